@@ -1,23 +1,23 @@
-//! Whether the store is worth asking: three failures in a row say no, one sign of life says yes.
+//! A circuit breaker for the store: three failures in a row open it, one success closes it.
 //!
-//! While the breaker is open no request waits for the store; a probe asks it every [`PROBE_EVERY`] instead.
+//! While it is open, no request waits for the store; a probe asks every [`PROBE_EVERY`] instead.
 
 use std::time::Duration;
 
-/// Failures in a row after which the store counts as gone.
+/// Failures in a row after which the store counts as unavailable.
 pub(crate) const FAILURES_MAX: u32 = 3;
 
-/// Pause between two probes of a store that is gone: with the learning period, recovery stays within a second.
+/// Pause between two probes of an unavailable store: with the learning period, recovery takes less than a second.
 pub(crate) const PROBE_EVERY: Duration = Duration::from_millis(100);
 
-/// What a result changed.
+/// The effect of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// Nothing.
     None,
-    /// The store counts as gone from now on.
+    /// The breaker opened: the store counts as unavailable.
     Opened,
-    /// The store is back.
+    /// The breaker closed: the store is back.
     Closed,
 }
 
@@ -28,12 +28,12 @@ pub(crate) struct Breaker {
 }
 
 impl Breaker {
-    /// Whether the store counts as gone.
+    /// Whether the store counts as unavailable.
     pub(crate) fn is_open(self) -> bool {
         self.failures >= FAILURES_MAX
     }
 
-    /// Notes how a call ended.
+    /// Records the result of a call.
     pub(crate) fn note(&mut self, succeeded: bool) -> Change {
         let was_open = self.is_open();
         self.failures = if succeeded { 0 } else { self.failures.saturating_add(1) };

@@ -1,4 +1,4 @@
-//! The buckets of this node and who waits for them, bounded.
+//! The cache of this node's buckets and of the requests that wait for them, bounded.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use super::ledger::node::{NodeBucket, Step};
 use super::ledger::{Life, NodeId};
 
-/// Independent locks of the map.
+/// Independent locks of the cache.
 const SHARDS: usize = 64;
 
 /// How a wait for the store ended.
@@ -22,34 +22,34 @@ const SHARDS: usize = 64;
 pub(super) enum Served {
     /// The store decided.
     Step(Step),
-    /// The store gave no answer.
+    /// The store did not reply.
     Outage,
-    /// Too many wait, or this one has waited too long, while the store is at work: what it grants meanwhile is not
-    /// known, so deciding alone could spend the same units twice.
+    /// Too many requests wait, or this one has waited too long, while the store works. Its pending grant is unknown, so
+    /// a local decision could spend the same units twice.
     Busy,
 }
 
-/// One bucket and those who wait for it.
+/// One bucket and the requests that wait for it.
 pub(super) struct Cell {
-    /// Whose it is.
+    /// The project.
     pub(super) project: ProjectUid,
     state: Mutex<CellState>,
-    /// Whether the cell is in the queue of those that owe the store a statement.
+    /// Whether the bucket is queued, because the store must receive a statement about it.
     watched: AtomicBool,
 }
 
-/// What a cell's lock protects.
+/// The state that the lock protects.
 pub(super) struct CellState {
-    /// What is known of the bucket.
+    /// The node's view of the bucket.
     pub(super) bucket: NodeBucket,
-    /// Requests that wait for the store, first come first served; bounded by the settings.
+    /// Requests that wait for the store, in order of arrival; bounded by the settings.
     pub(super) waiting: VecDeque<oneshot::Sender<Served>>,
-    /// A task is at work for those who wait.
+    /// A task serves the waiting requests.
     pub(super) driven: bool,
 }
 
 impl CellState {
-    /// Gives all requests that wait the same answer. A client that has gone away needs none.
+    /// Sends the same result to all waiting requests.
     pub(super) fn answer_all(&mut self, served: Served) {
         for waiting in self.waiting.drain(..) {
             let _ = waiting.send(served);
@@ -64,7 +64,7 @@ impl Cell {
         size_of::<Self>()
     }
 
-    /// The cell's state. Never held across a wait.
+    /// Locks the state. Never hold the lock across an await.
     pub(super) fn lock(&self) -> MutexGuard<'_, CellState> {
         self.state.lock()
     }
@@ -72,19 +72,19 @@ impl Cell {
 
 type Shard = RwLock<HashMap<ProjectUid, Arc<Cell>>>;
 
-/// All cells.
+/// All cached buckets.
 pub(super) struct Cells {
-    /// Who speaks for buckets that are met from now on.
+    /// This node's identity in statements about newly cached buckets.
     me: RwLock<NodeId>,
     shards: Vec<Shard>,
     shard_max: usize,
     hasher: RandomState,
-    /// Cells that owe the store a statement: bounded by the number of cells, each is in it once.
+    /// Buckets about which the store must receive a statement. Each is queued once.
     watched: Mutex<VecDeque<Arc<Cell>>>,
 }
 
 impl Cells {
-    /// No cells yet; at most `buckets_max` of them, rounded up to a multiple of the locks.
+    /// An empty cache for at most `buckets_max` buckets, rounded up to a multiple of the locks.
     pub(super) fn new(me: NodeId, buckets_max: usize) -> Self {
         Self {
             me: RwLock::new(me),
@@ -95,12 +95,12 @@ impl Cells {
         }
     }
 
-    /// The cell of a project, if it has one.
+    /// The cached bucket of a project.
     pub(super) fn find(&self, project: &ProjectUid) -> Option<Arc<Cell>> {
         self.shard(project)?.read().get(project).cloned()
     }
 
-    /// The cell of a project, made when missing. `None` when all the room is taken by cells that are in use.
+    /// The cached bucket of a project, added if missing. `None` if the cache is full of buckets in use.
     pub(super) fn get(&self, project: &ProjectUid, limits: Limits, now: Duration) -> Option<Arc<Cell>> {
         let shard = self.shard(project)?;
         if let Some(cell) = shard.read().get(project) {
@@ -118,19 +118,19 @@ impl Cells {
         Some(Arc::clone(shard.entry(project.clone()).or_insert(Arc::new(cell))))
     }
 
-    /// Who speaks for buckets that are met from now on.
+    /// This node's identity in statements about newly cached buckets.
     pub(super) fn me(&self) -> NodeId {
         *self.me.read()
     }
 
-    /// A new life, greater than all before.
+    /// Begins a new life, greater than all before.
     pub(super) fn begin_life(&self) -> NodeId {
         let mut me = self.me.write();
         me.life.stay = me.life.stay.saturating_add(1);
         *me
     }
 
-    /// Another place, because another process speaks for `displaced`. Once for each place that is lost.
+    /// Takes another place, because another process uses `displaced`. Changes once for each lost place.
     pub(super) fn leave_place(&self, displaced: NodeId, random: u64) -> NodeId {
         let mut me = self.me.write();
         if me.place == displaced.place {
@@ -140,31 +140,31 @@ impl Cells {
         *me
     }
 
-    /// Every cell there is.
+    /// Every cached bucket.
     pub(super) fn all(&self) -> Vec<Arc<Cell>> {
         self.shards.iter().flat_map(|shard| shard.read().values().cloned().collect::<Vec<_>>()).collect()
     }
 
-    /// Puts a cell that owes the store a statement on the list, once.
+    /// Queues a bucket about which the store must receive a statement, once.
     pub(super) fn watch(&self, cell: &Arc<Cell>) {
         if !cell.watched.swap(true, Ordering::AcqRel) {
             self.watched.lock().push_back(Arc::clone(cell));
         }
     }
 
-    /// Takes the list of cells that owed the store a statement. Those that still do must be put on it again.
+    /// Takes the queue. Callers must queue buckets again that still need a statement.
     pub(super) fn take_watched(&self) -> Vec<Arc<Cell>> {
         let cells = std::mem::take(&mut *self.watched.lock());
         cells.into_iter().inspect(|cell| cell.watched.store(false, Ordering::Release)).collect()
     }
 
-    /// Forgets an eighth of a shard, as far as its cells are idle and owe nothing, so that a full map is not searched
-    /// for every newcomer.
+    /// Drops idle buckets that need no statement, up to an eighth of the shard, so that a full shard is not searched
+    /// for every new bucket.
     fn make_room(&self, shard: &mut HashMap<ProjectUid, Arc<Cell>>, now: Duration) -> bool {
         let mut quota = (self.shard_max / 8).max(1);
         let before = shard.len();
         shard.retain(|_, cell| {
-            // Nobody can get hold of the cell meanwhile: that takes the lock of the shard.
+            // No other task can obtain the bucket meanwhile: that takes the shard's lock.
             let idle = quota > 0 && Arc::strong_count(cell) == 1 && {
                 let state = cell.lock();
                 state.waiting.is_empty() && state.bucket.is_forgettable(now)

@@ -1,4 +1,4 @@
-//! Charging one request: from memory where memory knows, else by one call that all who wait share.
+//! Charges one request: from memory if possible, otherwise by one call that all waiting requests of the bucket share.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,16 +22,16 @@ use super::standing::{Standing, seconds_until};
 use super::store::StoreOutage;
 use super::{ChargeError, Inner, Quota};
 
-/// The longest any request waits for the store, whatever happens: five calls of the usual budget, the half second for
-/// which a store that is new only listens, and the time in which other nodes hand back what they hold, rounded up. Only
-/// the first requests of a fault come near it.
+/// The longest wait of any request for the store: five calls of the usual budget, the half second in which a new store
+/// only learns, and the time in which other nodes hand back their units, rounded up. Only the first requests of a fault
+/// come near it.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// A call to the store, its budget included.
+/// A call to the store, including its budget.
 type Call = Pin<Box<dyn Future<Output = Result<Reply, StoreOutage>> + Send>>;
 
 impl Quota {
-    /// Charges one request of `key` to its project's minute and day, or to neither. A refusal counts against the key.
+    /// Charges one request of `key` to its project's minute and day, or to neither. A refusal may count as a strike.
     pub async fn charge(&self, project: &ProjectUid, limits: Limits, key: &KeyId) -> Result<Standing, ChargeError> {
         let arrived = self.0.clock.monotonic();
         let outcome = self.try_charge(project, limits, key).await;
@@ -41,7 +41,7 @@ impl Quota {
         outcome
     }
 
-    /// Charges one request, and holds a refusal against nobody.
+    /// Charges one request; a refusal never counts as a strike.
     pub async fn try_charge(&self, project: &ProjectUid, limits: Limits, key: &KeyId) -> Result<Standing, ChargeError> {
         let inner = &self.0;
         let arrived = inner.clock.monotonic();
@@ -74,8 +74,8 @@ impl Quota {
 }
 
 impl Inner {
-    /// Waits for the store to decide about one request. A call that answers at once, as the embedded store does, is
-    /// made on the spot; any other becomes a task of its own, so that it ends well even when this client goes away.
+    /// Waits for the store's decision about one request. A call that completes at once, as with the embedded store,
+    /// runs here; any other runs in its own task, so that it completes even if this client disconnects.
     async fn ask(self: &Arc<Self>, cell: &Arc<Cell>) -> Served {
         if self.store_is_gone.load(Ordering::Relaxed) {
             return Served::Outage;
@@ -118,7 +118,7 @@ impl Inner {
         }
     }
 
-    /// Queues the one who asked before those who came while it did, and leaves the work to a task.
+    /// Queues the caller before the requests that arrived during its call, and leaves the work to a task.
     fn wait_in_front(self: &Arc<Self>, cell: &Arc<Cell>, under_way: Option<(u64, Call)>) -> oneshot::Receiver<Served> {
         let (sender, receiver) = oneshot::channel();
         let mut state = cell.lock();
@@ -136,7 +136,7 @@ impl Inner {
         receiver
     }
 
-    /// Sees to it that a task asks for those who wait.
+    /// Ensures that a task serves the waiting requests.
     fn drive(self: &Arc<Self>, cell: &Arc<Cell>, state: &mut CellState) {
         if !std::mem::replace(&mut state.driven, true) {
             let (inner, cell) = (Arc::clone(self), Arc::clone(cell));
@@ -144,8 +144,8 @@ impl Inner {
         }
     }
 
-    /// Asks until nobody waits any more. Ends after at most a handful of rounds: every call grants something, refuses,
-    /// fails, or says how long the store only listens.
+    /// Asks until no request waits. This takes only a few rounds: every call grants, refuses, fails, or says how long
+    /// the store only learns.
     async fn serve_waiting(self: &Arc<Self>, cell: &Arc<Cell>) {
         loop {
             let quiet = cell.lock().bucket.quiet_until().saturating_sub(self.clock.monotonic());
@@ -159,7 +159,7 @@ impl Inner {
                     0 => None,
                     waiting => state.bucket.ask(self.clock.monotonic(), Purpose::Spend(waiting)),
                 };
-                // Nobody waits, or a call is under way whose end will look after them.
+                // No request waits, or a pending call will serve them when it ends.
                 state.driven = statement.is_some();
                 statement
             };
@@ -169,7 +169,7 @@ impl Inner {
         }
     }
 
-    /// Sends a statement nobody waits for.
+    /// Sends a statement in the background.
     pub(super) fn state_in_background(self: &Arc<Self>, cell: &Arc<Cell>, purpose: Purpose) {
         let (inner, cell) = (Arc::clone(self), Arc::clone(cell));
         if self.store_is_gone.load(Ordering::Relaxed) {
@@ -191,8 +191,8 @@ impl Inner {
         })
     }
 
-    /// Reads the answer to a statement and serves those who wait, in order. With `first`, the caller itself is served
-    /// before them and its turn returned; `None` says that it has to ask again.
+    /// Reads the reply to a statement and serves the waiting requests in order. With `first`, the caller is served
+    /// before them, and its result returned; `None` means that it has to ask again.
     pub(super) fn finish(
         self: &Arc<Self>,
         cell: &Arc<Cell>,
@@ -231,7 +231,7 @@ impl Inner {
                 state.answer_all(Served::Outage);
                 let repeat = state.bucket.wants_assert();
                 drop(state);
-                // What became of the statement is not known: another one will tell.
+                // The effect of the statement is unknown: another statement will settle it.
                 self.cells.watch(cell);
                 if repeat {
                     self.state_in_background(cell, Purpose::Assert);
@@ -269,7 +269,7 @@ impl Inner {
         (mine != Step::Ask).then_some(Served::Step(mine))
     }
 
-    /// Decides without the store, as the operator chose.
+    /// Decides without the store, as the operator configured.
     fn decide_alone(&self, cell: &Arc<Cell>) -> Result<Standing, ChargeError> {
         let (now, wall) = (self.clock.monotonic(), self.clock.now());
         let how = match self.settings.on_store_down {
@@ -291,7 +291,7 @@ impl Inner {
                 Ok(standing)
             }
             AloneStep::Refuse(standing, window) => Err(ChargeError::Exceeded { standing, window }),
-            // By then the share is new, whether the store is back or not.
+            // By then there is a new share, whether the store is back or not.
             AloneStep::Spent => Err(ChargeError::Unavailable {
                 retry_after_seconds: seconds_until(standing.minute.resets_at, standing.as_of).max(1),
                 standing,
@@ -299,7 +299,7 @@ impl Inner {
         }
     }
 
-    /// Counts a refusal against the key. The time that counts is when the request arrived, not how long it waited.
+    /// Counts a refusal against the key, at the time when the request arrived, not when it was refused.
     fn strike(self: &Arc<Self>, key: &KeyId, window: Window, limits: Limits, standing: &Standing, arrived: Duration) {
         let waited = self.clock.monotonic().saturating_sub(arrived).as_millis();
         let arrived: UnixMillis = standing.as_of.plus(-i64::try_from(waited).unwrap_or(0));

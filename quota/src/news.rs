@@ -1,8 +1,7 @@
-//! What nodes say to each other: bans and their ends, refusals that count against a key, and that they would refuse for
-//! want of what another node holds.
+//! Notifications between nodes: bans and lifts, strikes, and recalls of held units.
 //!
-//! A ban or its end is repeated until the store has taken it, and once more when the store's memory is a new one. What
-//! a node missed while it did not listen it reads when it listens again. Without the store each node bans for itself.
+//! A ban or lift is repeated until the store has accepted it, and again after the store has lost its data. A node that
+//! was disconnected reads the stored notifications when it reconnects. Without the store each node bans for itself.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,17 +17,17 @@ use super::ban::{Ban, OFFENDERS_MAX};
 use super::store::{Heard, StoreOutage};
 use super::{Inner, Quota};
 
-/// How often the list of bans is read and cleared of those that are over, besides each time the store is found again.
+/// How often the stored bans are read and expired ones removed, in addition to each reconnection.
 const READ_EVERY: Duration = Duration::from_mins(10);
 
-/// How long after its end a ban is still kept for nodes whose clock is wrong, in seconds.
+/// How long an expired ban is kept for nodes with a wrong clock, in seconds.
 const KEPT_SECONDS: i64 = 3_600;
 
-/// A lifted ban of a version that did not say when it would have ended is kept for this long.
+/// How long a lift without an end, sent by an earlier version, is kept, in seconds.
 const LIFT_KEPT_SECONDS: i64 = 86_400;
 
 impl Quota {
-    /// Listens to the other nodes; returns only when there are none to listen to.
+    /// Receives notifications of the other nodes. Returns only for a store without other nodes.
     pub(super) async fn listen(&self) {
         let Some(mut news) = self.0.store.news() else { return };
         self.hear(&mut news).await;
@@ -61,12 +60,12 @@ impl Quota {
         }
     }
 
-    /// Takes over bans that were imposed or lifted while this node did not listen, and removes what is over.
+    /// Adds bans and lifts that this node missed, and removes expired ones.
     async fn read_past(&self) {
         let past = match self.0.store.past().await {
             Ok(past) => past,
             Err(outage) => {
-                tracing::warn!(reason = %outage, "could not read the bans of other gateways; trying again later");
+                tracing::warn!(reason = %outage, "could not read the bans of other gateways; trying again");
                 return;
             }
         };
@@ -84,31 +83,31 @@ impl Quota {
             }
         }
         if let Err(outage) = self.0.store.forget(&over).await {
-            tracing::debug!(reason = %outage, "could not remove bans that are over; trying again later");
+            tracing::debug!(reason = %outage, "could not remove expired bans; trying again");
         }
     }
 }
 
 impl Inner {
-    /// The store's clock, once it was heard.
+    /// The store's clock, once known.
     pub(super) fn store_now(&self) -> Option<UnixMillis> {
         self.store_clock.now(self.clock.monotonic())
     }
 
-    /// The clock by which bans begin and end: the store's, or this machine's before the store was heard.
+    /// The clock of bans: the store's, or this machine's while the store's is unknown.
     pub(super) fn shared_now(&self) -> UnixMillis {
         self.store_now().unwrap_or_else(|| self.clock.now())
     }
 
-    /// A rule has banned a key.
+    /// Announces a ban that a rule imposed.
     pub(super) fn begin_ban(self: &Arc<Self>, ban: Ban) {
         tracing::warn!(api_key.id = %ban.key, until = ban.until.0, level = ban.level, shadow = ban.shadow,
             "banned a key that kept sending after 429");
         self.tell(News::Banned(ban));
     }
 
-    /// Tells the other nodes in the background. A ban and its end are repeated until they are told. Anything else is not:
-    /// it is late by then.
+    /// Sends a notification in the background. Bans and lifts are repeated until delivered; other notifications are
+    /// not, because they would be late.
     pub(super) fn tell(self: &Arc<Self>, news: News) {
         let key = match &news {
             News::Banned(ban) => &ban.key,
@@ -128,7 +127,7 @@ impl Inner {
         self.tell_rest();
     }
 
-    /// Tells what has not been told yet; one task at a time.
+    /// Sends undelivered notifications; one task at a time.
     pub(super) fn tell_rest(self: &Arc<Self>) {
         if self.untold.lock().is_empty() || self.telling.swap(true, Ordering::AcqRel) {
             return;
@@ -141,10 +140,10 @@ impl Inner {
         runtime.spawn(async move {
             while let Some((key, news)) = inner.next_untold() {
                 if let Err(outage) = inner.say(&news).await {
-                    tracing::debug!(api_key.id = %key, reason = %outage, "could not tell the other gateways of a ban; repeating it");
+                    tracing::debug!(api_key.id = %key, reason = %outage, "could not announce a ban; retrying");
                     break;
                 }
-                // A later word about the same key is still to be told.
+                // A newer notification about the same key is still undelivered.
                 let mut untold = inner.untold.lock();
                 if untold.get(&key) == Some(&news) {
                     untold.remove(&key);
@@ -158,7 +157,7 @@ impl Inner {
         self.untold.lock().iter().next().map(|(key, news)| (key.clone(), news.clone()))
     }
 
-    /// Tells the others how often keys were refused here since they were last told. A key's refusals count together.
+    /// Sends the strikes counted here since the last notification, added up per key.
     pub(super) fn tell_strikes(self: &Arc<Self>) {
         let strikes = self.bans.take_untold_strikes();
         if !strikes.is_empty() && self.fleet().nodes.get() > 1 {
@@ -166,7 +165,7 @@ impl Inner {
         }
     }
 
-    /// Tells of every ban that holds and every one that was lifted, because the store may have forgotten them.
+    /// Announces every ban that holds and every lift, because the store may have lost them.
     pub(super) fn repeat_bans(self: &Arc<Self>) {
         let known: HashMap<KeyId, News> = self.bans.known(self.shared_now());
         let mut untold = self.untold.lock();

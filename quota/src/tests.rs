@@ -1,4 +1,4 @@
-//! The facade over the embedded store: what callers see.
+//! Tests of [`Quota`] with the embedded store.
 
 mod faults;
 mod fleet;
@@ -27,7 +27,7 @@ use chassis::clock::Clock;
 /// 2023-11-14T22:13:20Z, 20 seconds into its minute.
 const START: i64 = 1_700_000_000_000;
 
-/// Both clocks, moved by the test.
+/// A wall clock and a monotonic clock that the test moves.
 pub(super) struct TestClock {
     millis: AtomicI64,
 }
@@ -56,7 +56,7 @@ impl Clock for TestClock {
     }
 }
 
-/// Both clocks as time passes, from a moment of the test's choice.
+/// A wall clock and a monotonic clock that run in real time from a chosen start.
 pub(super) struct RealClock {
     began: Instant,
     wall: UnixMillis,

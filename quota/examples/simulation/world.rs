@@ -1,4 +1,4 @@
-//! The event loop: requests arrive, messages travel, things break.
+//! The event loop: requests arrive, messages travel, faults happen.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -21,10 +21,10 @@ use super::store::SimStore;
 const BUDGET: Micros = 50_000;
 /// Pause between heartbeats.
 const HEARTBEAT: Micros = 100_000;
-/// After the last request, until everything is settled.
+/// Time after the last request until everything is settled.
 const QUIET: Micros = 12 * SECOND;
 
-/// Something that happens.
+/// An event.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Arrivals,
@@ -37,17 +37,17 @@ enum Event {
     /// A reply reaches the node, if it is still this process.
     Replied(usize, u64, u64, Reply),
     TimedOut(usize, u64, u64),
-    /// A heartbeat reaches the store; its answer reaches the node; its budget is over.
+    /// A heartbeat reaches the store; its reply reaches the node; its budget runs out.
     PulseSent(usize, u64, u64),
     PulseFelt(usize, u64, u64, Incarnation, UnixMillis),
     PulseTimedOut(usize, u64, u64),
     AskAgain(usize, u64),
-    /// Another node would refuse for want of what this one holds.
+    /// Another node would refuse because this one holds units.
     Recalled(usize, u64),
 }
 
-/// An event and its moment. The heap gives the latest first, so "less" means later; what is planned for the same
-/// moment happens in the order of planning.
+/// An event and its time. The heap returns the greatest first, so "less" means later; events at the same time happen in
+/// the order of planning.
 #[derive(Clone, Copy, Debug)]
 struct Planned {
     at: Micros,
@@ -86,18 +86,18 @@ pub(super) struct World<'a> {
     nodes: Vec<Option<SimNode>>,
     processes: u64,
     cut_until: Vec<Micros>,
-    /// The heartbeat each node waits for.
+    /// The pending heartbeat of each node.
     pulses: Vec<Option<u64>>,
     limits: Limits,
-    /// Somebody was let through by a clock that is not the store's.
+    /// Some requests were admitted by a clock other than the store's.
     own_clocks: bool,
-    /// Nodes that may have decided about requests since that was last looked at.
+    /// Nodes that may have decided about requests since the last check.
     acted: Vec<usize>,
     audit: Audit,
 }
 
 impl<'a> World<'a> {
-    /// The world of a scenario, before anything has happened.
+    /// The world of a scenario at its beginning.
     pub(super) fn new(scenario: &'a Scenario) -> Self {
         let mut world = Self {
             scenario,
@@ -120,7 +120,7 @@ impl<'a> World<'a> {
         }
         for (index, (at, _)) in scenario.faults.iter().enumerate() {
             world.at(*at, Event::Fault(index));
-            // A crowd just before and just after: what is lost matters, and somebody tries to use it.
+            // Many requests just before and just after a loss: the lost data matters, and requests try to exploit it.
             let (before, after) = (world.random.between(0, SECOND / 2), world.random.between(0, SECOND / 20));
             world.at(at.saturating_sub(before), Event::Crowd);
             world.at(at + after, Event::Crowd);
@@ -129,7 +129,7 @@ impl<'a> World<'a> {
         world
     }
 
-    /// Lets everything happen and checks the promises.
+    /// Runs all events and checks the promises.
     pub(super) fn run(mut self) -> Result<Summary, String> {
         let end = self.scenario.lasts + QUIET;
         while let Some(Planned { at, event, .. }) = self.events.pop().filter(|next| next.at <= end) {
@@ -209,7 +209,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Requests arrive, alone or in a burst, and the next arrival is planned.
+    /// Requests arrive, alone or in a burst; plans the next arrival.
     fn arrive(&mut self) {
         let burst = if self.random.chance(self.scenario.bursts) { self.random.between(2, 60) } else { 1 };
         self.crowd(burst);
@@ -219,7 +219,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// So many requests at once: sometimes all at one node.
+    /// `requests` at once: sometimes all at one node.
     fn crowd(&mut self, requests: u64) {
         let nodes = self.scenario.nodes as u64;
         let (first, spread) = (self.random.number() % nodes, self.random.chance(500));
@@ -297,7 +297,7 @@ impl<'a> World<'a> {
         self.travel(place, &Event::Replied(place, process, statement.seq, reply));
     }
 
-    /// Lets a node act, and sends what it has to say.
+    /// Lets a node act, and sends its statement.
     fn with(&mut self, place: usize, process: u64, act: impl FnOnce(&mut SimNode, Micros, i64) -> Option<Statement>) {
         let (now, wall) = (self.now, self.scenario.starts_at + i64::try_from(self.now / 1_000).unwrap_or(0));
         let Some(node) = self.nodes.get_mut(place).and_then(Option::as_mut).filter(|node| node.process == process)
@@ -324,7 +324,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Sends a message on its way: it may be lost, come twice, or very late.
+    /// Sends a message: it may be lost, duplicated, or very late.
     fn travel(&mut self, place: usize, message: &Event) {
         if self.cut_until.get(place).is_some_and(|until| self.now < *until) || self.random.chance(self.scenario.lost) {
             return;
@@ -338,7 +338,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Hands what became of requests to the audit.
+    /// Passes the results of requests to the audit.
     fn collect(&mut self) -> Result<(), String> {
         for place in self.acted.drain(..) {
             let Some(node) = self.nodes.get_mut(place).and_then(Option::as_mut) else { continue };
@@ -371,8 +371,8 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// After everything has settled, the day's charge is what was admitted: nothing lost, nothing counted twice. Units
-    /// of nodes that died stay charged; a memory that was lost together with such a node may lack them.
+    /// After everything has settled, the day's charge equals the admitted requests: nothing is lost or counted twice.
+    /// Units of dead nodes stay charged, unless the store lost its data together with such a node.
     fn judge_books(&self) -> Result<(), String> {
         let Some(books) = self.store.view(self.now) else { return Ok(()) };
         let admitted = self.audit.admitted_in_day(day_of(books.minute));

@@ -6,13 +6,13 @@ use contract::window::Window;
 use super::Strikes;
 use super::{BanReason, BanRules};
 
-/// Slots of the sliding minute; at [`SLOT_MILLIS`] each the last 50 to 60 seconds are seen, never more.
+/// Slots of the sliding minute: with [`SLOT_MILLIS`] each, they cover the last 50 to 60 seconds.
 const SLOTS: usize = 6;
 const SLOT_MILLIS: i64 = 10_000;
-/// For how long earlier bans make the next one longer.
+/// How long earlier bans make the next one longer.
 const MEMORY_SECONDS: i64 = 86_400;
 
-/// A sentence being served or served out.
+/// A ban, current or over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sentence {
     pub(super) since: UnixSeconds,
@@ -22,26 +22,26 @@ pub(super) struct Sentence {
     pub(super) shadow: bool,
 }
 
-/// What is remembered of a key that was refused.
+/// The history of a key that was refused.
 #[derive(Clone, Debug)]
 pub(super) struct History {
-    /// The window whose first 429 `refused_at` is.
+    /// The window of `refused_at`, its first 429.
     window: (Window, i64),
     refused_at: UnixMillis,
-    /// Strikes per slot of ten seconds, and the slot they end with.
+    /// Strikes per slot of ten seconds, and the newest slot.
     strikes: [u32; SLOTS],
     slot: i64,
-    /// The minute being judged, its strikes, and the bad minutes in a row before it.
+    /// The current minute, its strikes, and the bad minutes in a row before it.
     minute: i64,
     minute_strikes: u32,
     bad_minutes: u32,
-    /// Starts of the latest bans within the memory: as many as there are levels below the longest.
+    /// Starts of the latest bans within the memory: one fewer than the levels.
     bans: [Option<UnixSeconds>; 3],
     pub(super) sentence: Option<Sentence>,
 }
 
 impl History {
-    /// A key without a past.
+    /// A key without history.
     pub(super) fn new() -> Self {
         Self {
             window: (Window::Minute, i64::MIN),
@@ -56,7 +56,7 @@ impl History {
         }
     }
 
-    /// Notes a refusal by `window` of a request that arrived at `arrived`. Answers whether it is a strike.
+    /// Records a refusal by `window` of a request that arrived at `arrived`. Returns whether it is a strike.
     pub(super) fn refuse(&mut self, rules: &BanRules, window: Window, arrived: UnixMillis) -> bool {
         let window = (window, window.index(arrived));
         if self.window != window {
@@ -68,7 +68,7 @@ impl History {
         arrived.since(self.refused_at) > grace && !self.is_serving(arrived)
     }
 
-    /// Counts strikes, and bans the key when they were too many. Answers whether a ban began.
+    /// Counts strikes, and bans the key if there are too many. Returns whether a ban began.
     pub(super) fn strike(&mut self, rules: &BanRules, strikes: &Strikes, shadow: bool) -> bool {
         self.count(rules, strikes.count, strikes.at);
         let recent = self.strikes.iter().copied().fold(0, u32::saturating_add);
@@ -83,7 +83,7 @@ impl History {
     fn count(&mut self, rules: &BanRules, strikes: u32, at: UnixMillis) {
         let slot = at.0.div_euclid(SLOT_MILLIS);
         let forward = usize::try_from(slot.saturating_sub(self.slot).max(0)).unwrap_or(SLOTS).min(SLOTS);
-        // Slots move towards the front; those that fall off are older than a minute.
+        // Slots move to the front; dropped ones are older than a minute.
         self.strikes.copy_within(forward.., 0);
         self.strikes.iter_mut().rev().take(forward).for_each(|old| *old = 0);
         self.slot = self.slot.max(slot);
@@ -109,7 +109,7 @@ impl History {
         self.impose(Sentence { since, until, reason: BanReason::Strikes, level, shadow });
     }
 
-    /// Begins a ban; the strikes that led to it are forgotten, the ban itself is remembered.
+    /// Begins a ban and clears the strikes that led to it.
     pub(super) fn impose(&mut self, sentence: Sentence) {
         self.bans.rotate_left(1);
         if let Some(latest) = self.bans.last_mut() {
@@ -121,17 +121,17 @@ impl History {
         self.bad_minutes = 0;
     }
 
-    /// Bans that began within the memory, at most as many as there are levels below the longest.
+    /// Bans that began within the memory, at most one fewer than the levels.
     pub(super) fn bans_within_memory(&self, now: UnixSeconds) -> usize {
         self.bans.iter().flatten().filter(|since| now.0 - since.0 < MEMORY_SECONDS).count()
     }
 
-    /// Whether a ban holds.
+    /// Whether the key is banned.
     pub(super) fn is_serving(&self, now: UnixMillis) -> bool {
         self.sentence.is_some_and(|sentence| now < sentence.until.to_millis())
     }
 
-    /// Whether nothing of the history matters any more.
+    /// Whether the history has no effect any more.
     pub(super) fn is_over(&self, now: UnixMillis) -> bool {
         let recent = now.since(self.refused_at) < 60_000
             || now.since(UnixMillis(self.slot.saturating_mul(SLOT_MILLIS))) < 70_000;

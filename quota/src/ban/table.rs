@@ -1,4 +1,4 @@
-//! The histories of all keys that were refused lately, bounded.
+//! The histories of all recently refused keys, bounded.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,37 +12,37 @@ use super::history::{History, Sentence};
 use super::{Ban, BanReason, BanRules, BanSwitch};
 use super::{News, Strikes};
 
-/// Keys whose refusals are remembered. Beyond it the history with nothing in it goes first; when all matter, further
-/// keys are not watched: they are still refused by their quota, only not banned.
+/// Keys with a remembered history. When it is full, a history without effect is dropped first. If all have an effect,
+/// further keys are still refused by their quota, but not banned.
 pub const OFFENDERS_MAX: usize = 10_000;
 
-/// Keys whose strikes wait to be told to the other nodes; what does not fit is counted here alone.
+/// Keys whose strikes wait to be sent to the other nodes; further ones count only here.
 const UNTOLD_MAX: usize = 1_000;
 
-/// How wrong this machine's clock may be before bans of other nodes are missed, in seconds.
+/// The largest clock error of this machine at which bans of other nodes still take effect, in seconds.
 const CLOCK_ERROR_SECONDS_MAX: i64 = 3_600;
 
-/// A ban that was lifted, so that it does not come back with a node that has missed its end.
+/// A lifted ban, remembered so that a node that missed the lift cannot bring it back.
 #[derive(Clone, Copy)]
 struct Lift {
     began: UnixSeconds,
     until: UnixSeconds,
 }
 
-/// Who was refused lately, and who is banned.
+/// The recently refused and the banned keys.
 pub struct BanTable {
     rules: BanRules,
     histories: Mutex<HashMap<KeyId, History>>,
-    /// Bans that would hold if they had not been lifted; as many as there are histories at most.
+    /// Lifted bans that would still hold; at most as many as histories.
     lifted: Mutex<HashMap<KeyId, Lift>>,
-    /// Strikes that the other nodes have not been told of.
+    /// Strikes not yet sent to the other nodes.
     untold: Mutex<HashMap<KeyId, Strikes>>,
-    /// Keys with a ban, over or not: while there are none the hot path takes no lock.
+    /// Keys with a ban, current or over: while there are none the hot path takes no lock.
     sentenced: AtomicUsize,
 }
 
 impl BanTable {
-    /// A table without a past.
+    /// An empty table.
     pub fn new(rules: BanRules) -> Self {
         Self {
             rules,
@@ -53,7 +53,7 @@ impl BanTable {
         }
     }
 
-    /// The end of the key's ban, when it has one that is imposed at `now`. `now` is only asked when it matters.
+    /// The end of the key's ban, if it is enforced at `now`. Calls `now` only when needed.
     pub fn holds(&self, key: &KeyId, now: impl FnOnce() -> UnixMillis) -> Option<UnixSeconds> {
         if self.sentenced.load(Ordering::Relaxed) == 0 {
             return None;
@@ -63,8 +63,8 @@ impl BanTable {
         holds.then_some(sentence.until)
     }
 
-    /// Notes that a request of the key, arrived at `arrived`, was refused by `window`; `limit` is the minute's. Answers
-    /// the ban that began by it, if one did.
+    /// Records that `window` refused a request of the key that arrived at `arrived`; `limit` is the minute's. Returns
+    /// the ban that began, if any.
     pub fn refuse(&self, key: &KeyId, window: Window, limit: u32, arrived: UnixMillis) -> Option<Ban> {
         if self.rules.switch == BanSwitch::Off {
             return None;
@@ -83,7 +83,7 @@ impl BanTable {
         self.judge(history, &strikes)
     }
 
-    /// Counts strikes of another node. Answers the ban that began by them, if one did.
+    /// Counts strikes of another node. Returns the ban that began, if any.
     pub fn count(&self, strikes: &Strikes) -> Option<Ban> {
         if self.rules.switch == BanSwitch::Off {
             return None;
@@ -116,12 +116,12 @@ impl BanTable {
         }
     }
 
-    /// Strikes of this node since this was last asked, by key.
+    /// Takes the strikes of this node since the last call, by key.
     pub fn take_untold_strikes(&self) -> Vec<Strikes> {
         std::mem::take(&mut *self.untold.lock()).into_values().collect()
     }
 
-    /// What a store that has forgotten everything has to be told: the bans that hold, and those that were lifted.
+    /// Notifications for a store that has lost its data: the bans that hold, and those that were lifted.
     pub fn known(&self, now: UnixMillis) -> HashMap<KeyId, News> {
         let lifted = self.lifted.lock();
         let lifted = lifted.iter().filter(|(_, lift)| now < lift.until.to_millis());
@@ -132,8 +132,7 @@ impl BanTable {
         known
     }
 
-    /// Bans a key by hand from `now` until `until`, whatever the switch says. `None` when the table is full of keys
-    /// that are banned.
+    /// Bans a key manually from `now` until `until`, whatever the switch. `None` if the table is full of banned keys.
     pub fn add(&self, key: &KeyId, now: UnixMillis, until: UnixSeconds) -> Option<Ban> {
         let mut histories = self.histories.lock();
         if !histories.contains_key(key) {
@@ -149,7 +148,7 @@ impl BanTable {
         Some(ban(key, sentence))
     }
 
-    /// Lifts a ban and forgets the key's past. Answers the ban; `None` when the key was not banned.
+    /// Lifts a ban and clears the key's history. Returns the ban; `None` if the key was not banned.
     pub fn lift(&self, key: &KeyId, now: UnixMillis) -> Option<Ban> {
         let mut histories = self.histories.lock();
         let sentence = histories.get(key).filter(|history| history.is_serving(now))?.sentence?;
@@ -171,16 +170,16 @@ impl BanTable {
         }
     }
 
-    /// The end of a ban that was lifted, for a node that still speaks of the ban.
+    /// The lift of a ban, to be sent to a node that still announces the ban.
     pub fn lift_of(&self, ban: &Ban) -> Option<News> {
         let lift = self.lifted.lock().get(&ban.key).copied().filter(|lift| ban.since <= lift.began)?;
         Some(News::Lifted { key: ban.key.clone(), began: lift.began, until: lift.until })
     }
 
-    /// Takes over a ban that another node has imposed, unless it is over, known, or was lifted.
+    /// Adds a ban of another node, unless it is over, known, or was lifted.
     pub fn adopt(&self, ban: &Ban, now: UnixMillis) {
         let by_rule = ban.reason == BanReason::Strikes;
-        // Moments of a ban are the store's; this machine's clock may be wrong by a while.
+        // Times of a ban are the store's; this machine's clock may be wrong.
         if now >= ban.until.plus(CLOCK_ERROR_SECONDS_MAX).to_millis()
             || (by_rule && self.rules.switch == BanSwitch::Off)
         {
@@ -201,7 +200,7 @@ impl BanTable {
         if known {
             return;
         }
-        // Two nodes that counted the same strikes ban within a moment of each other: that is one ban, the longer one.
+        // Two nodes that counted the same strikes ban at almost the same time: that is one ban, the longer one.
         if let Some(mine) = &mut history.sentence
             && (mine.reason, ban.reason) == (BanReason::Strikes, BanReason::Strikes)
             && (mine.since..mine.until).contains(&ban.since)
@@ -215,8 +214,8 @@ impl BanTable {
         history.impose(Sentence { since, until, reason, level, shadow });
     }
 
-    /// Lifts a ban that began at that moment or before and would have ended at `until`: a later one was imposed by
-    /// somebody who knew.
+    /// Lifts a ban that began at or before `began` and would have ended at `until`. A later ban was imposed knowingly
+    /// and stays.
     pub fn lift_begun_by(&self, key: &KeyId, began: UnixSeconds, until: UnixSeconds, now: UnixMillis) {
         self.note_lift(key, Lift { began, until }, now);
         let is_meant = {
@@ -228,7 +227,7 @@ impl BanTable {
         }
     }
 
-    /// The bans in force, the one that ends last first.
+    /// The bans in force, ordered by their end, latest first.
     pub fn list(&self, now: UnixMillis) -> Vec<Ban> {
         if self.sentenced.load(Ordering::Relaxed) == 0 {
             return Vec::new();
@@ -241,17 +240,17 @@ impl BanTable {
         bans
     }
 
-    /// Keys remembered at the moment.
+    /// Keys with a history.
     pub fn len(&self) -> usize {
         self.histories.lock().len()
     }
 
-    /// Whether no key was refused lately.
+    /// Whether no key was refused recently.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Makes sure that one more key fits: drops all that is over, else the first key that is not banned.
+    /// Makes room for one more key: drops all histories that are over, else one that is not banned.
     fn make_room(&self, histories: &mut HashMap<KeyId, History>, now: UnixMillis) -> Option<()> {
         if histories.len() < OFFENDERS_MAX {
             return Some(());

@@ -1,13 +1,12 @@
-//! The quota store of several nodes: Redis (6.2 or newer) or Valkey, alone, behind Sentinel, or as a Cluster.
+//! The quota store of several nodes: Redis (6.2 or newer) or Valkey, standalone, behind Sentinel, or as a Cluster.
 //!
 //! One hash per bucket, one script per statement ([`ledger::bucket::Bucket::apply`](crate::ledger::bucket) in Lua,
-//! executed by the server's clock), one connection per server that all calls share. Nothing in Redis must last: what it
-//! forgets, nodes state again.
+//! executed by the server's clock), one connection per server that all calls share. Redis need not persist anything:
+//! nodes repeat what it loses.
 //!
-//! When the server is gone, slow, read-only, full or not yet loaded, a call fails within its budget with a
-//! [`StoreOutage`]; the connection is made anew in the background, and which server is the master is asked again each
-//! time. A call is never repeated here: its statement would be stale. What becomes of requests is decided by
-//! [`crate::Quota`].
+//! If the server is down, slow, read-only, full or still loading, a call fails within its budget with a
+//! [`StoreOutage`]; a background task reconnects, and looks up the master each time. Calls are not retried here: a
+//! repeated statement would be stale. [`crate::Quota`] decides about requests.
 
 mod books;
 mod news;
@@ -36,19 +35,19 @@ use crate::ban::News;
 use crate::ledger::bucket::BucketView;
 use crate::ledger::{Reply, Statement};
 
-/// Milliseconds after which a gateway that shows no sign of life is not counted any more.
+/// Milliseconds without a heartbeat after which a gateway is no longer counted.
 const SILENT_MILLIS: u32 = 3_000;
 
-/// Timeouts in a row after which the connection itself is doubted and made anew.
+/// Timeouts in a row after which the connection is replaced.
 const TIMEOUTS_MAX: u32 = 3;
 
-/// Bans that one command forgets, so that a long list is no long command.
+/// Bans removed by one command, so that commands stay short.
 const FORGOTTEN_AT_ONCE: usize = 100;
 
-/// Gateways of the platform, and the last sign of life of each.
+/// The gateways of the platform, and the last heartbeat of each.
 const GATEWAYS_KEY: &str = "tollhouse:gateways";
 
-/// What is counted of calls.
+/// Metrics of calls.
 #[derive(Clone)]
 pub struct CallMetrics {
     /// By result: one of [`RESULTS`].
@@ -57,7 +56,7 @@ pub struct CallMetrics {
     pub seconds: Histogram,
 }
 
-/// How a call may end.
+/// The possible results of a call.
 pub const RESULTS: [&str; 13] = [
     "ok",
     "crowded",
@@ -74,18 +73,18 @@ pub const RESULTS: [&str; 13] = [
     "other",
 ];
 
-/// See the module.
+/// A quota store in Redis.
 pub struct RedisStore {
     process: String,
     servers: Arc<Servers>,
     metrics: CallMetrics,
-    /// Differs between calls; the server makes new incarnations of it.
+    /// Differs between calls; the server derives new incarnations from it.
     salt: AtomicU32,
 }
 
 impl RedisStore {
-    /// A store that connects in the background, for the process with this number. Until the first connection stands,
-    /// calls fail as they do in any outage.
+    /// A store that connects in the background, for the process with this number. Calls fail as in any outage until the
+    /// first connection is up.
     pub fn start(settings: RedisSettings, process: u64, metrics: CallMetrics) -> Self {
         let servers = Servers::start(settings);
         let salt = AtomicU32::new(u32::try_from(process % 1_000).unwrap_or(0));
@@ -94,8 +93,9 @@ impl RedisStore {
 
     /// Waits until the server is connected.
     ///
+    ///
     /// # Errors
-    /// Why it was not within the time.
+    /// The reason, if it was not connected within the time.
     pub async fn connected(&self, within: std::time::Duration) -> Result<(), StoreOutage> {
         self.servers.connected(within).await
     }
@@ -116,7 +116,7 @@ impl RedisStore {
                 self.metrics.seconds.observe(began.elapsed().as_secs_f64());
                 link.timeouts.store(0, Ordering::Relaxed);
             }
-            // A server that is busy or full answers: another connection would not help.
+            // A server that is busy or full does answer: a new connection would not help.
             "busy" | "out_of_memory" | "disk" | "other" => {}
             "timeout" => {
                 if link.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= TIMEOUTS_MAX {
@@ -126,7 +126,7 @@ impl RedisStore {
             }
             _ => self.servers.doubt(link),
         }
-        // One server of several: the others serve their buckets.
+        // One server of several: the others continue to serve their buckets.
         match outcome {
             Err(StoreOutage::TimedOut | StoreOutage::Unreachable(_)) if self.servers.are_several() => {
                 Err(StoreOutage::Part)
@@ -135,7 +135,7 @@ impl RedisStore {
         }
     }
 
-    /// Runs a script that the server was given when it was connected to. A server that has lost it is given it again.
+    /// Runs a script that was loaded when the connection was made. Loads it again if the server has lost it.
     async fn run(
         &self,
         link: &Link,
@@ -160,12 +160,12 @@ impl RedisStore {
     }
 }
 
-/// The key of a bucket's books. The braces keep all that belongs to a bucket on one server of a Cluster.
+/// The key of a bucket's record. The braces keep everything of a bucket on one server of a Cluster.
 fn bucket_key(bucket: &ProjectUid) -> String {
     format!("tollhouse:bucket:{{{bucket}}}")
 }
 
-/// What a failure is called in the metric, and what it means.
+/// The metric's name of a failure, and its meaning.
 fn explain(error: &redis::RedisError) -> (&'static str, Result<Value, StoreOutage>) {
     if error.is_timeout() {
         return ("timeout", Err(StoreOutage::TimedOut));
@@ -219,7 +219,7 @@ impl Store for RedisStore {
         let pulses = servers.iter().map(|link| {
             let (salt, silent) = (&salt, &silent);
             async move {
-                // Every server keeps a list of its own: a key of another slot cannot be written from a script.
+                // Every server keeps its own list: a script cannot write a key of another slot.
                 let key = link.local_key(GATEWAYS_KEY);
                 let arguments = [&self.process, &link.memory_key, &link.run_id, salt, silent].map(String::as_str);
                 let answer = self.run(link, &link.pulse, &key, &arguments).await?;
@@ -231,7 +231,7 @@ impl Store for RedisStore {
             }
         });
         let answers = join_all(pulses).await;
-        // The server that most gateways reach counts, and its clock.
+        // The server that most gateways reach decides the count and the clock.
         let best = answers.iter().flatten().copied().max_by_key(|(_, fleet)| fleet.map(|fleet| fleet.nodes));
         let Some((now, fleet)) = best else {
             return Err(answers.into_iter().find_map(Result::err).unwrap_or(StoreOutage::TimedOut));
@@ -245,7 +245,7 @@ impl Store for RedisStore {
         let mut books_of = redis::cmd("HGETALL");
         books_of.arg(&key);
         let time = redis::cmd("TIME");
-        // Side by side: one way to the server and back, like any other call.
+        // Concurrent: one round trip, like any other call.
         let (fields, now) = futures_util::try_join!(self.call(&link, &books_of), self.call(&link, &time))?;
         books::view(&fields, &now)
     }
@@ -253,7 +253,7 @@ impl Store for RedisStore {
     async fn tell(&self, news: &News) -> Result<(), StoreOutage> {
         let mut outcome = Ok(());
         for (key, command) in news::commands(&self.process, news)? {
-            // A server without room to write it down can still pass it on.
+            // A server without memory to store it can still forward it.
             let said = match self.servers.of(&key) {
                 Ok(link) => self.call(&link, &command).await.map(drop),
                 Err(outage) => Err(outage),

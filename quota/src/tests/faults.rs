@@ -1,5 +1,5 @@
-//! The store hangs, fails, forgets and comes back. Time is real here, but nothing depends on how fast it passes: a
-//! store that hangs never answers, and a gate opens when the test opens it.
+//! The store hangs, fails, loses data and recovers. Time is real here, but no test depends on its speed: a store that
+//! hangs never answers, and a gate opens when the test opens it.
 
 use std::sync::atomic::AtomicU64;
 
@@ -13,7 +13,7 @@ use crate::ledger::{Incarnation, Reply, Statement};
 use crate::settings::OnStoreDown;
 use crate::store::{Fleet, Pulse, StoreOutage};
 
-/// What the store does with a call.
+/// How the store treats a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mood {
     Works,
@@ -21,17 +21,17 @@ enum Mood {
     Fails,
 }
 
-/// A store with moods, for one bucket.
+/// A store with changing behaviour, for one bucket.
 struct Moody {
     clock: Arc<RealClock>,
     bucket: Mutex<Option<Bucket>>,
     mood: Mutex<Mood>,
-    /// Every statement passes here before it is executed.
+    /// Every statement passes here before its execution.
     gate: Semaphore,
     calls: AtomicU64,
     incarnation: AtomicU64,
     nodes: NonZeroU32,
-    /// Milliseconds by which its clock is ahead of the nodes'.
+    /// Milliseconds by which its clock is ahead of the nodes' clocks.
     ahead: i64,
 }
 
@@ -108,15 +108,15 @@ fn over(store: &Arc<Moody>, on_store_down: OnStoreDown, call_budget: Duration) -
     Quota::new(store.clone(), settings, store.clock.clone())
 }
 
-/// A budget that a store which hangs exceeds and one that works does not.
+/// A budget that a hanging store exceeds and a working one does not.
 const SHORT: Duration = Duration::from_millis(20);
-/// A budget nobody exceeds.
+/// A budget that no call exceeds.
 const LONG: Duration = Duration::from_mins(1);
 
-/// Longer than anything here takes; reached only when it never comes.
+/// Longer than anything here takes; reached only on failure.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Looks at every turn of the others until there is something to see.
+/// Checks after every yield until `look` returns a value.
 async fn comes<T>(look: impl Fn() -> Option<T>) -> T {
     let looking = async {
         loop {
@@ -251,14 +251,14 @@ async fn what_was_spent_without_the_store_is_charged_once_it_is_back() {
     store.be(Mood::Works);
     quota.heartbeat().await;
     assert_eq!(quota.mode(), Mode::Exact);
-    // The store listens for a quarter of a second, then everything is as if nothing had happened.
+    // The store learns for a quarter of a second, then works as before.
     assert_eq!(outcomes(&quota, limits, 100).await, (25, 75, 0));
     quota.hand_back_all().await;
     assert_eq!((store.books().minute_charged, store.books().day_charged), (60, 60));
 }
 
 #[tokio::test]
-async fn a_limit_that_is_known_to_be_reached_is_refused_truthfully_without_the_store() {
+async fn without_the_store_a_limit_known_to_be_reached_is_refused() {
     let store = Moody::new(3);
     let quota = over(&store, OnStoreDown::Share, SHORT);
     assert_eq!(outcomes(&quota, limits(5, 1_000), 6).await, (5, 1, 0));
@@ -293,7 +293,7 @@ async fn requests_that_wait_for_the_same_bucket_share_one_call() {
             tokio::spawn(async move { quota.charge(&project(), limits, &key(1)).await })
         })
         .collect();
-    // The first call stands at the gate until everybody is waiting behind it.
+    // The first call waits at the gate until all others wait behind it.
     let waits = |cell: &Arc<Cell>| cell.lock().waiting.len() == 1_000;
     let cell = comes(|| quota.0.cells.find(&project()).filter(waits)).await;
     store.gate.add_permits(1_000);
@@ -306,7 +306,7 @@ async fn requests_that_wait_for_the_same_bucket_share_one_call() {
         }
     }
     assert_eq!((admitted, refused), (700, 300));
-    assert_eq!(store.calls(), 2, "one for the first, one for everybody who came meanwhile");
+    assert_eq!(store.calls(), 2, "one for the first, one for all later requests");
     let calls = store.calls();
     outcomes(&quota, limits, 10_000).await;
     assert_eq!(store.calls(), calls, "a refused request costs nothing");
@@ -333,7 +333,7 @@ async fn a_client_that_goes_away_while_it_waits_is_not_charged() {
 }
 
 #[tokio::test]
-async fn more_may_not_wait_than_there_is_room_for() {
+async fn the_number_of_waiting_requests_is_bounded() {
     let store = Moody::new(1);
     let settings = QuotaSettings { waiting_max: 2, call_budget: LONG, ..QuotaSettings::new(1) };
     let quota = Quota::new(store.clone(), settings, store.clock.clone());

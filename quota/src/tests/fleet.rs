@@ -9,7 +9,7 @@ use crate::ledger::bucket::BucketView;
 use crate::ledger::{Reply, Statement};
 use crate::store::{self, Pulse, StoreOutage};
 
-/// The embedded store, shared and counted.
+/// The embedded store, shared, with counted calls.
 struct Shared {
     store: MemoryStore,
     calls: AtomicU64,
@@ -32,7 +32,7 @@ impl Store for Shared {
     }
 }
 
-/// Nodes at the beginning of a minute. Time passes: a node that asks the others for what they hold waits for it.
+/// Nodes at the beginning of a minute. Time passes, because a node that recalls units from other nodes waits for them.
 struct Fleet {
     nodes: Vec<Quota>,
     store: Arc<Shared>,
@@ -46,7 +46,7 @@ impl Fleet {
         Self { nodes: (1..=3).map(node).collect(), store }
     }
 
-    /// So many requests, 512 at a time, each at another node than the one before; how many were let through.
+    /// `requests` requests, 512 at a time, at the nodes in turn; returns how many were admitted.
     async fn burst(&self, limits: Limits, requests: u32) -> u32 {
         let (next, admitted) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
         let workers: Vec<_> = (0..512)

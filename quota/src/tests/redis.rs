@@ -1,4 +1,4 @@
-//! The store of several nodes, against a real redis-server that each test starts for itself.
+//! The store of several nodes, with a real redis-server that each test starts.
 
 mod cluster;
 mod faults;
@@ -15,7 +15,7 @@ use crate::store::redis::settings::{RedisAddress, RedisMode, RedisSettings};
 use crate::store::redis::{CallMetrics, RedisStore};
 use server::Redis;
 
-/// Longer than anything here takes; reached only when it never comes.
+/// Longer than anything here takes; reached only on failure.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn call_metrics() -> CallMetrics {
@@ -34,7 +34,7 @@ fn settings_for(ports: &[u16], mode: RedisMode) -> RedisSettings {
         username: None,
         password: None,
         ca_certificate: None,
-        // Generous: a machine that runs all tests at once is slow, and no test is about the clock of calls but one.
+        // Generous, because a machine that runs all tests at once is slow; only one test depends on this budget.
         call_budget: Duration::from_millis(500),
     }
 }
@@ -55,7 +55,7 @@ async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     assert!(tokio::time::timeout(PATIENCE, waiting).await.is_ok(), "{what} never came true");
 }
 
-/// The store has just met this server and listens for a quarter of a second: wait until it grants.
+/// The store has just met this server and learns for a quarter of a second: wait until it grants.
 async fn grants(store: &dyn Store) {
     let seq = AtomicI64::new(0);
     eventually("the store grants", async || {
@@ -90,7 +90,7 @@ async fn redis_keeps_the_promises_of_a_store() {
     );
 }
 
-/// The rights that config/redis.conf proposes, as one line of it.
+/// The ACL rights proposed in config/redis.conf, as one line.
 fn proposed_user() -> Vec<String> {
     let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/redis.conf");
     let text = std::fs::read_to_string(file).unwrap();
@@ -136,7 +136,7 @@ async fn the_proposed_user_has_the_rights_it_needs_and_no_others() {
 }
 
 #[tokio::test]
-async fn a_password_opens_and_a_wrong_one_does_not() {
+async fn the_right_password_connects_and_a_wrong_one_does_not() {
     let redis = Redis::with(&["--requirepass", "open-sesame"]);
     let mut settings = settings_for(&[redis.port], RedisMode::Standalone);
     let closed = RedisStore::start(settings.clone(), 1, call_metrics());

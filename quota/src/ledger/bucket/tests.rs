@@ -12,7 +12,7 @@ fn around(now: UnixMillis) -> Surroundings {
     Surroundings { now, incarnation: Incarnation(1), learning_until: UnixMillis(i64::MIN) }
 }
 
-/// A process in a place of its own.
+/// A process with a place of its own.
 fn node(number: u64) -> NodeId {
     NodeId { place: number, life: Life { start: 1, stay: 0, process: u32::try_from(number).unwrap() } }
 }
@@ -135,7 +135,7 @@ fn a_minute_that_only_a_node_has_named_moves_no_books() {
 
 // rule: 8.1
 #[test]
-fn a_minute_that_has_begun_here_counts_whoever_named_it() {
+fn a_minute_that_has_begun_here_counts_even_if_a_node_named_it() {
     let limits = (60, 1_000);
     let mut bucket = Bucket::new(&around(NOW));
     let opinion = Claim { named: i64::MIN, ..claim(MINUTE, 9, 9, 0) };
@@ -186,7 +186,7 @@ fn a_lease_shrinks_to_nothing_near_the_limit_but_what_waits_is_granted_to_the_la
 }
 
 #[test]
-fn what_others_hold_is_known_to_who_is_refused() {
+fn a_refused_node_learns_what_others_hold() {
     let limits = (10, 1_000);
     let mut bucket = Bucket::new(&around(NOW));
     settled(&mut bucket, &statement(1, 1, Claim::NOTHING, 10, limits), &around(NOW));
@@ -242,7 +242,7 @@ fn the_second_of_two_processes_over_copies_of_one_directory_is_displaced_and_not
     assert_eq!((books.granted, books.own_day, books.day_charged), (1, 6, 11));
 }
 
-/// A gateway that keeps the node's rules: it spends at once what it is granted, and claims all of it.
+/// A gateway that follows the node's rules: it spends its grants at once, and claims them all.
 struct Client {
     node: NodeId,
     seq: u64,
@@ -255,13 +255,13 @@ impl Client {
         Self { node: node(place), seq: 0, heard: 0, claim: Claim::NOTHING }
     }
 
-    /// The process ends, and another one begins over the same directory.
+    /// The process ends, and another one starts in the same directory.
     fn restart(&mut self) {
         let life = Life { start: self.node.life.start + 1, stay: 0, process: self.node.life.process + 100_000 };
         *self = Self { node: NodeId { life, ..self.node }, ..Self::at(self.node.place) };
     }
 
-    /// Asks for one unit. Whether it was told that it had been evicted, and the answer that it got in the end.
+    /// Asks for one unit. Returns whether the gateway was evicted on the way, and the final reply.
     fn ask(&mut self, bucket: &mut Bucket, limits: (u32, u32), now: UnixMillis) -> (bool, Reply) {
         let mut was_evicted = false;
         loop {
@@ -300,9 +300,9 @@ impl Client {
     }
 }
 
-/// So many gateways ask in turn, one request every so many milliseconds, and every so often one of them is restarted.
-/// After each statement the day holds what was granted, and nothing is refused while the minute has room. How often a
-/// gateway had been evicted.
+/// `gateways` gateways ask in turn, one request every `gap` milliseconds; one of them is restarted every
+/// `restart_every` requests. After each statement, the day's charge equals the grants, and nothing is refused while the
+/// minute has room. Returns how often a gateway was evicted.
 fn a_fleet_counts_right(gateways: u64, gap: i64, requests: u64, restart_every: u64) -> u64 {
     let limits = (1_000, 1_000_000);
     let mut bucket = Bucket::new(&around(NOW));
@@ -380,8 +380,8 @@ fn a_bucket_may_be_forgotten_only_when_no_clock_can_return_to_its_day() {
 }
 
 proptest! {
-    /// Honest nodes, whose replies are lost at random: the charge is always the sum of the components and never above
-    /// a limit, and a grant never exceeds what was wanted.
+    /// Honest nodes with randomly lost replies: the charge is always the sum of the components and never above a limit,
+    /// and a grant never exceeds the request.
     // rule: 8.1
     #[test]
     fn charges_are_sums_and_stay_within_both_limits(
@@ -394,7 +394,7 @@ proptest! {
         for (seq, (process, need, spare, lost, pause)) in steps.into_iter().enumerate() {
             now = now.plus(pause);
             let mine = &mut nodes[usize::try_from(process).unwrap()];
-            // Half of what is held gets spent before the next statement.
+            // Half of the held units are spent before the next statement.
             let spent = mine.held.div_ceil(2);
             *mine = claim(mine.minute, mine.minute_spent + spent, mine.day_spent + spent, mine.held - spent);
             let sent = Statement { spare, ..statement(process, seq as u64 + 1, *mine, need, limits) };

@@ -1,14 +1,14 @@
-//! Deciding without the store.
+//! Degraded mode: decisions without the store.
 //!
-//! While the store cannot be asked, a node lets through its share of the limits: with the same number of nodes known
-//! everywhere, the shares of a minute that lies wholly inside the outage add up to the limit. In the minute in which
-//! the outage begins a node shares only what it last knew to be left, which the units other nodes were granted since
-//! may exceed: at most twice the limit in that one minute. Everything spent is claimed by the next statement, so the
-//! day is right again once the store is back.
+//! While the store cannot be reached, a node admits its share of the limits. If every node knows the same number of
+//! nodes, the shares of a minute wholly inside the outage add up to the limit. In the minute in which the outage
+//! begins, a node shares only the units that it last knew to be left. Other nodes may have been granted units since, so
+//! that minute admits at most twice the limit. The next statement claims everything that was spent, so the day is right
+//! once the store is back.
 //!
-//! A minute that a node enters by itself is its opinion: its claims say so, and the store's books do not follow it. Where
-//! the store has not got that far, the node moves what it spent to the minute that the store names. A node that has never
-//! heard the store's clock counts by this machine's and claims nothing by it: it first asks what minute it is.
+//! If a node enters a minute by itself, its claims say so, and the store's record does not follow. If the store has not
+//! reached that minute, the node moves what it spent to the minute that the store names. A node that has never heard
+//! the store's clock counts by this machine's clock and claims nothing by it: it first asks for the current minute.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use super::known::Known;
 use crate::ledger::{Settlement, day_of, ends_at, left};
 use crate::standing::Standing;
 
-/// How a node decides without the store.
+/// What a node admits without the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alone {
     /// Admit this node's share of the limits.
@@ -30,8 +30,8 @@ pub enum Alone {
     Everything,
 }
 
-/// One node's share of a limit: an equal part, and one unit of the rest where its turn comes early enough. The shares
-/// of all nodes add up to the limit.
+/// One node's share of a limit: an equal part, and one unit of the remainder if its turn is early enough. The shares of
+/// all nodes add up to the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     nodes: NonZeroU32,
@@ -39,7 +39,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// Of this many nodes the one whose turn it is after `turn` others.
+    /// The share of the node with `turn` nodes before it, out of `nodes`.
     pub fn new(nodes: NonZeroU32, turn: u32) -> Self {
         Self { nodes, turn: turn % nodes }
     }
@@ -49,43 +49,43 @@ impl Share {
     }
 }
 
-/// The time by which a node decides without the store.
+/// The clock of degraded decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AloneClock {
-    /// The store's, as this node last heard it.
+    /// The store's clock, as this node last heard it.
     Heard(UnixMillis),
-    /// This machine's: the store was never heard.
+    /// This machine's clock: the store was never heard.
     Own(UnixMillis),
 }
 
-/// What became of an attempt to spend a unit without the store.
+/// The result of trying to spend a unit without the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AloneStep {
     /// A unit was spent; it will be claimed when the store is back.
     Admit(Standing),
     /// The limit is known to be reached.
     Refuse(Standing, Window),
-    /// The node's share is spent, but for all it knows the limit is not.
+    /// The node's share is spent; the limit may not be.
     Spent,
 }
 
-/// What a node remembers while it is in windows that no settlement has named.
+/// State of a node in windows that no settlement has named.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Unnamed {
-    /// Units spent before midnight, if it entered a day by itself.
+    /// Units spent before midnight, if the node entered a day by itself.
     pub(super) yesterday: u32,
-    /// When that was.
+    /// When it entered that day.
     pub(super) midnight: Duration,
-    /// Units spent in the last minute that a settlement has named.
+    /// Units spent in the last minute that a settlement named.
     pub(super) spent_before: u32,
     /// The windows are those of this machine's clock: the store was never heard.
     pub(super) by_own_clock: bool,
 }
 
-/// How far apart the clocks of machines that keep the time well may be.
+/// How far the clocks of well-kept machines may differ.
 const CLOCKS_APART: Duration = Duration::from_secs(1);
 
-/// What is left of this node's share.
+/// The remaining units of this node's share.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ShareLeft {
     minute: u32,
@@ -93,8 +93,8 @@ pub(super) struct ShareLeft {
 }
 
 impl NodeBucket {
-    /// Tries to spend a unit without asking anybody, after [`NodeBucket::spend`] said that the store had to be asked.
-    /// `clock` is used for a bucket about which the store was never heard.
+    /// Tries to spend a unit without the store, after [`NodeBucket::spend`] returned `Ask`. `clock` is used for a
+    /// bucket that no settlement has described.
     pub fn spend_alone(&mut self, now: Duration, clock: AloneClock, how: Alone) -> AloneStep {
         let limits = self.limits;
         let known = self.known.get_or_insert_with(|| match clock {
@@ -138,21 +138,21 @@ impl NodeBucket {
 }
 
 impl Known {
-    /// Windows in which nothing was charged and that no settlement has named.
+    /// Windows without charges that no settlement has named.
     fn unnamed(clock: UnixMillis, now: Duration, by_own_clock: bool) -> Self {
         let mut known = Self::blank(clock, now);
         known.unnamed = Some(Unnamed { by_own_clock, ..Unnamed::default() });
         known
     }
 
-    /// Whether the windows are those of this machine's clock.
+    /// Whether the windows come from this machine's clock.
     pub(super) fn goes_by_own_clock(&self) -> bool {
         self.unnamed.is_some_and(|unnamed| unnamed.by_own_clock)
     }
 
-    /// Moves what was spent in windows that this node entered by itself to those that the store names, unless the store has
-    /// understood them as they are. What was spent in a minute or a day that had ended by then is left out; where that is
-    /// not known it is kept. Whether anything was moved.
+    /// Moves what was spent in windows that this node entered by itself to those that the store names, unless the store
+    /// knows them. Units of a minute or day that had ended by then are dropped; if that is uncertain, they are kept.
+    /// Returns whether anything was moved.
     pub(super) fn adopt_windows(&mut self, books: &Settlement, now: Duration) -> bool {
         let Some(unnamed) = self.unnamed.take() else { return false };
         if !unnamed.by_own_clock && self.minute <= books.minute {
@@ -178,7 +178,7 @@ impl Known {
         true
     }
 
-    /// Begins a minute that no store has announced.
+    /// Begins a minute that no settlement has named.
     fn enter_alone(&mut self, minute: i64, now: Duration, clock: UnixMillis) {
         if self.unnamed.is_none() {
             self.unnamed = Some(Unnamed { spent_before: self.minute_spent, ..Unnamed::default() });

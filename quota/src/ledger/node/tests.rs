@@ -8,12 +8,12 @@ use crate::ledger::{Incarnation, Life, Reply};
 const START: UnixMillis = UnixMillis(1_700_000_000_000);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A process in a place of its own.
+/// A process with a place of its own.
 fn node(number: u32) -> NodeId {
     NodeId { place: number.into(), life: Life { start: 1, stay: 0, process: number } }
 }
 
-/// A node and a store that answers when the test says so.
+/// A node and a store that answers when the test decides.
 struct Pair {
     node: NodeBucket,
     store: Bucket,
@@ -42,7 +42,7 @@ impl Pair {
         self.node.spend(self.now, self.limits)
     }
 
-    /// Executes a statement at the store and lets the node read the answer.
+    /// Executes a statement at the store and lets the node read the reply.
     fn exchange(&mut self, purpose: Purpose) -> Settlement {
         let statement = self.node.ask(self.now, purpose).unwrap();
         let Reply::Settled(settlement) = self.store.apply(&statement, &Self::around(self.now)) else { unreachable!() };
@@ -50,7 +50,7 @@ impl Pair {
         settlement
     }
 
-    /// One request, with a call to the store when the node needs one.
+    /// One request, with a call to the store if the node needs it.
     fn request(&mut self) -> Step {
         match self.spend() {
             Step::Ask => {
@@ -115,7 +115,7 @@ fn at_a_thousand_per_minute_on_three_nodes_one_call_serves_a_dozen_requests() {
 fn units_are_valid_from_the_moment_of_asking_and_never_reach_into_the_next_minute() {
     let mut pair = Pair::new(1_000, 100_000);
     pair.warm_up();
-    // The reply takes a second: the store's clock was read at the end of it, the node counts from its beginning.
+    // The reply takes a second: the store read its clock at the end of it, the node counts from its beginning.
     let statement = pair.node.ask(pair.now, Purpose::Prefetch).unwrap();
     let asked_at = pair.now;
     pair.pass(SECOND);
@@ -246,7 +246,7 @@ fn alone_a_node_spends_its_share_and_claims_it_afterwards() {
 }
 
 #[test]
-fn alone_after_the_day_is_known_to_be_spent_it_refuses_truthfully() {
+fn without_the_store_a_day_known_to_be_spent_is_refused() {
     let mut pair = Pair::new(5, 5);
     for _ in 0..5 {
         pair.request();
@@ -297,7 +297,7 @@ fn what_was_spent_in_a_minute_that_has_not_begun_at_the_store_is_charged_to_the_
         for _ in 0..spent_before {
             assert!(matches!(pair.request(), Step::Admit(_)));
         }
-        // The store's time as this node has it is ahead of the store's own.
+        // The node's copy of the store's time is ahead of the store's clock.
         let fast = pair.now + Duration::from_secs(ahead);
         for _ in 0..5 {
             let clock = AloneClock::Heard(Pair::around(fast).now);
@@ -320,7 +320,7 @@ fn what_was_spent_in_a_minute_that_has_not_begun_at_the_store_is_charged_to_the_
     }
 }
 
-/// A process beside ours, which holds this many units of the same bucket.
+/// A second process that holds `units` of the same bucket.
 fn hold_elsewhere(pair: &mut Pair, process: u32, units: u32) -> NodeBucket {
     let mut other = NodeBucket::new(node(process), pair.limits);
     let statement = other.ask(pair.now, Purpose::Spend(units)).unwrap();
@@ -338,7 +338,7 @@ fn before_it_refuses_it_asks_for_what_others_hold_three_times_and_waits_longer_e
         assert_eq!(pair.exchange(Purpose::Spend(1)).granted, 0);
         assert!(pair.node.take_recall() && !pair.node.take_recall(), "said once");
         assert_eq!(pair.node.quiet_until(), pair.now + wait);
-        // Whatever else is heard meanwhile neither shortens the wait nor counts as another one.
+        // Other settlements meanwhile neither shorten the wait nor count as another recall.
         pair.pass(wait / 2);
         pair.exchange(Purpose::Spend(1));
         assert!(!pair.node.take_recall());
@@ -349,7 +349,7 @@ fn before_it_refuses_it_asks_for_what_others_hold_three_times_and_waits_longer_e
     pair.exchange(Purpose::Spend(1));
     assert!(!pair.node.take_recall());
     assert!(matches!(pair.spend(), Step::Refuse(_, Window::Minute)), "they had their time");
-    // Another minute is another matter.
+    // A new minute starts a new count of recalls.
     pair.pass(60 * SECOND);
     let _other = hold_elsewhere(&mut pair, 3, 60);
     assert_eq!(pair.spend(), Step::Ask);

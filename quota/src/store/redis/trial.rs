@@ -1,5 +1,5 @@
-//! What a server's answers are taken for, as functions of bytes, for campaigns of random input that live outside of this
-//! crate. Nothing in a running gateway calls this.
+//! Decoders of server answers as functions of bytes, for the fuzzing crate. The running gateway does not use this
+//! module.
 
 use redis::{Value, parse_redis_value};
 
@@ -8,19 +8,19 @@ use crate::ban::News;
 use crate::ledger::Reply;
 use crate::ledger::bucket::BucketView;
 
-/// The answer to a statement; `None` when it is none, and nothing is believed.
+/// Decodes the reply to a statement; `None` if it is malformed.
 pub fn reply(bytes: &[u8]) -> Option<Reply> {
     books::reply(&parse_redis_value(bytes).ok()?).ok()
 }
 
-/// The answers to a question for a bucket's books: its fields, and the time.
+/// Decodes the replies for a bucket's record: its fields, and the time.
 pub fn view(bytes: &[u8]) -> Option<BucketView> {
     let Value::Array(answers) = parse_redis_value(bytes).ok()? else { return None };
     let [fields, time] = answers.as_slice() else { return None };
     books::view(fields, time).ok()?
 }
 
-/// The answer to a question for the bans of before.
+/// Decodes the stored bans.
 pub fn past(bytes: &[u8]) -> Option<Vec<News>> {
     news::past(&parse_redis_value(bytes).ok()?).ok()
 }
