@@ -1,4 +1,4 @@
-//! Whether a name's DNS leads to a target, over the network:
+//! Checks over the network whether a name's DNS points at a target:
 //! `cargo run -p verification --example check_name -- www.example.com target.example.net`.
 
 use chassis::clock::SystemClock;
@@ -12,7 +12,7 @@ use verification::wire::WireDns;
 async fn main() -> anyhow::Result<()> {
     let mut names = std::env::args().skip(1);
     let (Some(name), Some(target)) = (names.next(), names.next()) else {
-        anyhow::bail!("name a domain and the target that its CNAME is to have: www.example.com target.example.net");
+        anyhow::bail!("usage: check_name DOMAIN CNAME_TARGET, for example www.example.com target.example.net");
     };
     let (name, target) = (Hostname::parse(&name)?, Hostname::parse(&target)?);
     let (config, claim) = (DnsConfig::default(), Claim::Open);
@@ -21,7 +21,7 @@ async fn main() -> anyhow::Result<()> {
     let expected =
         Expectation { name: &name, target: &target, edge: &[], text: "not asked for", claim, authorities: &[] };
     let judged = judge(&facts, &expected);
-    println!("{}", if judged.passes() { "It leads there, and nowhere else." } else { "It does not lead there:" });
+    println!("{}", if judged.passes() { "It points at the target only." } else { "It does not point at the target:" });
     for problem in judged.problems {
         println!("{}\n  {}", problem.message, problem.fix);
     }

@@ -1,8 +1,8 @@
-//! Asking DNS about a domain, in the right order and within bounds.
+//! Queries DNS about a domain, in the right order and within bounds.
 //!
-//! The customer's own nameservers are asked, all of them, rather than a cache: the record is seen at once, partial
-//! propagation is seen as such. Nameservers and their addresses are the customer's choice, so there is a limit to how
-//! many are asked, and private addresses are never sent anything. What cannot be asked becomes a fact, never an error.
+//! All of the customer's own nameservers are queried, not a cache, so that a new record is seen at once and partial
+//! propagation is detected. Customers choose their nameservers and the addresses, so the number of queried nameservers
+//! is bounded, and private addresses never receive a packet. A failed query becomes a fact, not an error.
 
 mod zone;
 
@@ -23,34 +23,35 @@ use super::{CaaRecord, Dns, DnsFailure, RecordData, RecordKind, Reply, ReplyCode
 use crate::TEXT_LABEL;
 use crate::{DnsConfig, DnsMode};
 
-/// Questions per verification; what is beyond counts as unanswered. A name of seven labels in a zone of six nameservers
+/// Queries per verification; further ones count as unanswered. A name of seven labels in a zone of six nameservers
 /// needs about 60.
 const QUERIES_MAX: u32 = 80;
 
-/// The longest a verification takes. Questions that are open then count as unanswered; the answers that came count.
+/// The longest duration of a verification. Open queries then count as unanswered; received answers count.
 const TIME_MAX: Duration = Duration::from_secs(7);
 
-/// After this long without an answer another nameserver that knows the same is asked as well.
+/// After this long without an answer, another nameserver with the same data is queried too.
 const NEXT_SERVER_AFTER: Duration = Duration::from_millis(700);
 
-/// A label below a domain that nobody has created: when it has records, they are those of a wildcard.
-const NOBODYS_LABEL: &str = "tollhouse-asks-for-wildcards";
+/// A label below a domain that should not exist: if it has records, they come from a wildcard.
+const WILDCARD_PROBE_LABEL: &str = "tollhouse-asks-for-wildcards";
 
-/// What to ask about.
+/// The subject of a verification.
 pub struct Question<'a> {
     /// The domain.
     pub name: &'a Hostname,
-    /// The part registered with a public registry: below it a missing zone is a missing record, at it a missing domain.
+    /// The part registered with a public registry: below it a missing zone means a missing record, at it a missing
+    /// domain.
     pub registrable: &'a Hostname,
     /// The project's CNAME target.
     pub target: &'a Hostname,
-    /// What is known of the ownership: whether its text is asked for.
+    /// The state of the ownership, which decides whether the TXT record is queried.
     pub claim: Claim,
-    /// Whether CAA matters.
+    /// Whether to query CAA.
     pub caa: bool,
 }
 
-/// Asks everything. Always answers within `TIME_MAX`; what is not known by then is unknown.
+/// Runs all queries. Always returns within `TIME_MAX`; unanswered queries become unknown facts.
 pub async fn collect(dns: &dyn Dns, config: &DnsConfig, clock: &dyn Clock, question: &Question<'_>) -> DnsFacts {
     let started = clock.monotonic();
     let until = Instant::now() + TIME_MAX;
@@ -68,12 +69,12 @@ fn resolver(config: &DnsConfig) -> &'static str {
     }
 }
 
-/// What is asked of a nameserver.
+/// The expected role of a nameserver.
 #[derive(Clone, Copy)]
 enum Role {
-    /// It must know.
+    /// Authoritative: it must know the answer.
     Knows,
-    /// It may refer to others.
+    /// Parent: it may refer to other nameservers.
     Refers,
 }
 
@@ -111,8 +112,8 @@ impl Asking<'_> {
         }
     }
 
-    /// What all nameservers say. An address that could not be reached from here says nothing about a nameserver that has
-    /// another: a control plane may be without IPv6.
+    /// Queries all nameservers. If no IPv6 address answered, an IPv6 failure does not count against a nameserver that
+    /// has another address: the control plane may lack IPv6.
     async fn ask_all(&self, servers: &[Nameserver], zone: &Zone, question: &Question<'_>) -> Vec<ServerFacts> {
         let mut answers = join_all(servers.iter().map(|server| self.ask_about(server, zone, question))).await;
         let is_v6 = |facts: &ServerFacts| facts.ip.is_some_and(|ip| ip.is_ipv6());
@@ -130,7 +131,7 @@ impl Asking<'_> {
         answers
     }
 
-    /// What one nameserver says: the CNAME first, since asking for addresses would follow it.
+    /// Queries one nameserver: the CNAME first, because a query for addresses would follow it.
     async fn ask_about(&self, server: &Nameserver, zone: &Zone, question: &Question<'_>) -> ServerFacts {
         let name = question.name.as_str();
         let mut facts = ServerFacts {
@@ -170,8 +171,8 @@ impl Asking<'_> {
         facts
     }
 
-    /// The wildcard whose records these are, if the name has none of its own: a name below it, which nobody has created,
-    /// then has the same.
+    /// The wildcard that the records come from, if the name has no records of its own: then a non-existent name below
+    /// it has the same records.
     async fn wildcard(
         &self,
         server: &Nameserver,
@@ -185,8 +186,8 @@ impl Asking<'_> {
         if seen.is_empty() || zone == name {
             return None;
         }
-        let nobodys = format!("{NOBODYS_LABEL}.{name}");
-        if records_of(&self.ask(server, &nobodys, kind).await.ok()?, &nobodys) != seen {
+        let probe = format!("{WILDCARD_PROBE_LABEL}.{name}");
+        if records_of(&self.ask(server, &probe, kind).await.ok()?, &probe) != seen {
             return None;
         }
         let mut below = name;
@@ -200,7 +201,7 @@ impl Asking<'_> {
         None
     }
 
-    /// The ownership texts.
+    /// Queries the ownership TXT records.
     async fn texts(&self, question: &Question<'_>, zone: &Zone, servers: &[Nameserver]) -> Option<Answer<Vec<String>>> {
         let is_apex = matches!(zone, Zone::Is(zone) if zone == question.name.as_str());
         if !question.claim.may_ask_for_text(is_apex) {
@@ -219,11 +220,11 @@ impl Asking<'_> {
         Some(if texts.is_empty() { Answer::Nothing } else { Answer::Is(texts) })
     }
 
-    /// The names that the CNAME chain of the name leads through, as a resolver follows it.
+    /// The names of the domain's CNAME chain, as a resolver follows it.
     async fn chain(&self, name: &str) -> Vec<String> {
         let Ok(reply) = self.recurse(name, RecordKind::A).await else { return Vec::new() };
         let mut chain: Vec<String> = Vec::new();
-        // It is at most as long as the answer has records, so a loop ends too.
+        // The chain is at most as long as the answer's records, so a loop ends too.
         for _ in 0..reply.answers.len() {
             let end = chain.last().map_or(name, String::as_str);
             let next = reply.answers.iter().find_map(|record| match &record.data {
@@ -238,8 +239,8 @@ impl Asking<'_> {
         chain
     }
 
-    /// The CAA records of the name and all its ancestors, asked at once: those of its zone and of the zone above from their
-    /// nameservers, so that what an owner has just changed is seen.
+    /// Queries the CAA records of the name and all its ancestors concurrently: those of its zone and of the parent zone
+    /// at their nameservers, so that a recent change is seen.
     async fn caa(
         &self,
         question: &Question<'_>,
@@ -263,7 +264,7 @@ impl Asking<'_> {
         join_all(levels).await
     }
 
-    /// The CAA records of one name. Where its nameservers do not answer, a resolver may know.
+    /// The CAA records of one name, from its nameservers, else from a resolver.
     async fn caa_at(&self, name: &str, servers: &[Nameserver]) -> Result<Vec<CaaRecord>, Why> {
         let asked = self.first(servers, name, RecordKind::Caa, Role::Knows).await;
         let Ok(reply) = asked else { return Ok(caa_in(self.recurse(name, RecordKind::Caa).await?)) };
@@ -273,13 +274,13 @@ impl Asking<'_> {
         });
         let found = caa_in(reply);
         match leads_to {
-            // The records of what a CNAME leads to count as the name's own.
+            // The records of a CNAME's target count as the name's own.
             Some(target) if found.is_empty() => Ok(caa_in(self.recurse(&target, RecordKind::Caa).await?)),
             _ => Ok(found),
         }
     }
 
-    /// The first usable answer of servers that know the same.
+    /// The first usable answer of servers with the same data.
     async fn first(&self, servers: &[Nameserver], name: &str, kind: RecordKind, from: Role) -> Result<Reply, Why> {
         let try_one = |server| async move {
             match from {
@@ -292,13 +293,13 @@ impl Asking<'_> {
         answer.unwrap_or_else(|failed| failed.into_iter().next().unwrap_or(Err(Why::NoAddress)))
     }
 
-    /// Whether one more question may be asked.
+    /// Counts a query; an error if the limit is reached.
     fn count(&self) -> Result<(), Why> {
         let asked = self.queries.fetch_add(1, Ordering::Relaxed);
         if asked < QUERIES_MAX { Ok(()) } else { Err(Why::Timeout) }
     }
 
-    /// The outcome of a question within the time that is left.
+    /// The result of a query within the remaining time.
     async fn within(&self, asking: impl Future<Output = Result<Reply, DnsFailure>>) -> Result<Reply, Why> {
         self.count()?;
         Ok(tokio::time::timeout_at(self.until, asking).await.map_err(|_| Why::Timeout)??)
@@ -313,7 +314,7 @@ impl Asking<'_> {
         }
     }
 
-    /// Asks a nameserver that must know.
+    /// Queries an authoritative nameserver.
     async fn ask(&self, server: &Nameserver, name: &str, kind: RecordKind) -> Result<Reply, Why> {
         if self.config.mode == DnsMode::Recursive {
             return self.recurse(name, kind).await;
@@ -322,7 +323,7 @@ impl Asking<'_> {
         if reply.authoritative { Ok(reply) } else { Err(Why::Lame) }
     }
 
-    /// Asks a nameserver that may refer to another.
+    /// Queries a nameserver that may refer to another.
     async fn refer(&self, server: &Nameserver, name: &str, kind: RecordKind) -> Result<Reply, Why> {
         let reply = self.within(self.dns.ask(server.address?, name, kind)).await?;
         match reply.code {
@@ -341,7 +342,7 @@ fn caa_in(reply: Reply) -> Vec<CaaRecord> {
     records.collect()
 }
 
-/// What the records of a name say, in an order that does not depend on the nameserver's.
+/// The records of a name, in an order independent of the nameserver's.
 fn records_of(reply: &Reply, name: &str) -> Vec<String> {
     let of_name = reply.answers.iter().filter(|record| record.owner == name);
     let mut said: Vec<String> = of_name.map(|record| format!("{:?}", record.data)).collect();

@@ -1,9 +1,9 @@
-//! The world's DNS over UDP and TCP.
+//! DNS over UDP and TCP.
 //!
-//! Each question is its own socket with its own random port, its own random identifier and randomly cased letters in
-//! its name, all of which the answer must repeat: that is what makes an answer hard to forge. Nothing is cached:
-//! verification wants to see what is there now. A truncated answer is asked for again over TCP, a lost one is asked for
-//! again soon, and where one resolver fails or is silent the next one is asked.
+//! Each query uses its own socket with a random port, a random identifier and randomly cased letters in its name. The
+//! answer must repeat all of them, which makes it hard to forge. Nothing is cached, because verification needs the
+//! current records. A truncated answer is requested again over TCP, a lost query is sent again soon, and if a resolver
+//! fails or is silent the next one is asked.
 
 mod exchange;
 
@@ -20,23 +20,23 @@ use super::race::first_good;
 use super::{CaaRecord, Dns, DnsFailure, DnsRecord, RecordData, RecordKind, Reply, ReplyCode};
 use crate::DnsConfig;
 
-/// The longest one nameserver is waited for.
+/// The longest wait for one nameserver.
 const ASK_TIME_MAX: Duration = Duration::from_millis(2_500);
 
-/// The longest one recursive resolver is waited for: it may have to ask the whole world first.
+/// The longest wait for one recursive resolver, which may have to query many servers.
 const RECURSE_TIME_MAX: Duration = Duration::from_secs(3);
 
-/// After this long the next resolver is asked as well.
+/// After this long the next resolver is asked too.
 const NEXT_RESOLVER_AFTER: Duration = Duration::from_millis(500);
 
-/// DNS as it is.
+/// DNS over the network.
 pub struct WireDns {
     resolvers: Vec<SocketAddr>,
     authoritative_port: u16,
 }
 
 impl WireDns {
-    /// With the configured resolvers, or those of the system.
+    /// Uses the configured resolvers, or the system's.
     pub fn new(config: &DnsConfig) -> anyhow::Result<Self> {
         let resolvers = if config.nameservers.is_empty() { system_resolvers()? } else { config.nameservers.clone() };
         Ok(Self { resolvers, authoritative_port: config.authoritative_port })
@@ -48,7 +48,7 @@ fn system_resolvers() -> anyhow::Result<Vec<SocketAddr>> {
     let mut resolvers: Vec<SocketAddr> =
         config.name_servers().iter().map(|server| SocketAddr::new(server.ip, 53)).collect();
     resolvers.dedup();
-    anyhow::ensure!(!resolvers.is_empty(), "the system names no DNS resolver; set dns.nameservers");
+    anyhow::ensure!(!resolvers.is_empty(), "the system has no DNS resolver configured; set dns.nameservers");
     Ok(resolvers)
 }
 
@@ -58,7 +58,7 @@ impl WireDns {
         let tries: Vec<_> = self.resolvers.iter().copied().map(try_one).collect();
         let is_good = |outcome: &Result<Reply, DnsFailure>| outcome.as_ref().is_ok_and(Reply::is_answer);
         first_good(tries, NEXT_RESOLVER_AFTER, is_good).await.unwrap_or_else(|failed| {
-            // That a resolver failed says more than that another is silent.
+            // A resolver's failure is more informative than another's silence.
             failed
                 .into_iter()
                 .reduce(|best, next| if best.is_ok() { best } else { next })
@@ -66,8 +66,8 @@ impl WireDns {
         })
     }
 
-    /// Whether the resolvers fail because DNSSEC says that the records are false: unchecked they have an answer, and
-    /// checked they still have none.
+    /// Whether the resolvers fail because of DNSSEC: with checking disabled they have an answer, and with checking they
+    /// still have none.
     async fn is_bogus(&self, asked: Asked<'_>) -> bool {
         let unchecked = self.resolve(Asked { unchecked: true, ..asked }).await;
         unchecked.is_ok_and(|reply| reply.is_answer())
@@ -93,12 +93,12 @@ impl Dns for WireDns {
     }
 }
 
-/// What is made of a message that answers some question of ours.
+/// Parses a message as an answer.
 pub(super) fn read(bytes: &[u8]) -> Result<Reply, DnsFailure> {
     Message::from_vec(bytes).map(|message| reply(&message)).map_err(|_| DnsFailure::Malformed)
 }
 
-/// Whether a message repeats this question; `None` when it repeats none.
+/// Whether a message repeats this query; `None` if it repeats none.
 pub(super) fn repeats(bytes: &[u8], name: &str, kind: RecordKind) -> Option<bool> {
     let message = Message::from_vec(bytes).ok()?;
     let query = message.queries.first()?;

@@ -1,4 +1,4 @@
-//! Looks at worlds that are not as they should be.
+//! Verifications in worlds with DNS faults.
 
 #[path = "tests/lossy.rs"]
 mod lossy;
@@ -17,7 +17,7 @@ const NAME: &str = "shop.customer.test";
 const TARGET: &str = "abcdefgh.edge.tollhouse.dev";
 const NEWS: [&str; 2] = ["192.31.196.1", "192.31.196.2"];
 
-/// A world: what a resolver says, and what a nameserver says.
+/// The answer of a resolver or a nameserver.
 pub(super) type Said = Result<Reply, DnsFailure>;
 pub(super) struct World<R, S> {
     resolver: R,
@@ -63,7 +63,7 @@ fn a(owner: &str, address: &str) -> DnsRecord {
     record(owner, RecordData::A(address.parse().unwrap()))
 }
 
-/// What a resolver says of a zone with two nameservers.
+/// A resolver's answers about a zone with two nameservers.
 pub(super) fn resolver(name: &str, kind: RecordKind) -> Reply {
     match (name, kind) {
         ("customer.test", RecordKind::Soa) => said(vec![record(name, RecordData::Soa)]),
@@ -116,7 +116,7 @@ fn right(name: &str, kind: RecordKind) -> Reply {
 
 #[tokio::test]
 async fn denials_without_a_soa_are_understood() {
-    // systemd-resolved leaves the authority section out.
+    // systemd-resolved omits the authority section.
     let stub = |name: &str, kind| Ok(Reply { authority: Vec::new(), ..resolver(name, kind) });
     let (facts, judged) = seen(stub, |_, _, _| Ok(denied("customer.test"))).await;
     assert_eq!(facts.zone, Zone::Is("customer.test".to_owned()));
@@ -151,7 +151,7 @@ async fn a_control_plane_without_ipv6_calls_no_healthy_nameserver_silent() {
 
 #[tokio::test]
 async fn todays_nameservers_are_asked_whatever_a_cache_says() {
-    // The registry has the new servers already; the resolver still has the old ones.
+    // The registry has the new servers; the resolver still has the old ones.
     let cache = |name: &str, kind| {
         Ok(match (name, kind) {
             ("customer.test", RecordKind::Ns) => said(ns(name, &["old.dns.test"])),
@@ -197,7 +197,7 @@ async fn caa_records_that_were_just_corrected_are_seen() {
 }
 
 #[tokio::test]
-async fn a_wildcard_is_named_as_one_and_is_in_nobodys_way() {
+async fn a_wildcard_is_named_as_one_and_blocks_no_record() {
     for (data, kind) in [
         (RecordData::A("192.0.2.33".parse().unwrap()), RecordKind::A),
         (RecordData::Aaaa("2001:db8::33".parse().unwrap()), RecordKind::Aaaa),
@@ -215,7 +215,7 @@ async fn a_wildcard_is_named_as_one_and_is_in_nobodys_way() {
             problem.fix,
             format!("Create the record: {NAME} 3600 CNAME {TARGET}. The wildcard record can stay.")
         );
-        // A record of its own is in the way, whatever wildcards there are beside it.
+        // A record of the name itself blocks, whatever wildcards exist.
         let own = |_, name: &str, asked| {
             Ok(if name == NAME && asked == kind {
                 said(vec![record(name, data.clone())])
@@ -232,7 +232,7 @@ async fn a_wildcard_is_named_as_one_and_is_in_nobodys_way() {
 async fn six_nameservers_and_seven_labels_are_within_the_limit() {
     const LONG: &str = "a.b.c.d.e.customer.test";
     let hosts = ["n1.dns.test", "n2.dns.test", "n3.dns.test", "n4.dns.test", "n5.dns.test", "n6.dns.test"];
-    // The worst resolver: no denial names the zone.
+    // The worst resolver: its negative answers do not name the zone.
     let stub = |name: &str, kind| {
         let reply = match (name, kind) {
             ("customer.test", RecordKind::Ns) => said(ns(name, &hosts)),
@@ -271,7 +271,7 @@ async fn a_name_directly_below_a_private_suffix_lies_in_its_zone() {
         let here = name == "foo.is-a.dev" && kind == RecordKind::Cname;
         Ok(if here { said(vec![cname(name, TARGET)]) } else { denied("is-a.dev") })
     };
-    // As the list of public suffixes has it: a project of its own below `is-a.dev`, in the zone of that.
+    // As in the public suffix list: a project below `is-a.dev`, in the zone of `is-a.dev`.
     let world = World { resolver, server };
     let (_, judged) = look(&world, &DnsConfig::default(), "foo.is-a.dev", "is-a.dev").await;
     assert!(judged.passes(), "{:?}", judged.problems);

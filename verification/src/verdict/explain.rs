@@ -1,4 +1,4 @@
-//! The sentences: what is wrong, seen where, and what to type.
+//! The messages: the problem, where it was seen, and what to type.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use crate::networks::proxy_of;
 use crate::problem::{Problem, ProblemCode};
 use crate::{TEXT_LABEL, TTL_SECONDS};
 
-/// Addresses shown in one problem.
+/// Addresses listed in one problem.
 const SHOWN_MAX: usize = 8;
 
 pub(super) fn zone_missing(expected: &Expectation<'_>) -> Problem {
@@ -25,7 +25,7 @@ pub(super) fn zone_missing(expected: &Expectation<'_>) -> Problem {
     )
 }
 
-/// Nobody could say which nameservers are responsible.
+/// The responsible nameservers could not be found.
 pub(super) fn zone_unknown(expected: &Expectation<'_>, why: Why) -> Problem {
     let name = expected.name;
     if why == Why::Bogus {
@@ -49,15 +49,15 @@ pub(super) fn zone_unknown(expected: &Expectation<'_>, why: Why) -> Problem {
     Problem::new(code, name.as_str(), message, fix).holding_up()
 }
 
-/// What a nameserver did instead of answering. When it is so with all of them, nothing goes on.
-pub(super) fn unanswered(server: &ServerFacts, why: Why, nobody_answered: bool) -> Problem {
+/// A nameserver without a usable answer. If all of them have none, the domain is blocked.
+pub(super) fn unanswered(server: &ServerFacts, why: Why, none_answered: bool) -> Problem {
     let host = server.host.as_str();
     let place = server.ip.map_or_else(|| host.to_owned(), |ip| format!("{host} ({ip})"));
     let problem = silence(host, &place, why);
-    if nobody_answered { problem.holding_up() } else { problem }
+    if none_answered { problem.holding_up() } else { problem }
 }
 
-/// The ownership text could not be asked for.
+/// The ownership TXT record could not be queried.
 pub(super) fn text_unknown(place: &str, why: Why) -> Problem {
     silence(place, place, why)
 }
@@ -111,7 +111,7 @@ pub(super) fn apex_cname(expected: &Expectation<'_>, server: &ServerFacts) -> Pr
     )
 }
 
-/// The observation of the first nameserver that is wrong; with several kinds of wrong, one problem each.
+/// Explains the first nameserver of each kind of wrong answer.
 pub(super) fn wrong(
     facts: &DnsFacts,
     verdicts: &[ServerVerdict],
@@ -229,7 +229,7 @@ pub(super) fn partial(facts: &DnsFacts, verdicts: &[ServerVerdict], expected: &E
     .seen([expected.target.to_string()], answers)
 }
 
-/// What a nameserver answered, as a record reads.
+/// A nameserver's answer in record syntax.
 fn answer(server: &ServerFacts, verdict: ServerVerdict) -> String {
     match (&server.cname, verdict) {
         (Answer::Is(cname), _) => format!("CNAME {cname}"),
@@ -327,7 +327,7 @@ pub(super) fn caa(identity: &CaaIdentity, ruling: &CaaRuling, levels: &[CaaLevel
     Problem::new(code, place.as_str(), message, fix).seen([format!("0 issue \"{authority}\"")], records(place))
 }
 
-/// A CAA record as it stands in a zone file.
+/// A CAA record in zone file syntax.
 pub(super) fn show_caa(place: &str, record: &CaaRecord) -> String {
     let value: String = String::from_utf8_lossy(&record.value).chars().filter(|letter| !letter.is_control()).collect();
     format!("{place} CAA {} {} \"{value}\"", record.flags, record.tag)

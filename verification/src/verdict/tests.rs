@@ -86,7 +86,7 @@ fn codes(judged: &Judgement) -> Vec<&'static str> {
     judged.problems.iter().map(|problem| problem.code.as_str()).collect()
 }
 
-/// One row: the answer of every nameserver of `customer.com` about `shop.customer.com`.
+/// One row: the answers of all nameservers of `customer.com` about `shop.customer.com`.
 fn shop(servers: Vec<ServerFacts>) -> Judgement {
     Case::of("shop.customer.com").judge(&facts("customer.com", servers))
 }
@@ -130,11 +130,11 @@ fn chained() -> Judgement {
 }
 
 #[test]
-fn an_old_record_at_one_nameserver_is_no_way_to_us_because_another_is_right() {
+fn an_old_record_at_one_nameserver_is_wrong_although_another_is_right() {
     let servers =
         vec![server("ns1", Answer::Is(TARGET)), server("ns2", Answer::Is("old.example.net")), addressed("ns3", &[])];
     let mut facts = facts("customer.com", servers);
-    // The resolver asked the one that is right.
+    // The resolver asked the correct one.
     facts.chain = vec![TARGET.to_owned()];
     let judged = Case::of("shop.customer.com").judge(&facts);
     assert_eq!((judged.records, codes(&judged)), (Records::Partial, vec!["DNS_PARTIAL"]));
@@ -223,15 +223,15 @@ fn addresses_prove_nothing_because_all_projects_share_them() {
     assert_eq!((without.records, without.ownership), (Records::Pass, Ownership::Missing));
     assert_eq!((without.passes(), codes(&without)), (false, vec!["OWNERSHIP_TXT_MISSING"]));
     assert!(without.problems[0].message.contains("addresses, which all projects share"), "{:?}", without.problems);
-    assert!(!judged(Claim::Open, ours(), None).passes(), "nobody could tell");
+    assert!(!judged(Claim::Open, ours(), None).passes(), "the text is unknown");
     assert!(judged(Claim::Open, ours(), text()).passes());
-    assert!(judged(Claim::Proven, ours(), None).passes(), "it was proven, and has led here since");
+    assert!(judged(Claim::Proven, ours(), None).passes(), "it was proven, and has pointed here since");
     assert!(!judged(Claim::Contested, ours(), Some(Answer::Nothing)).passes());
-    // A record that only this project has needs no text; where one nameserver has an address, the text is needed.
+    // A CNAME to the project's target needs no TXT record; if one nameserver has an address, the TXT record is needed.
     let specific = || server("ns1", Answer::Is(TARGET));
     assert!(judged(Claim::Open, vec![specific()], Some(Answer::Nothing)).passes());
     assert!(!judged(Claim::Open, vec![specific(), addressed("ns2", &[EDGE])], Some(Answer::Nothing)).passes());
-    // Before there is a record, both are asked for at once.
+    // Without any record, both are requested at once.
     let nothing = judged(Claim::Open, vec![server("ns1", Answer::Nothing)], Some(Answer::Nothing));
     assert_eq!(codes(&nothing), ["DNS_NO_RECORD", "OWNERSHIP_TXT_MISSING"]);
 }
@@ -274,7 +274,7 @@ fn caa_that_blocks_names_the_level_and_the_record_to_add() {
     assert_eq!(judged.problems[0].place, "customer.com");
     assert_eq!(judged.problems[0].fix, "Add: customer.com CAA 0 issue \"letsencrypt.org\"");
     assert_eq!(judged.problems[0].observed, ["customer.com CAA 0 issue \"digicert.com\""]);
-    // A second authority that is allowed is chosen instead.
+    // A second authority that is allowed is used instead.
     let two = Case { authorities: vec![authority("letsencrypt.org"), authority("digicert.com")], ..case };
     let judged = two.judge(&facts);
     assert_eq!(judged.caa, Caa::Allowed);
@@ -309,7 +309,7 @@ fn the_remedy_for_a_critical_caa_record_works_when_followed() {
 }
 
 #[test]
-fn the_view_shows_what_each_nameserver_said() {
+fn the_view_shows_the_answer_of_each_nameserver() {
     let case = Case::of("shop.customer.com");
     let facts = facts("customer.com", vec![server("ns1", Answer::Is("x.example")), addressed("ns2", &["192.0.2.1"])]);
     let judged = case.judge(&facts);

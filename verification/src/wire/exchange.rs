@@ -1,8 +1,8 @@
-//! One question to one server, until there is an answer.
+//! One query to one server, until it is answered.
 //!
-//! Packets get lost, so a question is sent again on the same socket until its time is over. Some servers know no EDNS:
-//! they report an error or stay silent, so later packets leave it out. Some change the case of letters: as their answers
-//! are easier to forge, they are asked again over TCP, and where that is closed their second answer must equal the first.
+//! Packets get lost, so a query is sent again on the same socket until its time is over. Some servers do not support
+//! EDNS: they report an error or stay silent, so later packets omit it. Some change the case of letters. Their answers
+//! are easier to forge, so they are asked again over TCP; if TCP is closed, a second answer must equal the first.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -18,27 +18,27 @@ use super::{DnsFailure, RecordKind, record_type};
 /// After this long without an answer the packet counts as lost.
 const RESEND_AFTER: Duration = Duration::from_millis(400);
 
-/// Packets with EDNS before the first without: two lost ones in a row are rare.
+/// Packets with EDNS before the first without: two losses in a row are rare.
 const WITH_EDNS: usize = 2;
 
-/// How long the right answer may still come after one whose letters differ: a forger may have been faster.
+/// How long to wait for the exact answer after one with changed letters, which may be a forgery.
 const RIGHT_LETTERS_WITHIN: Duration = Duration::from_millis(100);
 
-/// The largest UDP answer accepted: what passes every network unfragmented.
+/// The largest UDP answer accepted: a size that passes every network unfragmented.
 const UDP_BYTES_MAX: u16 = 1_232;
 
-/// What is asked, and how.
+/// A query and its options.
 #[derive(Clone, Copy)]
 pub(super) struct Asked<'a> {
     pub(super) name: &'a str,
     pub(super) kind: RecordKind,
-    /// Whether the server shall ask others.
+    /// Whether the server should query others.
     pub(super) recursion: bool,
-    /// Whether the answer shall come even where DNSSEC says that it is false.
+    /// Whether the answer should be sent even if DNSSEC validation fails.
     pub(super) unchecked: bool,
 }
 
-/// Asks within `time`.
+/// Queries within `time`.
 pub(super) async fn exchange(server: SocketAddr, asked: Asked<'_>, time: Duration) -> Result<Message, DnsFailure> {
     tokio::time::timeout(time, ask(server, asked)).await.map_err(|_| DnsFailure::Timeout)?
 }
@@ -55,8 +55,8 @@ async fn ask(server: SocketAddr, asked: Asked<'_>) -> Result<Message, DnsFailure
     if answer.metadata.truncation { over_tcp(server, &question).await } else { Ok(answer) }
 }
 
-/// Asks a server that changes letters once more, from another port and with another identifier: two forged answers that
-/// are equal and both fit are as unlikely as one that repeats the letters.
+/// Repeats the query to a server that changes letters, from another port and with another identifier: two equal forged
+/// answers that both fit are as unlikely as one that repeats the letters.
 async fn ask_twice(server: SocketAddr, asked: Asked<'_>, first: &Message) -> Result<Message, DnsFailure> {
     let (Heard::Answer(second) | Heard::OtherLetters(second)) = over_udp(server, &Question::new(asked, false)?).await?;
     let same = |left: &Message, right: &Message| {
@@ -71,7 +71,7 @@ async fn ask_twice(server: SocketAddr, asked: Asked<'_>, first: &Message) -> Res
     if same(first, &second) { Ok(second) } else { Err(DnsFailure::Malformed) }
 }
 
-/// A question as it is sent, with EDNS and without.
+/// A query as it is sent, with EDNS and without.
 pub(super) struct Question {
     pub(super) message: Message,
     with_edns: Vec<u8>,
@@ -79,10 +79,10 @@ pub(super) struct Question {
 }
 
 impl Question {
-    /// A question with a random identifier and, when `cased`, randomly cased letters.
+    /// A query with a random identifier and, if `cased`, randomly cased letters.
     ///
     /// # Errors
-    /// When the name cannot be asked about.
+    /// If the name cannot be encoded.
     pub(super) fn new(asked: Asked<'_>, cased: bool) -> Result<Self, DnsFailure> {
         let [high, low, coins @ ..] = chassis::random::bytes::<34>().map_err(|_| DnsFailure::Malformed)?;
         let coin = |index: usize| {
@@ -105,7 +105,7 @@ impl Question {
         Ok(Self { with_edns: bytes(&message)?, message, plain })
     }
 
-    /// What an answer is to this question.
+    /// Matches an answer to this query.
     fn hears(&self, answer: Message) -> Option<Heard> {
         if answer.metadata.id != self.message.metadata.id || answer.metadata.message_type != MessageType::Response {
             return None;
@@ -114,18 +114,18 @@ impl Question {
             ([asked], [answered]) if asked.query_type != answered.query_type => None,
             ([asked], [answered]) if asked.name.eq_case(&answered.name) => Some(Heard::Answer(answer)),
             ([asked], [answered]) if asked.name == answered.name => Some(Heard::OtherLetters(answer)),
-            // Some servers leave the question out of a refusal.
+            // Some servers omit the question in a refusal.
             (_, []) if answer.answers.is_empty() => Some(Heard::Answer(answer)),
             _ => None,
         }
     }
 }
 
-/// An answer that fits.
+/// An answer that matches.
 enum Heard {
-    /// It repeats the question letter for letter.
+    /// It repeats the query letter for letter.
     Answer(Message),
-    /// It repeats the question with letters of other case.
+    /// It repeats the query with letters in another case.
     OtherLetters(Message),
 }
 
@@ -135,7 +135,7 @@ async fn over_udp(server: SocketAddr, question: &Question) -> Result<Heard, DnsF
     // Connected: answers from other addresses never reach us.
     socket.connect(server).await.map_err(|error| failure(&error))?;
     for sent in 0_usize.. {
-        // The first two with EDNS, then in turn.
+        // The first two with EDNS, then alternating.
         let is_plain = sent >= WITH_EDNS && (sent - WITH_EDNS).is_multiple_of(2);
         let packet = if is_plain { &question.plain } else { &question.with_edns };
         socket.send(packet).await.map_err(|error| failure(&error))?;
@@ -158,12 +158,12 @@ async fn over_udp(server: SocketAddr, question: &Question) -> Result<Heard, DnsF
     Err(DnsFailure::Timeout)
 }
 
-/// Whether the answer says that the server does not understand EDNS.
+/// Whether the answer says that the server does not support EDNS.
 fn knows_no_edns(answer: &Message) -> bool {
     matches!(answer.metadata.response_code, ResponseCode::FormErr | ResponseCode::NotImp | ResponseCode::BADVERS)
 }
 
-/// The next answer that fits. A forged or foreign one is waited past, not believed and not given up on.
+/// The next answer that matches. Forged and foreign ones are skipped.
 async fn receive(socket: &UdpSocket, question: &Question) -> Result<Heard, DnsFailure> {
     let mut buffer = vec![0; usize::from(UDP_BYTES_MAX) * 4];
     loop {
@@ -194,13 +194,13 @@ async fn over_tcp(server: SocketAddr, question: &Question) -> Result<Message, Dn
     stream.read_exact(&mut buffer).await.map_err(failed)?;
     let answer = Message::from_vec(&buffer).map_err(|_| DnsFailure::Malformed)?;
     match question.hears(answer) {
-        // Nobody outside of the connection can have written it: the letters matter no more.
+        // Only the server can have written it, so the letters do not matter.
         Some(Heard::Answer(answer) | Heard::OtherLetters(answer)) => Ok(answer),
         None => Err(DnsFailure::Malformed),
     }
 }
 
-/// Whether this machine has no way there, or the server is not answering.
+/// Whether there is no route to the server, or it does not answer.
 fn failure(error: &std::io::Error) -> DnsFailure {
     match error.kind() {
         ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof => DnsFailure::Timeout,

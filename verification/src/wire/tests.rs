@@ -1,4 +1,4 @@
-//! Questions and answers over loopback, honest and forged.
+//! Queries and answers over loopback, honest and forged.
 
 use hickory_resolver::proto::rr::rdata;
 use tokio::net::TcpListener;
@@ -12,7 +12,7 @@ use tokio::net::UdpSocket;
 use super::exchange::Question;
 use super::*;
 
-/// The answer to a question: a CNAME for the name exactly as it was asked.
+/// The answer to a query: a CNAME for the name exactly as queried.
 fn answer_to(question: &[u8], target: &str) -> Message {
     let question = Message::from_vec(question).unwrap();
     let query = question.queries[0].clone();
@@ -30,7 +30,7 @@ async fn server() -> (UdpSocket, SocketAddr) {
     (socket, address)
 }
 
-/// A server at one port over UDP and TCP: one that nobody else has over either.
+/// A server on one port over UDP and TCP that is free for both.
 async fn server_over_both() -> (UdpSocket, TcpListener, SocketAddr) {
     loop {
         let (socket, address) = server().await;
@@ -160,7 +160,7 @@ async fn a_lost_packet_is_sent_again_within_half_a_second() {
         let lost_at = tokio::time::Instant::now();
         let (second, from) = asked(&socket).await;
         assert!(lost_at.elapsed() <= Duration::from_millis(500), "{:?}", lost_at.elapsed());
-        assert_eq!(first, second, "the same question, so that an answer to either fits");
+        assert_eq!(first, second, "the same query, so that an answer to either matches");
         socket.send_to(&answer_to(&second, "late.test.").to_vec().unwrap(), from).await.unwrap();
     };
     let (reply, ()) = tokio::join!(ask(address), serving);
@@ -205,7 +205,7 @@ async fn servers_without_edns_are_understood_whether_they_say_so_or_are_silent()
     }
 }
 
-/// An answer whose letters are all small.
+/// An answer in lower case.
 fn small(question: &[u8], target: &str) -> Vec<u8> {
     let mut answer = answer_to(question, target);
     answer.queries[0].name = answer.queries[0].name.to_lowercase();
@@ -246,7 +246,7 @@ async fn without_tcp_two_equal_answers_count_and_two_different_ones_do_not() {
     }
 }
 
-/// A resolver that answers each question with what this makes of it, and nothing when it makes nothing.
+/// A resolver that answers each query with the function's result; `None` sends nothing.
 fn resolver(answer: impl Fn(&[u8]) -> Option<Message> + Send + 'static) -> SocketAddr {
     let socket = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     socket.set_nonblocking(true).unwrap();

@@ -1,4 +1,4 @@
-//! Looks over real sockets and a network that loses packets.
+//! Verifications over real sockets and a network that loses packets.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -14,14 +14,14 @@ use tokio::net::UdpSocket;
 use super::*;
 use crate::wire::WireDns;
 
-/// Of a hundred packets in each direction, so many are lost.
+/// Lost packets of a hundred in each direction.
 const LOST_PERCENT: u64 = 2;
 
-/// Looks, and how many go on at a time.
+/// Verifications, and how many run concurrently.
 const LOOKS: usize = 100;
 const AT_ONCE: usize = 25;
 
-/// Which packets are lost: by what they ask and how often it was asked, never by when.
+/// Which packets are lost: depends on the query and its repetition, never on the time.
 #[derive(Default)]
 struct Network {
     sent: Mutex<HashMap<String, u64>>,
@@ -66,7 +66,7 @@ fn on_the_wire(record: &DnsRecord) -> Option<Record> {
     Some(Record::from_rdata(fqdn(&record.owner), record.ttl, data))
 }
 
-/// What the resolver (0) or a nameserver says.
+/// The answer of the resolver (0) or a nameserver.
 fn answer(server: usize, name: &str, kind: RecordKind) -> Reply {
     match (server, name, kind) {
         (0, "ns1.dns.test" | "ns2.dns.test", RecordKind::A) => {
@@ -111,7 +111,7 @@ async fn serve(number: usize, socket: UdpSocket, network: Arc<Network>) {
 }
 
 #[tokio::test]
-async fn with_two_packets_in_a_hundred_lost_99_of_100_looks_are_right_at_once() {
+async fn with_two_percent_of_packets_lost_99_of_100_verifications_are_right_at_once() {
     let (port, sockets) = servers().await;
     let network = Arc::new(Network::default());
     for (number, socket) in sockets.into_iter().enumerate() {
