@@ -1,15 +1,15 @@
-//! What the types of an entity's parts cannot rule out.
+//! Checks of an entity beyond the types of its parts.
 
 use super::Entity;
 use crate::certificate::Challenge;
 use crate::hostname::Hostname;
 
 impl Entity {
-    /// Checks what the types of its parts cannot. The control plane does before it sends an entity, and a gateway before it
-    /// takes one.
+    /// Checks rules beyond the types of its parts. The control plane checks before it sends an entity, and a gateway
+    /// before it accepts one.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The broken rule.
     pub fn check(&self) -> Result<(), Unsound> {
         match self {
             Self::Site(site) if site.redirect.as_ref().is_some_and(|redirect| redirect.to == site.hostname) => {
@@ -23,7 +23,7 @@ impl Entity {
     }
 }
 
-/// What is wrong with an [`Entity`] each part of which reads.
+/// The broken rule of an [`Entity`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsound {
     /// A site that redirects to itself.

@@ -230,7 +230,7 @@ impl Case {
     fn invalid(act: Act, error: &str) -> Self {
         let body = json!({
             "code": "upstream_invalid",
-            "message": "The service behind this site gave no valid response.",
+            "message": "The service behind this site sent an invalid response.",
             "status": 502,
         });
         Self {
