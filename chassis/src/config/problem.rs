@@ -1,4 +1,4 @@
-//! Mistakes in configuration, and how they read.
+//! Mistakes in configuration, and their report.
 
 use std::fmt;
 
@@ -7,13 +7,13 @@ use super::told::Told;
 /// One mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Line in the file, from 1; `None` when the value came from the environment or is missing.
+    /// Line in the file, from 1; `None` if the value came from the environment or is missing.
     pub line: Option<usize>,
     /// The setting's path, for example `quota.on_store_down`.
     pub setting: String,
-    /// The value found, as written; `None` when it is missing.
+    /// The value as written; `None` if it is missing.
     pub value: Option<String>,
-    /// What to do about it.
+    /// How to fix it.
     pub way_out: String,
 }
 
@@ -38,7 +38,7 @@ pub struct Problems {
     pub source_name: String,
     /// The mistakes, in the order of the file.
     pub list: Vec<Problem>,
-    /// What the source says all the same.
+    /// The settings that were readable.
     pub told: Told,
 }
 

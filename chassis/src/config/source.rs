@@ -1,4 +1,4 @@
-//! Where settings come from: text with places, and the environment.
+//! Sources of settings: a text with line numbers, and the environment.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -84,7 +84,7 @@ struct State {
     problems: Vec<Problem>,
     asked: BTreeSet<String>,
     secrets: BTreeSet<String>,
-    /// Given, and what they are without it.
+    /// Given settings that equal their default.
     defaults: BTreeSet<String>,
 }
 
@@ -94,8 +94,8 @@ impl Reader<'_> {
         Section::new(self, String::new(), Some(self.document.as_table()))
     }
 
-    /// The finished value, or every mistake found, what nobody asked for included. `value` is `None` when the process
-    /// could not build it, which only happens after a problem was reported.
+    /// The finished value, or every mistake found, including unknown settings. `value` is `None` if the process could
+    /// not build it, which only happens after a problem was reported.
     pub fn finish<T>(self, value: Option<T>) -> Result<T, Problems> {
         self.report_unknown("", self.document.as_table());
         self.report_unknown_environment();
@@ -129,7 +129,7 @@ impl Reader<'_> {
         self.state.borrow_mut().secrets.insert(path.to_owned());
     }
 
-    /// Every setting that is given and was asked for, as text. Secrets are named and not shown.
+    /// Every known setting that is given, as text. Secrets are listed without their value.
     pub fn told(&self) -> Told {
         let mut told = BTreeMap::new();
         flatten("", self.document.as_table(), &mut told);
@@ -141,7 +141,7 @@ impl Reader<'_> {
         }
         for (path, Given { value, is_default, .. }) in &mut told {
             *is_default = state.defaults.contains(path);
-            // By name as well: whoever only compares has asked for nothing.
+            // By name as well: a mere comparison knows no types.
             let name = path.rsplit('.').next().unwrap_or_default();
             if state.secrets.contains(path) || SECRET_NAMES.iter().any(|ending| name.ends_with(ending)) {
                 "(secret)".clone_into(value);

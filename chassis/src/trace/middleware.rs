@@ -1,4 +1,4 @@
-//! The span of a service: from a request's head to its response's, when the gateway says that the trace is looked at.
+//! The span of a service: from a request's head to its response's head, if the gateway sampled the trace.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use axum::response::Response;
 use super::{Kind, Parent, Span, Tracer, Value};
 use crate::clock::Clock;
 
-/// What the middleware needs.
+/// The state of the middleware.
 #[derive(Clone)]
 pub struct Traced {
     /// Where spans go.
     pub tracer: Tracer,
-    /// The time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
 }
 
-/// Middleware: records a span for requests of sampled traces. Without a tracer it is a branch.
+/// Middleware: records a span for requests of sampled traces. Without a collector it only checks a flag.
 pub async fn traced(State(traced): State<Traced>, request: Request, next: Next) -> Response {
     let parent = if traced.tracer.is_on() { parent_of(&request) } else { None };
     let Some(parent) = parent.filter(|parent| parent.sampled) else { return next.run(request).await };

@@ -1,17 +1,17 @@
-//! Spans as OTLP's protobuf wants them: the few fields that we fill, with the numbers of
+//! Encodes spans in OTLP's protobuf: the few fields that we fill, with the numbers of
 //! `opentelemetry/proto/trace/v1/trace.proto`.
 //!
-//! Written by hand because it is a page: a length, a number and bytes, nested. What reads it back in the tests shares
-//! nothing with it but the numbers.
+//! Written by hand because it is short: a length, a number and bytes, nested. The decoder in the tests shares only the
+//! numbers with it.
 
 use super::TraceId;
 
-/// Which side of a call a span is.
+/// The side of a call that a span describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Answering.
+    /// The called side.
     Server = 2,
-    /// Asking.
+    /// The calling side.
     Client = 3,
 }
 
@@ -24,26 +24,26 @@ pub enum Value {
     Number(i64),
 }
 
-/// A finished piece of work.
+/// A finished operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
     /// The trace it belongs to.
     pub trace: TraceId,
     /// Its own id, never 0.
     pub id: u64,
-    /// The span it was part of.
+    /// The enclosing span.
     pub parent: Option<u64>,
-    /// What was done; from a fixed list.
+    /// The operation; from a fixed list.
     pub name: String,
-    /// Which side.
+    /// The side.
     pub kind: Kind,
     /// When it began, Unix nanoseconds.
     pub began_nanos: u64,
     /// How long it took, nanoseconds.
     pub took_nanos: u64,
-    /// What is known of it. Names are those of OpenTelemetry's conventions.
+    /// Attributes. Names follow OpenTelemetry's conventions.
     pub attributes: Vec<(&'static str, Value)>,
-    /// Whether it failed, and whoever answered is to blame.
+    /// Whether it failed through a fault of the called side.
     pub failed: bool,
 }
 

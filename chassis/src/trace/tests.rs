@@ -163,7 +163,7 @@ async fn a_collector_that_hangs_costs_spans_and_nothing_else() {
     for trace in 1..=total {
         tracer.record(span(u128::try_from(trace).unwrap()));
     }
-    assert_eq!(spans.with_label_values(&["dropped"]).get(), 100, "the queue has a bound, and nobody waited");
+    assert_eq!(spans.with_label_values(&["dropped"]).get(), 100, "the queue is bounded, and no caller waited");
     end.begin();
     exporter.unwrap().run(end).await;
     assert_eq!(spans.with_label_values(&["failed"]).get(), 512);

@@ -234,7 +234,7 @@ impl Case {
             "status": 502,
         });
         Self {
-            fields: vec![CORS, REFUSAL, "content-length: 105", "retry-after: 1"],
+            fields: vec![CORS, REFUSAL, "content-length: 107", "retry-after: 1"],
             ..Self::new("GET", act, 502, "", &body.to_string()).and_logged(error)
         }
     }

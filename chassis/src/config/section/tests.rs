@@ -1,4 +1,4 @@
-//! Mistakes, each with its place and a way out.
+//! Mistakes, each with its place and a fix.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ fn an_unknown_environment_variable_is_a_mistake() {
 }
 
 #[test]
-fn what_kubernetes_tells_of_services_is_no_mistake() {
+fn service_variables_of_kubernetes_are_no_mistake() {
     let told = |name: &str, value: &str| {
         let environment = BTreeMap::from([(name.to_owned(), value.to_owned())]);
         let source = Source::from_text("x", "", "TOLLHOUSE_GATEWAY", environment);
