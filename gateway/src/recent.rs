@@ -58,7 +58,7 @@ impl Recent {
     }
 
     /// Remembers a refusal of the door, which nobody is known to have caused.
-    pub(crate) fn refused_at_the_door(&self, request_id: &str, rejection: contract::rejection::Rejection, line: &[u8]) {
+    pub(crate) fn refused_by_listener(&self, request_id: &str, rejection: contract::rejection::Rejection, line: &[u8]) {
         let ended = Ended { blame: Some(rejection.blame()), status: rejection.status(), took: Duration::ZERO };
         let now = self.clock.monotonic();
         for (by, name) in [(By::Project, NOBODY), (By::Host, NOBODY), (By::Key, NOBODY), (By::Code, rejection.code())] {

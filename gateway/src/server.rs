@@ -55,7 +55,7 @@ use crate::telemetry::Telemetry;
 use crate::tls::CertificateOpener;
 use crate::upstreams::Upstreams;
 use crate::usage::Reporter;
-use listener::{Connections, Door, DoorSettings, Listening};
+use listener::{Connections, Listener, ListenerSettings, ListenerState};
 use quota::anonymous::AnonymousLimits;
 
 /// How long a listener may take to open.
@@ -65,7 +65,7 @@ const LISTEN_WAIT_MAX: Duration = Duration::from_secs(10);
 const FIRST_LOOK_UP_MAX: Duration = Duration::from_secs(10);
 
 /// What part of the descriptors connections to upstreams may have that wait for a request. Those in use have their part with
-/// those of the clients, see [`DoorSettings::for_descriptors`].
+/// those of the clients, see [`ListenerSettings::for_descriptors`].
 const IDLE_PART: u64 = 10;
 
 /// Starts the gateway: listeners `http`, `https` and `admin`.
@@ -100,7 +100,7 @@ pub async fn start(
     let fleet_clock = Arc::new(FleetClock::new(clock.clone(), quota.clone()));
     let secrets = Secrets::of(&config, telemetry.gateway.clone(), clock.clone(), fleet_clock.clone())?;
     let descriptors = chassis::process::prepare()?;
-    let settings = door_settings(&config, descriptors);
+    let settings = listener_settings(&config, descriptors);
     let connections = Connections::new(&settings);
     let upstreams = upstreams(&config, part(descriptors, IDLE_PART), &shutdown).await;
     let pipeline = Pipeline {
@@ -127,10 +127,10 @@ pub async fn start(
     let watchdog = watchdog(clock.clone())?;
     let handler = Arc::new(Exchanges(gateway.clone()));
     let http =
-        Door::plain("http", config.http, handler.clone(), doorman.clone(), connections.clone(), settings.clone())
+        Listener::plain("http", config.http, handler.clone(), doorman.clone(), connections.clone(), settings.clone())
             .threads(config.threads)
             .beating(watchdog.watch("http"));
-    let https = Door::tls("https", config.https, handler, doorman, connections.clone(), settings, tickets)?
+    let https = Listener::tls("https", config.https, handler, doorman, connections.clone(), settings, tickets)?
         .threads(config.threads)
         .beating(watchdog.watch("https"));
     let (plain_state, tls_state) = (http.listening(), https.listening());
@@ -315,11 +315,11 @@ fn watchdog(clock: Arc<dyn Clock>) -> std::io::Result<Watchdog> {
     Ok(watchdog)
 }
 
-fn door_settings(config: &Config, descriptors: u64) -> Arc<DoorSettings> {
-    let settings = DoorSettings {
+fn listener_settings(config: &Config, descriptors: u64) -> Arc<ListenerSettings> {
+    let settings = ListenerSettings {
         proxy_protocol_from: config.trusted_proxies.clone(),
         forwarders: Arc::new(config.forwarders.clone()),
-        ..DoorSettings::default()
+        ..ListenerSettings::default()
     };
     let settings = settings.for_descriptors(descriptors);
     Arc::new(match memory(config).look() {
@@ -365,15 +365,15 @@ fn server_conf(config: &Config) -> ServerConf {
     }
 }
 
-async fn listening(mut state: watch::Receiver<Listening>, name: &str) -> anyhow::Result<SocketAddr> {
-    let decided = state.wait_for(|state| !matches!(state, Listening::NotYet));
+async fn listening(mut state: watch::Receiver<ListenerState>, name: &str) -> anyhow::Result<SocketAddr> {
+    let decided = state.wait_for(|state| !matches!(state, ListenerState::NotYet));
     let decided = tokio::time::timeout(LISTEN_WAIT_MAX, decided)
         .await
         .with_context(|| format!("the {name} listener did not come up"))?
         .with_context(|| format!("the {name} listener broke off"))?;
     match &*decided {
-        Listening::At(address) => Ok(*address),
-        Listening::Failed(reason) => anyhow::bail!("the {name} listener: {reason}"),
-        Listening::NotYet | Listening::Stopped => anyhow::bail!("the {name} listener did not come up"),
+        ListenerState::At(address) => Ok(*address),
+        ListenerState::Failed(reason) => anyhow::bail!("the {name} listener: {reason}"),
+        ListenerState::NotYet | ListenerState::Stopped => anyhow::bail!("the {name} listener did not come up"),
     }
 }

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::pace::PaceLimits;
-use super::settings::DoorSettings;
+use super::settings::ListenerSettings;
 use super::streams::Streams;
 use crate::forwarded::Forwarders;
 
@@ -105,7 +105,7 @@ impl Connection {
         id: u64,
         ends: Ends,
         tls: Option<TlsFacts>,
-        settings: &DoorSettings,
+        settings: &ListenerSettings,
         shared: Arc<Shared>,
         opened: Instant,
     ) -> Self {
@@ -138,7 +138,7 @@ impl Connection {
 
     /// A plain connection outside of any registry, for benchmarks and tests.
     pub fn unattached(ends: Ends) -> Self {
-        Self::new(0, ends, None, &DoorSettings::default(), Arc::default(), Instant::now())
+        Self::new(0, ends, None, &ListenerSettings::default(), Arc::default(), Instant::now())
     }
 
     /// The connection's number, unique in this process.

@@ -15,7 +15,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::sync::Notify;
 
 use super::{
-    Broken, Client, Connection, ConnectionEvent, DoorRefusal, Doorman, H2Request, Handler, HandshakeOutcome, Served,
+    Broken, Client, Connection, ConnectionEvent, Doorman, H2Request, Handler, HandshakeOutcome, ListenerRefusal, Served,
 };
 use contract::rejection::Rejection;
 
@@ -70,7 +70,7 @@ impl Doorman for FakeDoorman {
         "test-request".to_owned()
     }
 
-    fn refused(&self, refusal: &DoorRefusal<'_>) {
+    fn refused(&self, refusal: &ListenerRefusal<'_>) {
         self.refusals.lock().push((refusal.rejection, refusal.first_line.to_owned()));
     }
 

@@ -50,12 +50,12 @@ pub use self::connection::{Connection, Ends, TlsFacts};
 pub use self::frames::FrameLimits;
 pub use self::http1::{Handler, Served};
 pub use self::http2::H2Request;
-pub use self::listener::{Door, Listening};
+pub use self::listener::{Listener, ListenerState};
 pub use self::pace::Pace;
 pub use self::pace::{PaceLimits, WholeLimits};
 pub use self::reader_pace::ReaderPace;
 pub use self::registry::Connections;
-pub use self::settings::DoorSettings;
+pub use self::settings::ListenerSettings;
 pub use self::settings::{LINGER_MAX, LINGER_MAX_LONG};
 pub use self::stream::Timer;
 pub use self::streams::Streams;
@@ -77,7 +77,7 @@ pub trait Doorman: Send + Sync + 'static {
     fn request_id(&self) -> String;
 
     /// Reports a request that the listener answered itself: one log line, one metric.
-    fn refused(&self, refusal: &DoorRefusal<'_>);
+    fn refused(&self, refusal: &ListenerRefusal<'_>);
 
     /// Reports the end of a handshake.
     fn handshake(&self, outcome: HandshakeOutcome, took: Duration);
@@ -88,7 +88,7 @@ pub trait Doorman: Send + Sync + 'static {
 
 /// A message that the listener refused before it became a request.
 #[derive(Clone, Copy, Debug)]
-pub struct DoorRefusal<'a> {
+pub struct ListenerRefusal<'a> {
     /// The reason.
     pub rejection: Rejection,
     /// The connection that sent it.

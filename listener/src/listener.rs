@@ -23,7 +23,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::connection::{Connection, Ends, TlsFacts};
 use super::registry::{Connections, Slot};
-use super::settings::DoorSettings;
+use super::settings::ListenerSettings;
 use super::stream::{EdgeStream, Transport};
 use super::tls::{Tickets, TlsTerms, accept, plain};
 use super::{ConnectionEvent, Doorman, Handler, HandshakeOutcome, http1, http2, proxy_header};
@@ -34,7 +34,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The state of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Listening {
+pub enum ListenerState {
     /// The service has not been started.
     NotYet,
     /// Connections are accepted at this address.
@@ -46,12 +46,12 @@ pub enum Listening {
 }
 
 /// One listener. Pass it to `pingora::server::Server::add_service`.
-pub struct Door {
+pub struct Listener {
     name: String,
     address: SocketAddr,
     threads: Option<usize>,
     heartbeat: Option<Heartbeat>,
-    state: watch::Sender<Listening>,
+    state: watch::Sender<ListenerState>,
     desk: Arc<Desk>,
 }
 
@@ -60,11 +60,11 @@ struct Desk {
     handler: Arc<dyn Handler>,
     doorman: Arc<dyn Doorman>,
     connections: Arc<Connections>,
-    settings: Arc<DoorSettings>,
+    settings: Arc<ListenerSettings>,
     tls: Option<TlsTerms>,
 }
 
-impl Door {
+impl Listener {
     /// A listener for plain HTTP.
     pub fn plain(
         name: impl Into<String>,
@@ -72,7 +72,7 @@ impl Door {
         handler: Arc<dyn Handler>,
         doorman: Arc<dyn Doorman>,
         connections: Arc<Connections>,
-        settings: Arc<DoorSettings>,
+        settings: Arc<ListenerSettings>,
     ) -> Self {
         Self::at(name.into(), address, Desk { handler, doorman, connections, settings, tls: None })
     }
@@ -84,7 +84,7 @@ impl Door {
         handler: Arc<dyn Handler>,
         doorman: Arc<dyn Doorman>,
         connections: Arc<Connections>,
-        settings: Arc<DoorSettings>,
+        settings: Arc<ListenerSettings>,
         tickets: Arc<Tickets>,
     ) -> Result<Self, rustls::Error> {
         let tls = Some(TlsTerms::new(tickets)?);
@@ -92,7 +92,7 @@ impl Door {
     }
 
     fn at(name: String, address: SocketAddr, desk: Desk) -> Self {
-        let state = watch::Sender::new(Listening::NotYet);
+        let state = watch::Sender::new(ListenerState::NotYet);
         Self { name, address, threads: None, heartbeat: None, state, desk: Arc::new(desk) }
     }
 
@@ -111,7 +111,7 @@ impl Door {
     }
 
     /// The state of the listener, and its address once it is bound: with port 0 the kernel chooses the port.
-    pub fn listening(&self) -> watch::Receiver<Listening> {
+    pub fn listening(&self) -> watch::Receiver<ListenerState> {
         self.state.subscribe()
     }
 
@@ -155,22 +155,22 @@ impl Door {
 }
 
 #[async_trait]
-impl Service for Door {
+impl Service for Listener {
     async fn start_service(&mut self, fds: Option<ListenFds>, shutdown: ShutdownWatch, _listeners_per_fd: usize) {
         let bound = bind::listen(self.address, self.desk.settings.backlog, fds.as_ref());
         let (listener, address) = match bound.and_then(|listener| Ok((listener.local_addr()?, listener))) {
             Ok((address, listener)) => (listener, address),
             Err(error) => {
-                self.state.send_replace(Listening::Failed(format!("cannot listen on {}: {error}", self.address)));
+                self.state.send_replace(ListenerState::Failed(format!("cannot listen on {}: {error}", self.address)));
                 return;
             }
         };
-        self.state.send_replace(Listening::At(address));
+        self.state.send_replace(ListenerState::At(address));
         if let Some(heartbeat) = self.heartbeat.take() {
             tokio::spawn(heartbeat.beat());
         }
         self.accept_until_drain(listener, shutdown).await;
-        self.state.send_replace(Listening::Stopped);
+        self.state.send_replace(ListenerState::Stopped);
     }
 
     fn name(&self) -> &str {

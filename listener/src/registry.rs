@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use super::connection::{Connection, Shared};
-use super::settings::DoorSettings;
+use super::settings::ListenerSettings;
 use super::{ConnectionEvent, Doorman};
 use chassis::network::network_of;
 
@@ -47,7 +47,7 @@ pub struct Connections {
 
 impl Connections {
     /// An empty registry with the limits of `settings`.
-    pub fn new(settings: &DoorSettings) -> Arc<Self> {
+    pub fn new(settings: &ListenerSettings) -> Arc<Self> {
         Arc::new(Self {
             most: settings.connections,
             most_per_address: settings.connections_per_address,
@@ -278,7 +278,7 @@ mod tests {
     use crate::fakes::FakeDoorman;
 
     fn registry(connections: usize, connections_per_address: u32) -> (Arc<Connections>, Arc<FakeDoorman>) {
-        let settings = DoorSettings { connections, connections_per_address, ..DoorSettings::default() };
+        let settings = ListenerSettings { connections, connections_per_address, ..ListenerSettings::default() };
         (Connections::new(&settings), Arc::new(FakeDoorman::default()))
     }
 

@@ -22,7 +22,7 @@ const WHOLE_BODY: WholeLimits = WholeLimits { grace: Duration::from_mins(2), byt
 
 /// Timeouts, sizes and counts of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DoorSettings {
+pub struct ListenerSettings {
     /// Sizes of a request head.
     pub head: HeadLimits,
     /// Time from the first byte of a head to its last; for the first head of a connection, from the end of the
@@ -80,7 +80,7 @@ pub struct DoorSettings {
     pub backlog: i32,
 }
 
-impl Default for DoorSettings {
+impl Default for ListenerSettings {
     fn default() -> Self {
         let pace = |grace, idle| PaceLimits {
             grace: Duration::from_secs(grace),
@@ -116,7 +116,7 @@ impl Default for DoorSettings {
     }
 }
 
-impl DoorSettings {
+impl ListenerSettings {
     /// Limits `connections` to two fifths of the file descriptors of the process: each connection may need a second
     /// descriptor for its upstream, and the rest of the process needs some too.
     #[must_use]
@@ -143,15 +143,15 @@ mod tests {
 
     #[test]
     fn connections_leave_descriptors_for_everything_else() {
-        assert_eq!(DoorSettings::default().for_descriptors(1_024).connections, 409);
-        assert_eq!(DoorSettings::default().for_descriptors(1_048_576).connections, 20_000);
-        assert_eq!(DoorSettings::default().for_descriptors(0).connections, 1);
+        assert_eq!(ListenerSettings::default().for_descriptors(1_024).connections, 409);
+        assert_eq!(ListenerSettings::default().for_descriptors(1_048_576).connections, 20_000);
+        assert_eq!(ListenerSettings::default().for_descriptors(0).connections, 1);
     }
 
     #[test]
     fn windows_leave_memory_for_everything_else() {
         const MIB: u64 = 1024 * 1024;
-        assert_eq!(DoorSettings::default().for_memory(256 * MIB).windows_bytes, 16 * MIB);
-        assert_eq!(DoorSettings::default().for_memory(u64::MAX).windows_bytes, 128 * MIB);
+        assert_eq!(ListenerSettings::default().for_memory(256 * MIB).windows_bytes, 16 * MIB);
+        assert_eq!(ListenerSettings::default().for_memory(u64::MAX).windows_bytes, 128 * MIB);
     }
 }

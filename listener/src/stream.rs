@@ -41,7 +41,7 @@ use super::frames::Frames;
 use super::gate::Gate;
 use super::pace::Pace;
 use super::registry::Slot;
-use super::settings::DoorSettings;
+use super::settings::ListenerSettings;
 use super::{ConnectionEvent, Doorman};
 
 /// A socket, or a TLS session over one.
@@ -106,7 +106,7 @@ pub(crate) struct EdgeStream<S: Transport> {
     slot: Option<Slot>,
     connection: Arc<Connection>,
     doorman: Arc<dyn Doorman>,
-    settings: Arc<DoorSettings>,
+    settings: Arc<ListenerSettings>,
     /// `None` for HTTP/2: the engine does the framing.
     pub(super) gate: Option<Gate>,
     /// `None` for HTTP/1.
@@ -132,7 +132,7 @@ impl<S: Transport> EdgeStream<S> {
         slot: Slot,
         connection: Arc<Connection>,
         doorman: Arc<dyn Doorman>,
-        settings: Arc<DoorSettings>,
+        settings: Arc<ListenerSettings>,
     ) -> Self {
         let h2 = connection.is_h2();
         Self {

@@ -9,7 +9,7 @@ use rustls::sign::CertifiedKey;
 use crate::facts::RequestId;
 use crate::gateway::Gateway;
 use crate::tls::challenge;
-use listener::{ConnectionEvent, Connections, DoorRefusal, Doorman, HandshakeOutcome};
+use listener::{ConnectionEvent, Connections, Doorman, HandshakeOutcome, ListenerRefusal};
 
 pub(super) struct EdgeDoorman {
     gateway: Arc<Gateway>,
@@ -44,8 +44,8 @@ impl Doorman for EdgeDoorman {
         RequestId::random().as_str().to_owned()
     }
 
-    fn refused(&self, refusal: &DoorRefusal<'_>) {
-        self.gateway.telemetry.refused_at_the_door(refusal);
+    fn refused(&self, refusal: &ListenerRefusal<'_>) {
+        self.gateway.telemetry.refused_by_listener(refusal);
     }
 
     fn handshake(&self, outcome: HandshakeOutcome, took: Duration) {

@@ -23,7 +23,7 @@ use crate::clock::FleetClock;
 use crate::platform_certificate::{CertificateFault, Place, PlatformCertificate};
 use crate::replica::{Expiry, Replica};
 use crate::telemetry::{CertificateKind, Telemetry};
-use listener::{Connections, Door};
+use listener::{Connections, Listener};
 use quota::Quota;
 use quota::settings::Mode;
 
@@ -55,7 +55,7 @@ impl ShutdownSignalWatch for EndSignal {
 }
 
 impl DataPlane {
-    pub(super) fn start(conf: ServerConf, http: Door, https: Door) -> anyhow::Result<Self> {
+    pub(super) fn start(conf: ServerConf, http: Listener, https: Listener) -> anyhow::Result<Self> {
         let (end, receiver) = oneshot::channel();
         let (ended_now, ended) = oneshot::channel();
         let run = move || {

@@ -8,7 +8,7 @@ use super::access_log::Line;
 use super::{Telemetry, position};
 use crate::facts::Surface;
 use contract::rejection::Rejection;
-use listener::{ConnectionEvent, DoorRefusal, HandshakeOutcome};
+use listener::{ConnectionEvent, HandshakeOutcome, ListenerRefusal};
 
 pub(super) struct DoorMetrics {
     handshakes: IntCounterVec,
@@ -55,7 +55,7 @@ impl DoorMetrics {
 
 impl Telemetry {
     /// A refusal the door spoke itself: the same counter and the same kind of line as any other.
-    pub fn refused_at_the_door(&self, refusal: &DoorRefusal<'_>) {
+    pub fn refused_by_listener(&self, refusal: &ListenerRefusal<'_>) {
         let index = position(Surface::ALL, &Surface::Door) * Rejection::ALL.len()
             + position(Rejection::ALL, &refusal.rejection);
         if let Some(counter) = self.refused.get(index) {
@@ -75,7 +75,7 @@ impl Telemetry {
         line.text("blame", refusal.rejection.blame().as_str());
         let line = line.end();
         self.lines.write(&line);
-        self.recent.refused_at_the_door(refusal.request_id, refusal.rejection, &line);
+        self.recent.refused_by_listener(refusal.request_id, refusal.rejection, &line);
     }
 
     /// A handshake ended. Unknown names are counted and not logged: they are chosen by scanners.

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn doors_on_any_port_have_ports_of_their_own() {
+    async fn listeners_on_any_port_have_ports_of_their_own() {
         let fds: ListenFds = Arc::new(Mutex::new(Fds::new()));
         let (first, second) = (listen(ANY_PORT, 16, Some(&fds)).unwrap(), listen(ANY_PORT, 16, Some(&fds)).unwrap());
         assert_ne!(first.local_addr().unwrap(), second.local_addr().unwrap());

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{EdgeStream, Standing, Transport};
-use crate::DoorRefusal;
+use crate::ListenerRefusal;
 use contract::rejection::Rejection;
 
 /// The most bytes of a request line in a log.
@@ -23,7 +23,7 @@ impl<S: Transport> EdgeStream<S> {
         let request_id = self.doorman.request_id();
         let response = compose(rejection, &request_id, to_head);
         self.out.append(response.as_bytes());
-        self.doorman.refused(&DoorRefusal {
+        self.doorman.refused(&ListenerRefusal {
             rejection,
             connection: &self.connection,
             request_id: &request_id,

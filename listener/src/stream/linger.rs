@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::Transport;
 use crate::registry::Slot;
-use crate::settings::DoorSettings;
+use crate::settings::ListenerSettings;
 
 /// Buffer for discarded data.
 const SINK_BYTES: usize = 16 * 1024;
@@ -35,7 +35,7 @@ pub(super) fn spawn<S: Transport>(
     io: S,
     last_words: Vec<u8>,
     patience: Patience,
-    settings: &Arc<DoorSettings>,
+    settings: &Arc<ListenerSettings>,
     mut slot: Slot,
 ) {
     let Ok(runtime) = tokio::runtime::Handle::try_current() else {

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use super::rig::{GET, POST_5, Rig, rig, rig_with};
 use crate::connection::Connection;
 use crate::fakes::FakeDoorman;
-use crate::{ConnectionEvent, DoorSettings, http1};
+use crate::{ConnectionEvent, ListenerSettings, http1};
 
 const KNOWN: &str = "GET /known HTTP/1.1\r\nHost: a.example\r\n\r\n";
 const LAST: &str = "GET /last HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
@@ -82,7 +82,7 @@ async fn after_the_last_request_nothing_is_read() {
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_without_requests_ends_in_time_after_any_number_of_them() {
-    let settings = DoorSettings::default();
+    let settings = ListenerSettings::default();
     let (idle, mut open) = (settings.idle_timeout, open(rig_with(settings, None, 64 * 1024)));
     for _ in 0..5 {
         open.send(KNOWN).await;
@@ -111,7 +111,7 @@ async fn at_a_drain_a_resting_connection_ends_at_once_and_one_in_a_head_is_serve
 
 #[tokio::test(start_paused = true)]
 async fn who_does_not_read_answers_is_not_read_either_and_cut_in_time() {
-    let mut open = open(rig_with(DoorSettings::default(), None, 256));
+    let mut open = open(rig_with(ListenerSettings::default(), None, 256));
     let bytes = KNOWN.repeat(100);
     assert!(open.client.write_all(bytes.as_bytes()).await.is_err(), "all was taken although no answer was read");
     open.serving.await.unwrap();

@@ -10,9 +10,9 @@ use tokio::net::TcpStream;
 use super::certificates::{certificate, client, connect};
 use super::listeners::{Open, open_with, soon};
 use crate::fakes::FakeDoorman;
-use crate::{ConnectionEvent, DoorSettings};
+use crate::{ConnectionEvent, ListenerSettings};
 
-async fn secure(settings: DoorSettings) -> (Open, Arc<CertifiedKey>) {
+async fn secure(settings: ListenerSettings) -> (Open, Arc<CertifiedKey>) {
     let (doorman, key) = (Arc::new(FakeDoorman::default()), certificate(&["a.example"]));
     doorman.certificates.lock().insert("a.example".parse().unwrap(), Arc::clone(&key));
     (open_with(Arc::<FakeDoorman>::clone(&doorman), settings, true, doorman, [1; 32]).await, key)
@@ -33,7 +33,7 @@ async fn get(browser: &reqwest::Client, open: &Open, path: &str) -> String {
 
 #[tokio::test]
 async fn streams_share_one_connection() {
-    let (open, key) = secure(DoorSettings::default()).await;
+    let (open, key) = secure(ListenerSettings::default()).await;
     let browser = browser(&open, &key);
     assert_eq!(get(&browser, &open, "/1").await, "GET /1 0\n");
     let (second, third) = tokio::join!(get(&browser, &open, "/2"), get(&browser, &open, "/3"));
@@ -44,7 +44,7 @@ async fn streams_share_one_connection() {
 
 #[tokio::test]
 async fn a_connection_goes_away_after_its_last_request() {
-    let (open, key) = secure(DoorSettings { requests_per_connection: 2, ..DoorSettings::default() }).await;
+    let (open, key) = secure(ListenerSettings { requests_per_connection: 2, ..ListenerSettings::default() }).await;
     let browser = browser(&open, &key);
     for path in ["/1", "/2"] {
         assert_eq!(get(&browser, &open, path).await, format!("GET {path} 0\n"));
@@ -56,13 +56,13 @@ async fn a_connection_goes_away_after_its_last_request() {
 
 #[tokio::test]
 async fn a_connection_goes_away_when_it_is_old_or_the_process_is_to_end() {
-    let aged = DoorSettings { connection_age: Duration::from_secs(1), ..DoorSettings::default() };
+    let aged = ListenerSettings { connection_age: Duration::from_secs(1), ..ListenerSettings::default() };
     let (open, key) = secure(aged).await;
     let old_browser = browser(&open, &key);
     assert_eq!(get(&old_browser, &open, "/").await, "GET / 0\n");
     soon(open.connections.idle()).await;
 
-    let (open, key) = secure(DoorSettings::default()).await;
+    let (open, key) = secure(ListenerSettings::default()).await;
     let browser = browser(&open, &key);
     assert_eq!(get(&browser, &open, "/").await, "GET / 0\n");
     open.shutdown.send(true).unwrap();
@@ -72,7 +72,7 @@ async fn a_connection_goes_away_when_it_is_old_or_the_process_is_to_end() {
 
 #[tokio::test]
 async fn a_connection_without_requests_is_ended_and_one_with_a_request_in_progress_is_not() {
-    let settings = DoorSettings { h2_idle_timeout: Duration::from_millis(300), ..DoorSettings::default() };
+    let settings = ListenerSettings { h2_idle_timeout: Duration::from_millis(300), ..ListenerSettings::default() };
     let (open, key) = secure(settings).await;
     let (resting, busy) = (browser(&open, &key), browser(&open, &key));
     assert_eq!(get(&resting, &open, "/").await, "GET / 0\n");
@@ -91,7 +91,7 @@ async fn a_connection_without_requests_is_ended_and_one_with_a_request_in_progre
 
 #[tokio::test]
 async fn a_host_that_goes_away_takes_its_connections_with_it() {
-    let (open, key) = secure(DoorSettings::default()).await;
+    let (open, key) = secure(ListenerSettings::default()).await;
     let browser = browser(&open, &key);
     assert_eq!(get(&browser, &open, "/").await, "GET / 0\n");
     assert_eq!(open.connections.close_where(|host| host.as_str() == "a.example"), 1);
@@ -101,7 +101,7 @@ async fn a_host_that_goes_away_takes_its_connections_with_it() {
 
 #[tokio::test]
 async fn an_idle_connection_is_told_to_go_before_it_is_closed() {
-    let settings = DoorSettings { h2_idle_timeout: Duration::from_millis(50), ..DoorSettings::default() };
+    let settings = ListenerSettings { h2_idle_timeout: Duration::from_millis(50), ..ListenerSettings::default() };
     let (open, key) = secure(settings).await;
     let tcp = TcpStream::connect(open.address).await.unwrap();
     let mut stream = connect(&client(&key, &[b"h2"]), "a.example", tcp).await.unwrap();
@@ -132,7 +132,7 @@ async fn an_idle_connection_is_told_to_go_before_it_is_closed() {
 /// acknowledges.
 #[tokio::test]
 async fn the_last_response_of_a_connection_arrives_whole() {
-    let (open, key) = secure(DoorSettings { requests_per_connection: 1, ..DoorSettings::default() }).await;
+    let (open, key) = secure(ListenerSettings { requests_per_connection: 1, ..ListenerSettings::default() }).await;
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4 * 1024).unwrap();
     let stream =
@@ -182,7 +182,7 @@ async fn flood(open: &Open, key: &CertifiedKey, frames: &[u8], times: usize) {
 
 #[tokio::test]
 async fn a_flood_of_frames_that_do_no_work_ends_its_connection_and_no_other() {
-    let (open, key) = secure(DoorSettings::default()).await;
+    let (open, key) = secure(ListenerSettings::default()).await;
     let bystander = browser(&open, &key);
     assert_eq!(get(&bystander, &open, "/1").await, "GET /1 0\n");
     let floods =

@@ -16,8 +16,8 @@ use crate::connection::Connection;
 use crate::fakes::FakeDoorman;
 use crate::tls::{TicketSeed, Tickets};
 use crate::{
-    Client, ConnectionEvent, Connections, Door, DoorSettings, Doorman, H2Request, Handler, Listening, PaceLimits,
-    Served,
+    Client, ConnectionEvent, Connections, Doorman, H2Request, Handler, Listener, ListenerSettings, ListenerState,
+    PaceLimits, Served,
 };
 use contract::time::UnixSeconds;
 
@@ -50,19 +50,19 @@ pub(super) struct Open {
     pub(super) connections: Arc<Connections>,
     pub(super) shutdown: watch::Sender<bool>,
     pub(super) service: JoinHandle<()>,
-    pub(super) listening: watch::Receiver<Listening>,
+    pub(super) listening: watch::Receiver<ListenerState>,
 }
 
 pub(super) const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
-pub(super) async fn open(app: Arc<dyn Handler>, settings: DoorSettings, tls: bool) -> Open {
+pub(super) async fn open(app: Arc<dyn Handler>, settings: ListenerSettings, tls: bool) -> Open {
     let doorman = Arc::new(FakeDoorman::default());
     open_with(app, settings, tls, doorman, [7; 32]).await
 }
 
 pub(super) async fn open_with(
     app: Arc<dyn Handler>,
-    settings: DoorSettings,
+    settings: ListenerSettings,
     tls: bool,
     fake: Arc<FakeDoorman>,
     seed: [u8; 32],
@@ -70,17 +70,17 @@ pub(super) async fn open_with(
     let connections = Connections::new(&settings);
     let doorman: Arc<dyn Doorman> = Arc::<FakeDoorman>::clone(&fake);
     let (shared, settings) = (Arc::clone(&connections), Arc::new(settings));
-    let mut door = if tls {
+    let mut listener = if tls {
         let tickets = Tickets::new(vec![TicketSeed::new(seed)], Arc::new(|| UnixSeconds(1_800_000_000)));
-        Door::tls("https", LOOPBACK, app, doorman, shared, settings, tickets).unwrap()
+        Listener::tls("https", LOOPBACK, app, doorman, shared, settings, tickets).unwrap()
     } else {
-        Door::plain("http", LOOPBACK, app, doorman, shared, settings)
+        Listener::plain("http", LOOPBACK, app, doorman, shared, settings)
     };
     let (shutdown, watch) = watch::channel(false);
-    let mut listening = door.listening();
-    let service = tokio::spawn(async move { door.start_service(None, watch, 1).await });
-    let state = listening.wait_for(|state| *state != Listening::NotYet).await.unwrap().clone();
-    let Listening::At(address) = state else { panic!("{state:?}") };
+    let mut listening = listener.listening();
+    let service = tokio::spawn(async move { listener.start_service(None, watch, 1).await });
+    let state = listening.wait_for(|state| *state != ListenerState::NotYet).await.unwrap().clone();
+    let ListenerState::At(address) = state else { panic!("{state:?}") };
     Open { address, doorman: fake, connections, shutdown, service, listening }
 }
 
@@ -113,7 +113,7 @@ async fn first_words(client: &mut TcpStream, send: &str) -> String {
 
 #[tokio::test]
 async fn a_connection_panics_alone() {
-    let open = open(Arc::new(Echo), DoorSettings::default(), false).await;
+    let open = open(Arc::new(Echo), ListenerSettings::default(), false).await;
     let mut other = TcpStream::connect(open.address).await.unwrap();
     assert_eq!(first_words(&mut other, GET).await, format!("127.0.0.1 {GET}"));
     assert_eq!(exchange(open.address, "GET /panic HTTP/1.1\r\nHost: a.example\r\n\r\n").await, "");
@@ -125,7 +125,7 @@ async fn a_connection_panics_alone() {
 
 #[tokio::test]
 async fn one_client_cannot_have_all_connections_and_all_clients_cannot_have_more_than_there_are() {
-    let settings = DoorSettings { connections_per_address: 2, connections: 3, ..DoorSettings::default() };
+    let settings = ListenerSettings { connections_per_address: 2, connections: 3, ..ListenerSettings::default() };
     let limited = open(Arc::new(Echo), settings, false).await;
     let mut clients = Vec::new();
     for _ in 0..2 {
@@ -138,7 +138,7 @@ async fn one_client_cannot_have_all_connections_and_all_clients_cannot_have_more
     clients.clear();
     soon(limited.connections.idle()).await;
 
-    let full = open(Arc::new(Echo), DoorSettings { connections: 1, ..DoorSettings::default() }, false).await;
+    let full = open(Arc::new(Echo), ListenerSettings { connections: 1, ..ListenerSettings::default() }, false).await;
     let mut only = TcpStream::connect(full.address).await.unwrap();
     assert_eq!(first_words(&mut only, GET).await, format!("127.0.0.1 {GET}"));
     assert_eq!(exchange(full.address, GET).await, "");
@@ -168,7 +168,7 @@ impl Handler for Generous {
 async fn unsent_data_of_a_stalled_client_is_dropped() {
     let moment = Duration::from_millis(200);
     let write_pace = PaceLimits { grace: moment, idle: moment, bytes_per_second: u32::MAX, whole: None };
-    let open = open(Arc::new(Generous), DoorSettings { write_pace, ..DoorSettings::default() }, false).await;
+    let open = open(Arc::new(Generous), ListenerSettings { write_pace, ..ListenerSettings::default() }, false).await;
     let mut client = TcpStream::connect(open.address).await.unwrap();
     client.write_all(GET.as_bytes()).await.unwrap();
     soon(async {
@@ -192,10 +192,10 @@ fn proxy_header(client: u8) -> Vec<u8> {
 
 #[tokio::test]
 async fn only_a_trusted_balancer_names_the_client() {
-    let trusting = DoorSettings {
+    let trusting = ListenerSettings {
         proxy_protocol_from: vec!["127.0.0.0/8".parse().unwrap()],
         connections_per_address: 1,
-        ..DoorSettings::default()
+        ..ListenerSettings::default()
     };
     let balanced = open(Arc::new(Echo), trusting, false).await;
     let mut clients = Vec::new();
@@ -210,19 +210,19 @@ async fn only_a_trusted_balancer_names_the_client() {
     assert_eq!(exchange(balanced.address, GET).await, "", "a trusted peer must send the header");
     assert_eq!(balanced.doorman.count(ConnectionEvent::BadProxyHeader), 1);
 
-    let direct = open(Arc::new(Echo), DoorSettings::default(), false).await;
+    let direct = open(Arc::new(Echo), ListenerSettings::default(), false).await;
     let spoofed = [&proxy_header(7)[..], GET.as_bytes()].concat();
     assert!(exchange(direct.address, spoofed).await.starts_with("HTTP/1.1 400 "));
 }
 
 #[tokio::test]
 async fn at_the_signal_no_connection_is_accepted_and_those_at_rest_end() {
-    let mut open = open(Arc::new(Echo), DoorSettings::default(), false).await;
+    let mut open = open(Arc::new(Echo), ListenerSettings::default(), false).await;
     let mut client = TcpStream::connect(open.address).await.unwrap();
     assert_eq!(first_words(&mut client, GET).await, format!("127.0.0.1 {GET}"));
     open.shutdown.send(true).unwrap();
     open.service.await.unwrap();
-    assert_eq!(*open.listening.borrow_and_update(), Listening::Stopped);
+    assert_eq!(*open.listening.borrow_and_update(), ListenerState::Stopped);
     assert!(TcpStream::connect(open.address).await.is_err());
     let mut rest = Vec::new();
     soon(client.read_to_end(&mut rest)).await.unwrap();
@@ -233,13 +233,14 @@ async fn at_the_signal_no_connection_is_accepted_and_those_at_rest_end() {
 #[tokio::test]
 async fn an_address_that_cannot_be_had_is_reported() {
     let taken = tokio::net::TcpListener::bind(LOOPBACK).await.unwrap();
-    let (doorman, settings) = (Arc::new(FakeDoorman::default()), Arc::new(DoorSettings::default()));
+    let (doorman, settings) = (Arc::new(FakeDoorman::default()), Arc::new(ListenerSettings::default()));
     let connections = Connections::new(&settings);
-    let mut door = Door::plain("http", taken.local_addr().unwrap(), Arc::new(Echo), doorman, connections, settings);
+    let mut listener =
+        Listener::plain("http", taken.local_addr().unwrap(), Arc::new(Echo), doorman, connections, settings);
     let (_shutdown, watch) = watch::channel(false);
-    let listening = door.listening();
-    door.start_service(None, watch, 1).await;
+    let listening = listener.listening();
+    listener.start_service(None, watch, 1).await;
     assert!(
-        matches!(&*listening.borrow(), Listening::Failed(reason) if reason.contains("cannot listen on 127.0.0.1:"))
+        matches!(&*listening.borrow(), ListenerState::Failed(reason) if reason.contains("cannot listen on 127.0.0.1:"))
     );
 }

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::rig::{GET, POST_5, POST_CHUNKED, read, rig, rig_with};
-use crate::{Client as _, ConnectionEvent, DoorSettings};
+use crate::{Client as _, ConnectionEvent, ListenerSettings};
 use contract::rejection::Rejection;
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -237,7 +237,7 @@ async fn a_connection_that_is_ended_from_outside_ends_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_body_in_small_pieces_comes_in_order() {
-    let mut rig = rig_with(DoorSettings::default(), None, 16);
+    let mut rig = rig_with(ListenerSettings::default(), None, 16);
     let message = format!("{POST_CHUNKED}5\r\nhello\r\n1;a=b\r\n \r\n000a\r\nhow are yo\r\n0\r\nX: y\r\n\r\n");
     let (mut client, mut stream) = (rig.client, rig.stream);
     let sending = tokio::spawn(async move {

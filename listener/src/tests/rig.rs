@@ -15,7 +15,7 @@ use crate::connection::{Connection, Ends, TlsFacts};
 use crate::fakes::FakeDoorman;
 use crate::gate::{Gate, Want};
 use crate::stream::EdgeStream;
-use crate::{Broken, Client as _, Connections, DoorSettings, Doorman};
+use crate::{Broken, Client as _, Connections, Doorman, ListenerSettings};
 use contract::rejection::Rejection;
 
 pub(super) const GET: &str = "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
@@ -32,10 +32,10 @@ pub(super) struct Rig {
 }
 
 pub(super) fn rig() -> Rig {
-    rig_with(DoorSettings::default(), None, 64 * 1024)
+    rig_with(ListenerSettings::default(), None, 64 * 1024)
 }
 
-pub(super) fn rig_with(settings: DoorSettings, tls: Option<TlsFacts>, pipe_bytes: usize) -> Rig {
+pub(super) fn rig_with(settings: ListenerSettings, tls: Option<TlsFacts>, pipe_bytes: usize) -> Rig {
     let (client, ours) = tokio::io::duplex(pipe_bytes);
     let fake = Arc::new(FakeDoorman::default());
     let doorman: Arc<dyn Doorman> = Arc::<FakeDoorman>::clone(&fake);

@@ -11,10 +11,10 @@ use super::certificates::{certificate, client, connect};
 use super::listeners::{Open, exchange, open_with, soon};
 use super::rig::{GET, POST_5, POST_CHUNKED};
 use crate::fakes::FakeDoorman;
-use crate::{ConnectionEvent, DoorSettings};
+use crate::{ConnectionEvent, ListenerSettings};
 use contract::rejection::Rejection;
 
-async fn rig(settings: DoorSettings) -> Open {
+async fn rig(settings: ListenerSettings) -> Open {
     let service = Arc::new(FakeDoorman::default());
     open_with(Arc::<FakeDoorman>::clone(&service), settings, false, service, [7; 32]).await
 }
@@ -44,7 +44,7 @@ async fn body<S: tokio::io::AsyncRead + Unpin>(io: &mut S) -> String {
 
 #[tokio::test]
 async fn requests_of_every_framing_share_a_connection() {
-    let rig = rig(DoorSettings::default()).await;
+    let rig = rig(ListenerSettings::default()).await;
     let mut client = TcpStream::connect(rig.address).await.unwrap();
     for (request, answer) in [
         (GET.to_owned(), "GET / 0\n"),
@@ -61,7 +61,7 @@ async fn requests_of_every_framing_share_a_connection() {
 
 #[tokio::test]
 async fn a_body_larger_than_any_buffer_arrives() {
-    let rig = rig(DoorSettings::default()).await;
+    let rig = rig(ListenerSettings::default()).await;
     let mut client = TcpStream::connect(rig.address).await.unwrap();
     let head = "PUT /large HTTP/1.1\r\nHost: a.example\r\nContent-Length: 300000\r\n\r\n";
     client.write_all(head.as_bytes()).await.unwrap();
@@ -73,7 +73,7 @@ async fn a_body_larger_than_any_buffer_arrives() {
 
 #[tokio::test]
 async fn pipelined_requests_are_answered_in_order() {
-    let rig = rig(DoorSettings::default()).await;
+    let rig = rig(ListenerSettings::default()).await;
     let mut client = TcpStream::connect(rig.address).await.unwrap();
     let requests =
         format!("GET /1 HTTP/1.1\r\nHost: a.example\r\n\r\n{POST_5}helloGET /3 HTTP/1.1\r\nHost: a.example\r\n\r\n");
@@ -85,7 +85,7 @@ async fn pipelined_requests_are_answered_in_order() {
 
 #[tokio::test]
 async fn nothing_of_a_smuggled_request_passes_the_listener() {
-    let rig = rig(DoorSettings::default()).await;
+    let rig = rig(ListenerSettings::default()).await;
     let smuggled = "GET /admin HTTP/1.1\r\nHost: a.example\r\n\r\n";
     let payloads = [
         ("Content-Length: 6\r\nTransfer-Encoding: chunked\r\n", format!("0\r\n\r\n{smuggled}"), 400),
@@ -113,7 +113,7 @@ async fn nothing_of_a_smuggled_request_passes_the_listener() {
 
 #[tokio::test]
 async fn a_bad_chunk_in_mid_body_is_answered_by_the_handler() {
-    let rig = rig(DoorSettings::default()).await;
+    let rig = rig(ListenerSettings::default()).await;
     let mut client = TcpStream::connect(rig.address).await.unwrap();
     client.write_all(format!("{POST_CHUNKED}5\r\nhello\r\n").as_bytes()).await.unwrap();
     while rig.doorman.body_bytes.load(Ordering::Acquire) == 0 {
@@ -129,7 +129,7 @@ async fn a_bad_chunk_in_mid_body_is_answered_by_the_handler() {
 
 #[tokio::test]
 async fn a_slow_body_is_answered_408_by_the_handler() {
-    let mut settings = DoorSettings::default();
+    let mut settings = ListenerSettings::default();
     settings.body_pace.grace = Duration::from_millis(50);
     let rig = rig(settings).await;
     let answer = exchange(rig.address, format!("{POST_5}hel")).await;
@@ -139,7 +139,7 @@ async fn a_slow_body_is_answered_408_by_the_handler() {
 
 #[tokio::test]
 async fn connect_is_answered_with_our_body_by_the_listener() {
-    let rig = rig(DoorSettings::default()).await;
+    let rig = rig(ListenerSettings::default()).await;
     let answer = exchange(rig.address, "CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:443\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 405 Method Not Allowed\r\n"), "{answer}");
     assert!(answer.ends_with(&Rejection::MethodNotAllowed.body().to_json()), "{answer}");
@@ -149,7 +149,7 @@ async fn connect_is_answered_with_our_body_by_the_listener() {
 
 #[tokio::test]
 async fn a_websocket_passes_with_the_bytes_that_came_early() {
-    let rig = rig(DoorSettings::default()).await;
+    let rig = rig(ListenerSettings::default()).await;
     let mut client = TcpStream::connect(rig.address).await.unwrap();
     let upgrade = "GET /chat HTTP/1.1\r\nHost: a.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
     client.write_all(format!("{upgrade}early").as_bytes()).await.unwrap();
@@ -166,7 +166,7 @@ async fn a_websocket_passes_with_the_bytes_that_came_early() {
 
 #[tokio::test]
 async fn a_connection_is_closed_after_its_last_request() {
-    let rig = rig(DoorSettings { requests_per_connection: 2, ..DoorSettings::default() }).await;
+    let rig = rig(ListenerSettings { requests_per_connection: 2, ..ListenerSettings::default() }).await;
     let mut client = TcpStream::connect(rig.address).await.unwrap();
     client.write_all(GET.as_bytes()).await.unwrap();
     assert_eq!(body(&mut client).await, "GET / 0\n");
@@ -179,7 +179,7 @@ async fn a_connection_is_closed_after_its_last_request() {
 
 #[tokio::test]
 async fn at_the_signal_idle_connections_close() {
-    let rig = rig(DoorSettings::default()).await;
+    let rig = rig(ListenerSettings::default()).await;
     let mut client = TcpStream::connect(rig.address).await.unwrap();
     client.write_all(GET.as_bytes()).await.unwrap();
     assert_eq!(body(&mut client).await, "GET / 0\n");
@@ -192,7 +192,8 @@ async fn at_the_signal_idle_connections_close() {
 async fn the_same_service_serves_tls() {
     let (doorman, key) = (Arc::new(FakeDoorman::default()), certificate(&["a.example"]));
     doorman.certificates.lock().insert("a.example".parse().unwrap(), Arc::clone(&key));
-    let open = open_with(Arc::<FakeDoorman>::clone(&doorman), DoorSettings::default(), true, doorman, [1; 32]).await;
+    let open =
+        open_with(Arc::<FakeDoorman>::clone(&doorman), ListenerSettings::default(), true, doorman, [1; 32]).await;
     let tcp = TcpStream::connect(open.address).await.unwrap();
     let mut tls = connect(&client(&key, &[b"http/1.1"]), "a.example", tcp).await.unwrap();
     for _ in 0..3 {

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::time::{Instant, sleep};
 
 use super::rig::{GET, POST_CHUNKED, Rig, read, rig, rig_with};
-use crate::{Client as _, ConnectionEvent, DoorSettings};
+use crate::{Client as _, ConnectionEvent, ListenerSettings};
 use contract::rejection::Rejection;
 
 const POST_1000: &str = "POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 1000\r\n\r\n";
@@ -88,7 +88,7 @@ async fn between_requests_a_client_may_rest_and_then_has_the_time_of_a_head() {
 
 #[tokio::test(start_paused = true)]
 async fn under_pressure_a_client_rests_shorter() {
-    let mut rig = rig_with(DoorSettings { connections: 1, ..DoorSettings::default() }, None, 1_024);
+    let mut rig = rig_with(ListenerSettings { connections: 1, ..ListenerSettings::default() }, None, 1_024);
     rig.send(GET).await;
     rig.read().await.unwrap();
     rig.respond("").await;
@@ -172,7 +172,7 @@ async fn a_large_body_at_the_minimum_rate_is_given_up_after_minutes_and_not_afte
 
 /// A client that was answered in the middle of its body keeps sending, `piece` bytes every second. Returns for how many
 /// seconds it is read.
-async fn read_on(settings: DoorSettings, seconds: u64, piece: usize) -> u64 {
+async fn read_on(settings: ListenerSettings, seconds: u64, piece: usize) -> u64 {
     let mut rig = rig_with(settings, None, 1 << 20);
     rig.send("POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 100000000\r\n\r\n").await;
     rig.read().await.unwrap();
@@ -198,12 +198,12 @@ async fn read_on(settings: DoorSettings, seconds: u64, piece: usize) -> u64 {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_is_answered_early_may_send_on_and_gets_its_answer() {
-    let settings = DoorSettings { linger_bytes_long: 4 * 1024 * 1024, ..DoorSettings::default() };
+    let settings = ListenerSettings { linger_bytes_long: 4 * 1024 * 1024, ..ListenerSettings::default() };
     assert_eq!(read_on(settings.clone(), 10, 100_000).await, 10, "while it sends");
     assert!((30..=31).contains(&read_on(settings.clone(), 100, 1_000).await), "and no longer than 30 seconds");
     assert!((4..=6).contains(&read_on(settings.clone(), 10, 1_000_000).await), "more than 4 MiB are too many");
     // Without a budget for long lingering, it has two seconds.
-    let settings = DoorSettings { lingering_per_address: 0, ..settings };
+    let settings = ListenerSettings { lingering_per_address: 0, ..settings };
     assert!(read_on(settings, 3, 1_000).await <= 3);
 }
 
@@ -254,7 +254,7 @@ async fn a_websocket_may_be_silent() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_take_its_response_is_cut_off() {
-    let mut rig = rig_with(DoorSettings::default(), None, 1_024);
+    let mut rig = rig_with(ListenerSettings::default(), None, 1_024);
     rig.send(GET).await;
     rig.read().await.unwrap();
     rig.connection.request_seen();
@@ -269,7 +269,7 @@ async fn a_client_that_does_not_take_its_response_is_cut_off() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_takes_its_response_slowly_but_fast_enough_gets_all_of_it() {
-    let mut rig = rig_with(DoorSettings::default(), None, 600);
+    let mut rig = rig_with(ListenerSettings::default(), None, 600);
     rig.send(GET).await;
     rig.read().await.unwrap();
     rig.connection.request_seen();

@@ -13,7 +13,7 @@ use super::listeners::{Echo, Open, open_with, soon};
 use super::rig::{GET, rig_with};
 use crate::connection::TlsFacts;
 use crate::fakes::FakeDoorman;
-use crate::{ConnectionEvent, DoorSettings, HandshakeOutcome};
+use crate::{ConnectionEvent, HandshakeOutcome, ListenerSettings};
 
 const HTTP: &[&[u8]] = &[b"h2", b"http/1.1"];
 
@@ -26,7 +26,7 @@ async fn secure(seed: u8) -> (Open, Arc<rustls::sign::CertifiedKey>) {
     for name in ["a.example", "b.example"] {
         doorman.certificates.lock().insert(host(name), Arc::clone(&key));
     }
-    (open_with(Arc::new(Echo), DoorSettings::default(), true, Arc::new(doorman), [seed; 32]).await, key)
+    (open_with(Arc::new(Echo), ListenerSettings::default(), true, Arc::new(doorman), [seed; 32]).await, key)
 }
 
 async fn tcp(open: &Open) -> TcpStream {
@@ -143,7 +143,7 @@ async fn plain_http_and_old_versions_get_no_handshake() {
 
 #[tokio::test]
 async fn a_client_that_does_not_finish_its_handshake_is_dropped() {
-    let settings = DoorSettings { handshake_timeout: Duration::from_millis(20), ..DoorSettings::default() };
+    let settings = ListenerSettings { handshake_timeout: Duration::from_millis(20), ..ListenerSettings::default() };
     let open = open_with(Arc::new(Echo), settings, true, Arc::default(), [1; 32]).await;
     assert!(super::listeners::exchange_bytes(open.address, &[0x16, 3, 1, 2, 0]).await.is_empty());
     soon(open.connections.idle()).await;
@@ -160,13 +160,13 @@ async fn http_2_has_time_for_its_preface_and_then_passes_untouched() {
         h2: true,
         certificate: certificate(&["a.example"]),
     };
-    let mut silent = rig_with(DoorSettings::default(), Some(facts()), 1_024);
+    let mut silent = rig_with(ListenerSettings::default(), Some(facts()), 1_024);
     let start = tokio::time::Instant::now();
     assert_eq!(silent.read().await.unwrap_err().kind(), std::io::ErrorKind::TimedOut);
     assert_eq!(start.elapsed().as_secs(), 10);
     assert_eq!(silent.doorman.count(ConnectionEvent::Idle), 1);
 
-    let mut speaking = rig_with(DoorSettings::default(), Some(facts()), 1_024);
+    let mut speaking = rig_with(ListenerSettings::default(), Some(facts()), 1_024);
     let preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     speaking.send(preface).await;
     assert_eq!(speaking.read().await.unwrap(), preface);
