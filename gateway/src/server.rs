@@ -5,7 +5,7 @@
 //! keeps accepting (lame duck), then stops accepting and finishes what it has, then exits as soon as nothing is left.
 
 mod counting;
-mod doorman;
+mod hooks;
 mod lifecycle;
 mod reload;
 mod secrets;
@@ -33,7 +33,7 @@ use parking_lot::Mutex;
 use pingora::server::configuration::ServerConf;
 use tokio::sync::watch;
 
-use self::doorman::EdgeDoorman;
+use self::hooks::EdgeHooks;
 use self::lifecycle::DataPlane;
 use self::reload::{Reload, ReloadMetrics};
 use self::secrets::Secrets;
@@ -122,15 +122,15 @@ pub async fn start(
         clock: fleet_clock.clone(),
         health: health.clone(),
     });
-    let doorman = Arc::new(EdgeDoorman::new(gateway.clone(), connections.clone()));
+    let hooks = Arc::new(EdgeHooks::new(gateway.clone(), connections.clone()));
     let tickets = secrets.tickets.clone();
     let watchdog = watchdog(clock.clone())?;
     let handler = Arc::new(Exchanges(gateway.clone()));
     let http =
-        Listener::plain("http", config.http, handler.clone(), doorman.clone(), connections.clone(), settings.clone())
+        Listener::plain("http", config.http, handler.clone(), hooks.clone(), connections.clone(), settings.clone())
             .threads(config.threads)
             .beating(watchdog.watch("http"));
-    let https = Listener::tls("https", config.https, handler, doorman, connections.clone(), settings, tickets)?
+    let https = Listener::tls("https", config.https, handler, hooks, connections.clone(), settings, tickets)?
         .threads(config.threads)
         .beating(watchdog.watch("https"));
     let (plain_state, tls_state) = (http.listening(), https.listening());

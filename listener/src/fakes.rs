@@ -15,12 +15,13 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::sync::Notify;
 
 use super::{
-    Broken, Client, Connection, ConnectionEvent, Doorman, H2Request, Handler, HandshakeOutcome, ListenerRefusal, Served,
+    Broken, Certificates, Client, Connection, ConnectionEvent, Events, H2Request, Handler, HandshakeOutcome,
+    ListenerRefusal, RequestIds, Served,
 };
 use contract::rejection::Rejection;
 
 #[derive(Debug, Default)]
-pub(crate) struct FakeDoorman {
+pub(crate) struct FakeHooks {
     pub(crate) certificates: Mutex<HashMap<Hostname, Arc<CertifiedKey>>>,
     pub(crate) challenges: Mutex<HashMap<Hostname, Arc<CertifiedKey>>>,
     /// Heads with a prepared response, and that response.
@@ -36,7 +37,7 @@ pub(crate) struct FakeDoorman {
     event: Notify,
 }
 
-impl FakeDoorman {
+impl FakeHooks {
     pub(crate) fn count(&self, event: ConnectionEvent) -> usize {
         self.events.lock().iter().filter(|seen| **seen == event).count()
     }
@@ -57,7 +58,7 @@ impl FakeDoorman {
     }
 }
 
-impl Doorman for FakeDoorman {
+impl Certificates for FakeHooks {
     fn certificate(&self, sni: &Hostname) -> Option<Arc<CertifiedKey>> {
         self.certificates.lock().get(sni).cloned()
     }
@@ -65,11 +66,15 @@ impl Doorman for FakeDoorman {
     fn challenge_certificate(&self, name: &Hostname) -> Option<Arc<CertifiedKey>> {
         self.challenges.lock().get(name).cloned()
     }
+}
 
+impl RequestIds for FakeHooks {
     fn request_id(&self) -> String {
         "test-request".to_owned()
     }
+}
 
+impl Events for FakeHooks {
     fn refused(&self, refusal: &ListenerRefusal<'_>) {
         self.refusals.lock().push((refusal.rejection, refusal.first_line.to_owned()));
     }
@@ -86,7 +91,7 @@ impl Doorman for FakeDoorman {
 
 /// A service that reports its input.
 #[async_trait]
-impl Handler for FakeDoorman {
+impl Handler for FakeHooks {
     async fn serve(&self, client: &mut dyn Client) -> Served {
         let Some((bytes, said)) = client.head().map(|(bytes, said)| (bytes.to_vec(), said)) else { return Served::Cut };
         let line = String::from_utf8_lossy(&bytes).split(" HTTP/").next().unwrap_or_default().to_owned();
@@ -126,7 +131,7 @@ impl Handler for FakeDoorman {
     }
 }
 
-impl FakeDoorman {
+impl FakeHooks {
     async fn measure(&self, client: &mut dyn Client, line: &str, keep_alive: bool) -> Served {
         let (mut body, mut came) = (BytesMut::new(), 0);
         loop {

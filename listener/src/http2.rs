@@ -23,7 +23,7 @@ use tokio_util::task::TaskTracker;
 use self::turn::in_turn;
 use self::windows::Windows;
 use super::stream::{EdgeStream, Transport};
-use super::{Connection, ConnectionEvent, Doorman, Handler};
+use super::{Connection, ConnectionEvent, Handler, Hooks};
 
 /// Once nothing is in progress, a client has this long to acknowledge GOAWAY.
 const LEAVE_MAX: Duration = Duration::from_secs(5);
@@ -53,7 +53,7 @@ pub(super) async fn serve<S: Transport>(
     stream: Box<EdgeStream<S>>,
     connection: Arc<Connection>,
     handler: &Arc<dyn Handler>,
-    doorman: &dyn Doorman,
+    hooks: &dyn Hooks,
     idle_max: Duration,
     mut signal: ShutdownWatch,
 ) {
@@ -76,7 +76,7 @@ pub(super) async fn serve<S: Transport>(
                 windows.adjust(&mut engine, cx);
                 engine.poll_accept(cx)
             })) => accepted,
-            () = cut.cancelled() => return doorman.connection(ConnectionEvent::Flooded),
+            () = cut.cancelled() => return hooks.connection(ConnectionEvent::Flooded),
             // A request already on its way meets a GOAWAY that says whether it was accepted, instead of a closed
             // connection.
             () = idle(&requests, if leaving { LEAVE_MAX } else { idle_max }) => {

@@ -26,7 +26,7 @@ use super::registry::{Connections, Slot};
 use super::settings::ListenerSettings;
 use super::stream::{EdgeStream, Transport};
 use super::tls::{Tickets, TlsTerms, accept, plain};
-use super::{ConnectionEvent, Doorman, Handler, HandshakeOutcome, http1, http2, proxy_header};
+use super::{ConnectionEvent, Handler, HandshakeOutcome, Hooks, http1, http2, proxy_header};
 use crate::network::canonical;
 
 /// Pause after the kernel returned no connection: long enough to avoid spinning, too short to be noticed.
@@ -58,7 +58,7 @@ pub struct Listener {
 /// What every connection of a listener shares.
 struct Desk {
     handler: Arc<dyn Handler>,
-    doorman: Arc<dyn Doorman>,
+    hooks: Arc<dyn Hooks>,
     connections: Arc<Connections>,
     settings: Arc<ListenerSettings>,
     tls: Option<TlsTerms>,
@@ -70,11 +70,11 @@ impl Listener {
         name: impl Into<String>,
         address: SocketAddr,
         handler: Arc<dyn Handler>,
-        doorman: Arc<dyn Doorman>,
+        hooks: Arc<dyn Hooks>,
         connections: Arc<Connections>,
         settings: Arc<ListenerSettings>,
     ) -> Self {
-        Self::at(name.into(), address, Desk { handler, doorman, connections, settings, tls: None })
+        Self::at(name.into(), address, Desk { handler, hooks, connections, settings, tls: None })
     }
 
     /// A listener for HTTPS. Fails if the cryptographic library lacks an algorithm of [`super::tls::provider`].
@@ -82,13 +82,13 @@ impl Listener {
         name: impl Into<String>,
         address: SocketAddr,
         handler: Arc<dyn Handler>,
-        doorman: Arc<dyn Doorman>,
+        hooks: Arc<dyn Hooks>,
         connections: Arc<Connections>,
         settings: Arc<ListenerSettings>,
         tickets: Arc<Tickets>,
     ) -> Result<Self, rustls::Error> {
         let tls = Some(TlsTerms::new(tickets)?);
-        Ok(Self::at(name.into(), address, Desk { handler, doorman, connections, settings, tls }))
+        Ok(Self::at(name.into(), address, Desk { handler, hooks, connections, settings, tls }))
     }
 
     fn at(name: String, address: SocketAddr, desk: Desk) -> Self {
@@ -138,7 +138,7 @@ impl Listener {
             match accepted {
                 Ok((tcp, peer)) => {
                     // Refused before a task or a handshake is spent on it.
-                    if let Some(slot) = self.desk.connections.admit(&self.desk.doorman) {
+                    if let Some(slot) = self.desk.connections.admit(&self.desk.hooks) {
                         let (desk, draining) = (Arc::clone(&self.desk), draining.clone());
                         tokio::spawn(async move { desk.isolated(tcp, peer, slot, draining).await });
                     }
@@ -146,7 +146,7 @@ impl Listener {
                 // The client disconnected before it was accepted.
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionAborted => {}
                 Err(_) => {
-                    self.desk.doorman.connection(ConnectionEvent::AcceptFailed);
+                    self.desk.hooks.connection(ConnectionEvent::AcceptFailed);
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
@@ -190,7 +190,7 @@ impl Desk {
     async fn isolated(&self, tcp: TcpStream, peer: SocketAddr, slot: Slot, shutdown: ShutdownWatch) {
         let served = AssertUnwindSafe(self.serve(tcp, peer, slot, &shutdown)).catch_unwind().await;
         if served.is_err() {
-            self.doorman.connection(ConnectionEvent::Panicked);
+            self.hooks.connection(ConnectionEvent::Panicked);
         }
     }
 
@@ -209,7 +209,7 @@ impl Desk {
                 plain::answer(tcp).await;
                 return Err(HandshakeOutcome::PlainHttp);
             }
-            accept::accept(tcp, terms, &*self.doorman).await
+            accept::accept(tcp, terms, &*self.hooks).await
         };
         let outcome = timeout_at(deadline, Box::pin(shaking)).await;
         let shaken = outcome.unwrap_or(Err(HandshakeOutcome::TimedOut));
@@ -218,7 +218,7 @@ impl Desk {
             Ok(_) => HandshakeOutcome::Full,
             Err(outcome) => *outcome,
         };
-        self.doorman.handshake(known, started.elapsed());
+        self.hooks.handshake(known, started.elapsed());
         if let Ok((tls, facts)) = shaken {
             self.attend(tls, ends, Some(facts), slot, shutdown).await;
         }
@@ -230,7 +230,7 @@ impl Desk {
         let trusted = self.settings.proxy_protocol_from.iter().any(|net| net.contains(&peer.ip()));
         let client = if trusted {
             let Ok(Ok(speaker)) = timeout_at(deadline, proxy_header::read(tcp)).await else {
-                self.doorman.connection(ConnectionEvent::BadProxyHeader);
+                self.hooks.connection(ConnectionEvent::BadProxyHeader);
                 return None;
             };
             match speaker {
@@ -262,8 +262,8 @@ impl Desk {
         let connection = Connection::new(slot.id(), ends, tls, &self.settings, slot.shared(), Instant::now());
         let connection = Arc::new(connection);
         slot.register(&connection);
-        let (doorman, settings) = (Arc::clone(&self.doorman), Arc::clone(&self.settings));
-        let stream = Box::new(EdgeStream::new(io, slot, Arc::clone(&connection), doorman, settings));
+        let (hooks, settings) = (Arc::clone(&self.hooks), Arc::clone(&self.settings));
+        let stream = Box::new(EdgeStream::new(io, slot, Arc::clone(&connection), hooks, settings));
         if !connection.is_h2() {
             drop(connection);
             return http1::serve(stream, &*self.handler, shutdown).await;
@@ -271,8 +271,8 @@ impl Desk {
         // An HTTP/1 response can say `Connection: close`. HTTP/2 sends GOAWAY, which the engine does at a shutdown
         // signal, so each connection has its own signal.
         let (retirement, idle_max) = (connection.retirement(), self.settings.h2_idle_timeout);
-        let (served, doorman) = (Arc::clone(&connection), &*self.doorman);
-        let serving = Box::pin(http2::serve(stream, served, &self.handler, doorman, idle_max, retirement));
+        let (served, hooks) = (Arc::clone(&connection), &*self.hooks);
+        let serving = Box::pin(http2::serve(stream, served, &self.handler, hooks, idle_max, retirement));
         tokio::select! {
             () = serving => {}
             () = retire_in_time(&connection, shutdown.clone()) => {}

@@ -15,7 +15,7 @@ use tokio::sync::{Notify, watch};
 
 use super::connection::{Connection, Shared};
 use super::settings::ListenerSettings;
-use super::{ConnectionEvent, Doorman};
+use super::{ConnectionEvent, Hooks};
 use chassis::network::network_of;
 
 /// Number of locks for the table, so that accepting on all cores does not queue on one lock.
@@ -163,20 +163,20 @@ impl Connections {
     }
 
     /// Takes a slot; `None` if all are taken.
-    pub(crate) fn admit(self: &Arc<Self>, doorman: &Arc<dyn Doorman>) -> Option<Slot> {
+    pub(crate) fn admit(self: &Arc<Self>, hooks: &Arc<dyn Hooks>) -> Option<Slot> {
         let taken =
             self.live.fetch_update(Ordering::AcqRel, Ordering::Acquire, |live| (live < self.most).then_some(live + 1));
         if taken.is_err() {
-            doorman.connection(ConnectionEvent::TooMany);
+            hooks.connection(ConnectionEvent::TooMany);
             return None;
         }
-        doorman.connection(ConnectionEvent::Opened);
+        hooks.connection(ConnectionEvent::Opened);
         Some(Slot {
             id: self.last_id.fetch_add(1, Ordering::Relaxed) + 1,
             connections: Arc::clone(self),
             address: None,
             lingers: false,
-            doorman: Arc::clone(doorman),
+            hooks: Arc::clone(hooks),
         })
     }
 
@@ -198,7 +198,7 @@ pub(crate) struct Slot {
     address: Option<IpAddr>,
     /// Counted among those that linger long.
     lingers: bool,
-    doorman: Arc<dyn Doorman>,
+    hooks: Arc<dyn Hooks>,
 }
 
 impl Slot {
@@ -224,7 +224,7 @@ impl Slot {
         let of_address = addresses.entry(key).or_default();
         if of_address.open >= self.connections.most_per_address {
             drop(addresses);
-            self.doorman.connection(ConnectionEvent::TooManyFromAddress);
+            self.hooks.connection(ConnectionEvent::TooManyFromAddress);
             return false;
         }
         of_address.open += 1;
@@ -265,7 +265,7 @@ impl Drop for Slot {
                 entry.remove();
             }
         }
-        self.doorman.connection(ConnectionEvent::Closed);
+        self.hooks.connection(ConnectionEvent::Closed);
         if self.connections.live.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.connections.emptied.notify_waiters();
         }
@@ -275,33 +275,33 @@ impl Drop for Slot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fakes::FakeDoorman;
+    use crate::fakes::FakeHooks;
 
-    fn registry(connections: usize, connections_per_address: u32) -> (Arc<Connections>, Arc<FakeDoorman>) {
+    fn registry(connections: usize, connections_per_address: u32) -> (Arc<Connections>, Arc<FakeHooks>) {
         let settings = ListenerSettings { connections, connections_per_address, ..ListenerSettings::default() };
-        (Connections::new(&settings), Arc::new(FakeDoorman::default()))
+        (Connections::new(&settings), Arc::new(FakeHooks::default()))
     }
 
     #[test]
     fn a_slot_is_free_again_when_its_connection_is_gone() {
-        let (connections, doorman) = registry(2, 256);
-        let doorman: Arc<dyn Doorman> = doorman;
-        let first = connections.admit(&doorman).unwrap();
-        let second = connections.admit(&doorman).unwrap();
+        let (connections, hooks) = registry(2, 256);
+        let hooks: Arc<dyn Hooks> = hooks;
+        let first = connections.admit(&hooks).unwrap();
+        let second = connections.admit(&hooks).unwrap();
         assert_ne!(first.id(), second.id());
-        assert!(connections.admit(&doorman).is_none());
+        assert!(connections.admit(&hooks).is_none());
         drop(first);
-        assert!(connections.admit(&doorman).is_some());
+        assert!(connections.admit(&hooks).is_some());
         assert_eq!(connections.live(), 1);
     }
 
     #[test]
     fn one_address_is_limited_and_a_slash_64_is_one_address() {
-        let (connections, doorman) = registry(100, 2);
-        let doorman: Arc<dyn Doorman> = doorman;
+        let (connections, hooks) = registry(100, 2);
+        let hooks: Arc<dyn Hooks> = hooks;
         let mut open = Vec::new();
         let mut admit = |address: &str| {
-            let mut slot = connections.admit(&doorman).unwrap();
+            let mut slot = connections.admit(&hooks).unwrap();
             let admitted = slot.admit_address(address.parse().unwrap());
             open.push(slot);
             admitted
@@ -319,20 +319,20 @@ mod tests {
 
     #[test]
     fn four_fifths_are_pressure() {
-        let (connections, doorman) = registry(10, 256);
-        let doorman: Arc<dyn Doorman> = doorman;
-        let mut open: Vec<_> = (0..8).filter_map(|_| connections.admit(&doorman)).collect();
+        let (connections, hooks) = registry(10, 256);
+        let hooks: Arc<dyn Hooks> = hooks;
+        let mut open: Vec<_> = (0..8).filter_map(|_| connections.admit(&hooks)).collect();
         assert!(!connections.under_pressure());
-        open.extend(connections.admit(&doorman));
+        open.extend(connections.admit(&hooks));
         assert!(connections.under_pressure());
     }
 
     #[tokio::test]
     async fn idle_comes_when_the_last_connection_is_gone() {
-        let (connections, doorman) = registry(10, 256);
-        let doorman: Arc<dyn Doorman> = doorman;
+        let (connections, hooks) = registry(10, 256);
+        let hooks: Arc<dyn Hooks> = hooks;
         connections.idle().await;
-        let slots: Vec<_> = (0..2).filter_map(|_| connections.admit(&doorman)).collect();
+        let slots: Vec<_> = (0..2).filter_map(|_| connections.admit(&hooks)).collect();
         let waiting = tokio::spawn({
             let connections = Arc::clone(&connections);
             async move { connections.idle().await }

@@ -42,7 +42,7 @@ use super::gate::Gate;
 use super::pace::Pace;
 use super::registry::Slot;
 use super::settings::ListenerSettings;
-use super::{ConnectionEvent, Doorman};
+use super::{ConnectionEvent, Hooks};
 
 /// A socket, or a TLS session over one.
 pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static {
@@ -105,7 +105,7 @@ pub(crate) struct EdgeStream<S: Transport> {
     /// `None` only while the stream is dropped.
     slot: Option<Slot>,
     connection: Arc<Connection>,
-    doorman: Arc<dyn Doorman>,
+    hooks: Arc<dyn Hooks>,
     settings: Arc<ListenerSettings>,
     /// `None` for HTTP/2: the engine does the framing.
     pub(super) gate: Option<Gate>,
@@ -131,7 +131,7 @@ impl<S: Transport> EdgeStream<S> {
         io: S,
         slot: Slot,
         connection: Arc<Connection>,
-        doorman: Arc<dyn Doorman>,
+        hooks: Arc<dyn Hooks>,
         settings: Arc<ListenerSettings>,
     ) -> Self {
         let h2 = connection.is_h2();
@@ -151,7 +151,7 @@ impl<S: Transport> EdgeStream<S> {
             io: Some(io),
             slot: Some(slot),
             connection,
-            doorman,
+            hooks,
             settings,
         }
     }
@@ -168,7 +168,7 @@ impl<S: Transport> Drop for EdgeStream<S> {
             return;
         };
         if self.connection.is_closed() {
-            self.doorman.connection(ConnectionEvent::Ended);
+            self.hooks.connection(ConnectionEvent::Ended);
             return;
         }
         let unsent = self.out.take();

@@ -20,10 +20,10 @@ impl<S: Transport> EdgeStream<S> {
         // A response to HEAD has no body; the client would read a body as the next response.
         let to_head = line.starts_with(b"HEAD ");
         let first_line = excerpt(line);
-        let request_id = self.doorman.request_id();
+        let request_id = self.hooks.request_id();
         let response = compose(rejection, &request_id, to_head);
         self.out.append(response.as_bytes());
-        self.doorman.refused(&ListenerRefusal {
+        self.hooks.refused(&ListenerRefusal {
             rejection,
             connection: &self.connection,
             request_id: &request_id,

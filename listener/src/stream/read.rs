@@ -61,7 +61,7 @@ impl<S: Transport> EdgeStream<S> {
         if begun {
             self.refuse(Rejection::RequestTimeout);
         } else {
-            self.doorman.connection(ConnectionEvent::Idle);
+            self.hooks.connection(ConnectionEvent::Idle);
             // Treated like an end by the client: nothing was sent, so lingering is unnecessary.
             self.ended = true;
         }
@@ -94,12 +94,12 @@ impl<S: Transport> EdgeStream<S> {
         frames.passed_on(self.connection.streams().take_passed_on());
         if frames.came(buf.filled().get(before..).unwrap_or_default(), Instant::now()).is_err() {
             self.standing = Standing::Cut;
-            self.doorman.connection(ConnectionEvent::Flooded);
+            self.hooks.connection(ConnectionEvent::Flooded);
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "too many frames that do no work")));
         }
         if let (true, Waiting::FirstHead(deadline)) = (polled.is_pending() && frames.awaits_preface(), self.waiting) {
             ready!(self.read_timer.poll(deadline, cx));
-            self.doorman.connection(ConnectionEvent::Idle);
+            self.hooks.connection(ConnectionEvent::Idle);
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         polled

@@ -90,7 +90,7 @@ impl<S: Transport> EdgeStream<S> {
                 }
                 let until = self.write_pace.wait(Instant::now());
                 ready!(self.write_timer.poll(until, cx));
-                self.doorman.connection(ConnectionEvent::Stalled);
+                self.hooks.connection(ConnectionEvent::Stalled);
                 self.standing = Standing::Cut;
                 if let Some(io) = &self.io {
                     io.give_up();

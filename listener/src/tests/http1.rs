@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 
 use super::rig::{GET, POST_5, Rig, rig, rig_with};
 use crate::connection::Connection;
-use crate::fakes::FakeDoorman;
+use crate::fakes::FakeHooks;
 use crate::{ConnectionEvent, ListenerSettings, http1};
 
 const KNOWN: &str = "GET /known HTTP/1.1\r\nHost: a.example\r\n\r\n";
@@ -20,20 +20,20 @@ const ANSWER: &str = "HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno";
 struct Open {
     client: DuplexStream,
     connection: Arc<Connection>,
-    doorman: Arc<FakeDoorman>,
+    hooks: Arc<FakeHooks>,
     drain: watch::Sender<bool>,
     serving: JoinHandle<()>,
 }
 
 fn open(rig: Rig) -> Open {
-    let Rig { client, stream, connection, doorman, .. } = rig;
+    let Rig { client, stream, connection, hooks, .. } = rig;
     for head in [KNOWN, LAST] {
-        doorman.known.lock().insert(head.as_bytes().to_vec(), ANSWER.as_bytes().to_vec());
+        hooks.known.lock().insert(head.as_bytes().to_vec(), ANSWER.as_bytes().to_vec());
     }
     let (drain, draining) = watch::channel(false);
-    let handler = Arc::clone(&doorman);
+    let handler = Arc::clone(&hooks);
     let serving = tokio::spawn(async move { http1::serve(Box::new(stream), &*handler, &draining).await });
-    Open { client, connection, doorman, drain, serving }
+    Open { client, connection, hooks, drain, serving }
 }
 
 impl Open {
@@ -74,10 +74,10 @@ async fn requests_are_served_in_order() {
 #[tokio::test]
 async fn after_the_last_request_nothing_is_read() {
     let mut open = open(rig());
-    let doorman = Arc::clone(&open.doorman);
+    let hooks = Arc::clone(&open.hooks);
     open.send(&format!("{KNOWN}{LAST}{GET}")).await;
     assert_eq!(open.rest().await, format!("{ANSWER}{ANSWER}"), "a client that asks to close gets nothing after that");
-    assert_eq!(doorman.heads.load(std::sync::atomic::Ordering::Acquire), 2);
+    assert_eq!(hooks.heads.load(std::sync::atomic::Ordering::Acquire), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -89,9 +89,9 @@ async fn a_connection_without_requests_ends_in_time_after_any_number_of_them() {
         assert_eq!(open.until(ANSWER).await, ANSWER);
         tokio::time::sleep(idle.mul_f32(0.9)).await;
     }
-    let doorman = Arc::clone(&open.doorman);
+    let hooks = Arc::clone(&open.hooks);
     assert_eq!(open.rest().await, "");
-    assert_eq!(doorman.count(ConnectionEvent::Idle), 1);
+    assert_eq!(hooks.count(ConnectionEvent::Idle), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,13 +9,13 @@ use tokio::net::TcpStream;
 
 use super::certificates::{certificate, client, connect};
 use super::listeners::{Open, open_with, soon};
-use crate::fakes::FakeDoorman;
+use crate::fakes::FakeHooks;
 use crate::{ConnectionEvent, ListenerSettings};
 
 async fn secure(settings: ListenerSettings) -> (Open, Arc<CertifiedKey>) {
-    let (doorman, key) = (Arc::new(FakeDoorman::default()), certificate(&["a.example"]));
-    doorman.certificates.lock().insert("a.example".parse().unwrap(), Arc::clone(&key));
-    (open_with(Arc::<FakeDoorman>::clone(&doorman), settings, true, doorman, [1; 32]).await, key)
+    let (hooks, key) = (Arc::new(FakeHooks::default()), certificate(&["a.example"]));
+    hooks.certificates.lock().insert("a.example".parse().unwrap(), Arc::clone(&key));
+    (open_with(Arc::<FakeHooks>::clone(&hooks), settings, true, hooks, [1; 32]).await, key)
 }
 
 fn browser(open: &Open, key: &CertifiedKey) -> reqwest::Client {
@@ -38,7 +38,7 @@ async fn streams_share_one_connection() {
     assert_eq!(get(&browser, &open, "/1").await, "GET /1 0\n");
     let (second, third) = tokio::join!(get(&browser, &open, "/2"), get(&browser, &open, "/3"));
     assert_eq!((second.as_str(), third.as_str()), ("GET /2 0\n", "GET /3 0\n"));
-    assert_eq!(open.doorman.count(ConnectionEvent::Opened), 1);
+    assert_eq!(open.hooks.count(ConnectionEvent::Opened), 1);
     assert_eq!(open.connections.in_flight(), 0);
 }
 
@@ -51,7 +51,7 @@ async fn a_connection_goes_away_after_its_last_request() {
     }
     soon(open.connections.idle()).await;
     assert_eq!(get(&browser, &open, "/3").await, "GET /3 0\n");
-    assert_eq!(open.doorman.count(ConnectionEvent::Opened), 2);
+    assert_eq!(open.hooks.count(ConnectionEvent::Opened), 2);
 }
 
 #[tokio::test]
@@ -80,8 +80,8 @@ async fn a_connection_without_requests_is_ended_and_one_with_a_request_in_progre
     let body = futures_util::stream::unfold(receive, async |mut receive| Some((receive.recv().await?, receive)));
     let url = format!("https://a.example:{}/slow", open.address.port());
     let asking = tokio::spawn(busy.post(url).body(reqwest::Body::wrap_stream(body)).send());
-    soon(open.doorman.happens(ConnectionEvent::Closed)).await;
-    assert_eq!((open.doorman.count(ConnectionEvent::Closed), open.doorman.count(ConnectionEvent::Opened)), (1, 2));
+    soon(open.hooks.happens(ConnectionEvent::Closed)).await;
+    assert_eq!((open.hooks.count(ConnectionEvent::Closed), open.hooks.count(ConnectionEvent::Opened)), (1, 2));
     send.send(Ok(bytes::Bytes::from_static(b"hello"))).await.unwrap();
     drop(send);
     let answer = asking.await.unwrap().unwrap();
@@ -96,7 +96,7 @@ async fn a_host_that_goes_away_takes_its_connections_with_it() {
     assert_eq!(get(&browser, &open, "/").await, "GET / 0\n");
     assert_eq!(open.connections.close_where(|host| host.as_str() == "a.example"), 1);
     soon(open.connections.idle()).await;
-    assert_eq!(open.doorman.count(ConnectionEvent::Ended), 1);
+    assert_eq!(open.hooks.count(ConnectionEvent::Ended), 1);
 }
 
 #[tokio::test]
@@ -189,8 +189,8 @@ async fn a_flood_of_frames_that_do_no_work_ends_its_connection_and_no_other() {
         [("ping", 6, &[0; 8][..]), ("settings", 4, &[]), ("window update", 8, &[0, 0, 0, 1]), ("unknown", 77, &[])];
     for (number, (what, kind, payload)) in (1..).zip(floods) {
         soon(flood(&open, &key, &frame(kind, 0, payload), 100_000)).await;
-        assert_eq!(open.doorman.count(ConnectionEvent::Flooded), number, "{what}");
+        assert_eq!(open.hooks.count(ConnectionEvent::Flooded), number, "{what}");
     }
     assert_eq!(get(&bystander, &open, "/2").await, "GET /2 0\n");
-    assert_eq!(open.doorman.count(ConnectionEvent::Opened), 5);
+    assert_eq!(open.hooks.count(ConnectionEvent::Opened), 5);
 }

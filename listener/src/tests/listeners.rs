@@ -13,10 +13,10 @@ use tokio::task::JoinHandle;
 
 use super::rig::GET;
 use crate::connection::Connection;
-use crate::fakes::FakeDoorman;
+use crate::fakes::FakeHooks;
 use crate::tls::{TicketSeed, Tickets};
 use crate::{
-    Client, ConnectionEvent, Connections, Doorman, H2Request, Handler, Listener, ListenerSettings, ListenerState,
+    Client, ConnectionEvent, Connections, H2Request, Handler, Hooks, Listener, ListenerSettings, ListenerState,
     PaceLimits, Served,
 };
 use contract::time::UnixSeconds;
@@ -46,7 +46,7 @@ impl Handler for Echo {
 /// A listener that accepts connections.
 pub(super) struct Open {
     pub(super) address: SocketAddr,
-    pub(super) doorman: Arc<FakeDoorman>,
+    pub(super) hooks: Arc<FakeHooks>,
     pub(super) connections: Arc<Connections>,
     pub(super) shutdown: watch::Sender<bool>,
     pub(super) service: JoinHandle<()>,
@@ -56,32 +56,32 @@ pub(super) struct Open {
 pub(super) const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
 pub(super) async fn open(app: Arc<dyn Handler>, settings: ListenerSettings, tls: bool) -> Open {
-    let doorman = Arc::new(FakeDoorman::default());
-    open_with(app, settings, tls, doorman, [7; 32]).await
+    let hooks = Arc::new(FakeHooks::default());
+    open_with(app, settings, tls, hooks, [7; 32]).await
 }
 
 pub(super) async fn open_with(
     app: Arc<dyn Handler>,
     settings: ListenerSettings,
     tls: bool,
-    fake: Arc<FakeDoorman>,
+    fake: Arc<FakeHooks>,
     seed: [u8; 32],
 ) -> Open {
     let connections = Connections::new(&settings);
-    let doorman: Arc<dyn Doorman> = Arc::<FakeDoorman>::clone(&fake);
+    let hooks: Arc<dyn Hooks> = Arc::<FakeHooks>::clone(&fake);
     let (shared, settings) = (Arc::clone(&connections), Arc::new(settings));
     let mut listener = if tls {
         let tickets = Tickets::new(vec![TicketSeed::new(seed)], Arc::new(|| UnixSeconds(1_800_000_000)));
-        Listener::tls("https", LOOPBACK, app, doorman, shared, settings, tickets).unwrap()
+        Listener::tls("https", LOOPBACK, app, hooks, shared, settings, tickets).unwrap()
     } else {
-        Listener::plain("http", LOOPBACK, app, doorman, shared, settings)
+        Listener::plain("http", LOOPBACK, app, hooks, shared, settings)
     };
     let (shutdown, watch) = watch::channel(false);
     let mut listening = listener.listening();
     let service = tokio::spawn(async move { listener.start_service(None, watch, 1).await });
     let state = listening.wait_for(|state| *state != ListenerState::NotYet).await.unwrap().clone();
     let ListenerState::At(address) = state else { panic!("{state:?}") };
-    Open { address, doorman: fake, connections, shutdown, service, listening }
+    Open { address, hooks: fake, connections, shutdown, service, listening }
 }
 
 /// Sends bytes and reads until the other side closes or resets.
@@ -118,7 +118,7 @@ async fn a_connection_panics_alone() {
     assert_eq!(first_words(&mut other, GET).await, format!("127.0.0.1 {GET}"));
     assert_eq!(exchange(open.address, "GET /panic HTTP/1.1\r\nHost: a.example\r\n\r\n").await, "");
     assert_eq!(first_words(&mut other, GET).await, format!("127.0.0.1 {GET}"));
-    assert_eq!(open.doorman.count(ConnectionEvent::Panicked), 1);
+    assert_eq!(open.hooks.count(ConnectionEvent::Panicked), 1);
     drop(other);
     soon(open.connections.idle()).await;
 }
@@ -134,7 +134,7 @@ async fn one_client_cannot_have_all_connections_and_all_clients_cannot_have_more
         clients.push(client);
     }
     assert_eq!(exchange(limited.address, GET).await, "");
-    assert_eq!(limited.doorman.count(ConnectionEvent::TooManyFromAddress), 1);
+    assert_eq!(limited.hooks.count(ConnectionEvent::TooManyFromAddress), 1);
     clients.clear();
     soon(limited.connections.idle()).await;
 
@@ -142,7 +142,7 @@ async fn one_client_cannot_have_all_connections_and_all_clients_cannot_have_more
     let mut only = TcpStream::connect(full.address).await.unwrap();
     assert_eq!(first_words(&mut only, GET).await, format!("127.0.0.1 {GET}"));
     assert_eq!(exchange(full.address, GET).await, "");
-    assert_eq!(full.doorman.count(ConnectionEvent::TooMany), 1);
+    assert_eq!(full.hooks.count(ConnectionEvent::TooMany), 1);
     assert_eq!(first_words(&mut only, GET).await, format!("127.0.0.1 {GET}"));
 }
 
@@ -172,7 +172,7 @@ async fn unsent_data_of_a_stalled_client_is_dropped() {
     let mut client = TcpStream::connect(open.address).await.unwrap();
     client.write_all(GET.as_bytes()).await.unwrap();
     soon(async {
-        while open.doorman.count(ConnectionEvent::Stalled) == 0 {
+        while open.hooks.count(ConnectionEvent::Stalled) == 0 {
             tokio::task::yield_now().await;
         }
     })
@@ -206,9 +206,9 @@ async fn only_a_trusted_balancer_names_the_client() {
         clients.push(client);
     }
     assert_eq!(exchange(balanced.address, proxy_header(7)).await, "", "the client is limited, not the balancer");
-    assert_eq!(balanced.doorman.count(ConnectionEvent::TooManyFromAddress), 1);
+    assert_eq!(balanced.hooks.count(ConnectionEvent::TooManyFromAddress), 1);
     assert_eq!(exchange(balanced.address, GET).await, "", "a trusted peer must send the header");
-    assert_eq!(balanced.doorman.count(ConnectionEvent::BadProxyHeader), 1);
+    assert_eq!(balanced.hooks.count(ConnectionEvent::BadProxyHeader), 1);
 
     let direct = open(Arc::new(Echo), ListenerSettings::default(), false).await;
     let spoofed = [&proxy_header(7)[..], GET.as_bytes()].concat();
@@ -233,10 +233,10 @@ async fn at_the_signal_no_connection_is_accepted_and_those_at_rest_end() {
 #[tokio::test]
 async fn an_address_that_cannot_be_had_is_reported() {
     let taken = tokio::net::TcpListener::bind(LOOPBACK).await.unwrap();
-    let (doorman, settings) = (Arc::new(FakeDoorman::default()), Arc::new(ListenerSettings::default()));
+    let (hooks, settings) = (Arc::new(FakeHooks::default()), Arc::new(ListenerSettings::default()));
     let connections = Connections::new(&settings);
     let mut listener =
-        Listener::plain("http", taken.local_addr().unwrap(), Arc::new(Echo), doorman, connections, settings);
+        Listener::plain("http", taken.local_addr().unwrap(), Arc::new(Echo), hooks, connections, settings);
     let (_shutdown, watch) = watch::channel(false);
     let listening = listener.listening();
     listener.start_service(None, watch, 1).await;

@@ -41,7 +41,7 @@ async fn a_refused_head_is_answered_here_and_no_handler_sees_it() {
     let mut rig = rig();
     rig.send("GET /a?key=secret HTTP/1.1\r\nHost: a.example\r\nHost: b.example\r\n\r\n").await;
     assert_eq!(rig.read().await.unwrap(), "");
-    assert_eq!(*rig.doorman.refusals.lock(), [(Rejection::BadHost, "GET /a".to_owned())]);
+    assert_eq!(*rig.hooks.refusals.lock(), [(Rejection::BadHost, "GET /a".to_owned())]);
     assert_eq!(without_date(&rig.received().await), refusal(Rejection::BadHost, "Bad Request"));
 }
 
@@ -67,7 +67,7 @@ async fn the_slot_is_held_until_the_client_has_read_the_refusal() {
     assert!(received.starts_with("HTTP/1.1 400 "));
     // The client neither closes nor stops sending: lingering ends at its own deadline.
     connections.idle().await;
-    assert_eq!(rig.doorman.count(ConnectionEvent::Closed), 1);
+    assert_eq!(rig.hooks.count(ConnectionEvent::Closed), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -112,7 +112,7 @@ async fn a_bad_chunk_after_the_head_fails_the_read_and_the_handler_answers() {
     rig.send("5;\r\nhello\r\n").await;
     let refused = rig.read().await.unwrap_err();
     assert_eq!((refused.kind(), refused.to_string().as_str()), (ErrorKind::InvalidData, Rejection::BadFraming.code()));
-    assert!(rig.doorman.refused().is_empty(), "the handler logs it");
+    assert!(rig.hooks.refused().is_empty(), "the handler logs it");
     rig.stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
     rig.stream.flush().await.unwrap();
     assert_eq!(rig.read().await.unwrap_err().kind(), ErrorKind::InvalidData, "it stays refused");
@@ -124,7 +124,7 @@ async fn a_bad_chunk_that_comes_with_its_head_reaches_no_handler() {
     let mut rig = rig();
     rig.send(format!("{POST_CHUNKED}0x5\r\nhello")).await;
     assert_eq!(rig.read().await.unwrap(), "");
-    assert_eq!(*rig.doorman.refusals.lock(), [(Rejection::BadFraming, "POST / HTTP/1.1".to_owned())]);
+    assert_eq!(*rig.hooks.refusals.lock(), [(Rejection::BadFraming, "POST / HTTP/1.1".to_owned())]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -229,9 +229,9 @@ async fn a_connection_that_is_ended_from_outside_ends_at_once() {
     assert_eq!(read.unwrap_err().kind(), ErrorKind::ConnectionAborted);
     let written = rig.stream.write_all(OK.as_bytes()).await;
     assert_eq!(written.unwrap_err().kind(), ErrorKind::ConnectionAborted);
-    let doorman = std::sync::Arc::clone(&rig.doorman);
+    let hooks = std::sync::Arc::clone(&rig.hooks);
     assert_eq!(rig.received().await, "");
-    assert_eq!(doorman.count(ConnectionEvent::Ended), 1);
+    assert_eq!(hooks.count(ConnectionEvent::Ended), 1);
     connections.idle().await;
 }
 

@@ -12,10 +12,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::time::Instant;
 
 use crate::connection::{Connection, Ends, TlsFacts};
-use crate::fakes::FakeDoorman;
+use crate::fakes::FakeHooks;
 use crate::gate::{Gate, Want};
 use crate::stream::EdgeStream;
-use crate::{Broken, Client as _, Connections, Doorman, ListenerSettings};
+use crate::{Broken, Client as _, Connections, Hooks, ListenerSettings};
 use contract::rejection::Rejection;
 
 pub(super) const GET: &str = "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
@@ -27,7 +27,7 @@ pub(super) struct Rig {
     pub(super) client: DuplexStream,
     pub(super) stream: EdgeStream<DuplexStream>,
     pub(super) connection: Arc<Connection>,
-    pub(super) doorman: Arc<FakeDoorman>,
+    pub(super) hooks: Arc<FakeHooks>,
     pub(super) connections: Arc<Connections>,
 }
 
@@ -37,17 +37,17 @@ pub(super) fn rig() -> Rig {
 
 pub(super) fn rig_with(settings: ListenerSettings, tls: Option<TlsFacts>, pipe_bytes: usize) -> Rig {
     let (client, ours) = tokio::io::duplex(pipe_bytes);
-    let fake = Arc::new(FakeDoorman::default());
-    let doorman: Arc<dyn Doorman> = Arc::<FakeDoorman>::clone(&fake);
+    let fake = Arc::new(FakeHooks::default());
+    let hooks: Arc<dyn Hooks> = Arc::<FakeHooks>::clone(&fake);
     let connections = Connections::new(&settings);
-    let mut slot = connections.admit(&doorman).unwrap();
+    let mut slot = connections.admit(&hooks).unwrap();
     let here = SocketAddr::from(([192, 0, 2, 1], 12_345));
     assert!(slot.admit_address(here.ip()));
     let ends = Ends { client: here, peer: here, local: here };
     let connection = Arc::new(Connection::new(slot.id(), ends, tls, &settings, slot.shared(), Instant::now()));
     slot.register(&connection);
-    let stream = EdgeStream::new(ours, slot, Arc::clone(&connection), doorman, Arc::new(settings));
-    Rig { client, stream, connection, doorman: fake, connections }
+    let stream = EdgeStream::new(ours, slot, Arc::clone(&connection), hooks, Arc::new(settings));
+    Rig { client, stream, connection, hooks: fake, connections }
 }
 
 impl Rig {

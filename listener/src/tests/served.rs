@@ -10,13 +10,13 @@ use tokio::net::TcpStream;
 use super::certificates::{certificate, client, connect};
 use super::listeners::{Open, exchange, open_with, soon};
 use super::rig::{GET, POST_5, POST_CHUNKED};
-use crate::fakes::FakeDoorman;
+use crate::fakes::FakeHooks;
 use crate::{ConnectionEvent, ListenerSettings};
 use contract::rejection::Rejection;
 
 async fn rig(settings: ListenerSettings) -> Open {
-    let service = Arc::new(FakeDoorman::default());
-    open_with(Arc::<FakeDoorman>::clone(&service), settings, false, service, [7; 32]).await
+    let service = Arc::new(FakeHooks::default());
+    open_with(Arc::<FakeHooks>::clone(&service), settings, false, service, [7; 32]).await
 }
 
 /// Lengths of head and body of the first message, if it is complete.
@@ -55,8 +55,8 @@ async fn requests_of_every_framing_share_a_connection() {
         client.write_all(request.as_bytes()).await.unwrap();
         assert_eq!(body(&mut client).await, answer);
     }
-    assert_eq!(rig.doorman.count(ConnectionEvent::Opened), 1);
-    assert!(rig.doorman.broken.lock().is_empty());
+    assert_eq!(rig.hooks.count(ConnectionEvent::Opened), 1);
+    assert!(rig.hooks.broken.lock().is_empty());
 }
 
 #[tokio::test]
@@ -106,9 +106,9 @@ async fn nothing_of_a_smuggled_request_passes_the_listener() {
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{fields:?}: {answer}");
         assert_eq!(answer.matches("HTTP/1.1").count(), 1, "{fields:?}: {answer}");
         refused += 1;
-        assert_eq!(rig.doorman.refused().len(), refused, "one refusal, one report");
+        assert_eq!(rig.hooks.refused().len(), refused, "one refusal, one report");
     }
-    assert_eq!(rig.doorman.heads.load(Ordering::Acquire), 0);
+    assert_eq!(rig.hooks.heads.load(Ordering::Acquire), 0);
 }
 
 #[tokio::test]
@@ -116,15 +116,15 @@ async fn a_bad_chunk_in_mid_body_is_answered_by_the_handler() {
     let rig = rig(ListenerSettings::default()).await;
     let mut client = TcpStream::connect(rig.address).await.unwrap();
     client.write_all(format!("{POST_CHUNKED}5\r\nhello\r\n").as_bytes()).await.unwrap();
-    while rig.doorman.body_bytes.load(Ordering::Acquire) == 0 {
+    while rig.hooks.body_bytes.load(Ordering::Acquire) == 0 {
         tokio::task::yield_now().await;
     }
     client.write_all(b"0x5\r\nhello").await.unwrap();
     let mut answer = String::new();
     soon(client.read_to_string(&mut answer)).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
-    assert_eq!(*rig.doorman.broken.lock(), [Rejection::BadFraming]);
-    assert!(rig.doorman.refused().is_empty());
+    assert_eq!(*rig.hooks.broken.lock(), [Rejection::BadFraming]);
+    assert!(rig.hooks.refused().is_empty());
 }
 
 #[tokio::test]
@@ -134,7 +134,7 @@ async fn a_slow_body_is_answered_408_by_the_handler() {
     let rig = rig(settings).await;
     let answer = exchange(rig.address, format!("{POST_5}hel")).await;
     assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
-    assert_eq!(*rig.doorman.broken.lock(), [Rejection::RequestTimeout]);
+    assert_eq!(*rig.hooks.broken.lock(), [Rejection::RequestTimeout]);
 }
 
 #[tokio::test]
@@ -143,8 +143,8 @@ async fn connect_is_answered_with_our_body_by_the_listener() {
     let answer = exchange(rig.address, "CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:443\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 405 Method Not Allowed\r\n"), "{answer}");
     assert!(answer.ends_with(&Rejection::MethodNotAllowed.body().to_json()), "{answer}");
-    assert_eq!(rig.doorman.refused(), [Rejection::MethodNotAllowed]);
-    assert_eq!(rig.doorman.heads.load(Ordering::Acquire), 0);
+    assert_eq!(rig.hooks.refused(), [Rejection::MethodNotAllowed]);
+    assert_eq!(rig.hooks.heads.load(Ordering::Acquire), 0);
 }
 
 #[tokio::test]
@@ -190,10 +190,9 @@ async fn at_the_signal_idle_connections_close() {
 
 #[tokio::test]
 async fn the_same_service_serves_tls() {
-    let (doorman, key) = (Arc::new(FakeDoorman::default()), certificate(&["a.example"]));
-    doorman.certificates.lock().insert("a.example".parse().unwrap(), Arc::clone(&key));
-    let open =
-        open_with(Arc::<FakeDoorman>::clone(&doorman), ListenerSettings::default(), true, doorman, [1; 32]).await;
+    let (hooks, key) = (Arc::new(FakeHooks::default()), certificate(&["a.example"]));
+    hooks.certificates.lock().insert("a.example".parse().unwrap(), Arc::clone(&key));
+    let open = open_with(Arc::<FakeHooks>::clone(&hooks), ListenerSettings::default(), true, hooks, [1; 32]).await;
     let tcp = TcpStream::connect(open.address).await.unwrap();
     let mut tls = connect(&client(&key, &[b"http/1.1"]), "a.example", tcp).await.unwrap();
     for _ in 0..3 {

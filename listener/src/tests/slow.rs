@@ -48,15 +48,15 @@ async fn a_head_that_drips_is_408_when_its_time_is_over() {
     let received = client.await.unwrap();
     assert!(received.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{received}");
     assert!(received.ends_with(&Rejection::RequestTimeout.body().to_json()), "{received}");
-    assert_eq!(*rig.doorman.refusals.lock(), [(Rejection::RequestTimeout, "GET / HTTP/".to_owned())]);
+    assert_eq!(*rig.hooks.refusals.lock(), [(Rejection::RequestTimeout, "GET / HTTP/".to_owned())]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_without_a_byte_is_closed_without_a_word() {
     let mut rig = rig();
     assert_eq!(next_read(&mut rig).await, end_after(10));
-    assert!(rig.doorman.refused().is_empty());
-    assert_eq!(rig.doorman.count(ConnectionEvent::Idle), 1);
+    assert!(rig.hooks.refused().is_empty());
+    assert_eq!(rig.hooks.count(ConnectionEvent::Idle), 1);
     drop(rig.stream);
     assert_eq!(rig.connections.live(), 0, "there is nothing to linger for");
     assert_eq!(rig.client.read(&mut [0; 1]).await.unwrap(), 0);
@@ -82,7 +82,7 @@ async fn between_requests_a_client_may_rest_and_then_has_the_time_of_a_head() {
     });
     assert_eq!(read(&mut stream).await.unwrap(), "");
     assert_eq!(start.elapsed().as_secs(), 70);
-    assert_eq!(rig.doorman.refused(), [Rejection::RequestTimeout]);
+    assert_eq!(rig.hooks.refused(), [Rejection::RequestTimeout]);
     drop(slow.await.unwrap());
 }
 
@@ -104,7 +104,7 @@ async fn a_body_that_stops_or_drips_fails_and_the_handler_answers_408() {
         assert_eq!(rig.read().await.unwrap(), head);
         rig.connection.request_seen();
         assert_eq!(next_read(&mut rig).await, (40, Err(ErrorKind::TimedOut)), "nothing came");
-        assert!(rig.doorman.refused().is_empty());
+        assert!(rig.hooks.refused().is_empty());
 
         let mut rig = super::rig::rig();
         rig.send(head).await;
@@ -261,7 +261,7 @@ async fn a_client_that_does_not_take_its_response_is_cut_off() {
     let start = Instant::now();
     let written = rig.stream.write_all(&vec![b'x'; 100_000]).await;
     assert_eq!((written.unwrap_err().kind(), start.elapsed().as_secs()), (ErrorKind::TimedOut, 60));
-    assert_eq!(rig.doorman.count(ConnectionEvent::Stalled), 1);
+    assert_eq!(rig.hooks.count(ConnectionEvent::Stalled), 1);
     let connections = rig.connections;
     drop(rig.stream);
     assert_eq!(connections.live(), 0, "it does not linger");

@@ -12,7 +12,7 @@ use super::certificates::{certificate, client, connect};
 use super::listeners::{Echo, Open, open_with, soon};
 use super::rig::{GET, rig_with};
 use crate::connection::TlsFacts;
-use crate::fakes::FakeDoorman;
+use crate::fakes::FakeHooks;
 use crate::{ConnectionEvent, HandshakeOutcome, ListenerSettings};
 
 const HTTP: &[&[u8]] = &[b"h2", b"http/1.1"];
@@ -22,11 +22,11 @@ fn host(name: &str) -> Hostname {
 }
 
 async fn secure(seed: u8) -> (Open, Arc<rustls::sign::CertifiedKey>) {
-    let (doorman, key) = (FakeDoorman::default(), certificate(&["a.example", "b.example"]));
+    let (hooks, key) = (FakeHooks::default(), certificate(&["a.example", "b.example"]));
     for name in ["a.example", "b.example"] {
-        doorman.certificates.lock().insert(host(name), Arc::clone(&key));
+        hooks.certificates.lock().insert(host(name), Arc::clone(&key));
     }
-    (open_with(Arc::new(Echo), ListenerSettings::default(), true, Arc::new(doorman), [seed; 32]).await, key)
+    (open_with(Arc::new(Echo), ListenerSettings::default(), true, Arc::new(hooks), [seed; 32]).await, key)
 }
 
 async fn tcp(open: &Open) -> TcpStream {
@@ -57,7 +57,7 @@ async fn a_known_name_gets_its_certificate_and_a_post_quantum_key_exchange() {
     let mut buffer = [0; 256];
     let bytes = stream.read(&mut buffer).await.unwrap();
     assert_eq!(String::from_utf8_lossy(&buffer[..bytes]), format!("127.0.0.1 {GET}"));
-    assert_eq!(*open.doorman.handshakes.lock(), [HandshakeOutcome::Full]);
+    assert_eq!(*open.hooks.handshakes.lock(), [HandshakeOutcome::Full]);
 
     let both = client(&key, HTTP);
     let stream = connect(&both, "a.example", tcp(&open).await).await.unwrap();
@@ -73,14 +73,14 @@ async fn an_unknown_name_gets_an_alert_and_no_certificate() {
         assert_eq!(alert(&error), Some(AlertDescription::UnrecognisedName), "{name}: {error}");
     }
     soon(open.connections.idle()).await;
-    assert_eq!(*open.doorman.handshakes.lock(), [HandshakeOutcome::UnknownName; 2]);
+    assert_eq!(*open.hooks.handshakes.lock(), [HandshakeOutcome::UnknownName; 2]);
 }
 
 #[tokio::test]
 async fn a_challenge_is_answered_with_its_certificate_and_nothing_is_served() {
     let (open, _) = secure(1).await;
     let answer = certificate(&["pending.example"]);
-    open.doorman.challenges.lock().insert(host("pending.example"), Arc::clone(&answer));
+    open.hooks.challenges.lock().insert(host("pending.example"), Arc::clone(&answer));
     let authority = client(&answer, &[b"acme-tls/1"]);
     let mut stream = connect(&authority, "pending.example", tcp(&open).await).await.unwrap();
     assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"acme-tls/1"[..]));
@@ -95,7 +95,7 @@ async fn a_challenge_is_answered_with_its_certificate_and_nothing_is_served() {
     let error = connect(&clever, "pending.example", tcp(&open).await).await.unwrap_err();
     assert_eq!(alert(&error), Some(AlertDescription::UnrecognisedName), "an authority offers nothing else");
     soon(open.connections.idle()).await;
-    assert_eq!(open.doorman.handshakes.lock().first(), Some(&HandshakeOutcome::Challenge));
+    assert_eq!(open.hooks.handshakes.lock().first(), Some(&HandshakeOutcome::Challenge));
 }
 
 /// Connects, exchanges a request so that tickets arrive, and returns the kind of handshake.
@@ -110,16 +110,16 @@ async fn kind(config: &Arc<rustls::ClientConfig>, name: &str, open: &Open) -> Op
 #[tokio::test]
 async fn a_ticket_of_one_node_is_honoured_by_another_with_the_same_seed_for_the_same_name() {
     let ((one, key), (other, _), (stranger, _)) = (secure(1).await, secure(1).await, secure(2).await);
-    other.doorman.certificates.lock().clone_from(&one.doorman.certificates.lock());
-    stranger.doorman.certificates.lock().clone_from(&one.doorman.certificates.lock());
+    other.hooks.certificates.lock().clone_from(&one.hooks.certificates.lock());
+    stranger.hooks.certificates.lock().clone_from(&one.hooks.certificates.lock());
     let config = client(&key, &[b"http/1.1"]);
     assert_eq!(kind(&config, "a.example", &one).await, Some(HandshakeKind::Full));
     assert_eq!(kind(&config, "a.example", &other).await, Some(HandshakeKind::Resumed));
     assert_eq!(kind(&config, "b.example", &other).await, Some(HandshakeKind::Full), "not for another name");
     assert_eq!(kind(&config, "a.example", &stranger).await, Some(HandshakeKind::Full), "not with another seed");
-    assert_eq!(other.doorman.handshakes.lock().first(), Some(&HandshakeOutcome::Resumed));
+    assert_eq!(other.hooks.handshakes.lock().first(), Some(&HandshakeOutcome::Resumed));
 
-    other.doorman.certificates.lock().clear();
+    other.hooks.certificates.lock().clear();
     let error = connect(&config, "a.example", tcp(&other).await).await.unwrap_err();
     assert_eq!(alert(&error), Some(AlertDescription::UnrecognisedName), "a ticket does not outlive its name");
 }
@@ -147,7 +147,7 @@ async fn a_client_that_does_not_finish_its_handshake_is_dropped() {
     let open = open_with(Arc::new(Echo), settings, true, Arc::default(), [1; 32]).await;
     assert!(super::listeners::exchange_bytes(open.address, &[0x16, 3, 1, 2, 0]).await.is_empty());
     soon(open.connections.idle()).await;
-    assert_eq!(*open.doorman.handshakes.lock(), [HandshakeOutcome::TimedOut]);
+    assert_eq!(*open.hooks.handshakes.lock(), [HandshakeOutcome::TimedOut]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -164,7 +164,7 @@ async fn http_2_has_time_for_its_preface_and_then_passes_untouched() {
     let start = tokio::time::Instant::now();
     assert_eq!(silent.read().await.unwrap_err().kind(), std::io::ErrorKind::TimedOut);
     assert_eq!(start.elapsed().as_secs(), 10);
-    assert_eq!(silent.doorman.count(ConnectionEvent::Idle), 1);
+    assert_eq!(silent.hooks.count(ConnectionEvent::Idle), 1);
 
     let mut speaking = rig_with(ListenerSettings::default(), Some(facts()), 1_024);
     let preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

@@ -12,7 +12,7 @@ use tokio_rustls::server::TlsStream;
 use super::{CHALLENGE_PROTOCOL, H2_PROTOCOL, TlsTerms};
 use crate::connection::TlsFacts;
 use crate::stream::Transport;
-use crate::{Doorman, HandshakeOutcome};
+use crate::{Certificates, HandshakeOutcome};
 
 /// The alert record `fatal, unrecognized_name` (RFC 6066 section 3). Alerts before the server's first message are not
 /// encrypted.
@@ -27,7 +27,7 @@ const H2_UNSENT_MAX: usize = 32 * 1024;
 pub(crate) async fn accept<S: Transport>(
     io: S,
     terms: &TlsTerms,
-    doorman: &dyn Doorman,
+    certificates: &dyn Certificates,
 ) -> Result<(TlsStream<S>, TlsFacts), HandshakeOutcome> {
     let failed = |_| HandshakeOutcome::Failed;
     let mut start = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), io).await.map_err(failed)?;
@@ -41,7 +41,8 @@ pub(crate) async fn accept<S: Transport>(
         (sni, challenge)
     };
     let found = sni.and_then(|sni| {
-        let certificate = if challenge { doorman.challenge_certificate(&sni) } else { doorman.certificate(&sni) };
+        let certificate =
+            if challenge { certificates.challenge_certificate(&sni) } else { certificates.certificate(&sni) };
         Some((sni, certificate?))
     });
     let Some((sni, certificate)) = found else {

@@ -1,4 +1,4 @@
-//! What the door asks of the gateway: certificates from memory, ids, and somebody to tell.
+//! The hooks of the listeners: certificates from memory, request ids, and events for telemetry.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,20 +9,20 @@ use rustls::sign::CertifiedKey;
 use crate::facts::RequestId;
 use crate::gateway::Gateway;
 use crate::tls::challenge;
-use listener::{ConnectionEvent, Connections, Doorman, HandshakeOutcome, ListenerRefusal};
+use listener::{Certificates, ConnectionEvent, Connections, Events, HandshakeOutcome, ListenerRefusal, RequestIds};
 
-pub(super) struct EdgeDoorman {
+pub(super) struct EdgeHooks {
     gateway: Arc<Gateway>,
     connections: Arc<Connections>,
 }
 
-impl EdgeDoorman {
+impl EdgeHooks {
     pub(super) fn new(gateway: Arc<Gateway>, connections: Arc<Connections>) -> Self {
         Self { gateway, connections }
     }
 }
 
-impl Doorman for EdgeDoorman {
+impl Certificates for EdgeHooks {
     /// A customer's own certificate, else the platform's wildcard, but only for names that have a site: a handshake for
     /// anything else ends before a certificate is shown.
     fn certificate(&self, sni: &Hostname) -> Option<Arc<CertifiedKey>> {
@@ -39,11 +39,15 @@ impl Doorman for EdgeDoorman {
             .inspect_err(|error| tracing::error!(%name, %error, "no challenge certificate"))
             .ok()
     }
+}
 
+impl RequestIds for EdgeHooks {
     fn request_id(&self) -> String {
         RequestId::random().as_str().to_owned()
     }
+}
 
+impl Events for EdgeHooks {
     fn refused(&self, refusal: &ListenerRefusal<'_>) {
         self.gateway.telemetry.refused_by_listener(refusal);
     }
