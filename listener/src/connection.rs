@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::pace::PaceLimits;
+use super::minimum_rate::MinimumRate;
 use super::settings::ListenerSettings;
 use super::streams::Streams;
 use crate::forwarded::Forwarders;
@@ -78,8 +78,8 @@ pub struct Connection {
     opened: Instant,
     requests_max: u32,
     age_max: Duration,
-    body_pace: PaceLimits,
-    write_pace: PaceLimits,
+    body_minimum_rate: MinimumRate,
+    write_minimum_rate: MinimumRate,
     windows_bytes_max: u64,
     seen: AtomicU32,
     done: AtomicU32,
@@ -118,8 +118,8 @@ impl Connection {
             opened,
             requests_max: settings.requests_per_connection,
             age_max: spread(settings.connection_age, id),
-            body_pace: settings.body_pace,
-            write_pace: settings.write_pace,
+            body_minimum_rate: settings.body_minimum_rate,
+            write_minimum_rate: settings.write_minimum_rate,
             windows_bytes_max: settings.windows_bytes,
             seen: AtomicU32::new(0),
             done: AtomicU32::new(0),
@@ -221,13 +221,13 @@ impl Connection {
     }
 
     /// The minimum rate of request bodies.
-    pub fn body_pace(&self) -> PaceLimits {
-        self.body_pace
+    pub fn body_minimum_rate(&self) -> MinimumRate {
+        self.body_minimum_rate
     }
 
     /// The minimum rate at which responses must be read.
-    pub fn write_pace(&self) -> PaceLimits {
-        self.write_pace
+    pub fn write_minimum_rate(&self) -> MinimumRate {
+        self.write_minimum_rate
     }
 
     /// Whether the response should say `Connection: close`: the limit of requests or of age is reached, or the process

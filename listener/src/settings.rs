@@ -7,7 +7,7 @@ use ipnet::IpNet;
 
 use super::frames::FrameLimits;
 use super::head::HeadLimits;
-use super::pace::{PaceLimits, WholeLimits};
+use super::minimum_rate::{MinimumRate, WholeMessageRate};
 use crate::forwarded::Forwarders;
 
 /// The longest pause of a client that still sends a request which was already answered: on an HTTP/2 stream, and by
@@ -18,7 +18,7 @@ pub const LINGER_MAX_LONG: Duration = Duration::from_secs(30);
 
 /// The minimum rate of a whole request body, because every body occupies a slot at its upstream. 8 KiB per second is an
 /// uplink of 64 kbit/s; a body smaller than 1 MB may arrive at half of that.
-const WHOLE_BODY: WholeLimits = WholeLimits { grace: Duration::from_mins(2), bytes_per_second: 8 * 1024 };
+const WHOLE_BODY: WholeMessageRate = WholeMessageRate { grace: Duration::from_mins(2), bytes_per_second: 8 * 1024 };
 
 /// Timeouts, sizes and counts of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,11 +34,11 @@ pub struct ListenerSettings {
     pub idle_timeout_under_pressure: Duration,
     /// The minimum rate of a request body; a slower one gets 408. Default: 40 s grace and pause, 500 bytes per second;
     /// for the whole body, two minutes and 8 KiB per second.
-    pub body_pace: PaceLimits,
+    pub body_minimum_rate: MinimumRate,
     /// The minimum rate at which a response must be read; else the connection is cut off. For HTTP/2 it applies to all
     /// responses of a connection together; else the stream is reset. Default: 60 s grace and pause (a player that
     /// pauses), 500 bytes per second for each.
-    pub write_pace: PaceLimits,
+    pub write_minimum_rate: MinimumRate,
     /// Time from accept to the end of the TLS handshake, including the PROXY header. Default 10 s.
     pub handshake_timeout: Duration,
     /// How long to keep a request of an HTTP/1 client that closed its sending side: the client may have left, or may
@@ -82,7 +82,7 @@ pub struct ListenerSettings {
 
 impl Default for ListenerSettings {
     fn default() -> Self {
-        let pace = |grace, idle| PaceLimits {
+        let rate = |grace, idle| MinimumRate {
             grace: Duration::from_secs(grace),
             idle: Duration::from_secs(idle),
             bytes_per_second: 500,
@@ -93,8 +93,8 @@ impl Default for ListenerSettings {
             head_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(75),
             idle_timeout_under_pressure: Duration::from_secs(5),
-            body_pace: PaceLimits { whole: Some(WHOLE_BODY), ..pace(40, 40) },
-            write_pace: pace(60, 60),
+            body_minimum_rate: MinimumRate { whole: Some(WHOLE_BODY), ..rate(40, 40) },
+            write_minimum_rate: rate(60, 60),
             handshake_timeout: Duration::from_secs(10),
             half_closed_timeout: Duration::from_secs(5),
             idle_frames: FrameLimits::default(),

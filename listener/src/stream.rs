@@ -39,7 +39,7 @@ pub use self::timer::Timer;
 use super::connection::Connection;
 use super::frames::Frames;
 use super::gate::Gate;
-use super::pace::Pace;
+use super::minimum_rate::MinimumRateTimer;
 use super::registry::Slot;
 use super::settings::ListenerSettings;
 use super::{ConnectionEvent, Hooks};
@@ -117,9 +117,9 @@ pub(crate) struct EdgeStream<S: Transport> {
     ended: bool,
     /// When a client that has closed its sending side counts as gone.
     gone_at: Option<Instant>,
-    body_pace: Pace,
+    body_rate: MinimumRateTimer,
     read_timer: Timer,
-    write_pace: Pace,
+    write_rate: MinimumRateTimer,
     write_timer: Timer,
     out: WriteBuffer,
     cancelled: Pin<Box<WaitForCancellationFutureOwned>>,
@@ -142,9 +142,9 @@ impl<S: Transport> EdgeStream<S> {
             waiting: Waiting::FirstHead(Instant::now() + settings.head_timeout),
             ended: false,
             gone_at: None,
-            body_pace: Pace::new(settings.body_pace),
+            body_rate: MinimumRateTimer::new(settings.body_minimum_rate),
             read_timer: Timer::default(),
-            write_pace: Pace::new(settings.write_pace),
+            write_rate: MinimumRateTimer::new(settings.write_minimum_rate),
             write_timer: Timer::default(),
             out: WriteBuffer::default(),
             cancelled: Box::pin(connection.cancelled().clone().cancelled_owned()),

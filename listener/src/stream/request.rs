@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tokio_util::io::poll_read_buf;
 
 use super::read::Brought;
-use super::{EdgeStream, Pace, Standing, Transport, Waiting};
+use super::{EdgeStream, MinimumRateTimer, Standing, Transport, Waiting};
 use crate::client::{Broken, Client};
 use crate::connection::Connection;
 use crate::gate::{Gate, Want};
@@ -93,7 +93,7 @@ impl<S: Transport> Client for EdgeStream<S> {
         if let Some(gate) = &mut self.gate {
             gate.take_head();
         }
-        self.body_pace = Pace::new(self.settings.body_pace);
+        self.body_rate = MinimumRateTimer::new(self.settings.body_minimum_rate);
         self.waiting = Waiting::Nothing;
     }
 
@@ -124,12 +124,12 @@ impl<S: Transport> Client for EdgeStream<S> {
                 Poll::Pending if self.poll_cancelled(cx) => return Poll::Ready(Err(Broken::Gone)),
                 Poll::Pending if switched => return Poll::Pending,
                 Poll::Pending => {
-                    let until = self.body_pace.wait(Instant::now());
+                    let until = self.body_rate.wait(Instant::now());
                     ready!(self.read_timer.poll(until, cx));
                     return Poll::Ready(Err(self.break_off(Rejection::RequestTimeout)));
                 }
             };
-            self.body_pace.moved(brought, Instant::now());
+            self.body_rate.moved(brought, Instant::now());
             // Bytes that do not belong to the body are removed.
             let passed = self.gate.as_mut().map(|gate| gate.pass(into.get_mut(before..).unwrap_or_default()));
             match passed {

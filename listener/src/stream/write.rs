@@ -22,7 +22,7 @@ impl<S: Transport> AsyncWrite for EdgeStream<S> {
         if collected > 0 {
             return Poll::Ready(Ok(collected));
         }
-        me.poll_paced(cx, |io, cx| Pin::new(io).poll_write(cx, bytes))
+        me.poll_timed(cx, |io, cx| Pin::new(io).poll_write(cx, bytes))
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -38,7 +38,7 @@ impl<S: Transport> AsyncWrite for EdgeStream<S> {
         let me = self.get_mut();
         me.check_open()?;
         ready!(me.poll_send_all(cx))?;
-        me.poll_paced(cx, |io, cx| Pin::new(io).poll_shutdown(cx).map_ok(|()| 0)).map_ok(|_| ())
+        me.poll_timed(cx, |io, cx| Pin::new(io).poll_shutdown(cx).map_ok(|()| 0)).map_ok(|_| ())
     }
 }
 
@@ -50,13 +50,13 @@ impl<S: Transport> EdgeStream<S> {
     /// Sends the buffer, through to the socket.
     pub(super) fn poll_flush_all(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_send_all(cx))?;
-        self.poll_paced(cx, |io, cx| Pin::new(io).poll_flush(cx).map_ok(|()| 0)).map_ok(|_| ())
+        self.poll_timed(cx, |io, cx| Pin::new(io).poll_flush(cx).map_ok(|()| 0)).map_ok(|_| ())
     }
 
     fn poll_send_all(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             let mut out = std::mem::take(&mut self.out);
-            let sent = self.poll_paced(cx, |io, cx| out.poll_send(io, cx));
+            let sent = self.poll_timed(cx, |io, cx| out.poll_send(io, cx));
             self.out = out;
             if ready!(sent)? == 0 {
                 return Poll::Ready(Ok(()));
@@ -66,7 +66,7 @@ impl<S: Transport> EdgeStream<S> {
 
     /// Writes while the client keeps the minimum rate of reading. A slower client is cut off: unread bytes occupy
     /// memory and often a connection to an upstream.
-    fn poll_paced(
+    fn poll_timed(
         &mut self,
         cx: &mut Context<'_>,
         write: impl FnOnce(&mut S, &mut Context<'_>) -> Poll<io::Result<usize>>,
@@ -77,7 +77,7 @@ impl<S: Transport> EdgeStream<S> {
         match write(io, cx) {
             Poll::Ready(result) => {
                 if let Ok(bytes) = &result {
-                    self.write_pace.moved(*bytes, Instant::now());
+                    self.write_rate.moved(*bytes, Instant::now());
                     if let Some(frames) = &mut self.frames {
                         frames.sent(*bytes);
                     }
@@ -88,7 +88,7 @@ impl<S: Transport> EdgeStream<S> {
                 if self.poll_cancelled(cx) {
                     return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
                 }
-                let until = self.write_pace.wait(Instant::now());
+                let until = self.write_rate.wait(Instant::now());
                 ready!(self.write_timer.poll(until, cx));
                 self.hooks.connection(ConnectionEvent::Stalled);
                 self.standing = Standing::Cut;

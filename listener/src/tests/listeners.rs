@@ -17,7 +17,7 @@ use crate::fakes::FakeHooks;
 use crate::tls::{TicketSeed, Tickets};
 use crate::{
     Client, ConnectionEvent, Connections, H2Request, Handler, Hooks, Listener, ListenerSettings, ListenerState,
-    PaceLimits, Served,
+    MinimumRate, Served,
 };
 use contract::time::UnixSeconds;
 
@@ -167,8 +167,9 @@ impl Handler for Generous {
 #[tokio::test]
 async fn unsent_data_of_a_stalled_client_is_dropped() {
     let moment = Duration::from_millis(200);
-    let write_pace = PaceLimits { grace: moment, idle: moment, bytes_per_second: u32::MAX, whole: None };
-    let open = open(Arc::new(Generous), ListenerSettings { write_pace, ..ListenerSettings::default() }, false).await;
+    let write_minimum_rate = MinimumRate { grace: moment, idle: moment, bytes_per_second: u32::MAX, whole: None };
+    let open =
+        open(Arc::new(Generous), ListenerSettings { write_minimum_rate, ..ListenerSettings::default() }, false).await;
     let mut client = TcpStream::connect(open.address).await.unwrap();
     client.write_all(GET.as_bytes()).await.unwrap();
     soon(async {

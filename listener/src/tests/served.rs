@@ -130,7 +130,7 @@ async fn a_bad_chunk_in_mid_body_is_answered_by_the_handler() {
 #[tokio::test]
 async fn a_slow_body_is_answered_408_by_the_handler() {
     let mut settings = ListenerSettings::default();
-    settings.body_pace.grace = Duration::from_millis(50);
+    settings.body_minimum_rate.grace = Duration::from_millis(50);
     let rig = rig(settings).await;
     let answer = exchange(rig.address, format!("{POST_5}hel")).await;
     assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");

@@ -13,24 +13,24 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::connection::Connection;
-use crate::pace::Pace;
+use crate::minimum_rate::MinimumRateTimer;
 
 /// Measures how fast the client reads the response of one stream.
 #[derive(Debug)]
-pub struct ReaderPace {
+pub struct ReaderRateTimer {
     connection: Arc<Connection>,
-    pace: Pace,
+    timer: MinimumRateTimer,
     /// The connection's earned time at the last check.
     seen: u64,
     /// This stream is counted as waiting.
     waits: bool,
 }
 
-impl ReaderPace {
+impl ReaderRateTimer {
     /// Starts for a stream of this connection.
     pub fn new(connection: &Arc<Connection>) -> Self {
-        let pace = Pace::new(connection.write_pace());
-        Self { connection: Arc::clone(connection), pace, seen: 0, waits: false }
+        let timer = MinimumRateTimer::new(connection.write_minimum_rate());
+        Self { connection: Arc::clone(connection), timer, seen: 0, waits: false }
     }
 
     /// Starts waiting for the client; returns the deadline.
@@ -40,24 +40,24 @@ impl ReaderPace {
         if !std::mem::replace(&mut self.waits, true) {
             streams.waiting.fetch_add(1, Ordering::Relaxed);
         } else if earned != self.seen {
-            self.pace.earned(Duration::from_micros(earned.wrapping_sub(self.seen)), now);
+            self.timer.earned(Duration::from_micros(earned.wrapping_sub(self.seen)), now);
         }
         self.seen = earned;
-        self.pace.wait(now)
+        self.timer.wait(now)
     }
 
     /// The client took `bytes`.
     pub fn moved(&mut self, bytes: usize, now: Instant) {
         let streams = self.connection.streams();
         let waiting = streams.waiting.load(Ordering::Relaxed).max(1);
-        let rate = u64::from(self.connection.write_pace().bytes_per_second.max(1)) * u64::from(waiting);
+        let rate = u64::from(self.connection.write_minimum_rate().bytes_per_second.max(1)) * u64::from(waiting);
         let share = (bytes as u64).saturating_mul(1_000_000) / rate;
         let earned = streams.earned.fetch_add(share, Ordering::Relaxed).wrapping_add(share);
         if self.waits {
-            self.pace.earned(Duration::from_micros(earned.wrapping_sub(self.seen)), now);
+            self.timer.earned(Duration::from_micros(earned.wrapping_sub(self.seen)), now);
             self.rests();
         } else {
-            self.pace.earned(Duration::from_micros(share), now);
+            self.timer.earned(Duration::from_micros(share), now);
         }
     }
 
@@ -68,7 +68,7 @@ impl ReaderPace {
     }
 }
 
-impl Drop for ReaderPace {
+impl Drop for ReaderRateTimer {
     fn drop(&mut self) {
         self.rests();
     }
@@ -88,24 +88,25 @@ mod tests {
     /// `bytes_per_second`. Returns after how many seconds one is too slow, up to an hour.
     fn lasts(streams: usize, bytes_per_second: usize, in_turn: bool) -> u64 {
         let (connection, start) = (connection(), Instant::now());
-        let mut paces: Vec<(_, Option<Instant>)> = (0..streams).map(|_| (ReaderPace::new(&connection), None)).collect();
+        let mut timers: Vec<(_, Option<Instant>)> =
+            (0..streams).map(|_| (ReaderRateTimer::new(&connection), None)).collect();
         for second in 0..3_600 {
             let now = start + Duration::from_secs(second);
-            for (pace, until) in &mut paces {
+            for (timer, until) in &mut timers {
                 // Checks again at its deadline.
                 while let Some(over) = until.filter(|until| *until <= now) {
-                    if pace.wait(over) <= over {
+                    if timer.wait(over) <= over {
                         return second;
                     }
-                    *until = Some(pace.wait(over));
+                    *until = Some(timer.wait(over));
                 }
-                *until = Some(pace.wait(now));
+                *until = Some(timer.wait(now));
             }
             let next = if in_turn { usize::try_from(second).unwrap() % streams } else { 0 };
             if bytes_per_second > 0 {
-                let (pace, until) = &mut paces[next];
-                pace.moved(bytes_per_second, now);
-                *until = Some(pace.wait(now));
+                let (timer, until) = &mut timers[next];
+                timer.moved(bytes_per_second, now);
+                *until = Some(timer.wait(now));
             }
         }
         3_600
@@ -132,10 +133,10 @@ mod tests {
     #[test]
     fn a_dropped_stream_is_not_counted_as_waiting() {
         let connection = connection();
-        let mut pace = ReaderPace::new(&connection);
-        pace.wait(Instant::now());
+        let mut timer = ReaderRateTimer::new(&connection);
+        timer.wait(Instant::now());
         assert_eq!(connection.streams().waiting.load(Ordering::Relaxed), 1);
-        drop(pace);
+        drop(timer);
         assert_eq!(connection.streams().waiting.load(Ordering::Relaxed), 0);
     }
 }
