@@ -86,9 +86,9 @@ pub struct Connection {
     closed: AtomicBool,
     crowded: AtomicBool,
     /// HTTP/2: flushes are deferred until write coalescing ends.
-    gathers: AtomicBool,
+    coalescing: AtomicBool,
     /// A flush was deferred.
-    holds: AtomicBool,
+    flush_deferred: AtomicBool,
     hosts: Mutex<Vec<Hostname>>,
     cancelled: CancellationToken,
     /// HTTP/2: state that the streams share.
@@ -125,8 +125,8 @@ impl Connection {
             done: AtomicU32::new(0),
             closed: AtomicBool::new(false),
             crowded: AtomicBool::new(false),
-            gathers: AtomicBool::new(false),
-            holds: AtomicBool::new(false),
+            coalescing: AtomicBool::new(false),
+            flush_deferred: AtomicBool::new(false),
             hosts: Mutex::new(Vec::new()),
             cancelled: CancellationToken::new(),
             streams: Streams::default(),
@@ -297,20 +297,20 @@ impl Connection {
 
     /// Turns write coalescing on or off. While it is on, flushes are deferred; only data beyond the write buffer is
     /// sent.
-    pub fn gather(&self, gathers: bool) {
-        self.gathers.store(gathers, Ordering::Relaxed);
+    pub fn coalesce_writes(&self, coalescing: bool) {
+        self.coalescing.store(coalescing, Ordering::Relaxed);
     }
 
     /// Whether a flush must be deferred now. Remembers that one was.
-    pub(crate) fn hold(&self) -> bool {
-        let holds = self.gathers.load(Ordering::Relaxed);
-        self.holds.store(holds, Ordering::Relaxed);
-        holds
+    pub(crate) fn defer_flush(&self) -> bool {
+        let deferred = self.coalescing.load(Ordering::Relaxed);
+        self.flush_deferred.store(deferred, Ordering::Relaxed);
+        deferred
     }
 
     /// Whether a flush was deferred and none has happened since.
-    pub(crate) fn holds(&self) -> bool {
-        self.holds.load(Ordering::Relaxed)
+    pub(crate) fn has_deferred_flush(&self) -> bool {
+        self.flush_deferred.load(Ordering::Relaxed)
     }
 
     /// State that the streams of an HTTP/2 connection share.

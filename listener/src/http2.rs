@@ -5,7 +5,7 @@
 //! that the engine accepts and the gateway refuses as malformed are answered and logged like every other refusal; a
 //! connection with too many of them is ended too.
 
-mod turn;
+mod coalesce;
 mod windows;
 
 use std::future::poll_fn;
@@ -20,7 +20,7 @@ use pingora::server::ShutdownWatch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::turn::in_turn;
+use self::coalesce::coalesced;
 use self::windows::Windows;
 use super::stream::{EdgeStream, Transport};
 use super::{Connection, ConnectionEvent, Handler, Hooks};
@@ -72,7 +72,7 @@ pub(super) async fn serve<S: Transport>(
                 leaving = true;
                 continue;
             }
-            accepted = in_turn(&connection, poll_fn(|cx| {
+            accepted = coalesced(&connection, poll_fn(|cx| {
                 windows.adjust(&mut engine, cx);
                 engine.poll_accept(cx)
             })) => accepted,

@@ -28,7 +28,7 @@ impl<S: Transport> AsyncWrite for EdgeStream<S> {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let me = self.get_mut();
         me.check_open()?;
-        if me.connection.hold() {
+        if me.connection.defer_flush() {
             return Poll::Ready(Ok(()));
         }
         me.poll_flush_all(cx)

@@ -16,24 +16,24 @@ use crate::Connection;
 
 /// Runs the engine of a connection with write coalescing: at once the first time and while at most one request is in
 /// progress, otherwise after yielding.
-pub(super) async fn in_turn<F: Future>(connection: &Connection, engine: F) -> F::Output {
+pub(super) async fn coalesced<F: Future>(connection: &Connection, engine: F) -> F::Output {
     let mut engine = pin!(engine);
     let mut begun = false;
-    let mut turn: Option<Arc<Turn>> = None;
+    let mut pending: Option<Arc<Yield>> = None;
     poll_fn(|cx| {
-        match &turn {
+        match &pending {
             None if begun && connection.in_progress() > 1 => {
-                turn = Some(Turn::ask(cx));
+                pending = Some(Yield::request(cx));
                 return Poll::Pending;
             }
-            Some(turn) if !turn.has_come.load(Ordering::Acquire) => return Poll::Pending,
+            Some(pending) if !pending.is_over.load(Ordering::Acquire) => return Poll::Pending,
             _ => {}
         }
-        (begun, turn) = (true, None);
-        connection.gather(true);
+        (begun, pending) = (true, None);
+        connection.coalesce_writes(true);
         let mut polled = engine.as_mut().poll(cx);
-        connection.gather(false);
-        if polled.is_pending() && connection.holds() {
+        connection.coalesce_writes(false);
+        if polled.is_pending() && connection.has_deferred_flush() {
             // The engine has nothing left to write, so this poll flushes.
             polled = engine.as_mut().poll(cx);
         }
@@ -43,27 +43,27 @@ pub(super) async fn in_turn<F: Future>(connection: &Connection, engine: F) -> F:
 }
 
 /// A yield to all runnable tasks.
-struct Turn {
-    has_come: AtomicBool,
+struct Yield {
+    is_over: AtomicBool,
     task: Waker,
 }
 
-impl Turn {
+impl Yield {
     /// Wakes the task after the yield: when a worker of the runtime has no other task, or has run 61 more.
-    fn ask(cx: &Context<'_>) -> Arc<Self> {
-        let turn = Arc::new(Self { has_come: AtomicBool::new(false), task: cx.waker().clone() });
-        let waker = Waker::from(Arc::clone(&turn));
+    fn request(cx: &Context<'_>) -> Arc<Self> {
+        let pending = Arc::new(Self { is_over: AtomicBool::new(false), task: cx.waker().clone() });
+        let waker = Waker::from(Arc::clone(&pending));
         // Only the wake-up is needed: the runtime keeps the waker.
         if pin!(tokio::task::yield_now()).poll(&mut Context::from_waker(&waker)).is_ready() {
             waker.wake();
         }
-        turn
+        pending
     }
 }
 
-impl Wake for Turn {
+impl Wake for Yield {
     fn wake(self: Arc<Self>) {
-        self.has_come.store(true, Ordering::Release);
+        self.is_over.store(true, Ordering::Release);
         self.task.wake_by_ref();
     }
 }
@@ -95,7 +95,7 @@ mod tests {
             self.waker = Some(cx.waker().clone());
             for piece in std::iter::repeat_n(1, std::mem::take(&mut self.written) as usize).chain([0]) {
                 self.collected += piece;
-                if !connection.hold() && self.collected > 0 {
+                if !connection.defer_flush() && self.collected > 0 {
                     self.writes.push(std::mem::take(&mut self.collected));
                 }
             }
@@ -111,7 +111,7 @@ mod tests {
             let connection = connection();
             connection.request_seen();
             connection.request_seen();
-            in_turn(&connection, poll_fn(|cx| running.lock().unwrap().poll(&connection, cx))).await;
+            coalesced(&connection, poll_fn(|cx| running.lock().unwrap().poll(&connection, cx))).await;
         });
         tokio::task::yield_now().await;
         for _ in 0..2 {
@@ -145,7 +145,7 @@ mod tests {
             cx.waker().wake_by_ref();
             if polls == 100 { Poll::Ready(()) } else { Poll::Pending }
         });
-        in_turn(connection, engine).await;
+        coalesced(connection, engine).await;
         polls
     }
 
