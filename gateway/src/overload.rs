@@ -179,8 +179,8 @@ impl Overload {
         if before < Stage::Closed && stage >= Stage::Closed {
             self.count(Shed::Accept);
         }
-        connections.press(stage >= Stage::Pressing);
-        connections.hold_newcomers(stage >= Stage::Closed);
+        connections.set_pressure(stage >= Stage::Pressing);
+        connections.pause_accepting(stage >= Stage::Closed);
         self.show(thousandths, stage);
         stage
     }

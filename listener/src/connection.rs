@@ -94,9 +94,9 @@ pub struct Connection {
     /// HTTP/2: state that the streams share.
     streams: Streams,
     /// The task that waits for the next request.
-    resting: AtomicWaker,
+    idle_task: AtomicWaker,
     /// HTTP/2: true asks the engine to send GOAWAY and to finish the requests in progress.
-    retired: watch::Sender<bool>,
+    drain_requested: watch::Sender<bool>,
     shared: Arc<Shared>,
 }
 
@@ -130,8 +130,8 @@ impl Connection {
             hosts: Mutex::new(Vec::new()),
             cancelled: CancellationToken::new(),
             streams: Streams::default(),
-            resting: AtomicWaker::new(),
-            retired: watch::Sender::new(false),
+            idle_task: AtomicWaker::new(),
+            drain_requested: watch::Sender::new(false),
             shared,
         }
     }
@@ -195,7 +195,7 @@ impl Connection {
     pub fn request_seen(&self) {
         let seen = self.seen.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
         if seen >= self.requests_max {
-            self.retire();
+            self.drain();
         }
         self.shared.in_flight.fetch_add(1, Ordering::AcqRel);
     }
@@ -210,7 +210,7 @@ impl Connection {
             hosts.push(host.clone());
         } else {
             self.crowded.store(true, Ordering::Release);
-            self.retire();
+            self.drain();
         }
     }
 
@@ -252,33 +252,33 @@ impl Connection {
 
     /// Shortens the idle timeout: the task that waits for the next request checks its deadline again, and an idle
     /// HTTP/2 connection is drained.
-    pub(crate) fn hurry(&self) {
+    pub(crate) fn shorten_idle(&self) {
         if self.is_h2() {
             if self.seen() > 0 && self.in_progress() == 0 {
-                self.retire();
+                self.drain();
             }
         } else {
-            self.resting.wake();
+            self.idle_task.wake();
         }
     }
 
     /// Registers the task that waits for the next request.
-    pub(crate) fn rests(&self, waker: &std::task::Waker) {
-        self.resting.register(waker);
+    pub(crate) fn register_idle(&self, waker: &std::task::Waker) {
+        self.idle_task.register(waker);
     }
 
     /// HTTP/2: accepts no new streams and finishes the requests in progress.
-    pub(crate) fn retire(&self) {
-        self.retired.send_if_modified(|retired| !std::mem::replace(retired, true));
+    pub(crate) fn drain(&self) {
+        self.drain_requested.send_if_modified(|drain_requested| !std::mem::replace(drain_requested, true));
     }
 
     /// The shutdown signal of the HTTP/2 connection.
-    pub(crate) fn retirement(&self) -> watch::Receiver<bool> {
-        self.retired.subscribe()
+    pub(crate) fn drain_signal(&self) -> watch::Receiver<bool> {
+        self.drain_requested.subscribe()
     }
 
     /// When the connection reaches its maximum age and is drained.
-    pub(crate) fn retires_at(&self) -> Instant {
+    pub(crate) fn max_age_at(&self) -> Instant {
         self.opened + self.age_max
     }
 

@@ -53,9 +53,9 @@ pub(super) async fn serve<S: Transport>(
         let came = poll_fn(|cx| match stream.poll_request(cx) {
             Poll::Pending if !stops && stopped.as_mut().poll(cx).is_ready() => {
                 stops = true;
-                if stream.is_resting() { Poll::Ready(false) } else { stream.poll_request(cx) }
+                if stream.is_idle() { Poll::Ready(false) } else { stream.poll_request(cx) }
             }
-            Poll::Pending if stops && stream.is_resting() => Poll::Ready(false),
+            Poll::Pending if stops && stream.is_idle() => Poll::Ready(false),
             polled => polled,
         });
         if !came.await {

@@ -126,14 +126,14 @@ impl Listener {
             }
         };
         tokio::pin!(stopped);
-        let mut held = self.desk.connections.holds_newcomers();
+        let mut paused = self.desk.connections.accepting_paused();
         loop {
             let accepted = tokio::select! {
                 biased;
                 () = &mut stopped => return,
                 // The sender lives as long as the listener.
-                _ = held.changed() => continue,
-                accepted = listener.accept(), if !*held.borrow() => accepted,
+                _ = paused.changed() => continue,
+                accepted = listener.accept(), if !*paused.borrow() => accepted,
             };
             match accepted {
                 Ok((tcp, peer)) => {
@@ -270,23 +270,23 @@ impl Desk {
         }
         // An HTTP/1 response can say `Connection: close`. HTTP/2 sends GOAWAY, which the engine does at a shutdown
         // signal, so each connection has its own signal.
-        let (retirement, idle_max) = (connection.retirement(), self.settings.h2_idle_timeout);
+        let (drain_signal, idle_max) = (connection.drain_signal(), self.settings.h2_idle_timeout);
         let (served, hooks) = (Arc::clone(&connection), &*self.hooks);
-        let serving = Box::pin(http2::serve(stream, served, &self.handler, hooks, idle_max, retirement));
+        let serving = Box::pin(http2::serve(stream, served, &self.handler, hooks, idle_max, drain_signal));
         tokio::select! {
             () = serving => {}
-            () = retire_in_time(&connection, shutdown.clone()) => {}
+            () = drain_in_time(&connection, shutdown.clone()) => {}
         }
     }
 }
 
 /// Drains the connection when it reaches its maximum age or the process stops. Never returns.
-async fn retire_in_time(connection: &Connection, mut shutdown: ShutdownWatch) {
+async fn drain_in_time(connection: &Connection, mut shutdown: ShutdownWatch) {
     tokio::select! {
         // A dropped sender means shutdown too.
         _ = shutdown.wait_for(|stop| *stop) => {}
-        () = tokio::time::sleep_until(connection.retires_at()) => {}
+        () = tokio::time::sleep_until(connection.max_age_at()) => {}
     }
-    connection.retire();
+    connection.drain();
     std::future::pending::<()>().await;
 }

@@ -55,13 +55,13 @@ impl ReaderRateTimer {
         let earned = streams.earned.fetch_add(share, Ordering::Relaxed).wrapping_add(share);
         if self.waits {
             self.timer.earned(Duration::from_micros(earned.wrapping_sub(self.seen)), now);
-            self.rests();
+            self.stop_waiting();
         } else {
             self.timer.earned(Duration::from_micros(share), now);
         }
     }
 
-    fn rests(&mut self) {
+    fn stop_waiting(&mut self) {
         if std::mem::take(&mut self.waits) {
             self.connection.streams().waiting.fetch_sub(1, Ordering::Relaxed);
         }
@@ -70,7 +70,7 @@ impl ReaderRateTimer {
 
 impl Drop for ReaderRateTimer {
     fn drop(&mut self) {
-        self.rests();
+        self.stop_waiting();
     }
 }
 

@@ -1,7 +1,7 @@
 //! The open connections of all listeners: limits in total and per client, and ways to close some of them.
 //!
 //! A connection takes a slot before its first byte is read and frees it when its socket is closed, lingering included.
-//! Nothing here waits, except [`Connections::idle`], which the drain awaits.
+//! Nothing here waits, except [`Connections::wait_until_closed`], which the drain awaits.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -39,7 +39,7 @@ pub struct Connections {
     shards: [Mutex<HashMap<u64, Arc<Connection>>>; SHARDS],
     addresses: Mutex<HashMap<IpAddr, OfAddress>>,
     /// True while listeners accept no connections.
-    held: watch::Sender<bool>,
+    paused: watch::Sender<bool>,
     shared: Arc<Shared>,
     emptied: Notify,
     draining: watch::Sender<bool>,
@@ -55,7 +55,7 @@ impl Connections {
             last_id: AtomicU64::new(0),
             shards: std::array::from_fn(|_| Mutex::default()),
             addresses: Mutex::default(),
-            held: watch::Sender::new(false),
+            paused: watch::Sender::new(false),
             shared: Arc::default(),
             emptied: Notify::new(),
             draining: watch::Sender::new(false),
@@ -78,26 +78,26 @@ impl Connections {
     }
 
     /// Sets whether memory is scarce. If so, idle connections close sooner, including those that are idle already.
-    pub fn press(&self, pressed: bool) {
+    pub fn set_pressure(&self, pressed: bool) {
         if self.shared.pressed.swap(pressed, Ordering::Relaxed) || !pressed {
             return;
         }
         for shard in &self.shards {
             let all: Vec<_> = shard.lock().values().cloned().collect();
             for open in all {
-                open.hurry();
+                open.shorten_idle();
             }
         }
     }
 
     /// Sets whether listeners leave new connections in the kernel's queue.
-    pub fn hold_newcomers(&self, held: bool) {
-        self.held.send_if_modified(|before| std::mem::replace(before, held) != held);
+    pub fn pause_accepting(&self, paused: bool) {
+        self.paused.send_if_modified(|before| std::mem::replace(before, paused) != paused);
     }
 
     /// Reports whether new connections stay in the kernel's queue.
-    pub(crate) fn holds_newcomers(&self) -> watch::Receiver<bool> {
-        self.held.subscribe()
+    pub(crate) fn accepting_paused(&self) -> watch::Receiver<bool> {
+        self.paused.subscribe()
     }
 
     /// Closes every connection whose handshake or requests named a host that `gone` accepts; returns how many. Requests
@@ -131,18 +131,18 @@ impl Connections {
     /// Makes every HTTP/1 response ask its client to reconnect. Listeners keep accepting, and idle connections stay
     /// open: a client that is about to send finds its connection open, and leaves after the response. HTTP/2 needs no
     /// such period, because GOAWAY loses no request.
-    pub fn bid_farewell(&self) {
+    pub fn announce_drain(&self) {
         self.shared.draining.store(true, Ordering::Release);
     }
 
-    /// Reverts [`Self::bid_farewell`].
-    pub fn welcome_again(&self) {
+    /// Reverts [`Self::announce_drain`].
+    pub fn revoke_drain(&self) {
         self.shared.draining.store(false, Ordering::Release);
     }
 
     /// Stops accepting, closes idle connections, and makes every response ask its client to reconnect.
     pub fn drain(&self) {
-        self.bid_farewell();
+        self.announce_drain();
         self.draining.send_replace(true);
     }
 
@@ -152,7 +152,7 @@ impl Connections {
     }
 
     /// Waits until no connection is open. It has no deadline; the drain sets one.
-    pub async fn idle(&self) {
+    pub async fn wait_until_closed(&self) {
         loop {
             let emptied = self.emptied.notified();
             if self.live() == 0 {
@@ -331,11 +331,11 @@ mod tests {
     async fn idle_comes_when_the_last_connection_is_gone() {
         let (connections, hooks) = registry(10, 256);
         let hooks: Arc<dyn Hooks> = hooks;
-        connections.idle().await;
+        connections.wait_until_closed().await;
         let slots: Vec<_> = (0..2).filter_map(|_| connections.admit(&hooks)).collect();
         let waiting = tokio::spawn({
             let connections = Arc::clone(&connections);
-            async move { connections.idle().await }
+            async move { connections.wait_until_closed().await }
         });
         drop(slots);
         waiting.await.unwrap();

@@ -242,7 +242,7 @@ async fn moments(State(view): State<View>, Query(newest): Query<Newest>) -> Json
 async fn drain(State(view): State<View>) -> Json<Value> {
     view.live.health.drain();
     view.gateway.telemetry.draining.set(1);
-    view.live.connections.bid_farewell();
+    view.live.connections.announce_drain();
     view.gateway.telemetry.recent.moments.now("drain", "taken out of rotation by an operator");
     tracing::info!("taken out of rotation by an operator");
     Json(json!({ "node": view.live.node, "draining": true, "connections": view.live.connections.live() }))
@@ -252,7 +252,7 @@ async fn resume(State(view): State<View>) -> Response {
     if view.live.shutdown.has_begun() {
         return Refusal::new(409, "ending", "This gateway is ending.").into_response();
     }
-    view.live.connections.welcome_again();
+    view.live.connections.revoke_drain();
     view.gateway.telemetry.draining.set(0);
     view.live.health.resume();
     view.gateway.telemetry.recent.moments.now("drain", "put back into rotation by an operator");

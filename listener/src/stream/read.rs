@@ -54,7 +54,7 @@ impl<S: Transport> EdgeStream<S> {
     /// Pending until the deadline of the head. Then refuses the request, or ends silently if no byte of it arrived.
     pub(super) fn poll_head_deadline(&mut self, begun: bool, cx: &mut Context<'_>) -> Poll<()> {
         if !begun {
-            self.connection.rests(cx.waker());
+            self.connection.register_idle(cx.waker());
         }
         let deadline = self.head_deadline(begun);
         ready!(self.read_timer.poll(deadline, cx));

@@ -54,7 +54,7 @@ impl<S: Transport> EdgeStream<S> {
     }
 
     /// Whether no byte of a next request has arrived.
-    pub(crate) fn is_resting(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.gate.as_ref().is_none_or(|gate| gate.want() == Want::Head { begun: false })
     }
 

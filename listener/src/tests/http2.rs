@@ -49,7 +49,7 @@ async fn a_connection_goes_away_after_its_last_request() {
     for path in ["/1", "/2"] {
         assert_eq!(get(&browser, &open, path).await, format!("GET {path} 0\n"));
     }
-    soon(open.connections.idle()).await;
+    soon(open.connections.wait_until_closed()).await;
     assert_eq!(get(&browser, &open, "/3").await, "GET /3 0\n");
     assert_eq!(open.hooks.count(ConnectionEvent::Opened), 2);
 }
@@ -60,13 +60,13 @@ async fn a_connection_goes_away_when_it_is_old_or_the_process_is_to_end() {
     let (open, key) = secure(aged).await;
     let old_browser = browser(&open, &key);
     assert_eq!(get(&old_browser, &open, "/").await, "GET / 0\n");
-    soon(open.connections.idle()).await;
+    soon(open.connections.wait_until_closed()).await;
 
     let (open, key) = secure(ListenerSettings::default()).await;
     let browser = browser(&open, &key);
     assert_eq!(get(&browser, &open, "/").await, "GET / 0\n");
     open.shutdown.send(true).unwrap();
-    soon(open.connections.idle()).await;
+    soon(open.connections.wait_until_closed()).await;
     assert!(TcpStream::connect(open.address).await.is_err());
 }
 
@@ -86,7 +86,7 @@ async fn a_connection_without_requests_is_ended_and_one_with_a_request_in_progre
     drop(send);
     let answer = asking.await.unwrap().unwrap();
     assert!(answer.text().await.unwrap().starts_with("POST /slow "));
-    soon(open.connections.idle()).await;
+    soon(open.connections.wait_until_closed()).await;
 }
 
 #[tokio::test]
@@ -95,7 +95,7 @@ async fn a_host_that_goes_away_takes_its_connections_with_it() {
     let browser = browser(&open, &key);
     assert_eq!(get(&browser, &open, "/").await, "GET / 0\n");
     assert_eq!(open.connections.close_where(|host| host.as_str() == "a.example"), 1);
-    soon(open.connections.idle()).await;
+    soon(open.connections.wait_until_closed()).await;
     assert_eq!(open.hooks.count(ConnectionEvent::Ended), 1);
 }
 
@@ -125,7 +125,7 @@ async fn an_idle_connection_is_told_to_go_before_it_is_closed() {
     let goaways: Vec<_> = kinds.iter().filter(|kind| **kind == 7).collect();
     assert_eq!(goaways.len(), 2, "{kinds:?}");
     assert_eq!(soon(stream.read(&mut [0; 1])).await.unwrap(), 0);
-    soon(open.connections.idle()).await;
+    soon(open.connections.wait_until_closed()).await;
 }
 
 /// Bytes that are in the kernel when the last response is written still reach a client that reads slowly and
@@ -153,7 +153,7 @@ async fn the_last_response_of_a_connection_arrives_whole() {
     assert_eq!(came, 262_144);
     drop(sender);
     soon(driven).await.unwrap().unwrap();
-    soon(open.connections.idle()).await;
+    soon(open.connections.wait_until_closed()).await;
 }
 
 /// A frame of HTTP/2 on stream 0.

@@ -120,7 +120,7 @@ async fn a_connection_panics_alone() {
     assert_eq!(first_words(&mut other, GET).await, format!("127.0.0.1 {GET}"));
     assert_eq!(open.hooks.count(ConnectionEvent::Panicked), 1);
     drop(other);
-    soon(open.connections.idle()).await;
+    soon(open.connections.wait_until_closed()).await;
 }
 
 #[tokio::test]
@@ -136,7 +136,7 @@ async fn one_client_cannot_have_all_connections_and_all_clients_cannot_have_more
     assert_eq!(exchange(limited.address, GET).await, "");
     assert_eq!(limited.hooks.count(ConnectionEvent::TooManyFromAddress), 1);
     clients.clear();
-    soon(limited.connections.idle()).await;
+    soon(limited.connections.wait_until_closed()).await;
 
     let full = open(Arc::new(Echo), ListenerSettings { connections: 1, ..ListenerSettings::default() }, false).await;
     let mut only = TcpStream::connect(full.address).await.unwrap();
@@ -178,7 +178,7 @@ async fn unsent_data_of_a_stalled_client_is_dropped() {
         }
     })
     .await;
-    soon(open.connections.idle()).await;
+    soon(open.connections.wait_until_closed()).await;
     let mut received = Vec::new();
     let ended = soon(client.read_to_end(&mut received)).await;
     assert_eq!(ended.map_err(|error| error.kind()), Err(std::io::ErrorKind::ConnectionReset));
@@ -228,7 +228,7 @@ async fn at_the_signal_no_connection_is_accepted_and_those_at_rest_end() {
     let mut rest = Vec::new();
     soon(client.read_to_end(&mut rest)).await.unwrap();
     assert!(rest.is_empty());
-    soon(open.connections.idle()).await;
+    soon(open.connections.wait_until_closed()).await;
 }
 
 #[tokio::test]

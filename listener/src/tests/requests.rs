@@ -66,7 +66,7 @@ async fn the_slot_is_held_until_the_client_has_read_the_refusal() {
     client.read_to_string(&mut received).await.unwrap();
     assert!(received.starts_with("HTTP/1.1 400 "));
     // The client neither closes nor stops sending: lingering ends at its own deadline.
-    connections.idle().await;
+    connections.wait_until_closed().await;
     assert_eq!(rig.hooks.count(ConnectionEvent::Closed), 1);
 }
 
@@ -232,7 +232,7 @@ async fn a_connection_that_is_ended_from_outside_ends_at_once() {
     let hooks = std::sync::Arc::clone(&rig.hooks);
     assert_eq!(rig.received().await, "");
     assert_eq!(hooks.count(ConnectionEvent::Ended), 1);
-    connections.idle().await;
+    connections.wait_until_closed().await;
 }
 
 #[tokio::test(start_paused = true)]

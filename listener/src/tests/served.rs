@@ -174,7 +174,7 @@ async fn a_connection_is_closed_after_its_last_request() {
     let mut last = String::new();
     soon(client.read_to_string(&mut last)).await.unwrap();
     assert!(last.to_ascii_lowercase().contains("\r\nconnection: close\r\n"), "{last}");
-    soon(rig.connections.idle()).await;
+    soon(rig.connections.wait_until_closed()).await;
 }
 
 #[tokio::test]
@@ -185,7 +185,7 @@ async fn at_the_signal_idle_connections_close() {
     assert_eq!(body(&mut client).await, "GET / 0\n");
     rig.shutdown.send(true).unwrap();
     assert_eq!(client.read(&mut [0; 1]).await.unwrap(), 0);
-    soon(rig.connections.idle()).await;
+    soon(rig.connections.wait_until_closed()).await;
 }
 
 #[tokio::test]

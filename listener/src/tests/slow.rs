@@ -191,7 +191,7 @@ async fn read_on(settings: ListenerSettings, seconds: u64, piece: usize) -> u64 
         client.read_to_string(&mut received).await.unwrap();
         assert_eq!(received, "HTTP/1.1 413 Too Large\r\n\r\n");
     });
-    connections.idle().await;
+    connections.wait_until_closed().await;
     sending.await.unwrap();
     start.elapsed().as_secs()
 }
@@ -301,7 +301,7 @@ async fn a_refused_client_that_keeps_sending_is_read_for_two_seconds_only() {
             sleep(Duration::from_millis(100)).await;
         }
     });
-    connections.idle().await;
+    connections.wait_until_closed().await;
     assert_eq!(start.elapsed().as_secs(), 2);
     sending.await.unwrap();
 }

@@ -72,7 +72,7 @@ async fn an_unknown_name_gets_an_alert_and_no_certificate() {
         let error = connect(&config, name, tcp(&open).await).await.unwrap_err();
         assert_eq!(alert(&error), Some(AlertDescription::UnrecognisedName), "{name}: {error}");
     }
-    soon(open.connections.idle()).await;
+    soon(open.connections.wait_until_closed()).await;
     assert_eq!(*open.hooks.handshakes.lock(), [HandshakeOutcome::UnknownName; 2]);
 }
 
@@ -94,7 +94,7 @@ async fn a_challenge_is_answered_with_its_certificate_and_nothing_is_served() {
     let clever = client(&answer, &[b"acme-tls/1", b"h2"]);
     let error = connect(&clever, "pending.example", tcp(&open).await).await.unwrap_err();
     assert_eq!(alert(&error), Some(AlertDescription::UnrecognisedName), "an authority offers nothing else");
-    soon(open.connections.idle()).await;
+    soon(open.connections.wait_until_closed()).await;
     assert_eq!(open.hooks.handshakes.lock().first(), Some(&HandshakeOutcome::Challenge));
 }
 
@@ -138,7 +138,7 @@ async fn plain_http_and_old_versions_get_no_handshake() {
     hello.extend_from_slice(&[0, 0, 2, 0, 0x2f, 1, 0]);
     let answer = super::listeners::exchange_bytes(open.address, &hello).await;
     assert_eq!(answer.get(..2), Some(&[0x15, 3][..]), "an alert record: {answer:?}");
-    soon(open.connections.idle()).await;
+    soon(open.connections.wait_until_closed()).await;
 }
 
 #[tokio::test]
@@ -146,7 +146,7 @@ async fn a_client_that_does_not_finish_its_handshake_is_dropped() {
     let settings = ListenerSettings { handshake_timeout: Duration::from_millis(20), ..ListenerSettings::default() };
     let open = open_with(Arc::new(Echo), settings, true, Arc::default(), [1; 32]).await;
     assert!(super::listeners::exchange_bytes(open.address, &[0x16, 3, 1, 2, 0]).await.is_empty());
-    soon(open.connections.idle()).await;
+    soon(open.connections.wait_until_closed()).await;
     assert_eq!(*open.hooks.handshakes.lock(), [HandshakeOutcome::TimedOut]);
 }
 
