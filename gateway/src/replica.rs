@@ -12,7 +12,7 @@ mod file;
 pub(crate) mod follow;
 mod hot;
 mod stream;
-pub mod trial;
+pub mod fuzzing;
 mod unheard;
 mod validate;
 

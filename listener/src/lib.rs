@@ -32,7 +32,7 @@ mod http1;
 mod http2;
 pub mod tls;
 pub mod listener;
-pub mod trial;
+pub mod fuzzing;
 
 #[cfg(test)]
 mod fakes;

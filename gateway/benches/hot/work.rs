@@ -13,7 +13,7 @@ use contract::keyring::Generation;
 use contract::plan::{Limits, Plan};
 use contract::project::{Access, Project, ProjectId, ProjectUid};
 use contract::time::UnixSeconds;
-use gateway::trial::{Known, Telemetry};
+use gateway::fuzzing::{Known, Telemetry};
 use listener::head::{HeadLimits, HeadReader};
 use listener::{Connection, Ends};
 use pingora_http::RequestHeader;

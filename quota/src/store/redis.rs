@@ -12,7 +12,7 @@ mod books;
 mod news;
 mod servers;
 pub mod settings;
-pub mod trial;
+pub mod fuzzing;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;

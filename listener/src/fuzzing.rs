@@ -17,7 +17,7 @@ use contract::rejection::Rejection;
 
 /// What the gate released of the bytes of one HTTP/1 connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Passed {
+pub struct GateResult {
     /// Every complete message: where it ends in the input, its head, and its body without framing.
     pub messages: Vec<(usize, Vec<u8>, Vec<u8>)>,
     /// The released bytes of an incomplete last message.
@@ -28,9 +28,9 @@ pub struct Passed {
 
 /// Sends `bytes` through a gate in pieces of at most `piece` bytes (0: all at once). Every message is answered as soon
 /// as it is complete.
-pub fn gate(bytes: &[u8], piece: usize) -> Passed {
+pub fn gate(bytes: &[u8], piece: usize) -> GateResult {
     let mut gate = Gate::new(HeadLimits::default());
-    let mut passed = Passed::default();
+    let mut passed = GateResult::default();
     let (mut sent, mut head, mut body) = (0, Vec::new(), Vec::new());
     let piece = if piece == 0 { PIECE_BYTES_MAX } else { piece.min(PIECE_BYTES_MAX) };
     for part in bytes.chunks(piece) {
@@ -73,18 +73,18 @@ pub fn frames(bytes: &[u8], piece: usize, now: Instant) -> bool {
 ///
 /// # Errors
 /// If the header is missing or invalid.
-pub fn proxy_header(bytes: &[u8]) -> Result<(Option<SocketAddr>, usize), NoHeader> {
+pub fn proxy_header(bytes: &[u8]) -> Result<(Option<SocketAddr>, usize), ProxyHeaderRefused> {
     let mut rest = bytes;
     match proxy_header::read(&mut rest).now_or_never() {
         Some(Ok(Speaker::Client(client))) => Ok((Some(client), rest.len())),
         Some(Ok(Speaker::Balancer)) => Ok((None, rest.len())),
-        Some(Err(_)) | None => Err(NoHeader),
+        Some(Err(_)) | None => Err(ProxyHeaderRefused),
     }
 }
 
 /// There is no valid header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoHeader;
+pub struct ProxyHeaderRefused;
 
 /// Whether a target is valid, and whether its path has dot segments, which no route accepts.
 pub fn target(target: &str) -> Result<bool, Rejection> {
