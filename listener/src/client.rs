@@ -13,7 +13,7 @@ use contract::rejection::Rejection;
 
 /// Why the body of a request cannot be read further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Broken {
+pub enum BodyReadError {
     /// The body is malformed, or did not arrive in time.
     Refused(Rejection),
     /// The client disconnected in the middle of the body.
@@ -33,7 +33,7 @@ pub trait Client: AsyncWrite + Unpin + Send {
 
     /// Appends more of the request's body to `into`, without its framing; returns zero at its end. After
     /// [`Self::switch`], appends everything that the client sends until the connection ends.
-    fn poll_body(&mut self, into: &mut BytesMut, cx: &mut Context<'_>) -> Poll<Result<usize, Broken>>;
+    fn poll_body(&mut self, into: &mut BytesMut, cx: &mut Context<'_>) -> Poll<Result<usize, BodyReadError>>;
 
     /// Whether the last byte of the request has arrived, read or not.
     fn is_whole(&self) -> bool;

@@ -43,7 +43,7 @@ pub struct TlsFacts {
 
 /// The addresses of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ends {
+pub struct Addresses {
     /// The client; behind a trusted load balancer, the client named by its PROXY header.
     pub client: SocketAddr,
     /// The peer of the TCP connection.
@@ -69,7 +69,7 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 pub struct Connection {
     id: u64,
-    ends: Ends,
+    addresses: Addresses,
     /// The client's address as in headers and log lines, formatted once per connection.
     client_text: HeaderValue,
     tls: Option<TlsFacts>,
@@ -103,7 +103,7 @@ pub struct Connection {
 impl Connection {
     pub(crate) fn new(
         id: u64,
-        ends: Ends,
+        addresses: Addresses,
         tls: Option<TlsFacts>,
         settings: &ListenerSettings,
         shared: Arc<Shared>,
@@ -111,10 +111,10 @@ impl Connection {
     ) -> Self {
         Self {
             id,
-            ends,
-            client_text: address_text(ends.client),
+            addresses,
+            client_text: address_text(addresses.client),
             tls,
-            forwarders: settings.forwarders.include(ends.client.ip()).then(|| Arc::clone(&settings.forwarders)),
+            forwarders: settings.forwarders.include(addresses.client.ip()).then(|| Arc::clone(&settings.forwarders)),
             opened,
             requests_max: settings.requests_per_connection,
             age_max: spread(settings.connection_age, id),
@@ -137,8 +137,8 @@ impl Connection {
     }
 
     /// A plain connection outside of any registry, for benchmarks and tests.
-    pub fn unattached(ends: Ends) -> Self {
-        Self::new(0, ends, None, &ListenerSettings::default(), Arc::default(), Instant::now())
+    pub fn unattached(addresses: Addresses) -> Self {
+        Self::new(0, addresses, None, &ListenerSettings::default(), Arc::default(), Instant::now())
     }
 
     /// The connection's number, unique in this process.
@@ -148,7 +148,7 @@ impl Connection {
 
     /// The client's address; behind a trusted load balancer, the address that the balancer named.
     pub fn client(&self) -> SocketAddr {
-        self.ends.client
+        self.addresses.client
     }
 
     /// The client's address without its port, as text.
@@ -163,12 +163,12 @@ impl Connection {
 
     /// The address that opened the TCP connection.
     pub fn peer(&self) -> SocketAddr {
-        self.ends.peer
+        self.addresses.peer
     }
 
     /// Our address and port.
     pub fn local(&self) -> SocketAddr {
-        self.ends.local
+        self.addresses.local
     }
 
     /// What the handshake agreed on; `None` on plain HTTP.

@@ -15,8 +15,8 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::sync::Notify;
 
 use super::{
-    Broken, Certificates, Client, Connection, ConnectionEvent, Events, H2Request, Handler, HandshakeOutcome,
-    ListenerRefusal, RequestIds, Served,
+    BodyReadError, Certificates, Client, Connection, ConnectionEvent, Events, H2Request, Handler, HandshakeOutcome,
+    ListenerRefusal, RequestIds, ServeOutcome,
 };
 use contract::rejection::Rejection;
 
@@ -92,11 +92,13 @@ impl Events for FakeHooks {
 /// A service that reports its input.
 #[async_trait]
 impl Handler for FakeHooks {
-    async fn serve(&self, client: &mut dyn Client) -> Served {
-        let Some((bytes, said)) = client.head().map(|(bytes, said)| (bytes.to_vec(), said)) else { return Served::Cut };
+    async fn serve(&self, client: &mut dyn Client) -> ServeOutcome {
+        let Some((bytes, said)) = client.head().map(|(bytes, said)| (bytes.to_vec(), said)) else {
+            return ServeOutcome::Cut;
+        };
         let line = String::from_utf8_lossy(&bytes).split(" HTTP/").next().unwrap_or_default().to_owned();
         if line.starts_with("CONNECT ") {
-            return Served::Refused(Rejection::MethodNotAllowed);
+            return ServeOutcome::Refused(Rejection::MethodNotAllowed);
         }
         client.take_head();
         client.connection().request_seen();
@@ -132,7 +134,7 @@ impl Handler for FakeHooks {
 }
 
 impl FakeHooks {
-    async fn measure(&self, client: &mut dyn Client, line: &str, keep_alive: bool) -> Served {
+    async fn measure(&self, client: &mut dyn Client, line: &str, keep_alive: bool) -> ServeOutcome {
         let (mut body, mut came) = (BytesMut::new(), 0);
         loop {
             match poll_fn(|cx| client.poll_body(&mut body, cx)).await {
@@ -142,8 +144,8 @@ impl FakeHooks {
                     self.body_bytes.fetch_add(bytes, Ordering::AcqRel);
                     body.clear();
                 }
-                Err(Broken::Gone) => return Served::Cut,
-                Err(Broken::Refused(rejection)) => {
+                Err(BodyReadError::Gone) => return ServeOutcome::Cut,
+                Err(BodyReadError::Refused(rejection)) => {
                     self.broken.lock().push(rejection);
                     let answer = format!("HTTP/1.1 {} No\r\nConnection: close\r\n\r\n", rejection.status());
                     return say(client, answer.as_bytes(), false).await;
@@ -158,20 +160,20 @@ impl FakeHooks {
     }
 }
 
-async fn say(client: &mut dyn Client, response: &[u8], keep_alive: bool) -> Served {
+async fn say(client: &mut dyn Client, response: &[u8], keep_alive: bool) -> ServeOutcome {
     let sent = async {
         client.write_all(response).await?;
         client.flush().await
     };
     match (sent.await.is_ok(), keep_alive) {
-        (true, true) => Served::Whole,
-        (true, false) => Served::Last,
-        (false, _) => Served::Cut,
+        (true, true) => ServeOutcome::Whole,
+        (true, false) => ServeOutcome::Last,
+        (false, _) => ServeOutcome::Cut,
     }
 }
 
 /// Accepts a WebSocket and echoes its bytes.
-async fn echo(client: &mut dyn Client) -> Served {
+async fn echo(client: &mut dyn Client) -> ServeOutcome {
     let agreed = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
     say(client, agreed, true).await;
     client.switch();
@@ -180,5 +182,5 @@ async fn echo(client: &mut dyn Client) -> Served {
         say(client, &came, true).await;
         came.clear();
     }
-    Served::Last
+    ServeOutcome::Last
 }

@@ -10,9 +10,9 @@ use tokio::time::Instant;
 
 use super::FrameLimits;
 use super::frames::Frames;
-use super::gate::{Gate, PIECE_BYTES_MAX, Want};
+use super::gate::{Gate, NextRead, PIECE_BYTES_MAX};
 use super::head::{self, HeadLimits};
-use super::proxy_header::{self, Speaker};
+use super::proxy_header::{self, ProxySource};
 use contract::rejection::Rejection;
 
 /// What the gate released of the bytes of one HTTP/1 connection.
@@ -50,7 +50,7 @@ pub fn gate(bytes: &[u8], piece: usize) -> GateResult {
                 passed.refusal = Some(rejection);
                 return passed;
             }
-            if gate.want() != Want::Response {
+            if gate.want() != NextRead::Response {
                 break;
             }
             passed.messages.push((sent - gate.held_bytes(), std::mem::take(&mut head), std::mem::take(&mut body)));
@@ -76,8 +76,8 @@ pub fn frames(bytes: &[u8], piece: usize, now: Instant) -> bool {
 pub fn proxy_header(bytes: &[u8]) -> Result<(Option<SocketAddr>, usize), ProxyHeaderRefused> {
     let mut rest = bytes;
     match proxy_header::read(&mut rest).now_or_never() {
-        Some(Ok(Speaker::Client(client))) => Ok((Some(client), rest.len())),
-        Some(Ok(Speaker::Balancer)) => Ok((None, rest.len())),
+        Some(Ok(ProxySource::Client(client))) => Ok((Some(client), rest.len())),
+        Some(Ok(ProxySource::Balancer)) => Ok((None, rest.len())),
         Some(Err(_)) | None => Err(ProxyHeaderRefused),
     }
 }

@@ -38,7 +38,7 @@ enum Phase {
 
 /// The next step of the stream when nothing can be released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Want {
+pub(crate) enum NextRead {
     /// Feed bytes of a head. `begun`: some bytes of it have arrived.
     Head { begun: bool },
     /// Read body bytes: at most `most` straight into the handler's buffer, then pass them.
@@ -104,14 +104,14 @@ impl Gate {
         matches!(self.phase, Phase::Response)
     }
 
-    pub(crate) fn want(&self) -> Want {
+    pub(crate) fn want(&self) -> NextRead {
         match &self.phase {
-            Phase::Rest | Phase::Head(_) => Want::Head { begun: self.holds() },
-            Phase::Length(left) => Want::Body { most: usize::try_from(*left).unwrap_or(usize::MAX) },
-            Phase::Chunked(_) => Want::Body { most: HELD_BYTES_MAX },
-            Phase::Response => Want::Response,
-            Phase::Open => Want::Anything,
-            Phase::Shut => Want::Nothing,
+            Phase::Rest | Phase::Head(_) => NextRead::Head { begun: self.holds() },
+            Phase::Length(left) => NextRead::Body { most: usize::try_from(*left).unwrap_or(usize::MAX) },
+            Phase::Chunked(_) => NextRead::Body { most: HELD_BYTES_MAX },
+            Phase::Response => NextRead::Response,
+            Phase::Open => NextRead::Anything,
+            Phase::Shut => NextRead::Nothing,
         }
     }
 
@@ -150,7 +150,7 @@ impl Gate {
         self.advance()
     }
 
-    /// Takes body bytes that were read into the handler's buffer, as [`Want::Body`] asked while nothing was held. Moves
+    /// Takes body bytes that were read into the handler's buffer, as [`NextRead::Body`] asked while nothing was held. Moves
     /// the body data to the start of the piece and returns its length; bytes after the body are held.
     pub(crate) fn pass(&mut self, piece: &mut [u8]) -> Result<usize, Rejection> {
         let (data, used) = self.unframe(piece).inspect_err(|_| self.phase = Phase::Shut)?;

@@ -18,7 +18,7 @@ use contract::rejection::Rejection;
 #[async_trait]
 pub trait Handler: Send + Sync + 'static {
     /// Serves the pending request of `client`.
-    async fn serve(&self, client: &mut dyn Client) -> Served;
+    async fn serve(&self, client: &mut dyn Client) -> ServeOutcome;
 
     /// Serves an HTTP/2 request. Returns `false` if the request was malformed and refused.
     async fn serve_stream(&self, request: H2Request, connection: &Arc<Connection>) -> bool;
@@ -26,7 +26,7 @@ pub trait Handler: Send + Sync + 'static {
 
 /// How a request was served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Served {
+pub enum ServeOutcome {
     /// Completely; the connection continues.
     Whole,
     /// Completely; the connection ends, as the response says.
@@ -62,14 +62,14 @@ pub(super) async fn serve<S: Transport>(
             return;
         }
         match handler.serve(&mut *stream).await {
-            Served::Whole => {}
-            Served::Cut => return,
-            Served::Last => {
+            ServeOutcome::Whole => {}
+            ServeOutcome::Cut => return,
+            ServeOutcome::Last => {
                 // A client that does not read the end is cut off by the minimum rate of writes.
                 let _ = stream.shutdown().await;
                 return;
             }
-            Served::Refused(rejection) => return stream.refuse(rejection),
+            ServeOutcome::Refused(rejection) => return stream.refuse(rejection),
         }
     }
 }

@@ -45,10 +45,10 @@ use std::time::Duration;
 use contract::hostname::Hostname;
 use rustls::sign::CertifiedKey;
 
-pub use self::client::{Broken, Client};
-pub use self::connection::{Connection, Ends, TlsFacts};
+pub use self::client::{BodyReadError, Client};
+pub use self::connection::{Addresses, Connection, TlsFacts};
 pub use self::frames::FrameLimits;
-pub use self::http1::{Handler, Served};
+pub use self::http1::{Handler, ServeOutcome};
 pub use self::http2::H2Request;
 pub use self::listener::{Listener, ListenerState};
 pub use self::minimum_rate::MinimumRateTimer;

@@ -21,7 +21,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-use super::connection::{Connection, Ends, TlsFacts};
+use super::connection::{Addresses, Connection, TlsFacts};
 use super::registry::{Connections, Slot};
 use super::settings::ListenerSettings;
 use super::stream::{EdgeStream, Transport};
@@ -52,11 +52,11 @@ pub struct Listener {
     threads: Option<usize>,
     heartbeat: Option<Heartbeat>,
     state: watch::Sender<ListenerState>,
-    desk: Arc<Desk>,
+    context: Arc<ListenerContext>,
 }
 
 /// What every connection of a listener shares.
-struct Desk {
+struct ListenerContext {
     handler: Arc<dyn Handler>,
     hooks: Arc<dyn Hooks>,
     connections: Arc<Connections>,
@@ -74,7 +74,7 @@ impl Listener {
         connections: Arc<Connections>,
         settings: Arc<ListenerSettings>,
     ) -> Self {
-        Self::at(name.into(), address, Desk { handler, hooks, connections, settings, tls: None })
+        Self::at(name.into(), address, ListenerContext { handler, hooks, connections, settings, tls: None })
     }
 
     /// A listener for HTTPS. Fails if the cryptographic library lacks an algorithm of [`super::tls::provider`].
@@ -88,12 +88,12 @@ impl Listener {
         tickets: Arc<Tickets>,
     ) -> Result<Self, rustls::Error> {
         let tls = Some(TlsTerms::new(tickets)?);
-        Ok(Self::at(name.into(), address, Desk { handler, hooks, connections, settings, tls }))
+        Ok(Self::at(name.into(), address, ListenerContext { handler, hooks, connections, settings, tls }))
     }
 
-    fn at(name: String, address: SocketAddr, desk: Desk) -> Self {
+    fn at(name: String, address: SocketAddr, context: ListenerContext) -> Self {
         let state = watch::Sender::new(ListenerState::NotYet);
-        Self { name, address, threads: None, heartbeat: None, state, desk: Arc::new(desk) }
+        Self { name, address, threads: None, heartbeat: None, state, context: Arc::new(context) }
     }
 
     /// Threads of the runtime for this listener's connections. Default: the server's setting for all services.
@@ -117,16 +117,16 @@ impl Listener {
 
     /// Accepts until the drain begins. Pingora's shutdown signal begins it too.
     async fn accept_until_drain(&self, listener: TcpListener, mut shutdown: ShutdownWatch) {
-        let draining = self.desk.connections.draining();
+        let draining = self.context.connections.draining();
         let mut stop = draining.clone();
         let stopped = async {
             tokio::select! {
                 _ = stop.wait_for(|stop| *stop) => {}
-                _ = shutdown.wait_for(|stop| *stop) => self.desk.connections.drain(),
+                _ = shutdown.wait_for(|stop| *stop) => self.context.connections.drain(),
             }
         };
         tokio::pin!(stopped);
-        let mut paused = self.desk.connections.accepting_paused();
+        let mut paused = self.context.connections.accepting_paused();
         loop {
             let accepted = tokio::select! {
                 biased;
@@ -138,15 +138,15 @@ impl Listener {
             match accepted {
                 Ok((tcp, peer)) => {
                     // Refused before a task or a handshake is spent on it.
-                    if let Some(slot) = self.desk.connections.admit(&self.desk.hooks) {
-                        let (desk, draining) = (Arc::clone(&self.desk), draining.clone());
-                        tokio::spawn(async move { desk.isolated(tcp, peer, slot, draining).await });
+                    if let Some(slot) = self.context.connections.admit(&self.context.hooks) {
+                        let (context, draining) = (Arc::clone(&self.context), draining.clone());
+                        tokio::spawn(async move { context.serve_isolated(tcp, peer, slot, draining).await });
                     }
                 }
                 // The client disconnected before it was accepted.
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionAborted => {}
                 Err(_) => {
-                    self.desk.hooks.connection(ConnectionEvent::AcceptFailed);
+                    self.context.hooks.connection(ConnectionEvent::AcceptFailed);
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
@@ -157,7 +157,7 @@ impl Listener {
 #[async_trait]
 impl Service for Listener {
     async fn start_service(&mut self, fds: Option<ListenFds>, shutdown: ShutdownWatch, _listeners_per_fd: usize) {
-        let bound = bind::listen(self.address, self.desk.settings.backlog, fds.as_ref());
+        let bound = bind::listen(self.address, self.context.settings.backlog, fds.as_ref());
         let (listener, address) = match bound.and_then(|listener| Ok((listener.local_addr()?, listener))) {
             Ok((address, listener)) => (listener, address),
             Err(error) => {
@@ -186,8 +186,8 @@ impl Service for Listener {
     }
 }
 
-impl Desk {
-    async fn isolated(&self, tcp: TcpStream, peer: SocketAddr, slot: Slot, shutdown: ShutdownWatch) {
+impl ListenerContext {
+    async fn serve_isolated(&self, tcp: TcpStream, peer: SocketAddr, slot: Slot, shutdown: ShutdownWatch) {
         let served = AssertUnwindSafe(self.serve(tcp, peer, slot, &shutdown)).catch_unwind().await;
         if served.is_err() {
             self.hooks.connection(ConnectionEvent::Panicked);
@@ -200,9 +200,11 @@ impl Desk {
         let started = Instant::now();
         let deadline = started + self.settings.handshake_timeout;
         // On an error the client is gone, or could not read an answer.
-        let Some(ends) = Box::pin(self.greet(&mut tcp, peer, &mut slot, deadline)).await else { return };
+        let Some(addresses) = Box::pin(self.client_addresses(&mut tcp, peer, &mut slot, deadline)).await else {
+            return;
+        };
         let Some(terms) = &self.tls else {
-            return self.attend(tcp, ends, None, slot, shutdown).await;
+            return self.serve_connection(tcp, addresses, None, slot, shutdown).await;
         };
         let shaking = async {
             if plain::is_spoken(&tcp).await {
@@ -212,30 +214,36 @@ impl Desk {
             accept::accept(tcp, terms, &*self.hooks).await
         };
         let outcome = timeout_at(deadline, Box::pin(shaking)).await;
-        let shaken = outcome.unwrap_or(Err(HandshakeOutcome::TimedOut));
-        let known = match &shaken {
+        let handshaken = outcome.unwrap_or(Err(HandshakeOutcome::TimedOut));
+        let known = match &handshaken {
             Ok((_, facts)) if facts.resumed => HandshakeOutcome::Resumed,
             Ok(_) => HandshakeOutcome::Full,
             Err(outcome) => *outcome,
         };
         self.hooks.handshake(known, started.elapsed());
-        if let Ok((tls, facts)) = shaken {
-            self.attend(tls, ends, Some(facts), slot, shutdown).await;
+        if let Ok((tls, facts)) = handshaken {
+            self.serve_connection(tls, addresses, Some(facts), slot, shutdown).await;
         }
     }
 
     /// Determines the addresses of the connection; `None` if it is refused.
-    async fn greet(&self, tcp: &mut TcpStream, peer: SocketAddr, slot: &mut Slot, deadline: Instant) -> Option<Ends> {
+    async fn client_addresses(
+        &self,
+        tcp: &mut TcpStream,
+        peer: SocketAddr,
+        slot: &mut Slot,
+        deadline: Instant,
+    ) -> Option<Addresses> {
         let peer = canonical(peer);
         let trusted = self.settings.proxy_protocol_from.iter().any(|net| net.contains(&peer.ip()));
         let client = if trusted {
-            let Ok(Ok(speaker)) = timeout_at(deadline, proxy_header::read(tcp)).await else {
+            let Ok(Ok(proxy_source)) = timeout_at(deadline, proxy_header::read(tcp)).await else {
                 self.hooks.connection(ConnectionEvent::BadProxyHeader);
                 return None;
             };
-            match speaker {
-                proxy_header::Speaker::Client(client) => Some(canonical(client)),
-                proxy_header::Speaker::Balancer => None,
+            match proxy_source {
+                proxy_header::ProxySource::Client(client) => Some(canonical(client)),
+                proxy_header::ProxySource::Balancer => None,
             }
         } else {
             Some(peer)
@@ -247,19 +255,19 @@ impl Desk {
         {
             return None;
         }
-        Some(Ends { client: client.unwrap_or(peer), peer, local: canonical(tcp.local_addr().ok()?) })
+        Some(Addresses { client: client.unwrap_or(peer), peer, local: canonical(tcp.local_addr().ok()?) })
     }
 
     /// Serves a connection after the handshake.
-    async fn attend<S: Transport>(
+    async fn serve_connection<S: Transport>(
         &self,
         io: S,
-        ends: Ends,
+        addresses: Addresses,
         tls: Option<TlsFacts>,
         slot: Slot,
         shutdown: &ShutdownWatch,
     ) {
-        let connection = Connection::new(slot.id(), ends, tls, &self.settings, slot.shared(), Instant::now());
+        let connection = Connection::new(slot.id(), addresses, tls, &self.settings, slot.shared(), Instant::now());
         let connection = Arc::new(connection);
         slot.register(&connection);
         let (hooks, settings) = (Arc::clone(&self.hooks), Arc::clone(&self.settings));

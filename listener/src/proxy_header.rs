@@ -31,7 +31,7 @@ pub(crate) enum ProxyHeaderError {
 
 /// The source of a connection, as its header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Speaker {
+pub(crate) enum ProxySource {
     /// The client at this address.
     Client(SocketAddr),
     /// The balancer itself: a health check.
@@ -39,7 +39,7 @@ pub(crate) enum Speaker {
 }
 
 /// Reads the header and no byte after it. The caller sets the deadline.
-pub(crate) async fn read<S: AsyncRead + Unpin>(io: &mut S) -> Result<Speaker, ProxyHeaderError> {
+pub(crate) async fn read<S: AsyncRead + Unpin>(io: &mut S) -> Result<ProxySource, ProxyHeaderError> {
     let mut fixed = [0; FIXED_BYTES];
     let (word, rest) = fixed.split_at_mut(WORD.len());
     io.read_exact(word).await?;
@@ -51,12 +51,12 @@ pub(crate) async fn read<S: AsyncRead + Unpin>(io: &mut S) -> Result<Speaker, Pr
     let mut rest = [0; REST_BYTES_MAX];
     let rest = rest.get_mut(..length).ok_or(ProxyHeaderError::Malformed)?;
     io.read_exact(rest).await?;
-    speaker(&fixed, rest).ok_or(ProxyHeaderError::Malformed)
+    proxy_source(&fixed, rest).ok_or(ProxyHeaderError::Malformed)
 }
 
 /// Reads the rest of a version 1 line. The line has no length, so it is read byte by byte, and no later byte is
 /// consumed.
-async fn read_line<S: AsyncRead + Unpin>(io: &mut S) -> Result<Speaker, ProxyHeaderError> {
+async fn read_line<S: AsyncRead + Unpin>(io: &mut S) -> Result<ProxySource, ProxyHeaderError> {
     let mut line = Vec::with_capacity(LINE_BYTES_MAX);
     while line.last() != Some(&b'\n') {
         if line.len() == LINE_BYTES_MAX {
@@ -65,29 +65,29 @@ async fn read_line<S: AsyncRead + Unpin>(io: &mut S) -> Result<Speaker, ProxyHea
         line.push(io.read_u8().await?);
     }
     let text = std::str::from_utf8(&line).ok().and_then(|text| text.strip_suffix("\r\n"));
-    text.and_then(speaker_of_line).ok_or(ProxyHeaderError::Malformed)
+    text.and_then(source_of_line).ok_or(ProxyHeaderError::Malformed)
 }
 
-fn speaker_of_line(text: &str) -> Option<Speaker> {
+fn source_of_line(text: &str) -> Option<ProxySource> {
     // The specification says to ignore the rest of the line.
     if text == "UNKNOWN" || text.starts_with("UNKNOWN ") {
-        return Some(Speaker::Balancer);
+        return Some(ProxySource::Balancer);
     }
-    let (family, ends) = text.split_once(' ')?;
+    let (family, addresses) = text.split_once(' ')?;
     match family {
-        "TCP4" => source::<Ipv4Addr>(ends),
-        "TCP6" => source::<Ipv6Addr>(ends),
+        "TCP4" => source::<Ipv4Addr>(addresses),
+        "TCP6" => source::<Ipv6Addr>(addresses),
         _ => None,
     }
 }
 
 /// `source destination source-port destination-port`, one space between them.
-fn source<A: FromStr + Into<IpAddr>>(ends: &str) -> Option<Speaker> {
-    let mut parts = ends.split(' ');
+fn source<A: FromStr + Into<IpAddr>>(addresses: &str) -> Option<ProxySource> {
+    let mut parts = addresses.split(' ');
     let (source, destination) = (parts.next()?.parse::<A>().ok()?, parts.next()?.parse::<A>().ok());
     let (port, other_port) = (port(parts.next()?)?, port(parts.next()?));
     let is_whole = destination.is_some() && other_port.is_some() && parts.next().is_none();
-    is_whole.then(|| Speaker::Client((source.into(), port).into()))
+    is_whole.then(|| ProxySource::Client((source.into(), port).into()))
 }
 
 /// Parses a port: digits only, at most 65535, no leading zero.
@@ -103,22 +103,22 @@ fn rest_length(fixed: &[u8; FIXED_BYTES]) -> Option<usize> {
 }
 
 /// The source in a version 2 header; `None` for an unsupported one.
-fn speaker(fixed: &[u8; FIXED_BYTES], rest: &[u8]) -> Option<Speaker> {
+fn proxy_source(fixed: &[u8; FIXED_BYTES], rest: &[u8]) -> Option<ProxySource> {
     let [command, family, ..] = fixed.strip_prefix(SIGNATURE)? else {
         return None;
     };
     match (command, family) {
         // LOCAL: the specification says to ignore the addresses.
-        (0x20, _) => Some(Speaker::Balancer),
+        (0x20, _) => Some(ProxySource::Balancer),
         (0x21, 0x11) => {
             let (addresses, fields) = rest.split_first_chunk::<12>()?;
             let (source, ports) = (addresses.first_chunk::<4>()?, addresses.last_chunk::<4>()?);
-            well_formed(fields).then(|| Speaker::Client((Ipv4Addr::from(*source), source_port(*ports)).into()))
+            well_formed(fields).then(|| ProxySource::Client((Ipv4Addr::from(*source), source_port(*ports)).into()))
         }
         (0x21, 0x21) => {
             let (addresses, fields) = rest.split_first_chunk::<36>()?;
             let (source, ports) = (addresses.first_chunk::<16>()?, addresses.last_chunk::<4>()?);
-            well_formed(fields).then(|| Speaker::Client((Ipv6Addr::from(*source), source_port(*ports)).into()))
+            well_formed(fields).then(|| ProxySource::Client((Ipv6Addr::from(*source), source_port(*ports)).into()))
         }
         _ => None,
     }
@@ -152,11 +152,11 @@ mod tests {
 
     async fn parse(bytes: &[u8]) -> Result<Option<String>, ()> {
         let mut io = bytes;
-        let speaker = read(&mut io).await.map_err(|_| ())?;
+        let proxy_source = read(&mut io).await.map_err(|_| ())?;
         assert_eq!(io, b"GET", "not a byte more than the header is read");
-        Ok(match speaker {
-            Speaker::Client(address) => Some(address.to_string()),
-            Speaker::Balancer => None,
+        Ok(match proxy_source {
+            ProxySource::Client(address) => Some(address.to_string()),
+            ProxySource::Balancer => None,
         })
     }
 

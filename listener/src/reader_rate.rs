@@ -77,11 +77,11 @@ impl Drop for ReaderRateTimer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Ends;
+    use crate::Addresses;
 
     fn connection() -> Arc<Connection> {
         let address = "192.0.2.1:1".parse().unwrap();
-        Arc::new(Connection::unattached(Ends { client: address, peer: address, local: address }))
+        Arc::new(Connection::unattached(Addresses { client: address, peer: address, local: address }))
     }
 
     /// `streams` of one connection wait. Every second one of them, in turn or always the first, sends

@@ -34,7 +34,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use self::buffer::WriteBuffer;
-use self::linger::Patience;
+use self::linger::Linger;
 pub use self::timer::Timer;
 use super::connection::Connection;
 use super::frames::Frames;
@@ -175,15 +175,13 @@ impl<S: Transport> Drop for EdgeStream<S> {
         if self.standing == Standing::Cut || self.ended && unsent.is_empty() {
             return;
         }
-        let patience = match &self.gate {
+        let linger = match &self.gate {
             // A client with all its responses may not have read them to the end, and still sends acknowledgements.
-            None => Patience::Long,
-            Some(gate) if gate.is_in_body() => Patience::Long,
-            Some(gate) if self.standing != Standing::Good || gate.leaves_bytes() || !unsent.is_empty() => {
-                Patience::Short
-            }
+            None => Linger::Long,
+            Some(gate) if gate.is_in_body() => Linger::Long,
+            Some(gate) if self.standing != Standing::Good || gate.leaves_bytes() || !unsent.is_empty() => Linger::Short,
             Some(_) => return,
         };
-        linger::spawn(io, unsent, patience, &self.settings, slot);
+        linger::spawn(io, unsent, linger, &self.settings, slot);
     }
 }

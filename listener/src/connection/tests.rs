@@ -2,8 +2,8 @@ use super::*;
 
 fn connection(settings: &ListenerSettings, shared: &Arc<Shared>) -> Connection {
     let here = SocketAddr::from(([127, 0, 0, 1], 1));
-    let ends = Ends { client: here, peer: here, local: here };
-    Connection::new(7, ends, None, settings, Arc::clone(shared), Instant::now())
+    let addresses = Addresses { client: here, peer: here, local: here };
+    Connection::new(7, addresses, None, settings, Arc::clone(shared), Instant::now())
 }
 
 fn host(text: &str) -> Hostname {

@@ -73,11 +73,11 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::Ends;
+    use crate::Addresses;
 
     fn connection() -> Connection {
         let address = "192.0.2.1:1".parse().unwrap();
-        Connection::unattached(Ends { client: address, peer: address, local: address })
+        Connection::unattached(Addresses { client: address, peer: address, local: address })
     }
 
     /// Counts what streams wrote and what was sent.

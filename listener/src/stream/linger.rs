@@ -21,7 +21,7 @@ const SINK_BYTES: usize = 16 * 1024;
 
 /// How long to linger for a client that is still sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Patience {
+pub(super) enum Linger {
     /// `linger_timeout` and `linger_bytes`: after a malformed request.
     Short,
     /// `linger_timeout_long` while the client keeps sending, and `linger_bytes_long`: for a client that sends a body or
@@ -34,7 +34,7 @@ pub(super) enum Patience {
 pub(super) fn spawn<S: Transport>(
     io: S,
     last_words: Vec<u8>,
-    patience: Patience,
+    kind: Linger,
     settings: &Arc<ListenerSettings>,
     mut slot: Slot,
 ) {
@@ -42,7 +42,7 @@ pub(super) fn spawn<S: Transport>(
         return;
     };
     let pause = settings.linger_timeout;
-    let (whole, bytes) = if patience == Patience::Long && slot.linger_long(settings.lingering_per_address) {
+    let (whole, bytes) = if kind == Linger::Long && slot.linger_long(settings.lingering_per_address) {
         (settings.linger_timeout_long, settings.linger_bytes_long)
     } else {
         (pause, settings.linger_bytes)

@@ -14,7 +14,7 @@ use crate::gate::PIECE_BYTES_MAX;
 use contract::rejection::Rejection;
 
 /// Result of a read from the client.
-pub(super) enum Brought {
+pub(super) enum ReadResult {
     Bytes,
     End,
 }
@@ -36,19 +36,19 @@ impl<S: Transport> AsyncRead for EdgeStream<S> {
 
 impl<S: Transport> EdgeStream<S> {
     /// Reads a piece and feeds it to the gate.
-    pub(super) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Brought>> {
+    pub(super) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<ReadResult>> {
         let mut room = [MaybeUninit::uninit(); PIECE_BYTES_MAX];
         let mut piece = ReadBuf::uninit(&mut room);
         ready!(self.poll_io(cx, &mut piece))?;
         if piece.filled().is_empty() {
-            return Poll::Ready(Ok(Brought::End));
+            return Poll::Ready(Ok(ReadResult::End));
         }
         if let Some(gate) = &mut self.gate
             && let Err(rejection) = gate.feed(piece.filled())
         {
             self.refuse(rejection);
         }
-        Poll::Ready(Ok(Brought::Bytes))
+        Poll::Ready(Ok(ReadResult::Bytes))
     }
 
     /// Pending until the deadline of the head. Then refuses the request, or ends silently if no byte of it arrived.

@@ -10,11 +10,11 @@ use bytes::{BufMut as _, BytesMut};
 use tokio::time::Instant;
 use tokio_util::io::poll_read_buf;
 
-use super::read::Brought;
+use super::read::ReadResult;
 use super::{EdgeStream, MinimumRateTimer, Standing, Transport, Waiting};
-use crate::client::{Broken, Client};
+use crate::client::{BodyReadError, Client};
 use crate::connection::Connection;
-use crate::gate::{Gate, Want};
+use crate::gate::{Gate, NextRead};
 use crate::head::Head;
 use contract::rejection::Rejection;
 
@@ -41,12 +41,12 @@ impl<S: Transport> EdgeStream<S> {
             if gate.head().is_some() {
                 return Poll::Ready(true);
             }
-            let Want::Head { begun } = gate.want() else {
+            let NextRead::Head { begun } = gate.want() else {
                 return Poll::Ready(false);
             };
             match self.poll_piece(cx) {
-                Poll::Ready(Ok(Brought::Bytes)) => {}
-                Poll::Ready(Ok(Brought::End) | Err(_)) => return Poll::Ready(false),
+                Poll::Ready(Ok(ReadResult::Bytes)) => {}
+                Poll::Ready(Ok(ReadResult::End) | Err(_)) => return Poll::Ready(false),
                 Poll::Pending if self.poll_cancelled(cx) => return Poll::Ready(false),
                 Poll::Pending => ready!(self.poll_head_deadline(begun, cx)),
             }
@@ -55,13 +55,13 @@ impl<S: Transport> EdgeStream<S> {
 
     /// Whether no byte of a next request has arrived.
     pub(crate) fn is_idle(&self) -> bool {
-        self.gate.as_ref().is_none_or(|gate| gate.want() == Want::Head { begun: false })
+        self.gate.as_ref().is_none_or(|gate| gate.want() == NextRead::Head { begun: false })
     }
 
     /// Stops reading the body. The connection may linger, so that the client can read the answer.
-    fn break_off(&mut self, rejection: Rejection) -> Broken {
+    fn break_off(&mut self, rejection: Rejection) -> BodyReadError {
         self.standing = Standing::Refused;
-        Broken::Refused(rejection)
+        BodyReadError::Refused(rejection)
     }
 
     /// Reads at most `most` bytes straight into `into`.
@@ -97,10 +97,10 @@ impl<S: Transport> Client for EdgeStream<S> {
         self.waiting = Waiting::Nothing;
     }
 
-    fn poll_body(&mut self, into: &mut BytesMut, cx: &mut Context<'_>) -> Poll<Result<usize, Broken>> {
+    fn poll_body(&mut self, into: &mut BytesMut, cx: &mut Context<'_>) -> Poll<Result<usize, BodyReadError>> {
         loop {
             let Some(gate) = self.gate.as_mut().filter(|_| !self.connection.is_closed()) else {
-                return Poll::Ready(Err(Broken::Gone));
+                return Poll::Ready(Err(BodyReadError::Gone));
             };
             let ready = gate.ready();
             if !ready.is_empty() {
@@ -110,18 +110,18 @@ impl<S: Transport> Client for EdgeStream<S> {
                 return Poll::Ready(Ok(bytes));
             }
             let most = match gate.want() {
-                Want::Body { most } => most,
-                Want::Anything => usize::MAX,
-                Want::Nothing => return Poll::Ready(Err(Broken::Refused(Rejection::BadFraming))),
-                Want::Head { .. } | Want::Response => return Poll::Ready(Ok(0)),
+                NextRead::Body { most } => most,
+                NextRead::Anything => usize::MAX,
+                NextRead::Nothing => return Poll::Ready(Err(BodyReadError::Refused(Rejection::BadFraming))),
+                NextRead::Head { .. } | NextRead::Response => return Poll::Ready(Ok(0)),
             };
             let switched = most == usize::MAX;
             let before = into.len();
             let brought = match self.poll_into(into, most, cx) {
                 Poll::Ready(Ok(brought)) if switched => return Poll::Ready(Ok(brought)),
                 Poll::Ready(Ok(brought @ 1..)) => brought,
-                Poll::Ready(_) => return Poll::Ready(Err(Broken::Gone)),
-                Poll::Pending if self.poll_cancelled(cx) => return Poll::Ready(Err(Broken::Gone)),
+                Poll::Ready(_) => return Poll::Ready(Err(BodyReadError::Gone)),
+                Poll::Pending if self.poll_cancelled(cx) => return Poll::Ready(Err(BodyReadError::Gone)),
                 Poll::Pending if switched => return Poll::Pending,
                 Poll::Pending => {
                     let until = self.body_rate.wait(Instant::now());
@@ -166,10 +166,10 @@ impl<S: Transport> Client for EdgeStream<S> {
             }
             // Bytes of a later message show that the client is present, and are held. The rest of a body is read by
             // `poll_body`.
-            let waits = self.gate.as_ref().is_some_and(|gate| gate.holds() || gate.want() != Want::Response);
+            let waits = self.gate.as_ref().is_some_and(|gate| gate.holds() || gate.want() != NextRead::Response);
             match if waits { Poll::Pending } else { self.poll_piece(cx) } {
-                Poll::Ready(Ok(Brought::Bytes)) => {}
-                Poll::Ready(Ok(Brought::End)) if self.gone_at.is_some() => {}
+                Poll::Ready(Ok(ReadResult::Bytes)) => {}
+                Poll::Ready(Ok(ReadResult::End)) if self.gone_at.is_some() => {}
                 Poll::Pending if !self.poll_cancelled(cx) => return Poll::Pending,
                 _ => break,
             }

@@ -17,7 +17,7 @@ use crate::fakes::FakeHooks;
 use crate::tls::{TicketSeed, Tickets};
 use crate::{
     Client, ConnectionEvent, Connections, H2Request, Handler, Hooks, Listener, ListenerSettings, ListenerState,
-    MinimumRate, Served,
+    MinimumRate, ServeOutcome,
 };
 use contract::time::UnixSeconds;
 
@@ -26,7 +26,7 @@ pub(super) struct Echo;
 
 #[async_trait]
 impl Handler for Echo {
-    async fn serve(&self, client: &mut dyn Client) -> Served {
+    async fn serve(&self, client: &mut dyn Client) -> ServeOutcome {
         let text = String::from_utf8_lossy(client.head().unwrap().0).into_owned();
         assert!(!text.contains("panic"), "panic on request");
         client.take_head();
@@ -35,7 +35,7 @@ impl Handler for Echo {
         let answer = format!("{} {text}", connection.client().ip());
         let sent = client.write_all(answer.as_bytes()).await.is_ok() && client.flush().await.is_ok();
         connection.request_done();
-        if sent { Served::Whole } else { Served::Cut }
+        if sent { ServeOutcome::Whole } else { ServeOutcome::Cut }
     }
 
     async fn serve_stream(&self, _: H2Request, _: &Arc<Connection>) -> bool {
@@ -151,12 +151,12 @@ struct Generous;
 
 #[async_trait]
 impl Handler for Generous {
-    async fn serve(&self, client: &mut dyn Client) -> Served {
+    async fn serve(&self, client: &mut dyn Client) -> ServeOutcome {
         client.take_head();
         client.connection().request_seen();
         let _ = client.write_all(&vec![b'x'; 64 * 1024 * 1024]).await;
         client.connection().request_done();
-        Served::Cut
+        ServeOutcome::Cut
     }
 
     async fn serve_stream(&self, _: H2Request, _: &Arc<Connection>) -> bool {

@@ -11,11 +11,11 @@ use bytes::BytesMut;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::time::Instant;
 
-use crate::connection::{Connection, Ends, TlsFacts};
+use crate::connection::{Addresses, Connection, TlsFacts};
 use crate::fakes::FakeHooks;
-use crate::gate::{Gate, Want};
+use crate::gate::{Gate, NextRead};
 use crate::stream::EdgeStream;
-use crate::{Broken, Client as _, Connections, Hooks, ListenerSettings};
+use crate::{BodyReadError, Client as _, Connections, Hooks, ListenerSettings};
 use contract::rejection::Rejection;
 
 pub(super) const GET: &str = "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
@@ -43,8 +43,8 @@ pub(super) fn rig_with(settings: ListenerSettings, tls: Option<TlsFacts>, pipe_b
     let mut slot = connections.admit(&hooks).unwrap();
     let here = SocketAddr::from(([192, 0, 2, 1], 12_345));
     assert!(slot.admit_address(here.ip()));
-    let ends = Ends { client: here, peer: here, local: here };
-    let connection = Arc::new(Connection::new(slot.id(), ends, tls, &settings, slot.shared(), Instant::now()));
+    let addresses = Addresses { client: here, peer: here, local: here };
+    let connection = Arc::new(Connection::new(slot.id(), addresses, tls, &settings, slot.shared(), Instant::now()));
     slot.register(&connection);
     let stream = EdgeStream::new(ours, slot, Arc::clone(&connection), hooks, Arc::new(settings));
     Rig { client, stream, connection, hooks: fake, connections }
@@ -99,8 +99,9 @@ impl EdgeStream<DuplexStream> {
 
     fn poll_text(&mut self, cx: &mut Context<'_>) -> Poll<Result<String>> {
         let mut bytes = BytesMut::new();
-        let is_refused = |gate: &Gate| gate.want() == Want::Nothing && !gate.first_line().is_empty();
-        let rests = self.gate.as_ref().is_some_and(|gate| matches!(gate.want(), Want::Head { .. }) || is_refused(gate));
+        let is_refused = |gate: &Gate| gate.want() == NextRead::Nothing && !gate.first_line().is_empty();
+        let rests =
+            self.gate.as_ref().is_some_and(|gate| matches!(gate.want(), NextRead::Head { .. }) || is_refused(gate));
         if rests || self.head().is_some() {
             if ready!(self.poll_request(cx)) {
                 bytes.extend_from_slice(self.head().unwrap().0);
@@ -113,9 +114,11 @@ impl EdgeStream<DuplexStream> {
             match ready!(self.poll_body(&mut bytes, cx)) {
                 // Everything was read: wait for the client to disconnect.
                 Ok(0) if self.is_whole() => ready!(self.poll_gone(cx)),
-                Ok(_) | Err(Broken::Gone) => {}
-                Err(Broken::Refused(Rejection::RequestTimeout)) => return Poll::Ready(Err(ErrorKind::TimedOut.into())),
-                Err(Broken::Refused(rejection)) => {
+                Ok(_) | Err(BodyReadError::Gone) => {}
+                Err(BodyReadError::Refused(Rejection::RequestTimeout)) => {
+                    return Poll::Ready(Err(ErrorKind::TimedOut.into()));
+                }
+                Err(BodyReadError::Refused(rejection)) => {
                     return Poll::Ready(Err(Error::new(ErrorKind::InvalidData, rejection.code())));
                 }
             }
