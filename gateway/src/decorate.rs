@@ -138,10 +138,10 @@ pub(crate) fn ours(facts: &Facts, is_tls: bool, spoken: Spoken, out: &mut impl R
     }
     out.field(CONTENT_TYPE_OPTIONS, b"nosniff")?;
     let Some(Shown { standing, outcome }) = facts.shown else { return Ok(()) };
-    let trio = standing.trio(outcome);
-    out.figure(LIMIT, trio.limit)?;
-    out.figure(REMAINING, trio.remaining)?;
-    out.figure(RESET, trio.reset)?;
+    let headers = standing.rate_limit_headers(outcome);
+    out.figure(LIMIT, headers.limit)?;
+    out.figure(REMAINING, headers.remaining)?;
+    out.figure(RESET, headers.reset)?;
     out.field(POLICY, standing.policy_field().as_bytes())?;
     out.field(RATELIMIT, standing.ratelimit_field(outcome).as_bytes())
 }

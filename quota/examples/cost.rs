@@ -27,7 +27,7 @@ async fn main() -> anyhow::Result<()> {
     let mut figures = 0_u64;
     for request in 0..REQUESTS {
         let standing = quota.charge(&project, limits, &key).await.map_err(|error| anyhow::anyhow!("{error:?}"))?;
-        figures += u64::from(standing.trio(Outcome::Admitted).remaining);
+        figures += u64::from(standing.rate_limit_headers(Outcome::Admitted).remaining);
         figures += (standing.policy_field().len() + standing.ratelimit_field(Outcome::Admitted).len()) as u64;
         if request % 1_000 == 0 {
             // Prefetches run in tasks beside the requests.

@@ -50,7 +50,7 @@ pub enum Outcome {
 
 /// The values of `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Trio {
+pub struct RateLimitHeaders {
     /// The limit of the described window.
     pub limit: u32,
     /// Requests left in it.
@@ -84,17 +84,23 @@ impl Standing {
 
     /// The three headers of the specification. They describe one window: the binding one, or after a refusal the one
     /// that refused. During a ban, Remaining is 0 until the ban ends.
-    pub fn trio(&self, outcome: Outcome) -> Trio {
+    pub fn rate_limit_headers(&self, outcome: Outcome) -> RateLimitHeaders {
         match outcome {
             Outcome::Admitted => {
                 let allowance = self.of(self.binding());
-                Trio { limit: allowance.limit, remaining: allowance.remaining, reset: allowance.resets_at.0 }
+                RateLimitHeaders {
+                    limit: allowance.limit,
+                    remaining: allowance.remaining,
+                    reset: allowance.resets_at.0,
+                }
             }
             Outcome::Refused(window) => {
                 let allowance = self.of(window);
-                Trio { limit: allowance.limit, remaining: 0, reset: allowance.resets_at.0 }
+                RateLimitHeaders { limit: allowance.limit, remaining: 0, reset: allowance.resets_at.0 }
             }
-            Outcome::Banned { until } => Trio { limit: self.of(self.binding()).limit, remaining: 0, reset: until.0 },
+            Outcome::Banned { until } => {
+                RateLimitHeaders { limit: self.of(self.binding()).limit, remaining: 0, reset: until.0 }
+            }
         }
     }
 
@@ -172,15 +178,15 @@ mod tests {
     // rule: 8.7
     #[test]
     fn the_first_request_of_a_free_plan_shows_the_minute() {
-        let trio = standing((60, 59), (1_000, 999)).trio(Outcome::Admitted);
-        assert_eq!(trio, Trio { limit: 60, remaining: 59, reset: NOW + 40 });
+        let headers = standing((60, 59), (1_000, 999)).rate_limit_headers(Outcome::Admitted);
+        assert_eq!(headers, RateLimitHeaders { limit: 60, remaining: 59, reset: NOW + 40 });
     }
 
     // rule: 8.7
     #[test]
     fn with_less_left_today_than_this_minute_the_headers_show_the_day() {
-        let trio = standing((60, 59), (1_000, 29)).trio(Outcome::Admitted);
-        assert_eq!(trio, Trio { limit: 1_000, remaining: 29, reset: NOW + 6_400 });
+        let headers = standing((60, 59), (1_000, 29)).rate_limit_headers(Outcome::Admitted);
+        assert_eq!(headers, RateLimitHeaders { limit: 1_000, remaining: 29, reset: NOW + 6_400 });
     }
 
     // rule: 8.7, 8.9
@@ -194,8 +200,8 @@ mod tests {
     fn after_a_refusal_the_window_that_refused_is_shown_with_nothing_left() {
         let refused = standing((60, 3), (1_000, 0));
         assert_eq!(
-            refused.trio(Outcome::Refused(Window::Minute)),
-            Trio { limit: 60, remaining: 0, reset: NOW + 40 },
+            refused.rate_limit_headers(Outcome::Refused(Window::Minute)),
+            RateLimitHeaders { limit: 60, remaining: 0, reset: NOW + 40 },
             "even where the day has less"
         );
         assert_eq!(refused.retry_after_seconds(Outcome::Refused(Window::Day)), Some(6_400));
@@ -223,7 +229,7 @@ mod tests {
         let until = UnixSeconds(NOW + 300);
         let banned = standing((60, 12), (1_000, 400));
         let outcome = Outcome::Banned { until };
-        assert_eq!(banned.trio(outcome), Trio { limit: 60, remaining: 0, reset: NOW + 300 });
+        assert_eq!(banned.rate_limit_headers(outcome), RateLimitHeaders { limit: 60, remaining: 0, reset: NOW + 300 });
         assert_eq!(banned.retry_after_seconds(outcome), Some(300));
         assert_eq!(banned.ratelimit_field(outcome), r#""minute";r=0;t=300, "day";r=0;t=6400"#);
     }
@@ -241,7 +247,7 @@ mod tests {
         at.day = None;
         assert_eq!(at.policy_field(), r#""minute";q=60;w=60"#);
         assert_eq!(at.of(Window::Day), at.minute);
-        assert_eq!(at.trio(Outcome::Refused(Window::Minute)).remaining, 0);
+        assert_eq!(at.rate_limit_headers(Outcome::Refused(Window::Minute)).remaining, 0);
     }
 
     proptest! {
@@ -260,12 +266,12 @@ mod tests {
                 let wait = i64::from(at.retry_after_seconds(outcome).unwrap());
                 prop_assert!(wait >= 1);
                 prop_assert!(as_of + wait * 1_000 >= resets_at.0 * 1_000);
-                let trio = at.trio(outcome);
-                prop_assert_eq!(trio.remaining, 0);
-                prop_assert_eq!(trio.reset, resets_at.0);
+                let headers = at.rate_limit_headers(outcome);
+                prop_assert_eq!(headers.remaining, 0);
+                prop_assert_eq!(headers.reset, resets_at.0);
             }
-            let trio = at.trio(Outcome::Admitted);
-            prop_assert!(trio.remaining <= trio.limit);
+            let headers = at.rate_limit_headers(Outcome::Admitted);
+            prop_assert!(headers.remaining <= headers.limit);
         }
     }
 }

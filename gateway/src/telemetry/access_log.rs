@@ -110,9 +110,9 @@ pub(super) fn line(
         }
     }
     if let Some(shown) = facts.shown {
-        let trio = shown.standing.trio(shown.outcome);
-        line.number("quota_limit", u64::from(trio.limit));
-        line.number("quota_remaining", u64::from(trio.remaining));
+        let headers = shown.standing.rate_limit_headers(shown.outcome);
+        line.number("quota_limit", u64::from(headers.limit));
+        line.number("quota_remaining", u64::from(headers.remaining));
     }
     line.text("quota_mode", facts.quota_mode.map_or("", Mode::as_str));
     if let Some(id) = &facts.client_request_id {
