@@ -19,7 +19,7 @@ pub mod anonymous;
 mod breaker;
 pub mod store;
 pub mod settings;
-mod cells;
+mod bucket_cache;
 mod news;
 mod liveness;
 mod charge;
@@ -38,7 +38,7 @@ use parking_lot::Mutex;
 
 use ban::{Ban, BanTable, News};
 use breaker::Breaker;
-use cells::Cells;
+use bucket_cache::BucketCache;
 use chassis::clock::Clock;
 use clock::ForeignClock;
 use ledger::bucket::BucketView;
@@ -85,7 +85,7 @@ struct Inner {
     store: Arc<dyn Store>,
     settings: QuotaSettings,
     clock: Arc<dyn Clock>,
-    cells: Cells,
+    cache: BucketCache,
     bans: BanTable,
     breaker: Mutex<Breaker>,
     /// The breaker's state for the hot path: whether the last call failed, and whether the breaker is open.
@@ -110,7 +110,7 @@ impl Quota {
     /// Quotas that use `store`. Run [`Quota::run`] beside it.
     pub fn new(store: Arc<dyn Store>, settings: QuotaSettings, clock: Arc<dyn Clock>) -> Self {
         Self(Arc::new(Inner {
-            cells: Cells::new(identity(&settings), settings.buckets_max),
+            cache: BucketCache::new(identity(&settings), settings.buckets_max),
             bans: BanTable::new(settings.ban),
             breaker: Mutex::default(),
             store_fails: AtomicBool::new(false),
@@ -131,17 +131,17 @@ impl Quota {
     /// Takes back the unit of a request that never reached an upstream through our own fault. `standing` is the result
     /// of [`Quota::charge`] for it.
     pub fn refund(&self, project: &ProjectUid, standing: &Standing) {
-        if let Some(cell) = self.0.cells.find(project) {
-            cell.lock().bucket.refund(self.0.clock.monotonic(), standing);
-            self.0.cells.watch(&cell);
+        if let Some(cached) = self.0.cache.find(project) {
+            cached.lock().bucket.refund(self.0.clock.monotonic(), standing);
+            self.0.cache.watch(&cached);
         }
     }
 
     /// Hands back at once the units that this node holds for a project, because another node would refuse for lack of
     /// them. For stores that pass such calls between nodes.
     pub fn recall(&self, project: &ProjectUid) {
-        if let Some(cell) = self.0.cells.find(project).filter(|cell| cell.lock().bucket.owes()) {
-            self.0.state_in_background(&cell, ledger::node::Purpose::HandBack);
+        if let Some(cached) = self.0.cache.find(project).filter(|cached| cached.lock().bucket.owes()) {
+            self.0.state_in_background(&cached, ledger::node::Purpose::HandBack);
         }
     }
 
@@ -154,8 +154,8 @@ impl Quota {
     /// A project's standing on this node, without charging.
     pub fn standing(&self, project: &ProjectUid, limits: Limits) -> Standing {
         let (now, wall) = (self.0.clock.monotonic(), self.0.clock.now());
-        match self.0.cells.find(project) {
-            Some(cell) => cell.lock().bucket.peek(now, wall),
+        match self.0.cache.find(project) {
+            Some(cached) => cached.lock().bucket.peek(now, wall),
             None => ledger::node::untouched(limits, now, wall),
         }
     }
@@ -192,7 +192,7 @@ impl Quota {
     /// This node's place: that of the settings, or another one after a process with a copy of its data directory took
     /// it.
     pub fn place(&self) -> u64 {
-        self.0.cells.me().place
+        self.0.cache.me().place
     }
 
     /// How requests are counted now.

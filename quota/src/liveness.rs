@@ -10,7 +10,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream;
 
 use super::breaker::{Change, PROBE_EVERY};
-use super::cells::Cell;
+use super::bucket_cache::CachedBucket;
 use super::ledger::node::Purpose;
 use super::ledger::{Incarnation, Reply};
 use super::store::{Fleet, Pulse, StoreOutage};
@@ -62,9 +62,9 @@ impl Quota {
 
     /// Hands back every unit that this node holds. Call it at shutdown, after the last request.
     pub async fn hand_back_all(&self) {
-        let all = stream::iter(self.0.cells.all()).for_each_concurrent(STATEMENTS_AT_ONCE, |cell| async move {
-            if cell.lock().bucket.owes() {
-                self.0.state(&cell, Purpose::HandBack).await;
+        let all = stream::iter(self.0.cache.all()).for_each_concurrent(STATEMENTS_AT_ONCE, |cached| async move {
+            if cached.lock().bucket.owes() {
+                self.0.state(&cached, Purpose::HandBack).await;
             }
         });
         if tokio::time::timeout(HAND_BACK_BUDGET, all).await.is_err() {
@@ -164,8 +164,8 @@ impl Inner {
         let inner = Arc::clone(self);
         tokio::spawn(async move {
             let now = inner.clock.monotonic();
-            let cells = inner.cells.all().into_iter().filter(|cell| {
-                let mut state = cell.lock();
+            let cache = inner.cache.all().into_iter().filter(|cached| {
+                let mut state = cached.lock();
                 if forgot {
                     state.bucket.store_forgot(now);
                 } else {
@@ -174,10 +174,10 @@ impl Inner {
                 // If a statement is pending, its end repeats what is necessary.
                 state.bucket.wants_assert()
             });
-            stream::iter(cells)
-                .for_each_concurrent(STATEMENTS_AT_ONCE, |cell| {
+            stream::iter(cache)
+                .for_each_concurrent(STATEMENTS_AT_ONCE, |cached| {
                     let inner = Arc::clone(&inner);
-                    async move { inner.state(&cell, Purpose::Assert).await }
+                    async move { inner.state(&cached, Purpose::Assert).await }
                 })
                 .await;
         });
@@ -185,26 +185,26 @@ impl Inner {
 
     fn hand_back_idle(self: &Arc<Self>) {
         let now = self.clock.monotonic();
-        for cell in self.cells.take_watched() {
+        for cached in self.cache.take_watched() {
             let (owes, idle) = {
-                let state = cell.lock();
+                let state = cached.lock();
                 (state.bucket.owes(), state.bucket.wants_hand_back(now))
             };
             if idle {
-                self.state_in_background(&cell, Purpose::HandBack);
+                self.state_in_background(&cached, Purpose::HandBack);
             }
             if owes {
-                self.cells.watch(&cell);
+                self.cache.watch(&cached);
             }
         }
     }
 
     /// Sends a statement and reads the answer.
-    async fn state(self: &Arc<Self>, cell: &Arc<Cell>, purpose: Purpose) {
-        let statement = cell.lock().bucket.ask(self.clock.monotonic(), purpose);
+    async fn state(self: &Arc<Self>, cached: &Arc<CachedBucket>, purpose: Purpose) {
+        let statement = cached.lock().bucket.ask(self.clock.monotonic(), purpose);
         if let Some(statement) = statement {
-            let answer = self.send(cell, statement).await;
-            self.finish(cell, statement.seq, &answer, false);
+            let answer = self.send(cached, statement).await;
+            self.finish(cached, statement.seq, &answer, false);
         }
     }
 }

@@ -17,7 +17,7 @@ use contract::project::ProjectUid;
 use contract::time::{UnixMillis, UnixSeconds};
 use contract::window::Window;
 
-use super::cells::Cell;
+use super::bucket_cache::CachedBucket;
 use super::settings::{Mode, QuotaSettings};
 use super::store::Store;
 use super::store::memory::{BUCKETS_MAX, MemoryStore};
@@ -340,5 +340,5 @@ async fn what_another_node_needs_is_handed_back_at_once() {
 
 #[test]
 fn a_hundred_thousand_buckets_fit_into_forty_four_megabytes() {
-    assert!(Cell::size() <= 440, "{} bytes per bucket", Cell::size());
+    assert!(CachedBucket::size() <= 440, "{} bytes per bucket", CachedBucket::size());
 }

@@ -294,8 +294,8 @@ async fn requests_that_wait_for_the_same_bucket_share_one_call() {
         })
         .collect();
     // The first call waits at the gate until all others wait behind it.
-    let waits = |cell: &Arc<Cell>| cell.lock().waiting.len() == 1_000;
-    let cell = comes(|| quota.0.cells.find(&project()).filter(waits)).await;
+    let waits = |cached: &Arc<CachedBucket>| cached.lock().waiting.len() == 1_000;
+    let cached = comes(|| quota.0.cache.find(&project()).filter(waits)).await;
     store.gate.add_permits(1_000);
     let (mut admitted, mut refused) = (0, 0);
     for one in all {
@@ -310,7 +310,7 @@ async fn requests_that_wait_for_the_same_bucket_share_one_call() {
     let calls = store.calls();
     outcomes(&quota, limits, 10_000).await;
     assert_eq!(store.calls(), calls, "a refused request costs nothing");
-    drop(cell);
+    drop(cached);
 }
 
 #[tokio::test]
@@ -344,7 +344,7 @@ async fn the_number_of_waiting_requests_is_bounded() {
         tokio::spawn(async move { quota.charge(&project(), limits, &key(1)).await })
     };
     let (first, second) = (start(), start());
-    comes(|| quota.0.cells.find(&project()).filter(|cell| cell.lock().waiting.len() == 2)).await;
+    comes(|| quota.0.cache.find(&project()).filter(|cached| cached.lock().waiting.len() == 2)).await;
     let turned_away = quota.charge(&project(), limits, &key(1)).await;
     assert!(matches!(turned_away, Err(ChargeError::Unavailable { .. })));
     store.gate.add_permits(10);
