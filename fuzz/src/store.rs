@@ -20,11 +20,10 @@ pub fn store(bytes: &[u8]) {
     if let Some(view) = fuzzing::view(bytes) {
         assert!(view.nodes.iter().all(|node| node.held <= node.minute_units), "{view:?}");
     }
-    for news in fuzzing::past(bytes).unwrap_or_default() {
-        assert!(
-            serde_json::to_string(&news)
-                .is_ok_and(|text| serde_json::from_str(&text).is_ok_and(|read: quota::ban::News| read == news))
-        );
+    for notification in fuzzing::past(bytes).unwrap_or_default() {
+        assert!(serde_json::to_string(&notification).is_ok_and(|text| {
+            serde_json::from_str(&text).is_ok_and(|read: quota::ban::Notification| read == notification)
+        }));
     }
 }
 

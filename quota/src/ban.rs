@@ -6,13 +6,13 @@
 //! [`super::Quota`] refuses banned keys, and the pipeline writes the response.
 
 mod history;
-mod news;
+mod notification;
 mod table;
 
 use std::time::Duration;
 
 pub use contract::ban::{Ban, BanReason};
-pub use news::{News, Strikes};
+pub use notification::{Notification, Strikes};
 pub use table::{BanTable, OFFENDERS_MAX};
 
 contract::words! {

@@ -13,7 +13,7 @@ use contract::time::UnixMillis;
 use contract::window::Window;
 use tokio::sync::oneshot;
 
-use super::ban::News;
+use super::ban::Notification;
 use super::bucket_cache::{CachedBucket, CachedState, WaitResult};
 use super::ledger::node::{Alone, AloneClock, AloneStep, Purpose, Step};
 use super::ledger::{Reply, Statement};
@@ -211,7 +211,7 @@ impl Inner {
             Ok(Reply::Settled(settlement)) => {
                 state.bucket.hear(now, seq, settlement);
                 if state.bucket.take_recall() {
-                    self.tell(News::Recall(cached.project.clone()));
+                    self.notify(Notification::Recall(cached.project.clone()));
                 }
             }
             Ok(Reply::Stale) => {

@@ -20,7 +20,7 @@ mod breaker;
 pub mod store;
 pub mod settings;
 mod bucket_cache;
-mod news;
+mod notifications;
 mod liveness;
 mod charge;
 
@@ -36,7 +36,7 @@ use contract::time::{UnixMillis, UnixSeconds};
 use contract::window::Window;
 use parking_lot::Mutex;
 
-use ban::{Ban, BanTable, News};
+use ban::{Ban, BanTable, Notification};
 use breaker::Breaker;
 use bucket_cache::BucketCache;
 use chassis::clock::Clock;
@@ -98,9 +98,9 @@ struct Inner {
     /// When to count the nodes next, in milliseconds of the monotonic clock.
     count_at: AtomicU64,
     /// Bans and lifts not yet delivered to the other nodes, by key.
-    untold: Mutex<HashMap<KeyId, News>>,
+    undelivered: Mutex<HashMap<KeyId, Notification>>,
     /// A task is delivering them.
-    telling: AtomicBool,
+    delivering: AtomicBool,
     /// The incarnation of the store's data, once known.
     incarnation: AtomicU64,
     store_was_heard: AtomicBool,
@@ -118,8 +118,8 @@ impl Quota {
             store_clock: ForeignClock::default(),
             fleet: Mutex::new(settings.fleet),
             count_at: AtomicU64::new(0),
-            untold: Mutex::default(),
-            telling: AtomicBool::new(false),
+            undelivered: Mutex::default(),
+            delivering: AtomicBool::new(false),
             incarnation: AtomicU64::new(0),
             store_was_heard: AtomicBool::new(false),
             store,
@@ -168,14 +168,14 @@ impl Quota {
     /// Bans a key until `until`, on all nodes. `None` if the table is full of banned keys.
     pub fn ban(&self, key: &KeyId, until: UnixSeconds) -> Option<Ban> {
         let ban = self.0.bans.add(key, self.0.shared_now(), until)?;
-        self.0.tell(News::Banned(ban.clone()));
+        self.0.notify(Notification::Banned(ban.clone()));
         Some(ban)
     }
 
     /// Lifts a ban, on all nodes. `false` if the key was not banned.
     pub fn lift(&self, key: &KeyId) -> bool {
         let Some(ban) = self.0.bans.lift(key, self.0.shared_now()) else { return false };
-        self.0.tell(News::Lifted { key: ban.key, began: ban.since, until: ban.until });
+        self.0.notify(Notification::Lifted { key: ban.key, began: ban.since, until: ban.until });
         true
     }
 

@@ -55,8 +55,8 @@ impl Quota {
         self.0.feel(&pulse.await.unwrap_or(Err(StoreOutage::TimedOut)));
         if !self.0.store_is_gone.load(Ordering::Relaxed) {
             self.0.hand_back_idle();
-            self.0.tell_strikes();
-            self.0.tell_rest();
+            self.0.send_strikes();
+            self.0.deliver_pending();
         }
     }
 

@@ -17,7 +17,7 @@ use contract::time::UnixMillis;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
-use super::ban::News;
+use super::ban::Notification;
 use super::ledger::bucket::BucketView;
 use super::ledger::node::Share;
 use super::ledger::{Incarnation, Reply, Statement};
@@ -83,9 +83,9 @@ impl Fleet {
 
 /// An item of the notification stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum Received {
     /// A notification of another node.
-    News(News),
+    Notification(Notification),
     /// The connection is up: all later notifications arrive; earlier ones may have been missed.
     Connected,
 }
@@ -110,23 +110,23 @@ pub trait Store: Send + Sync {
 
     /// Notifies the other nodes, and stores the notification for later nodes as long as it matters. A store with one
     /// node does nothing.
-    async fn tell(&self, _news: &News) -> Result<(), StoreOutage> {
+    async fn notify(&self, _notification: &Notification) -> Result<(), StoreOutage> {
         Ok(())
     }
 
     /// The stored notifications for a node that has just connected: bans and lifts.
-    async fn past(&self) -> Result<Vec<News>, StoreOutage> {
+    async fn stored_notifications(&self) -> Result<Vec<Notification>, StoreOutage> {
         Ok(Vec::new())
     }
 
     /// Removes the stored notifications of these keys.
-    async fn forget(&self, _keys: &[KeyId]) -> Result<(), StoreOutage> {
+    async fn forget_notifications(&self, _keys: &[KeyId]) -> Result<(), StoreOutage> {
         Ok(())
     }
 
     /// Notifications of the other nodes, for one receiver; `None` if there are no other nodes. The receiver must keep
-    /// up: what exceeds the queue is dropped, and [`Heard::Connected`] follows.
-    fn news(&self) -> Option<mpsc::Receiver<Heard>> {
+    /// up: what exceeds the queue is dropped, and [`Received::Connected`] follows.
+    fn notifications(&self) -> Option<mpsc::Receiver<Received>> {
         None
     }
 }

@@ -10,14 +10,14 @@ use parking_lot::Mutex;
 
 use super::history::{History, Sentence};
 use super::{Ban, BanReason, BanRules, BanSwitch};
-use super::{News, Strikes};
+use super::{Notification, Strikes};
 
 /// Keys with a remembered history. When it is full, a history without effect is dropped first. If all have an effect,
 /// further keys are still refused by their quota, but not banned.
 pub const OFFENDERS_MAX: usize = 10_000;
 
 /// Keys whose strikes wait to be sent to the other nodes; further ones count only here.
-const UNTOLD_MAX: usize = 1_000;
+const UNDELIVERED_MAX: usize = 1_000;
 
 /// The largest clock error of this machine at which bans of other nodes still take effect, in seconds.
 const CLOCK_ERROR_SECONDS_MAX: i64 = 3_600;
@@ -36,7 +36,7 @@ pub struct BanTable {
     /// Lifted bans that would still hold; at most as many as histories.
     lifted: Mutex<HashMap<KeyId, Lift>>,
     /// Strikes not yet sent to the other nodes.
-    untold: Mutex<HashMap<KeyId, Strikes>>,
+    undelivered: Mutex<HashMap<KeyId, Strikes>>,
     /// Keys with a ban, current or over: while there are none the hot path takes no lock.
     sentenced: AtomicUsize,
 }
@@ -48,7 +48,7 @@ impl BanTable {
             rules,
             histories: Mutex::default(),
             lifted: Mutex::default(),
-            untold: Mutex::default(),
+            undelivered: Mutex::default(),
             sentenced: AtomicUsize::new(0),
         }
     }
@@ -108,27 +108,28 @@ impl BanTable {
     }
 
     fn note_untold(&self, strikes: &Strikes) {
-        let mut untold = self.untold.lock();
-        if let Some(known) = untold.get_mut(&strikes.key) {
+        let mut undelivered = self.undelivered.lock();
+        if let Some(known) = undelivered.get_mut(&strikes.key) {
             *known = Strikes { count: known.count.saturating_add(strikes.count), ..strikes.clone() };
-        } else if untold.len() < UNTOLD_MAX {
-            untold.insert(strikes.key.clone(), strikes.clone());
+        } else if undelivered.len() < UNDELIVERED_MAX {
+            undelivered.insert(strikes.key.clone(), strikes.clone());
         }
     }
 
     /// Takes the strikes of this node since the last call, by key.
-    pub fn take_untold_strikes(&self) -> Vec<Strikes> {
-        std::mem::take(&mut *self.untold.lock()).into_values().collect()
+    pub fn take_undelivered_strikes(&self) -> Vec<Strikes> {
+        std::mem::take(&mut *self.undelivered.lock()).into_values().collect()
     }
 
     /// Notifications for a store that has lost its data: the bans that hold, and those that were lifted.
-    pub fn known(&self, now: UnixMillis) -> HashMap<KeyId, News> {
+    pub fn known(&self, now: UnixMillis) -> HashMap<KeyId, Notification> {
         let lifted = self.lifted.lock();
         let lifted = lifted.iter().filter(|(_, lift)| now < lift.until.to_millis());
-        let lifted = lifted
-            .map(|(key, lift)| (key.clone(), News::Lifted { key: key.clone(), began: lift.began, until: lift.until }));
+        let lifted = lifted.map(|(key, lift)| {
+            (key.clone(), Notification::Lifted { key: key.clone(), began: lift.began, until: lift.until })
+        });
         let mut known: HashMap<_, _> = lifted.collect();
-        known.extend(self.list(now).into_iter().map(|ban| (ban.key.clone(), News::Banned(ban))));
+        known.extend(self.list(now).into_iter().map(|ban| (ban.key.clone(), Notification::Banned(ban))));
         known
     }
 
@@ -171,9 +172,9 @@ impl BanTable {
     }
 
     /// The lift of a ban, to be sent to a node that still announces the ban.
-    pub fn lift_of(&self, ban: &Ban) -> Option<News> {
+    pub fn lift_of(&self, ban: &Ban) -> Option<Notification> {
         let lift = self.lifted.lock().get(&ban.key).copied().filter(|lift| ban.since <= lift.began)?;
-        Some(News::Lifted { key: ban.key.clone(), began: lift.began, until: lift.until })
+        Some(Notification::Lifted { key: ban.key.clone(), began: lift.began, until: lift.until })
     }
 
     /// Adds a ban of another node, unless it is over, known, or was lifted.

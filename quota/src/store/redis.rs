@@ -9,7 +9,7 @@
 //! repeated statement would be stale. [`crate::Quota`] decides about requests.
 
 mod books;
-mod news;
+mod notifications;
 mod servers;
 pub mod settings;
 pub mod fuzzing;
@@ -30,8 +30,8 @@ use tokio::sync::mpsc;
 
 use self::servers::{Link, Servers};
 use self::settings::RedisSettings;
-use super::{Fleet, Heard, Pulse, Store, StoreOutage};
-use crate::ban::News;
+use super::{Fleet, Pulse, Received, Store, StoreOutage};
+use crate::ban::Notification;
 use crate::ledger::bucket::BucketView;
 use crate::ledger::{Reply, Statement};
 
@@ -250,9 +250,9 @@ impl Store for RedisStore {
         books::view(&fields, &now)
     }
 
-    async fn tell(&self, news: &News) -> Result<(), StoreOutage> {
+    async fn notify(&self, notification: &Notification) -> Result<(), StoreOutage> {
         let mut outcome = Ok(());
-        for (key, command) in news::commands(&self.process, news)? {
+        for (key, command) in notifications::commands(&self.process, notification)? {
             // A server without memory to store it can still forward it.
             let said = match self.servers.of(&key) {
                 Ok(link) => self.call(&link, &command).await.map(drop),
@@ -263,18 +263,18 @@ impl Store for RedisStore {
         outcome
     }
 
-    async fn past(&self) -> Result<Vec<News>, StoreOutage> {
-        let link = self.servers.of(news::BANS_KEY)?;
+    async fn stored_notifications(&self) -> Result<Vec<Notification>, StoreOutage> {
+        let link = self.servers.of(notifications::BANS_KEY)?;
         let mut command = redis::cmd("HGETALL");
-        command.arg(news::BANS_KEY);
-        news::past(&self.call(&link, &command).await?)
+        command.arg(notifications::BANS_KEY);
+        notifications::past(&self.call(&link, &command).await?)
     }
 
-    async fn forget(&self, keys: &[KeyId]) -> Result<(), StoreOutage> {
-        let link = self.servers.of(news::BANS_KEY)?;
+    async fn forget_notifications(&self, keys: &[KeyId]) -> Result<(), StoreOutage> {
+        let link = self.servers.of(notifications::BANS_KEY)?;
         for some in keys.chunks(FORGOTTEN_AT_ONCE) {
             let mut command = redis::cmd("HDEL");
-            command.arg(news::BANS_KEY);
+            command.arg(notifications::BANS_KEY);
             for key in some {
                 command.arg(key.as_str());
             }
@@ -283,7 +283,7 @@ impl Store for RedisStore {
         Ok(())
     }
 
-    fn news(&self) -> Option<mpsc::Receiver<Heard>> {
-        Some(news::listen(Arc::clone(&self.servers), self.process.clone()))
+    fn notifications(&self) -> Option<mpsc::Receiver<Received>> {
+        Some(notifications::listen(Arc::clone(&self.servers), self.process.clone()))
     }
 }

@@ -117,9 +117,9 @@ async fn the_proposed_user_has_the_rights_it_needs_and_no_others() {
     store.connected(PATIENCE).await.unwrap();
     grants(&store).await;
     keeps_the_promises_of_a_store(&store, |number| format!("acl-{number}").parse().unwrap()).await;
-    let mut news = store.news().unwrap();
-    let heard = tokio::time::timeout(PATIENCE, news.recv()).await.unwrap();
-    assert_eq!(heard, Some(crate::store::Heard::Connected));
+    let mut notifications = store.notifications().unwrap();
+    let heard = tokio::time::timeout(PATIENCE, notifications.recv()).await.unwrap();
+    assert_eq!(heard, Some(crate::store::Received::Connected));
     let ban = crate::ban::Ban {
         key: key(3),
         since: UnixSeconds(1),
@@ -128,10 +128,10 @@ async fn the_proposed_user_has_the_rights_it_needs_and_no_others() {
         level: 1,
         shadow: false,
     };
-    store.tell(&crate::ban::News::Banned(ban.clone())).await.unwrap();
-    assert_eq!(store.past().await.unwrap().len(), 1);
-    store.forget(&[ban.key]).await.unwrap();
-    assert!(store.past().await.unwrap().is_empty());
+    store.notify(&crate::ban::Notification::Banned(ban.clone())).await.unwrap();
+    assert_eq!(store.stored_notifications().await.unwrap().len(), 1);
+    store.forget_notifications(&[ban.key]).await.unwrap();
+    assert!(store.stored_notifications().await.unwrap().is_empty());
     assert!(redis.ask(&["--user", "tollhouse", "--pass", "open-sesame", "FLUSHALL"]).contains("NOPERM"));
 }
 

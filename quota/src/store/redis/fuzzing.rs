@@ -3,8 +3,8 @@
 
 use redis::{Value, parse_redis_value};
 
-use super::{books, news};
-use crate::ban::News;
+use super::{books, notifications};
+use crate::ban::Notification;
 use crate::ledger::Reply;
 use crate::ledger::bucket::BucketView;
 
@@ -21,6 +21,6 @@ pub fn view(bytes: &[u8]) -> Option<BucketView> {
 }
 
 /// Decodes the stored bans.
-pub fn past(bytes: &[u8]) -> Option<Vec<News>> {
-    news::past(&parse_redis_value(bytes).ok()?).ok()
+pub fn past(bytes: &[u8]) -> Option<Vec<Notification>> {
+    notifications::past(&parse_redis_value(bytes).ok()?).ok()
 }

@@ -217,8 +217,8 @@ impl Servers {
                     return;
                 }
                 Err(outage) => {
-                    let news = self.state.borrow().as_ref().err() != Some(&outage);
-                    if news {
+                    let is_new = self.state.borrow().as_ref().err() != Some(&outage);
+                    if is_new {
                         tracing::warn!(reason = %outage, "cannot use the quota store (Redis)");
                     }
                     self.state.send_modify(|state| *state = Err(outage));

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// A notification that nodes send each other through the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum News {
+pub enum Notification {
     /// A node would refuse a request of this project while others hold unused units.
     Recall(ProjectUid),
     /// A key was banned.

@@ -12,9 +12,9 @@ use contract::key::KeyId;
 use contract::time::UnixMillis;
 use tokio::sync::mpsc;
 
-use super::ban::News;
+use super::ban::Notification;
 use super::ban::{Ban, OFFENDERS_MAX};
-use super::store::{Heard, StoreOutage};
+use super::store::{Received, StoreOutage};
 use super::{Inner, Quota};
 
 /// How often the stored bans are read and expired ones removed, in addition to each reconnection.
@@ -29,30 +29,30 @@ const LIFT_KEPT_SECONDS: i64 = 86_400;
 impl Quota {
     /// Receives notifications of the other nodes. Returns only for a store without other nodes.
     pub(super) async fn listen(&self) {
-        let Some(mut news) = self.0.store.news() else { return };
-        self.hear(&mut news).await;
+        let Some(mut notifications) = self.0.store.notifications() else { return };
+        self.hear(&mut notifications).await;
     }
 
-    async fn hear(&self, news: &mut mpsc::Receiver<Heard>) {
+    async fn hear(&self, notifications: &mut mpsc::Receiver<Received>) {
         loop {
-            match tokio::time::timeout(READ_EVERY, news.recv()).await {
-                Ok(Some(Heard::News(news))) => self.take(&news),
-                Ok(Some(Heard::Connected)) | Err(_) => self.read_past().await,
+            match tokio::time::timeout(READ_EVERY, notifications.recv()).await {
+                Ok(Some(Received::Notification(notification))) => self.take(&notification),
+                Ok(Some(Received::Connected)) | Err(_) => self.read_stored().await,
                 Ok(None) => return,
             }
         }
     }
 
-    fn take(&self, news: &News) {
+    fn take(&self, notification: &Notification) {
         let now = self.0.shared_now();
-        match news {
-            News::Recall(project) => self.recall(project),
-            News::Banned(ban) => match self.0.bans.lift_of(ban) {
-                Some(lift) => self.0.tell(lift),
+        match notification {
+            Notification::Recall(project) => self.recall(project),
+            Notification::Banned(ban) => match self.0.bans.lift_of(ban) {
+                Some(lift) => self.0.notify(lift),
                 None => self.0.bans.adopt(ban, now),
             },
-            News::Lifted { key, began, until } => self.0.bans.lift_begun_by(key, *began, *until, now),
-            News::Struck(strikes) => {
+            Notification::Lifted { key, began, until } => self.0.bans.lift_begun_by(key, *began, *until, now),
+            Notification::Struck(strikes) => {
                 for ban in strikes.iter().filter_map(|strikes| self.0.bans.count(strikes)) {
                     self.0.begin_ban(ban);
                 }
@@ -61,8 +61,8 @@ impl Quota {
     }
 
     /// Adds bans and lifts that this node missed, and removes expired ones.
-    async fn read_past(&self) {
-        let past = match self.0.store.past().await {
+    async fn read_stored(&self) {
+        let past = match self.0.store.stored_notifications().await {
             Ok(past) => past,
             Err(outage) => {
                 tracing::warn!(reason = %outage, "could not read the bans of other gateways; trying again");
@@ -71,18 +71,18 @@ impl Quota {
         };
         let now = self.0.shared_now().to_seconds();
         let mut over: Vec<KeyId> = Vec::new();
-        for news in &past {
-            self.take(news);
-            let (key, until) = match news {
-                News::Banned(ban) => (&ban.key, ban.until),
-                News::Lifted { key, began, until } => (key, (*until).max(began.plus(LIFT_KEPT_SECONDS))),
-                News::Recall(_) | News::Struck(_) => continue,
+        for notification in &past {
+            self.take(notification);
+            let (key, until) = match notification {
+                Notification::Banned(ban) => (&ban.key, ban.until),
+                Notification::Lifted { key, began, until } => (key, (*until).max(began.plus(LIFT_KEPT_SECONDS))),
+                Notification::Recall(_) | Notification::Struck(_) => continue,
             };
             if until.plus(KEPT_SECONDS) <= now {
                 over.push(key.clone());
             }
         }
-        if let Err(outage) = self.0.store.forget(&over).await {
+        if let Err(outage) = self.0.store.forget_notifications(&over).await {
             tracing::debug!(reason = %outage, "could not remove expired bans; trying again");
         }
     }
@@ -103,81 +103,81 @@ impl Inner {
     pub(super) fn begin_ban(self: &Arc<Self>, ban: Ban) {
         tracing::warn!(api_key.id = %ban.key, until = ban.until.0, level = ban.level, shadow = ban.shadow,
             "banned a key that kept sending after 429");
-        self.tell(News::Banned(ban));
+        self.notify(Notification::Banned(ban));
     }
 
     /// Sends a notification in the background. Bans and lifts are repeated until delivered; other notifications are
     /// not, because they would be late.
-    pub(super) fn tell(self: &Arc<Self>, news: News) {
-        let key = match &news {
-            News::Banned(ban) => &ban.key,
-            News::Lifted { key, .. } => key,
-            News::Recall(_) | News::Struck(_) => {
+    pub(super) fn notify(self: &Arc<Self>, notification: Notification) {
+        let key = match &notification {
+            Notification::Banned(ban) => &ban.key,
+            Notification::Lifted { key, .. } => key,
+            Notification::Recall(_) | Notification::Struck(_) => {
                 let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
                 let inner = Arc::clone(self);
-                runtime.spawn(async move { inner.say(&news).await });
+                runtime.spawn(async move { inner.send_notification(&notification).await });
                 return;
             }
         };
-        let mut untold = self.untold.lock();
-        if untold.len() < OFFENDERS_MAX || untold.contains_key(key) {
-            untold.insert(key.clone(), news);
+        let mut undelivered = self.undelivered.lock();
+        if undelivered.len() < OFFENDERS_MAX || undelivered.contains_key(key) {
+            undelivered.insert(key.clone(), notification);
         }
-        drop(untold);
-        self.tell_rest();
+        drop(undelivered);
+        self.deliver_pending();
     }
 
     /// Sends undelivered notifications; one task at a time.
-    pub(super) fn tell_rest(self: &Arc<Self>) {
-        if self.untold.lock().is_empty() || self.telling.swap(true, Ordering::AcqRel) {
+    pub(super) fn deliver_pending(self: &Arc<Self>) {
+        if self.undelivered.lock().is_empty() || self.delivering.swap(true, Ordering::AcqRel) {
             return;
         }
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            self.telling.store(false, Ordering::Release);
+            self.delivering.store(false, Ordering::Release);
             return;
         };
         let inner = Arc::clone(self);
         runtime.spawn(async move {
-            while let Some((key, news)) = inner.next_untold() {
-                if let Err(outage) = inner.say(&news).await {
+            while let Some((key, notification)) = inner.next_undelivered() {
+                if let Err(outage) = inner.send_notification(&notification).await {
                     tracing::debug!(api_key.id = %key, reason = %outage, "could not announce a ban; retrying");
                     break;
                 }
                 // A newer notification about the same key is still undelivered.
-                let mut untold = inner.untold.lock();
-                if untold.get(&key) == Some(&news) {
-                    untold.remove(&key);
+                let mut undelivered = inner.undelivered.lock();
+                if undelivered.get(&key) == Some(&notification) {
+                    undelivered.remove(&key);
                 }
             }
-            inner.telling.store(false, Ordering::Release);
+            inner.delivering.store(false, Ordering::Release);
         });
     }
 
-    fn next_untold(&self) -> Option<(KeyId, News)> {
-        self.untold.lock().iter().next().map(|(key, news)| (key.clone(), news.clone()))
+    fn next_undelivered(&self) -> Option<(KeyId, Notification)> {
+        self.undelivered.lock().iter().next().map(|(key, notification)| (key.clone(), notification.clone()))
     }
 
     /// Sends the strikes counted here since the last notification, added up per key.
-    pub(super) fn tell_strikes(self: &Arc<Self>) {
-        let strikes = self.bans.take_untold_strikes();
+    pub(super) fn send_strikes(self: &Arc<Self>) {
+        let strikes = self.bans.take_undelivered_strikes();
         if !strikes.is_empty() && self.fleet().nodes.get() > 1 {
-            self.tell(News::Struck(strikes));
+            self.notify(Notification::Struck(strikes));
         }
     }
 
     /// Announces every ban that holds and every lift, because the store may have lost them.
     pub(super) fn repeat_bans(self: &Arc<Self>) {
-        let known: HashMap<KeyId, News> = self.bans.known(self.shared_now());
-        let mut untold = self.untold.lock();
-        for (key, news) in known {
-            untold.entry(key).or_insert(news);
+        let known: HashMap<KeyId, Notification> = self.bans.known(self.shared_now());
+        let mut undelivered = self.undelivered.lock();
+        for (key, notification) in known {
+            undelivered.entry(key).or_insert(notification);
         }
-        drop(untold);
-        self.tell_rest();
+        drop(undelivered);
+        self.deliver_pending();
     }
 
-    async fn say(&self, news: &News) -> Result<(), StoreOutage> {
-        let saying = tokio::time::timeout(self.settings.call_budget, self.store.tell(news));
-        saying.await.unwrap_or(Err(StoreOutage::TimedOut))
+    async fn send_notification(&self, notification: &Notification) -> Result<(), StoreOutage> {
+        let sending = tokio::time::timeout(self.settings.call_budget, self.store.notify(notification));
+        sending.await.unwrap_or(Err(StoreOutage::TimedOut))
     }
 }
