@@ -13,7 +13,7 @@ use super::breaker::{Change, PROBE_EVERY};
 use super::bucket_cache::CachedBucket;
 use super::ledger::node::Purpose;
 use super::ledger::{Incarnation, Reply};
-use super::store::{Fleet, Pulse, StoreOutage};
+use super::store::{Fleet, HeartbeatReply, StoreOutage};
 use super::{HEARTBEAT, Inner, Quota};
 
 /// Pause between two counts of the nodes, in milliseconds per node, since each count reads all of them.
@@ -51,8 +51,8 @@ impl Quota {
     /// One round of [`Quota::run`], for callers with their own clock.
     pub async fn heartbeat(&self) {
         let count = self.0.is_time_to_count();
-        let pulse = tokio::time::timeout(self.0.settings.call_budget, self.0.store.pulse(count));
-        self.0.feel(&pulse.await.unwrap_or(Err(StoreOutage::TimedOut)));
+        let heartbeat = tokio::time::timeout(self.0.settings.call_budget, self.0.store.heartbeat(count));
+        self.0.receive_heartbeat(&heartbeat.await.unwrap_or(Err(StoreOutage::TimedOut)));
         if !self.0.store_is_gone.load(Ordering::Relaxed) {
             self.0.hand_back_idle();
             self.0.send_strikes();
@@ -104,15 +104,15 @@ impl Inner {
         }
     }
 
-    fn feel(self: &Arc<Self>, pulse: &Result<Pulse, StoreOutage>) {
-        match pulse {
-            Ok(pulse) => {
-                self.note_clock(pulse.now);
-                if let Some(fleet) = pulse.fleet {
+    fn receive_heartbeat(self: &Arc<Self>, heartbeat: &Result<HeartbeatReply, StoreOutage>) {
+        match heartbeat {
+            Ok(heartbeat) => {
+                self.note_clock(heartbeat.now);
+                if let Some(fleet) = heartbeat.fleet {
                     *self.fleet.lock() = fleet;
                 }
                 self.note_life(true);
-                self.note_incarnation(pulse.incarnation);
+                self.note_incarnation(heartbeat.incarnation);
             }
             Err(outage) => self.note_life(!outage.is_of_the_store()),
         }

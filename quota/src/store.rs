@@ -51,7 +51,7 @@ impl StoreOutage {
 
 /// The answer to a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pulse {
+pub struct HeartbeatReply {
     /// The current incarnation of the store's data.
     pub incarnation: Incarnation,
     /// The store's clock.
@@ -98,7 +98,7 @@ pub trait Store: Send + Sync {
 
     /// Checks that the store is available and has not lost data. Cheap: called every [`super::HEARTBEAT`]. With
     /// `count`, it also registers this node and counts all nodes.
-    async fn pulse(&self, count: bool) -> Result<Pulse, StoreOutage>;
+    async fn heartbeat(&self, count: bool) -> Result<HeartbeatReply, StoreOutage>;
 
     /// Whether the store has a clock other than this machine's, which then decides the current minute.
     fn has_own_clock(&self) -> bool {

@@ -166,7 +166,11 @@ impl SimNode {
     }
 
     /// Receives the reply to a heartbeat.
-    pub(super) fn feel(&mut self, now: Micros, (incarnation, clock): (Incarnation, UnixMillis)) -> Option<Statement> {
+    pub(super) fn receive_heartbeat(
+        &mut self,
+        now: Micros,
+        (incarnation, clock): (Incarnation, UnixMillis),
+    ) -> Option<Statement> {
         self.store_clock.hear(clock, self.clock(now));
         let was_gone = self.store_is_gone();
         self.failures = 0;

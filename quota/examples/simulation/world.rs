@@ -38,9 +38,9 @@ enum Event {
     Replied(usize, u64, u64, Reply),
     TimedOut(usize, u64, u64),
     /// A heartbeat reaches the store; its reply reaches the node; its budget runs out.
-    PulseSent(usize, u64, u64),
-    PulseFelt(usize, u64, u64, Incarnation, UnixMillis),
-    PulseTimedOut(usize, u64, u64),
+    HeartbeatSent(usize, u64, u64),
+    HeartbeatReceived(usize, u64, u64, Incarnation, UnixMillis),
+    HeartbeatTimedOut(usize, u64, u64),
     AskAgain(usize, u64),
     /// Another node would refuse because this one holds units.
     Recalled(usize, u64),
@@ -87,7 +87,7 @@ pub(super) struct World<'a> {
     processes: u64,
     cut_until: Vec<Micros>,
     /// The pending heartbeat of each node.
-    pulses: Vec<Option<u64>>,
+    heartbeats: Vec<Option<u64>>,
     limits: Limits,
     /// Some requests were admitted by a clock other than the store's.
     own_clocks: bool,
@@ -109,7 +109,7 @@ impl<'a> World<'a> {
             nodes: (0..scenario.nodes).map(|_| None).collect(),
             processes: 0,
             cut_until: vec![0; scenario.nodes],
-            pulses: vec![None; scenario.nodes],
+            heartbeats: vec![None; scenario.nodes],
             limits: scenario.limits,
             own_clocks: false,
             acted: Vec::new(),
@@ -182,22 +182,27 @@ impl<'a> World<'a> {
             Event::TimedOut(place, process, seq) => {
                 self.with(place, process, |node, now, wall| node.time_out(now, wall, seq));
             }
-            Event::PulseSent(place, process, pulse) => {
+            Event::HeartbeatSent(place, process, heartbeat) => {
                 if self.now < self.store.stalled_until {
-                    self.at(self.store.stalled_until, Event::PulseSent(place, process, pulse));
+                    self.at(self.store.stalled_until, Event::HeartbeatSent(place, process, heartbeat));
                 } else {
-                    let felt =
-                        Event::PulseFelt(place, process, pulse, self.store.incarnation(), self.store.clock(self.now));
+                    let felt = Event::HeartbeatReceived(
+                        place,
+                        process,
+                        heartbeat,
+                        self.store.incarnation(),
+                        self.store.clock(self.now),
+                    );
                     self.travel(place, &felt);
                 }
             }
-            Event::PulseFelt(place, process, pulse, incarnation, clock) => {
-                if self.pulse_ends(place, pulse) {
-                    self.with(place, process, |node, now, _| node.feel(now, (incarnation, clock)));
+            Event::HeartbeatReceived(place, process, heartbeat, incarnation, clock) => {
+                if self.heartbeat_ends(place, heartbeat) {
+                    self.with(place, process, |node, now, _| node.receive_heartbeat(now, (incarnation, clock)));
                 }
             }
-            Event::PulseTimedOut(place, process, pulse) => {
-                if self.pulse_ends(place, pulse) {
+            Event::HeartbeatTimedOut(place, process, heartbeat) => {
+                if self.heartbeat_ends(place, heartbeat) {
                     self.with(place, process, |node, _, _| {
                         node.fail();
                         None
@@ -276,16 +281,16 @@ impl<'a> World<'a> {
         let pause = if node.store_is_gone() { 2 * HEARTBEAT } else { HEARTBEAT };
         self.at(self.now + pause, Event::Beat(place, process));
         self.serial += 1;
-        let pulse = self.serial;
-        if let Some(waits_for) = self.pulses.get_mut(place) {
-            *waits_for = Some(pulse);
+        let heartbeat = self.serial;
+        if let Some(waits_for) = self.heartbeats.get_mut(place) {
+            *waits_for = Some(heartbeat);
         }
-        self.travel(place, &Event::PulseSent(place, process, pulse));
-        self.at(self.now + BUDGET, Event::PulseTimedOut(place, process, pulse));
+        self.travel(place, &Event::HeartbeatSent(place, process, heartbeat));
+        self.at(self.now + BUDGET, Event::HeartbeatTimedOut(place, process, heartbeat));
     }
 
-    fn pulse_ends(&mut self, place: usize, pulse: u64) -> bool {
-        self.pulses.get_mut(place).is_some_and(|waits_for| waits_for.take_if(|it| *it == pulse).is_some())
+    fn heartbeat_ends(&mut self, place: usize, heartbeat: u64) -> bool {
+        self.heartbeats.get_mut(place).is_some_and(|waits_for| waits_for.take_if(|it| *it == heartbeat).is_some())
     }
 
     fn stated(&mut self, place: usize, process: u64, statement: Statement) {

@@ -15,7 +15,7 @@ use contract::time::UnixMillis;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use super::{Fleet, Pulse, Store, StoreOutage};
+use super::{Fleet, HeartbeatReply, Store, StoreOutage};
 use crate::ledger::bucket::{Bucket, BucketView, Surroundings};
 use crate::ledger::{Incarnation, Reply, Statement};
 use chassis::clock::Clock;
@@ -123,8 +123,8 @@ impl Store for MemoryStore {
         self.apply(bucket, &statement)
     }
 
-    async fn pulse(&self, _count: bool) -> Result<Pulse, StoreOutage> {
-        Ok(Pulse { incarnation: Incarnation::default(), now: self.clock.now(), fleet: Some(Fleet::ALONE) })
+    async fn heartbeat(&self, _count: bool) -> Result<HeartbeatReply, StoreOutage> {
+        Ok(HeartbeatReply { incarnation: Incarnation::default(), now: self.clock.now(), fleet: Some(Fleet::ALONE) })
     }
 
     fn has_own_clock(&self) -> bool {

@@ -30,7 +30,7 @@ use tokio::sync::mpsc;
 
 use self::servers::{Link, Servers};
 use self::settings::RedisSettings;
-use super::{Fleet, Pulse, Received, Store, StoreOutage};
+use super::{Fleet, HeartbeatReply, Received, Store, StoreOutage};
 use crate::ban::Notification;
 use crate::ledger::bucket::BucketView;
 use crate::ledger::{Reply, Statement};
@@ -212,17 +212,17 @@ impl Store for RedisStore {
         Ok(reply)
     }
 
-    async fn pulse(&self, count: bool) -> Result<Pulse, StoreOutage> {
+    async fn heartbeat(&self, count: bool) -> Result<HeartbeatReply, StoreOutage> {
         let servers = self.servers.all()?;
         let salt = self.salt();
         let silent = if count { SILENT_MILLIS.to_string() } else { String::new() };
-        let pulses = servers.iter().map(|link| {
+        let heartbeats = servers.iter().map(|link| {
             let (salt, silent) = (&salt, &silent);
             async move {
                 // Every server keeps its own list: a script cannot write a key of another slot.
                 let key = link.local_key(GATEWAYS_KEY);
                 let arguments = [&self.process, &link.memory_key, &link.run_id, salt, silent].map(String::as_str);
-                let answer = self.run(link, &link.pulse, &key, &arguments).await?;
+                let answer = self.run(link, &link.heartbeat, &key, &arguments).await?;
                 let [incarnation, now, nodes, turn] = books::integers::<4>(&answer)?;
                 self.servers.heard_of(link, u64::try_from(incarnation).unwrap_or(0));
                 let fleet = NonZeroU32::new(u32::try_from(nodes).unwrap_or(0));
@@ -230,13 +230,13 @@ impl Store for RedisStore {
                 Ok::<_, StoreOutage>((UnixMillis(now), fleet.map(|nodes| Fleet { nodes, turn })))
             }
         });
-        let answers = join_all(pulses).await;
+        let answers = join_all(heartbeats).await;
         // The server that most gateways reach decides the count and the clock.
         let best = answers.iter().flatten().copied().max_by_key(|(_, fleet)| fleet.map(|fleet| fleet.nodes));
         let Some((now, fleet)) = best else {
             return Err(answers.into_iter().find_map(Result::err).unwrap_or(StoreOutage::TimedOut));
         };
-        Ok(Pulse { incarnation: self.servers.incarnation(), now, fleet })
+        Ok(HeartbeatReply { incarnation: self.servers.incarnation(), now, fleet })
     }
 
     async fn view(&self, bucket: &ProjectUid) -> Result<Option<BucketView>, StoreOutage> {

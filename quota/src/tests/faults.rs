@@ -11,7 +11,7 @@ use super::*;
 use crate::ledger::bucket::{Bucket, BucketView, Surroundings};
 use crate::ledger::{Incarnation, Reply, Statement};
 use crate::settings::OnStoreDown;
-use crate::store::{Fleet, Pulse, StoreOutage};
+use crate::store::{Fleet, HeartbeatReply, StoreOutage};
 
 /// How the store treats a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -91,10 +91,10 @@ impl Store for Moody {
         Ok(self.bucket.lock().get_or_insert_with(|| Bucket::new(&around)).apply(&statement, &around))
     }
 
-    async fn pulse(&self, _count: bool) -> Result<Pulse, StoreOutage> {
+    async fn heartbeat(&self, _count: bool) -> Result<HeartbeatReply, StoreOutage> {
         self.behave().await?;
         let incarnation = Incarnation(self.incarnation.load(Ordering::SeqCst));
-        Ok(Pulse { incarnation, now: self.now(), fleet: Some(Fleet { nodes: self.nodes, turn: 0 }) })
+        Ok(HeartbeatReply { incarnation, now: self.now(), fleet: Some(Fleet { nodes: self.nodes, turn: 0 }) })
     }
 
     async fn view(&self, _bucket: &ProjectUid) -> Result<Option<BucketView>, StoreOutage> {

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use super::*;
 use crate::ledger::bucket::BucketView;
 use crate::ledger::{Reply, Statement};
-use crate::store::{self, Pulse, StoreOutage};
+use crate::store::{self, HeartbeatReply, StoreOutage};
 
 /// The embedded store, shared, with counted calls.
 struct Shared {
@@ -22,9 +22,9 @@ impl Store for Shared {
         self.store.settle(bucket, statement).await
     }
 
-    async fn pulse(&self, count: bool) -> Result<Pulse, StoreOutage> {
+    async fn heartbeat(&self, count: bool) -> Result<HeartbeatReply, StoreOutage> {
         let fleet = Some(store::Fleet { nodes: NonZeroU32::new(3).unwrap(), turn: 0 });
-        Ok(Pulse { fleet, ..self.store.pulse(count).await? })
+        Ok(HeartbeatReply { fleet, ..self.store.heartbeat(count).await? })
     }
 
     async fn view(&self, bucket: &ProjectUid) -> Result<Option<BucketView>, StoreOutage> {

@@ -81,10 +81,10 @@ async fn redis_keeps_the_promises_of_a_store() {
     let store = store(&[redis.port], RedisMode::Standalone, 1).await;
     grants(&store).await;
     keeps_the_promises_of_a_store(&store, |number| format!("suite-{number}").parse().unwrap()).await;
-    assert_eq!(store.pulse(true).await.unwrap().fleet.unwrap().nodes.get(), 1);
+    assert_eq!(store.heartbeat(true).await.unwrap().fleet.unwrap().nodes.get(), 1);
     let other = self::store(&[redis.port], RedisMode::Standalone, 2).await;
     assert_eq!(
-        other.pulse(true).await.unwrap().fleet.unwrap().nodes.get(),
+        other.heartbeat(true).await.unwrap().fleet.unwrap().nodes.get(),
         2,
         "nodes are counted by their signs of life"
     );
@@ -145,5 +145,5 @@ async fn the_right_password_connects_and_a_wrong_one_does_not() {
     settings.password = Some(chassis::secret::Secret::new(b"open-sesame".to_vec()));
     let store = RedisStore::start(settings, 2, call_metrics());
     store.connected(PATIENCE).await.unwrap();
-    assert!(store.pulse(true).await.is_ok());
+    assert!(store.heartbeat(true).await.is_ok());
 }

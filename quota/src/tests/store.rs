@@ -19,7 +19,7 @@ async fn settle(store: &dyn Store, bucket: &ProjectUid, statement: Statement) ->
 
 /// The tests. `name` makes projects without charges.
 pub(super) async fn keeps_the_promises_of_a_store(store: &dyn Store, name: impl Fn(u32) -> ProjectUid) {
-    assert!(store.pulse(true).await.is_ok());
+    assert!(store.heartbeat(true).await.is_ok());
     let few = limits(3, 1_000);
 
     assert_eq!(store.view(&name(0)).await.unwrap(), None, "nothing was charged yet");

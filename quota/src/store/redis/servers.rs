@@ -52,7 +52,7 @@ pub(super) struct Link {
     tag: String,
     pub(super) memory_key: String,
     pub(super) settle: Script,
-    pub(super) pulse: Script,
+    pub(super) heartbeat: Script,
     /// The topology that it belongs to.
     round: u64,
     /// Calls in a row without an answer.

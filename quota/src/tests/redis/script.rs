@@ -159,7 +159,7 @@ async fn the_script_and_the_bucket_give_up_the_same_places_and_refuse_the_same_n
         spare: 0,
         limits: (255, 255),
     };
-    let now = async || store.pulse(false).await.unwrap().now.0;
+    let now = async || store.heartbeat(false).await.unwrap().now.0;
     for place in (0..most).chain([most, 5, most + 1]) {
         pair.state(draft(place, None), now().await).await.unwrap();
     }

@@ -30,7 +30,7 @@ const OLDEST: (u32, u32) = (6, 2);
 const MEMORY_KEY: &str = "tollhouse:memory";
 
 const SETTLE: &str = include_str!("../settle.lua");
-const PULSE: &str = include_str!("../pulse.lua");
+const HEARTBEAT: &str = include_str!("../heartbeat.lua");
 
 type Slots = BTreeMap<u16, usize>;
 
@@ -163,7 +163,7 @@ async fn link(
     // A full server must still be able to settle, because a bucket's record has a fixed size.
     let flags = if version_number.0 >= 7 { "#!lua flags=allow-oom,allow-cross-slot-keys\n" } else { "" };
     let settle = script(&mut connection, flags, SETTLE).await?;
-    let pulse = script(&mut connection, flags, PULSE).await?;
+    let heartbeat = script(&mut connection, flags, HEARTBEAT).await?;
     // Shorter than the caller's budget, so that it is known which server did not answer.
     connection.set_response_timeout(settings.call_budget * 9 / 10);
     let memory_key = local_key(MEMORY_KEY, &tag);
@@ -177,7 +177,7 @@ async fn link(
         tag,
         memory_key,
         settle,
-        pulse,
+        heartbeat,
         round,
         timeouts: AtomicU32::new(0),
         client,
