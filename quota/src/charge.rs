@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 use super::ban::Notification;
 use super::bucket_cache::{CachedBucket, CachedState, WaitResult};
-use super::ledger::node::{Alone, AloneClock, AloneStep, Purpose, Step};
+use super::ledger::node::{DegradedClock, DegradedPolicy, DegradedStep, Purpose, Step};
 use super::ledger::{Reply, Statement};
 use super::settings::OnStoreDown;
 use super::standing::{Standing, seconds_until};
@@ -65,7 +65,7 @@ impl Quota {
         match served {
             WaitResult::Step(Step::Admit(standing)) => Ok(standing),
             WaitResult::Step(Step::Refuse(standing, window)) => Err(ChargeError::Exceeded { standing, window }),
-            WaitResult::Outage => inner.decide_alone(&cached),
+            WaitResult::Outage => inner.decide_degraded(&cached),
             WaitResult::Step(Step::Ask) | WaitResult::Busy => {
                 Err(unavailable(cached.lock().bucket.peek(arrived, inner.clock.now())))
             }
@@ -274,29 +274,29 @@ impl Inner {
     }
 
     /// Decides without the store, as the operator configured.
-    fn decide_alone(&self, cached: &Arc<CachedBucket>) -> Result<Standing, ChargeError> {
+    fn decide_degraded(&self, cached: &Arc<CachedBucket>) -> Result<Standing, ChargeError> {
         let (now, wall) = (self.clock.monotonic(), self.clock.now());
         let how = match self.settings.on_store_down {
-            OnStoreDown::Share => Alone::Share(self.fleet().share_of(&cached.project)),
-            OnStoreDown::Allow => Alone::Everything,
+            OnStoreDown::Share => DegradedPolicy::Share(self.fleet().share_of(&cached.project)),
+            OnStoreDown::Allow => DegradedPolicy::Everything,
             OnStoreDown::Deny => return Err(unavailable(cached.lock().bucket.peek(now, wall))),
         };
         let clock = match self.store_now() {
-            Some(clock) => AloneClock::Heard(clock),
-            None => AloneClock::Own(wall),
+            Some(clock) => DegradedClock::Heard(clock),
+            None => DegradedClock::Own(wall),
         };
         let mut state = cached.lock();
-        let step = state.bucket.spend_alone(now, clock, how);
+        let step = state.bucket.spend_degraded(now, clock, how);
         let standing = state.bucket.peek(now, wall);
         drop(state);
         match step {
-            AloneStep::Admit(standing) => {
+            DegradedStep::Admit(standing) => {
                 self.cache.watch(cached);
                 Ok(standing)
             }
-            AloneStep::Refuse(standing, window) => Err(ChargeError::Exceeded { standing, window }),
+            DegradedStep::Refuse(standing, window) => Err(ChargeError::Exceeded { standing, window }),
             // By then there is a new share, whether the store is back or not.
-            AloneStep::Spent => Err(ChargeError::Unavailable {
+            DegradedStep::Spent => Err(ChargeError::Unavailable {
                 retry_after_seconds: seconds_until(standing.minute.resets_at, standing.as_of).max(1),
                 standing,
             }),

@@ -68,7 +68,7 @@ impl QuotaSettings {
             process,
             on_store_down: OnStoreDown::default(),
             call_budget: Duration::from_millis(50),
-            fleet: Fleet::ALONE,
+            fleet: Fleet::SINGLE,
             buckets_max: 100_000,
             waiting_max: 10_000,
             ban: BanRules::default(),

@@ -71,7 +71,7 @@ pub struct Fleet {
 
 impl Fleet {
     /// A single node.
-    pub const ALONE: Self = Self { nodes: NonZeroU32::MIN, turn: 0 };
+    pub const SINGLE: Self = Self { nodes: NonZeroU32::MIN, turn: 0 };
 
     /// This node's share of a project's limits. Which nodes receive the indivisible remainder differs from project to
     /// project.

@@ -83,7 +83,7 @@ impl Audit {
         &mut self,
         process: u64,
         standing: &Standing,
-        alone: bool,
+        degraded: bool,
         own_clock: Option<i64>,
     ) -> Result<(), String> {
         let minute = own_clock.unwrap_or_else(|| minute_of(standing));
@@ -92,7 +92,7 @@ impl Audit {
         tally.by_own_clock |= own_clock.is_some();
         self.days.entry(day_of(minute)).or_default().admitted += 1;
         self.summary.admitted += 1;
-        self.summary.alone += u64::from(alone);
+        self.summary.degraded += u64::from(degraded);
         self.shown(process, standing)
     }
 

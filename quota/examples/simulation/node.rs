@@ -6,7 +6,7 @@ use std::time::Duration;
 use contract::plan::Limits;
 use contract::time::UnixMillis;
 use quota::clock::ForeignClock;
-use quota::ledger::node::{Alone, AloneClock, AloneStep, NodeBucket, Purpose, Share, Step};
+use quota::ledger::node::{DegradedClock, DegradedPolicy, DegradedStep, NodeBucket, Purpose, Share, Step};
 use quota::ledger::{Incarnation, Life, NodeId, Reply, Statement};
 
 use super::scenario::Micros;
@@ -20,7 +20,7 @@ pub(super) enum Fate {
     /// The ledger decided to admit or refuse.
     Decided(Step),
     /// The node decided without the store; by its own clock if it has never heard the store's.
-    Alone(AloneStep, bool),
+    Degraded(DegradedStep, bool),
     /// 503.
     Unavailable,
     /// With a fast clock and without the store, the node had entered a minute before the store did, and returned.
@@ -87,7 +87,7 @@ impl SimNode {
             return if prefetch { self.bucket.ask(clock, Purpose::Prefetch) } else { None };
         }
         if self.store_is_gone() {
-            self.decide_alone(now, wall);
+            self.decide_degraded(now, wall);
             return None;
         }
         self.waiting += 1;
@@ -160,7 +160,7 @@ impl SimNode {
         self.fail();
         while self.waiting > 0 {
             self.waiting -= 1;
-            self.decide_alone(now, wall);
+            self.decide_degraded(now, wall);
         }
         self.repeat(now)
     }
@@ -215,13 +215,13 @@ impl SimNode {
         if due { self.bucket.ask(self.clock(now), Purpose::Assert) } else { None }
     }
 
-    fn decide_alone(&mut self, now: Micros, wall: i64) {
+    fn decide_degraded(&mut self, now: Micros, wall: i64) {
         let clock = self.clock(now);
         self.fates.push(match self.share {
             Some(share) => {
                 let store = self.store_clock.now(clock);
-                let time = store.map_or(AloneClock::Own(UnixMillis(wall + self.wall_off)), AloneClock::Heard);
-                Fate::Alone(self.bucket.spend_alone(clock, time, Alone::Share(share)), store.is_none())
+                let time = store.map_or(DegradedClock::Own(UnixMillis(wall + self.wall_off)), DegradedClock::Heard);
+                Fate::Degraded(self.bucket.spend_degraded(clock, time, DegradedPolicy::Share(share)), store.is_none())
             }
             None => Fate::Unavailable,
         });

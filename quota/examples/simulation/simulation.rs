@@ -30,7 +30,7 @@ pub(crate) struct Summary {
     unavailable: u64,
     statements: u64,
     learning: u64,
-    alone: u64,
+    degraded: u64,
 }
 
 impl Summary {
@@ -42,7 +42,7 @@ impl Summary {
         self.unavailable += other.unavailable;
         self.statements += other.statements;
         self.learning += other.learning;
-        self.alone += other.alone;
+        self.degraded += other.degraded;
     }
 }
 
@@ -52,7 +52,7 @@ impl fmt::Display for Summary {
             f,
             "{} worlds: {} admitted ({} without the store), {} refused, {} unavailable, {} statements, {} answered while \
              learning",
-            self.worlds, self.admitted, self.alone, self.refused, self.unavailable, self.statements, self.learning
+            self.worlds, self.admitted, self.degraded, self.refused, self.unavailable, self.statements, self.learning
         )
     }
 }

@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 use contract::plan::Limits;
 use contract::time::UnixMillis;
 use contract::window::Window;
-use quota::ledger::node::{AloneStep, Share, Step};
+use quota::ledger::node::{DegradedStep, Share, Step};
 use quota::ledger::{Incarnation, Reply, Statement, day_of};
 
 use super::Summary;
@@ -352,16 +352,16 @@ impl<'a> World<'a> {
                     Fate::Decided(Step::Admit(standing)) => {
                         self.audit.admitted(node.process, &standing, false, None)?;
                     }
-                    Fate::Alone(AloneStep::Admit(standing), by_own_clock) => {
+                    Fate::Degraded(DegradedStep::Admit(standing), by_own_clock) => {
                         let minute = by_own_clock.then(|| Window::Minute.index(self.store.clock(self.now)));
                         self.own_clocks |= by_own_clock;
                         self.audit.admitted(node.process, &standing, true, minute)?;
                     }
                     Fate::Decided(Step::Refuse(standing, window))
-                    | Fate::Alone(AloneStep::Refuse(standing, window), _) => {
+                    | Fate::Degraded(DegradedStep::Refuse(standing, window), _) => {
                         self.audit.refused(node.process, &standing, window)?;
                     }
-                    Fate::Unavailable | Fate::Alone(AloneStep::Spent, _) => self.audit.unavailable()?,
+                    Fate::Unavailable | Fate::Degraded(DegradedStep::Spent, _) => self.audit.unavailable()?,
                     Fate::WentBack => self.audit.went_back(node.process),
                     Fate::Decided(Step::Ask) => return Err("a request was left without an answer".to_owned()),
                 }

@@ -5,10 +5,10 @@
 //! clock after the time of asking. A refusal is remembered until the minute ends, so that refused requests cost
 //! nothing. At most one statement per bucket is pending; waiting requests are counted into the next.
 //!
-//! Without the store the caller uses [`NodeBucket::spend_alone`]; the next statement claims everything spent there, so
-//! the day stays right.
+//! Without the store the caller uses [`NodeBucket::spend_degraded`]; the next statement claims everything spent there,
+//! so the day stays right.
 
-mod alone;
+mod degraded;
 mod known;
 
 use std::time::Duration;
@@ -17,7 +17,7 @@ use contract::plan::Limits;
 use contract::time::UnixMillis;
 use contract::window::Window;
 
-pub use alone::{Alone, AloneClock, AloneStep, Share};
+pub use degraded::{DegradedClock, DegradedPolicy, DegradedStep, Share};
 use known::Known;
 
 use super::rate::Rate;

@@ -124,7 +124,7 @@ impl Store for MemoryStore {
     }
 
     async fn heartbeat(&self, _count: bool) -> Result<HeartbeatReply, StoreOutage> {
-        Ok(HeartbeatReply { incarnation: Incarnation::default(), now: self.clock.now(), fleet: Some(Fleet::ALONE) })
+        Ok(HeartbeatReply { incarnation: Incarnation::default(), now: self.clock.now(), fleet: Some(Fleet::SINGLE) })
     }
 
     fn has_own_clock(&self) -> bool {

@@ -23,7 +23,7 @@ use crate::standing::Standing;
 
 /// What a node admits without the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Alone {
+pub enum DegradedPolicy {
     /// Admit this node's share of the limits.
     Share(Share),
     /// Admit everything, and count it.
@@ -51,7 +51,7 @@ impl Share {
 
 /// The clock of degraded decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AloneClock {
+pub enum DegradedClock {
     /// The store's clock, as this node last heard it.
     Heard(UnixMillis),
     /// This machine's clock: the store was never heard.
@@ -60,7 +60,7 @@ pub enum AloneClock {
 
 /// The result of trying to spend a unit without the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AloneStep {
+pub enum DegradedStep {
     /// A unit was spent; it will be claimed when the store is back.
     Admit(Standing),
     /// The limit is known to be reached.
@@ -71,7 +71,7 @@ pub enum AloneStep {
 
 /// State of a node in windows that no settlement has named.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Unnamed {
+pub(super) struct UnnamedWindows {
     /// Units spent before midnight, if the node entered a day by itself.
     pub(super) yesterday: u32,
     /// When it entered that day.
@@ -95,19 +95,19 @@ pub(super) struct ShareLeft {
 impl NodeBucket {
     /// Tries to spend a unit without the store, after [`NodeBucket::spend`] returned `Ask`. `clock` is used for a
     /// bucket that no settlement has described.
-    pub fn spend_alone(&mut self, now: Duration, clock: AloneClock, how: Alone) -> AloneStep {
+    pub fn spend_degraded(&mut self, now: Duration, clock: DegradedClock, how: DegradedPolicy) -> DegradedStep {
         let limits = self.limits;
         let known = self.known.get_or_insert_with(|| match clock {
-            AloneClock::Heard(clock) => Known::unnamed(clock, now, false),
-            AloneClock::Own(clock) => Known::unnamed(clock, now, true),
+            DegradedClock::Heard(clock) => Known::unnamed(clock, now, false),
+            DegradedClock::Own(clock) => Known::unnamed(clock, now, true),
         });
         let clock = known.clock(now);
         let minute = Window::Minute.index(clock);
         if minute > known.minute {
             let day_left = known.share.map(|share| share.day);
             let same_day = day_of(minute) == day_of(known.minute);
-            known.enter_alone(minute, now, clock);
-            if let Alone::Share(share) = how {
+            known.enter_unnamed(minute, now, clock);
+            if let DegradedPolicy::Share(share) = how {
                 let day = match day_left {
                     Some(day) if same_day => day,
                     _ => share.of(left(limits.of(Window::Day), known.day_charged)),
@@ -115,25 +115,25 @@ impl NodeBucket {
                 known.share = Some(ShareLeft { minute: share.of(limits.of(Window::Minute)), day });
             }
         }
-        if let Alone::Share(of_all) = how {
+        if let DegradedPolicy::Share(of_all) = how {
             let reached = [Window::Day, Window::Minute];
             if let Some(window) =
                 reached.into_iter().find(|window| left(limits.of(*window), known.charged(*window)) == 0)
             {
-                return AloneStep::Refuse(known.show(limits, now), window);
+                return DegradedStep::Refuse(known.show(limits, now), window);
             }
             let share = known.share.get_or_insert(ShareLeft {
                 minute: of_all.of(left(limits.of(Window::Minute), known.minute_charged)),
                 day: of_all.of(left(limits.of(Window::Day), known.day_charged)),
             });
             if share.minute == 0 || share.day == 0 {
-                return AloneStep::Spent;
+                return DegradedStep::Spent;
             }
             share.minute -= 1;
             share.day -= 1;
         }
         known.spend_unstated();
-        AloneStep::Admit(known.show(limits, now))
+        DegradedStep::Admit(known.show(limits, now))
     }
 }
 
@@ -141,7 +141,7 @@ impl Known {
     /// Windows without charges that no settlement has named.
     fn unnamed(clock: UnixMillis, now: Duration, by_own_clock: bool) -> Self {
         let mut known = Self::blank(clock, now);
-        known.unnamed = Some(Unnamed { by_own_clock, ..Unnamed::default() });
+        known.unnamed = Some(UnnamedWindows { by_own_clock, ..UnnamedWindows::default() });
         known
     }
 
@@ -179,9 +179,9 @@ impl Known {
     }
 
     /// Begins a minute that no settlement has named.
-    fn enter_alone(&mut self, minute: i64, now: Duration, clock: UnixMillis) {
+    fn enter_unnamed(&mut self, minute: i64, now: Duration, clock: UnixMillis) {
         if self.unnamed.is_none() {
-            self.unnamed = Some(Unnamed { spent_before: self.minute_spent, ..Unnamed::default() });
+            self.unnamed = Some(UnnamedWindows { spent_before: self.minute_spent, ..UnnamedWindows::default() });
         }
         self.enter(minute);
         let ends = super::millis(ends_at(minute, Window::Minute).since(clock));

@@ -6,7 +6,7 @@ use contract::plan::Limits;
 use contract::time::UnixMillis;
 use contract::window::Window;
 
-use super::alone::{ShareLeft, Unnamed};
+use super::degraded::{ShareLeft, UnnamedWindows};
 use super::{Claim, Settlement, millis};
 use crate::ledger::bucket::CLOCK_STEP_BACK_MINUTES_MAX;
 use crate::ledger::{day_of, ends_at, left};
@@ -49,7 +49,7 @@ pub(super) struct Known {
     clock: UnixMillis,
     clock_at: Duration,
     /// Set while the node entered the windows by itself: no settlement has named them.
-    pub(super) unnamed: Option<Unnamed>,
+    pub(super) unnamed: Option<UnnamedWindows>,
     pub(super) share: Option<ShareLeft>,
 }
 
@@ -103,7 +103,7 @@ impl Known {
         }
         if day_of(minute) != day_of(self.minute) {
             if let Some(unnamed) = &mut self.unnamed {
-                *unnamed = Unnamed { yesterday: self.day_spent, midnight: self.minute_until, ..*unnamed };
+                *unnamed = UnnamedWindows { yesterday: self.day_spent, midnight: self.minute_until, ..*unnamed };
             }
             self.day_spent = 0;
             self.day_charged = 0;

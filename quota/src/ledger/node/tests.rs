@@ -228,14 +228,14 @@ fn a_refund_after_the_minute_goes_back_to_the_day_alone() {
 #[test]
 fn alone_a_node_spends_its_share_and_claims_it_afterwards() {
     let mut pair = Pair::new(60, 1_000);
-    let three = Alone::Share(Share::new(NonZeroU32::new(3).unwrap(), 0));
+    let three = DegradedPolicy::Share(Share::new(NonZeroU32::new(3).unwrap(), 0));
     let mut admitted = 0;
     for _minute in 0..2 {
         for _ in 0..100 {
             assert_eq!(pair.spend(), Step::Ask);
-            let clock = AloneClock::Heard(Pair::around(pair.now).now);
-            let step = pair.node.spend_alone(pair.now, clock, three);
-            admitted += u32::from(matches!(step, AloneStep::Admit(_)));
+            let clock = DegradedClock::Heard(Pair::around(pair.now).now);
+            let step = pair.node.spend_degraded(pair.now, clock, three);
+            admitted += u32::from(matches!(step, DegradedStep::Admit(_)));
         }
         pair.pass(60 * SECOND);
     }
@@ -253,11 +253,11 @@ fn without_the_store_a_day_known_to_be_spent_is_refused() {
     }
     pair.pass(60 * SECOND);
     assert_eq!(pair.spend(), Step::Ask);
-    let clock = AloneClock::Heard(START);
-    let step = pair.node.spend_alone(pair.now, clock, Alone::Share(Share::new(NonZeroU32::MIN, 0)));
-    assert!(matches!(step, AloneStep::Refuse(_, Window::Day)), "{step:?}");
-    let step = pair.node.spend_alone(pair.now, clock, Alone::Everything);
-    assert!(matches!(step, AloneStep::Admit(_)), "{step:?}");
+    let clock = DegradedClock::Heard(START);
+    let step = pair.node.spend_degraded(pair.now, clock, DegradedPolicy::Share(Share::new(NonZeroU32::MIN, 0)));
+    assert!(matches!(step, DegradedStep::Refuse(_, Window::Day)), "{step:?}");
+    let step = pair.node.spend_degraded(pair.now, clock, DegradedPolicy::Everything);
+    assert!(matches!(step, DegradedStep::Admit(_)), "{step:?}");
 }
 
 #[test]
@@ -274,11 +274,11 @@ fn the_shares_of_all_nodes_add_up_to_the_limit() {
 fn a_node_with_a_wrong_clock_names_no_minute_that_the_store_has_not_named() {
     for wrong_by in [-600, -50, 50, 600, 86_400] {
         let mut pair = Pair::new(60, 1_000);
-        let clock = AloneClock::Own(START.plus(wrong_by * 1_000));
-        let all = Alone::Share(Share::new(NonZeroU32::MIN, 0));
+        let clock = DegradedClock::Own(START.plus(wrong_by * 1_000));
+        let all = DegradedPolicy::Share(Share::new(NonZeroU32::MIN, 0));
         for _ in 0..5 {
             assert_eq!(pair.spend(), Step::Ask);
-            assert!(matches!(pair.node.spend_alone(pair.now, clock, all), AloneStep::Admit(_)));
+            assert!(matches!(pair.node.spend_degraded(pair.now, clock, all), DegradedStep::Admit(_)));
         }
         let asked = pair.exchange(Purpose::Spend(1));
         assert_eq!((asked.granted, asked.minute), (0, Window::Minute.index(START)), "{wrong_by} s");
@@ -293,15 +293,15 @@ fn a_node_with_a_wrong_clock_names_no_minute_that_the_store_has_not_named() {
 fn what_was_spent_in_a_minute_that_has_not_begun_at_the_store_is_charged_to_the_one_that_has() {
     for (ahead, spent_before) in [(60, 0), (60, 4), (180, 4)] {
         let mut pair = Pair::new(60, 1_000);
-        let all = Alone::Share(Share::new(NonZeroU32::MIN, 0));
+        let all = DegradedPolicy::Share(Share::new(NonZeroU32::MIN, 0));
         for _ in 0..spent_before {
             assert!(matches!(pair.request(), Step::Admit(_)));
         }
         // The node's copy of the store's time is ahead of the store's clock.
         let fast = pair.now + Duration::from_secs(ahead);
         for _ in 0..5 {
-            let clock = AloneClock::Heard(Pair::around(fast).now);
-            assert!(matches!(pair.node.spend_alone(fast, clock, all), AloneStep::Admit(_)));
+            let clock = DegradedClock::Heard(Pair::around(fast).now);
+            assert!(matches!(pair.node.spend_degraded(fast, clock, all), DegradedStep::Admit(_)));
         }
         let minute = Window::Minute.index(START);
         let heard = pair.node.ask(fast, Purpose::Spend(1)).unwrap();
