@@ -152,8 +152,8 @@ async fn ten_thousand_requests_in_a_minute_of_sixty_cost_the_day_sixty() {
     for _ in 0..10_000 {
         admitted += u64::from(quota.charge(&project(), Plan::Free.stated_limits(), &key(1)).await.is_ok());
     }
-    let books = quota.usage(&project()).await.unwrap().unwrap();
-    assert_eq!((admitted, books.minute_charged, books.day_charged), (60, 60, 60));
+    let record = quota.usage(&project()).await.unwrap().unwrap();
+    assert_eq!((admitted, record.minute_charged, record.day_charged), (60, 60, 60));
 }
 
 // rule: 8.1

@@ -91,9 +91,9 @@ impl SimStore {
 
     /// Whether no node has moved the bucket to a minute that has not begun. Lost data may have known one.
     pub(super) fn is_in_its_own_minute(&self, now: Micros) -> Result<(), String> {
-        let Some(books) = self.bucket.as_ref().filter(|_| !self.remembers) else { return Ok(()) };
-        let (named, now) = (books.minute(), Window::Minute.index(self.clock(now)));
-        if named > now { Err(format!("a node has moved the books from minute {now} to {named}")) } else { Ok(()) }
+        let Some(record) = self.bucket.as_ref().filter(|_| !self.remembers) else { return Ok(()) };
+        let (named, now) = (record.minute(), Window::Minute.index(self.clock(now)));
+        if named > now { Err(format!("a node has moved the record from minute {now} to {named}")) } else { Ok(()) }
     }
 
     /// The bucket's record.

@@ -139,7 +139,7 @@ impl<'a> World<'a> {
             self.store.is_in_its_own_minute(self.now)?;
         }
         self.audit.judge()?;
-        self.judge_books()?;
+        self.judge_record()?;
         self.audit.summary.statements = self.store.statements;
         Ok(self.audit.summary)
     }
@@ -378,18 +378,18 @@ impl<'a> World<'a> {
 
     /// After everything has settled, the day's charge equals the admitted requests: nothing is lost or counted twice.
     /// Units of dead nodes stay charged, unless the store lost its data together with such a node.
-    fn judge_books(&self) -> Result<(), String> {
-        let Some(books) = self.store.view(self.now) else { return Ok(()) };
-        let admitted = self.audit.admitted_in_day(day_of(books.minute));
+    fn judge_record(&self) -> Result<(), String> {
+        let Some(record) = self.store.view(self.now) else { return Ok(()) };
+        let admitted = self.audit.admitted_in_day(day_of(record.minute));
         let wrong = if self.scenario.kind == Kind::Chaos {
             false
         } else if self.scenario.crashes() || self.own_clocks {
-            books.day_charged < admitted
+            record.day_charged < admitted
         } else {
-            books.day_charged != admitted
+            record.day_charged != admitted
         };
         if wrong && !(self.scenario.forgets() && self.scenario.crashes()) {
-            return Err(format!("{admitted} admitted today, but the books say {books:?}"));
+            return Err(format!("{admitted} admitted today, but the record says {record:?}"));
         }
         Ok(())
     }

@@ -9,7 +9,7 @@
 //! so the day stays right.
 
 mod degraded;
-mod known;
+mod mirror;
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use contract::time::UnixMillis;
 use contract::window::Window;
 
 pub use degraded::{DegradedClock, DegradedPolicy, DegradedStep, Share};
-use known::Known;
+use mirror::Mirror;
 
 use super::rate::Rate;
 use super::{Claim, NodeId, Settlement, Statement};
@@ -90,7 +90,7 @@ pub struct NodeBucket {
     seq: u64,
     heard: u64,
     flight: Option<Flight>,
-    known: Option<Known>,
+    mirror: Option<Mirror>,
     rate: Rate,
     used_at: Duration,
     /// Units granted in advance by the last settlement.
@@ -118,7 +118,7 @@ impl NodeBucket {
             seq: 0,
             heard: 0,
             flight: None,
-            known: None,
+            mirror: None,
             rate: Rate::default(),
             used_at: Duration::ZERO,
             last_lease: 0,
@@ -142,30 +142,30 @@ impl NodeBucket {
     /// Tries to spend one unit for a request that has waited: units granted for waiting requests come first. They were
     /// charged while the window was open, so they count even if the reply arrived after its end.
     pub fn serve(&mut self, now: Duration) -> Step {
-        if let Some(known) = &mut self.known
-            && known.spend_due()
+        if let Some(mirror) = &mut self.mirror
+            && mirror.spend_due()
         {
-            return Step::Admit(known.show(self.limits, now));
+            return Step::Admit(mirror.show(self.limits, now));
         }
         self.take(now)
     }
 
     fn take(&mut self, now: Duration) -> Step {
-        let Some(known) = &mut self.known else { return Step::Ask };
-        if known.spend_held(now) {
-            return Step::Admit(known.show(self.limits, now));
+        let Some(mirror) = &mut self.mirror else { return Step::Ask };
+        if mirror.spend_held(now) {
+            return Step::Admit(mirror.show(self.limits, now));
         }
-        match known.refusal(now) {
-            Some(window) => Step::Refuse(known.show(self.limits, now), window),
+        match mirror.refusal(now) {
+            Some(window) => Step::Refuse(mirror.show(self.limits, now), window),
             None => Step::Ask,
         }
     }
 
     /// The caller's standing, without spending. `wall` is this machine's clock, used before the first settlement.
     pub fn peek(&self, now: Duration, wall: UnixMillis) -> Standing {
-        match &self.known {
-            Some(known) => known.standing(self.limits, now),
-            None => Known::blank(wall, now).standing(self.limits, now),
+        match &self.mirror {
+            Some(mirror) => mirror.standing(self.limits, now),
+            None => Mirror::blank(wall, now).standing(self.limits, now),
         }
     }
 
@@ -174,16 +174,16 @@ impl NodeBucket {
         if self.flight.is_some() {
             return None;
         }
-        let claim = self.known.as_mut().map_or(Claim::NOTHING, |known| {
-            known.expire(now);
+        let claim = self.mirror.as_mut().map_or(Claim::NOTHING, |mirror| {
+            mirror.expire(now);
             if purpose == Purpose::HandBack {
-                known.drop_held();
+                mirror.drop_held();
             }
-            known.claim()
+            mirror.claim()
         });
         let (need, spare) = match purpose {
             // Nothing is granted before the store has received the claim of what was spent.
-            _ if self.known.as_ref().is_some_and(Known::goes_by_own_clock) => (0, 0),
+            _ if self.mirror.as_ref().is_some_and(Mirror::goes_by_own_clock) => (0, 0),
             Purpose::Spend(waiting) => (waiting, self.lease(now)),
             Purpose::Prefetch => (0, self.lease(now).saturating_sub(claim.held)),
             Purpose::HandBack | Purpose::Assert => (0, 0),
@@ -211,8 +211,8 @@ impl NodeBucket {
         let valid = flight.limits == self.limits;
         let granted = if valid { settlement.granted } else { 0 };
         self.last_lease = granted.saturating_sub(flight.need);
-        let known = self.known.get_or_insert_with(|| Known::blank(settlement.now, now));
-        self.must_assert |= known.hear(settlement, granted, flight.need, flight.asked_at, now);
+        let mirror = self.mirror.get_or_insert_with(|| Mirror::blank(settlement.now, now));
+        self.must_assert |= mirror.hear(settlement, granted, flight.need, flight.asked_at, now);
         // A refusal that other nodes could prevent is postponed: if requests wait, the other nodes are asked for their
         // units, and then the store is asked again.
         let recalls_before = if self.recalled.0 == settlement.minute { self.recalled.1 } else { 0 };
@@ -226,7 +226,7 @@ impl NodeBucket {
             self.recalls_until = now + RECALL_WAIT * (1 << recalls_before);
             self.wants_recall = true;
         }
-        known.refuse_if_spent(if valid && !preventable { Some(self.limits) } else { None }, settlement);
+        mirror.refuse_if_spent(if valid && !preventable { Some(self.limits) } else { None }, settlement);
         self.quiet_until = match settlement.learning_until {
             Some(until) => now + millis(until.since(settlement.now)),
             None => self.recalls_until,
@@ -244,8 +244,8 @@ impl NodeBucket {
     pub fn give_up(&mut self, seq: u64) -> bool {
         let Some(flight) = self.flight.take_if(|flight| flight.seq == seq) else { return false };
         self.unsure = true;
-        if let Some(known) = &mut self.known {
-            known.may_be_charged_less(flight.minute_units, flight.day_units);
+        if let Some(mirror) = &mut self.mirror {
+            mirror.may_be_charged_less(flight.minute_units, flight.day_units);
         }
         true
     }
@@ -270,9 +270,9 @@ impl NodeBucket {
         self.me = me;
         self.heard = 0;
         self.unsure = false;
-        if let Some(known) = &mut self.known {
-            known.begin_anew();
-            self.must_assert |= known.owes();
+        if let Some(mirror) = &mut self.mirror {
+            mirror.begin_anew();
+            self.must_assert |= mirror.owes();
         }
         true
     }
@@ -280,22 +280,22 @@ impl NodeBucket {
     /// Keeps units granted for requests that have disconnected, like a lease. Call it after all waiting requests were
     /// served.
     pub fn keep_rest(&mut self) {
-        if let Some(known) = &mut self.known {
-            known.keep_rest();
+        if let Some(mirror) = &mut self.mirror {
+            mirror.keep_rest();
         }
     }
 
     /// Takes back a unit of the minute that ends at `resets_at`: its request never reached an upstream through our own
     /// fault, or its caller has disconnected.
     pub fn refund(&mut self, now: Duration, standing: &Standing) {
-        if let Some(known) = &mut self.known {
-            known.refund(now, Window::Minute.index(standing.minute.resets_at.to_millis()) - 1);
+        if let Some(mirror) = &mut self.mirror {
+            mirror.refund(now, Window::Minute.index(standing.minute.resets_at.to_millis()) - 1);
         }
     }
 
     /// Whether a background call would spare the next requests a wait.
     pub fn wants_prefetch(&self, now: Duration) -> bool {
-        let low = self.known.as_ref().is_some_and(|known| known.runs_low(now, self.last_lease / 4));
+        let low = self.mirror.as_ref().is_some_and(|mirror| mirror.runs_low(now, self.last_lease / 4));
         low && self.last_lease > 0 && self.flight.is_none() && now >= self.quiet_until && self.lease(now) > 0
     }
 
@@ -306,20 +306,20 @@ impl NodeBucket {
 
     /// Whether the store's record of this node differs from what it has spent.
     pub fn owes(&self) -> bool {
-        self.unsure || self.known.as_ref().is_some_and(Known::owes)
+        self.unsure || self.mirror.as_ref().is_some_and(Mirror::owes)
     }
 
     /// The store may have lost data: the node repeats its statement as soon as none is pending. A bucket with windows
     /// that ended long ago has nothing to repeat.
     pub fn demand_assert(&mut self, now: Duration) {
-        self.must_assert = self.known.as_ref().is_some_and(|known| known.matters(now));
+        self.must_assert = self.mirror.as_ref().is_some_and(|mirror| mirror.matters(now));
     }
 
     /// Like [`Self::demand_assert`], for a store with new data: it has also lost the charges of earlier lives of this
     /// node.
     pub fn store_forgot(&mut self, now: Duration) {
-        if let Some(known) = &mut self.known {
-            known.claim_everything();
+        if let Some(mirror) = &mut self.mirror {
+            mirror.claim_everything();
         }
         self.demand_assert(now);
     }
@@ -341,7 +341,7 @@ impl NodeBucket {
 
     /// The claim that the node would send now.
     pub fn claim(&self) -> Claim {
-        self.known.as_ref().map_or(Claim::NOTHING, Known::claim)
+        self.mirror.as_ref().map_or(Claim::NOTHING, Mirror::claim)
     }
 
     /// Applies new limits at once; the spent units stay. The held units were granted under the old limits, and the next
@@ -351,8 +351,8 @@ impl NodeBucket {
             return;
         }
         self.limits = limits;
-        if let Some(known) = &mut self.known {
-            known.forget_limits();
+        if let Some(mirror) = &mut self.mirror {
+            mirror.forget_limits();
         }
     }
 
@@ -371,7 +371,7 @@ impl NodeBucket {
 
 /// The standing of a project that was never charged on this node.
 pub fn untouched(limits: Limits, now: Duration, wall: UnixMillis) -> Standing {
-    Known::blank(wall, now).standing(limits, now)
+    Mirror::blank(wall, now).standing(limits, now)
 }
 
 /// Milliseconds as a duration; zero if negative.

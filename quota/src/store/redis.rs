@@ -8,7 +8,7 @@
 //! [`StoreOutage`]; a background task reconnects, and looks up the master each time. Calls are not retried here: a
 //! repeated statement would be stale. [`crate::Quota`] decides about requests.
 
-mod books;
+mod protocol;
 mod notifications;
 mod servers;
 pub mod settings;
@@ -196,11 +196,11 @@ impl Store for RedisStore {
         let key = bucket_key(bucket);
         let link = self.servers.of(&key)?;
         let salt = self.salt();
-        let arguments = books::arguments(&statement);
+        let arguments = protocol::arguments(&statement);
         let mut all: Vec<&str> = arguments.iter().map(String::as_str).collect();
         all.extend([link.memory_key.as_str(), link.run_id.as_str(), salt.as_str()]);
         let answer = self.run(&link, &link.settle, &key, &all).await?;
-        let mut reply = books::reply(&answer)?;
+        let mut reply = protocol::reply(&answer)?;
         match reply {
             Reply::Crowded => self.metrics.calls.with_label_values(&["crowded"]).inc(),
             Reply::Displaced => self.metrics.calls.with_label_values(&["displaced"]).inc(),
@@ -223,7 +223,7 @@ impl Store for RedisStore {
                 let key = link.local_key(GATEWAYS_KEY);
                 let arguments = [&self.process, &link.memory_key, &link.run_id, salt, silent].map(String::as_str);
                 let answer = self.run(link, &link.heartbeat, &key, &arguments).await?;
-                let [incarnation, now, nodes, turn] = books::integers::<4>(&answer)?;
+                let [incarnation, now, nodes, turn] = protocol::integers::<4>(&answer)?;
                 self.servers.heard_of(link, u64::try_from(incarnation).unwrap_or(0));
                 let fleet = NonZeroU32::new(u32::try_from(nodes).unwrap_or(0));
                 let turn = u32::try_from(turn).unwrap_or(0);
@@ -242,12 +242,12 @@ impl Store for RedisStore {
     async fn view(&self, bucket: &ProjectUid) -> Result<Option<BucketView>, StoreOutage> {
         let key = bucket_key(bucket);
         let link = self.servers.of(&key)?;
-        let mut books_of = redis::cmd("HGETALL");
-        books_of.arg(&key);
+        let mut record_of = redis::cmd("HGETALL");
+        record_of.arg(&key);
         let time = redis::cmd("TIME");
         // Concurrent: one round trip, like any other call.
-        let (fields, now) = futures_util::try_join!(self.call(&link, &books_of), self.call(&link, &time))?;
-        books::view(&fields, &now)
+        let (fields, now) = futures_util::try_join!(self.call(&link, &record_of), self.call(&link, &time))?;
+        protocol::view(&fields, &now)
     }
 
     async fn notify(&self, notification: &Notification) -> Result<(), StoreOutage> {

@@ -75,7 +75,7 @@ impl Moody {
         }
     }
 
-    fn books(&self) -> BucketView {
+    fn record(&self) -> BucketView {
         self.bucket.lock().as_ref().unwrap().view(self.now())
     }
 }
@@ -197,7 +197,7 @@ async fn a_node_whose_clock_is_fast_leaves_the_minutes_of_all_others_alone() {
     let standing = quota.charge(&project(), limits(60, 1_000), &key(1)).await.unwrap();
     assert_eq!(standing.minute.resets_at, Window::Minute.ends_at(Window::Minute.index(store.now())));
     quota.hand_back_all().await;
-    assert_eq!((store.books().minute, store.books().minute_charged), (Window::Minute.index(store.now()), 11));
+    assert_eq!((store.record().minute, store.record().minute_charged), (Window::Minute.index(store.now()), 11));
 }
 
 // rule: 8.1
@@ -220,8 +220,8 @@ async fn a_step_of_the_wall_clock_in_an_outage_moves_no_minute() {
         let standing = quota.charge(&project(), limits(60, 1_000), &key(1)).await.unwrap();
         assert_eq!(standing.minute.resets_at, Window::Minute.ends_at(Window::Minute.index(store.now())), "{step} ms");
         quota.hand_back_all().await;
-        let books = store.books();
-        assert_eq!((books.minute, books.minute_charged, books.day_charged), (minute, 11, 11), "{step} ms");
+        let record = store.record();
+        assert_eq!((record.minute, record.minute_charged, record.day_charged), (minute, 11, 11), "{step} ms");
     }
 }
 
@@ -254,7 +254,7 @@ async fn what_was_spent_without_the_store_is_charged_once_it_is_back() {
     // The store learns for a quarter of a second, then works as before.
     assert_eq!(outcomes(&quota, limits, 100).await, (25, 75, 0));
     quota.hand_back_all().await;
-    assert_eq!((store.books().minute_charged, store.books().day_charged), (60, 60));
+    assert_eq!((store.record().minute_charged, store.record().day_charged), (60, 60));
 }
 
 #[tokio::test]
@@ -278,7 +278,7 @@ async fn a_store_that_was_emptied_hears_again_what_was_spent_before_it_grants() 
     store.incarnation.fetch_add(1, Ordering::SeqCst);
     quota.heartbeat().await;
     assert_eq!(outcomes(&quota, limits, 100).await, (24, 76, 0));
-    assert_eq!(store.books().day_charged, 60);
+    assert_eq!(store.record().day_charged, 60);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -329,7 +329,7 @@ async fn a_client_that_goes_away_while_it_waits_is_not_charged() {
     store.gate.add_permits(10);
     assert_eq!(outcomes(&quota, limits, 1).await, (1, 0, 0));
     quota.hand_back_all().await;
-    assert_eq!(store.books().day_charged, 1);
+    assert_eq!(store.record().day_charged, 1);
 }
 
 #[tokio::test]

@@ -85,8 +85,8 @@ async fn three_nodes_let_exactly_the_limit_through_at_a_fraction_of_a_call_per_r
         let fleet = Fleet::new();
         let limits = limits(per_minute, 1_000_000);
         assert_eq!(fleet.burst(limits, 3 * per_minute).await, per_minute);
-        let books = fleet.store.view(&project()).await.unwrap().unwrap();
-        assert_eq!((books.minute_charged, books.day_charged), (per_minute.into(), per_minute.into()));
+        let record = fleet.store.view(&project()).await.unwrap().unwrap();
+        assert_eq!((record.minute_charged, record.day_charged), (per_minute.into(), per_minute.into()));
         let (calls, requests) = (fleet.calls(), u64::from(3 * per_minute));
         assert!(per_minute < 1_000 || calls * 100 <= requests * 8, "{calls} calls for {requests} requests");
         fleet.burst(limits, 10_000).await;
@@ -117,8 +117,8 @@ async fn gateways_over_copies_of_one_data_directory_count_right_and_take_identit
     for node in &fleet.nodes {
         node.hand_back_all().await;
     }
-    let books = fleet.store.view(&project()).await.unwrap().unwrap();
-    assert_eq!((books.minute_charged, books.day_charged), (300, 300));
+    let record = fleet.store.view(&project()).await.unwrap().unwrap();
+    assert_eq!((record.minute_charged, record.day_charged), (300, 300));
     let places: BTreeSet<u64> = fleet.nodes.iter().map(Quota::place).collect();
     assert_eq!(places.len(), 3, "{places:?}");
 }

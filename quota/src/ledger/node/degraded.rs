@@ -17,7 +17,7 @@ use contract::time::UnixMillis;
 use contract::window::Window;
 
 use super::NodeBucket;
-use super::known::Known;
+use super::mirror::Mirror;
 use crate::ledger::{Settlement, day_of, ends_at, left};
 use crate::standing::Standing;
 
@@ -97,34 +97,34 @@ impl NodeBucket {
     /// bucket that no settlement has described.
     pub fn spend_degraded(&mut self, now: Duration, clock: DegradedClock, how: DegradedPolicy) -> DegradedStep {
         let limits = self.limits;
-        let known = self.known.get_or_insert_with(|| match clock {
-            DegradedClock::Heard(clock) => Known::unnamed(clock, now, false),
-            DegradedClock::Own(clock) => Known::unnamed(clock, now, true),
+        let mirror = self.mirror.get_or_insert_with(|| match clock {
+            DegradedClock::Heard(clock) => Mirror::unnamed(clock, now, false),
+            DegradedClock::Own(clock) => Mirror::unnamed(clock, now, true),
         });
-        let clock = known.clock(now);
+        let clock = mirror.clock(now);
         let minute = Window::Minute.index(clock);
-        if minute > known.minute {
-            let day_left = known.share.map(|share| share.day);
-            let same_day = day_of(minute) == day_of(known.minute);
-            known.enter_unnamed(minute, now, clock);
+        if minute > mirror.minute {
+            let day_left = mirror.share.map(|share| share.day);
+            let same_day = day_of(minute) == day_of(mirror.minute);
+            mirror.enter_unnamed(minute, now, clock);
             if let DegradedPolicy::Share(share) = how {
                 let day = match day_left {
                     Some(day) if same_day => day,
-                    _ => share.of(left(limits.of(Window::Day), known.day_charged)),
+                    _ => share.of(left(limits.of(Window::Day), mirror.day_charged)),
                 };
-                known.share = Some(ShareLeft { minute: share.of(limits.of(Window::Minute)), day });
+                mirror.share = Some(ShareLeft { minute: share.of(limits.of(Window::Minute)), day });
             }
         }
         if let DegradedPolicy::Share(of_all) = how {
             let reached = [Window::Day, Window::Minute];
             if let Some(window) =
-                reached.into_iter().find(|window| left(limits.of(*window), known.charged(*window)) == 0)
+                reached.into_iter().find(|window| left(limits.of(*window), mirror.charged(*window)) == 0)
             {
-                return DegradedStep::Refuse(known.show(limits, now), window);
+                return DegradedStep::Refuse(mirror.show(limits, now), window);
             }
-            let share = known.share.get_or_insert(ShareLeft {
-                minute: of_all.of(left(limits.of(Window::Minute), known.minute_charged)),
-                day: of_all.of(left(limits.of(Window::Day), known.day_charged)),
+            let share = mirror.share.get_or_insert(ShareLeft {
+                minute: of_all.of(left(limits.of(Window::Minute), mirror.minute_charged)),
+                day: of_all.of(left(limits.of(Window::Day), mirror.day_charged)),
             });
             if share.minute == 0 || share.day == 0 {
                 return DegradedStep::Spent;
@@ -132,17 +132,17 @@ impl NodeBucket {
             share.minute -= 1;
             share.day -= 1;
         }
-        known.spend_unstated();
-        DegradedStep::Admit(known.show(limits, now))
+        mirror.spend_unstated();
+        DegradedStep::Admit(mirror.show(limits, now))
     }
 }
 
-impl Known {
+impl Mirror {
     /// Windows without charges that no settlement has named.
     fn unnamed(clock: UnixMillis, now: Duration, by_own_clock: bool) -> Self {
-        let mut known = Self::blank(clock, now);
-        known.unnamed = Some(UnnamedWindows { by_own_clock, ..UnnamedWindows::default() });
-        known
+        let mut mirror = Self::blank(clock, now);
+        mirror.unnamed = Some(UnnamedWindows { by_own_clock, ..UnnamedWindows::default() });
+        mirror
     }
 
     /// Whether the windows come from this machine's clock.
@@ -153,13 +153,13 @@ impl Known {
     /// Moves what was spent in windows that this node entered by itself to those that the store names, unless the store
     /// knows them. Units of a minute or day that had ended by then are dropped; if that is uncertain, they are kept.
     /// Returns whether anything was moved.
-    pub(super) fn adopt_windows(&mut self, books: &Settlement, now: Duration) -> bool {
+    pub(super) fn adopt_windows(&mut self, settlement: &Settlement, now: Duration) -> bool {
         let Some(unnamed) = self.unnamed.take() else { return false };
-        if !unnamed.by_own_clock && self.minute <= books.minute {
+        if !unnamed.by_own_clock && self.minute <= settlement.minute {
             return false;
         }
         let began = |window: Window| {
-            let passed = window.seconds() * 1_000 - books.millis_left(window);
+            let passed = window.seconds() * 1_000 - settlement.millis_left(window);
             now.saturating_sub(super::millis(passed))
         };
         if self.minute_until <= began(Window::Minute) {
@@ -168,13 +168,13 @@ impl Known {
         if self.minute_until <= began(Window::Day) {
             self.day_spent = 0;
         }
-        if books.minute == self.named {
+        if settlement.minute == self.named {
             self.minute_spent = self.minute_spent.saturating_add(unnamed.spent_before);
         }
         if unnamed.midnight > began(Window::Day) + CLOCKS_APART {
             self.day_spent = self.day_spent.saturating_add(unnamed.yesterday);
         }
-        self.move_to(books.minute);
+        self.move_to(settlement.minute);
         true
     }
 

@@ -142,7 +142,7 @@ fn a_reply_to_a_statement_that_was_given_up_brings_nothing() {
     assert!(!pair.node.give_up(lost.seq));
     assert!(!pair.node.hear(pair.now, lost.seq, &settlement));
     assert_eq!(pair.spend(), Step::Ask);
-    assert!(pair.node.owes(), "what became of the statement is not known");
+    assert!(pair.node.owes(), "what became of the statement is unknown");
     assert_eq!(pair.exchange(Purpose::Spend(1)).day_charged, 1);
 }
 
@@ -221,8 +221,8 @@ fn a_refund_after_the_minute_goes_back_to_the_day_alone() {
     pair.node.refund(pair.now, &standing);
     pair.pass(5 * SECOND);
     assert!(pair.node.wants_hand_back(pair.now));
-    let books = pair.exchange(Purpose::HandBack);
-    assert_eq!((books.minute_charged, books.day_charged), (1, 1));
+    let settlement = pair.exchange(Purpose::HandBack);
+    assert_eq!((settlement.minute_charged, settlement.day_charged), (1, 1));
 }
 
 #[test]
@@ -240,9 +240,9 @@ fn alone_a_node_spends_its_share_and_claims_it_afterwards() {
         pair.pass(60 * SECOND);
     }
     assert_eq!(admitted, 40);
-    let books = pair.exchange(Purpose::Assert);
-    assert_eq!(books.day_charged, 40);
-    assert!(books.learning_until.is_some(), "if this node was alone, others were");
+    let settlement = pair.exchange(Purpose::Assert);
+    assert_eq!(settlement.day_charged, 40);
+    assert!(settlement.learning_until.is_some(), "if this node was alone, others were");
 }
 
 #[test]
@@ -305,9 +305,9 @@ fn what_was_spent_in_a_minute_that_has_not_begun_at_the_store_is_charged_to_the_
         }
         let minute = Window::Minute.index(START);
         let heard = pair.node.ask(fast, Purpose::Spend(1)).unwrap();
-        let Reply::Settled(books) = pair.store.apply(&heard, &Pair::around(pair.now)) else { unreachable!() };
-        assert!(pair.node.hear(fast, heard.seq, &books));
-        assert_eq!((books.granted, books.minute), (0, minute), "the books stay where they are");
+        let Reply::Settled(settlement) = pair.store.apply(&heard, &Pair::around(pair.now)) else { unreachable!() };
+        assert!(pair.node.hear(fast, heard.seq, &settlement));
+        assert_eq!((settlement.granted, settlement.minute), (0, minute), "the record stays");
         assert!(pair.node.wants_assert());
         let told = pair.node.ask(fast, Purpose::Assert).unwrap();
         let Reply::Settled(told) = pair.store.apply(&told, &Pair::around(pair.now)) else { unreachable!() };
@@ -385,18 +385,18 @@ fn a_new_life_claims_only_what_was_spent_beyond_what_is_charged_to_the_old_one()
     }
     assert_eq!(pair.node.claim().day_units(), 0);
     assert_eq!(pair.spend(), Step::Ask);
-    let books = pair.exchange(Purpose::Spend(1));
+    let settlement = pair.exchange(Purpose::Spend(1));
     assert_eq!(
-        (books.granted > 0, books.own_day, books.day_charged),
-        (true, books.granted, charged + u64::from(books.granted))
+        (settlement.granted > 0, settlement.own_day, settlement.day_charged),
+        (true, settlement.granted, charged + u64::from(settlement.granted))
     );
-    assert!(books.learning_until.is_none(), "a new life does not look like a loss of memory");
+    assert!(settlement.learning_until.is_none(), "a new life does not look like a loss of memory");
     assert!(matches!(pair.node.serve(pair.now), Step::Admit(_)));
-    assert_eq!(pair.node.claim().day_units(), books.granted);
+    assert_eq!(pair.node.claim().day_units(), settlement.granted);
     pair.node.store_forgot(pair.now);
     assert_eq!(
         u64::from(pair.node.claim().day_units()),
-        charged + u64::from(books.granted),
+        charged + u64::from(settlement.granted),
         "a new memory hears everything"
     );
 }

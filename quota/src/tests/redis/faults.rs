@@ -59,9 +59,9 @@ async fn without_the_store_each_node_has_its_share_and_the_day_is_right_afterwar
         eventually("every node is back", async || nodes.all.iter().all(|node| node.mode() == Mode::Lease)).await;
         let ended = minute(&redis);
         // The emptied server receives from every node what it has spent: nothing is lost or counted twice.
-        eventually("the books hold what was admitted, and no more", async || {
-            let books = nodes.all[0].usage(&project).await;
-            matches!(books, Ok(Some(books)) if books.day_charged == u64::from(admitted))
+        eventually("the record equals the admitted requests", async || {
+            let record = nodes.all[0].usage(&project).await;
+            matches!(record, Ok(Some(record)) if record.day_charged == u64::from(admitted))
         })
         .await;
         if ended == began {
@@ -114,9 +114,9 @@ async fn a_frozen_store_delays_only_the_first() {
     assert!(tokio::time::timeout(PATIENCE, all).await.is_ok());
     redis.thaw();
     eventually("the node asks again", async || nodes.all[0].mode() == Mode::Exact).await;
-    eventually("what was let through is in the books", async || {
-        let books = nodes.all[0].usage(&project).await;
-        matches!(books, Ok(Some(books)) if books.day_charged >= 1_000)
+    eventually("admitted requests are in the record", async || {
+        let record = nodes.all[0].usage(&project).await;
+        matches!(record, Ok(Some(record)) if record.day_charged >= 1_000)
     })
     .await;
 }

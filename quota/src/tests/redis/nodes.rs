@@ -157,8 +157,8 @@ async fn exactly_the_limit_is_admitted_over_all_nodes() {
             assert!(minutes.iter().all(|(_, admitted)| *admitted <= limit), "{limit}: {minutes:?}");
             let total: u32 = minutes.iter().map(|(_, admitted)| admitted).sum();
             eventually("what was not spent is handed back", async || {
-                let books = nodes.all[0].usage(&project).await.unwrap().unwrap();
-                books.day_charged == u64::from(total)
+                let record = nodes.all[0].usage(&project).await.unwrap().unwrap();
+                record.day_charged == u64::from(total)
             })
             .await;
             let [(_, admitted)] = minutes.as_slice() else { return None };
@@ -201,21 +201,21 @@ async fn a_refused_request_makes_no_call_and_a_busy_bucket_few() {
         assert!(calls <= 80, "{calls} calls for 1,000 requests on three nodes: {began:?}");
         let spent = nodes.burst(&project, limits, 3_000).await;
         let total: u32 = began.iter().chain(&spent).map(|(_, admitted)| admitted).sum();
-        eventually("the books are settled", async || {
+        eventually("the record is settled", async || {
             nodes.all[0].usage(&project).await.unwrap().unwrap().day_charged == u64::from(total)
         })
         .await;
         // Every node receives the refusal once.
         let heard = nodes.burst(&project, limits, 60).await;
         // The record, including how many statements each node has made.
-        let books = || redis.ask(&["HGETALL", &format!("tollhouse:bucket:{{{project}}}")]);
-        let settled = books();
+        let record = || redis.ask(&["HGETALL", &format!("tollhouse:bucket:{{{project}}}")]);
+        let settled = record();
         let refused = nodes.burst(&project, limits, 100_000).await;
         // An admitted request belongs to another minute than the spent one.
         if !heard.is_empty() || !refused.is_empty() {
             return None;
         }
-        assert_eq!(books(), settled, "100,000 requests were refused");
+        assert_eq!(record(), settled, "100,000 requests were refused");
         Some(())
     })
     .await;
@@ -235,8 +235,8 @@ async fn unused_units_of_other_nodes_are_recalled_before_a_refusal() {
             minute = busy.charge(&project, limits, &key(1)).await.unwrap().minute.resets_at.0;
         }
         let held: u32 = {
-            let books = busy.usage(&project).await.unwrap().unwrap();
-            books.nodes.iter().map(|node| node.held).sum()
+            let record = busy.usage(&project).await.unwrap().unwrap();
+            record.nodes.iter().map(|node| node.held).sum()
         };
         let mut admitted = 40;
         let mut same_minute = true;
@@ -249,8 +249,8 @@ async fn unused_units_of_other_nodes_are_recalled_before_a_refusal() {
         };
         assert!(matches!(refusal, ChargeError::Exceeded { .. }), "{refusal:?}");
         if same_minute && held > 0 {
-            let books = late.usage(&project).await.unwrap().unwrap();
-            assert_eq!(admitted, 200, "the first node held {held} and gave them back: {books:?}");
+            let record = late.usage(&project).await.unwrap().unwrap();
+            assert_eq!(admitted, 200, "the first node held {held} and gave them back: {record:?}");
             return;
         }
     }

@@ -86,16 +86,16 @@ impl Pair<'_> {
         let mirror = self.mirror.get_or_insert_with(|| Bucket::new(&around));
         let expected = mirror.apply(&statement, &around);
         prop_assert_eq!(real, expected, "{:?}", statement);
-        let books = self.store.view(&self.project).await.unwrap().unwrap();
+        let record = self.store.view(&self.project).await.unwrap().unwrap();
         let mut mirrored = mirror.view(at);
-        let mut nodes = books.nodes.clone();
+        let mut nodes = record.nodes.clone();
         nodes.sort_by_key(|one| one.node);
         mirrored.nodes.sort_by_key(|one| one.node);
         if let Reply::Settled(_) = real
-            && books.minute == mirrored.minute
+            && record.minute == mirrored.minute
         {
-            prop_assert_eq!(books.minute_charged, mirrored.minute_charged);
-            prop_assert_eq!(books.day_charged, mirrored.day_charged);
+            prop_assert_eq!(record.minute_charged, mirrored.minute_charged);
+            prop_assert_eq!(record.day_charged, mirrored.day_charged);
             prop_assert_eq!(nodes, mirrored.nodes);
         }
         Ok(())
@@ -172,6 +172,6 @@ async fn the_script_and_the_bucket_give_up_the_same_places_and_refuse_the_same_n
     for (place, minute) in [(0, Some(5)), (1, Some(5)), (2, None), (7, Some(5)), (100, Some(5)), (900, Some(5))] {
         pair.state(draft(place, minute), now().await).await.unwrap();
     }
-    let books = store.view(&pair.project).await.unwrap().unwrap();
-    assert!(books.nodes.len() > PLACES_MAX - 128 && books.nodes.len() <= PLACES_MAX, "{}", books.nodes.len());
+    let record = store.view(&pair.project).await.unwrap().unwrap();
+    assert!(record.nodes.len() > PLACES_MAX - 128 && record.nodes.len() <= PLACES_MAX, "{}", record.nodes.len());
 }

@@ -76,8 +76,8 @@ pub(super) fn view(fields: &Value, time: &Value) -> Result<Option<BucketView>, S
     let fields: Vec<(String, String)> = redis::from_redis_value(fields.clone()).map_err(foreign)?;
     let (seconds, micros): (i64, i64) = redis::from_redis_value(time.clone()).map_err(foreign)?;
     let now = UnixMillis(seconds.saturating_mul(1_000).saturating_add(micros / 1_000));
-    let Some((_, books)) = fields.iter().find(|(name, _)| name == "books") else { return Ok(None) };
-    let [minute, minute_charged, day_charged, ..] = numbers::<10>(books)?;
+    let Some((_, record)) = fields.iter().find(|(name, _)| name == "books") else { return Ok(None) };
+    let [minute, minute_charged, day_charged, ..] = numbers::<10>(record)?;
     let mut components = Vec::new();
     for (name, text) in fields.iter().filter(|(name, _)| name != "books") {
         let [start, stay, process, _, minute, units, spent, day] = numbers::<8>(text)?;

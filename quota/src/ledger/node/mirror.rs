@@ -17,7 +17,7 @@ const CLOCK_GRAIN: Duration = Duration::from_millis(1);
 
 /// The figures of one minute and its day.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Known {
+pub(super) struct Mirror {
     pub(super) minute: i64,
     /// The minute of the last settlement; [`i64::MIN`] before the first.
     pub(super) named: i64,
@@ -53,7 +53,7 @@ pub(super) struct Known {
     pub(super) share: Option<ShareLeft>,
 }
 
-impl Known {
+impl Mirror {
     /// Windows without charges, by a clock that shows `clock`.
     pub(super) fn blank(clock: UnixMillis, now: Duration) -> Self {
         let minute = Window::Minute.index(clock);
@@ -144,34 +144,34 @@ impl Known {
     /// figures were moved to the windows that it names, so that the store must receive a statement.
     pub(super) fn hear(
         &mut self,
-        books: &Settlement,
+        settlement: &Settlement,
         granted: u32,
         need: u32,
         asked_at: Duration,
         now: Duration,
     ) -> bool {
         self.keep_rest();
-        let moved = self.adopt_windows(books, now);
-        self.enter(books.minute);
-        self.named = books.minute;
+        let moved = self.adopt_windows(settlement, now);
+        self.enter(settlement.minute);
+        self.named = settlement.minute;
         self.due = granted.min(need);
         self.held = self.held.saturating_add(granted - self.due);
-        self.minute_charged = books.minute_charged;
-        self.day_charged = books.day_charged;
-        self.own_minute = books.own_minute;
-        self.own_day = books.own_day;
-        self.minute_until = asked_at + millis(books.millis_left(Window::Minute));
+        self.minute_charged = settlement.minute_charged;
+        self.day_charged = settlement.day_charged;
+        self.own_minute = settlement.own_minute;
+        self.own_day = settlement.own_day;
+        self.minute_until = asked_at + millis(settlement.millis_left(Window::Minute));
         self.spendable_until = self.minute_until.saturating_sub(CLOCK_GRAIN);
-        self.clock = books.now;
+        self.clock = settlement.now;
         self.clock_at = now;
         self.share = None;
         moved
     }
 
     /// Remembers until the minute ends that a window is used up. If both are, the day decides.
-    pub(super) fn refuse_if_spent(&mut self, limits: Option<Limits>, books: &Settlement) {
+    pub(super) fn refuse_if_spent(&mut self, limits: Option<Limits>, settlement: &Settlement) {
         self.refused = match limits {
-            Some(limits) if books.learning_until.is_none() => [Window::Day, Window::Minute]
+            Some(limits) if settlement.learning_until.is_none() => [Window::Day, Window::Minute]
                 .into_iter()
                 .find(|window| left(limits.of(*window), self.charged(*window)) == 0),
             _ => None,
