@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use contract::time::UnixMillis;
 use contract::window::Window;
-use quota::ledger::bucket::{Bucket, BucketView, Surroundings};
+use quota::ledger::bucket::{Bucket, BucketView, StoreState};
 use quota::ledger::{Incarnation, LEARNING_MILLIS, Reply, Statement};
 
 use super::scenario::{Micros, SECOND};
@@ -56,7 +56,7 @@ impl SimStore {
     pub(super) fn apply(&mut self, now: Micros, statement: &Statement) -> Reply {
         self.statements += 1;
         let around =
-            Surroundings { now: self.clock(now), incarnation: self.incarnation(), learning_until: self.learning_until };
+            StoreState { now: self.clock(now), incarnation: self.incarnation(), learning_until: self.learning_until };
         let reply = self.bucket.get_or_insert_with(|| Bucket::new(&around)).apply(statement, &around);
         if self.remembers {
             self.writes.push_back((now, self.bucket.clone()));

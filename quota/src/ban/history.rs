@@ -14,7 +14,7 @@ const MEMORY_SECONDS: i64 = 86_400;
 
 /// A ban, current or over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sentence {
+pub(super) struct BanPeriod {
     pub(super) since: UnixSeconds,
     pub(super) until: UnixSeconds,
     pub(super) reason: BanReason,
@@ -37,7 +37,7 @@ pub(super) struct History {
     bad_minutes: u32,
     /// Starts of the latest bans within the memory: one fewer than the levels.
     bans: [Option<UnixSeconds>; 3],
-    pub(super) sentence: Option<Sentence>,
+    pub(super) period: Option<BanPeriod>,
 }
 
 impl History {
@@ -52,7 +52,7 @@ impl History {
             minute_strikes: 0,
             bad_minutes: 0,
             bans: [None; 3],
-            sentence: None,
+            period: None,
         }
     }
 
@@ -75,7 +75,7 @@ impl History {
         let too_many = recent >= rules.strikes_min.max(strikes.limit / 2);
         let too_often = self.minute_strikes >= rules.bad_minute && self.bad_minutes + 1 >= rules.bad_minutes;
         if too_many || too_often {
-            self.sentence_for(rules, strikes.at.to_seconds(), shadow);
+            self.begin_ban_period(rules, strikes.at.to_seconds(), shadow);
         }
         too_many || too_often
     }
@@ -101,21 +101,21 @@ impl History {
         self.minute_strikes = self.minute_strikes.saturating_add(strikes);
     }
 
-    fn sentence_for(&mut self, rules: &BanRules, since: UnixSeconds, shadow: bool) {
+    fn begin_ban_period(&mut self, rules: &BanRules, since: UnixSeconds, shadow: bool) {
         let recent = self.bans_within_memory(since);
         let seconds = rules.seconds.get(recent).or(rules.seconds.last()).copied().unwrap_or(60);
         let level = u32::try_from(recent).unwrap_or(u32::MAX).saturating_add(1);
         let until = since.plus(i64::from(seconds));
-        self.impose(Sentence { since, until, reason: BanReason::Strikes, level, shadow });
+        self.impose(BanPeriod { since, until, reason: BanReason::Strikes, level, shadow });
     }
 
     /// Begins a ban and clears the strikes that led to it.
-    pub(super) fn impose(&mut self, sentence: Sentence) {
+    pub(super) fn impose(&mut self, period: BanPeriod) {
         self.bans.rotate_left(1);
         if let Some(latest) = self.bans.last_mut() {
-            *latest = Some(sentence.since);
+            *latest = Some(period.since);
         }
-        self.sentence = Some(sentence);
+        self.period = Some(period);
         self.strikes = [0; SLOTS];
         self.minute_strikes = 0;
         self.bad_minutes = 0;
@@ -128,7 +128,7 @@ impl History {
 
     /// Whether the key is banned.
     pub(super) fn is_serving(&self, now: UnixMillis) -> bool {
-        self.sentence.is_some_and(|sentence| now < sentence.until.to_millis())
+        self.period.is_some_and(|period| now < period.until.to_millis())
     }
 
     /// Whether the history has no effect any more.

@@ -8,7 +8,7 @@ use contract::time::{UnixMillis, UnixSeconds};
 use contract::window::Window;
 use parking_lot::Mutex;
 
-use super::history::{History, Sentence};
+use super::history::{BanPeriod, History};
 use super::{Ban, BanReason, BanRules, BanSwitch};
 use super::{Notification, Strikes};
 
@@ -38,7 +38,7 @@ pub struct BanTable {
     /// Strikes not yet sent to the other nodes.
     undelivered: Mutex<HashMap<KeyId, Strikes>>,
     /// Keys with a ban, current or over: while there are none the hot path takes no lock.
-    sentenced: AtomicUsize,
+    with_ban_period: AtomicUsize,
 }
 
 impl BanTable {
@@ -49,18 +49,18 @@ impl BanTable {
             histories: Mutex::default(),
             lifted: Mutex::default(),
             undelivered: Mutex::default(),
-            sentenced: AtomicUsize::new(0),
+            with_ban_period: AtomicUsize::new(0),
         }
     }
 
     /// The end of the key's ban, if it is enforced at `now`. Calls `now` only when needed.
     pub fn holds(&self, key: &KeyId, now: impl FnOnce() -> UnixMillis) -> Option<UnixSeconds> {
-        if self.sentenced.load(Ordering::Relaxed) == 0 {
+        if self.with_ban_period.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let sentence = self.histories.lock().get(key)?.sentence?;
-        let holds = !sentence.shadow && now() < sentence.until.to_millis();
-        holds.then_some(sentence.until)
+        let period = self.histories.lock().get(key)?.period?;
+        let holds = !period.shadow && now() < period.until.to_millis();
+        holds.then_some(period.until)
     }
 
     /// Records that `window` refused a request of the key that arrived at `arrived`; `limit` is the minute's. Returns
@@ -99,12 +99,12 @@ impl BanTable {
 
     fn judge(&self, history: &mut History, strikes: &Strikes) -> Option<Ban> {
         let shadow = self.rules.switch == BanSwitch::Shadow;
-        let was_sentenced = history.sentence.is_some();
+        let was_sentenced = history.period.is_some();
         if !history.strike(&self.rules, strikes, shadow) {
             return None;
         }
-        self.sentenced.fetch_add(usize::from(!was_sentenced), Ordering::Relaxed);
-        history.sentence.map(|sentence| ban(&strikes.key, sentence))
+        self.with_ban_period.fetch_add(usize::from(!was_sentenced), Ordering::Relaxed);
+        history.period.map(|period| ban(&strikes.key, period))
     }
 
     fn note_untold(&self, strikes: &Strikes) {
@@ -143,22 +143,22 @@ impl BanTable {
         let history = histories.get_mut(key)?;
         let since = now.to_seconds();
         let level = u32::try_from(history.bans_within_memory(since)).unwrap_or(u32::MAX).saturating_add(1);
-        let sentence = Sentence { since, until, reason: BanReason::Operator, level, shadow: false };
-        self.sentenced.fetch_add(usize::from(history.sentence.is_none()), Ordering::Relaxed);
-        history.impose(sentence);
-        Some(ban(key, sentence))
+        let period = BanPeriod { since, until, reason: BanReason::Operator, level, shadow: false };
+        self.with_ban_period.fetch_add(usize::from(history.period.is_none()), Ordering::Relaxed);
+        history.impose(period);
+        Some(ban(key, period))
     }
 
     /// Lifts a ban and clears the key's history. Returns the ban; `None` if the key was not banned.
     pub fn lift(&self, key: &KeyId, now: UnixMillis) -> Option<Ban> {
         let mut histories = self.histories.lock();
-        let sentence = histories.get(key).filter(|history| history.is_serving(now))?.sentence?;
+        let period = histories.get(key).filter(|history| history.is_serving(now))?.period?;
         if let Some(history) = histories.remove(key) {
             self.forget(&history);
         }
         drop(histories);
-        self.note_lift(key, Lift { began: sentence.since, until: sentence.until }, now);
-        Some(ban(key, sentence))
+        self.note_lift(key, Lift { began: period.since, until: period.until }, now);
+        Some(ban(key, period))
     }
 
     fn note_lift(&self, key: &KeyId, lift: Lift, now: UnixMillis) {
@@ -197,12 +197,12 @@ impl BanTable {
             histories.insert(ban.key.clone(), History::new());
         }
         let Some(history) = histories.get_mut(&ban.key) else { return };
-        let known = history.sentence.is_some_and(|mine| mine.since >= ban.since && mine.until >= ban.until);
+        let known = history.period.is_some_and(|mine| mine.since >= ban.since && mine.until >= ban.until);
         if known {
             return;
         }
         // Two nodes that counted the same strikes ban at almost the same time: that is one ban, the longer one.
-        if let Some(mine) = &mut history.sentence
+        if let Some(mine) = &mut history.period
             && (mine.reason, ban.reason) == (BanReason::Strikes, BanReason::Strikes)
             && (mine.since..mine.until).contains(&ban.since)
         {
@@ -210,9 +210,9 @@ impl BanTable {
             return;
         }
         let shadow = ban.shadow || (by_rule && self.rules.switch == BanSwitch::Shadow);
-        self.sentenced.fetch_add(usize::from(history.sentence.is_none()), Ordering::Relaxed);
+        self.with_ban_period.fetch_add(usize::from(history.period.is_none()), Ordering::Relaxed);
         let Ban { since, until, reason, level, .. } = *ban;
-        history.impose(Sentence { since, until, reason, level, shadow });
+        history.impose(BanPeriod { since, until, reason, level, shadow });
     }
 
     /// Lifts a ban that began at or before `began` and would have ended at `until`. A later ban was imposed knowingly
@@ -221,7 +221,7 @@ impl BanTable {
         self.note_lift(key, Lift { began, until }, now);
         let is_meant = {
             let histories = self.histories.lock();
-            histories.get(key).and_then(|history| history.sentence).is_some_and(|sentence| sentence.since <= began)
+            histories.get(key).and_then(|history| history.period).is_some_and(|period| period.since <= began)
         };
         if is_meant {
             self.lift(key, now);
@@ -230,13 +230,13 @@ impl BanTable {
 
     /// The bans in force, ordered by their end, latest first.
     pub fn list(&self, now: UnixMillis) -> Vec<Ban> {
-        if self.sentenced.load(Ordering::Relaxed) == 0 {
+        if self.with_ban_period.load(Ordering::Relaxed) == 0 {
             return Vec::new();
         }
         let histories = self.histories.lock();
         let serving = histories.iter().filter(|(_, history)| history.is_serving(now));
         let mut bans: Vec<_> =
-            serving.filter_map(|(key, history)| history.sentence.map(|sentence| ban(key, sentence))).collect();
+            serving.filter_map(|(key, history)| history.period.map(|period| ban(key, period))).collect();
         bans.sort_by(|a, b| b.until.cmp(&a.until).then_with(|| a.key.cmp(&b.key)));
         bans
     }
@@ -267,17 +267,17 @@ impl BanTable {
     }
 
     fn forget(&self, history: &History) {
-        self.sentenced.fetch_sub(usize::from(history.sentence.is_some()), Ordering::Relaxed);
+        self.with_ban_period.fetch_sub(usize::from(history.period.is_some()), Ordering::Relaxed);
     }
 }
 
-fn ban(key: &KeyId, sentence: Sentence) -> Ban {
+fn ban(key: &KeyId, period: BanPeriod) -> Ban {
     Ban {
         key: key.clone(),
-        since: sentence.since,
-        until: sentence.until,
-        reason: sentence.reason,
-        level: sentence.level,
-        shadow: sentence.shadow,
+        since: period.since,
+        until: period.until,
+        reason: period.reason,
+        level: period.level,
+        shadow: period.shadow,
     }
 }

@@ -41,7 +41,7 @@ struct Component {
 
 /// The state of the store when it executes a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Surroundings {
+pub struct StoreState {
     /// The store's clock.
     pub now: UnixMillis,
     /// The current incarnation of the store's data.
@@ -131,7 +131,7 @@ pub(crate) fn view_of(
 
 impl Bucket {
     /// An empty record.
-    pub fn new(around: &Surroundings) -> Self {
+    pub fn new(around: &StoreState) -> Self {
         Self {
             minute: Window::Minute.index(around.now),
             minute_charged: 0,
@@ -146,7 +146,7 @@ impl Bucket {
 
     /// Executes one statement: ignores it if it is stale or its place has no component here, replaces the node's
     /// component by the claim, then grants in both windows or in neither.
-    pub fn apply(&mut self, statement: &Statement, around: &Surroundings) -> Reply {
+    pub fn apply(&mut self, statement: &Statement, around: &StoreState) -> Reply {
         let node = statement.node;
         match self.component(node.place) {
             Some(known) if node.life.is_displaced_by(known.node.life) => return Reply::Displaced,
@@ -273,7 +273,7 @@ impl Bucket {
     /// is not in the record; the node claims more than the record holds (also after it decided without the store during
     /// an outage; other nodes then did so too). A grant before the other nodes have repeated their statements could
     /// grant the same units twice.
-    fn listen(&mut self, statement: &Statement, mine: &Component, around: &Surroundings) -> Option<UnixMillis> {
+    fn listen(&mut self, statement: &Statement, mine: &Component, around: &StoreState) -> Option<UnixMillis> {
         let ends = around.now.plus(LEARNING_MILLIS);
         let reborn = self.incarnation != around.incarnation;
         let claim = statement.claim;
@@ -333,7 +333,7 @@ impl Bucket {
 
     /// Whether a place without a component has read settlements of this day: then its component was removed, or the
     /// store has lost it. While the store may have lost data, the claim is accepted.
-    fn was_evicted(&self, statement: &Statement, around: &Surroundings) -> bool {
+    fn was_evicted(&self, statement: &Statement, around: &StoreState) -> bool {
         let learns = self.learning_until.max(around.learning_until) > around.now;
         let may_have_forgotten = learns || self.incarnation != around.incarnation;
         let same_day = day_of(statement.claim.minute) == day_of(self.minute);

@@ -72,7 +72,7 @@ pub enum Purpose {
 
 /// The pending statement.
 #[derive(Clone, Copy, Debug)]
-struct Flight {
+struct PendingStatement {
     seq: u64,
     asked_at: Duration,
     limits: Limits,
@@ -89,7 +89,7 @@ pub struct NodeBucket {
     limits: Limits,
     seq: u64,
     heard: u64,
-    flight: Option<Flight>,
+    flight: Option<PendingStatement>,
     mirror: Option<Mirror>,
     rate: Rate,
     used_at: Duration,
@@ -190,7 +190,7 @@ impl NodeBucket {
         };
         self.must_assert = false;
         self.seq += 1;
-        self.flight = Some(Flight {
+        self.flight = Some(PendingStatement {
             seq: self.seq,
             asked_at: now,
             limits: self.limits,

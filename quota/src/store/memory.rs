@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::{Fleet, HeartbeatReply, Store, StoreOutage};
-use crate::ledger::bucket::{Bucket, BucketView, Surroundings};
+use crate::ledger::bucket::{Bucket, BucketView, StoreState};
 use crate::ledger::{Incarnation, Reply, Statement};
 use chassis::clock::Clock;
 
@@ -99,7 +99,7 @@ impl MemoryStore {
     fn apply(&self, project: &ProjectUid, statement: &Statement) -> Result<Reply, StoreOutage> {
         let mut shard = self.shard(project).ok_or(StoreOutage::Full)?.lock();
         // Read under the lock: statements of one bucket see the clock in their order of execution.
-        let around = Surroundings {
+        let around = StoreState {
             now: self.clock.now(),
             incarnation: Incarnation::default(),
             learning_until: UnixMillis(i64::MIN),

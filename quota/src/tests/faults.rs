@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::*;
-use crate::ledger::bucket::{Bucket, BucketView, Surroundings};
+use crate::ledger::bucket::{Bucket, BucketView, StoreState};
 use crate::ledger::{Incarnation, Reply, Statement};
 use crate::settings::OnStoreDown;
 use crate::store::{Fleet, HeartbeatReply, StoreOutage};
@@ -87,7 +87,7 @@ impl Store for Moody {
         self.behave().await?;
         self.gate.acquire().await.unwrap().forget();
         let incarnation = Incarnation(self.incarnation.load(Ordering::SeqCst));
-        let around = Surroundings { now: self.now(), incarnation, learning_until: UnixMillis(i64::MIN) };
+        let around = StoreState { now: self.now(), incarnation, learning_until: UnixMillis(i64::MIN) };
         Ok(self.bucket.lock().get_or_insert_with(|| Bucket::new(&around)).apply(&statement, &around))
     }
 

@@ -8,8 +8,8 @@ use crate::ledger::Life;
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
 const MINUTE: i64 = 28_333_333;
 
-fn around(now: UnixMillis) -> Surroundings {
-    Surroundings { now, incarnation: Incarnation(1), learning_until: UnixMillis(i64::MIN) }
+fn around(now: UnixMillis) -> StoreState {
+    StoreState { now, incarnation: Incarnation(1), learning_until: UnixMillis(i64::MIN) }
 }
 
 /// A process with a place of its own.
@@ -26,7 +26,7 @@ fn statement(process: u64, seq: u64, claim: Claim, need: u32, limits: (u32, u32)
     Statement { node: node(process), seq, heard: 0, claim, need, spare: 0, limits }
 }
 
-fn settled(bucket: &mut Bucket, statement: &Statement, around: &Surroundings) -> Settlement {
+fn settled(bucket: &mut Bucket, statement: &Statement, around: &StoreState) -> Settlement {
     match bucket.apply(statement, around) {
         Reply::Settled(settlement) => settlement,
         other => panic!("{other:?}: {statement:?}"),
@@ -173,7 +173,7 @@ fn a_store_that_finds_it_has_forgotten_listens_before_it_grants() {
 fn a_copy_that_lags_listens_too_even_if_the_first_to_speak_lost_nothing() {
     let mut bucket = Bucket::new(&around(NOW));
     settled(&mut bucket, &statement(1, 1, Claim::NOTHING, 5, (60, 1_000)), &around(NOW));
-    let reborn = Surroundings { incarnation: Incarnation(2), ..around(NOW) };
+    let reborn = StoreState { incarnation: Incarnation(2), ..around(NOW) };
     let settlement = settled(&mut bucket, &statement(2, 1, Claim::NOTHING, 5, (60, 1_000)), &reborn);
     assert_eq!((settlement.granted, settlement.learning_until.is_some()), (0, true));
 }

@@ -1,7 +1,7 @@
 use std::num::NonZeroU32;
 
 use super::*;
-use crate::ledger::bucket::{Bucket, Surroundings};
+use crate::ledger::bucket::{Bucket, StoreState};
 use crate::ledger::{Incarnation, Life, Reply};
 
 /// 2023-11-14T22:13:20Z, 20 seconds into its minute, when the monotonic clock shows 0.
@@ -29,9 +29,9 @@ impl Pair {
         Self { node, store: Bucket::new(&around), limits, now: Duration::ZERO }
     }
 
-    fn around(now: Duration) -> Surroundings {
+    fn around(now: Duration) -> StoreState {
         let now = START.plus(i64::try_from(now.as_millis()).unwrap());
-        Surroundings { now, incarnation: Incarnation(1), learning_until: UnixMillis(i64::MIN) }
+        StoreState { now, incarnation: Incarnation(1), learning_until: UnixMillis(i64::MIN) }
     }
 
     fn pass(&mut self, time: Duration) {

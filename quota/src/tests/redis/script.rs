@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::*;
-use crate::ledger::bucket::{Bucket, PLACES_MAX, Surroundings};
+use crate::ledger::bucket::{Bucket, PLACES_MAX, StoreState};
 use crate::ledger::{Claim, Incarnation, Life, NodeId, Reply, Settlement, Statement};
 
 /// A planned statement: the parts that depend on the clock are filled in when it is made.
@@ -82,7 +82,7 @@ impl Pair<'_> {
             _ => (UnixMillis(now), self.incarnation),
         };
         self.incarnation = incarnation;
-        let around = Surroundings { now: at, incarnation, learning_until: UnixMillis(0) };
+        let around = StoreState { now: at, incarnation, learning_until: UnixMillis(0) };
         let mirror = self.mirror.get_or_insert_with(|| Bucket::new(&around));
         let expected = mirror.apply(&statement, &around);
         prop_assert_eq!(real, expected, "{:?}", statement);
