@@ -29,7 +29,7 @@ use crate::request::EdgeRequest;
 use crate::upstreams::Upstreams;
 use crate::vouch::Vouchers;
 use quota::Quota;
-use quota::anonymous::AnonymousLimits;
+use quota::failed_authentications::FailedAuthenticationLimits;
 
 /// The stages and the knowledge behind them.
 pub(crate) struct Pipeline {
@@ -42,7 +42,7 @@ pub(crate) struct Pipeline {
     /// Plans whose limits refuse nobody.
     pub shadow_plans: Vec<Plan>,
     /// How often an address failed to say who it is.
-    pub anonymous: AnonymousLimits,
+    pub failed_authentications: FailedAuthenticationLimits,
     /// Whom there is room for.
     pub overload: Arc<Overload>,
     /// Tells upstreams who is calling.

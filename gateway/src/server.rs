@@ -56,7 +56,7 @@ use crate::tls::CertificateOpener;
 use crate::upstreams::Upstreams;
 use crate::usage::Reporter;
 use listener::{Connections, Listener, ListenerSettings, ListenerState};
-use quota::anonymous::AnonymousLimits;
+use quota::failed_authentications::FailedAuthenticationLimits;
 
 /// How long a listener may take to open.
 const LISTEN_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -108,7 +108,10 @@ pub async fn start(
         keys: Keys::new(replica.clone(), config.environment),
         quota: quota.clone(),
         shadow_plans: config.quota.shadow_plans.clone(),
-        anonymous: AnonymousLimits::new(config.quota.anonymous_per_minute, std::hash::RandomState::new()),
+        failed_authentications: FailedAuthenticationLimits::new(
+            config.quota.anonymous_per_minute,
+            std::hash::RandomState::new(),
+        ),
         overload: Arc::new(Overload::new(&registry)?),
         vouchers: secrets.vouchers.clone(),
         upstreams,

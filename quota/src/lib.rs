@@ -2,8 +2,8 @@
 //!
 //! The pipeline calls [`Quota`]. Memory decides most requests: from a lease that this node holds, or a refusal that it
 //! remembers. The others wait for one call to the [`store`], shared by all that wait for the same bucket. [`ledger`]
-//! has the protocol, [`standing`] the figures of the headers, [`ban`] the bans, and [`anonymous`] the limits of failed
-//! authentications.
+//! has the protocol, [`standing`] the figures of the headers, [`ban`] the bans, and [`failed_authentications`] the
+//! limits of failed authentications.
 //!
 //! Without the store: a call is abandoned after its budget (50 ms); three failures open the circuit breaker, and no
 //! request waits any more; then [`settings::OnStoreDown`] decides. What was admitted meanwhile is claimed once the
@@ -15,7 +15,7 @@ pub mod standing;
 pub mod clock;
 pub mod ledger;
 pub mod ban;
-pub mod anonymous;
+pub mod failed_authentications;
 mod breaker;
 pub mod store;
 pub mod settings;

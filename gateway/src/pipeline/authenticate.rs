@@ -26,7 +26,7 @@ impl Pipeline {
         let is_open =
             facts.backend.as_ref().is_some_and(|upstream| upstream.routes.is_open(request.method, request.path));
         if is_open {
-            let (Ok(standing) | Err(standing)) = self.anonymous.check(request.client, self.clock.now());
+            let (Ok(standing) | Err(standing)) = self.failed_authentications.check(request.client, self.clock.now());
             facts.shown = Some(Shown { standing, outcome: Outcome::Admitted });
         }
         is_open
@@ -54,7 +54,7 @@ impl Pipeline {
 
     fn refuse(&self, error: AuthError, request: &EdgeRequest<'_>, facts: &mut Facts) -> Answer {
         let now = self.clock.now();
-        if let Err(standing) = self.anonymous.check(request.client, now) {
+        if let Err(standing) = self.failed_authentications.check(request.client, now) {
             facts.authentication = Some(Authentication::Throttled);
             let outcome = Outcome::Refused(Window::Minute);
             facts.shown = Some(Shown { standing, outcome });
@@ -62,7 +62,7 @@ impl Pipeline {
             return Refusal::new(Rejection::TooManyAuthFailures).retry_after(i64::from(wait)).into();
         }
         facts.authentication = Some(Authentication::Failed(error));
-        let standing = self.anonymous.fail(request.client, now);
+        let standing = self.failed_authentications.fail(request.client, now);
         facts.shown = Some(Shown { standing, outcome: Outcome::Admitted });
         let (rejection, challenge) = match error {
             // RFC 6750 section 3: no error attribute when no credentials were sent.

@@ -38,13 +38,13 @@ struct Slot {
 }
 
 /// Failed authentications of all client addresses.
-pub struct AnonymousLimits {
+pub struct FailedAuthenticationLimits {
     per_minute: NonZeroU32,
     hasher: RandomState,
     sets: Vec<Mutex<[Slot; WAYS]>>,
 }
 
-impl AnonymousLimits {
+impl FailedAuthenticationLimits {
     /// An empty table. `hasher` is random per process, so that attackers cannot choose addresses that share a set.
     pub fn new(per_minute: NonZeroU32, hasher: RandomState) -> Self {
         Self { per_minute, hasher, sets: (0..SETS).map(|_| Mutex::default()).collect() }
@@ -116,8 +116,8 @@ mod tests {
 
     const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
 
-    fn limits(per_minute: u32) -> AnonymousLimits {
-        AnonymousLimits::new(NonZeroU32::new(per_minute).unwrap(), RandomState::new())
+    fn limits(per_minute: u32) -> FailedAuthenticationLimits {
+        FailedAuthenticationLimits::new(NonZeroU32::new(per_minute).unwrap(), RandomState::new())
     }
 
     fn ip(text: &str) -> IpAddr {
