@@ -33,7 +33,7 @@ pub const ROOT: &str = "test-world/root.pem";
 
 contract::words! {
     /// Behaviour of the certificate authority.
-    pub enum Manners {
+    pub enum AuthorityMode {
         /// It answers at once.
         Gentle = "gentle",
         /// It rejects half of all nonces and takes seconds to validate, as real authorities may.
@@ -55,14 +55,14 @@ impl TestWorld {
     ///
     /// # Errors
     /// If there are no free ports or a file cannot be written.
-    pub async fn start(data: &Path, platform: &Hostname, manners: Manners) -> anyhow::Result<Self> {
+    pub async fn start(data: &Path, platform: &Hostname, mode: AuthorityMode) -> anyhow::Result<Self> {
         std::fs::create_dir_all(data.join(DIRECTORY))?;
         let zones = data.join(ZONES);
         if !zones.exists() {
             std::fs::write(&zones, zones::first(platform, Ipv4Addr::LOCALHOST))?;
         }
         let dns = TestDns::start(zones.clone()).await?;
-        let pebble = Pebble::prepare(&data.join(DIRECTORY), manners)?;
+        let pebble = Pebble::prepare(&data.join(DIRECTORY), mode)?;
         Ok(Self { dns, pebble, zones })
     }
 

@@ -10,7 +10,7 @@ use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, 
 use serde_json::json;
 use tokio::process::{Child, Command};
 
-use super::Manners;
+use super::AuthorityMode;
 
 /// The longest start of the authority.
 const START_MAX: Duration = Duration::from_secs(20);
@@ -29,16 +29,16 @@ pub(super) struct Pebble {
     directory: PathBuf,
     port: u16,
     management_port: u16,
-    manners: Manners,
+    mode: AuthorityMode,
     process: Option<Child>,
 }
 
 impl Pebble {
     /// Chooses ports and makes the certificate of its own TLS.
-    pub(super) fn prepare(directory: &Path, manners: Manners) -> anyhow::Result<Self> {
+    pub(super) fn prepare(directory: &Path, mode: AuthorityMode) -> anyhow::Result<Self> {
         make_certificate(directory, &["localhost", "127.0.0.1"])?;
         let (port, management_port) = (free_port()?, free_port()?);
-        Ok(Self { directory: directory.to_owned(), port, management_port, manners, process: None })
+        Ok(Self { directory: directory.to_owned(), port, management_port, mode, process: None })
     }
 
     pub(super) fn directory_url(&self) -> String {
@@ -57,17 +57,17 @@ impl Pebble {
             management: SocketAddr::from(([127, 0, 0, 1], self.management_port)),
             http,
             https,
-            validity_seconds: if self.manners == Manners::Brief { BRIEF_SECONDS } else { VALIDITY_SECONDS },
+            validity_seconds: if self.mode == AuthorityMode::Brief { BRIEF_SECONDS } else { VALIDITY_SECONDS },
         };
         let file = settings.write(&self.directory)?;
         let log = std::fs::File::create(self.directory.join("pebble.log"))?;
         let mut command = Command::new("pebble");
         command.arg("-config").arg(file).args(["-dnsserver", &dns.to_string()]);
-        match self.manners {
-            Manners::Gentle | Manners::Brief => {
+        match self.mode {
+            AuthorityMode::Gentle | AuthorityMode::Brief => {
                 command.env("PEBBLE_VA_NOSLEEP", "1").env("PEBBLE_WFE_NONCEREJECT", "0")
             }
-            Manners::Strict => command.env_remove("PEBBLE_VA_NOSLEEP").env("PEBBLE_WFE_NONCEREJECT", "50"),
+            AuthorityMode::Strict => command.env_remove("PEBBLE_VA_NOSLEEP").env("PEBBLE_WFE_NONCEREJECT", "50"),
         };
         let spawned = command.stdout(log.try_clone()?).stderr(log).stdin(Stdio::null()).kill_on_drop(true).spawn();
         self.process = Some(spawned.context(
