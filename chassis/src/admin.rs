@@ -15,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use parking_lot::Mutex;
 
-use crate::config::Told;
+use crate::config::EffectiveSettings;
 use crate::health::Health;
 use crate::metrics::{self, Registry};
 use crate::refusal::Refusal;
@@ -39,8 +39,8 @@ pub fn router(health: Health, registry: Registry) -> Router {
 }
 
 /// `GET {path}`: every effective setting that was given. For operators only: the caller must guard it.
-pub fn settings<S: Clone + Send + Sync + 'static>(path: &str, told: Arc<Mutex<Told>>) -> Router<S> {
-    Router::new().route(path, get(move || async move { axum::Json(told.lock().to_json()) }))
+pub fn settings<S: Clone + Send + Sync + 'static>(path: &str, effective: Arc<Mutex<EffectiveSettings>>) -> Router<S> {
+    Router::new().route(path, get(move || async move { axum::Json(effective.lock().to_json()) }))
 }
 
 async fn readyz(State(admin): State<Admin>) -> Response {

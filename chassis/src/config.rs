@@ -13,13 +13,13 @@ mod listen;
 mod problem;
 mod section;
 mod source;
-mod told;
+mod effective;
 mod watch;
 
 pub use duration::parse_duration;
+pub use effective::{EffectiveSettings, Origin};
 pub use listen::{Listen, NoPlace};
 pub use problem::{Problem, Problems};
 pub use section::Section;
 pub use source::{Reader, Source};
-pub use told::{Origin, Told};
 pub use watch::{FileWatch, keep_log_filter};

@@ -26,7 +26,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::{Extension, Router};
-use chassis::config::Told;
+use chassis::config::EffectiveSettings;
 use chassis::guard::{GatewayGuard, require_gateway};
 use chassis::refusal::Refusal;
 use chassis::routes::{Routes, routed};
@@ -80,7 +80,7 @@ pub(crate) fn paths() -> Vec<String> {
 
 /// The internal API: the change stream with the gateways' credentials, events and what services need with theirs,
 /// everything else with those of operators.
-pub(crate) fn internal(app: Arc<App>, told: Arc<Mutex<Told>>, shutdown: Shutdown) -> Router {
+pub(crate) fn internal(app: Arc<App>, effective: Arc<Mutex<EffectiveSettings>>, shutdown: Shutdown) -> Router {
     let door = |lets_in| middleware::from_fn_with_state(Door { app: app.clone(), lets_in }, door::pass);
     let (gateway, service, operator) = (door(&[Kind::Gateway]), door(&[Kind::Service]), door(&[Kind::Operator]));
     let whole_body = middleware::from_fn_with_state(extract::BODY_BYTES_MAX, extract::whole_body);
@@ -114,7 +114,7 @@ pub(crate) fn internal(app: Arc<App>, told: Arc<Mutex<Told>>, shutdown: Shutdown
         .route("/internal/withdrawals", get(edge::withdrawals))
         .route("/internal/dashboard-links", post(crate::dashboard::make_link))
         .route(PASSES_PATH, post(credentials::pass))
-        .merge(chassis::admin::settings("/internal/settings", told))
+        .merge(chassis::admin::settings("/internal/settings", effective))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))

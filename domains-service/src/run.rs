@@ -108,7 +108,7 @@ pub async fn start_in(
         (bind(config.listen).await?, bind(config.internal_listen).await?, bind(config.admin_listen).await?);
     let addresses =
         [("http", http.local_addr()?), ("internal", internal.local_addr()?), ("admin", admin.local_addr()?)];
-    let (secret, told) = (config.secret.clone(), Arc::new(Mutex::new(config.told.clone())));
+    let (secret, effective) = (config.secret.clone(), Arc::new(Mutex::new(config.effective.clone())));
     let admin_hosts = config.admin_hosts.clone();
     let (tls, internal_tls) = (config.tls.clone(), config.internal_tls.clone());
     let nodes = Arc::new(Nodes::new(clock.clone()));
@@ -148,7 +148,7 @@ pub async fn start_in(
     let pages = dashboard::router(app.clone(), for_pages, shutdown.clone());
     let public = dashboard::beside(api::public(app.clone(), guard), pages, &app.platform)
         .layer(middleware::from_fn_with_state(traced_by, traced));
-    let inside = api::internal(app.clone(), told, shutdown.clone());
+    let inside = api::internal(app.clone(), effective, shutdown.clone());
     let for_admin = chassis::admin::answer_to(admin_router(&app, &health, registry), admin_hosts);
     // The admin listener outlives the others, so that a drain can be watched.
     let admin_shutdown = Shutdown::new();

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use chassis::admin::AdminHost;
-use chassis::config::{Listen, Problems, Section, Source, Told};
+use chassis::config::{EffectiveSettings, Listen, Problems, Section, Source};
 use chassis::logs::Format;
 use chassis::peer::{Peer, ServerTls};
 use chassis::seal::SealingSecrets;
@@ -32,7 +32,7 @@ const CREDENTIAL_EXAMPLE: &str = "/run/secrets/gateway-1.key";
 /// What a file of a secret might be called.
 const SECRET_EXAMPLE: &str = "/run/secrets/tollhouse";
 
-/// Everything the gateway is told.
+/// The gateway's settings.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Plain HTTP listener.
@@ -86,7 +86,7 @@ pub struct Config {
     /// The file that is read again when it changes; `None`: there is none.
     pub(crate) file: Option<PathBuf>,
     /// Every setting that was given, as text, for operators who compare.
-    pub told: Told,
+    pub effective: EffectiveSettings,
 }
 
 impl Config {
@@ -94,9 +94,9 @@ impl Config {
     pub fn read(source: &Source) -> Result<Self, Problems> {
         let reader = source.reader()?;
         let config = Self::from_root(&reader.root());
-        let told = reader.told();
+        let effective = reader.effective_settings();
         let file = source.file().map(std::path::Path::to_owned);
-        reader.finish(config.map(|config| Self { file, told, ..config }))
+        reader.finish(config.map(|config| Self { file, effective, ..config }))
     }
 
     fn from_root(root: &Section<'_>) -> Option<Self> {
@@ -179,7 +179,7 @@ impl Config {
             log_filter: log_filter?,
             tracing: tracing?,
             file: None,
-            told: Told::default(),
+            effective: EffectiveSettings::default(),
         })
     }
 }

@@ -178,7 +178,7 @@ pub async fn start(
         async move { quota.run().await }
     });
     let background = tokio::spawn(background(&config, &gateway, &live));
-    // What drains is told of changes too: a name that is removed meanwhile is not served on.
+    // The draining gateway follows changes too: a name that is removed meanwhile is not served on.
     let serving_end = Shutdown::new();
     let follower_task = tokio::spawn(follower.run(serving_end.clone()));
     let chores_end = Shutdown::new();
@@ -282,7 +282,7 @@ fn admin_router(
     registry: metrics::Registry,
     logs: &Arc<Logs>,
 ) -> anyhow::Result<(axum::Router, Option<(Reload, FileWatch)>)> {
-    let running = Arc::new(Mutex::new(config.told.clone()));
+    let running = Arc::new(Mutex::new(config.effective.clone()));
     let reload = Reload {
         metrics: ReloadMetrics::new(&registry)?,
         running: running.clone(),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::told::Told;
+use super::effective::EffectiveSettings;
 
 /// One mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub struct Problems {
     /// The mistakes, in the order of the file.
     pub list: Vec<Problem>,
     /// The settings that were readable.
-    pub told: Told,
+    pub effective: EffectiveSettings,
 }
 
 impl fmt::Display for Problems {

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use toml_edit::{Document, Item, TableLike, Value};
 
+use super::effective::{EffectiveSettings, Given, Origin};
 use super::problem::{Problem, Problems};
 use super::section::{Section, plain, without_password};
-use super::told::{Given, Origin, Told};
 
 /// Endings of names whose values are never shown; the files that hold secrets are named `…_file`.
 const SECRET_NAMES: [&str; 3] = ["secret", "password", "hmac_key"];
@@ -62,7 +62,7 @@ impl Source {
                     value: None,
                     way_out: error.message().to_owned(),
                 }],
-                told: Told::default(),
+                effective: EffectiveSettings::default(),
             }),
         }
     }
@@ -99,12 +99,12 @@ impl Reader<'_> {
     pub fn finish<T>(self, value: Option<T>) -> Result<T, Problems> {
         self.report_unknown("", self.document.as_table());
         self.report_unknown_environment();
-        let told = self.told();
+        let effective = self.effective_settings();
         let mut list = self.state.into_inner().problems;
         list.sort_by_key(|problem| problem.line.unwrap_or(usize::MAX));
         match value {
             Some(value) if list.is_empty() => Ok(value),
-            _ => Err(Problems { source_name: self.source.name.clone(), list, told }),
+            _ => Err(Problems { source_name: self.source.name.clone(), list, effective }),
         }
     }
 
@@ -130,16 +130,16 @@ impl Reader<'_> {
     }
 
     /// Every known setting that is given, as text. Secrets are listed without their value.
-    pub fn told(&self) -> Told {
-        let mut told = BTreeMap::new();
-        flatten("", self.document.as_table(), &mut told);
+    pub fn effective_settings(&self) -> EffectiveSettings {
+        let mut effective = BTreeMap::new();
+        flatten("", self.document.as_table(), &mut effective);
         let state = self.state.borrow();
         for path in &state.asked {
             if let Some(value) = self.environment(path) {
-                told.insert(path.clone(), given(value.to_owned(), Origin::Environment));
+                effective.insert(path.clone(), given(value.to_owned(), Origin::Environment));
             }
         }
-        for (path, Given { value, is_default, .. }) in &mut told {
+        for (path, Given { value, is_default, .. }) in &mut effective {
             *is_default = state.defaults.contains(path);
             // By name as well: a mere comparison knows no types.
             let name = path.rsplit('.').next().unwrap_or_default();
@@ -148,7 +148,7 @@ impl Reader<'_> {
             }
             *value = without_password(value);
         }
-        Told(told)
+        EffectiveSettings(effective)
     }
 
     pub(super) fn report(&self, problem: Problem) {
@@ -255,28 +255,28 @@ const fn given(value: String, origin: Origin) -> Given {
 }
 
 /// Every value below a table by its path; members of lists of tables by their place.
-fn flatten(path: &str, table: &dyn TableLike, told: &mut BTreeMap<String, Given>) {
+fn flatten(path: &str, table: &dyn TableLike, effective: &mut BTreeMap<String, Given>) {
     for (key, item) in table.iter() {
         let path = if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
         if let Some(tables) = item.as_array_of_tables() {
             for (index, table) in tables.iter().enumerate() {
-                flatten(&format!("{path}[{index}]"), table, told);
+                flatten(&format!("{path}[{index}]"), table, effective);
             }
         } else if let Some(table) = item.as_table_like() {
-            flatten(&path, table, told);
+            flatten(&path, table, effective);
         } else if let Some(array) = item.as_array() {
             if array.iter().any(Value::is_inline_table) {
                 for (index, table) in array.iter().enumerate() {
                     if let Some(table) = table.as_inline_table() {
-                        flatten(&format!("{path}[{index}]"), table, told);
+                        flatten(&format!("{path}[{index}]"), table, effective);
                     }
                 }
             } else {
                 let values: Vec<String> = array.iter().map(plain).collect();
-                told.insert(path, given(values.join(", "), Origin::File));
+                effective.insert(path, given(values.join(", "), Origin::File));
             }
         } else if let Some(value) = item.as_value() {
-            told.insert(path, given(plain(value), Origin::File));
+            effective.insert(path, given(plain(value), Origin::File));
         }
     }
 }

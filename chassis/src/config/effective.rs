@@ -26,9 +26,9 @@ pub(super) struct Given {
 
 /// Every setting that was given, by its path. All others have their defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told(pub(super) BTreeMap<String, Given>);
+pub struct EffectiveSettings(pub(super) BTreeMap<String, Given>);
 
-impl Told {
+impl EffectiveSettings {
     /// As an object: path to `{ "value", "from", "default" }`; `default` tells whether the value equals the default.
     pub fn to_json(&self) -> Value {
         let settings = self.0.iter().map(|(path, given)| {
