@@ -22,7 +22,7 @@ use crate::publish;
 use crate::store::projects::{ProjectRecord, find_project};
 use crate::store::withdrawals::What;
 use crate::store::{StoreError, Write, domains};
-use verification::collect::{Question, collect};
+use verification::collect::{Subject, collect};
 use verification::problem::ProblemCode;
 use verification::verdict::{self, Checks, Claim, Expectation, Judgement, Ownership, Records};
 
@@ -127,14 +127,14 @@ pub(crate) async fn look_at(app: &App, project: &ProjectRecord, domain: &Domain,
     let target = app.prover.target(project);
     let text = app.prover.ownership_text(project, &domain.name);
     let authorities = app.authorities.caa();
-    let question = Question {
+    let subject = Subject {
         name: &domain.name,
         registrable: &attachable.delegable,
         target: &target,
         claim,
         caa: !authorities.is_empty(),
     };
-    let facts = collect(app.dns.as_ref(), &app.dns_config, app.clock.as_ref(), &question).await;
+    let facts = collect(app.dns.as_ref(), &app.dns_config, app.clock.as_ref(), &subject).await;
     let expected = Expectation {
         name: &domain.name,
         target: &target,

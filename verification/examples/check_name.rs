@@ -4,7 +4,7 @@
 use chassis::clock::SystemClock;
 use contract::hostname::Hostname;
 use verification::DnsConfig;
-use verification::collect::{Question, collect};
+use verification::collect::{Subject, collect};
 use verification::verdict::{Claim, Expectation, judge};
 use verification::wire::WireDns;
 
@@ -16,8 +16,8 @@ async fn main() -> anyhow::Result<()> {
     };
     let (name, target) = (Hostname::parse(&name)?, Hostname::parse(&target)?);
     let (config, claim) = (DnsConfig::default(), Claim::Open);
-    let question = Question { name: &name, registrable: &name, target: &target, claim, caa: false };
-    let facts = collect(&WireDns::new(&config)?, &config, &SystemClock::new(), &question).await;
+    let subject = Subject { name: &name, registrable: &name, target: &target, claim, caa: false };
+    let facts = collect(&WireDns::new(&config)?, &config, &SystemClock::new(), &subject).await;
     let expected =
         Expectation { name: &name, target: &target, edge: &[], text: "not asked for", claim, authorities: &[] };
     let judged = judge(&facts, &expected);

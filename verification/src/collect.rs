@@ -15,8 +15,8 @@ use contract::hostname::Hostname;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
-use self::zone::{Found, Nameserver, Parent};
-use super::facts::{Answer, CaaLevel, DnsFacts, ServerFacts, Why, Zone};
+use self::zone::{Nameserver, Parent, ZoneServers};
+use super::facts::{Answer, CaaLevel, DnsFacts, NoAnswer, ServerFacts, Zone};
 use super::race::first_good;
 use super::verdict::Claim;
 use super::{CaaRecord, Dns, DnsFailure, RecordData, RecordKind, Reply, ReplyCode};
@@ -37,7 +37,7 @@ const NEXT_SERVER_AFTER: Duration = Duration::from_millis(700);
 const WILDCARD_PROBE_LABEL: &str = "tollhouse-asks-for-wildcards";
 
 /// The subject of a verification.
-pub struct Question<'a> {
+pub struct Subject<'a> {
     /// The domain.
     pub name: &'a Hostname,
     /// The part registered with a public registry: below it a missing zone means a missing record, at it a missing
@@ -52,11 +52,11 @@ pub struct Question<'a> {
 }
 
 /// Runs all queries. Always returns within `TIME_MAX`; unanswered queries become unknown facts.
-pub async fn collect(dns: &dyn Dns, config: &DnsConfig, clock: &dyn Clock, question: &Question<'_>) -> DnsFacts {
+pub async fn collect(dns: &dyn Dns, config: &DnsConfig, clock: &dyn Clock, subject: &Subject<'_>) -> DnsFacts {
     let started = clock.monotonic();
     let until = Instant::now() + TIME_MAX;
-    let asking = Asking { dns, config, queries: AtomicU32::new(0), until };
-    let mut facts = asking.everything(question).await;
+    let asking = Verification { dns, config, queries: AtomicU32::new(0), until };
+    let mut facts = asking.run(subject).await;
     facts.queries = asking.queries.load(Ordering::Relaxed);
     facts.duration_ms = u64::try_from(clock.monotonic().saturating_sub(started).as_millis()).unwrap_or(u64::MAX);
     facts
@@ -79,26 +79,26 @@ enum Role {
 }
 
 /// One verification in progress.
-struct Asking<'a> {
+struct Verification<'a> {
     dns: &'a dyn Dns,
     config: &'a DnsConfig,
     queries: AtomicU32,
     until: Instant,
 }
 
-impl Asking<'_> {
-    async fn everything(&self, question: &Question<'_>) -> DnsFacts {
+impl Verification<'_> {
+    async fn run(&self, subject: &Subject<'_>) -> DnsFacts {
         let asked = async {
-            let Found { zone, servers, parent } = self.zone_and_servers(question).await;
+            let ZoneServers { zone, servers, parent } = self.zone_and_servers(subject).await;
             let (answers, texts, caa) = tokio::join!(
-                self.ask_all(&servers, &zone, question),
-                self.texts(question, &zone, &servers),
-                self.caa(question, &zone, &servers, parent.as_ref()),
+                self.ask_all(&servers, &zone, subject),
+                self.texts(subject, &zone, &servers),
+                self.caa(subject, &zone, &servers, parent.as_ref()),
             );
             (zone, answers, texts, caa)
         };
         let (target_addresses, chain, (zone, answers, texts, caa)) =
-            tokio::join!(self.addresses(question.target.as_str(), 2), self.chain(question.name.as_str()), asked);
+            tokio::join!(self.addresses(subject.target.as_str(), 2), self.chain(subject.name.as_str()), asked);
         DnsFacts {
             zone,
             servers: answers,
@@ -114,17 +114,18 @@ impl Asking<'_> {
 
     /// Queries all nameservers. If no IPv6 address answered, an IPv6 failure does not count against a nameserver that
     /// has another address: the control plane may lack IPv6.
-    async fn ask_all(&self, servers: &[Nameserver], zone: &Zone, question: &Question<'_>) -> Vec<ServerFacts> {
-        let mut answers = join_all(servers.iter().map(|server| self.ask_about(server, zone, question))).await;
+    async fn ask_all(&self, servers: &[Nameserver], zone: &Zone, subject: &Subject<'_>) -> Vec<ServerFacts> {
+        let mut answers = join_all(servers.iter().map(|server| self.ask_about(server, zone, subject))).await;
         let is_v6 = |facts: &ServerFacts| facts.ip.is_some_and(|ip| ip.is_ipv6());
-        let answered = |facts: &ServerFacts| !matches!(facts.cname, Answer::Failed(Why::Timeout | Why::Unreachable));
+        let answered =
+            |facts: &ServerFacts| !matches!(facts.cname, Answer::Failed(NoAnswer::Timeout | NoAnswer::Unreachable));
         let has_v6 = answers.iter().any(|facts| is_v6(facts) && answered(facts));
         let heard: Vec<String> =
             answers.iter().filter(|facts| answered(facts)).map(|facts| facts.host.clone()).collect();
         if !has_v6 && !heard.is_empty() {
             answers.retain(|facts| answered(facts) || !is_v6(facts) || !heard.contains(&facts.host));
             for facts in answers.iter_mut().filter(|facts| is_v6(facts)) {
-                facts.cname = Answer::Failed(Why::Unreachable);
+                facts.cname = Answer::Failed(NoAnswer::Unreachable);
             }
         }
         answers.sort_by(|left, right| left.host.cmp(&right.host));
@@ -132,8 +133,8 @@ impl Asking<'_> {
     }
 
     /// Queries one nameserver: the CNAME first, because a query for addresses would follow it.
-    async fn ask_about(&self, server: &Nameserver, zone: &Zone, question: &Question<'_>) -> ServerFacts {
-        let name = question.name.as_str();
+    async fn ask_about(&self, server: &Nameserver, zone: &Zone, subject: &Subject<'_>) -> ServerFacts {
+        let name = subject.name.as_str();
         let mut facts = ServerFacts {
             host: server.host.clone(),
             ip: server.address.ok(),
@@ -152,7 +153,7 @@ impl Asking<'_> {
             _ => None,
         });
         if let Some((target, ttl)) = cname {
-            if target != question.target.as_str() {
+            if target != subject.target.as_str() {
                 facts.wildcard = self.wildcard(server, zone, name, RecordKind::Cname, &reply).await;
             }
             return ServerFacts { cname: Answer::Is(target), ttl: Some(ttl), ..facts };
@@ -202,12 +203,12 @@ impl Asking<'_> {
     }
 
     /// Queries the ownership TXT records.
-    async fn texts(&self, question: &Question<'_>, zone: &Zone, servers: &[Nameserver]) -> Option<Answer<Vec<String>>> {
-        let is_apex = matches!(zone, Zone::Is(zone) if zone == question.name.as_str());
-        if !question.claim.may_ask_for_text(is_apex) {
+    async fn texts(&self, subject: &Subject<'_>, zone: &Zone, servers: &[Nameserver]) -> Option<Answer<Vec<String>>> {
+        let is_apex = matches!(zone, Zone::Is(zone) if zone == subject.name.as_str());
+        if !subject.claim.may_ask_for_text(is_apex) {
             return None;
         }
-        let place = format!("{TEXT_LABEL}.{}", question.name);
+        let place = format!("{TEXT_LABEL}.{}", subject.name);
         let reply = match self.first(servers, &place, RecordKind::Txt, Role::Knows).await {
             Ok(reply) => reply,
             Err(why) => return Some(Answer::Failed(why)),
@@ -243,15 +244,15 @@ impl Asking<'_> {
     /// at their nameservers, so that a recent change is seen.
     async fn caa(
         &self,
-        question: &Question<'_>,
+        subject: &Subject<'_>,
         zone: &Zone,
         servers: &[Nameserver],
         parent: Option<&Parent>,
     ) -> Vec<CaaLevel> {
-        if !question.caa {
+        if !subject.caa {
             return Vec::new();
         }
-        let name = question.name.as_str();
+        let name = subject.name.as_str();
         let ancestors = std::iter::successors(Some(name), |name| name.split_once('.').map(|(_, parent)| parent));
         let levels = ancestors.map(|name| async move {
             let servers = match (zone, parent) {
@@ -265,7 +266,7 @@ impl Asking<'_> {
     }
 
     /// The CAA records of one name, from its nameservers, else from a resolver.
-    async fn caa_at(&self, name: &str, servers: &[Nameserver]) -> Result<Vec<CaaRecord>, Why> {
+    async fn caa_at(&self, name: &str, servers: &[Nameserver]) -> Result<Vec<CaaRecord>, NoAnswer> {
         let asked = self.first(servers, name, RecordKind::Caa, Role::Knows).await;
         let Ok(reply) = asked else { return Ok(caa_in(self.recurse(name, RecordKind::Caa).await?)) };
         let leads_to = reply.answers.iter().rev().find_map(|record| match &record.data {
@@ -281,7 +282,7 @@ impl Asking<'_> {
     }
 
     /// The first usable answer of servers with the same data.
-    async fn first(&self, servers: &[Nameserver], name: &str, kind: RecordKind, from: Role) -> Result<Reply, Why> {
+    async fn first(&self, servers: &[Nameserver], name: &str, kind: RecordKind, from: Role) -> Result<Reply, NoAnswer> {
         let try_one = |server| async move {
             match from {
                 Role::Knows => self.ask(server, name, kind).await,
@@ -290,46 +291,46 @@ impl Asking<'_> {
         };
         let tries: Vec<_> = servers.iter().map(try_one).collect();
         let answer = first_good(tries, NEXT_SERVER_AFTER, Result::is_ok).await;
-        answer.unwrap_or_else(|failed| failed.into_iter().next().unwrap_or(Err(Why::NoAddress)))
+        answer.unwrap_or_else(|failed| failed.into_iter().next().unwrap_or(Err(NoAnswer::NoAddress)))
     }
 
     /// Counts a query; an error if the limit is reached.
-    fn count(&self) -> Result<(), Why> {
+    fn count(&self) -> Result<(), NoAnswer> {
         let asked = self.queries.fetch_add(1, Ordering::Relaxed);
-        if asked < QUERIES_MAX { Ok(()) } else { Err(Why::Timeout) }
+        if asked < QUERIES_MAX { Ok(()) } else { Err(NoAnswer::Timeout) }
     }
 
     /// The result of a query within the remaining time.
-    async fn within(&self, asking: impl Future<Output = Result<Reply, DnsFailure>>) -> Result<Reply, Why> {
+    async fn within(&self, asking: impl Future<Output = Result<Reply, DnsFailure>>) -> Result<Reply, NoAnswer> {
         self.count()?;
-        Ok(tokio::time::timeout_at(self.until, asking).await.map_err(|_| Why::Timeout)??)
+        Ok(tokio::time::timeout_at(self.until, asking).await.map_err(|_| NoAnswer::Timeout)??)
     }
 
-    async fn recurse(&self, name: &str, kind: RecordKind) -> Result<Reply, Why> {
+    async fn recurse(&self, name: &str, kind: RecordKind) -> Result<Reply, NoAnswer> {
         let reply = self.within(self.dns.recurse(name, kind)).await?;
         match reply.code {
             ReplyCode::NoError | ReplyCode::NoSuchName => Ok(reply),
-            ReplyCode::Bogus => Err(Why::Bogus),
-            ReplyCode::Refused | ReplyCode::ServFail | ReplyCode::Other => Err(Why::ServFail),
+            ReplyCode::Bogus => Err(NoAnswer::Bogus),
+            ReplyCode::Refused | ReplyCode::ServFail | ReplyCode::Other => Err(NoAnswer::ServFail),
         }
     }
 
     /// Queries an authoritative nameserver.
-    async fn ask(&self, server: &Nameserver, name: &str, kind: RecordKind) -> Result<Reply, Why> {
+    async fn ask(&self, server: &Nameserver, name: &str, kind: RecordKind) -> Result<Reply, NoAnswer> {
         if self.config.mode == DnsMode::Recursive {
             return self.recurse(name, kind).await;
         }
         let reply = self.refer(server, name, kind).await?;
-        if reply.authoritative { Ok(reply) } else { Err(Why::Lame) }
+        if reply.authoritative { Ok(reply) } else { Err(NoAnswer::Lame) }
     }
 
     /// Queries a nameserver that may refer to another.
-    async fn refer(&self, server: &Nameserver, name: &str, kind: RecordKind) -> Result<Reply, Why> {
+    async fn refer(&self, server: &Nameserver, name: &str, kind: RecordKind) -> Result<Reply, NoAnswer> {
         let reply = self.within(self.dns.ask(server.address?, name, kind)).await?;
         match reply.code {
             ReplyCode::NoError | ReplyCode::NoSuchName => Ok(reply),
-            ReplyCode::Refused => Err(Why::Lame),
-            ReplyCode::ServFail | ReplyCode::Bogus | ReplyCode::Other => Err(Why::ServFail),
+            ReplyCode::Refused => Err(NoAnswer::Lame),
+            ReplyCode::ServFail | ReplyCode::Bogus | ReplyCode::Other => Err(NoAnswer::ServFail),
         }
     }
 }

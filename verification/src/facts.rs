@@ -6,7 +6,7 @@ use super::{CaaRecord, DnsFailure};
 
 /// Why a nameserver gave no usable answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum NoAnswer {
     /// No answer in time.
     Timeout,
     /// It reported a failure (SERVFAIL).
@@ -23,7 +23,7 @@ pub enum Why {
     NoAddress,
 }
 
-impl From<DnsFailure> for Why {
+impl From<DnsFailure> for NoAnswer {
     fn from(failure: DnsFailure) -> Self {
         match failure {
             DnsFailure::Timeout => Self::Timeout,
@@ -41,7 +41,7 @@ pub enum Answer<T> {
     /// No such record.
     Nothing,
     /// There was no usable answer.
-    Failed(Why),
+    Failed(NoAnswer),
 }
 
 /// The zone of the domain.
@@ -52,7 +52,7 @@ pub enum Zone {
     /// The registrable name does not exist.
     Missing,
     /// No nameserver gave a usable answer.
-    Unknown(Why),
+    Unknown(NoAnswer),
 }
 
 /// The answers of one nameserver about the domain.
@@ -80,7 +80,7 @@ pub struct CaaLevel {
     /// The name.
     pub name: String,
     /// The records, possibly none; or why they are unknown.
-    pub records: Result<Vec<CaaRecord>, Why>,
+    pub records: Result<Vec<CaaRecord>, NoAnswer>,
 }
 
 /// All answers of DNS about a domain.

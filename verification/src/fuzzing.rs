@@ -8,7 +8,7 @@ use contract::hostname::Hostname;
 use parking_lot::Mutex;
 
 use super::caa::CaaIdentity;
-use super::collect::{Question, collect};
+use super::collect::{Subject, collect};
 use super::verdict::{self, Claim, Expectation};
 use super::{Dns, DnsFailure, DnsRecord, RecordData, RecordKind, Reply, ReplyCode, wire};
 use crate::{DnsConfig, DnsMode};
@@ -55,8 +55,8 @@ pub async fn passes(case: Case, messages: &[u8]) -> anyhow::Result<bool> {
     let authorities = if case.caa { vec![authority] } else { Vec::new() };
     let answers = Answers(Mutex::new(split(messages)));
     let claim = if case.contested { Claim::Contested } else { Claim::Open };
-    let question = Question { name: &name, registrable: &registrable, target: &target, claim, caa: case.caa };
-    let facts = collect(&answers, &config, &SystemClock::new(), &question).await;
+    let subject = Subject { name: &name, registrable: &registrable, target: &target, claim, caa: case.caa };
+    let facts = collect(&answers, &config, &SystemClock::new(), &subject).await;
     let expected = Expectation {
         name: &name,
         target: &target,

@@ -11,7 +11,7 @@ use contract::hostname::Hostname;
 use serde::{Deserialize, Serialize};
 
 use super::caa::{CaaIdentity, CaaRuling, rule};
-use super::facts::{Answer, DnsFacts, Why, Zone};
+use super::facts::{Answer, DnsFacts, NoAnswer, Zone};
 use crate::TEXT_LABEL;
 use crate::problem::{Problem, ProblemCode};
 pub use server::ServerVerdict;
@@ -243,7 +243,7 @@ fn judge_records(facts: &DnsFacts, expected: &Expectation<'_>, apex: bool, probl
     for (server, verdict) in facts.servers.iter().zip(&verdicts) {
         match verdict {
             // It could not be queried, so it does not count.
-            ServerVerdict::Unknown(Why::Unreachable) if !none_answered => {}
+            ServerVerdict::Unknown(NoAnswer::Unreachable) if !none_answered => {}
             ServerVerdict::Unknown(why) => problems.push(explain::unanswered(server, *why, none_answered)),
             _ => {}
         }

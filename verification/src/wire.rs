@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use hickory_resolver::proto::op::{Message, ResponseCode};
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 
-use self::exchange::{Asked, exchange};
+use self::exchange::{QueryOptions, exchange};
 use super::race::first_good;
 use super::{CaaRecord, Dns, DnsFailure, DnsRecord, RecordData, RecordKind, Reply, ReplyCode};
 use crate::DnsConfig;
@@ -53,7 +53,7 @@ fn system_resolvers() -> anyhow::Result<Vec<SocketAddr>> {
 }
 
 impl WireDns {
-    async fn resolve(&self, asked: Asked<'_>) -> Result<Reply, DnsFailure> {
+    async fn resolve(&self, asked: QueryOptions<'_>) -> Result<Reply, DnsFailure> {
         let try_one = async |resolver| exchange(resolver, asked, RECURSE_TIME_MAX).await.map(|message| reply(&message));
         let tries: Vec<_> = self.resolvers.iter().copied().map(try_one).collect();
         let is_good = |outcome: &Result<Reply, DnsFailure>| outcome.as_ref().is_ok_and(Reply::is_answer);
@@ -68,8 +68,8 @@ impl WireDns {
 
     /// Whether the resolvers fail because of DNSSEC: with checking disabled they have an answer, and with checking they
     /// still have none.
-    async fn is_bogus(&self, asked: Asked<'_>) -> bool {
-        let unchecked = self.resolve(Asked { unchecked: true, ..asked }).await;
+    async fn is_bogus(&self, asked: QueryOptions<'_>) -> bool {
+        let unchecked = self.resolve(QueryOptions { unchecked: true, ..asked }).await;
         unchecked.is_ok_and(|reply| reply.is_answer())
             && self.resolve(asked).await.is_ok_and(|reply| reply.code == ReplyCode::ServFail)
     }
@@ -78,7 +78,7 @@ impl WireDns {
 #[async_trait]
 impl Dns for WireDns {
     async fn recurse(&self, name: &str, kind: RecordKind) -> Result<Reply, DnsFailure> {
-        let asked = Asked { name, kind, recursion: true, unchecked: false };
+        let asked = QueryOptions { name, kind, recursion: true, unchecked: false };
         let mut reply = self.resolve(asked).await?;
         if reply.code == ReplyCode::ServFail && self.is_bogus(asked).await {
             reply.code = ReplyCode::Bogus;
@@ -87,7 +87,7 @@ impl Dns for WireDns {
     }
 
     async fn ask(&self, server: IpAddr, name: &str, kind: RecordKind) -> Result<Reply, DnsFailure> {
-        let asked = Asked { name, kind, recursion: false, unchecked: false };
+        let asked = QueryOptions { name, kind, recursion: false, unchecked: false };
         let message = exchange(SocketAddr::new(server, self.authoritative_port), asked, ASK_TIME_MAX).await?;
         Ok(reply(&message))
     }

@@ -2,7 +2,7 @@
 //! TLS-ALPN-01.
 
 use super::*;
-use crate::facts::Why;
+use crate::facts::NoAnswer;
 
 const ACCOUNT: &str = "https://ca.example/acct/7";
 
@@ -18,7 +18,11 @@ fn us() -> CaaIdentity {
 fn levels(spec: &[(&str, &[&str])]) -> Vec<CaaLevel> {
     let level = |(name, lines): &(&str, &[&str])| CaaLevel {
         name: (*name).to_owned(),
-        records: if *lines == ["!"] { Err(Why::ServFail) } else { Ok(lines.iter().map(|line| record(line)).collect()) },
+        records: if *lines == ["!"] {
+            Err(NoAnswer::ServFail)
+        } else {
+            Ok(lines.iter().map(|line| record(line)).collect())
+        },
     };
     spec.iter().map(level).collect()
 }

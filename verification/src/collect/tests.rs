@@ -18,7 +18,7 @@ const TARGET: &str = "abcdefgh.edge.tollhouse.dev";
 const NEWS: [&str; 2] = ["192.31.196.1", "192.31.196.2"];
 
 /// The answer of a resolver or a nameserver.
-pub(super) type Said = Result<Reply, DnsFailure>;
+pub(super) type Answered = Result<Reply, DnsFailure>;
 pub(super) struct World<R, S> {
     resolver: R,
     server: S,
@@ -27,14 +27,14 @@ pub(super) struct World<R, S> {
 #[async_trait]
 impl<R, S> Dns for World<R, S>
 where
-    R: Fn(&str, RecordKind) -> Said + Send + Sync,
-    S: Fn(IpAddr, &str, RecordKind) -> Said + Send + Sync,
+    R: Fn(&str, RecordKind) -> Answered + Send + Sync,
+    S: Fn(IpAddr, &str, RecordKind) -> Answered + Send + Sync,
 {
-    async fn recurse(&self, name: &str, kind: RecordKind) -> Said {
+    async fn recurse(&self, name: &str, kind: RecordKind) -> Answered {
         (self.resolver)(name, kind)
     }
 
-    async fn ask(&self, server: IpAddr, name: &str, kind: RecordKind) -> Said {
+    async fn ask(&self, server: IpAddr, name: &str, kind: RecordKind) -> Answered {
         (self.server)(server, name, kind)
     }
 }
@@ -84,8 +84,8 @@ fn identity() -> CaaIdentity {
 pub(super) async fn look(dns: &dyn Dns, config: &DnsConfig, name: &str, delegable: &str) -> (DnsFacts, Judgement) {
     let (name, target) = (name.parse().unwrap(), TARGET.parse().unwrap());
     let registrable = delegable.parse().unwrap();
-    let question = Question { name: &name, registrable: &registrable, target: &target, claim: Claim::Open, caa: true };
-    let facts = collect(dns, config, &SystemClock::new(), &question).await;
+    let subject = Subject { name: &name, registrable: &registrable, target: &target, claim: Claim::Open, caa: true };
+    let facts = collect(dns, config, &SystemClock::new(), &subject).await;
     let authorities = [identity()];
     let expected = Expectation {
         name: &name,
@@ -100,8 +100,8 @@ pub(super) async fn look(dns: &dyn Dns, config: &DnsConfig, name: &str, delegabl
 }
 
 async fn seen(
-    resolver: impl Fn(&str, RecordKind) -> Said + Send + Sync,
-    server: impl Fn(IpAddr, &str, RecordKind) -> Said + Send + Sync,
+    resolver: impl Fn(&str, RecordKind) -> Answered + Send + Sync,
+    server: impl Fn(IpAddr, &str, RecordKind) -> Answered + Send + Sync,
 ) -> (DnsFacts, Judgement) {
     look(&World { resolver, server }, &DnsConfig::default(), NAME, "customer.test").await
 }
@@ -144,7 +144,7 @@ async fn a_control_plane_without_ipv6_calls_no_healthy_nameserver_silent() {
         assert_eq!((judged.records, codes(&judged)), (Records::Pass, Vec::new()), "{failure}");
         let hosts: Vec<_> = facts.servers.iter().map(|server| (server.host.as_str(), server.cname.clone())).collect();
         let expected =
-            [("ns1.dns.test", Answer::Is(TARGET.to_owned())), ("ns2.dns.test", Answer::Failed(Why::Unreachable))];
+            [("ns1.dns.test", Answer::Is(TARGET.to_owned())), ("ns2.dns.test", Answer::Failed(NoAnswer::Unreachable))];
         assert_eq!(hosts, expected, "{failure}");
     }
 }
@@ -300,14 +300,14 @@ async fn what_is_silent_spoils_only_its_own_answer() {
     struct Silent;
     #[async_trait]
     impl Dns for Silent {
-        async fn recurse(&self, name: &str, kind: RecordKind) -> Said {
+        async fn recurse(&self, name: &str, kind: RecordKind) -> Answered {
             if name == TARGET && kind == RecordKind::Aaaa {
                 std::future::pending().await
             } else {
                 Ok(resolver(name, kind))
             }
         }
-        async fn ask(&self, server: IpAddr, name: &str, kind: RecordKind) -> Said {
+        async fn ask(&self, server: IpAddr, name: &str, kind: RecordKind) -> Answered {
             let silent = server.to_string() == NEWS[1];
             if silent { std::future::pending().await } else { Ok(right(name, kind)) }
         }

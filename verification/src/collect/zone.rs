@@ -7,9 +7,9 @@ use std::net::IpAddr;
 
 use futures_util::future::join_all;
 
-use super::{Asking, Question, Role, addresses_v4, addresses_v6, is_at_or_above};
+use super::{Role, Subject, Verification, addresses_v4, addresses_v6, is_at_or_above};
 use crate::DnsMode;
-use crate::facts::{Why, Zone};
+use crate::facts::{NoAnswer, Zone};
 use crate::networks::is_public;
 use crate::{DnsRecord, RecordData, RecordKind};
 
@@ -25,7 +25,7 @@ const PARENT_SERVERS_MAX: usize = 2;
 /// A nameserver of a zone.
 pub(super) struct Nameserver {
     pub(super) host: String,
-    pub(super) address: Result<IpAddr, Why>,
+    pub(super) address: Result<IpAddr, NoAnswer>,
 }
 
 /// The zone from which the domain's zone is delegated.
@@ -35,30 +35,30 @@ pub(super) struct Parent {
 }
 
 /// The location of the domain in DNS.
-pub(super) struct Found {
+pub(super) struct ZoneServers {
     pub(super) zone: Zone,
     pub(super) servers: Vec<Nameserver>,
     pub(super) parent: Option<Parent>,
 }
 
-impl Found {
+impl ZoneServers {
     fn nowhere(zone: Zone) -> Self {
         Self { zone, servers: Vec::new(), parent: None }
     }
 }
 
-impl Asking<'_> {
+impl Verification<'_> {
     /// Finds the name's zone and its nameservers.
-    pub(super) async fn zone_and_servers(&self, question: &Question<'_>) -> Found {
-        let zone = match self.zone_of(question).await {
+    pub(super) async fn zone_and_servers(&self, subject: &Subject<'_>) -> ZoneServers {
+        let zone = match self.zone_of(subject).await {
             Ok(Some(zone)) => zone,
-            Ok(None) => return Found::nowhere(Zone::Missing),
-            Err(why) => return Found::nowhere(Zone::Unknown(why)),
+            Ok(None) => return ZoneServers::nowhere(Zone::Missing),
+            Err(why) => return ZoneServers::nowhere(Zone::Unknown(why)),
         };
         if self.config.mode == DnsMode::Recursive {
             // The resolver replaces all nameservers.
-            let resolver = Nameserver { host: "resolver".to_owned(), address: Err(Why::NoAddress) };
-            return Found { zone: Zone::Is(zone), servers: vec![resolver], parent: None };
+            let resolver = Nameserver { host: "resolver".to_owned(), address: Err(NoAnswer::NoAddress) };
+            return ZoneServers { zone: Zone::Is(zone), servers: vec![resolver], parent: None };
         }
         let (kept, parent) = tokio::join!(self.recurse(&zone, RecordKind::Ns), self.parent_of(&zone));
         let mut hosts = match &parent {
@@ -68,22 +68,22 @@ impl Asking<'_> {
         if hosts.is_empty() {
             hosts = match kept {
                 Ok(reply) => hosts_in(&reply.answers, &zone),
-                Err(why) => return Found::nowhere(Zone::Unknown(why)),
+                Err(why) => return ZoneServers::nowhere(Zone::Unknown(why)),
             };
         }
         hosts.truncate(NAMESERVERS_MAX);
         if hosts.is_empty() {
-            return Found::nowhere(Zone::Unknown(Why::Lame));
+            return ZoneServers::nowhere(Zone::Unknown(NoAnswer::Lame));
         }
         let each = if hosts.len() * 2 > SERVERS_MAX { 1 } else { 2 };
         let servers = join_all(hosts.into_iter().map(|host| self.nameserver(host, each))).await;
-        Found { zone: Zone::Is(zone), servers: servers.into_iter().flatten().collect(), parent }
+        ZoneServers { zone: Zone::Is(zone), servers: servers.into_iter().flatten().collect(), parent }
     }
 
     /// The name of the zone, from the SOA record of the answer or of the negative answer. `None`: the domain does not
     /// exist.
-    async fn zone_of(&self, question: &Question<'_>) -> Result<Option<String>, Why> {
-        let (name, registrable) = (question.name.as_str(), question.registrable.as_str());
+    async fn zone_of(&self, subject: &Subject<'_>) -> Result<Option<String>, NoAnswer> {
+        let (name, registrable) = (subject.name.as_str(), subject.registrable.as_str());
         let reply = self.recurse(name, RecordKind::Soa).await?;
         let soa = |record: &&DnsRecord| record.data == RecordData::Soa;
         // Only a SOA of the name itself makes it an apex: a SOA after a CNAME belongs to another name.
@@ -101,7 +101,7 @@ impl Asking<'_> {
     }
 
     /// The closest ancestor of the name that is the apex of a zone.
-    async fn zone_above(&self, name: &str, registrable: &str) -> Result<Option<String>, Why> {
+    async fn zone_above(&self, name: &str, registrable: &str) -> Result<Option<String>, NoAnswer> {
         let mut candidate = name;
         while let Some((_, above)) = candidate.split_once('.').filter(|(_, above)| is_at_or_above(registrable, above)) {
             let reply = self.recurse(above, RecordKind::Soa).await?;
@@ -144,7 +144,7 @@ impl Asking<'_> {
         let chosen: Vec<IpAddr> =
             of(false).take(1).chain(of(true)).chain(of(false).skip(1)).take(addresses_max).collect();
         if chosen.is_empty() {
-            return vec![Nameserver { host, address: Err(Why::NoAddress) }];
+            return vec![Nameserver { host, address: Err(NoAnswer::NoAddress) }];
         }
         chosen.into_iter().map(|address| Nameserver { host: host.clone(), address: Ok(address) }).collect()
     }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use super::{Claim, Expectation, ServerVerdict};
 use crate::CaaRecord;
 use crate::caa::{CaaIdentity, CaaRuling, is_critical_unknown};
-use crate::facts::{Answer, CaaLevel, DnsFacts, ServerFacts, Why};
+use crate::facts::{Answer, CaaLevel, DnsFacts, NoAnswer, ServerFacts};
 use crate::networks::proxy_of;
 use crate::problem::{Problem, ProblemCode};
 use crate::{TEXT_LABEL, TTL_SECONDS};
@@ -26,9 +26,9 @@ pub(super) fn zone_missing(expected: &Expectation<'_>) -> Problem {
 }
 
 /// The responsible nameservers could not be found.
-pub(super) fn zone_unknown(expected: &Expectation<'_>, why: Why) -> Problem {
+pub(super) fn zone_unknown(expected: &Expectation<'_>, why: NoAnswer) -> Problem {
     let name = expected.name;
-    if why == Why::Bogus {
+    if why == NoAnswer::Bogus {
         return Problem::new(
             ProblemCode::DnsDnssec,
             name.as_str(),
@@ -39,8 +39,8 @@ pub(super) fn zone_unknown(expected: &Expectation<'_>, why: Why) -> Problem {
         );
     }
     let (code, what) = match why {
-        Why::Lame => (ProblemCode::DnsLameNs, "No nameservers are listed for it"),
-        Why::ServFail | Why::Malformed => (ProblemCode::DnsServfail, "Every resolver reported a failure"),
+        NoAnswer::Lame => (ProblemCode::DnsLameNs, "No nameservers are listed for it"),
+        NoAnswer::ServFail | NoAnswer::Malformed => (ProblemCode::DnsServfail, "Every resolver reported a failure"),
         _ => (ProblemCode::DnsTimeout, "The resolvers did not answer in time"),
     };
     let fix =
@@ -50,7 +50,7 @@ pub(super) fn zone_unknown(expected: &Expectation<'_>, why: Why) -> Problem {
 }
 
 /// A nameserver without a usable answer. If all of them have none, the domain is blocked.
-pub(super) fn unanswered(server: &ServerFacts, why: Why, none_answered: bool) -> Problem {
+pub(super) fn unanswered(server: &ServerFacts, why: NoAnswer, none_answered: bool) -> Problem {
     let host = server.host.as_str();
     let place = server.ip.map_or_else(|| host.to_owned(), |ip| format!("{host} ({ip})"));
     let problem = silence(host, &place, why);
@@ -58,21 +58,23 @@ pub(super) fn unanswered(server: &ServerFacts, why: Why, none_answered: bool) ->
 }
 
 /// The ownership TXT record could not be queried.
-pub(super) fn text_unknown(place: &str, why: Why) -> Problem {
+pub(super) fn text_unknown(place: &str, why: NoAnswer) -> Problem {
     silence(place, place, why)
 }
 
-fn silence(host: &str, place: &str, why: Why) -> Problem {
+fn silence(host: &str, place: &str, why: NoAnswer) -> Problem {
     let (code, what) = match why {
-        Why::Timeout => (ProblemCode::DnsTimeout, "did not answer in time"),
-        Why::Unreachable => (ProblemCode::DnsTimeout, "cannot be reached from our network, which may have no IPv6"),
-        Why::ServFail | Why::Malformed | Why::Bogus => (ProblemCode::DnsServfail, "reported a failure"),
-        Why::Lame => (ProblemCode::DnsLameNs, "is listed as a nameserver but does not know the zone"),
-        Why::NoAddress => (ProblemCode::DnsLameNs, "is listed as a nameserver but has no public address"),
+        NoAnswer::Timeout => (ProblemCode::DnsTimeout, "did not answer in time"),
+        NoAnswer::Unreachable => {
+            (ProblemCode::DnsTimeout, "cannot be reached from our network, which may have no IPv6")
+        }
+        NoAnswer::ServFail | NoAnswer::Malformed | NoAnswer::Bogus => (ProblemCode::DnsServfail, "reported a failure"),
+        NoAnswer::Lame => (ProblemCode::DnsLameNs, "is listed as a nameserver but does not know the zone"),
+        NoAnswer::NoAddress => (ProblemCode::DnsLameNs, "is listed as a nameserver but has no public address"),
     };
     let fix = "If this stays, ask your DNS provider; we ask again automatically.";
     let problem = Problem::new(code, host, format!("{place} {what}."), fix);
-    if why == Why::Unreachable { problem.ours() } else { problem }
+    if why == NoAnswer::Unreachable { problem.ours() } else { problem }
 }
 
 fn create(expected: &Expectation<'_>, apex: bool) -> String {

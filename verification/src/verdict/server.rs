@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::facts::{Answer, ServerFacts, Why};
+use crate::facts::{Answer, NoAnswer, ServerFacts};
 use crate::networks::proxy_of;
 
 /// The verdict on one nameserver's answer.
@@ -33,7 +33,7 @@ pub enum ServerVerdict {
     /// An apex with addresses that are not ours.
     AddressMismatch,
     /// It gave no usable answer.
-    Unknown(Why),
+    Unknown(NoAnswer),
 }
 
 impl ServerVerdict {
@@ -55,13 +55,13 @@ impl ServerVerdict {
             Self::ConflictingBoth => "conflicting_a_and_aaaa",
             Self::Proxied => "proxied",
             Self::AddressMismatch => "address_mismatch",
-            Self::Unknown(Why::Timeout) => "timeout",
-            Self::Unknown(Why::ServFail) => "servfail",
-            Self::Unknown(Why::Lame) => "lame",
-            Self::Unknown(Why::Malformed) => "malformed",
-            Self::Unknown(Why::NoAddress) => "no_address",
-            Self::Unknown(Why::Unreachable) => "unreachable",
-            Self::Unknown(Why::Bogus) => "dnssec_bogus",
+            Self::Unknown(NoAnswer::Timeout) => "timeout",
+            Self::Unknown(NoAnswer::ServFail) => "servfail",
+            Self::Unknown(NoAnswer::Lame) => "lame",
+            Self::Unknown(NoAnswer::Malformed) => "malformed",
+            Self::Unknown(NoAnswer::NoAddress) => "no_address",
+            Self::Unknown(NoAnswer::Unreachable) => "unreachable",
+            Self::Unknown(NoAnswer::Bogus) => "dnssec_bogus",
             Self::Wildcard => "wildcard",
         }
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::CaaRecord;
-use crate::facts::{CaaLevel, ServerFacts, Why};
+use crate::facts::{CaaLevel, NoAnswer, ServerFacts};
 
 const TARGET: &str = "abcdefghijklmnop.edge.tollhouse.dev";
 const EDGE: &str = "203.0.113.10";
@@ -109,9 +109,9 @@ fn the_conflict_matrix_names_each_case_exactly() {
         ("5 right CNAME in capitals", one(server("ns1", Answer::Is(&TARGET.to_uppercase()))), Records::Pass, vec![]),
         ("6 chained CNAME", chained(), Records::Wrong, vec!["DNS_CNAME_CHAINED"]),
         ("7 nothing", one(server("ns1", Answer::Nothing)), Records::Missing, vec!["DNS_NO_RECORD"]),
-        ("8 SERVFAIL", one(server("ns1", Answer::Failed(Why::ServFail))), Records::Unknown, vec!["DNS_SERVFAIL"]),
-        ("9 timeout", one(server("ns1", Answer::Failed(Why::Timeout))), Records::Unknown, vec!["DNS_TIMEOUT"]),
-        ("10 lame", one(server("ns1", Answer::Failed(Why::Lame))), Records::Unknown, vec!["DNS_LAME_NS"]),
+        ("8 SERVFAIL", one(server("ns1", Answer::Failed(NoAnswer::ServFail))), Records::Unknown, vec!["DNS_SERVFAIL"]),
+        ("9 timeout", one(server("ns1", Answer::Failed(NoAnswer::Timeout))), Records::Unknown, vec!["DNS_TIMEOUT"]),
+        ("10 lame", one(server("ns1", Answer::Failed(NoAnswer::Lame))), Records::Unknown, vec!["DNS_LAME_NS"]),
         ("11 proxied", one(addressed("ns1", &["104.16.1.1"])), Records::Wrong, vec!["DNS_PROXIED"]),
         ("12 no zone", no_zone(), Records::Missing, vec!["DNS_ZONE_MISSING"]),
     ];
@@ -181,9 +181,9 @@ fn nameservers_that_disagree_are_propagation() {
 
 #[test]
 fn a_nameserver_that_cannot_be_asked_is_a_warning_beside_one_that_answers() {
-    let judged = shop(vec![server("ns1", Answer::Is(TARGET)), server("ns2", Answer::Failed(Why::Timeout))]);
+    let judged = shop(vec![server("ns1", Answer::Is(TARGET)), server("ns2", Answer::Failed(NoAnswer::Timeout))]);
     assert_eq!((judged.records, codes(&judged)), (Records::Pass, vec!["DNS_TIMEOUT"]));
-    let wrong = shop(vec![server("ns1", Answer::Nothing), server("ns2", Answer::Failed(Why::ServFail))]);
+    let wrong = shop(vec![server("ns1", Answer::Nothing), server("ns2", Answer::Failed(NoAnswer::ServFail))]);
     assert_eq!(wrong.records, Records::Missing);
 }
 
@@ -251,7 +251,7 @@ fn contested_names_need_their_text() {
     assert!(missing.problems[0].fix.contains("_edge-verify.shop.customer.com 3600 TXT \"edge-verify=right\""));
     let other = with(Some(Answer::Is(vec!["edge-verify=wrong".to_owned()])));
     assert_eq!((other.ownership, codes(&other)), (Ownership::Missing, vec!["OWNERSHIP_TXT_MISMATCH"]));
-    assert_eq!(with(Some(Answer::Failed(Why::Timeout))).ownership, Ownership::Unknown);
+    assert_eq!(with(Some(Answer::Failed(NoAnswer::Timeout))).ownership, Ownership::Unknown);
     assert_eq!(with(None).ownership, Ownership::Unknown);
 }
 
@@ -279,7 +279,7 @@ fn caa_that_blocks_names_the_level_and_the_record_to_add() {
     let judged = two.judge(&facts);
     assert_eq!(judged.caa, Caa::Allowed);
     assert_eq!(judged.permitted[0].0, "digicert.com");
-    facts.caa = vec![CaaLevel { name: "shop.customer.com".to_owned(), records: Err(Why::ServFail) }];
+    facts.caa = vec![CaaLevel { name: "shop.customer.com".to_owned(), records: Err(NoAnswer::ServFail) }];
     let judged = two.judge(&facts);
     assert_eq!((judged.caa, codes(&judged)), (Caa::Unknown, vec!["CAA_LOOKUP_FAILED"]));
 }

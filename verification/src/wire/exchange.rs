@@ -29,7 +29,7 @@ const UDP_BYTES_MAX: u16 = 1_232;
 
 /// A query and its options.
 #[derive(Clone, Copy)]
-pub(super) struct Asked<'a> {
+pub(super) struct QueryOptions<'a> {
     pub(super) name: &'a str,
     pub(super) kind: RecordKind,
     /// Whether the server should query others.
@@ -39,15 +39,19 @@ pub(super) struct Asked<'a> {
 }
 
 /// Queries within `time`.
-pub(super) async fn exchange(server: SocketAddr, asked: Asked<'_>, time: Duration) -> Result<Message, DnsFailure> {
+pub(super) async fn exchange(
+    server: SocketAddr,
+    asked: QueryOptions<'_>,
+    time: Duration,
+) -> Result<Message, DnsFailure> {
     tokio::time::timeout(time, ask(server, asked)).await.map_err(|_| DnsFailure::Timeout)?
 }
 
-async fn ask(server: SocketAddr, asked: Asked<'_>) -> Result<Message, DnsFailure> {
-    let question = Question::new(asked, true)?;
+async fn ask(server: SocketAddr, asked: QueryOptions<'_>) -> Result<Message, DnsFailure> {
+    let question = EncodedQuery::new(asked, true)?;
     let answer = match over_udp(server, &question).await? {
-        Heard::Answer(answer) => answer,
-        Heard::OtherLetters(first) => match over_tcp(server, &question).await {
+        Matched::Answer(answer) => answer,
+        Matched::OtherLetters(first) => match over_tcp(server, &question).await {
             Ok(answer) => return Ok(answer),
             Err(_) => return ask_twice(server, asked, &first).await,
         },
@@ -57,8 +61,9 @@ async fn ask(server: SocketAddr, asked: Asked<'_>) -> Result<Message, DnsFailure
 
 /// Repeats the query to a server that changes letters, from another port and with another identifier: two equal forged
 /// answers that both fit are as unlikely as one that repeats the letters.
-async fn ask_twice(server: SocketAddr, asked: Asked<'_>, first: &Message) -> Result<Message, DnsFailure> {
-    let (Heard::Answer(second) | Heard::OtherLetters(second)) = over_udp(server, &Question::new(asked, false)?).await?;
+async fn ask_twice(server: SocketAddr, asked: QueryOptions<'_>, first: &Message) -> Result<Message, DnsFailure> {
+    let (Matched::Answer(second) | Matched::OtherLetters(second)) =
+        over_udp(server, &EncodedQuery::new(asked, false)?).await?;
     let same = |left: &Message, right: &Message| {
         let lines = |message: &Message| {
             let mut lines: Vec<String> =
@@ -72,18 +77,18 @@ async fn ask_twice(server: SocketAddr, asked: Asked<'_>, first: &Message) -> Res
 }
 
 /// A query as it is sent, with EDNS and without.
-pub(super) struct Question {
+pub(super) struct EncodedQuery {
     pub(super) message: Message,
     with_edns: Vec<u8>,
     plain: Vec<u8>,
 }
 
-impl Question {
+impl EncodedQuery {
     /// A query with a random identifier and, if `cased`, randomly cased letters.
     ///
     /// # Errors
     /// If the name cannot be encoded.
-    pub(super) fn new(asked: Asked<'_>, cased: bool) -> Result<Self, DnsFailure> {
+    pub(super) fn new(asked: QueryOptions<'_>, cased: bool) -> Result<Self, DnsFailure> {
         let [high, low, coins @ ..] = chassis::random::bytes::<34>().map_err(|_| DnsFailure::Malformed)?;
         let coin = |index: usize| {
             coins.get(index % coins.len()).is_some_and(|byte| byte >> (index / coins.len() % 8) & 1 == 1)
@@ -106,30 +111,30 @@ impl Question {
     }
 
     /// Matches an answer to this query.
-    fn hears(&self, answer: Message) -> Option<Heard> {
+    fn hears(&self, answer: Message) -> Option<Matched> {
         if answer.metadata.id != self.message.metadata.id || answer.metadata.message_type != MessageType::Response {
             return None;
         }
         match (self.message.queries.as_slice(), answer.queries.as_slice()) {
             ([asked], [answered]) if asked.query_type != answered.query_type => None,
-            ([asked], [answered]) if asked.name.eq_case(&answered.name) => Some(Heard::Answer(answer)),
-            ([asked], [answered]) if asked.name == answered.name => Some(Heard::OtherLetters(answer)),
+            ([asked], [answered]) if asked.name.eq_case(&answered.name) => Some(Matched::Answer(answer)),
+            ([asked], [answered]) if asked.name == answered.name => Some(Matched::OtherLetters(answer)),
             // Some servers omit the question in a refusal.
-            (_, []) if answer.answers.is_empty() => Some(Heard::Answer(answer)),
+            (_, []) if answer.answers.is_empty() => Some(Matched::Answer(answer)),
             _ => None,
         }
     }
 }
 
 /// An answer that matches.
-enum Heard {
+enum Matched {
     /// It repeats the query letter for letter.
     Answer(Message),
     /// It repeats the query with letters in another case.
     OtherLetters(Message),
 }
 
-async fn over_udp(server: SocketAddr, question: &Question) -> Result<Heard, DnsFailure> {
+async fn over_udp(server: SocketAddr, question: &EncodedQuery) -> Result<Matched, DnsFailure> {
     let local: IpAddr = if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((local, 0)).await.map_err(|_| DnsFailure::Unreachable)?;
     // Connected: answers from other addresses never reach us.
@@ -141,15 +146,15 @@ async fn over_udp(server: SocketAddr, question: &Question) -> Result<Heard, DnsF
         socket.send(packet).await.map_err(|error| failure(&error))?;
         match tokio::time::timeout(RESEND_AFTER, receive(&socket, question)).await {
             Err(_) => {}
-            Ok(Ok(Heard::Answer(refusal))) if !is_plain && knows_no_edns(&refusal) => {
+            Ok(Ok(Matched::Answer(refusal))) if !is_plain && knows_no_edns(&refusal) => {
                 socket.send(&question.plain).await.map_err(|error| failure(&error))?;
                 let again = tokio::time::timeout(RESEND_AFTER, receive(&socket, question)).await;
-                return again.unwrap_or(Ok(Heard::Answer(refusal)));
+                return again.unwrap_or(Ok(Matched::Answer(refusal)));
             }
-            Ok(Ok(Heard::OtherLetters(answer))) => {
+            Ok(Ok(Matched::OtherLetters(answer))) => {
                 return match tokio::time::timeout(RIGHT_LETTERS_WITHIN, receive_right(&socket, question)).await {
-                    Ok(right) => right.map(Heard::Answer),
-                    Err(_) => Ok(Heard::OtherLetters(answer)),
+                    Ok(right) => right.map(Matched::Answer),
+                    Err(_) => Ok(Matched::OtherLetters(answer)),
                 };
             }
             Ok(heard) => return heard,
@@ -164,7 +169,7 @@ fn knows_no_edns(answer: &Message) -> bool {
 }
 
 /// The next answer that matches. Forged and foreign ones are skipped.
-async fn receive(socket: &UdpSocket, question: &Question) -> Result<Heard, DnsFailure> {
+async fn receive(socket: &UdpSocket, question: &EncodedQuery) -> Result<Matched, DnsFailure> {
     let mut buffer = vec![0; usize::from(UDP_BYTES_MAX) * 4];
     loop {
         let length = socket.recv(&mut buffer).await.map_err(|error| failure(&error))?;
@@ -175,15 +180,15 @@ async fn receive(socket: &UdpSocket, question: &Question) -> Result<Heard, DnsFa
     }
 }
 
-async fn receive_right(socket: &UdpSocket, question: &Question) -> Result<Message, DnsFailure> {
+async fn receive_right(socket: &UdpSocket, question: &EncodedQuery) -> Result<Message, DnsFailure> {
     loop {
-        if let Heard::Answer(answer) = receive(socket, question).await? {
+        if let Matched::Answer(answer) = receive(socket, question).await? {
             return Ok(answer);
         }
     }
 }
 
-async fn over_tcp(server: SocketAddr, question: &Question) -> Result<Message, DnsFailure> {
+async fn over_tcp(server: SocketAddr, question: &EncodedQuery) -> Result<Message, DnsFailure> {
     let failed = |error: std::io::Error| failure(&error);
     let mut stream = TcpStream::connect(server).await.map_err(failed)?;
     let bytes = &question.with_edns;
@@ -195,7 +200,7 @@ async fn over_tcp(server: SocketAddr, question: &Question) -> Result<Message, Dn
     let answer = Message::from_vec(&buffer).map_err(|_| DnsFailure::Malformed)?;
     match question.hears(answer) {
         // Only the server can have written it, so the letters do not matter.
-        Some(Heard::Answer(answer) | Heard::OtherLetters(answer)) => Ok(answer),
+        Some(Matched::Answer(answer) | Matched::OtherLetters(answer)) => Ok(answer),
         None => Err(DnsFailure::Malformed),
     }
 }

@@ -9,7 +9,7 @@ use hickory_resolver::proto::op::{MessageType, OpCode};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UdpSocket;
 
-use super::exchange::Question;
+use super::exchange::EncodedQuery;
 use super::*;
 
 /// The answer to a query: a CNAME for the name exactly as queried.
@@ -47,8 +47,8 @@ async fn asked(socket: &UdpSocket) -> (Vec<u8>, SocketAddr) {
     (buffer, from)
 }
 
-const ASKED: Asked<'static> =
-    Asked { name: "shop.customer.test", kind: RecordKind::Cname, recursion: false, unchecked: false };
+const ASKED: QueryOptions<'static> =
+    QueryOptions { name: "shop.customer.test", kind: RecordKind::Cname, recursion: false, unchecked: false };
 
 async fn ask(address: SocketAddr) -> Result<Reply, DnsFailure> {
     exchange(address, ASKED, Duration::from_secs(5)).await.map(|message| reply(&message))
@@ -309,7 +309,7 @@ async fn what_resolvers_answer_only_unchecked_is_bogus() {
 #[test]
 fn questions_are_hard_to_guess() {
     let asked: Vec<Message> =
-        (0..20).map(|_| Question::new(Asked { recursion: true, ..ASKED }, true).unwrap().message).collect();
+        (0..20).map(|_| EncodedQuery::new(QueryOptions { recursion: true, ..ASKED }, true).unwrap().message).collect();
     let distinct = |texts: Vec<String>| texts.into_iter().collect::<std::collections::HashSet<_>>().len();
     assert!(distinct(asked.iter().map(|message| message.metadata.id.to_string()).collect()) > 15);
     assert!(distinct(asked.iter().map(|message| message.queries[0].name.to_ascii()).collect()) > 15);
@@ -319,5 +319,5 @@ fn questions_are_hard_to_guess() {
 #[test]
 fn a_name_of_the_greatest_length_can_be_asked_about() {
     let name = format!("{}.{}.{}.{}.customer.com", "a".repeat(63), "b".repeat(63), "c".repeat(63), "d".repeat(47));
-    assert!(Question::new(Asked { name: &name, ..ASKED }, true).is_ok());
+    assert!(EncodedQuery::new(QueryOptions { name: &name, ..ASKED }, true).is_ok());
 }

@@ -82,8 +82,8 @@ async fn serve(number: usize, socket: UdpSocket, network: Arc<Network>) {
     let mut buffer = vec![0; 2_000];
     loop {
         let (length, from) = socket.recv_from(&mut buffer).await.unwrap();
-        let question = Message::from_vec(&buffer[..length]).unwrap();
-        let query = question.queries[0].clone();
+        let subject = Message::from_vec(&buffer[..length]).unwrap();
+        let query = subject.queries[0].clone();
         let name = query.name.to_ascii().to_ascii_lowercase();
         let name = name.trim_end_matches('.');
         let packet = |direction: &str| format!("{direction} {number} {name} {}", query.query_type);
@@ -100,7 +100,7 @@ async fn serve(number: usize, socket: UdpSocket, network: Arc<Network>) {
             _ => RecordKind::Txt,
         };
         let said = answer(number, name, kind);
-        let mut reply = Message::response(question.metadata.id, question.metadata.op_code);
+        let mut reply = Message::response(subject.metadata.id, subject.metadata.op_code);
         reply.metadata.authoritative = said.authoritative;
         reply.metadata.response_code = ResponseCode::NoError;
         reply.add_answers(said.answers.iter().filter_map(on_the_wire));
