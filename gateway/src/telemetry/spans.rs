@@ -1,4 +1,4 @@
-//! The spans of a sampled request: the gateway's answer, and within it its question to the upstream.
+//! The spans of a sampled request: the gateway's response, and within it the upstream request.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use super::access_log::Entry;
 use crate::facts::{Facts, RequestId};
 use contract::rejection::{Blame, Rejection};
 
-/// The span of the gateway's answer.
+/// The span of the gateway's response.
 pub(crate) fn server_span(request: &RequestId) -> u64 {
     half(request, 0..16)
 }
 
-/// The span of its question to the upstream: what the upstream's own span is part of.
+/// The span of the upstream request, and so the parent of the upstream's own span.
 pub(crate) fn client_span(request: &RequestId) -> u64 {
     half(request, 16..32)
 }
 
-/// Half of a request id as a span's id. Never 0, which would be no id.
+/// Half of a request id as a span id. Never 0, which is invalid.
 fn half(request: &RequestId, digits: std::ops::Range<usize>) -> u64 {
     request.as_str().get(digits).and_then(|half| u64::from_str_radix(half, 16).ok()).unwrap_or(0).max(1)
 }
