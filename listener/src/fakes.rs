@@ -15,8 +15,8 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::sync::Notify;
 
 use super::{
-    BodyReadError, Certificates, Client, Connection, ConnectionEvent, Events, H2Request, Handler, HandshakeOutcome,
-    ListenerRefusal, RequestIds, ServeOutcome,
+    BodyReadError, Client, Connection, ConnectionEvent, H2Request, Handler, HandshakeOutcome, Hooks, ListenerRefusal,
+    ServeOutcome,
 };
 use contract::rejection::Rejection;
 
@@ -58,7 +58,7 @@ impl FakeHooks {
     }
 }
 
-impl Certificates for FakeHooks {
+impl Hooks for FakeHooks {
     fn certificate(&self, sni: &Hostname) -> Option<Arc<CertifiedKey>> {
         self.certificates.lock().get(sni).cloned()
     }
@@ -66,15 +66,11 @@ impl Certificates for FakeHooks {
     fn challenge_certificate(&self, name: &Hostname) -> Option<Arc<CertifiedKey>> {
         self.challenges.lock().get(name).cloned()
     }
-}
 
-impl RequestIds for FakeHooks {
     fn request_id(&self) -> String {
         "test-request".to_owned()
     }
-}
 
-impl Events for FakeHooks {
     fn refused(&self, refusal: &ListenerRefusal<'_>) {
         self.refusals.lock().push((refusal.rejection, refusal.first_line.to_owned()));
     }

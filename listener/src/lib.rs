@@ -6,7 +6,7 @@
 //!
 //! Left to others: which hosts exist, who may send requests and where they go (the pipeline); HTTP/2 framing (an
 //! engine, for which this crate adds a deadline for the preface, a minimum rate of writes and a count of idle frames);
-//! certificates ([`Certificates`], read from the local replica). If the replica has no certificate for a name, the
+//! certificates ([`Hooks`], read from the local replica). If the replica has no certificate for a name, the
 //! handshake ends with an alert and no state is kept. If the runtime is busy, connections wait in the backlog.
 //!
 //! The modules in the order in which bytes pass them: [`listener`], [`tls`], `stream`, `gate`, [`head`], [`chunks`];
@@ -65,37 +65,26 @@ use contract::rejection::Rejection;
 /// The path of the health check for balancers. It answers on every host.
 pub const HEALTH_PATH: &str = "/.well-known/tollhouse/health";
 
-/// Certificates for handshakes. Called while a client waits, so it reads memory and returns.
-pub trait Certificates: Send + Sync + 'static {
+/// What the listener needs from the gateway. Every method runs while a client waits, so it reads memory and returns.
+pub trait Hooks: Send + Sync + 'static {
     /// The certificate for clients that ask for `sni`; `None` ends the handshake.
     fn certificate(&self, sni: &Hostname) -> Option<Arc<CertifiedKey>>;
 
     /// The certificate that answers a TLS-ALPN-01 challenge for `name`, while a challenge is open.
     fn challenge_certificate(&self, name: &Hostname) -> Option<Arc<CertifiedKey>>;
-}
 
-/// Request ids for responses that the listener writes itself.
-pub trait RequestIds: Send + Sync + 'static {
     /// A new request id, in the format of all request ids of the gateway. Visible ASCII.
     fn request_id(&self) -> String;
-}
 
-/// Receives events for logs and metrics. Called while a client waits, so it returns at once.
-pub trait Events: Send + Sync + 'static {
-    /// The listener answered a request itself: one log line, one metric.
+    /// Reports a request that the listener answered itself: one log line, one metric.
     fn refused(&self, refusal: &ListenerRefusal<'_>);
 
-    /// A handshake ended.
+    /// Reports the end of a handshake.
     fn handshake(&self, outcome: HandshakeOutcome, took: Duration);
 
-    /// Something happened to a connection.
+    /// Reports an event of a connection.
     fn connection(&self, event: ConnectionEvent);
 }
-
-/// Everything that a listener needs from the gateway.
-pub trait Hooks: Certificates + RequestIds + Events {}
-
-impl<T: Certificates + RequestIds + Events> Hooks for T {}
 
 /// A message that the listener refused before it became a request.
 #[derive(Clone, Copy, Debug)]

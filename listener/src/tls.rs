@@ -5,7 +5,7 @@
 //! decrypt, no session store. A client that names an unknown host gets the alert `unrecognized_name`; nothing is signed
 //! or stored for it.
 //!
-//! [`Certificates`] is asked once per handshake and answers from memory. If it has none, for
+//! [`Hooks::certificate`] is called once per handshake and answers from memory. If it has none, for
 //! whatever reason, the name is unknown.
 
 pub(crate) mod accept;
@@ -21,7 +21,7 @@ use rustls::{ServerConfig, version};
 
 pub use self::tickets::{Now, TicketSeed, Tickets};
 #[cfg(doc)]
-use super::Certificates;
+use super::Hooks;
 
 /// The protocol of a TLS-ALPN-01 challenge (RFC 8737).
 pub(crate) const CHALLENGE_PROTOCOL: &[u8] = b"acme-tls/1";

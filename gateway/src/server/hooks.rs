@@ -9,7 +9,7 @@ use rustls::sign::CertifiedKey;
 use crate::facts::RequestId;
 use crate::gateway::Gateway;
 use crate::tls::challenge;
-use listener::{Certificates, ConnectionEvent, Connections, Events, HandshakeOutcome, ListenerRefusal, RequestIds};
+use listener::{ConnectionEvent, Connections, HandshakeOutcome, Hooks, ListenerRefusal};
 
 pub(super) struct EdgeHooks {
     gateway: Arc<Gateway>,
@@ -22,7 +22,7 @@ impl EdgeHooks {
     }
 }
 
-impl Certificates for EdgeHooks {
+impl Hooks for EdgeHooks {
     /// A customer's own certificate, else the platform's wildcard, but only for names that have a site: a handshake for
     /// anything else ends before a certificate is shown.
     fn certificate(&self, sni: &Hostname) -> Option<Arc<CertifiedKey>> {
@@ -39,15 +39,11 @@ impl Certificates for EdgeHooks {
             .inspect_err(|error| tracing::error!(%name, %error, "no challenge certificate"))
             .ok()
     }
-}
 
-impl RequestIds for EdgeHooks {
     fn request_id(&self) -> String {
         RequestId::random().as_str().to_owned()
     }
-}
 
-impl Events for EdgeHooks {
     fn refused(&self, refusal: &ListenerRefusal<'_>) {
         self.gateway.telemetry.refused_by_listener(refusal);
     }

@@ -12,7 +12,7 @@ use tokio_rustls::server::TlsStream;
 use super::{CHALLENGE_PROTOCOL, H2_PROTOCOL, TlsTerms};
 use crate::connection::TlsFacts;
 use crate::stream::Transport;
-use crate::{Certificates, HandshakeOutcome};
+use crate::{HandshakeOutcome, Hooks};
 
 /// The alert record `fatal, unrecognized_name` (RFC 6066 section 3). Alerts before the server's first message are not
 /// encrypted.
@@ -27,7 +27,7 @@ const H2_UNSENT_MAX: usize = 32 * 1024;
 pub(crate) async fn accept<S: Transport>(
     io: S,
     terms: &TlsTerms,
-    certificates: &dyn Certificates,
+    hooks: &dyn Hooks,
 ) -> Result<(TlsStream<S>, TlsFacts), HandshakeOutcome> {
     let failed = |_| HandshakeOutcome::Failed;
     let mut start = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), io).await.map_err(failed)?;
@@ -41,8 +41,7 @@ pub(crate) async fn accept<S: Transport>(
         (sni, challenge)
     };
     let found = sni.and_then(|sni| {
-        let certificate =
-            if challenge { certificates.challenge_certificate(&sni) } else { certificates.certificate(&sni) };
+        let certificate = if challenge { hooks.challenge_certificate(&sni) } else { hooks.certificate(&sni) };
         Some((sni, certificate?))
     });
     let Some((sni, certificate)) = found else {
