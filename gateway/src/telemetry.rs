@@ -190,7 +190,7 @@ impl Telemetry {
             log_dropped: metrics::gauge(
                 registry,
                 "edge_log_dropped_lines",
-                "Log lines dropped because nobody read them, or that could not be written.",
+                "Log lines dropped because no reader took them, or that could not be written.",
             )?,
             damaged: metrics::gauge_vec(
                 registry,
