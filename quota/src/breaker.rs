@@ -12,7 +12,7 @@ pub(crate) const PROBE_EVERY: Duration = Duration::from_millis(100);
 
 /// The effect of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum BreakerChange {
     /// Nothing.
     None,
     /// The breaker opened: the store counts as unavailable.
@@ -34,13 +34,13 @@ impl Breaker {
     }
 
     /// Records the result of a call.
-    pub(crate) fn note(&mut self, succeeded: bool) -> Change {
+    pub(crate) fn note(&mut self, succeeded: bool) -> BreakerChange {
         let was_open = self.is_open();
         self.failures = if succeeded { 0 } else { self.failures.saturating_add(1) };
         match (was_open, self.is_open()) {
-            (false, true) => Change::Opened,
-            (true, false) => Change::Closed,
-            _ => Change::None,
+            (false, true) => BreakerChange::Opened,
+            (true, false) => BreakerChange::Closed,
+            _ => BreakerChange::None,
         }
     }
 }
@@ -53,15 +53,15 @@ mod tests {
     fn it_opens_at_the_third_failure_in_a_row_and_closes_at_the_first_success() {
         let mut breaker = Breaker::default();
         for (succeeded, change) in [
-            (false, Change::None),
-            (false, Change::None),
-            (true, Change::None),
-            (false, Change::None),
-            (false, Change::None),
-            (false, Change::Opened),
-            (false, Change::None),
-            (true, Change::Closed),
-            (true, Change::None),
+            (false, BreakerChange::None),
+            (false, BreakerChange::None),
+            (true, BreakerChange::None),
+            (false, BreakerChange::None),
+            (false, BreakerChange::None),
+            (false, BreakerChange::Opened),
+            (false, BreakerChange::None),
+            (true, BreakerChange::Closed),
+            (true, BreakerChange::None),
         ] {
             assert_eq!(breaker.note(succeeded), change);
         }

@@ -9,7 +9,7 @@ use contract::time::UnixMillis;
 use futures_util::StreamExt as _;
 use futures_util::stream;
 
-use super::breaker::{Change, PROBE_EVERY};
+use super::breaker::{BreakerChange, PROBE_EVERY};
 use super::bucket_cache::CachedBucket;
 use super::ledger::node::Purpose;
 use super::ledger::{Incarnation, Reply};
@@ -136,11 +136,11 @@ impl Inner {
             change
         };
         match change {
-            Change::None => {}
-            Change::Opened => {
+            BreakerChange::None => {}
+            BreakerChange::Opened => {
                 tracing::warn!(mode = self.settings.on_store_down.as_str(), "lost the quota store");
             }
-            Change::Closed => {
+            BreakerChange::Closed => {
                 tracing::info!("reconnected to the quota store");
                 self.assert_all(false);
             }
