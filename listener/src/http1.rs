@@ -10,7 +10,7 @@ use pingora::server::ShutdownWatch;
 use tokio::io::AsyncWriteExt as _;
 
 use super::client::Client;
-use super::stream::{EdgeStream, Transport};
+use super::stream::{ByteStream, EdgeStream};
 use super::{Connection, H2Request};
 use contract::rejection::Rejection;
 
@@ -38,7 +38,7 @@ pub enum ServeOutcome {
 }
 
 /// Serves a connection until it ends.
-pub(super) async fn serve<S: Transport>(
+pub(super) async fn serve<S: ByteStream>(
     mut stream: Box<EdgeStream<S>>,
     handler: &dyn Handler,
     shutdown: &ShutdownWatch,

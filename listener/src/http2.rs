@@ -22,7 +22,7 @@ use tokio_util::task::TaskTracker;
 
 use self::coalesce::coalesced;
 use self::windows::Windows;
-use super::stream::{EdgeStream, Transport};
+use super::stream::{ByteStream, EdgeStream};
 use super::{Connection, ConnectionEvent, Handler, Hooks};
 
 /// Once nothing is in progress, a client has this long to acknowledge GOAWAY.
@@ -49,7 +49,7 @@ pub struct H2Request {
 }
 
 /// Serves a connection until it ends.
-pub(super) async fn serve<S: Transport>(
+pub(super) async fn serve<S: ByteStream>(
     stream: Box<EdgeStream<S>>,
     connection: Arc<Connection>,
     handler: &Arc<dyn Handler>,

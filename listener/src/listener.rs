@@ -24,7 +24,7 @@ use tokio::time::{Instant, timeout_at};
 use super::connection::{Addresses, Connection, TlsFacts};
 use super::registry::{Connections, Slot};
 use super::settings::ListenerSettings;
-use super::stream::{EdgeStream, Transport};
+use super::stream::{ByteStream, EdgeStream};
 use super::tls::{Tickets, TlsTerms, accept, plain};
 use super::{ConnectionEvent, Handler, HandshakeOutcome, Hooks, http1, http2, proxy_header};
 use crate::network::canonical;
@@ -259,7 +259,7 @@ impl ListenerContext {
     }
 
     /// Serves a connection after the handshake.
-    async fn serve_connection<S: Transport>(
+    async fn serve_connection<S: ByteStream>(
         &self,
         io: S,
         addresses: Addresses,

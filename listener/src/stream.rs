@@ -45,7 +45,7 @@ use super::settings::ListenerSettings;
 use super::{ConnectionEvent, Hooks};
 
 /// A socket, or a TLS session over one.
-pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static {
+pub(crate) trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static {
     /// Prepares for cutting off the client: unsent data must not stay in the kernel, which would offer it for minutes.
     fn give_up(&self) {}
 
@@ -55,14 +55,14 @@ pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'stat
     }
 }
 
-impl Transport for TcpStream {
+impl ByteStream for TcpStream {
     fn give_up(&self) {
         // With a linger time of zero, the close is a reset, and the reset empties the send buffer.
         let _ = SockRef::from(self).set_linger(Some(Duration::ZERO));
     }
 }
 
-impl<S: Transport> Transport for TlsStream<S> {
+impl<S: ByteStream> ByteStream for TlsStream<S> {
     fn give_up(&self) {
         self.get_ref().0.give_up();
     }
@@ -74,7 +74,7 @@ impl<S: Transport> Transport for TlsStream<S> {
 }
 
 #[cfg(test)]
-impl Transport for tokio::io::DuplexStream {}
+impl ByteStream for tokio::io::DuplexStream {}
 
 /// Whether the connection may still be used, and for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ enum Waiting {
 }
 
 /// The stream of one client connection.
-pub(crate) struct EdgeStream<S: Transport> {
+pub(crate) struct EdgeStream<S: ByteStream> {
     /// `None` only while the stream is dropped.
     io: Option<S>,
     /// `None` only while the stream is dropped.
@@ -125,7 +125,7 @@ pub(crate) struct EdgeStream<S: Transport> {
     cancelled: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
-impl<S: Transport> EdgeStream<S> {
+impl<S: ByteStream> EdgeStream<S> {
     /// Puts the gate in front of `io`.
     pub(crate) fn new(
         io: S,
@@ -162,7 +162,7 @@ impl<S: Transport> EdgeStream<S> {
     }
 }
 
-impl<S: Transport> Drop for EdgeStream<S> {
+impl<S: ByteStream> Drop for EdgeStream<S> {
     fn drop(&mut self) {
         let (Some(io), Some(slot)) = (self.io.take(), self.slot.take()) else {
             return;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::io::{AsyncWriteExt as _, ReadBuf};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::Transport;
+use super::ByteStream;
 use crate::registry::Slot;
 use crate::settings::ListenerSettings;
 
@@ -31,7 +31,7 @@ pub(super) enum Linger {
 
 /// Starts a task that lingers. It holds the slot until its end, because a lingering connection is an open one. Without
 /// a runtime, at the end of the process, the connection just closes.
-pub(super) fn spawn<S: Transport>(
+pub(super) fn spawn<S: ByteStream>(
     io: S,
     last_words: Vec<u8>,
     kind: Linger,
@@ -54,7 +54,7 @@ pub(super) fn spawn<S: Transport>(
     });
 }
 
-async fn linger<S: Transport>(
+async fn linger<S: ByteStream>(
     mut io: S,
     last_words: &[u8],
     pause: Duration,

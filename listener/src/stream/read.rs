@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::Instant;
 
-use super::{EdgeStream, Standing, Transport, Waiting};
+use super::{ByteStream, EdgeStream, Standing, Waiting};
 use crate::ConnectionEvent;
 use crate::gate::PIECE_BYTES_MAX;
 use contract::rejection::Rejection;
@@ -20,7 +20,7 @@ pub(super) enum ReadResult {
 }
 
 /// For the HTTP/2 engine; HTTP/1 is read as a [`crate::http1::Client`].
-impl<S: Transport> AsyncRead for EdgeStream<S> {
+impl<S: ByteStream> AsyncRead for EdgeStream<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let me = self.get_mut();
         if me.connection.is_closed() {
@@ -34,7 +34,7 @@ impl<S: Transport> AsyncRead for EdgeStream<S> {
     }
 }
 
-impl<S: Transport> EdgeStream<S> {
+impl<S: ByteStream> EdgeStream<S> {
     /// Reads a piece and feeds it to the gate.
     pub(super) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<ReadResult>> {
         let mut room = [MaybeUninit::uninit(); PIECE_BYTES_MAX];

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tokio_util::io::poll_read_buf;
 
 use super::read::ReadResult;
-use super::{EdgeStream, MinimumRateTimer, Standing, Transport, Waiting};
+use super::{ByteStream, EdgeStream, MinimumRateTimer, Standing, Waiting};
 use crate::client::{BodyReadError, Client};
 use crate::connection::Connection;
 use crate::gate::{Gate, NextRead};
@@ -21,7 +21,7 @@ use contract::rejection::Rejection;
 /// The most bytes of a body per read.
 const BODY_READ_BYTES: usize = 32 * 1024;
 
-impl<S: Transport> EdgeStream<S> {
+impl<S: ByteStream> EdgeStream<S> {
     /// Ready with true when a request is pending, with false when there will be no other. The previous request is done.
     pub(crate) fn poll_request(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         loop {
@@ -80,7 +80,7 @@ impl<S: Transport> EdgeStream<S> {
     }
 }
 
-impl<S: Transport> Client for EdgeStream<S> {
+impl<S: ByteStream> Client for EdgeStream<S> {
     fn connection(&self) -> &Arc<Connection> {
         &self.connection
     }

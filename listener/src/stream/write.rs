@@ -7,10 +7,10 @@ use std::task::{Context, Poll, ready};
 use tokio::io::AsyncWrite;
 use tokio::time::Instant;
 
-use super::{EdgeStream, Standing, Transport};
+use super::{ByteStream, EdgeStream, Standing};
 use crate::ConnectionEvent;
 
-impl<S: Transport> AsyncWrite for EdgeStream<S> {
+impl<S: ByteStream> AsyncWrite for EdgeStream<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let me = self.get_mut();
         me.check_open()?;
@@ -42,7 +42,7 @@ impl<S: Transport> AsyncWrite for EdgeStream<S> {
     }
 }
 
-impl<S: Transport> EdgeStream<S> {
+impl<S: ByteStream> EdgeStream<S> {
     fn check_open(&self) -> io::Result<()> {
         if self.connection.is_closed() { Err(io::ErrorKind::ConnectionAborted.into()) } else { Ok(()) }
     }

@@ -11,7 +11,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::{CHALLENGE_PROTOCOL, H2_PROTOCOL, TlsTerms};
 use crate::connection::TlsFacts;
-use crate::stream::Transport;
+use crate::stream::ByteStream;
 use crate::{HandshakeOutcome, Hooks};
 
 /// The alert record `fatal, unrecognized_name` (RFC 6066 section 3). Alerts before the server's first message are not
@@ -24,7 +24,7 @@ const H2_UNSENT_MAX: usize = 32 * 1024;
 
 /// Reads the `ClientHello`, finds the certificate and completes the handshake. The caller sets the deadline. An error
 /// is the outcome of a handshake after which nothing is served.
-pub(crate) async fn accept<S: Transport>(
+pub(crate) async fn accept<S: ByteStream>(
     io: S,
     terms: &TlsTerms,
     hooks: &dyn Hooks,
