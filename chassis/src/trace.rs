@@ -20,7 +20,7 @@ use crate::metrics::{IntCounter, IntCounterVec};
 use crate::shutdown::Shutdown;
 
 pub use middleware::{Traced, traced};
-pub use otlp::{Kind, Span, Value};
+pub use otlp::{AttributeValue, Span, SpanKind};
 
 /// Spans that may be queued.
 pub const SPANS_WAITING_MAX: usize = 4_096;

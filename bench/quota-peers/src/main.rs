@@ -17,14 +17,14 @@ use contract::key::KeyId;
 use contract::plan::Limits;
 use contract::project::ProjectId;
 use contract::time::UnixMillis;
-use limitador::limit::Limit;
-use limitador::storage::AsyncStorage;
-use limitador::storage::redis::{AsyncRedisStorage, CachedRedisStorage};
-use limitador::{AsyncRateLimiter, AsyncRateLimiterBuilder};
 use quota::Quota;
 use quota::settings::{OnStoreDown, QuotaSettings};
 use quota::store::redis::settings::{RedisAddress, RedisMode, RedisSettings};
 use quota::store::redis::{CallMetrics, RedisStore};
+use limitador::limit::Limit;
+use limitador::storage::AsyncStorage;
+use limitador::storage::redis::{AsyncRedisStorage, CachedRedisStorage};
+use limitador::{AsyncRateLimiter, AsyncRateLimiterBuilder};
 
 const IN_FLIGHT: u64 = 512;
 const DAY: u32 = 1_000_000;
@@ -139,19 +139,12 @@ fn cost(port: u16) -> anyhow::Result<Cost> {
         line.split(',').next()?.parse::<u64>().ok()
     });
     let cpu = info("cpu")?;
-    let used = ["used_cpu_user:", "used_cpu_sys:"]
-        .iter()
-        .filter_map(|name| cpu.lines().find_map(|line| line.strip_prefix(name))?.trim().parse::<f64>().ok());
+    let used = ["used_cpu_user:", "used_cpu_sys:"].iter().filter_map(|name| {
+        cpu.lines().find_map(|line| line.strip_prefix(name))?.trim().parse::<f64>().ok()
+    });
     let stat = std::fs::read_to_string("/proc/self/stat")?;
-    let ticks: f64 = stat
-        .rsplit(')')
-        .next()
-        .context("a stat line")?
-        .split_whitespace()
-        .skip(11)
-        .take(2)
-        .filter_map(|ticks| ticks.parse::<f64>().ok())
-        .sum();
+    let ticks: f64 = stat.rsplit(')').next().context("a stat line")?.split_whitespace().skip(11).take(2)
+        .filter_map(|ticks| ticks.parse::<f64>().ok()).sum();
     Ok(Cost { calls: calls.sum(), here: ticks / 100.0, redis: used.sum() })
 }
 
@@ -196,24 +189,13 @@ async fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
     let port: u16 = arguments.next().context("the port of a redis-server")?.parse()?;
     let rounds: u32 = arguments.next().map_or(Ok(3), |rounds| rounds.parse())?;
-    println!(
-        "| Limiter | Nodes | Limit | Admitted (each round) | Calls per request | Calls per refused request | CPU µs per request, node + Redis |"
-    );
+    println!("| Limiter | Nodes | Limit | Admitted (each round) | Calls per request | Calls per refused request | CPU µs per request, node + Redis |");
     println!("|---|---|---|---|---|---|---|");
     for (count, limit) in [(1, 60), (1, 1_000), (3, 1_000), (3, 20_000)] {
         for contender in [Contender::Ledger, Contender::PeerExact, Contender::PeerCached] {
             let (mut admitted, mut used, mut refused) = (Vec::new(), Cost::default(), Cost::default());
             for round in 0..rounds {
-                let name = format!(
-                    "{}-{count}-{limit}-{round}",
-                    if contender == Contender::Ledger {
-                        "l"
-                    } else if contender == Contender::PeerExact {
-                        "e"
-                    } else {
-                        "c"
-                    }
-                );
+                let name = format!("{}-{count}-{limit}-{round}", if contender == Contender::Ledger { "l" } else if contender == Contender::PeerExact { "e" } else { "c" });
                 let nodes = Arc::new(contender.nodes(port, count, &name, limit).await?);
                 // The first request of a new memory waits until all nodes had their say.
                 burst(&nodes, &format!("warm-{name}"), limit, 8).await;

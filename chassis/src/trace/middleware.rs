@@ -6,7 +6,7 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 
-use super::{Kind, Parent, Span, Tracer, Value};
+use super::{AttributeValue, Parent, Span, SpanKind, Tracer};
 use crate::clock::Clock;
 
 /// The state of the middleware.
@@ -36,13 +36,13 @@ pub async fn traced(State(traced): State<Traced>, request: Request, next: Next) 
             id,
             parent: Some(parent.span),
             name: format!("{method} {route}"),
-            kind: Kind::Server,
+            kind: SpanKind::Server,
             began_nanos: began_at.0.unsigned_abs().saturating_mul(1_000_000),
             took_nanos: u64::try_from(took.as_nanos()).unwrap_or(u64::MAX),
             attributes: vec![
-                ("http.request.method", Value::Text(method)),
-                ("http.route", Value::Text(route)),
-                ("http.response.status_code", Value::Number(i64::from(status))),
+                ("http.request.method", AttributeValue::Text(method)),
+                ("http.route", AttributeValue::Text(route)),
+                ("http.response.status_code", AttributeValue::Number(i64::from(status))),
             ],
             failed: status >= 500,
         });

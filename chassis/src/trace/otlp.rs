@@ -8,7 +8,7 @@ use super::TraceId;
 
 /// The side of a call that a span describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum SpanKind {
     /// The called side.
     Server = 2,
     /// The calling side.
@@ -17,7 +17,7 @@ pub enum Kind {
 
 /// A value of an attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
+pub enum AttributeValue {
     /// Text.
     Text(String),
     /// A number.
@@ -36,13 +36,13 @@ pub struct Span {
     /// The operation; from a fixed list.
     pub name: String,
     /// The side.
-    pub kind: Kind,
+    pub kind: SpanKind,
     /// When it began, Unix nanoseconds.
     pub began_nanos: u64,
     /// How long it took, nanoseconds.
     pub took_nanos: u64,
     /// Attributes. Names follow OpenTelemetry's conventions.
-    pub attributes: Vec<(&'static str, Value)>,
+    pub attributes: Vec<(&'static str, AttributeValue)>,
     /// Whether it failed through a fault of the called side.
     pub failed: bool,
 }
@@ -50,8 +50,8 @@ pub struct Span {
 /// `ExportTraceServiceRequest` of one service.
 pub(super) fn encode(service: &str, spans: &[Span]) -> Vec<u8> {
     let resource = message(|out| {
-        field(out, 1, &attribute("service.name", &Value::Text(service.to_owned())));
-        field(out, 1, &attribute("service.version", &Value::Text(env!("CARGO_PKG_VERSION").to_owned())));
+        field(out, 1, &attribute("service.name", &AttributeValue::Text(service.to_owned())));
+        field(out, 1, &attribute("service.version", &AttributeValue::Text(env!("CARGO_PKG_VERSION").to_owned())));
     });
     let scope_spans = message(|out| {
         field(out, 1, &message(|out| field(out, 1, b"tollhouse")));
@@ -89,12 +89,12 @@ fn span(span: &Span) -> Vec<u8> {
     })
 }
 
-fn attribute(name: &str, value: &Value) -> Vec<u8> {
+fn attribute(name: &str, value: &AttributeValue) -> Vec<u8> {
     message(|out| {
         field(out, 1, name.as_bytes());
         let value = message(|out| match value {
-            Value::Text(text) => field(out, 1, text.as_bytes()),
-            Value::Number(number_of) => number(out, 3, number_of.cast_unsigned()),
+            AttributeValue::Text(text) => field(out, 1, text.as_bytes()),
+            AttributeValue::Number(number_of) => number(out, 3, number_of.cast_unsigned()),
         });
         field(out, 2, &value);
     })
