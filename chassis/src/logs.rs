@@ -70,8 +70,8 @@ impl Logs {
     }
 
     /// A handle that writes whole lines without waiting.
-    pub fn lines(&self) -> Lines {
-        Lines(self.queue.clone())
+    pub fn lines(&self) -> LogLines {
+        LogLines(self.queue.clone())
     }
 
     /// Replaces the log filter. A writer without a log has none and does nothing.
@@ -91,9 +91,9 @@ impl Logs {
 
 /// Writes finished lines to the log's output, never blocking.
 #[derive(Clone)]
-pub struct Lines(Queue);
+pub struct LogLines(Queue);
 
-impl Lines {
+impl LogLines {
     /// Writes one line; `line` ends with a line feed.
     pub fn write(&self, line: &[u8]) {
         self.0.push(line);

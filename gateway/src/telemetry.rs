@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chassis::clock::Clock;
-use chassis::logs::Lines;
+use chassis::logs::LogLines;
 use chassis::metrics::{
     self, Gauge, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
 };
@@ -89,7 +89,7 @@ pub struct Telemetry {
     /// The certificates that expire first.
     pub(crate) certificates: CertificateMetrics,
     door: door_events::DoorMetrics,
-    lines: Lines,
+    lines: LogLines,
     own_answers: OwnAnswers,
     clock: Arc<dyn Clock>,
     /// The enrolled name of this gateway.
@@ -107,7 +107,7 @@ impl Telemetry {
     /// If a name is taken: a programming mistake.
     pub fn new(
         registry: &Registry,
-        lines: Lines,
+        lines: LogLines,
         clock: Arc<dyn Clock>,
         node: &str,
         tracer: Tracer,
