@@ -19,7 +19,7 @@ use self::zone::{Nameserver, Parent, ZoneServers};
 use super::facts::{Answer, CaaLevel, DnsFacts, NoAnswer, ServerFacts, Zone};
 use super::race::first_good;
 use super::verdict::Claim;
-use super::{CaaRecord, Dns, DnsFailure, RecordData, RecordKind, Reply, ReplyCode};
+use super::{CaaRecord, Dns, DnsFailure, DnsReply, RecordData, RecordKind, ReplyCode};
 use crate::TEXT_LABEL;
 use crate::{DnsConfig, DnsMode};
 
@@ -180,7 +180,7 @@ impl Verification<'_> {
         zone: &Zone,
         name: &str,
         kind: RecordKind,
-        seen: &Reply,
+        seen: &DnsReply,
     ) -> Option<String> {
         let Zone::Is(zone) = zone else { return None };
         let seen = records_of(seen, name);
@@ -282,7 +282,13 @@ impl Verification<'_> {
     }
 
     /// The first usable answer of servers with the same data.
-    async fn first(&self, servers: &[Nameserver], name: &str, kind: RecordKind, from: Role) -> Result<Reply, NoAnswer> {
+    async fn first(
+        &self,
+        servers: &[Nameserver],
+        name: &str,
+        kind: RecordKind,
+        from: Role,
+    ) -> Result<DnsReply, NoAnswer> {
         let try_one = |server| async move {
             match from {
                 Role::Knows => self.ask(server, name, kind).await,
@@ -301,12 +307,12 @@ impl Verification<'_> {
     }
 
     /// The result of a query within the remaining time.
-    async fn within(&self, asking: impl Future<Output = Result<Reply, DnsFailure>>) -> Result<Reply, NoAnswer> {
+    async fn within(&self, asking: impl Future<Output = Result<DnsReply, DnsFailure>>) -> Result<DnsReply, NoAnswer> {
         self.count()?;
         Ok(tokio::time::timeout_at(self.until, asking).await.map_err(|_| NoAnswer::Timeout)??)
     }
 
-    async fn recurse(&self, name: &str, kind: RecordKind) -> Result<Reply, NoAnswer> {
+    async fn recurse(&self, name: &str, kind: RecordKind) -> Result<DnsReply, NoAnswer> {
         let reply = self.within(self.dns.recurse(name, kind)).await?;
         match reply.code {
             ReplyCode::NoError | ReplyCode::NoSuchName => Ok(reply),
@@ -316,7 +322,7 @@ impl Verification<'_> {
     }
 
     /// Queries an authoritative nameserver.
-    async fn ask(&self, server: &Nameserver, name: &str, kind: RecordKind) -> Result<Reply, NoAnswer> {
+    async fn ask(&self, server: &Nameserver, name: &str, kind: RecordKind) -> Result<DnsReply, NoAnswer> {
         if self.config.mode == DnsMode::Recursive {
             return self.recurse(name, kind).await;
         }
@@ -325,7 +331,7 @@ impl Verification<'_> {
     }
 
     /// Queries a nameserver that may refer to another.
-    async fn refer(&self, server: &Nameserver, name: &str, kind: RecordKind) -> Result<Reply, NoAnswer> {
+    async fn refer(&self, server: &Nameserver, name: &str, kind: RecordKind) -> Result<DnsReply, NoAnswer> {
         let reply = self.within(self.dns.ask(server.address?, name, kind)).await?;
         match reply.code {
             ReplyCode::NoError | ReplyCode::NoSuchName => Ok(reply),
@@ -335,7 +341,7 @@ impl Verification<'_> {
     }
 }
 
-fn caa_in(reply: Reply) -> Vec<CaaRecord> {
+fn caa_in(reply: DnsReply) -> Vec<CaaRecord> {
     let records = reply.answers.into_iter().filter_map(|record| match record.data {
         RecordData::Caa(caa) => Some(caa),
         _ => None,
@@ -344,7 +350,7 @@ fn caa_in(reply: Reply) -> Vec<CaaRecord> {
 }
 
 /// The records of a name, in an order independent of the nameserver's.
-fn records_of(reply: &Reply, name: &str) -> Vec<String> {
+fn records_of(reply: &DnsReply, name: &str) -> Vec<String> {
     let of_name = reply.answers.iter().filter(|record| record.owner == name);
     let mut said: Vec<String> = of_name.map(|record| format!("{:?}", record.data)).collect();
     said.sort();
@@ -355,7 +361,7 @@ fn is_at_or_above(ancestor: &str, name: &str) -> bool {
     name.strip_suffix(ancestor).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
-fn addresses_v4(reply: &Reply, owner: Option<&str>) -> Vec<Ipv4Addr> {
+fn addresses_v4(reply: &DnsReply, owner: Option<&str>) -> Vec<Ipv4Addr> {
     let fitting = reply.answers.iter().filter(|record| owner.is_none_or(|owner| record.owner == owner));
     fitting
         .filter_map(|record| match record.data {
@@ -365,7 +371,7 @@ fn addresses_v4(reply: &Reply, owner: Option<&str>) -> Vec<Ipv4Addr> {
         .collect()
 }
 
-fn addresses_v6(reply: &Reply, owner: Option<&str>) -> Vec<Ipv6Addr> {
+fn addresses_v6(reply: &DnsReply, owner: Option<&str>) -> Vec<Ipv6Addr> {
     let fitting = reply.answers.iter().filter(|record| owner.is_none_or(|owner| record.owner == owner));
     fitting
         .filter_map(|record| match record.data {

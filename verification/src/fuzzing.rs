@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use super::caa::CaaIdentity;
 use super::collect::{Subject, collect};
 use super::verdict::{self, Claim, Expectation};
-use super::{Dns, DnsFailure, DnsRecord, RecordData, RecordKind, Reply, ReplyCode, wire};
+use super::{Dns, DnsFailure, DnsRecord, DnsReply, RecordData, RecordKind, ReplyCode, wire};
 use crate::{DnsConfig, DnsMode};
 
 /// The domain.
@@ -86,7 +86,7 @@ fn split(mut messages: &[u8]) -> Vec<&[u8]> {
 struct Answers<'a>(Mutex<Vec<&'a [u8]>>);
 
 impl Answers<'_> {
-    fn next(&self, name: &str, kind: RecordKind) -> Result<Reply, DnsFailure> {
+    fn next(&self, name: &str, kind: RecordKind) -> Result<DnsReply, DnsFailure> {
         let mut left = self.0.lock();
         let of = |wanted: Option<bool>| left.iter().position(|message| wire::repeats(message, name, kind) == wanted);
         let place = of(Some(true)).or_else(|| of(None)).ok_or(DnsFailure::Timeout)?;
@@ -98,16 +98,16 @@ impl Answers<'_> {
 
 #[async_trait]
 impl Dns for Answers<'_> {
-    async fn recurse(&self, name: &str, kind: RecordKind) -> Result<Reply, DnsFailure> {
+    async fn recurse(&self, name: &str, kind: RecordKind) -> Result<DnsReply, DnsFailure> {
         if name != TARGET {
             return self.next(name, kind);
         }
         let record = DnsRecord { owner: name.to_owned(), ttl: 60, data: RecordData::A(EDGE) };
         let answers = if kind == RecordKind::A { vec![record] } else { Vec::new() };
-        Ok(Reply { code: ReplyCode::NoError, authoritative: false, answers, authority: Vec::new() })
+        Ok(DnsReply { code: ReplyCode::NoError, authoritative: false, answers, authority: Vec::new() })
     }
 
-    async fn ask(&self, _server: IpAddr, name: &str, kind: RecordKind) -> Result<Reply, DnsFailure> {
+    async fn ask(&self, _server: IpAddr, name: &str, kind: RecordKind) -> Result<DnsReply, DnsFailure> {
         self.next(name, kind)
     }
 }

@@ -109,7 +109,7 @@ pub enum ReplyCode {
 
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reply {
+pub struct DnsReply {
     /// The response code.
     pub code: ReplyCode,
     /// Whether the server says that it is authoritative for the name.
@@ -120,7 +120,7 @@ pub struct Reply {
     pub authority: Vec<DnsRecord>,
 }
 
-impl Reply {
+impl DnsReply {
     /// Whether it answers the query, possibly with no such record.
     pub fn is_answer(&self) -> bool {
         matches!(self.code, ReplyCode::NoError | ReplyCode::NoSuchName)
@@ -156,8 +156,8 @@ impl DnsFailure {
 #[async_trait]
 pub trait Dns: Send + Sync {
     /// Queries a recursive resolver, which follows CNAMEs.
-    async fn recurse(&self, name: &str, kind: RecordKind) -> Result<Reply, DnsFailure>;
+    async fn recurse(&self, name: &str, kind: RecordKind) -> Result<DnsReply, DnsFailure>;
 
     /// Queries this nameserver, without recursion.
-    async fn ask(&self, server: IpAddr, name: &str, kind: RecordKind) -> Result<Reply, DnsFailure>;
+    async fn ask(&self, server: IpAddr, name: &str, kind: RecordKind) -> Result<DnsReply, DnsFailure>;
 }

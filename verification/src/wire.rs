@@ -17,7 +17,7 @@ use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 
 use self::exchange::{QueryOptions, exchange};
 use super::race::first_good;
-use super::{CaaRecord, Dns, DnsFailure, DnsRecord, RecordData, RecordKind, Reply, ReplyCode};
+use super::{CaaRecord, Dns, DnsFailure, DnsRecord, DnsReply, RecordData, RecordKind, ReplyCode};
 use crate::DnsConfig;
 
 /// The longest wait for one nameserver.
@@ -53,10 +53,10 @@ fn system_resolvers() -> anyhow::Result<Vec<SocketAddr>> {
 }
 
 impl WireDns {
-    async fn resolve(&self, asked: QueryOptions<'_>) -> Result<Reply, DnsFailure> {
+    async fn resolve(&self, asked: QueryOptions<'_>) -> Result<DnsReply, DnsFailure> {
         let try_one = async |resolver| exchange(resolver, asked, RECURSE_TIME_MAX).await.map(|message| reply(&message));
         let tries: Vec<_> = self.resolvers.iter().copied().map(try_one).collect();
-        let is_good = |outcome: &Result<Reply, DnsFailure>| outcome.as_ref().is_ok_and(Reply::is_answer);
+        let is_good = |outcome: &Result<DnsReply, DnsFailure>| outcome.as_ref().is_ok_and(DnsReply::is_answer);
         first_good(tries, NEXT_RESOLVER_AFTER, is_good).await.unwrap_or_else(|failed| {
             // A resolver's failure is more informative than another's silence.
             failed
@@ -77,7 +77,7 @@ impl WireDns {
 
 #[async_trait]
 impl Dns for WireDns {
-    async fn recurse(&self, name: &str, kind: RecordKind) -> Result<Reply, DnsFailure> {
+    async fn recurse(&self, name: &str, kind: RecordKind) -> Result<DnsReply, DnsFailure> {
         let asked = QueryOptions { name, kind, recursion: true, unchecked: false };
         let mut reply = self.resolve(asked).await?;
         if reply.code == ReplyCode::ServFail && self.is_bogus(asked).await {
@@ -86,7 +86,7 @@ impl Dns for WireDns {
         Ok(reply)
     }
 
-    async fn ask(&self, server: IpAddr, name: &str, kind: RecordKind) -> Result<Reply, DnsFailure> {
+    async fn ask(&self, server: IpAddr, name: &str, kind: RecordKind) -> Result<DnsReply, DnsFailure> {
         let asked = QueryOptions { name, kind, recursion: false, unchecked: false };
         let message = exchange(SocketAddr::new(server, self.authoritative_port), asked, ASK_TIME_MAX).await?;
         Ok(reply(&message))
@@ -94,7 +94,7 @@ impl Dns for WireDns {
 }
 
 /// Parses a message as an answer.
-pub(super) fn read(bytes: &[u8]) -> Result<Reply, DnsFailure> {
+pub(super) fn read(bytes: &[u8]) -> Result<DnsReply, DnsFailure> {
     Message::from_vec(bytes).map(|message| reply(&message)).map_err(|_| DnsFailure::Malformed)
 }
 
@@ -105,8 +105,8 @@ pub(super) fn repeats(bytes: &[u8], name: &str, kind: RecordKind) -> Option<bool
     Some(text_of(&query.name) == name && query.query_type == record_type(kind))
 }
 
-fn reply(message: &Message) -> Reply {
-    Reply {
+fn reply(message: &Message) -> DnsReply {
+    DnsReply {
         code: match message.metadata.response_code {
             ResponseCode::NoError => ReplyCode::NoError,
             ResponseCode::NXDomain => ReplyCode::NoSuchName,

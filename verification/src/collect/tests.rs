@@ -18,7 +18,7 @@ const TARGET: &str = "abcdefgh.edge.tollhouse.dev";
 const NEWS: [&str; 2] = ["192.31.196.1", "192.31.196.2"];
 
 /// The answer of a resolver or a nameserver.
-pub(super) type Answered = Result<Reply, DnsFailure>;
+pub(super) type Answered = Result<DnsReply, DnsFailure>;
 pub(super) struct World<R, S> {
     resolver: R,
     server: S,
@@ -43,12 +43,12 @@ pub(super) fn record(owner: &str, data: RecordData) -> DnsRecord {
     DnsRecord { owner: owner.to_owned(), ttl: 300, data }
 }
 
-pub(super) fn said(answers: Vec<DnsRecord>) -> Reply {
-    Reply { code: ReplyCode::NoError, authoritative: true, answers, authority: Vec::new() }
+pub(super) fn said(answers: Vec<DnsRecord>) -> DnsReply {
+    DnsReply { code: ReplyCode::NoError, authoritative: true, answers, authority: Vec::new() }
 }
 
-pub(super) fn denied(zone: &str) -> Reply {
-    Reply { authority: vec![record(zone, RecordData::Soa)], ..said(Vec::new()) }
+pub(super) fn denied(zone: &str) -> DnsReply {
+    DnsReply { authority: vec![record(zone, RecordData::Soa)], ..said(Vec::new()) }
 }
 
 pub(super) fn cname(owner: &str, target: &str) -> DnsRecord {
@@ -64,7 +64,7 @@ fn a(owner: &str, address: &str) -> DnsRecord {
 }
 
 /// A resolver's answers about a zone with two nameservers.
-pub(super) fn resolver(name: &str, kind: RecordKind) -> Reply {
+pub(super) fn resolver(name: &str, kind: RecordKind) -> DnsReply {
     match (name, kind) {
         ("customer.test", RecordKind::Soa) => said(vec![record(name, RecordData::Soa)]),
         ("customer.test", RecordKind::Ns) => said(ns(name, &["ns1.dns.test", "ns2.dns.test"])),
@@ -110,18 +110,18 @@ fn codes(judged: &Judgement) -> Vec<&str> {
     judged.problems.iter().map(|problem| problem.code.as_str()).collect()
 }
 
-fn right(name: &str, kind: RecordKind) -> Reply {
+fn right(name: &str, kind: RecordKind) -> DnsReply {
     if name == NAME && kind == RecordKind::Cname { said(vec![cname(NAME, TARGET)]) } else { denied("customer.test") }
 }
 
 #[tokio::test]
 async fn denials_without_a_soa_are_understood() {
     // systemd-resolved omits the authority section.
-    let stub = |name: &str, kind| Ok(Reply { authority: Vec::new(), ..resolver(name, kind) });
+    let stub = |name: &str, kind| Ok(DnsReply { authority: Vec::new(), ..resolver(name, kind) });
     let (facts, judged) = seen(stub, |_, _, _| Ok(denied("customer.test"))).await;
     assert_eq!(facts.zone, Zone::Is("customer.test".to_owned()));
     assert_eq!((judged.records, codes(&judged)), (Records::Missing, vec!["DNS_NO_RECORD"]));
-    let nothing = |_: &str, _| Ok(Reply { code: ReplyCode::NoSuchName, ..said(Vec::new()) });
+    let nothing = |_: &str, _| Ok(DnsReply { code: ReplyCode::NoSuchName, ..said(Vec::new()) });
     let (_, judged) = seen(nothing, |_, _, _| Err(DnsFailure::Timeout)).await;
     assert_eq!(codes(&judged), ["DNS_ZONE_MISSING"]);
 }
@@ -165,7 +165,7 @@ async fn todays_nameservers_are_asked_whatever_a_cache_says() {
         Ok(match (server.to_string().as_str(), kind) {
             ("192.31.196.53", RecordKind::Ns) => {
                 let authority = ns("customer.test", &["ns1.dns.test", "ns2.dns.test"]);
-                Reply { authoritative: false, authority, ..said(Vec::new()) }
+                DnsReply { authoritative: false, authority, ..said(Vec::new()) }
             }
             ("192.31.196.9", _) => denied("customer.test"),
             _ => right(name, kind),
@@ -242,7 +242,7 @@ async fn six_nameservers_and_seven_labels_are_within_the_limit() {
             }
             _ => resolver(name, kind),
         };
-        Ok(Reply { authority: Vec::new(), ..reply })
+        Ok(DnsReply { authority: Vec::new(), ..reply })
     };
     let server = |_, name: &str, kind| {
         let delegates = name == "customer.test" && kind == RecordKind::Ns;
@@ -279,11 +279,11 @@ async fn a_name_directly_below_a_private_suffix_lies_in_its_zone() {
 
 #[tokio::test]
 async fn a_dnssec_failure_is_called_one() {
-    let bogus = |_: &str, _| Ok(Reply { code: ReplyCode::Bogus, ..said(Vec::new()) });
+    let bogus = |_: &str, _| Ok(DnsReply { code: ReplyCode::Bogus, ..said(Vec::new()) });
     let (_, judged) = seen(bogus, |_, name, kind| Ok(right(name, kind))).await;
     assert_eq!((judged.records, codes(&judged)[0]), (Records::Unknown, "DNS_DNSSEC"));
     assert!(judged.problems[0].message.contains("DNSSEC of shop.customer.test is broken"), "{:?}", judged.problems);
-    let failing = |_: &str, _| Ok(Reply { code: ReplyCode::ServFail, ..said(Vec::new()) });
+    let failing = |_: &str, _| Ok(DnsReply { code: ReplyCode::ServFail, ..said(Vec::new()) });
     let (_, judged) = seen(failing, |_, name, kind| Ok(right(name, kind))).await;
     let problem = &judged.problems[0];
     assert_eq!(

@@ -50,11 +50,11 @@ async fn asked(socket: &UdpSocket) -> (Vec<u8>, SocketAddr) {
 const ASKED: QueryOptions<'static> =
     QueryOptions { name: "shop.customer.test", kind: RecordKind::Cname, recursion: false, unchecked: false };
 
-async fn ask(address: SocketAddr) -> Result<Reply, DnsFailure> {
+async fn ask(address: SocketAddr) -> Result<DnsReply, DnsFailure> {
     exchange(address, ASKED, Duration::from_secs(5)).await.map(|message| reply(&message))
 }
 
-fn cname(reply: &Reply) -> (&str, &RecordData) {
+fn cname(reply: &DnsReply) -> (&str, &RecordData) {
     (reply.answers[0].owner.as_str(), &reply.answers[0].data)
 }
 
@@ -272,7 +272,7 @@ fn failing(code: ResponseCode) -> impl Fn(&[u8]) -> Option<Message> + Send + 'st
     }
 }
 
-async fn recurse(resolvers: Vec<SocketAddr>) -> Result<Reply, DnsFailure> {
+async fn recurse(resolvers: Vec<SocketAddr>) -> Result<DnsReply, DnsFailure> {
     WireDns { resolvers, authoritative_port: 53 }.recurse("shop.customer.test", RecordKind::Cname).await
 }
 

@@ -67,7 +67,7 @@ fn on_the_wire(record: &DnsRecord) -> Option<Record> {
 }
 
 /// The answer of the resolver (0) or a nameserver.
-fn answer(server: usize, name: &str, kind: RecordKind) -> Reply {
+fn answer(server: usize, name: &str, kind: RecordKind) -> DnsReply {
     match (server, name, kind) {
         (0, "ns1.dns.test" | "ns2.dns.test", RecordKind::A) => {
             said(vec![record(name, RecordData::A(Ipv4Addr::new(127, 0, 0, 2)))])
