@@ -19,7 +19,7 @@ mod watch;
 pub use duration::parse_duration;
 pub use effective::{EffectiveSettings, Origin};
 pub use listen::{Listen, NoPlace};
-pub use problem::{Problem, Problems};
+pub use problem::{Problems, SettingProblem};
 pub use section::Section;
 pub use source::{Reader, Source};
 pub use watch::{FileWatch, keep_log_filter};

@@ -6,7 +6,7 @@ use super::effective::EffectiveSettings;
 
 /// One mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct SettingProblem {
     /// Line in the file, from 1; `None` if the value came from the environment or is missing.
     pub line: Option<usize>,
     /// The setting's path, for example `quota.on_store_down`.
@@ -17,7 +17,7 @@ pub struct Problem {
     pub way_out: String,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for SettingProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
             Some(line) => write!(f, "  line {line:<4} ")?,
@@ -37,7 +37,7 @@ pub struct Problems {
     /// The file's name.
     pub source_name: String,
     /// The mistakes, in the order of the file.
-    pub list: Vec<Problem>,
+    pub list: Vec<SettingProblem>,
     /// The settings that were readable.
     pub effective: EffectiveSettings,
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use toml_edit::{Item, TableLike, Value};
 
 use super::duration::{parse_duration, show_duration};
-use super::problem::Problem;
+use super::problem::SettingProblem;
 use super::source::Reader;
 use crate::seal::SealingSecrets;
 use crate::secret::Secret;
@@ -237,7 +237,7 @@ impl<'r> Section<'r> {
             Ok(secret) => Some(Some(secret)),
             Err(error) => {
                 // The report omits the value.
-                self.reader.report(Problem {
+                self.reader.report(SettingProblem {
                     line: inline.and_then(|found| found.line),
                     setting: self.path_of(name),
                     value: None,
@@ -262,7 +262,7 @@ impl<'r> Section<'r> {
         if !path.contains('[') {
             way_out.push_str(&format!(", or {} in the environment", self.reader.variable(&path)));
         }
-        self.reader.report(Problem { line: None, setting: path, value: None, way_out });
+        self.reader.report(SettingProblem { line: None, setting: path, value: None, way_out });
     }
 
     fn path_of(&self, name: &str) -> String {
@@ -296,7 +296,7 @@ impl<'r> Section<'r> {
     /// Parses a text with `parse`, or reports its error.
     fn parse<T>(&self, name: &str, found: &Found, parse: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
         let report = |way_out| {
-            self.reader.report(Problem {
+            self.reader.report(SettingProblem {
                 line: found.line,
                 setting: self.path_of(name),
                 value: Some(without_password(&found.shown)),
@@ -307,7 +307,7 @@ impl<'r> Section<'r> {
     }
 
     fn problem(&self, path: &str, item: Option<&Item>, way_out: String) {
-        self.reader.report(Problem {
+        self.reader.report(SettingProblem {
             line: item.and_then(|item| self.reader.line_of(item)),
             setting: path.to_owned(),
             value: item.and_then(Item::as_value).map(|value| value.to_string().trim().to_owned()),

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use toml_edit::{Document, Item, TableLike, Value};
 
 use super::effective::{EffectiveSettings, Given, Origin};
-use super::problem::{Problem, Problems};
+use super::problem::{Problems, SettingProblem};
 use super::section::{Section, plain, without_password};
 
 /// Endings of names whose values are never shown; the files that hold secrets are named `…_file`.
@@ -56,7 +56,7 @@ impl Source {
             Ok(document) => Ok(Reader { source: self, document, state: RefCell::default() }),
             Err(error) => Err(Problems {
                 source_name: self.name.clone(),
-                list: vec![Problem {
+                list: vec![SettingProblem {
                     line: error.span().map(|span| self.line_at(span.start)),
                     setting: "not valid TOML".to_owned(),
                     value: None,
@@ -81,7 +81,7 @@ pub struct Reader<'a> {
 
 #[derive(Default)]
 struct State {
-    problems: Vec<Problem>,
+    problems: Vec<SettingProblem>,
     asked: BTreeSet<String>,
     secrets: BTreeSet<String>,
     /// Given settings that equal their default.
@@ -151,7 +151,7 @@ impl Reader<'_> {
         EffectiveSettings(effective)
     }
 
-    pub(super) fn report(&self, problem: Problem) {
+    pub(super) fn report(&self, problem: SettingProblem) {
         self.state.borrow_mut().problems.push(problem);
     }
 
@@ -192,7 +192,7 @@ impl Reader<'_> {
                 } else {
                     format!("there is no such setting; known here: {}", known.join(", "))
                 };
-                self.report(Problem { line, setting: path, value: None, way_out });
+                self.report(SettingProblem { line, setting: path, value: None, way_out });
             }
         }
     }
@@ -216,7 +216,7 @@ impl Reader<'_> {
         let prefix = format!("{}_", self.source.prefix);
         for (variable, value) in self.source.environment.iter().filter(|(name, _)| name.starts_with(&prefix)) {
             if !asked.contains(variable) && !is_of_a_service(variable, value) {
-                self.report(Problem {
+                self.report(SettingProblem {
                     line: None,
                     setting: format!("environment variable {variable}"),
                     value: None,
