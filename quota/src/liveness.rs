@@ -29,10 +29,10 @@ impl Quota {
     /// Keeps the connection to the store; never returns. Run it as a task, and stop the task after
     /// [`Quota::hand_back_all`].
     pub async fn run(&self) {
-        tokio::join!(self.keep_in_touch(), self.listen());
+        tokio::join!(self.send_heartbeats(), self.listen());
     }
 
-    async fn keep_in_touch(&self) {
+    async fn send_heartbeats(&self) {
         let mut beat = tokio::time::interval(HEARTBEAT);
         beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut probed_at: Option<Duration> = None;

@@ -79,7 +79,7 @@ impl BanTable {
             return None;
         }
         let strikes = Strikes { key: key.clone(), count: 1, at: arrived, limit };
-        self.note_untold(&strikes);
+        self.note_undelivered(&strikes);
         self.judge(history, &strikes)
     }
 
@@ -107,7 +107,7 @@ impl BanTable {
         history.period.map(|period| ban(&strikes.key, period))
     }
 
-    fn note_untold(&self, strikes: &Strikes) {
+    fn note_undelivered(&self, strikes: &Strikes) {
         let mut undelivered = self.undelivered.lock();
         if let Some(known) = undelivered.get_mut(&strikes.key) {
             *known = Strikes { count: known.count.saturating_add(strikes.count), ..strikes.clone() };

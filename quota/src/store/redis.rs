@@ -207,7 +207,7 @@ impl Store for RedisStore {
             Reply::Settled(_) | Reply::Stale | Reply::Evicted => {}
         }
         if let Reply::Settled(settlement) = &mut reply {
-            settlement.incarnation = self.servers.heard_of(&link, settlement.incarnation.0);
+            settlement.incarnation = self.servers.record_incarnation(&link, settlement.incarnation.0);
         }
         Ok(reply)
     }
@@ -224,7 +224,7 @@ impl Store for RedisStore {
                 let arguments = [&self.process, &link.memory_key, &link.run_id, salt, silent].map(String::as_str);
                 let answer = self.run(link, &link.heartbeat, &key, &arguments).await?;
                 let [incarnation, now, nodes, turn] = protocol::integers::<4>(&answer)?;
-                self.servers.heard_of(link, u64::try_from(incarnation).unwrap_or(0));
+                self.servers.record_incarnation(link, u64::try_from(incarnation).unwrap_or(0));
                 let fleet = NonZeroU32::new(u32::try_from(nodes).unwrap_or(0));
                 let turn = u32::try_from(turn).unwrap_or(0);
                 Ok::<_, StoreOutage>((UnixMillis(now), fleet.map(|nodes| Fleet { nodes, turn })))

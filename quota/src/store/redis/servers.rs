@@ -155,7 +155,7 @@ impl Servers {
     }
 
     /// Records the incarnation of a server's data; returns the combined one.
-    pub(super) fn heard_of(&self, link: &Link, incarnation: u64) -> Incarnation {
+    pub(super) fn record_incarnation(&self, link: &Link, incarnation: u64) -> Incarnation {
         let mut incarnations = self.incarnations.lock();
         if let Some(known) = incarnations.get_mut(&link.name) {
             *known = incarnation;

@@ -35,10 +35,10 @@ const HEARTBEAT: &str = include_str!("../heartbeat.lua");
 type Slots = BTreeMap<u16, usize>;
 
 /// The masters and their slots. An unreachable master of a Cluster is `None`; outside of a Cluster there are no slots.
-type Found = (Vec<Option<Arc<Link>>>, Option<Slots>);
+type ConnectedServers = (Vec<Option<Arc<Link>>>, Option<Slots>);
 
 /// Connects to every master.
-pub(super) async fn all(settings: &RedisSettings, round: u64) -> Result<Found, StoreOutage> {
+pub(super) async fn all(settings: &RedisSettings, round: u64) -> Result<ConnectedServers, StoreOutage> {
     let mut last = StoreOutage::Unreachable("no address".to_owned());
     for address in &settings.addresses {
         let found = match settings.mode {
@@ -54,7 +54,7 @@ pub(super) async fn all(settings: &RedisSettings, round: u64) -> Result<Found, S
     Err(last)
 }
 
-fn alone(link: Arc<Link>) -> Found {
+fn alone(link: Arc<Link>) -> ConnectedServers {
     (vec![Some(link)], None)
 }
 
@@ -75,7 +75,7 @@ async fn through_sentinel(
     link(settings, &master, String::new(), round).await
 }
 
-async fn cluster(settings: &RedisSettings, seed: &RedisAddress, round: u64) -> Result<Found, StoreOutage> {
+async fn cluster(settings: &RedisSettings, seed: &RedisAddress, round: u64) -> Result<ConnectedServers, StoreOutage> {
     let (_, mut connection) = connect(settings, seed).await?;
     let mut question = redis::cmd("CLUSTER");
     question.arg("SLOTS");
@@ -211,7 +211,9 @@ async fn connect(
     let client = client(settings, address).map_err(unreachable)?;
     // The library would look up the name within the connect timeout, which is shorter than some nameservers need.
     let found = names::look_up(&address.host, address.port).await;
-    let known = Known(found.map_err(|error| StoreOutage::Unreachable(format!("{}: {error}", address.host)))?.collect());
+    let known = ResolvedAddresses(
+        found.map_err(|error| StoreOutage::Unreachable(format!("{}: {error}", address.host)))?.collect(),
+    );
     let config = AsyncConnectionConfig::new()
         .set_dns_resolver(known)
         .set_connection_timeout(Some(CONNECT_MAX))
@@ -224,9 +226,9 @@ async fn connect(
 }
 
 /// The addresses of the server, looked up before.
-struct Known(Vec<SocketAddr>);
+struct ResolvedAddresses(Vec<SocketAddr>);
 
-impl AsyncDNSResolver for Known {
+impl AsyncDNSResolver for ResolvedAddresses {
     fn resolve<'a, 'b: 'a>(
         &'a self,
         _: &'b str,
@@ -244,16 +246,17 @@ fn client(settings: &RedisSettings, address: &RedisAddress) -> redis::RedisResul
         ConnectionAddr::Tcp(host, port)
     };
     // The library would send a command that older servers do not know and restricted users may not run.
-    let mut speaker = RedisConnectionInfo::default().set_skip_set_lib_name();
+    let mut redis_settings = RedisConnectionInfo::default().set_skip_set_lib_name();
     if let Some(username) = &settings.username {
-        speaker = speaker.set_username(username);
+        redis_settings = redis_settings.set_username(username);
     }
     if let Some(password) = &settings.password {
-        speaker = speaker.set_password(String::from_utf8_lossy(password.reveal()));
+        redis_settings = redis_settings.set_password(String::from_utf8_lossy(password.reveal()));
     }
     let tcp = TcpSettings::default().set_nodelay(true);
-    let info: ConnectionInfo =
-        redis::IntoConnectionInfo::into_connection_info(place)?.set_redis_settings(speaker).set_tcp_settings(tcp);
+    let info: ConnectionInfo = redis::IntoConnectionInfo::into_connection_info(place)?
+        .set_redis_settings(redis_settings)
+        .set_tcp_settings(tcp);
     if address.tls {
         Client::build_with_tls(info, TlsCertificates { client_tls: None, root_cert: settings.ca_certificate.clone() })
     } else {
