@@ -132,10 +132,10 @@ pub async fn start(
     let http =
         Listener::plain("http", config.http, handler.clone(), hooks.clone(), connections.clone(), settings.clone())
             .threads(config.threads)
-            .beating(watchdog.watch("http"));
+            .with_heartbeat(watchdog.watch("http"));
     let https = Listener::tls("https", config.https, handler, hooks, connections.clone(), settings, tickets)?
         .threads(config.threads)
-        .beating(watchdog.watch("https"));
+        .with_heartbeat(watchdog.watch("https"));
     let (plain_state, tls_state) = (http.listening(), https.listening());
     let data_plane = DataPlane::start(server_conf(&config), http, https)?;
     let plain_address = listening(plain_state, "http").await?;

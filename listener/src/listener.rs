@@ -105,7 +105,7 @@ impl Listener {
 
     /// Sends heartbeats on the runtime for this listener's connections, for a watchdog.
     #[must_use]
-    pub fn beating(mut self, heartbeat: Heartbeat) -> Self {
+    pub fn with_heartbeat(mut self, heartbeat: Heartbeat) -> Self {
         self.heartbeat = Some(heartbeat);
         self
     }
@@ -207,7 +207,7 @@ impl ListenerContext {
             return self.serve_connection(tcp, addresses, None, slot, shutdown).await;
         };
         let shaking = async {
-            if plain::is_spoken(&tcp).await {
+            if plain::is_plain_http(&tcp).await {
                 plain::answer(tcp).await;
                 return Err(HandshakeOutcome::PlainHttp);
             }

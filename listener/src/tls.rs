@@ -78,7 +78,7 @@ impl TlsTerms {
     /// the certificate is looked up once and is known when requests are matched to it.
     fn presenting(&self, certificate: Arc<CertifiedKey>, challenge: bool) -> Arc<ServerConfig> {
         let mut config = if challenge { self.challenge.clone() } else { self.traffic.clone() };
-        config.cert_resolver = Arc::new(Presented(certificate));
+        config.cert_resolver = Arc::new(FixedCertificate(certificate));
         Arc::new(config)
     }
 }
@@ -93,9 +93,9 @@ impl ResolvesServerCert for Nothing {
 }
 
 #[derive(Debug)]
-struct Presented(Arc<CertifiedKey>);
+struct FixedCertificate(Arc<CertifiedKey>);
 
-impl ResolvesServerCert for Presented {
+impl ResolvesServerCert for FixedCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(Arc::clone(&self.0))
     }

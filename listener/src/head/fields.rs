@@ -57,14 +57,14 @@ pub(super) struct Fields<'head> {
     coding: Option<&'head [u8]>,
     expect: Option<&'head [u8]>,
     upgrade: Option<&'head [u8]>,
-    nominated: Nominated,
+    connection: ConnectionField,
     /// Bytes of all cookies together: an upstream receives them in one field.
     cookie_bytes: usize,
 }
 
 /// The names in `Connection`.
 #[derive(Debug, Default)]
-struct Nominated {
+struct ConnectionField {
     close: bool,
     keep_alive: bool,
     names: usize,
@@ -124,7 +124,7 @@ impl<'head> Fields<'head> {
             }
             6 if is(b"expect") => once(&mut self.expect, value, Rejection::ExpectationFailed),
             7 if is(b"upgrade") => once(&mut self.upgrade, value, Rejection::BadRequest),
-            10 if is(b"connection") => self.nominated.read(value),
+            10 if is(b"connection") => self.connection.read(value),
             14 if is(b"content-length") => once(&mut self.length, length(value)?, Rejection::BadFraming),
             17 if is(b"transfer-encoding") => once(&mut self.coding, value, Rejection::BadFraming),
             // Some servers treat these spellings as framing fields.
@@ -168,7 +168,7 @@ impl<'head> Fields<'head> {
             framing,
             expects_continue,
             websocket,
-            keep_alive: !self.nominated.close && (line.http_1_1 || self.nominated.keep_alive),
+            keep_alive: !self.connection.close && (line.http_1_1 || self.connection.keep_alive),
         })
     }
 
@@ -184,7 +184,7 @@ impl<'head> Fields<'head> {
     }
 }
 
-impl Nominated {
+impl ConnectionField {
     fn read(&mut self, list: &[u8]) -> Result<(), Rejection> {
         for name in list.split(|byte| *byte == b',').map(trim).filter(|name| !name.is_empty()) {
             self.names += 1;

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn everybody_is_who_speaks_either_version_of_ip() {
+    async fn the_unspecified_address_takes_both_ip_versions() {
         let listener = listen((Ipv6Addr::UNSPECIFIED, 0).into(), 16, None).unwrap();
         let bound = listener.local_addr().unwrap();
         let mut ways = vec![IpAddr::V4(Ipv4Addr::LOCALHOST)];

@@ -12,7 +12,7 @@ const ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; ch
 Cache-Control: no-store\r\nConnection: close\r\n\r\nThis port speaks HTTPS. Use https:// in place of http:// here.\n";
 
 /// Whether the client's first byte is a letter, as in a request. A TLS record begins with its type, 22.
-pub(crate) async fn is_spoken(tcp: &TcpStream) -> bool {
+pub(crate) async fn is_plain_http(tcp: &TcpStream) -> bool {
     let mut first = [0];
     matches!(tcp.peek(&mut first).await, Ok(1)) && first.iter().all(u8::is_ascii_uppercase)
 }
