@@ -14,7 +14,7 @@
 mod check;
 mod report;
 
-pub use check::Unsound;
+pub use check::InvalidEntity;
 pub use report::NodeReport;
 use serde::{Deserialize, Serialize};
 
@@ -65,24 +65,24 @@ impl std::fmt::Display for Mark {
 /// The text is not a [`Mark`].
 #[derive(Debug, thiserror::Error)]
 #[error("a mark has 16 hexadecimal digits in lower case")]
-pub struct NotAMark;
+pub struct InvalidMark;
 
 impl std::str::FromStr for Mark {
-    type Err = NotAMark;
+    type Err = InvalidMark;
 
-    fn from_str(text: &str) -> Result<Self, NotAMark> {
+    fn from_str(text: &str) -> Result<Self, InvalidMark> {
         let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
         if text.len() != 16 || !text.bytes().all(is_digit) {
-            return Err(NotAMark);
+            return Err(InvalidMark);
         }
-        u64::from_str_radix(text, 16).map(Self).map_err(|_| NotAMark)
+        u64::from_str_radix(text, 16).map(Self).map_err(|_| InvalidMark)
     }
 }
 
 impl TryFrom<String> for Mark {
-    type Error = NotAMark;
+    type Error = InvalidMark;
 
-    fn try_from(text: String) -> Result<Self, NotAMark> {
+    fn try_from(text: String) -> Result<Self, InvalidMark> {
         text.parse()
     }
 }

@@ -25,7 +25,7 @@ pub struct UpstreamName(Arc<str>);
 /// The text is not a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("use 1 to 63 characters of a-z, 0-9 and -, starting and ending with a letter or digit")]
-pub struct NotALabel;
+pub struct InvalidLabel;
 
 /// Labels under the platform's domain that no project may take, because the platform uses them.
 pub const RESERVED_LABELS: &[&str] = &["api", "dashboard", "www", "admin", "edge", "status", "mail", "autoconfig"];
@@ -48,10 +48,10 @@ macro_rules! label {
         }
 
         impl FromStr for $name {
-            type Err = NotALabel;
+            type Err = InvalidLabel;
 
-            fn from_str(text: &str) -> Result<Self, NotALabel> {
-                if is_label(text) { Ok(Self(text.into())) } else { Err(NotALabel) }
+            fn from_str(text: &str) -> Result<Self, InvalidLabel> {
+                if is_label(text) { Ok(Self(text.into())) } else { Err(InvalidLabel) }
             }
         }
 

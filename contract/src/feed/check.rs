@@ -10,13 +10,13 @@ impl Entity {
     ///
     /// # Errors
     /// The broken rule.
-    pub fn check(&self) -> Result<(), Unsound> {
+    pub fn check(&self) -> Result<(), InvalidEntity> {
         match self {
             Self::Site(site) if site.redirect.as_ref().is_some_and(|redirect| redirect.to == site.hostname) => {
-                Err(Unsound::Loop(site.hostname.clone()))
+                Err(InvalidEntity::Loop(site.hostname.clone()))
             }
             Self::Challenge(challenge) if !Challenge::is_token(&challenge.token) => {
-                Err(Unsound::Token(challenge.hostname.clone()))
+                Err(InvalidEntity::Token(challenge.hostname.clone()))
             }
             Self::Site(_) | Self::Challenge(_) | Self::Project(_) | Self::Key(_) | Self::Certificate(_) => Ok(()),
         }
@@ -25,7 +25,7 @@ impl Entity {
 
 /// The broken rule of an [`Entity`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unsound {
+pub enum InvalidEntity {
     /// A site that redirects to itself.
     #[error("{0} redirects to itself")]
     Loop(Hostname),

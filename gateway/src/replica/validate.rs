@@ -10,7 +10,7 @@
 
 use std::collections::HashSet;
 
-use contract::feed::{Entity, EntityName, Position, Revision, Unsound};
+use contract::feed::{Entity, EntityName, InvalidEntity, Position, Revision};
 use contract::hostname::Hostname;
 
 use crate::tls::CertificateOpener;
@@ -102,7 +102,7 @@ pub(crate) enum Invalid {
     },
     /// An invalid site or challenge.
     #[error(transparent)]
-    Unsound(#[from] Unsound),
+    Entity(#[from] InvalidEntity),
     /// A malformed line.
     #[error("a line of the stream is not understood: {0}")]
     Line(String),
@@ -117,8 +117,8 @@ impl Invalid {
             Self::Shrunk { .. } => "shrunk",
             Self::Duplicate(_) => "duplicate",
             Self::Certificates { .. } | Self::Secret(_) => Unusable::REASON,
-            Self::Unsound(Unsound::Loop(_)) => "loop",
-            Self::Unsound(Unsound::Token(_)) => "token",
+            Self::Entity(InvalidEntity::Loop(_)) => "loop",
+            Self::Entity(InvalidEntity::Token(_)) => "token",
             Self::Line(_) => "line",
         }
     }
