@@ -112,7 +112,7 @@ mod tests {
     // A corpus whose inputs all fail at the first byte would prove nothing.
     #[test]
     fn inputs_of_the_corpora_reach_what_they_are_for() {
-        use quota::store::redis::trial;
+        use quota::store::redis::fuzzing;
 
         for name in ["resolver-cname", "nameserver-cname", "contested", "caa", "apex-proven"] {
             assert_eq!(fuzz::passes(&input("dns", name)), Some(true), "{name}");
@@ -124,15 +124,15 @@ mod tests {
         }
         let store = |name: &str| input("store", name);
         for name in ["settled", "learning", "spent", "stale", "extremes"] {
-            assert!(trial::reply(&store(name)).is_some(), "{name}");
+            assert!(fuzzing::reply(&store(name)).is_some(), "{name}");
         }
         for name in ["refused", "loading"] {
-            assert!(trial::reply(&store(name)).is_none(), "{name}");
+            assert!(fuzzing::reply(&store(name)).is_none(), "{name}");
         }
         for name in ["view", "view-map"] {
-            assert!(trial::view(&store(name)).is_some(), "{name}");
+            assert!(fuzzing::view(&store(name)).is_some(), "{name}");
         }
-        assert_eq!(trial::past(&store("bans")).unwrap().len(), 2);
+        assert_eq!(fuzzing::past(&store("bans")).unwrap().len(), 2);
     }
 
     // A5

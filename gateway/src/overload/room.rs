@@ -1,24 +1,24 @@
-//! Memory for requests that have begun so lately that what they take is not to be seen yet.
+//! The memory budget for requests that began too recently to be visible in the memory figures.
 //!
-//! Between two looks at the memory a hundred clients can begin to send and to fetch large bodies at once, and a small
-//! process would be gone before the next look. So each forwarded request is taken to need [`BYTES_OF_ONE`] until a look
-//! has seen what it really takes, and no more begin than there is room for. A request that waits long, or a WebSocket,
-//! counts for half a second at most: after that the figures of the system speak for it.
+//! Between two memory checks a hundred clients can begin to send and fetch large bodies, and a small process would be
+//! killed before the next check. Therefore each forwarded request is assumed to need [`BYTES_OF_ONE`] until a check has
+//! seen its real use, and no more may begin than the budget allows. A slow request, or a WebSocket, counts for half a
+//! second at most: after that the system's figures include it.
 //!
-//! The lowest plans find the room full first. The platform's own hosts have a room beside it, half as large: operators and
-//! customers can act whatever projects do, and strangers at the dashboard take nothing from projects.
+//! The budget is exhausted for the lowest plans first. The platform's own hosts have a separate budget, half as large:
+//! operators and customers can act whatever projects do, and strangers at the dashboard take nothing from projects.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use contract::plan::Plan;
 
-/// What a request may come to hold: 64 KiB of its body gathered for a write and a piece more, 64 KiB of its response, and
-/// what TLS and, over HTTP/2, a window of both hold beside that.
+/// What a request may hold: 64 KiB of its body collected for a write and another piece, 64 KiB of its response, and the
+/// buffers of TLS and, over HTTP/2, the windows of both.
 const BYTES_OF_ONE: u64 = 512 * 1024;
 
-/// For whom there is how much room: hundredths of it, and places that there always are. A process that is short of memory
-/// is slow, and not dead.
+/// A plan's share of the budget in hundredths, and its minimum number of requests: a process that is short of memory is
+/// slow, but still works.
 const fn share(plan: Option<Plan>) -> (u64, u32) {
     match plan {
         Some(Plan::Free) => (70, 8),
@@ -29,22 +29,21 @@ const fn share(plan: Option<Plan>) -> (u64, u32) {
     }
 }
 
-/// Counts of requests that are kept: of those since the last look, of those since the one before, and a clean one for the
-/// look to come.
+/// Number of request counts: since the last check, since the one before, and an empty one for the next check.
 const LOOKS: usize = 3;
 
-/// How many may begin, and how many have.
+/// How many requests may begin, and how many have.
 #[derive(Debug)]
 pub(crate) struct Room {
-    /// The number of the last look, from one.
+    /// The number of the last check, from one.
     look: AtomicU64,
-    /// Requests of projects in progress, by the last look before they began; and those of the platform's own hosts.
+    /// Requests of projects in progress, by the last check before they began; and those of the platform's own hosts.
     begun: [[AtomicU32; LOOKS]; 2],
-    /// As many may have begun since the look before the last.
+    /// How many may have begun since the check before the last.
     allowed: AtomicU32,
 }
 
-/// What one request may take, until it ends or is seen.
+/// One request's reservation, until it ends or a check includes it.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     room: Arc<Room>,
@@ -53,20 +52,20 @@ pub(crate) struct Reservation {
 }
 
 impl Default for Room {
-    /// For everybody, until somebody looks.
+    /// Unlimited until the first check.
     fn default() -> Self {
         Self { look: AtomicU64::new(1), begun: Default::default(), allowed: AtomicU32::new(u32::MAX) }
     }
 }
 
 impl Room {
-    /// Room for one more request of a project with this plan, or of the platform's own hosts; `None` when those that
-    /// have just begun may need all there is for it.
+    /// Reserves memory for another request of a project with this plan, or of the platform's own hosts; `None` if
+    /// recent requests may need all that is left for it.
     pub(crate) fn enter(self: &Arc<Self>, plan: Option<Plan>) -> Option<Reservation> {
-        // Whoever sees the number of a look sees its clean count too.
+        // A thread that sees a check's number also sees its empty count.
         let look = self.look.load(Ordering::Acquire);
         let (of_platform, begun) = (plan.is_none(), |look| self.slot(plan.is_none(), look));
-        // Threads that are here at once may all take the last place: as many requests more are no harm.
+        // Concurrent threads may all take the last reservation; a few requests more do no harm.
         let young = begun(look).load(Ordering::Relaxed) + begun(look - 1).load(Ordering::Relaxed);
         if young >= self.allowed(plan) {
             return None;
@@ -81,8 +80,8 @@ impl Room {
         u32::try_from(all * hundredths / 100).unwrap_or(u32::MAX).max(always)
     }
 
-    /// Somebody has looked: so many bytes are left. What began before the look before this one is among what is taken.
-    /// Without a figure this is not to be called: no request is forgotten that no figure has shown.
+    /// Records a memory check with `left` bytes left. Requests that began before the previous check are included in the
+    /// figures. Do not call it without a figure, so that no request is dropped that no figure includes.
     pub(super) fn looked(&self, left: u64) {
         let allowed = u32::try_from(left / BYTES_OF_ONE).unwrap_or(u32::MAX);
         self.allowed.store(allowed, Ordering::Relaxed);
@@ -106,10 +105,10 @@ impl Room {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        // Older ones are forgotten, and their count is another's.
+        // Older reservations have expired, and their count is reused.
         if self.room.look.load(Ordering::Acquire) <= self.look + 1 {
             let one_less = |begun: u32| begun.checked_sub(1);
-            // Nothing to take from: a look came in between and has forgotten this request.
+            // Nothing to subtract: a check has dropped this request meanwhile.
             let _ = self.room.slot(self.of_platform, self.look).fetch_update(
                 Ordering::Relaxed,
                 Ordering::Relaxed,
@@ -137,12 +136,12 @@ mod tests {
 
     #[test]
     fn no_more_begin_than_there_is_memory_for() {
-        assert_eq!(entered(&Arc::default(), HIGHEST).len(), 1_000, "nobody has looked");
+        assert_eq!(entered(&Arc::default(), HIGHEST).len(), 1_000, "no check yet");
         let room = with_room_for(20);
         let mut begun = entered(&room, HIGHEST);
         assert_eq!(begun.len(), 20);
         begun.truncate(15);
-        assert_eq!(entered(&room, HIGHEST).len(), 5, "whoever ends makes room");
+        assert_eq!(entered(&room, HIGHEST).len(), 5, "a finished request frees its reservation");
     }
 
     #[test]

@@ -230,11 +230,11 @@ impl Case {
     fn invalid(act: Act, error: &str) -> Self {
         let body = json!({
             "code": "upstream_invalid",
-            "message": "The service behind this site gave no valid response.",
+            "message": "The service behind this site sent an invalid response.",
             "status": 502,
         });
         Self {
-            fields: vec![CORS, REFUSAL, "content-length: 105", "retry-after: 1"],
+            fields: vec![CORS, REFUSAL, "content-length: 107", "retry-after: 1"],
             ..Self::new("GET", act, 502, "", &body.to_string()).and_logged(error)
         }
     }

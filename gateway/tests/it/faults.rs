@@ -29,7 +29,7 @@ fn nobody() -> (TcpSocket, SocketAddr) {
 fn assert_failed(reply: &Reply, status: u16, code: &str, left: i64) {
     reply.refused(status, code);
     assert_eq!(reply.number("retry-after"), 1);
-    assert_eq!(reply.trio(), (300, left, MINUTE_END));
+    assert_eq!(reply.rate_limit_headers(), (300, left, MINUTE_END));
 }
 
 #[tokio::test]
@@ -162,7 +162,11 @@ async fn beyond_the_requests_an_upstream_may_have_in_progress_is_503() {
     gate.add_permits(1);
     assert_eq!(first.reply("GET").await.expect("a response").status, 200);
     let reply = world.ask(world.list()).await;
-    assert_eq!((reply.status, reply.trio()), (200, (300, 298, MINUTE_END)), "two were served, two are charged");
+    assert_eq!(
+        (reply.status, reply.rate_limit_headers()),
+        (200, (300, 298, MINUTE_END)),
+        "two were served, two are charged"
+    );
     assert_eq!(world.orders.requests().len(), 2);
 }
 
@@ -193,7 +197,11 @@ async fn one_project_leaves_places_of_its_upstream_to_others() {
     for client in &mut waiting {
         assert_eq!(client.reply("GET").await.expect("a response").status, 200);
     }
-    assert_eq!(world.ask(world.list()).await.trio(), (300, 292, MINUTE_END), "eight were served, eight are charged");
+    assert_eq!(
+        world.ask(world.list()).await.rate_limit_headers(),
+        (300, 292, MINUTE_END),
+        "eight were served, eight are charged"
+    );
     assert_eq!(world.orders.requests().len(), 9);
 }
 
@@ -231,7 +239,7 @@ async fn an_upstream_that_is_not_configured_is_503_and_costs_nothing() {
         assert_failed(&world.ask(world.list()).await, 503, "upstream_unknown", 299);
     }
     world.control.put(Entity::Project(project("demo", Plan::Pro))).await;
-    assert_eq!(world.ask(world.list()).await.trio(), (300, 299, MINUTE_END));
+    assert_eq!(world.ask(world.list()).await.rate_limit_headers(), (300, 299, MINUTE_END));
 }
 
 #[tokio::test]

@@ -73,7 +73,7 @@ fn every_map_and_shared_list_in_memory_has_its_bound() {
         "quota/src/",
         "verification/src/",
     ];
-    let of_tests = ["/tests", "fakes", "trial"];
+    let of_tests = ["/tests", "fakes", "trial", "fuzzing"];
     let sources = tree::files(".rs").into_iter().filter(|path| {
         processes.iter().any(|start| path.starts_with(start)) && !of_tests.iter().any(|part| path.contains(part))
     });

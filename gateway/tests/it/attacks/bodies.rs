@@ -2,7 +2,7 @@
 
 use contract::rejection::Rejection::BadFraming;
 
-use super::{Row, post, refused_at_the_door, row, smuggled};
+use super::{Row, post, refused_by_listener, row, smuggled};
 use crate::world::client::Ask;
 use crate::world::upstream::{Act, response};
 use crate::world::{BLOG, DEMO, ORDERS, World};
@@ -44,7 +44,7 @@ fn chunks() -> Vec<Row> {
 
 #[tokio::test]
 async fn chunks_that_could_be_read_twice_are_refused() {
-    refused_at_the_door(chunks()).await;
+    refused_by_listener(chunks()).await;
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use contract::rejection::Rejection::BadHost;
 
-use super::{Row, refused_at_the_door, row, series};
+use super::{Row, refused_by_listener, row, series};
 use crate::world::client::{Ask, handshake};
 use crate::world::{BLOG, DEMO, ORDERS, OTHER, World, certificates};
 
@@ -38,7 +38,7 @@ fn hosts() -> Vec<Row> {
 
 #[tokio::test]
 async fn hosts_that_are_not_one_name_are_refused() {
-    refused_at_the_door(hosts()).await;
+    refused_by_listener(hosts()).await;
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use contract::rejection::Rejection::{
     UriTooLong, VersionNotSupported,
 };
 
-use super::{Row, get, post, refused_at_the_door, row, smuggled};
+use super::{Row, get, post, refused_by_listener, row, smuggled};
 use crate::world::{DEMO, ORDERS};
 
 fn line(line: &str) -> String {
@@ -93,17 +93,17 @@ fn expectations_and_connections() -> Vec<Row> {
 
 #[tokio::test]
 async fn request_lines_that_are_not_http_are_refused() {
-    refused_at_the_door(request_lines()).await;
+    refused_by_listener(request_lines()).await;
 }
 
 #[tokio::test]
 async fn heads_beyond_their_limits_are_refused() {
-    refused_at_the_door(sizes()).await;
+    refused_by_listener(sizes()).await;
 }
 
 #[tokio::test]
 async fn expectations_and_nominations_that_deceive_are_refused() {
-    refused_at_the_door(expectations_and_connections()).await;
+    refused_by_listener(expectations_and_connections()).await;
 }
 
 /// Bytes that are no HTTP at all on the plain port.

@@ -194,7 +194,7 @@ fn expectations_that_cannot_be_met_are_refused() {
 }
 
 #[test]
-fn connection_removes_nothing_that_somebody_relies_on() {
+fn connection_cannot_name_fields_that_others_rely_on() {
     for list in [
         "Authorization",
         "close, X-Tenant-Id",

@@ -7,13 +7,13 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::*;
-use listener::Ends;
+use listener::Addresses;
 
 const IMAGE_BYTES: usize = 100_000;
 
 fn connection() -> Arc<Connection> {
     let address = "192.0.2.1:1".parse().unwrap();
-    Arc::new(Connection::unattached(Ends { client: address, peer: address, local: address }))
+    Arc::new(Connection::unattached(Addresses { client: address, peer: address, local: address }))
 }
 
 /// Between two pieces less passes than a client may be silent, and yet it is too slow.

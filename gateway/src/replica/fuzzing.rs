@@ -1,5 +1,4 @@
-//! The change stream as a function of bytes, for campaigns of random input that live outside of this crate. Nothing in a
-//! running gateway calls this.
+//! The change stream as a function of bytes, for the fuzzing crate. The running gateway does not use this module.
 
 use contract::feed::Entity;
 
@@ -7,7 +6,7 @@ use super::stream::{ChangeStream, Told};
 use super::validate;
 use crate::tls::CertificateOpener;
 
-/// The last snapshot among these lines that a replica would take, up to the line that it refuses.
+/// The last snapshot in these lines that a replica would accept, up to the first refused line.
 pub fn snapshot(text: &str, opener: &CertificateOpener) -> Option<Vec<Entity>> {
     let mut stream = ChangeStream::default();
     let mut last = None;

@@ -18,7 +18,7 @@ use quota::standing::{Outcome, Standing};
 use crate::answer::Refusal;
 pub use crate::exchange::trial as exchange;
 use crate::facts::{Facts, RequestId, Shown, Surface};
-pub use crate::replica::trial as replica;
+pub use crate::replica::fuzzing as replica;
 pub use crate::telemetry::Telemetry;
 use crate::telemetry::{ConnectionFacts, Entry};
 pub use crate::tls::CertificateOpener;

@@ -1,10 +1,10 @@
-//! How slowly the client of an HTTP/2 connection may read.
+//! The minimum rate at which the client of an HTTP/2 connection must read.
 //!
-//! The minimum rate of a reader belongs to its connection, as with HTTP/1, and not to a stream: a hundred images over a thin
-//! line come one after the other, and those that wait their turn are not slow. So every byte that any stream hands on counts
-//! for all that wait, in equal parts: a client that keeps a hundred streams waiting has to read a hundred times as much.
+//! The rate applies to the connection, as with HTTP/1, and not to each stream: over a thin line a hundred images arrive
+//! one after the other, and the waiting ones are not slow. Therefore every byte that any stream sends counts for all
+//! waiting streams in equal parts: a client with a hundred waiting streams has to read a hundred times as much.
 //!
-//! Pure: moments are arguments.
+//! Pure: the time is an argument.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,106 +13,107 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::connection::Connection;
-use crate::pace::Pace;
+use crate::minimum_rate::MinimumRateTimer;
 
-/// How slowly the response of one stream may be taken.
+/// Measures how fast the client reads the response of one stream.
 #[derive(Debug)]
-pub struct ReaderPace {
+pub struct ReaderRateTimer {
     connection: Arc<Connection>,
-    pace: Pace,
-    /// What was earned on the connection when it was last looked at.
+    timer: MinimumRateTimer,
+    /// The connection's earned time at the last check.
     seen: u64,
-    /// It is one of those that wait.
+    /// This stream is counted as waiting.
     waits: bool,
 }
 
-impl ReaderPace {
-    /// For a stream of this connection, from now on.
+impl ReaderRateTimer {
+    /// Starts for a stream of this connection.
     pub fn new(connection: &Arc<Connection>) -> Self {
-        let pace = Pace::new(connection.write_pace());
-        Self { connection: Arc::clone(connection), pace, seen: 0, waits: false }
+        let timer = MinimumRateTimer::new(connection.write_minimum_rate());
+        Self { connection: Arc::clone(connection), timer, seen: 0, waits: false }
     }
 
-    /// We wait for the client. Says until when.
+    /// Starts waiting for the client; returns the deadline.
     pub fn wait(&mut self, now: Instant) -> Instant {
         let streams = self.connection.streams();
         let earned = streams.earned.load(Ordering::Relaxed);
         if !std::mem::replace(&mut self.waits, true) {
             streams.waiting.fetch_add(1, Ordering::Relaxed);
         } else if earned != self.seen {
-            self.pace.earned(Duration::from_micros(earned.wrapping_sub(self.seen)), now);
+            self.timer.earned(Duration::from_micros(earned.wrapping_sub(self.seen)), now);
         }
         self.seen = earned;
-        self.pace.wait(now)
+        self.timer.wait(now)
     }
 
-    /// The client takes so many bytes.
+    /// The client took `bytes`.
     pub fn moved(&mut self, bytes: usize, now: Instant) {
         let streams = self.connection.streams();
         let waiting = streams.waiting.load(Ordering::Relaxed).max(1);
-        let rate = u64::from(self.connection.write_pace().bytes_per_second.max(1)) * u64::from(waiting);
+        let rate = u64::from(self.connection.write_minimum_rate().bytes_per_second.max(1)) * u64::from(waiting);
         let share = (bytes as u64).saturating_mul(1_000_000) / rate;
         let earned = streams.earned.fetch_add(share, Ordering::Relaxed).wrapping_add(share);
         if self.waits {
-            self.pace.earned(Duration::from_micros(earned.wrapping_sub(self.seen)), now);
-            self.rests();
+            self.timer.earned(Duration::from_micros(earned.wrapping_sub(self.seen)), now);
+            self.stop_waiting();
         } else {
-            self.pace.earned(Duration::from_micros(share), now);
+            self.timer.earned(Duration::from_micros(share), now);
         }
     }
 
-    fn rests(&mut self) {
+    fn stop_waiting(&mut self) {
         if std::mem::take(&mut self.waits) {
             self.connection.streams().waiting.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
 
-impl Drop for ReaderPace {
+impl Drop for ReaderRateTimer {
     fn drop(&mut self) {
-        self.rests();
+        self.stop_waiting();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Ends;
+    use crate::Addresses;
 
     fn connection() -> Arc<Connection> {
         let address = "192.0.2.1:1".parse().unwrap();
-        Arc::new(Connection::unattached(Ends { client: address, peer: address, local: address }))
+        Arc::new(Connection::unattached(Addresses { client: address, peer: address, local: address }))
     }
 
-    /// `streams` of one connection wait, and every second one of them, the next each time, hands on so many bytes; after how
-    /// many seconds the first is too slow, up to an hour.
+    /// `streams` of one connection wait. Every second one of them, in turn or always the first, sends
+    /// `bytes_per_second`. Returns after how many seconds one is too slow, up to an hour.
     fn lasts(streams: usize, bytes_per_second: usize, in_turn: bool) -> u64 {
         let (connection, start) = (connection(), Instant::now());
-        let mut paces: Vec<(_, Option<Instant>)> = (0..streams).map(|_| (ReaderPace::new(&connection), None)).collect();
+        let mut timers: Vec<(_, Option<Instant>)> =
+            (0..streams).map(|_| (ReaderRateTimer::new(&connection), None)).collect();
         for second in 0..3_600 {
             let now = start + Duration::from_secs(second);
-            for (pace, until) in &mut paces {
-                // It is looked at again when its time is over.
+            for (timer, until) in &mut timers {
+                // Checks again at its deadline.
                 while let Some(over) = until.filter(|until| *until <= now) {
-                    if pace.wait(over) <= over {
+                    if timer.wait(over) <= over {
                         return second;
                     }
-                    *until = Some(pace.wait(over));
+                    *until = Some(timer.wait(over));
                 }
-                *until = Some(pace.wait(now));
+                *until = Some(timer.wait(now));
             }
             let next = if in_turn { usize::try_from(second).unwrap() % streams } else { 0 };
             if bytes_per_second > 0 {
-                let (pace, until) = &mut paces[next];
-                pace.moved(bytes_per_second, now);
-                *until = Some(pace.wait(now));
+                let (timer, until) = &mut timers[next];
+                timer.moved(bytes_per_second, now);
+                *until = Some(timer.wait(now));
             }
         }
         3_600
     }
 
     #[test]
-    fn who_waits_for_its_turn_is_not_slow_while_its_connection_moves() {
+    fn a_waiting_stream_is_not_slow_while_its_connection_moves() {
         // 1.5 Mbit/s.
         assert_eq!(lasts(100, 187_500, true), 3_600);
         assert_eq!(lasts(100, 51_000, true), 3_600, "500 bytes a second for each");
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_nothing_or_next_to_nothing_is_too_slow() {
+    fn a_client_that_reads_nothing_or_too_little_is_too_slow() {
         assert_eq!(lasts(1, 0, false), 60);
         assert_eq!(lasts(100, 0, false), 60);
         assert!(lasts(100, 1_000, false) <= 65, "one stream that reads does not carry a hundred");
@@ -130,12 +131,12 @@ mod tests {
     }
 
     #[test]
-    fn who_has_left_waits_no_more() {
+    fn a_dropped_stream_is_not_counted_as_waiting() {
         let connection = connection();
-        let mut pace = ReaderPace::new(&connection);
-        pace.wait(Instant::now());
+        let mut timer = ReaderRateTimer::new(&connection);
+        timer.wait(Instant::now());
         assert_eq!(connection.streams().waiting.load(Ordering::Relaxed), 1);
-        drop(pace);
+        drop(timer);
         assert_eq!(connection.streams().waiting.load(Ordering::Relaxed), 0);
     }
 }

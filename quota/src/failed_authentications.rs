@@ -1,12 +1,12 @@
-//! Failed authentications per client address: what an address without a valid key may still try.
+//! Limits failed authentications per client address.
 //!
-//! Local to the node and of fixed size. The check comes before the key is looked at, so that guessing costs us
-//! nothing; only failures count, so that nobody is refused for using a good key. Its figures are what the three
-//! headers of a 401 carry.
+//! The table is local to the node and has a fixed size. The check comes before the key is read, so that guessing costs
+//! little; only failures count, so that a valid key is never refused. Its figures go into the rate-limit headers of a
+//! 401.
 //!
-//! An IPv6 client owns a /64 as an IPv4 client owns an address, so that is what counts as one address. Under a flood of
-//! more addresses than there is room for, the address with the fewest failures gives way to the newcomer: guessers
-//! keep their count, and somebody who mistyped once starts anew.
+//! An IPv6 client owns a /64, so a /64 counts as one address. When more addresses fail than the table holds, a new
+//! address replaces the one with the fewest failures: persistent guessers keep their count, and an address with a
+//! single failure starts anew.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use super::standing::{Allowance, Standing};
 use chassis::network::network_of;
 
-/// Failures per minute an address is allowed by default.
+/// Default failures per minute and address.
 pub const FAILURES_PER_MINUTE: u32 = 60;
 /// Addresses remembered at once: `SETS` times `WAYS`, at 16 bytes each 1 MiB.
 pub const ADDRESSES_MAX: usize = SETS * WAYS;
@@ -32,26 +32,26 @@ const WAYS: usize = 8;
 struct Slot {
     /// Hash of the address; collisions of 64 bits are accepted.
     address: u64,
-    /// The low bits of the minute's number: enough to tell neighbouring minutes apart for eight thousand years.
+    /// The low bits of the minute's number: they distinguish minutes for eight thousand years.
     minute: u32,
     failures: u32,
 }
 
-/// The failed-authentication buckets of all client addresses.
-pub struct AnonymousLimits {
+/// Failed authentications of all client addresses.
+pub struct FailedAuthenticationLimits {
     per_minute: NonZeroU32,
     hasher: RandomState,
     sets: Vec<Mutex<[Slot; WAYS]>>,
 }
 
-impl AnonymousLimits {
-    /// An empty table. `hasher` is random per process, so that nobody can choose addresses that share a set.
+impl FailedAuthenticationLimits {
+    /// An empty table. `hasher` is random per process, so that attackers cannot choose addresses that share a set.
     pub fn new(per_minute: NonZeroU32, hasher: RandomState) -> Self {
         Self { per_minute, hasher, sets: (0..SETS).map(|_| Mutex::default()).collect() }
     }
 
-    /// Where an address stands, without counting anything. `Err` when its failures of this minute are used up: answer
-    /// 429 `too_many_auth_failures` without looking at the key.
+    /// The standing of an address, without counting. `Err` when its failures of this minute are used up: answer 429
+    /// `too_many_auth_failures` without reading the key.
     pub fn check(&self, address: IpAddr, now: UnixMillis) -> Result<Standing, Standing> {
         let failures = self.with_set(address, |set, address| {
             set.iter().find(|slot| slot.is(address, now)).map_or(0, |slot| slot.failures)
@@ -60,7 +60,7 @@ impl AnonymousLimits {
         if standing.minute.remaining == 0 { Err(standing) } else { Ok(standing) }
     }
 
-    /// Counts one failed authentication and answers where the address stands after it.
+    /// Counts one failed authentication; returns the standing after it.
     pub fn fail(&self, address: IpAddr, now: UnixMillis) -> Standing {
         let failures = self.with_set(address, |set, address| {
             let place = set.iter().position(|slot| slot.is(address, now)).or_else(|| {
@@ -116,8 +116,8 @@ mod tests {
 
     const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
 
-    fn limits(per_minute: u32) -> AnonymousLimits {
-        AnonymousLimits::new(NonZeroU32::new(per_minute).unwrap(), RandomState::new())
+    fn limits(per_minute: u32) -> FailedAuthenticationLimits {
+        FailedAuthenticationLimits::new(NonZeroU32::new(per_minute).unwrap(), RandomState::new())
     }
 
     fn ip(text: &str) -> IpAddr {
@@ -126,7 +126,7 @@ mod tests {
 
     // rule: 5.4
     #[test]
-    fn each_failure_is_shown_and_the_last_one_closes_the_door_until_the_minute_ends() {
+    fn each_failure_is_shown_and_the_last_one_blocks_until_the_minute_ends() {
         let limits = limits(3);
         let client = ip("192.0.2.1");
         for left in [2, 1, 0] {

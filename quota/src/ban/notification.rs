@@ -1,4 +1,4 @@
-//! What nodes tell each other: bans, refusals that count, and units that others need.
+//! Notifications between nodes: bans, strikes, and units that other nodes need.
 
 use contract::ban::Ban;
 use contract::key::KeyId;
@@ -6,11 +6,11 @@ use contract::project::ProjectUid;
 use contract::time::{UnixMillis, UnixSeconds};
 use serde::{Deserialize, Serialize};
 
-/// What nodes tell each other through the store.
+/// A notification that nodes send each other through the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum News {
-    /// A node would refuse a request of this project while others hold units that they do not use.
+pub enum Notification {
+    /// A node would refuse a request of this project while others hold unused units.
     Recall(ProjectUid),
     /// A key was banned.
     Banned(Ban),
@@ -18,24 +18,24 @@ pub enum News {
     Lifted {
         /// The key.
         key: KeyId,
-        /// When the ban had begun that was lifted: a later one stays.
+        /// When the lifted ban had begun; a later ban stays.
         began: UnixSeconds,
-        /// When it would have ended: from then on nobody needs to know. Earlier versions do not say.
+        /// When it would have ended; after that the notification is obsolete. Earlier versions do not send it.
         #[serde(default)]
         until: UnixSeconds,
     },
-    /// Requests of these keys were refused at one node, and count against them at all.
+    /// Strikes of these keys at one node.
     Struck(Vec<Strikes>),
 }
 
-/// Refusals of one key that one node has counted since it last said so.
+/// Strikes of one key that one node has counted since its last notification.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Strikes {
     /// The key.
     pub key: KeyId,
     /// How many.
     pub count: u32,
-    /// The moment of the last, by the store's clock.
+    /// The time of the last one, by the store's clock.
     pub at: UnixMillis,
     /// The limit of the key's minute.
     pub limit: u32,

@@ -1,5 +1,4 @@
-//! Answers of nameservers as functions of bytes, for campaigns of random input that live outside of this crate. Nothing
-//! in a running service calls this.
+//! Nameserver answers as functions of bytes, for the fuzzing crate. The running service does not use this module.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -9,40 +8,40 @@ use contract::hostname::Hostname;
 use parking_lot::Mutex;
 
 use super::caa::CaaIdentity;
-use super::collect::{Question, collect};
+use super::collect::{Subject, collect};
 use super::verdict::{self, Claim, Expectation};
-use super::{Dns, DnsFailure, DnsRecord, RecordData, RecordKind, Reply, ReplyCode, wire};
+use super::{Dns, DnsFailure, DnsRecord, DnsReply, RecordData, RecordKind, ReplyCode, wire};
 use crate::{DnsConfig, DnsMode};
 
-/// The domain that is looked at.
+/// The domain.
 pub const NAME: &str = "shop.customer.example";
 
-/// Where its CNAME must lead.
+/// The required CNAME target.
 pub const TARGET: &str = "th-target.edge.example";
 
-/// Or its address.
+/// An address of the edge.
 pub const EDGE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 77);
 
-/// The text that proves ownership where that is contested, or where addresses lead to us.
+/// The TXT value that proves ownership, if it is contested or the records are only addresses.
 pub const TEXT: &str = "tollhouse-proof=1";
 
-/// What is asked, and of whom.
+/// The kind of verification.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
-    /// The zone's nameservers, not a resolver.
+    /// Query the zone's nameservers, not a resolver.
     pub authoritative: bool,
-    /// Somebody else has the domain.
+    /// Another project has the domain.
     pub contested: bool,
-    /// Authorities that heed CAA.
+    /// The authorities check CAA.
     pub caa: bool,
 }
 
-/// Whether the domain passes when its questions are answered with these messages, each behind two bytes of its length. A
-/// question gets the first message left that repeats it, else the first that repeats no question; and nobody answers when
-/// there is none. Questions about the target are answered rightly.
+/// Whether the domain passes if its queries are answered with these messages, each after two bytes with its length. A
+/// query gets the first remaining message that repeats it, else the first that repeats no query, else no answer.
+/// Queries about the target are answered correctly.
 ///
 /// # Errors
-/// When a name of this module is none, or what was found cannot be written down.
+/// If a name of this module is invalid, or the result cannot be serialised.
 pub async fn passes(case: Case, messages: &[u8]) -> anyhow::Result<bool> {
     let name = Hostname::parse(NAME)?;
     let (registrable, target) = (Hostname::parse("customer.example")?, Hostname::parse(TARGET)?);
@@ -56,8 +55,8 @@ pub async fn passes(case: Case, messages: &[u8]) -> anyhow::Result<bool> {
     let authorities = if case.caa { vec![authority] } else { Vec::new() };
     let answers = Answers(Mutex::new(split(messages)));
     let claim = if case.contested { Claim::Contested } else { Claim::Open };
-    let question = Question { name: &name, registrable: &registrable, target: &target, claim, caa: case.caa };
-    let facts = collect(&answers, &config, &SystemClock::new(), &question).await;
+    let subject = Subject { name: &name, registrable: &registrable, target: &target, claim, caa: case.caa };
+    let facts = collect(&answers, &config, &SystemClock::new(), &subject).await;
     let expected = Expectation {
         name: &name,
         target: &target,
@@ -72,7 +71,7 @@ pub async fn passes(case: Case, messages: &[u8]) -> anyhow::Result<bool> {
     Ok(judged.passes())
 }
 
-/// Messages, each behind its length.
+/// Splits into messages, each after its length.
 fn split(mut messages: &[u8]) -> Vec<&[u8]> {
     let mut all = Vec::new();
     while let Some((length, rest)) = messages.split_first_chunk() {
@@ -83,11 +82,11 @@ fn split(mut messages: &[u8]) -> Vec<&[u8]> {
     all
 }
 
-/// A world that says what it is told to say.
+/// A DNS that answers with the given messages.
 struct Answers<'a>(Mutex<Vec<&'a [u8]>>);
 
 impl Answers<'_> {
-    fn next(&self, name: &str, kind: RecordKind) -> Result<Reply, DnsFailure> {
+    fn next(&self, name: &str, kind: RecordKind) -> Result<DnsReply, DnsFailure> {
         let mut left = self.0.lock();
         let of = |wanted: Option<bool>| left.iter().position(|message| wire::repeats(message, name, kind) == wanted);
         let place = of(Some(true)).or_else(|| of(None)).ok_or(DnsFailure::Timeout)?;
@@ -99,16 +98,16 @@ impl Answers<'_> {
 
 #[async_trait]
 impl Dns for Answers<'_> {
-    async fn recurse(&self, name: &str, kind: RecordKind) -> Result<Reply, DnsFailure> {
+    async fn recurse(&self, name: &str, kind: RecordKind) -> Result<DnsReply, DnsFailure> {
         if name != TARGET {
             return self.next(name, kind);
         }
         let record = DnsRecord { owner: name.to_owned(), ttl: 60, data: RecordData::A(EDGE) };
         let answers = if kind == RecordKind::A { vec![record] } else { Vec::new() };
-        Ok(Reply { code: ReplyCode::NoError, authoritative: false, answers, authority: Vec::new() })
+        Ok(DnsReply { code: ReplyCode::NoError, authoritative: false, answers, authority: Vec::new() })
     }
 
-    async fn ask(&self, _server: IpAddr, name: &str, kind: RecordKind) -> Result<Reply, DnsFailure> {
+    async fn ask(&self, _server: IpAddr, name: &str, kind: RecordKind) -> Result<DnsReply, DnsFailure> {
         self.next(name, kind)
     }
 }
@@ -122,7 +121,7 @@ mod tests {
         let case = Case { authoritative: false, contested: false, caa: false };
         let apex: &[u8] = include_bytes!("../../fuzz/corpus/dns/apex");
         let proven: &[u8] = include_bytes!("../../fuzz/corpus/dns/apex-proven");
-        // The first byte is the choice of the case.
+        // The first byte selects the case.
         assert!(!passes(case, &apex[1..]).await.unwrap());
         assert!(passes(case, &proven[1..]).await.unwrap());
     }

@@ -1,8 +1,8 @@
--- What a gateway needs to know of the server, and, once a second, a sign of life of the gateway and a count of all.
+-- A heartbeat: returns the state of the server and, once a second, registers this gateway and counts all gateways.
 --
--- KEYS[1]  the gateways, a hash: the moment of each one's last sign, in milliseconds
+-- KEYS[1]  the gateways, a hash: the time of each gateway's last heartbeat, in milliseconds
 -- ARGV     1 this gateway, 2 the key that remembers this server's memory, 3 the server's run id, 4 a random number,
---          5 milliseconds after which a silent gateway is gone; empty where nobody is to be counted
+--          5 milliseconds without a heartbeat after which a gateway is removed; empty to skip the count
 -- Answers  {incarnation, now, gateways, gateways whose name comes before this one's}; the last two are 0 without a count
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)

@@ -1,17 +1,16 @@
-//! What a process was told: every setting that was given, where it came from, and its value as text. What a running
-//! process was told and what a file says now can then be compared, whatever the settings mean. Secrets are named and
-//! never shown.
+//! Effective settings: every setting that was given, its source, and its value as text. This allows a comparison of a
+//! running process with a file, independent of the meaning of the settings. Secrets are listed without their value.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
 contract::words! {
-    /// Where a setting came from.
+    /// The source of a setting.
     pub enum Origin {
         /// The file.
         File = "file",
-        /// The environment, which wins.
+        /// The environment, which overrides the file.
         Environment = "environment",
     }
 }
@@ -21,16 +20,16 @@ contract::words! {
 pub(super) struct Given {
     pub(super) value: String,
     pub(super) origin: Origin,
-    /// Whether it is what the setting is without it.
+    /// Whether the value equals the default.
     pub(super) is_default: bool,
 }
 
-/// Every setting that was given, by its path. Those that were not have their defaults.
+/// Every setting that was given, by its path. All others have their defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told(pub(super) BTreeMap<String, Given>);
+pub struct EffectiveSettings(pub(super) BTreeMap<String, Given>);
 
-impl Told {
-    /// As an object: path to `{ "value", "from", "default" }`, the last whether it changes nothing.
+impl EffectiveSettings {
+    /// As an object: path to `{ "value", "from", "default" }`; `default` tells whether the value equals the default.
     pub fn to_json(&self) -> Value {
         let settings = self.0.iter().map(|(path, given)| {
             let Given { value, origin, is_default } = given;
@@ -39,7 +38,7 @@ impl Told {
         Value::Object(settings.collect())
     }
 
-    /// The paths of settings that are not the same in `other`, those given in one of them alone included.
+    /// The paths of settings that differ in `other`, including those given in only one of them.
     pub fn differences<'a>(&'a self, other: &'a Self) -> Vec<&'a str> {
         let paths = self.0.keys().chain(other.0.keys().filter(|path| !self.0.contains_key(*path)));
         let mut paths: Vec<&str> =
@@ -48,7 +47,7 @@ impl Told {
         paths
     }
 
-    /// Has these settings from now on as `newer` has them.
+    /// Replaces these settings by those of `newer`.
     pub fn take(&mut self, newer: &Self, paths: &[String]) {
         for path in paths {
             match newer.0.get(path) {
@@ -58,7 +57,7 @@ impl Told {
         }
     }
 
-    /// A setting's value, if it was given and is not the default.
+    /// A setting's value, if it was given and differs from the default.
     pub fn own(&self, path: &str) -> Option<&str> {
         self.0.get(path).filter(|given| !given.is_default).map(|given| given.value.as_str())
     }

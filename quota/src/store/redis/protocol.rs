@@ -1,4 +1,4 @@
-//! Statements as the script takes them, and its answers as the ledger reads them.
+//! Encodes statements for the script and decodes its replies.
 
 use contract::time::UnixMillis;
 use redis::Value;
@@ -15,7 +15,7 @@ pub(super) fn arguments(statement: &Statement) -> [String; 15] {
         field_of(statement.node.place),
         statement.seq.to_string(),
         statement.heard.to_string(),
-        // The script counts from the epoch: whatever lies before it is no minute.
+        // The script counts from the epoch: an earlier minute means none.
         claim.minute.max(-1).to_string(),
         claim.minute_spent.to_string(),
         claim.day_spent.to_string(),
@@ -31,7 +31,7 @@ pub(super) fn arguments(statement: &Statement) -> [String; 15] {
     ]
 }
 
-/// The script's answer to a statement.
+/// Decodes the script's reply to a statement.
 pub(super) fn reply(answer: &Value) -> Result<Reply, StoreOutage> {
     match answer {
         Value::Array(numbers) => match numbers.as_slice() {
@@ -71,13 +71,13 @@ pub(super) fn reply(answer: &Value) -> Result<Reply, StoreOutage> {
     }))
 }
 
-/// The fields of a bucket and the answer to TIME, as books for people.
+/// Decodes the fields of a bucket and the reply to TIME into a view.
 pub(super) fn view(fields: &Value, time: &Value) -> Result<Option<BucketView>, StoreOutage> {
     let fields: Vec<(String, String)> = redis::from_redis_value(fields.clone()).map_err(foreign)?;
     let (seconds, micros): (i64, i64) = redis::from_redis_value(time.clone()).map_err(foreign)?;
     let now = UnixMillis(seconds.saturating_mul(1_000).saturating_add(micros / 1_000));
-    let Some((_, books)) = fields.iter().find(|(name, _)| name == "books") else { return Ok(None) };
-    let [minute, minute_charged, day_charged, ..] = numbers::<10>(books)?;
+    let Some((_, record)) = fields.iter().find(|(name, _)| name == "books") else { return Ok(None) };
+    let [minute, minute_charged, day_charged, ..] = numbers::<10>(record)?;
     let mut components = Vec::new();
     for (name, text) in fields.iter().filter(|(name, _)| name != "books") {
         let [start, stay, process, _, minute, units, spent, day] = numbers::<8>(text)?;
@@ -94,7 +94,7 @@ pub(super) fn view(fields: &Value, time: &Value) -> Result<Option<BucketView>, S
     Ok(Some(view_of(minute, charged, &components, now)))
 }
 
-/// As many integers as are expected, and no more.
+/// Exactly `COUNT` integers.
 pub(super) fn integers<const COUNT: usize>(answer: &Value) -> Result<[i64; COUNT], StoreOutage> {
     let numbers: Vec<i64> = redis::from_redis_value(answer.clone()).map_err(foreign)?;
     numbers.try_into().map_err(|_| foreign("another number of figures"))
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_that_are_none_of_ours_are_refused_and_never_believed() {
+    fn foreign_answers_are_refused() {
         let answer = |numbers: &[i64]| Value::Array(numbers.iter().copied().map(Value::Int).collect());
         for (numbers, known) in
             [(&[] as &[i64], Reply::Stale), (&[-1], Reply::Displaced), (&[-2], Reply::Evicted), (&[-3], Reply::Crowded)]

@@ -1,48 +1,48 @@
-//! How slow a peer may be: an allowance of waiting that its bytes earn back.
+//! The minimum rate of a peer: an allowance of waiting time that its bytes refill.
 //!
-//! Waiting for the peer spends the allowance, every byte earns `1 / rate` seconds, and no more than `idle` can be saved
-//! up. One rule gives all three limits: a grace at the start, a longest pause, and a minimum average rate. A second
-//! allowance without such a bound holds the message as a whole to a higher rate: who may be slow for minutes may not be
-//! so for hours. Time in which we are the slow side (an upstream that does not read) is not counted: the caller starts
-//! and stops the clock.
+//! Waiting for the peer spends the allowance, every byte earns `1 / rate` seconds, and at most `idle` can be saved. One
+//! rule gives three limits: a grace period at the start, a longest pause, and a minimum average rate. A second
+//! allowance, without a maximum, holds the whole message to a higher rate, so that a peer cannot be slow for hours.
+//! Time in which our side is slow (an upstream that does not read) is not counted: the caller starts and stops the
+//! clock.
 //!
-//! Pure: moments are arguments.
+//! Pure: the time is an argument.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What a peer is allowed.
+/// The minimum rate of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PaceLimits {
+pub struct MinimumRate {
     /// Allowance at the start.
     pub grace: Duration,
-    /// The most that can be saved up: the longest pause.
+    /// Maximum of the allowance: the longest pause.
     pub idle: Duration,
-    /// Bytes per second that keep the allowance level.
+    /// Bytes per second that keep the allowance constant.
     pub bytes_per_second: u32,
-    /// What the message is allowed as a whole.
-    pub whole: Option<WholeLimits>,
+    /// The rate of the whole message.
+    pub whole: Option<WholeMessageRate>,
 }
 
-/// What a message is allowed as a whole: to be waited for no longer than the grace and its bytes at this rate.
+/// The rate of a whole message: waiting may last the grace period and the time that its bytes earn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WholeLimits {
+pub struct WholeMessageRate {
     /// Allowance at the start.
     pub grace: Duration,
-    /// Bytes per second that keep the allowance level.
+    /// Bytes per second that keep the allowance constant.
     pub bytes_per_second: u32,
 }
 
-/// One direction of one message.
+/// Measures one direction of one message.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+pub struct MinimumRateTimer {
     pause: Allowance,
     whole: Option<Allowance>,
     waiting_since: Option<Instant>,
 }
 
-/// Waiting that is left.
+/// The remaining waiting time.
 #[derive(Clone, Copy, Debug)]
 struct Allowance {
     left: Duration,
@@ -50,12 +50,12 @@ struct Allowance {
     bytes_per_second: u32,
 }
 
-impl Pace {
-    /// At the beginning of a message.
-    pub fn new(limits: PaceLimits) -> Self {
-        let PaceLimits { grace, idle, bytes_per_second, whole } = limits;
+impl MinimumRateTimer {
+    /// Starts at the beginning of a message.
+    pub fn new(limits: MinimumRate) -> Self {
+        let MinimumRate { grace, idle, bytes_per_second, whole } = limits;
         let pause = Allowance { left: grace.min(idle), left_max: idle, bytes_per_second };
-        let whole = whole.map(|WholeLimits { grace, bytes_per_second }| Allowance {
+        let whole = whole.map(|WholeMessageRate { grace, bytes_per_second }| Allowance {
             left: grace,
             left_max: Duration::MAX,
             bytes_per_second,
@@ -63,13 +63,13 @@ impl Pace {
         Self { pause, whole, waiting_since: None }
     }
 
-    /// We wait for the peer. Says until when.
+    /// Starts waiting for the peer; returns the deadline.
     pub fn wait(&mut self, now: Instant) -> Instant {
         let left = self.whole.map_or(self.pause.left, |whole| whole.left.min(self.pause.left));
         *self.waiting_since.get_or_insert(now) + left
     }
 
-    /// The peer has moved so many bytes.
+    /// The peer moved `bytes`.
     pub fn moved(&mut self, bytes: usize, now: Instant) {
         let waited = self.waited(now);
         self.pause.spend(waited, self.pause.worth(bytes));
@@ -78,7 +78,7 @@ impl Pace {
         }
     }
 
-    /// Others have earned so much for it, with bytes of theirs. A message as a whole has its own bytes alone.
+    /// Adds time that other messages' bytes earned for this one. It does not count for the whole-message rate.
     pub fn earned(&mut self, time: Duration, now: Instant) {
         let waited = self.waited(now);
         self.pause.spend(waited, time);
@@ -107,23 +107,27 @@ impl Allowance {
 mod tests {
     use super::*;
 
-    const LIMITS: PaceLimits =
-        PaceLimits { grace: Duration::from_secs(5), idle: Duration::from_secs(15), bytes_per_second: 500, whole: None };
+    const LIMITS: MinimumRate = MinimumRate {
+        grace: Duration::from_secs(5),
+        idle: Duration::from_secs(15),
+        bytes_per_second: 500,
+        whole: None,
+    };
 
     fn after(start: Instant, millis: u64) -> Instant {
         start + Duration::from_millis(millis)
     }
 
-    /// Sends `bytes` every `millis` until the allowance is spent; the number of sends that were in time.
+    /// Sends `bytes` every `millis` until the allowance is spent; returns the number of sends in time.
     fn sends(bytes: usize, millis: u64, most: u32) -> u32 {
-        let (mut pace, mut now) = (Pace::new(LIMITS), Instant::now());
+        let (mut timer, mut now) = (MinimumRateTimer::new(LIMITS), Instant::now());
         for sent in 0..most {
-            let until = pace.wait(now);
+            let until = timer.wait(now);
             now = after(now, millis);
             if now > until {
                 return sent;
             }
-            pace.moved(bytes, now);
+            timer.moved(bytes, now);
         }
         most
     }
@@ -139,12 +143,12 @@ mod tests {
 
     #[test]
     fn as_a_whole_a_message_has_a_grace_and_its_bytes_at_a_higher_rate() {
-        let whole = Some(WholeLimits { grace: Duration::from_mins(2), bytes_per_second: 8_192 });
-        let (mut pace, start) = (Pace::new(PaceLimits { whole, ..LIMITS }), Instant::now());
+        let whole = Some(WholeMessageRate { grace: Duration::from_mins(2), bytes_per_second: 8_192 });
+        let (mut timer, start) = (MinimumRateTimer::new(MinimumRate { whole, ..LIMITS }), Instant::now());
         let (mut now, mut sent) = (start, 0_u64);
-        while pace.wait(now) >= after(now, 1_000) {
+        while timer.wait(now) >= after(now, 1_000) {
             now = after(now, 1_000);
-            pace.moved(600, now);
+            timer.moved(600, now);
             sent += 600;
         }
         let allowed = Duration::from_mins(2) + Duration::from_secs(1) * u32::try_from(sent / 8_192).unwrap();
@@ -153,30 +157,30 @@ mod tests {
             "{:?}",
             now - start
         );
-        // What a fast beginning has earned lasts, and ends.
-        let mut pace = Pace::new(PaceLimits { whole, ..LIMITS });
-        pace.moved(8_192 * 60, start);
+        // The allowance that a fast beginning earned lasts for a while, and ends.
+        let mut timer = MinimumRateTimer::new(MinimumRate { whole, ..LIMITS });
+        timer.moved(8_192 * 60, start);
         let mut now = start;
-        while pace.wait(now) >= after(now, 10_000) {
+        while timer.wait(now) >= after(now, 10_000) {
             now = after(now, 10_000);
-            pace.moved(5_000, now);
+            timer.moved(5_000, now);
         }
         assert!((180..=200).contains(&(now - start).as_secs()), "{:?}", now - start);
     }
 
     #[test]
     fn nothing_saved_up_outlasts_the_longest_pause() {
-        let (mut pace, start) = (Pace::new(LIMITS), Instant::now());
-        pace.moved(100_000_000, start);
-        assert_eq!(pace.wait(start), after(start, 15_000));
+        let (mut timer, start) = (MinimumRateTimer::new(LIMITS), Instant::now());
+        timer.moved(100_000_000, start);
+        assert_eq!(timer.wait(start), after(start, 15_000));
     }
 
     #[test]
     fn our_own_slowness_costs_the_peer_nothing() {
-        let (mut pace, start) = (Pace::new(LIMITS), Instant::now());
-        pace.wait(start);
-        pace.moved(500, after(start, 1_000));
-        // A minute passes in which nobody waits for the peer.
-        assert_eq!(pace.wait(after(start, 61_000)), after(start, 66_000));
+        let (mut timer, start) = (MinimumRateTimer::new(LIMITS), Instant::now());
+        timer.wait(start);
+        timer.moved(500, after(start, 1_000));
+        // A minute passes without waiting for the peer.
+        assert_eq!(timer.wait(after(start, 61_000)), after(start, 66_000));
     }
 }

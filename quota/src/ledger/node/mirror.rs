@@ -1,4 +1,4 @@
-//! What a node knows of a bucket's present windows, and the arithmetic of spending from it.
+//! The node's mirror of the store's record of a bucket's current windows, and the arithmetic of spending from it.
 
 use std::time::Duration;
 
@@ -6,34 +6,35 @@ use contract::plan::Limits;
 use contract::time::UnixMillis;
 use contract::window::Window;
 
-use super::alone::{ShareLeft, Unnamed};
+use super::degraded::{ShareLeft, UnnamedWindows};
 use super::{Claim, Settlement, millis};
 use crate::ledger::bucket::CLOCK_STEP_BACK_MINUTES_MAX;
 use crate::ledger::{day_of, ends_at, left};
 use crate::standing::{Allowance, Standing};
 
-/// The store reads whole milliseconds: its clock may be this much further than it says.
+/// The store reads whole milliseconds: its clock may be this much later than it says.
 const CLOCK_GRAIN: Duration = Duration::from_millis(1);
 
 /// The figures of one minute and its day.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Known {
+pub(super) struct Mirror {
     pub(super) minute: i64,
     /// The minute of the last settlement; [`i64::MIN`] before the first.
     pub(super) named: i64,
     pub(super) minute_spent: u32,
     pub(super) day_spent: u32,
-    /// Granted and unspent.
+    /// Units granted and unspent.
     held: u32,
-    /// Granted to requests that wait and are about to be served.
+    /// Units granted to waiting requests that are about to be served.
     due: u32,
-    /// Charged by all nodes at the last settlement (`held` and `due` included), plus what was spent alone since.
+    /// Units charged by all nodes at the last settlement (including `held` and `due`), plus those spent without the
+    /// store since.
     pub(super) minute_charged: u64,
     pub(super) day_charged: u64,
-    /// The store's books for this node at the last settlement.
+    /// The store's record of this node at the last settlement.
     own_minute: u32,
     own_day: u32,
-    /// Charged to earlier lives of this node, for good: the present one does not claim it once more.
+    /// Units charged to earlier lives of this node for good; the current life does not claim them again.
     past_minute: u32,
     past_day: u32,
     /// Until when `held` may be spent.
@@ -41,19 +42,19 @@ pub(super) struct Known {
     /// Until when a refusal holds.
     pub(super) minute_until: Duration,
     refused: Option<Window>,
-    /// The lowest Remaining shown in each window: what was said is not taken back.
+    /// The lowest Remaining shown in each window: it must not rise.
     shown_minute: u32,
     shown_day: u32,
-    /// The store's clock, and the moment at which it had said so at the latest.
+    /// The store's clock, and the latest time at which the store read it.
     clock: UnixMillis,
     clock_at: Duration,
-    /// Set while the windows are those that this node entered by itself: no settlement has named them.
-    pub(super) unnamed: Option<Unnamed>,
+    /// Set while the node entered the windows by itself: no settlement has named them.
+    pub(super) unnamed: Option<UnnamedWindows>,
     pub(super) share: Option<ShareLeft>,
 }
 
-impl Known {
-    /// Windows in which nothing was charged, by a clock that says `clock`.
+impl Mirror {
+    /// Windows without charges, by a clock that shows `clock`.
     pub(super) fn blank(clock: UnixMillis, now: Duration) -> Self {
         let minute = Window::Minute.index(clock);
         let until = now + millis(ends_at(minute, Window::Minute).since(clock));
@@ -82,27 +83,27 @@ impl Known {
         }
     }
 
-    /// The store's clock by now; never ahead of it.
+    /// The store's clock now; never ahead of it.
     pub(super) fn clock(&self, now: Duration) -> UnixMillis {
         let since = now.saturating_sub(self.clock_at).as_millis();
         self.clock.plus(i64::try_from(since).unwrap_or(i64::MAX))
     }
 
-    /// Whether a store that has forgotten everything must hear of these windows: they are not over, or so recent that
-    /// a clock that stepped back could name them again.
+    /// Whether a store that has lost all data needs these windows: they are not over, or so recent that a clock that
+    /// stepped back could name them again.
     pub(super) fn matters(&self, now: Duration) -> bool {
         let earliest = Window::Minute.index(self.clock(now)) - CLOCK_STEP_BACK_MINUTES_MAX;
         day_of(self.minute) >= day_of(earliest)
     }
 
-    /// Moves to another minute: units held for the old one are worthless there, what was spent today stays.
+    /// Moves to another minute: units held for the old one expire, units spent today stay.
     pub(super) fn enter(&mut self, minute: i64) {
         if minute == self.minute {
             return;
         }
         if day_of(minute) != day_of(self.minute) {
             if let Some(unnamed) = &mut self.unnamed {
-                *unnamed = Unnamed { yesterday: self.day_spent, midnight: self.minute_until, ..*unnamed };
+                *unnamed = UnnamedWindows { yesterday: self.day_spent, midnight: self.minute_until, ..*unnamed };
             }
             self.day_spent = 0;
             self.day_charged = 0;
@@ -122,55 +123,55 @@ impl Known {
         self.shown_minute = u32::MAX;
     }
 
-    /// A statement with these figures was given up: if it was executed, the store's books hold no more than that.
+    /// A statement with these figures was abandoned: if it was executed, the store's record holds no more than that.
     pub(super) fn may_be_charged_less(&mut self, minute_units: u32, day_units: u32) {
         self.own_minute = self.own_minute.min(minute_units);
         self.own_day = self.own_day.min(day_units);
     }
 
-    /// What the books hold for this life stays there; the next one begins with nothing.
+    /// The store's charges for this life stay; the next life begins at zero.
     pub(super) fn begin_anew(&mut self) {
         self.past_minute = self.past_minute.saturating_add(std::mem::take(&mut self.own_minute));
         self.past_day = self.past_day.saturating_add(std::mem::take(&mut self.own_day));
     }
 
-    /// Nothing is charged to earlier lives any more.
+    /// Forgets the charges of earlier lives.
     pub(super) fn claim_everything(&mut self) {
         (self.past_minute, self.past_day) = (0, 0);
     }
 
-    /// Takes over a settlement of which `granted` units count, `need` of them for requests that wait. Whether figures were
-    /// moved to the windows that it names, so that the store has to be told of them.
+    /// Applies a settlement of which `granted` units count, `need` of them for waiting requests. Returns whether
+    /// figures were moved to the windows that it names, so that the store must receive a statement.
     pub(super) fn hear(
         &mut self,
-        books: &Settlement,
+        settlement: &Settlement,
         granted: u32,
         need: u32,
         asked_at: Duration,
         now: Duration,
     ) -> bool {
         self.keep_rest();
-        let moved = self.adopt_windows(books, now);
-        self.enter(books.minute);
-        self.named = books.minute;
+        let moved = self.adopt_windows(settlement, now);
+        self.enter(settlement.minute);
+        self.named = settlement.minute;
         self.due = granted.min(need);
         self.held = self.held.saturating_add(granted - self.due);
-        self.minute_charged = books.minute_charged;
-        self.day_charged = books.day_charged;
-        self.own_minute = books.own_minute;
-        self.own_day = books.own_day;
-        self.minute_until = asked_at + millis(books.millis_left(Window::Minute));
+        self.minute_charged = settlement.minute_charged;
+        self.day_charged = settlement.day_charged;
+        self.own_minute = settlement.own_minute;
+        self.own_day = settlement.own_day;
+        self.minute_until = asked_at + millis(settlement.millis_left(Window::Minute));
         self.spendable_until = self.minute_until.saturating_sub(CLOCK_GRAIN);
-        self.clock = books.now;
+        self.clock = settlement.now;
         self.clock_at = now;
         self.share = None;
         moved
     }
 
-    /// Remembers until the minute ends that a window is spent. Where both are, the day is the one that matters.
-    pub(super) fn refuse_if_spent(&mut self, limits: Option<Limits>, books: &Settlement) {
+    /// Remembers until the minute ends that a window is used up. If both are, the day decides.
+    pub(super) fn refuse_if_spent(&mut self, limits: Option<Limits>, settlement: &Settlement) {
         self.refused = match limits {
-            Some(limits) if books.learning_until.is_none() => [Window::Day, Window::Minute]
+            Some(limits) if settlement.learning_until.is_none() => [Window::Day, Window::Minute]
                 .into_iter()
                 .find(|window| left(limits.of(*window), self.charged(*window)) == 0),
             _ => None,
@@ -206,7 +207,7 @@ impl Known {
         spent
     }
 
-    /// Spends a unit nobody granted; the next statement will claim it.
+    /// Spends a unit without a grant; the next statement claims it.
     pub(super) fn spend_unstated(&mut self) {
         self.minute_charged = self.minute_charged.saturating_add(1);
         self.day_charged = self.day_charged.saturating_add(1);
@@ -232,7 +233,7 @@ impl Known {
         }
     }
 
-    /// Takes back one unit of `minute`. In a window that is over for this node only the day gets it back.
+    /// Takes back one unit of `minute`. If the node has left that minute, only the day gets it back.
     pub(super) fn refund(&mut self, now: Duration, minute: i64) {
         if minute == self.minute && self.minute_spent > 0 {
             self.minute_spent -= 1;
@@ -245,7 +246,7 @@ impl Known {
         }
     }
 
-    /// Sets the end of the present minute on the monotonic clock.
+    /// Sets the end of the current minute on the monotonic clock.
     pub(super) fn keep_until(&mut self, until: Duration) {
         self.minute_until = until;
         self.spendable_until = until;
@@ -259,7 +260,7 @@ impl Known {
         self.shown_day = u32::MAX;
     }
 
-    /// Calls the present minute by another number, with all that was spent in it and its day.
+    /// Renumbers the current minute, with everything spent in it and its day.
     pub(super) fn move_to(&mut self, minute: i64) {
         if minute != self.minute {
             self.shown_minute = u32::MAX;
@@ -270,13 +271,13 @@ impl Known {
         self.minute = minute;
     }
 
-    /// What the node states. Windows of this machine's own clock are not named to the store.
+    /// The node's claim. Windows from this machine's clock are not named to the store.
     pub(super) fn claim(&self) -> Claim {
         if self.goes_by_own_clock() {
             return Claim::NOTHING;
         }
         let held = self.held.saturating_add(self.due);
-        // What was charged to earlier lives covers units that are spent and units that are held.
+        // Charges of earlier lives cover spent units and held units.
         let minute_units = self.minute_spent.saturating_add(held).saturating_sub(self.past_minute);
         let day_units = self.day_spent.saturating_add(held).saturating_sub(self.past_day);
         let held = held.min(minute_units).min(day_units);
@@ -298,7 +299,7 @@ impl Known {
         self.refused.is_none() && self.held > 0 && self.held <= at_most.max(1) && now < self.spendable_until
     }
 
-    /// The standing that is shown for a decision: Remaining never rises within a window.
+    /// The standing to show for a decision: Remaining never rises within a window.
     pub(super) fn show(&mut self, limits: Limits, now: Duration) -> Standing {
         let standing = self.standing(limits, now);
         if standing.minute.resets_at == Window::Minute.ends_at(self.minute) {
@@ -312,7 +313,7 @@ impl Known {
         standing
     }
 
-    /// Where the caller stands at `now`, in the windows that are current then.
+    /// The standing at `now`, in the windows that are current then.
     pub(super) fn standing(&self, limits: Limits, now: Duration) -> Standing {
         let as_of = self.clock(now);
         let mut at = *self;

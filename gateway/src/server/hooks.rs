@@ -1,4 +1,4 @@
-//! What the door asks of the gateway: certificates from memory, ids, and somebody to tell.
+//! The hooks of the listeners: certificates from memory, request ids, and events for telemetry.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,20 +9,20 @@ use rustls::sign::CertifiedKey;
 use crate::facts::RequestId;
 use crate::gateway::Gateway;
 use crate::tls::challenge;
-use listener::{ConnectionEvent, Connections, DoorRefusal, Doorman, HandshakeOutcome};
+use listener::{ConnectionEvent, Connections, HandshakeOutcome, Hooks, ListenerRefusal};
 
-pub(super) struct EdgeDoorman {
+pub(super) struct EdgeHooks {
     gateway: Arc<Gateway>,
     connections: Arc<Connections>,
 }
 
-impl EdgeDoorman {
+impl EdgeHooks {
     pub(super) fn new(gateway: Arc<Gateway>, connections: Arc<Connections>) -> Self {
         Self { gateway, connections }
     }
 }
 
-impl Doorman for EdgeDoorman {
+impl Hooks for EdgeHooks {
     /// A customer's own certificate, else the platform's wildcard, but only for names that have a site: a handshake for
     /// anything else ends before a certificate is shown.
     fn certificate(&self, sni: &Hostname) -> Option<Arc<CertifiedKey>> {
@@ -44,8 +44,8 @@ impl Doorman for EdgeDoorman {
         RequestId::random().as_str().to_owned()
     }
 
-    fn refused(&self, refusal: &DoorRefusal<'_>) {
-        self.gateway.telemetry.refused_at_the_door(refusal);
+    fn refused(&self, refusal: &ListenerRefusal<'_>) {
+        self.gateway.telemetry.refused_by_listener(refusal);
     }
 
     fn handshake(&self, outcome: HandshakeOutcome, took: Duration) {

@@ -1,7 +1,7 @@
-//! The pure parts of the door as functions of bytes, for campaigns of random input that live outside of this crate.
+//! The pure parts of the listener as functions of bytes, for the fuzzing crate.
 //!
-//! Nothing in a running gateway calls this. It adds no rule of its own: each function drives the part it is named after
-//! the way a connection does, without sockets or time.
+//! The running gateway does not use this module. It adds no rules: each function runs its part as a connection does,
+//! without sockets or time.
 
 use std::net::SocketAddr;
 
@@ -10,28 +10,27 @@ use tokio::time::Instant;
 
 use super::FrameLimits;
 use super::frames::Frames;
-use super::gate::{Gate, PIECE_BYTES_MAX, Want};
+use super::gate::{Gate, NextRead, PIECE_BYTES_MAX};
 use super::head::{self, HeadLimits};
-use super::proxy_header::{self, Speaker};
+use super::proxy_header::{self, ProxySource};
 use contract::rejection::Rejection;
 
-/// What the gate made of the bytes of one HTTP/1 connection.
+/// What the gate released of the bytes of one HTTP/1 connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Passed {
-    /// Every message that came whole: where it ends among the bytes, and what of it could be read: its head, and its body
-    /// without framing.
+pub struct GateResult {
+    /// Every complete message: where it ends in the input, its head, and its body without framing.
     pub messages: Vec<(usize, Vec<u8>, Vec<u8>)>,
-    /// What could be read of a last message that is not whole.
+    /// The released bytes of an incomplete last message.
     pub rest: Vec<u8>,
-    /// Why it went no further.
+    /// The refusal that ended it.
     pub refusal: Option<Rejection>,
 }
 
-/// Sends `bytes` through a gate in pieces of at most `piece` bytes (0: as large as they come), with a response to each
-/// message as soon as the message is complete.
-pub fn gate(bytes: &[u8], piece: usize) -> Passed {
+/// Sends `bytes` through a gate in pieces of at most `piece` bytes (0: all at once). Every message is answered as soon
+/// as it is complete.
+pub fn gate(bytes: &[u8], piece: usize) -> GateResult {
     let mut gate = Gate::new(HeadLimits::default());
-    let mut passed = Passed::default();
+    let mut passed = GateResult::default();
     let (mut sent, mut head, mut body) = (0, Vec::new(), Vec::new());
     let piece = if piece == 0 { PIECE_BYTES_MAX } else { piece.min(PIECE_BYTES_MAX) };
     for part in bytes.chunks(piece) {
@@ -51,7 +50,7 @@ pub fn gate(bytes: &[u8], piece: usize) -> Passed {
                 passed.refusal = Some(rejection);
                 return passed;
             }
-            if gate.want() != Want::Response {
+            if gate.want() != NextRead::Response {
                 break;
             }
             passed.messages.push((sent - gate.held_bytes(), std::mem::take(&mut head), std::mem::take(&mut body)));
@@ -62,31 +61,32 @@ pub fn gate(bytes: &[u8], piece: usize) -> Passed {
     passed
 }
 
-/// Whether the frames of an HTTP/2 connection that came in pieces of at most `piece` bytes all at once are a flood.
+/// Whether the frames of an HTTP/2 connection are a flood if they arrive at one moment, in pieces of at most `piece`
+/// bytes.
 pub fn frames(bytes: &[u8], piece: usize, now: Instant) -> bool {
     let mut frames = Frames::new(FrameLimits::default(), now);
     bytes.chunks(piece.max(1)).any(|part| frames.came(part, now).is_err())
 }
 
-/// Whom a PROXY header at the start of `bytes` names, and how many bytes are left behind it. `Ok(None)` is the balancer
-/// itself.
+/// The client in a PROXY header at the start of `bytes`, and the number of bytes after the header. `Ok(None)` is the
+/// balancer itself.
 ///
 /// # Errors
-/// When there is no header that is believed.
-pub fn proxy_header(bytes: &[u8]) -> Result<(Option<SocketAddr>, usize), NoHeader> {
+/// If the header is missing or invalid.
+pub fn proxy_header(bytes: &[u8]) -> Result<(Option<SocketAddr>, usize), ProxyHeaderRefused> {
     let mut rest = bytes;
     match proxy_header::read(&mut rest).now_or_never() {
-        Some(Ok(Speaker::Client(client))) => Ok((Some(client), rest.len())),
-        Some(Ok(Speaker::Balancer)) => Ok((None, rest.len())),
-        Some(Err(_)) | None => Err(NoHeader),
+        Some(Ok(ProxySource::Client(client))) => Ok((Some(client), rest.len())),
+        Some(Ok(ProxySource::Balancer)) => Ok((None, rest.len())),
+        Some(Err(_)) | None => Err(ProxyHeaderRefused),
     }
 }
 
-/// There is no header that is believed.
+/// There is no valid header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoHeader;
+pub struct ProxyHeaderRefused;
 
-/// Whether a target may travel, and whether its path has dot segments, which no route takes.
+/// Whether a target is valid, and whether its path has dot segments, which no route accepts.
 pub fn target(target: &str) -> Result<bool, Rejection> {
     if !target.starts_with('/') {
         return Err(Rejection::BadTarget);

@@ -1,10 +1,10 @@
-//! Many streams, one write.
+//! Write coalescing: the responses of many streams leave in one write.
 //!
-//! A stream that writes wakes the engine of its connection, and the runtime runs next what was woken last: the engine would
-//! send every response by itself, in a record and a system call of its own. So it waits for its turn: until all who may run
-//! have run, and the sockets have been asked for news. A connection with one request in progress has nothing to gather, and its
-//! engine runs at once.
-//! The engine flushes after every larger piece of a body as well: those flushes wait until it has nothing more to say.
+//! A stream that writes wakes the connection's engine, and the runtime runs the last woken task first. Without
+//! coalescing, the engine would send every response in its own TLS record and system call. Therefore the engine yields
+//! until all runnable tasks have run and the runtime has polled the sockets. A connection with at most one request in
+//! progress has nothing to coalesce, and its engine runs at once. The engine also flushes after every larger piece of a
+//! body; those flushes are deferred until it has nothing more to write.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -14,27 +14,27 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use crate::Connection;
 
-/// Runs the engine of a connection: at once the first time and while there is at most one request, then whenever its turn has
-/// come after it was woken.
-pub(super) async fn in_turn<F: Future>(connection: &Connection, engine: F) -> F::Output {
+/// Runs the engine of a connection with write coalescing: at once the first time and while at most one request is in
+/// progress, otherwise after yielding.
+pub(super) async fn coalesced<F: Future>(connection: &Connection, engine: F) -> F::Output {
     let mut engine = pin!(engine);
     let mut begun = false;
-    let mut turn: Option<Arc<Turn>> = None;
+    let mut pending: Option<Arc<Yield>> = None;
     poll_fn(|cx| {
-        match &turn {
+        match &pending {
             None if begun && connection.in_progress() > 1 => {
-                turn = Some(Turn::ask(cx));
+                pending = Some(Yield::request(cx));
                 return Poll::Pending;
             }
-            Some(turn) if !turn.has_come.load(Ordering::Acquire) => return Poll::Pending,
+            Some(pending) if !pending.is_over.load(Ordering::Acquire) => return Poll::Pending,
             _ => {}
         }
-        (begun, turn) = (true, None);
-        connection.gather(true);
+        (begun, pending) = (true, None);
+        connection.coalesce_writes(true);
         let mut polled = engine.as_mut().poll(cx);
-        connection.gather(false);
-        if polled.is_pending() && connection.holds() {
-            // There is nothing left to do for it but to flush.
+        connection.coalesce_writes(false);
+        if polled.is_pending() && connection.has_deferred_flush() {
+            // The engine has nothing left to write, so this poll flushes.
             polled = engine.as_mut().poll(cx);
         }
         polled
@@ -42,28 +42,28 @@ pub(super) async fn in_turn<F: Future>(connection: &Connection, engine: F) -> F:
     .await
 }
 
-/// A place behind all who may run.
-struct Turn {
-    has_come: AtomicBool,
+/// A yield to all runnable tasks.
+struct Yield {
+    is_over: AtomicBool,
     task: Waker,
 }
 
-impl Turn {
-    /// Wakes the task when its turn has come: when a worker of the runtime has run out of tasks, or has run 61 more.
-    fn ask(cx: &Context<'_>) -> Arc<Self> {
-        let turn = Arc::new(Self { has_come: AtomicBool::new(false), task: cx.waker().clone() });
-        let waker = Waker::from(Arc::clone(&turn));
-        // The runtime takes the waker, which is all that is wanted of it.
+impl Yield {
+    /// Wakes the task after the yield: when a worker of the runtime has no other task, or has run 61 more.
+    fn request(cx: &Context<'_>) -> Arc<Self> {
+        let pending = Arc::new(Self { is_over: AtomicBool::new(false), task: cx.waker().clone() });
+        let waker = Waker::from(Arc::clone(&pending));
+        // Only the wake-up is needed: the runtime keeps the waker.
         if pin!(tokio::task::yield_now()).poll(&mut Context::from_waker(&waker)).is_ready() {
             waker.wake();
         }
-        turn
+        pending
     }
 }
 
-impl Wake for Turn {
+impl Wake for Yield {
     fn wake(self: Arc<Self>) {
-        self.has_come.store(true, Ordering::Release);
+        self.is_over.store(true, Ordering::Release);
         self.task.wake_by_ref();
     }
 }
@@ -73,14 +73,14 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::Ends;
+    use crate::Addresses;
 
     fn connection() -> Connection {
         let address = "192.0.2.1:1".parse().unwrap();
-        Connection::unattached(Ends { client: address, peer: address, local: address })
+        Connection::unattached(Addresses { client: address, peer: address, local: address })
     }
 
-    /// What streams have written, and what has left.
+    /// Counts what streams wrote and what was sent.
     #[derive(Default)]
     struct Engine {
         written: u32,
@@ -90,12 +90,12 @@ mod tests {
     }
 
     impl Engine {
-        /// As the real one: flushes after every piece, and at the end.
+        /// Like the real engine: flushes after every piece, and at the end.
         fn poll(&mut self, connection: &Connection, cx: &Context<'_>) -> Poll<()> {
             self.waker = Some(cx.waker().clone());
             for piece in std::iter::repeat_n(1, std::mem::take(&mut self.written) as usize).chain([0]) {
                 self.collected += piece;
-                if !connection.hold() && self.collected > 0 {
+                if !connection.defer_flush() && self.collected > 0 {
                     self.writes.push(std::mem::take(&mut self.collected));
                 }
             }
@@ -111,7 +111,7 @@ mod tests {
             let connection = connection();
             connection.request_seen();
             connection.request_seen();
-            in_turn(&connection, poll_fn(|cx| running.lock().unwrap().poll(&connection, cx))).await;
+            coalesced(&connection, poll_fn(|cx| running.lock().unwrap().poll(&connection, cx))).await;
         });
         tokio::task::yield_now().await;
         for _ in 0..2 {
@@ -129,7 +129,7 @@ mod tests {
             for stream in streams {
                 stream.await.unwrap();
             }
-            // The engine's turn comes before this one's second.
+            // The engine runs before this task's second yield ends.
             tokio::task::yield_now().await;
             tokio::task::yield_now().await;
         }
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(shared.lock().unwrap().writes, [10, 10]);
     }
 
-    /// Counts to a hundred, and wakes itself each time.
+    /// Counts to a hundred and wakes itself each time.
     async fn progress(connection: &Connection) -> u32 {
         let mut polls = 0;
         let engine = poll_fn(|cx| {
@@ -145,17 +145,17 @@ mod tests {
             cx.waker().wake_by_ref();
             if polls == 100 { Poll::Ready(()) } else { Poll::Pending }
         });
-        in_turn(connection, engine).await;
+        coalesced(connection, engine).await;
         polls
     }
 
     #[tokio::test]
-    async fn whoever_is_alone_is_not_kept_waiting() {
+    async fn a_single_request_does_not_yield() {
         assert_eq!(progress(&connection()).await, 100);
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn whatever_thread_asks_the_turn_comes() {
+    async fn yields_end_on_every_thread() {
         let connections = (0..20).map(|_| {
             tokio::spawn(async {
                 let connection = connection();
