@@ -2,7 +2,7 @@
 //!
 //! A refusal is a variant here and nothing anywhere else: its status, its code, who is to blame, its message. The door
 //! (before a request exists), the pipeline and the forwarder all speak through it, so every refusal carries the Error
-//! body of the specification, one metric and one log line, and has a heading in `docs/errors.md`.
+//! body of the specification, one metric and one log line, and has a heading in `docs/reference/errors.md`.
 
 use std::sync::LazyLock;
 

@@ -3,7 +3,7 @@
 //! The gateway signs a JSON Web Token (RFC 7519) with `EdDSA` over Ed25519 (RFC 8037) and sends it as
 //! `Tollhouse-Identity-Token` to upstreams that ask for it. A token is for one upstream, its `aud`, and good for
 //! [`TOKEN_AGE_MAX_SECONDS`]. It says who calls, not what is asked: the same token comes with every request of a caller
-//! while it is fresh. The public keys are published as a JWK set (RFC 7517). `docs/identity.md` is for those who verify.
+//! while it is fresh. The public keys are published as a JWK set (RFC 7517). `docs/tenant/identity.md` is for those who verify.
 
 use std::net::IpAddr;
 

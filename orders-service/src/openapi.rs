@@ -110,7 +110,7 @@ mod tests {
     use crate::operations;
 
     fn committed(name: &str) -> Value {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/openapi").join(name);
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/openapi").join(name);
         serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
     }
 
@@ -118,8 +118,11 @@ mod tests {
     #[test]
     fn the_committed_copies_are_what_the_code_says() {
         for (name, document) in [("orders-v1.json", v1()), ("orders-v2.json", v2())] {
-            let hint = "cargo run -p orders-service -- --write-openapi docs/openapi";
-            assert!(committed(name) == document, "docs/openapi/{name} is not what the code says; run: {hint}");
+            let hint = "cargo run -p orders-service -- --write-openapi docs/reference/openapi";
+            assert!(
+                committed(name) == document,
+                "docs/reference/openapi/{name} is not what the code says; run: {hint}"
+            );
         }
     }
 

@@ -186,7 +186,7 @@ tuples! {
 /// not to fail the others.
 ///
 /// In place of `#[derive(sqlx::FromRow)]`: sqlx's macros run when the program is compiled, and so both database drivers,
-/// `SQLite` among them, would be built twice, once for the compiler (docs/build-times.md).
+/// `SQLite` among them, would be built twice, once for the compiler (docs/develop/build-times.md).
 #[macro_export]
 macro_rules! record {
     ($(#[$meta:meta])* $visibility:vis struct $name:ident {

@@ -1,4 +1,4 @@
-//! The table of docs/fault-campaign.md.
+//! The table of docs/reference/fault-campaign.md.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

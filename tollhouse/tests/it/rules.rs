@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::tree;
 
-/// The numbers of `docs/rules.md`: list items that begin with a bold number.
+/// The numbers of `docs/reference/rules.md`: list items that begin with a bold number.
 fn rules() -> Vec<String> {
-    let text = tree::read("docs/rules.md");
+    let text = tree::read("docs/reference/rules.md");
     let numbers = text.lines().filter_map(|line| line.strip_prefix("- **")?.split_once("**"));
     numbers.map(|(number, _)| number.to_owned()).collect()
 }
@@ -33,8 +33,8 @@ fn named() -> BTreeMap<String, Vec<String>> {
 fn the_list_has_every_number_once() {
     let rules = rules();
     let unique: BTreeSet<_> = rules.iter().collect();
-    assert_eq!(unique.len(), rules.len(), "a number of docs/rules.md appears twice");
-    assert!(rules.len() >= 80, "docs/rules.md has lost rules: {} are left", rules.len());
+    assert_eq!(unique.len(), rules.len(), "a number of docs/reference/rules.md appears twice");
+    assert!(rules.len() >= 80, "docs/reference/rules.md has lost rules: {} are left", rules.len());
 }
 
 #[test]
@@ -45,8 +45,11 @@ fn every_rule_has_a_test() {
 }
 
 /// Pages of promises with the tests that prove them, and how many tests each names at least.
-const PROMISES: [(&str, usize); 3] =
-    [("docs/custom-domains-checks.md", 40), ("docs/orders-checks.md", 40), ("docs/door-checks.md", 90)];
+const PROMISES: [(&str, usize); 3] = [
+    ("docs/reference/domains-checks.md", 40),
+    ("docs/reference/orders-checks.md", 40),
+    ("docs/reference/http-checks.md", 90),
+];
 
 #[test]
 fn every_test_that_a_page_of_promises_names_exists() {
@@ -68,5 +71,5 @@ fn every_named_rule_exists() {
     let rules = rules();
     let unknown: Vec<_> = named().into_iter().filter(|(rule, _)| !rules.contains(rule)).collect();
     let lines: Vec<_> = unknown.iter().map(|(rule, places)| format!("{rule}: {}", places.join(", "))).collect();
-    assert!(unknown.is_empty(), "these are not in docs/rules.md:\n{}", lines.join("\n"));
+    assert!(unknown.is_empty(), "these are not in docs/reference/rules.md:\n{}", lines.join("\n"));
 }
