@@ -2,10 +2,10 @@
 """Flame graphs of the saturated edge: where its processor time goes when it forwards over HTTP/1 and HTTP/2, takes keys
 and quotas, refuses, and shakes hands. Writes docs/reference/images/flame-WORK.svg.
 
-    bench/flames [--seconds 8] [--only WORK]
+    bench/run flames [--seconds 8] [--only WORK]
 
-The edge on one core, load and upstream on the other, as in bench/side-by-side. Samples are of the time that passes on the
-processor, a thousand a second, of the program and the kernel. Needs perf (Debian: linux-perf) and what bench/side-by-side
+The edge on one core, load and upstream on the other, as in bench/run side-by-side. Samples are of the time that passes on the
+processor, a thousand a second, of the program and the kernel. Needs perf (Debian: linux-perf) and what bench/run side-by-side
 needs; the pictures are made by inferno, which is put into a directory of its own.
 """
 
@@ -26,7 +26,7 @@ DOMAIN = "tollhouse.localhost"
 
 def neighbour(name):
     """A script of this folder, as a module."""
-    loader = importlib.machinery.SourceFileLoader(name.replace("-", "_"), os.path.join(ROOT, "bench", name))
+    loader = importlib.machinery.SourceFileLoader(name.replace("-", "_"), os.path.join(ROOT, "bench", f"{name}.py"))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
     loader.exec_module(module)
     return module

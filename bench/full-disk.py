@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A gateway whose disk is full, killed and ended in order: it serves what it knew, and learns the rest when there is room.
 
-    bench/full-disk
+    bench/run full-disk
 
 Its folder is a small file system in memory, which takes root. Prints what is seen; fails when a promise is broken. Needs
 redis-server and curl (Debian), which it installs as root, and `cargo build --release -p tollhouse -p gateway --bin

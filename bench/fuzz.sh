@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Drives every function of fuzz/ with LLVM's fuzzer, beginning with its corpus, and prints how many inputs it ran.
-#   bench/fuzz [SECONDS EACH, default 60] [TARGET...]
+#   bench/run fuzz [SECONDS EACH, default 60] [TARGET...]
 # Needs a nightly toolchain, cargo-fuzz (cargo install cargo-fuzz) and a C++ compiler. What is found lies in
 # fuzz/artifacts; inputs that are new and interesting are added to a folder in target/, to be chosen from by hand.
 set -euo pipefail

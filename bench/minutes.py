@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How long a newcomer and a developer wait: writes the table in docs/develop/build-times.md.
 
-    bench/minutes [--only ROW[,ROW]] [--units]
+    bench/run minutes [--only ROW[,ROW]] [--units]
 
 ROWs: up, check, again, quick, build, crates. The first three start in a fresh clone of HEAD with nothing built; downloaded
 crates and installed tools stay where they are. Rows that are not measured keep their figure. --units also builds what

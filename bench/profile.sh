@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Where the instructions of a request go: the edge under callgrind, counted while it serves and not before.
-#   bench/profile [forward | metered | refused, default forward] [REQUESTS, default 2000]
+#   bench/run profile [forward | metered | refused, default forward] [REQUESTS, default 2000]
 # Prints instructions per request and the functions that take most with what they call. The kernel's part is not in it.
 # Needs valgrind, nginx and h2load (Debian: valgrind nginx-light nghttp2-client) and a build with symbols:
 # TOLLHOUSE=PROGRAM, default target/release/tollhouse, which is built.

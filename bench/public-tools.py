@@ -2,7 +2,7 @@
 """A gateway under slow clients, and under tools that we did not write: TLS policy, HTTP/2 load and conformance. Prints what
 is seen.
 
-    bench/public-tools [--seconds 20] [--connections 2000] [--only slow|tls|h2|h2spec|floods]
+    bench/run public-tools [--seconds 20] [--connections 2000] [--only slow|tls|h2|h2spec|floods]
 
 Fails when a slow client outlives its deadline, when others wait more than twice as long beside slow clients or floods of
 HTTP/2, when a flood takes memory, when an old protocol is offered, when the grade for TLS is not A+ or there is a finding

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The edge beside its peers on this machine: the same upstream, certificate and load, in interleaved rounds of one run.
 
-    bench/side-by-side [--seconds 5] [--rounds 3] [--only WORK] [--json FILE] [--report]
+    bench/run side-by-side [--seconds 5] [--rounds 3] [--only WORK] [--json FILE] [--report]
 
 One core for the proxy, one for load and upstream. Prints requests per second and CPU time per request (user and system
 time of the proxy's processes: the least noisy figure), and their ratios; figures of different runs or machines are not

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A gateway in little memory: a hundred connections that ask for all they may have. Prints what it took; fails when it dies.
 
-    bench/small-memory [--megabytes 64] [--connections 100] [--streams 1] [--requests 10000]
+    bench/run small-memory [--megabytes 64] [--connections 100] [--streams 1] [--requests 10000]
 
 Over HTTP/1, over HTTP/2 one request after the other, and with --streams several at once on each connection, which takes
 more memory (ten of them 160 MB): heads of 14 KiB, bodies of 1 MiB, responses of 1 MiB.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The attack matrix of the tests, sent to other servers as well: who refuses what a strict edge must refuse.
 
-    bench/strictness [--report]
+    bench/run strictness [--report]
 
 The rows are those of gateway/tests/it/attacks, where each is refused by Tollhouse with an exact status and without one
 byte to an upstream (this runs those tests first, and stops if one fails). Here the same bytes go to nginx, HAProxy, Caddy
@@ -160,10 +160,10 @@ def table(attacks, found):
     lines = [
         "# Strictness", "",
         "What a strict edge must refuse, sent as raw bytes to Tollhouse and to others, each configured as the edge of one",
-        "host ([bench/peers](../bench/peers)). Refused means: 4xx, 5xx or a closed connection, and not a byte of it at an",
-        "upstream. Some of what others let through is leniency that standards permit. Written by `bench/strictness --report`.",
+        "host ([bench/peers](../../bench/peers)). Refused means: 4xx, 5xx or a closed connection, and not a byte of it at an",
+        "upstream. Some of what others let through is leniency that standards permit. Written by `bench/run strictness --report`.",
         "",
-        "What legal messages are refused all the same, and why: [HTTP at the edge](http.md#one-validator).",
+        "What legal messages are refused all the same, and why: [HTTP at the edge](../tenant/http.md#one-validator).",
         "", "| | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|",
         f"| refused of {len(attacks)} | " + " | ".join(map(str, counts)) + " |", "",
         "What somebody did not refuse (`passed`: the upstream saw it; `answered`: the server itself said yes; `waits`: no",

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Our quota ledger beside limitador over the same Redis, in turns of one run. Writes the table into
 # docs/reference/quota-comparison.md. Figures of different machines or runs are not comparable; their relations are.
-#   bench/quota-peers/run [ROUNDS, default 3]
+#   bench/run quota-peers [ROUNDS, default 3]
 # Needs redis-server and redis-cli (Debian: redis-server redis-tools).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -21,7 +21,7 @@ target/release/quota-peers "$port" "$rounds" | tee "$work/table"
 
 Bursts of three times a limit, 512 requests in flight, each at a node chosen at random, over one Redis on one machine;
 then as many again, which all should be refused. Each limiter counts a minute and a day. Written by
-`bench/quota-peers/run`; processor time is that of the nodes (all in one process) and of Redis. The ledger's calls
+`bench/run quota-peers`; processor time is that of the nodes (all in one process) and of Redis. The ledger's calls
 include its nodes' signs of life, ten a second each; bursts hide them, at rest they are all there is. Processor time is
 read in ticks of 10 ms: 0.0 is less than one.
 

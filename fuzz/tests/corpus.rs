@@ -9,7 +9,7 @@ mod tests {
     /// Mutations of each input in a run of all tests.
     const MUTATIONS: u64 = 3_000;
 
-    /// As many as are enough in every run of all tests, or as the environment says for a long one (`bench/mutations`).
+    /// As many as are enough in every run of all tests, or as the environment says for a long one (`bench/run mutations`).
     #[expect(clippy::disallowed_methods, reason = "how long a test is, not a setting of a process")]
     fn mutations() -> u64 {
         std::env::var("FUZZ_MUTATIONS").map_or(MUTATIONS, |text| text.parse().expect("a whole number"))

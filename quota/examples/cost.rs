@@ -1,5 +1,5 @@
 //! What charging one hot bucket costs a request, in nanoseconds of one core: the ledger with its lease, ban table and
-//! the figures for the headers, without network. `bench/side-by-side` sets it beside what a whole request costs.
+//! the figures for the headers, without network. `bench/run side-by-side` sets it beside what a whole request costs.
 
 use std::sync::Arc;
 use std::time::Instant;

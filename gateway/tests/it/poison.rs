@@ -28,7 +28,7 @@ fn removal() -> String {
 /// Tells a gateway each lie in a stream of its own, and asserts that nothing of it is believed, no request fails, and
 /// the truth is believed afterwards. `reason` is what the metric says; none when the stream merely broke.
 ///
-/// `bench/door-proof` tells each of them several times.
+/// `bench/run edge-proof` tells each of them several times.
 async fn assert_survives(reason: Option<&str>, lies: Vec<(&str, String)>) {
     let rounds = usize::try_from(extent("POISON_ROUNDS", 1)).unwrap();
     let count = lies.len() * rounds;

@@ -1,7 +1,7 @@
 //! Two gateways behind a balancer, under load, while one after the other goes away: by a restart, which nobody may
 //! notice, and by a kill, which may cost what was in progress and nothing more.
 //!
-//! `bench/rolling-restart` runs the same at length, over optimised programs.
+//! `bench/run rolling-restart` runs the same at length, over optimised programs.
 
 mod balancer;
 mod load;
@@ -21,7 +21,7 @@ const RATE: u32 = 500;
 /// How long a gateway says that it is not ready before it stops accepting. The balancer looks far more often.
 const LAME_DUCK: &str = "500ms";
 
-/// A test runs with fewer requests than `bench/rolling-restart`: programs that are not optimised need the machine.
+/// A test runs with fewer requests than `bench/run rolling-restart`: programs that are not optimised need the machine.
 fn rate() -> u32 {
     extent("ROLLING_RATE", 200).min(RATE)
 }

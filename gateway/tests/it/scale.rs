@@ -1,5 +1,5 @@
 //! Very many domains: how soon a gateway is ready, what it holds in memory, and what a name costs that nobody has asked
-//! for yet. `bench/many-domains` runs this with up to a million, beside others with the same.
+//! for yet. `bench/run many-domains` runs this with up to a million, beside others with the same.
 
 mod peers;
 mod process;

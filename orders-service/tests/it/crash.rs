@@ -13,7 +13,7 @@ use reqwest::{Client, Method};
 
 use crate::world::{CREDENTIAL, caller, control_plane, extent, signed, stored};
 
-/// How often the service is killed; `bench/orders-kill` says more.
+/// How often the service is killed; `bench/run orders-kill` says more.
 const KILLS: i64 = 20;
 const ORDERS_PER_KILL: i64 = 1_000;
 

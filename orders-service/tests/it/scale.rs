@@ -1,5 +1,5 @@
 //! Very many orders in one store: how fast a list begins and goes on, what it holds in memory, what cancelling costs
-//! meanwhile, and what a reader who does not read keeps from others. `bench/orders` runs this with a million.
+//! meanwhile, and what a reader who does not read keeps from others. `bench/run orders` runs this with a million.
 
 mod peers;
 

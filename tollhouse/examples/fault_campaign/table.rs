@@ -52,7 +52,7 @@ fn after(seconds: Option<f64>) -> String {
 
 const HEAD: &str = "# Faults
 
-Written by `bench/fault-campaign`, which makes each fault that an operator can cause, waits until it is seen, takes it
+Written by `bench/run fault-campaign`, which makes each fault that an operator can cause, waits until it is seen, takes it
 back, and waits until `tollhouse status` knows of no trouble and no alert fires. The platform is two gateways, both
 services, Redis and a real Prometheus: first with services over files, then with services over a PostgreSQL server.
 Processes, settings and rules are those that are shipped; only in the copy of the rules that Prometheus is given an hour

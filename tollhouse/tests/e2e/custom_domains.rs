@@ -14,7 +14,7 @@ use self::fleet::{Fleet, GATEWAYS};
 use crate::world::{until, until_looking_each};
 
 /// How many of something: as many as are enough in every run of all tests, or as the environment says for a long one
-/// (`bench/domains-proof`).
+/// (`bench/run domains-proof`).
 #[expect(clippy::disallowed_methods, reason = "how long a test is, not a setting of a process")]
 fn count(variable: &str, usual: usize) -> usize {
     std::env::var(variable).map_or(usual, |text| text.parse().expect("a whole number"))
