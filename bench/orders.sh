@@ -24,7 +24,7 @@ BENCH_DATASETTE=$peer/bin/datasette BENCH_ORDERS=${1:-1000000} cargo test --rele
 A service of orders as a process, asked over HTTP on the same machine by as many clients as a row says, without the
 gateway: over an SQLite file, then over a PostgreSQL server that waits for its disk. Each order that a list shows was
 checked against its checksum; every cancellation is on the disk before its answer. `sqlite3`, `psql` and Datasette read
-the same rows, one after the other; none of them checks any. Written by `bench/run orders`. What a reader may see of a list is in [the decision](../develop/decisions/orders-list-is-a-walk.md).
+the same rows, one after the other; none of them checks any. Written by `bench/run orders`. What a reader may see of a list is in [the decision](../develop/decisions/orders.md).
 
 | What | Figure |
 |---|---|

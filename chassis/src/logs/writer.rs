@@ -3,7 +3,7 @@
 //! Whoever logs copies a line under a lock and goes on. The thread takes all that waits every few milliseconds, so that
 //! a busy process neither wakes anybody per line nor writes line by line; while nothing is logged the thread sleeps. A
 //! channel with a thread behind it wakes that thread for nearly every line: it cost a saturated gateway two calls of the
-//! system per request (docs/develop/decisions/log-lines-wake-nobody.md).
+//! system per request (docs/develop/decisions/exchange.md).
 
 use std::io::{ErrorKind, Write};
 use std::sync::Arc;
