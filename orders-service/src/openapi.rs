@@ -115,6 +115,7 @@ mod tests {
     }
 
     // rule: 9.1, 9.5
+    // promise: orders.1
     #[test]
     fn the_committed_copies_are_what_the_code_says() {
         for (name, document) in [("orders-v1.json", v1()), ("orders-v2.json", v2())] {
@@ -126,6 +127,7 @@ mod tests {
         }
     }
 
+    // promise: orders.1
     #[test]
     fn every_operation_is_described_and_nothing_else_is() {
         let mut described = BTreeSet::new();
@@ -147,6 +149,7 @@ mod tests {
     }
 
     // rule: 1.2, 1.4, 4.1.4, 5.1, 9.1, 9.4
+    // promise: orders.1
     #[test]
     fn the_document_says_what_the_specification_says() {
         let document = v1();

@@ -30,6 +30,7 @@ fn stranger(turn: u32) -> IpAddr {
 }
 
 // A20, A24
+// promise: edge.25
 #[tokio::test(flavor = "multi_thread")]
 async fn names_that_nobody_has_leave_neither_memory_nor_metrics_behind() {
     let names = extent("UNKNOWN_NAMES", 1_000);
@@ -63,6 +64,7 @@ async fn names_that_nobody_has_leave_neither_memory_nor_metrics_behind() {
 }
 
 // A22
+// promise: edge.27
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_connection_costs_little_memory() {
     let count = extent("IDLE_CONNECTIONS", 300);
@@ -129,6 +131,7 @@ fn told(reply: &Reply) -> (u16, Vec<(String, String)>, String) {
 /// That the answers are the same is asserted every time; that the times are is, where there are enough of them
 /// (`bench/run key-timing`).
 // A13
+// promise: edge.19
 #[tokio::test]
 async fn a_revoked_key_is_refused_like_one_that_never_was() {
     let samples = extent("TIMING_SAMPLES", 200);

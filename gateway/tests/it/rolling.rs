@@ -27,6 +27,7 @@ fn rate() -> u32 {
 }
 
 // A14
+// promise: edge.20
 #[tokio::test(flavor = "multi_thread")]
 async fn restarts_of_two_gateways_one_after_the_other_fail_no_request() {
     let restarts = extent("ROLLING_RESTARTS", 2);
@@ -67,6 +68,7 @@ async fn a_proxy_of_the_environment_is_not_told_what_the_control_plane_publishes
 }
 
 // A15, F31
+// promise: edge.21
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_that_is_killed_costs_what_it_had_in_progress_and_nothing_more() {
     let mut pair = Pair::start(LAME_DUCK).await;

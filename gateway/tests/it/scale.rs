@@ -127,6 +127,7 @@ fn table(title: &str, shown: &[(&str, Vec<Figure>)]) -> String {
 }
 
 // The control plane and the clients are here too, on one core with `SCALE_CORE`.
+// promise: domains.27
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_gateway_that_restarts_with_many_domains_serves_them_from_its_own_file() {
     let domains = extent("SCALE_DOMAINS", 2_000);

@@ -51,6 +51,7 @@ fn differences(released: &Value, current: &Value) -> Vec<String> {
 }
 
 // rule: 9.5
+// promise: orders.1
 #[test]
 fn what_was_released_of_v1_is_still_there() {
     let released = include_str!("../../../docs/reference/openapi/released/orders-1.0.0.json");

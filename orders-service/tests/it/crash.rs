@@ -129,6 +129,7 @@ pub(crate) async fn cancel_until_gone(
 }
 
 // rule: 4.2.204
+// promise: orders.11, faults.13
 #[tokio::test(flavor = "multi_thread")]
 async fn every_acknowledged_cancellation_survives_kill_9() {
     let kills = extent("KILLS", KILLS);

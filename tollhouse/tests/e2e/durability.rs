@@ -16,6 +16,7 @@ fn kills() -> usize {
 }
 
 // rule: 4.2.204
+// promise: orders.11, faults.13
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_acknowledged_cancel_survives_kills_at_random_moments() {
     let mut platform = Platform::start();

@@ -127,6 +127,7 @@ fn the_shipped_routes_of_the_control_plane_are_its_described_operations() {
 }
 
 /// `tests/broken/PROCESS.MISTAKE.toml` with what is said about it in `PROCESS.MISTAKE.expected`.
+// promise: edge.24
 #[test]
 fn every_kind_of_mistake_is_explained() {
     let mut seen = 0;

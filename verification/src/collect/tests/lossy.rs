@@ -110,6 +110,7 @@ async fn serve(number: usize, socket: UdpSocket, network: Arc<Network>) {
     }
 }
 
+// promise: domains.8
 #[tokio::test]
 async fn with_two_packets_in_a_hundred_lost_99_of_100_looks_are_right_at_once() {
     let (port, sockets) = servers().await;
