@@ -19,11 +19,9 @@ target/release/quota-peers "$port" "$rounds" | tee "$work/table"
     cat <<'TEXT'
 # The quota beside a peer
 
-Bursts of three times a limit, 512 requests in flight, each at a node chosen at random, over one Redis on one machine;
-then as many again, which all should be refused. Each limiter counts a minute and a day. Written by
-`bench/run quota-peers`; processor time is that of the nodes (all in one process) and of Redis. The ledger's calls
-include its nodes' signs of life, ten a second each; bursts hide them, at rest they are all there is. Processor time is
-read in ticks of 10 ms: 0.0 is less than one.
+Bursts of three times a limit, 512 requests in flight, each at a random node, over one Redis on one machine; then as many again, which all should be refused.
+Each limiter counts a minute and a day. Written by `bench/run quota-peers`. CPU is that of the nodes (one process) and of Redis, read in ticks of 10 ms: 0.0 is
+less than one. The ledger's calls include ten heartbeats a second and node.
 
 TEXT
     cat "$work/table"
