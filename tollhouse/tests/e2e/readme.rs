@@ -48,7 +48,8 @@ fn run(platform: &Platform, script: &str) -> Output {
         .replace(":8443", &format!(":{}", platform.https_port()));
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
     let mut bash = Command::new("bash");
-    bash.args(["-c", &script]).current_dir(root).env("TOLLHOUSE_DATA_DIR", data).output().unwrap()
+    bash.args(["-c", &script]).current_dir(root).env("TOLLHOUSE_DATA_DIR", data).env("no_proxy", ".localhost,.test");
+    bash.output().unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
