@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A gateway with very many domains, each with its certificate, and nginx and HAProxy with the same: how soon each is ready
-# after a restart, with how much memory, and what a handshake costs for a name nobody has asked for since (cold), and again
-# (hot). One core for who is measured, the other for who asks. Prints a table for each number of domains, with ratios.
+# A gateway, nginx and HAProxy with very many domains, a certificate each: time until ready after a restart, memory, and the
+# cost of a handshake for a name that was not used yet (cold) and again (hot). The server has one core, its clients the other.
+# Prints a table for each number of domains, with ratios.
 #   bench/run many-domains ["10000 100000 1000000"] [NAMES ASKED FOR, default 100000]
 # Takes half an hour, 8 GB of memory and 6 GB of disk. Needs nginx and haproxy (Debian), which it installs as root.
 # GATEWAY=PROGRAM measures another build than that of the release profile.
