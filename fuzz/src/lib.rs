@@ -1,7 +1,7 @@
 //! What reads the bytes of strangers, as functions of bytes. Each asserts what must hold for any input; a panic is a
 //! finding.
 //!
-//! `cargo test -p fuzz` replays the corpus of every function and mutations of it. `bench/fuzz` drives them with LLVM's
+//! `cargo test -p fuzz` replays the corpus of every function and mutations of it. `bench/run fuzz` drives them with LLVM's
 //! fuzzer for as long as one likes; what it finds interesting belongs into `corpus/`. Nothing here is part of the
 //! product, and nothing of the product knows it.
 

@@ -200,6 +200,7 @@ impl Overload {
 mod tests {
     use super::*;
 
+    // promise: faults.21
     #[test]
     fn stages_begin_in_order_and_end_two_points_lower() {
         let begins = |thousandths| Stage::judge(thousandths, Stage::Calm);

@@ -134,6 +134,7 @@ mod tests {
         Arc::new(room)
     }
 
+    // promise: faults.21
     #[test]
     fn no_more_begin_than_there_is_memory_for() {
         assert_eq!(entered(&Arc::default(), HIGHEST).len(), 1_000, "no check yet");
