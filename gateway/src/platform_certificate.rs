@@ -1,12 +1,12 @@
 //! The platform's own certificate: a wildcard from files, replaced when the files change.
 //!
-//! A replacement is taken only when it can do what the certificate in use does: be a server's and no authority's, cover the
-//! same names, be valid now, come from the same authority or from one that the system trusts, and last at least as long.
-//! Anything else is refused and the certificate in use stays, because a mistake in this file would end every connection to
-//! every platform host at once. One that this process has served before may come back, so that a replacement is never the
-//! end of a good one. At a start there is nothing to fall back to, so whatever chain and key belong together are served,
-//! and what is wrong with them is reported. One in use that clients cannot trust says nothing about its replacement's
-//! authority and end.
+//! A replacement is accepted only if it can do what the certificate in use does: serve as a server's certificate and
+//! not as an authority's, cover the same names, be valid now, come from the same authority or from one that the system
+//! trusts, and last at least as long. Any other is refused and the certificate in use stays, because a mistake in this
+//! file would end every connection to every platform host at once. A certificate that this process has served before
+//! may return, so a replacement can always be undone. At a start there is no certificate to fall back to: any chain
+//! with its key is served, and its faults are reported. If clients cannot trust the certificate in use, the replacement
+//! may have any authority and end.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ use crate::tls::{covers, names_of};
 mod authority;
 mod fault;
 
-/// Chains that are remembered because they were served. They change once in months, or are put back after a mistake.
+/// The largest number of remembered chains that were served. Chains change every few months, or return after a mistake.
 const SERVED_MAX: usize = 16;
 
 /// A certificate for the platform's hosts. Reading it is lock-free; [`PlatformCertificate::look`] replaces it.
@@ -47,7 +47,7 @@ pub(crate) struct PlatformCertificate {
     current: ArcSwap<Loaded>,
     faults: Mutex<Vec<CertificateFault>>,
     known: Mutex<KnownHosts>,
-    /// Digests of the chains that were served before the present one.
+    /// Digests of the chains that were served before the current one.
     served: Mutex<VecDeque<Vec<u8>>>,
 }
 
