@@ -20,7 +20,7 @@ use crate::usage::Decision;
 use contract::rejection::Rejection;
 use listener::Connection;
 use quota::settings::Mode;
-use quota::standing::{Outcome, Standing};
+use quota::standing::{QuotaOutcome, Standing};
 
 /// A request's id, and the trace id of its spans: 128 random bits in hex.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -78,7 +78,7 @@ pub(crate) struct Shown {
     /// The standing.
     pub standing: Standing,
     /// The quota's decision.
-    pub outcome: Outcome,
+    pub outcome: QuotaOutcome,
 }
 
 /// The kind of an upstream connection.

@@ -12,7 +12,7 @@ use contract::time::{UnixMillis, UnixSeconds};
 use contract::token::KeySet;
 use listener::Connection;
 use pingora_http::RequestHeader;
-use quota::standing::{Outcome, Standing};
+use quota::standing::{QuotaOutcome, Standing};
 
 use crate::answer::Refusal;
 pub use crate::exchange::trial as exchange;
@@ -47,7 +47,7 @@ impl Known {
         facts.host = Some(host);
         facts.project = Some(project.clone());
         facts.payer = Some(project);
-        facts.shown = Some(Shown { standing, outcome: Outcome::Admitted });
+        facts.shown = Some(Shown { standing, outcome: QuotaOutcome::Admitted });
         facts.key = Some(key);
         let vouchers = Vouchers::waiting();
         vouchers.replace(&[generation], KeySet::default())?;

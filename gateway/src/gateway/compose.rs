@@ -10,7 +10,7 @@ use crate::answer::Answer;
 use crate::decorate::{ResponseSink, Spoken, ours};
 use crate::facts::{Facts, Shown, Surface};
 use listener::Connection;
-use quota::standing::Outcome;
+use quota::standing::QuotaOutcome;
 
 impl Gateway {
     /// Writes the head of an answer to `out`, without the connection's fields; returns the status and the body. With
@@ -67,7 +67,7 @@ impl Gateway {
             {
                 Ok(standing) | Err(standing) => standing,
             };
-            facts.shown = Some(Shown { standing, outcome: Outcome::Admitted });
+            facts.shown = Some(Shown { standing, outcome: QuotaOutcome::Admitted });
         }
     }
 }
