@@ -217,6 +217,7 @@ mod tests {
         assert!(watchdog.watched.lock().unwrap().is_empty());
     }
 
+    // promise: faults.22
     #[test]
     fn a_blocked_runtime_is_found_by_the_thread_and_a_running_one_is_not() {
         let (tell, told) = sync_channel(1);

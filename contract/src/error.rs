@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// three fields of the specification.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorBody {
-    /// Machine-readable error code, one of `docs/errors.md`.
+    /// Machine-readable error code, one of `docs/reference/errors.md`.
     pub code: String,
     /// Human-readable description with the next step.
     pub message: String,

@@ -2,7 +2,7 @@
 //!
 //! A refusal is one variant here: its status, code, blame and message. The listener (before a request exists), the
 //! pipeline and the forwarder all use it, so every refusal has the error body of the specification, one metric and one
-//! log line, and a heading in `docs/errors.md`.
+//! log line, and a heading in `docs/reference/errors.md`.
 
 use std::sync::LazyLock;
 

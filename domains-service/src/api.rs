@@ -8,7 +8,7 @@ mod changes;
 pub(crate) mod credentials;
 mod describe;
 pub(crate) mod domains;
-pub(crate) mod door;
+mod door;
 mod edge;
 pub(crate) mod extract;
 pub(crate) mod keys;
@@ -37,7 +37,6 @@ use contract::trust::{PASSES_PATH, TRUST_PATH};
 #[cfg(test)]
 pub(crate) use operations::operation;
 use parking_lot::Mutex;
-pub(crate) use view::rfc3339;
 
 use self::door::Door;
 use crate::actor::Actor;
@@ -79,8 +78,13 @@ pub(crate) fn paths() -> Vec<String> {
 }
 
 /// The internal API: the change stream with the gateways' credentials, events and what services need with theirs,
-/// everything else with those of operators.
-pub(crate) fn internal(app: Arc<App>, effective: Arc<Mutex<EffectiveSettings>>, shutdown: Shutdown) -> Router {
+/// everything else with those of operators, what the dashboard adds among it.
+pub(crate) fn internal(
+    app: Arc<App>,
+    effective: Arc<Mutex<EffectiveSettings>>,
+    of_the_dashboard: Router<Arc<App>>,
+    shutdown: Shutdown,
+) -> Router {
     let door = |lets_in| middleware::from_fn_with_state(Door { app: app.clone(), lets_in }, door::pass);
     let (gateway, service, operator) = (door(&[Kind::Gateway]), door(&[Kind::Service]), door(&[Kind::Operator]));
     let whole_body = middleware::from_fn_with_state(extract::BODY_BYTES_MAX, extract::whole_body);
@@ -112,7 +116,7 @@ pub(crate) fn internal(app: Arc<App>, effective: Arc<Mutex<EffectiveSettings>>, 
         .route("/internal/gateway-keys", post(credentials::rotate))
         .route("/internal/status", get(edge::status))
         .route("/internal/withdrawals", get(edge::withdrawals))
-        .route("/internal/dashboard-links", post(crate::dashboard::make_link))
+        .merge(of_the_dashboard)
         .route(PASSES_PATH, post(credentials::pass))
         .merge(chassis::admin::settings("/internal/settings", effective))
         .fallback(not_found)

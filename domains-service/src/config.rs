@@ -3,6 +3,7 @@
 //! Text becomes a [`Config`] whose fields cannot be wrong; `config/domains-service.toml` is the reference, and a test
 //! proves that it parses.
 
+mod acme;
 mod authorities;
 mod webhooks;
 
@@ -20,10 +21,10 @@ use chassis::trace::TraceConfig;
 use contract::hostname::Hostname;
 use contract::key::Environment;
 
-use crate::issuer::AcmeSettings;
 use crate::plans::Plans;
 use verification::{DnsConfig, DnsMode};
 
+pub use acme::{AcmeSettings, ChallengeKind, ExternalAccount};
 pub use webhooks::WebhookConfig;
 
 /// The prefix of environment variables that override settings.

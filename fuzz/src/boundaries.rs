@@ -139,6 +139,7 @@ mod tests {
         (pingoras(message.as_bytes()).await, hypers(message.as_bytes()).await)
     }
 
+    // promise: edge.17
     #[tokio::test(start_paused = true)]
     async fn three_parsers_read_well_formed_messages() {
         for (message, body) in [

@@ -1,8 +1,8 @@
 //! The parsers of untrusted bytes, as functions of bytes. Each asserts the properties that hold for any input; a panic
 //! is a finding.
 //!
-//! `cargo test -p fuzz` replays the corpus of every function and mutations of it. `bench/fuzz` drives them with LLVM's
-//! fuzzer for a given time; inputs it finds belong into `corpus/`. The product does not use this crate.
+//! `cargo test -p fuzz` replays the corpus of every function and mutations of it. `bench/run fuzz` drives them with
+//! LLVM's fuzzer for a given time; inputs it finds belong into `corpus/`. The product does not use this crate.
 
 #![expect(clippy::missing_panics_doc, reason = "a panic is the finding of every function here")]
 

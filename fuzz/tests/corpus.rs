@@ -9,7 +9,7 @@ mod tests {
     /// The number of mutations of each input in a normal run.
     const MUTATIONS: u64 = 3_000;
 
-    /// The number of mutations: the normal one, or the environment's for a long run (`bench/mutations`).
+    /// The number of mutations: the normal one, or the environment's for a long run (`bench/run mutations`).
     #[expect(clippy::disallowed_methods, reason = "how long a test is, not a setting of a process")]
     fn mutations() -> u64 {
         std::env::var("FUZZ_MUTATIONS").map_or(MUTATIONS, |text| text.parse().expect("a whole number"))
@@ -92,6 +92,7 @@ mod tests {
                 )+
             }
 
+            // promise: edge.16
             #[test]
             fn every_target_is_replayed() {
                 let replayed = [$(stringify!($target),)+ "boundaries"];
@@ -111,6 +112,7 @@ mod tests {
     }
 
     // Inputs that all fail at the first byte would prove nothing.
+    // promise: edge.16
     #[test]
     fn inputs_of_the_corpora_reach_what_they_are_for() {
         use quota::store::redis::fuzzing;
@@ -137,6 +139,7 @@ mod tests {
     }
 
     // A5
+    // promise: edge.17
     #[test]
     fn the_gate_the_proxy_and_a_service_agree_where_messages_end() {
         let boundaries = TARGETS.iter().find(|(name, _)| *name == "boundaries").expect("the target").1;

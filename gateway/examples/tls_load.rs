@@ -1,4 +1,4 @@
-//! A load generator for `bench/side-by-side`, for loads that common ones lack.
+//! A load generator for `bench/run side-by-side`, for loads that common ones lack.
 //!
 //!     tls_load handshakes KIND ADDRESS NAME CA.pem SECONDS                    TLS 1.3 handshakes, one request each
 //!              full|resumed|hybrid, or without a request: alone|alone-hybrid

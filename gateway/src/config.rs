@@ -228,6 +228,7 @@ mod tests {
     }
 
     // rule: 8.5
+    // promise: orders.5
     #[test]
     fn the_shipped_limits_leave_a_list_of_all_orders_its_time() {
         let environment = ["CREDENTIAL", "SEALING_SECRET"].map(|name| (format!("TEST_{name}"), SECRET.to_owned()));

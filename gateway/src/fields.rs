@@ -1,8 +1,8 @@
 //! Selects the fields of a request that reach an upstream as the client sent them.
 //!
-//! One list ([`RESERVED`], explained in `docs/http.md`) names the fields that could make an application take a client
-//! for the edge, for another address, or for a signed-in user. All other fields belong to the application. An upstream
-//! may widen or narrow the list ([`FieldRules`]); names under `tollhouse` never come from a client.
+//! One list ([`RESERVED`], explained in `docs/tenant/http.md`) names the fields that could make an application take a
+//! client for the edge, for another address, or for a signed-in user. All other fields belong to the application. An
+//! upstream may widen or narrow the list ([`FieldRules`]); names under `tollhouse` never come from a client.
 
 use std::fmt;
 use std::str::FromStr;

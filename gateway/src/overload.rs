@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use chassis::metrics::{self, IntCounterVec, IntGauge, Registry};
 use contract::plan::Plan;
+use contract::project::ProjectUid;
 
 pub(crate) use self::memory::{Look, Memory};
 pub(crate) use self::room::{Reservation, Room};
@@ -132,10 +133,10 @@ impl Overload {
         refused
     }
 
-    /// Reserves memory for another request of a project with this plan, or of the platform's own hosts; `None` if
-    /// recent requests may need all that is left for it, which is counted.
-    pub(crate) fn enter(&self, plan: Option<Plan>) -> Option<Reservation> {
-        let entered = self.room.enter(plan);
+    /// Reserves memory for another request to a project with this plan, or to the platform's own hosts, that `payer` pays
+    /// for; `None` if recent requests may need all that is left for it, which is counted.
+    pub(crate) fn enter(&self, plan: Option<Plan>, payer: Option<&ProjectUid>) -> Option<Reservation> {
+        let entered = self.room.enter(plan, payer);
         if entered.is_none() {
             self.count(Shed::Request);
         }
@@ -200,6 +201,7 @@ impl Overload {
 mod tests {
     use super::*;
 
+    // promise: faults.21
     #[test]
     fn stages_begin_in_order_and_end_two_points_lower() {
         let begins = |thousandths| Stage::judge(thousandths, Stage::Calm);

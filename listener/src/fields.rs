@@ -105,7 +105,7 @@ mod tests {
     /// The list in the documentation equals this one.
     #[test]
     fn the_documentation_names_every_reserved_field() {
-        let text = include_str!("../../docs/http.md");
+        let text = include_str!("../../docs/tenant/http.md");
         let (_, list) = text.split_once("<!-- reserved -->").expect("the start of the list");
         let (list, _) = list.split_once("<!-- end -->").expect("the end of the list");
         let mut told: Vec<&str> = list.split('`').skip(1).step_by(2).collect();

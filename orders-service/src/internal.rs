@@ -24,13 +24,13 @@ use tower_http::timeout::RequestBodyTimeoutLayer;
 
 use crate::api::{method_not_allowed, not_found, panicked};
 use crate::control::Control;
-use crate::error::{ApiError, Code};
+use crate::error::{ApiError, Code, ship_refusal};
 use crate::import::ImportFailure;
 use crate::metrics::Metrics;
 use crate::observe::{self, Observer};
-use crate::order::{self, ShipError, Status};
+use crate::order;
 use crate::orders::Orders;
-use crate::store::{ChangeError, Summary};
+use crate::store::Summary;
 use crate::wire::OrderLine;
 
 /// How long an import waits for the next bytes. One import runs at a time, so a silent one would block the others.
@@ -166,19 +166,6 @@ async fn ship(
     match internal.orders.ship(&project, id, internal.clock.now()).await {
         Ok(order) => Ok(Json(order.into())),
         Err(error) => Err(ship_refusal(id, error)),
-    }
-}
-
-/// A refusal to ship, in the words of the API.
-pub(crate) fn ship_refusal(id: i64, error: ChangeError<ShipError>) -> ApiError {
-    match error {
-        ChangeError::NotFound => Code::OrderNotFound.because(format!("There is no order {id}.")),
-        ChangeError::Refused(ShipError::AlreadyShipped) => {
-            Code::OrderAlreadyShipped.because(format!("Order {id} has already shipped."))
-        }
-        ChangeError::Refused(ShipError::Cancelled) => Code::OrderAlreadyCancelled
-            .because(format!("Order {id} is {}. Only a pending order can be shipped.", Status::Cancelled)),
-        ChangeError::Store(error) => error.into(),
     }
 }
 

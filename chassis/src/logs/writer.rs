@@ -3,7 +3,7 @@
 //! Logging copies a line under a lock. The thread takes all pending lines every few milliseconds, so that a busy
 //! process neither wakes a thread per line nor writes line by line; without log lines the thread sleeps. A channel with
 //! a thread wakes that thread for nearly every line, which cost a saturated gateway two system calls per request
-//! (docs/decisions/log-lines-are-batched.md).
+//! (docs/develop/decisions/exchange.md).
 
 use std::io::{ErrorKind, Write};
 use std::sync::Arc;

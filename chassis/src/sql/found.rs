@@ -186,7 +186,7 @@ tuples! {
 /// unreadable row must not fail the others.
 ///
 /// Replaces `#[derive(sqlx::FromRow)]`: sqlx's macros run in the compiler, so both database drivers, including
-/// `SQLite`, would be built twice (docs/build-times.md).
+/// `SQLite`, would be built twice (docs/develop/build-times.md).
 #[macro_export]
 macro_rules! record {
     ($(#[$meta:meta])* $visibility:vis struct $name:ident {

@@ -188,7 +188,7 @@ async fn receivers_in_python_verify_as_the_page_says() {
     let (_, secret) = endpoint(&platform, &receiver, json!(["domain.created"])).await;
     happen(&platform, "b\u{fc}cher.localhost").await;
     let message = receiver.message(0).await;
-    let page = include_str!("../../../docs/webhooks.md");
+    let page = include_str!("../../../docs/tenant/webhooks.md");
     let published = page.split("```python\n").nth(1).unwrap().split("```").next().unwrap();
     let headers: Value = ["webhook-id", "webhook-timestamp", "webhook-signature"]
         .iter()

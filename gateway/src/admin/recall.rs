@@ -104,7 +104,7 @@ async fn request(State(view): State<View>, Path(id): Path<String>) -> Response {
             "who_must_act": rejection.blame().as_str(),
             "told_the_client": rejection.message(),
             "because": line.get("reason"),
-            "read": format!("docs/errors.md#{code}"),
+            "read": format!("docs/reference/errors.md#{code}"),
         }),
         None => match line.get("status").and_then(Value::as_u64).unwrap_or(0) {
             0 => json!({ "who_must_act": "client", "because": "The client left before it was answered." }),

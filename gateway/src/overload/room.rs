@@ -5,13 +5,17 @@
 //! seen its real use, and no more may begin than the budget allows. A slow request, or a WebSocket, counts for half a
 //! second at most: after that the system's figures include it.
 //!
-//! The budget is exhausted for the lowest plans first. The platform's own hosts have a separate budget, half as large:
+//! The budget is exhausted for the lowest plans first. A project may begin another request while it has fewer than seven
+//! times as many as may still begin, so a burst of one project leaves some of the budget to the others: the rule that
+//! [`crate::upstreams`] uses for requests in progress. The platform's own hosts have a separate budget, half as large:
 //! operators and customers can act whatever projects do, and strangers at the dashboard take nothing from projects.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use contract::plan::Plan;
+use contract::project::ProjectUid;
 
 /// What a request may hold: 64 KiB of its body collected for a write and another piece, 64 KiB of its response, and the
 /// buffers of TLS and, over HTTP/2, the windows of both.
@@ -29,6 +33,12 @@ const fn share(plan: Option<Plan>) -> (u64, u32) {
     }
 }
 
+/// A project may have at most this many times the requests that may still begin.
+const PROJECT_TIMES: u32 = 7;
+
+/// Number of counters for projects. Projects with the same counter, by a hash that each process keys anew, share its limit.
+const PROJECTS: usize = 1_024;
+
 /// Number of request counts: since the last check, since the one before, and an empty one for the next check.
 const LOOKS: usize = 3;
 
@@ -39,6 +49,9 @@ pub(crate) struct Room {
     look: AtomicU64,
     /// Requests of projects in progress, by the last check before they began; and those of the platform's own hosts.
     begun: [[AtomicU32; LOOKS]; 2],
+    /// The same by the project that pays.
+    of_projects: [Box<[AtomicU32]>; LOOKS],
+    secret: RandomState,
     /// How many may have begun since the check before the last.
     allowed: AtomicU32,
 }
@@ -49,29 +62,46 @@ pub(crate) struct Reservation {
     room: Arc<Room>,
     look: u64,
     of_platform: bool,
+    /// The counter of the project that pays.
+    project: Option<usize>,
 }
 
 impl Default for Room {
     /// Unlimited until the first check.
     fn default() -> Self {
-        Self { look: AtomicU64::new(1), begun: Default::default(), allowed: AtomicU32::new(u32::MAX) }
+        let counts = || (0..PROJECTS).map(|_| AtomicU32::new(0)).collect();
+        Self {
+            look: AtomicU64::new(1),
+            begun: Default::default(),
+            of_projects: [counts(), counts(), counts()],
+            secret: RandomState::new(),
+            allowed: AtomicU32::new(u32::MAX),
+        }
     }
 }
 
 impl Room {
-    /// Reserves memory for another request of a project with this plan, or of the platform's own hosts; `None` if
-    /// recent requests may need all that is left for it.
-    pub(crate) fn enter(self: &Arc<Self>, plan: Option<Plan>) -> Option<Reservation> {
+    /// Reserves memory for another request to a project with this plan, or to the platform's own hosts, that `payer` pays
+    /// for; `None` if recent requests may need all that is left for it, or the payer already has its share.
+    pub(crate) fn enter(self: &Arc<Self>, plan: Option<Plan>, payer: Option<&ProjectUid>) -> Option<Reservation> {
         // A thread that sees a check's number also sees its empty count.
         let look = self.look.load(Ordering::Acquire);
         let (of_platform, begun) = (plan.is_none(), |look| self.slot(plan.is_none(), look));
         // Concurrent threads may all take the last reservation; a few requests more do no harm.
         let young = begun(look).load(Ordering::Relaxed) + begun(look - 1).load(Ordering::Relaxed);
-        if young >= self.allowed(plan) {
-            return None;
+        let free = self.allowed(plan).checked_sub(young).filter(|free| *free > 0)?;
+        let project = payer.and_then(|payer| usize::try_from(self.secret.hash_one(payer) % PROJECTS as u64).ok());
+        if let Some(project) = project {
+            let count = |look| self.of_project(project, look).map_or(0, |count| count.load(Ordering::Relaxed));
+            if count(look) + count(look - 1) >= free.saturating_mul(PROJECT_TIMES) {
+                return None;
+            }
         }
-        begun(look).fetch_add(1, Ordering::Relaxed);
-        Some(Reservation { room: self.clone(), look, of_platform })
+        let reservation = Reservation { room: self.clone(), look, of_platform, project };
+        for count in reservation.counts() {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        Some(reservation)
     }
 
     fn allowed(&self, plan: Option<Plan>) -> u32 {
@@ -89,17 +119,36 @@ impl Room {
         for of_platform in [false, true] {
             self.slot(of_platform, next).store(0, Ordering::Relaxed);
         }
+        for count in of_look(&self.of_projects, next) {
+            count.store(0, Ordering::Relaxed);
+        }
         self.look.store(next, Ordering::Release);
     }
 
     fn slot(&self, of_platform: bool, look: u64) -> &AtomicU32 {
         let [projects, platform] = &self.begun;
-        let [a, b, c] = if of_platform { platform } else { projects };
-        match look % LOOKS as u64 {
-            0 => a,
-            1 => b,
-            _ => c,
-        }
+        of_look(if of_platform { platform } else { projects }, look)
+    }
+
+    fn of_project(&self, project: usize, look: u64) -> Option<&AtomicU32> {
+        of_look(&self.of_projects, look).get(project)
+    }
+}
+
+/// The entry of a check.
+fn of_look<T>([a, b, c]: &[T; LOOKS], look: u64) -> &T {
+    match look % LOOKS as u64 {
+        0 => a,
+        1 => b,
+        _ => c,
+    }
+}
+
+impl Reservation {
+    /// The counters that include this reservation.
+    fn counts(&self) -> impl Iterator<Item = &AtomicU32> {
+        let of_project = self.project.and_then(|project| self.room.of_project(project, self.look));
+        std::iter::once(self.room.slot(self.of_platform, self.look)).chain(of_project)
     }
 }
 
@@ -108,12 +157,10 @@ impl Drop for Reservation {
         // Older reservations have expired, and their count is reused.
         if self.room.look.load(Ordering::Acquire) <= self.look + 1 {
             let one_less = |begun: u32| begun.checked_sub(1);
-            // Nothing to subtract: a check has dropped this request meanwhile.
-            let _ = self.room.slot(self.of_platform, self.look).fetch_update(
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-                one_less,
-            );
+            for count in self.counts() {
+                // Nothing to subtract: a check has dropped this request meanwhile.
+                let _ = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
+            }
         }
     }
 }
@@ -125,7 +172,7 @@ mod tests {
     const HIGHEST: Option<Plan> = Some(Plan::Enterprise);
 
     fn entered(room: &Arc<Room>, plan: Option<Plan>) -> Vec<Reservation> {
-        (0..1_000).filter_map(|_| room.enter(plan)).collect()
+        (0..1_000).filter_map(|_| room.enter(plan, None)).collect()
     }
 
     fn with_room_for(requests: u64) -> Arc<Room> {
@@ -134,6 +181,7 @@ mod tests {
         Arc::new(room)
     }
 
+    // promise: faults.21
     #[test]
     fn no_more_begin_than_there_is_memory_for() {
         assert_eq!(entered(&Arc::default(), HIGHEST).len(), 1_000, "no check yet");
@@ -149,12 +197,31 @@ mod tests {
         let room = with_room_for(20);
         let old = entered(&room, HIGHEST);
         room.looked(20 * BYTES_OF_ONE);
-        assert!(room.enter(HIGHEST).is_none(), "the figures may not show it yet");
+        assert!(room.enter(HIGHEST, None).is_none(), "the figures may not show it yet");
         room.looked(15 * BYTES_OF_ONE);
         let young = entered(&room, HIGHEST);
         assert_eq!(young.len(), 15);
         drop(old);
-        assert!(room.enter(HIGHEST).is_none(), "what no longer counts makes no room when it ends");
+        assert!(room.enter(HIGHEST, None).is_none(), "what no longer counts makes no room when it ends");
+    }
+
+    #[test]
+    fn a_burst_of_one_project_leaves_room_to_the_others_until_two_looks_have_shown_it() {
+        let room = with_room_for(80);
+        let project = |number: usize| format!("p{number}").parse::<ProjectUid>().unwrap();
+        let count = |project: &ProjectUid| room.secret.hash_one(project) % PROJECTS as u64;
+        let loud = project(0);
+        let other = (1..).map(project).find(|other| count(other) != count(&loud)).unwrap();
+        let begin = |payer| (0..1_000).filter_map(|_| room.enter(HIGHEST, Some(payer))).collect::<Vec<_>>();
+        let burst = begin(&loud);
+        assert_eq!(burst.len(), 70, "seven eighths of 80");
+        let rest = begin(&other);
+        assert_eq!(rest.len(), 9, "another project finds seven eighths of the 10 that are left");
+        drop(burst);
+        assert_eq!(begin(&loud).len(), 63, "a request that ends makes room for its project");
+        room.looked(80 * BYTES_OF_ONE);
+        room.looked(80 * BYTES_OF_ONE);
+        assert_eq!(begin(&loud).len(), 70, "the system's figures speak for older requests");
     }
 
     #[test]
@@ -166,7 +233,7 @@ mod tests {
             let of_platform = entered(&room, None);
             assert_eq!(of_platform.len() as u64, (all / 2).max(8));
             drop(begun);
-            assert!(room.enter(None).is_none(), "what projects leave is not the platform's");
+            assert!(room.enter(None, None).is_none(), "what projects leave is not the platform's");
             assert_eq!(entered(&room, HIGHEST).len() as u64, all.max(12), "nor the other way round");
         }
     }

@@ -120,6 +120,7 @@ async fn a_key_expires_to_the_second() {
     assert_unauthorized(&world.ask(ask).await, "expired_api_key", &expired, 1);
 }
 
+// promise: edge.18
 #[tokio::test]
 async fn a_revoked_key_is_refused_from_the_acknowledgement_on() {
     let world = World::start().await;

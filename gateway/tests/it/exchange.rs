@@ -386,6 +386,7 @@ async fn over_http2_a_body_that_becomes_too_large_is_413() {
 }
 
 /// What is left of the body goes nowhere, and the connection with half a request in it serves nobody else.
+// promise: edge.7
 #[tokio::test]
 async fn over_http2_an_answer_before_the_body_was_read_is_the_answer() {
     let world = World::start().await;

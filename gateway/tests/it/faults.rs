@@ -32,6 +32,7 @@ fn assert_failed(reply: &Reply, status: u16, code: &str, left: i64) {
     assert_eq!(reply.rate_limit_headers(), (300, left, MINUTE_END));
 }
 
+// promise: faults.10
 #[tokio::test]
 async fn an_upstream_that_refuses_connections_is_502() {
     let (_silent, nobody) = nobody();
@@ -60,6 +61,7 @@ async fn an_upstream_that_takes_connections_again_counts_as_reached_before_a_req
     eventually("the upstream counts as reached", async || (up().await == 1).then_some(())).await;
 }
 
+// promise: faults.11
 #[tokio::test]
 async fn an_upstream_that_does_not_answer_in_time_is_504() {
     let world = World::with(|setup| setup.orders = "first_byte_timeout = \"150ms\"").await;
@@ -72,6 +74,7 @@ async fn an_upstream_that_does_not_answer_in_time_is_504() {
     assert_eq!(world.ask(world.list()).await.status, 200);
 }
 
+// promise: faults.12
 #[tokio::test]
 async fn an_upstream_that_breaks_off_before_or_in_its_head_is_502() {
     let world = World::start().await;
@@ -112,6 +115,7 @@ async fn an_upstream_that_talks_nonsense_is_502() {
     world.admin.counts("edge_upstream_requests_total{outcome=\"invalid\"}", 7).await;
 }
 
+// promise: orders.6, edge.8, faults.12
 #[tokio::test]
 async fn a_body_that_breaks_off_is_never_taken_for_a_whole_one() {
     let world = World::start().await;
@@ -146,6 +150,7 @@ async fn a_body_that_stalls_is_cut_off() {
     assert!(reply.status == 200 && !reply.complete, "{reply:?}");
 }
 
+// promise: faults.11
 #[tokio::test]
 async fn beyond_the_requests_an_upstream_may_have_in_progress_is_503() {
     let world = World::with(|setup| setup.orders = "in_flight_max = 1").await;
@@ -170,6 +175,7 @@ async fn beyond_the_requests_an_upstream_may_have_in_progress_is_503() {
     assert_eq!(world.orders.requests().len(), 2);
 }
 
+// promise: faults.11
 #[tokio::test]
 async fn one_project_leaves_places_of_its_upstream_to_others() {
     let world = World::with(|setup| setup.orders = "in_flight_max = 8").await;
@@ -205,6 +211,7 @@ async fn one_project_leaves_places_of_its_upstream_to_others() {
     assert_eq!(world.orders.requests().len(), 9);
 }
 
+// promise: edge.26, faults.11
 #[tokio::test]
 async fn one_visitor_leaves_places_of_a_site_to_others() {
     let world = World::with(|setup| setup.blog = "in_flight_max = 8").await;
@@ -255,6 +262,7 @@ async fn a_client_that_leaves_gives_its_place_back() {
     eventually("a place", async || (client.ask(&world.list()).await.status == 200).then_some(())).await;
 }
 
+// promise: faults.10
 #[tokio::test]
 async fn with_one_of_two_addresses_dead_no_request_fails() {
     let living = Upstream::start().await;
@@ -301,6 +309,7 @@ async fn reading_is_tried_again_when_an_idle_connection_had_died() {
     assert_eq!(world.log.line_of(reply.request_id()).await["attempts"], 2);
 }
 
+// promise: faults.12
 #[tokio::test]
 async fn cancelling_is_not_tried_again_because_it_may_have_been_carried_out() {
     for (method, path) in [("DELETE", "/v1/store/orders/1"), ("POST", "/v2/orders")] {

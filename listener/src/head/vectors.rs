@@ -107,6 +107,7 @@ fn what_a_head_says_is_understood() {
     good(&old("Expect: 100-continue\r\n"), once);
 }
 
+// promise: edge.4
 #[test]
 fn request_lines_that_are_not_http_are_refused() {
     for (request_line, rejection) in [

@@ -132,6 +132,7 @@ mod tests {
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused, "no forgotten descriptor keeps the socket open");
     }
 
+    // promise: edge.26
     #[tokio::test]
     async fn the_kernel_takes_little_for_a_client_that_reads_nothing() {
         let listener = listen(ANY_PORT, 16, None).unwrap();

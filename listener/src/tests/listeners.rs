@@ -111,6 +111,7 @@ async fn first_words(client: &mut TcpStream, send: &str) -> String {
     String::from_utf8(buffer[..bytes].to_vec()).unwrap()
 }
 
+// promise: faults.23
 #[tokio::test]
 async fn a_connection_panics_alone() {
     let open = open(Arc::new(Echo), ListenerSettings::default(), false).await;
@@ -123,6 +124,7 @@ async fn a_connection_panics_alone() {
     soon(open.connections.wait_until_closed()).await;
 }
 
+// promise: edge.12
 #[tokio::test]
 async fn one_client_cannot_have_all_connections_and_all_clients_cannot_have_more_than_there_are() {
     let settings = ListenerSettings { connections_per_address: 2, connections: 3, ..ListenerSettings::default() };

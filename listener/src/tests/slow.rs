@@ -36,6 +36,7 @@ async fn drip(mut client: DuplexStream, text: String, pause: Duration) -> String
     received
 }
 
+// promise: edge.26
 #[tokio::test(start_paused = true)]
 async fn a_head_that_drips_is_408_when_its_time_is_over() {
     let rig = rig();
@@ -95,6 +96,7 @@ async fn under_pressure_a_client_rests_shorter() {
     assert_eq!(next_read(&mut rig).await, end_after(5));
 }
 
+// promise: edge.26
 #[tokio::test(start_paused = true)]
 async fn a_body_that_stops_or_drips_fails_and_the_handler_answers_408() {
     for (head, body) in [(POST_1000, "0".repeat(60)), (POST_CHUNKED, format!("3e8\r\n{}", "0".repeat(60)))] {
@@ -252,6 +254,7 @@ async fn a_websocket_may_be_silent() {
     assert!(day.is_err(), "nothing ends it");
 }
 
+// promise: edge.26
 #[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_take_its_response_is_cut_off() {
     let mut rig = rig_with(ListenerSettings::default(), None, 1_024);

@@ -20,6 +20,7 @@ async fn the_orders_api_is_what_its_specification_says() {
 }
 
 // rule: 1.1, 1.4, 2.1, 2.2, 2.3, 2.4, 2.5, 2.6, 2.7, 4.0.1, 4.0.3, 4.1.1, 4.1.200, 8.5, 8.7, 8.8, 8.9
+// promise: orders.3
 async fn a_key_lists_every_order_of_its_store(platform: &Platform) {
     let (client, shop) = (platform.client(), platform.project("pro"));
     let response = shop.request(platform, &client, Method::GET, "/v1/store/orders").send().await.unwrap();
@@ -123,6 +124,7 @@ async fn a_key_does_what_its_scopes_say_and_no_more(platform: &Platform) {
 }
 
 // rule: 1.5, 9.1, 9.3
+// promise: orders.21
 async fn the_pets_operation_says_that_it_goes_away(platform: &Platform) {
     let (client, shop) = (platform.client(), platform.project("pro"));
     let response = shop.request(platform, &client, Method::GET, "/v1/pets/101").send().await.unwrap();

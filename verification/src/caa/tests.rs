@@ -46,6 +46,7 @@ fn forbids(place: &str) -> CaaRuling {
 }
 
 // rule: 1.18
+// promise: domains.17
 #[test]
 fn the_closest_name_with_records_decides_alone() {
     let climb = |spec: &[(&str, &[&str])]| rule(&levels(spec), &us(), false);
@@ -85,6 +86,7 @@ fn properties_that_do_not_matter_do_not_forbid() {
     assert_eq!(shop(&["128 issuemail ;"]), both(), "22: mail is known");
 }
 
+// promise: domains.17
 #[test]
 fn unknown_critical_properties_forbid() {
     let critical = |without_it_too| CaaRuling::Critical("shop.customer.com".to_owned(), without_it_too);
@@ -95,6 +97,7 @@ fn unknown_critical_properties_forbid() {
     assert_eq!(shop(&["2 future value", "0 issue letsencrypt.org"]), both(), "25: a bit without meaning");
 }
 
+// promise: domains.17
 #[test]
 fn wildcards_ask_issuewild_first() {
     let wild = |records: &[&str]| rule(&levels(&[("customer.com", records)]), &us(), true);
@@ -104,6 +107,7 @@ fn wildcards_ask_issuewild_first() {
     assert_eq!(wild(&["0 iodef mailto:a@b"]), both(), "29");
 }
 
+// promise: domains.17
 #[test]
 fn an_account_can_be_required() {
     let other = CaaRuling::OtherAccount("shop.customer.com".to_owned());
@@ -117,6 +121,7 @@ fn an_account_can_be_required() {
     assert_eq!(rule(&pinned, &unregistered, false), CaaRuling::OtherAccount("b".to_owned()), "34: no account yet");
 }
 
+// promise: domains.17
 #[test]
 fn methods_can_be_required() {
     let only = |method: &str| CaaRuling::Permits(vec![method.to_owned()]);
@@ -129,6 +134,7 @@ fn methods_can_be_required() {
     assert_eq!(shop(&["0 issue letsencrypt.org; validationmethods=http_01,http-01"]), other, "39: malformed");
 }
 
+// promise: domains.17
 #[test]
 fn malformed_properties_permit_no_authority() {
     assert_eq!(shop(&["0 issue letsencrypt.org; "]), both(), "40: a lone semicolon is fine");

@@ -114,6 +114,7 @@ fn right(name: &str, kind: RecordKind) -> DnsReply {
     if name == NAME && kind == RecordKind::Cname { said(vec![cname(NAME, TARGET)]) } else { denied("customer.test") }
 }
 
+// promise: domains.9
 #[tokio::test]
 async fn denials_without_a_soa_are_understood() {
     // systemd-resolved omits the authority section.
@@ -126,6 +127,7 @@ async fn denials_without_a_soa_are_understood() {
     assert_eq!(codes(&judged), ["DNS_ZONE_MISSING"]);
 }
 
+// promise: domains.9
 #[tokio::test]
 async fn a_control_plane_without_ipv6_calls_no_healthy_nameserver_silent() {
     for failure in [DnsFailure::Unreachable, DnsFailure::Timeout] {
@@ -151,6 +153,7 @@ async fn a_control_plane_without_ipv6_calls_no_healthy_nameserver_silent() {
     }
 }
 
+// promise: domains.7
 #[tokio::test]
 async fn todays_nameservers_are_asked_whatever_a_cache_says() {
     // The registry has the new servers; the resolver still has the old ones.
@@ -182,6 +185,7 @@ fn forbids() -> DnsRecord {
     record("customer.test", RecordData::Caa(caa))
 }
 
+// promise: domains.7
 #[tokio::test]
 async fn caa_records_that_were_just_corrected_are_seen() {
     let cache = |name: &str, kind| {
@@ -198,6 +202,7 @@ async fn caa_records_that_were_just_corrected_are_seen() {
     assert_eq!((judged.caa, codes(&judged)), (Caa::Forbidden, vec!["CAA_FORBIDS"]));
 }
 
+// promise: domains.10
 #[tokio::test]
 async fn a_wildcard_is_named_as_one_and_blocks_no_record() {
     for (data, kind) in [
@@ -230,6 +235,7 @@ async fn a_wildcard_is_named_as_one_and_blocks_no_record() {
     }
 }
 
+// promise: domains.9
 #[tokio::test]
 async fn six_nameservers_and_seven_labels_are_within_the_limit() {
     const LONG: &str = "a.b.c.d.e.customer.test";
@@ -259,6 +265,7 @@ async fn six_nameservers_and_seven_labels_are_within_the_limit() {
     assert_eq!(codes(&judged), ["DNS_NO_RECORD"]);
 }
 
+// promise: domains.30
 #[tokio::test]
 async fn a_name_directly_below_a_private_suffix_lies_in_its_zone() {
     let resolver = |name: &str, kind| {
@@ -279,6 +286,7 @@ async fn a_name_directly_below_a_private_suffix_lies_in_its_zone() {
     assert!(judged.passes(), "{:?}", judged.problems);
 }
 
+// promise: domains.10
 #[tokio::test]
 async fn a_dnssec_failure_is_called_one() {
     let bogus = |_: &str, _| Ok(DnsReply { code: ReplyCode::Bogus, ..said(Vec::new()) });
@@ -297,6 +305,7 @@ async fn a_dnssec_failure_is_called_one() {
     );
 }
 
+// promise: domains.8
 #[tokio::test(start_paused = true)]
 async fn what_is_silent_spoils_only_its_own_answer() {
     struct Silent;

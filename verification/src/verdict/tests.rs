@@ -218,6 +218,7 @@ fn the_apex_of_a_delegated_zone_is_recognised_by_its_zone_not_by_its_name() {
     assert_eq!((judged.records, judged.is_apex), (Records::Pass, Some(true)));
 }
 
+// promise: domains.14
 #[test]
 fn addresses_prove_nothing_because_all_projects_share_them() {
     let judged = |claim, servers, texts| {
@@ -292,6 +293,7 @@ fn caa_that_blocks_names_the_level_and_the_record_to_add() {
     assert_eq!((judged.caa, codes(&judged)), (Caa::Unknown, vec!["CAA_LOOKUP_FAILED"]));
 }
 
+// promise: domains.10
 #[test]
 fn the_remedy_for_a_critical_caa_record_works_when_followed() {
     let case = Case { authorities: vec![authority("letsencrypt.org")], ..Case::of("shop.customer.com") };

@@ -152,6 +152,7 @@ async fn refusals_and_denials_keep_their_meaning() {
     }
 }
 
+// promise: domains.8
 #[tokio::test]
 async fn a_lost_packet_is_sent_again_within_half_a_second() {
     let (socket, address) = server().await;
@@ -167,6 +168,7 @@ async fn a_lost_packet_is_sent_again_within_half_a_second() {
     assert_eq!(cname(&reply.unwrap()).1, &RecordData::Cname("late.test".to_owned()));
 }
 
+// promise: domains.9
 #[tokio::test]
 async fn an_answer_that_took_longer_than_two_packets_counts() {
     let (socket, address) = server().await;
@@ -181,6 +183,7 @@ async fn an_answer_that_took_longer_than_two_packets_counts() {
     assert_eq!(cname(&reply.unwrap()).1, &RecordData::Cname("slow.test".to_owned()));
 }
 
+// promise: domains.9
 #[tokio::test]
 async fn servers_without_edns_are_understood_whether_they_say_so_or_are_silent() {
     for says_so in [true, false] {
@@ -212,6 +215,7 @@ fn small(question: &[u8], target: &str) -> Vec<u8> {
     answer.to_vec().unwrap()
 }
 
+// promise: domains.9
 #[tokio::test]
 async fn a_server_that_changes_letters_is_asked_again_over_tcp() {
     let (socket, listener, address) = server_over_both().await;
@@ -230,6 +234,7 @@ async fn a_server_that_changes_letters_is_asked_again_over_tcp() {
     assert_eq!(cname(&reply.unwrap()).1, &RecordData::Cname("true.test".to_owned()));
 }
 
+// promise: domains.9
 #[tokio::test]
 async fn without_tcp_two_equal_answers_count_and_two_different_ones_do_not() {
     for (second, expected) in [("one.test.", true), ("two.test.", false)] {
@@ -276,6 +281,7 @@ async fn recurse(resolvers: Vec<SocketAddr>) -> Result<DnsReply, DnsFailure> {
     WireDns { resolvers, authoritative_port: 53 }.recurse("shop.customer.test", RecordKind::Cname).await
 }
 
+// promise: domains.8
 #[tokio::test]
 async fn a_resolver_that_fails_or_is_silent_stops_nothing() {
     let good = || resolver(|question| Some(answer_to(question, "good.test.")));
@@ -297,6 +303,7 @@ async fn a_resolver_that_fails_or_is_silent_stops_nothing() {
     assert_eq!(failed.unwrap().code, ReplyCode::ServFail);
 }
 
+// promise: domains.10
 #[tokio::test]
 async fn what_resolvers_answer_only_unchecked_is_bogus() {
     let validating = resolver(|question| {

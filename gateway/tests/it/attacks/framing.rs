@@ -99,16 +99,19 @@ fn line_ends_and_controls() -> Vec<Row> {
     ]
 }
 
+// promise: edge.1
 #[tokio::test]
 async fn a_body_whose_end_could_be_read_twice_is_refused() {
     refused_by_listener(lengths_and_codings()).await;
 }
 
+// promise: edge.1
 #[tokio::test]
 async fn a_transfer_coding_in_disguise_is_refused() {
     refused_by_listener(obscured_codings()).await;
 }
 
+// promise: edge.2
 #[tokio::test]
 async fn lines_that_end_or_hide_something_are_refused() {
     refused_by_listener(line_ends_and_controls()).await;

@@ -121,6 +121,7 @@ async fn every_answer_of_every_node_adds_up() {
     println!("{number} answers in {} s", began.elapsed().as_secs());
 }
 
+// promise: edge.18
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_is_revoked_under_load_is_refused_by_every_node() {
     let mut times = Vec::new();

@@ -115,6 +115,7 @@ fn bodies_whose_length_can_be_read_twice_are_refused() {
     }
 }
 
+// promise: edge.9
 #[test]
 fn hosts_that_are_not_one_name_are_refused() {
     let long_label = format!("{}.example", "a".repeat(64));

@@ -98,6 +98,7 @@ fn what_expired_unspent_in_an_old_minute_is_returned_to_the_day() {
     assert_eq!((settlement.minute_charged, settlement.day_charged), (0, 4));
 }
 
+// promise: faults.9
 #[test]
 fn a_clock_that_steps_back_a_little_never_reopens_a_window() {
     let limits = (5, 1_000);

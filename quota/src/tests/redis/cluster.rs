@@ -84,6 +84,7 @@ async fn a_cluster_that_loses_a_master(lose: impl FnOnce(&mut Redis), full_cover
     .await;
 }
 
+// promise: faults.5
 #[tokio::test(flavor = "multi_thread")]
 async fn behind_sentinel_the_new_master_is_found() {
     let mut master = Redis::start();

@@ -31,6 +31,7 @@ async fn short_budget(redis: &Redis, count: u64, on_store_down: OnStoreDown) -> 
     .await
 }
 
+// promise: faults.1
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_store_each_node_has_its_share_and_the_day_is_right_afterwards() {
     let mut redis = Redis::in_a_fresh_minute();
@@ -73,6 +74,7 @@ async fn without_the_store_each_node_has_its_share_and_the_day_is_right_afterwar
     panic!("five attempts, and each straddled a minute");
 }
 
+// promise: faults.8
 #[tokio::test(flavor = "multi_thread")]
 async fn an_emptied_store_learns_before_it_grants() {
     let redis = Redis::in_a_fresh_minute();
@@ -121,6 +123,7 @@ async fn a_frozen_store_delays_only_the_first() {
     .await;
 }
 
+// promise: faults.7
 #[tokio::test(flavor = "multi_thread")]
 async fn lost_scripts_are_loaded_again() {
     let redis = Redis::within_a_day();
@@ -132,6 +135,7 @@ async fn lost_scripts_are_loaded_again() {
     }
 }
 
+// promise: faults.6
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_server_still_settles() {
     let redis = Redis::with(&["--maxmemory-policy", "noeviction"]);
@@ -144,6 +148,7 @@ async fn a_full_server_still_settles() {
     }
 }
 
+// promise: faults.5
 #[tokio::test(flavor = "multi_thread")]
 async fn a_master_that_was_demoted_is_left_for_the_new_one() {
     for _ in 0..3 {

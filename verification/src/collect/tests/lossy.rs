@@ -110,6 +110,7 @@ async fn serve(number: usize, socket: UdpSocket, network: Arc<Network>) {
     }
 }
 
+// promise: domains.8
 #[tokio::test]
 async fn with_two_percent_of_packets_lost_99_of_100_verifications_are_right_at_once() {
     let (port, sockets) = servers().await;
