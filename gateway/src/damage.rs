@@ -1,7 +1,7 @@
-//! Damaged files of the data directory: a start sets them aside and goes on without what they held.
+//! Damaged files of the data directory: the gateway sets them aside at its start and goes on without their contents.
 //!
-//! What is set aside stays beside its place until an operator removes it, one file for each name; `/status` and a metric say
-//! so. All other files of the directory count as absent where they cannot be read.
+//! A file that was set aside stays until an operator removes it, one per name; `/status` and a metric show it. Any
+//! other unreadable file of the directory counts as absent.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -10,22 +10,22 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-/// The identity of the place, in the data directory.
+/// The file with the node's identity, in the data directory.
 pub(crate) const PLACE: &str = "place";
-/// The replica, in the data directory.
+/// The file with the replica, in the data directory.
 pub(crate) const REPLICA: &str = "replica.redb";
 
-/// The files that a start sets aside when they are damaged.
+/// The files that are set aside if damaged.
 pub(crate) const FILES: [&str; 2] = [PLACE, REPLICA];
-/// What follows the name of a damaged file.
+/// The suffix of a damaged file.
 pub(crate) const SUFFIX: &str = ".damaged";
 
-/// Opens a file; one that is damaged is set aside and made anew.
+/// Opens a file; a damaged one is set aside and created anew.
 ///
 /// # Errors
-/// When the file cannot be opened for another reason: it is in use, or the disk or its rights do not allow it.
+/// The file cannot be opened for another reason: it is in use, or the disk or its permissions do not allow it.
 pub(crate) fn open<T>(path: &Path, open: impl Fn() -> anyhow::Result<T>) -> anyhow::Result<T> {
-    // The library of the database asserts some of what it reads.
+    // The database library panics on some damage.
     let opened = catch_unwind(AssertUnwindSafe(&open));
     let error = match opened.unwrap_or_else(|_| Err(anyhow::anyhow!("reading {} panicked", path.display()))) {
         Err(error) if is_damage(&error) && path.exists() => error,
@@ -35,7 +35,7 @@ pub(crate) fn open<T>(path: &Path, open: impl Fn() -> anyhow::Result<T>) -> anyh
     open()
 }
 
-/// Whether the contents of a file are to blame, and not its surroundings.
+/// Whether the file's contents are the cause, not the disk or its permissions.
 fn is_damage(error: &anyhow::Error) -> bool {
     let of_the_disk = |error: &std::io::Error| {
         use ErrorKind::{NotFound, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
@@ -48,10 +48,10 @@ fn is_damage(error: &anyhow::Error) -> bool {
     }
 }
 
-/// Renames a damaged file, in place of one that was set aside before.
+/// Renames a damaged file; replaces an earlier one.
 ///
 /// # Errors
-/// When the directory cannot be written.
+/// The directory cannot be written.
 pub(crate) fn set_aside(path: &Path, error: &anyhow::Error) -> anyhow::Result<()> {
     let kept = kept_as(path);
     std::fs::rename(path, &kept).with_context(|| format!("setting the damaged file {} aside", path.display()))?;
@@ -59,12 +59,12 @@ pub(crate) fn set_aside(path: &Path, error: &anyhow::Error) -> anyhow::Result<()
         file = %path.display(),
         kept_as = %kept.display(),
         error = format!("{error:#}"),
-        "damaged file set aside; starting without what it held. Check the disk, then remove the file that was kept"
+        "damaged file set aside; starting without its contents. Check the disk, then remove the renamed file"
     );
     Ok(())
 }
 
-/// Where a damaged file is kept.
+/// The new path of a damaged file.
 pub(crate) fn kept_as(path: &Path) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(SUFFIX);

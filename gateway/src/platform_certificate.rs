@@ -1,12 +1,12 @@
 //! The platform's own certificate: a wildcard from files, replaced when the files change.
 //!
-//! A replacement is taken only when it can do what the certificate in use does: be a server's and no authority's, cover the
-//! same names, be valid now, come from the same authority or from one that the system trusts, and last at least as long.
-//! Anything else is refused and the certificate in use stays, because a mistake in this file would end every connection to
-//! every platform host at once. One that this process has served before may come back, so that a replacement is never the
-//! end of a good one. At a start there is nothing to fall back to, so whatever chain and key belong together are served,
-//! and what is wrong with them is reported. One in use that clients cannot trust says nothing about its replacement's
-//! authority and end.
+//! A replacement is accepted only if it can do what the certificate in use does: serve as a server's certificate and
+//! not as an authority's, cover the same names, be valid now, come from the same authority or from one that the system
+//! trusts, and last at least as long. Any other is refused and the certificate in use stays, because a mistake in this
+//! file would end every connection to every platform host at once. A certificate that this process has served before
+//! may return, so a replacement can always be undone. At a start there is no certificate to fall back to: any chain
+//! with its key is served, and its faults are reported. If clients cannot trust the certificate in use, the replacement
+//! may have any authority and end.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ use crate::tls::{covers, names_of};
 mod authority;
 mod fault;
 
-/// Chains that are remembered because they were served. They change once in months, or are put back after a mistake.
+/// The largest number of remembered chains that were served. Chains change every few months, or return after a mistake.
 const SERVED_MAX: usize = 16;
 
 /// A certificate for the platform's hosts. Reading it is lock-free; [`PlatformCertificate::look`] replaces it.
@@ -47,7 +47,7 @@ pub(crate) struct PlatformCertificate {
     current: ArcSwap<Loaded>,
     faults: Mutex<Vec<CertificateFault>>,
     known: Mutex<KnownHosts>,
-    /// Digests of the chains that were served before the present one.
+    /// Digests of the chains that were served before the current one.
     served: Mutex<VecDeque<Vec<u8>>>,
 }
 
@@ -57,22 +57,22 @@ struct Loaded {
     chain_pem: Vec<u8>,
     not_before: UnixSeconds,
     not_after: UnixSeconds,
-    /// Whether clients may take it for a server's (RFC 5280, 4.2.1.12).
+    /// Clients accept it as a server's certificate (RFC 5280, 4.2.1.12).
     is_servers: bool,
-    /// Whether it is an authority's (RFC 5280, 4.2.1.9): clients take none for a server's.
+    /// It is an authority's certificate (RFC 5280, 4.2.1.9), which clients do not accept from a server.
     is_authoritys: bool,
     is_self_signed: bool,
     authority: Authority,
 }
 
-/// The authorities that the system trusts, as of the first time that they are asked for.
+/// The authorities that the system trusts, loaded on the first use.
 static SYSTEM_ROOTS: LazyLock<Arc<RootCertStore>> = LazyLock::new(|| {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     Arc::new(roots)
 });
 
-/// The platform's own hosts, read once per chain that is judged: finding them reads all sites.
+/// The platform's own hosts, read once per judged chain: finding them reads all sites.
 #[derive(Default)]
 struct KnownHosts {
     chain_pem: Vec<u8>,
@@ -84,7 +84,7 @@ impl PlatformCertificate {
     /// Loads both files.
     ///
     /// # Errors
-    /// When a file cannot be read, or chain and key do not belong together.
+    /// A file cannot be read, or the key does not fit the chain.
     pub(crate) fn load(chain_file: PathBuf, key_file: PathBuf) -> anyhow::Result<Self> {
         let current = ArcSwap::from_pointee(read(&chain_file, &key_file)?);
         Ok(Self {
@@ -103,20 +103,20 @@ impl PlatformCertificate {
         current.covers(hostname.as_str()).then(|| current.certified.clone())
     }
 
-    /// When it ends.
+    /// The start and end of its validity.
     pub(crate) fn expiry(&self) -> Expiry {
         let current = self.current.load();
         let hostname = current.names.first().cloned().unwrap_or_default();
         Expiry { hostname, not_before: current.not_before, not_after: current.not_after }
     }
 
-    /// What is wrong, as of the last look: with the certificate in use, or with the files that were put in its place.
+    /// The faults at the last look: of the certificate in use, or of the files that were to replace it.
     pub(crate) fn faults(&self) -> Vec<CertificateFault> {
         self.faults.lock().clone()
     }
 
-    /// Reads the files again and takes what they hold if it is better. Returns whether the certificate changed; what is
-    /// wrong is in [`PlatformCertificate::faults`] afterwards.
+    /// Reads the files again and takes their certificate if it may replace the one in use. Returns whether the
+    /// certificate changed; [`PlatformCertificate::faults`] has the faults.
     pub(crate) fn look(&self, replica: &Replica, now: UnixSeconds) -> bool {
         let current = self.current.load_full();
         let fault = |place, kind| CertificateFault { place, file: self.chain_file.clone(), kind };
@@ -178,13 +178,13 @@ impl Loaded {
         digest(&SHA256, &self.chain_pem).as_ref().to_vec()
     }
 
-    /// Whether clients may trust it at this moment: it is usable, and is not its own authority or is one that the system trusts.
+    /// Whether clients may trust it at `now`: it is usable, and not self-signed unless the system trusts it.
     fn sound(&self, now: UnixSeconds) -> Result<(), FaultKind> {
         self.usable(now)?;
         if self.is_self_signed && !self.is_trusted(now) { Err(FaultKind::SelfSigned) } else { Ok(()) }
     }
 
-    /// Whether it is a server's and no authority's, and valid at this moment.
+    /// Whether it is a server's certificate, not an authority's, and valid at `now`.
     fn usable(&self, now: UnixSeconds) -> Result<(), FaultKind> {
         if self.is_authoritys {
             return Err(FaultKind::Ca);
@@ -222,16 +222,15 @@ impl Loaded {
         verifier.verify_server_cert(leaf, others, &host, &[], now).ok().map(|_| ())
     }
 
-    /// Whether it may take the place of `current`. One in use that does not cover the platform's hosts says nothing about
-    /// which names are needed, and one that clients cannot trust may be replaced by one of another authority, or one that ends
-    /// earlier.
+    /// Whether it may replace `current`. If `current` lacks one of the platform's hosts, its names do not bind the
+    /// replacement; if clients cannot trust `current`, the replacement may have any authority and end earlier.
     fn judge_against(&self, current: &Self, hosts: &[Hostname], now: UnixSeconds) -> Result<(), FaultKind> {
         self.usable(now)?;
         self.cover_hosts(hosts)?;
         if current.cover_hosts(hosts).is_err() {
             return Ok(());
         }
-        // A wildcard is covered by the same wildcard alone.
+        // Only the same wildcard covers a wildcard.
         self.require(current.names.iter().map(String::as_str).filter(|name| !self.covers_name(name)))?;
         if current.sound(now).is_err() {
             return Ok(());
@@ -282,7 +281,7 @@ fn read(chain_file: &Path, key_file: &Path) -> anyhow::Result<Loaded> {
     })
 }
 
-/// Whether the certificate may be a server's: one that states no purpose may be anything.
+/// Whether it may be a server's certificate: without stated purposes it may.
 fn is_servers(leaf: &X509Certificate<'_>) -> anyhow::Result<bool> {
     let purposes = leaf.extended_key_usage().context("the leaf's purposes do not parse")?;
     Ok(purposes.is_none_or(|purposes| purposes.value.any || purposes.value.server_auth))
@@ -315,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_of_an_unknown_authority_or_of_a_client_does_not_replace_a_good_one() {
+    fn a_certificate_of_an_unknown_authority_or_of_a_client_replaces_no_good_one() {
         let hosts: Vec<Hostname> = vec!["api.p.example".parse().unwrap()];
         let another = certified();
         let good = || loaded(&["*.p.example"], 0, 2_000);
@@ -379,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_that_knows_no_hosts_yet_keeps_to_the_names_in_use() {
+    fn a_gateway_without_known_hosts_requires_the_names_in_use() {
         let current = loaded(&["*.p.example"], 0, 2_000);
         let judged = loaded(&["other.example"], 0, 9_000).judge_against(&current, &[], NOW).unwrap_err();
         assert_eq!(judged.reason(), "names");

@@ -11,7 +11,7 @@ use contract::hostname::Hostname;
 use serde::{Deserialize, Serialize};
 
 use super::caa::{CaaIdentity, CaaRuling, rule};
-use super::facts::{Answer, DnsFacts, NoAnswer, Zone};
+use super::facts::{DnsAnswer, DnsFacts, NoAnswer, Zone};
 use crate::TEXT_LABEL;
 use crate::problem::{Problem, ProblemCode};
 pub use server::ServerVerdict;
@@ -294,18 +294,18 @@ fn judge_ownership(
     }
     let text = expected.text;
     match &facts.texts {
-        Some(Answer::Is(texts)) if texts.iter().any(|found| found.trim() == text) => {
+        Some(DnsAnswer::Is(texts)) if texts.iter().any(|found| found.trim() == text) => {
             (Ownership::Held, Some(RecordState::Ok))
         }
-        Some(Answer::Is(texts)) => {
+        Some(DnsAnswer::Is(texts)) => {
             problems.push(explain::text(ProblemCode::OwnershipTxtMismatch, expected, texts));
             (Ownership::Missing, Some(RecordState::Wrong))
         }
-        Some(Answer::Nothing) => {
+        Some(DnsAnswer::Nothing) => {
             problems.push(explain::text(ProblemCode::OwnershipTxtMissing, expected, &[]));
             (Ownership::Missing, Some(RecordState::Missing))
         }
-        Some(Answer::Failed(why)) => {
+        Some(DnsAnswer::Failed(why)) => {
             problems.push(explain::text_unknown(&format!("{TEXT_LABEL}.{}", expected.name), *why));
             (Ownership::Unknown, Some(RecordState::Unknown))
         }
@@ -348,8 +348,8 @@ pub fn checks(facts: &DnsFacts, expected: &Expectation<'_>, judged: &Judgement, 
         ip: server.ip,
         verdict: verdict.as_str().to_owned(),
         cname: match &server.cname {
-            Answer::Is(cname) => Some(cname.clone()),
-            Answer::Nothing | Answer::Failed(_) => None,
+            DnsAnswer::Is(cname) => Some(cname.clone()),
+            DnsAnswer::Nothing | DnsAnswer::Failed(_) => None,
         },
         a: server.a.iter().map(ToString::to_string).collect(),
         aaaa: server.aaaa.iter().map(ToString::to_string).collect(),

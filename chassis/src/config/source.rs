@@ -163,7 +163,7 @@ impl Reader<'_> {
         for (key, item) in table.iter() {
             let path = if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
             if self.is_wrong_as_a_whole(&path) {
-                // What it holds is not worth a word until it is what it should be.
+                // Its contents are not reported until its own type is right.
             } else if self.state.borrow().asked.contains(&path) {
                 match item {
                     Item::ArrayOfTables(tables) => {

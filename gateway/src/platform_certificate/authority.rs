@@ -1,18 +1,19 @@
-//! Which authority is behind a chain, told by its key. Its name alone says nothing: every local authority has the same one.
+//! The authority of a chain, identified by its key. The name is not enough: every local authority has the same one.
 
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::CertificateDer;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::ParsedExtension;
 
-/// Signatures that are followed from a leaf. Chains of public authorities have two or three.
+/// The largest number of signatures followed from a leaf. Chains of public authorities have two or three.
 const SIGNATURES_MAX: usize = 8;
 
-/// The authority behind a chain: the one that signed the last certificate to which signatures lead from the leaf.
+/// The authority of a chain: the signer of the last certificate that signatures from the leaf lead to.
 pub(super) struct Authority(CertificateDer<'static>);
 
 impl Authority {
-    /// Of this chain, unless it is empty. Certificates that signed nothing on the way from the leaf do not count.
+    /// The authority of `chain`, unless it is empty. Certificates outside the path of signatures from the leaf do not
+    /// count.
     pub(super) fn behind(chain: &[CertificateDer<'static>]) -> Option<Self> {
         let mut last = chain.first()?;
         for _ in 0..SIGNATURES_MAX {
@@ -25,14 +26,14 @@ impl Authority {
         Some(Self(last.clone()))
     }
 
-    /// Its name.
+    /// The authority's name.
     pub(super) fn name(&self) -> String {
         parsed(&self.0).map_or_else(String::new, |last| last.issuer().to_string())
     }
 
-    /// Whether both have the same name, and the chains show that they have the same key: one chain has the authority's own
-    /// certificate, which is the other's too or has signed its last certificate; or both end at the same certificate, or at
-    /// two that name the same key (RFC 5280, 4.2.1.1).
+    /// Whether both have the same name and provably the same key: one chain contains the authority's own certificate,
+    /// which is the other's too or has signed its last certificate; or both end at the same certificate, or at two that
+    /// name the same key (RFC 5280, 4.2.1.1).
     pub(super) fn is(&self, other: &Self) -> bool {
         let (Some(last), Some(others)) = (parsed(&self.0), parsed(&other.0)) else { return false };
         if last.issuer().as_raw() != others.issuer().as_raw() {
@@ -51,7 +52,7 @@ fn parsed<'a>(certificate: &'a CertificateDer<'_>) -> Option<X509Certificate<'a>
     x509_parser::parse_x509_certificate(certificate).ok().map(|(_, certificate)| certificate)
 }
 
-/// The key that the certificate was signed with, as it names it.
+/// The signer's key, as the certificate names it.
 fn key_named<'a>(certificate: &X509Certificate<'a>) -> Option<&'a [u8]> {
     certificate.extensions().iter().find_map(|extension| match extension.parsed_extension() {
         ParsedExtension::AuthorityKeyIdentifier(authority) => authority.key_identifier.as_ref().map(|key| key.0),
@@ -59,7 +60,7 @@ fn key_named<'a>(certificate: &X509Certificate<'a>) -> Option<&'a [u8]> {
     })
 }
 
-/// Whether one has signed the other with the key that it names.
+/// Whether `signer` signed `certificate` with its key.
 pub(super) fn is_signed_by(certificate: &CertificateDer<'_>, signer: &CertificateDer<'_>) -> bool {
     let (Some(certificate), Some(signer)) = (parsed(certificate), parsed(signer)) else { return false };
     if certificate.issuer().as_raw() != signer.subject().as_raw() {
@@ -113,7 +114,7 @@ mod tests {
         signed(&params("leaf"), by)
     }
 
-    /// Names no key.
+    /// A leaf that names no key.
     fn bare(by: &Signer) -> CertificateDer<'static> {
         let mut params = params("leaf");
         params.use_authority_key_identifier_extension = false;
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authority_is_told_by_its_key() {
+    fn an_authority_is_identified_by_its_key() {
         let (one, two) = (root("local"), root("local"));
         let (middle, newer, namesake) = (intermediate("R1", &one), intermediate("R2", &one), intermediate("R1", &two));
         let (leaf_one, again, leaf_two) = (&leaf(&one), &leaf(&one), &leaf(&two));
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn two_that_sign_each_other_come_to_an_end() {
+    fn a_loop_of_two_signers_ends() {
         let (one, two) = (root("one"), root("two"));
         let crossed = |name: &str, key: &Signer, by: &Signer| -> CertificateDer<'static> {
             authority_params(name).signed_by(key.0.key(), &by.0).unwrap().into()

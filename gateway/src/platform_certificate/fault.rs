@@ -1,54 +1,54 @@
-//! What can be wrong with the platform's certificate, in words for the log and `tollhouse status`.
+//! The faults of the platform's certificate, in words for the log and `tollhouse status`.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use contract::time::UnixSeconds;
 
-/// One thing that is wrong.
+/// A fault of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CertificateFault {
-    /// Which certificate it is about.
+    /// The faulty certificate.
     pub place: Place,
     /// The file of the chain.
     pub file: PathBuf,
-    /// What is wrong.
+    /// The kind of fault.
     pub kind: FaultKind,
 }
 
 contract::words! {
-    /// Which certificate a fault is about.
+    /// The certificate with the fault.
     pub enum Place {
-        /// The one that handshakes get.
+        /// The certificate in use: handshakes get it.
         InUse = "in_use",
-        /// The files, which are not taken: handshakes get the one that was in use before.
+        /// The certificate in the files, which is not taken: handshakes get the one in use.
         Refused = "refused",
     }
 }
 
-/// What is wrong with a certificate.
+/// The kind of fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FaultKind {
-    /// A file cannot be read, or chain and key do not belong together: why.
+    /// A file cannot be read, or the key does not fit the chain: the reason.
     Unusable(String),
-    /// Its last second of validity is over.
+    /// It has expired; its last second of validity.
     Expired(UnixSeconds),
-    /// Its first second of validity is still to come.
+    /// It is not valid yet; its first second of validity.
     NotYetValid(UnixSeconds),
-    /// It covers these names, and some that are needed are missing.
+    /// It lacks required names.
     Names {
-        /// What it covers.
+        /// The names it covers.
         found: Vec<String>,
-        /// What it should cover as well.
+        /// The names it lacks.
         missing: Vec<String>,
     },
-    /// It states purposes, and to be a server's is not among them.
+    /// Its purposes do not include a server's.
     Purpose,
-    /// It is an authority's, and no server's.
+    /// It is an authority's certificate.
     Ca,
-    /// It is its own authority, and the system does not trust it.
+    /// It is self-signed, and the system does not trust it.
     SelfSigned,
-    /// Nothing shows that it comes from the authority of the one in use, and the system trusts none in its chain.
+    /// Its chain does not lead to the authority of the one in use, nor to one that the system trusts.
     Authority {
         /// The name of its authority.
         found: String,
@@ -65,11 +65,11 @@ pub(crate) enum FaultKind {
 }
 
 impl FaultKind {
-    /// Every reason there is, for a label.
+    /// All reasons, for a label.
     pub(crate) const REASONS: [&'static str; 9] =
         ["unusable", "expired", "not_yet_valid", "names", "purpose", "ca", "self_signed", "authority", "ends_earlier"];
 
-    /// For a label.
+    /// The label.
     pub(crate) const fn reason(&self) -> &'static str {
         match self {
             Self::Unusable(_) => "unusable",
@@ -85,7 +85,7 @@ impl FaultKind {
     }
 }
 
-/// Names shown in one message at most.
+/// The largest number of names in one message.
 const NAMES_SHOWN: usize = 5;
 
 fn list(names: &[String]) -> String {
@@ -133,7 +133,7 @@ impl fmt::Display for FaultKind {
 }
 
 impl CertificateFault {
-    /// What a person should do.
+    /// The remedy.
     pub(crate) const fn remedy(&self) -> &'static str {
         match (self.place, &self.kind) {
             (Place::Refused, FaultKind::EndsEarlier { .. }) => {
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fault_names_the_file_what_is_wrong_and_what_to_do() {
+    fn a_fault_names_the_file_the_cause_and_the_remedy() {
         let fault = CertificateFault {
             place: Place::Refused,
             file: "/etc/platform.pem".into(),

@@ -1,4 +1,4 @@
-//! What a gateway signs, seals and knows operators with, as the control plane sends it.
+//! The gateway's keys for signing, sealing and authenticating operators, as the control plane sends them.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ pub(super) struct Secrets {
     pub(super) vouchers: Arc<Vouchers>,
     pub(super) tickets: Arc<Tickets>,
     pub(super) operators: PassGuard,
-    /// Who takes what the control plane sends.
+    /// Takes the keys that the control plane sends.
     pub(super) keyring: KeyringHolder,
 }
 
 impl Secrets {
-    /// Passes are judged by the time of the fleet: a gateway whose own clock is wrong must not lock operators out.
+    /// Passes are checked by the fleet's clock, so that a gateway with a wrong clock does not lock operators out.
     pub(super) fn of(
         config: &Config,
         name: EnrolledName,

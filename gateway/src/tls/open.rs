@@ -1,4 +1,4 @@
-//! From a sealed bundle or PEM to something that can sign.
+//! Turns a sealed bundle or PEM into a certificate with its signing key.
 
 use std::sync::Arc;
 
@@ -10,17 +10,17 @@ use rustls::sign::CertifiedKey;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-/// Opens certificate bundles with the platform's key-encryption key.
+/// Opens certificate bundles with the platform's sealing key.
 #[derive(Clone)]
 pub struct CertificateOpener(Arc<SealingKey>);
 
 impl CertificateOpener {
-    /// With this key.
+    /// Opens with this key.
     pub fn new(key: SealingKey) -> Self {
         Self(Arc::new(key))
     }
 
-    /// Whether the private key of a bundle was sealed with a secret that we were given.
+    /// Whether this gateway has the secret that sealed a bundle's private key.
     pub(crate) fn has_secret_of(&self, bundle: &CertificateBundle) -> bool {
         self.0.has_secret_of(&bundle.key.0)
     }
@@ -29,7 +29,7 @@ impl CertificateOpener {
     /// the hostname.
     ///
     /// # Errors
-    /// What is wrong, without any secret in the words.
+    /// The failed check, without any secret in the text.
     pub fn open(&self, bundle: &CertificateBundle) -> anyhow::Result<CertifiedKey> {
         let key = self.0.open(&bundle.key.0, bundle.hostname.as_str())?;
         let certified = certified_key(bundle.chain_pem.as_bytes(), &key)?;

@@ -10,16 +10,16 @@ use crate::facts::Surface;
 use contract::rejection::Rejection;
 use listener::{ConnectionEvent, HandshakeOutcome, ListenerRefusal};
 
-pub(super) struct DoorMetrics {
+pub(super) struct ListenerMetrics {
     handshakes: IntCounterVec,
     handshake_seconds: HistogramVec,
     connections: IntGauge,
     events: IntCounterVec,
 }
 
-impl DoorMetrics {
+impl ListenerMetrics {
     pub(super) fn new(registry: &Registry) -> anyhow::Result<Self> {
-        let door = Self {
+        let listener = Self {
             handshakes: metrics::counter_vec(
                 registry,
                 "edge_tls_handshakes_total",
@@ -41,15 +41,15 @@ impl DoorMetrics {
             )?,
         };
         for outcome in HandshakeOutcome::ALL {
-            door.handshakes.with_label_values(&[outcome.as_str()]);
+            listener.handshakes.with_label_values(&[outcome.as_str()]);
         }
         for outcome in [HandshakeOutcome::Full, HandshakeOutcome::Resumed] {
-            door.handshake_seconds.with_label_values(&[outcome.as_str()]);
+            listener.handshake_seconds.with_label_values(&[outcome.as_str()]);
         }
         for event in ConnectionEvent::ALL {
-            door.events.with_label_values(&[event.as_str()]);
+            listener.events.with_label_values(&[event.as_str()]);
         }
-        Ok(door)
+        Ok(listener)
     }
 }
 
@@ -80,19 +80,19 @@ impl Telemetry {
 
     /// Records the end of a handshake. Unknown names are counted and not logged, because scanners choose them.
     pub fn handshake_ended(&self, outcome: HandshakeOutcome, took: Duration) {
-        self.door.handshakes.with_label_values(&[outcome.as_str()]).inc();
+        self.listener.handshakes.with_label_values(&[outcome.as_str()]).inc();
         if matches!(outcome, HandshakeOutcome::Full | HandshakeOutcome::Resumed) {
-            self.door.handshake_seconds.with_label_values(&[outcome.as_str()]).observe(took.as_secs_f64());
+            self.listener.handshake_seconds.with_label_values(&[outcome.as_str()]).observe(took.as_secs_f64());
         }
     }
 
     /// Counts an event of a connection.
     pub fn connection_event(&self, event: ConnectionEvent) {
-        self.door.events.with_label_values(&[event.as_str()]).inc();
+        self.listener.events.with_label_values(&[event.as_str()]).inc();
     }
 
     /// Shows the number of open connections.
     pub fn show_connections(&self, live: usize) {
-        self.door.connections.set(i64::try_from(live).unwrap_or(i64::MAX));
+        self.listener.connections.set(i64::try_from(live).unwrap_or(i64::MAX));
     }
 }
