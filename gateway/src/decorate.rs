@@ -50,10 +50,6 @@ const OURS_ON_AN_API: &[&str] = &[
 /// On every surface.
 const IDENTITY: &str = contract::token::IDENTITY_TOKEN_HEADER;
 
-/// Fields that concern the connection to the upstream alone (RFC 9110 section 7.6.1). Those
-/// that frame the message are written anew.
-const HOP_BY_HOP: &[&str] = &["keep-alive", "proxy-connection", "te", "trailer", "upgrade"];
-
 /// The head of a response as it grows.
 pub(crate) trait ResponseSink: Send {
     /// The first line.
@@ -160,17 +156,9 @@ fn readers(readers: &Readers, out: &mut impl ResponseSink) -> pingora::Result<()
     out.field(EXPOSE_HEADERS, EXPOSED.as_bytes())
 }
 
-/// Whether a field of an upstream's response stays behind: it is ours to say, or concerns that connection alone.
+/// Whether a field of an upstream's response stays behind because it is ours to say.
 pub(crate) fn is_foreign(name: &str, facts: &Facts) -> bool {
-    is_ours(name, facts) || is_hop_by_hop(name)
-}
-
-fn is_ours(name: &str, facts: &Facts) -> bool {
     is_among(name, b"t", &[IDENTITY]) || facts.surface == Surface::Api && is_among(name, b"xrsd", OURS_ON_AN_API)
-}
-
-fn is_hop_by_hop(name: &str) -> bool {
-    is_among(name, b"kptu", HOP_BY_HOP)
 }
 
 /// Whether it is one of these names, in any spelling. Most are told apart by their first letter.

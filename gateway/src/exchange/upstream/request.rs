@@ -4,30 +4,10 @@ use bytes::{BufMut as _, BytesMut};
 use pingora_http::RequestHeader;
 
 use super::upload::Body;
+use listener::fields::may_stand_in_request;
 
 /// Bytes of a usual head.
 const BYTES_USUAL: usize = 1_024;
-
-/// Fields that concern the client's connection alone (RFC 9110 section 7.6.1). The door refuses heads whose `Connection`
-/// names any other.
-const HOP_BY_HOP: &[&str] = &[
-    "close",
-    "connection",
-    "http2-settings",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
-
-/// Whether a field, its name in lower case, concerns the client's connection alone.
-pub(crate) fn is_hop_by_hop(name: &str) -> bool {
-    HOP_BY_HOP.contains(&name)
-}
 
 /// The head as bytes, once [`crate::forward::rewrite`] has been over it. `switches` asks for a WebSocket.
 pub(crate) fn bytes(head: &RequestHeader, body: Body, switches: bool) -> BytesMut {
@@ -36,7 +16,7 @@ pub(crate) fn bytes(head: &RequestHeader, body: Body, switches: bool) -> BytesMu
     bytes.put_u8(b' ');
     bytes.put_slice(head.uri.path_and_query().map_or("/", |target| target.as_str()).as_bytes());
     bytes.put_slice(b" HTTP/1.1\r\n");
-    for (name, value) in head.headers.iter().filter(|(name, _)| !is_hop_by_hop(name.as_str())) {
+    for (name, value) in head.headers.iter().filter(|(name, _)| may_stand_in_request(name.as_str())) {
         bytes.put_slice(name.as_str().as_bytes());
         bytes.put_slice(b": ");
         bytes.put_slice(value.as_bytes());

@@ -12,6 +12,7 @@ use pingora::ErrorType::InvalidHTTPHeader;
 use crate::decorate::{ResponseSink, Spoken};
 use crate::upstreams::announces_body;
 use listener::chunks::Chunks;
+use listener::fields::may_stand_in_response;
 
 /// The most field lines of a response.
 const FIELDS_MAX: usize = 256;
@@ -169,7 +170,9 @@ fn write(
     for field in response.headers.iter() {
         // A switch of protocols is the one thing that two connections agree on through us.
         let agreed = status == StatusCode::SWITCHING_PROTOCOLS && field.name.eq_ignore_ascii_case("upgrade");
-        let stays_behind = is_framing(field.name) || is_foreign(field.name) || has_options && is_named(field.name);
+        // The length is written anew.
+        let goes_on = may_stand_in_response(field.name) && !field.name.eq_ignore_ascii_case("content-length");
+        let stays_behind = !goes_on || is_foreign(field.name) || has_options && is_named(field.name);
         if stays_behind && !agreed {
             continue;
         }
@@ -188,15 +191,6 @@ fn write(
         (_, Some(length)) => out.figure("Content-Length", length),
         (Framing::Chunked(_) | Framing::End, None) => out.field("Transfer-Encoding", b"chunked"),
         (Framing::None | Framing::Length(_), None) => Ok(()),
-    }
-}
-
-/// Fields that are written anew: they frame this message on this connection.
-fn is_framing(name: &str) -> bool {
-    match name.as_bytes().first() {
-        Some(b'c' | b'C') => name.eq_ignore_ascii_case("content-length") || name.eq_ignore_ascii_case("connection"),
-        Some(b't' | b'T') => name.eq_ignore_ascii_case("transfer-encoding"),
-        _ => false,
     }
 }
 

@@ -5,9 +5,9 @@ use pingora::{Error, ErrorType};
 use pingora_http::RequestHeader;
 
 use crate::decorate::{ResponseSink, Spoken};
-use crate::exchange::upstream::request::is_hop_by_hop;
 use crate::exchange::upstream::response;
 use crate::grpc;
+use listener::fields::{may_stand_in_request, may_stand_in_response};
 
 const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 
@@ -46,7 +46,7 @@ pub(crate) fn request(head: &RequestHeader, scheme: uri::Scheme) -> pingora::Res
     let fields = request.headers_mut();
     fields.reserve(head.headers.len());
     for (name, value) in &head.headers {
-        if name != header::HOST && !is_hop_by_hop(name.as_str()) {
+        if name != header::HOST && may_stand_in_request(name.as_str()) {
             fields.append(name.clone(), value.clone());
         }
     }
@@ -78,7 +78,7 @@ pub(crate) fn response(
         spoken.hear(name.as_str());
         if name == header::CONTENT_LENGTH {
             length = response::length(length, value.as_bytes())?;
-        } else if !is_foreign(name.as_str()) {
+        } else if may_stand_in_response(name.as_str()) && !is_foreign(name.as_str()) {
             out.field(name.as_str(), value.as_bytes())?;
         }
     }
