@@ -11,6 +11,7 @@
 mod arrival;
 mod downstream;
 mod multiplexed;
+mod retry;
 mod upstream;
 
 pub mod trial;
@@ -29,6 +30,7 @@ use tokio::time::Instant;
 pub(crate) use self::arrival::Exchanges;
 use self::downstream::Downstream;
 use self::multiplexed::{Again, Called};
+use self::retry::{Failure, Retry};
 use self::upstream::connection::{Opened, Patience, UpstreamConnection};
 use self::upstream::relay::relay;
 use self::upstream::request;
@@ -205,7 +207,7 @@ impl<'a> Exchange<'a> {
             let bytes = || request::bytes(&self.head, body, self.facts.upgrade);
             let upload = || Upload::new(bytes(), body, body_bytes_max).keeping_rules_of(&upstream);
             let rested_max = if self.head.method.is_safe() { Duration::MAX } else { JUST_USED };
-            let rested_max = (!again.died).then_some(rested_max);
+            let rested_max = again.since.is_none().then_some(rested_max);
             // What asks for another protocol goes over a connection of its own.
             let http2 = !self.facts.upgrade || upstream.settings.transport.tls().is_none();
             let opened = if http2 && upstream.settings.transport.multiplexes(&endpoint) {
@@ -220,7 +222,7 @@ impl<'a> Exchange<'a> {
                         None
                     }
                     Err(error) => {
-                        self.unconnected(&endpoint, &error)?;
+                        self.unconnected(&endpoint, &error, &mut again)?;
                         continue;
                     }
                 }
@@ -235,6 +237,7 @@ impl<'a> Exchange<'a> {
                 return Err(Error::explain(ErrorType::ConnectionClosed, "a body comes only once").into_up());
             }
             self.facts.upstream_connection = Some(opened.kind());
+            let sent_at = Instant::now();
             match self.exchange(&mut opened, client).await {
                 Ok((head, out)) => {
                     endpoint.worked();
@@ -245,12 +248,12 @@ impl<'a> Exchange<'a> {
                 Err(error) => {
                     self.facts.upstream_reason = error.cause.as_deref().and_then(tls_reason_of);
                     let silent = opened.buffer.is_empty() && self.facts.interim_responses == 0;
-                    let unread = opened.reused && silent && !opened.upload.begun;
-                    again.died =
-                        unread && has_died(&error) && forward::may_repeat(&self.facts, &self.head.method, false);
-                    if !again.died {
+                    let ended = opened.reused && silent && !opened.upload.begun && has_died(&error);
+                    let failure = if ended { Failure::Ended { unheard: true } } else { Failure::Unknown };
+                    if self.retry(failure, &mut again) == Retry::Never {
                         return Err(error);
                     }
+                    again.since = Some(sent_at);
                 }
             }
         }
@@ -266,13 +269,20 @@ impl<'a> Exchange<'a> {
     }
 
     /// An address took no connection: another one may.
-    fn unconnected(&mut self, endpoint: &Endpoint, error: &DialError) -> pingora::Result<()> {
+    fn unconnected(&mut self, endpoint: &Endpoint, error: &DialError, again: &mut Again) -> pingora::Result<()> {
         endpoint.note(error);
         self.facts.upstream_reason.clone_from(&error.reason);
-        if self.gateway.has_not_connected(&self.facts) {
+        self.gateway.has_not_connected(endpoint);
+        if self.retry(Failure::Unconnected, again) == Retry::AnotherAddress {
             return Ok(());
         }
         Err(Error::explain(error.kind.error_type(), "connecting to an upstream").into_up())
+    }
+
+    /// What the request does after such a failure.
+    fn retry(&self, failure: Failure, again: &mut Again) -> Retry {
+        let Some(upstream) = self.facts.upstream() else { return Retry::Never };
+        again.retries.after(failure, self.facts.attempts, &self.head.method, upstream)
     }
 
     /// One attempt, to the head of the final response.

@@ -36,7 +36,7 @@ pub(crate) use health::{HealthCheck, Question};
 pub(crate) use idle::{Tenant, announces_body};
 pub(crate) use place::{EndpointUrl, Place, Scheme};
 pub(crate) use route::{Route, RouteError, RouteTable};
-pub(crate) use sessions::Lease;
+pub(crate) use sessions::{Demands, Lease};
 pub(crate) use tls::{Tls, TlsSettings, reason as tls_reason};
 pub(crate) use transport::Transport;
 

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use http::{HeaderMap, StatusCode};
 use pingora::{Error, ErrorType};
+use tokio::time::Instant;
 
 use super::downstream::Downstream;
+use super::retry::{Failure, Retries, Retry};
 use super::upstream::connection::Patience;
 use super::upstream::http2::body::Source;
 use super::upstream::http2::head::{self, ResponseHead, wants_trailers};
@@ -18,17 +20,14 @@ use crate::decorate::{is_foreign, ours};
 use crate::facts::ConnectionKind;
 use crate::forward;
 use crate::grpc;
-use crate::upstreams::{DialError, DialFailure, Endpoint, Lease, Tenant, Upstream, dial};
-
-/// How often a request may be refused unread and go to another connection.
-const REFUSED_MAX: u32 = 3;
+use crate::upstreams::{Demands, DialError, DialFailure, Endpoint, Lease, Tenant, Upstream, dial};
 
 /// What is known of a request that is sent again.
 #[derive(Default)]
 pub(super) struct Again {
-    /// The connection of before had died; this one is a fresh one.
-    pub(super) died: bool,
-    refused: u32,
+    pub(super) retries: Retries,
+    /// When it was sent over the connection that had ended; it goes over a fresh one.
+    pub(super) since: Option<Instant>,
     /// What was taken from the client, and will be.
     source: Option<Box<Source>>,
 }
@@ -45,17 +44,6 @@ impl Again {
     pub(super) fn has_taken(&self) -> bool {
         self.source.as_ref().is_some_and(|source| source.begun)
     }
-
-    /// Whether a request that was refused unread may go elsewhere; if so, that is counted.
-    fn may(&mut self) -> bool {
-        self.refused += 1;
-        self.refused <= REFUSED_MAX
-    }
-
-    /// Whether sending it again costs nothing of the budget: its connection has ended, or it was refused for the first time.
-    fn is_first(&self, refused: Refused) -> bool {
-        refused == Refused::Connection || self.refused == 1
-    }
 }
 
 impl Exchange<'_> {
@@ -69,14 +57,24 @@ impl Exchange<'_> {
         again: &mut Again,
         client: &mut D,
     ) -> pingora::Result<Option<Called<D::Head>>> {
-        let lease = match lease(upstream, endpoint, tenant).await {
+        let demands = Demands {
+            tenant,
+            shown: upstream.settings.transport.shown(),
+            may_be_repeated: self.head.method.is_safe(),
+            heard_after: again.since,
+        };
+        let lease = match lease(upstream, endpoint, &demands).await {
             Ok(lease) => lease,
             // It may have changed its mind about the version.
-            Err(error) if error.kind == DialFailure::Protocol && may_speak_http1(upstream) && again.may() => {
+            Err(error)
+                if error.kind == DialFailure::Protocol
+                    && may_speak_http1(upstream)
+                    && self.retry(Failure::Unsent, again) != Retry::Never =>
+            {
                 endpoint.sessions.note(false);
                 return Ok(None);
             }
-            Err(error) => return self.unconnected(endpoint, &error).map(|()| None),
+            Err(error) => return self.unconnected(endpoint, &error, again).map(|()| None),
         };
         let tls = upstream.settings.transport.tls().is_some();
         self.facts.upstream_connection = Some(ConnectionKind { reused: lease.reused, http2: true, tls });
@@ -86,7 +84,7 @@ impl Exchange<'_> {
         let source = source.unwrap_or_else(|| Box::new(Source::new(body, body_bytes_max, upstream.clone())));
         let mut call = match Call::begin(lease, request, source, patience) {
             Ok(call) => Box::new(call),
-            Err((_, source)) if again.may() => {
+            Err((_, source)) if self.retry(Failure::Unsent, again) != Retry::Never => {
                 again.source = Some(source);
                 return Ok(None);
             }
@@ -106,29 +104,26 @@ impl Exchange<'_> {
     /// connection may have died before.
     fn sent_in_vain(&mut self, call: Call, error: Box<Error>, again: &mut Again) -> pingora::Result<()> {
         self.facts.upstream_reason = reason(&error).or_else(|| call.lease.reason().map(Into::into));
-        let unheard = call.lease.is_unheard();
+        let sent_at = call.sent_at;
+        let unheard = call.lease.is_unheard() || call.lease.is_silent_since(sent_at);
         let (refused, reused, silent) = (Refused::of(&error), call.lease.reused, self.facts.interim_responses == 0);
         if refused == Some(Refused::Connection) {
             call.lease.leave();
         }
         let mut source = call.into_source();
-        let died = reused && silent && !source.begun && has_died(&error);
-        let elsewhere = match refused.filter(|_| silent) {
-            // An upstream that refuses requests because it has too many gets no more than it can refuse.
-            Some(refused) => source.rewind() && again.may() && (again.is_first(refused) || self.may_retry()),
-            None => died && forward::may_repeat(&self.facts, &self.head.method, unheard),
+        let ended = reused && silent && !source.begun && has_died(&error);
+        let failure = match refused.filter(|_| silent && source.rewind()) {
+            Some(refused) => Failure::Refused(refused),
+            None if refused.is_none() && ended => Failure::Ended { unheard },
+            None => Failure::Unknown,
         };
-        if !elsewhere {
-            return Err(error);
+        match self.retry(failure, again) {
+            Retry::Never => return Err(error),
+            Retry::FreshConnection => again.since = Some(sent_at),
+            Retry::AnotherAddress | Retry::AnotherStream => {}
         }
-        again.died |= died;
         again.source = Some(source);
         Ok(())
-    }
-
-    /// Whether the upstream's budget allows for one more retry, which is spent.
-    fn may_retry(&self) -> bool {
-        self.facts.upstream().is_some_and(|upstream| upstream.retries.spend())
     }
 
     /// The head of the final response.
@@ -205,7 +200,7 @@ fn may_speak_http1(upstream: &Upstream) -> bool {
 }
 
 /// A place on a connection.
-async fn lease(upstream: &Arc<Upstream>, endpoint: &Arc<Endpoint>, tenant: Tenant) -> Result<Lease, DialError> {
+async fn lease(upstream: &Arc<Upstream>, endpoint: &Arc<Endpoint>, demands: &Demands) -> Result<Lease, DialError> {
     let settings = &upstream.settings;
     let connect = || {
         let (upstream, endpoint) = (upstream.clone(), endpoint.clone());
@@ -214,5 +209,5 @@ async fn lease(upstream: &Arc<Upstream>, endpoint: &Arc<Endpoint>, tenant: Tenan
             dial(&settings.transport, &endpoint, true, settings.connect_timeout).await
         }
     };
-    endpoint.sessions.lease(tenant, settings.transport.shown(), settings.connect_timeout, connect).await
+    endpoint.sessions.lease(demands, settings.connect_timeout, connect).await
 }

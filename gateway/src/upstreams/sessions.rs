@@ -35,6 +35,19 @@ const IDLE_MAX: Duration = Duration::from_secs(55);
 /// New or full connections that one request looks at in vain. Those that were left by the other side cost it nothing.
 const TRIES_MAX: usize = 4;
 
+/// What a request asks of its connection.
+#[derive(Debug)]
+pub(crate) struct Demands {
+    /// Whose requests the connection carries.
+    pub tenant: Tenant,
+    /// The certificates that it was made with.
+    pub shown: Option<Arc<ClientConfig>>,
+    /// The request changes nothing, so it may be sent once more when the connection turns out to be dead.
+    pub may_be_repeated: bool,
+    /// Only a connection over which something has come since then, or a new one.
+    pub heard_after: Option<Instant>,
+}
+
 /// The connections of an address.
 #[derive(Debug)]
 pub(crate) struct Sessions {
@@ -72,11 +85,10 @@ impl Sessions {
         }
     }
 
-    /// A place on a connection of this tenant that was made with what is shown today; `connect` makes another one.
+    /// A place on a connection that meets these demands; `connect` makes another one.
     pub(crate) async fn lease<F>(
         &self,
-        tenant: Tenant,
-        shown: Option<Arc<ClientConfig>>,
+        demands: &Demands,
         patience: Duration,
         connect: impl Fn() -> F,
     ) -> Result<Lease, DialError>
@@ -85,9 +97,10 @@ impl Sessions {
     {
         let mut tries = 0;
         for _ in 0..=SESSIONS_MAX {
-            let entered = self.enter(tenant, shown.as_ref());
+            let entered = self.enter(demands);
             let is_new = entered.is_none();
-            let place = entered.unwrap_or_else(|| self.open(tenant, shown.clone(), patience, connect()));
+            let open = || self.open(demands.tenant, demands.shown.clone(), patience, connect());
+            let place = entered.unwrap_or_else(open);
             // A place that is dropped without a sender is given back.
             match place.ready().await? {
                 Entered::Leased(lease) => return Ok(lease),
@@ -110,9 +123,9 @@ impl Sessions {
     }
 
     /// A place on the connection that was heard last, of those that take one more request.
-    fn enter(&self, tenant: Tenant, shown: Option<&Arc<ClientConfig>>) -> Option<session::Place> {
+    fn enter(&self, demands: &Demands) -> Option<session::Place> {
         let all = self.all.lock();
-        let taking = all.iter().filter(|session| session.takes(tenant, shown));
+        let taking = all.iter().filter(|session| session.takes(demands));
         taking.max_by_key(|session| session.heard()).and_then(Session::enter)
     }
 
@@ -196,11 +209,9 @@ impl Lease {
         self.session.responds();
     }
 
-    /// The connection takes no more requests if nothing at all has come over it since then.
-    pub(crate) fn leave_if_silent_since(&self, then: Instant) {
-        if self.session.heard().is_none_or(|heard| heard <= then) {
-            self.session.leave();
-        }
+    /// Whether nothing at all has come over the connection since then.
+    pub(crate) fn is_silent_since(&self, then: Instant) -> bool {
+        self.session.heard().is_none_or(|heard| heard <= then)
     }
 
     /// Whether nothing has come over the connection since the other side was asked whether it is there.

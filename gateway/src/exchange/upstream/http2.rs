@@ -24,6 +24,8 @@ use crate::upstreams::Lease;
 pub(crate) struct Call {
     /// Its place on the connection.
     pub(crate) lease: Lease,
+    /// When its head was sent.
+    pub(crate) sent_at: Instant,
     response: ResponseFuture,
     body: Option<RecvStream>,
     /// What came of the response and was not handed on yet.
@@ -54,8 +56,8 @@ impl Call {
         match lease.sender.send_request(request, source.is_empty()) {
             Ok((response, stream)) => {
                 lease.sends();
-                let sending = Sending::new(stream, source);
-                Ok(Self { lease, response, body: None, buffer: BytesMut::new(), sending, patience })
+                let (sending, sent_at) = (Sending::new(stream, source), Instant::now());
+                Ok(Self { lease, sent_at, response, body: None, buffer: BytesMut::new(), sending, patience })
             }
             Err(error) => {
                 lease.leave();
@@ -214,8 +216,8 @@ async fn wait<T>(
         }
         let late = ready!(patience.poll(&mut waiting, waits, moved, client, cx));
         // How long a request may take as a whole, a client may say: that teaches nothing about the connection.
-        if late.is_err() && !patience.is_over() {
-            lease.leave_if_silent_since(began);
+        if late.is_err() && !patience.is_over() && lease.is_silent_since(began) {
+            lease.leave();
         }
         Poll::Ready(late.map(|()| None))
     })

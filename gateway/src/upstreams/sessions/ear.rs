@@ -1,8 +1,8 @@
 //! Listening to a connection: when something came, when the other side is asked whether it is there, and why the connection
 //! broke off.
 //!
-//! A request that is sent into silence has the other side asked at once (PING), and one that is not answered soon has it asked
-//! then. Without requests it is asked seldom: servers of gRPC close connections on which too many PINGs come while nothing else
+//! A request that is sent into silence has the other side asked at once (PING), and one after which nothing comes soon has it asked
+//! then. Where that brings nothing either, the connection takes no requests that may not be sent once more. Without requests it is asked seldom: servers of gRPC close connections on which too many PINGs come while nothing else
 //! goes back. Where it may not be asked for that reason, a silent connection takes no requests, and neither does one that owes
 //! an answer.
 
@@ -22,7 +22,16 @@ use crate::upstreams::tls;
 /// After so long without a byte the other side is asked as soon as a request has been sent.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// A PING that is not answered for so long keeps further requests from the connection.
+/// A request after which nothing has come for so long has the other side asked. Half of [`UNHEARD_AFTER`], so that the answer
+/// of a side that is there, and whose responses take longer, comes before the connection is in doubt.
+const ASK_AFTER: Duration = Duration::from_millis(125);
+
+/// A request after which nothing at all has come for so long keeps others from the connection that may not be sent once more:
+/// they would be lost if it were dead. Longer than a round trip between continents, and short enough that few are sent into
+/// a dead connection; what is in doubt for no reason costs another connection.
+const UNHEARD_AFTER: Duration = Duration::from_millis(250);
+
+/// A PING that is not answered for so long keeps all further requests from the connection.
 const DOUBT_AFTER: Duration = Duration::from_secs(1);
 
 /// When a silent other side is asked without a new request, by how often it was asked since its last response: after the last
@@ -65,7 +74,8 @@ impl State {
     fn due(&self) -> Instant {
         let wait = ASKED_AFTER.get(self.asked).copied().unwrap_or(APART);
         let seldom = if self.asked == 0 { self.last } else { self.asked_at } + wait;
-        let due = self.sent.map_or(seldom, |sent| sent.max(self.last + QUIET).min(seldom));
+        let soon = |sent: Instant| sent.max(self.last + QUIET).min(sent + ASK_AFTER);
+        let due = self.sent.map_or(seldom, |sent| soon(sent).min(seldom));
         if self.asked < CLOSE_TOGETHER_MAX { due } else { due.max(self.asked_at + APART) }
     }
 
@@ -88,13 +98,14 @@ impl Ear {
     }
 
     /// Whether a request may be sent: not into a connection that owes the answer to a PING, and not into a silent one that
-    /// may not be asked now.
-    pub(super) fn takes_requests(&self) -> bool {
+    /// may not be asked now. One that may not be sent once more needs a connection that nobody has reason to doubt.
+    pub(super) fn takes_requests(&self, may_be_repeated: bool) -> bool {
         let (state, now) = (self.state.lock(), Instant::now());
         let is_in_doubt = state.is_unheard() && now >= state.asked_at + DOUBT_AFTER;
         let is_quiet = now >= state.last + QUIET;
         let may_ask = state.asked < CLOSE_TOGETHER_MAX || now >= state.asked_at + APART;
-        !is_in_doubt && (!is_quiet || may_ask)
+        let was_heard = state.sent.is_none_or(|sent| now < sent + UNHEARD_AFTER);
+        !is_in_doubt && (!is_quiet || may_ask) && (may_be_repeated || was_heard)
     }
 
     /// Whether nothing has come since the last PING, which is not answered.

@@ -17,7 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::ear::{Ear, Heard};
-use super::{Lease, Shared};
+use super::{Demands, Lease, Shared};
 use crate::upstreams::{DialError, DialFailure, Tenant};
 
 /// Requests of one connection at once, where the other side allows that many.
@@ -99,17 +99,19 @@ impl Session {
         (session.clone(), Place(Some(session)))
     }
 
-    /// Whether it takes a request of this tenant now.
-    pub(super) fn takes(&self, tenant: Tenant, shown: Option<&Arc<ClientConfig>>) -> bool {
-        let is_current = match (&self.shown, shown) {
+    /// Whether it takes a request with these demands now.
+    pub(super) fn takes(&self, demands: &Demands) -> bool {
+        let is_current = match (&self.shown, &demands.shown) {
             (Some(before), Some(now)) => Arc::ptr_eq(before, now),
             (before, now) => before.is_none() && now.is_none(),
         };
-        self.tenant == tenant
+        let is_fresh = |after| self.heard().is_none_or(|heard| heard > after);
+        self.tenant == demands.tenant
             && is_current
+            && demands.heard_after.is_none_or(is_fresh)
             && !self.leaving.load(Ordering::Relaxed)
             && self.limit().is_some_and(|limit| self.streams.load(Ordering::Relaxed) < limit)
-            && self.ear.takes_requests()
+            && self.ear.takes_requests(demands.may_be_repeated)
     }
 
     /// When something was heard of the other side the last time; `None` while the connection is being opened.
