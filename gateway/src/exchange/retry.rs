@@ -4,7 +4,7 @@
 
 use http::Method;
 
-use super::upstream::http2::Refused;
+use super::upstream::Refused;
 use crate::upstreams::Upstream;
 
 /// Attempts of one request, the first one included. What an upstream refuses unread is counted apart.

@@ -2,7 +2,7 @@
 //! of this crate. Nothing in a running gateway calls this.
 
 use super::downstream::http1::Wire;
-use super::upstream::response;
+use super::upstream::http1_response as response;
 use crate::answer::Answer;
 use crate::decorate::{Spoken, is_foreign, ours};
 use crate::facts::Facts;

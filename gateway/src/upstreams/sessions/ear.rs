@@ -186,8 +186,11 @@ pub(super) struct Heard<S> {
 
 impl<S: AsyncRead + Unpin> AsyncRead for Heard<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = into.filled().len();
         let read = ready!(Pin::new(&mut self.stream).poll_read(cx, into));
         match &read {
+            // Its end is no word of the other side: one that was sent into it has not been heard.
+            Ok(()) if into.filled().len() == before => {}
             Ok(()) => self.ear.hears(),
             Err(error) => {
                 if let Some(reason) = tls::reason(error) {

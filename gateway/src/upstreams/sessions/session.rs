@@ -11,14 +11,14 @@ use futures_util::FutureExt as _;
 use h2::client::{Connection, SendRequest};
 use h2::{Ping, PingPong};
 use parking_lot::Mutex;
-use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::ear::{Ear, Heard};
-use super::{Demands, Lease, Shared};
-use crate::upstreams::{DialError, DialFailure, Tenant};
+use super::{Lease, Shared};
+use crate::upstreams::pool::{Demands, Trust};
+use crate::upstreams::{DialError, DialFailure};
 
 /// Requests of one connection at once, where the other side allows that many.
 const STREAMS_MAX: usize = 100;
@@ -49,9 +49,7 @@ pub(super) enum State {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Session {
-    tenant: Tenant,
-    /// The certificates it was made with.
-    shown: Option<Arc<ClientConfig>>,
+    trust: Trust,
     state: Shared,
     streams: AtomicUsize,
     /// It takes no more.
@@ -77,8 +75,7 @@ pub(super) enum Entered {
 impl Session {
     /// Opens one with a place for one request.
     pub(super) fn open<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-        tenant: Tenant,
-        shown: Option<Arc<ClientConfig>>,
+        trust: Trust,
         patience: Duration,
         connecting: impl Future<Output = Result<S, DialError>> + Send + 'static,
         place: Option<OwnedSemaphorePermit>,
@@ -86,8 +83,7 @@ impl Session {
         let (tell, state) = watch::channel(State::Opening);
         let ear = Arc::new(Ear::new());
         let session = Arc::new(Self {
-            tenant,
-            shown,
+            trust,
             state,
             streams: AtomicUsize::new(1),
             leaving: AtomicBool::new(false),
@@ -101,14 +97,7 @@ impl Session {
 
     /// Whether it takes a request with these demands now.
     pub(super) fn takes(&self, demands: &Demands) -> bool {
-        let is_current = match (&self.shown, &demands.shown) {
-            (Some(before), Some(now)) => Arc::ptr_eq(before, now),
-            (before, now) => before.is_none() && now.is_none(),
-        };
-        let is_fresh = |after| self.heard().is_none_or(|heard| heard > after);
-        self.tenant == demands.tenant
-            && is_current
-            && demands.heard_after.is_none_or(is_fresh)
+        demands.are_met(&self.trust, || self.heard())
             && !self.leaving.load(Ordering::Relaxed)
             && self.limit().is_some_and(|limit| self.streams.load(Ordering::Relaxed) < limit)
             && self.ear.takes_requests(demands.may_be_repeated)

@@ -8,8 +8,9 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::*;
+use crate::upstreams::Tenant;
 
-const TENANT: Tenant = Tenant(1);
+const TRUST: Trust = Trust { tenant: Tenant(1), shown: None };
 
 /// How long a response is waited for.
 const RESPONSE_MAX: Duration = Duration::from_mins(1);
@@ -40,11 +41,11 @@ impl Scene {
         self.opened.fetch_add(1, Ordering::Relaxed);
         let (here, there) = duplex(1 << 20);
         tokio::spawn(serve(there, self.silence.subscribe()));
-        self.sessions.add(TENANT, None, RESPONSE_MAX, std::future::ready(Ok(here)))
+        self.sessions.add(TRUST, RESPONSE_MAX, std::future::ready(Ok(here)))
     }
 
     async fn lease(&self, may_be_repeated: bool) -> Lease {
-        let demands = Demands { tenant: TENANT, shown: None, may_be_repeated, heard_after: None };
+        let demands = Demands { trust: TRUST, may_be_repeated, heard_after: None };
         loop {
             let place = self.sessions.enter(&demands).unwrap_or_else(|| self.open());
             if let Entered::Leased(lease) = place.ready().await.unwrap() {

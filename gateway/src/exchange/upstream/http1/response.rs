@@ -9,6 +9,7 @@ use std::time::Duration;
 use http::StatusCode;
 use pingora::ErrorType::InvalidHTTPHeader;
 
+use super::framing::Framing;
 use crate::decorate::{ResponseSink, Spoken};
 use crate::upstreams::announces_body;
 use listener::chunks::Chunks;
@@ -16,19 +17,6 @@ use listener::fields::may_stand_in_response;
 
 /// The most field lines of a response.
 const FIELDS_MAX: usize = 256;
-
-/// Where a body ends.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Framing {
-    /// There is none.
-    None,
-    /// After so many bytes.
-    Length(u64),
-    /// With its last chunk.
-    Chunked(Chunks),
-    /// With the connection.
-    End,
-}
 
 /// What a head says.
 #[derive(Debug)]
@@ -126,7 +114,7 @@ fn hear(fields: &[httparse::Header<'_>]) -> pingora::Result<(Said, usize)> {
 ///
 /// # Errors
 /// When one is no number, or they contradict each other (RFC 9110 section 8.6).
-pub(super) fn length(earlier: Option<u64>, field: &[u8]) -> pingora::Result<Option<u64>> {
+pub(in crate::exchange) fn length(earlier: Option<u64>, field: &[u8]) -> pingora::Result<Option<u64>> {
     let mut length = earlier;
     for one in field.split(|byte| *byte == b',') {
         let number = number(one.trim_ascii());
