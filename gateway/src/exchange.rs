@@ -17,8 +17,8 @@ pub mod trial;
 
 use std::borrow::Cow;
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 
 use http::{HeaderMap, StatusCode, header};
 use pingora::{Error, ErrorType};
@@ -27,10 +27,8 @@ use tokio::time::Instant;
 
 pub(crate) use self::arrival::Exchanges;
 use self::downstream::Downstream;
-use self::retry::{Failure, Retries, Retry};
-use self::upstream::{
-    Patience, Request, ResponseHead, Source, Unopened, UpstreamCall, of_response, open, wants_trailers,
-};
+use self::retry::{Failed, Failure, Retries, Retry};
+use self::upstream::{Patience, Request, ResponseHead, Source, UpstreamCall, of_response, open, wants_trailers};
 use crate::answer::{Answer, Refusal, accepts_html};
 use crate::decorate::{HostCookies, ResponseSink as _, is_foreign, ours};
 use crate::facts::Facts;
@@ -198,65 +196,61 @@ impl<'a> Exchange<'a> {
             let now = self.gateway.clock.monotonic();
             let (upstream, endpoint) = forward::choose(&mut self.facts, now)
                 .ok_or_else(|| Error::explain(ErrorType::ConnectNoRoute, "the upstream has no address"))?;
-            let request = self.request(&upstream, heard_after, now);
-            let (failure, error, sent_at) = match open((&upstream, &endpoint), &request, source).await {
-                Ok(mut call) => {
-                    self.facts.upstream_connection = Some(call.kind);
-                    match self.receive(&mut call, source, client).await {
-                        Ok((head, out)) => {
-                            source.forget();
-                            endpoint.worked();
-                            self.facts.upstream_answered = Some(self.gateway.clock.monotonic());
-                            return Ok((call, head, out));
-                        }
-                        Err(error) => {
-                            self.facts.upstream_reason = call.reason(&error);
-                            let interim = self.facts.interim_responses > 0;
-                            (call.failure(&error, source, interim), error, Some(call.sent_at()))
-                        }
-                    }
-                }
-                Err(unopened) => {
-                    self.unopened(&endpoint, &unopened);
-                    (unopened.failure, unopened.error, None)
-                }
+            let failed = match self.attempt((&upstream, &endpoint), heard_after, source, client).await {
+                Ok(answered) => return Ok(answered),
+                Err(failed) => failed,
             };
-            match retries.after(failure, self.facts.attempts, &self.head.method, &upstream) {
+            self.facts.upstream_reason = failed.reason;
+            if failed.failure == Failure::Unconnected {
+                self.gateway.has_not_connected(&endpoint);
+            }
+            match retries.after(failed.failure, self.facts.attempts, &self.head.method, &upstream) {
                 Retry::AnotherAddress | Retry::AnotherStream => {}
-                Retry::FreshConnection => heard_after = sent_at,
-                Retry::Never => return Err(error),
+                Retry::FreshConnection => heard_after = failed.sent_at,
+                Retry::Never => return Err(failed.error),
             }
         }
     }
 
+    /// Sends the request to this address, and reads the head of the response.
+    async fn attempt<D: Downstream>(
+        &mut self,
+        (upstream, endpoint): (&Arc<Upstream>, &Arc<Endpoint>),
+        heard_after: Option<Instant>,
+        source: &mut Source,
+        client: &mut D,
+    ) -> Result<Answered<D::Head>, Failed> {
+        let mut call = open((upstream, endpoint), &self.request(upstream, heard_after), source).await?;
+        self.facts.upstream_connection = Some(call.kind);
+        match self.receive(&mut call, source, client).await {
+            Ok((head, out)) => {
+                source.forget();
+                endpoint.worked();
+                self.facts.upstream_answered = Some(self.gateway.clock.monotonic());
+                Ok((call, head, out))
+            }
+            Err(error) => Err(call.failed(error, source, self.facts.interim_responses > 0)),
+        }
+    }
+
     /// What an attempt at this upstream sends, and asks of its connection.
-    fn request(&self, upstream: &Upstream, heard_after: Option<Instant>, now: Duration) -> Request<'_> {
+    fn request(&self, upstream: &Upstream, heard_after: Option<Instant>) -> Request<'_> {
         let tenant = self.facts.target.as_ref().map(|target| upstream.tenant(&target.place)).unwrap_or_default();
         let trust = Trust { tenant, shown: upstream.settings.transport.shown() };
         Request {
             head: &self.head,
             switches: self.facts.upgrade,
             demands: Demands { trust, may_be_repeated: self.head.method.is_safe(), heard_after },
-            patience: self.patience(upstream, now),
-        }
-    }
-
-    /// Remembers why a request was not sent.
-    fn unopened(&mut self, endpoint: &Endpoint, unopened: &Unopened) {
-        let Some(error) = &unopened.reason else { return };
-        self.facts.upstream_reason.clone_from(&error.reason);
-        if unopened.failure == Failure::Unconnected {
-            endpoint.note(error);
-            self.gateway.has_not_connected(endpoint);
+            patience: self.patience(upstream),
         }
     }
 
     /// How long this upstream is waited for.
-    fn patience(&self, upstream: &Upstream, now: Duration) -> Patience {
-        let age = now.saturating_sub(self.facts.began);
+    fn patience(&self, upstream: &Upstream) -> Patience {
         let asked_for = if self.facts.is_grpc { grpc::timeout(&self.head.headers) } else { None };
         let granted = upstream.settings.total_timeout.into_iter().chain(asked_for).min();
-        let ends = granted.map(|granted| Instant::now() + granted.saturating_sub(age));
+        let age = || self.gateway.clock.monotonic().saturating_sub(self.facts.began);
+        let ends = granted.map(|granted| Instant::now() + granted.saturating_sub(age()));
         Patience::new(upstream.settings.first_byte_timeout, ends)
     }
 

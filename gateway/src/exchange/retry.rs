@@ -2,7 +2,11 @@
 //!
 //! [The decision](../../docs/decisions/one-retry-for-safe-methods.md) has the reasons.
 
+use std::borrow::Cow;
+
 use http::Method;
+use pingora::Error;
+use tokio::time::Instant;
 
 use super::upstream::Refused;
 use crate::upstreams::Upstream;
@@ -44,6 +48,17 @@ pub(super) enum Failure {
     Unknown,
 }
 
+/// An attempt that brought no response.
+pub(super) struct Failed {
+    pub(super) failure: Failure,
+    /// What the client is told of it.
+    pub(super) error: Box<Error>,
+    /// What the operator is told of it.
+    pub(super) reason: Option<Cow<'static, str>>,
+    /// When the request was sent, or after that; `None` where it was not.
+    pub(super) sent_at: Option<Instant>,
+}
+
 /// The retries of one request.
 #[derive(Debug, Default)]
 pub(super) struct Retries {
@@ -72,5 +87,11 @@ impl Retries {
             }
             _ => Retry::Never,
         }
+    }
+}
+
+impl From<Box<Error>> for Failed {
+    fn from(error: Box<Error>) -> Self {
+        Self { failure: Failure::Unknown, error, reason: None, sent_at: None }
     }
 }

@@ -19,7 +19,7 @@ pub(crate) fn client_head(bytes: &[u8], facts: &Facts) -> Result<Vec<u8>, NoHead
     let mut out = Wire::new(false);
     let head = response::read(bytes, false, |name| is_foreign(name, facts), &mut out).map_err(|_| NoHead)?;
     let head = head.ok_or(NoHead)?;
-    ours(facts, true, head.spoken, &mut out).map_err(|_| NoHead)?;
+    ours(facts, true, head.head.spoken, &mut out).map_err(|_| NoHead)?;
     Ok(out.into_bytes())
 }
 

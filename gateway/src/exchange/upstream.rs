@@ -22,13 +22,13 @@ pub(super) use self::http1::response as http1_response;
 use self::http2::Http2;
 pub(super) use self::http2::Refused;
 pub(super) use self::http2::head::wants_trailers;
-pub(super) use self::open::{Unopened, open};
+pub(super) use self::open::open;
 pub(super) use self::patience::Patience;
 use self::patience::{Waits, left};
 pub(super) use self::source::Source;
 pub(super) use self::trailers::{of_response, write as write_trailers};
 use super::downstream::Downstream;
-use super::retry::Failure;
+use super::retry::{Failed, Failure};
 use crate::decorate::{ResponseSink, Spoken};
 use crate::facts::ConnectionKind;
 use crate::upstreams::{Demands, Endpoint};
@@ -176,26 +176,19 @@ impl UpstreamCall {
         }
     }
 
-    /// When the head of the request was sent, or after that.
-    pub(super) fn sent_at(&self) -> Instant {
-        match &self.wire {
-            Wire::Http1(_) => Instant::now(),
-            Wire::Http2(wire) => wire.sent_at,
-        }
-    }
-
-    /// What kind of failure this error is, which came before the response. `interim` says whether an interim one came.
-    pub(super) fn failure(&self, error: &Error, source: &Source, interim: bool) -> Failure {
-        let (refused, unheard) = match &self.wire {
-            Wire::Http1(_) => (None, true),
-            Wire::Http2(wire) => (wire.refused(error), wire.is_unheard()),
+    /// What became of the attempt that this error ended, before the response. `interim` says whether an interim one came.
+    pub(super) fn failed(&self, error: Box<Error>, source: &Source, interim: bool) -> Failed {
+        let (refused, unheard, sent_at) = match &self.wire {
+            Wire::Http1(_) => (None, true, Instant::now()),
+            Wire::Http2(wire) => (wire.refused(&error), wire.is_unheard(), wire.sent_at),
         };
         let may_repeat = !interim && self.buffer.is_empty() && source.is_at_hand();
-        match refused {
+        let failure = match refused {
             Some(refused) if may_repeat => Failure::Refused(refused),
-            None if may_repeat && self.kind.reused && has_ended(error) => Failure::Ended { unheard },
+            None if may_repeat && self.kind.reused && has_ended(&error) => Failure::Ended { unheard },
             _ => Failure::Unknown,
-        }
+        };
+        Failed { failure, reason: self.reason(&error), error, sent_at: Some(sent_at) }
     }
 
     /// Has the client take what `write` hands it, and sends on meanwhile what comes of the request: who waits for one to be

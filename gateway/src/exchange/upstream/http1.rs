@@ -96,20 +96,12 @@ impl Http1 {
         let is_large = buffer.len() > RESPONSE_HEAD_BYTES_MAX;
         // Without the end of a line there is nothing new to be read: a head that drips is not read again for each byte.
         let fresh = buffer.get(self.seen..).unwrap_or_default();
-        if memchr::memchr(b'\n', fresh).is_some() || is_large {
-            if let Some(head) = response::read(buffer, to_head, is_foreign, out)? {
-                buffer.advance(head.bytes);
-                (self.seen, self.framing) = (0, head.framing);
-                (self.reusable, self.good_for) = (head.reusable, head.good_for);
-                return Ok(Some(ResponseHead {
-                    status: head.status,
-                    fields_bytes: head.fields_bytes,
-                    ends: self.framing.is_done(),
-                    chunked: self.framing.is_chunked(),
-                    spoken: head.spoken,
-                    grpc_status: None,
-                }));
-            }
+        let may_end = memchr::memchr(b'\n', fresh).is_some() || is_large;
+        if may_end && let Some(parsed) = response::read(buffer, to_head, is_foreign, out)? {
+            buffer.advance(parsed.bytes);
+            (self.seen, self.framing) = (0, parsed.framing);
+            (self.reusable, self.good_for) = (parsed.reusable, parsed.good_for);
+            return Ok(Some(parsed.head));
         }
         self.seen = buffer.len();
         if is_large {

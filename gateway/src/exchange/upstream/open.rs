@@ -7,25 +7,16 @@ use pingora::{Error, ErrorType};
 use super::http1::Http1;
 use super::http2::{self, Http2};
 use super::{Request, Source, UpstreamCall, Wire};
-use crate::exchange::retry::Failure;
+use crate::exchange::retry::{Failed, Failure};
 use crate::facts::ConnectionKind;
 use crate::upstreams::{DialError, DialFailure, Endpoint, Lease, Stream, Upstream, dial};
-
-/// Why a request was not sent.
-pub(in crate::exchange) struct Unopened {
-    pub(in crate::exchange) failure: Failure,
-    /// What the client is told of it.
-    pub(in crate::exchange) error: Box<Error>,
-    /// What the operator is told of it.
-    pub(in crate::exchange) reason: Option<DialError>,
-}
 
 /// Begins to send a request.
 pub(in crate::exchange) async fn open(
     (upstream, endpoint): (&Arc<Upstream>, &Arc<Endpoint>),
     request: &Request<'_>,
     source: &mut Source,
-) -> Result<UpstreamCall, Unopened> {
+) -> Result<UpstreamCall, Failed> {
     let (transport, patience) = (&upstream.settings.transport, upstream.settings.connect_timeout);
     // What asks for another protocol goes over a connection of its own.
     let http2 = !request.switches || transport.tls().is_none();
@@ -35,7 +26,7 @@ pub(in crate::exchange) async fn open(
         }
         let stream = dial(transport, endpoint, http2, patience)
             .await
-            .map_err(|error| Unopened::of(Failure::Unconnected, error))?;
+            .map_err(|error| unopened(endpoint, Failure::Unconnected, error))?;
         if !stream.agreed_on_http2() {
             if http2 && stream.is_tls() {
                 endpoint.sessions.note(false);
@@ -49,9 +40,9 @@ pub(in crate::exchange) async fn open(
         // It may have changed its mind about the version.
         Err(error) if error.kind == DialFailure::Protocol && transport.tls().is_some() => {
             endpoint.sessions.note(false);
-            return Err(Unopened::of(Failure::Unsent, error));
+            return Err(unopened(endpoint, Failure::Unsent, error));
         }
-        Err(error) => return Err(Unopened::of(Failure::Unconnected, error)),
+        Err(error) => return Err(unopened(endpoint, Failure::Unconnected, error)),
     };
     let kind = ConnectionKind { reused: lease.reused, http2: true, tls: transport.tls().is_some() };
     let head = http2::head::request(request.head, transport.url_scheme())?;
@@ -60,7 +51,7 @@ pub(in crate::exchange) async fn open(
         Ok(wire) => Ok(UpstreamCall::new(Wire::Http2(Box::new(wire)), request, kind)),
         Err(error) => {
             let error = Error::because(ErrorType::H2Error, "to an upstream", error).into_up();
-            Err(Unopened { failure: Failure::Unsent, error, reason: None })
+            Err(Failed { failure: Failure::Unsent, ..error.into() })
         }
     }
 }
@@ -83,15 +74,11 @@ async fn lease(upstream: &Arc<Upstream>, endpoint: &Arc<Endpoint>, request: &Req
     endpoint.sessions.lease(&request.demands, upstream.settings.connect_timeout, connect).await
 }
 
-impl Unopened {
-    fn of(failure: Failure, error: DialError) -> Self {
-        let told = Error::explain(error.kind.error_type(), "connecting to an upstream").into_up();
-        Self { failure, error: told, reason: Some(error) }
+/// No connection came about, or none that takes requests.
+fn unopened(endpoint: &Endpoint, failure: Failure, error: DialError) -> Failed {
+    if failure == Failure::Unconnected {
+        endpoint.note(&error);
     }
-}
-
-impl From<Box<Error>> for Unopened {
-    fn from(error: Box<Error>) -> Self {
-        Self { failure: Failure::Unknown, error, reason: None }
-    }
+    let told = Error::explain(error.kind.error_type(), "connecting to an upstream").into_up();
+    Failed { failure, error: told, reason: error.reason, sent_at: None }
 }

@@ -79,6 +79,13 @@ impl State {
         if self.asked < CLOSE_TOGETHER_MAX { due } else { due.max(self.asked_at + APART) }
     }
 
+    /// Something was sent and nothing at all has come for [`UNHEARD_AFTER`], although the other side was asked, where it may be.
+    fn may_be_dead(&self, now: Instant, may_ask: bool) -> bool {
+        let is_silent = self.sent.is_some_and(|sent| now >= sent + UNHEARD_AFTER);
+        // On a busy machine the PING is late, and so is its answer.
+        is_silent && (self.owes || !may_ask) && now >= self.asked_at + ASK_AFTER
+    }
+
     /// Nothing has come since the last PING, which is not answered.
     fn is_unheard(&self) -> bool {
         self.owes && self.last <= self.asked_at
@@ -104,8 +111,7 @@ impl Ear {
         let is_in_doubt = state.is_unheard() && now >= state.asked_at + DOUBT_AFTER;
         let is_quiet = now >= state.last + QUIET;
         let may_ask = state.asked < CLOSE_TOGETHER_MAX || now >= state.asked_at + APART;
-        let was_heard = state.sent.is_none_or(|sent| now < sent + UNHEARD_AFTER);
-        !is_in_doubt && (!is_quiet || may_ask) && (may_be_repeated || was_heard)
+        !is_in_doubt && (!is_quiet || may_ask) && (may_be_repeated || !state.may_be_dead(now, may_ask))
     }
 
     /// Whether nothing has come since the last PING, which is not answered.

@@ -11,6 +11,7 @@ use pingora::ErrorType::InvalidHTTPHeader;
 
 use super::framing::Framing;
 use crate::decorate::{ResponseSink, Spoken};
+use crate::exchange::upstream::ResponseHead;
 use crate::upstreams::announces_body;
 use listener::chunks::Chunks;
 use listener::fields::may_stand_in_response;
@@ -18,21 +19,17 @@ use listener::fields::may_stand_in_response;
 /// The most field lines of a response.
 const FIELDS_MAX: usize = 256;
 
-/// What a head says.
+/// A head that was read.
 #[derive(Debug)]
-pub(crate) struct ResponseHead {
-    pub(crate) status: StatusCode,
+pub(in crate::exchange) struct Parsed {
+    pub(in crate::exchange) head: ResponseHead,
     /// Its bytes, blank line included.
-    pub(crate) bytes: usize,
-    /// Those of its fields.
-    pub(crate) fields_bytes: usize,
-    pub(crate) framing: Framing,
-    /// What it says that the gateway would say otherwise.
-    pub(crate) spoken: Spoken,
+    pub(in crate::exchange) bytes: usize,
+    pub(super) framing: Framing,
     /// Whether the upstream takes another request on the connection once the body is there.
-    pub(crate) reusable: bool,
+    pub(super) reusable: bool,
     /// How long it may be kept for one.
-    pub(crate) good_for: Duration,
+    pub(super) good_for: Duration,
 }
 
 /// What the fields say together about the body and the connection.
@@ -52,12 +49,12 @@ struct Said {
 ///
 /// # Errors
 /// When it is no head, or one that says two things about its body.
-pub(crate) fn read(
+pub(in crate::exchange) fn read(
     buffer: &[u8],
     to_head: bool,
     is_foreign: impl Fn(&str) -> bool,
     out: &mut impl ResponseSink,
-) -> pingora::Result<Option<ResponseHead>> {
+) -> pingora::Result<Option<Parsed>> {
     let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
     let mut response = httparse::Response::new(&mut []);
     let parsed = httparse::ParserConfig::default()
@@ -82,7 +79,9 @@ pub(crate) fn read(
     let reusable = stays && !ambiguous && framing != Framing::End;
     // A second less, so that no request meets the end on its way.
     let good_for = said.kept.map_or(Duration::MAX, |kept| Duration::from_secs(kept.saturating_sub(1)));
-    Ok(Some(ResponseHead { status, bytes, fields_bytes, framing, spoken: said.spoken, reusable, good_for }))
+    let (ends, chunked) = (framing.is_done(), framing.is_chunked());
+    let head = ResponseHead { status, fields_bytes, ends, chunked, spoken: said.spoken, grpc_status: None };
+    Ok(Some(Parsed { head, bytes, framing, reusable, good_for }))
 }
 
 /// Looks at the fields that frame the body; how many bytes all fields have.
