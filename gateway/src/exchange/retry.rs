@@ -41,7 +41,8 @@ pub(super) enum Failure {
     Refused(Refused),
     /// A connection that had served others ended before a byte of the response came.
     Ended {
-        /// Nothing at all had come over it since the request was sent: it had ended before.
+        /// It was reset and nothing at all had come over it since the request was sent, or a PING brought no answer: it had
+        /// ended before.
         unheard: bool,
     },
     /// The upstream may have carried it out.

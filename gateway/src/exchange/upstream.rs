@@ -9,6 +9,7 @@ mod source;
 mod trailers;
 
 use std::future::poll_fn;
+use std::io;
 use std::task::{Context, Poll, ready};
 
 use bytes::BytesMut;
@@ -179,8 +180,8 @@ impl UpstreamCall {
     /// What became of the attempt that this error ended, before the response. `interim` says whether an interim one came.
     pub(super) fn failed(&self, error: Box<Error>, source: &Source, interim: bool) -> Failed {
         let (refused, unheard, sent_at) = match &self.wire {
-            Wire::Http1(_) => (None, true, Instant::now()),
-            Wire::Http2(wire) => (wire.refused(&error), wire.is_unheard(), wire.sent_at),
+            Wire::Http1(_) => (None, was_reset(&error), Instant::now()),
+            Wire::Http2(wire) => (wire.refused(&error), wire.is_unheard(was_reset(&error)), wire.sent_at),
         };
         let may_repeat = !interim && self.buffer.is_empty() && source.is_at_hand();
         let failure = match refused {
@@ -311,6 +312,14 @@ impl Wire {
 fn has_ended(error: &Error) -> bool {
     *error.esource() == ErrorSource::Upstream
         && matches!(error.etype(), ErrorType::ConnectionClosed | ErrorType::ReadError | ErrorType::WriteError)
+}
+
+/// Whether the connection was reset. A server that gives up ends its connections in order as a rule, and a network that has
+/// forgotten them, or a server that is gone, resets them.
+fn was_reset(error: &Error) -> bool {
+    let Some(cause) = error.cause.as_deref() else { return false };
+    let io = cause.downcast_ref::<io::Error>().or_else(|| cause.downcast_ref::<h2::Error>()?.get_io());
+    io.is_some_and(|io| matches!(io.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe))
 }
 
 #[cfg(test)]

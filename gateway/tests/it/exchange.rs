@@ -332,7 +332,9 @@ async fn what_is_forwarded_is_the_same_over_both_versions() {
 async fn forwards(upstream_h2: bool) {
     let world = World::with(|setup| setup.upstreams_of_http2 = upstream_h2).await;
     let (client, mut old) = (world.h2(DEMO).await, world.tls(DEMO).await);
-    for (number, case) in cases().into_iter().enumerate() {
+    // The reset of a response that breaks off overtakes all of it over HTTP/2, the head too.
+    let arrives = |case: &Case| !upstream_h2 || case.body.is_some();
+    for (number, case) in cases().into_iter().filter(arrives).enumerate() {
         let what = format!("case {number}, {}, upstream of HTTP/2: {upstream_h2}", case.method);
         let ask = ask_for(&world, case.method);
         world.orders.next(case.act.clone());

@@ -229,13 +229,13 @@ async fn few_posts_are_sent_into_silence() {
     world.end().await;
 }
 
-/// More connections than there are retries in a budget, all of which a NAT has forgotten.
+/// More connections, or requests on one, than there are retries in a budget, and a NAT has forgotten all of them.
 #[tokio::test]
 async fn kept_connections_that_are_all_reset_cost_no_request() {
     const KEPT: usize = 30;
     for http2 in [false, true] {
         let (gate, waiting) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
-        let (h1, h2) = (Upstream::start().await, H2Upstream::start(1, slowly(gate.clone(), waiting.clone())).await);
+        let (h1, h2) = (Upstream::start().await, H2Upstream::start(100, slowly(gate.clone(), waiting.clone())).await);
         let relay = Relay::start(if http2 { h2.address } else { h1.address }).await;
         let url = format!("{}://{}", if http2 { "h2c" } else { "http" }, relay.address);
         let world = World::with(|setup| setup.blog_urls = vec![url]).await;

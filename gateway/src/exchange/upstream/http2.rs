@@ -150,9 +150,9 @@ impl Http2 {
         }
     }
 
-    /// Whether nothing at all has come over the connection since the request was sent, or since a PING.
-    pub(super) fn is_unheard(&self) -> bool {
-        self.lease.is_unheard() || self.lease.is_silent_since(self.sent_at)
+    /// Whether nothing at all has come over the connection since a PING, or since the request was sent when it `was_reset`.
+    pub(super) fn is_unheard(&self, was_reset: bool) -> bool {
+        self.lease.is_unheard() || was_reset && self.lease.is_silent_since(self.sent_at)
     }
 
     /// What the upstream has refused, where it has.
