@@ -16,13 +16,13 @@ use contract::key::Environment;
 use contract::time::UnixMillis;
 use contract::token::{KeySet, SigningKey};
 use parking_lot::Mutex;
+use serde::Serialize;
 use tokio::sync::Notify;
 
 use crate::config::{Config, NameRules, WebhookConfig};
 use crate::domain::proof::Prover;
-use crate::enrolment::RefusedFile;
+use crate::identities::Identities;
 use crate::issuer::Authorities;
-use crate::keyring::Identities;
 use crate::metrics::Metrics;
 use crate::nodes::{Nodes, doubt};
 use crate::peers::Peers;
@@ -76,6 +76,17 @@ pub(crate) struct App {
     pub(crate) last_trouble: Mutex<Option<(String, UnixMillis)>>,
     /// Credential files that were refused at the start, for operators who ask.
     pub(crate) refused_files: Mutex<Vec<RefusedFile>>,
+}
+
+/// A file whose credential is not on record.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct RefusedFile {
+    /// Where it is, as this service sees it.
+    pub(crate) file: String,
+    /// One of [`crate::metrics::REASONS`].
+    pub(crate) reason: &'static str,
+    /// What is wrong with it, and what to do.
+    pub(crate) what_to_do: String,
 }
 
 impl App {

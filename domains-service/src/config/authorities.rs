@@ -8,7 +8,8 @@ use base64::engine::general_purpose::{URL_SAFE, URL_SAFE_NO_PAD};
 use chassis::config::Section;
 use chassis::secret::Secret;
 
-use crate::issuer::{AcmeSettings, ChallengeKind, ExternalAccount, Limits};
+use super::{AcmeSettings, ChallengeKind, ExternalAccount};
+use crate::limits::Limits;
 
 /// Every `[[authorities]]` table; `None` when a mistake was reported.
 pub(super) fn read(root: &Section<'_>) -> Option<Vec<AcmeSettings>> {

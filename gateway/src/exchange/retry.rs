@@ -1,6 +1,6 @@
 //! What becomes of a request that an attempt did not serve: one policy for both versions towards upstreams.
 //!
-//! [The decision](../../docs/decisions/one-retry-for-safe-methods.md) has the reasons.
+//! [The decision](../../docs/develop/decisions/upstreams.md) has the reasons.
 
 use std::borrow::Cow;
 

@@ -1,5 +1,5 @@
-//! Trailer fields: read to find the end of the body, bounded, and refused when they are fields that a server might
-//! merge into the head. The proxy drops all others.
+//! Trailer fields: parsed to find the end of the body, bounded, and refused if a server might merge them into the head.
+//! The proxy drops all others.
 
 use crate::fields::{is_reserved, may_stand_in_trailers};
 use crate::head::bytes::{is_control, is_token};
@@ -42,7 +42,7 @@ impl Default for Trailers {
 }
 
 impl Trailers {
-    /// Reads a byte; true when it was the last one of the body.
+    /// Reads a byte; true if it was the last one of the body.
     pub(super) fn push(&mut self, byte: u8) -> Result<bool, Rejection> {
         self.bytes += 1;
         if self.bytes > BYTES_MAX {
