@@ -172,9 +172,9 @@ impl<'a> Exchange<'a> {
             None
         };
         self.facts.grpc_status = trailers.as_ref().and_then(grpc::status).or(self.facts.grpc_status);
-        // All of the response is here: the client's end may take its time, and the connection can serve others.
+        // The response is complete: the connection serves others while the client takes its time.
         if let Some(endpoint) = &self.facts.endpoint {
-            call.rest(endpoint);
+            call.keep(endpoint);
         }
         self.end(client, trailers).await
     }

@@ -1,4 +1,4 @@
-//! What becomes of a request that an attempt did not serve: one policy for both versions towards upstreams.
+//! Retries: what a request does after an attempt that brought no response. One policy for both versions towards upstreams.
 //!
 //! [The decision](../../docs/develop/decisions/upstreams.md) has the reasons.
 
@@ -41,8 +41,7 @@ pub(super) enum Failure {
     Refused(Refused),
     /// A connection that had served others ended before a byte of the response came.
     Ended {
-        /// It was reset and nothing at all had come over it since the request was sent, or a PING brought no answer: it had
-        /// ended before.
+        /// It was reset before a byte came back, or a PING was not answered: it had ended before the request was sent.
         unheard: bool,
     },
     /// The upstream may have carried it out.
@@ -82,7 +81,7 @@ impl Retries {
                 let may = self.unread <= UNREAD_MAX && (is_free || upstream.retries.spend());
                 if may { Retry::AnotherStream } else { Retry::Never }
             }
-            // Of any other method nobody knows whether it was carried out.
+            // The upstream may have carried out a request of another method.
             Failure::Ended { unheard } if is_first && method.is_safe() && (unheard || upstream.retries.spend()) => {
                 Retry::FreshConnection
             }

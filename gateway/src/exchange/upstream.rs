@@ -162,10 +162,10 @@ impl UpstreamCall {
         self.wire.trailers().await
     }
 
-    /// The response is complete: what can be used again is kept.
-    pub(super) fn rest(self, endpoint: &Endpoint) {
+    /// The response is complete: keeps the connection for the next request, where it takes one.
+    pub(super) fn keep(self, endpoint: &Endpoint) {
         if let Wire::Http1(wire) = self.wire {
-            wire.rest(&self.buffer, endpoint);
+            wire.keep(&self.buffer, endpoint);
         }
     }
 
@@ -192,8 +192,8 @@ impl UpstreamCall {
         Failed { failure, reason: self.reason(&error), error, sent_at: Some(sent_at) }
     }
 
-    /// Has the client take what `write` hands it, and sends on meanwhile what comes of the request: who waits for one to be
-    /// read before it reads the other is served all the same.
+    /// Writes to the client with `write`, and sends the request on meanwhile, so that a peer that reads only after it was
+    /// read does not stop both directions.
     async fn hand_on<D: Downstream>(
         &mut self,
         source: &mut Source,
@@ -210,8 +210,8 @@ impl UpstreamCall {
         .await
     }
 
-    /// Sends on what there is to be sent and waits until `look` has something, for as long as both sides are granted and the
-    /// client is there. `None` when both sides may leave it at that, after a switch of protocols.
+    /// Sends the request on and waits until `look` is ready, within the time limits of both sides and while the client is
+    /// there. `None` at the end of both sides after a switch of protocols.
     async fn wait<T>(
         &mut self,
         source: &mut Source,
@@ -221,20 +221,20 @@ impl UpstreamCall {
         let Self { wire, buffer, patience, kind } = self;
         let (began, mut waiting) = (kind.http2.then(Instant::now), None);
         poll_fn(|cx| {
-            // What the upstream has to say comes first: it may be why it reads no more.
+            // The response comes first: it may say why the upstream reads no more of the request.
             if let Poll::Ready(found) = look(wire, buffer, cx) {
                 return Poll::Ready(found.map(Some));
             }
             let mut moved = false;
             let waits = match wire.poll_send(source, client, &mut moved, cx)? {
-                Waits::Nobody => return Poll::Ready(Ok(None)),
+                Waits::Nothing => return Poll::Ready(Ok(None)),
                 waits => waits,
             };
             if client.poll_gone(cx).is_ready() {
                 return Poll::Ready(left());
             }
             let late = ready!(patience.poll(&mut waiting, waits, moved, client, cx));
-            // How long a request may take as a whole, a client may say: that teaches nothing about the connection.
+            // A client may choose the total time (`grpc-timeout`), so its end says nothing about the connection.
             if late.is_err() && !patience.is_over() {
                 wire.was_late(began);
             }
@@ -314,8 +314,8 @@ fn has_ended(error: &Error) -> bool {
         && matches!(error.etype(), ErrorType::ConnectionClosed | ErrorType::ReadError | ErrorType::WriteError)
 }
 
-/// Whether the connection was reset. A server that gives up ends its connections in order as a rule, and a network that has
-/// forgotten them, or a server that is gone, resets them.
+/// Whether the connection was reset: by a network that forgot it, or by a server that is gone. A server that is overloaded
+/// usually closes its connections in order.
 fn was_reset(error: &Error) -> bool {
     let Some(cause) = error.cause.as_deref() else { return false };
     let io = cause.downcast_ref::<io::Error>().or_else(|| cause.downcast_ref::<h2::Error>()?.get_io());

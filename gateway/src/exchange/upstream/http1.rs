@@ -153,13 +153,13 @@ impl Http1 {
         (!self.trailers.is_empty()).then(|| trailers::read(&self.trailers))
     }
 
-    /// The upstream has switched protocols: from here on both sides say what they like.
+    /// The upstream has switched protocols: both sides now send bytes of their own.
     pub(super) fn switch(&mut self) {
         (self.sending, self.framing, self.reusable) = (Sending::default(), Framing::End, false);
     }
 
-    /// The connection can serve another request if the response is complete and nothing came after it.
-    pub(super) fn rest(mut self, buffer: &BytesMut, endpoint: &Endpoint) {
+    /// Keeps the connection for another request, if the response is complete and nothing came after it.
+    pub(super) fn keep(mut self, buffer: &BytesMut, endpoint: &Endpoint) {
         let is_complete = self.framing.is_done() && buffer.is_empty();
         if self.reusable && is_complete && self.sending.is_whole() && self.stream.is_read() {
             endpoint.idle.keep(self.stream, self.trust, self.good_for);

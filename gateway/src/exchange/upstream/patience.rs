@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::exchange::downstream::Downstream;
 
-/// A WebSocket, or a stream of gRPC, in which nobody says anything for so long is over.
+/// A WebSocket or a gRPC stream ends after so long without a byte.
 const SILENCE_MAX: Duration = Duration::from_hours(1);
 
 /// What a request in progress waits for.
@@ -20,10 +20,10 @@ pub(crate) enum Waits {
     Upstream,
     /// The response: all was sent.
     Response,
-    /// Whoever speaks next, after a switch of protocols.
+    /// A byte from either side, after a switch of protocols.
     Either,
-    /// Nobody: the client has hung up after a switch of protocols.
-    Nobody,
+    /// Nothing: the client has ended the connection after a switch of protocols.
+    Nothing,
 }
 
 /// How long an upstream is waited for.
@@ -55,7 +55,7 @@ impl Patience {
         self.ends.is_some_and(|ends| ends <= Instant::now())
     }
 
-    /// Ready when somebody did not do in time what is waited for. `waiting` says since when, and `moved` that something has
+    /// Ready when a side was too late. `waiting` says since when, and `moved` that something has
     /// happened since it was asked the last time.
     pub(crate) fn poll(
         &self,
@@ -81,10 +81,10 @@ pub(crate) fn left<T>() -> pingora::Result<T> {
     Err(Error::explain(ErrorType::ConnectionClosed, "the client has left").into_down())
 }
 
-/// Somebody did not do in time what was waited for.
+/// The error of the side that was too late.
 fn late(waits: Waits) -> pingora::Result<()> {
     Err(match waits {
-        Waits::Either | Waits::Nobody => return Ok(()),
+        Waits::Either | Waits::Nothing => return Ok(()),
         Waits::Client => Error::explain(ErrorType::ReadTimedout, "the request as a whole took too long").into_down(),
         Waits::Upstream => Error::explain(ErrorType::WriteTimedout, "to an upstream").into_up(),
         Waits::Response => Error::explain(ErrorType::ReadTimedout, "from an upstream").into_up(),

@@ -136,7 +136,7 @@ impl Source {
         while !self.is_over && self.gathered.len() < GATHERED_MAX {
             match client.poll_body(&mut self.gathered, cx) {
                 Poll::Ready(Ok(bytes @ 1..)) => self.count(bytes)?,
-                // Where there is no end that could be missing, leaving is an end.
+                // After a switch of protocols a client ends by leaving.
                 Poll::Ready(_) if self.switched => self.is_over = true,
                 Poll::Ready(Ok(_)) => match client.poll_trailers(cx)? {
                     Poll::Ready(trailers) => self.end(trailers),

@@ -57,7 +57,7 @@ impl Sending {
     }
 
     /// Sends as much as is there and the upstream takes, and says what is waited for then; `moved` is set when something
-    /// was sent. An upstream that takes no more may still say why: that is left to whoever reads from it.
+    /// was sent. An upstream that takes no more may still answer, so that is no error here.
     ///
     /// # Errors
     /// When the client breaks off, or its body is larger than it may be.
@@ -102,7 +102,7 @@ impl Sending {
                 Poll::Pending => return Ok(Waits::Client),
             }
         }
-        Ok(if source.has_hung_up() { Waits::Nobody } else { Waits::Response })
+        Ok(if source.has_hung_up() { Waits::Nothing } else { Waits::Response })
     }
 
     fn frame(&mut self, piece: Bytes, source: &Source) {
