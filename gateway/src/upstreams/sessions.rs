@@ -5,9 +5,9 @@
 //! sent there. When nothing was in progress for a while, a connection is closed.
 //!
 //! Of several connections the one that was heard last takes the next request. One that has fallen silent is asked by PING when a
-//! request is sent there (`sessions/ear.rs`), and takes no others until it has answered.
+//! request is sent there (`sessions/read_monitor.rs`), and takes no others until it has answered.
 
-mod ear;
+mod read_monitor;
 mod session;
 
 use std::collections::VecDeque;
