@@ -132,7 +132,7 @@ impl Claims {
 /// Why a token is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidToken {
-    /// It does not have three parts of base64url, JSON in the first two, and `alg` "EdDSA".
+    /// It does not have three parts of base64url, JSON in the first two, and `alg` = `EdDSA`.
     #[error("the token is malformed")]
     Malformed,
     /// Signed with a key outside of the set.
