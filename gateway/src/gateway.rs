@@ -14,9 +14,9 @@ use pingora::Error;
 pub(crate) use self::compose::bytes;
 pub(crate) use self::decide::connection_facts;
 use crate::facts::Facts;
-use crate::forward;
 use crate::pipeline::Pipeline;
 use crate::telemetry::{Entry, Telemetry, UpstreamOutcome};
+use crate::upstreams::Endpoint;
 use contract::rejection::Rejection;
 
 /// Shared by all requests of a gateway.
@@ -56,13 +56,9 @@ impl Gateway {
         self.telemetry.finish(facts, entry);
     }
 
-    /// Records that the endpoint took no connection. Returns whether the request may go to another one: nothing was
-    /// sent yet.
-    pub(crate) fn has_not_connected(&self, facts: &Facts) -> bool {
-        if let Some(endpoint) = &facts.endpoint {
-            endpoint.failed(self.clock.monotonic());
-            self.pipeline.upstreams.look_again();
-        }
-        forward::may_try_another(facts)
+    /// Records that the endpoint took no connection.
+    pub(crate) fn has_not_connected(&self, endpoint: &Endpoint) {
+        endpoint.failed(self.clock.monotonic());
+        self.pipeline.upstreams.look_again();
     }
 }

@@ -9,41 +9,27 @@ use std::time::Duration;
 use http::StatusCode;
 use pingora::ErrorType::InvalidHTTPHeader;
 
+use super::framing::Framing;
 use crate::decorate::{ResponseSink, Spoken};
+use crate::exchange::upstream::ResponseHead;
 use crate::upstreams::announces_body;
 use listener::chunks::Chunks;
+use listener::fields::may_stand_in_response;
 
 /// The most field lines of a response.
 const FIELDS_MAX: usize = 256;
 
-/// Where a body ends.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Framing {
-    /// There is none.
-    None,
-    /// After so many bytes.
-    Length(u64),
-    /// With its last chunk.
-    Chunked(Chunks),
-    /// With the connection.
-    End,
-}
-
-/// What a head says.
+/// A head that was read.
 #[derive(Debug)]
-pub(crate) struct ResponseHead {
-    pub(crate) status: StatusCode,
+pub(in crate::exchange) struct Parsed {
+    pub(in crate::exchange) head: ResponseHead,
     /// Its bytes, blank line included.
-    pub(crate) bytes: usize,
-    /// Those of its fields.
-    pub(crate) fields_bytes: usize,
-    pub(crate) framing: Framing,
-    /// What it says that the gateway would say otherwise.
-    pub(crate) spoken: Spoken,
+    pub(in crate::exchange) bytes: usize,
+    pub(super) framing: Framing,
     /// Whether the upstream takes another request on the connection once the body is there.
-    pub(crate) reusable: bool,
+    pub(super) reusable: bool,
     /// How long it may be kept for one.
-    pub(crate) good_for: Duration,
+    pub(super) good_for: Duration,
 }
 
 /// What the fields say together about the body and the connection.
@@ -63,12 +49,12 @@ struct Said {
 ///
 /// # Errors
 /// When it is no head, or one that says two things about its body.
-pub(crate) fn read(
+pub(in crate::exchange) fn read(
     buffer: &[u8],
     to_head: bool,
     is_foreign: impl Fn(&str) -> bool,
     out: &mut impl ResponseSink,
-) -> pingora::Result<Option<ResponseHead>> {
+) -> pingora::Result<Option<Parsed>> {
     let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
     let mut response = httparse::Response::new(&mut []);
     let parsed = httparse::ParserConfig::default()
@@ -93,7 +79,9 @@ pub(crate) fn read(
     let reusable = stays && !ambiguous && framing != Framing::End;
     // A second less, so that no request meets the end on its way.
     let good_for = said.kept.map_or(Duration::MAX, |kept| Duration::from_secs(kept.saturating_sub(1)));
-    Ok(Some(ResponseHead { status, bytes, fields_bytes, framing, spoken: said.spoken, reusable, good_for }))
+    let (ends, chunked) = (framing.is_done(), framing.is_chunked());
+    let head = ResponseHead { status, fields_bytes, ends, chunked, spoken: said.spoken, grpc_status: None };
+    Ok(Some(Parsed { head, bytes, framing, reusable, good_for }))
 }
 
 /// Looks at the fields that frame the body; how many bytes all fields have.
@@ -125,7 +113,7 @@ fn hear(fields: &[httparse::Header<'_>]) -> pingora::Result<(Said, usize)> {
 ///
 /// # Errors
 /// When one is no number, or they contradict each other (RFC 9110 section 8.6).
-pub(super) fn length(earlier: Option<u64>, field: &[u8]) -> pingora::Result<Option<u64>> {
+pub(in crate::exchange) fn length(earlier: Option<u64>, field: &[u8]) -> pingora::Result<Option<u64>> {
     let mut length = earlier;
     for one in field.split(|byte| *byte == b',') {
         let number = number(one.trim_ascii());
@@ -169,7 +157,9 @@ fn write(
     for field in response.headers.iter() {
         // A switch of protocols is the one thing that two connections agree on through us.
         let agreed = status == StatusCode::SWITCHING_PROTOCOLS && field.name.eq_ignore_ascii_case("upgrade");
-        let stays_behind = is_framing(field.name) || is_foreign(field.name) || has_options && is_named(field.name);
+        // The length is written anew.
+        let goes_on = may_stand_in_response(field.name) && !field.name.eq_ignore_ascii_case("content-length");
+        let stays_behind = !goes_on || is_foreign(field.name) || has_options && is_named(field.name);
         if stays_behind && !agreed {
             continue;
         }
@@ -188,15 +178,6 @@ fn write(
         (_, Some(length)) => out.figure("Content-Length", length),
         (Framing::Chunked(_) | Framing::End, None) => out.field("Transfer-Encoding", b"chunked"),
         (Framing::None | Framing::Length(_), None) => Ok(()),
-    }
-}
-
-/// Fields that are written anew: they frame this message on this connection.
-fn is_framing(name: &str) -> bool {
-    match name.as_bytes().first() {
-        Some(b'c' | b'C') => name.eq_ignore_ascii_case("content-length") || name.eq_ignore_ascii_case("connection"),
-        Some(b't' | b'T') => name.eq_ignore_ascii_case("transfer-encoding"),
-        _ => false,
     }
 }
 

@@ -3,40 +3,20 @@
 use bytes::{BufMut as _, BytesMut};
 use pingora_http::RequestHeader;
 
-use super::upload::Body;
+use listener::fields::may_stand_in_request;
 
 /// Bytes of a usual head.
 const BYTES_USUAL: usize = 1_024;
 
-/// Fields that concern the client's connection alone (RFC 9110 section 7.6.1). The door refuses heads whose `Connection`
-/// names any other.
-const HOP_BY_HOP: &[&str] = &[
-    "close",
-    "connection",
-    "http2-settings",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
-
-/// Whether a field, its name in lower case, concerns the client's connection alone.
-pub(crate) fn is_hop_by_hop(name: &str) -> bool {
-    HOP_BY_HOP.contains(&name)
-}
-
-/// The head as bytes, once [`crate::forward::rewrite`] has been over it. `switches` asks for a WebSocket.
-pub(crate) fn bytes(head: &RequestHeader, body: Body, switches: bool) -> BytesMut {
+/// The head as bytes, once [`crate::forward::rewrite`] has been over it. Its body comes in chunks if it is `chunked`;
+/// `switches` asks for a WebSocket.
+pub(super) fn bytes(head: &RequestHeader, chunked: bool, switches: bool) -> BytesMut {
     let mut bytes = BytesMut::with_capacity(BYTES_USUAL);
     bytes.put_slice(head.method.as_str().as_bytes());
     bytes.put_u8(b' ');
     bytes.put_slice(head.uri.path_and_query().map_or("/", |target| target.as_str()).as_bytes());
     bytes.put_slice(b" HTTP/1.1\r\n");
-    for (name, value) in head.headers.iter().filter(|(name, _)| !is_hop_by_hop(name.as_str())) {
+    for (name, value) in head.headers.iter().filter(|(name, _)| may_stand_in_request(name.as_str())) {
         bytes.put_slice(name.as_str().as_bytes());
         bytes.put_slice(b": ");
         bytes.put_slice(value.as_bytes());
@@ -45,7 +25,7 @@ pub(crate) fn bytes(head: &RequestHeader, body: Body, switches: bool) -> BytesMu
     if switches {
         bytes.put_slice(b"connection: upgrade\r\nupgrade: websocket\r\n");
     }
-    if body == Body::Chunked {
+    if chunked {
         bytes.put_slice(b"transfer-encoding: chunked\r\n");
     }
     bytes.put_slice(b"\r\n");
@@ -64,12 +44,11 @@ mod tests {
         {
             head.append_header(name, value).unwrap();
         }
-        let text = |body| String::from_utf8(bytes(&head, body, false).to_vec()).unwrap();
+        let text = |chunked| String::from_utf8(bytes(&head, chunked, false).to_vec()).unwrap();
         let fields = "GET /a?b=c HTTP/1.1\r\nhost: a.example\r\nx-a: 1\r\nx-a: 2\r\n";
-        assert_eq!(text(Body::None), format!("{fields}\r\n"));
-        assert_eq!(text(Body::Length(1)), format!("{fields}\r\n"), "the client has said it");
-        assert_eq!(text(Body::Chunked), format!("{fields}transfer-encoding: chunked\r\n\r\n"));
-        let switching = bytes(&head, Body::None, true);
+        assert_eq!(text(false), format!("{fields}\r\n"), "the client has said its length");
+        assert_eq!(text(true), format!("{fields}transfer-encoding: chunked\r\n\r\n"));
+        let switching = bytes(&head, false, true);
         assert_eq!(switching, format!("{fields}connection: upgrade\r\nupgrade: websocket\r\n\r\n"));
     }
 }
