@@ -2,7 +2,7 @@
 //!
 //! Nothing here knows what a process does: [`config`] reads settings and reports every mistake at once, [`clock`]
 //! hands in the time, [`logs`] and [`metrics`] tell what happens, [`health`] and [`admin`] answer the operator,
-//! [`serve`] accepts and drains HTTP, [`body`] reads what a request carries, [`shutdown`] ends it, [`routes`] lists what it offers, [`peer`] is the way from one process to another, [`guard`] lets in only what came through the gateway,
+//! [`serve`] accepts and drains HTTP, [`body`] reads what a request carries, [`shutdown`] ends it, [`routes`] lists what it offers, [`peer`] is the way from one process to another, [`certificate`] what it shows there, [`guard`] lets in only what came through the gateway,
 //! [`secret`] and [`seal`] keep secrets, [`sql`] speaks to the database, [`sqlite`] or [`postgres`], [`backup`] copies it,
 //! [`trace`] tells a collector where the time went, [`watchdog`] notices a runtime that is
 //! stuck, [`durable`] makes names that a power failure leaves, [`json`] reads what others wrote, [`percent`] escapes what goes into a URL, [`names`] looks up servers, [`network`] says what counts as one client, [`openapi`] has what interface descriptions share, [`webhook`] signs and sends what customers want to be told.
@@ -19,6 +19,7 @@ pub mod logs;
 pub mod metrics;
 pub mod clock;
 pub mod secret;
+pub mod certificate;
 pub mod seal;
 pub mod refusal;
 pub mod routes;

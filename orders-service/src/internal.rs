@@ -15,6 +15,7 @@ use axum::{Json, Router, middleware};
 use chassis::clock::Clock;
 use chassis::config::Told;
 use chassis::guard::{PassGuard, require_pass};
+use chassis::peer::Listeners;
 use chassis::refusal::Refusal;
 use contract::project::ProjectUid;
 use futures_util::StreamExt as _;
@@ -43,6 +44,7 @@ pub(crate) struct Internal {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) metrics: Metrics,
     pub(crate) control: Control,
+    pub(crate) listeners: Listeners,
 }
 
 /// The router of the operators' listener.
@@ -77,6 +79,7 @@ async fn status(State(internal): State<Internal>) -> Json<serde_json::Value> {
     Json(serde_json::json!({
         "version": env!("CARGO_PKG_VERSION"),
         "store_trouble": trouble,
+        "listener_certificate_faults": internal.listeners.faults(),
         "trust_seconds_old": confirmed.map(|at| (now.to_seconds().0 - at).max(0)),
     }))
 }

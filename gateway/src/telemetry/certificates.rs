@@ -1,9 +1,10 @@
 //! Which certificates end first: a name never is a label, the worst of each kind is enough to be woken for.
 
+use chassis::certificate::FaultKind;
 use chassis::metrics::{self, GaugeVec, IntGaugeVec, Registry};
 use contract::time::UnixSeconds;
 
-use crate::platform_certificate::{CertificateFault, FaultKind, Place};
+use crate::platform_certificate::{CertificateFault, Place};
 use crate::replica::Expiry;
 
 contract::words! {

@@ -9,6 +9,7 @@ use x509_parser::extensions::ParsedExtension;
 const SIGNATURES_MAX: usize = 8;
 
 /// The authority behind a chain: the one that signed the last certificate to which signatures lead from the leaf.
+#[derive(Debug)]
 pub(super) struct Authority(CertificateDer<'static>);
 
 impl Authority {
