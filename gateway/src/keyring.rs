@@ -13,9 +13,13 @@ use chassis::seal::SealingKey;
 use chassis::secret::write_private;
 use contract::keyring::{GENERATIONS_MAX, KEYRING_PLACE, Keyring};
 
+use crate::damage;
 use crate::place::EnrolledName;
 use crate::vouch::Vouchers;
 use listener::{TicketSeed, Tickets};
+
+/// The largest file of keys: those of 256 gateways at most, three each, take a fifth of it.
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Who is given the keys.
 pub(crate) struct KeyringHolder {
@@ -36,8 +40,9 @@ pub(crate) struct KeyringHolder {
 impl KeyringHolder {
     /// Takes what was kept, if anything was. What does not open any more is left alone: the control plane sends it anew.
     pub(crate) fn recall(&self) {
-        let Ok(sealed) = std::fs::read_to_string(&self.file) else { return };
-        if let Err(error) = self.use_keys(&sealed) {
+        let Some(sealed) = damage::read(&self.file, FILE_BYTES_MAX) else { return };
+        let used = std::str::from_utf8(&sealed).map_err(anyhow::Error::from).and_then(|sealed| self.use_keys(sealed));
+        if let Err(error) = used {
             tracing::warn!(
                 error = format!("{error:#}"),
                 "the keys that were kept cannot be used; new ones are asked for"

@@ -4,16 +4,15 @@
 //! a removal waits for the new process and no longer for the dead one before it. The quota store keeps one component of a
 //! bucket for a place, so restarts add none.
 
-use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use arc_swap::ArcSwapOption;
-use chassis::secret::{read_regular, write_private};
+use chassis::secret::{read_if_there, write_private};
 
-use crate::damage;
+use crate::damage::{self, STARTS};
 
 /// The name that this gateway is enrolled under, as `tollhouse node list` has it; `None` until the control plane has first sent
 /// it. It is kept with the keys, so the next process over the same directory knows it at once.
@@ -35,8 +34,9 @@ const BYTES_MAX: u64 = 4_096;
 /// When the directory cannot be read or written, or `before_new` fails.
 pub(crate) fn identity(directory: &Path, before_new: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<u64> {
     let path = directory.join(FILE);
-    match read_regular(&path, BYTES_MAX) {
-        Ok((bytes, _)) => match std::str::from_utf8(&bytes).ok().and_then(parse) {
+    match read_if_there(&path, BYTES_MAX) {
+        Ok(None) => {}
+        Ok(Some(bytes)) => match std::str::from_utf8(&bytes).ok().and_then(parse) {
             Some((identity, of)) if of == mark(directory)? => return Ok(identity),
             Some(_) => tracing::warn!(
                 file = %path.display(),
@@ -45,7 +45,6 @@ pub(crate) fn identity(directory: &Path, before_new: impl FnOnce() -> anyhow::Re
             ),
             None => damage::set_aside(&path, &anyhow::anyhow!("it holds no identity"))?,
         },
-        Err(_) if path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) => {}
         Err(error) => damage::set_aside(&path, &error)?,
     }
     before_new()?;
@@ -71,16 +70,15 @@ pub(crate) fn replace(directory: &Path, identity: u64) -> anyhow::Result<()> {
     write_private(&directory.join(FILE), format!("{identity:016x} {}\n", mark(directory)?).as_bytes())
 }
 
-/// The file that counts starts: a decimal number.
-const STARTS: &str = "place-starts";
-
-/// Counts a start of the place and answers how many there were, this one included: a later process has a greater number.
+/// Counts a start of the place, in a file with a decimal number. Answers how many there were, this one included: a later process
+/// has a greater number.
 ///
 /// Where that cannot be written (a full disk), the next start has the same number: the process is then taken for one over a
 /// copy of the directory, and counts for a new place.
 pub(crate) fn count_start(directory: &Path) -> u32 {
     let path = directory.join(STARTS);
-    let before = std::fs::read_to_string(&path).ok().and_then(|text| text.trim_end().parse::<u32>().ok());
+    let before = damage::read(&path, BYTES_MAX);
+    let before = before.and_then(|text| std::str::from_utf8(&text).ok()?.trim_end().parse::<u32>().ok());
     let start = before.unwrap_or(0).saturating_add(1);
     if let Err(error) = write_private(&path, format!("{start}\n").as_bytes()) {
         tracing::warn!(error = format!("{error:#}"), file = %path.display(), "could not count this start of the place");
