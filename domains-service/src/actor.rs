@@ -2,10 +2,8 @@
 
 use std::net::IpAddr;
 
-use chassis::refusal::Refusal;
 use contract::key::{KeyId, Scope, Scopes};
 
-use crate::error::Code;
 use crate::project::ProjectRef;
 
 /// Where a request came from.
@@ -28,6 +26,15 @@ pub(crate) struct Actor {
     rights: Rights,
     /// The project it acts in: a key's own, or the one an operator names.
     place: Option<ProjectRef>,
+}
+
+/// Why an actor may not do something in a project.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotPermitted {
+    /// There is no such project, as far as the actor may know.
+    NoSuchProject,
+    /// The actor's key does not have this scope.
+    Needs(Scope),
 }
 
 #[derive(Clone, Debug)]
@@ -104,14 +111,12 @@ impl Actor {
     }
 
     /// The project a path names, if the actor may do this in it. A project that is not the caller's does not exist.
-    pub(crate) fn enter(&self, project: &str, scope: Option<Scope>) -> Result<ProjectRef, Refusal> {
-        let not_found = || Code::ProjectNotFound.refuse("There is no such project.");
-        let place = self.place.as_ref().filter(|place| place.name.as_str() == project).ok_or_else(not_found)?.clone();
+    pub(crate) fn enter(&self, project: &str, scope: Option<Scope>) -> Result<ProjectRef, NotPermitted> {
+        let place = self.place.as_ref().filter(|place| place.name.as_str() == project);
+        let place = place.ok_or(NotPermitted::NoSuchProject)?.clone();
         let Rights::Key { scopes } = &self.rights else { return Ok(place) };
         match scope {
-            Some(scope) if !scopes.contains(scope) => {
-                Err(Code::InsufficientScope.refuse(format!("This needs a key with the scope {scope}.")))
-            }
+            Some(scope) if !scopes.contains(scope) => Err(NotPermitted::Needs(scope)),
             _ => Ok(place),
         }
     }

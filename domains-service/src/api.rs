@@ -8,7 +8,7 @@ mod changes;
 pub(crate) mod credentials;
 mod describe;
 pub(crate) mod domains;
-pub(crate) mod door;
+mod door;
 mod edge;
 pub(crate) mod extract;
 pub(crate) mod keys;
@@ -26,7 +26,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::{Extension, Router};
-use chassis::config::Told;
+use chassis::config::EffectiveSettings;
 use chassis::guard::{GatewayGuard, require_gateway};
 use chassis::refusal::Refusal;
 use chassis::routes::{Routes, routed};
@@ -37,7 +37,6 @@ use contract::trust::{PASSES_PATH, TRUST_PATH};
 #[cfg(test)]
 pub(crate) use operations::operation;
 use parking_lot::Mutex;
-pub(crate) use view::rfc3339;
 
 use self::door::Door;
 use crate::actor::Actor;
@@ -79,8 +78,13 @@ pub(crate) fn paths() -> Vec<String> {
 }
 
 /// The internal API: the change stream with the gateways' credentials, events and what services need with theirs,
-/// everything else with those of operators.
-pub(crate) fn internal(app: Arc<App>, told: Arc<Mutex<Told>>, shutdown: Shutdown) -> Router {
+/// everything else with those of operators, what the dashboard adds among it.
+pub(crate) fn internal(
+    app: Arc<App>,
+    effective: Arc<Mutex<EffectiveSettings>>,
+    of_the_dashboard: Router<Arc<App>>,
+    shutdown: Shutdown,
+) -> Router {
     let door = |lets_in| middleware::from_fn_with_state(Door { app: app.clone(), lets_in }, door::pass);
     let (gateway, service, operator) = (door(&[Kind::Gateway]), door(&[Kind::Service]), door(&[Kind::Operator]));
     let whole_body = middleware::from_fn_with_state(extract::BODY_BYTES_MAX, extract::whole_body);
@@ -112,9 +116,9 @@ pub(crate) fn internal(app: Arc<App>, told: Arc<Mutex<Told>>, shutdown: Shutdown
         .route("/internal/gateway-keys", post(credentials::rotate))
         .route("/internal/status", get(edge::status))
         .route("/internal/withdrawals", get(edge::withdrawals))
-        .route("/internal/dashboard-links", post(crate::dashboard::make_link))
+        .merge(of_the_dashboard)
         .route(PASSES_PATH, post(credentials::pass))
-        .merge(chassis::admin::settings("/internal/settings", told))
+        .merge(chassis::admin::settings("/internal/settings", effective))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))

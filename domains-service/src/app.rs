@@ -17,13 +17,13 @@ use contract::key::Environment;
 use contract::time::UnixMillis;
 use contract::token::{KeySet, SigningKey};
 use parking_lot::Mutex;
+use serde::Serialize;
 use tokio::sync::Notify;
 
 use crate::config::{Config, NameRules, WebhookConfig};
 use crate::domain::proof::Prover;
-use crate::enrolment::RefusedFile;
+use crate::identities::Identities;
 use crate::issuer::Authorities;
-use crate::keyring::Identities;
 use crate::metrics::Metrics;
 use crate::nodes::{Nodes, doubt};
 use crate::peers::Peers;
@@ -79,6 +79,17 @@ pub(crate) struct App {
     pub(crate) refused_files: Mutex<Vec<RefusedFile>>,
     /// What its listeners show.
     pub(crate) listeners: Listeners,
+}
+
+/// A file whose credential is not on record.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct RefusedFile {
+    /// Where it is, as this service sees it.
+    pub(crate) file: String,
+    /// One of [`crate::metrics::REASONS`].
+    pub(crate) reason: &'static str,
+    /// What is wrong with it, and what to do.
+    pub(crate) what_to_do: String,
 }
 
 impl App {

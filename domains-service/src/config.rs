@@ -3,6 +3,7 @@
 //! Text becomes a [`Config`] whose fields cannot be wrong; `config/domains-service.toml` is the reference, and a test
 //! proves that it parses.
 
+mod acme;
 mod authorities;
 mod webhooks;
 
@@ -10,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use chassis::admin::AdminHost;
-use chassis::config::{Listen, Problems, Section, Source, Told};
+use chassis::config::{EffectiveSettings, Listen, Problems, Section, Source};
 use chassis::logs::Format;
 use chassis::peer::ServerTls;
 use chassis::seal::SealingSecrets;
@@ -20,10 +21,10 @@ use chassis::trace::TraceConfig;
 use contract::hostname::Hostname;
 use contract::key::Environment;
 
-use crate::issuer::AcmeSettings;
 use crate::plans::Plans;
 use verification::{DnsConfig, DnsMode};
 
+pub use acme::{AcmeSettings, ChallengeKind, ExternalAccount};
 pub use webhooks::WebhookConfig;
 
 /// The prefix of environment variables that override settings.
@@ -32,7 +33,7 @@ pub const ENVIRONMENT_PREFIX: &str = "TOLLHOUSE_DOMAINS";
 /// What a file of a secret might be called.
 const SECRET_EXAMPLE: &str = "data/secrets/platform.key";
 
-/// Everything the service is told from outside.
+/// The service's settings.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The public API, reached through the gateway only.
@@ -88,7 +89,7 @@ pub struct Config {
     /// Traces.
     pub tracing: TraceConfig,
     /// Every setting that was given, as text, for operators who compare.
-    pub told: Told,
+    pub effective: EffectiveSettings,
 }
 
 /// Which special names may be attached.
@@ -115,8 +116,8 @@ impl Config {
         let reader = source.reader()?;
         let root = reader.root();
         let config = read(&root);
-        let told = reader.told();
-        reader.finish(config.map(|config| Self { told, ..config }))
+        let effective = reader.effective_settings();
+        reader.finish(config.map(|config| Self { effective, ..config }))
     }
 
     /// The zone that holds every project's CNAME target.
@@ -186,7 +187,7 @@ fn read(root: &Section<'_>) -> Option<Config> {
         log_format: log_format?,
         log_filter: log_filter?,
         tracing: tracing?,
-        told: Told::default(),
+        effective: EffectiveSettings::default(),
     })
 }
 

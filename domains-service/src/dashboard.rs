@@ -45,9 +45,6 @@ use crate::shares::Shares;
 use client::Api;
 use fault::Fault;
 
-pub(crate) use operator::make_link;
-pub(crate) use session::{ABSOLUTE_MILLIS_MAX, IDLE_MILLIS_MAX};
-
 /// The label of the dashboard below the platform's domain.
 pub(crate) const LABEL: &str = "dashboard";
 
@@ -107,6 +104,11 @@ pub(crate) fn router(app: Arc<App>, guard: GatewayGuard, shutdown: Shutdown) -> 
         .layer(middleware::map_response(assets::secure))
         .layer(Extension(dashboard.clone()))
         .with_state(dashboard)
+}
+
+/// What operators ask of the dashboard over the internal listener.
+pub(crate) fn operators() -> Router<Arc<App>> {
+    Router::new().route("/internal/dashboard-links", post(operator::make_link))
 }
 
 fn of_one_project(dashboard: Arc<Dashboard>) -> Router<Arc<Dashboard>> {

@@ -11,30 +11,14 @@ use chassis::guard::operator_token;
 use chassis::seal::{SealingKey, SealingSecrets};
 use chassis::secret::Secret;
 use contract::trust::is_node_name;
-use serde::Serialize;
 
-use crate::api::door::digest_of;
-use crate::app::App;
+use crate::app::{App, RefusedFile};
 use crate::store::StoreError;
 use crate::store::credentials::{COMMAND_LINE, Enrolment, Kind, NotEnrolled, Origin};
+use crate::text::digest_of;
 
 /// Refused files that are remembered for the status; the metric counts all of them.
 const REMEMBERED_MAX: usize = 100;
-
-/// A file whose credential is not on record.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct RefusedFile {
-    /// Where it is, as this service sees it.
-    pub(crate) file: String,
-    /// One of [`REASONS`].
-    pub(crate) reason: &'static str,
-    /// What is wrong with it, and what to do.
-    pub(crate) what_to_do: String,
-}
-
-/// Every reason why a file is refused.
-pub(crate) const REASONS: [&str; 7] =
-    ["unreadable", "revoked", "doubled", "replaced", "other_kind", "other_secret", "too_many"];
 
 /// What the command line's credential is read from, as lists and logs name it.
 const PLATFORM_SECRET: &str = "the platform's secret";
@@ -190,6 +174,7 @@ fn in_words(why: &NotEnrolled, kind: Kind, name: &str) -> (&'static str, String)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::REASONS;
 
     #[test]
     fn every_refusal_has_a_reason_that_is_counted_and_names_what_it_is_about() {

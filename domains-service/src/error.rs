@@ -5,6 +5,7 @@
 use axum::http::header;
 use chassis::refusal::Refusal;
 
+use crate::actor::NotPermitted;
 use crate::store::StoreError;
 
 macro_rules! catalogue {
@@ -175,6 +176,18 @@ impl From<Refusal> for Stop {
     }
 }
 
+impl From<NotPermitted> for Stop {
+    fn from(error: NotPermitted) -> Self {
+        let refusal = match error {
+            NotPermitted::NoSuchProject => Code::ProjectNotFound.refuse("There is no such project."),
+            NotPermitted::Needs(scope) => {
+                Code::InsufficientScope.refuse(format!("This needs a key with the scope {scope}."))
+            }
+        };
+        refusal.into()
+    }
+}
+
 impl From<StoreError> for Stop {
     fn from(error: StoreError) -> Self {
         storage(&error).into()
@@ -208,7 +221,7 @@ mod tests {
 
     #[test]
     fn codes_are_distinct_and_documented() {
-        let documentation = include_str!("../../docs/errors.md");
+        let documentation = include_str!("../../docs/reference/errors.md");
         let mut seen = HashSet::new();
         for (code, status) in CATALOGUE {
             assert!(seen.insert(code), "{code}");

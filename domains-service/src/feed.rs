@@ -16,7 +16,8 @@ use futures_util::stream::{self, Stream};
 use tokio::sync::mpsc;
 
 use crate::app::App;
-use crate::keyring::{self, News, Version};
+use crate::identities::Version;
+use crate::keyring::{self, News};
 use crate::metrics::Metrics;
 use crate::shares::{Place, Shares};
 use crate::store::admitted::Watch;

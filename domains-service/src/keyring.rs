@@ -9,21 +9,16 @@
 //! is replaced, and services refuse gateways until they know the new keys. While the database is away the gateways keep what
 //! they have.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use aws_lc_rs::digest;
 use chassis::seal::name_in;
-use chassis::secret::Secret;
 use chassis::shutdown::Shutdown;
-use contract::keyring::{Generation, KEYRING_PLACE, Keyring};
-use contract::time::UnixSeconds;
-use contract::token::{KeySet, SEED_BYTES, SigningKey};
-use serde::{Deserialize, Serialize};
+use contract::keyring::{KEYRING_PLACE, Keyring};
 
 use crate::app::App;
+use crate::identities::{Identities, Master, Version, version_of};
 use crate::store::credentials::{Credential, Kind};
 use crate::store::gateways::SealedGeneration;
 use crate::store::{StoreError, Write};
@@ -36,53 +31,6 @@ const KNOWN_BEFORE_SECONDS: i64 = 120;
 
 /// How often services and gateways look for a change, the control plane itself included.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-
-/// The secrets of one generation. They rest sealed.
-#[derive(Clone, Serialize, Deserialize)]
-struct Master {
-    number: i64,
-    signs_from: UnixSeconds,
-    /// What each gateway's key for identities is derived from. No gateway is sent it.
-    identity: [u8; SEED_BYTES],
-    /// What the keys of session tickets are derived from, at every gateway.
-    tickets: [u8; SEED_BYTES],
-}
-
-impl Master {
-    /// The private key with which the gateway that has this credential signs identities.
-    fn seed(&self, gateway: &Credential) -> anyhow::Result<[u8; SEED_BYTES]> {
-        let label = format!("identities of the gateway {} with {}", gateway.name, gateway.digest);
-        Ok(Secret::new(self.identity.to_vec()).derive(&label).reveal().try_into()?)
-    }
-
-    /// What the gateway with this credential is sent.
-    fn generation(&self, gateway: &Credential) -> anyhow::Result<Generation> {
-        let identity = self.seed(gateway)?;
-        Ok(Generation { number: self.number, signs_from: self.signs_from, identity, tickets: self.tickets })
-    }
-}
-
-/// Which keys there are: another one whenever a generation, its tickets, or the gateways on record change.
-pub(crate) type Version = [u8; 32];
-
-/// The keys of all gateways on record.
-#[derive(Default)]
-pub(crate) struct Identities {
-    version: Version,
-    masters: Vec<Master>,
-    gateways: Vec<Credential>,
-    /// What verifies the identities that they sign.
-    pub(crate) public: KeySet,
-    /// The gateways by the names of their public keys.
-    names: HashMap<String, String>,
-}
-
-impl Identities {
-    /// The gateway that signs with the key of this name.
-    pub(crate) fn gateway(&self, kid: &str) -> Option<&str> {
-        self.names.get(kid).map(String::as_str)
-    }
-}
 
 /// The place that a generation at rest is sealed for.
 fn place(number: i64) -> String {
@@ -115,18 +63,8 @@ pub(crate) async fn identities(app: &App) -> anyhow::Result<Arc<Identities>> {
     if known.version == version {
         return Ok(known);
     }
-    let masters: Vec<_> = stored.iter().filter_map(|stored| open(app, stored)).collect();
-    let mut names = HashMap::new();
-    let mut public = Vec::new();
-    for master in &masters {
-        for gateway in &gateways {
-            let key = SigningKey::from_seed(&master.seed(gateway)?)?.public().clone();
-            names.insert(key.kid.clone(), gateway.name.clone());
-            public.push(key);
-        }
-    }
-    let public = public.into_iter().collect();
-    let made = Arc::new(Identities { version, masters, gateways, public, names });
+    let masters = stored.iter().filter_map(|stored| open(app, stored)).collect();
+    let made = Arc::new(Identities::derive(version, masters, gateways)?);
     *app.identities.lock() = made.clone();
     Ok(made)
 }
@@ -135,23 +73,7 @@ pub(crate) async fn identities(app: &App) -> anyhow::Result<Arc<Identities>> {
 /// [`identities`] makes everything anew.
 pub(crate) fn refuse(app: &App, gateway: &str) {
     let mut identities = app.identities.lock();
-    let others = identities.names.iter().filter(|(_, named)| *named != gateway);
-    let names = others.map(|(kid, named)| (kid.clone(), named.clone())).collect();
-    *identities = Arc::new(Identities { names, public: identities.public.clone(), ..Identities::default() });
-}
-
-fn version_of(stored: &[SealedGeneration], gateways: &[Credential]) -> Version {
-    let mut context = digest::Context::new(&digest::SHA256);
-    for generation in stored {
-        context.update(generation.sealed.as_bytes());
-        context.update(b"\n");
-    }
-    for gateway in gateways {
-        context.update(format!("{} {}\n", gateway.name, gateway.digest).as_bytes());
-    }
-    let mut version = [0; 32];
-    version.copy_from_slice(context.finish().as_ref());
-    version
+    *identities = Arc::new(identities.without(gateway));
 }
 
 /// Makes a generation. If the ones before are `compromised` they are forgotten, and it signs at once.
@@ -224,13 +146,10 @@ pub(crate) enum News {
 /// What the gateway with this credential is sent that was sent the keys of version `has`.
 pub(crate) async fn news(app: &App, gateway: &Credential, has: Option<Version>) -> anyhow::Result<News> {
     let identities = identities(app).await?;
-    if !identities.gateways.contains(gateway) {
-        return Ok(News::Revoked);
-    }
+    let Some(generations) = identities.generations(gateway)? else { return Ok(News::Revoked) };
     if has == Some(identities.version) {
         return Ok(News::None);
     }
-    let generations = identities.masters.iter().map(|master| master.generation(gateway)).collect::<Result<_, _>>()?;
     let (gateway, public) = (gateway.name.clone(), identities.public.clone());
     let keyring = Keyring { gateway, generations, identities: public, passes: app.passes() };
     let sealed = app.sealing.seal(&serde_json::to_vec(&keyring)?, KEYRING_PLACE)?;
@@ -258,47 +177,4 @@ pub(crate) async fn look(app: &App) -> anyhow::Result<()> {
     renew_when_due(app).await.context("renewing the keys of the gateways")?;
     app.trusted.replace(&identities(app).await?.public);
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn credential(gateway: &str, digest: &str) -> Credential {
-        let (name, digest) = (gateway.to_owned(), digest.to_owned());
-        Credential { kind: Kind::Gateway, name, digest, expires_at: None }
-    }
-
-    #[test]
-    fn every_gateway_and_every_credential_has_a_key_of_its_own() {
-        let master = Master { number: 1, signs_from: UnixSeconds(0), identity: [1; 32], tickets: [2; 32] };
-        let other = Master { identity: [3; 32], ..master.clone() };
-        let one = credential("edge-1", "aa");
-        let seed = master.seed(&one).unwrap();
-        assert_eq!(seed, master.seed(&one).unwrap());
-        assert_ne!(seed, master.seed(&credential("edge-2", "aa")).unwrap());
-        assert_ne!(seed, master.seed(&credential("edge-1", "bb")).unwrap(), "a new credential brings a new key");
-        assert_ne!(seed, other.seed(&one).unwrap());
-        let sent = serde_json::to_string(&master.generation(&one).unwrap()).unwrap();
-        assert!(
-            !sent.contains(&serde_json::to_string(&master.identity).unwrap()),
-            "what others derive from stays here"
-        );
-    }
-
-    #[test]
-    fn the_version_changes_with_generations_tickets_and_gateways() {
-        let stored =
-            |sealed: &str| SealedGeneration { number: 1, sealed: sealed.to_owned(), signs_from: UnixSeconds(0) };
-        let (one, two) = (credential("edge-1", "aa"), credential("edge-2", "bb"));
-        let version = version_of(&[stored("x")], std::slice::from_ref(&one));
-        for other in [
-            version_of(&[stored("y")], std::slice::from_ref(&one)),
-            version_of(&[stored("x"), stored("x")], std::slice::from_ref(&one)),
-            version_of(&[stored("x")], &[one.clone(), two]),
-            version_of(&[stored("x")], &[credential("edge-1", "bb")]),
-        ] {
-            assert_ne!(version, other);
-        }
-    }
 }

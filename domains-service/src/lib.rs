@@ -9,25 +9,28 @@
 //! Nothing here is on the path of a visitor's request. While this service is down, gateways serve what they have;
 //! nothing can be changed, and certificates are renewed so early that days of absence do no harm.
 
+mod text;
+mod limits;
 mod plans;
 pub mod config;
 mod project;
 mod domain;
+mod webhook;
+mod actor;
 mod store;
+mod nodes;
+mod peers;
 mod publish;
 mod issuer;
 mod throttle;
 mod metrics;
+mod identities;
 mod app;
-mod webhook;
+mod delivery;
 mod error;
-mod actor;
 mod withdrawals;
 mod shares;
-mod nodes;
-mod peers;
-mod dashboard;
-mod attend;
+mod reconcile;
 mod worker;
 mod openapi;
 mod restored;
@@ -36,14 +39,15 @@ mod enrolment;
 mod feed;
 mod seals;
 mod api;
+mod dashboard;
 mod run;
 
-pub use config::Config;
+pub use config::{AcmeSettings, ChallengeKind, Config, ExternalAccount};
 pub use error::CATALOGUE;
 pub use issuer::{
-    AcmeSettings, Authorities, CaaIdentity, ChallengeKind, ExternalAccount, IssueError, IssueRequest, Issued, Issuer,
-    Limits, LocalAuthority, RenewalAdvice, signing,
+    Authorities, CaaIdentity, IssueError, IssueRequest, Issued, Issuer, LocalAuthority, RenewalAdvice, signing,
 };
+pub use limits::Limits;
 pub use plans::{Grant, Plans};
 pub use restored::{Counted, Kind, Outcome, Report, finish_restore};
 pub use run::{World, start, start_in};

@@ -6,8 +6,7 @@ use chassis::metrics::{
 use chassis::webhook::AttemptResult;
 
 use crate::domain::Status;
-use crate::enrolment::REASONS;
-use crate::seals::Seals;
+use crate::store::seals::Seals;
 use crate::store::withdrawals::What;
 use verification::RecordKind;
 
@@ -51,6 +50,10 @@ pub(crate) struct Metrics {
     /// Rows that cannot be read, by table, row, what it belongs to, and column.
     pub(crate) unreadable_row: IntGaugeVec,
 }
+
+/// Every reason why a credential file is refused.
+pub(crate) const REASONS: [&str; 7] =
+    ["unreadable", "revoked", "doubled", "replaced", "other_kind", "other_secret", "too_many"];
 
 /// How a question to DNS ended, beside the failures.
 pub(crate) const DNS_RESULTS: [&str; 4] = ["ok", "timeout", "unreachable", "malformed"];

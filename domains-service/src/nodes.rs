@@ -23,13 +23,10 @@ use contract::time::UnixMillis;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
-use crate::store::processes::Process;
+use crate::store::processes::{CLOCKS_DIFFER_MILLIS, FORGOTTEN_AFTER, Process};
 
 /// A process silent for longer than this is not live.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(5);
-
-/// A process of which nothing was heard for so long is not waited for any more, in milliseconds.
-pub(crate) const FORGOTTEN_AFTER: i64 = 24 * 3_600 * 1_000;
 
 /// How often the database is told that a process was heard.
 const NOTED_EVERY: Duration = Duration::from_mins(1);
@@ -40,9 +37,6 @@ const RETURN_TIME: Duration = Duration::from_secs(10);
 
 /// Those that were heard this long before our start, or less, are on their way back: the record is a minute old at most.
 const LATELY_MILLIS: i64 = 2 * 60 * 1_000;
-
-/// The clocks of two replicas may differ by so much when they say which of two processes came later, in milliseconds.
-pub(crate) const CLOCKS_DIFFER_MILLIS: i64 = 5_000;
 
 /// Processes remembered; beyond that, one that is over is forgotten, or the one that came last. Names are unique per
 /// process start, so old ones pile up.

@@ -12,20 +12,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chassis::shutdown::Shutdown;
-use chassis::sql::{Pool, query};
-use contract::feed::{NodeReport, Revision};
+use contract::feed::NodeReport;
 use serde::{Deserialize, Serialize};
-use sqlx::PgPool;
-use sqlx::postgres::{PgListener, PgNotification};
 
-use crate::app::App;
+use crate::nodes::Nodes;
+use crate::store::notices::Notice;
 use crate::store::{Store, StoreError};
-
-/// The channel of committed revisions.
-pub(crate) const CHANGES: &str = "tollhouse_changes";
-
-/// The channel of gateways' reports.
-const REPORTS: &str = "tollhouse_reports";
 
 /// How long telling may hold up a gateway that reports.
 const TELL_WAIT_MAX: Duration = Duration::from_secs(1);
@@ -46,83 +38,80 @@ struct Told {
     on_record: bool,
 }
 
-/// Telling the other replicas.
+/// The other replicas over the store of this one.
+#[derive(Clone)]
 pub(crate) struct Peers {
-    pool: Option<Pool>,
-    replica: String,
+    store: Store,
+    /// The name of this replica: another one at each start.
+    replica: Arc<str>,
 }
 
 impl Peers {
     /// The replicas over this store.
     pub(crate) fn of(store: &Store) -> anyhow::Result<Self> {
-        let replica = chassis::random::bytes::<8>()?.iter().map(|byte| format!("{byte:02x}")).collect();
-        let pool = store.reader().postgres().map(|_| store.reader().clone());
-        Ok(Self { pool, replica })
+        let replica: String = chassis::random::bytes::<8>()?.iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Self { store: store.clone(), replica: replica.into() })
     }
 
     /// Tells how far a gateway has come. What does not get through is repeated with the gateway's next report.
     pub(crate) async fn tell(&self, report: &NodeReport, on_record: bool) {
-        let Some(pool) = &self.pool else { return };
-        let told = Told { replica: self.replica.clone(), report: report.clone(), on_record };
+        if !self.store.is_shared() {
+            return;
+        }
+        let told = Told { replica: self.replica.to_string(), report: report.clone(), on_record };
         let text = serde_json::to_string(&told).unwrap_or_default();
-        let telling = query("SELECT pg_notify($1, $2)").bind(REPORTS).bind(text).execute(pool);
-        match tokio::time::timeout(TELL_WAIT_MAX, telling).await {
-            Ok(Ok(_)) => {}
+        match tokio::time::timeout(TELL_WAIT_MAX, self.store.tell_replicas(&text)).await {
+            Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::debug!(%error, "other replicas were not told of a gateway"),
             Err(_) => tracing::debug!("other replicas were not told of a gateway in time"),
         }
     }
-}
 
-/// Listens to the other replicas until `shutdown`.
-pub(crate) async fn listen(app: Arc<App>, shutdown: Shutdown) {
-    let Some(pool) = app.store.reader().postgres().cloned() else { return };
-    let mut heard = true;
-    while !shutdown.has_begun() {
-        let ended = tokio::select! {
-            () = shutdown.begun() => return,
-            ended = listen_once(&app, &pool) => ended,
-        };
-        match ended {
-            Ok(()) => heard = true,
-            Err(error) if std::mem::replace(&mut heard, false) => {
-                tracing::warn!(%error, "other replicas are not heard; changes are looked for every second");
+    /// Listens to the other replicas until `shutdown`.
+    pub(crate) async fn listen(self, nodes: Arc<Nodes>, shutdown: Shutdown) {
+        if !self.store.is_shared() {
+            return;
+        }
+        let mut heard = true;
+        while !shutdown.has_begun() {
+            let ended = tokio::select! {
+                () = shutdown.begun() => return,
+                ended = self.listen_once(&nodes) => ended,
+            };
+            match ended {
+                Ok(()) => heard = true,
+                Err(error) if std::mem::replace(&mut heard, false) => {
+                    tracing::warn!(%error, "other replicas are not heard; changes are looked for every second");
+                }
+                Err(error) => tracing::debug!(%error, "other replicas are still not heard"),
             }
-            Err(error) => tracing::debug!(%error, "other replicas are still not heard"),
-        }
-        tokio::select! {
-            () = shutdown.begun() => return,
-            () = tokio::time::sleep(LISTEN_PAUSE) => {}
+            tokio::select! {
+                () = shutdown.begun() => return,
+                () = tokio::time::sleep(LISTEN_PAUSE) => {}
+            }
         }
     }
-}
 
-/// Listens on one connection, until it says nothing for a while.
-async fn listen_once(app: &App, pool: &PgPool) -> Result<(), StoreError> {
-    let mut listener = PgListener::connect_with(pool).await?;
-    listener.listen_all([CHANGES, REPORTS]).await?;
-    // What was committed while nobody listened.
-    app.store.heard_of(app.store.newest_revision().await?);
-    loop {
-        match tokio::time::timeout(SILENCE_MAX, listener.try_recv()).await {
-            Ok(Ok(Some(notification))) => hear(app, &notification),
-            Ok(Ok(None)) | Err(_) => return Ok(()),
-            Ok(Err(error)) => return Err(error.into()),
+    /// Listens on one connection, until it says nothing for a while.
+    async fn listen_once(&self, nodes: &Nodes) -> Result<(), StoreError> {
+        let Some(mut notices) = self.store.notices().await? else { return Ok(()) };
+        // What was committed while nobody listened.
+        self.store.heard_of(self.store.newest_revision().await?);
+        loop {
+            match tokio::time::timeout(SILENCE_MAX, notices.next()).await {
+                Ok(Ok(Some(Notice::Committed(revision)))) => self.store.heard_of(revision),
+                Ok(Ok(Some(Notice::Report(text)))) => self.hear(nodes, &text),
+                Ok(Ok(None)) | Err(_) => return Ok(()),
+                Ok(Err(error)) => return Err(error),
+            }
         }
     }
-}
 
-fn hear(app: &App, notification: &PgNotification) {
-    let payload = notification.payload();
-    if notification.channel() == CHANGES {
-        if let Ok(revision) = payload.parse() {
-            app.store.heard_of(Revision(revision));
+    fn hear(&self, nodes: &Nodes, text: &str) {
+        match serde_json::from_str::<Told>(text) {
+            Ok(told) if *told.replica != *self.replica => nodes.overhear(told.report, told.on_record),
+            Ok(_) => {}
+            Err(error) => tracing::debug!(%error, "a notification is no gateway's report"),
         }
-        return;
-    }
-    match serde_json::from_str::<Told>(payload) {
-        Ok(told) if told.replica != app.peers.replica => app.nodes.overhear(told.report, told.on_record),
-        Ok(_) => {}
-        Err(error) => tracing::debug!(%error, "a notification is no gateway's report"),
     }
 }

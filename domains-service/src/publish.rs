@@ -3,7 +3,6 @@
 //! Called within the transaction that changes a domain, so that records and change log agree. A domain that is served
 //! has a site; where its redirect leads is worked out anew whenever it or its target changes.
 
-use chassis::sql::{Found, query_as};
 use contract::feed::{Entity, EntityName};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
@@ -137,19 +136,8 @@ pub(crate) async fn withdraw_challenges(write: &mut Write, domain: &Domain) -> R
 
 /// The same, where there is but the name.
 pub(crate) async fn withdraw_challenges_of(write: &mut Write, name: &Hostname) -> Result<(), StoreError> {
-    for token in challenge_tokens(write, name).await? {
+    for token in write.challenge_tokens(name).await? {
         write.remove(EntityName::Challenge(token)).await?;
     }
     Ok(())
-}
-
-/// The challenges in progress for the name.
-async fn challenge_tokens(write: &mut Write, name: &Hostname) -> Result<Vec<String>, StoreError> {
-    let bodies: Vec<Found<(String,)>> =
-        query_as("SELECT body FROM entities WHERE kind = 'challenge'").fetch_all(write.connection()).await?;
-    let challenges = bodies.iter().filter_map(|found| match serde_json::from_str::<Entity>(&found.row.0) {
-        Ok(Entity::Challenge(challenge)) if challenge.hostname == *name => Some(challenge.token),
-        _ => None,
-    });
-    Ok(challenges.collect())
 }

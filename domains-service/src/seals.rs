@@ -17,7 +17,7 @@ use chassis::shutdown::Shutdown;
 
 use crate::app::App;
 use crate::keyring;
-use crate::store::seals::{COLUMNS, Column, Resealed};
+use crate::store::seals::{COLUMNS, Column, Resealed, Seals};
 use crate::store::{StoreError, domains};
 
 /// Texts sealed anew at once.
@@ -35,44 +35,16 @@ const LEARNING_TIME_MAX: Duration = Duration::from_secs(5);
 /// Between two searches: another replica may have sealed something with the secret that it was started with.
 const INTERVAL: Duration = Duration::from_mins(1);
 
-/// How many texts are sealed with what.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Seals {
-    /// With the newest secret.
-    pub(crate) newest: i64,
-    /// With another one that we have: to be sealed anew.
-    pub(crate) older: i64,
-    /// With one that we do not have: they do not open.
-    pub(crate) missing: i64,
-}
-
-impl Seals {
-    pub(crate) const WORDS: [&str; 3] = ["newest", "older", "missing"];
-
-    fn of(app: &App, counts: &BTreeMap<String, i64>) -> Self {
-        let mut seals = Self::default();
-        for (name, count) in counts {
-            if name == app.sealing.newest() {
-                seals.newest += count;
-            } else if app.sealing.has(name) {
-                seals.older += count;
-            } else {
-                seals.missing += count;
-            }
-        }
-        seals
-    }
-
-    fn show(self, app: &App) {
-        for (word, count) in Self::WORDS.iter().zip([self.newest, self.older, self.missing]) {
-            app.metrics.sealed.with_label_values(&[word]).set(count);
-        }
+/// Brings the gauge up to date.
+fn show(app: &App, seals: Seals) {
+    for (word, count) in Seals::WORDS.iter().zip([seals.newest, seals.older, seals.missing]) {
+        app.metrics.sealed.with_label_values(&[word]).set(count);
     }
 }
 
 /// How many texts are sealed with what, now.
 pub(crate) async fn look(app: &App) -> Result<Seals, StoreError> {
-    Ok(Seals::of(app, &app.store.count_seals().await?))
+    Ok(Seals::of(&app.sealing, &app.store.count_seals().await?))
 }
 
 /// Makes sure, before anything is served, that no secret is missing; or goes on without what does not open, if it is
@@ -80,12 +52,12 @@ pub(crate) async fn look(app: &App) -> Result<Seals, StoreError> {
 /// right.
 pub(crate) async fn check(app: &App, lost: bool) -> anyhow::Result<()> {
     let found = app.store.count_seals().await.context("looking at what is sealed")?;
-    if Seals::of(app, &found).missing == 0 {
+    if Seals::of(&app.sealing, &found).missing == 0 {
         return Ok(());
     }
     mend(app, &found).await.context("mending what says how certificates are sealed")?;
     let counts = app.store.count_seals().await.context("looking at what is sealed")?;
-    let seals = Seals::of(app, &counts);
+    let seals = Seals::of(&app.sealing, &counts);
     let missing = seals.missing;
     if missing == 0 {
         return Ok(());
@@ -183,7 +155,7 @@ pub(crate) async fn keep_new(app: std::sync::Arc<App>, shutdown: Shutdown) {
 async fn round(app: &App, shutdown: &Shutdown) -> Result<(), StoreError> {
     let counts = app.store.count_seals().await?;
     mend(app, &counts).await?;
-    Seals::of(app, &counts).show(app);
+    show(app, Seals::of(&app.sealing, &counts));
     let needed = |name: &&str| counts.get(*name).is_some_and(|count| *count > 0);
     let mut done = 0;
     let older: Vec<&str> = app.sealing.older().filter(needed).collect();
@@ -194,7 +166,7 @@ async fn round(app: &App, shutdown: &Shutdown) -> Result<(), StoreError> {
     }
     if !older.is_empty() {
         let seals = look(app).await?;
-        seals.show(app);
+        show(app, seals);
         tracing::info!(texts = done, left = seals.older, "keys and secrets were sealed with the newest sealing secret");
     }
     Ok(())

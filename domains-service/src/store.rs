@@ -14,13 +14,16 @@
 pub(crate) mod acme;
 pub(crate) mod admitted;
 pub(crate) mod bans;
+pub(crate) mod comparison;
 pub(crate) mod credentials;
 pub(crate) mod domains;
 pub(crate) mod events;
 pub(crate) mod gateways;
 mod kept;
 pub(crate) mod keys;
+pub(crate) mod leased;
 pub(crate) mod log;
+pub(crate) mod notices;
 pub(crate) mod numbers;
 pub(crate) mod overview;
 pub(crate) mod processes;

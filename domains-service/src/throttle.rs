@@ -16,7 +16,7 @@ use contract::time::UnixMillis;
 use moka::sync::Cache;
 use parking_lot::Mutex;
 
-use crate::issuer::acme::limits::{Limit, admit};
+use crate::limits::{Limit, admit};
 
 /// Between two checks of one domain.
 pub(crate) const DOMAIN_INTERVAL: Duration = Duration::from_secs(10);

@@ -2,12 +2,11 @@
 //!
 //! A delivery is written in the transaction of its event (`store::webhooks`), so there is none without the other,
 //! whatever crashes. Events of orders come from the service of the orders, which keeps them until they are in this outbox
-//! (`store::webhooks::taken`). The worker (`deliver`) makes the attempts; how messages are signed and sent safely is
+//! (`store::webhooks::taken`). The worker (`delivery`) makes the attempts; how messages are signed and sent safely is
 //! `chassis::webhook`. Deliveries happen at least once: a crash between an attempt and its note repeats the attempt,
 //! under the same message id. A receiver that is away is tried for three days, and switched off when it stays away;
 //! what it missed is still listed, here and in the project's events.
 
-pub(crate) mod deliver;
 pub(crate) mod endpoint;
 mod message;
 
@@ -42,17 +41,19 @@ mod tests {
     #[test]
     fn every_event_that_is_told_is_one_that_the_code_records_and_the_page_describes() {
         let sources = [
-            include_str!("attend.rs"),
-            include_str!("attend/order.rs"),
+            include_str!("reconcile.rs"),
+            include_str!("domain/order.rs"),
+            include_str!("domain/reconcile.rs"),
+            include_str!("reconcile/write.rs"),
             include_str!("api/domains.rs"),
             include_str!("api/changes.rs"),
             include_str!("../../contract/src/event.rs"),
         ];
-        let page = include_str!("../../docs/webhooks.md");
+        let page = include_str!("../../docs/tenant/webhooks.md");
         for event in EVENTS {
             let literal = format!("\"{event}\"");
             assert!(sources.iter().any(|source| source.contains(&literal)), "nothing records {event}");
-            assert!(page.contains(&format!("| `{event}` |")), "docs/webhooks.md does not describe {event}");
+            assert!(page.contains(&format!("| `{event}` |")), "docs/tenant/webhooks.md does not describe {event}");
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::store::log::claim;
 use crate::store::projects::find_project;
 use crate::store::withdrawals::{self, What, Withdrawal};
 use crate::store::{StoreError, acme};
+use crate::text::rfc3339;
 
 /// How long an answer waits for the gateways.
 const ACKNOWLEDGEMENT_TIME_MAX: Duration = Duration::from_secs(1);
@@ -197,7 +198,7 @@ impl Waiting {
 fn view(app: &App, withdrawal: &Withdrawal) -> Value {
     json!({
         "what": withdrawal.what.as_str(),
-        "since": crate::api::rfc3339(withdrawal.since),
+        "since": rfc3339(withdrawal.since),
         "lagging": app.nodes.behind_of_all(withdrawal.revision).lagging,
     })
 }

@@ -1,5 +1,4 @@
-//! What the admin listener adds to health and metrics: the gateway's own view of itself, for `tollhouse status` and
-//! for people with curl at night.
+//! The gateway's own routes on the admin listener, for `tollhouse status` and for operators with curl.
 
 mod recall;
 
@@ -29,7 +28,7 @@ use listener::Connections;
 use quota::ledger::{self, bucket::NodeView};
 use quota::standing::Allowance;
 
-/// What the running gateway shares with its admin listener.
+/// State that the running gateway shares with its admin listener.
 pub(crate) struct Live {
     /// The id of this process.
     pub node: String,
@@ -37,7 +36,7 @@ pub(crate) struct Live {
     pub connections: Arc<Connections>,
     /// Readiness.
     pub health: Health,
-    /// The end was announced: a drain by hand is not taken back any more.
+    /// The shutdown: once announced, a manual drain cannot be reverted.
     pub shutdown: Shutdown,
 }
 
@@ -48,7 +47,7 @@ impl Live {
     }
 }
 
-/// What the handlers look at.
+/// The state of the handlers.
 #[derive(Clone)]
 pub(crate) struct View {
     /// The data plane.
@@ -57,7 +56,7 @@ pub(crate) struct View {
     pub live: Arc<Live>,
     /// The time.
     pub clock: Arc<dyn Clock>,
-    /// The time as the fleet has it.
+    /// The fleet's clock.
     pub fleet_clock: Arc<FleetClock>,
     /// This listener's certificate.
     pub listeners: Listeners,
@@ -82,7 +81,7 @@ pub(crate) fn router(view: View, operators: PassGuard) -> Router {
         .with_state(view)
 }
 
-/// Certificates and codes that `/status` names.
+/// The numbers of certificates and codes in `/status`.
 const CERTIFICATES_SHOWN: usize = 5;
 const REFUSALS_SHOWN: usize = 5;
 
@@ -174,7 +173,7 @@ async fn usage(State(view): State<View>, Path(project): Path<String>) -> Respons
     let Some(project) = found else {
         return Refusal::new(404, "project_not_found", "This gateway knows no such project.").into_response();
     };
-    // The store's books are the truth of all nodes; without it, what this node knows.
+    // The store's record covers all nodes; without it, this node's own figures are shown.
     let books = pipeline.quota.usage(&project.uid).await;
     let mut known = json!({
         "project": project.id,
@@ -211,7 +210,7 @@ async fn usage(State(view): State<View>, Path(project): Path<String>) -> Respons
     Json(known).into_response()
 }
 
-/// One node's part of a bucket, for people.
+/// One node's part of a bucket, for display.
 fn node(part: &NodeView) -> Value {
     json!({
         "place": format!("{:016x}", part.node.place),
@@ -221,8 +220,8 @@ fn node(part: &NodeView) -> Value {
     })
 }
 
-/// The state that was refused is right, even if it is of another history or lacks most of what is served. 409 when nothing is
-/// refused.
+/// Accepts the refused state of the control plane, even if it is of another history or lacks most of the served names.
+/// 409 if nothing is refused.
 async fn accept(State(view): State<View>) -> Response {
     if let Err(why) = view.gateway.pipeline.replica.accept(view.clock.monotonic()) {
         return Refusal::new(409, "nothing_to_accept", why.to_string()).into_response();
@@ -233,7 +232,7 @@ async fn accept(State(view): State<View>) -> Response {
     accepted(State(view)).await.into_response()
 }
 
-/// What has become of the acceptance, and why what came was refused.
+/// The state of the acceptance, and why the control plane's data was refused.
 async fn accepted(State(view): State<View>) -> Json<Value> {
     let replica = &view.gateway.pipeline.replica;
     let mut said = json!(replica.acceptance());
@@ -247,7 +246,7 @@ async fn bans(State(view): State<View>) -> Json<Value> {
     Json(json!({ "bans": view.gateway.pipeline.quota.bans() }))
 }
 
-/// How long a ban by hand lasts.
+/// The duration of a manual ban.
 #[derive(serde::Deserialize)]
 struct BanFor {
     seconds: i64,

@@ -5,7 +5,8 @@ use axum::response::{IntoResponse, Response};
 use chassis::refusal::Refusal;
 use contract::error::ErrorBody;
 
-use crate::store::{FaultKind, StoreError};
+use crate::order::{ShipError, Status};
+use crate::store::{ChangeError, FaultKind, StoreError};
 
 macro_rules! catalogue {
     ($($(#[$doc:meta])* $variant:ident = $status:literal $code:literal $message:literal;)+) => {
@@ -31,7 +32,7 @@ macro_rules! catalogue {
             }
         }
 
-        /// Every code this service answers with, and its HTTP status. Each has a heading in `docs/errors.md`.
+        /// Every code this service answers with, and its HTTP status. Each has a heading in `docs/reference/errors.md`.
         pub const CATALOGUE: &[(&str, u16)] = &[
             (chassis::guard::IDENTITY_REQUIRED, 401),
             (chassis::guard::TOKEN_REQUIRED, 401),
@@ -154,6 +155,19 @@ const RETRY_AFTER: &str = "1";
 fn of_trouble(error: &StoreError) -> Refusal {
     let code = if error.kind == FaultKind::Full { Code::StorageFull } else { Code::StorageUnavailable };
     Refusal::new(code.status(), code.as_str(), code.message()).with_header(header::RETRY_AFTER, RETRY_AFTER)
+}
+
+/// A refusal to ship, in the words of the API.
+pub(crate) fn ship_refusal(id: i64, error: ChangeError<ShipError>) -> ApiError {
+    match error {
+        ChangeError::NotFound => Code::OrderNotFound.because(format!("There is no order {id}.")),
+        ChangeError::Refused(ShipError::AlreadyShipped) => {
+            Code::OrderAlreadyShipped.because(format!("Order {id} has already shipped."))
+        }
+        ChangeError::Refused(ShipError::Cancelled) => Code::OrderAlreadyCancelled
+            .because(format!("Order {id} is {}. Only a pending order can be shipped.", Status::Cancelled)),
+        ChangeError::Store(error) => error.into(),
+    }
 }
 
 #[cfg(test)]

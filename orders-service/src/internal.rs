@@ -13,7 +13,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router, middleware};
 use chassis::clock::Clock;
-use chassis::config::Told;
+use chassis::config::EffectiveSettings;
 use chassis::guard::{PassGuard, require_pass};
 use chassis::peer::Listeners;
 use chassis::refusal::Refusal;
@@ -25,13 +25,13 @@ use tower_http::timeout::RequestBodyTimeoutLayer;
 
 use crate::api::{method_not_allowed, not_found, panicked};
 use crate::control::Control;
-use crate::error::{ApiError, Code};
+use crate::error::{ApiError, Code, ship_refusal};
 use crate::import::ImportFailure;
 use crate::metrics::Metrics;
 use crate::observe::{self, Observer};
-use crate::order::{self, ShipError, Status};
+use crate::order;
 use crate::orders::Orders;
-use crate::store::{ChangeError, Summary};
+use crate::store::Summary;
 use crate::wire::OrderLine;
 
 /// How long an import waits for the next bytes. One import runs at a time, so a silent one would block the others.
@@ -48,7 +48,7 @@ pub(crate) struct Internal {
 }
 
 /// The router of the operators' listener.
-pub(crate) fn router(internal: Internal, told: Arc<Mutex<Told>>, guard: PassGuard) -> Router {
+pub(crate) fn router(internal: Internal, effective: Arc<Mutex<EffectiveSettings>>, guard: PassGuard) -> Router {
     let observer = Observer { metrics: internal.metrics.clone(), clock: internal.clock.clone() };
     Router::new()
         .route("/internal/status", get(status))
@@ -59,7 +59,7 @@ pub(crate) fn router(internal: Internal, told: Arc<Mutex<Told>>, guard: PassGuar
         .route("/internal/orders/{project}/export", get(export))
         .route("/internal/orders/{project}/summary", get(summary))
         .route("/internal/orders/{project}/{id}/ship", post(ship))
-        .merge(chassis::admin::settings("/internal/settings", told))
+        .merge(chassis::admin::settings("/internal/settings", effective))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn_with_state(guard, require_pass))
@@ -169,19 +169,6 @@ async fn ship(
     match internal.orders.ship(&project, id, internal.clock.now()).await {
         Ok(order) => Ok(Json(order.into())),
         Err(error) => Err(ship_refusal(id, error)),
-    }
-}
-
-/// A refusal to ship, in the words of the API.
-pub(crate) fn ship_refusal(id: i64, error: ChangeError<ShipError>) -> ApiError {
-    match error {
-        ChangeError::NotFound => Code::OrderNotFound.because(format!("There is no order {id}.")),
-        ChangeError::Refused(ShipError::AlreadyShipped) => {
-            Code::OrderAlreadyShipped.because(format!("Order {id} has already shipped."))
-        }
-        ChangeError::Refused(ShipError::Cancelled) => Code::OrderAlreadyCancelled
-            .because(format!("Order {id} is {}. Only a pending order can be shipped.", Status::Cancelled)),
-        ChangeError::Store(error) => error.into(),
     }
 }
 

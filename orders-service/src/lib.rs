@@ -15,6 +15,7 @@ pub mod order;
 mod wire;
 pub mod store;
 mod error;
+mod bounds;
 mod reference;
 mod etag;
 mod walk;

@@ -13,13 +13,13 @@ use serde_json::json;
 use super::domains::{no_domain, shown};
 use super::extract::{DomainsWrite, Entered, Field, Json, Params};
 use super::{projects, view};
-use crate::attend;
 use crate::domain::redirect::{RedirectError, permit};
 use crate::domain::{Domain, RedirectRule, RedirectTarget};
 use crate::error::{Code, Stop};
 use crate::nodes::Acknowledged;
 use crate::project::ProjectRef;
 use crate::publish::{self, node, target_of};
+use crate::reconcile;
 use crate::store::withdrawals::What;
 use crate::store::{Write, domains};
 use crate::withdrawals::{self, Waiting};
@@ -247,7 +247,7 @@ pub(super) async fn remove(
     }
     let name = domain.name.clone();
     let all = std::iter::once(domain).chain(dependants).collect();
-    let revision = attend::remove(&app, write, all, &project, &actor).await?;
+    let revision = reconcile::remove(&app, write, all, &project, &actor).await?;
     let acknowledged = withdrawals::settle(&app, revision, (&[What::Name], name.as_str()), &id).await?;
     Ok(removed(&acknowledged, app.clock.monotonic().saturating_sub(started)))
 }

@@ -13,7 +13,6 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::door::digest_of;
 use super::extract::{Json, Params, Segments};
 use super::view::{event_for_operators, rfc3339};
 use crate::app::App;
@@ -22,6 +21,7 @@ use crate::keyring;
 use crate::store::credentials::{COMMAND_LINE, Credential, Enrolment, Kind, NotEnrolled, Origin, Recorded};
 use crate::store::events::{EVENTS_PER_PAGE, Through};
 use crate::store::projects;
+use crate::text::digest_of;
 use crate::worker::EVENTS_MILLIS;
 
 /// How long an operator's token is good, unless said otherwise, and at most.

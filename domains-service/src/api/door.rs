@@ -6,13 +6,13 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use chassis::guard;
-use chassis::secret::Secret;
 use http::header;
 
 use crate::actor::Actor;
 use crate::app::App;
 use crate::error::Code;
 use crate::store::credentials::Kind;
+use crate::text::hexadecimal;
 
 /// One door.
 #[derive(Clone)]
@@ -44,14 +44,4 @@ pub(super) async fn pass(State(door): State<Door>, mut request: Request, next: N
     }
     request.extensions_mut().insert(credential);
     next.run(request).await
-}
-
-/// What is kept of a credential.
-pub(crate) fn digest_of(credential: &Secret) -> String {
-    hexadecimal(guard::digest_of(&credential.to_token()))
-}
-
-/// A digest as text.
-fn hexadecimal(digest: [u8; 32]) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }

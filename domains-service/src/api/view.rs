@@ -3,7 +3,7 @@
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use contract::time::{UnixMillis, UnixSeconds};
+use contract::time::UnixMillis;
 use serde_json::{Value, json};
 
 use crate::app::App;
@@ -11,6 +11,7 @@ use crate::domain::state::UNPAID_GRACE_MILLIS;
 use crate::domain::{Domain, Status, name};
 use crate::store::events::Event;
 use crate::store::projects::ProjectRecord;
+pub(super) use crate::text::{rfc3339, rfc3339_seconds};
 use verification::verdict::{Checks, RecordState};
 use verification::{TEXT_LABEL, TTL_SECONDS};
 
@@ -26,16 +27,6 @@ pub(super) fn page<T>(
 ) -> (Vec<Value>, Option<String>) {
     let is_full = i64::try_from(rows.len()).is_ok_and(|count| count == limit);
     (rows.iter().map(view).collect(), rows.last().filter(|_| is_full).map(cursor))
-}
-
-/// A moment in RFC 3339, UTC.
-pub(crate) fn rfc3339(at: UnixMillis) -> String {
-    jiff::Timestamp::from_millisecond(at.0).unwrap_or_default().to_string()
-}
-
-/// A moment in RFC 3339, UTC.
-pub(super) fn rfc3339_seconds(at: UnixSeconds) -> String {
-    jiff::Timestamp::from_second(at.0).unwrap_or_default().to_string()
 }
 
 /// A project.
@@ -55,7 +46,7 @@ pub(super) fn project(app: &App, project: &ProjectRecord) -> Value {
         "deployed": project.deployed_at.is_some(),
         "deployed_at": project.deployed_at.map(rfc3339),
         "host": project.host(&app.platform),
-        "cname_target": app.prover.target(project),
+        "cname_target": app.prover.target(project.proof()),
         "domain_limit": app.plans.of(project.plan).domains,
         "withdrawal": null,
         "domains_until": project.unpaid_since.map(|since| rfc3339(since.plus(UNPAID_GRACE_MILLIS))),
@@ -156,7 +147,7 @@ pub(super) fn records(app: &App, project: &ProjectRecord, domain: &Domain) -> Ve
         "type": kind,
         "name": relative(domain.name.as_str()),
         "fqdn": domain.name,
-        "value": app.prover.target(project),
+        "value": app.prover.target(project.proof()),
         "ttl": TTL_SECONDS,
         "purpose": "traffic",
         "state": state,
@@ -170,7 +161,7 @@ pub(super) fn records(app: &App, project: &ProjectRecord, domain: &Domain) -> Ve
             "type": "TXT",
             "name": relative(&place),
             "fqdn": place,
-            "value": app.prover.ownership_text(project, &domain.name),
+            "value": app.prover.ownership_text(project.proof(), &domain.name),
             "ttl": TTL_SECONDS,
             "purpose": "ownership",
             "state": text_state.unwrap_or(RecordState::Unknown),

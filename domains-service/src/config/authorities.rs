@@ -9,7 +9,8 @@ use chassis::config::Section;
 use chassis::peer::CERTIFICATES_BYTES_MAX;
 use chassis::secret::{Secret, read_regular};
 
-use crate::issuer::{AcmeSettings, ChallengeKind, ExternalAccount, Limits};
+use super::{AcmeSettings, ChallengeKind, ExternalAccount};
+use crate::limits::Limits;
 
 /// Every `[[authorities]]` table; `None` when a mistake was reported.
 pub(super) fn read(root: &Section<'_>) -> Option<Vec<AcmeSettings>> {

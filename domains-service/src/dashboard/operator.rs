@@ -39,7 +39,7 @@ const ROWS_MAX: i64 = 20;
 const BANS_SHOWN: usize = 20;
 
 /// `POST /internal/dashboard-links`: a link that signs an operator in, once.
-pub(crate) async fn make_link(
+pub(super) async fn make_link(
     State(app): State<Arc<App>>,
     Extension(operator): Extension<Credential>,
 ) -> Result<Response, Stop> {

@@ -24,13 +24,7 @@ use crate::actor::{Actor, Origin};
 use crate::app::App;
 use crate::error::Stop;
 use crate::project::ProjectRef;
-use crate::store::sessions::SessionRecord;
-
-/// Without a request for this long, a session ends: an hour.
-pub(crate) const IDLE_MILLIS_MAX: i64 = 3_600 * 1_000;
-
-/// The longest a session lasts: twelve hours.
-pub(crate) const ABSOLUTE_MILLIS_MAX: i64 = 12 * 3_600 * 1_000;
+use crate::store::sessions::{ABSOLUTE_MILLIS_MAX, IDLE_MILLIS_MAX, SessionRecord};
 
 /// The field of requests that an open page makes by itself (`app.js`).
 const BY_ITSELF: &str = "x-by-itself";

@@ -9,8 +9,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use contract::hostname::Hostname;
 
-use crate::store::projects::ProjectRecord;
-
 /// 80 bits in base32: too many to guess, short enough to read aloud.
 const TARGET_CHARACTERS: usize = 16;
 
@@ -49,6 +47,13 @@ impl std::fmt::Debug for ProofKey {
     }
 }
 
+/// What the proofs of one project derive from.
+#[derive(Clone, Copy)]
+pub(crate) struct ProofSource<'p> {
+    pub(crate) key: &'p ProofKey,
+    pub(crate) salt: &'p str,
+}
+
 /// Derives proofs.
 pub(crate) struct Prover {
     zone: Hostname,
@@ -61,15 +66,15 @@ impl Prover {
     }
 
     /// The name a project's custom domains must point at. The zone's length is checked at start, so it always fits.
-    pub(crate) fn target(&self, project: &ProjectRecord) -> Hostname {
-        let label = text(&project.proof_key, &["target", &project.salt], TARGET_CHARACTERS);
+    pub(crate) fn target(&self, project: ProofSource<'_>) -> Hostname {
+        let label = text(project.key, &["target", project.salt], TARGET_CHARACTERS);
         self.zone.child(&label).unwrap_or_else(|_| self.zone.clone())
     }
 
     /// The text below [`verification::TEXT_LABEL`] that proves a name for a project; worth nothing for another name or project.
     #[expect(clippy::unused_self, reason = "both proofs are asked of the prover")]
-    pub(crate) fn ownership_text(&self, project: &ProjectRecord, name: &Hostname) -> String {
-        format!("edge-verify={}", text(&project.proof_key, &["text", &project.salt, name.as_str()], TEXT_CHARACTERS))
+    pub(crate) fn ownership_text(&self, project: ProofSource<'_>, name: &Hostname) -> String {
+        format!("edge-verify={}", text(project.key, &["text", project.salt, name.as_str()], TEXT_CHARACTERS))
     }
 }
 
@@ -99,24 +104,8 @@ mod tests {
         Prover::new("edge.tollhouse.dev".parse().unwrap())
     }
 
-    fn project(key: ProofKey, salt: &str) -> ProjectRecord {
-        ProjectRecord {
-            id: "demo".parse().unwrap(),
-            salt: salt.to_owned(),
-            proof_key: key,
-            plan: contract::plan::Plan::Pro,
-            limits: None,
-            access: contract::project::Access::Key,
-            upstream: "orders".parse().unwrap(),
-            suspended: false,
-            browsers: contract::browsers::Browsers::default(),
-            created_at: contract::time::UnixMillis(0),
-            updated_at: contract::time::UnixMillis(0),
-            deployed_at: None,
-            unpaid_since: None,
-            removed: None,
-            unreadable: None,
-        }
+    fn source<'p>(key: &'p ProofKey, salt: &'p str) -> ProofSource<'p> {
+        ProofSource { key, salt }
     }
 
     fn key(byte: u8) -> ProofKey {
@@ -130,30 +119,31 @@ mod tests {
 
     #[test]
     fn targets_are_unique_to_the_project_and_stable() {
-        let target = prover().target(&project(key(1), "salt-a"));
-        assert_eq!(target, prover().target(&project(key(1), "salt-a")));
+        let target = prover().target(source(&key(1), "salt-a"));
+        assert_eq!(target, prover().target(source(&key(1), "salt-a")));
         assert!(target.is_under(&"edge.tollhouse.dev".parse().unwrap()));
         assert_eq!(target.as_str().split('.').next().unwrap().len(), TARGET_CHARACTERS);
-        assert_ne!(target, prover().target(&project(key(1), "salt-b")));
-        assert_ne!(target, prover().target(&project(key(2), "salt-a")));
+        assert_ne!(target, prover().target(source(&key(1), "salt-b")));
+        assert_ne!(target, prover().target(source(&key(2), "salt-a")));
     }
 
     #[test]
     fn a_text_proves_one_name_for_one_project() {
         let (one, other) = ("a.customer.com".parse().unwrap(), "b.customer.com".parse().unwrap());
-        let text = prover().ownership_text(&project(key(1), "salt-a"), &one);
-        assert_eq!(text, prover().ownership_text(&project(key(1), "salt-a"), &one));
-        assert_ne!(text, prover().ownership_text(&project(key(1), "salt-a"), &other));
-        assert_ne!(text, prover().ownership_text(&project(key(1), "salt-b"), &one));
+        let text = prover().ownership_text(source(&key(1), "salt-a"), &one);
+        assert_eq!(text, prover().ownership_text(source(&key(1), "salt-a"), &one));
+        assert_ne!(text, prover().ownership_text(source(&key(1), "salt-a"), &other));
+        assert_ne!(text, prover().ownership_text(source(&key(1), "salt-b"), &one));
     }
 
     /// Customers have them in their DNS, for years.
     #[test]
     fn every_version_derives_the_same_records_from_a_stored_key() {
-        let stored = project(ProofKey::read(&key(1).to_text()).unwrap(), "salt-a");
-        assert_eq!(prover().target(&stored).as_str(), "gh4wciqum2achues.edge.tollhouse.dev");
+        let read = ProofKey::read(&key(1).to_text()).unwrap();
+        let stored = source(&read, "salt-a");
+        assert_eq!(prover().target(stored).as_str(), "gh4wciqum2achues.edge.tollhouse.dev");
         assert_eq!(
-            prover().ownership_text(&stored, &"a.customer.com".parse().unwrap()),
+            prover().ownership_text(stored, &"a.customer.com".parse().unwrap()),
             "edge-verify=luauaw66wyrlr27bklyiarcq36"
         );
         assert_eq!(ProofKey::read("AAAA"), None);

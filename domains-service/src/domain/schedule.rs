@@ -7,6 +7,9 @@ use contract::time::{UnixMillis, UnixSeconds};
 
 use super::state::{DOUBT_MILLIS, Status};
 
+/// How long a worker may act on a domain before another may. Longer than any check and any order.
+pub(crate) const LEASE_MILLIS: i64 = 3 * 60 * 1_000;
+
 const SECOND: i64 = 1_000;
 const MINUTE: i64 = 60 * SECOND;
 const HOUR: i64 = 60 * MINUTE;
@@ -123,6 +126,7 @@ mod tests {
         assert_eq!(next_look(Status::Removing, START, START, 0.5), None);
     }
 
+    // promise: domains.22
     #[test]
     fn certificates_are_renewed_long_before_they_end_whatever_their_life() {
         // Life, and in hours of it: a third before the end (half of a short life), and a twentieth earlier still.

@@ -2,7 +2,7 @@
 //!
 //! Each order is written down, with the sealed key of the certificate it asks for, before anything is proven: whoever
 //! goes on after a crash finishes that order and does not begin another. What proves our control is published through
-//! the change log, so any gateway answers whoever the authority sends. Before an order is made, a [mirror](limits) of
+//! the change log, so any gateway answers whoever the authority sends. Before an order is made, a [mirror](crate::limits) of
 //! the authority's limits is asked, so that we wait instead of being refused.
 //!
 //! When the authority does not answer, the order stays and is taken up at the next attempt; what is in service stays.
@@ -10,10 +10,8 @@
 mod account;
 pub(crate) mod desk;
 mod explain;
-pub(crate) mod limits;
 mod outage;
 mod proof;
-pub(crate) mod settings;
 mod transport;
 
 use std::time::Duration;
@@ -35,9 +33,9 @@ pub(crate) use self::desk::Desk;
 use self::explain::{explain, is, is_gone};
 use self::outage::Outage;
 use self::proof::fetch_authorization;
-use self::settings::AcmeSettings;
 use self::transport::{Transport, noting_pauses};
 use super::{CaaIdentity, IssueError, IssueRequest, Issued, Issuer, RenewalAdvice};
+use crate::config::AcmeSettings;
 use crate::store::acme::OrderRecord;
 
 /// Refused nonces in a row that are not worth a word: each refusal brings a new one (RFC 8555, section 6.5). The

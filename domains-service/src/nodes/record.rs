@@ -5,19 +5,18 @@ use std::time::Duration;
 
 use chassis::shutdown::Shutdown;
 
-use super::Due;
-use crate::app::App;
-use crate::store::StoreError;
+use super::{Due, Nodes};
+use crate::store::{Store, StoreError};
 
 /// Between two looks at what is to be written.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Writes down which processes were heard, each once a minute and at once when it is new or says goodbye, until `shutdown`.
-pub(crate) async fn keep(app: Arc<App>, shutdown: Shutdown) {
+pub(crate) async fn keep(store: Store, nodes: Arc<Nodes>, shutdown: Shutdown) {
     let mut is_written = true;
     loop {
         let ends = shutdown.has_begun();
-        match write(&app).await {
+        match write(&store, &nodes).await {
             Ok(()) => is_written = true,
             Err(error) if std::mem::replace(&mut is_written, false) => tracing::warn!(
                 %error,
@@ -31,19 +30,19 @@ pub(crate) async fn keep(app: Arc<App>, shutdown: Shutdown) {
         }
         tokio::select! {
             () = shutdown.begun() => {}
-            () = app.nodes.due_soon() => {}
+            () = nodes.due_soon() => {}
             () = tokio::time::sleep(LOOK_EVERY) => {}
         }
     }
 }
 
-async fn write(app: &App) -> Result<(), StoreError> {
-    for due in app.nodes.due() {
+async fn write(store: &Store, nodes: &Nodes) -> Result<(), StoreError> {
+    for due in nodes.due() {
         match &due {
-            Due::Note(process) => app.store.note_process(process).await?,
-            Due::Forget(node) => app.store.forget_process(node).await?,
+            Due::Note(process) => store.note_process(process).await?,
+            Due::Forget(node) => store.forget_process(node).await?,
         }
-        app.nodes.told(&due);
+        nodes.told(&due);
     }
     Ok(())
 }

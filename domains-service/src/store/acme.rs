@@ -7,7 +7,7 @@ use contract::time::UnixMillis;
 use super::log::StoredEntity;
 use super::rows::{self, Columns, Stored, Table};
 use super::{Store, StoreError, Write};
-use crate::issuer::acme::limits::{Demand, Turn, admit, line_up};
+use crate::limits::{Demand, Turn, admit, line_up};
 
 /// An order at an authority.
 #[derive(Clone, Debug, PartialEq, Eq)]

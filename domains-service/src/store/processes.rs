@@ -12,7 +12,12 @@ use contract::time::UnixMillis;
 use super::log::{as_mark, of_mark};
 use super::rows::{self, Columns, Stored, Table};
 use super::{Store, StoreError};
-use crate::nodes::{CLOCKS_DIFFER_MILLIS, FORGOTTEN_AFTER};
+
+/// A process of which nothing was heard for so long is not waited for any more, in milliseconds.
+pub(crate) const FORGOTTEN_AFTER: i64 = 24 * 3_600 * 1_000;
+
+/// The clocks of two replicas may differ by so much when they say which of two processes came later, in milliseconds.
+pub(crate) const CLOCKS_DIFFER_MILLIS: i64 = 5_000;
 
 /// Processes on record of one credential: of more, those are forgotten that are not waited for, then those that came last.
 pub(crate) const PROCESSES_OF_ONE_MAX: i64 = 128;

@@ -14,7 +14,7 @@ pub(crate) use self::erasures::{end_erasures, note_erased};
 use super::rows::{self, Columns, Stored, Table};
 use super::{Store, StoreError, log, to_json};
 use crate::domain::kept::KeptDomain;
-use crate::domain::proof::ProofKey;
+use crate::domain::proof::{ProofKey, ProofSource};
 use crate::plans::Plans;
 use crate::project::ProjectRef;
 
@@ -73,6 +73,11 @@ impl ProjectRecord {
             suspended: self.suspended,
             browsers: self.browsers.clone(),
         }
+    }
+
+    /// What its proofs derive from.
+    pub(crate) fn proof(&self) -> ProofSource<'_> {
+        ProofSource { key: &self.proof_key, salt: &self.salt }
     }
 
     /// Where the project is served by default.

@@ -15,8 +15,43 @@ use contract::hostname::Hostname;
 use super::log::StoredEntity;
 use super::rows::{self, Table};
 use super::{Store, StoreError};
-use crate::issuer::acme::desk::order_name;
 use crate::webhook::endpoint;
+
+/// The place an order's key is sealed for; not the hostname alone, which is that of keys in service.
+pub(crate) fn order_place(hostname: &str) -> String {
+    format!("acme order {hostname}")
+}
+
+/// How many texts are sealed with what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Seals {
+    /// With the newest secret.
+    pub(crate) newest: i64,
+    /// With another one that we have: to be sealed anew.
+    pub(crate) older: i64,
+    /// With one that we do not have: they do not open.
+    pub(crate) missing: i64,
+}
+
+impl Seals {
+    /// The labels of the gauge, in the order of the fields.
+    pub(crate) const WORDS: [&str; 3] = ["newest", "older", "missing"];
+
+    /// Counts by the name of the secret, told apart by what we have.
+    pub(crate) fn of(sealing: &SealingKey, counts: &BTreeMap<String, i64>) -> Self {
+        let mut seals = Self::default();
+        for (name, count) in counts {
+            if name == sealing.newest() {
+                seals.newest += count;
+            } else if sealing.has(name) {
+                seals.older += count;
+            } else {
+                seals.missing += count;
+            }
+        }
+        seals
+    }
+}
 
 /// A table with a column of sealed texts.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +90,7 @@ pub(crate) const COLUMNS: [Column; 4] = [
                AND CASE WHEN substr(sealed_key, 17, 1) = '.' THEN substr(sealed_key, 1, 16) ELSE '' END = $1
                ORDER BY hostname LIMIT $2",
         replace: "UPDATE acme_orders SET sealed_key = $1 WHERE sealed_key = $2 AND hostname = $3",
-        place: order_name,
+        place: order_place,
     },
     Column {
         table: Table::Settings,

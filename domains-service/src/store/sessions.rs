@@ -9,6 +9,12 @@ use super::rows::{self, Columns, Stored, Table};
 use super::{Store, StoreError, keys, with_project};
 use crate::project::ProjectRef;
 
+/// Without a request for this long, a session ends: an hour.
+pub(crate) const IDLE_MILLIS_MAX: i64 = 3_600 * 1_000;
+
+/// The longest a session lasts: twelve hours.
+pub(crate) const ABSOLUTE_MILLIS_MAX: i64 = 12 * 3_600 * 1_000;
+
 /// Sessions one key, or one operator, may have at once; beyond that, the oldest ends.
 const SESSIONS_PER_KEY_MAX: i64 = 20;
 

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use chassis::sql::{Begin, Connection, Found, Kind, Pool, query, query_as};
+use chassis::sql::{Begin, Connection, Found, Pool, query, query_as};
 use contract::feed::{Effect, Entity, EntityName, Revision};
+use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 
 use super::log::counters::{COUNTER_MAX, Counters};
 use super::rows::{self, Table};
-use super::{News, StoreError, log, to_json};
-use crate::peers;
+use super::{News, StoreError, log, notices, to_json};
 
 /// A writing transaction. Dropped without [`Write::commit`], it leaves nothing behind.
 pub(crate) struct Write {
@@ -123,6 +123,17 @@ impl Write {
         self.append(&Effect::Remove(name)).await
     }
 
+    /// The tokens of the challenges that are published for the name.
+    pub(crate) async fn challenge_tokens(&mut self, name: &Hostname) -> Result<Vec<String>, StoreError> {
+        let bodies: Vec<Found<(String,)>> =
+            query_as("SELECT body FROM entities WHERE kind = 'challenge'").fetch_all(&mut self.transaction).await?;
+        let challenges = bodies.iter().filter_map(|found| match serde_json::from_str::<Entity>(&found.row.0) {
+            Ok(Entity::Challenge(challenge)) if challenge.hostname == *name => Some(challenge.token),
+            _ => None,
+        });
+        Ok(challenges.collect())
+    }
+
     async fn append(&mut self, effect: &Effect) -> Result<(), StoreError> {
         self.current += 1;
         self.log(&to_json(effect)).await
@@ -186,14 +197,7 @@ impl Write {
                 .bind(self.current)
                 .execute(&mut self.transaction)
                 .await?;
-            if self.transaction.kind() == Kind::Postgres {
-                // Told to the other replicas if and when this commits.
-                query("SELECT pg_notify($1, $2)")
-                    .bind(peers::CHANGES)
-                    .bind(self.current.to_string())
-                    .execute(&mut self.transaction)
-                    .await?;
-            }
+            notices::committed(&mut self.transaction, self.current).await?;
         }
         self.transaction.commit().await?;
         for Done { kind, project, domain, actor, client, gateway } in self.done {

@@ -1,6 +1,7 @@
 //! What a receiver is told: the event as JSON, the same bytes in every attempt.
 
 use crate::project::ProjectRef;
+use crate::text::rfc3339;
 use contract::event::OrderEvent;
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
@@ -20,7 +21,7 @@ pub(crate) fn compose(
 ) -> String {
     json!({
         "type": kind,
-        "timestamp": jiff::Timestamp::from_millisecond(at.0).unwrap_or_default().to_string(),
+        "timestamp": rfc3339(at),
         "data": { "event_id": id, "project_id": project, "domain": domain, "detail": detail },
     })
     .to_string()
@@ -30,7 +31,7 @@ pub(crate) fn compose(
 pub(crate) fn compose_order(project: &ProjectRef, event: &OrderEvent) -> String {
     json!({
         "type": event.kind,
-        "timestamp": jiff::Timestamp::from_millisecond(event.at.0).unwrap_or_default().to_string(),
+        "timestamp": rfc3339(event.at),
         "data": { "event_id": event.number, "project_id": project, "order": event.order },
     })
     .to_string()
@@ -40,7 +41,7 @@ pub(crate) fn compose_order(project: &ProjectRef, event: &OrderEvent) -> String 
 pub(crate) fn compose_test(project: &ProjectRef, webhook: &str, at: UnixMillis) -> String {
     json!({
         "type": TEST,
-        "timestamp": jiff::Timestamp::from_millisecond(at.0).unwrap_or_default().to_string(),
+        "timestamp": rfc3339(at),
         "data": { "project_id": project, "webhook": webhook },
     })
     .to_string()

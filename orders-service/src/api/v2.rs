@@ -17,11 +17,6 @@ use chassis::routes::{Routes, routed};
 
 use super::{Api, cancel_order, method_not_allowed};
 
-pub(crate) use create_order::{IDEMPOTENCY_HOURS, QUANTITY_MAX};
-pub(crate) use cursor::PATTERN as CURSOR_PATTERN;
-pub(crate) use list_orders::{LIMIT_DEFAULT, LIMIT_MAX};
-pub(crate) use parameters::SORTS;
-
 /// Says how stable an operation is.
 pub(crate) const STABILITY_HEADER: &str = "x-api-stability";
 

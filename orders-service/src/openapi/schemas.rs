@@ -3,7 +3,7 @@
 use chassis::openapi::{self, schema};
 use serde_json::{Value, json};
 
-use crate::api::v2::{IDEMPOTENCY_HOURS, LIMIT_MAX, QUANTITY_MAX};
+use crate::bounds::{IDEMPOTENCY_HOURS, LIMIT_MAX, QUANTITY_MAX};
 
 /// Errors any operation may have: this service's and the gateway's.
 pub(super) const ANY_ERRORS: &[(u16, &str)] = &[

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::Operation;
 use super::schemas::{id_parameter, idempotency_key};
-use crate::api::v2::{CURSOR_PATTERN, LIMIT_DEFAULT, LIMIT_MAX, SORTS};
+use crate::bounds::{CURSOR_PATTERN, LIMIT_DEFAULT, LIMIT_MAX, SORTS};
 use crate::error::Code;
 
 const LIST: &str = "/store/orders";

@@ -11,11 +11,12 @@ use contract::feed::Entity;
 use contract::hostname::Hostname;
 use zeroize::Zeroizing;
 
-use super::limits::Demand;
 use crate::issuer::IssueError;
+use crate::limits::Demand;
 use crate::nodes::Nodes;
 use crate::publish;
 use crate::store::acme::OrderRecord;
+use crate::store::seals::order_place;
 use crate::store::{Store, StoreError};
 
 /// How long the gateways may take to learn a challenge; longer than they may take to come back after our restart. One that
@@ -60,13 +61,13 @@ impl Desk {
 
     /// Seals the key of an order.
     pub(super) fn seal(&self, key_pem: &str, hostname: &Hostname) -> Result<String, IssueError> {
-        self.sealing.seal(key_pem.as_bytes(), &order_name(hostname.as_str())).map_err(|error| unavailable(&error))
+        self.sealing.seal(key_pem.as_bytes(), &order_place(hostname.as_str())).map_err(|error| unavailable(&error))
     }
 
     /// Opens the key of an order; `None` when it does not open, and the order is of no use.
     pub(super) fn open(&self, order: &OrderRecord) -> Option<Zeroizing<String>> {
         let sealed = order.sealed_key.as_deref()?;
-        let opened = self.sealing.open(sealed, &order_name(order.hostname.as_str())).ok()?;
+        let opened = self.sealing.open(sealed, &order_place(order.hostname.as_str())).ok()?;
         String::from_utf8(opened.to_vec()).ok().map(Zeroizing::new)
     }
 
@@ -107,9 +108,4 @@ impl From<StoreError> for IssueError {
 /// Under which name an account is remembered, and for which place its credentials are sealed.
 fn account_name(directory: &str) -> String {
     format!("acme account {directory}")
-}
-
-/// The place an order's key is sealed for; not the hostname alone, which is that of keys in service.
-pub(crate) fn order_name(hostname: &str) -> String {
-    format!("acme order {hostname}")
 }

@@ -4,8 +4,8 @@ use contract::certificate::Challenge as Proof;
 use instant_acme::{AuthorizationStatus, Error, Order, OrderStatus};
 
 use super::explain::{explain_problem, is};
-use super::settings::ChallengeKind;
 use super::{AcmeAuthority, NONCES_MAX, POLLING, patiently};
+use crate::config::ChallengeKind;
 use crate::issuer::{IssueError, IssueRequest};
 
 impl AcmeAuthority {

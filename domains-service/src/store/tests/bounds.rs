@@ -1,11 +1,11 @@
-//! Tables that grow with names and with what other services say: each is filled, and ends where docs/bounds.md says.
+//! Tables that grow with names and with what other services say: each is filled, and ends where docs/reference/bounds.md says.
 
 use contract::event::{OrderEvent, OrderEvents};
 use contract::hostname::Hostname;
 
 use super::*;
 use crate::domain::proof::ProofKey;
-use crate::issuer::acme::limits::{Demand, Limit};
+use crate::limits::{Demand, Limit};
 use crate::project::ProjectRef;
 use crate::store::acme::OrderRecord;
 

@@ -3,7 +3,7 @@
 use chassis::sql::query;
 
 use super::*;
-use crate::issuer::acme::limits::{Demand, Limit};
+use crate::limits::{Demand, Limit};
 
 async fn free_at(store: &Store, name: &str) -> i64 {
     let found = query_scalar::<i64>("SELECT free_at FROM acme_limits WHERE name = $1");

@@ -14,6 +14,7 @@ use contract::time::UnixMillis;
 use serde::Deserialize;
 
 use super::super::Api;
+use crate::bounds::{IDEMPOTENCY_HOURS, QUANTITY_MAX};
 use crate::error::{ApiError, Code};
 use crate::order::ShipDate;
 use crate::store::{CreateError, Created, Idempotency, NewOrder};
@@ -21,12 +22,6 @@ use crate::wire::{self, OrderLine};
 
 /// Bytes of a body: many times what an order needs.
 const BODY_BYTES_MAX: usize = 16 * 1_024;
-
-/// Units in one order.
-pub(crate) const QUANTITY_MAX: i64 = 1_000_000;
-
-/// How long the outcome of a key is remembered.
-pub(crate) const IDEMPOTENCY_HOURS: i64 = 24;
 
 /// Says that an answer is the one given before.
 const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");

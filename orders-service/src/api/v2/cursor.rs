@@ -9,9 +9,6 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::store::{After, Sort};
 
-/// The form: a letter for the sort, then 16 bytes in unpadded base64url, whose last character has four bits to spare.
-pub(crate) const PATTERN: &str = "^[iIsS][A-Za-z0-9_-]{21}[AQgw]$";
-
 /// Stands for "no ship date"; no ship date has this number.
 const UNDATED: i64 = i64::MIN;
 
@@ -41,6 +38,7 @@ pub(super) fn read(text: &str) -> Option<(Sort, After)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bounds::CURSOR_PATTERN;
 
     proptest::proptest! {
         #[test]
@@ -51,7 +49,7 @@ mod tests {
         }
 
         #[test]
-        fn every_text_of_the_form_is_a_cursor(text in PATTERN.trim_matches(['^', '$'])) {
+        fn every_text_of_the_form_is_a_cursor(text in CURSOR_PATTERN.trim_matches(['^', '$'])) {
             proptest::prop_assert!(read(&text).is_some());
         }
 

@@ -10,8 +10,7 @@ use serde::Serialize;
 
 use super::super::Api;
 use super::super::cancel_order::{NOT_AN_ID, no_order, order_id};
-use crate::error::{ApiError, Code};
-use crate::internal::ship_refusal;
+use crate::error::{ApiError, Code, ship_refusal};
 use crate::order::ShipDate;
 use crate::wire::OrderLine;
 

@@ -18,12 +18,6 @@ use crate::order::ShipDate;
 use crate::store::{After, PageQuery};
 use crate::wire::OrderLine;
 
-/// Orders of a page unless the client says how many.
-pub(crate) const LIMIT_DEFAULT: u32 = 100;
-
-/// Orders of a page at most.
-pub(crate) const LIMIT_MAX: u32 = 1_000;
-
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Page {

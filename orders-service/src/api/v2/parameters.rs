@@ -5,7 +5,8 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
-use super::{LIMIT_DEFAULT, LIMIT_MAX, cursor};
+use super::cursor;
+use crate::bounds::{LIMIT_DEFAULT, LIMIT_MAX, SORTS};
 use crate::error::{ApiError, Code};
 use crate::order::{self, ShipDate, Status};
 use crate::store::{Filter, PageQuery, Sort};
@@ -20,14 +21,6 @@ pub(super) struct Parameters {
     /// The limit as given: links repeat it, and leave out the default.
     limit: Option<String>,
 }
-
-/// The word for a sort.
-pub(crate) const SORTS: [(&str, Sort); 4] = [
-    ("id", Sort::Id),
-    ("-id", Sort::IdDescending),
-    ("shipDate", Sort::ShipDate),
-    ("-shipDate", Sort::ShipDateDescending),
-];
 
 impl Parameters {
     /// From decoded names and values.

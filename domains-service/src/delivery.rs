@@ -1,0 +1,151 @@
+//! The worker that empties the outbox.
+//!
+//! To one endpoint there is one attempt at a time, the oldest due message first; one that waits for its next attempt
+//! does not hold up those behind it. A slow receiver therefore holds one place of many, and a project a bounded number.
+//! While the database is away nothing is sent. An attempt holds a claim of [`CLAIM`], which it renews while it lasts: what
+//! was under way in a crash is tried again that soon, by whichever replica finds it first.
+
+use std::collections::HashMap;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chassis::shutdown::Shutdown;
+use chassis::webhook::{Attempt, AttemptResult, Message, next_attempt};
+use contract::time::UnixMillis;
+use tokio::task::{Id, JoinSet};
+
+use crate::app::{App, jitter};
+use crate::store::StoreError;
+use crate::store::webhooks::{self, Delivery, Due};
+use crate::webhook::EndpointRecord;
+
+/// Between two searches for messages that are due.
+const SEARCH_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Attempts at the same time.
+const ATTEMPTS_AT_ONCE: usize = 64;
+
+/// Attempts at the same time for one project.
+const ATTEMPTS_PER_PROJECT: usize = 4;
+
+/// For how long a delivery is claimed: an attempt that has not renewed its claim for so long counts as lost. Longer than
+/// clocks of replicas differ and a database is slow, and shorter than anybody wants to wait after a crash.
+const CLAIM: Duration = Duration::from_secs(10);
+
+/// Between two renewals.
+const RENEW_INTERVAL: Duration = Duration::from_secs(3);
+
+/// Sends what is due until `shutdown`, then finishes the attempts in progress, each of which has a deadline.
+pub(crate) async fn deliver(app: Arc<App>, shutdown: Shutdown) {
+    let mut attempts = Attempts::default();
+    while !shutdown.has_begun() {
+        match app.store.due_deliveries(app.clock.now()).await {
+            Ok(due) => due.into_iter().for_each(|due| attempts.start(&app, due)),
+            Err(error) => tracing::error!(%error, "webhooks could not be looked for; trying again"),
+        }
+        tokio::select! {
+            () = shutdown.begun() => {}
+            () = attempts.ended(), if !attempts.of.is_empty() => {}
+            () = tokio::time::sleep(SEARCH_INTERVAL) => {}
+        }
+    }
+    while !attempts.of.is_empty() {
+        attempts.ended().await;
+    }
+}
+
+/// The attempts in progress.
+#[derive(Default)]
+struct Attempts {
+    tasks: JoinSet<()>,
+    of: HashMap<Id, Due>,
+}
+
+impl Attempts {
+    /// Starts an attempt, unless its endpoint has one or there is no room; then it is found again later.
+    fn start(&mut self, app: &Arc<App>, due: Due) {
+        let of_project = self.of.values().filter(|other| other.project == due.project).count();
+        let is_busy = self.of.values().any(|other| other.endpoint == due.endpoint);
+        if is_busy || of_project >= ATTEMPTS_PER_PROJECT || self.of.len() >= ATTEMPTS_AT_ONCE {
+            return;
+        }
+        let (app, delivery) = (app.clone(), due.delivery);
+        let task = self.tasks.spawn(async move {
+            if let Err(error) = attempt(&app, delivery).await {
+                tracing::error!(%error, "an attempt to deliver a webhook could not be noted; it will be repeated");
+            }
+        });
+        self.of.insert(task.id(), due);
+    }
+
+    /// Waits until an attempt has ended.
+    async fn ended(&mut self) {
+        let id = match self.tasks.join_next_with_id().await {
+            Some(Ok((id, ()))) => id,
+            Some(Err(error)) => error.id(), // it broke off: its claim runs out
+            None => return self.of.clear(),
+        };
+        self.of.remove(&id);
+    }
+}
+
+async fn attempt(app: &App, delivery: i64) -> Result<(), StoreError> {
+    let Some(mut delivery) = webhooks::claim(&app.store, delivery, claim_end(app)).await? else { return Ok(()) };
+    let Some(endpoint) = app.store.webhook(&delivery.endpoint).await? else { return Ok(()) };
+    if endpoint.unreadable.is_some_and(|column| column != "events") {
+        // Its URL or secret may be another than it seems. It is claimed again until the record is mended.
+        return Ok(());
+    }
+    let started = app.clock.monotonic();
+    let message = delivery.clone();
+    let mut sending = pin!(send(app, &endpoint, &message));
+    let attempt = loop {
+        match tokio::time::timeout(RENEW_INTERVAL, &mut sending).await {
+            Ok(attempt) => break attempt,
+            Err(_) => {
+                if let Err(error) = webhooks::renew(&app.store, &mut delivery, claim_end(app)).await {
+                    tracing::warn!(%error, "an attempt to deliver a webhook is not known to go on; it may be made twice");
+                }
+            }
+        }
+    };
+    let took = app.clock.monotonic().saturating_sub(started);
+    app.metrics.webhook_attempts.with_label_values(&[attempt.result.as_str()]).inc();
+    app.metrics.webhook_seconds.with_label_values::<&str>(&[]).observe(took.as_secs_f64());
+    let attempts = u32::try_from(delivery.attempts).unwrap_or(u32::MAX);
+    let next = match attempt.result {
+        AttemptResult::Delivered | AttemptResult::Gone => None,
+        _ => next_attempt(attempts, app.clock.now(), attempt.retry_after, jitter()),
+    };
+    let patience = i64::try_from(app.webhooks.disable_after.as_millis()).unwrap_or(i64::MAX);
+    let disabled = webhooks::note(&app.store, &delivery, &endpoint.project, &attempt, next, patience).await?;
+    if let Some(reason) = disabled {
+        tracing::warn!(project.id = %endpoint.project, webhook = endpoint.id, reason = reason.as_str(),
+            "nothing is sent to a webhook any more");
+    }
+    Ok(())
+}
+
+/// Until when what is claimed now stays claimed.
+fn claim_end(app: &App) -> UnixMillis {
+    app.clock.now().plus(i64::try_from(CLAIM.as_millis()).unwrap_or(i64::MAX))
+}
+
+async fn send(app: &App, endpoint: &EndpointRecord, delivery: &Delivery) -> Attempt {
+    let now = app.clock.now();
+    let secrets = match endpoint.secrets(&app.sealing, now) {
+        Ok(secrets) => secrets,
+        Err(error) => {
+            tracing::error!(error = format!("{error:#}"), webhook = endpoint.id, "a webhook cannot be signed");
+            return Attempt {
+                result: AttemptResult::Unreachable,
+                status: None,
+                retry_after: None,
+                explanation: Some("the message could not be signed; rotate the secret"),
+            };
+        }
+    };
+    let message = Message { id: &delivery.message, at: now.to_seconds(), body: &delivery.body, secrets: &secrets };
+    app.webhook_sender.send(&endpoint.url, &message).await
+}

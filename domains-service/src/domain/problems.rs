@@ -1,0 +1,42 @@
+//! What stands between a domain and its certificate, after a look.
+
+use super::{Domain, Status};
+use verification::problem::{Problem, ProblemCode};
+
+/// What ends by itself: ours or the authority's to bring, and nothing its owner can do.
+pub(crate) const WAITING: [ProblemCode; 3] =
+    [ProblemCode::CaRateLimited, ProblemCode::CertQueued, ProblemCode::CaUnavailable];
+
+/// What is between an authority and us: known from orders, not from looks.
+pub(crate) fn is_with_authority(code: ProblemCode) -> bool {
+    WAITING.contains(&code) || matches!(code, ProblemCode::CaRejected | ProblemCode::ChallengeUnreachable)
+}
+
+/// What DNS shows, and what is ours to add to it. Problems with the authority stay until an order succeeds.
+pub(crate) fn problems(
+    domain: &Domain,
+    mut seen: Vec<Problem>,
+    delayed: bool,
+    pays: bool,
+    before: Status,
+) -> Vec<Problem> {
+    let place = domain.name.as_str();
+    seen.extend(domain.problems.iter().filter(|problem| is_with_authority(problem.code)).cloned());
+    if delayed {
+        seen.push(Problem::new(
+            ProblemCode::CertDelayed,
+            place,
+            "There is no certificate after 30 minutes.",
+            "Check that CAA records do not block the certificate authority, then choose Re-verify.",
+        ));
+    }
+    if !pays && before != Status::Removing {
+        seen.push(Problem::new(
+            ProblemCode::PlanRequired,
+            place,
+            "The project's plan has no custom domains.",
+            "Choose the Pro plan or above; the domain is then served again by itself.",
+        ));
+    }
+    seen
+}

@@ -1,0 +1,146 @@
+//! The keys by which each gateway signs identities, derived from the secrets of their generations: without I/O.
+
+use std::collections::HashMap;
+
+use aws_lc_rs::digest;
+use chassis::secret::Secret;
+use contract::keyring::Generation;
+use contract::time::UnixSeconds;
+use contract::token::{KeySet, SEED_BYTES, SigningKey};
+use serde::{Deserialize, Serialize};
+
+use crate::store::credentials::Credential;
+use crate::store::gateways::SealedGeneration;
+
+/// The secrets of one generation. They rest sealed.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Master {
+    pub(crate) number: i64,
+    pub(crate) signs_from: UnixSeconds,
+    /// What each gateway's key for identities is derived from. No gateway is sent it.
+    pub(crate) identity: [u8; SEED_BYTES],
+    /// What the keys of session tickets are derived from, at every gateway.
+    pub(crate) tickets: [u8; SEED_BYTES],
+}
+
+impl Master {
+    /// The private key with which the gateway that has this credential signs identities.
+    fn seed(&self, gateway: &Credential) -> anyhow::Result<[u8; SEED_BYTES]> {
+        let label = format!("identities of the gateway {} with {}", gateway.name, gateway.digest);
+        Ok(Secret::new(self.identity.to_vec()).derive(&label).reveal().try_into()?)
+    }
+
+    /// What the gateway with this credential is sent.
+    fn generation(&self, gateway: &Credential) -> anyhow::Result<Generation> {
+        let identity = self.seed(gateway)?;
+        Ok(Generation { number: self.number, signs_from: self.signs_from, identity, tickets: self.tickets })
+    }
+}
+
+/// Which keys there are: another one whenever a generation, its tickets, or the gateways on record change.
+pub(crate) type Version = [u8; 32];
+
+/// The keys of all gateways on record.
+#[derive(Default)]
+pub(crate) struct Identities {
+    pub(crate) version: Version,
+    masters: Vec<Master>,
+    gateways: Vec<Credential>,
+    /// What verifies the identities that they sign.
+    pub(crate) public: KeySet,
+    /// The gateways by the names of their public keys.
+    names: HashMap<String, String>,
+}
+
+impl Identities {
+    /// The keys of these gateways in every generation.
+    pub(crate) fn derive(version: Version, masters: Vec<Master>, gateways: Vec<Credential>) -> anyhow::Result<Self> {
+        let mut names = HashMap::new();
+        let mut public = Vec::new();
+        for master in &masters {
+            for gateway in &gateways {
+                let key = SigningKey::from_seed(&master.seed(gateway)?)?.public().clone();
+                names.insert(key.kid.clone(), gateway.name.clone());
+                public.push(key);
+            }
+        }
+        Ok(Self { version, masters, gateways, public: public.into_iter().collect(), names })
+    }
+
+    /// The same without the names of this gateway's keys, and with no version: what comes next is derived anew.
+    pub(crate) fn without(&self, gateway: &str) -> Self {
+        let others = self.names.iter().filter(|(_, named)| *named != gateway);
+        let names = others.map(|(kid, named)| (kid.clone(), named.clone())).collect();
+        Self { names, public: self.public.clone(), ..Self::default() }
+    }
+
+    /// What the gateway with this credential is sent; `None` when the credential is not good.
+    pub(crate) fn generations(&self, gateway: &Credential) -> anyhow::Result<Option<Vec<Generation>>> {
+        let is_good = self.gateways.contains(gateway);
+        is_good.then(|| self.masters.iter().map(|master| master.generation(gateway)).collect()).transpose()
+    }
+
+    /// The gateway that signs with the key of this name.
+    pub(crate) fn gateway(&self, kid: &str) -> Option<&str> {
+        self.names.get(kid).map(String::as_str)
+    }
+}
+
+/// The version of these generations for these gateways.
+pub(crate) fn version_of(stored: &[SealedGeneration], gateways: &[Credential]) -> Version {
+    let mut context = digest::Context::new(&digest::SHA256);
+    for generation in stored {
+        context.update(generation.sealed.as_bytes());
+        context.update(b"\n");
+    }
+    for gateway in gateways {
+        context.update(format!("{} {}\n", gateway.name, gateway.digest).as_bytes());
+    }
+    let mut version = [0; 32];
+    version.copy_from_slice(context.finish().as_ref());
+    version
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::credentials::Kind;
+
+    fn credential(gateway: &str, digest: &str) -> Credential {
+        let (name, digest) = (gateway.to_owned(), digest.to_owned());
+        Credential { kind: Kind::Gateway, name, digest, expires_at: None }
+    }
+
+    #[test]
+    fn every_gateway_and_every_credential_has_a_key_of_its_own() {
+        let master = Master { number: 1, signs_from: UnixSeconds(0), identity: [1; 32], tickets: [2; 32] };
+        let other = Master { identity: [3; 32], ..master.clone() };
+        let one = credential("edge-1", "aa");
+        let seed = master.seed(&one).unwrap();
+        assert_eq!(seed, master.seed(&one).unwrap());
+        assert_ne!(seed, master.seed(&credential("edge-2", "aa")).unwrap());
+        assert_ne!(seed, master.seed(&credential("edge-1", "bb")).unwrap(), "a new credential brings a new key");
+        assert_ne!(seed, other.seed(&one).unwrap());
+        let sent = serde_json::to_string(&master.generation(&one).unwrap()).unwrap();
+        assert!(
+            !sent.contains(&serde_json::to_string(&master.identity).unwrap()),
+            "what others derive from stays here"
+        );
+    }
+
+    #[test]
+    fn the_version_changes_with_generations_tickets_and_gateways() {
+        let stored =
+            |sealed: &str| SealedGeneration { number: 1, sealed: sealed.to_owned(), signs_from: UnixSeconds(0) };
+        let (one, two) = (credential("edge-1", "aa"), credential("edge-2", "bb"));
+        let version = version_of(&[stored("x")], std::slice::from_ref(&one));
+        for other in [
+            version_of(&[stored("y")], std::slice::from_ref(&one)),
+            version_of(&[stored("x"), stored("x")], std::slice::from_ref(&one)),
+            version_of(&[stored("x")], &[one.clone(), two]),
+            version_of(&[stored("x")], &[credential("edge-1", "bb")]),
+        ] {
+            assert_ne!(version, other);
+        }
+    }
+}

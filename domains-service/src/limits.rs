@@ -1,0 +1,251 @@
+//! A mirror of what a certificate authority lets an account do, so that we wait before we are refused.
+//!
+//! Each limit is a bucket: so many at once, one more every so often. Kept is only the moment at which all of it is free
+//! again (the generic cell rate algorithm), so a limit takes one row whatever its size.
+
+use std::str::FromStr;
+
+use chassis::config::parse_duration;
+use contract::time::UnixMillis;
+
+/// So many at once, one more every `refill`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limit {
+    pub(crate) burst: i64,
+    /// Milliseconds until one more is free.
+    pub(crate) refill: i64,
+}
+
+/// What is asked of a limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Demand {
+    /// Which bucket.
+    pub(crate) name: String,
+    pub(crate) limit: Limit,
+    /// Whether one is taken; otherwise there must only be room.
+    pub(crate) takes: bool,
+}
+
+impl Demand {
+    /// The row of those who wait for room: when the turn after the last one comes.
+    pub(crate) fn queue(&self) -> String {
+        format!("queue {}", self.name)
+    }
+}
+
+/// A turn in the queue for a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Turn {
+    pub(crate) at: UnixMillis,
+    /// How many turns that is away, itself included.
+    pub(crate) number: i64,
+}
+
+/// The next turn in a queue whose last one ends at `tail`, for a limit that has room from `from` on. One turn comes per
+/// refill, so that those who wait do not all come at once, of whom one would find room.
+pub(crate) fn line_up(tail: UnixMillis, from: UnixMillis, now: UnixMillis, limit: Limit) -> Turn {
+    let at = tail.max(from);
+    Turn { at, number: at.since(now).max(0) / limit.refill + 1 }
+}
+
+impl Limit {
+    /// So many in a span of time.
+    const fn of(burst: i64, span: i64) -> Self {
+        // Rather a little later than a little too early.
+        Self { burst, refill: (span + burst - 1) / burst }
+    }
+}
+
+/// "300 in 3h".
+impl FromStr for Limit {
+    type Err = InvalidLimit;
+
+    fn from_str(text: &str) -> Result<Self, InvalidLimit> {
+        let (burst, span) = text.split_once(" in ").ok_or(InvalidLimit)?;
+        let burst = burst.parse().ok().filter(|burst| (1..=BURST_MAX).contains(burst)).ok_or(InvalidLimit)?;
+        let span = parse_duration(span).and_then(|span| i64::try_from(span.as_millis()).ok());
+        span.filter(|span| (SECOND..=SPAN_MAX).contains(span)).map(|span| Self::of(burst, span)).ok_or(InvalidLimit)
+    }
+}
+
+/// A text that is no limit.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("say how many in which time, for example \"300 in 3h\": 1 to 1000000, in 1s to 31d")]
+pub(crate) struct InvalidLimit;
+
+const SECOND: i64 = 1_000;
+const HOUR: i64 = 3_600 * SECOND;
+const DAY: i64 = 24 * HOUR;
+
+/// The most a limit can be told to let through at once, and the longest time it can be told.
+const BURST_MAX: i64 = 1_000_000;
+const SPAN_MAX: i64 = 31 * DAY;
+
+/// Into how many shares an account's orders are cut, of which one project has one.
+const SHARES: i64 = 5;
+
+/// What an authority lets an account do. By default what Let's Encrypt does (rate limits, August 2026).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// New orders of the account.
+    pub(crate) orders: Limit,
+    /// A project's share of them: one that adds hundreds of names at once leaves room for the others.
+    pub(crate) project: Limit,
+    /// Certificates of a registered domain.
+    pub(crate) registered_domain: Limit,
+    /// Certificates of one exact name.
+    pub(crate) exact_name: Limit,
+    /// Failed proofs of a name.
+    pub(crate) failures: Limit,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let orders = Limit::of(300, 3 * HOUR);
+        Self {
+            orders,
+            project: orders.share(),
+            registered_domain: Limit::of(50, 7 * DAY),
+            exact_name: Limit::of(5, 7 * DAY),
+            failures: Limit::of(5, HOUR),
+        }
+    }
+}
+
+impl Limit {
+    /// One project's fair share of it, unless the configuration says another.
+    pub(crate) const fn share(self) -> Self {
+        let burst = if self.burst < SHARES { 1 } else { self.burst / SHARES };
+        Self { burst, refill: self.refill * SHARES }
+    }
+}
+
+impl Limits {
+    /// What an order asks of the limits. A renewal that says which certificate it replaces is exempt from all but the one
+    /// on failures.
+    pub(crate) fn of_order(
+        &self,
+        authority: &str,
+        project: &str,
+        name: &str,
+        registered: &str,
+        replaces: bool,
+    ) -> Vec<Demand> {
+        let demand =
+            |kind: &str, of: &str, limit, takes| Demand { name: format!("{authority} {kind} {of}"), limit, takes };
+        let mut demands = vec![demand("failures", name, self.failures, false)];
+        if !replaces {
+            demands.extend([
+                demand("orders", "", self.orders, true),
+                demand("project", project, self.project, true),
+                // These two are of certificates: an order that fails takes nothing of them.
+                demand("registered", registered, self.registered_domain, false),
+                demand("exact", name, self.exact_name, false),
+            ]);
+        }
+        demands
+    }
+
+    /// What a certificate takes, once it is there. One that replaces another takes nothing.
+    pub(crate) fn of_certificate(&self, authority: &str, name: &str, registered: &str, replaces: bool) -> Vec<Demand> {
+        if replaces {
+            return Vec::new();
+        }
+        let demand =
+            |kind: &str, of: &str, limit| Demand { name: format!("{authority} {kind} {of}"), limit, takes: true };
+        vec![demand("registered", registered, self.registered_domain), demand("exact", name, self.exact_name)]
+    }
+
+    /// What a failed proof takes.
+    pub(crate) fn of_failure(&self, authority: &str, name: &str) -> Vec<Demand> {
+        vec![Demand { name: format!("{authority} failures {name}"), limit: self.failures, takes: true }]
+    }
+}
+
+/// Takes one from a limit all of which is free at `free_at`: the new such moment, or the moment from which on there is
+/// room.
+pub(crate) fn admit(free_at: UnixMillis, now: UnixMillis, limit: Limit) -> Result<UnixMillis, UnixMillis> {
+    let begin = free_at.max(now);
+    let next = begin.plus(limit.refill);
+    let room_from = next.plus(-limit.burst * limit.refill);
+    if room_from <= now { Ok(next) } else { Err(room_from) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: UnixMillis = UnixMillis(1_800_000_000_000);
+
+    // promise: domains.24
+    #[test]
+    fn a_burst_is_let_through_and_then_one_per_refill() {
+        let orders = Limits::default().orders;
+        let mut free_at = UnixMillis(0);
+        for _ in 0..orders.burst {
+            free_at = admit(free_at, START, orders).unwrap();
+        }
+        let until = admit(free_at, START, orders).unwrap_err();
+        assert_eq!(until, START.plus(orders.refill));
+        assert!(admit(free_at, until.plus(-1), orders).is_err());
+        free_at = admit(free_at, until, orders).unwrap();
+        assert_eq!(admit(free_at, until, orders), Err(until.plus(orders.refill)));
+    }
+
+    #[test]
+    fn turns_come_one_per_refill() {
+        let limit = Limit::of(60, 3 * HOUR);
+        let from = START.plus(limit.refill / 2);
+        let (mut tail, mut turns) = (UnixMillis(0), Vec::new());
+        for _ in 0..3 {
+            let turn = line_up(tail, from, START, limit);
+            tail = turn.at.plus(limit.refill);
+            turns.push((turn.at.since(from) / limit.refill, turn.number));
+        }
+        assert_eq!(turns, [(0, 1), (1, 2), (2, 3)]);
+        // Nobody waits any more: the next turn is as soon as there is room.
+        let later = START.plus(DAY);
+        assert_eq!(line_up(tail, later, later, limit), Turn { at: later, number: 1 });
+    }
+
+    #[test]
+    fn what_was_not_used_does_not_add_up_beyond_the_burst() {
+        let exact_name = Limits::default().exact_name;
+        let mut free_at = admit(UnixMillis(0), START, exact_name).unwrap();
+        let year = START.plus(365 * 24 * HOUR);
+        for _ in 0..exact_name.burst {
+            free_at = admit(free_at, year, exact_name).unwrap();
+        }
+        assert!(admit(free_at, year, exact_name).is_err());
+    }
+
+    #[test]
+    fn a_renewal_asks_only_whether_the_name_failed_too_often() {
+        let limits = Limits::default();
+        let demands = limits.of_order("one", "demo", "shop.customer.com", "customer.com", true);
+        assert_eq!(demands.len(), 1);
+        assert!(!demands[0].takes);
+        assert_eq!(demands[0].name, limits.of_failure("one", "shop.customer.com")[0].name);
+        assert_eq!(limits.of_order("one", "demo", "shop.customer.com", "customer.com", false).len(), 5);
+    }
+
+    #[test]
+    fn limits_are_told_in_words_and_a_project_has_a_fifth_of_the_orders() {
+        let default = Limits::default();
+        for (text, limit) in [
+            ("300 in 3h", default.orders),
+            ("60 in 3h", default.project),
+            ("50 in 7d", default.registered_domain),
+            ("5 in 7d", default.exact_name),
+            ("5 in 1h", default.failures),
+        ] {
+            assert_eq!(text.parse::<Limit>().unwrap(), limit, "{text}");
+        }
+        assert_eq!(Limit::of(3, HOUR).share(), Limit { burst: 1, refill: 5 * HOUR / 3 });
+        for wrong in
+            ["300", "0 in 3h", "-1 in 3h", "300 in 3", "300 in 0s", "300 in 32d", "300 per 3h", "1000001 in 1d"]
+        {
+            assert!(wrong.parse::<Limit>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Reconciling one domain: check DNS, decide, write, and order a certificate when everything passes.
+//!
+//! One worker acts on a domain at a time, under a claim that ends by itself; what it found is written only if no other worker
+//! has claimed the domain since. Between a check and its write the world may have changed, so the transaction reads the domain
+//! again and [decides](crate::domain::reconcile) by what it finds there. When the database is gone, nothing is written and
+//! the domain stays due.
+
+mod advice;
+mod check;
+mod issue;
+mod write;
+
+use contract::feed::Revision;
+use contract::time::UnixMillis;
+use serde_json::json;
+
+use self::write::apply;
+use crate::actor::Actor;
+use crate::app::{App, jitter};
+use crate::domain::reconcile::{DnsCheck, Holder, Policy, decide};
+use crate::domain::state::UNPAID_GRACE_MILLIS;
+use crate::domain::{Domain, Status, order};
+use crate::plans::Plans;
+use crate::publish;
+use crate::store::leased::Leased;
+use crate::store::projects::{ProjectRecord, find_project};
+use crate::store::withdrawals::What;
+use crate::store::{StoreError, Write, domains};
+
+pub(crate) use self::check::{check_dns, claim};
+pub(crate) use crate::domain::reconcile::Reason;
+
+/// A check of DNS younger than this is as good as another while nothing but an order is waited for, in milliseconds.
+const FRESH_MILLIS: i64 = 3_600_000;
+
+/// What came of reconciling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reconciled {
+    /// The domain is where it belongs.
+    Done,
+    /// Another worker has claimed the domain, or it is gone.
+    Elsewhere,
+}
+
+/// Checks a domain and does what is to be done.
+pub(crate) async fn reconcile(app: &App, domain: &Domain, reason: Reason) -> Result<Reconciled, StoreError> {
+    let now = app.clock.now();
+    let Some(mut leased) = Leased::claim(&app.store, domain, now).await? else { return Ok(Reconciled::Elsewhere) };
+    if reason == Reason::Schedule && waits_only_for_authorities(app, domain, now) {
+        postpone(app, leased).await?;
+        return Ok(Reconciled::Done);
+    }
+    let started = app.clock.monotonic();
+    let check = check(app, domain).await?;
+    let seconds = app.clock.monotonic().saturating_sub(started).as_secs_f64();
+    app.metrics.verify_seconds.with_label_values(&[reason.as_str()]).observe(seconds);
+    let Some(check) = check else { return Ok(Reconciled::Elsewhere) };
+    advice::ask(app, &mut leased).await?;
+    take_check(app, leased, check, reason).await
+}
+
+/// Whether all that is due is an order, and every authority is away: DNS was checked lately and need not be asked again.
+fn waits_only_for_authorities(app: &App, domain: &Domain, now: UnixMillis) -> bool {
+    let is_fresh = domain.checked_at.is_some_and(|at| now.since(at) < FRESH_MILLIS);
+    is_fresh && domain.certificate.next_attempt_at.is_some() && app.authorities.away_until(now).is_some()
+}
+
+/// Has the order wait until an authority is back.
+async fn postpone(app: &App, mut leased: Leased<Domain>) -> Result<(), StoreError> {
+    let mut write = app.store.write().await?;
+    let now = write.now();
+    let Some(domain) = leased.reload(&mut write).await? else { return Ok(()) };
+    let until = app.authorities.away_until(now).unwrap_or(now);
+    leased.save(&mut write, order::postponed(domain, until, now, jitter())).await?;
+    leased.release(&mut write).await?;
+    write.commit().await?;
+    Ok(())
+}
+
+/// Checks DNS; `None` when the project is gone, or the name may not be attached any more.
+async fn check(app: &App, domain: &Domain) -> Result<Option<DnsCheck>, StoreError> {
+    let Some(project) = app.store.find_project(&domain.project).await? else { return Ok(None) };
+    let mut connection = app.store.reader().acquire().await?;
+    let claims = domains::find_claims(&mut connection, &domain.name).await?;
+    drop(connection);
+    Ok(check_dns(app, &project, domain, claim(&claims, &project, domain)).await)
+}
+
+/// Decides by what a check found, writes it, and orders a certificate if that was decided.
+async fn take_check(
+    app: &App,
+    leased: Leased<Domain>,
+    check: DnsCheck,
+    reason: Reason,
+) -> Result<Reconciled, StoreError> {
+    let mut write = app.store.write().await?;
+    let now = write.now();
+    let Some(domain) = leased.reload(&mut write).await? else { return Ok(Reconciled::Elsewhere) };
+    let Some(project) = find_project(write.connection(), &domain.project).await? else {
+        return Ok(Reconciled::Elsewhere);
+    };
+    let claims = domains::find_claims(write.connection(), &domain.name).await?;
+    let policy = Policy {
+        claim: claim(&claims, &project, &domain),
+        pays: pays(&app.plans, &project, now),
+        holder: holder(&mut write, &domain, claims, &check).await?,
+        reason,
+        jitter: jitter(),
+    };
+    let before = domain.status;
+    let (domain, actions) = decide(domain, check, &policy, now);
+    if let Some((leased, permitted)) = apply(&app.metrics, write, leased, (before, domain), actions).await? {
+        issue::order(app, leased, &permitted).await?;
+    }
+    Ok(Reconciled::Done)
+}
+
+/// Which project holds the domain's name. Another one's domain is read, and locked, only where the check lets it be taken.
+async fn holder(
+    write: &mut Write,
+    domain: &Domain,
+    claims: domains::Claims,
+    check: &DnsCheck,
+) -> Result<Holder, StoreError> {
+    Ok(match claims.holder {
+        None => Holder::Free,
+        Some(project) if project == domain.project => Holder::This,
+        Some(other) => {
+            let theirs = if check.judged.passes() {
+                domains::find_domain(write.connection(), &other, &domain.name).await?.map(Box::new)
+            } else {
+                None
+            };
+            Holder::Another(other, theirs)
+        }
+    })
+}
+
+/// Whether the plan has custom domains, or had until lately.
+pub(crate) fn pays(plans: &Plans, project: &ProjectRecord, now: UnixMillis) -> bool {
+    plans.of(project.plan).domains > 0
+        || project.unpaid_since.is_some_and(|since| now.since(since) < UNPAID_GRACE_MILLIS)
+}
+
+/// Takes domains out of service: from the commit on, no gateway that has applied it serves their names. Returns the
+/// revision to wait for.
+pub(crate) async fn remove(
+    app: &App,
+    mut write: Write,
+    domains_to_remove: Vec<Domain>,
+    project: &ProjectRecord,
+    actor: &Actor,
+) -> Result<Revision, StoreError> {
+    let now = write.now();
+    let mut removed = Vec::new();
+    for mut domain in domains_to_remove {
+        let before = domain.status;
+        publish::withdraw(&mut write, &domain).await?;
+        domains::let_go(write.connection(), &domain.name, &project.id, &project.salt, now).await?;
+        domain.primary = false;
+        domain.redirect = None;
+        domain.due_at = None;
+        if domain.unreadable.take().is_some() {
+            // From now on it is one that is removed, and nothing of what could not be read is needed for that.
+            domain.problems.clear();
+        }
+        domain.enter(Status::Removing, now);
+        write.record(&project.id, Some(&domain.name), "domain.removed", actor, json!({})).await?;
+        app.metrics.moved(before, domain.status);
+        removed.push(domain);
+    }
+    // The revision that contains the withdrawals; the commit below adds no further change.
+    let revision = write.revision();
+    for domain in &mut removed {
+        domain.removal = Some(revision.0);
+        domains::save_domain(write.connection(), domain).await?;
+        write.forget_withdrawal(What::Redirect, domain.name.as_str(), &project.id).await?;
+        write.withdrawn(What::Name, domain.name.as_str(), &project.id).await?;
+    }
+    write.commit().await
+}

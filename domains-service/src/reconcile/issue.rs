@@ -1,0 +1,142 @@
+//! Ordering a certificate and putting it into service.
+//!
+//! A working certificate is never replaced by a worse one, and a failed order changes nothing that is served: it is
+//! noted, with the moment of the next attempt.
+
+use std::time::Duration;
+
+use contract::certificate::CertificateBundle;
+use tokio::time::Instant;
+
+use super::write::apply;
+use crate::app::{App, jitter};
+use crate::domain::order::{self, AfterResult, CertificateFacts, OrderResult, Round, Verdict};
+use crate::domain::{Domain, name};
+use crate::issuer::{IssueError, IssueRequest, Issuer, bundle};
+use crate::publish;
+use crate::store::leased::Leased;
+use crate::store::{StoreError, Write, acme, domains};
+
+/// The longest all attempts of one turn take together; shorter than the claim they are made under.
+const ORDER_TIME_MAX: Duration = Duration::from_mins(2);
+
+/// Orders a certificate from the first permitted authority that issues one, and publishes it.
+pub(super) async fn order(
+    app: &App,
+    leased: Leased<Domain>,
+    permitted: &[(String, Vec<String>)],
+) -> Result<(), StoreError> {
+    let domain = leased.record();
+    let local = name::attachable(domain.name.as_str(), &app.platform, app.names).is_ok_and(|name| name.local);
+    let mut round = Round::begin(&domain.certificate);
+    let deadline = Instant::now() + ORDER_TIME_MAX;
+    for (issuer, methods) in app.authorities.choose(local, permitted) {
+        if round.skips(issuer.name(), app.clock.now_seconds()) {
+            continue;
+        }
+        let result = ask(app, domain, issuer.as_ref(), methods, deadline).await;
+        match round.note(issuer.name(), result) {
+            AfterResult::Deploy(bundle, facts) => return deploy(app, leased, issuer.name(), (bundle, facts)).await,
+            AfterResult::AskNext => {}
+            AfterResult::Stop => break,
+        }
+    }
+    wait(app, leased, round).await
+}
+
+/// Asks one authority.
+async fn ask(
+    app: &App,
+    domain: &Domain,
+    authority: &dyn Issuer,
+    methods: Vec<String>,
+    deadline: Instant,
+) -> OrderResult {
+    // An authority is told which of its own certificates the new one replaces.
+    let replaces = match &domain.certificate.ca {
+        Some(ca) if ca == authority.name() => app.store.published_chain(&domain.name).await.unwrap_or_default(),
+        _ => None,
+    };
+    let request = IssueRequest {
+        hostname: domain.name.clone(),
+        methods,
+        now: app.clock.now_seconds(),
+        project: domain.project.uid.clone(),
+        attempt: domain.certificate.attempts,
+        queued: domain.certificate.waiting.get(authority.name()).is_some_and(|wait| wait.queued),
+        replaces,
+    };
+    let issued = match tokio::time::timeout_at(deadline, authority.issue(&request)).await {
+        Ok(issued) => issued,
+        Err(_) => Err(IssueError::Unavailable("it did not finish in time".to_owned())),
+    };
+    let warn = |error: &dyn std::fmt::Display| {
+        tracing::warn!(domain = %domain.name, authority = authority.name(), %error, "a certificate order failed");
+    };
+    let issued = match issued {
+        Ok(issued) => issued,
+        Err(error) => {
+            // Of an authority's absence and of a queue a line for each name would say nothing more.
+            if !matches!(error, IssueError::Away { .. } | IssueError::Queued { .. }) {
+                warn(&error);
+            }
+            return OrderResult::of(error, domain.certificate.attempts);
+        }
+    };
+    // An order takes its time: what it brought may have begun to be valid after it was made.
+    let now = app.clock.now_seconds();
+    match bundle::bundle(&issued, &domain.name, now, domain.certificate.not_before, &app.sealing) {
+        Ok((bundle, facts)) => OrderResult::Issued(Box::new(bundle), facts),
+        Err(unfit) => {
+            warn(&format!("{unfit}: {}", unfit.cause()));
+            OrderResult::Failed { verdict: Verdict::Unfit(unfit.to_string()), next_authority: true }
+        }
+    }
+}
+
+/// Puts a certificate into service.
+async fn deploy(
+    app: &App,
+    leased: Leased<Domain>,
+    authority: &str,
+    (bundle, facts): (Box<CertificateBundle>, CertificateFacts),
+) -> Result<(), StoreError> {
+    let mut write = app.store.write().await?;
+    let now = write.now();
+    let Some(domain) = leased.reload(&mut write).await? else {
+        return give_up(write, leased.record()).await; // what came too late is not served
+    };
+    let (before, renewed) = (domain.status, domain.certificate.not_after.is_some());
+    tracing::info!(domain = %domain.name, authority, chain = bundle::fingerprint(&bundle.chain_pem),
+        not_after = bundle.not_after.0, "a certificate was issued");
+    let has_advice = app.authorities.find(authority).is_some();
+    let (domain, actions) = order::issued(domain, (authority, has_advice), (bundle, facts), now, jitter());
+    apply(&app.metrics, write, leased, (before, domain), actions).await?;
+    app.metrics.certificate_orders.with_label_values(&[if renewed { "renewed" } else { "issued" }]).inc();
+    Ok(())
+}
+
+/// Notes that no authority issued, and when the next attempt is made.
+async fn wait(app: &App, leased: Leased<Domain>, round: Round) -> Result<(), StoreError> {
+    app.metrics.certificate_orders.with_label_values(&[round.label()]).inc();
+    let mut write = app.store.write().await?;
+    let now = write.now();
+    let Some(domain) = leased.reload(&mut write).await? else { return give_up(write, leased.record()).await };
+    let before = domain.status;
+    let (domain, actions) = order::unissued(domain, round, now, jitter());
+    apply(&app.metrics, write, leased, (before, domain), actions).await?;
+    Ok(())
+}
+
+/// The domain was removed or lost while its order was in progress: what the order proved is given up, unless a project still
+/// holds the name.
+async fn give_up(mut write: Write, gone: &Domain) -> Result<(), StoreError> {
+    let now = write.now();
+    acme::abandon_orders(write.connection(), &gone.name, now).await?;
+    // Another project may be proving the name by now.
+    if domains::find_claims(write.connection(), &gone.name).await?.holder.is_none() {
+        publish::withdraw_challenges(&mut write, gone).await?;
+    }
+    write.commit().await?;
+    Ok(())
+}
