@@ -176,8 +176,7 @@ async fn doubled_empty_and_revoked_files_stop_nothing_and_the_good_ones_are_serv
 async fn a_secret_of_another_purpose_is_no_credential() {
     for case in CASES {
         let directory = Arc::new(tempfile::tempdir().unwrap());
-        let (platform_secret, sealing, older) = (Secret::new(vec![7; 32]), Secret::new(vec![8; 32]), [9; 32]);
-        let older = Secret::new(older.to_vec());
+        let [platform_secret, sealing, older] = [7, 8, 9].map(|byte| Secret::new(vec![byte; 32]));
         let good = Secret::generate().unwrap();
         let pem = rcgen::KeyPair::generate().unwrap().serialize_pem();
         let both = [sealing.to_text().as_str(), older.to_text().as_str()].join("\n");

@@ -126,8 +126,8 @@ async fn what_a_token_made_is_listed_when_it_is_revoked_and_ends_with_it_if_that
     let third = make(&second, "operator", "mallory").await;
     let gateway = make(&ada, "gateway", "edge-9").await;
     let service = make(&third, "service", "shop").await;
-    const FEED: &str = "/edge/feed?node=a&after=0&keyring=1";
-    let opened = [(&second, "/projects"), (&third, "/projects"), (&gateway, FEED), (&service, "/trust")];
+    let feed = "/edge/feed?node=a&after=0&keyring=1";
+    let opened = [(&second, "/projects"), (&third, "/projects"), (&gateway, feed), (&service, "/trust")];
     let all_open = async |status: u16, when: &str| {
         for (credential, path) in opened {
             assert_eq!(asked(&platform, credential, path).await, status, "{when}: {path}");
