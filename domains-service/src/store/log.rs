@@ -301,21 +301,25 @@ async fn is_mark_of_damaged(
 }
 
 /// Whether the row of a revision is lost: it is not the log's first, revisions have no gaps, and this one has no row. What was
-/// forgotten because it is old is at the log's beginning.
+/// forgotten because it is old is at the log's beginning. Where a row has a number that was not given out, this may be the
+/// one, and its mark tells.
 async fn is_lost(reading: &mut Connection, revision: i64, counters: &Counters) -> Result<bool, StoreError> {
     if !(counters.replaced_below.max(2)..=counters.newest).contains(&revision) {
         return Ok(false);
     }
-    let earlier: Option<i64> =
-        query_scalar("SELECT revision FROM changes WHERE revision >= 1 AND revision < $1 ORDER BY revision LIMIT 1")
-            .bind(revision)
-            .fetch_optional(&mut *reading)
-            .await?;
-    if earlier.is_some() {
+    let is_lost: i64 = query_scalar(
+        "SELECT COUNT(*) FROM (SELECT 1 FROM changes WHERE revision >= 1 AND revision < $1 LIMIT 1) AS earlier
+         WHERE NOT EXISTS (SELECT 1 FROM changes WHERE revision < 1 OR revision > $2)",
+    )
+    .bind(revision)
+    .bind(counters.newest)
+    .fetch_one(&mut *reading)
+    .await?;
+    if is_lost > 0 {
         let place = rows::place(Table::Changes, revision.to_string(), "");
-        rows::note(reading, &place, "revision", "the row is lost: the log has earlier ones");
+        rows::note(reading, &place, "revision", &"the row is lost: the log has earlier ones");
     }
-    Ok(earlier.is_some())
+    Ok(is_lost > 0)
 }
 
 /// Whether the changes are those right after `revision` without a gap: `limit` of them, or all up to the newest.

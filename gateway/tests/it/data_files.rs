@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::world::World;
+use crate::world::{World, eventually};
 
 /// Puts what is no file of bounded size in the place of a file.
 fn put(kind: &str, path: &Path) {
@@ -38,6 +38,9 @@ async fn what_is_no_file_stops_no_start_wherever_it_is() {
         tokio::time::timeout(Duration::from_secs(60), world.run()).await.expect(kind);
         world.is_ready().await;
         assert_eq!(world.ask(world.list()).await.status, 200, "{kind}");
+        let keyring = world.data("keyring.sealed");
+        let is_file = || std::fs::symlink_metadata(&keyring).is_ok_and(|facts| facts.is_file());
+        eventually("the keys are kept again", async || is_file().then_some(())).await;
         stop(&mut world).await;
         // Without Redis, the file of the fleet is not read.
         for file in FILES.into_iter().filter(|file| *file != "fleet.json") {
