@@ -13,9 +13,13 @@ use chassis::seal::SealingKey;
 use chassis::secret::write_private;
 use contract::keyring::{GENERATIONS_MAX, KEYRING_PLACE, Keyring};
 
+use crate::damage;
 use crate::place::EnrolledName;
 use crate::vouch::Vouchers;
 use listener::{TicketSeed, Tickets};
+
+/// The largest file of keys: those of 256 gateways at most, three each, take a fifth of it.
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Takes and stores the keys.
 pub(crate) struct KeyringHolder {
@@ -37,8 +41,9 @@ impl KeyringHolder {
     /// Loads the keys from the file, if it exists. Keys that do not open are left alone: the control plane sends new
     /// ones.
     pub(crate) fn recall(&self) {
-        let Ok(sealed) = std::fs::read_to_string(&self.file) else { return };
-        if let Err(error) = self.use_keys(&sealed) {
+        let Some(sealed) = damage::read(&self.file, FILE_BYTES_MAX) else { return };
+        let used = std::str::from_utf8(&sealed).map_err(anyhow::Error::from).and_then(|sealed| self.use_keys(sealed));
+        if let Err(error) = used {
             tracing::warn!(
                 error = format!("{error:#}"),
                 "the stored keys cannot be used; the control plane sends new ones"

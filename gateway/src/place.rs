@@ -4,16 +4,15 @@
 //! removal waits for the new process only. The quota store has one component of a bucket per place, so restarts add
 //! none.
 
-use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use arc_swap::ArcSwapOption;
-use chassis::secret::{read_regular, write_private};
+use chassis::secret::{read_if_there, write_private};
 
-use crate::damage;
+use crate::damage::{self, STARTS};
 
 /// The gateway's enrolled name, as in `tollhouse node list`; `None` until the control plane first sends it. It is
 /// stored with the keys, so the next process over the same directory has it at once.
@@ -36,8 +35,9 @@ const BYTES_MAX: u64 = 4_096;
 /// The directory cannot be read or written, or `before_new` fails.
 pub(crate) fn identity(directory: &Path, before_new: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<u64> {
     let path = directory.join(FILE);
-    match read_regular(&path, BYTES_MAX) {
-        Ok((bytes, _)) => match std::str::from_utf8(&bytes).ok().and_then(parse) {
+    match read_if_there(&path, BYTES_MAX) {
+        Ok(None) => {}
+        Ok(Some(bytes)) => match std::str::from_utf8(&bytes).ok().and_then(parse) {
             Some((identity, of)) if of == mark(directory)? => return Ok(identity),
             Some(_) => tracing::warn!(
                 file = %path.display(),
@@ -46,7 +46,6 @@ pub(crate) fn identity(directory: &Path, before_new: impl FnOnce() -> anyhow::Re
             ),
             None => damage::set_aside(&path, &anyhow::anyhow!("it has no identity"))?,
         },
-        Err(_) if path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) => {}
         Err(error) => damage::set_aside(&path, &error)?,
     }
     before_new()?;
@@ -72,16 +71,14 @@ pub(crate) fn replace(directory: &Path, identity: u64) -> anyhow::Result<()> {
     write_private(&directory.join(FILE), format!("{identity:016x} {}\n", mark(directory)?).as_bytes())
 }
 
-/// The file with the number of starts, in decimal.
-const STARTS: &str = "place-starts";
-
-/// Counts a start of the place; returns the number of starts with this one, which a later process exceeds.
+/// Counts a start of the place in a file; returns the number of starts with this one, which a later process exceeds.
 ///
 /// If it cannot be written (a full disk), the next start has the same number: its process is then treated as one over a
 /// copy of the directory, and becomes a new place.
 pub(crate) fn count_start(directory: &Path) -> u32 {
     let path = directory.join(STARTS);
-    let before = std::fs::read_to_string(&path).ok().and_then(|text| text.trim_end().parse::<u32>().ok());
+    let before = damage::read(&path, BYTES_MAX);
+    let before = before.and_then(|text| std::str::from_utf8(&text).ok()?.trim_end().parse::<u32>().ok());
     let start = before.unwrap_or(0).saturating_add(1);
     if let Err(error) = write_private(&path, format!("{start}\n").as_bytes()) {
         tracing::warn!(error = format!("{error:#}"), file = %path.display(), "cannot count this start of the place");

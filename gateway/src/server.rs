@@ -22,7 +22,7 @@ use chassis::guard::PassGuard;
 use chassis::health::Health;
 use chassis::logs::Logs;
 use chassis::metrics;
-use chassis::peer::ServerTls;
+use chassis::peer::{Listeners, ServerTls};
 use chassis::running::Running;
 use chassis::seal::SealingKey;
 use chassis::serve::{ServeLimits, bind, serve_over};
@@ -152,6 +152,7 @@ pub async fn start(
         live: live.clone(),
         clock: clock.clone(),
         fleet_clock: fleet_clock.clone(),
+        listeners: Listeners::of([&config.admin_tls]),
     };
     let (admin, reload) = admin_router(&config, secrets.operators.clone(), view, registry, &logs)?;
     // The admin listener outlives the data plane: operators watch the drain.

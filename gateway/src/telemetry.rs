@@ -291,7 +291,7 @@ impl Telemetry {
     /// Shows which of them exist in this directory.
     pub(crate) fn show_damaged(&self, directory: &Path) {
         for name in damage::FILES {
-            let is_there = damage::kept_as(&directory.join(name)).exists();
+            let is_there = damage::kept_as(&directory.join(name)).symlink_metadata().is_ok();
             self.damaged.with_label_values(&[name]).set(i64::from(is_there));
         }
     }

@@ -7,4 +7,3 @@ pub(crate) mod challenge;
 mod open;
 
 pub use open::CertificateOpener;
-pub(crate) use open::{covers, names_of};

@@ -16,6 +16,7 @@ use chassis::clock::Clock;
 use chassis::config::EffectiveSettings;
 use chassis::guard::{PassGuard, require_pass};
 use chassis::openapi::{self, Method};
+use chassis::peer::Listeners;
 use chassis::refusal::Refusal;
 use contract::project::ProjectUid;
 use futures_util::StreamExt as _;
@@ -44,6 +45,7 @@ pub(crate) struct Internal {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) metrics: Metrics,
     pub(crate) control: Control,
+    pub(crate) listeners: Listeners,
 }
 
 type Operation = openapi::Operation<Internal, Code>;
@@ -87,6 +89,7 @@ async fn status(State(internal): State<Internal>) -> Json<serde_json::Value> {
     Json(serde_json::json!({
         "version": env!("CARGO_PKG_VERSION"),
         "store_trouble": trouble,
+        "listener_certificate_faults": internal.listeners.faults(),
         "trust_seconds_old": confirmed.map(|at| (now.to_seconds().0 - at).max(0)),
     }))
 }

@@ -308,6 +308,7 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, Stop
         "sealed_with_older": seals.older,
         "sealed_with_missing": seals.missing,
         "credential_files_refused": *app.refused_files.lock(),
+        "listener_certificate_faults": app.listeners.faults(),
         "unreadable_rows": unreadable_rows(app.store.reader().unreadable()),
         "trouble": trouble,
     }))

@@ -10,13 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::Context as _;
 use chassis::clock::Clock;
 use chassis::metrics::{self, Registry};
 use chassis::secret::write_private;
 use parking_lot::Mutex;
 
 use crate::config::Config;
+use crate::damage::{self, FLEET, USAGE};
 use crate::place;
 use quota::Quota;
 use quota::settings::QuotaSettings;
@@ -97,6 +97,12 @@ impl UsageFile {
     }
 }
 
+/// The largest file of counts: a kilobyte for each bucket, which has one component.
+const USAGE_BYTES_MAX: u64 = BUCKETS_MAX as u64 * 1_024;
+
+/// Larger than any file of a few numbers.
+const FLEET_BYTES_MAX: u64 = 4_096;
+
 /// How long the start waits for Redis. Without Redis the gateway starts and counts as in any outage.
 const CONNECT_WAIT: Duration = Duration::from_secs(1);
 
@@ -115,8 +121,8 @@ pub(super) async fn open(
     settings.ban.switch = config.quota.bans;
     if let Some(redis) = &config.quota.redis {
         settings.call_budget = redis.call_budget;
-        let path = config.data_directory.join("fleet.json");
-        if let Some(fleet) = std::fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok()) {
+        let path = config.data_directory.join(FLEET);
+        if let Some(fleet) = damage::read(&path, FLEET_BYTES_MAX).and_then(|text| serde_json::from_slice(&text).ok()) {
             settings.fleet = fleet;
         }
         let store = RedisStore::start(redis.clone(), settings.process, calls);
@@ -127,7 +133,7 @@ pub(super) async fn open(
         let (place, known) = (PlaceFile::new(directory, quota.clone()), Known::Fleet(quota.clone()));
         return Ok((quota, UsageFile { path, known, written: Mutex::default(), place }));
     }
-    let (store, path) = embedded(config, clock.clone())?;
+    let (store, path) = embedded(config, clock.clone());
     let quota = Quota::new(store.clone(), settings, clock);
     let (place, known) = (PlaceFile::new(directory, quota.clone()), Known::Counts(store));
     Ok((quota, UsageFile { path, known, written: Mutex::default(), place }))
@@ -153,11 +159,10 @@ fn call_metrics(registry: &Registry) -> anyhow::Result<CallMetrics> {
 }
 
 /// The embedded store, with the counts of the last run.
-fn embedded(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<(Arc<MemoryStore>, PathBuf)> {
+fn embedded(config: &Config, clock: Arc<dyn Clock>) -> (Arc<MemoryStore>, PathBuf) {
     let store = Arc::new(MemoryStore::new(clock, BUCKETS_MAX));
-    let path = config.data_directory.join("usage.json");
-    if path.exists() {
-        let text = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+    let path = config.data_directory.join(USAGE);
+    if let Some(text) = damage::read(&path, USAGE_BYTES_MAX) {
         match serde_json::from_slice::<Snapshot>(&text) {
             Ok(counts) => {
                 let buckets = store.import(counts);
@@ -169,5 +174,5 @@ fn embedded(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<(Arc<Memor
             }
         }
     }
-    Ok((store, path))
+    (store, path)
 }

@@ -7,6 +7,7 @@ use chassis::guard::PassGuard;
 use chassis::seal::SealingKey;
 
 use crate::config::Config;
+use crate::damage::KEYRING;
 use crate::keyring::KeyringHolder;
 use crate::place::EnrolledName;
 use crate::vouch::Vouchers;
@@ -33,7 +34,7 @@ impl Secrets {
         let tickets = Tickets::new(Vec::new(), now);
         let operators = PassGuard::of_gateway(fleet_clock);
         let keyring = KeyringHolder {
-            file: config.data_directory.join("keyring.sealed"),
+            file: config.data_directory.join(KEYRING),
             sealing: SealingKey::of(&config.sealing_secret)?,
             vouchers: vouchers.clone(),
             tickets: tickets.clone(),

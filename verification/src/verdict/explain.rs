@@ -262,8 +262,8 @@ pub(super) fn local_taken() -> Problem {
     Problem::new(
         ProblemCode::OwnershipTxtMissing,
         "localhost",
-        "Another project on this machine holds this local name.",
-        "Remove it from the other project, or choose another name.",
+        "Another project on this machine holds this local name, or one above, below or beside it.",
+        "Remove that from the other project, or choose another name.",
     )
 }
 

@@ -9,6 +9,7 @@ use x509_parser::extensions::ParsedExtension;
 const SIGNATURES_MAX: usize = 8;
 
 /// The authority of a chain: the signer of the last certificate that signatures from the leaf lead to.
+#[derive(Debug)]
 pub(super) struct Authority(CertificateDer<'static>);
 
 impl Authority {
