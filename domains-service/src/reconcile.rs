@@ -56,7 +56,7 @@ pub(crate) async fn reconcile(app: &App, domain: &Domain, reason: Reason) -> Res
     app.metrics.verify_seconds.with_label_values(&[reason.as_str()]).observe(seconds);
     let Some(check) = check else { return Ok(Reconciled::Elsewhere) };
     advice::ask(app, &mut leased).await?;
-    take_check(app, leased, check, reason).await
+    Box::pin(take_check(app, leased, check, reason)).await
 }
 
 /// Whether all that is due is an order, and every authority is away: DNS was checked lately and need not be asked again.

@@ -92,7 +92,10 @@ async fn every_operation_needs_exactly_the_scopes_of_the_table() {
         let entry = TABLE.iter().find(|(of, at, _)| of == method && at == path);
         let (_, _, needed) = entry.unwrap_or_else(|| panic!("{method} {path} is not in the table"));
         // What depends on the request beyond that, such as on what a webhook is told, is in the table alone.
-        assert!(declared.contains(&(method.as_str(), *path, needed.first().copied())), "{method} {path} has another scope");
+        assert!(
+            declared.contains(&(method.as_str(), *path, needed.first().copied())),
+            "{method} {path} has another scope"
+        );
         // Without any one of the scopes it is refused, whatever else the key may do.
         for missing in *needed {
             let others: Vec<Scope> = [OrdersRead, OrdersWrite, DomainsRead, DomainsWrite, KeysWrite]

@@ -33,6 +33,7 @@ contract::message! {
 }
 
 contract::message! {
+    #[expect(clippy::struct_field_names, reason = "the names of the API")]
     pub(crate) answer Domains = "A page." {
         domains: Vec<Domain>;
         next_cursor: Option<String> = "`cursor` of the next page; null on the last.";

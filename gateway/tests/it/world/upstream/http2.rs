@@ -46,7 +46,7 @@ async fn serve(mut asked: Asked, book: Arc<Mutex<Book>>) {
     book.lock().requests.push(received);
     match act {
         Act::Answer(bytes) | Act::AnswerAndClose(bytes) | Act::AnswerAndReset(bytes) => {
-            answer(&mut asked, &bytes).await
+            answer(&mut asked, &bytes).await;
         }
         Act::AnswerBeforeBody(_) | Act::AnswerBeforeBodyAndClose(_) => {}
         Act::AnswerInTwo(..) | Act::Hang | Act::Echo => unreachable!("no test has an upstream of HTTP/2 do so"),
