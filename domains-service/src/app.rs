@@ -8,6 +8,7 @@ use std::time::Duration;
 use aws_lc_rs::hmac;
 use chassis::clock::Clock;
 use chassis::guard::{TrustedKeys, operator_token, pass_key};
+use chassis::peer::Listeners;
 use chassis::seal::SealingKey;
 use chassis::webhook::{Rules, Sender, SystemLookup};
 use contract::feed::{Position, Revision};
@@ -76,6 +77,8 @@ pub(crate) struct App {
     pub(crate) last_trouble: Mutex<Option<(String, UnixMillis)>>,
     /// Credential files that were refused at the start, for operators who ask.
     pub(crate) refused_files: Mutex<Vec<RefusedFile>>,
+    /// What its listeners show.
+    pub(crate) listeners: Listeners,
 }
 
 /// A file whose credential is not on record.
@@ -133,6 +136,7 @@ impl App {
             wake: Notify::new(),
             last_trouble: Mutex::default(),
             refused_files: Mutex::default(),
+            listeners: Listeners::of([&config.tls, &config.internal_tls]),
             clock,
         })
     }

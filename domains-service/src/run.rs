@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use async_trait::async_trait;
 use axum::middleware::{self, Next};
 use chassis::clock::Clock;
-use chassis::guard::{GatewayGuard, operator_token};
+use chassis::guard::GatewayGuard;
 use chassis::health::Health;
 use chassis::metrics::Registry;
 use chassis::peer::ServerTls;
@@ -134,7 +134,7 @@ pub async fn start_in(
     let app = Arc::new(App::new(config, store, nodes, clock.clone(), dns, authorities, metrics)?);
     seals::check(&app, lost).await?;
     publish_platform(&app).await?;
-    enrolment::at_start(&app, &operator_token(&secret), credentials).await?;
+    enrolment::at_start(&app, &secret, credentials).await?;
     app.recall_processes().await?;
     keyring::look(&app).await?;
     app.store.look_at_credentials().await?;

@@ -75,7 +75,7 @@ pub(super) async fn refused_by_listener(rows: Vec<Row>) {
     assert_eq!(world.log.lines().len(), lines + 1, "one refusal, one line");
 }
 
-/// Writes the rows into the file that the environment names: `bench/strictness` sends them to other servers.
+/// Writes the rows into the file that the environment names: `bench/run strictness` sends them to other servers.
 #[expect(clippy::disallowed_methods, reason = "for another program, not a setting of a process")]
 fn hand_out(rows: &[Row]) {
     let Ok(path) = std::env::var("ATTACK_ROWS") else { return };
