@@ -1,9 +1,9 @@
 //! Reconciling one domain: check DNS, decide, write, and order a certificate when everything passes.
 //!
-//! One worker acts on a domain at a time, under a claim that ends by itself; what it found is written only if no other worker
-//! has claimed the domain since. Between a check and its write the world may have changed, so the transaction reads the domain
-//! again and [decides](crate::domain::reconcile) by what it finds there. When the database is gone, nothing is written and
-//! the domain stays due.
+//! One worker acts on a domain at a time, under a claim that ends by itself; what it found is written only if no
+//! other worker has claimed the domain since. Between a check and its write the world may have changed, so the
+//! transaction reads the domain again and [decides](crate::domain::reconcile) by what it finds there. When the
+//! database is gone, nothing is written and the domain stays due.
 
 mod advice;
 mod check;
@@ -59,7 +59,8 @@ pub(crate) async fn reconcile(app: &App, domain: &Domain, reason: Reason) -> Res
     Box::pin(take_check(app, leased, check, reason)).await
 }
 
-/// Whether all that is due is an order, and every authority is away: DNS was checked lately and need not be asked again.
+/// Whether all that is due is an order, and every authority is away: DNS was checked lately and need not be asked
+/// again.
 fn waits_only_for_authorities(app: &App, domain: &Domain, now: UnixMillis) -> bool {
     let is_fresh = domain.checked_at.is_some_and(|at| now.since(at) < FRESH_MILLIS);
     is_fresh && domain.certificate.next_attempt_at.is_some() && app.authorities.away_until(now).is_some()
@@ -109,13 +110,15 @@ async fn take_check(
     };
     let before = domain.status;
     let (domain, actions) = decide(domain, check, &policy, now);
-    if let Some((leased, permitted)) = apply(&app.metrics, write, leased, (before, domain), actions).await? {
-        issue::order(app, leased, &permitted).await?;
+    let written = Box::pin(apply(&app.metrics, write, leased, (before, domain), actions)).await?;
+    if let Some((leased, permitted)) = written {
+        Box::pin(issue::order(app, leased, &permitted)).await?;
     }
     Ok(Reconciled::Done)
 }
 
-/// Which project holds the domain's name. Another one's domain is read, and locked, only where the check lets it be taken.
+/// Which project holds the domain's name. Another one's domain is read, and locked, only where the check lets it be
+/// taken.
 async fn holder(
     write: &mut Write,
     domain: &Domain,

@@ -128,8 +128,8 @@ async fn wait(app: &App, leased: Leased<Domain>, round: Round) -> Result<(), Sto
     Ok(())
 }
 
-/// The domain was removed or lost while its order was in progress: what the order proved is given up, unless a project still
-/// holds the name.
+/// The domain was removed or lost while its order was in progress: what the order proved is given up, unless a
+/// project still holds the name.
 async fn give_up(mut write: Write, gone: &Domain) -> Result<(), StoreError> {
     let now = write.now();
     acme::abandon_orders(write.connection(), &gone.name, now).await?;
