@@ -36,8 +36,7 @@ async fn serve(mut asked: Asked, book: Arc<Mutex<Book>>) {
         book.connections = book.connections.max(asked.connection + 1);
         book.acts.pop_front().unwrap_or_else(|| Act::body("200 OK", "[]"))
     };
-    let early = matches!(act, Act::AnswerBeforeBody(_) | Act::AnswerBeforeBodyAndClose(_));
-    if let (true, Act::AnswerBeforeBody(bytes) | Act::AnswerBeforeBodyAndClose(bytes)) = (early, &act) {
+    if let Act::AnswerBeforeBody(bytes) | Act::AnswerBeforeBodyAndClose(bytes) = &act {
         answer(&mut asked, bytes).await;
     }
     if !matches!(act, Act::AnswerBeforeBodyAndClose(_)) {
