@@ -143,14 +143,14 @@ fn files_that_cannot_be_used_leave_the_certificate_in_use() {
     let (first, second) = (GOOD.of(&ours), Leaf { valid: (0, 200), ..GOOD }.of(&ours));
     files.put(&first);
     let tls = files.load();
-    let registry = crate::metrics::registry("1").unwrap();
+    let registry = metrics::registry("1").unwrap();
     ServerTls::show(&registry, [("admin", &Some(tls.clone()))]).unwrap();
     let [certificate, _] = files.paths();
     let is_refused = |case: &str| {
         assert!(!tls.shown.look(NOW), "{case}");
         assert_eq!(refused(&tls), Some("unusable"), "{case}");
         assert_eq!(tls.shown.current.load().chain_pem, first.0.as_bytes(), "{case}");
-        let shown = crate::metrics::render(&registry).unwrap();
+        let shown = metrics::render(&registry).unwrap();
         let series = "listener_certificate_fault{certificate=\"refused\",listener=\"admin\",reason=\"unusable\"} 1";
         assert!(shown.contains(series), "{case}: {shown}");
     };
