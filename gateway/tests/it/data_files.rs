@@ -35,7 +35,7 @@ async fn what_is_no_file_stops_no_start_wherever_it_is() {
         for file in FILES {
             put(kind, &world.data(file));
         }
-        tokio::time::timeout(Duration::from_secs(60), world.run()).await.expect(kind);
+        tokio::time::timeout(Duration::from_mins(1), world.run()).await.expect(kind);
         world.is_ready().await;
         assert_eq!(world.ask(world.list()).await.status, 200, "{kind}");
         let keyring = world.data("keyring.sealed");
