@@ -50,11 +50,12 @@ pub async fn start_with(
     let health = Health::new();
     let listening = health.condition("listening");
     let (keys, operator_keys) = (TrustedKeys::none(), TrustedKeys::none());
+    let operations = api::names().chain(internal::OPERATIONS.iter().map(|operation| (operation.id, false)));
     let api = Api {
         guard: GatewayGuard::new(keys.clone(), config.audience.as_str(), clock.clone()),
         store: orders.store(),
         clock: clock.clone(),
-        metrics: Metrics::new(&registry)?,
+        metrics: Metrics::new(&registry, operations)?,
         environment: config.environment,
         pets: Arc::new(config.pets),
     };

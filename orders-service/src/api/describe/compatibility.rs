@@ -46,18 +46,40 @@ fn lost(released: &Value, current: &Value, place: &str, found: &mut Vec<String>)
 
 fn differences(released: &Value, current: &Value) -> Vec<String> {
     let mut found = Vec::new();
-    lost(released, current, "", &mut found);
+    lost(&with_responses(released), &with_responses(current), "", &mut found);
     found
+}
+
+/// The document with shared responses where they are referred to: to a client the two are the same.
+fn with_responses(document: &Value) -> Value {
+    fn put(value: &mut Value, document: &Value) {
+        let place =
+            value.get("$ref").and_then(Value::as_str).filter(|place| place.starts_with("#/components/responses/"));
+        if let Some(found) = place.and_then(|place| document.pointer(place.trim_start_matches('#'))) {
+            *value = found.clone();
+        }
+        match value {
+            Value::Object(members) => members.values_mut().for_each(|member| put(member, document)),
+            Value::Array(items) => items.iter_mut().for_each(|item| put(item, document)),
+            _ => {}
+        }
+    }
+    let mut whole = document.clone();
+    whole["components"].as_object_mut().unwrap().remove("responses");
+    put(&mut whole, document);
+    whole
 }
 
 // rule: 9.5
 // promise: orders.1
 #[test]
 fn what_was_released_of_v1_is_still_there() {
-    let released = include_str!("../../../docs/reference/openapi/released/orders-1.0.0.json");
+    let released = include_str!("../../../../docs/reference/openapi/released/orders-1.0.0.json");
     let mut released: Value = serde_json::from_str(released).unwrap();
     // Schemas that no operation of `/v1` uses were those of `/v2`.
-    super::leave_out_what_nothing_refers_to(&mut released);
+    let text = released.to_string();
+    let schemas = released["components"]["schemas"].as_object_mut().unwrap();
+    schemas.retain(|name, _| text.contains(&format!("\"#/components/schemas/{name}\"")));
     let broken = differences(&released, &super::v1());
     assert!(broken.is_empty(), "this breaks clients of /v1:\n{}", broken.join("\n"));
 }
@@ -83,7 +105,7 @@ fn what_breaks_clients_is_noticed_and_what_does_not_is_not() {
         ("/components/schemas/Order/properties/quantity/type", "string".into()),
         ("/components/schemas/Order/required", serde_json::json!(["id"])),
         (&format!("{list}/responses/304"), Value::Null),
-        (&format!("{list}/responses/401/x-error-codes"), serde_json::json!([])),
+        ("/components/responses/Error401/x-error-codes", serde_json::json!([])),
         (&format!("{list}/parameters"), serde_json::json!([{ "name": "page", "in": "query", "required": true }])),
     ] {
         assert!(!changed(pointer, value).is_empty(), "{pointer}");
