@@ -18,7 +18,7 @@ use super::types::{self, DomainQuota, Domains, Events, NewDomain, NewRedirect};
 use super::{Handler, Operation, projects, view};
 use crate::actor::Actor;
 use crate::app::App;
-use crate::domain::name::{Attachable, NameError, attachable};
+use crate::domain::name::{NameError, attachable};
 use crate::domain::{Domain, RedirectRule, Status};
 use crate::error::{Code, Stop};
 use crate::project::ProjectRef;
