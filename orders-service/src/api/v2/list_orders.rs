@@ -15,6 +15,7 @@ use super::super::list_orders::{NOT_MODIFIED, caching};
 use super::super::{Api, Operation};
 use super::parameters::{PARAMETERS, Parameters};
 use super::{BETA, cursor};
+use crate::bounds::LIMIT_MAX;
 use crate::error::{ApiError, Code};
 use crate::etag;
 use crate::order::ShipDate;
