@@ -130,7 +130,7 @@ pub(crate) fn internal(
         .layer(gateway.clone())
         .layer(whole_body.clone())
         .layer(gateway);
-    let in_project = OPERATIONS.iter().filter(is_in_project).chain(OPERATORS_IN_PROJECT.iter().copied().flatten());
+    let in_project = of_one_project().chain(OPERATORS_IN_PROJECT.iter().copied().flatten());
     let project =
         openapi::routed(in_project, at_operators).route_layer(middleware::from_fn_with_state(app.clone(), place));
     let operators = openapi::routed(OPERATORS.iter().copied().flatten(), str::to_owned)
@@ -154,7 +154,7 @@ pub(crate) fn internal(
 /// The operations for the dashboard, which is a client of the API in the same process: what it can do is what the API
 /// can do, with the same refusals. Requests carry their [`Actor`] as an extension.
 pub(crate) fn in_process(app: Arc<App>) -> Router {
-    let project = openapi::routed(OPERATIONS.iter().filter(is_in_project), str::to_owned)
+    let project = openapi::routed(of_one_project(), str::to_owned)
         .route_layer(middleware::from_fn_with_state(app.clone(), place));
     openapi::routed([&projects::ALL, &edge::NODES, &edge::STATUS, &edge::WITHDRAWALS], str::to_owned)
         .merge(project)
@@ -170,9 +170,9 @@ const SETTINGS_PATH: &str = "/internal/settings";
 /// Where the dashboard makes links for operators.
 pub(crate) const LINKS_PATH: &str = "/internal/dashboard-links";
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "as filters take it")]
-fn is_in_project(operation: &&Operation) -> bool {
-    operation.path.starts_with(PROJECT)
+/// What callers and operators do in one project.
+fn of_one_project() -> impl Iterator<Item = &'static Operation> {
+    OPERATIONS.iter().filter(|operation| operation.path.starts_with(PROJECT))
 }
 
 /// Where operators find an operation of the public API.

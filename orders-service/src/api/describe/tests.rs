@@ -1,3 +1,6 @@
+#[path = "../../../../chassis/tests/support/differences.rs"]
+mod differences;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -17,7 +20,12 @@ fn committed(name: &str) -> Value {
 fn the_committed_copies_are_what_the_code_says() {
     for (name, document) in [("orders-v1.json", v1()), ("orders-v2.json", v2())] {
         let hint = "cargo run -p orders-service -- --write-openapi docs/reference/openapi";
-        assert!(committed(name) == document, "docs/reference/openapi/{name} is not what the code says; run: {hint}");
+        let found = differences::differences(&committed(name), &document);
+        assert!(
+            found.is_empty(),
+            "docs/reference/openapi/{name} is not what the code says; run: {hint}\n{}",
+            found.join("\n")
+        );
     }
 }
 
