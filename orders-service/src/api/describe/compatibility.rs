@@ -77,9 +77,15 @@ fn what_was_released_of_v1_is_still_there() {
     let released = include_str!("../../../../docs/reference/openapi/released/orders-1.0.0.json");
     let mut released: Value = serde_json::from_str(released).unwrap();
     // Schemas that no operation of `/v1` uses were those of `/v2`.
-    let text = released.to_string();
-    let schemas = released["components"]["schemas"].as_object_mut().unwrap();
-    schemas.retain(|name, _| text.contains(&format!("\"#/components/schemas/{name}\"")));
+    loop {
+        let text = released.to_string();
+        let schemas = released["components"]["schemas"].as_object_mut().unwrap();
+        let before = schemas.len();
+        schemas.retain(|name, _| text.contains(&format!("\"#/components/schemas/{name}\"")));
+        if schemas.len() == before {
+            break;
+        }
+    }
     let broken = differences(&released, &super::v1());
     assert!(broken.is_empty(), "this breaks clients of /v1:\n{}", broken.join("\n"));
 }
