@@ -1,13 +1,17 @@
 //! Custom domains: the rules, pure.
 //!
 //! [`name`] decides what may be attached, [`state`] how a domain moves between its states, [`redirect`] who sends
-//! visitors where, [`schedule`] when it is looked at next, [`proof`] what its owner must put into DNS. Nobody here asks
+//! visitors where, [`schedule`] when it is checked next, [`proof`] what its owner must put into DNS. [`reconcile`] decides what a check makes of
+//! a domain, [`order`] what an order for a certificate does. Nobody here asks
 //! a database, a resolver or a clock.
 
+pub(crate) mod failure;
 pub(crate) mod kept;
 pub(crate) mod name;
+pub(crate) mod order;
 pub(crate) mod problems;
 pub(crate) mod proof;
+pub(crate) mod reconcile;
 pub(crate) mod redirect;
 pub(crate) mod schedule;
 pub(crate) mod state;

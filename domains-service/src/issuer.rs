@@ -14,13 +14,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use contract::hostname::Hostname;
 use contract::project::ProjectUid;
-use contract::text::is_deceptive;
 use contract::time::{UnixMillis, UnixSeconds};
 use zeroize::Zeroizing;
 
+pub use crate::domain::failure::IssueError;
 pub use local::{LocalAuthority, signing};
 pub use verification::caa::CaaIdentity;
-use verification::problem::ProblemCode;
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -60,95 +59,6 @@ pub struct Issued {
     pub chain_pem: String,
     /// The leaf's private key, PKCS #8 in PEM.
     pub key_pem: Zeroizing<String>,
-}
-
-/// Why there is no certificate.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum IssueError {
-    /// The authority asks us to come back later.
-    #[error("the certificate authority limits us: {message}")]
-    RateLimited {
-        /// When to come back, if it said so.
-        until: Option<UnixSeconds>,
-        /// Its words.
-        message: String,
-    },
-    /// The authority could not reach us under the name, or read something else there.
-    #[error("the certificate authority could not verify the name: {0}")]
-    Unreachable(String),
-    /// The authority reads CAA records that forbid it.
-    #[error("CAA records forbid the certificate authority to issue: {0}")]
-    Caa(String),
-    /// The authority refuses this name.
-    #[error("the certificate authority refuses the name: {0}")]
-    Rejected(String),
-    /// The mirror of the authority's limits has no room yet: the order waits in our queue.
-    #[error("the order waits in our queue, number {number}")]
-    Queued {
-        /// When its turn comes.
-        until: UnixSeconds,
-        /// How many turns that is away, itself included.
-        number: i64,
-    },
-    /// The authority does not answer, or fails whatever it is asked: nothing of the name's.
-    #[error("the certificate authority is away: {message}")]
-    Away {
-        /// When it is asked again.
-        until: UnixSeconds,
-        /// Times in a row that it was away.
-        failures: u32,
-        /// What was seen.
-        message: String,
-    },
-    /// This order failed, and not for a reason of the name's.
-    #[error("the certificate authority is not available: {0}")]
-    Unavailable(String),
-}
-
-/// Letters of an authority's verdict that the domain's owner is shown.
-const VERDICT_LETTERS_MAX: usize = 500;
-
-impl IssueError {
-    /// The problem that the domain has with it.
-    pub(crate) fn code(&self) -> ProblemCode {
-        match self {
-            Self::RateLimited { .. } => ProblemCode::CaRateLimited,
-            Self::Unreachable(_) => ProblemCode::ChallengeUnreachable,
-            Self::Caa(_) => ProblemCode::CaaForbids,
-            Self::Rejected(_) => ProblemCode::CaRejected,
-            Self::Queued { .. } => ProblemCode::CertQueued,
-            Self::Away { .. } | Self::Unavailable(_) => ProblemCode::CaUnavailable,
-        }
-    }
-
-    /// From when on the authority may be asked again, where that is known.
-    pub(crate) fn until(&self) -> Option<UnixSeconds> {
-        match self {
-            Self::RateLimited { until, .. } => *until,
-            Self::Queued { until, .. } | Self::Away { until, .. } => Some(*until),
-            _ => None,
-        }
-    }
-
-    /// What the domain's owner reads of it: nothing that a network, the operating system or another server said.
-    pub(crate) fn phrase(&self) -> &'static str {
-        match self {
-            Self::RateLimited { .. } => "the certificate authority limits us",
-            Self::Unreachable(_) => "the certificate authority could not verify the name",
-            Self::Caa(_) => "CAA records forbid the certificate authority to issue",
-            Self::Rejected(_) => "the certificate authority refuses the name",
-            Self::Queued { .. } => "the order waits in our queue",
-            Self::Away { .. } | Self::Unavailable(_) => "the certificate authority is not available",
-        }
-    }
-
-    /// What the authority found when it looked at the owner's own name, in its words: the owner needs them to mend it.
-    /// Every other text is for operators.
-    pub(crate) fn verdict(&self) -> Option<String> {
-        let (Self::Unreachable(words) | Self::Caa(words) | Self::Rejected(words)) = self else { return None };
-        let shown = words.chars().map(|letter| if is_deceptive(letter) { ' ' } else { letter });
-        Some(shown.take(VERDICT_LETTERS_MAX).collect())
-    }
 }
 
 /// A certificate authority.
@@ -227,22 +137,5 @@ impl Authorities {
                 .map(|(_, methods)| (issuer.clone(), methods.clone())),
         };
         self.public.iter().filter_map(allowed).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn owners_read_phrases_of_ours_and_the_authoritys_verdict_about_their_name() {
-        let words = || "tcp connect error: Connection refused (os error 111)".to_owned();
-        for error in [IssueError::Unavailable(words()), IssueError::RateLimited { until: None, message: words() }] {
-            assert_eq!(error.verdict(), None);
-            assert!(!error.phrase().contains("os error"), "{error}");
-        }
-        let long = format!("a\u{202e}b\n{}", "c".repeat(1_000));
-        let shown = IssueError::Unreachable(long).verdict().unwrap();
-        assert_eq!((shown.chars().count(), shown.starts_with("a b c")), (VERDICT_LETTERS_MAX, true));
     }
 }

@@ -1,334 +1,146 @@
-//! Attending to one domain: look at DNS, move it to where it belongs, order a certificate when everything passes.
+//! Reconciling one domain: check DNS, decide, write, and order a certificate when everything passes.
 //!
-//! One worker acts on a domain at a time, under a lease that ends by itself; what it found is written only if nobody
-//! else has taken the lease since. Between looking and writing the world may have changed, so the transaction reads the
-//! domain again and decides by what it finds there.
+//! One worker acts on a domain at a time, under a claim that ends by itself; what it found is written only if no other worker
+//! has claimed the domain since. Between a check and its write the world may have changed, so the transaction reads the domain
+//! again and [decides](crate::domain::reconcile) by what it finds there. When the database is gone, nothing is written and
+//! the domain stays due.
 
 mod advice;
+mod check;
 mod issue;
+mod write;
 
 use contract::feed::Revision;
 use contract::time::UnixMillis;
 use serde_json::json;
 
+use self::write::apply;
 use crate::actor::Actor;
 use crate::app::{App, jitter};
-use crate::domain::problems::{WAITING, problems};
-use crate::domain::state::{Standing, UNPAID_GRACE_MILLIS, advance};
-use crate::domain::{Domain, Status, name, schedule};
+use crate::domain::reconcile::{DnsCheck, Holder, Policy, decide};
+use crate::domain::state::UNPAID_GRACE_MILLIS;
+use crate::domain::{Domain, Status, order};
+use crate::plans::Plans;
 use crate::publish;
-use crate::store::leased::{LEASE_MILLIS, Leased};
+use crate::store::leased::Leased;
 use crate::store::projects::{ProjectRecord, find_project};
 use crate::store::withdrawals::What;
 use crate::store::{StoreError, Write, domains};
-use verification::collect::{Question, collect};
-use verification::problem::ProblemCode;
-use verification::verdict::{self, Checks, Claim, Expectation, Judgement, Ownership, Records};
 
-/// A look at DNS younger than this is as good as another while nothing but an order is waited for, in milliseconds.
-const SEEN_LATELY: i64 = 3_600_000;
+pub(crate) use self::check::{check_dns, claim};
+pub(crate) use crate::domain::reconcile::Reason;
 
-contract::words! {
-    /// Why somebody looks.
-    pub(crate) enum Reason {
-        /// Its time has come.
-        Schedule = "schedule",
-        /// Its owner asked.
-        Asked = "asked",
-    }
-}
+/// A check of DNS younger than this is as good as another while nothing but an order is waited for, in milliseconds.
+const FRESH_MILLIS: i64 = 3_600_000;
 
-/// What came of attending.
+/// What came of reconciling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Attended {
+pub(crate) enum Reconciled {
     /// The domain is where it belongs.
     Done,
-    /// Somebody else is at it, or it is gone.
+    /// Another worker has claimed the domain, or it is gone.
     Elsewhere,
 }
 
-/// Looks at a domain and does what is to be done.
-pub(crate) async fn attend(app: &App, domain: &Domain, reason: Reason) -> Result<Attended, StoreError> {
+/// Checks a domain and does what is to be done.
+pub(crate) async fn reconcile(app: &App, domain: &Domain, reason: Reason) -> Result<Reconciled, StoreError> {
     let now = app.clock.now();
-    let Some(mut leased) = Leased::claim(&app.store, domain, now).await? else { return Ok(Attended::Elsewhere) };
+    let Some(mut leased) = Leased::claim(&app.store, domain, now).await? else { return Ok(Reconciled::Elsewhere) };
     if reason == Reason::Schedule && waits_only_for_authorities(app, domain, now) {
-        issue::postpone(app, leased).await?;
-        return Ok(Attended::Done);
+        postpone(app, leased).await?;
+        return Ok(Reconciled::Done);
     }
     let started = app.clock.monotonic();
-    let look = look(app, domain).await?;
+    let check = check(app, domain).await?;
     let seconds = app.clock.monotonic().saturating_sub(started).as_secs_f64();
     app.metrics.verify_seconds.with_label_values(&[reason.as_str()]).observe(seconds);
-    let Some(look) = look else { return Ok(Attended::Elsewhere) };
+    let Some(check) = check else { return Ok(Reconciled::Elsewhere) };
     advice::ask(app, &mut leased).await?;
-    match apply(app, leased, look, reason).await? {
-        Applied::Nothing => return Ok(Attended::Elsewhere),
-        Applied::Done => {}
-        Applied::Order(leased, permitted) => issue::order(app, leased, &permitted).await?,
-    }
-    Ok(Attended::Done)
+    take_check(app, leased, check, reason).await
 }
 
-/// Whether all that is due is an order, and every authority is away: DNS was seen lately and need not be asked again.
+/// Whether all that is due is an order, and every authority is away: DNS was checked lately and need not be asked again.
 fn waits_only_for_authorities(app: &App, domain: &Domain, now: UnixMillis) -> bool {
-    let seen_lately = domain.checked_at.is_some_and(|at| now.since(at) < SEEN_LATELY);
-    seen_lately && domain.certificate.next_attempt_at.is_some() && app.authorities.away_until(now).is_some()
+    let is_fresh = domain.checked_at.is_some_and(|at| now.since(at) < FRESH_MILLIS);
+    is_fresh && domain.certificate.next_attempt_at.is_some() && app.authorities.away_until(now).is_some()
 }
 
-/// What one look brought.
-pub(crate) struct Look {
-    pub(crate) judged: Judgement,
-    pub(crate) checks: Option<Checks>,
-    /// What was known of the ownership when it began.
-    claim: Claim,
+/// Has the order wait until an authority is back.
+async fn postpone(app: &App, mut leased: Leased<Domain>) -> Result<(), StoreError> {
+    let mut write = app.store.write().await?;
+    let now = write.now();
+    let Some(domain) = leased.reload(&mut write).await? else { return Ok(()) };
+    let until = app.authorities.away_until(now).unwrap_or(now);
+    leased.save(&mut write, order::postponed(domain, until, now, jitter())).await?;
+    leased.release(&mut write).await?;
+    write.commit().await?;
+    Ok(())
 }
 
-impl Look {
-    /// Whether not even the zone could be asked for, and nobody said why.
-    pub(crate) fn unreachable(&self) -> bool {
-        let is_known = self.judged.problems.iter().any(|problem| problem.code == ProblemCode::DnsDnssec);
-        let has_no_zone = self.checks.as_ref().is_some_and(|checks| checks.zone.is_none());
-        self.judged.records == Records::Unknown && has_no_zone && !is_known
-    }
-}
-
-/// Looks at DNS; `None` when the project is gone.
-async fn look(app: &App, domain: &Domain) -> Result<Option<Look>, StoreError> {
+/// Checks DNS; `None` when the project is gone, or the name may not be attached any more.
+async fn check(app: &App, domain: &Domain) -> Result<Option<DnsCheck>, StoreError> {
     let Some(project) = app.store.find_project(&domain.project).await? else { return Ok(None) };
     let mut connection = app.store.reader().acquire().await?;
     let claims = domains::find_claims(&mut connection, &domain.name).await?;
     drop(connection);
-    Ok(look_at(app, &project, domain, claim(&claims, &project, domain)).await)
+    Ok(check_dns(app, &project, domain, claim(&claims, &project, domain)).await)
 }
 
-/// What is known of a domain's ownership before DNS is asked.
-pub(crate) fn claim(claims: &domains::Claims, project: &ProjectRecord, domain: &Domain) -> Claim {
-    if claims.contest(&project.id, &project.salt) {
-        Claim::Contested
-    } else if domain.status.is_served() && claims.holder.as_ref() == Some(&project.id) {
-        Claim::Proven
-    } else {
-        Claim::Open
-    }
-}
-
-/// Looks at DNS for a name as a project's domain; `None` when the name may not be attached any more.
-pub(crate) async fn look_at(app: &App, project: &ProjectRecord, domain: &Domain, claim: Claim) -> Option<Look> {
-    let attachable = name::attachable(domain.name.as_str(), &app.platform, app.names).ok()?;
-    if attachable.local {
-        return Some(Look { judged: Judgement::local(claim == Claim::Contested), checks: None, claim });
-    }
-    let target = app.prover.target(project.proof());
-    let text = app.prover.ownership_text(project.proof(), &domain.name);
-    let authorities = app.authorities.caa();
-    let question = Question {
-        name: &domain.name,
-        registrable: &attachable.delegable,
-        target: &target,
-        claim,
-        caa: !authorities.is_empty(),
-    };
-    let facts = collect(app.dns.as_ref(), &app.dns_config, app.clock.as_ref(), &question).await;
-    let expected = Expectation {
-        name: &domain.name,
-        target: &target,
-        edge: &app.edge_addresses,
-        text: &text,
-        claim,
-        authorities: &authorities,
-    };
-    let judged = verdict::judge(&facts, &expected);
-    let checks = verdict::checks(&facts, &expected, &judged, app.clock.now().0);
-    Some(Look { judged, checks: Some(checks), claim })
-}
-
-/// What was written.
-enum Applied {
-    /// The domain is gone, being removed, or another worker's.
-    Nothing,
-    /// All there is to do for now.
-    Done,
-    /// A certificate is to be ordered, from the authorities CAA permits.
-    Order(Leased<Domain>, Vec<(String, Vec<String>)>),
-}
-
-/// Writes what a look found.
-async fn apply(app: &App, mut leased: Leased<Domain>, look: Look, reason: Reason) -> Result<Applied, StoreError> {
+/// Decides by what a check found, writes it, and orders a certificate if that was decided.
+async fn take_check(
+    app: &App,
+    leased: Leased<Domain>,
+    check: DnsCheck,
+    reason: Reason,
+) -> Result<Reconciled, StoreError> {
     let mut write = app.store.write().await?;
     let now = write.now();
-    let Some(mut domain) = leased.reload(&mut write).await? else { return Ok(Applied::Nothing) };
-    let Some(project) = find_project(write.connection(), &domain.project).await? else { return Ok(Applied::Nothing) };
-    let Look { mut judged, checks, claim: claimed } = look;
-    let claims = domains::find_claims(write.connection(), &domain.name).await?;
-    let claims_now = claim(&claims, &project, &domain);
-    if claims_now > claimed {
-        judged.ownership = Ownership::Unknown; // somebody was faster; the next look asks for the proof
-    }
-    let before = domain.status;
-    let next = advance(&standing(app, &domain, &project, now, reason), &judged, now);
-    let takes_over = next.may_issue && claims.holder.as_ref() != Some(&project.id);
-    if takes_over {
-        take_over(app, &mut write, &mut domain, &claims).await?;
-    }
-    let certified = domain.certificate.is_valid(now.to_seconds());
-    let status = if next.status == Status::Issuing && certified { Status::Active } else { next.status };
-    domain.is_apex = judged.is_apex.or(domain.is_apex);
-    domain.checks = checks.or(domain.checks);
-    domain.problems =
-        problems(&domain, judged.problems, next.delayed, project_pays(app, &project, now), before);
-    domain.failing_since = next.failing_since;
-    domain.checked_at = Some(now);
-    settle(&mut write, &mut domain, status, before).await?;
-    let due = domain.certificate.renew_at.is_none_or(|at| at <= now.to_seconds());
-    let may_try = domain.certificate.next_attempt_at.is_none_or(|at| at <= now.to_seconds());
-    // An authority that asked us to stay away is not asked because an owner is impatient; our own queue may have moved.
-    let is_limited = domain.certificate.rate_limited_until.is_some_and(|until| until > now.to_seconds())
-        && !domain.certificate.waiting.values().any(|wait| wait.queued);
-    let order = next.may_issue && (due || !certified) && (may_try || (reason == Reason::Asked && !is_limited));
-    domain.due_at = due_at(&domain, now);
-    if order {
-        // Should this process die over the order, the next one goes on when the lease is over.
-        let end = now.plus(LEASE_MILLIS);
-        domain.due_at = Some(domain.due_at.map_or(end, |due| due.min(end)));
-    }
-    let (name, after) = (domain.name.clone(), domain.status);
-    leased.save(&mut write, domain).await?;
-    publish::site_and_dependants(&mut write, leased.record()).await?;
-    if let Some(loser) = claims.holder.filter(|_| takes_over && write.changes_the_edge()) {
-        // A gateway that does not hear of it serves the loser under the winner's name.
-        write.withdrawn(What::Name, name.as_str(), &loser).await?;
-    }
-    let applied = if order {
-        Applied::Order(leased.while_held(), judged.permitted)
-    } else {
-        leased.release(&mut write).await?;
-        Applied::Done
+    let Some(domain) = leased.reload(&mut write).await? else { return Ok(Reconciled::Elsewhere) };
+    let Some(project) = find_project(write.connection(), &domain.project).await? else {
+        return Ok(Reconciled::Elsewhere);
     };
-    write.commit().await?;
-    app.metrics.moved(before, after);
-    Ok(applied)
+    let claims = domains::find_claims(write.connection(), &domain.name).await?;
+    let policy = Policy {
+        claim: claim(&claims, &project, &domain),
+        pays: pays(&app.plans, &project, now),
+        holder: holder(&mut write, &domain, claims, &check).await?,
+        reason,
+        jitter: jitter(),
+    };
+    let before = domain.status;
+    let (domain, actions) = decide(domain, check, &policy, now);
+    match apply(&app.metrics, write, leased, (before, domain), actions).await? {
+        Some((leased, permitted)) => issue::order(app, leased, &permitted).await?,
+        None => {}
+    }
+    Ok(Reconciled::Done)
 }
 
-fn standing(app: &App, domain: &Domain, project: &ProjectRecord, now: UnixMillis, reason: Reason) -> Standing {
-    Standing {
-        status: domain.status,
-        status_since: domain.status_since,
-        failing_since: domain.failing_since,
-        certified: domain.certificate.is_valid(now.to_seconds()),
-        paid: project_pays(app, project, now),
-        waits_for_us: domain.problems.iter().any(|problem| WAITING.contains(&problem.code)),
-        delayed: reason == Reason::Schedule && domain.problems.iter().any(|p| p.code == ProblemCode::CertDelayed),
-    }
+/// Which project holds the domain's name. Another one's domain is read, and locked, only where the check lets it be taken.
+async fn holder(
+    write: &mut Write,
+    domain: &Domain,
+    claims: domains::Claims,
+    check: &DnsCheck,
+) -> Result<Holder, StoreError> {
+    Ok(match claims.holder {
+        None => Holder::Free,
+        Some(project) if project == domain.project => Holder::This,
+        Some(other) => {
+            let theirs = if check.judged.passes() {
+                domains::find_domain(write.connection(), &other, &domain.name).await?.map(Box::new)
+            } else {
+                None
+            };
+            Holder::Another(other, theirs)
+        }
+    })
 }
 
 /// Whether the plan has custom domains, or had until lately.
-pub(crate) fn project_pays(app: &App, project: &ProjectRecord, now: UnixMillis) -> bool {
-    app.plans.of(project.plan).domains > 0
+pub(crate) fn pays(plans: &Plans, project: &ProjectRecord, now: UnixMillis) -> bool {
+    plans.of(project.plan).domains > 0
         || project.unpaid_since.is_some_and(|since| now.since(since) < UNPAID_GRACE_MILLIS)
-}
-
-/// Moves the domain to `status` and does what belongs to arriving there.
-async fn settle(write: &mut Write, domain: &mut Domain, status: Status, before: Status) -> Result<(), StoreError> {
-    let now = write.now();
-    domain.enter(status, now);
-    if status == before {
-        return Ok(());
-    }
-    let event = match status {
-        Status::Active => "domain.active",
-        Status::Issuing => "domain.verified",
-        Status::Degraded => "domain.degraded",
-        Status::Suspended => "domain.suspended",
-        _ if before.is_served() || before == Status::Issuing => "domain.unverified",
-        _ => "domain.status_changed",
-    };
-    let detail = json!({ "from": before.as_str(), "to": status.as_str() });
-    write.record(&domain.project, Some(&domain.name), event, &Actor::system(), detail).await?;
-    if status == Status::Active {
-        become_primary_if_wanted(write, domain).await?;
-    }
-    tracing::info!(domain = %domain.name, project.id = %domain.project, from = before.as_str(),
-        to = status.as_str(), "a domain changed its state");
-    Ok(())
-}
-
-/// The first domain of a project that becomes active is its primary one, and one that was meant to be is too.
-async fn become_primary_if_wanted(write: &mut Write, domain: &mut Domain) -> Result<(), StoreError> {
-    if domain.primary || domain.redirect.is_some() {
-        return Ok(());
-    }
-    let primary = domains::find_primary(write.connection(), &domain.project).await?;
-    match primary {
-        // One that cannot be read stays what it is.
-        Some(mut old) if domain.primary_wanted && old.unreadable.is_none() => {
-            old.primary = false;
-            let now = write.now();
-            old.touch(now);
-            domains::save_domain(write.connection(), &old).await?;
-            publish::site(write, &old).await?;
-        }
-        Some(_) => return Ok(()),
-        None => {}
-    }
-    domain.primary = true;
-    domain.primary_wanted = false;
-    let detail = json!({ "primary": domain.name });
-    write.record(&domain.project, Some(&domain.name), "domain.primary_changed", &Actor::system(), detail).await
-}
-
-/// Gives the name to the domain's project. Whoever held it loses it, is told, and its certificate serves on: the name
-/// has the same visitors.
-async fn take_over(
-    app: &App,
-    write: &mut Write,
-    domain: &mut Domain,
-    claims: &domains::Claims,
-) -> Result<(), StoreError> {
-    let now = write.now();
-    if let Some(loser) = &claims.holder
-        && let Some(mut lost) = domains::find_domain(write.connection(), loser, &domain.name).await?
-    {
-        let before = lost.status;
-        domain.certificate = std::mem::take(&mut lost.certificate);
-        lost.primary = false;
-        lost.problems.clear();
-        lost.enter(Status::PendingOwnership, now);
-        lost.watched_since = now;
-        lost.due_at = schedule::next_look(lost.status, now, now, jitter());
-        // A row that cannot be read stays as it is: once it is mended, the next look finds that the name is held by another.
-        if lost.unreadable.is_none() {
-            domains::save_domain(write.connection(), &lost).await?;
-        }
-        let detail = json!({ "to_another_project": true });
-        write.record(loser, Some(&lost.name), "domain.transferred", &Actor::system(), detail).await?;
-        domains::hold(write.connection(), &domain.name, &domain.project).await?;
-        for dependant in domains::dependants(write.connection(), &lost).await? {
-            publish::site(write, &dependant).await?;
-        }
-        let detail = json!({ "from_another_project": true });
-        write.record(&domain.project, Some(&domain.name), "domain.transferred", &Actor::system(), detail).await?;
-        app.metrics.moved(before, lost.status);
-        return Ok(());
-    }
-    domains::hold(write.connection(), &domain.name, &domain.project).await
-}
-
-/// When the worker looks next: at the next check, or when the certificate needs it, whichever is first.
-fn due_at(domain: &Domain, now: UnixMillis) -> Option<UnixMillis> {
-    let check = if domain.status == Status::Active && domain.failing_since.is_some() {
-        Some(schedule::second_look(now))
-    } else {
-        schedule::next_look(domain.status, domain.watched_since, now, jitter())
-    };
-    let renewal = domain.certificate.renew_at.map(contract::time::UnixSeconds::to_millis);
-    let attempt = domain.certificate.next_attempt_at.map(contract::time::UnixSeconds::to_millis);
-    let advice = domain.certificate.advice_at.map(contract::time::UnixSeconds::to_millis);
-    // A renewal whose time has come waits for its next attempt.
-    let certificate = match (renewal, attempt) {
-        (Some(renewal), Some(attempt)) => Some(renewal.max(attempt)),
-        (renewal, attempt) => renewal.or(attempt),
-    };
-    [check, certificate.filter(|at| *at > now), advice.filter(|at| *at > now)].into_iter().flatten().min()
 }
 
 /// Takes domains out of service: from the commit on, no gateway that has applied it serves their names. Returns the

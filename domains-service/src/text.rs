@@ -14,7 +14,7 @@ pub(crate) fn rfc3339_seconds(at: UnixSeconds) -> String {
     jiff::Timestamp::from_second(at.0).unwrap_or_default().to_string()
 }
 
-/// What is kept of a credential: SHA-256 in hexadecimal.
+/// A credential as it rests: SHA-256 in hexadecimal.
 pub(crate) fn digest_of(credential: &Secret) -> String {
     hexadecimal(guard::digest_of(&credential.to_token()))
 }

@@ -42,7 +42,9 @@ mod tests {
     fn every_event_that_is_told_is_one_that_the_code_records_and_the_page_describes() {
         let sources = [
             include_str!("reconcile.rs"),
-            include_str!("reconcile/issue.rs"),
+            include_str!("domain/order.rs"),
+            include_str!("domain/reconcile.rs"),
+            include_str!("reconcile/write.rs"),
             include_str!("api/domains.rs"),
             include_str!("api/changes.rs"),
             include_str!("../../contract/src/event.rs"),

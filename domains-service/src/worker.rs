@@ -13,9 +13,9 @@ use contract::hostname::Hostname;
 use tokio::task::{self, JoinSet};
 
 use crate::app::App;
-use crate::reconcile::{self, Reason};
 use crate::domain::{Domain, Status};
 use crate::project::ProjectRef;
+use crate::reconcile::{self, Reason};
 use crate::store::sessions::{ABSOLUTE_MILLIS_MAX, IDLE_MILLIS_MAX};
 use crate::store::usage::USAGE_DAYS_MAX;
 use crate::store::{StoreError, acme, domains, keys, numbers, processes, projects, webhooks};
@@ -94,7 +94,7 @@ impl InProgress {
         let place = (domain.project.clone(), domain.name.clone());
         let app = app.clone();
         let handle = self.tasks.spawn(async move {
-            match reconcile::attend(&app, &domain, Reason::Schedule).await {
+            match reconcile::reconcile(&app, &domain, Reason::Schedule).await {
                 // It is noted which row; the domain waits until that is mended.
                 Err(StoreError::Unreadable { .. }) => {
                     app.store.set_aside(&domains::place(&domain), app.clock.now()).await

@@ -18,7 +18,7 @@ use crate::domain::name::{Attachable, NameError, attachable};
 use crate::domain::{Domain, RedirectRule, Status};
 use crate::error::{Code, Stop};
 use crate::project::ProjectRef;
-use crate::reconcile::{self, Attended, Reason};
+use crate::reconcile::{self, Reason, Reconciled};
 use crate::store::projects::ProjectRecord;
 use crate::store::withdrawals::What;
 use crate::store::{StoreError, domains};
@@ -230,7 +230,7 @@ pub(super) async fn verify(
 
 /// Looks, after whoever is looking already: what they see may be older than what the owner has just changed.
 async fn look_now(app: &App, domain: &Domain) -> Result<(), StoreError> {
-    while reconcile::attend(app, domain, Reason::Asked).await? == Attended::Elsewhere {
+    while reconcile::reconcile(app, domain, Reason::Asked).await? == Reconciled::Elsewhere {
         if app.store.find_domain(&domain.project, &domain.name).await?.is_none_or(|domain| domain.removal.is_some()) {
             return Ok(()); // gone meanwhile
         }
@@ -292,7 +292,7 @@ pub(super) async fn check(
     drop(connection);
     let mut domain = Domain::added(name, id, app.clock.now());
     let claim = reconcile::claim(&claims, &project, &domain);
-    let Some(look) = reconcile::look_at(&app, &project, &domain, claim).await else { return Err(no_domain()) };
+    let Some(look) = reconcile::check_dns(&app, &project, &domain, claim).await else { return Err(no_domain()) };
     if look.unreachable() {
         let message = "No DNS resolver answers right now. Try again shortly.";
         return Err(Code::ResolverUnavailable.refuse(message).with_header(header::RETRY_AFTER, "5").into());

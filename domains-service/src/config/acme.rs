@@ -1,4 +1,4 @@
-//! What is told of an authority in the configuration.
+//! One certificate authority, as the configuration describes it.
 
 use chassis::secret::Secret;
 use instant_acme::ChallengeType;

@@ -7,6 +7,9 @@ use contract::time::{UnixMillis, UnixSeconds};
 
 use super::state::{DOUBT_MILLIS, Status};
 
+/// How long a worker may act on a domain before another may. Longer than any check and any order.
+pub(crate) const LEASE_MILLIS: i64 = 3 * 60 * 1_000;
+
 const SECOND: i64 = 1_000;
 const MINUTE: i64 = 60 * SECOND;
 const HOUR: i64 = 60 * MINUTE;

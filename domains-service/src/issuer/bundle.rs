@@ -17,6 +17,7 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::Issued;
+use crate::domain::order::CertificateFacts;
 
 /// Certificates a chain may have.
 const CHAIN_MAX: usize = 5;
@@ -53,13 +54,6 @@ impl Unfit {
     }
 }
 
-/// What people want to know of a certificate.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Facts {
-    pub(crate) serial: String,
-    pub(crate) key_type: String,
-}
-
 /// Checks what an authority returned and makes a bundle of it. `deployed_from`: the beginning of the certificate it would
 /// replace. Its successor may end sooner (a shorter profile, a revoked predecessor), but it was not made before it.
 pub(crate) fn bundle(
@@ -68,7 +62,7 @@ pub(crate) fn bundle(
     now: UnixSeconds,
     deployed_from: Option<UnixSeconds>,
     sealing: &SealingKey,
-) -> Result<(CertificateBundle, Facts), Unfit> {
+) -> Result<(CertificateBundle, CertificateFacts), Unfit> {
     let certified = certified(&issued.chain_pem, &issued.key_pem)?;
     let leaf = certified.cert.first().ok_or_else(|| Unfit::Chain("it is empty".to_owned()))?;
     let (_, leaf) = X509Certificate::from_der(leaf).map_err(|error| Unfit::Chain(error.to_string()))?;
@@ -85,7 +79,7 @@ pub(crate) fn bundle(
     }
     let sealed = sealing.seal(issued.key_pem.as_bytes(), hostname.as_str());
     let sealed = sealed.map_err(|error| Unfit::Seal(format!("{error:#}")))?;
-    let facts = Facts { serial: leaf.raw_serial_as_string().replace(':', ""), key_type: key_type(&leaf) };
+    let facts = CertificateFacts { serial: leaf.raw_serial_as_string().replace(':', ""), key_type: key_type(&leaf) };
     let bundle = CertificateBundle {
         hostname: hostname.clone(),
         chain_pem: issued.chain_pem.clone(),

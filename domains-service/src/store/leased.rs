@@ -9,9 +9,7 @@ use contract::time::UnixMillis;
 use super::domains::{find_claims, find_domain, release_lease, save_domain};
 use super::{Store, StoreError, Write};
 use crate::domain::Domain;
-
-/// How long a claim lasts. Longer than any check of DNS and any order.
-pub(crate) const LEASE_MILLIS: i64 = 3 * 60 * 1_000;
+use crate::domain::schedule::LEASE_MILLIS;
 
 /// A record that this worker has claimed.
 #[derive(Debug)]

@@ -1,0 +1,276 @@
+//! What came of asking certificate authorities, and what that makes of a domain: decided here, written by `crate::reconcile`.
+
+use std::collections::BTreeMap;
+
+use contract::certificate::CertificateBundle;
+use contract::hostname::Hostname;
+use contract::time::{UnixMillis, UnixSeconds};
+use serde_json::json;
+
+use super::failure::IssueError;
+use super::problems::{WAITING, is_with_authority};
+use super::reconcile::{Action, due_at, transition};
+use super::state::Status;
+use super::{CertificateState, CertificateStatus, Domain, Wait, schedule};
+use verification::problem::{Problem, ProblemCode};
+
+#[cfg(test)]
+mod tests;
+
+/// How soon after it is issued an authority is asked when it would like a certificate to be renewed.
+const ADVICE_AFTER_SECONDS: i64 = 3_600;
+
+/// Failures in a row, of an authority or of a name at it, before the next authority is asked.
+const FAILURES_BEFORE_NEXT: u32 = 2;
+
+/// What people want to know of a certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CertificateFacts {
+    pub(crate) serial: String,
+    pub(crate) key_type: String,
+}
+
+/// What came of asking one authority.
+pub(crate) enum OrderResult {
+    /// This certificate may be put into service.
+    Issued(Box<CertificateBundle>, CertificateFacts),
+    /// Nothing of the name's: the order goes on at this moment.
+    Wait { until: UnixSeconds, why: IssueError },
+    /// An attempt of the name's failed.
+    Failed {
+        verdict: Verdict,
+        /// Whether the next authority is asked at once.
+        next_authority: bool,
+    },
+}
+
+impl OrderResult {
+    /// What an error means for a name with so many failed attempts. What stands in the way of one proof stands in the way of the
+    /// next; an authority that does not answer gets a second chance, as its order is in progress. A limit that does not say
+    /// when it ends is left alone ever longer, as a failure is.
+    pub(crate) fn of(error: IssueError, attempts: u32) -> Self {
+        if let Some(until) = error.until() {
+            return Self::Wait { until, why: error };
+        }
+        let next_authority = match &error {
+            IssueError::Unreachable(_) => false,
+            IssueError::Unavailable(_) => attempts >= FAILURES_BEFORE_NEXT,
+            _ => true,
+        };
+        Self::Failed { verdict: Verdict::Refused(error), next_authority }
+    }
+}
+
+/// Why an attempt failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The authority did not issue.
+    Refused(IssueError),
+    /// The authority returned a certificate that cannot be used.
+    Unfit(String),
+    /// No authority is configured for the name.
+    NoAuthority,
+}
+
+impl Verdict {
+    /// Whether the authority is done with the order: the next attempt begins with a new one.
+    const fn ends_order(&self) -> bool {
+        use IssueError::{Caa, Rejected, Unreachable};
+        matches!(self, Self::Unfit(_) | Self::Refused(Unreachable(_) | Caa(_) | Rejected(_)))
+    }
+
+    fn code(&self) -> ProblemCode {
+        if let Self::Refused(error) = self { error.code() } else { ProblemCode::CaUnavailable }
+    }
+
+    fn phrase(&self) -> String {
+        match self {
+            Self::Refused(error) => error.phrase().to_owned(),
+            Self::Unfit(why) => format!("The authority returned a certificate that cannot be used: {why}."),
+            Self::NoAuthority => "No certificate authority is configured for this name.".to_owned(),
+        }
+    }
+}
+
+/// What to do after one authority was asked.
+#[derive(Debug)]
+pub(crate) enum AfterResult {
+    /// Put the certificate into service.
+    Deploy(Box<CertificateBundle>, CertificateFacts),
+    /// Ask the next authority.
+    AskNext,
+    /// Ask none any more.
+    Stop,
+}
+
+/// One round over the authorities that may issue for a name, best first.
+pub(crate) struct Round {
+    /// The authorities that are not to be asked yet.
+    waiting: BTreeMap<String, Wait>,
+    /// When the first of those that are away is asked again.
+    back_at: Option<UnixSeconds>,
+    /// The result that says most, and whose it is; whether it is an attempt of the name's.
+    said: Option<(String, Verdict, bool)>,
+}
+
+impl Round {
+    /// Begins a round for a domain with this certificate.
+    pub(crate) fn begin(certificate: &CertificateState) -> Self {
+        Self { waiting: certificate.waiting.clone(), back_at: None, said: None }
+    }
+
+    /// Whether an authority asked us to wait: it is skipped.
+    pub(crate) fn skips(&mut self, authority: &str, now: UnixSeconds) -> bool {
+        let wait = self.waiting.get(authority).filter(|wait| !wait.queued && wait.until > now).copied();
+        if let (Some(wait), None) = (wait, &self.said) {
+            let limited = IssueError::RateLimited { until: Some(wait.until), message: String::new() };
+            self.said = Some((authority.to_owned(), Verdict::Refused(limited), false));
+        }
+        wait.is_some()
+    }
+
+    /// Notes what came of asking an authority.
+    pub(crate) fn note(&mut self, authority: &str, result: OrderResult) -> AfterResult {
+        self.waiting.remove(authority);
+        let (verdict, is_attempt, next_authority) = match result {
+            OrderResult::Issued(bundle, facts) => return AfterResult::Deploy(bundle, facts),
+            OrderResult::Wait { until, why } => {
+                let next_authority = self.wait(authority, until, &why);
+                (Verdict::Refused(why), false, next_authority)
+            }
+            OrderResult::Failed { verdict, next_authority } => (verdict, true, next_authority),
+        };
+        // What the owner can do something about says more than that another authority makes us wait.
+        if is_attempt || !matches!(self.said, Some((_, _, true))) {
+            self.said = Some((authority.to_owned(), verdict, is_attempt));
+        }
+        if next_authority { AfterResult::AskNext } else { AfterResult::Stop }
+    }
+
+    /// Whether the next authority is asked meanwhile.
+    fn wait(&mut self, authority: &str, until: UnixSeconds, why: &IssueError) -> bool {
+        if let IssueError::Away { failures, .. } = why {
+            self.back_at = self.back_at.into_iter().chain([until]).min();
+            return *failures >= FAILURES_BEFORE_NEXT;
+        }
+        let queued = matches!(why, IssueError::Queued { .. });
+        self.waiting.insert(authority.to_owned(), Wait { until, queued });
+        true
+    }
+
+    /// The label of the metric that counts rounds without a certificate. Being limited is a matter of pace alone: an
+    /// alert of its own.
+    pub(crate) fn label(&self) -> &'static str {
+        match self.said.as_ref().map(|(_, verdict, _)| verdict.code()) {
+            Some(ProblemCode::CaRateLimited) => "limited",
+            Some(ProblemCode::CertQueued) => "queued",
+            _ => "failed",
+        }
+    }
+}
+
+/// The domain after a round in which no authority issued, and what is to be written with it.
+pub(crate) fn unissued(mut domain: Domain, round: Round, now: UnixMillis, jitter: f64) -> (Domain, Vec<Action>) {
+    let Round { waiting, back_at, said } = round;
+    let soonest = waiting.values().map(|wait| wait.until).chain(back_at).min();
+    let was_asked = said.is_some();
+    let (authority, verdict, is_attempt) = said.unwrap_or((String::new(), Verdict::NoAuthority, true));
+    let (code, phrase) = (verdict.code(), verdict.phrase());
+    let attempts = domain.certificate.attempts.saturating_add(is_attempt.into());
+    // The first authority that can be asked is; one that does not make us wait has its failure's schedule.
+    let next = match soonest {
+        Some(soonest) if !is_attempt => schedule::after(soonest, jitter),
+        _ => schedule::next_attempt(attempts, now, jitter).to_seconds(),
+    };
+    domain.certificate.attempts = attempts;
+    domain.certificate.status = CertificateStatus::Failed;
+    domain.certificate.last_error = Some(phrase.clone());
+    domain.certificate.next_attempt_at = Some(next);
+    domain.certificate.rate_limited_until =
+        matches!(code, ProblemCode::CaRateLimited | ProblemCode::CertQueued).then_some(soonest).flatten();
+    domain.certificate.waiting = waiting;
+    domain.problems.retain(|problem| problem.code != code && !WAITING.contains(&problem.code));
+    let message = if was_asked { explain(code, &domain.name) } else { phrase.clone() };
+    let words = if let Verdict::Refused(error) = &verdict { error.verdict() } else { None };
+    let observed = words.or_else(|| was_asked.then_some(phrase));
+    let problem = Problem::new(code, domain.name.as_str(), message, fix(code, was_asked));
+    domain.problems.push(problem.until(Some(next)).seen([], observed));
+    domain.due_at = due_at(&domain, now, jitter);
+    let mut actions = Vec::new();
+    if verdict.ends_order() {
+        actions.extend([Action::ForgetOrder(authority), Action::WithdrawChallenges]);
+    }
+    let detail = json!({ "attempt": attempts, "error": domain.certificate.last_error });
+    actions.extend([Action::Record("domain.certificate.failed", detail), Action::Save]);
+    (domain, actions)
+}
+
+/// The domain with a certificate that an authority issued, and what is to be written with it. `has_advice`: whether the
+/// authority says when it would like a certificate to be renewed.
+pub(crate) fn issued(
+    mut domain: Domain,
+    (authority, has_advice): (&str, bool),
+    (bundle, facts): (Box<CertificateBundle>, CertificateFacts),
+    now: UnixMillis,
+    jitter: f64,
+) -> (Domain, Vec<Action>) {
+    let renewed = domain.certificate.not_after.is_some();
+    let renew_at = schedule::renew_at(bundle.not_before.to_millis(), bundle.not_after.to_millis(), jitter);
+    domain.certificate = CertificateState {
+        status: CertificateStatus::Deployed,
+        ca: Some(authority.to_owned()),
+        serial: Some(facts.serial),
+        not_before: Some(bundle.not_before),
+        not_after: Some(bundle.not_after),
+        key_type: Some(facts.key_type),
+        renew_at: Some(renew_at.to_seconds()),
+        advice_at: has_advice.then(|| now.to_seconds().plus(ADVICE_AFTER_SECONDS)),
+        ..CertificateState::default()
+    };
+    domain.problems.retain(|problem| !is_with_authority(problem.code) && problem.code != ProblemCode::CertDelayed);
+    domain.touch(now);
+    let event = if renewed { "domain.certificate.renewed" } else { "domain.certificate.issued" };
+    let detail = json!({ "ca": authority, "serial": domain.certificate.serial });
+    let mut actions = vec![Action::Deploy(bundle), Action::FinishOrders, Action::WithdrawChallenges];
+    actions.push(Action::Record(event, detail));
+    if matches!(domain.status, Status::Issuing | Status::ActionRequired | Status::Suspended) {
+        transition(&mut domain, Status::Active, now, &mut actions);
+    }
+    domain.due_at = due_at(&domain, now, jitter);
+    actions.extend([Action::Save, Action::Publish]);
+    (domain, actions)
+}
+
+/// The domain whose order waits until an authority is back, at `until`: nothing else has changed.
+pub(crate) fn postponed(mut domain: Domain, until: UnixMillis, now: UnixMillis, jitter: f64) -> Domain {
+    domain.certificate.next_attempt_at = Some(schedule::after(until.plus(999).to_seconds(), jitter));
+    domain.due_at = due_at(&domain, now, jitter);
+    domain
+}
+
+/// What to do about a failure. Without an authority that was asked, the platform has none for the name: waiting is no cure.
+fn fix(code: ProblemCode, was_asked: bool) -> &'static str {
+    match code {
+        ProblemCode::ChallengeUnreachable => "Remove whatever stands between the name and us, then choose Re-verify.",
+        ProblemCode::CaaForbids => "Let CAA records allow the authority, or remove them, then choose Re-verify.",
+        ProblemCode::CaRejected => "The authority does not issue for this name; use another one.",
+        _ if was_asked => "There is nothing to do: we try again automatically.",
+        _ => "Ask the operator of the platform to configure a certificate authority, then choose Re-verify.",
+    }
+}
+
+/// What an authority's failure means for the domain's owner.
+fn explain(code: ProblemCode, name: &Hostname) -> String {
+    match code {
+        ProblemCode::ChallengeUnreachable => format!("The certificate authority could not reach us under {name}."),
+        ProblemCode::CaRejected => format!("The certificate authority issues no certificate for {name}."),
+        ProblemCode::CaaForbids => format!("The certificate authority sees CAA records that forbid one for {name}."),
+        ProblemCode::CaRateLimited => {
+            "The certificate authority asks us to wait before the next certificate.".to_owned()
+        }
+        ProblemCode::CertQueued => format!(
+            "The certificate for {name} waits in our queue: the authority lets us order only so many in a while."
+        ),
+        _ => format!("The certificate authority did not issue a certificate for {name} this time."),
+    }
+}

@@ -1,0 +1,177 @@
+//! What authorities say, and what it makes of a domain, one case a line.
+
+use super::*;
+
+const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
+const MINUTE: i64 = 60;
+
+fn domain() -> Domain {
+    let mut domain = Domain::added("shop.customer.com".parse().unwrap(), "demo".parse().unwrap(), NOW);
+    domain.status = Status::Issuing;
+    domain
+}
+
+/// So many seconds from now.
+fn later(seconds: i64) -> UnixSeconds {
+    NOW.to_seconds().plus(seconds)
+}
+
+fn text() -> String {
+    "words".to_owned()
+}
+
+fn limited(seconds: i64) -> IssueError {
+    IssueError::RateLimited { until: Some(later(seconds)), message: text() }
+}
+
+fn queued(seconds: i64) -> IssueError {
+    IssueError::Queued { until: later(seconds), number: 1 }
+}
+
+fn away(seconds: i64, failures: u32) -> IssueError {
+    IssueError::Away { until: later(seconds), failures, message: text() }
+}
+
+/// The domain after a round in which the authorities "one", "two" and so on said this.
+fn after(errors: Vec<IssueError>) -> (Domain, Vec<Action>) {
+    let domain = domain();
+    let mut round = Round::begin(&domain.certificate);
+    for (name, error) in ["one", "two", "three"].into_iter().zip(errors) {
+        round.note(name, OrderResult::of(error, 0));
+    }
+    unissued(domain, round, NOW, 0.0)
+}
+
+fn words(actions: &[Action]) -> String {
+    let words = actions.iter().map(|action| match action {
+        Action::Record(event, _) => (*event).to_owned(),
+        Action::ForgetOrder(authority) => format!("forget-order-at-{authority}"),
+        Action::Deploy(_) => "deploy".to_owned(),
+        other => format!("{other:?}").to_lowercase(),
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn what_a_round_without_a_certificate_makes_of_a_domain() {
+    use ProblemCode::{CaRateLimited, CaRejected, CaUnavailable, CaaForbids, CertQueued, ChallengeUnreachable};
+    let noted = "domain.certificate.failed save";
+    let ended = "forget-order-at-one withdrawchallenges domain.certificate.failed save";
+    // What the authority says, the problem, attempts counted, seconds to the next attempt, limited for, what is written.
+    let endless = IssueError::RateLimited { until: None, message: text() };
+    for (error, code, attempts, next, limited_for, written) in [
+        (IssueError::Unreachable(text()), ChallengeUnreachable, 1, 48, None, ended),
+        (IssueError::Caa(text()), CaaForbids, 1, 48, None, ended),
+        (IssueError::Rejected(text()), CaRejected, 1, 48, None, ended),
+        (IssueError::Unavailable(text()), CaUnavailable, 1, 48, None, noted),
+        (endless, CaRateLimited, 1, 48, None, noted),
+        (limited(90), CaRateLimited, 0, 90, Some(90), noted),
+        (queued(90), CertQueued, 0, 90, Some(90), noted),
+        (away(90, 1), CaUnavailable, 0, 90, None, noted),
+    ] {
+        let (domain, actions) = after(vec![error]);
+        let certificate = &domain.certificate;
+        let codes: Vec<_> = domain.problems.iter().map(|problem| problem.code).collect();
+        assert_eq!(codes, [code]);
+        assert_eq!((certificate.attempts, certificate.status), (attempts, CertificateStatus::Failed), "{code:?}");
+        assert_eq!(certificate.next_attempt_at, Some(later(next)), "{code:?}");
+        assert_eq!(certificate.rate_limited_until, limited_for.map(later), "{code:?}");
+        assert_eq!(words(&actions), written, "{code:?}");
+        assert_eq!(domain.status, Status::Issuing, "what is served, or is not, stays");
+    }
+}
+
+#[test]
+fn a_name_without_an_authority_is_told_so() {
+    let (domain, actions) = after(Vec::new());
+    assert_eq!(domain.certificate.attempts, 1);
+    assert_eq!(domain.problems[0].message, "No certificate authority is configured for this name.");
+    assert!(domain.problems[0].fix.contains("operator of the platform"));
+    assert_eq!(words(&actions), "domain.certificate.failed save");
+}
+
+#[test]
+fn the_next_authority_is_asked_unless_the_answer_would_be_the_same() {
+    let asks_next = |error, attempts| {
+        let result = OrderResult::of(error, attempts);
+        matches!(Round::begin(&domain().certificate).note("one", result), AfterResult::AskNext)
+    };
+    assert!(asks_next(limited(90), 0));
+    assert!(asks_next(queued(90), 0));
+    assert!(!asks_next(away(90, 1), 0), "its order is in progress");
+    assert!(asks_next(away(90, 2), 0));
+    assert!(!asks_next(IssueError::Unavailable(text()), 1), "its order is in progress");
+    assert!(asks_next(IssueError::Unavailable(text()), 2));
+    assert!(asks_next(IssueError::Rejected(text()), 0));
+    assert!(!asks_next(IssueError::Unreachable(text()), 5), "the next could not reach us either");
+}
+
+#[test]
+fn a_certificate_that_cannot_be_used_ends_its_order() {
+    let mut round = Round::begin(&domain().certificate);
+    let unfit = OrderResult::Failed { verdict: Verdict::Unfit("it is empty".to_owned()), next_authority: true };
+    assert!(matches!(round.note("one", unfit), AfterResult::AskNext));
+    let (domain, actions) = unissued(domain(), round, NOW, 0.0);
+    let expected = "The authority returned a certificate that cannot be used: it is empty.";
+    assert_eq!(domain.certificate.last_error.as_deref(), Some(expected));
+    assert_eq!(words(&actions), "forget-order-at-one withdrawchallenges domain.certificate.failed save");
+}
+
+#[test]
+fn a_round_reports_what_the_owner_can_do_something_about() {
+    let rejected = || IssueError::Rejected(text());
+    for errors in [vec![queued(90), rejected()], vec![rejected(), queued(90)]] {
+        let (domain, _) = after(errors);
+        assert_eq!(domain.problems[0].code, ProblemCode::CaRejected);
+        assert_eq!(domain.problems[0].observed, ["words"]);
+        assert_eq!(domain.certificate.attempts, 1);
+    }
+}
+
+#[test]
+fn an_authority_that_asked_us_to_wait_is_skipped_until_then_and_a_turn_in_our_queue_is_not() {
+    let (waits, _) = after(vec![limited(10 * MINUTE), queued(5 * MINUTE)]);
+    assert_eq!(waits.certificate.next_attempt_at, Some(later(5 * MINUTE)), "the first that can be asked");
+    let mut round = Round::begin(&waits.certificate);
+    assert!(round.skips("one", later(10 * MINUTE - 1)));
+    assert!(!round.skips("one", later(10 * MINUTE)));
+    assert!(!round.skips("two", later(0)));
+    assert_eq!(round.label(), "limited");
+    let (still, _) = unissued(waits, round, NOW, 0.0);
+    assert_eq!(still.certificate.attempts, 0);
+}
+
+#[test]
+fn failed_attempts_are_repeated_ever_rarer_and_an_issued_certificate_ends_that() {
+    let mut domain = domain();
+    for minutes in [48, 8 * MINUTE, 80 * MINUTE, 86_400 / 5 * 4] {
+        let mut round = Round::begin(&domain.certificate);
+        round.note("one", OrderResult::of(IssueError::Unavailable(text()), 0));
+        (domain, _) = unissued(domain, round, NOW, 0.0);
+        assert_eq!(domain.certificate.next_attempt_at, Some(later(minutes)));
+    }
+    let bundle = CertificateBundle {
+        hostname: domain.name.clone(),
+        chain_pem: String::new(),
+        key: contract::certificate::SealedKey(String::new()),
+        not_before: later(0),
+        not_after: later(90 * 86_400),
+    };
+    let facts = CertificateFacts { serial: "1".to_owned(), key_type: "ecdsa_p256".to_owned() };
+    let (domain, actions) = issued(domain, ("one", true), (Box::new(bundle), facts), NOW, 0.0);
+    assert_eq!(
+        words(&actions),
+        "deploy finishorders withdrawchallenges domain.certificate.issued domain.active becomeprimaryifwanted save \
+         publish"
+    );
+    assert_eq!((domain.status, domain.certificate.attempts, domain.problems.len()), (Status::Active, 0, 0));
+    assert_eq!(domain.certificate.renew_at, Some(later(60 * 86_400)), "with a third of its life left");
+    assert_eq!(domain.certificate.advice_at, Some(later(ADVICE_AFTER_SECONDS)));
+}
+
+#[test]
+fn an_order_that_waits_for_authorities_goes_on_when_the_first_is_back() {
+    let waits = postponed(domain(), NOW.plus(500), NOW, 0.0);
+    assert_eq!(waits.certificate.next_attempt_at, Some(later(1)));
+    assert_eq!(waits.due_at, Some(later(1).to_millis()));
+}

@@ -1,0 +1,230 @@
+//! What a check of DNS makes of a domain: decided here, written by `crate::reconcile`.
+//!
+//! [`decide`] takes the domain as it is, what the check found, and what else is known, and gives the domain as it is from now
+//! on and everything that is to be written beside it, in order. What came of an order for a certificate is decided in
+//! [`super::order`].
+
+use contract::certificate::CertificateBundle;
+use contract::time::{UnixMillis, UnixSeconds};
+use serde_json::{Value, json};
+
+use super::Domain;
+use super::problems::{WAITING, problems};
+use super::schedule::{self, LEASE_MILLIS};
+use super::state::{Standing, Status, advance};
+use crate::project::ProjectRef;
+use verification::problem::ProblemCode;
+use verification::verdict::{Checks, Claim, Judgement, Ownership, Records};
+
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod table;
+
+contract::words! {
+    /// Why a domain is checked.
+    pub(crate) enum Reason {
+        /// Its time has come.
+        Schedule = "schedule",
+        /// Its owner asked.
+        Asked = "asked",
+    }
+}
+
+/// What one check of DNS found.
+#[derive(Clone, Debug)]
+pub(crate) struct DnsCheck {
+    pub(crate) judged: Judgement,
+    /// The records as they were seen; `None` for a name that only this machine knows.
+    pub(crate) checks: Option<Checks>,
+    /// What was known of the ownership when the check began.
+    pub(crate) claim: Claim,
+}
+
+impl DnsCheck {
+    /// Whether not even the zone could be asked for, and nothing says why.
+    pub(crate) fn unreachable(&self) -> bool {
+        let is_known = self.judged.problems.iter().any(|problem| problem.code == ProblemCode::DnsDnssec);
+        let has_no_zone = self.checks.as_ref().is_some_and(|checks| checks.zone.is_none());
+        self.judged.records == Records::Unknown && has_no_zone && !is_known
+    }
+}
+
+/// Which project holds a name.
+#[derive(Clone, Debug)]
+pub(crate) enum Holder {
+    /// No project.
+    Free,
+    /// The domain's own.
+    This,
+    /// Another one, and its domain of this name.
+    Another(ProjectRef, Option<Box<Domain>>),
+}
+
+/// What a decision depends on besides the domain and its check, as of the moment of the decision.
+#[derive(Clone, Debug)]
+pub(crate) struct Policy {
+    /// What is known of the ownership now.
+    pub(crate) claim: Claim,
+    pub(crate) holder: Holder,
+    /// Whether the plan pays for custom domains, or did until lately.
+    pub(crate) pays: bool,
+    pub(crate) reason: Reason,
+    /// In `0.0..1.0`: spreads the moments of later checks.
+    pub(crate) jitter: f64,
+}
+
+/// Authorities that may issue, best first, with the methods they may use.
+pub(crate) type Permitted = Vec<(String, Vec<String>)>;
+
+/// What is to be written, or done, beside the domain.
+#[derive(Clone, Debug)]
+pub(crate) enum Action {
+    /// The project holds the name from now on.
+    Hold,
+    /// The project takes the name from another one, whose domain was in this state, and is this from now on.
+    TakeOver(ProjectRef, Option<(Status, Box<Domain>)>),
+    /// An event of the project.
+    Record(&'static str, Value),
+    /// The first domain of a project that becomes active is its primary one, and one that was meant to be is too.
+    BecomePrimaryIfWanted,
+    /// The domain is saved. Effects that read it again come after this one.
+    Save,
+    /// The edge is told of the domain and of those that redirect to it.
+    Publish,
+    /// The edge must not serve the name for this project any more.
+    WithdrawFrom(ProjectRef),
+    /// The certificate is put into service.
+    Deploy(Box<CertificateBundle>),
+    /// The certificate of the name's orders is in service.
+    FinishOrders,
+    /// The order at this authority led nowhere.
+    ForgetOrder(String),
+    /// The answers to challenges for the name are withdrawn.
+    WithdrawChallenges,
+    /// A certificate is ordered, under the same claim.
+    Order(Permitted),
+}
+
+/// The domain after a check, and what is to be written with it.
+pub(crate) fn decide(mut domain: Domain, check: DnsCheck, policy: &Policy, now: UnixMillis) -> (Domain, Vec<Action>) {
+    let DnsCheck { mut judged, checks, claim } = check;
+    if policy.claim > claim {
+        judged.ownership = Ownership::Unknown; // another project was faster; the next check asks for the proof
+    }
+    let before = domain.status;
+    let next = advance(&standing(&domain, policy, now), &judged, now);
+    let mut actions = Vec::new();
+    if next.may_issue {
+        take_name(&mut domain, &policy.holder, now, policy.jitter, &mut actions);
+    }
+    let certified = domain.certificate.is_valid(now.to_seconds());
+    let status = if next.status == Status::Issuing && certified { Status::Active } else { next.status };
+    domain.is_apex = judged.is_apex.or(domain.is_apex);
+    domain.checks = checks.or(domain.checks);
+    domain.problems = problems(&domain, judged.problems, next.delayed, policy.pays, before);
+    domain.failing_since = next.failing_since;
+    domain.checked_at = Some(now);
+    transition(&mut domain, status, now, &mut actions);
+    domain.due_at = due_at(&domain, now, policy.jitter);
+    let orders = next.may_issue && may_order(&domain, policy.reason, now.to_seconds());
+    if orders {
+        // Should this process die over the order, the next one goes on when the claim is over.
+        let end = now.plus(LEASE_MILLIS);
+        domain.due_at = Some(domain.due_at.map_or(end, |due| due.min(end)));
+    }
+    actions.extend([Action::Save, Action::Publish]);
+    if let (true, Holder::Another(loser, _)) = (next.may_issue, &policy.holder) {
+        // A gateway that does not hear of it serves the loser under the winner's name.
+        actions.push(Action::WithdrawFrom(loser.clone()));
+    }
+    if orders {
+        actions.push(Action::Order(judged.permitted));
+    }
+    (domain, actions)
+}
+
+fn standing(domain: &Domain, policy: &Policy, now: UnixMillis) -> Standing {
+    Standing {
+        status: domain.status,
+        status_since: domain.status_since,
+        failing_since: domain.failing_since,
+        certified: domain.certificate.is_valid(now.to_seconds()),
+        paid: policy.pays,
+        waits_for_us: domain.problems.iter().any(|problem| WAITING.contains(&problem.code)),
+        delayed: policy.reason == Reason::Schedule
+            && domain.problems.iter().any(|problem| problem.code == ProblemCode::CertDelayed),
+    }
+}
+
+/// Gives the name to the domain's project. A project that held it loses it, and its certificate serves on: the name has the
+/// same visitors.
+fn take_name(domain: &mut Domain, holder: &Holder, now: UnixMillis, jitter: f64, actions: &mut Vec<Action>) {
+    match holder {
+        Holder::This => {}
+        Holder::Free => actions.push(Action::Hold),
+        Holder::Another(loser, lost) => {
+            let lost = lost.clone().map(|mut lost| {
+                let was = lost.status;
+                domain.certificate = std::mem::take(&mut lost.certificate);
+                lost.primary = false;
+                lost.problems.clear();
+                lost.enter(Status::PendingOwnership, now);
+                lost.watched_since = now;
+                lost.due_at = schedule::next_look(lost.status, now, now, jitter);
+                (was, lost)
+            });
+            actions.push(Action::TakeOver(loser.clone(), lost));
+        }
+    }
+}
+
+/// Moves the domain to `status`, with what belongs to arriving there.
+pub(super) fn transition(domain: &mut Domain, status: Status, now: UnixMillis, actions: &mut Vec<Action>) {
+    let before = domain.status;
+    domain.enter(status, now);
+    if status == before {
+        return;
+    }
+    let event = match status {
+        Status::Active => "domain.active",
+        Status::Issuing => "domain.verified",
+        Status::Degraded => "domain.degraded",
+        Status::Suspended => "domain.suspended",
+        _ if before.is_served() || before == Status::Issuing => "domain.unverified",
+        _ => "domain.status_changed",
+    };
+    actions.push(Action::Record(event, json!({ "from": before.as_str(), "to": status.as_str() })));
+    if status == Status::Active {
+        actions.push(Action::BecomePrimaryIfWanted);
+    }
+}
+
+/// Whether a certificate is to be ordered now, where it may be.
+fn may_order(domain: &Domain, reason: Reason, now: UnixSeconds) -> bool {
+    let certificate = &domain.certificate;
+    let is_needed = certificate.renew_at.is_none_or(|at| at <= now) || !certificate.is_valid(now);
+    let is_time = certificate.next_attempt_at.is_none_or(|at| at <= now);
+    // An authority that asked us to stay away is not asked because an owner is impatient; our own queue may have moved.
+    let is_limited = certificate.rate_limited_until.is_some_and(|until| until > now)
+        && !certificate.waiting.values().any(|wait| wait.queued);
+    is_needed && (is_time || (reason == Reason::Asked && !is_limited))
+}
+
+/// When the domain is due next: at the next check, or when the certificate needs it, whichever is first.
+pub(super) fn due_at(domain: &Domain, now: UnixMillis, jitter: f64) -> Option<UnixMillis> {
+    let check = if domain.status == Status::Active && domain.failing_since.is_some() {
+        Some(schedule::second_look(now))
+    } else {
+        schedule::next_look(domain.status, domain.watched_since, now, jitter)
+    };
+    let renewal = domain.certificate.renew_at.map(UnixSeconds::to_millis);
+    let attempt = domain.certificate.next_attempt_at.map(UnixSeconds::to_millis);
+    let advice = domain.certificate.advice_at.map(UnixSeconds::to_millis);
+    // A renewal whose time has come waits for its next attempt.
+    let certificate = match (renewal, attempt) {
+        (Some(renewal), Some(attempt)) => Some(renewal.max(attempt)),
+        (renewal, attempt) => renewal.or(attempt),
+    };
+    [check, certificate.filter(|at| *at > now), advice.filter(|at| *at > now)].into_iter().flatten().min()
+}

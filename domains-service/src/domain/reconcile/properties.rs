@@ -1,0 +1,309 @@
+//! What holds for every domain and every history of checks, orders and rivals.
+
+use contract::certificate::SealedKey;
+use proptest::prelude::*;
+
+use super::*;
+use crate::domain::failure::IssueError;
+use crate::domain::order::{AfterResult, CertificateFacts, OrderResult, Round, issued, unissued};
+use crate::domain::state::{DEGRADED_MILLIS_MAX, DOUBT_MILLIS};
+use verification::verdict::Caa;
+
+const START: UnixMillis = UnixMillis(1_800_000_000_000);
+const MINUTE: i64 = 60_000;
+const DAY: i64 = 24 * 60 * MINUTE;
+
+/// What DNS says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Passes,
+    NoRecord,
+    WrongRecord,
+    NoText,
+    CaaForbids,
+    Partial,
+    NoAnswer,
+}
+
+impl Found {
+    const ALL: [Self; 7] = [
+        Self::Passes,
+        Self::NoRecord,
+        Self::WrongRecord,
+        Self::NoText,
+        Self::CaaForbids,
+        Self::Partial,
+        Self::NoAnswer,
+    ];
+
+    /// Those that say that the proof is gone.
+    const WITHDRAWN: [Self; 4] = [Self::NoRecord, Self::WrongRecord, Self::NoText, Self::CaaForbids];
+
+    fn judged(self) -> Judgement {
+        let (records, ownership, caa) = match self {
+            Self::Passes => (Records::Pass, Ownership::Held, Caa::Allowed),
+            Self::NoRecord => (Records::Missing, Ownership::Held, Caa::Allowed),
+            Self::WrongRecord => (Records::Wrong, Ownership::Held, Caa::Allowed),
+            Self::NoText => (Records::Pass, Ownership::Missing, Caa::Allowed),
+            Self::CaaForbids => (Records::Pass, Ownership::Held, Caa::Forbidden),
+            Self::Partial => (Records::Partial, Ownership::Held, Caa::Allowed),
+            Self::NoAnswer => (Records::Unknown, Ownership::Unknown, Caa::Unknown),
+        };
+        Judgement { records, ownership, caa, is_apex: None, problems: Vec::new(), txt: None, permitted: Vec::new() }
+    }
+}
+
+/// What an authority says.
+#[derive(Clone, Copy, Debug)]
+enum Says {
+    Issued,
+    Limited,
+    Queued,
+    Away,
+    Rejected,
+    Unreachable,
+    Unavailable,
+}
+
+impl Says {
+    const ALL: [Self; 7] =
+        [Self::Issued, Self::Limited, Self::Queued, Self::Away, Self::Rejected, Self::Unreachable, Self::Unavailable];
+
+    fn result(self, domain: &Domain, now: UnixMillis) -> OrderResult {
+        let (until, now) = (now.plus(DAY).to_seconds(), now.to_seconds());
+        let failed = |error| OrderResult::of(error, domain.certificate.attempts);
+        match self {
+            Self::Issued => {
+                let bundle = CertificateBundle {
+                    hostname: domain.name.clone(),
+                    chain_pem: String::new(),
+                    key: SealedKey(String::new()),
+                    not_before: now,
+                    not_after: now.plus(90 * DAY / 1_000),
+                };
+                let facts = CertificateFacts { serial: "1".to_owned(), key_type: "ecdsa_p256".to_owned() };
+                OrderResult::Issued(Box::new(bundle), facts)
+            }
+            Self::Limited => failed(IssueError::RateLimited { until: Some(until), message: String::new() }),
+            Self::Queued => failed(IssueError::Queued { until, number: 1 }),
+            Self::Away => failed(IssueError::Away { until, failures: 1, message: String::new() }),
+            Self::Rejected => failed(IssueError::Rejected(String::new())),
+            Self::Unreachable => failed(IssueError::Unreachable(String::new())),
+            Self::Unavailable => failed(IssueError::Unavailable(String::new())),
+        }
+    }
+}
+
+/// One domain, who holds its name, and the time.
+#[derive(Clone, Debug)]
+struct World {
+    domain: Domain,
+    is_held: bool,
+    is_contested: bool,
+    now: UnixMillis,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// A check, so many milliseconds later; and, should a certificate be ordered, what the authority says.
+    Check(Found, Says, bool, i64),
+    /// Another project proves the name.
+    Lose,
+}
+
+impl World {
+    fn policy(&self, reason: Reason) -> Policy {
+        let holder = match (self.is_held, self.is_contested) {
+            (true, _) => Holder::This,
+            (false, true) => Holder::Another("other".parse().unwrap(), None),
+            (false, false) => Holder::Free,
+        };
+        let claim = match (self.is_contested, self.is_held && self.domain.status.is_served()) {
+            (true, _) => Claim::Contested,
+            (false, true) => Claim::Proven,
+            (false, false) => Claim::Open,
+        };
+        Policy { claim, holder, pays: true, reason, jitter: 0.5 }
+    }
+
+    /// Makes a check, and what follows from it. Whether a certificate was ordered.
+    fn check(&mut self, found: Found, says: Says, reason: Reason) -> bool {
+        let policy = self.policy(reason);
+        let check = DnsCheck { judged: found.judged(), checks: None, claim: policy.claim };
+        let (domain, actions) = decide(self.domain.clone(), check, &policy, self.now);
+        self.domain = domain;
+        if actions.iter().any(|action| matches!(action, Action::Hold | Action::TakeOver(..))) {
+            (self.is_held, self.is_contested) = (true, false);
+        }
+        let orders = actions.iter().any(|action| matches!(action, Action::Order(_)));
+        if orders {
+            let mut round = Round::begin(&self.domain.certificate);
+            let (domain, _) = match round.note("one", says.result(&self.domain, self.now)) {
+                AfterResult::Deploy(bundle, facts) => {
+                    issued(self.domain.clone(), ("one", false), (bundle, facts), self.now, 0.5)
+                }
+                AfterResult::AskNext | AfterResult::Stop => unissued(self.domain.clone(), round, self.now, 0.5),
+            };
+            self.domain = domain;
+        }
+        orders
+    }
+
+    fn take(&mut self, step: Step) {
+        match step {
+            Step::Check(found, says, asked, after) => {
+                self.now = self.now.plus(after);
+                self.check(found, says, if asked { Reason::Asked } else { Reason::Schedule });
+            }
+            Step::Lose => {
+                let rival = Domain::added(self.domain.name.clone(), "other".parse().unwrap(), self.now);
+                let holder = if self.is_held {
+                    Holder::Another(self.domain.project.clone(), Some(Box::new(self.domain.clone())))
+                } else {
+                    Holder::Free
+                };
+                let policy =
+                    Policy { claim: Claim::Contested, holder, pays: true, reason: Reason::Schedule, jitter: 0.5 };
+                let check = DnsCheck { judged: Found::Passes.judged(), checks: None, claim: Claim::Contested };
+                let (_, actions) = decide(rival, check, &policy, self.now);
+                for action in actions {
+                    if let Action::TakeOver(_, Some((_, lost))) = action {
+                        self.domain = *lost;
+                    }
+                }
+                (self.is_held, self.is_contested) = (false, true);
+            }
+        }
+    }
+
+    /// Moves to the moment at which the domain is due, and an order may go on.
+    fn wait_for_order(&mut self) -> Reason {
+        let reason = self.wait();
+        if let Some(attempt) = self.domain.certificate.next_attempt_at {
+            self.now = self.now.max(attempt.to_millis());
+        }
+        reason
+    }
+
+    /// Moves to the moment at which the domain is due; its owner asks when it is due no more.
+    fn wait(&mut self) -> Reason {
+        match self.domain.due_at {
+            Some(due) => {
+                self.now = self.now.max(due);
+                Reason::Schedule
+            }
+            None => Reason::Asked,
+        }
+    }
+}
+
+fn world() -> impl Strategy<Value = World> {
+    let statuses = Status::ALL.iter().copied().filter(|status| *status != Status::Removing).collect::<Vec<_>>();
+    let certificate = proptest::option::of(-DAY..90 * DAY);
+    let failing = proptest::option::of(0..40 * DAY);
+    let attempt = proptest::option::of(-DAY..2 * DAY);
+    (prop::sample::select(statuses), 0..40 * DAY, certificate, failing, attempt).prop_map(
+        |(status, since, certificate, failing, attempt)| {
+            let mut domain = Domain::added("shop.customer.com".parse().unwrap(), "demo".parse().unwrap(), START);
+            domain.status = status;
+            domain.status_since = START.plus(-since);
+            domain.failing_since = failing.map(|failing| START.plus(-failing));
+            domain.certificate.not_after = certificate.map(|left| START.plus(left).to_seconds());
+            domain.certificate.renew_at = certificate.map(|left| START.plus(left - 30 * DAY).to_seconds());
+            domain.certificate.next_attempt_at = attempt.map(|attempt| START.plus(attempt).to_seconds());
+            let is_held = status.is_served() || matches!(status, Status::Issuing | Status::Suspended);
+            World { domain, is_held, is_contested: false, now: START }
+        },
+    )
+}
+
+fn checks(found: &'static [Found]) -> impl Strategy<Value = Step> {
+    let says = prop::sample::select(&Says::ALL[..]);
+    (prop::sample::select(found), says, any::<bool>(), 0..3 * DAY)
+        .prop_map(|(found, says, asked, after)| Step::Check(found, says, asked, after))
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    prop::collection::vec(prop_oneof![8 => checks(&Found::ALL), 1 => Just(Step::Lose)], 0..12)
+}
+
+proptest! {
+    #[test]
+    fn from_every_state_and_history_passing_checks_lead_to_active(mut world in world(), steps in steps()) {
+        for step in steps {
+            world.take(step);
+        }
+        for _ in 0..6 {
+            let reason = world.wait_for_order();
+            world.check(Found::Passes, Says::Issued, reason);
+            if world.domain.status == Status::Active {
+                break;
+            }
+        }
+        prop_assert_eq!(world.domain.status, Status::Active);
+        prop_assert!(world.domain.certificate.is_valid(world.now.to_seconds()));
+        prop_assert!(world.is_held);
+    }
+
+    #[test]
+    fn a_name_whose_proof_is_withdrawn_is_served_no_longer_than_the_grace(
+        mut world in world(),
+        steps in steps(),
+        withdrawn in prop::collection::vec(prop::sample::select(&Found::WITHDRAWN[..]), 64),
+    ) {
+        for step in steps {
+            world.take(step);
+        }
+        world.wait();
+        let from = world.now;
+        for found in withdrawn {
+            let ordered = world.check(found, Says::Issued, Reason::Schedule);
+            prop_assert!(!ordered, "no certificate is ordered without the proof");
+            if !world.domain.status.is_served() {
+                break;
+            }
+            world.wait();
+        }
+        prop_assert!(!world.domain.status.is_served());
+        prop_assert!(world.now.since(from) <= DOUBT_MILLIS + DEGRADED_MILLIS_MAX + 2 * DAY);
+    }
+
+    #[test]
+    fn a_name_that_was_never_proven_is_never_served(
+        steps in prop::collection::vec(checks(&Found::ALL[1..]), 0..40),
+    ) {
+        let domain = Domain::added("shop.customer.com".parse().unwrap(), "demo".parse().unwrap(), START);
+        let mut world = World { domain, is_held: false, is_contested: false, now: START };
+        for step in steps {
+            world.take(step);
+            prop_assert!(!world.domain.status.is_served() && !world.is_held);
+        }
+    }
+
+    #[test]
+    fn a_name_that_another_project_has_proven_is_served_for_that_project_alone(
+        mut world in world(),
+        steps in steps(),
+        later in prop::collection::vec(checks(&[Found::NoRecord, Found::NoText, Found::Partial, Found::NoAnswer]), 0..20),
+    ) {
+        for step in steps {
+            world.take(step);
+        }
+        prop_assume!(world.is_held);
+        world.take(Step::Lose);
+        prop_assert!(!world.domain.status.is_served());
+        for step in later {
+            world.take(step);
+            prop_assert!(!world.domain.status.is_served() && !world.is_held);
+        }
+    }
+
+    #[test]
+    fn nothing_is_served_without_a_valid_certificate_after_a_check(mut world in world(), steps in steps()) {
+        for step in steps {
+            world.take(step);
+            let is_valid = world.domain.certificate.is_valid(world.now.to_seconds());
+            prop_assert!(matches!(step, Step::Lose) || is_valid || !world.domain.status.is_served());
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! One check of a name's DNS: the question, and what is expected.
+
+use crate::app::App;
+use crate::domain::reconcile::DnsCheck;
+use crate::domain::{Domain, name};
+use crate::store::domains::Claims;
+use crate::store::projects::ProjectRecord;
+use verification::collect::{Question, collect};
+use verification::verdict::{self, Claim, Expectation, Judgement};
+
+/// What is known of a domain's ownership before DNS is asked.
+pub(crate) fn claim(claims: &Claims, project: &ProjectRecord, domain: &Domain) -> Claim {
+    if claims.contest(&project.id, &project.salt) {
+        Claim::Contested
+    } else if domain.status.is_served() && claims.holder.as_ref() == Some(&project.id) {
+        Claim::Proven
+    } else {
+        Claim::Open
+    }
+}
+
+/// Checks the DNS of a name as a project's domain; `None` when the name may not be attached any more.
+pub(crate) async fn check_dns(app: &App, project: &ProjectRecord, domain: &Domain, claim: Claim) -> Option<DnsCheck> {
+    let attachable = name::attachable(domain.name.as_str(), &app.platform, app.names).ok()?;
+    if attachable.local {
+        return Some(DnsCheck { judged: Judgement::local(claim == Claim::Contested), checks: None, claim });
+    }
+    let target = app.prover.target(project.proof());
+    let text = app.prover.ownership_text(project.proof(), &domain.name);
+    let authorities = app.authorities.caa();
+    let question = Question {
+        name: &domain.name,
+        registrable: &attachable.delegable,
+        target: &target,
+        claim,
+        caa: !authorities.is_empty(),
+    };
+    let facts = collect(app.dns.as_ref(), &app.dns_config, app.clock.as_ref(), &question).await;
+    let expected = Expectation {
+        name: &domain.name,
+        target: &target,
+        edge: &app.edge_addresses,
+        text: &text,
+        claim,
+        authorities: &authorities,
+    };
+    let judged = verdict::judge(&facts, &expected);
+    let checks = verdict::checks(&facts, &expected, &judged, app.clock.now().0);
+    Some(DnsCheck { judged, checks: Some(checks), claim })
+}

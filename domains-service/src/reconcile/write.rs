@@ -1,0 +1,112 @@
+//! Writing what was decided: the domain, its events, and what the edge is told, in one transaction.
+
+use contract::feed::Entity;
+use serde_json::json;
+
+use crate::actor::Actor;
+use crate::domain::reconcile::{Action, Permitted};
+use crate::domain::{Domain, Status};
+use crate::metrics::Metrics;
+use crate::project::ProjectRef;
+use crate::publish;
+use crate::store::leased::Leased;
+use crate::store::withdrawals::What;
+use crate::store::{StoreError, Write, acme, domains};
+
+/// Carries out the actions in their order for a domain that was in the state `before`, and commits. Gives the claim and the
+/// authorities to order from, if an order is among the actions; otherwise the claim is given back.
+pub(super) async fn apply(
+    metrics: &Metrics,
+    mut write: Write,
+    mut leased: Leased<Domain>,
+    (before, mut domain): (Status, Domain),
+    actions: Vec<Action>,
+) -> Result<Option<(Leased<Domain>, Permitted)>, StoreError> {
+    let mut order = None;
+    for action in actions {
+        match action {
+            Action::Hold => domains::hold(write.connection(), &domain.name, &domain.project).await?,
+            Action::TakeOver(loser, lost) => take_over(metrics, &mut write, &domain, &loser, lost).await?,
+            Action::Record(event, detail) => {
+                write.record(&domain.project, Some(&domain.name), event, &Actor::system(), detail).await?;
+            }
+            Action::BecomePrimaryIfWanted => become_primary_if_wanted(&mut write, &mut domain).await?,
+            Action::Save => leased.save(&mut write, domain.clone()).await?,
+            Action::Publish => publish::site_and_dependants(&mut write, &domain).await?,
+            Action::WithdrawFrom(loser) if write.changes_the_edge() => {
+                write.withdrawn(What::Name, domain.name.as_str(), &loser).await?;
+            }
+            Action::WithdrawFrom(_) => {}
+            Action::Deploy(bundle) => write.put(Entity::Certificate(*bundle)).await?,
+            Action::FinishOrders => acme::finish_orders(write.connection(), &domain.name).await?,
+            Action::ForgetOrder(authority) => {
+                acme::forget_order(write.connection(), &authority, &domain.name).await?;
+            }
+            Action::WithdrawChallenges => publish::withdraw_challenges(&mut write, &domain).await?,
+            Action::Order(permitted) => order = Some(permitted),
+        }
+    }
+    let next = match order {
+        Some(permitted) => Some((leased.while_held(), permitted)),
+        None => {
+            leased.release(&mut write).await?;
+            None
+        }
+    };
+    write.commit().await?;
+    metrics.moved(before, domain.status);
+    if before != domain.status {
+        tracing::info!(domain = %domain.name, project.id = %domain.project, from = before.as_str(),
+            to = domain.status.as_str(), "a domain changed its state");
+    }
+    Ok(next)
+}
+
+/// The first domain of a project that becomes active is its primary one, and one that was meant to be is too.
+async fn become_primary_if_wanted(write: &mut Write, domain: &mut Domain) -> Result<(), StoreError> {
+    if domain.primary || domain.redirect.is_some() {
+        return Ok(());
+    }
+    match domains::find_primary(write.connection(), &domain.project).await? {
+        // One that cannot be read stays what it is.
+        Some(mut old) if domain.primary_wanted && old.unreadable.is_none() => {
+            old.primary = false;
+            old.touch(write.now());
+            domains::save_domain(write.connection(), &old).await?;
+            publish::site(write, &old).await?;
+        }
+        Some(_) => return Ok(()),
+        None => {}
+    }
+    domain.primary = true;
+    domain.primary_wanted = false;
+    let detail = json!({ "primary": domain.name });
+    write.record(&domain.project, Some(&domain.name), "domain.primary_changed", &Actor::system(), detail).await
+}
+
+/// Gives the name to the domain's project, and tells the project that loses it.
+async fn take_over(
+    metrics: &Metrics,
+    write: &mut Write,
+    domain: &Domain,
+    loser: &ProjectRef,
+    lost: Option<(Status, Box<Domain>)>,
+) -> Result<(), StoreError> {
+    let Some((was, lost)) = lost else {
+        return domains::hold(write.connection(), &domain.name, &domain.project).await;
+    };
+    // A row that cannot be read stays as it is: once it is mended, the next check finds that the name is held by another.
+    if lost.unreadable.is_none() {
+        domains::save_domain(write.connection(), &lost).await?;
+    }
+    let detail = json!({ "to_another_project": true });
+    write.record(loser, Some(&lost.name), "domain.transferred", &Actor::system(), detail).await?;
+    domains::hold(write.connection(), &domain.name, &domain.project).await?;
+    for dependant in domains::dependants(write.connection(), &lost).await? {
+        publish::site(write, &dependant).await?;
+    }
+    let detail = json!({ "from_another_project": true });
+    write.record(&domain.project, Some(&domain.name), "domain.transferred", &Actor::system(), detail).await?;
+    metrics.moved(was, lost.status);
+    Ok(())
+}
