@@ -68,7 +68,7 @@ async fn enrol(
         Ok(credential) => {
             let digest = digest_of(&credential);
             let new = Enrolment { kind, name, digest: &digest, expires_at: None, from: Origin::File(file) };
-            let mut write = app.store.write().await?;
+            let mut write = app.core.store.write().await?;
             let enrolled = write.enrol(&new).await?;
             write.commit().await?;
             match enrolled {
@@ -88,8 +88,8 @@ async fn enrol(
         }
     };
     tracing::warn!(file, name, reason, what_to_do, "refused a credential file; the other files are used");
-    app.metrics.credential_files_refused.with_label_values(&[reason]).inc();
-    let mut all = app.refused_files.lock();
+    app.core.metrics.credential_files_refused.with_label_values(&[reason]).inc();
+    let mut all = app.api.refused_files.lock();
     if all.len() < REMEMBERED_MAX {
         all.push(RefusedFile { file: file.to_owned(), reason, what_to_do });
     }

@@ -31,7 +31,7 @@ pub(super) fn page<T>(
 
 /// A project.
 pub(super) fn project(app: &App, project: &ProjectRecord) -> Value {
-    let published = project.published(&app.plans);
+    let published = project.published(&app.settings.plans);
     json!({
         "id": project.id,
         "uid": project.id.uid,
@@ -45,9 +45,9 @@ pub(super) fn project(app: &App, project: &ProjectRecord) -> Value {
         "hsts": project.browsers.hsts,
         "deployed": project.deployed_at.is_some(),
         "deployed_at": project.deployed_at.map(rfc3339),
-        "host": project.host(&app.platform),
-        "cname_target": app.prover.target(project.proof()),
-        "domain_limit": app.plans.of(project.plan).domains,
+        "host": project.host(&app.settings.platform),
+        "cname_target": app.issuing.prover.target(project.proof()),
+        "domain_limit": app.settings.plans.of(project.plan).domains,
         "withdrawal": null,
         "domains_until": project.unpaid_since.map(|since| rfc3339(since.plus(UNPAID_GRACE_MILLIS))),
         "created_at": rfc3339(project.created_at),
@@ -122,14 +122,16 @@ pub(super) fn etag(shown: &Value) -> String {
 
 fn is_apex(app: &App, domain: &Domain) -> bool {
     domain.is_apex.unwrap_or_else(|| {
-        name::attachable(domain.name.as_str(), &app.platform, app.names)
+        name::attachable(domain.name.as_str(), &app.settings.platform, app.settings.names)
             .is_ok_and(|name| name.looks_apex() && !name.local)
     })
 }
 
 /// The records the owner is to create, as their provider's form wants them.
 pub(super) fn records(app: &App, project: &ProjectRecord, domain: &Domain) -> Vec<Value> {
-    let Ok(attachable) = name::attachable(domain.name.as_str(), &app.platform, app.names) else { return Vec::new() };
+    let Ok(attachable) = name::attachable(domain.name.as_str(), &app.settings.platform, app.settings.names) else {
+        return Vec::new();
+    };
     if attachable.local {
         return Vec::new(); // it means this machine by definition
     }
@@ -147,7 +149,7 @@ pub(super) fn records(app: &App, project: &ProjectRecord, domain: &Domain) -> Ve
         "type": kind,
         "name": relative(domain.name.as_str()),
         "fqdn": domain.name,
-        "value": app.prover.target(project.proof()),
+        "value": app.issuing.prover.target(project.proof()),
         "ttl": TTL_SECONDS,
         "purpose": "traffic",
         "state": state,
@@ -161,7 +163,7 @@ pub(super) fn records(app: &App, project: &ProjectRecord, domain: &Domain) -> Ve
             "type": "TXT",
             "name": relative(&place),
             "fqdn": place,
-            "value": app.prover.ownership_text(project.proof(), &domain.name),
+            "value": app.issuing.prover.ownership_text(project.proof(), &domain.name),
             "ttl": TTL_SECONDS,
             "purpose": "ownership",
             "state": text_state.unwrap_or(RecordState::Unknown),

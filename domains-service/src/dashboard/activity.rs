@@ -139,7 +139,7 @@ pub(super) async fn show(
     Ok(html(&Page {
         shell,
         id: project.to_string(),
-        entries: events.entries(dashboard.app.clock.now()),
+        entries: events.entries(dashboard.app.core.clock.now()),
         is_first: before.is_none(),
         next: events.next_cursor,
     }))

@@ -99,7 +99,7 @@ pub(super) async fn page(
     let domain: Domain = answered.read()?;
     let events: Events = dashboard.api.get(actor, &format!("{path}/events")).await?;
     let others: Others = dashboard.api.get(actor, &format!("{base}?limit=200")).await?;
-    let now = dashboard.app.clock.now();
+    let now = dashboard.app.core.clock.now();
     let moment = |text: Option<&str>| text.and_then(|text| Moment::parse(text, now));
     let certificate = &domain.certificate;
     let times = CertificateTimes {

@@ -137,7 +137,7 @@ pub(in crate::dashboard) async fn show(
     let answered = dashboard.api.call(&session.actor, Method::GET, &look.path(&id), &Value::Null).await?;
     let state = digest_of(&answered.body.to_string());
     let list: List = answered.read()?;
-    let now = dashboard.app.clock.now();
+    let now = dashboard.app.core.clock.now();
     let rows: Vec<Row> =
         list.domains.into_iter().map(|domain| Row { ends: domain.certificate_ends(now), domain }).collect();
     let mut shell = Shell::within(&session, &project_id, Section::Domains, w::DOMAINS);
