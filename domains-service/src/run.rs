@@ -191,7 +191,7 @@ fn workers(
     shutdown: &Shutdown,
 ) -> [JoinHandle<()>; 11] {
     [
-        tokio::spawn(worker::attend_to_domains(app.clone(), shutdown.clone())),
+        tokio::spawn(worker::reconcile_domains(app.clone(), shutdown.clone())),
         tokio::spawn(worker::end_withdrawals(app.clone(), shutdown.clone())),
         tokio::spawn(sql::watch(app.core.store.database(), watched, shutdown.clone())),
         tokio::spawn(app.gateways.peers.clone().listen(app.gateways.nodes.clone(), shutdown.clone())),

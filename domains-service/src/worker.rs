@@ -1,6 +1,6 @@
-//! What happens by itself: looks at domains whose time has come, the end of removals, and keeping tables bounded.
+//! What happens by itself: checks of domains whose time has come, the end of removals, and keeping tables bounded.
 //!
-//! A bounded number of domains is attended to at once. When the database or DNS is away, the worker waits and comes
+//! A bounded number of domains is reconciled at once. When the database or DNS is away, the worker waits and comes
 //! again; nothing is lost, because what is due is written down.
 
 use std::collections::HashMap;
@@ -28,7 +28,7 @@ use crate::withdrawals;
 /// Between two searches for domains that are due; a change wakes the worker at once.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Domains attended to at once, of all projects and of one.
+/// Domains reconciled at once, of all projects and of one.
 const DOMAINS_AT_ONCE: usize = 32;
 const DOMAINS_AT_ONCE_PER_PROJECT: usize = 16;
 
@@ -103,7 +103,7 @@ impl InProgress {
                 Err(StoreError::Unreadable { .. }) => {
                     app.core.store.set_aside(&domains::place(&domain), app.core.clock.now()).await
                 }
-                attended => attended.map(|_| ()),
+                reconciled => reconciled.map(|_| ()),
             }
             .inspect_err(|error| tracing::error!(%error, domain = %domain.name, "a domain could not be attended to"))
         });
@@ -127,9 +127,9 @@ impl InProgress {
     }
 }
 
-/// Attends to domains until `shutdown`. One that takes long, because DNS or an authority does, holds up nobody but a few
-/// of its own project.
-pub(crate) async fn attend_to_domains(app: Arc<App>, shutdown: Shutdown) {
+/// Reconciles the domains that are due until `shutdown`. One that takes long, because DNS or an authority does, holds up a few
+/// of its own project and no others.
+pub(crate) async fn reconcile_domains(app: Arc<App>, shutdown: Shutdown) {
     let mut in_progress = InProgress::default();
     let mut search = true;
     while !shutdown.has_begun() {
