@@ -1,4 +1,4 @@
-"""Seven floods of HTTP/2, and what somebody else waits meanwhile: run by `bench/public-tools --only floods`."""
+"""Seven floods of HTTP/2, and what somebody else waits meanwhile: run by `bench/run public-tools --only floods`."""
 
 import contextlib
 import multiprocessing

@@ -1,7 +1,7 @@
-//! The admin listener: health, metrics, and whatever the process adds. Never on a data port.
+//! The admin listener: health, metrics, and routes that the process adds. Never on a data port.
 //!
-//! It answers to addresses, `localhost` and the names that its settings list ([`answer_to`]). A page in an operator's browser
-//! has a name of its own, wherever that name leads to by now (DNS rebinding), and gets nothing.
+//! It answers requests for IP addresses, `localhost` and the hosts in its settings ([`answer_to`]). A web page in an
+//! operator's browser has its own host name, even if that name now resolves here (DNS rebinding), and gets no answer.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -15,12 +15,12 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use parking_lot::Mutex;
 
-use crate::config::Told;
+use crate::config::EffectiveSettings;
 use crate::health::Health;
 use crate::metrics::{self, Registry};
 use crate::refusal::Refusal;
 
-/// Requests the admin listener works on at once; a storm of scrapes waits for each other, not for the data plane.
+/// Concurrent requests of the admin listener: many scrapes wait for each other, not for the data plane.
 pub const CONCURRENT_REQUESTS_MAX: usize = 8;
 
 #[derive(Clone)]
@@ -38,9 +38,9 @@ pub fn router(health: Health, registry: Registry) -> Router {
         .with_state(Admin { health, registry })
 }
 
-/// `GET {path}`: every setting that the process was given and is in force. For operators alone: whoever merges this guards it.
-pub fn settings<S: Clone + Send + Sync + 'static>(path: &str, told: Arc<Mutex<Told>>) -> Router<S> {
-    Router::new().route(path, get(move || async move { axum::Json(told.lock().to_json()) }))
+/// `GET {path}`: every effective setting that was given. For operators only: the caller must guard it.
+pub fn settings<S: Clone + Send + Sync + 'static>(path: &str, effective: Arc<Mutex<EffectiveSettings>>) -> Router<S> {
+    Router::new().route(path, get(move || async move { axum::Json(effective.lock().to_json()) }))
 }
 
 async fn readyz(State(admin): State<Admin>) -> Response {
@@ -55,11 +55,11 @@ async fn metrics_text(State(admin): State<Admin>) -> Response {
     }
 }
 
-/// A name under which an admin listener may be asked, without its port.
+/// A host name of an admin listener, without its port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminHost(String);
 
-/// A text that is no name.
+/// The text is not a host name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("use names without a port, such as gateway-1 or metrics.internal.example")]
 pub struct InvalidAdminHost;
@@ -77,10 +77,11 @@ impl FromStr for AdminHost {
     }
 }
 
-/// Bytes of a name.
+/// The longest host name in bytes.
 const HOST_BYTES_MAX: usize = 253;
 
-/// Has `router` answer only requests for an address, `localhost` or one of `hosts`. Those without a Host are from no browser.
+/// Makes `router` answer only requests for an address, `localhost` or one of `hosts`. Requests without a Host come from
+/// no browser and pass.
 pub fn answer_to(router: Router, hosts: Vec<AdminHost>) -> Router {
     router.layer(middleware::from_fn_with_state(Arc::<[AdminHost]>::from(hosts), require_host))
 }

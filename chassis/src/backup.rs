@@ -1,9 +1,9 @@
-//! Copies of an embedded database while it is in use, the checks that a copy must pass before anybody relies on it, and how
-//! copies take the place of databases. A PostgreSQL server has tools of its own for the first two.
+//! Backups of an embedded database in use, the checks of a backup, and the replacement of databases by backups.
+//! PostgreSQL has its own tools for the first two.
 //!
-//! A copy is one reading transaction of SQLite (`VACUUM INTO`): it holds what was committed when it began, whatever is
-//! written meanwhile, and it holds up nobody. Copying the file itself would miss the write-ahead log. A copy that was
-//! cut short or damaged is found by its digest and by SQLite's own check of every page and index.
+//! A backup is one read transaction of SQLite (`VACUUM INTO`): it holds everything committed when it began, and blocks
+//! no writer. Copying the file itself would miss the write-ahead log. Its digest and SQLite's check of every page and
+//! index detect a truncated or damaged backup.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -15,13 +15,13 @@ use aws_lc_rs::digest::{Context as Digest, SHA256};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions as _, Connection as _};
 
-/// What the name of a file ends with that lies beside a database while [`replace`] is at work.
+/// The ending of a file that exists beside a database while [`replace`] runs.
 const MARK: &str = "restoring";
 
 /// How long a copy waits for a lock of the process that uses the database.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// What a copy holds.
+/// The contents of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contents {
     /// Bytes of the file.
@@ -32,13 +32,13 @@ pub struct Contents {
     pub rows: BTreeMap<String, u64>,
 }
 
-/// Copies the database at `from`, which may be in use, to `to`, which must not be there, and checks the copy.
+/// Copies the database at `from`, which may be in use, to `to`, which must not exist, and checks the copy.
 ///
 /// # Errors
-/// When it cannot be read or written, or the copy does not pass [`examine`].
+/// If a file cannot be read or written, or the copy does not pass [`examine`].
 pub async fn copy(from: &Path, to: &Path) -> anyhow::Result<Contents> {
     is_whole(from)?;
-    anyhow::ensure!(!to.exists(), "{} is there already; choose another directory", to.display());
+    anyhow::ensure!(!to.exists(), "{} exists already; choose another directory", to.display());
     let mut source = open(from).await?;
     let target = to.to_str().context("the backup's path is not UTF-8")?;
     sqlx::query("VACUUM INTO $1")
@@ -47,34 +47,34 @@ pub async fn copy(from: &Path, to: &Path) -> anyhow::Result<Contents> {
         .await
         .with_context(|| format!("copying {} to {}", from.display(), to.display()))?;
     source.close().await?;
-    // What a backup is worth after a power cut.
+    // Without this, a power failure could lose the backup.
     std::fs::File::open(to)?.sync_all()?;
     crate::durable::sync_names(to.parent().unwrap_or(Path::new("/")))?;
     examine(to).await
 }
 
-/// Reads a whole database: every page, index and reference must be sound, and it has no triggers and no views. Ours never
-/// have any, and they would be somebody's SQL that runs with our statements.
+/// Checks a whole database: every page, index and reference must be valid, and there must be no triggers or views. Ours
+/// have none; they would be foreign SQL that runs with our statements.
 ///
 /// # Errors
-/// With SQLite's own words for what is wrong with it.
+/// With SQLite's description of the damage.
 pub async fn examine(path: &Path) -> anyhow::Result<Contents> {
     let mut database = open(path).await?;
     let wrong = |what: &str| format!("{} is damaged: {what}", path.display());
     let verdicts: Vec<String> = sqlx::query_scalar("PRAGMA integrity_check(3)")
         .fetch_all(&mut database)
         .await
-        .with_context(|| wrong("it cannot be read"))?;
+        .with_context(|| wrong("cannot be read"))?;
     anyhow::ensure!(verdicts == ["ok"], wrong(&verdicts.join("; ")));
     let stray: i64 =
         sqlx::query_scalar("SELECT COUNT(*) FROM pragma_foreign_key_check").fetch_one(&mut database).await?;
-    anyhow::ensure!(stray == 0, wrong(&format!("{stray} rows refer to nothing")));
+    anyhow::ensure!(stray == 0, wrong(&format!("{stray} rows refer to missing rows")));
     let own: Option<(String, String)> =
         sqlx::query_as("SELECT type, name FROM sqlite_schema WHERE type IN ('trigger', 'view') LIMIT 1")
             .fetch_optional(&mut database)
             .await?;
     if let Some((kind, name)) = own {
-        anyhow::bail!("{} has a {kind} ({name:?}), which no version of ours makes: do not use it", path.display());
+        anyhow::bail!("{} has a {kind} ({name:?}), which Tollhouse never creates: do not use it", path.display());
     }
     let tables: Vec<String> = sqlx::query_scalar(
         "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name",
@@ -83,7 +83,7 @@ pub async fn examine(path: &Path) -> anyhow::Result<Contents> {
     .await?;
     let mut rows = BTreeMap::new();
     for table in tables {
-        // The name comes from the schema, quoted as an identifier.
+        // The name comes from the schema and is quoted as an identifier.
         let count = format!("SELECT COUNT(*) FROM \"{}\"", table.replace('"', "\"\""));
         let count: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(count)).fetch_one(&mut database).await?;
         rows.insert(table, count.unsigned_abs());
@@ -93,27 +93,27 @@ pub async fn examine(path: &Path) -> anyhow::Result<Contents> {
     Ok(Contents { bytes, sha256, rows })
 }
 
-/// The version of a database's schema.
+/// The schema version of a database.
 ///
 /// # Errors
-/// When it has none of ours.
+/// If it has no Tollhouse schema.
 pub async fn schema(path: &Path) -> anyhow::Result<i64> {
     let mut database = open(path).await?;
     let version = sqlx::query_scalar("SELECT MAX(version) FROM _sqlx_migrations").fetch_one(&mut database).await;
     database.close().await?;
-    version.with_context(|| format!("{} has no schema of ours", path.display()))
+    version.with_context(|| format!("{} has no Tollhouse schema", path.display()))
 }
 
-/// Makes sure that no process has the database open: only then may its file be replaced. Leaves it as one file, with its
-/// write-ahead log taken in.
+/// Checks that no process has the database open, which is required to replace its file. Merges its write-ahead log into
+/// the file.
 ///
 /// # Errors
-/// When somebody has. A file that is no database any more is nobody's.
+/// If a process has it open. A damaged file counts as unused.
 pub async fn is_unused(path: &Path) -> anyhow::Result<()> {
     let Ok(mut database) = open(path).await else { return Ok(()) };
-    // Leaving the write-ahead log takes the file for oneself alone.
+    // Leaving write-ahead mode needs exclusive access to the file.
     let taken = sqlx::query("PRAGMA journal_mode = DELETE").execute(&mut database).await;
-    // Or whoever looks again would find us.
+    // Otherwise the next check would find this connection.
     let _ = database.close().await;
     match taken {
         Err(sqlx::Error::Database(error)) if error.message().contains("locked") => {
@@ -123,12 +123,12 @@ pub async fn is_unused(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Puts files in the places of databases that nobody uses: all of them or, if the process is killed half-way, some, and then no
-/// process of ours opens any of them until it is done again ([`is_whole`]). What was in a place is kept beside it, under the
-/// names that are returned, where there was something.
+/// Replaces unused databases by other files: all of them. If the process is killed in between, no process opens any of
+/// the databases until the replacement is run again ([`is_whole`]). The old files are kept beside the new ones, under
+/// the returned names.
 ///
 /// # Errors
-/// When a file cannot be moved. The databases are then as after a kill.
+/// If a file cannot be moved. The databases are then in the state after a kill.
 pub fn replace(files: &[(PathBuf, PathBuf)]) -> anyhow::Result<Vec<PathBuf>> {
     let kept: Vec<_> = files.iter().filter(|(_, place)| place.exists()).map(|(_, place)| free_name(place)).collect();
     for step in steps(files) {
@@ -137,20 +137,20 @@ pub fn replace(files: &[(PathBuf, PathBuf)]) -> anyhow::Result<Vec<PathBuf>> {
     Ok(kept)
 }
 
-/// Makes sure that a database is not one of several that [`replace`] has replaced by half.
+/// Checks that a database was not left half replaced by [`replace`].
 ///
 /// # Errors
-/// When it is.
+/// If it was.
 pub fn is_whole(path: &Path) -> anyhow::Result<()> {
     anyhow::ensure!(
         !beside(path, MARK).exists(),
-        "the restore of {} did not come to its end: run `tollhouse restore` again",
+        "the restore of {} was interrupted: run `tollhouse restore` again",
         path.display()
     );
     Ok(())
 }
 
-/// What [`replace`] does, in order. After each step everything before it is on the disk.
+/// The steps of [`replace`], in order. After each step, everything up to it is on disk.
 #[derive(Debug)]
 enum Step {
     Mark(PathBuf),
@@ -163,7 +163,7 @@ fn steps(files: &[(PathBuf, PathBuf)]) -> Vec<Step> {
     let mut steps: Vec<_> = marks().map(Step::Mark).collect();
     for (file, place) in files {
         let kept = free_name(place);
-        // A log of the old file must not be taken for one of the new.
+        // A write-ahead log of the old file must not be applied to the new one.
         for ending in ["-wal", "-shm", ""] {
             let with = |path: &Path| PathBuf::from(format!("{}{ending}", path.display()));
             if with(place).exists() {
@@ -188,7 +188,7 @@ impl Step {
     }
 }
 
-/// A name that what is in a place can be kept under: what an earlier restore has kept stays.
+/// A free name for the old file: files kept by earlier restores stay.
 fn free_name(place: &Path) -> PathBuf {
     let name = |number: u32| if number == 1 { "before-restore".to_owned() } else { format!("before-restore-{number}") };
     let mut names = (1..u32::MAX).map(|number| beside(place, &name(number)));
@@ -204,10 +204,10 @@ async fn open(path: &Path) -> anyhow::Result<SqliteConnection> {
     options.connect().await.with_context(|| format!("opening the database {}", path.display()))
 }
 
-/// Bytes of a file, and their SHA-256 in hex.
+/// Size of a file, and its SHA-256 in hex.
 ///
 /// # Errors
-/// When it cannot be read.
+/// If it cannot be read.
 pub fn digest(path: &Path) -> anyhow::Result<(u64, String)> {
     let mut file = std::fs::File::open(path).with_context(|| format!("reading {}", path.display()))?;
     let (mut digest, mut bytes, mut piece) = (Digest::new(&SHA256), 0_u64, vec![0; 256 * 1024]);
@@ -250,7 +250,7 @@ mod tests {
         open.commit().await.unwrap();
         assert_eq!(contents.rows, BTreeMap::from([("items".to_owned(), 1)]));
         assert_eq!(examine(&to).await.unwrap(), contents);
-        assert!(copy(&from, &to).await.is_err(), "what is there is not overwritten");
+        assert!(copy(&from, &to).await.is_err(), "an existing file is not overwritten");
     }
 
     #[tokio::test]
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_database_that_somebody_uses_is_not_replaced() {
+    async fn a_database_in_use_is_not_replaced() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("shop.sqlite");
         let database = shop(&path).await;
@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(examine(&path).await.unwrap().rows["items"], 1);
     }
 
-    /// What the database says, if a process of ours opens it.
+    /// The name in the database, if a process can open it.
     async fn says(path: &Path) -> Option<String> {
         let database = Sqlite::open(path).await.ok()?;
         let name = sqlx::query_scalar("SELECT name FROM items").fetch_one(&database.write).await.unwrap();
@@ -325,7 +325,7 @@ mod tests {
                     add(&database, name).await;
                     database.close().await;
                 }
-                // Of a database that was not closed.
+                // From a database that was not closed.
                 std::fs::write(format!("{}-shm", place.display()), "").unwrap();
             }
             let steps = steps(&files);
@@ -338,7 +338,7 @@ mod tests {
                 assert_eq!(found, ["refused", "refused"], "after {killed_after} of {steps:?}");
                 assert!(copy(&files[0].1, &path("copy")).await.is_err(), "half of a restore is not backed up");
             }
-            // Done again, with new files.
+            // Run again, with new files.
             if killed_after == 4 {
                 for (file, place) in &files {
                     let _ = std::fs::remove_file(file);

@@ -1,4 +1,4 @@
-//! Request bodies, read whole and within bounds.
+//! Reads request bodies completely and within bounds.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 /// The longest time from a request's head to the end of its body.
 const TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Why a body cannot be used. The text says what the client should do.
+/// Why a body cannot be used. The text tells the client what to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyError {
     /// It has more than this many bytes.
     TooLarge(usize),
     /// It did not arrive in time.
     Late,
-    /// The client sent something that is no body, or left.
+    /// The client sent malformed data, or disconnected.
     Broken,
 }
 
@@ -34,23 +34,23 @@ impl fmt::Display for BodyError {
     }
 }
 
-/// The request with its body in memory.
+/// Reads the whole body into the request.
 ///
-/// Check a client's credential before this, so that a stranger cannot hold a connection, and once more after it: the
-/// credential may be revoked while the body is on its way.
+/// Check a client's credential before this, so that a stranger cannot occupy a connection, and again after it: the
+/// credential may be revoked while the body arrives.
 ///
 /// # Errors
-/// A body that is larger than `bytes_max` (at once when its head announces it), takes longer than 10 seconds, or is cut off.
+/// If the body is larger than `bytes_max` (at once if its head says so), takes longer than 10 seconds, or is cut off.
 pub async fn whole(request: Request, bytes_max: usize) -> Result<Request, BodyError> {
     let (parts, body) = request.into_parts();
     let bytes = bytes(&parts.headers, body, bytes_max).await?;
     Ok(Request::from_parts(parts, Body::from(bytes)))
 }
 
-/// The bytes of a body that came with these header fields. When to check credentials: see [`whole`].
+/// The bytes of a body that came with these header fields. See [`whole`] for when to check credentials.
 ///
 /// # Errors
-/// As of [`whole`].
+/// Like [`whole`].
 pub async fn bytes(headers: &HeaderMap, body: Body, bytes_max: usize) -> Result<Bytes, BodyError> {
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
     if announced.is_some_and(|length: usize| length > bytes_max) {
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_does_not_arrive_is_given_up() {
+    async fn a_body_that_does_not_arrive_times_out() {
         let begun = stream::iter([Ok::<_, io::Error>("ab")]).chain(stream::pending());
         let request = Request::new(Body::from_stream(begun));
         assert_eq!(whole(request, 4).await.err(), Some(BodyError::Late));

@@ -1,19 +1,19 @@
-//! The time, handed in.
+//! The clock, as an argument.
 //!
 //! Wall time dates things (windows, certificates, logs); monotonic time measures things (deadlines, leases, durations).
-//! Nobody in the product asks the operating system directly, so tests move time by moving a [`ManualClock`].
+//! Only this module reads the operating system's clock, so tests control time with a [`ManualClock`].
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use contract::time::{UnixMillis, UnixSeconds};
 
-/// Where the time comes from.
+/// The source of time.
 pub trait Clock: Send + Sync {
     /// Wall time.
     fn now(&self) -> UnixMillis;
 
-    /// Time since an arbitrary start that never goes back and never jumps.
+    /// Time since an arbitrary start; never goes back or jumps.
     fn monotonic(&self) -> Duration;
 
     /// Wall time in whole seconds.

@@ -1,11 +1,11 @@
-//! Configuration: a TOML file, the environment over it, and every mistake reported at once.
+//! Configuration: a TOML file, overridden by the environment; all mistakes are reported together.
 //!
-//! A process reads its settings through [`Section`]s, each setting by name with the type it must have, so the types
-//! are the list of checks. What nobody asked for is a mistake too. [`Reader::finish`] gives the finished value or all
-//! [`Problems`], each with its line, its value and a way out.
+//! A process reads its settings through [`Section`]s, each by name and type, so the types are the list of checks.
+//! Unknown settings are mistakes too. [`Reader::finish`] returns the configuration or all [`Problems`], each with its
+//! line, its value and a fix.
 //!
-//! The environment wins: the setting `quota.on_store_down` of a process with the prefix `TOLLHOUSE_GATEWAY` is
-//! overridden by `TOLLHOUSE_GATEWAY_QUOTA_ON_STORE_DOWN`. Secrets come as `name` (environment only in practice) or
+//! The environment wins: `TOLLHOUSE_GATEWAY_QUOTA_ON_STORE_DOWN` overrides the setting `quota.on_store_down` of a
+//! process with the prefix `TOLLHOUSE_GATEWAY`. A secret is given as `name` (usually in the environment) or
 //! `name_file`.
 
 mod duration;
@@ -13,13 +13,13 @@ mod listen;
 mod problem;
 mod section;
 mod source;
-mod told;
+mod effective;
 mod watch;
 
 pub use duration::parse_duration;
+pub use effective::{EffectiveSettings, Origin};
 pub use listen::{Listen, NoPlace};
-pub use problem::{Problem, Problems};
+pub use problem::{Problems, SettingProblem};
 pub use section::Section;
 pub use source::{Reader, Source};
-pub use told::{Origin, Told};
 pub use watch::{FileWatch, keep_log_filter};

@@ -1,13 +1,13 @@
-//! Names that survive a power failure. The bytes of a file are on the disk once the file was synced; the name that leads
-//! to them is there once its directory was, and so is the directory's own name in the one above.
+//! File names that survive a power failure. The bytes of a file are on disk once the file is synced; its name, once its
+//! directory is synced; and the directory's name, once the parent is synced.
 
 use std::io;
 use std::path::Path;
 
-/// Makes a directory and those above it that are missing. All of them are there after a power failure.
+/// Makes a directory and its missing parents. All of them survive a power failure.
 ///
 /// # Errors
-/// When one of them cannot be made or synced.
+/// If one of them cannot be made or synced.
 pub fn create_directories(path: &Path) -> io::Result<()> {
     if path.as_os_str().is_empty() || path.is_dir() {
         return Ok(());
@@ -15,17 +15,17 @@ pub fn create_directories(path: &Path) -> io::Result<()> {
     let above = path.parent().unwrap_or(Path::new("/"));
     create_directories(above)?;
     match std::fs::create_dir(path) {
-        // Another process may have been faster.
+        // Another process may have made it meanwhile.
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists || !path.is_dir() => return Err(error),
         _ => {}
     }
     sync_names(above)
 }
 
-/// Waits until every name in a directory is on the disk.
+/// Waits until every name in a directory is on disk.
 ///
 /// # Errors
-/// When the directory cannot be opened or synced.
+/// If the directory cannot be opened or synced.
 pub fn sync_names(directory: &Path) -> io::Result<()> {
     let here = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
     std::fs::File::open(here)?.sync_all()

@@ -1,6 +1,6 @@
-//! Who may talk to a service: requests that come with the gateway's token, and operators with a pass.
+//! Who may call a service: requests with the gateway's token, and operators with a pass.
 //!
-//! Both are middleware for axum. What passes [`require_gateway`] carries an [`Identity`] in its extensions.
+//! Both are axum middleware. A request that passes [`require_gateway`] carries an [`Identity`] in its extensions.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -24,24 +24,24 @@ use crate::refusal::Refusal;
 use crate::secret::Secret;
 use crate::shutdown::Shutdown;
 
-/// Tokens that were found good and are remembered until they expire, so that each is verified once. A caller has two of
-/// them at a time at most, from each gateway.
+/// Verified tokens, remembered until they expire, so that each is verified once. A caller has at most two at a time
+/// from each gateway.
 const TOKENS_REMEMBERED_MAX: usize = 8_192;
 
-/// How often a file of keys is read.
+/// How often a key file is read.
 const READ_EVERY: Duration = Duration::from_secs(5);
 
-/// The public keys that a service believes. Clones share them.
+/// The public keys that a service trusts. Clones share them.
 #[derive(Clone)]
 pub struct TrustedKeys(Arc<RwLock<KeySet>>);
 
 impl TrustedKeys {
-    /// None, until some are told.
+    /// No keys, until some are set.
     pub fn none() -> Self {
         Self(Arc::default())
     }
 
-    /// Trusts these keys from now on, and no others.
+    /// Replaces the trusted keys.
     pub fn replace(&self, keys: &KeySet) {
         let mut trusted = self.0.write();
         if *trusted != *keys {
@@ -49,10 +49,10 @@ impl TrustedKeys {
         }
     }
 
-    /// Believes the keys of a file with a JWK set.
+    /// Trusts the keys of a JWK set file.
     ///
     /// # Errors
-    /// When there is no such file, or no key in it.
+    /// If there is no such file, or no key in it.
     pub fn read(&self, file: &Path) -> anyhow::Result<()> {
         let place = || format!("reading the key set {}", file.display());
         let text = std::fs::read(file).with_context(place)?;
@@ -62,7 +62,7 @@ impl TrustedKeys {
         Ok(())
     }
 
-    /// Reads the file again and again. One that cannot be read changes nothing.
+    /// Reads the file periodically. A file that cannot be read changes nothing.
     pub async fn keep_read(self, file: PathBuf, shutdown: Shutdown) {
         let mut failing = false;
         loop {
@@ -72,13 +72,13 @@ impl TrustedKeys {
             }
             let read = self.read(&file);
             if let (Err(error), false) = (&read, failing) {
-                tracing::warn!(error = format!("{error:#}"), "the keys from before are believed");
+                tracing::warn!(error = format!("{error:#}"), "cannot read the key file; keeping the previous keys");
             }
             failing = read.is_err();
         }
     }
 
-    /// What a token says that was signed lately with one of them, for this audience.
+    /// The claims of a token that was recently signed with one of them, for this audience.
     fn verified(&self, token: &str, audience: &str, now: UnixSeconds) -> Option<Claims> {
         let claims = self.0.read().verify(token, &[audience], now);
         claims.inspect_err(|error| tracing::debug!(%error, audience, "a token was refused")).ok()
@@ -90,7 +90,7 @@ impl TrustedKeys {
     }
 }
 
-/// What is needed to check that a request came through the gateway.
+/// Checks that a request came through the gateway.
 #[derive(Clone)]
 pub struct GatewayGuard {
     keys: TrustedKeys,
@@ -100,7 +100,7 @@ pub struct GatewayGuard {
 }
 
 impl GatewayGuard {
-    /// For the service that is the upstream `audience` in the gateway's configuration.
+    /// For the service that the gateway's configuration calls `audience`.
     pub fn new(keys: TrustedKeys, audience: &str, clock: Arc<dyn Clock>) -> Self {
         Self { keys, audience: audience.into(), clock, good: Arc::default() }
     }
@@ -111,17 +111,17 @@ impl GatewayGuard {
         Self { audience: audience.into(), good: Arc::default(), ..self.clone() }
     }
 
-    /// Who a request with these header fields is from, if it carries a token that is good now.
+    /// The identity in a request's header fields, if its token is valid now.
     pub fn identity_of(&self, headers: &HeaderMap) -> Option<(Identity, SignedBy)> {
         let token = only(headers, IDENTITY_TOKEN_HEADER)?;
         let claims = self.claims(token, self.clock.now_seconds())?;
-        // The gateway writes both and removes what clients send under these names.
+        // The gateway sets both fields and removes those that clients send.
         let client: IpAddr = only(headers, "x-forwarded-for")?.parse().ok()?;
         let identity = claims.into_identity(only(headers, "x-request-id")?.to_owned(), client);
         Some((identity, SignedBy(kid_of(token)?)))
     }
 
-    /// What a good token says.
+    /// The claims of a valid token.
     fn claims(&self, token: &str, now: UnixSeconds) -> Option<Claims> {
         let known = self.good.lock().get(token).cloned();
         let is_good = |claims: &Claims| claims.is_fresh(now) && self.keys.0.read().has_key_of(token);
@@ -140,7 +140,7 @@ impl GatewayGuard {
     }
 }
 
-/// The key that signs passes: of the control plane, and of the command line beside it.
+/// The key that signs passes, for the control plane and the local command line.
 ///
 /// # Errors
 /// Never in practice: the derived key always has the right length.
@@ -148,7 +148,7 @@ pub fn pass_key(platform_secret: &Secret) -> anyhow::Result<SigningKey> {
     Ok(SigningKey::from_seed(platform_secret.derive("sign passes of operators").reveal())?)
 }
 
-/// A pass for one service or one gateway, good for less than a minute: it is of no use elsewhere, nor later.
+/// A pass for one service or one gateway, valid for less than a minute.
 pub fn pass(key: &SigningKey, to: &PassFor, now: UnixSeconds) -> String {
     key.sign(&Claims { audience: to.audience(), caller: None, site_project: None, issued_at: now })
 }
@@ -158,7 +158,7 @@ pub fn operator_token(platform_secret: &Secret) -> Secret {
     platform_secret.derive("operator")
 }
 
-/// SHA-256 of a token as it is sent: what is kept of it where it is only recognised.
+/// SHA-256 of a token as sent, stored where a token is only compared.
 pub fn digest_of(token: &str) -> [u8; 32] {
     let mut digest = [0; 32];
     digest.copy_from_slice(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, token.as_bytes()).as_ref());
@@ -170,7 +170,7 @@ pub fn bearer(headers: &HeaderMap) -> Option<&str> {
     headers.get(header::AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ")
 }
 
-/// The answer to who has no good token.
+/// The response to a request without a valid token.
 pub fn token_required() -> Response {
     Refusal::new(401, TOKEN_REQUIRED, "Send the platform's token: Authorization: Bearer <token>.").into_response()
 }
@@ -181,19 +181,20 @@ pub const IDENTITY_REQUIRED: &str = "identity_required";
 /// The code of an internal request without the right token.
 pub const TOKEN_REQUIRED: &str = "token_required";
 
-/// The name of the public key that verified a request's identity.
+/// The id of the public key that verified a request's identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedBy(pub String);
 
-/// The answer to a request that did not come through a gateway.
+/// The response to a request that did not come through a gateway.
 pub fn identity_required() -> Refusal {
     let refusal = Refusal::new(401, IDENTITY_REQUIRED, "This service is reached through the gateway only.");
     refusal.with_header(HeaderName::from_static(IDENTITY_REFUSED_HEADER), "token")
 }
 
-/// Lets through requests with a token that a gateway signed for this service less than a minute ago. Everything else is
-/// 401 `identity_required`: it did not come through the gateway, or the gateway's clock or key is wrong. The header says so to
-/// a gateway, which answers 503 in its place: no caller is to blame for that. Requests carry their [`Identity`] and [`SignedBy`].
+/// Passes requests with a token that a gateway signed for this service less than a minute ago. Others get 401
+/// `identity_required`: they did not come through the gateway, or the gateway's clock or key is wrong. A header tells
+/// the gateway, which answers 503 instead, because no caller is to blame. Passed requests carry their [`Identity`] and
+/// [`SignedBy`].
 pub async fn require_gateway(State(guard): State<GatewayGuard>, mut request: Request, next: Next) -> Response {
     match guard.identity_of(request.headers()) {
         Some((identity, signed_by)) => {
@@ -205,36 +206,36 @@ pub async fn require_gateway(State(guard): State<GatewayGuard>, mut request: Req
     }
 }
 
-/// The value of a header that comes once.
+/// The value of a header that occurs exactly once.
 fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?.to_str().ok()?;
     if values.next().is_some() { None } else { Some(value) }
 }
 
-/// Who opens the internal listener of a service, or the admin listener of a gateway: operators with a pass of the control
-/// plane. Clones share whom they believe.
+/// Guards the internal listener of a service or the admin listener of a gateway: operators need a pass of the control
+/// plane. Clones share the trusted keys.
 #[derive(Clone)]
 pub struct PassGuard {
     keys: TrustedKeys,
-    /// What passes name; `None` for a gateway that does not know its name on record yet.
+    /// The audience of accepted passes; `None` for a gateway that does not know its registered name yet.
     audience: Arc<RwLock<Option<String>>>,
     clock: Arc<dyn Clock>,
 }
 
 impl PassGuard {
-    /// Of the service with this name on record.
+    /// For the service with this registered name.
     pub fn of_service(keys: TrustedKeys, service: &str, clock: Arc<dyn Clock>) -> Self {
         let audience = PassFor::service(service).audience();
         Self { keys, audience: Arc::new(RwLock::new(Some(audience))), clock }
     }
 
-    /// Of a gateway, which opens to no pass before [`PassGuard::replace`].
+    /// For a gateway, which accepts no pass before [`PassGuard::replace`].
     pub fn of_gateway(clock: Arc<dyn Clock>) -> Self {
         Self { keys: TrustedKeys::none(), audience: Arc::default(), clock }
     }
 
-    /// From now on passes for the gateway with this name on record, signed with one of these keys.
+    /// Accepts passes for the gateway with this registered name, signed with one of these keys.
     pub fn replace(&self, gateway: &str, keys: &KeySet) {
         *self.audience.write() = Some(PassFor::gateway(gateway).audience());
         self.keys.replace(keys);
@@ -247,7 +248,7 @@ impl PassGuard {
     }
 }
 
-/// Lets through requests that carry `Authorization: Bearer <pass>`.
+/// Passes requests that carry `Authorization: Bearer <pass>`.
 pub async fn require_pass(State(guard): State<PassGuard>, request: Request, next: Next) -> Response {
     if bearer(request.headers()).is_some_and(|token| guard.opens(token)) {
         next.run(request).await
@@ -260,7 +261,7 @@ pub async fn require_pass(State(guard): State<PassGuard>, request: Request, next
 mod tests {
     use super::*;
 
-    // The control plane and the command line may be of different versions while a platform is updated.
+    // The control plane and the command line may have different versions during an update.
     #[test]
     fn every_version_derives_the_same_token() {
         let token = operator_token(&Secret::new(vec![7; 32])).to_token();

@@ -1,8 +1,8 @@
-//! Whether a process lives and whether it may be sent traffic.
+//! Whether a process is alive and may receive traffic.
 //!
-//! Liveness never checks dependencies. Readiness is a set of named conditions of the process itself (configuration
-//! loaded, replica present, listeners up) and the absence of draining: a dead Redis or database never flips it, because
-//! one blip would then remove the whole fleet.
+//! Liveness never checks dependencies. Readiness consists of named conditions of the process itself (configuration
+//! loaded, replica present, listeners up) and the absence of draining. A failed Redis or database never changes it,
+//! because one blip would then remove the whole fleet.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub struct Health {
 pub struct Condition(Arc<AtomicBool>);
 
 impl Condition {
-    /// Says whether the condition holds now.
+    /// Sets whether the condition holds.
     pub fn set(&self, holds: bool) {
         self.0.store(holds, Ordering::Release);
     }
@@ -44,12 +44,12 @@ impl Health {
         Condition(self.conditions.lock().entry(name).or_default().clone())
     }
 
-    /// From now on the process is not ready: it finishes what it has.
+    /// Makes the process not ready: it finishes its requests.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Release);
     }
 
-    /// Takes [`Health::drain`] back.
+    /// Reverts [`Health::drain`].
     pub fn resume(&self) {
         self.draining.store(false, Ordering::Release);
     }
@@ -59,12 +59,12 @@ impl Health {
         self.draining.load(Ordering::Acquire)
     }
 
-    /// Whether the process may be sent traffic.
+    /// Whether the process may receive traffic.
     pub fn is_ready(&self) -> bool {
         !self.is_draining() && self.conditions.lock().values().all(|condition| condition.load(Ordering::Acquire))
     }
 
-    /// Every condition and draining, for the operator's eyes.
+    /// Every condition and draining, for operators.
     pub fn report(&self) -> serde_json::Value {
         let conditions: BTreeMap<_, _> =
             self.conditions.lock().iter().map(|(name, holds)| (*name, holds.load(Ordering::Acquire))).collect();

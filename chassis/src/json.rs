@@ -1,13 +1,12 @@
-//! Reading JSON that others wrote: what serde alone would take too easily, or not at all.
+//! Parses foreign JSON more strictly, or more leniently, than serde.
 
 use serde::Deserializer;
 use serde::de::{DeserializeOwned, Unexpected};
 
-/// Reads one JSON object. The derived readers would also take an array of the fields in their order, which is JSON
-/// that nobody means.
+/// Parses one JSON object. Derived readers also accept an array of the fields in order, which is never intended.
 ///
 /// # Errors
-/// When the text is no JSON, no object, or no `T`.
+/// If the text is not JSON, not an object, or not a `T`.
 pub fn object<T: DeserializeOwned>(text: &[u8]) -> Result<T, serde_json::Error> {
     if text.trim_ascii_start().starts_with(b"[") {
         return Err(serde::de::Error::invalid_type(Unexpected::Seq, &"an object"));
@@ -15,13 +14,13 @@ pub fn object<T: DeserializeOwned>(text: &[u8]) -> Result<T, serde_json::Error> 
     serde_json::from_slice(text)
 }
 
-/// A whole number, also one written with a fraction of zero: to JSON Schema, `2.0` is an integer.
+/// A whole number, also one written with a zero fraction: in JSON Schema, `2.0` is an integer.
 ///
 /// # Errors
-/// When it is no number, has a fraction, does not fit, or is a float too large to be exact.
+/// If it is not a number, has a fraction, does not fit, or is a float too large to be exact.
 pub fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
-    /// 2^50: up to here a whole number written as a float is never read as another whole number, although the parser may
-    /// miss the nearest float by a little.
+    /// 2^50: up to here a whole number written as a float is never read as another one, although the parser may miss
+    /// the nearest float by a little.
     const EXACT_MAX: f64 = 1_125_899_906_842_624.0;
 
     struct Whole;
@@ -43,7 +42,8 @@ pub fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error
 
         fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<i64, E> {
             let wrong = || E::invalid_value(Unexpected::Float(number), &self);
-            // Above, neighbouring whole numbers share one float, and a number too large for an integer arrives as one.
+            // Beyond it, neighbouring whole numbers share one float, and a number too large for an integer arrives as a
+            // float.
             let exact = number.fract() == 0.0 && number.abs() <= EXACT_MAX;
             if exact { format!("{number:.0}").parse().map_err(|_| wrong()) } else { Err(wrong()) }
         }
@@ -52,7 +52,7 @@ pub fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error
     deserializer.deserialize_i64(Whole)
 }
 
-/// As [`whole`], of a member that may be absent or null, for use with `#[serde(default, deserialize_with = "...")]`.
+/// Like [`whole`], for a member that may be absent or null, with `#[serde(default, deserialize_with = "...")]`.
 pub fn maybe_whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
     #[derive(serde::Deserialize)]
     struct Number(#[serde(deserialize_with = "whole")] i64);

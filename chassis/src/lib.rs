@@ -1,11 +1,14 @@
-//! What every process of Tollhouse bolts on.
+//! Building blocks that every process of Tollhouse uses.
 //!
-//! Nothing here knows what a process does: [`config`] reads settings and reports every mistake at once, [`clock`]
-//! hands in the time, [`logs`] and [`metrics`] tell what happens, [`health`] and [`admin`] answer the operator,
-//! [`serve`] accepts and drains HTTP, [`body`] reads what a request carries, [`shutdown`] ends it, [`routes`] lists what it offers, [`peer`] is the way from one process to another, [`guard`] lets in only what came through the gateway,
-//! [`secret`] and [`seal`] keep secrets, [`sql`] speaks to the database, [`sqlite`] or [`postgres`], [`backup`] copies it,
-//! [`trace`] tells a collector where the time went, [`watchdog`] notices a runtime that is
-//! stuck, [`durable`] makes names that a power failure leaves, [`json`] reads what others wrote, [`percent`] escapes what goes into a URL, [`names`] looks up servers, [`network`] says what counts as one client, [`openapi`] has what interface descriptions share, [`webhook`] signs and sends what customers want to be told.
+//! None of them depends on what a process does. [`config`] reads settings and reports all mistakes together; [`clock`]
+//! provides the time; [`logs`], [`metrics`] and [`trace`] report what happens; [`health`] and [`admin`] serve the
+//! operator; [`serve`] accepts and drains HTTP, [`body`] reads request bodies, [`routes`] lists the routes,
+//! [`shutdown`] stops the process; [`peer`] connects one process to another, [`guard`] admits only requests from the
+//! gateway; [`secret`] and [`seal`] protect secrets; [`sql`] is the interface to the database, [`sqlite`] or
+//! [`postgres`], and [`backup`] copies it; [`watchdog`] detects a stuck runtime; [`durable`] makes file names that
+//! survive a power failure; [`json`] parses foreign JSON; [`percent`] escapes text in URLs; [`names`] looks up servers;
+//! [`network`] defines one client; [`openapi`] has the common parts of API descriptions; [`webhook`] signs and sends
+//! messages to customers.
 
 pub mod random;
 pub mod durable;

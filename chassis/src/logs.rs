@@ -1,6 +1,6 @@
 //! Logs: JSON lines for machines or text for terminals, through a bounded writer that never blocks a request.
 //!
-//! When whoever reads our output stops reading, lines are dropped and counted ([`Logs::dropped`]); requests go on.
+//! If the output is not read, lines are dropped and counted ([`Logs::dropped`]); requests continue.
 
 mod writer;
 
@@ -12,7 +12,7 @@ use tracing_subscriber::EnvFilter;
 use self::writer::{Queue, Writing};
 
 contract::words! {
-    /// How log lines look.
+    /// The format of log lines.
     pub enum Format {
         /// One JSON object a line.
         Json = "json",
@@ -21,10 +21,10 @@ contract::words! {
     }
 }
 
-/// Says from now on which lines are logged.
+/// Replaces the log filter.
 type Refilter = Box<dyn Fn(EnvFilter) -> anyhow::Result<()> + Send + Sync>;
 
-/// The running log writer. Dropping it writes out what waits.
+/// The running log writer. Dropping it writes the pending lines.
 pub struct Logs {
     queue: Queue,
     refilter: Option<Refilter>,
@@ -32,11 +32,11 @@ pub struct Logs {
 }
 
 impl Logs {
-    /// Starts writing to `output` and makes it the process's log, for `tracing` and for crates that use `log`.
-    /// `filter` is a list such as `info,pingora_core=warn`.
+    /// Starts writing to `output` and installs the writer as the process's log, for `tracing` and for crates that use
+    /// `log`. `filter` is a list such as `info,pingora_core=warn`.
     ///
     /// # Errors
-    /// When the filter does not parse, the process has a log already, or the system gives no thread for it.
+    /// If the filter does not parse, the process has a log already, or no thread can be started.
     pub fn start(format: Format, filter: &str, output: impl Write + Send + 'static) -> anyhow::Result<Self> {
         let filter = EnvFilter::try_new(filter)?;
         let mut logs = Self::writer_only(output)?;
@@ -60,30 +60,30 @@ impl Logs {
         Ok(logs)
     }
 
-    /// A writer alone, for a stream of lines beside the log (tests, access log to a file).
+    /// A writer without a log, for a separate stream of lines (tests, access log to a file).
     ///
     /// # Errors
-    /// When the system gives no thread for it.
+    /// If no thread can be started.
     pub fn writer_only(output: impl Write + Send + 'static) -> anyhow::Result<Self> {
         let (queue, writing) = Queue::start(output).context("starting the thread that writes the log")?;
         Ok(Self { queue, refilter: None, _writing: writing })
     }
 
     /// A handle that writes whole lines without waiting.
-    pub fn lines(&self) -> Lines {
-        Lines(self.queue.clone())
+    pub fn lines(&self) -> LogLines {
+        LogLines(self.queue.clone())
     }
 
-    /// Logs other lines from now on. A writer alone has no filter, and nothing to do.
+    /// Replaces the log filter. A writer without a log has none and does nothing.
     ///
     /// # Errors
-    /// When the filter does not parse; the one in force stays.
+    /// If the filter does not parse; the current one stays.
     pub fn filter(&self, filter: &str) -> anyhow::Result<()> {
         let filter = EnvFilter::try_new(filter)?;
         self.refilter.as_ref().map_or(Ok(()), |refilter| refilter(filter))
     }
 
-    /// How many lines were dropped because nobody read, or lost because they could not be written.
+    /// Number of lines dropped because the output was not read, or lost because they could not be written.
     pub fn dropped(&self) -> u64 {
         self.queue.dropped()
     }
@@ -91,9 +91,9 @@ impl Logs {
 
 /// Writes finished lines to the log's output, never blocking.
 #[derive(Clone)]
-pub struct Lines(Queue);
+pub struct LogLines(Queue);
 
-impl Lines {
+impl LogLines {
     /// Writes one line; `line` ends with a line feed.
     pub fn write(&self, line: &[u8]) {
         self.0.push(line);

@@ -1,4 +1,4 @@
-//! Metrics: registered where they are counted, on a registry that was handed in.
+//! Metrics, registered where they are counted, on a registry passed as an argument.
 
 mod disk;
 mod process;
@@ -10,7 +10,7 @@ pub use prometheus::{
 
 use prometheus::{HistogramOpts, Opts, TextEncoder};
 
-/// Seconds: from half a millisecond, where a proxy's own cost lies, to ten seconds.
+/// Seconds: from half a millisecond, the proxy's own cost, to ten seconds.
 pub const LATENCY_BUCKETS: &[f64] =
     &[0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
@@ -27,7 +27,7 @@ pub fn registry(version: &str) -> anyhow::Result<Registry> {
 /// A counter without labels.
 ///
 /// # Errors
-/// When the name is taken or malformed: a mistake of the program, found at start.
+/// If the name is taken or malformed: a programming mistake, found at start.
 pub fn counter(registry: &Registry, name: &str, help: &str) -> anyhow::Result<IntCounter> {
     let metric = IntCounter::new(name, help)?;
     registry.register(Box::new(metric.clone()))?;
@@ -79,7 +79,7 @@ pub fn latency_vec(registry: &Registry, name: &str, help: &str, labels: &[&str])
 /// Everything in the registry in Prometheus' text format.
 ///
 /// # Errors
-/// When a metric cannot be written, which the types of this module exclude.
+/// If a metric cannot be encoded, which the types of this module exclude.
 pub fn render(registry: &Registry) -> anyhow::Result<String> {
     Ok(TextEncoder::new().encode_to_string(&registry.gather())?)
 }

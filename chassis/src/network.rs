@@ -1,8 +1,8 @@
-//! What counts as one client wherever clients are counted.
+//! The network that counts as one client.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// An IPv4 address, also when written as IPv6, or the /64 of an IPv6 address, which is what one subscriber has.
+/// An IPv4 address, also when written as IPv6, or the /64 of an IPv6 address, which one subscriber has.
 pub fn network_of(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),

@@ -1,18 +1,18 @@
-//! Whether a database is one of this program: new, or made by a released version that is no newer.
+//! Checks that a database belongs to this program: new, or made by a released version that is not newer.
 
 use sqlx::migrate::{Migrate, Migrator};
 
-/// The table of the migrations that a database has had.
+/// The table of applied migrations.
 const MIGRATIONS: &str = "_sqlx_migrations";
 
-/// What to do about a database of another program, or of a version that was never released.
+/// What to do about a database of another program, or of an unreleased version.
 const NOT_OURS: &str = "it was made by another program or by a version from before 0.1.0: to carry its projects and orders \
     over, run `tollhouse project list` and, for each project, `tollhouse orders export FILE --project NAME` with the version \
     that made it, then start this version with an empty database, and run `tollhouse project create NAME` and `tollhouse \
     orders import FILE --project NAME`; keys and domains are made anew";
 
-/// Refuses a database with tables whose first migration is not ours, or that had migrations which we do not know. `tables`
-/// were read before: a replica that starts at the same time makes all of them together with the note of their migration.
+/// Refuses a database with tables whose first migration is not ours, or with unknown migrations. `tables` were read
+/// before: a replica that starts concurrently makes all of them together with the record of their migration.
 pub(crate) async fn must_be_ours(
     connection: &mut impl Migrate,
     tables: Vec<String>,

@@ -1,8 +1,8 @@
-//! Percent-encoding (RFC 3986 section 2.1) of text that becomes a part of a URL.
+//! Percent-encoding (RFC 3986 section 2.1) of text for URLs.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// What is escaped: whatever could end a segment of a path or a value of a query, and more.
+/// Escaped characters: all that could end a path segment or a query value, and more.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_');
 
 /// Text as one segment of a path, or as one name or value of a query.
@@ -15,7 +15,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_typed_stays_in_its_segment() {
+    fn escaped_text_stays_in_its_segment() {
         assert_eq!(segment("shop.example.com"), "shop.example.com");
         assert_eq!(segment("../keys?x=b\u{fc}&"), "..%2Fkeys%3Fx%3Db%C3%BC%26");
     }

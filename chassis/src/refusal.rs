@@ -1,10 +1,10 @@
-//! How a service says no: the Error body, with the headers that belong to it.
+//! A service's refusal: the error body and its headers.
 
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use contract::error::ErrorBody;
 
-/// An Error body on its way to the client.
+/// An error body to be sent to the client.
 #[derive(Clone, Debug)]
 pub struct Refusal {
     body: ErrorBody,
@@ -24,7 +24,7 @@ impl Refusal {
         self
     }
 
-    /// Adds a header. A value that is no header value is left out: it came from us, and the body says the same.
+    /// Adds a header. An invalid value is omitted: it comes from us, and the body has the same information.
     #[must_use]
     pub fn with_header(mut self, name: HeaderName, value: &str) -> Self {
         if let Ok(value) = HeaderValue::from_str(value) {
@@ -39,7 +39,7 @@ impl Refusal {
     }
 }
 
-/// The code of a refusal, left in the response for those who count.
+/// The code of a refusal, attached to the response for metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusalCode(pub String);
 

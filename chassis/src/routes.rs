@@ -1,4 +1,4 @@
-//! Routes as a list, so that a test can walk everything a router offers.
+//! Routes as a list, so that a test can visit every route.
 
 use axum::Router;
 use axum::routing::MethodRouter;

@@ -1,4 +1,4 @@
-//! A started process part: where it listens, and how to wait for its end.
+//! A started service: its addresses, and how to wait for its end.
 //!
 //! Each service offers `start(config, clock, shutdown) -> Running`, used by its own binary and by `tollhouse up`, which
 //! runs all of them in one process.
@@ -43,8 +43,8 @@ impl Running {
     /// Waits until the service has stopped.
     ///
     /// # Errors
-    /// What the service failed with, or that it panicked.
+    /// The service's error, or its panic.
     pub async fn stopped(self) -> anyhow::Result<()> {
-        self.task.await.with_context(|| format!("{} broke off", self.name))?.with_context(|| self.name.to_owned())
+        self.task.await.with_context(|| format!("{} panicked", self.name))?.with_context(|| self.name.to_owned())
     }
 }

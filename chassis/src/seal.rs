@@ -1,10 +1,10 @@
-//! Sealing: how private keys rest on disk and travel to the edge.
+//! Sealing: encryption of private keys on disk and on their way to the edge.
 //!
-//! AES-256-GCM with a random 96-bit nonce before the ciphertext, in base64, after the name of the secret that sealed it.
-//! The additional data binds a sealed text to its place (a hostname), so that one moved elsewhere does not open.
+//! AES-256-GCM with a random 96-bit nonce before the ciphertext, in base64, after the name of the sealing secret. The
+//! additional data binds a sealed text to its place (a hostname), so that it cannot be opened elsewhere.
 //!
-//! A platform has one sealing secret, and for the time of a change an older one beside it: the newest seals, all open.
-//! A name says which secret a text needs without telling anything of the secret.
+//! A platform has one sealing secret, and during a rotation an older one too: the newest seals, all open. The name
+//! identifies the secret that a text needs without revealing anything about it.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use base64::Engine as _;
@@ -13,10 +13,10 @@ use zeroize::Zeroizing;
 
 use crate::secret::Secret;
 
-/// Secrets that may open at the same time: one that seals, and those on their way out.
+/// Secrets that may open at the same time: one that seals, and those being replaced.
 pub const SEALING_SECRETS_MAX: usize = 4;
 
-/// Bytes of a secret's name, as hexadecimal digits.
+/// Length of a secret's name in hexadecimal digits.
 pub const NAME_BYTES: usize = 16;
 
 /// The sealing secrets of a platform, the newest first.
@@ -24,15 +24,15 @@ pub const NAME_BYTES: usize = 16;
 pub struct SealingSecrets(Vec<Secret>);
 
 impl SealingSecrets {
-    /// From text: one secret in each line, as [`Secret::parse`] takes it; the first one seals, all open.
+    /// Parses one secret per line, as [`Secret::parse`] does; the first one seals, all open.
     ///
     /// # Errors
-    /// When there is none, there are too many, or one is too short.
+    /// If there is none, there are too many, or one is too short.
     pub fn parse(text: &str) -> anyhow::Result<Self> {
         let lines = text.lines().filter(|line| !line.trim().is_empty());
         let secrets = lines.map(Secret::parse).collect::<anyhow::Result<Vec<_>>>()?;
         if secrets.is_empty() {
-            // For its words.
+            // For its error message.
             Secret::parse("")?;
         }
         anyhow::ensure!(
@@ -51,7 +51,7 @@ impl From<Secret> for SealingSecrets {
     }
 }
 
-/// The key-encryption key, and those before it.
+/// The key-encryption key, and older ones.
 pub struct SealingKey {
     newest: NamedKey,
     older: Vec<NamedKey>,
@@ -82,9 +82,9 @@ impl NamedKey {
     }
 }
 
-/// A sealed text that does not open: damaged, of another secret, or of another place.
+/// A sealed text that cannot be opened: damaged, sealed with another secret, or for another place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the sealed key does not open: it is damaged, or was sealed with another secret or for another name")]
+#[error("cannot open the sealed key: it is damaged, or was sealed with another secret or for another name")]
 pub struct DoesNotOpen;
 
 impl SealingKey {
@@ -103,22 +103,22 @@ impl SealingKey {
         Ok(Self { newest, older: keys.collect::<anyhow::Result<_>>()? })
     }
 
-    /// The name of the secret that seals.
+    /// The name of the sealing secret.
     pub fn newest(&self) -> &str {
         &self.newest.name
     }
 
-    /// The names of the other secrets that open.
+    /// The names of the other secrets.
     pub fn older(&self) -> impl Iterator<Item = &str> {
         self.older.iter().map(|key| key.name.as_str())
     }
 
-    /// Whether the secret of this name is among them.
+    /// Whether the secret of this name is present.
     pub fn has(&self, name: &str) -> bool {
         name == self.newest() || self.older().any(|older| older == name)
     }
 
-    /// Whether the secret that sealed a text is among them.
+    /// Whether the secret that sealed a text is present.
     pub fn has_secret_of(&self, sealed: &str) -> bool {
         self.has(name_in(sealed))
     }
@@ -126,7 +126,7 @@ impl SealingKey {
     /// Seals `plain` for `place` with the newest secret.
     ///
     /// # Errors
-    /// When the operating system gives no randomness for the nonce.
+    /// If the operating system returns no randomness for the nonce.
     pub fn seal(&self, plain: &[u8], place: &str) -> anyhow::Result<String> {
         let nonce = crate::random::bytes::<NONCE_LEN>()?;
         let mut sealed = plain.to_vec();
@@ -139,10 +139,10 @@ impl SealingKey {
         Ok(format!("{}.{}", self.newest.name, STANDARD.encode(text)))
     }
 
-    /// Opens what was sealed for `place`.
+    /// Opens a text sealed for `place`.
     ///
     /// # Errors
-    /// [`DoesNotOpen`] whatever is wrong: an attacker learns nothing from the difference.
+    /// [`DoesNotOpen`] for every reason: the difference would help an attacker.
     pub fn open(&self, sealed: &str, place: &str) -> Result<Zeroizing<Vec<u8>>, DoesNotOpen> {
         let (name, text) = parts(sealed);
         let bytes = STANDARD.decode(text).map_err(|_| DoesNotOpen)?;
@@ -150,21 +150,21 @@ impl SealingKey {
         key.ok_or(DoesNotOpen)?.open(&bytes, place)
     }
 
-    /// The same text sealed with the newest secret.
+    /// Seals a text again with the newest secret.
     ///
     /// # Errors
-    /// When it does not open, or cannot be sealed.
+    /// If it cannot be opened or sealed.
     pub fn reseal(&self, sealed: &str, place: &str) -> anyhow::Result<String> {
         self.seal(&self.open(sealed, place)?, place)
     }
 }
 
-/// The name of the secret that a sealed text needs; empty where the text has none, and nothing opens it.
+/// The name of the secret that a sealed text needs; empty if the text has none and cannot be opened.
 pub fn name_in(sealed: &str) -> &str {
     parts(sealed).0
 }
 
-/// Name and base64. There is no full stop in base64.
+/// Name and base64. Base64 contains no full stop.
 fn parts(sealed: &str) -> (&str, &str) {
     sealed.split_once('.').unwrap_or(("", sealed))
 }
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sealed_opens_in_its_place_alone() {
+    fn a_sealed_text_opens_in_its_place_only() {
         let key = SealingKey::new(&Secret::new(vec![7; 32])).unwrap();
         let sealed = key.seal(b"private", PLACE).unwrap();
         assert_eq!(&**key.open(&sealed, PLACE).unwrap(), b"private");
@@ -190,11 +190,11 @@ mod tests {
         assert!(!sealed.contains("private"));
     }
 
-    /// `private` for [`PLACE`], sealed by another program as every version seals, with the secret of 32 sevens.
+    /// `private` for [`PLACE`], sealed by another program like every version, with the secret of 32 sevens.
     const STORED: &str = "3a64c51afc359ee5.AAECAwQFBgcICQoL20nEKyor9WTZED8fA0d4CAZUb62d3a8=";
 
     #[test]
-    fn what_another_version_sealed_opens() {
+    fn a_text_sealed_by_another_version_opens() {
         let key = SealingKey::new(&Secret::new(vec![7; 32])).unwrap();
         assert_eq!(key.newest(), name_in(STORED));
         assert_eq!(&**key.open(STORED, PLACE).unwrap(), b"private");
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sealed_twice_looks_different() {
+    fn sealing_twice_gives_different_texts() {
         let key = SealingKey::new(&Secret::new(vec![7; 32])).unwrap();
         assert_ne!(key.seal(b"private", PLACE).unwrap(), key.seal(b"private", PLACE).unwrap(), "a nonce serves once");
     }

@@ -1,6 +1,6 @@
 //! Secrets: bytes that cannot be printed and are wiped when dropped.
 //!
-//! A platform has one secret per purpose, each in a file readable by its owner alone; keys for single uses are derived
+//! A platform has one secret per purpose, each in a file readable only by its owner. Keys for single uses are derived
 //! from them by HMAC-SHA-256 with a label, so that no two uses share a key.
 
 use std::fmt;
@@ -34,15 +34,15 @@ impl Secret {
     /// 32 fresh random bytes.
     ///
     /// # Errors
-    /// When the operating system gives no randomness.
+    /// If the operating system returns no randomness.
     pub fn generate() -> anyhow::Result<Self> {
         Ok(Self::new(crate::random::bytes::<32>()?.to_vec()))
     }
 
-    /// From text: base64 when it is base64, else the bytes of the text itself. Surrounding white space is ignored.
+    /// Parses text: base64 if it is base64, else the bytes of the text. Surrounding white space is ignored.
     ///
     /// # Errors
-    /// When there are fewer than [`SECRET_BYTES_MIN`] bytes.
+    /// If there are fewer than [`SECRET_BYTES_MIN`] bytes.
     pub fn parse(text: &str) -> anyhow::Result<Self> {
         let text = text.trim();
         let bytes = STANDARD.decode(text).unwrap_or_else(|_| text.as_bytes().to_vec());
@@ -53,10 +53,10 @@ impl Secret {
         Ok(Self::new(bytes))
     }
 
-    /// From the text of a password that another server compares: never decoded. Surrounding white space is ignored.
+    /// The text of a password that another server compares, never decoded. Surrounding white space is ignored.
     ///
     /// # Errors
-    /// When there is nothing.
+    /// If the text is empty.
     pub fn parse_password(text: &str) -> anyhow::Result<Self> {
         let text = text.trim();
         anyhow::ensure!(!text.is_empty(), "the password is empty");
@@ -66,7 +66,7 @@ impl Secret {
     /// Reads a secret file.
     ///
     /// # Errors
-    /// When the file cannot be read, is readable by others, or holds too little.
+    /// If the file cannot be read, is readable by others, or holds too few bytes.
     pub fn load(path: &Path) -> anyhow::Result<Self> {
         Self::load_with(path, Self::parse)
     }
@@ -88,10 +88,10 @@ impl Secret {
         parse(std::str::from_utf8(&bytes).with_context(place)?).with_context(place)
     }
 
-    /// Reads a secret file, making it with 32 random bytes when there is none.
+    /// Reads a secret file, or makes it with 32 random bytes.
     ///
     /// # Errors
-    /// As [`Secret::load`], or when the file cannot be written.
+    /// Like [`Secret::load`], or if the file cannot be written.
     pub fn load_or_create(path: &Path) -> anyhow::Result<Self> {
         if path.exists() {
             return Self::load(path);
@@ -102,7 +102,7 @@ impl Secret {
         Ok(secret)
     }
 
-    /// A key for one use.
+    /// Derives a key for one use.
     #[must_use]
     pub fn derive(&self, label: &str) -> Self {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &self.0);
@@ -119,12 +119,12 @@ impl Secret {
         Zeroizing::new(STANDARD.encode(&*self.0))
     }
 
-    /// The bytes as text that fits a header: unpadded base64url.
+    /// The bytes as text for a header: unpadded base64url.
     pub fn to_token(&self) -> Zeroizing<String> {
         Zeroizing::new(URL_SAFE_NO_PAD.encode(&*self.0))
     }
 
-    /// Whether `text` is this secret's token, in time that does not depend on where they differ.
+    /// Whether `text` is this secret's token; takes constant time.
     pub fn matches_token(&self, text: &str) -> bool {
         aws_lc_rs::constant_time::verify_slices_are_equal(text.as_bytes(), self.to_token().as_bytes()).is_ok()
     }
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_others_can_read_is_refused_with_the_command_that_mends_it() {
+    fn a_secret_others_can_read_is_refused_with_the_command_that_fixes_it() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("edge.key");
         std::fs::write(&path, "0123456789abcdef0123456789abcdef").unwrap();
@@ -215,7 +215,7 @@ mod tests {
             assert!(load(mode).unwrap_err().to_string().contains("chmod 600"), "{mode:o}");
         }
         for mode in [0o600, 0o640, 0o660] {
-            assert!(load(mode).is_ok(), "{mode:o}: a group is somebody's choice");
+            assert!(load(mode).is_ok(), "{mode:o}: group access is allowed");
         }
     }
 
@@ -227,7 +227,7 @@ mod tests {
         write_private(&large, b"").unwrap();
         std::fs::File::options().write(true).open(&large).unwrap().set_len(FILE_BYTES_MAX + 1).unwrap();
         for path in [pipe, large] {
-            // Nobody writes to the pipe: reading it would not come back.
+            // The pipe has no writer: reading it would block.
             let error = format!("{:#}", Secret::load(&path).unwrap_err());
             assert!(error.contains("no regular file of at most 65536 bytes"), "{error}");
         }
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(std::fs::read_dir(directory).unwrap().count(), 1, "nothing half done lies beside it");
     }
 
-    // A platform keeps its secrets for years: every version must derive the same keys from them.
+    // Platforms keep their secrets for years: every version must derive the same keys from them.
     #[test]
     fn keys_are_derived_as_every_version_derives_them() {
         let secret = Secret::new(vec![7; 32]);

@@ -1,5 +1,4 @@
-//! Serving a router: bounded connections, a deadline for request heads, and a drain that ends when the last request
-//! does.
+//! Serves a router: bounded connections, a deadline for request heads, and a drain that ends with the last request.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -24,17 +23,17 @@ use tokio::time::Instant;
 use crate::peer::ServerTls;
 use crate::shutdown::Shutdown;
 
-/// Bounds of one listener of a service.
+/// Limits of one listener of a service.
 #[derive(Clone, Copy, Debug)]
 pub struct ServeLimits {
-    /// Connections served at once. The next one waits for a place.
+    /// Connections served at once. Another one waits for a free slot.
     pub connections_max: usize,
-    /// While one waits for a place, a connection without a request for this long is closed, the longest first.
+    /// While a connection waits for a slot, connections idle for this long are closed, the longest first.
     pub yields_after: Duration,
-    /// Time for a whole request head, and for the silence between requests: longer than the gateway keeps idle
-    /// connections (55 s), so that it never sends a request into one that is being closed.
+    /// Time for a whole request head, and for the pause between requests: longer than the gateway keeps idle
+    /// connections (55 s), so that it never sends a request into a closing connection.
     pub head_timeout: Duration,
-    /// After the end is announced, requests in progress get this long.
+    /// How long requests in progress may take during the drain.
     pub drain_timeout: Duration,
 }
 
@@ -52,7 +51,7 @@ impl Default for ServeLimits {
 /// Binds a TCP listener; port 0 takes any free port.
 ///
 /// # Errors
-/// When the address is taken or not ours, with the address in the message.
+/// If the address is in use or not local; the message has the address.
 pub async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
 }
@@ -60,7 +59,7 @@ pub async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
 /// Serves `router` until `shutdown`, then drains.
 ///
 /// # Errors
-/// When requests were still in progress at the end of the drain.
+/// If requests were still in progress at the end of the drain.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -70,7 +69,7 @@ pub async fn serve(
     serve_over(listener, None, router, limits, shutdown).await
 }
 
-/// As [`serve`], over TLS if there is something to show. Whoever speaks plain text then is not answered.
+/// Like [`serve`], over TLS if a certificate is configured. Plain text then gets no answer.
 pub async fn serve_over(
     listener: TcpListener,
     tls: Option<ServerTls>,
@@ -91,8 +90,8 @@ pub async fn serve_over(
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => stream,
                 Err(error) => {
-                    // Out of descriptors or a client that left: waiting a little beats spinning.
-                    tracing::warn!(%error, "a connection could not be accepted");
+                    // No descriptor left, or the client disconnected: a short pause avoids spinning.
+                    tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     continue;
                 }
@@ -129,7 +128,7 @@ pub async fn serve_over(
             };
             let ended = tokio::select! {
                 ended = served => ended,
-                () = connection.leave.notified() => Err(anyhow::anyhow!("it was closed to make room")),
+                () = connection.leave.notified() => Err(anyhow::anyhow!("closed for a new connection")),
             };
             if let Err(error) = ended {
                 tracing::debug!(error = format!("{error:#}"), "a connection ended early");
@@ -142,8 +141,8 @@ pub async fn serve_over(
         .context("requests were still in progress when the drain ended")
 }
 
-/// A place for a connection. When all are taken, the connection that has waited longest for a request is closed, so
-/// connections that send nothing do not keep others out. One that has just been opened gets the time to send its request.
+/// Acquires a slot for a connection. If all are taken, closes the connection that has been idle longest, so that silent
+/// connections do not keep others out. A new connection gets time to send its request.
 async fn place(
     places: &Arc<Semaphore>,
     idle: &Mutex<Idle>,
@@ -159,7 +158,7 @@ async fn place(
     }
 }
 
-/// The connections of a listener on which no request is in progress, the one that has waited longest first.
+/// The idle connections of a listener, the longest idle first.
 #[derive(Default)]
 struct Idle {
     next: u64,
@@ -167,7 +166,7 @@ struct Idle {
 }
 
 impl Idle {
-    /// Closes the connection that has waited longest, if that is long enough. Returns when to look again.
+    /// Closes the connection that has been idle longest, if long enough. Returns when to check again.
     fn make_room(&mut self, yields_after: Duration) -> Instant {
         let now = Instant::now();
         let Some(longest) = self.waiting.first_entry() else { return now + yields_after };
@@ -179,7 +178,7 @@ impl Idle {
         now + yields_after
     }
 
-    /// The number under which a connection waits.
+    /// Registers an idle connection; returns its number.
     fn enter(&mut self, leave: &Arc<Notify>) -> u64 {
         let number = self.next;
         self.next += 1;
@@ -188,7 +187,7 @@ impl Idle {
     }
 }
 
-/// A connection, and whether it waits for a request.
+/// A connection, and whether it is idle.
 struct Connection {
     idle: Arc<Mutex<Idle>>,
     leave: Arc<Notify>,
@@ -202,7 +201,7 @@ impl Connection {
         Arc::new(Self { idle, leave, number })
     }
 
-    /// A request has begun; it ends when its response is sent or dropped.
+    /// Starts a request; it ends when its response is sent or dropped.
     fn begin(self: &Arc<Self>) -> Busy {
         self.idle.lock().waiting.remove(&self.number.load(Ordering::Relaxed));
         Busy(self.clone())
@@ -225,7 +224,7 @@ impl Drop for Busy {
     }
 }
 
-/// The body of a response, whose request is in progress as long as it is being sent.
+/// The body of a response; its request is in progress while the body is being sent.
 struct Held {
     body: Body,
     _busy: Busy,
@@ -283,7 +282,7 @@ mod tests {
         let mut answer = [0; 12];
         asking.read_exact(&mut answer).await.unwrap();
         assert_eq!(&answer, b"HTTP/1.1 200");
-        // Eight of the silent ones had to leave.
+        // Eight of the silent connections were closed.
         assert_eq!(silent[0].read(&mut answer).await.unwrap(), 0);
         release.notify_one();
         slow.read_exact(&mut answer).await.unwrap();

@@ -1,25 +1,25 @@
-//! The end of a process: announced once, heard everywhere.
+//! The shutdown of a process, announced to all tasks.
 
 use tokio_util::sync::CancellationToken;
 
-/// A handle everybody who must stop holds a clone of.
+/// A handle to the shutdown. Every task that must stop holds a clone.
 #[derive(Clone, Debug, Default)]
 pub struct Shutdown {
     token: CancellationToken,
 }
 
 impl Shutdown {
-    /// Nothing has been announced yet.
+    /// A shutdown that has not begun.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Announces the end. Further calls change nothing.
+    /// Announces the shutdown. Further calls do nothing.
     pub fn begin(&self) {
         self.token.cancel();
     }
 
-    /// Whether the end has been announced.
+    /// Whether the shutdown was announced.
     pub fn has_begun(&self) -> bool {
         self.token.is_cancelled()
     }
@@ -34,11 +34,11 @@ impl Shutdown {
         self.token.clone()
     }
 
-    /// Announces the end when the process receives SIGTERM or SIGINT (Ctrl-C). A second signal ends the process at
-    /// once with status 130: whoever presses Ctrl-C twice means it.
+    /// Announces the shutdown when the process receives SIGTERM or SIGINT (Ctrl-C). A second signal ends the process at
+    /// once with status 130.
     ///
     /// # Errors
-    /// When the operating system refuses the handlers.
+    /// If the operating system refuses the handlers.
     pub fn on_signals(&self) -> anyhow::Result<()> {
         use tokio::signal::unix::{SignalKind, signal};
         let mut terminate = signal(SignalKind::terminate())?;

@@ -1,11 +1,11 @@
-//! One way to speak to two databases: SQLite embedded, PostgreSQL where several replicas share what must last.
+//! One interface to two databases: embedded SQLite, and PostgreSQL shared by several replicas.
 //!
-//! Both understand `$1`, `ON CONFLICT` and `RETURNING`, so a statement is written once; [`query`], [`query_as`] and
-//! [`query_scalar`] run it on whatever the connection is. Where the two differ a caller asks for the [`Kind`].
+//! Both support `$1`, `ON CONFLICT` and `RETURNING`, so a statement is written once; [`query`], [`query_as`] and
+//! [`query_scalar`] run it on either. If they differ, the caller checks the [`Kind`].
 //!
-//! When the database is gone, everything here fails within a stated time: [`WAIT_MAX`] for a connection or a lock,
-//! [`STATEMENT_WAIT_MAX`] for a statement. A connection that missed its time, or whose caller left in the middle of a
-//! statement, is closed and never used again; the next one is opened when it is needed, so recovery needs nobody.
+//! If the database is unavailable, every call fails within a stated time: [`WAIT_MAX`] for a connection or a lock,
+//! [`STATEMENT_WAIT_MAX`] for a statement. A connection that timed out, or whose caller was cancelled during a
+//! statement, is closed and never reused. The next one is opened on demand, so recovery is automatic.
 
 mod connection;
 mod found;
@@ -34,9 +34,9 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 
-/// Whether the database had no space left for what it was to store.
+/// Whether the database had no space left for a write.
 pub fn is_full(error: &sqlx::Error) -> bool {
-    /// `disk_full` of PostgreSQL, whose codes have five characters.
+    /// `disk_full` of PostgreSQL; its codes have five characters.
     const POSTGRES: &str = "53100";
     /// `SQLITE_FULL`, the low byte of an extended code.
     const SQLITE: u32 = 13;
@@ -48,19 +48,19 @@ pub fn is_full(error: &sqlx::Error) -> bool {
 /// One database.
 #[derive(Clone, Debug)]
 pub struct Database {
-    /// For changes. SQLite has one writing connection; PostgreSQL shares its pool between reading and writing.
+    /// For writing. SQLite has one writing connection; PostgreSQL shares its pool between reading and writing.
     pub write: Pool,
     /// For reading.
     pub read: Pool,
 }
 
 impl Database {
-    /// Opens (or makes) the database and brings its schema up to date. A PostgreSQL server that is not there yet is
-    /// waited for, [`crate::postgres::START_WAIT_MAX`] at most.
+    /// Opens (or creates) the database and migrates its schema. Waits for a PostgreSQL server at most
+    /// [`crate::postgres::START_WAIT_MAX`].
     ///
     /// # Errors
-    /// When it cannot be opened, is no database, does not keep what it acknowledges, or was made by a newer version, by one
-    /// that was never released, or by another program.
+    /// If it cannot be opened, is not a database, does not keep acknowledged changes, or was made by a newer version,
+    /// an unreleased one, or another program.
     pub async fn open(place: &Place, migrations: &Migrations) -> anyhow::Result<Self> {
         match place {
             Place::Sqlite(path) => Self::open_sqlite(path, migrations).await,
@@ -81,7 +81,7 @@ impl Database {
         Ok(Self { write: pool(sqlite.write), read: pool(sqlite.read) })
     }
 
-    /// Connections that only read, to a database that is there; its schema may be of any version, and stays.
+    /// Read-only connections to an existing database; its schema may have any version and is not changed.
     pub fn as_it_is(place: &Place) -> Pool {
         match place {
             Place::Sqlite(path) => Pool::Sqlite(crate::sqlite::reader(path), Arc::default()),
@@ -89,10 +89,10 @@ impl Database {
         }
     }
 
-    /// Makes sure that a service has made this database, and that none uses it. (A file is taken by replacing it.)
+    /// Checks that a service has made this database, and that none uses it. (A file is replaced instead.)
     ///
     /// # Errors
-    /// When it is otherwise, or the database does not answer.
+    /// If it does not, or the database does not answer.
     pub async fn may_be_taken(place: &Place) -> anyhow::Result<()> {
         let pool = Self::as_it_is(place);
         // On one connection: a second one of the pool would be counted as a service's.
@@ -113,11 +113,11 @@ impl Database {
         Ok(())
     }
 
-    /// What a process asks first of all, perhaps several times. A PostgreSQL server that is gone again is waited for like
-    /// one that is not there yet: the first start of one is often two, and names of containers come and go meanwhile.
+    /// Runs a process's first query, perhaps several times. Waits for a PostgreSQL server that becomes unavailable
+    /// again, as for one that is not reachable yet: its first start is often two, and container names change meanwhile.
     ///
     /// # Errors
-    /// What was answered last: when it is nothing that passes, or after [`crate::postgres::START_WAIT_MAX`].
+    /// The last error: one that does not pass, or any after [`crate::postgres::START_WAIT_MAX`].
     pub async fn first<T>(&self, ask: impl AsyncFn() -> Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
         match self.kind() {
             Kind::Sqlite => ask().await,
@@ -130,11 +130,11 @@ impl Database {
         self.write.kind()
     }
 
-    /// Empties SQLite's write-ahead log, where deleted rows can still be read; the file has zeros in their place. In PostgreSQL
-    /// vacuuming does both.
+    /// Empties SQLite's write-ahead log, where deleted rows could still be read; the file has zeros in their place. In
+    /// PostgreSQL vacuuming does both.
     ///
     /// # Errors
-    /// When somebody reads for longer than [`crate::sqlite::WAIT_MAX`], or the database does not answer: try again later.
+    /// If a reader takes longer than [`crate::sqlite::WAIT_MAX`], or the database does not answer: try again later.
     pub async fn wipe_deleted(&self) -> Result<(), sqlx::Error> {
         let Some(pool) = self.write.sqlite() else { return Ok(()) };
         let is_busy: bool = sqlx::query_scalar("PRAGMA wal_checkpoint(TRUNCATE)").fetch_one(pool).await?;
@@ -142,7 +142,7 @@ impl Database {
         if is_busy { Err(sqlx::Error::Io(busy())) } else { Ok(()) }
     }
 
-    /// Finishes what is in progress and lets go.
+    /// Finishes running statements and closes all connections.
     pub async fn close(&self) {
         self.read.close().await;
         self.write.close().await;

@@ -1,4 +1,4 @@
-//! The embedded database: SQLite with write-ahead log, one writer, several readers.
+//! The embedded database: SQLite with a write-ahead log, one writer, several readers.
 //!
 //! "Acknowledged means durable": `synchronous = FULL` makes a commit wait for the disk. SQLite has one writer; a pool
 //! of one connection makes writers queue here, with a deadline, instead of failing with `SQLITE_BUSY`.
@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use sqlx::migrate::Migrator;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
 
-/// Connections that read at the same time.
+/// Connections for concurrent reads.
 pub const READERS_MAX: u32 = 8;
 
 /// How long a request may wait for a connection or for another process's lock.
@@ -21,15 +21,15 @@ pub const WAIT_MAX: Duration = Duration::from_secs(2);
 pub struct Sqlite {
     /// The single writing connection.
     pub write: SqlitePool,
-    /// Connections for reading; they never block the writer, nor it them.
+    /// Connections for reading; readers and the writer never block each other.
     pub read: SqlitePool,
 }
 
 impl Sqlite {
-    /// Opens (or makes) the file and the directory above it.
+    /// Opens (or creates) the file and its directory.
     ///
     /// # Errors
-    /// When the file cannot be opened or is no database.
+    /// If the file cannot be opened or is not a database.
     pub async fn open(path: &Path) -> anyhow::Result<Self> {
         let place = || format!("opening the database {}", path.display());
         crate::backup::is_whole(path)?;
@@ -43,7 +43,7 @@ impl Sqlite {
             .synchronous(SqliteSynchronous::Full)
             .busy_timeout(WAIT_MAX)
             .foreign_keys(true)
-            // What is deleted is overwritten in the file.
+            // Deleted data is overwritten in the file.
             .pragma("secure_delete", "ON");
         let write = SqlitePoolOptions::new()
             .max_connections(1)
@@ -54,11 +54,10 @@ impl Sqlite {
         Ok(Self { write, read: reader(path) })
     }
 
-    /// Brings the schema up to date.
+    /// Migrates the schema.
     ///
     /// # Errors
-    /// When a migration fails, or the file was made by a newer version, by one that was never released, or by another
-    /// program.
+    /// If a migration fails, or the file was made by a newer version, an unreleased one, or another program.
     pub async fn migrate(&self, migrator: &Migrator) -> anyhow::Result<()> {
         let mut connection = self.write.acquire().await?;
         let tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'";
@@ -67,14 +66,14 @@ impl Sqlite {
         migrator.run(&mut *connection).await.context("bringing the database schema up to date")
     }
 
-    /// Finishes what is in progress and closes the file.
+    /// Finishes running statements and closes the file.
     pub async fn close(&self) {
         self.read.close().await;
         self.write.close().await;
     }
 }
 
-/// Connections that only read. They are opened when they are needed, and make no file.
+/// Read-only connections. They are opened on demand, and create no file.
 pub(crate) fn reader(path: &Path) -> SqlitePool {
     let options = SqliteConnectOptions::new().filename(path).read_only(true).busy_timeout(WAIT_MAX);
     SqlitePoolOptions::new().max_connections(READERS_MAX).acquire_timeout(WAIT_MAX).connect_lazy_with(options)

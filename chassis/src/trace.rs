@@ -1,12 +1,11 @@
-//! Traces: which process spent the time of one request, for a collector that speaks OTLP over HTTP.
+//! Traces: which process spent the time of one request, for a collector that accepts OTLP over HTTP.
 //!
-//! Off unless an endpoint is set; then one request in so many is sampled, by its trace id, so that all processes choose
-//! the same ones. The gateway begins every trace: its request id is the trace id, and what clients claim is not believed.
-//! Services continue what the gateway's `traceparent` says (W3C Trace Context).
+//! Off unless an endpoint is set. Then a fraction of the requests is sampled, by trace id, so that all processes choose
+//! the same ones. The gateway begins every trace: its request id is the trace id, and trace ids from clients are
+//! ignored. Services continue the gateway's `traceparent` (W3C Trace Context).
 //!
-//! Nothing waits for a collector. Finished spans go into a bounded queue; what does not fit is dropped and counted. One
-//! task sends what has gathered; a batch that the collector does not take in time is dropped and counted, not tried
-//! again: traces are for looking, not for accounts.
+//! No request waits for a collector. Finished spans go into a bounded queue; further ones are dropped and counted. One
+//! task sends the queued spans. A batch that the collector does not accept in time is dropped and counted, not retried.
 
 mod middleware;
 mod otlp;
@@ -21,24 +20,24 @@ use crate::metrics::{IntCounter, IntCounterVec};
 use crate::shutdown::Shutdown;
 
 pub use middleware::{Traced, traced};
-pub use otlp::{Kind, Span, Value};
+pub use otlp::{AttributeValue, Span, SpanKind};
 
-/// Spans that may wait to be sent.
+/// Spans that may be queued.
 pub const SPANS_WAITING_MAX: usize = 4_096;
 
-/// Spans sent at once.
+/// Spans per batch.
 const BATCH_MAX: usize = 512;
 
-/// How long spans gather.
+/// How long spans are collected for a batch.
 const GATHER: Duration = Duration::from_secs(1);
 
-/// How long a collector may take.
+/// The longest time for sending a batch.
 const SEND_MAX: Duration = Duration::from_secs(5);
 
-/// How long the last batch may take when the process ends.
+/// The longest time for the last batch when the process ends.
 const LAST_SEND_MAX: Duration = Duration::from_secs(2);
 
-/// What becomes of spans: the label of the counter.
+/// The results of spans: the label of the counter.
 pub const RESULTS: [&str; 3] = ["exported", "failed", "dropped"];
 
 /// The settings of `[tracing]`.
@@ -46,12 +45,12 @@ pub const RESULTS: [&str; 3] = ["exported", "failed", "dropped"];
 pub struct TraceConfig {
     /// The collector's base URL, such as `http://collector:4318`; `None`: no traces.
     pub endpoint: Option<String>,
-    /// Of a thousand requests, so many.
+    /// Sampled requests of a thousand.
     pub per_thousand: u64,
 }
 
 impl TraceConfig {
-    /// Reads the section; `None` when a mistake was reported.
+    /// Reads the section; `None` if a mistake was reported.
     pub fn read(section: &Section<'_>) -> Option<Self> {
         let endpoint: Option<Option<String>> = section.optional("otlp_endpoint");
         let per_thousand = section.integer("sample_per_thousand", 10, 0..=1_000);
@@ -66,7 +65,7 @@ impl TraceConfig {
     }
 }
 
-/// Takes finished spans. Clones feed the same queue; switched off it is nothing.
+/// Accepts finished spans. Clones share one queue; without a collector it does nothing.
 #[derive(Clone, Default)]
 pub struct Tracer(Option<On>);
 
@@ -83,10 +82,10 @@ impl Tracer {
         Self(None)
     }
 
-    /// A tracer and what sends its spans, in the name of `service`. `spans` counts them by [`RESULTS`].
+    /// A tracer, and the exporter that sends its spans as `service`. `spans` counts them by [`RESULTS`].
     ///
     /// # Errors
-    /// When the HTTP client cannot be made.
+    /// If the HTTP client cannot be created.
     pub fn new(
         config: &TraceConfig,
         service: &'static str,
@@ -109,18 +108,18 @@ impl Tracer {
         Ok((Self(Some(on)), Some(exporter)))
     }
 
-    /// Whether anybody collects.
+    /// Whether a collector is configured.
     pub fn is_on(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Whether the request with this trace id is one of those that are looked at.
+    /// Whether the request with this trace id is sampled.
     pub fn samples(&self, trace: TraceId) -> bool {
-        // The end of the id is as random as its beginning; every process does the same sum.
+        // The end of the id is as random as its beginning; every process computes the same result.
         self.0.as_ref().is_some_and(|on| (trace.0 & u128::from(u64::MAX)) % 1_000 < u128::from(on.per_thousand))
     }
 
-    /// Takes a finished span. Never waits.
+    /// Accepts a finished span. Never waits.
     pub fn record(&self, span: Span) {
         if let Some(on) = &self.0
             && on.queue.try_send(span).is_err()
@@ -135,7 +134,7 @@ impl Tracer {
 pub struct TraceId(pub u128);
 
 impl TraceId {
-    /// From 32 digits of hex.
+    /// Parses 32 hexadecimal digits.
     pub fn parse(hex: &str) -> Option<Self> {
         (hex.len() == 32 && hex.bytes().all(|byte| byte.is_ascii_hexdigit()))
             .then(|| u128::from_str_radix(hex, 16).ok().filter(|id| *id != 0).map(Self))
@@ -143,19 +142,19 @@ impl TraceId {
     }
 }
 
-/// The place in a trace that a `traceparent` names.
+/// The parent span in a `traceparent` header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parent {
     /// The trace.
     pub trace: TraceId,
-    /// The span that asks.
+    /// The calling span.
     pub span: u64,
-    /// Whether the trace is one of those that are looked at.
+    /// Whether the trace is sampled.
     pub sampled: bool,
 }
 
 impl Parent {
-    /// From the header's value: `00-{32 hex}-{16 hex}-{2 hex}`, and nothing else.
+    /// Parses the header: `00-{32 hex}-{16 hex}-{2 hex}` only.
     pub fn parse(header: &str) -> Option<Self> {
         let mut parts = header.split('-');
         let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
@@ -186,7 +185,7 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// Sends what gathers until `end`, then what is left.
+    /// Sends batches until `end`, then the remaining spans.
     pub async fn run(mut self, end: Shutdown) {
         let mut batch = Vec::with_capacity(BATCH_MAX);
         let mut complained = false;
@@ -195,7 +194,7 @@ impl Exporter {
                 () = end.begun() => break,
                 taken = self.waiting.recv_many(&mut batch, BATCH_MAX) => if taken == 0 { return },
             }
-            // The first span has come: whatever follows within the time goes with it.
+            // After the first span: spans that follow within the time join its batch.
             let gather = async {
                 while batch.len() < BATCH_MAX {
                     let room = BATCH_MAX - batch.len();
@@ -209,17 +208,17 @@ impl Exporter {
                 _ = tokio::time::timeout(GATHER, gather) => {}
             }
             let sent = self.send(&mut batch, if end.has_begun() { LAST_SEND_MAX } else { SEND_MAX }).await;
-            // Said once for each time it breaks, not for each batch.
+            // Logged once per outage, not per batch.
             match sent {
                 Ok(()) => complained = false,
                 Err(error) if !complained => {
                     complained = true;
-                    tracing::warn!(error = format!("{error:#}"), url = self.url, "traces are not taken");
+                    tracing::warn!(error = format!("{error:#}"), url = self.url, "cannot send traces; dropping them");
                 }
                 Err(_) => {}
             }
         }
-        // What is left, as long as somebody takes it.
+        // The remaining spans, as long as the collector accepts them.
         loop {
             while batch.len() < BATCH_MAX
                 && let Ok(span) = self.waiting.try_recv()

@@ -1,11 +1,10 @@
-//! A thread that notices when an asynchronous runtime no longer runs anything.
+//! A thread that detects a stuck asynchronous runtime.
 //!
-//! A future that blocks, or a lock that two of them wait for, stops a runtime without a word: the process lives, its ports
-//! accept, and nothing is answered. Each watched runtime runs a [`Heartbeat`]; the watchdog's own thread looks at all of
-//! them, warns when one is late, and calls for the end when one is dead. Restarting is left to whoever started the
-//! process.
+//! A blocking future, or a deadlock, stops a runtime silently: the process lives, its ports accept, and no request is
+//! answered. Each watched runtime runs a [`Heartbeat`]; the watchdog's thread checks all of them, warns if one is late,
+//! and calls for the end of the process if one is dead. A supervisor restarts the process.
 //!
-//! A process that was itself stopped for a while (SIGSTOP, a paused machine) is not stuck: the watchdog was late too.
+//! A process that was stopped as a whole (SIGSTOP, a paused machine) is not stuck: the watchdog was late too.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,14 +14,14 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 
-/// How late is late.
+/// Timing of heartbeats.
 #[derive(Clone, Copy, Debug)]
 pub struct WatchdogLimits {
-    /// How often runtimes beat and the watchdog looks.
+    /// Interval of heartbeats and checks.
     pub every: Duration,
-    /// Silence that is worth a warning.
+    /// Silence that causes a warning.
     pub late: Duration,
-    /// Silence after which nothing good will come of waiting.
+    /// Silence that ends the process.
     pub dead: Duration,
 }
 
@@ -37,7 +36,7 @@ impl Default for WatchdogLimits {
 pub struct Stall {
     /// The runtime's name.
     pub runtime: &'static str,
-    /// How long nothing ran.
+    /// How long no task ran.
     pub silent: Duration,
 }
 
@@ -69,12 +68,12 @@ impl ClockHandle {
 #[derive(Debug)]
 struct Watched {
     runtime: &'static str,
-    /// Gone when the runtime is, which is no stall.
+    /// Dropped with its runtime, which is not a stall.
     last: Weak<AtomicU64>,
     warned: bool,
 }
 
-/// What a watched runtime has to run.
+/// The heartbeat that a watched runtime must run.
 #[derive(Debug)]
 pub struct Heartbeat {
     last: Arc<AtomicU64>,
@@ -83,11 +82,11 @@ pub struct Heartbeat {
 }
 
 impl Watchdog {
-    /// Starts the thread. `dead` is called, on that thread, for a runtime that is silent for longer than the limit; a
-    /// process that serves others should end there.
+    /// Starts the thread. `dead` is called on that thread for a runtime that is silent for longer than the limit; it
+    /// should end the process.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// If no thread can be started.
     pub fn start(
         clock: Arc<dyn Clock>,
         limits: WatchdogLimits,
@@ -114,7 +113,7 @@ impl Watchdog {
         Ok(Self { watched, longest_millis, every: limits.every, clock, _end: end })
     }
 
-    /// Watches one more runtime. Spawn [`Heartbeat::beat`] on it.
+    /// Watches another runtime. Spawn [`Heartbeat::beat`] on it.
     pub fn watch(&self, runtime: &'static str) -> Heartbeat {
         let last = Arc::new(AtomicU64::new(self.clock.millis()));
         let entry = Watched { runtime, last: Arc::downgrade(&last), warned: false };
@@ -122,7 +121,7 @@ impl Watchdog {
         Heartbeat { last, every: self.every, clock: self.clock.clone() }
     }
 
-    /// The longest silence of any watched runtime when the watchdog last looked.
+    /// The longest silence of any watched runtime at the last check.
     pub fn longest_silence(&self) -> Duration {
         Duration::from_millis(self.longest_millis.load(Ordering::Relaxed))
     }
@@ -155,7 +154,7 @@ fn look(
         if silent > millis(limits.dead) {
             dead(&stall);
         } else if silent > millis(limits.late) && !one.warned {
-            tracing::warn!(runtime = one.runtime, silent_ms = silent, "a runtime does not run its tasks");
+            tracing::warn!(runtime = one.runtime, silent_ms = silent, "runtime is stuck");
             one.warned = true;
         } else if silent <= millis(limits.late) {
             one.warned = false;
@@ -181,7 +180,8 @@ mod tests {
         dead: Duration::from_millis(100),
     };
 
-    /// What the watchdog finds when the last beat was at `last` and it looks at `now`, awake since `awake_since`.
+    /// The stalls found if the last heartbeat was at `last`, the check is at `now`, and the process is awake since
+    /// `awake_since`.
     fn found(last: u64, now: u64, awake_since: u64) -> (Vec<Stall>, u64) {
         let beat = Arc::new(AtomicU64::new(last));
         let table = Mutex::new(vec![Watched { runtime: "edge", last: Arc::downgrade(&beat), warned: false }]);
@@ -217,6 +217,7 @@ mod tests {
         assert!(watchdog.watched.lock().unwrap().is_empty());
     }
 
+    // promise: faults.22
     #[test]
     fn a_blocked_runtime_is_found_by_the_thread_and_a_running_one_is_not() {
         let (tell, told) = sync_channel(1);

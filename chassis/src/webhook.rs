@@ -1,9 +1,9 @@
-//! Outgoing webhooks: how messages are signed, how often they are tried, and how they are sent safely.
+//! Outgoing webhooks: signing, retries and safe delivery.
 //!
-//! Messages follow the Standard Webhooks specification, so receivers verify them with its published libraries. What is
-//! sent, to whom, and where that is written down is the service's business. The receivers' addresses are chosen by
-//! customers, and with them where our packets go: [`Sender`] resolves a name once, connects to permitted addresses
-//! alone, follows nothing and reads nothing but the status. A receiver that is gone costs an attempt with a deadline.
+//! Messages follow the Standard Webhooks specification, so receivers verify them with its published libraries. The
+//! service decides what is sent to whom, and stores it. Customers choose the receivers' addresses, and so where our
+//! packets go: [`Sender`] resolves a name once, connects to permitted addresses only, follows no redirects and reads
+//! only the status. An unavailable receiver costs one attempt with a deadline.
 
 mod schedule;
 mod sender;

@@ -1,4 +1,4 @@
-//! Keys that are refused for a while: what gateways tell each other and the control plane.
+//! Temporarily banned keys, as gateways report them to each other and to the control plane.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,20 +16,20 @@ words! {
     }
 }
 
-/// A key that is refused until a moment.
+/// A temporary ban of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ban {
     /// The key.
     pub key: KeyId,
     /// When it was imposed.
     pub since: UnixSeconds,
-    /// First second at which the key is welcome again.
+    /// First second after the ban.
     pub until: UnixSeconds,
     /// Who imposed it.
     pub reason: BanReason,
-    /// The how manieth ban of the key within 24 hours this is; 4 for the fourth and every further one.
+    /// Which ban of the key within 24 hours this is; 4 for the fourth and every further one.
     pub level: u32,
-    /// Decided in shadow mode: nobody is refused for it.
+    /// Decided in shadow mode, and not enforced.
     pub shadow: bool,
 }
 

@@ -1,7 +1,7 @@
-//! What browsers are told: from where responses may be read (CORS), and that a host is reached over TLS alone (HSTS).
+//! Rules for browsers: which origins may read responses (CORS), and that a host requires TLS (HSTS).
 //!
-//! A rule stands with the upstream, in the gateway's settings, and with a project, whose own goes before its upstream's.
-//! What an application says itself always stands; a rule is what the gateway says where it says nothing.
+//! An upstream has a rule in the gateway's settings, and a project may have its own, which takes precedence. Headers of
+//! the application itself always stay; the gateway's rule applies only if the application sets none.
 
 use std::str::FromStr;
 
@@ -9,50 +9,50 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::text::words;
 
-/// What a project says of it; what it leaves out is its upstream's.
+/// A project's rules; absent ones come from its upstream.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Browsers {
-    /// Who answers browsers that ask for another site's page.
+    /// Who answers cross-origin requests of browsers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cors: Option<Cors>,
-    /// Who says that the host is reached over TLS alone.
+    /// Who announces that the host requires TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hsts: Option<Hsts>,
 }
 
 impl Browsers {
-    /// Whether everything is left to the upstream.
+    /// Whether both rules come from the upstream.
     pub fn is_unsaid(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Origins of one list.
+/// Origins in one list.
 pub const ORIGINS_MAX: usize = 32;
 
 /// Bytes of one origin.
 const ORIGIN_BYTES_MAX: usize = 300;
 
-/// Who answers browsers that ask for another site's page.
+/// Who answers cross-origin requests of browsers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Cors {
-    /// The upstream: preflights reach it, also those of an API, which come without a key.
+    /// The upstream: preflights reach it, also those of an API, which carry no key.
     #[default]
     Upstream,
     /// The gateway: any origin may read.
     Open,
     /// The gateway: these origins may read.
     Origins(Vec<Origin>),
-    /// Nobody: a preflight is a request like any other.
+    /// No one: a preflight is handled like any other request.
     Off,
 }
 
-/// `https://app.example`, as browsers write it.
+/// An origin as browsers send it, for example `https://app.example`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin(String);
 
-/// A text that is no origin.
+/// The text is not an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("use origins as browsers write them, such as https://app.example or http://localhost:3000")]
 pub struct InvalidOrigin;
@@ -75,12 +75,12 @@ impl FromStr for Origin {
     }
 }
 
-/// A text that is no rule.
+/// The text is not a CORS rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("use \"upstream\", \"open\", \"off\", or a list of origins such as [\"https://app.example\"]")]
 pub struct InvalidCors;
 
-/// In a variable of the environment, commas separate origins.
+/// In an environment variable, commas separate origins.
 impl FromStr for Cors {
     type Err = InvalidCors;
 
@@ -97,7 +97,7 @@ impl FromStr for Cors {
     }
 }
 
-/// In JSON the words are text, and origins a list.
+/// In JSON the words are strings, and origins an array.
 impl Serialize for Cors {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
@@ -130,13 +130,13 @@ impl<'de> Deserialize<'de> for Cors {
 }
 
 words! {
-    /// Who says that a host is reached over TLS alone.
+    /// Who announces that a host requires TLS.
     #[derive(Default)]
     pub enum Hsts {
         /// The upstream.
         #[default]
         Upstream = "upstream",
-        /// The gateway, where the upstream does not.
+        /// The gateway, if the upstream does not.
         On = "on",
     }
 }

@@ -1,12 +1,12 @@
-//! Certificates as they travel from the control plane to the edge.
+//! Certificates as the control plane sends them to the edge.
 
 use serde::{Deserialize, Serialize};
 
 use crate::hostname::Hostname;
 use crate::time::UnixSeconds;
 
-/// A private key sealed with the platform's key-encryption key (AES-256-GCM; `chassis::seal`), in base64. The
-/// additional data of the seal is the hostname, so that a key moved to another name does not open.
+/// A private key sealed with the platform's key-encryption key (AES-256-GCM; `chassis::seal`), in base64. The seal's
+/// additional data is the hostname, so that a key moved to another name cannot be decrypted.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SealedKey(pub String);
@@ -17,11 +17,11 @@ impl std::fmt::Debug for SealedKey {
     }
 }
 
-/// Chain and sealed key, as the edge loads them for one hostname.
+/// Chain and sealed key for one hostname.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CertificateBundle {
-    /// The name it is served for; the leaf must cover it.
+    /// The hostname; the leaf must cover it.
     pub hostname: Hostname,
     /// Leaf first, then intermediates, PEM.
     pub chain_pem: String,
@@ -33,21 +33,21 @@ pub struct CertificateBundle {
     pub not_after: UnixSeconds,
 }
 
-/// A proof a certificate authority will ask for. One record answers both HTTP-01 (the text under the token's path)
-/// and TLS-ALPN-01 (its SHA-256 in a certificate for the hostname).
+/// A proof that a certificate authority will request. It answers both HTTP-01 (the text under the token's path) and
+/// TLS-ALPN-01 (its SHA-256 in a certificate for the hostname).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Challenge {
-    /// The name being proven.
+    /// The name to prove.
     pub hostname: Hostname,
     /// The token, `A-Z a-z 0-9 - _` (RFC 8555 section 8).
     pub token: String,
-    /// What the authority expects to read.
+    /// The text that the authority expects.
     pub key_authorization: String,
 }
 
 impl Challenge {
-    /// Whether `token` uses the alphabet of RFC 8555 and a sane length (1 to 128 bytes).
+    /// Whether `token` uses the alphabet of RFC 8555 and has 1 to 128 bytes.
     pub fn is_token(token: &str) -> bool {
         (1..=128).contains(&token.len())
             && token.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')

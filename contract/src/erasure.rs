@@ -1,20 +1,20 @@
-//! Projects that are gone for good: the control plane's word to the services that keep data of projects.
+//! Permanently deleted projects: the control plane tells the services that keep their data.
 //!
-//! `GET /internal/erasures` answers with the [`Erasures`] that wait, the oldest first; a service erases them and says so
-//! with `POST` of the same. Until then it is told again, so that the message survives either side being down, and
-//! erasing twice is erased. An erasure ends when every service on record has said so.
+//! `GET /internal/erasures` answers with the pending [`Erasures`], the oldest first. A service erases them and confirms
+//! with a `POST` of the same list. Unconfirmed erasures are listed again, so that the message survives an outage of
+//! either side; erasing twice is harmless. An erasure ends when every registered service has confirmed it.
 
 use serde::{Deserialize, Serialize};
 
 use crate::project::ProjectUid;
 
-/// The path of the control plane's internal listener.
+/// The path on the control plane's internal listener.
 pub const ERASURES_PATH: &str = "/internal/erasures";
 
-/// Projects told at once.
+/// The most projects in one answer.
 pub const ERASURES_MAX: usize = 100;
 
-/// Projects to erase, or erased.
+/// Projects to erase, or erased ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Erasures {
     /// Their identities, at most [`ERASURES_MAX`].

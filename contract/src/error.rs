@@ -1,20 +1,20 @@
-//! The Error body every refusal carries (specification, section 2).
+//! The error body of every refusal (specification, section 2).
 
 use serde::{Deserialize, Serialize};
 
 /// `{"code","message","status"}`: machine-readable code, human-readable description, HTTP status.
 ///
-/// `details` is used by the domains API alone (lists of problems, lagging nodes); everywhere else it is absent and the
-/// body has exactly the three fields of the specification.
+/// Only the domains API uses `details` (lists of problems, lagging nodes); everywhere else the body has exactly the
+/// three fields of the specification.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorBody {
-    /// Machine-readable error code, one of `docs/errors.md`.
+    /// Machine-readable error code, one of `docs/reference/errors.md`.
     pub code: String,
-    /// Human-readable description that says what to do.
+    /// Human-readable description with the next step.
     pub message: String,
-    /// The HTTP status code, repeated so that a logged body stands alone.
+    /// The HTTP status code, repeated so that a logged body is complete.
     pub status: u16,
-    /// More, for the codes whose documentation says so.
+    /// Additional data, for the codes that document it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<serde_json::Value>,
 }

@@ -1,7 +1,7 @@
-//! Events on their way to the control plane, which tells them to whom a project's owner chose.
+//! Events that services send to the control plane, which delivers them to a project's webhooks.
 //!
 //! `POST /internal/events/orders` with [`OrderEvents`], answered 204 when all of them are on the control plane's disk.
-//! An event has a number of its own within its source, so that handing it over twice tells it once.
+//! An event has a unique number within its source, so that sending it twice delivers it once.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -9,47 +9,47 @@ use serde_json::Value;
 use crate::project::ProjectUid;
 use crate::time::UnixMillis;
 
-/// The path of the control plane's internal listener that takes events of orders.
+/// The path on the control plane's internal listener for events of orders.
 pub const ORDER_EVENTS_PATH: &str = "/internal/events/orders";
 
-/// Events handed over at once.
+/// Events in one request.
 pub const EVENTS_MAX: usize = 200;
 
-/// Bytes of one hand-over: an order's event is some 400 bytes.
+/// Bytes of one request: an order's event has about 400 bytes.
 pub const EVENTS_BYTES_MAX: usize = 256 * 1_024;
 
 /// The longest name of a source, in bytes.
 pub const SOURCE_BYTES_MAX: usize = 64;
 
-/// The kinds of events that orders have.
+/// The kinds of order events.
 pub const ORDER_EVENTS: [&str; 3] = ["order.created", "order.shipped", "order.cancelled"];
 
-/// One hand-over.
+/// One request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OrderEvents {
-    /// The database that the events happened in: letters, digits, `-` and `_`. Numbers are unique within it.
+    /// The database in which the events happened: letters, digits, `-` and `_`. Numbers are unique within it.
     pub source: String,
     /// At most [`EVENTS_MAX`], the oldest first.
     pub events: Vec<OrderEvent>,
 }
 
-/// Something that happened to an order.
+/// An event of an order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OrderEvent {
     /// Its number within the source; later events have larger ones.
     pub number: i64,
-    /// Whose order it is: the project's identity.
+    /// The identity of the order's project.
     pub project: ProjectUid,
     /// One of [`ORDER_EVENTS`].
     pub kind: String,
     /// When it happened.
     pub at: UnixMillis,
-    /// The order as it was right after, in the words of `/v2`.
+    /// The order right after the event, as `/v2` represents it.
     pub order: Value,
 }
 
 impl OrderEvents {
-    /// Whether everything is within its bounds.
+    /// Whether every field is within its bounds.
     pub fn is_sound(&self) -> bool {
         let letters = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         (1..=SOURCE_BYTES_MAX).contains(&self.source.len())
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_bounds_is_not_sound() {
+    fn fields_out_of_bounds_are_not_sound() {
         let sound = OrderEvents { source: "ab12".to_owned(), events: vec![event()] };
         assert!(sound.is_sound());
         let text = r#"{"source":"ab12","events":[{"number":7,"project":"demo","kind":"order.shipped","at":5,"order":{"id":1,"status":"shipped"}}]}"#;

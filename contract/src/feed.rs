@@ -1,19 +1,20 @@
-//! The change stream: how the control plane tells every gateway what it must know.
+//! The change stream from the control plane to every gateway.
 //!
 //! `GET /internal/edge/feed?node=ID&after=REVISION&mark=MARK` answers with one JSON document per line
-//! (`application/x-ndjson`), for ever. When the log still holds every change after `after`, changes follow at once;
+//! (`application/x-ndjson`), without end. If the log still holds every change after `after`, changes follow at once;
 //! otherwise a snapshot comes first, between [`Frame::SnapshotBegin`] and [`Frame::SnapshotEnd`]. A heartbeat comes
-//! every second. Revisions of changes rise by exactly one; any gap means: ask again from what you have applied.
+//! every second. Revisions of changes rise by exactly one; after a gap, ask again from the last applied revision.
 //!
 //! Every revision has a random [`Mark`]. A follower keeps the mark of its last revision and sends both. A database that
-//! went back to an earlier state gives the same numbers to other changes, with other marks. So the control plane refuses a
-//! [`Position`] that its database does not have: status 409, code [`HISTORY`], and says in `details` where its database is.
-//! `after=0` asks for a snapshot of whatever the database holds; `whole=1` for a snapshot of a database that has the position.
+//! was restored to an earlier state reuses the numbers for other changes, with other marks. So the control plane
+//! refuses a [`Position`] that its database does not have: status 409, code [`HISTORY`], with its own position in
+//! `details`. `after=0` requests a snapshot whatever the database holds; `whole=1` a snapshot of a database that has
+//! the position.
 
 mod check;
 mod report;
 
-pub use check::Unsound;
+pub use check::InvalidEntity;
 pub use report::NodeReport;
 use serde::{Deserialize, Serialize};
 
@@ -24,11 +25,11 @@ use crate::project::{Project, ProjectId};
 use crate::site::Site;
 use crate::time::UnixMillis;
 
-/// The longest line either side may write, in bytes. A certificate bundle is the largest thing on the stream: 5
-/// certificates of 2 KiB and a key.
+/// The longest line either side may write, in bytes. A certificate bundle is the largest entity: 5 certificates of 2
+/// KiB and a key.
 pub const LINE_BYTES_MAX: usize = 256 * 1024;
 
-/// The monotone number of a change. 0: nothing has happened yet.
+/// The number of a change, which only grows. 0: no change yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Revision(pub u64);
@@ -47,10 +48,10 @@ impl std::fmt::Display for Revision {
     }
 }
 
-/// The code of the refusal for a follower whose [`Position`] is not in the history of the control plane's database.
+/// The code of the refusal for a follower with a [`Position`] that the control plane's database does not have.
 pub const HISTORY: &str = "history";
 
-/// 64 random bits, made with a revision and stored with it. Written as 16 hexadecimal digits.
+/// 64 random bits, created with a revision and stored with it. Written as 16 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Mark(pub u64);
@@ -61,27 +62,27 @@ impl std::fmt::Display for Mark {
     }
 }
 
-/// A text that is not a [`Mark`].
+/// The text is not a [`Mark`].
 #[derive(Debug, thiserror::Error)]
 #[error("a mark has 16 hexadecimal digits in lower case")]
-pub struct NotAMark;
+pub struct InvalidMark;
 
 impl std::str::FromStr for Mark {
-    type Err = NotAMark;
+    type Err = InvalidMark;
 
-    fn from_str(text: &str) -> Result<Self, NotAMark> {
+    fn from_str(text: &str) -> Result<Self, InvalidMark> {
         let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
         if text.len() != 16 || !text.bytes().all(is_digit) {
-            return Err(NotAMark);
+            return Err(InvalidMark);
         }
-        u64::from_str_radix(text, 16).map(Self).map_err(|_| NotAMark)
+        u64::from_str_radix(text, 16).map(Self).map_err(|_| InvalidMark)
     }
 }
 
 impl TryFrom<String> for Mark {
-    type Error = NotAMark;
+    type Error = InvalidMark;
 
-    fn try_from(text: String) -> Result<Self, NotAMark> {
+    fn try_from(text: String) -> Result<Self, InvalidMark> {
         text.parse()
     }
 }
@@ -92,16 +93,16 @@ impl From<Mark> for String {
     }
 }
 
-/// A place in the history of one database. Two databases that agree on a position agree on everything up to it.
+/// A position in the history of one database. Two databases that share a position are equal up to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Position {
     /// The number of the change.
     pub revision: Revision,
-    /// What was drawn for it.
+    /// The mark of that revision.
     pub mark: Mark,
 }
 
-/// One thing the edge knows about.
+/// A record that the edge needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Entity {
@@ -113,11 +114,11 @@ pub enum Entity {
     Key(ApiKey),
     /// A certificate for one hostname.
     Certificate(CertificateBundle),
-    /// A proof in progress.
+    /// A pending proof.
     Challenge(Challenge),
 }
 
-/// The name of an [`Entity`]: what a removal says.
+/// The name of an [`Entity`], for a removal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EntityName {
@@ -127,7 +128,7 @@ pub enum EntityName {
     Site(Hostname),
     /// A key, by digest.
     Key(KeyDigest),
-    /// A certificate, by the hostname it is served for.
+    /// A certificate, by its hostname.
     Certificate(Hostname),
     /// A challenge, by token.
     Challenge(String),
@@ -146,31 +147,31 @@ impl Entity {
     }
 }
 
-/// What a change does.
+/// The effect of a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
     /// The entity is now exactly this.
     Put(Entity),
-    /// The entity is gone.
+    /// The entity is removed.
     Remove(EntityName),
 }
 
 /// One row of the change log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// Its number; the one before it is exactly one less.
+    /// Its number; the previous change has exactly one less.
     pub revision: Revision,
-    /// Sets it apart from the change that another history has at this number.
+    /// Distinguishes it from a change of another history with the same number.
     pub mark: Mark,
     /// When it was committed, by the control plane's clock.
     pub at: UnixMillis,
-    /// What it does.
+    /// Its effect.
     pub effect: Effect,
 }
 
 impl Change {
-    /// Where a follower is once it has applied the change.
+    /// The follower's position after it has applied the change.
     pub fn position(&self) -> Position {
         Position { revision: self.revision, mark: self.mark }
     }
@@ -180,14 +181,14 @@ impl Change {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Frame {
-    /// Forget everything once the snapshot is complete; `entities` of them follow.
+    /// Forget everything once the snapshot is complete.
     SnapshotBegin {
         /// How many [`Frame::Entity`] lines follow.
         entities: u64,
     },
     /// One entity of the snapshot.
     Entity(Entity),
-    /// The snapshot is complete and describes this revision.
+    /// The snapshot is complete.
     SnapshotEnd {
         /// The revision the snapshot describes.
         revision: Revision,
@@ -196,13 +197,13 @@ pub enum Frame {
     },
     /// The next change.
     Change(Change),
-    /// The gateways' keys, sealed ([`crate::keyring::Keyring`]): at the beginning and when they change, for gateways that
-    /// ask for it with `keyring=1`.
+    /// The gateways' keys, sealed ([`crate::keyring::Keyring`]): at the beginning and after each change, for gateways
+    /// that request them with `keyring=1`.
     Keyring {
         /// The sealed JSON.
         sealed: String,
     },
-    /// Nothing new; the stream lives, and the newest revision is this.
+    /// No new change; the stream is alive.
     Heartbeat {
         /// The newest revision.
         revision: Revision,
@@ -221,7 +222,7 @@ mod tests {
     use crate::site::{Redirect, RedirectStatus, Serves};
     use crate::time::UnixSeconds;
 
-    /// A line of the stream and what it says.
+    /// A line of the stream and its meaning.
     fn means(line: &str, frame: &Frame) {
         assert_eq!(serde_json::to_string(frame).unwrap(), line);
         assert_eq!(serde_json::from_str::<Frame>(line).unwrap(), *frame, "{line}");

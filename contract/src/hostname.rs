@@ -1,4 +1,4 @@
-//! Hostnames: one canonical form, decided once at the door.
+//! Hostnames in one canonical form, parsed once on input.
 
 use std::borrow::Borrow;
 use std::str::FromStr;
@@ -6,16 +6,17 @@ use std::sync::Arc;
 
 use crate::text::serde_as_text;
 
-/// A hostname in canonical form: lower case, A-labels, no port, no trailing dot, at most 253 bytes; never an IP address.
+/// A hostname in canonical form: lower case, A-labels, no port, no trailing dot, at most 253 bytes; never an IP
+/// address.
 ///
 /// Two hostnames that name the same thing are equal byte for byte. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hostname(Arc<str>);
 
-/// Why a text is no hostname. The words are what `details.reason` of `invalid_domain` says.
+/// Why a text is not a hostname. `details.reason` of `invalid_domain` has these words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidHostname {
-    /// Nothing was given.
+    /// The text is empty.
     #[error("a hostname is needed, for example shop.example.com")]
     Empty,
     /// More than 253 bytes.
@@ -30,7 +31,7 @@ pub enum InvalidHostname {
     /// An IPv4 or IPv6 address.
     #[error("an IP address is not a hostname")]
     IpAddress,
-    /// Internationalised text that UTS-46 refuses.
+    /// Internationalised text that UTS-46 does not allow.
     #[error("the internationalised name is not valid (UTS-46)")]
     Idna,
 }
@@ -50,7 +51,7 @@ impl InvalidHostname {
 }
 
 impl Hostname {
-    /// Parses what a person typed: any case, Unicode allowed, one trailing dot allowed.
+    /// Parses user input: any case, Unicode allowed, one trailing dot allowed.
     pub fn parse(text: &str) -> Result<Self, InvalidHostname> {
         let text = text.trim();
         if text.is_ascii() {
@@ -61,7 +62,7 @@ impl Hostname {
         Self::from_ascii(&ascii)
     }
 
-    /// Parses what a client sent in SNI or Host (port already removed): ASCII, any case, one trailing dot allowed.
+    /// Parses SNI or Host (port already removed): ASCII, any case, one trailing dot allowed.
     pub fn from_ascii(text: &str) -> Result<Self, InvalidHostname> {
         let text = text.strip_suffix('.').unwrap_or(text);
         if text.is_empty() {
@@ -85,7 +86,7 @@ impl Hostname {
         if !text.split('.').all(label_ok) {
             return Err(InvalidHostname::Label);
         }
-        // RFC 1123 section 2.1: a name whose last label is numeric is an address to somebody's parser.
+        // RFC 1123 section 2.1: some parsers read a name with a numeric last label as an address.
         if text.rsplit('.').next().is_some_and(|last| last.bytes().all(|byte| byte.is_ascii_digit())) {
             return Err(InvalidHostname::IpAddress);
         }
@@ -101,7 +102,7 @@ impl Hostname {
         &self.0
     }
 
-    /// The name one level up, if there is one: `shop.example.com` → `example.com`.
+    /// The name one level up, if any: `shop.example.com` → `example.com`.
     pub fn parent(&self) -> Option<&str> {
         self.0.split_once('.').map(|(_, parent)| parent)
     }
@@ -111,12 +112,12 @@ impl Hostname {
         self.0.strip_suffix(&*zone.0).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     }
 
-    /// The name `label` below this one; an error when the result is too long or the label is none.
+    /// The name `label` below this one; an error if the result is too long or the label is invalid.
     pub fn child(&self, label: &str) -> Result<Self, InvalidHostname> {
         Self::from_ascii(&format!("{label}.{}", self.0))
     }
 
-    /// How the name reads in its own script: the U-label form, for people, never for comparison.
+    /// The U-label form of the name, for display, never for comparison.
     pub fn to_unicode(&self) -> String {
         idna::domain_to_unicode(&self.0).0
     }
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_hostname_is_refused_with_its_reason() {
+    fn invalid_hostnames_are_refused_with_their_reason() {
         let long_label = format!("{}.example", "a".repeat(64));
         let long_name = format!("{}example", "abcdefgh.".repeat(30));
         for (text, reason) in [

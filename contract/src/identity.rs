@@ -1,7 +1,7 @@
-//! Who a request turned out to be, signed by the gateway and verified by services.
+//! The authenticated caller of a request, signed by the gateway and verified by services.
 //!
-//! The gateway authenticates; services authorise. What passes between them is a [token](crate::token). A request without a
-//! valid one did not come through the gateway and is refused.
+//! The gateway authenticates; services authorise. The gateway sends a [token](crate::token). A request without a valid
+//! token did not come through the gateway and is refused.
 
 use std::net::IpAddr;
 
@@ -15,30 +15,30 @@ use crate::time::UnixSeconds;
 /// The holder of an API key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Caller {
-    /// The key's public name.
+    /// The key's public id.
     pub key: KeyId,
     /// The name of the project it belongs to.
     pub project: ProjectId,
-    /// The identity of that project, whatever it is called: services keep its data under it.
+    /// The identity of that project, independent of its name; services store its data under it.
     pub project_uid: ProjectUid,
     /// The project's plan.
     pub plan: Plan,
-    /// What the key may do.
+    /// The key's permissions.
     pub scopes: Scopes,
     /// The deployment the key belongs to.
     pub environment: Environment,
 }
 
-/// What the gateway vouches for.
+/// The facts that the gateway certifies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The request's id, as in the access log and `X-Request-Id`.
     pub request_id: String,
     /// The client's address as the gateway saw it.
     pub client: IpAddr,
-    /// The project whose site was asked; absent on the platform's own hosts.
+    /// The project of the requested site; absent on the platform's own hosts.
     pub site_project: Option<ProjectId>,
-    /// The caller; absent where the site needs no key.
+    /// The caller; absent if the site needs no key.
     pub caller: Option<Caller>,
     /// When the gateway signed, by its clock.
     pub issued_at: UnixSeconds,

@@ -1,8 +1,8 @@
-//! API keys: how they look, how they are checked offline, and what is stored of them.
+//! API keys: their form, their offline check, and the stored digest.
 //!
 //! `th_live_<30 base62 characters of randomness><6 base62 characters of CRC-32>` (`th_test_` in staging). The checksum
-//! settles typos and scanners without a lookup. What is stored is the SHA-256 of the whole key: with 178 bits of
-//! randomness in it no slow hash is needed.
+//! rejects typos and scanners without a lookup. The SHA-256 of the whole key is stored: with 178 bits of randomness, no
+//! slow hash is needed.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -26,7 +26,7 @@ const CHECKSUM_LENGTH: usize = 6;
 pub const KEY_LENGTH: usize = PREFIX_LENGTH + RANDOM_LENGTH + CHECKSUM_LENGTH;
 
 words! {
-    /// Which deployment a key belongs to. Keys of one are refused by the other.
+    /// The deployment of a key. Each deployment refuses the other's keys.
     pub enum Environment {
         /// Production: `th_live_`.
         Live = "live",
@@ -36,7 +36,7 @@ words! {
 }
 
 words! {
-    /// What a key may do.
+    /// A permission of a key.
     pub enum Scope {
         /// List orders, read pets.
         OrdersRead = "orders:read",
@@ -89,11 +89,11 @@ impl FromIterator<Scope> for Scopes {
     }
 }
 
-/// The public name of a key, `key_` and 16 characters of `a-z 0-9`: what logs, lists and bans say.
+/// The public id of a key, `key_` and 16 characters of `a-z 0-9`, for logs, lists and bans.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyId(Arc<str>);
 
-/// Text that is no key id.
+/// The text is not a key id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a key id is key_ followed by 16 characters of a-z and 0-9")]
 pub struct InvalidKeyId;
@@ -127,11 +127,11 @@ impl FromStr for KeyId {
 
 serde_as_text!(KeyId);
 
-/// SHA-256 of a whole key: what is stored, published and looked up.
+/// SHA-256 of a whole key, for storage, publication and lookup.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyDigest(pub [u8; 32]);
 
-/// Text that is no digest.
+/// The text is not a digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a key digest is 32 bytes in unpadded base64url")]
 pub struct InvalidKeyDigest;
@@ -171,11 +171,11 @@ impl<'de> Deserialize<'de> for KeyDigest {
     }
 }
 
-/// A key as its holder presents it: well-formed and with a matching checksum. It cannot be printed, and its memory is
+/// A key as a client presents it: well-formed and with a matching checksum. It cannot be printed, and its memory is
 /// wiped.
 pub struct PresentedKey(Zeroizing<String>);
 
-/// Text that cannot be a key of ours, known without a lookup.
+/// The text cannot be a Tollhouse key, as known without a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a Tollhouse API key")]
 pub struct MalformedKey;
@@ -197,11 +197,10 @@ impl PresentedKey {
         }
     }
 
-    /// The key in the value of an `Authorization` field: `Bearer <key>`, the scheme in any case, one or more spaces, nothing
-    /// else.
+    /// Parses the value of an `Authorization` field: `Bearer <key>`, the scheme in any case, one or more spaces.
     ///
     /// # Errors
-    /// When the scheme is another one, or [`Self::parse`] refuses the rest.
+    /// If the scheme is another one, or [`Self::parse`] refuses the rest.
     pub fn from_authorization(value: &str) -> Result<Self, MalformedKey> {
         let (scheme, rest) = value.split_once(' ').ok_or(MalformedKey)?;
         if !scheme.eq_ignore_ascii_case("bearer") {
@@ -210,8 +209,8 @@ impl PresentedKey {
         Self::parse(rest.trim_matches(' '))
     }
 
-    /// A new key from 30 random bytes. Bytes of 248 and above would favour some characters: they are folded, which
-    /// costs less than 0.2 bits of the 178.
+    /// A new key from 30 random bytes. Bytes of 248 and above would favour some characters. They are folded, which
+    /// costs less than 0.2 of the 178 bits.
     pub fn generate(environment: Environment, random: &[u8; RANDOM_LENGTH]) -> Self {
         let mut text = String::with_capacity(KEY_LENGTH);
         text.push_str("th_");
@@ -223,12 +222,12 @@ impl PresentedKey {
         Self(Zeroizing::new(text))
     }
 
-    /// Which deployment the key claims to belong to.
+    /// The deployment in the key's prefix.
     pub fn environment(&self) -> Environment {
         if self.0.starts_with("th_test_") { Environment::Test } else { Environment::Live }
     }
 
-    /// What is looked up.
+    /// The digest for lookups.
     pub fn digest(&self) -> KeyDigest {
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, self.0.as_bytes());
         let mut bytes = [0; 32];
@@ -236,18 +235,18 @@ impl PresentedKey {
         KeyDigest(bytes)
     }
 
-    /// The last four characters, which lists show so that people can tell keys apart.
+    /// The last four characters, which lists show to distinguish keys.
     pub fn last4(&self) -> &str {
         self.0.get(KEY_LENGTH - 4..).unwrap_or_default()
     }
 
-    /// The secret itself, for the one answer that shows it to its owner.
+    /// The secret itself, for the one response that shows it to its owner.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 }
 
-/// Character `index` of an alphabet; the first one when there is none, which no caller can reach.
+/// Character `index` of an alphabet; callers never exceed it.
 fn pick(alphabet: &[u8], index: usize) -> u8 {
     alphabet.get(index).copied().unwrap_or(b'0')
 }
@@ -262,23 +261,23 @@ fn checksum_of(body: &str) -> [u8; CHECKSUM_LENGTH] {
     text
 }
 
-/// The record of a key that the edge needs to authenticate its holder.
+/// The record by which the edge authenticates a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApiKey {
-    /// What is looked up.
+    /// The digest for lookups.
     pub digest: KeyDigest,
-    /// What logs and lists say.
+    /// The id for logs and lists.
     pub id: KeyId,
-    /// Whose quota it spends and whose hosts it opens.
+    /// The project of its quota and hosts.
     pub project: ProjectId,
-    /// The identity of that project, whatever it is called.
+    /// The identity of that project, independent of its name.
     pub project_uid: ProjectUid,
     /// The deployment it belongs to.
     pub environment: Environment,
-    /// What it may do.
+    /// Its permissions.
     pub scopes: Scopes,
-    /// From this second on it is refused with 401 `expired_api_key`.
+    /// From this second it is refused with 401 `expired_api_key`.
     pub expires_at: Option<UnixSeconds>,
 }
 
@@ -329,11 +328,11 @@ mod tests {
         }
     }
 
-    /// The digest of [`sample`], as it lies in the databases of versions before this one: made by another program.
+    /// The digest of [`sample`] as stored by earlier versions, made by another program.
     const STORED_DIGEST: &str = "-XZ0C4Y3-0LuquUG3jv00AxXyB-OiDkRbIPKvk0wAwA";
 
     #[test]
-    fn a_key_that_was_handed_out_and_stored_by_any_version_is_found() {
+    fn a_key_issued_and_stored_by_any_version_is_found() {
         assert_eq!(sample().reveal(), "th_live_07ELSZgnu18FMTahov29GNUbipw3AH1mJvbi");
         assert_eq!(sample().digest().to_text(), STORED_DIGEST);
         let staging = PresentedKey::parse("th_test_07ELSZgnu18FMTahov29GNUbipw3AH2Uid1x").unwrap();

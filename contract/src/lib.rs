@@ -1,12 +1,13 @@
-//! What the processes of Tollhouse agree on.
+//! Data and rules that the processes of Tollhouse share.
 //!
 //! Data that crosses a process boundary, and the pure rules that both sides must apply alike: how a hostname is
 //! written, how an API key is checked, when a window ends, how an identity is signed. No I/O, no clock, no runtime:
 //! times and random bytes are arguments.
 //!
-//! Reading order: names ([`hostname`], [`project`]), money ([`plan`], [`window`]), people ([`key`], [`ban`],
-//! [`identity`], [`token`]), what the edge serves ([`site`], [`certificate`], [`browsers`]), how it learns ([`feed`]) and what it tells back
-//! ([`usage`]), whom services believe ([`trust`]), what is told to customers ([`event`]), and how a refusal is written ([`error`], and the edge's [`rejection`]s).
+//! Reading order: names ([`hostname`], [`project`]); limits ([`plan`], [`window`]); callers ([`key`], [`ban`],
+//! [`identity`], [`token`]); what the edge serves ([`site`], [`certificate`], [`browsers`]); how it is updated
+//! ([`feed`]) and what it reports ([`usage`]); which keys services trust ([`trust`]); events for customers ([`event`]);
+//! and refusals ([`error`], and the edge's [`rejection`]s).
 
 pub mod text;
 pub mod time;

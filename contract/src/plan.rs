@@ -1,4 +1,4 @@
-//! Plans and what they grant (specification, section 8).
+//! Plans and their limits (specification, section 8).
 
 use std::num::NonZeroU32;
 
@@ -21,8 +21,8 @@ words! {
     }
 }
 
-/// How many requests a project may make in each window. Zero cannot be written: a project that may do nothing is
-/// suspended, not limited.
+/// The requests that a project may make in each window. Never zero: a project without requests is suspended, not
+/// limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
@@ -33,7 +33,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Limits from plain numbers; `None` when either is zero.
+    /// Limits from plain numbers; `None` if either is zero.
     pub const fn new(per_minute: u32, per_day: u32) -> Option<Self> {
         match (NonZeroU32::new(per_minute), NonZeroU32::new(per_day)) {
             (Some(per_minute), Some(per_day)) => Some(Self { per_minute, per_day }),
@@ -51,8 +51,8 @@ impl Limits {
 }
 
 impl Plan {
-    /// The limits the specification states for the plan. Enterprise has none of its own: it starts from business
-    /// until a project's own limits are set.
+    /// The plan's limits in the specification. Enterprise has none of its own: it uses those of Business until the
+    /// project has its own limits.
     pub const fn stated_limits(self) -> Limits {
         let (per_minute, per_day) = match self {
             Self::Free => (60, 1_000),

@@ -1,7 +1,7 @@
-//! Projects: the tenants' published things.
+//! Projects: what tenants publish.
 //!
-//! A project has a name, which people see and which a later project may take once it is free, and an identity, which no
-//! other project ever has. Whatever is kept about a project is kept under its identity.
+//! A project has a name, which is displayed and can be reused once it is free, and an identity, which is never reused.
+//! Data of a project is stored under its identity.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -22,12 +22,12 @@ pub struct ProjectId(Arc<str>);
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UpstreamName(Arc<str>);
 
-/// Text that is not a label.
+/// The text is not a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("use 1 to 63 characters of a-z, 0-9 and -, starting and ending with a letter or digit")]
-pub struct NotALabel;
+pub struct InvalidLabel;
 
-/// Labels under the platform's domain that no project may take: the platform speaks there.
+/// Labels under the platform's domain that no project may take, because the platform uses them.
 pub const RESERVED_LABELS: &[&str] = &["api", "dashboard", "www", "admin", "edge", "status", "mail", "autoconfig"];
 
 fn is_label(text: &str) -> bool {
@@ -48,10 +48,10 @@ macro_rules! label {
         }
 
         impl FromStr for $name {
-            type Err = NotALabel;
+            type Err = InvalidLabel;
 
-            fn from_str(text: &str) -> Result<Self, NotALabel> {
-                if is_label(text) { Ok(Self(text.into())) } else { Err(NotALabel) }
+            fn from_str(text: &str) -> Result<Self, InvalidLabel> {
+                if is_label(text) { Ok(Self(text.into())) } else { Err(InvalidLabel) }
             }
         }
 
@@ -62,14 +62,15 @@ macro_rules! label {
 label!(ProjectId);
 label!(UpstreamName);
 
-/// What a project is, whatever it is called: orders, events, usage, quotas and everything else hang on it.
+/// The identity of a project, independent of its name: orders, events, usage and quotas refer to it.
 ///
-/// `prj_` and 26 characters of `a-z 2-7`: 128 random bits, never given twice. A project that is older than identities
-/// has the name it had then: no later project is given a name as its identity, and no name contains `_`. Cheap to clone.
+/// `prj_` and 26 characters of `a-z 2-7`: 128 random bits, never reused. A project that is older than identities has
+/// its name of that time as its identity; no new project can get a name as its identity, because names contain no `_`.
+/// Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProjectUid(Arc<str>);
 
-/// Text that is no identity of a project.
+/// The text is not an identity of a project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a project's identity is prj_ followed by 26 characters of a-z and 2-7, or the name of an old project")]
 pub struct InvalidProjectUid;
@@ -123,17 +124,17 @@ words! {
     }
 }
 
-/// What the edge must know of a project to charge and forward for it.
+/// The data of a project that the edge needs to charge and forward its requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Project {
     /// The project's name.
     pub id: ProjectId,
-    /// Its identity: what its quota and its usage are counted under.
+    /// Its identity, for quota and usage.
     pub uid: ProjectUid,
     /// The plan it is on.
     pub plan: Plan,
-    /// The limits in force: the plan's, or the project's own.
+    /// The effective limits: the plan's, or the project's own.
     pub limits: Limits,
     /// Whether requests need a key.
     pub access: Access,
@@ -141,7 +142,7 @@ pub struct Project {
     pub upstream: UpstreamName,
     /// A suspended project is answered 403 `project_suspended` on all its hosts.
     pub suspended: bool,
-    /// What browsers are told, where that is not left to the upstream.
+    /// Its own rules for browsers; absent ones come from the upstream.
     #[serde(default, skip_serializing_if = "Browsers::is_unsaid")]
     pub browsers: Browsers,
 }
@@ -151,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_are_checked_at_the_door() {
+    fn labels_are_checked_when_parsed() {
         for good in ["a", "demo-pro", "0", &"x".repeat(63)] {
             assert!(good.parse::<ProjectId>().is_ok(), "{good}");
         }

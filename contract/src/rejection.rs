@@ -1,15 +1,15 @@
-//! Every way the gateway says no: one catalogue.
+//! The catalogue of the gateway's refusals.
 //!
-//! A refusal is a variant here and nothing anywhere else: its status, its code, who is to blame, its message. The door
-//! (before a request exists), the pipeline and the forwarder all speak through it, so every refusal carries the Error
-//! body of the specification, one metric and one log line, and has a heading in `docs/errors.md`.
+//! A refusal is one variant here: its status, code, blame and message. The listener (before a request exists), the
+//! pipeline and the forwarder all use it, so every refusal has the error body of the specification, one metric and one
+//! log line, and a heading in `docs/reference/errors.md`.
 
 use std::sync::LazyLock;
 
 use crate::error::ErrorBody;
 
 crate::text::words! {
-    /// Who has to act for the refusal to go away.
+    /// Who must act.
     pub enum Blame {
         /// The sender of the request.
         Client = "client",
@@ -24,7 +24,7 @@ crate::text::words! {
 
 macro_rules! catalogue {
     ($($(#[$doc:meta])* $variant:ident = $status:literal $code:literal $blame:ident $message:literal;)+) => {
-        /// One refusal. `as_str` of the code is stable API; the message may be reworded.
+        /// One refusal. The code is stable API; the message may be reworded.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Rejection { $($(#[$doc])* $variant,)+ }
 
@@ -47,7 +47,7 @@ macro_rules! catalogue {
                 match self { $(Self::$variant => Blame::$blame,)+ }
             }
 
-            /// What the client reads unless the place of refusal knows better.
+            /// The default message for the client.
             pub const fn message(self) -> &'static str {
                 match self { $(Self::$variant => $message,)+ }
             }
@@ -59,30 +59,30 @@ catalogue! {
     // --- 400: the message itself is wrong; nothing of it reached an upstream --------------------------------------
     /// The request line or a header line is not HTTP.
     BadRequest = 400 "bad_request" Client "The request is not well-formed HTTP.";
-    /// Content-Length, Transfer-Encoding or the chunks leave room for two readings.
+    /// Content-Length, Transfer-Encoding or the chunks are ambiguous.
     BadFraming = 400 "bad_framing" Client "The length of the request body is stated in a way that could be read differently by different servers. Send either one Content-Length or Transfer-Encoding: chunked.";
     /// Host is missing, repeated or not a hostname.
     BadHost = 400 "bad_host" Client "Send exactly one Host header that names one host.";
-    /// The request target has bytes or forms that are not allowed.
-    BadTarget = 400 "bad_target" Client "The request target is not a well-formed path. Percent-encode everything outside of RFC 3986.";
-    /// A header name with an underscore: `X_User` and `X-User` are one header to some servers.
+    /// The request target has forbidden bytes or forms.
+    BadTarget = 400 "bad_target" Client "The path or query has a character that must be percent-encoded, or a `.` or `..` segment.";
+    /// A header name with an underscore: some servers treat `X_User` and `X-User` as one header.
     UnderscoreHeader = 400 "underscore_header" Client "Header names with underscores are not accepted; use hyphens.";
-    /// A body on an operation that takes none.
-    BodyNotAllowed = 400 "body_not_allowed" Client "This operation takes no request body.";
-    /// `Connection` names a header that must not be removed on the way.
+    /// A body for an operation without one.
+    BodyNotAllowed = 400 "body_not_allowed" Client "This operation accepts no request body.";
+    /// `Connection` names a header that must not be removed.
     BadConnectionHeader = 400 "bad_connection_header" Client "The Connection header names a header that is not hop-by-hop.";
     // --- 401 ------------------------------------------------------------------------------------------------------
     /// No `Authorization` header.
     MissingApiKey = 401 "missing_api_key" Client "Send your API key: Authorization: Bearer <API_KEY>.";
     /// The key is malformed, unknown, revoked, or belongs to another project or deployment.
     InvalidApiKey = 401 "invalid_api_key" Client "The API key is not valid here.";
-    /// The key was valid once.
+    /// The key has expired.
     ExpiredApiKey = 401 "expired_api_key" Client "The API key has expired. Create or rotate a key.";
     // --- 403 ------------------------------------------------------------------------------------------------------
     /// A key was sent over plain HTTP.
     HttpsRequired = 403 "https_required" Client "API keys are accepted over https only. This key travelled unencrypted: rotate it.";
     /// The project is suspended.
-    ProjectSuspended = 403 "project_suspended" Customer "This project is suspended. Its owner finds the reason in the dashboard.";
+    ProjectSuspended = 403 "project_suspended" Customer "This project is suspended. Contact the operator of the platform.";
     // --- 404, 405 -------------------------------------------------------------------------------------------------
     /// No site has this name.
     UnknownHost = 404 "unknown_host" Client "Nothing is published under this hostname.";
@@ -91,71 +91,71 @@ catalogue! {
     /// The path exists, the method does not.
     MethodNotAllowed = 405 "method_not_allowed" Client "The method is not allowed here; the Allow header lists those that are.";
     // --- 408 to 431: sizes and times ------------------------------------------------------------------------------
-    /// The head or the body came too slowly.
+    /// The head or the body arrived too slowly.
     RequestTimeout = 408 "request_timeout" Client "The request was not received in time.";
-    /// The body is larger than the operation takes.
+    /// The body is larger than the operation accepts.
     BodyTooLarge = 413 "body_too_large" Client "The request body is too large.";
     /// The request target is longer than 8 KiB.
     UriTooLong = 414 "uri_too_long" Client "The request target is longer than 8192 bytes.";
-    /// The body has a content type or encoding that the operation does not take.
+    /// The operation does not accept the content type or encoding of the body.
     UnsupportedMediaType = 415 "unsupported_media_type" Client "The content type or content encoding is not accepted here.";
-    /// `Expect` is anything but `100-continue` on a request with a body.
-    ExpectationFailed = 417 "expectation_failed" Client "The only expectation that can be met is 100-continue, on a request with a body.";
+    /// `Expect` other than `100-continue` on a request with a body.
+    ExpectationFailed = 417 "expectation_failed" Client "The only supported expectation is 100-continue, on a request with a body.";
     /// The name of the TLS handshake and the name of the request belong to different tenants.
     MisdirectedRequest = 421 "misdirected_request" Client "This connection was opened for another hostname. Open a new connection for this one.";
     /// More than 32 KiB of headers, 100 fields, or 8 KiB in one.
     HeadersTooLarge = 431 "headers_too_large" Client "The request headers are too large: at most 100 fields, 8 KiB each, 32 KiB together.";
     // --- 429 ------------------------------------------------------------------------------------------------------
-    /// The minute is spent.
+    /// The minute is used up.
     RateLimitExceeded = 429 "rate_limit_exceeded" Client "The limit of requests per minute is reached. Retry after the time in Retry-After.";
-    /// The day is spent.
+    /// The day is used up.
     DailyQuotaExceeded = 429 "daily_quota_exceeded" Client "The limit of requests per day is reached. Retry after the time in Retry-After, or choose a higher plan.";
     /// Too many requests followed a 429.
     ApiKeyBanned = 429 "api_key_banned" Client "The API key is banned for a while because requests kept coming after 429. Back off and retry after the time in Retry-After.";
     /// Too many failed authentications from one address.
     TooManyAuthFailures = 429 "too_many_auth_failures" Client "Too many requests without a valid API key came from this address. Retry after the time in Retry-After.";
-    /// One project has as many requests in progress at an upstream as one may have, or one visitor of its site.
+    /// A project, or one visitor of its site, has too many requests in progress at an upstream.
     TooManyInProgress = 429 "too_many_in_progress" Client "Too many requests of this project are in progress. Retry when some have ended.";
     // --- 5xx ------------------------------------------------------------------------------------------------------
     /// A fault of ours.
     InternalError = 500 "internal_error" Platform "Something went wrong on our side.";
-    /// The method is not one that HTTP knows, or a transfer coding that we do not decode.
+    /// The method or the transfer coding is not supported.
     NotImplemented = 501 "not_implemented" Client "The transfer coding is not supported.";
     /// No connection to the upstream.
     UpstreamUnreachable = 502 "upstream_unreachable" Upstream "The service behind this site cannot be reached.";
-    /// TLS to the upstream did not come about: its certificate, or ours.
+    /// The TLS handshake with the upstream failed, because of its certificate or ours.
     UpstreamTls = 502 "upstream_tls" Upstream "A secure connection to the service behind this site cannot be made.";
-    /// The upstream broke off or answered nonsense.
-    UpstreamInvalid = 502 "upstream_invalid" Upstream "The service behind this site gave no valid response.";
-    /// Too much at once.
+    /// The upstream broke off or sent an invalid response.
+    UpstreamInvalid = 502 "upstream_invalid" Upstream "The service behind this site sent an invalid response.";
+    /// Too many requests in progress.
     Overloaded = 503 "overloaded" Platform "Too many requests are in progress. Retry shortly.";
-    /// The quota store cannot answer and the configuration says to refuse.
-    QuotaUnavailable = 503 "quota_unavailable" Platform "The request could not be counted right now. Retry shortly.";
-    /// The upstream does not accept our word about the caller: a clock or a signing key is wrong on our side.
-    IdentityRefused = 503 "identity_refused" Platform "The service behind this site does not accept this gateway's word about the caller. Retry shortly.";
+    /// The quota store is unavailable and the configuration says to refuse.
+    QuotaUnavailable = 503 "quota_unavailable" Platform "Rate limiting is unavailable. Retry shortly.";
+    /// The upstream refuses the gateway's identity token: a clock or a signing key of ours is wrong.
+    IdentityRefused = 503 "identity_refused" Platform "The service behind this site rejected the gateway's identity token. Retry shortly.";
     /// The gateway has no replica yet.
     Starting = 503 "starting" Platform "The gateway is starting. Retry shortly.";
-    /// The site names an upstream this gateway does not know.
+    /// The site names an upstream that this gateway does not have.
     UpstreamUnknown = 503 "upstream_unknown" Platform "The service behind this site is not configured on this gateway.";
     /// The upstream did not answer in time.
     UpstreamTimeout = 504 "upstream_timeout" Upstream "The service behind this site did not answer in time.";
-    /// The request line names a version we do not speak.
+    /// The HTTP version is not supported.
     VersionNotSupported = 505 "version_not_supported" Client "Use HTTP/1.1 or HTTP/2.";
 }
 
 impl Rejection {
-    /// Whether a request that is refused so, before an upstream answered it, costs nothing: through a fault of ours, or
-    /// because others of its project or visitor are in progress.
+    /// Whether a request with this refusal, before an upstream answered it, costs no quota: because of a fault of ours,
+    /// or because other requests of its project or visitor are in progress.
     pub const fn is_free(self) -> bool {
         matches!(self.blame(), Blame::Platform) || matches!(self, Self::TooManyInProgress)
     }
 
-    /// The Error body with the catalogue's message.
+    /// The error body with the catalogue's message.
     pub fn body(self) -> ErrorBody {
         ErrorBody::new(self.status(), self.code(), self.message())
     }
 
-    /// That body as JSON text, written once for all requests.
+    /// That body as JSON text, serialised once for all requests.
     pub fn json(self) -> &'static str {
         static ALL: LazyLock<Vec<String>> =
             LazyLock::new(|| Rejection::ALL.iter().map(|rejection| rejection.body().to_json()).collect());

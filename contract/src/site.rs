@@ -1,4 +1,4 @@
-//! Sites: all the edge needs to serve one hostname.
+//! Sites: the data the edge needs to serve one hostname.
 
 use serde::{Deserialize, Serialize};
 
@@ -37,23 +37,23 @@ impl RedirectStatus {
     }
 }
 
-/// Where a hostname sends its visitors instead of serving them.
+/// The redirect of a hostname that is not served itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Redirect {
-    /// The primary domain. It never redirects itself: configuration that would chain or loop is refused.
+    /// The primary domain. It never redirects itself: configuration with a chain or loop is refused.
     pub to: Hostname,
-    /// The status chosen. `None`: 301 for GET and HEAD, 308 for methods that may carry a body.
+    /// The chosen status. `None`: 301 for GET and HEAD, 308 for methods that may have a body.
     pub status: Option<RedirectStatus>,
 }
 
-/// What stands behind a hostname.
+/// What a hostname serves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Serves {
-    /// A project: its access, upstream, plan and limits are those of the project's record.
+    /// A project; the project's record has its access, upstream, plan and limits.
     Project(ProjectId),
-    /// The platform itself (`api.`, `dashboard.`): keys of any project are welcome, and each spends its own project's
+    /// The platform itself (`api.`, `dashboard.`): keys of any project are accepted, and each uses its own project's
     /// quota.
     Platform {
         /// The backend.
@@ -63,21 +63,21 @@ pub enum Serves {
     },
 }
 
-/// All the edge needs to serve one hostname. Only hostnames that may be served have one: a domain that is not yet
-/// verified has no site.
+/// The data the edge needs to serve one hostname. Only hostnames that may be served have one: an unverified domain has
+/// no site.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Site {
     /// The hostname.
     pub hostname: Hostname,
-    /// What stands behind it.
+    /// What it serves.
     pub serves: Serves,
-    /// Set when the hostname is not the primary one and sends its visitors there.
+    /// Set if the hostname is not the primary one and redirects its visitors to it.
     pub redirect: Option<Redirect>,
 }
 
 impl Site {
-    /// The project behind the site, unless it is the platform's own.
+    /// The project of the site; `None` for the platform's own.
     pub fn project(&self) -> Option<&ProjectId> {
         match &self.serves {
             Serves::Project(project) => Some(project),

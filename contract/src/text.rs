@@ -1,8 +1,8 @@
-//! Types that are text on the wire and checked in memory: one macro, so that none forgets a side. And which characters
-//! of a text that somebody chose could deceive whoever reads it.
+//! Types that are text outside the process and checked inside: one macro, so that no conversion is missing. Also the
+//! characters that could deceive a reader of user-supplied text.
 
-/// Whether a character does something to the text around it instead of standing in it: control characters, which a
-/// terminal obeys and which end a line of a list, and those that change the direction of what follows.
+/// Whether a character affects the text around it instead of being displayed: control characters, which a terminal
+/// obeys or which end a line, and characters that change the text direction.
 pub const fn is_deceptive(letter: char) -> bool {
     matches!(letter,
         '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}'
@@ -12,7 +12,7 @@ pub const fn is_deceptive(letter: char) -> bool {
 #[doc(hidden)]
 pub use serde;
 
-/// Serialises through `as_str` and deserialises through `FromStr`, so that no unchecked value enters by JSON.
+/// Serialises through `as_str` and deserialises through `FromStr`, so that JSON cannot contain an unchecked value.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! serde_as_text {
@@ -63,7 +63,7 @@ macro_rules! words {
             /// Every word, in the same order.
             pub const WORDS: &'static [&'static str] = &[$($text,)+];
 
-            /// The word used on the wire, in configuration, logs and metrics.
+            /// The word in JSON, configuration, logs and metrics.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text,)+ }
             }
@@ -84,7 +84,7 @@ macro_rules! words {
     };
 }
 
-/// A word outside its closed set; the message lists the choices.
+/// A word outside of its closed set; the message lists the choices.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("use one of: {}", choices.join(", "))]
 pub struct UnknownWord {

@@ -1,4 +1,4 @@
-//! Moments, as whole seconds or milliseconds since the Unix epoch.
+//! Times, as whole seconds or milliseconds since the Unix epoch.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,12 +13,12 @@ pub struct UnixSeconds(pub i64);
 pub struct UnixMillis(pub i64);
 
 impl UnixSeconds {
-    /// This moment in milliseconds; saturates at the ends of the range.
+    /// This time in milliseconds; saturates.
     pub const fn to_millis(self) -> UnixMillis {
         UnixMillis(self.0.saturating_mul(1_000))
     }
 
-    /// The moment `seconds` later (earlier when negative); saturates.
+    /// The time `seconds` later (earlier if negative); saturates.
     #[must_use]
     pub const fn plus(self, seconds: i64) -> Self {
         Self(self.0.saturating_add(seconds))
@@ -26,17 +26,17 @@ impl UnixSeconds {
 }
 
 impl UnixMillis {
-    /// The second this moment lies in (rounded towards the past, also before 1970).
+    /// The second that contains this time (rounded down, also before 1970).
     pub const fn to_seconds(self) -> UnixSeconds {
         UnixSeconds(self.0.div_euclid(1_000))
     }
 
-    /// Milliseconds from `earlier` to this moment; negative when `earlier` is later.
+    /// Milliseconds from `earlier` to this time; negative if `earlier` is later.
     pub const fn since(self, earlier: Self) -> i64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// The moment `millis` later (earlier when negative); saturates.
+    /// The time `millis` later (earlier if negative); saturates.
     #[must_use]
     pub const fn plus(self, millis: i64) -> Self {
         Self(self.0.saturating_add(millis))
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_before_the_epoch_lies_in_the_second_before() {
+    fn a_time_before_the_epoch_is_rounded_down() {
         assert_eq!(UnixMillis(-1).to_seconds(), UnixSeconds(-1));
         assert_eq!(UnixMillis(1_999).to_seconds(), UnixSeconds(1));
     }

@@ -1,9 +1,10 @@
-//! Who is calling, in a form that any backend can check with a public key.
+//! The caller's identity as a signed token that any backend can check with a public key.
 //!
 //! The gateway signs a JSON Web Token (RFC 7519) with `EdDSA` over Ed25519 (RFC 8037) and sends it as
-//! `Tollhouse-Identity-Token` to upstreams that ask for it. A token is for one upstream, its `aud`, and good for
-//! [`TOKEN_AGE_MAX_SECONDS`]. It says who calls, not what is asked: the same token comes with every request of a caller
-//! while it is fresh. The public keys are published as a JWK set (RFC 7517). `docs/identity.md` is for those who verify.
+//! `Tollhouse-Identity-Token` to upstreams that request it. A token is valid for one upstream, its `aud`, and for
+//! [`TOKEN_AGE_MAX_SECONDS`]. It identifies the caller, not the request: all requests of a caller carry the same token
+//! while it is fresh. The public keys are published as a JWK set (RFC 7517). `docs/tenant/identity.md` explains how to verify
+//! tokens.
 
 use std::net::IpAddr;
 
@@ -21,43 +22,44 @@ use crate::time::UnixSeconds;
 /// The header's name, lower case.
 pub const IDENTITY_TOKEN_HEADER: &str = "tollhouse-identity-token";
 
-/// The header of a 401 by which a service says that it refuses the gateway's token, or the lack of one, and not the caller:
-/// the gateway answers 503 `identity_refused` and gives the unit back. Its value is for people.
+/// The header of a 401 by which a service says that it refuses the gateway's token, or its absence, and not the caller:
+/// the gateway answers 503 `identity_refused` and returns the unit. Its value is a message for people.
 pub const IDENTITY_REFUSED_HEADER: &str = "tollhouse-identity-refused";
 
-/// Where the public keys are on the platform's own hosts.
+/// The path of the public keys on the platform's own hosts.
 pub const KEY_SET_PATH: &str = "/.well-known/tollhouse/jwks.json";
 
-/// Who says so: `iss` of every token.
+/// `iss` of every token.
 pub const ISSUER: &str = "tollhouse";
 
-/// From `iat` to `exp`.
+/// Seconds from `iat` to `exp`.
 pub const TOKEN_AGE_MAX_SECONDS: i64 = 60;
 
-/// How far the gateway's clock may be ahead of the service's.
+/// How far the gateway's clock may be ahead of the service's, in seconds.
 pub const CLOCKS_APART_MAX_SECONDS: i64 = 30;
 
-/// The longest token that is looked at. A token of a caller with all scopes has about 600 bytes.
+/// The longest token that is parsed. A token of a caller with all scopes has about 600 bytes.
 pub const TOKEN_BYTES_MAX: usize = 4 * 1024;
 
-/// Keys of one set. The control plane publishes three at most for each of 256 gateways: the next, the present and the last.
+/// Keys of one set. The control plane publishes at most three for each of 256 gateways: the next, the current and the
+/// previous.
 pub const KEYS_MAX: usize = 1_024;
 
-/// The bytes of a private key.
+/// Length of a private key in bytes.
 pub const SEED_BYTES: usize = 32;
 
 const PUBLIC_KEY_BYTES: usize = 32;
 
-/// What a token says.
+/// The content of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claims {
-    /// `aud`: the upstream it is for, by its name in the gateway's configuration.
+    /// `aud`: the upstream, by its name in the gateway's configuration.
     pub audience: String,
-    /// The caller; absent where the site needs no key. `sub` is the key's id, the other fields keep their names.
+    /// The caller; absent if the site needs no key. `sub` is the key's id, the other fields keep their names.
     pub caller: Option<Caller>,
-    /// The project whose site was asked; absent on the platform's own hosts.
+    /// The project of the requested site; absent on the platform's own hosts.
     pub site_project: Option<ProjectId>,
-    /// `iat`: when it was signed.
+    /// `iat`: when the token was signed.
     pub issued_at: UnixSeconds,
 }
 
@@ -72,18 +74,18 @@ impl Claims {
         }
     }
 
-    /// What a service knows of a request that came with this token: its id and the client's address are no part of it.
+    /// The identity of a request with this token. The request's id and the client's address are not part of the token.
     pub fn into_identity(self, request_id: String, client: IpAddr) -> Identity {
         Identity { request_id, client, site_project: self.site_project, caller: self.caller, issued_at: self.issued_at }
     }
 
-    /// Whether a token that said this, and was good, still is.
+    /// Whether the claims of a verified token are still fresh.
     pub fn is_fresh(&self, now: UnixSeconds) -> bool {
         let age = now.0.saturating_sub(self.issued_at.0);
         (-CLOCKS_APART_MAX_SECONDS..TOKEN_AGE_MAX_SECONDS).contains(&age)
     }
 
-    /// The caller's fields are claims of their own, whatever they are, under their own names; the key's id is `sub`.
+    /// The caller's fields become claims under their own names; the key's id is `sub`.
     fn to_json(&self) -> Map<String, Value> {
         let mut claims = match serde_json::to_value(&self.caller) {
             Ok(Value::Object(caller)) => caller,
@@ -127,39 +129,39 @@ impl Claims {
     }
 }
 
-/// Why a token is not believed.
+/// Why a token is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidToken {
-    /// Three parts of base64url, JSON in the first two, `alg` "EdDSA": something of it is missing.
+    /// It does not have three parts of base64url, JSON in the first two, and `alg` = `EdDSA`.
     #[error("the token is malformed")]
     Malformed,
-    /// Signed with a key that is not in the set.
-    #[error("the token is signed with a key that is not known here")]
+    /// Signed with a key outside of the set.
+    #[error("the token is signed with an unknown key")]
     UnknownKey,
-    /// Not signed with the key that it names.
+    /// The signature does not match the named key.
     #[error("the token's signature does not match")]
     Signature,
-    /// Not from a Tollhouse gateway.
+    /// The issuer is not a Tollhouse gateway.
     #[error("the token has another issuer")]
     Issuer,
     /// For another upstream.
     #[error("the token is for another upstream")]
     Audience,
-    /// Expired, from the future, or good for longer than any token of ours.
+    /// Expired, issued in the future, or valid for too long.
     #[error("the token is too old or from the future")]
     Age,
 }
 
-/// A private key that is none.
+/// The bytes are not a private key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a signing key has {SEED_BYTES} bytes")]
 pub struct InvalidSeed;
 
-/// The private key that signs tokens. Not printable.
+/// The private key that signs tokens. It cannot be printed.
 pub struct SigningKey {
     pair: Ed25519KeyPair,
     public: PublicKey,
-    /// The token's first part, the same for all of them, with the dot behind it.
+    /// The token's first part with the dot after it, the same for all tokens.
     head: String,
 }
 
@@ -168,21 +170,21 @@ struct Head {
     alg: String,
     kid: String,
     typ: String,
-    /// Extensions that whoever reads the token must understand. We know none.
+    /// Extensions that a reader must understand. None are supported.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     crit: Option<Value>,
 }
 
-/// A member that is there, also as `null`.
+/// Reads a member that is present, even `null`.
 fn present<'de, D: serde::Deserializer<'de>>(member: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(member).map(Some)
 }
 
 impl SigningKey {
-    /// From the bytes of the private key.
+    /// Creates the key from the bytes of the private key.
     ///
     /// # Errors
-    /// When there are not [`SEED_BYTES`] of them.
+    /// If there are not exactly [`SEED_BYTES`] bytes.
     pub fn from_seed(seed: &[u8]) -> Result<Self, InvalidSeed> {
         let pair = Ed25519KeyPair::from_seed_unchecked(seed).map_err(|_| InvalidSeed)?;
         let public = PublicKey::new(pair.public_key().as_ref()).ok_or(InvalidSeed)?;
@@ -192,12 +194,12 @@ impl SigningKey {
         Ok(Self { pair, public, head: encoded })
     }
 
-    /// The key others verify with.
+    /// The public key that verifies its signatures.
     pub fn public(&self) -> &PublicKey {
         &self.public
     }
 
-    /// The token that says `claims`.
+    /// Signs `claims`.
     pub fn sign(&self, claims: &Claims) -> String {
         let mut token = self.head.clone();
         token.push_str(&encode(&claims.to_json()));
@@ -208,7 +210,7 @@ impl SigningKey {
     }
 }
 
-/// The name of the key that a token says it is signed with: only a good token was.
+/// The key id in a token's header. Trust it only after the token was verified.
 pub fn kid_of(token: &str) -> Option<String> {
     let (head, _) = token.split_once('.')?;
     decode_head(head).ok().map(|head| head.kid)
@@ -219,7 +221,7 @@ fn decode_head(text: &str) -> Result<Head, InvalidToken> {
     serde_json::from_slice(&json).map_err(|_| InvalidToken::Malformed)
 }
 
-/// JSON of our own types, which can always be written, in base64url.
+/// Serialises our own types, which cannot fail, in base64url.
 fn encode(value: &impl Serialize) -> String {
     URL_SAFE_NO_PAD.encode(serde_json::to_vec(value).unwrap_or_default())
 }
@@ -256,7 +258,7 @@ impl PublicKey {
         Some(Self { kty: text("OKP"), crv: text("Ed25519"), x, kid, alg: text("EdDSA"), usage: text("sig") })
     }
 
-    /// The same key with the name that belongs to it; `None` when it is of another kind.
+    /// The same key with its correct id; `None` for a key of another kind.
     fn checked(&self) -> Option<Self> {
         let is_ours = self.kty == "OKP" && self.crv == "Ed25519";
         let bytes = URL_SAFE_NO_PAD.decode(&self.x).ok().filter(|_| is_ours)?;
@@ -264,7 +266,7 @@ impl PublicKey {
     }
 }
 
-/// The keys that are believed: a JWK set. Keys of other kinds are left out when one is read.
+/// The trusted keys: a JWK set. Keys of other kinds are skipped when one is read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "RawKeySet")]
 pub struct KeySet {
@@ -301,23 +303,23 @@ impl KeySet {
         &self.keys
     }
 
-    /// The set as it is published.
+    /// The set as JSON, for publication.
     pub fn to_json(&self) -> String {
         // Writing text into memory cannot fail.
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Whether the key of this name is in this set.
+    /// Whether the set has the key with this id.
     pub fn has(&self, kid: &str) -> bool {
         self.keys.iter().any(|key| key.kid == kid)
     }
 
-    /// Whether the key that signed a good token is in this set, still.
+    /// Whether the set still has the key that signed a verified token.
     pub fn has_key_of(&self, token: &str) -> bool {
         kid_of(token).is_some_and(|kid| self.has(&kid))
     }
 
-    /// What a token says, if it is for one of `audiences` and was signed lately with a key of this set.
+    /// Verifies a token: it must be for one of `audiences` and recently signed with a key of this set.
     ///
     /// # Errors
     /// [`InvalidToken`].

@@ -1,5 +1,5 @@
-//! What gateways report of the requests they counted and the keys they saw: for people to look at. Quotas do not lean on
-//! it. Each report fits into the [`REPORT_BYTES_MAX`] that the control plane reads.
+//! Reports of gateways about counted requests and used keys, for display. Quotas do not depend on them. Each report
+//! fits into [`REPORT_BYTES_MAX`], which the control plane accepts.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,18 +7,18 @@ use crate::ban::Ban;
 use crate::key::KeyId;
 use crate::project::ProjectUid;
 
-/// What the control plane reads of one report, in bytes.
+/// The largest report that the control plane accepts, in bytes.
 pub const REPORT_BYTES_MAX: usize = 16 * 1024;
 
-/// Projects in one report: more come in the next one.
+/// Projects in one report; the rest follows in the next one.
 pub const USAGE_PROJECTS_MAX: usize = 50;
 
-/// What one gateway process counted for one project on one UTC day: `POST /internal/edge/usage`. The figures are those
-/// of the whole day so far, so a report that is lost or comes twice changes nothing.
+/// The requests that one gateway process counted for one project on one UTC day: `POST /internal/edge/usage`. The
+/// figures cover the whole day so far, so a lost or repeated report does no harm.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UsageOfProject {
-    /// The identity of the project whose quota was charged.
+    /// The identity of the charged project.
     pub project: ProjectUid,
     /// Days since the epoch.
     pub day: i64,
@@ -26,7 +26,7 @@ pub struct UsageOfProject {
     pub admitted: u64,
     /// Requests refused because the minute's or the day's limit was reached.
     pub refused: u64,
-    /// Requests refused because their key is banned for a while.
+    /// Requests refused because their key is banned.
     pub banned: u64,
     /// The last minute with an admitted request, in minutes since the epoch.
     pub minute: i64,
@@ -44,13 +44,13 @@ pub struct UsageReport {
     pub projects: Vec<UsageOfProject>,
 }
 
-/// Uses of keys in one report: more come in the next one.
+/// Uses of keys in one report; the rest follows in the next one.
 pub const KEY_USES_MAX: usize = 150;
 
-/// Bans in one report; the rest is a number.
+/// Bans in one report; the others are only counted.
 pub const BANS_MAX: usize = 50;
 
-/// A key that was used, and when last: to the minute, which is what a person wants to know.
+/// A used key and the minute of its last use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeyUse {
@@ -60,18 +60,18 @@ pub struct KeyUse {
     pub minute: i64,
 }
 
-/// What a gateway knows of keys: `POST /internal/edge/keys`. Uses come once, and again until they are taken; bans are
-/// all that are in force as the gateway sees it, each time.
+/// A gateway's report about keys: `POST /internal/edge/keys`. A use is sent once, and repeated until accepted; each
+/// report has all bans in force at this gateway.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeyReport {
     /// The node's name, unique per process start.
     pub node: String,
-    /// At most [`KEY_USES_MAX`] keys that were used since the last report.
+    /// At most [`KEY_USES_MAX`] keys used since the last report.
     pub used: Vec<KeyUse>,
     /// At most [`BANS_MAX`] bans, those that end last.
     pub bans: Vec<Ban>,
-    /// How many bans are in force.
+    /// Number of bans in force.
     pub bans_total: u64,
 }
 
@@ -81,7 +81,7 @@ mod tests {
     use crate::ban::BanReason;
     use crate::time::UnixSeconds;
 
-    /// A report that the control plane reads whole, and as it was meant.
+    /// Checks that the control plane accepts the report and reads it back unchanged.
     fn fits<T: Serialize + serde::de::DeserializeOwned + PartialEq + std::fmt::Debug>(report: &T) {
         let bytes = serde_json::to_vec(report).unwrap();
         assert!(bytes.len() <= REPORT_BYTES_MAX, "{} bytes", bytes.len());
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_reports_fit_into_what_is_read_of_them() {
+    fn the_largest_reports_fit_into_the_limit() {
         let key = KeyId::from_random([255; 10]);
         let node = "n".repeat(128);
         let far = UnixSeconds(i64::from(u32::MAX));

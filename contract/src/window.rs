@@ -1,7 +1,8 @@
 //! Quota windows: fixed, aligned to the UTC minute and the UTC day.
 //!
-//! "Unix timestamp at which the limit resets" (specification, section 8) describes a window with one end; calendar
-//! windows have one that every node can name without asking anybody, and they survive the loss of the store.
+//! The specification (section 8) names a "Unix timestamp at which the limit resets", so a window has a fixed end.
+//! Calendar windows have one that every node can compute without communication, and that survives the loss of the
+//! store.
 
 use crate::text::words;
 use crate::time::{UnixMillis, UnixSeconds};

@@ -1,4 +1,5 @@
-//! The test world as containers of their own: this process is its DNS, and prepares the authority, which is another.
+//! The test world in containers: this process serves DNS and prepares the certificate authority, which runs in another
+//! container.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -12,37 +13,37 @@ use super::dns::TestDns;
 use super::pebble::{Roots, Settings, TRUSTED_BY, VALIDITY_SECONDS, make_certificate};
 use super::{DIRECTORY, ROOT, ZONES, zones};
 
-/// Where the authority listens in its container.
+/// The ports of the authority in its container.
 const AUTHORITY_PORT: u16 = 14_000;
 const MANAGEMENT_PORT: u16 = 15_000;
 
-/// Where gateways listen in theirs.
+/// The ports of gateways in their containers.
 const EDGE_PORTS: (u16, u16) = (8080, 8443);
 
-/// Between two looks at what certificates are trusted by: the authority has a new root after every start.
+/// How often the authority's root certificate is fetched: it has a new one after every start.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Who is where.
+/// Addresses of the test world.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// Where DNS listens, UDP and TCP.
+    /// Address for DNS, UDP and TCP
     #[arg(long, default_value = "0.0.0.0:8053")]
     pub listen: SocketAddr,
-    /// The address of the edge: where CNAME targets of projects lead.
+    /// The edge's IPv4 address, for the CNAME targets of projects
     #[arg(long)]
     pub edge: Ipv4Addr,
-    /// The hostname of the authority, `pebble`, which listens on 14000 and 15000 and validates at 8080 and 8443.
+    /// Hostname of the authority (pebble), which listens on 14000 and 15000 and validates at ports 8080 and 8443
     #[arg(long, default_value = "pebble")]
     pub authority: String,
-    /// Projects are published at {project}.NAME.
+    /// Domain of the platform: projects are published at {project}.NAME
     #[arg(long, default_value = "tollhouse.localhost")]
     pub platform_domain: Hostname,
 }
 
-/// Writes what the authority starts with, then answers DNS, until the process is ended.
+/// Writes the authority's configuration, then serves DNS until the process is stopped.
 ///
 /// # Errors
-/// When a file cannot be written, or the address is taken.
+/// If a file cannot be written, or the address is in use.
 pub async fn run(data: &Path, options: &Options) -> anyhow::Result<()> {
     let folder = data.join(DIRECTORY);
     std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
@@ -51,7 +52,7 @@ pub async fn run(data: &Path, options: &Options) -> anyhow::Result<()> {
         std::fs::write(&file, zones::first(&options.platform_domain, options.edge))?;
     }
     let _dns = TestDns::resolver(file, options.listen).await.with_context(|| format!("DNS at {}", options.listen))?;
-    // Others have read it: it is made once.
+    // Made once, because other containers have read it.
     if !folder.join(TRUSTED_BY).exists() {
         make_certificate(&folder, &[&options.authority])?;
     }
@@ -69,14 +70,14 @@ pub async fn run(data: &Path, options: &Options) -> anyhow::Result<()> {
     }
 }
 
-/// Keeps the file with the root as it is.
+/// Keeps the file with the root certificate up to date.
 async fn follow(roots: &Roots, file: &Path) -> anyhow::Result<()> {
     let mut known = String::new();
     loop {
         if let Some(root) = roots.ask().await
             && root != known
         {
-            std::fs::write(file, &root).context("writing down what certificates are trusted by")?;
+            std::fs::write(file, &root).context("writing the authority's root certificate")?;
             known = root;
         }
         tokio::time::sleep(LOOK_EVERY).await;

@@ -1,5 +1,4 @@
-//! Nameservers on loopback that answer as a file says: three of them, so that they can disagree, and the first is the
-//! resolver too.
+//! Nameservers on loopback that answer from a file: three, so that they can disagree; the first is also the resolver.
 
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -22,20 +21,20 @@ use tokio::net::{TcpListener, UdpSocket};
 
 use super::zones::{Misbehaviour, SERVERS, Value, Zones};
 
-/// Seconds a record may be cached: not at all, so that a change is seen at once.
+/// How long a record may be cached, in seconds: briefly, so that a change is seen at once.
 const TTL_SECONDS: u32 = 1;
 
-/// Links of a chain of CNAME records that are followed.
+/// CNAME records of a chain that are followed.
 const CHAIN_MAX: usize = 8;
 
-/// The longest a client over TCP may be idle, and the most of its bytes that wait.
+/// The longest idle time of a TCP client, and its buffer size.
 const TCP_IDLE: Duration = Duration::from_secs(5);
 const TCP_BUFFER: usize = 4_096;
 
-/// Questions that are written to the log.
+/// Queries written to the log.
 const QUESTIONS_LOGGED_MAX: u64 = 1_000_000;
 
-/// Tries at finding a port that is free on every address.
+/// Attempts to find a port that is free on every address.
 const PORTS_TRIED: usize = 20;
 
 /// The running nameservers.
@@ -45,7 +44,7 @@ pub(super) struct TestDns {
 }
 
 impl TestDns {
-    /// Answers as this file says, on 127.0.0.1 to 127.0.0.3.
+    /// Answers from this file on 127.0.0.1 to 127.0.0.3.
     pub(super) async fn start(file: PathBuf) -> anyhow::Result<Self> {
         let mut last = None;
         for _ in 0..PORTS_TRIED {
@@ -54,18 +53,18 @@ impl TestDns {
                 Err(error) => last = Some(error),
             }
         }
-        let last = last.unwrap_or_else(|| anyhow::anyhow!("no port was tried"));
+        let last = last.unwrap_or_else(|| anyhow::anyhow!("no free port found"));
         Err(last.context("no port is free for DNS"))
     }
 
-    /// Answers as this file says, as one resolver for other machines.
+    /// Answers from this file as one resolver for other machines.
     pub(super) async fn resolver(file: PathBuf, address: SocketAddr) -> anyhow::Result<Self> {
         let sockets = (UdpSocket::bind(address).await?, TcpListener::bind(address).await?);
         Self::serve(file, address, vec![sockets])
     }
 
     fn serve(file: PathBuf, address: SocketAddr, sockets: Vec<(UdpSocket, TcpListener)>) -> anyhow::Result<Self> {
-        let log = std::fs::File::create(file.with_file_name("questions.log")).context("the log of questions")?;
+        let log = std::fs::File::create(file.with_file_name("questions.log")).context("creating questions.log")?;
         let zones = Arc::new(ZoneFile { file, read: Mutex::default(), log: Mutex::new((log, 0)) });
         let serve = |(number, (udp, tcp))| {
             let mut server = Server::new(Nameserver { number, zones: zones.clone(), turn: AtomicUsize::new(0) });
@@ -76,7 +75,7 @@ impl TestDns {
         Ok(Self { address, _servers: (1..=SERVERS).zip(sockets).map(serve).collect() })
     }
 
-    /// Where the first nameserver, which is the resolver, listens.
+    /// The address of the first nameserver, which is the resolver.
     pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -94,11 +93,11 @@ async fn bind() -> anyhow::Result<(SocketAddr, Vec<(UdpSocket, TcpListener)>)> {
     Ok((SocketAddr::from(([127, 0, 0, 1], port)), sockets))
 }
 
-/// The file, read again when it has changed.
+/// The file, read again after each change.
 struct ZoneFile {
     file: PathBuf,
     read: Mutex<(Option<SystemTime>, Arc<Zones>)>,
-    /// Every question, and how many there were.
+    /// Every query, and the number of queries.
     log: Mutex<(std::fs::File, u64)>,
 }
 
@@ -107,7 +106,7 @@ impl ZoneFile {
         let mut log = self.log.lock();
         if log.1 < QUESTIONS_LOGGED_MAX {
             log.1 += 1;
-            // What is not written is missing in a log for people, and in nothing else.
+            // A failed write only affects this log for people.
             let _ = writeln!(log.0, "{name} {kind} @{server}");
         }
     }
@@ -120,7 +119,7 @@ impl ZoneFile {
         {
             let (zones, wrong) = Zones::parse(&text);
             for line in wrong {
-                tracing::warn!(file = %self.file.display(), line, "a line of the test world cannot be read");
+                tracing::warn!(file = %self.file.display(), line, "cannot read a line of the test world's zones");
             }
             *read = (changed, Arc::new(zones));
         }
@@ -132,11 +131,11 @@ impl ZoneFile {
 struct Nameserver {
     number: u8,
     zones: Arc<ZoneFile>,
-    /// Answers so far: addresses are told in turn, as nameservers do.
+    /// Answers so far: addresses rotate, as at real nameservers.
     turn: AtomicUsize,
 }
 
-/// What is sent back.
+/// The reply to send.
 struct Answer {
     code: ResponseCode,
     authoritative: bool,
@@ -145,7 +144,7 @@ struct Answer {
 }
 
 impl Nameserver {
-    /// `None`: nothing is sent.
+    /// `None`: no reply is sent.
     fn answer(&self, zones: &Zones, name: &str, kind: RecordType) -> Option<Answer> {
         let empty = |code, authoritative| Answer { code, authoritative, answers: Vec::new(), authority: Vec::new() };
         let Some(zone) = zones.zone_of(name) else { return Some(empty(ResponseCode::NoError, true)) };
@@ -182,7 +181,7 @@ impl Nameserver {
         Some(answer)
     }
 
-    /// The records of a name, and of the names its CNAME records lead to.
+    /// The records of a name, and of the targets of its CNAME records.
     fn collect(&self, zones: &Zones, name: &str, kind: RecordType, answers: &mut Vec<Record>) {
         let mut owner = name.to_owned();
         for _ in 0..CHAIN_MAX {
@@ -274,7 +273,7 @@ impl RequestHandler for Nameserver {
         match handle.send_response(response).await {
             Ok(info) => info,
             Err(error) => {
-                tracing::debug!(%error, "an answer of the test world could not be sent");
+                tracing::debug!(%error, "cannot send an answer of the test world");
                 nothing_sent(metadata)
             }
         }

@@ -1,11 +1,11 @@
-//! A world to try custom domains in: DNS that does as a file says, and a certificate authority that asks it.
+//! A test world for custom domains: DNS that answers from a file, and a certificate authority that queries it.
 //!
-//! Names under `.test` and `.example` (RFC 2606) belong to nobody, so here they may belong to you. What the platform
-//! does is what it does in production: it asks all nameservers of a zone, proves control of names to an authority that
-//! speaks ACME, and renews. The authority is `pebble`, which must be installed.
+//! Names under `.test` and `.example` are reserved (RFC 2606), so they can be used freely here. The platform does the
+//! same as in production: it queries all nameservers of a zone, proves control of names to an authority over ACME, and
+//! renews certificates. The authority is `pebble`, which must be installed.
 //!
-//! No part of the product: `tollhouse` has it when it is built with the feature `test-world`, and containers have it as a
-//! program of its own, `dev-world` ([`alone`]).
+//! Not part of the product: `tollhouse` contains it when built with the feature `test-world`, and containers run it as
+//! a separate program, `dev-world` ([`alone`]).
 
 mod zones;
 pub mod records;
@@ -22,28 +22,28 @@ use contract::hostname::Hostname;
 use self::dns::TestDns;
 use self::pebble::Pebble;
 
-/// Where everything of the test world is, below the data directory.
+/// The directory of the test world, below the data directory.
 const DIRECTORY: &str = "test-world";
 
 /// The file with all records.
 const ZONES: &str = "test-world/zones.txt";
 
-/// What certificates of the test world are trusted by, below the data directory.
+/// The authority's root certificate, below the data directory.
 pub const ROOT: &str = "test-world/root.pem";
 
 contract::words! {
-    /// How the authority behaves.
-    pub enum Manners {
+    /// Behaviour of the certificate authority.
+    pub enum AuthorityMode {
         /// It answers at once.
         Gentle = "gentle",
-        /// It refuses half of all nonces and takes seconds to validate, as authorities on the internet may.
+        /// It rejects half of all nonces and takes seconds to validate, as real authorities may.
         Strict = "strict",
-        /// It answers at once, and its certificates live for a minute: renewal can be watched.
+        /// It answers at once, and its certificates are valid for a minute, to show renewals.
         Brief = "brief",
     }
 }
 
-/// The running test world. It ends when it is dropped.
+/// The running test world. It stops when dropped.
 pub struct TestWorld {
     dns: TestDns,
     pebble: Pebble,
@@ -51,22 +51,22 @@ pub struct TestWorld {
 }
 
 impl TestWorld {
-    /// Starts DNS; the authority follows when the edge has its ports.
+    /// Starts DNS. The authority starts later, when the edge has its ports.
     ///
     /// # Errors
-    /// When there are no free ports or a file cannot be written.
-    pub async fn start(data: &Path, platform: &Hostname, manners: Manners) -> anyhow::Result<Self> {
+    /// If there are no free ports or a file cannot be written.
+    pub async fn start(data: &Path, platform: &Hostname, mode: AuthorityMode) -> anyhow::Result<Self> {
         std::fs::create_dir_all(data.join(DIRECTORY))?;
         let zones = data.join(ZONES);
         if !zones.exists() {
             std::fs::write(&zones, zones::first(platform, Ipv4Addr::LOCALHOST))?;
         }
         let dns = TestDns::start(zones.clone()).await?;
-        let pebble = Pebble::prepare(&data.join(DIRECTORY), manners)?;
+        let pebble = Pebble::prepare(&data.join(DIRECTORY), mode)?;
         Ok(Self { dns, pebble, zones })
     }
 
-    /// What the control plane is told of this world.
+    /// The control plane's settings for this world.
     pub fn settings(&self) -> String {
         let mut text = String::new();
         let dns = self.dns.address();
@@ -83,11 +83,11 @@ impl TestWorld {
         text
     }
 
-    /// Starts the authority, which validates at these ports of the edge (HTTP and HTTPS), and writes down what its
-    /// certificates are trusted by.
+    /// Starts the authority, which validates at these ports of the edge (HTTP and HTTPS), and writes its root
+    /// certificate.
     ///
     /// # Errors
-    /// When `pebble` is not installed or does not start.
+    /// If `pebble` is not installed or does not start.
     pub async fn open(&mut self, data: &Path, (http, https): (u16, u16)) -> anyhow::Result<()> {
         let root = self.pebble.start(http, https, self.dns.address()).await?;
         std::fs::write(data.join(ROOT), root)?;

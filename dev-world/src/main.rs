@@ -1,4 +1,4 @@
-//! `dev-world`: the test world as a program of its own, for containers.
+//! `dev-world`: the test world as a separate program, for containers.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -7,11 +7,11 @@ use chassis::logs::{Format, Logs};
 use clap::{Parser, Subcommand};
 use dev_world::{alone, records};
 
-/// A world to try custom domains in: DNS that answers as a file says, beside a certificate authority that asks it.
+/// A test world for custom domains: DNS that answers from a file, and a certificate authority that queries it.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
-    /// Where the test world is kept.
+    /// Data directory
     #[arg(long, global = true, default_value = "data", env = "TOLLHOUSE_DATA_DIR")]
     data_dir: PathBuf,
     #[command(subcommand)]
@@ -20,9 +20,9 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Prepare the authority, which is another process, and answer DNS until a signal.
+    /// Prepare the certificate authority, and serve DNS until a signal
     Serve(alone::Options),
-    /// Write the records.
+    /// Show or change DNS records
     #[command(subcommand)]
     Dns(records::Dns),
 }
@@ -37,7 +37,7 @@ fn main() -> anyhow::Result<()> {
         }
         Command::Dns(action) => {
             let text = records::carry_out(&arguments.data_dir, action)?;
-            // A reader that has gone has read enough.
+            // Ignore a reader that has closed the pipe.
             let _ = std::io::stdout().write_all(text.as_bytes());
             Ok(())
         }

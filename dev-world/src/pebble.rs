@@ -1,4 +1,4 @@
-//! The certificate authority of the test world: `pebble`, as packaged, with a configuration of its own.
+//! The certificate authority of the test world: `pebble`, with its own configuration.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -10,64 +10,64 @@ use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, 
 use serde_json::json;
 use tokio::process::{Child, Command};
 
-use super::Manners;
+use super::AuthorityMode;
 
-/// The longest the authority may take to answer.
+/// The longest start of the authority.
 const START_MAX: Duration = Duration::from_secs(20);
 
-/// How long its certificates are valid, in seconds: 90 days.
+/// Validity of its certificates, in seconds: 90 days.
 pub(super) const VALIDITY_SECONDS: u32 = 90 * 86_400;
 
-/// The same where renewal is to be watched.
+/// The validity in short mode, in seconds.
 const BRIEF_SECONDS: u32 = 60;
 
-/// What its own TLS is trusted by, in its directory.
+/// The root certificate of its own TLS, in its directory.
 pub(super) const TRUSTED_BY: &str = "pebble-ca.pem";
 
-/// See the module. It ends when it is dropped.
+/// The running authority. It stops when dropped.
 pub(super) struct Pebble {
     directory: PathBuf,
     port: u16,
     management_port: u16,
-    manners: Manners,
+    mode: AuthorityMode,
     process: Option<Child>,
 }
 
 impl Pebble {
     /// Chooses ports and makes the certificate of its own TLS.
-    pub(super) fn prepare(directory: &Path, manners: Manners) -> anyhow::Result<Self> {
+    pub(super) fn prepare(directory: &Path, mode: AuthorityMode) -> anyhow::Result<Self> {
         make_certificate(directory, &["localhost", "127.0.0.1"])?;
         let (port, management_port) = (free_port()?, free_port()?);
-        Ok(Self { directory: directory.to_owned(), port, management_port, manners, process: None })
+        Ok(Self { directory: directory.to_owned(), port, management_port, mode, process: None })
     }
 
     pub(super) fn directory_url(&self) -> String {
         format!("https://127.0.0.1:{}/dir", self.port)
     }
 
-    /// What its own TLS is trusted by.
+    /// The root certificate of its own TLS.
     pub(super) fn trusted_by(&self) -> PathBuf {
         self.directory.join(TRUSTED_BY)
     }
 
-    /// Starts it; returns what its certificates are trusted by, PEM.
+    /// Starts it; returns the PEM of its root certificate.
     pub(super) async fn start(&mut self, http: u16, https: u16, dns: SocketAddr) -> anyhow::Result<String> {
         let settings = Settings {
             listen: SocketAddr::from(([127, 0, 0, 1], self.port)),
             management: SocketAddr::from(([127, 0, 0, 1], self.management_port)),
             http,
             https,
-            validity_seconds: if self.manners == Manners::Brief { BRIEF_SECONDS } else { VALIDITY_SECONDS },
+            validity_seconds: if self.mode == AuthorityMode::Brief { BRIEF_SECONDS } else { VALIDITY_SECONDS },
         };
         let file = settings.write(&self.directory)?;
         let log = std::fs::File::create(self.directory.join("pebble.log"))?;
         let mut command = Command::new("pebble");
         command.arg("-config").arg(file).args(["-dnsserver", &dns.to_string()]);
-        match self.manners {
-            Manners::Gentle | Manners::Brief => {
+        match self.mode {
+            AuthorityMode::Gentle | AuthorityMode::Brief => {
                 command.env("PEBBLE_VA_NOSLEEP", "1").env("PEBBLE_WFE_NONCEREJECT", "0")
             }
-            Manners::Strict => command.env_remove("PEBBLE_VA_NOSLEEP").env("PEBBLE_WFE_NONCEREJECT", "50"),
+            AuthorityMode::Strict => command.env_remove("PEBBLE_VA_NOSLEEP").env("PEBBLE_WFE_NONCEREJECT", "50"),
         };
         let spawned = command.stdout(log.try_clone()?).stderr(log).stdin(Stdio::null()).kill_on_drop(true).spawn();
         self.process = Some(spawned.context(
@@ -91,20 +91,20 @@ impl Pebble {
     }
 }
 
-/// What differs between one authority and another.
+/// Settings of one authority.
 pub(super) struct Settings {
-    /// Where it speaks ACME.
+    /// The address of ACME.
     pub(super) listen: SocketAddr,
-    /// Where it says what its certificates are trusted by.
+    /// The address that serves its root certificate.
     pub(super) management: SocketAddr,
-    /// The ports of the edge, where it validates.
+    /// The edge's ports for validation.
     pub(super) http: u16,
     pub(super) https: u16,
     pub(super) validity_seconds: u32,
 }
 
 impl Settings {
-    /// Writes them into the directory where its certificate is; the file.
+    /// Writes the configuration into the directory of its certificate; returns the file.
     pub(super) fn write(&self, directory: &Path) -> anyhow::Result<PathBuf> {
         let configuration = json!({ "pebble": {
             "listenAddress": self.listen,
@@ -123,7 +123,7 @@ impl Settings {
     }
 }
 
-/// Makes the certificate of its own TLS, and what that is trusted by.
+/// Makes the certificate of its own TLS, and its root.
 pub(super) fn make_certificate(directory: &Path, names: &[&str]) -> anyhow::Result<()> {
     let key = KeyPair::generate()?;
     let mut params = CertificateParams::new(Vec::new())?;
@@ -139,21 +139,21 @@ pub(super) fn make_certificate(directory: &Path, names: &[&str]) -> anyhow::Resu
     Ok(())
 }
 
-/// Asks an authority what its certificates are trusted by.
+/// Fetches the root certificate of an authority.
 pub(super) struct Roots {
     client: reqwest::Client,
     url: String,
 }
 
 impl Roots {
-    /// Of the authority with this address for management.
+    /// Of the authority with this management address.
     pub(super) fn new(directory: &Path, management: &str) -> anyhow::Result<Self> {
         let trusted = reqwest::Certificate::from_pem(&std::fs::read(directory.join(TRUSTED_BY))?)?;
         let client = reqwest::Client::builder().tls_certs_only([trusted]).no_proxy().timeout(START_MAX).build()?;
         Ok(Self { client, url: format!("https://{management}/roots/0") })
     }
 
-    /// PEM, if it answers.
+    /// The PEM, if it answers.
     pub(super) async fn ask(&self) -> Option<String> {
         let text = self.client.get(&self.url).send().await.ok()?.text().await.ok()?;
         text.contains("BEGIN CERTIFICATE").then_some(text)

@@ -1,4 +1,4 @@
-//! The records of the test world, as a person at a DNS provider's form would write them.
+//! The records of the test world, written as in a DNS provider's form.
 
 use std::path::Path;
 
@@ -8,33 +8,33 @@ use clap::Subcommand;
 use super::ZONES;
 use super::zones::{self, Value, Zones};
 
-/// What is done with the records.
+/// An action on the records.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Dns {
-    /// Every record and misbehaviour.
+    /// List all records and misbehaviours
     List,
-    /// Set a record; what the name had of this type is replaced.
+    /// Set a record; replaces the name's records of this type
     Set {
-        /// The name.
+        /// DNS name
         name: String,
         /// A, AAAA, CNAME, TXT or CAA.
         kind: String,
-        /// The value as a provider's form wants it; one with spaces is quoted.
+        /// Value as in a provider's form; quote it if it has spaces
         value: String,
     },
-    /// Remove a name's records, of one type or all.
+    /// Remove a name's records, of one type or all
     Clear {
-        /// The name.
+        /// DNS name
         name: String,
         /// A, AAAA, CNAME, TXT or CAA.
         kind: Option<String>,
     },
 }
 
-/// Does it; what there is to read afterwards.
+/// Runs the action; returns its output.
 ///
 /// # Errors
-/// When there is no test world below this directory, or a record cannot be read.
+/// If there is no test world in this directory, or a record cannot be parsed.
 pub fn carry_out(data: &Path, action: Dns) -> anyhow::Result<String> {
     let file = data.join(ZONES);
     let text = std::fs::read_to_string(&file)
@@ -49,7 +49,7 @@ pub fn carry_out(data: &Path, action: Dns) -> anyhow::Result<String> {
     };
     let (_, wrong) = Zones::parse(&changed);
     anyhow::ensure!(wrong.is_empty(), "the file would not be readable any more: {}", wrong.join("; "));
-    // At once or not at all: DNS may read it at any moment.
+    // Atomically, because DNS may read it at any time.
     let draft = file.with_extension("new");
     std::fs::write(&draft, changed).and_then(|()| std::fs::rename(&draft, &file)).context("writing the records")?;
     Ok(String::new())

@@ -23,7 +23,7 @@ use contract::hostname::Hostname;
 /// Nameservers of every zone.
 pub(super) const SERVERS: u8 = 3;
 
-/// Lines a file may have.
+/// Lines in a file.
 const LINES_MAX: usize = 10_000;
 
 /// The value of a record.
@@ -38,7 +38,7 @@ pub(super) enum Value {
 }
 
 impl Value {
-    /// Reads what follows the name on a line.
+    /// Parses the text after the name and type of a line.
     pub(super) fn parse(kind: &str, text: &str) -> Result<Self, &'static str> {
         let text = text.trim();
         match kind.to_ascii_uppercase().as_str() {
@@ -60,16 +60,16 @@ impl Value {
     }
 }
 
-/// What a nameserver does instead of answering.
+/// How a nameserver misbehaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Misbehaviour {
-    /// Nothing at all.
+    /// It does not answer.
     Silent,
-    /// Says that it failed.
+    /// It reports a failure (SERVFAIL).
     ServFail,
-    /// Says that it does not want to.
+    /// It refuses (REFUSED).
     Refused,
-    /// Answers without authority, and without records.
+    /// It answers without authority and without records.
     Lame,
 }
 
@@ -81,7 +81,7 @@ struct Record {
     server: Option<u8>,
 }
 
-/// Everything the file says.
+/// The content of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Zones {
     records: Vec<Record>,
@@ -90,7 +90,7 @@ pub(super) struct Zones {
 }
 
 impl Zones {
-    /// Reads the file; lines that cannot be read are returned with what is wrong with them.
+    /// Parses the file; returns unreadable lines with their error.
     pub(super) fn parse(text: &str) -> (Self, Vec<String>) {
         let mut zones = Self::default();
         let mut wrong = Vec::new();
@@ -139,7 +139,7 @@ impl Zones {
         Ok(())
     }
 
-    /// The zone a name is in; `None` for a name of less than two labels.
+    /// The zone of a name; `None` for a name with fewer than two labels.
     pub(super) fn zone_of(&self, name: &str) -> Option<String> {
         let mut rest = name;
         loop {
@@ -150,13 +150,13 @@ impl Zones {
         }
     }
 
-    /// How a nameserver of this zone misbehaves.
+    /// The misbehaviour of a nameserver of this zone.
     pub(super) fn misbehaviour(&self, zone: &str, server: u8) -> Option<Misbehaviour> {
         let found = self.misbehaviours.iter().find(|(at, _, of)| at == zone && of.is_none_or(|of| of == server));
         found.map(|(_, misbehaviour, _)| *misbehaviour)
     }
 
-    /// The records of a name at a nameserver; those of a wildcard when it has none of its own.
+    /// The records of a name at a nameserver; a wildcard's if the name has none.
     pub(super) fn records(&self, name: &str, server: u8) -> Vec<&Value> {
         let at = |owner: &str| -> Vec<&Value> {
             let here = |record: &&Record| record.name == owner && record.server.is_none_or(|of| of == server);
@@ -169,7 +169,7 @@ impl Zones {
         name.split_once('.').map(|(_, parent)| at(&format!("*.{parent}"))).unwrap_or_default()
     }
 
-    /// Whether there is anything at or below a name, at this nameserver.
+    /// Whether there are records at or below a name, at this nameserver.
     pub(super) fn exists(&self, name: &str, server: u8) -> bool {
         let below = format!(".{name}");
         let is_below = |record: &Record| record.name.ends_with(&below) && record.server.is_none_or(|of| of == server);
@@ -181,7 +181,7 @@ fn name(text: &str) -> String {
     text.trim_end_matches('.').to_ascii_lowercase()
 }
 
-/// The file as it is made first: every project's CNAME target leads to the edge at this address.
+/// The initial file: every project's CNAME target points at the edge at this address.
 pub(super) fn first(platform: &Hostname, edge: Ipv4Addr) -> String {
     format!(
         "# What DNS answers in the test world; read again whenever it changes.\n\
@@ -192,7 +192,7 @@ pub(super) fn first(platform: &Hostname, edge: Ipv4Addr) -> String {
     )
 }
 
-/// The file with a record set: what the name had of this type is replaced.
+/// The file with a record set; replaces the name's records of this type.
 pub(super) fn set(text: &str, owner: &str, kind: &str, value: &str) -> String {
     let mut changed = without(text, owner, Some(kind));
     let _ = writeln!(changed, "{} {} {value}", name(owner), kind.to_ascii_uppercase());
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_said_with_its_line() {
+    fn unreadable_lines_are_reported_with_their_number() {
         let (_, wrong) =
             Zones::parse("shop.test A here\nshop.test MX 1\n! shop.test asleep\nshop.test A 192.0.2.1 @9\nx\n");
         assert_eq!(wrong.len(), 5);

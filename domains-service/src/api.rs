@@ -26,7 +26,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::{Extension, Router};
-use chassis::config::Told;
+use chassis::config::EffectiveSettings;
 use chassis::guard::{GatewayGuard, require_gateway};
 use chassis::refusal::Refusal;
 use chassis::routes::{Routes, routed};
@@ -81,7 +81,7 @@ pub(crate) fn paths() -> Vec<String> {
 /// everything else with those of operators, what the dashboard adds among it.
 pub(crate) fn internal(
     app: Arc<App>,
-    told: Arc<Mutex<Told>>,
+    effective: Arc<Mutex<EffectiveSettings>>,
     of_the_dashboard: Router<Arc<App>>,
     shutdown: Shutdown,
 ) -> Router {
@@ -118,7 +118,7 @@ pub(crate) fn internal(
         .route("/internal/withdrawals", get(edge::withdrawals))
         .merge(of_the_dashboard)
         .route(PASSES_PATH, post(credentials::pass))
-        .merge(chassis::admin::settings("/internal/settings", told))
+        .merge(chassis::admin::settings("/internal/settings", effective))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))

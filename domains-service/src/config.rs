@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use chassis::admin::AdminHost;
-use chassis::config::{Listen, Problems, Section, Source, Told};
+use chassis::config::{EffectiveSettings, Listen, Problems, Section, Source};
 use chassis::logs::Format;
 use chassis::peer::ServerTls;
 use chassis::seal::SealingSecrets;
@@ -33,7 +33,7 @@ pub const ENVIRONMENT_PREFIX: &str = "TOLLHOUSE_DOMAINS";
 /// What a file of a secret might be called.
 const SECRET_EXAMPLE: &str = "data/secrets/platform.key";
 
-/// Everything the service is told from outside.
+/// The service's settings.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The public API, reached through the gateway only.
@@ -89,7 +89,7 @@ pub struct Config {
     /// Traces.
     pub tracing: TraceConfig,
     /// Every setting that was given, as text, for operators who compare.
-    pub told: Told,
+    pub effective: EffectiveSettings,
 }
 
 /// Which special names may be attached.
@@ -116,8 +116,8 @@ impl Config {
         let reader = source.reader()?;
         let root = reader.root();
         let config = read(&root);
-        let told = reader.told();
-        reader.finish(config.map(|config| Self { told, ..config }))
+        let effective = reader.effective_settings();
+        reader.finish(config.map(|config| Self { effective, ..config }))
     }
 
     /// The zone that holds every project's CNAME target.
@@ -187,7 +187,7 @@ fn read(root: &Section<'_>) -> Option<Config> {
         log_format: log_format?,
         log_filter: log_filter?,
         tracing: tracing?,
-        told: Told::default(),
+        effective: EffectiveSettings::default(),
     })
 }
 

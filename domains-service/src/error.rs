@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn codes_are_distinct_and_documented() {
-        let documentation = include_str!("../../docs/errors.md");
+        let documentation = include_str!("../../docs/reference/errors.md");
         let mut seen = HashSet::new();
         for (code, status) in CATALOGUE {
             assert!(seen.insert(code), "{code}");

@@ -177,6 +177,7 @@ mod tests {
 
     const START: UnixMillis = UnixMillis(1_800_000_000_000);
 
+    // promise: domains.24
     #[test]
     fn a_burst_is_let_through_and_then_one_per_refill() {
         let orders = Limits::default().orders;

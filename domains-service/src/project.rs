@@ -27,7 +27,7 @@ impl serde::Serialize for ProjectRef {
 
 #[cfg(test)]
 impl std::str::FromStr for ProjectRef {
-    type Err = contract::project::NotALabel;
+    type Err = contract::project::InvalidLabel;
 
     /// A project whose identity is the text of its name.
     fn from_str(name: &str) -> Result<Self, Self::Err> {

@@ -39,7 +39,7 @@ use crate::store::credentials::Kind;
 use crate::store::{Store, projects};
 use crate::worker;
 use verification::wire::WireDns;
-use verification::{Dns, DnsFailure, RecordKind, Reply};
+use verification::{Dns, DnsFailure, DnsReply, RecordKind};
 
 /// The label of the platform's own API below its domain, and the upstream that stands behind it.
 const API_LABEL: &str = "api";
@@ -107,7 +107,7 @@ pub async fn start_in(
         (bind(config.listen).await?, bind(config.internal_listen).await?, bind(config.admin_listen).await?);
     let addresses =
         [("http", http.local_addr()?), ("internal", internal.local_addr()?), ("admin", admin.local_addr()?)];
-    let (secret, told) = (config.secret.clone(), Arc::new(Mutex::new(config.told.clone())));
+    let (secret, effective) = (config.secret.clone(), Arc::new(Mutex::new(config.effective.clone())));
     let admin_hosts = config.admin_hosts.clone();
     let (tls, internal_tls) = (config.tls.clone(), config.internal_tls.clone());
     let nodes = Arc::new(Nodes::new(clock.clone()));
@@ -148,7 +148,7 @@ pub async fn start_in(
     let pages = dashboard::router(app.clone(), for_pages, shutdown.clone());
     let public = dashboard::beside(api::public(app.clone(), guard), pages, &app.settings.platform)
         .layer(middleware::from_fn_with_state(traced_by, traced));
-    let inside = api::internal(app.clone(), told, dashboard::operators(), shutdown.clone());
+    let inside = api::internal(app.clone(), effective, dashboard::operators(), shutdown.clone());
     let for_admin = chassis::admin::answer_to(admin_router(&app, &health, registry), admin_hosts);
     // The admin listener outlives the others, so that a drain can be watched.
     let admin_shutdown = Shutdown::new();
@@ -273,7 +273,7 @@ struct CountedDns {
 }
 
 impl CountedDns {
-    fn count(&self, kind: RecordKind, reply: &Result<Reply, DnsFailure>) {
+    fn count(&self, kind: RecordKind, reply: &Result<DnsReply, DnsFailure>) {
         let result = match reply {
             Ok(_) => "ok",
             Err(failure) => failure.as_str(),
@@ -284,13 +284,13 @@ impl CountedDns {
 
 #[async_trait]
 impl Dns for CountedDns {
-    async fn recurse(&self, name: &str, kind: RecordKind) -> Result<Reply, DnsFailure> {
+    async fn recurse(&self, name: &str, kind: RecordKind) -> Result<DnsReply, DnsFailure> {
         let reply = self.dns.recurse(name, kind).await;
         self.count(kind, &reply);
         reply
     }
 
-    async fn ask(&self, server: std::net::IpAddr, name: &str, kind: RecordKind) -> Result<Reply, DnsFailure> {
+    async fn ask(&self, server: std::net::IpAddr, name: &str, kind: RecordKind) -> Result<DnsReply, DnsFailure> {
         let reply = self.dns.ask(server, name, kind).await;
         self.count(kind, &reply);
         reply

@@ -49,11 +49,11 @@ mod tests {
             include_str!("api/changes.rs"),
             include_str!("../../contract/src/event.rs"),
         ];
-        let page = include_str!("../../docs/webhooks.md");
+        let page = include_str!("../../docs/tenant/webhooks.md");
         for event in EVENTS {
             let literal = format!("\"{event}\"");
             assert!(sources.iter().any(|source| source.contains(&literal)), "nothing records {event}");
-            assert!(page.contains(&format!("| `{event}` |")), "docs/webhooks.md does not describe {event}");
+            assert!(page.contains(&format!("| `{event}` |")), "docs/tenant/webhooks.md does not describe {event}");
         }
     }
 }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use listener::trial;
+use listener::fuzzing;
 use pingora::protocols::http::v1::server::HttpSession;
 use tokio::io::AsyncWriteExt as _;
 use tokio::runtime::{Builder, Runtime};
@@ -44,7 +44,7 @@ type Heard = (String, Vec<u8>);
 /// Lets both others read each message that the gate releases whole.
 pub fn boundaries(bytes: &[u8]) {
     let bytes = bytes.get(..BYTES_MAX.min(bytes.len())).unwrap_or_default();
-    let passed = trial::gate(bytes, 0);
+    let passed = fuzzing::gate(bytes, 0);
     let mut start = 0;
     for (end, _, body) in passed.messages {
         let message = bytes.get(start..end).unwrap_or_default();
@@ -138,6 +138,7 @@ mod tests {
         (pingoras(message.as_bytes()).await, hypers(message.as_bytes()).await)
     }
 
+    // promise: edge.17
     #[tokio::test(start_paused = true)]
     async fn three_parsers_read_what_is_well_formed() {
         for (message, body) in [
@@ -158,7 +159,7 @@ mod tests {
     #[test]
     fn pipelined_messages_are_compared_one_by_one() {
         let one = "POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 5\r\n\r\n12345";
-        assert_eq!(trial::gate(one.repeat(3).as_bytes(), 0).messages.len(), 3);
+        assert_eq!(fuzzing::gate(one.repeat(3).as_bytes(), 0).messages.len(), 3);
         boundaries(one.repeat(3).as_bytes());
     }
 

@@ -1,7 +1,7 @@
 //! Answers of nameservers.
 
 use futures_util::FutureExt as _;
-use verification::trial::{self, Case, EDGE, TARGET};
+use verification::fuzzing::{self, Case, EDGE, TARGET};
 
 use crate::cut;
 
@@ -21,7 +21,7 @@ pub fn dns(bytes: &[u8]) {
 pub fn passes(bytes: &[u8]) -> Option<bool> {
     let (choice, messages) = cut(bytes);
     let case = Case { authoritative: choice & 1 != 0, contested: choice & 2 != 0, caa: choice & 4 != 0 };
-    alone(trial::passes(case, messages)).and_then(Result::ok)
+    alone(fuzzing::passes(case, messages)).and_then(Result::ok)
 }
 
 /// What comes of work that waits for nobody.

@@ -1,7 +1,7 @@
 //! What reads the bytes of strangers, as functions of bytes. Each asserts what must hold for any input; a panic is a
 //! finding.
 //!
-//! `cargo test -p fuzz` replays the corpus of every function and mutations of it. `bench/fuzz` drives them with LLVM's
+//! `cargo test -p fuzz` replays the corpus of every function and mutations of it. `bench/run fuzz` drives them with LLVM's
 //! fuzzer for as long as one likes; what it finds interesting belongs into `corpus/`. Nothing here is part of the
 //! product, and nothing of the product knows it.
 
@@ -19,11 +19,11 @@ use chassis::secret::Secret;
 use contract::feed::Frame;
 use contract::hostname::Hostname;
 use contract::key::PresentedKey;
-use gateway::trial::CertificateOpener;
-use gateway::trial::exchange as direct;
-use gateway::trial::replica;
+use gateway::fuzzing::CertificateOpener;
+use gateway::fuzzing::exchange as direct;
+use gateway::fuzzing::replica;
 use listener::chunks::{Chunks, Progress};
-use listener::trial;
+use listener::fuzzing;
 
 pub use self::boundaries::{boundaries, compared};
 pub use self::dns::{dns, passes};
@@ -57,7 +57,7 @@ fn cut(bytes: &[u8]) -> (usize, &[u8]) {
 /// The gate of HTTP/1: what is released and refused depends on the bytes, not on how they were cut.
 pub fn gate(bytes: &[u8]) {
     let (piece, bytes) = cut(bytes);
-    let (whole, parts) = (trial::gate(bytes, 0), trial::gate(bytes, piece));
+    let (whole, parts) = (fuzzing::gate(bytes, 0), fuzzing::gate(bytes, piece));
     for gate in [&whole, &parts] {
         assert!(was_sent(bytes, &gate.messages), "what is released was sent");
     }
@@ -109,7 +109,7 @@ pub fn chunks(bytes: &[u8]) {
 pub fn frames(bytes: &[u8]) {
     let (piece, bytes) = cut(bytes);
     let now = tokio::time::Instant::now();
-    assert_eq!(trial::frames(bytes, bytes.len(), now), trial::frames(bytes, piece, now));
+    assert_eq!(fuzzing::frames(bytes, bytes.len(), now), fuzzing::frames(bytes, piece, now));
 }
 
 /// Hostnames: what is accepted is canonical, and canonical once more.
@@ -129,7 +129,7 @@ pub fn hostname(bytes: &[u8]) {
 /// Request targets: what may travel is one line of visible ASCII, and dot segments are seen in every spelling.
 pub fn target(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    if let Ok(has_dots) = trial::target(text) {
+    if let Ok(has_dots) = fuzzing::target(text) {
         assert!(text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic()), "{text:?}");
         let path = text.split('?').next().unwrap_or_default().to_ascii_lowercase().replace("%2e", ".");
         assert_eq!(has_dots, path.split('/').any(|segment| segment == "." || segment == ".."), "{text:?}");
@@ -164,13 +164,13 @@ pub fn snapshot(bytes: &[u8]) {
 
 /// PROXY headers: what is believed is as long as it says, and one byte less is not believed.
 pub fn proxy_header(bytes: &[u8]) {
-    if let Ok((_, left)) = trial::proxy_header(bytes) {
+    if let Ok((_, left)) = fuzzing::proxy_header(bytes) {
         let used = bytes.len() - left;
         assert!(used >= 16, "the fixed part alone is 16 bytes");
         let header = bytes.get(..used).unwrap_or_default();
-        assert_eq!(trial::proxy_header(header).map(|(_, left)| left), Ok(0));
+        assert_eq!(fuzzing::proxy_header(header).map(|(_, left)| left), Ok(0));
         let short = header.get(..used - 1).unwrap_or_default();
-        assert!(trial::proxy_header(short).is_err(), "a byte is missing");
+        assert!(fuzzing::proxy_header(short).is_err(), "a byte is missing");
     }
 }
 

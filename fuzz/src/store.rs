@@ -6,7 +6,7 @@ use contract::plan::Plan;
 use contract::time::UnixMillis;
 use quota::ledger::node::{NodeBucket, Purpose, Step};
 use quota::ledger::{Life, NodeId, Reply, Settlement};
-use quota::store::redis::trial;
+use quota::store::redis::fuzzing;
 
 /// Requests that wait for the answer.
 const WAITING: u32 = 3;
@@ -14,17 +14,16 @@ const WAITING: u32 = 3;
 /// Answers of a quota store: whatever is believed, no node spends what it was not granted, and what it spent is in what it
 /// says next. Books and bans that can be read can be shown.
 pub fn store(bytes: &[u8]) {
-    if let Some(Reply::Settled(settlement)) = trial::reply(bytes) {
+    if let Some(Reply::Settled(settlement)) = fuzzing::reply(bytes) {
         settled(&settlement);
     }
-    if let Some(view) = trial::view(bytes) {
+    if let Some(view) = fuzzing::view(bytes) {
         assert!(view.nodes.iter().all(|node| node.held <= node.minute_units), "{view:?}");
     }
-    for news in trial::past(bytes).unwrap_or_default() {
-        assert!(
-            serde_json::to_string(&news)
-                .is_ok_and(|text| serde_json::from_str(&text).is_ok_and(|read: quota::ban::News| read == news))
-        );
+    for notification in fuzzing::past(bytes).unwrap_or_default() {
+        assert!(serde_json::to_string(&notification).is_ok_and(|text| {
+            serde_json::from_str(&text).is_ok_and(|read: quota::ban::Notification| read == notification)
+        }));
     }
 }
 

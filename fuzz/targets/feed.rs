@@ -1,4 +1,4 @@
-//! `bench/fuzz` drives this.
+//! `bench/run fuzz` drives this.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzz::feed(bytes));

@@ -9,7 +9,7 @@ mod tests {
     /// Mutations of each input in a run of all tests.
     const MUTATIONS: u64 = 3_000;
 
-    /// As many as are enough in every run of all tests, or as the environment says for a long one (`bench/mutations`).
+    /// As many as are enough in every run of all tests, or as the environment says for a long one (`bench/run mutations`).
     #[expect(clippy::disallowed_methods, reason = "how long a test is, not a setting of a process")]
     fn mutations() -> u64 {
         std::env::var("FUZZ_MUTATIONS").map_or(MUTATIONS, |text| text.parse().expect("a whole number"))
@@ -91,6 +91,7 @@ mod tests {
                 )+
             }
 
+            // promise: edge.16
             #[test]
             fn every_target_is_replayed() {
                 let replayed = [$(stringify!($target),)+ "boundaries"];
@@ -110,9 +111,10 @@ mod tests {
     }
 
     // A corpus whose inputs all fail at the first byte would prove nothing.
+    // promise: edge.16
     #[test]
     fn inputs_of_the_corpora_reach_what_they_are_for() {
-        use quota::store::redis::trial;
+        use quota::store::redis::fuzzing;
 
         for name in ["resolver-cname", "nameserver-cname", "contested", "caa", "apex-proven"] {
             assert_eq!(fuzz::passes(&input("dns", name)), Some(true), "{name}");
@@ -124,18 +126,19 @@ mod tests {
         }
         let store = |name: &str| input("store", name);
         for name in ["settled", "learning", "spent", "stale", "extremes"] {
-            assert!(trial::reply(&store(name)).is_some(), "{name}");
+            assert!(fuzzing::reply(&store(name)).is_some(), "{name}");
         }
         for name in ["refused", "loading"] {
-            assert!(trial::reply(&store(name)).is_none(), "{name}");
+            assert!(fuzzing::reply(&store(name)).is_none(), "{name}");
         }
         for name in ["view", "view-map"] {
-            assert!(trial::view(&store(name)).is_some(), "{name}");
+            assert!(fuzzing::view(&store(name)).is_some(), "{name}");
         }
-        assert_eq!(trial::past(&store("bans")).unwrap().len(), 2);
+        assert_eq!(fuzzing::past(&store("bans")).unwrap().len(), 2);
     }
 
     // A5
+    // promise: edge.17
     #[test]
     fn the_gate_the_proxy_and_a_service_agree_where_messages_end() {
         let boundaries = TARGETS.iter().find(|(name, _)| *name == "boundaries").expect("the target").1;

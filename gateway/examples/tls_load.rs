@@ -1,4 +1,4 @@
-//! The load that `bench/side-by-side` needs and common load generators do not make.
+//! The load that `bench/run side-by-side` needs and common load generators do not make.
 //!
 //!     tls_load handshakes KIND ADDRESS NAME CA.pem SECONDS                    TLS 1.3 handshakes, one request each
 //!              full|resumed|hybrid, or without a request: alone|alone-hybrid

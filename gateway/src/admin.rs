@@ -1,5 +1,4 @@
-//! What the admin listener adds to health and metrics: the gateway's own view of itself, for `tollhouse status` and
-//! for people with curl at night.
+//! The gateway's own routes on the admin listener, for `tollhouse status` and for operators with curl.
 
 mod recall;
 
@@ -28,7 +27,7 @@ use listener::Connections;
 use quota::ledger::{self, bucket::NodeView};
 use quota::standing::Allowance;
 
-/// What the running gateway shares with its admin listener.
+/// State that the running gateway shares with its admin listener.
 pub(crate) struct Live {
     /// The id of this process.
     pub node: String,
@@ -36,7 +35,7 @@ pub(crate) struct Live {
     pub connections: Arc<Connections>,
     /// Readiness.
     pub health: Health,
-    /// The end was announced: a drain by hand is not taken back any more.
+    /// The shutdown: once announced, a manual drain cannot be reverted.
     pub shutdown: Shutdown,
 }
 
@@ -47,7 +46,7 @@ impl Live {
     }
 }
 
-/// What the handlers look at.
+/// The state of the handlers.
 #[derive(Clone)]
 pub(crate) struct View {
     /// The data plane.
@@ -56,7 +55,7 @@ pub(crate) struct View {
     pub live: Arc<Live>,
     /// The time.
     pub clock: Arc<dyn Clock>,
-    /// The time as the fleet has it.
+    /// The fleet's clock.
     pub fleet_clock: Arc<FleetClock>,
 }
 
@@ -79,7 +78,7 @@ pub(crate) fn router(view: View, operators: PassGuard) -> Router {
         .with_state(view)
 }
 
-/// Certificates and codes that `/status` names.
+/// The numbers of certificates and codes in `/status`.
 const CERTIFICATES_SHOWN: usize = 5;
 const REFUSALS_SHOWN: usize = 5;
 
@@ -170,7 +169,7 @@ async fn usage(State(view): State<View>, Path(project): Path<String>) -> Respons
     let Some(project) = found else {
         return Refusal::new(404, "project_not_found", "This gateway knows no such project.").into_response();
     };
-    // The store's books are the truth of all nodes; without it, what this node knows.
+    // The store's record covers all nodes; without it, this node's own figures are shown.
     let books = pipeline.quota.usage(&project.uid).await;
     let mut known = json!({
         "project": project.id,
@@ -207,7 +206,7 @@ async fn usage(State(view): State<View>, Path(project): Path<String>) -> Respons
     Json(known).into_response()
 }
 
-/// One node's part of a bucket, for people.
+/// One node's part of a bucket, for display.
 fn node(part: &NodeView) -> Value {
     json!({
         "place": format!("{:016x}", part.node.place),
@@ -217,8 +216,8 @@ fn node(part: &NodeView) -> Value {
     })
 }
 
-/// The state that was refused is right, even if it is of another history or lacks most of what is served. 409 when nothing is
-/// refused.
+/// Accepts the refused state of the control plane, even if it is of another history or lacks most of the served names.
+/// 409 if nothing is refused.
 async fn accept(State(view): State<View>) -> Response {
     if let Err(why) = view.gateway.pipeline.replica.accept(view.clock.monotonic()) {
         return Refusal::new(409, "nothing_to_accept", why.to_string()).into_response();
@@ -229,7 +228,7 @@ async fn accept(State(view): State<View>) -> Response {
     accepted(State(view)).await.into_response()
 }
 
-/// What has become of the acceptance, and why what came was refused.
+/// The state of the acceptance, and why the control plane's data was refused.
 async fn accepted(State(view): State<View>) -> Json<Value> {
     let replica = &view.gateway.pipeline.replica;
     let mut said = json!(replica.acceptance());
@@ -243,7 +242,7 @@ async fn bans(State(view): State<View>) -> Json<Value> {
     Json(json!({ "bans": view.gateway.pipeline.quota.bans() }))
 }
 
-/// How long a ban by hand lasts.
+/// The duration of a manual ban.
 #[derive(serde::Deserialize)]
 struct BanFor {
     seconds: i64,

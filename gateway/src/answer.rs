@@ -1,4 +1,4 @@
-//! Everything the gateway says itself instead of forwarding.
+//! Responses that the gateway writes itself instead of forwarding.
 
 mod page;
 
@@ -13,47 +13,47 @@ use crate::decorate::ResponseSink;
 use crate::grpc;
 use contract::rejection::Rejection;
 
-/// Redirects that caches may keep are kept for five minutes, so that a changed primary domain is not stuck.
+/// Cacheable redirects are cached for five minutes, so that a changed primary domain takes effect soon.
 const REDIRECT_CACHE: &[u8] = b"max-age=300";
 
-/// A key is published this long before it is used.
+/// How long the key set may be cached; a key is published this long before its first use.
 const KEY_SET_CACHE: &[u8] = b"max-age=60";
 
-/// How long a browser may remember the answer to a preflight, in seconds.
+/// How long a browser may cache the answer to a preflight, in seconds.
 const PREFLIGHT_MAX_AGE: &[u8] = b"600";
 
-/// What the answer to a preflight depends on.
+/// The request fields that the answer to a preflight depends on.
 const PREFLIGHT_VARY: &[u8] = b"Origin, Access-Control-Request-Method, Access-Control-Request-Headers";
 
-/// What ends a request before it reaches an upstream.
+/// An answer that ends a request before it reaches an upstream.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// No.
+    /// A refusal.
     Refuse(Refusal),
-    /// Over there.
+    /// A redirect.
     Redirect {
         /// The status the site chose.
         status: RedirectStatus,
         /// The absolute URL.
         location: String,
     },
-    /// The proof a certificate authority asked for.
+    /// The proof that a certificate authority requested.
     Challenge(String),
-    /// The public keys that verify identities.
+    /// The public keys of identity tokens.
     KeySet(String),
-    /// Whether requests may be sent here.
+    /// The gateway's health.
     Health {
-        /// They may.
+        /// Whether requests may be sent here.
         ready: bool,
     },
-    /// The answer to a browser's preflight: what it may send.
+    /// The answer to a browser's preflight.
     Preflight {
         /// Methods of all routes.
         methods: &'static str,
-        /// Fields it may send; `None`: the page is on no list.
+        /// Fields that the page may send; `None`: its origin is not allowed.
         fields: Option<HeaderValue>,
     },
-    /// The answer to OPTIONS of a known path: the methods there are.
+    /// The answer to OPTIONS of a known path: its methods.
     Options {
         /// Methods of the route.
         methods: String,
@@ -61,7 +61,7 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
-    /// Writes status and fields of its own to `out`; the body.
+    /// Writes the status and its own fields to `out`; returns the body.
     pub(crate) fn say(self, out: &mut impl ResponseSink) -> pingora::Result<(StatusCode, Cow<'static, str>)> {
         let status = match &self {
             Self::Refuse(refusal) => refusal.rejection.status(),
@@ -77,7 +77,7 @@ impl Answer {
             Self::Redirect { location, .. } => {
                 // Clients choose parts of it.
                 let location =
-                    HeaderValue::try_from(location).or_err(ErrorType::InternalError, "a location that is none")?;
+                    HeaderValue::try_from(location).or_err(ErrorType::InternalError, "invalid redirect location")?;
                 out.field("Location", location.as_bytes())?;
                 if matches!(status.as_u16(), 301 | 308) {
                     out.field("Cache-Control", REDIRECT_CACHE)?;
@@ -117,12 +117,12 @@ impl Answer {
     }
 }
 
-/// A refusal with what this one occasion adds to the catalogue's entry.
+/// A refusal: the catalogue's entry, and details of this request.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     /// The entry.
     pub rejection: Rejection,
-    /// A message that knows more than the catalogue's.
+    /// A message with more details than the catalogue's.
     pub message: Option<String>,
     /// Headers that belong to the refusal (`Allow`, `WWW-Authenticate`).
     pub headers: Vec<(&'static str, HeaderValue)>,
@@ -131,7 +131,7 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
-    /// Writes the refusal to a caller that speaks gRPC, all of it; the status of HTTP, and that of gRPC.
+    /// Writes the complete refusal for a gRPC caller; returns the HTTP and the gRPC status.
     pub(crate) fn write_grpc(&self, out: &mut impl ResponseSink) -> pingora::Result<(StatusCode, u16)> {
         let code = grpc::code(self.rejection);
         out.status(StatusCode::OK, "OK")?;
@@ -148,21 +148,21 @@ impl Refusal {
         Ok((StatusCode::OK, code))
     }
 
-    /// The plain entry.
+    /// The catalogue's entry without details.
     pub(crate) fn new(rejection: Rejection) -> Self {
-        // A client that may retry is told when: at once is a second for whatever is our fault.
+        // A client that may retry gets a time: one second for our own faults.
         let retry_after_seconds = matches!(rejection.status(), 502..=504).then_some(1);
         Self { rejection, message: None, headers: Vec::new(), retry_after_seconds }
     }
 
-    /// With a better message.
+    /// Replaces the message.
     #[must_use]
     pub(crate) fn saying(mut self, message: impl Into<String>) -> Self {
         self.message = Some(message.into());
         self
     }
 
-    /// With a header. A value that cannot be a header value is left out.
+    /// Adds a header. An invalid value is omitted.
     #[must_use]
     pub(crate) fn with(mut self, name: &'static str, value: &str) -> Self {
         if let Ok(value) = HeaderValue::from_str(value) {
@@ -171,7 +171,7 @@ impl Refusal {
         self
     }
 
-    /// With a time to come back.
+    /// Sets `Retry-After`.
     #[must_use]
     pub(crate) fn retry_after(mut self, seconds: i64) -> Self {
         self.retry_after_seconds = Some(seconds.max(1));
@@ -195,7 +195,7 @@ impl Refusal {
         Ok(())
     }
 
-    /// The body the client reads.
+    /// The body for the client.
     pub(crate) fn body(&self) -> Cow<'static, str> {
         let Some(message) = &self.message else { return self.rejection.json().into() };
         let mut body = self.rejection.body();

@@ -105,7 +105,7 @@ mod tests {
     use quota::ledger::{Incarnation, Reply, Statement};
     use quota::settings::QuotaSettings;
     use quota::store::memory::MemoryStore;
-    use quota::store::{Pulse, Store, StoreOutage};
+    use quota::store::{HeartbeatReply, Store, StoreOutage};
 
     const NOW: i64 = 1_700_000_000_000;
 
@@ -149,8 +149,8 @@ mod tests {
             Err(StoreOutage::Full)
         }
 
-        async fn pulse(&self, _count: bool) -> Result<Pulse, StoreOutage> {
-            Ok(Pulse { incarnation: Incarnation::default(), now: self.0.right_time(), fleet: None })
+        async fn heartbeat(&self, _count: bool) -> Result<HeartbeatReply, StoreOutage> {
+            Ok(HeartbeatReply { incarnation: Incarnation::default(), now: self.0.right_time(), fleet: None })
         }
 
         async fn view(&self, _bucket: &ProjectUid) -> Result<Option<BucketView>, StoreOutage> {

@@ -1,4 +1,4 @@
-//! The gateway's settings. Text becomes a [`Config`] whose fields cannot be wrong; `config/gateway.toml` documents each.
+//! The gateway's settings: text becomes a valid [`Config`]. `config/gateway.toml` documents each setting.
 
 mod overload;
 mod quota;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use chassis::admin::AdminHost;
-use chassis::config::{Listen, Problems, Section, Source, Told};
+use chassis::config::{EffectiveSettings, Listen, Problems, Section, Source};
 use chassis::logs::Format;
 use chassis::peer::{Peer, ServerTls};
 use chassis::seal::SealingSecrets;
@@ -26,13 +26,13 @@ use listener::network::canonical_network;
 /// The prefix of environment variables that override the file.
 pub const ENVIRONMENT_PREFIX: &str = "TOLLHOUSE_GATEWAY";
 
-/// What the file of a credential might be called.
+/// An example of a credential file.
 const CREDENTIAL_EXAMPLE: &str = "/run/secrets/gateway-1.key";
 
-/// What a file of a secret might be called.
+/// An example of a secret file.
 const SECRET_EXAMPLE: &str = "/run/secrets/tollhouse";
 
-/// Everything the gateway is told.
+/// The gateway's settings.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Plain HTTP listener.
@@ -41,52 +41,52 @@ pub struct Config {
     pub(crate) https: SocketAddr,
     /// Admin listener: health, metrics, status.
     pub(crate) admin: SocketAddr,
-    /// What the admin listener shows; `None`: it speaks plain text.
+    /// The admin listener's TLS certificate; `None`: plain text.
     pub(crate) admin_tls: Option<ServerTls>,
-    /// Names under which it is asked, beside addresses and `localhost`.
+    /// Host names of the admin listener, in addition to addresses and `localhost`.
     pub(crate) admin_hosts: Vec<AdminHost>,
-    /// The port of https URLs as clients see it; `None`: the port the HTTPS listener is bound to.
+    /// The port of https URLs for clients; `None`: the port of the HTTPS listener.
     pub(crate) public_https_port: Option<u16>,
-    /// Peers whose PROXY protocol header is believed; empty: the header is not expected.
+    /// Peers with a trusted PROXY protocol header; empty: no header is expected.
     pub(crate) trusted_proxies: Vec<ipnet::IpNet>,
     /// Peers that name the client in a field of each request.
     pub(crate) forwarders: Forwarders,
-    /// Which keys are good here.
+    /// The deployment whose keys are valid here.
     pub(crate) environment: Environment,
-    /// Where the replica lives.
+    /// The directory of the replica.
     pub(crate) data_directory: PathBuf,
-    /// What the gateway proves itself with.
+    /// The gateway's credential for the control plane.
     pub(crate) credential: Secret,
-    /// The secret private keys are sealed with.
+    /// The secrets that seal private keys.
     pub(crate) sealing_secret: SealingSecrets,
     /// Chain and key of the platform's wildcard certificate.
     pub(crate) platform_certificate: Option<(PathBuf, PathBuf)>,
     /// The control plane's internal listener.
     pub(crate) feed: Peer,
-    /// Whether a replica that was left with a goodbye, or copied, is served before the control plane has heard of this process.
+    /// Whether to serve a replica that was left with a goodbye, or copied, before the control plane knows this process.
     pub(crate) serve_before_heard: bool,
-    /// The quota.
+    /// The settings of quotas.
     pub(crate) quota: QuotaConfig,
     /// The backends.
     pub(crate) upstreams: Vec<UpstreamSettings>,
-    /// What is given up before memory runs out.
+    /// Load shedding before memory runs out.
     pub(crate) overload: OverloadConfig,
     /// Worker threads of the data plane.
     pub(crate) threads: usize,
-    /// After the end is announced: still accepting, but not ready, for this long.
+    /// After the shutdown is announced: how long to keep accepting while not ready.
     pub(crate) lame_duck: Duration,
-    /// Then requests in progress get this long.
+    /// How long requests in progress may then take.
     pub(crate) drain: Duration,
-    /// How logs look.
+    /// The format of log lines.
     pub log_format: Format,
-    /// What is logged.
+    /// The log filter.
     pub log_filter: String,
     /// Traces.
     pub(crate) tracing: TraceConfig,
-    /// The file that is read again when it changes; `None`: there is none.
+    /// The file to read again when it changes; `None`: no file.
     pub(crate) file: Option<PathBuf>,
-    /// Every setting that was given, as text, for operators who compare.
-    pub told: Told,
+    /// Every given setting, as text, for comparison by operators.
+    pub effective: EffectiveSettings,
 }
 
 impl Config {
@@ -94,13 +94,13 @@ impl Config {
     pub fn read(source: &Source) -> Result<Self, Problems> {
         let reader = source.reader()?;
         let config = Self::from_root(&reader.root());
-        let told = reader.told();
+        let effective = reader.effective_settings();
         let file = source.file().map(std::path::Path::to_owned);
-        reader.finish(config.map(|config| Self { file, told, ..config }))
+        reader.finish(config.map(|config| Self { file, effective, ..config }))
     }
 
     fn from_root(root: &Section<'_>) -> Option<Self> {
-        // Everything is read before anything is given up, so that all mistakes are reported together.
+        // Every setting is read before any error returns, so that all mistakes are reported together.
         let environment = root.value("environment", Environment::Live);
         let data_directory = root.value("data_directory", PathBuf::from("data/gateway"));
         let cores = std::thread::available_parallelism().map_or(2, std::num::NonZeroUsize::get);
@@ -179,12 +179,12 @@ impl Config {
             log_filter: log_filter?,
             tracing: tracing?,
             file: None,
-            told: Told::default(),
+            effective: EffectiveSettings::default(),
         })
     }
 }
 
-/// A network in CIDR notation, with words of our own for what is none.
+/// A network in CIDR notation, with our own error message.
 struct Network(ipnet::IpNet);
 
 #[derive(Debug, thiserror::Error)]
@@ -228,6 +228,7 @@ mod tests {
     }
 
     // rule: 8.5
+    // promise: orders.5
     #[test]
     fn the_shipped_limits_leave_a_list_of_all_orders_its_time() {
         let environment = ["CREDENTIAL", "SEALING_SECRET"].map(|name| (format!("TEST_{name}"), SECRET.to_owned()));

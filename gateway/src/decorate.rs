@@ -1,6 +1,6 @@
-//! Headers every response carries, whoever wrote it, and what of an upstream's own stands ([`Spoken`]).
+//! Headers that the gateway adds to every response, and headers of an upstream that stay ([`Spoken`]).
 //!
-//! Field by field: [`ours`] says what is added, and [`is_foreign`] what stays behind. Cookies are in `cookies`.
+//! [`ours`] adds fields, and [`is_foreign`] selects those to remove. Cookies are in `cookies`.
 
 mod cookies;
 
@@ -11,7 +11,7 @@ pub(crate) use self::cookies::HostCookies;
 use crate::facts::{Facts, Shown, Surface};
 use crate::upstreams::{Hsts, Readers};
 
-// Text, not `HeaderName`: HTTP/1 clients see these names in the spelling of the specification.
+// Text, not `HeaderName`: HTTP/1 clients see these names in the specification's spelling.
 const LIMIT: &str = "X-RateLimit-Limit";
 const REMAINING: &str = "X-RateLimit-Remaining";
 const RESET: &str = "X-RateLimit-Reset";
@@ -19,22 +19,22 @@ const POLICY: &str = "RateLimit-Policy";
 const RATELIMIT: &str = "RateLimit";
 const REQUEST_ID: &str = "X-Request-Id";
 const DATE: &str = "Date";
-/// The start of the names of CORS.
+/// Prefix of the CORS fields.
 const CORS_FAMILY: &str = "Access-Control-";
 const ALLOW_ORIGIN: &str = "Access-Control-Allow-Origin";
 const EXPOSE_HEADERS: &str = "Access-Control-Expose-Headers";
 const CONTENT_TYPE_OPTIONS: &str = "X-Content-Type-Options";
 const TRANSPORT_SECURITY: &str = "Strict-Transport-Security";
 
-/// What a web page's script may read of a response (Fetch standard, section 3.2.5).
+/// The response headers that a web page's script may read (Fetch standard, section 3.2.5).
 const EXPOSED: &str = "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After, RateLimit, \
      RateLimit-Policy, Deprecation, Sunset, Link, X-Request-Id, ETag, Location, Idempotency-Replayed, X-API-Stability";
 
-/// One year; applies to the host itself, since what lies below it may belong to others.
+/// One year; only for the host itself, since subdomains may belong to others.
 const HSTS: &str = "max-age=31536000";
 
-/// Fields that only the gateway may speak on an API, and `Server`, which nobody does there; what an upstream sends under these
-/// names is dropped. A site's are its own.
+/// Fields that only the gateway may set on an API, and `Server`, which is always removed there. Those of an upstream
+/// are dropped. A site keeps its own.
 const OURS_ON_AN_API: &[&str] = &[
     "x-ratelimit-limit",
     "x-ratelimit-remaining",
@@ -47,51 +47,50 @@ const OURS_ON_AN_API: &[&str] = &[
     "date",
 ];
 
-/// On every surface.
+/// Removed on every surface.
 const IDENTITY: &str = contract::token::IDENTITY_TOKEN_HEADER;
 
-/// Fields that concern the connection to the upstream alone (RFC 9110 section 7.6.1). Those
-/// that frame the message are written anew.
+/// Fields of the connection to the upstream only (RFC 9110 section 7.6.1). Framing fields are written anew.
 const HOP_BY_HOP: &[&str] = &["keep-alive", "proxy-connection", "te", "trailer", "upgrade"];
 
-/// The head of a response as it grows.
+/// The head of a response while it is written.
 pub(crate) trait ResponseSink: Send {
-    /// The first line.
+    /// Writes the first line.
     ///
     /// # Errors
-    /// When it is none.
+    /// If it is invalid.
     fn status(&mut self, status: StatusCode, reason: &str) -> pingora::Result<()>;
 
-    /// One field more.
+    /// Writes a field.
     ///
     /// # Errors
-    /// When it is no field.
+    /// If it is invalid.
     fn field(&mut self, name: &str, value: &[u8]) -> pingora::Result<()>;
 
-    /// One field more, whose value is a number.
+    /// Writes a field with a number.
     fn figure(&mut self, name: &str, value: impl itoa::Integer) -> pingora::Result<()> {
         self.field(name, itoa::Buffer::new().format(value).as_bytes())
     }
 }
 
-/// What an upstream has said itself and the gateway therefore does not.
+/// Fields that an upstream has set itself, so that the gateway does not.
 #[expect(clippy::struct_excessive_bools, reason = "five fields of a response, each there or not")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Spoken {
-    /// Who may read the response: all fields of CORS stay together.
+    /// CORS: its fields stay together.
     cors: bool,
-    /// That it is reached over TLS alone.
+    /// HSTS.
     transport_security: bool,
-    /// The id of the request, on a site.
+    /// The request id, on a site.
     request_id: bool,
-    /// When the response was made, on a site.
+    /// `Date`, on a site.
     date: bool,
-    /// That our word about the caller is not accepted.
+    /// The upstream refuses the gateway's identity token.
     identity_refused: bool,
 }
 
 impl Spoken {
-    /// Takes note of a field, in any spelling. Most are told apart by their first letter.
+    /// Records a field, in any spelling. The first letter distinguishes most of them.
     pub(crate) fn hear(&mut self, name: &str) {
         let is = |known: &str| name.eq_ignore_ascii_case(known);
         match name.as_bytes().first() {
@@ -106,13 +105,13 @@ impl Spoken {
         }
     }
 
-    /// Whether the upstream refuses the gateway, and not the caller.
+    /// Whether the upstream refuses the gateway, not the caller.
     pub(crate) fn refuses_identity(self, status: StatusCode) -> bool {
         self.identity_refused && status == StatusCode::UNAUTHORIZED
     }
 }
 
-/// What every response of this surface carries and has not been `spoken` of, field by field.
+/// Writes the fields that every response of this surface has, except those already set (`spoken`).
 pub(crate) fn ours(facts: &Facts, is_tls: bool, spoken: Spoken, out: &mut impl ResponseSink) -> pingora::Result<()> {
     let is_api = facts.surface == Surface::Api;
     if is_api || !spoken.date {
@@ -138,15 +137,15 @@ pub(crate) fn ours(facts: &Facts, is_tls: bool, spoken: Spoken, out: &mut impl R
     }
     out.field(CONTENT_TYPE_OPTIONS, b"nosniff")?;
     let Some(Shown { standing, outcome }) = facts.shown else { return Ok(()) };
-    let trio = standing.trio(outcome);
-    out.figure(LIMIT, trio.limit)?;
-    out.figure(REMAINING, trio.remaining)?;
-    out.figure(RESET, trio.reset)?;
+    let headers = standing.rate_limit_headers(outcome);
+    out.figure(LIMIT, headers.limit)?;
+    out.figure(REMAINING, headers.remaining)?;
+    out.figure(RESET, headers.reset)?;
     out.field(POLICY, standing.policy_field().as_bytes())?;
     out.field(RATELIMIT, standing.ratelimit_field(outcome).as_bytes())
 }
 
-/// Who may read the response.
+/// Writes who may read the response.
 fn readers(readers: &Readers, out: &mut impl ResponseSink) -> pingora::Result<()> {
     match readers {
         Readers::Unsaid => return Ok(()),
@@ -160,7 +159,7 @@ fn readers(readers: &Readers, out: &mut impl ResponseSink) -> pingora::Result<()
     out.field(EXPOSE_HEADERS, EXPOSED.as_bytes())
 }
 
-/// Whether a field of an upstream's response stays behind: it is ours to say, or concerns that connection alone.
+/// Whether a field of an upstream's response is removed: it is the gateway's, or belongs to that connection only.
 pub(crate) fn is_foreign(name: &str, facts: &Facts) -> bool {
     is_ours(name, facts) || is_hop_by_hop(name)
 }
@@ -173,7 +172,7 @@ fn is_hop_by_hop(name: &str) -> bool {
     is_among(name, b"kptu", HOP_BY_HOP)
 }
 
-/// Whether it is one of these names, in any spelling. Most are told apart by their first letter.
+/// Whether it is one of these names, in any spelling. The first letter distinguishes most of them.
 fn is_among(name: &str, first_letters: &[u8], names: &[&str]) -> bool {
     name.as_bytes().first().is_some_and(|letter| first_letters.contains(&letter.to_ascii_lowercase()))
         && names.iter().any(|other| other.eq_ignore_ascii_case(name))

@@ -6,7 +6,7 @@
 //! to upstreams, and `multiplexed` HTTP/2.
 //! When an upstream is gone, slow or wrong, the client is told so as long as nothing of a response has left.
 //!
-//! What pingora does and what this does: [decision](../../docs/decisions/requests-without-the-library.md).
+//! What pingora does and what this does: [decision](../../docs/develop/decisions/exchange.md).
 
 mod arrival;
 mod downstream;

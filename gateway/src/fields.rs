@@ -1,6 +1,6 @@
 //! Which fields of a request reach an upstream as the client sent them, and which do not.
 //!
-//! One list ([`RESERVED`], explained in `docs/http.md`) names what would make an application take a client for the edge, for
+//! One list ([`RESERVED`], explained in `docs/tenant/http.md`) names what would make an application take a client for the edge, for
 //! another address, or for a user that somebody has signed in. Everything else is the application's own. An upstream may
 //! widen or narrow the list ([`FieldRules`]); names under `tollhouse` are never a client's.
 

@@ -40,4 +40,4 @@ mod gateway;
 mod exchange;
 mod admin;
 pub mod server;
-pub mod trial;
+pub mod fuzzing;

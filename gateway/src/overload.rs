@@ -1,14 +1,14 @@
-//! What the gateway gives up, and in which order, before memory or connections run out.
+//! Load shedding: what the gateway gives up, and in which order, before memory or connections run out.
 //!
-//! Four times a second a task compares the memory that is the process's own with what it may have. From 85 % on, idle
-//! connections go after five seconds; from 92 % on, requests are refused with 503, those of the lowest plans first; from
-//! 95 % on, no connection is accepted, so that they wait in the kernel's queue or find another node. Each stage ends two
-//! points below where it begins. What begins between two looks is held to the memory that is left for it, its last
-//! third for those that pay ([`Room`]). The admin listener is no part of this: it always answers.
+//! Four times a second a task compares the process's memory with its limit. From 85 %, idle connections close after
+//! five seconds; from 92 %, requests are refused with 503, those of the lowest plans first; from 95 %, no connection is
+//! accepted, so that clients wait in the kernel's queue or use another node. Each stage ends two points below its
+//! start. Between two checks, new requests may use only the remaining memory, the last third of it only paying plans
+//! ([`Room`]). The admin listener is not affected.
 //!
-//! Left to others: counting connections and closing idle ones (the door's registry, which also presses when four fifths
-//! of its places are taken), and bulkheads (each upstream has its own). Without a limit, stated or of a control group,
-//! memory is not watched. A figure that cannot be read leaves the stage, and what may begin, as they were.
+//! Left to others: counting connections and closing idle ones (the listener's registry, which also does so when four
+//! fifths of its slots are taken), and bulkheads (each upstream has its own). Without a limit, configured or of a
+//! control group, memory is not checked. If a figure cannot be read, the stage and the memory budget stay.
 
 mod memory;
 mod room;
@@ -19,35 +19,36 @@ use std::time::Duration;
 
 use chassis::metrics::{self, IntCounterVec, IntGauge, Registry};
 use contract::plan::Plan;
+use contract::project::ProjectUid;
 
 pub(crate) use self::memory::{Look, Memory};
 pub(crate) use self::room::{Reservation, Room};
 use listener::Connections;
 
-/// How often the memory is looked at.
+/// How often memory is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// Thousandths of the memory at which requests begin to be refused.
+/// Thousandths of the memory at which refusals begin.
 const SHEDDING: u64 = 920;
 
-/// Thousandths of the memory at which a stage begins.
+/// Thousandths of the memory at which each stage begins.
 const BEGINS: [(Stage, u64); 3] = [(Stage::Pressing, 850), (Stage::Shedding, SHEDDING), (Stage::Closed, 950)];
 
-/// A stage ends this much below where it begins, so that it does not come and go with every look.
+/// A stage ends this much below its start, so that it does not alternate with every check.
 const HYSTERESIS: u64 = 20;
 
-/// Where each plan is refused: a point apart, the one that pays least first. Enterprise projects, and the platform's own
-/// hosts, are refused by nothing but the last stage and the want of [`Room`].
+/// Where each plan is refused: one point apart, the cheapest first. Enterprise projects, and the platform's own hosts,
+/// are refused only by the last stage and by a lack of memory ([`Room`]).
 const REFUSED_FROM: [(Plan, u64); 3] = [(Plan::Free, SHEDDING), (Plan::Pro, 930), (Plan::Business, 940)];
 
 contract::words! {
-    /// How far it has come.
+    /// The stage of load shedding.
     #[derive(Default)]
     pub enum Stage {
-        /// There is room.
+        /// There is enough memory.
         #[default]
         Calm = "calm",
-        /// Idle connections go sooner.
+        /// Idle connections close sooner.
         Pressing = "pressing",
         /// Requests are refused, the lowest plans first.
         Shedding = "shedding",
@@ -57,7 +58,7 @@ contract::words! {
 }
 
 impl Stage {
-    /// The stage for this many thousandths of the memory, after `before`.
+    /// The stage at this many thousandths of the memory, after `before`.
     pub(crate) fn judge(thousandths: u64, before: Self) -> Self {
         let reached = |(stage, begins): &(Self, u64)| {
             let needed = if before >= *stage { begins - HYSTERESIS } else { *begins };
@@ -67,8 +68,8 @@ impl Stage {
     }
 }
 
-/// Whether requests of a project with this plan are refused at this many thousandths while [`Stage::Shedding`] lasts.
-/// The lowest plan goes with the stage itself.
+/// Whether requests of a project with this plan are refused at this many thousandths during [`Stage::Shedding`]. The
+/// lowest plan is refused during the whole stage.
 pub(crate) fn refuses(plan: Plan, thousandths: u64, stage: Stage) -> bool {
     if stage < Stage::Shedding {
         return false;
@@ -77,21 +78,21 @@ pub(crate) fn refuses(plan: Plan, thousandths: u64, stage: Stage) -> bool {
 }
 
 contract::words! {
-    /// What was given up.
+    /// What was shed.
     enum Shed {
         /// A request was refused with 503.
         Request = "request",
-        /// Connections were told to leave as soon as they idle: counted once per time the stage begins.
+        /// Connections close as soon as they are idle: counted once per start of the stage.
         Idle = "idle",
-        /// Accepting was stopped: counted once per time the stage begins.
+        /// Accepting has stopped: counted once per start of the stage.
         Accept = "accept",
     }
 }
 
-/// The present stage, for whoever has to act by it.
+/// The current stage, shared with its users.
 #[derive(Debug)]
 pub(crate) struct Overload {
-    /// Which plans are refused, a bit each in the order of [`REFUSED_FROM`].
+    /// The refused plans, a bit each in the order of [`REFUSED_FROM`].
     refused: AtomicU8,
     room: Arc<Room>,
     stage_shown: IntGauge,
@@ -99,10 +100,10 @@ pub(crate) struct Overload {
 }
 
 impl Overload {
-    /// Calm, with its metrics on `registry`.
+    /// The first stage, with metrics on `registry`.
     ///
     /// # Errors
-    /// When a name is taken, which is a mistake of the program.
+    /// If a name is taken: a programming mistake.
     pub(crate) fn new(registry: &Registry) -> anyhow::Result<Self> {
         let shed = metrics::counter_vec(
             registry,
@@ -121,7 +122,7 @@ impl Overload {
         Ok(Self { refused: AtomicU8::new(0), room: Arc::default(), stage_shown, shed })
     }
 
-    /// Whether a request of a project with this plan is refused now; if so, that is counted.
+    /// Whether a request of a project with this plan is refused now; counts it if so.
     pub(crate) fn refuses(&self, plan: Plan) -> bool {
         let bits = self.refused.load(Ordering::Relaxed);
         let refused = bits != 0
@@ -132,17 +133,17 @@ impl Overload {
         refused
     }
 
-    /// Memory for one more request of a project with this plan, or of the platform's own hosts; `None` when those that
-    /// have just begun may need all that is left for it, which is counted.
-    pub(crate) fn enter(&self, plan: Option<Plan>) -> Option<Reservation> {
-        let entered = self.room.enter(plan);
+    /// Reserves memory for another request to a project with this plan, or to the platform's own hosts, that `payer` pays
+    /// for; `None` if recent requests may need all that is left for it, which is counted.
+    pub(crate) fn enter(&self, plan: Option<Plan>, payer: Option<&ProjectUid>) -> Option<Reservation> {
+        let entered = self.room.enter(plan, payer);
         if entered.is_none() {
             self.count(Shed::Request);
         }
         entered
     }
 
-    /// Looks at the memory until dropped, and presses `connections` by what it finds.
+    /// Checks memory until dropped, and sets the pressure on `connections`.
     pub(crate) async fn watch(self: Arc<Self>, memory: Memory, connections: Arc<Connections>) {
         let mut stage = Stage::Calm;
         loop {
@@ -151,7 +152,7 @@ impl Overload {
                     self.room.looked(seen.left_until(SHEDDING));
                     stage = self.act(seen.thousandths(), stage, &connections);
                 }
-                // Also when there was a limit before: nothing is given up any more.
+                // Also if there was a limit before: nothing is shed any more.
                 Look::Unlimited => {
                     self.room.looked(u64::MAX);
                     stage = self.act(0, stage, &connections);
@@ -162,7 +163,7 @@ impl Overload {
         }
     }
 
-    /// Gives up what is to be given up at this many thousandths of the memory; the stage that this is.
+    /// Sheds load according to this many thousandths of the memory; returns the stage.
     fn act(&self, thousandths: u64, before: Stage, connections: &Connections) -> Stage {
         let stage = Stage::judge(thousandths, before);
         if stage != before {
@@ -170,7 +171,7 @@ impl Overload {
                 from = before.as_str(),
                 to = stage.as_str(),
                 thousandths,
-                "the memory that is left asks for another stage"
+                "the stage of load shedding changed"
             );
         }
         if before < Stage::Pressing && stage >= Stage::Pressing {
@@ -179,8 +180,8 @@ impl Overload {
         if before < Stage::Closed && stage >= Stage::Closed {
             self.count(Shed::Accept);
         }
-        connections.press(stage >= Stage::Pressing);
-        connections.hold_newcomers(stage >= Stage::Closed);
+        connections.set_pressure(stage >= Stage::Pressing);
+        connections.pause_accepting(stage >= Stage::Closed);
         self.show(thousandths, stage);
         stage
     }
@@ -200,6 +201,7 @@ impl Overload {
 mod tests {
     use super::*;
 
+    // promise: faults.21
     #[test]
     fn stages_begin_in_order_and_end_two_points_lower() {
         let begins = |thousandths| Stage::judge(thousandths, Stage::Calm);

@@ -1,7 +1,7 @@
-//! The life of a request, in order. This is the page to read aloud.
+//! The pipeline: the stages of a request in order.
 //!
-//! Cheapest and least trusted first. Leaving early is `?` with an [`Answer`]. A stage neither logs, nor counts, nor
-//! writes bytes: it returns, and fills [`Facts`] on the way; whoever ends the request reads them.
+//! Cheap and untrusted checks come first. An early exit is `?` with an [`Answer`]. A stage neither logs, nor counts,
+//! nor writes bytes: it returns, and fills [`Facts`]; the code that ends the request reads them.
 
 mod authenticate;
 mod challenge;
@@ -29,43 +29,43 @@ use crate::request::EdgeRequest;
 use crate::upstreams::Upstreams;
 use crate::vouch::Vouchers;
 use quota::Quota;
-use quota::anonymous::AnonymousLimits;
+use quota::failed_authentications::FailedAuthenticationLimits;
 
-/// The stages and the knowledge behind them.
+/// The stages and their data.
 pub(crate) struct Pipeline {
-    /// What is published where.
+    /// The published sites, projects and keys.
     pub replica: Arc<Replica>,
-    /// Who is calling.
+    /// Authentication of API keys.
     pub keys: Keys,
-    /// What they may still spend.
+    /// Quotas of projects.
     pub quota: Quota,
-    /// Plans whose limits refuse nobody.
+    /// Plans with limits that are not enforced.
     pub shadow_plans: Vec<Plan>,
-    /// How often an address failed to say who it is.
-    pub anonymous: AnonymousLimits,
-    /// Whom there is room for.
+    /// Failed authentications per address.
+    pub failed_authentications: FailedAuthenticationLimits,
+    /// Load shedding.
     pub overload: Arc<Overload>,
-    /// Tells upstreams who is calling.
+    /// Signs identities for upstreams.
     pub vouchers: Arc<Vouchers>,
-    /// Where requests go.
+    /// The upstreams.
     pub upstreams: Arc<Upstreams>,
-    /// The certificate of the platform's hosts, for deciding which names share a connection.
+    /// The certificate of the platform's hosts, which decides which names may share a connection.
     pub platform_certificate: Option<Arc<PlatformCertificate>>,
-    /// The port in redirects to https, known once the listener is bound; 443 is left out of URLs.
+    /// The port in redirects to https, known once the listener is bound; URLs omit 443.
     pub https_port: OnceLock<u16>,
-    /// The time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
 }
 
 impl Pipeline {
-    /// Where the request goes, or what is said instead.
+    /// The target of the request, or the gateway's own answer.
     pub(crate) async fn decide(&self, request: &EdgeRequest<'_>, facts: &mut Facts) -> Result<Target, Answer> {
-        self.answer_challenge(request, facts)?; //      the certificate authority is calling, not a visitor
+        self.answer_challenge(request, facts)?; //      a request of a certificate authority, not of a visitor
         self.locate(request, facts)?; //                whose host is this, and may it be asked on this connection?
         self.shed(facts)?; //                           is there room for this plan?
-        self.require_encryption(request, facts)?; //    keys never travel in the clear, visitors are led to https
-        self.redirect_to_primary(request, facts)?; //   before authentication: moving house costs no quota
-        self.publish_keys(request, facts)?; //          the public keys of identities are for everybody
+        self.require_encryption(request, facts)?; //    keys are refused in plain HTTP, visitors redirected
+        self.redirect_to_primary(request, facts)?; //   before authentication: a redirect costs no quota
+        self.publish_keys(request, facts)?; //          the public keys of identities need no API key
         self.answer_preflight(request, facts)?; //      browsers ask before they send; they have no key yet
         let asks_for_key = facts.surface == Surface::Api && !facts.is_preflight;
         if asks_for_key && !self.is_open(request, facts) {
@@ -73,6 +73,6 @@ impl Pipeline {
             self.authenticate(request, facts)?; //      who is calling?
             self.charge(facts).await?; //               banned? then minute and day: both or neither
         }
-        self.route(request, facts) //                   path, method, body, and a place at the upstream
+        self.route(request, facts) //                   path, method, body, and a permit of the upstream
     }
 }

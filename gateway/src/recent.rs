@@ -1,9 +1,9 @@
-//! What the gateway remembers of the last minutes, for the operator who asks: who used it and how that ended ([`top`]),
-//! single requests ([`requests`]), and what changed ([`moments`]).
+//! The last minutes of the gateway, for operators: the busiest projects and their results ([`top`]), single requests
+//! ([`requests`]), and changes ([`moments`]).
 //!
-//! Names of projects, hosts and keys may be here because nothing here is a metric: everything is bounded, in memory, and
-//! gone with the process. The access log has all of it for as long as it is kept. Nothing leans on this module; when it
-//! is full the rarest and the oldest go first.
+//! Names of projects, hosts and keys may be stored here, because these are not metrics: everything is bounded, in
+//! memory, and lost with the process. The access log has all of it. Nothing depends on this module; when it is full the
+//! rarest and the oldest entries are dropped.
 
 pub(crate) mod moments;
 pub(crate) mod requests;
@@ -20,36 +20,35 @@ use self::requests::Requests;
 use self::top::{By, Ended, Top};
 use crate::facts::Facts;
 
-/// What stands in `top` for hosts, projects and keys that a request did not have, or that nobody vouches for.
-const NOBODY: &str = "-";
+/// The name in `top` for hosts, projects and keys that a request did not have, or that are not verified.
+const NO_NAME: &str = "-";
 
-/// The memory of one gateway.
+/// The recent history of one gateway.
 pub(crate) struct Recent {
-    /// Who used it.
+    /// The busiest names.
     pub top: Top,
     /// Single requests.
     pub requests: Requests,
-    /// What changed.
+    /// Changes.
     pub moments: Moments,
     clock: Arc<dyn Clock>,
 }
 
 impl Recent {
-    /// Remembers nothing yet but its beginning.
+    /// An empty history with its start.
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
         let moments = Moments::new(clock.clone());
         moments.now("start", format!("version {} started", env!("CARGO_PKG_VERSION")));
         Self { top: Top::default(), requests: Requests::default(), moments, clock }
     }
 
-    /// Remembers the end of a request, when it was on the monotonic clock and how long it took, and its line of the access
-    /// log.
+    /// Records the end of a request, its time on the monotonic clock and duration, and its line of the access log.
     pub(crate) fn ended(&self, facts: &Facts, status: u16, (now, took): (Duration, Duration), line: &[u8]) {
         let ended = Ended { blame: facts.refused.map(contract::rejection::Rejection::blame), status, took };
-        // A host that is not served is the choice of a stranger: it must not push out those that are.
-        let host = facts.host.as_ref().filter(|_| facts.site.is_some()).map_or(NOBODY, |host| host.as_str());
-        let project = facts.payer.as_ref().or(facts.project.as_ref()).map_or(NOBODY, |project| project.id.as_str());
-        let key = facts.key.as_ref().map_or(NOBODY, |key| key.id.as_str());
+        // A stranger chooses a host that is not served: it must not displace served ones.
+        let host = facts.host.as_ref().filter(|_| facts.site.is_some()).map_or(NO_NAME, |host| host.as_str());
+        let project = facts.payer.as_ref().or(facts.project.as_ref()).map_or(NO_NAME, |project| project.id.as_str());
+        let key = facts.key.as_ref().map_or(NO_NAME, |key| key.id.as_str());
         let code = facts.refused.map_or_else(|| top::outcome(status), contract::rejection::Rejection::code);
         for (by, name) in [(By::Project, project), (By::Host, host), (By::Key, key), (By::Code, code)] {
             self.top.count(by, name, &ended, now);
@@ -57,18 +56,19 @@ impl Recent {
         self.requests.keep(facts.request_id.as_str(), ended.is_trouble(), line);
     }
 
-    /// Remembers a refusal of the door, which nobody is known to have caused.
-    pub(crate) fn refused_at_the_door(&self, request_id: &str, rejection: contract::rejection::Rejection, line: &[u8]) {
+    /// Records a refusal of the listener, which has no known project.
+    pub(crate) fn refused_by_listener(&self, request_id: &str, rejection: contract::rejection::Rejection, line: &[u8]) {
         let ended = Ended { blame: Some(rejection.blame()), status: rejection.status(), took: Duration::ZERO };
         let now = self.clock.monotonic();
-        for (by, name) in [(By::Project, NOBODY), (By::Host, NOBODY), (By::Key, NOBODY), (By::Code, rejection.code())] {
+        for (by, name) in
+            [(By::Project, NO_NAME), (By::Host, NO_NAME), (By::Key, NO_NAME), (By::Code, rejection.code())]
+        {
             self.top.count(by, name, &ended, now);
         }
         self.requests.keep(request_id, true, line);
     }
 
-    /// Remembers what the control plane changed. Proofs for certificate authorities come and go by the minute, and are
-    /// left out.
+    /// Records changes of the control plane. Proofs for certificate authorities change every minute and are omitted.
     pub(crate) fn changed(&self, changes: &[Change]) {
         for change in changes {
             let (verb, name) = match &change.effect {
@@ -86,7 +86,7 @@ impl Recent {
     }
 }
 
-/// An entity in words; a key by its public id.
+/// Describes an entity; a key by its public id.
 fn of_entity(entity: &Entity) -> Option<String> {
     match entity {
         Entity::Project(project) => {

@@ -1,18 +1,19 @@
-//! What the gateway knows: its own copy of every site, project, key, certificate and challenge.
+//! The gateway's local copy of all sites, projects, keys, certificates and challenges.
 //!
-//! The copy lives in a local file (`file`) and is kept current by the change stream ([`follow`]). Requests and
-//! handshakes read bounded hot caches over that file; a miss reads the file, never the network. When the control plane
-//! is gone the copy simply ages: everything in it is served, also after a restart, except after one in order or in a copied
-//! directory ([`Unheard`]).
-//! A snapshot or change that does not pass validation is refused whole and the last good state stays; a certificate that is
-//! not usable is set aside alone, and the one before it stays (`validate`).
+//! The copy is stored in a local file (`file`) and kept current by the change stream ([`follow`]). Requests and
+//! handshakes read bounded caches over that file; a miss reads the file, never the network. While the control plane is
+//! unavailable the copy stays as it is: everything in it is served, also after a restart, except after an orderly
+//! shutdown or in a copied directory ([`Unheard`]).
+//!
+//! An invalid snapshot or change is refused as a whole, and the last good state stays. A single unusable certificate is
+//! set aside, and the previous one stays (`validate`).
 
 mod acceptance;
 mod file;
 pub(crate) mod follow;
 mod hot;
 mod stream;
-pub mod trial;
+pub mod fuzzing;
 mod unheard;
 mod validate;
 
@@ -41,7 +42,7 @@ pub(crate) use self::validate::Unusable;
 use crate::damage;
 use crate::tls::CertificateOpener;
 
-/// How many entries of each kind stay parsed in memory (design: 100 thousand hot).
+/// How many entries of each kind stay parsed in memory (target: 100 thousand).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HotBounds {
     /// Sites, projects and keys, each.
@@ -56,18 +57,18 @@ impl Default for HotBounds {
     }
 }
 
-/// Why something could not be taken into the replica.
+/// Why the replica refused an update.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReplicaError {
-    /// The content is wrong; the last good state stays.
+    /// The content is invalid; the last good state stays.
     #[error(transparent)]
     Invalid(#[from] Invalid),
-    /// The next revision is missing: ask again from the one that is applied.
+    /// The next revision is missing: ask again from the applied one.
     #[error("revision {found} came where {expected} was expected")]
     Gap {
-        /// The revision that came.
+        /// The revision that arrived.
         found: Revision,
-        /// The revision that should have come.
+        /// The expected revision.
         expected: Revision,
     },
     /// The local file cannot be read or written.
@@ -75,10 +76,10 @@ pub(crate) enum ReplicaError {
     File(#[source] anyhow::Error),
 }
 
-/// When a certificate in service ends.
+/// The validity of a certificate in use.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub(crate) struct Expiry {
-    /// The name it is served for.
+    /// Its hostname.
     pub hostname: String,
     /// First second of validity.
     pub not_before: UnixSeconds,
@@ -87,7 +88,7 @@ pub(crate) struct Expiry {
 }
 
 impl Expiry {
-    /// The part of the lifetime that is left, from 1 (new) to 0 (over).
+    /// The remaining part of the lifetime, from 1 (new) to 0 (expired).
     #[expect(clippy::cast_precision_loss, reason = "seconds of a certificate's life are far below 2^53")]
     pub(crate) fn left(&self, now: UnixSeconds) -> f64 {
         let whole = self.not_after.0.saturating_sub(self.not_before.0).max(1);
@@ -96,12 +97,12 @@ impl Expiry {
     }
 }
 
-/// What a batch of changes did.
+/// The effects of a batch of changes.
 #[derive(Debug, Default)]
 pub(crate) struct Applied {
-    /// Hostnames that are no longer served, whose open connections must end.
+    /// Hostnames that are no longer served; their open connections must end.
     pub(crate) retired: Vec<Hostname>,
-    /// Certificates that are not used.
+    /// Certificates that were set aside.
     pub(crate) set_aside: Vec<Unusable>,
 }
 
@@ -115,21 +116,21 @@ pub(crate) struct Replica {
     keys: Hot<KeyDigest, ApiKey>,
     certificates: Hot<Hostname, CertifiedKey>,
     challenges: Hot<String, Challenge>,
-    /// What an operator has accepted.
+    /// The acceptance of an operator.
     acceptance: watch::Sender<Acceptance>,
-    /// Why the control plane's state is not taken, while it is not.
+    /// Why the control plane's state is refused at present.
     refusal: Mutex<Option<Refused>>,
     standing: Standing,
 }
 
-/// A snapshot may have less than half of the hostnames that are served if these are no more.
+/// Below this number of hostnames, a snapshot may have less than half of them.
 const HOSTNAMES_FEW: u64 = 10;
 
 impl Replica {
-    /// Opens the local file, making it when there is none. A damaged one is set aside.
+    /// Opens the local file, or creates it. A damaged one is set aside.
     ///
     /// # Errors
-    /// When the file is in use, or the disk or its rights do not allow to open it.
+    /// If the file is in use, or cannot be opened because of the disk or its permissions.
     pub(crate) fn open(path: &Path, opener: &CertificateOpener, bounds: HotBounds) -> anyhow::Result<Self> {
         damage::open(path, || Self::over(File::open(path)?, opener.clone(), bounds))
     }
@@ -152,22 +153,22 @@ impl Replica {
         })
     }
 
-    /// The newest revision applied; 0 when there is no replica yet.
+    /// The newest applied revision; 0 if there is no replica yet.
     pub(crate) fn revision(&self) -> Revision {
         Revision(self.revision.load(Ordering::Acquire))
     }
 
-    /// Where in its history the control plane was when it sent what is applied.
+    /// The control plane's position in its history when it sent the applied state.
     pub(crate) fn position(&self) -> Result<Option<Position>, ReplicaError> {
         self.file.position().map_err(ReplicaError::File)
     }
 
-    /// Whether a first snapshot has been taken, now or in an earlier life of this node, and is served.
+    /// Whether a snapshot was applied, now or before, and is served.
     pub(crate) fn is_present(&self) -> bool {
         self.revision() > Revision::default() && !self.standing.is_held()
     }
 
-    /// Looks this up, unless nothing is served.
+    /// Looks up, unless nothing is served.
     fn served<T>(&self, look_up: impl FnOnce() -> Option<T>) -> Option<T> {
         if self.standing.is_held() { None } else { look_up() }
     }
@@ -182,7 +183,7 @@ impl Replica {
         self.served(|| self.projects.get(id, || self.file.get(Kind::Project, id.as_str())))
     }
 
-    /// A key, by the digest of what was presented.
+    /// A key, by its digest.
     pub(crate) fn key(&self, digest: &KeyDigest) -> Option<Arc<ApiKey>> {
         self.served(|| self.keys.get(digest, || self.file.get(Kind::Key, &digest.to_text())))
     }
@@ -202,19 +203,19 @@ impl Replica {
         self.served(|| self.certificates.get(hostname, load))
     }
 
-    /// The key with this public id. Keys are found by digest; this looks through all of them, for operators.
+    /// The key with this public id. Keys are stored by digest, so this searches all of them; for operators.
     pub(crate) fn key_called(&self, id: &KeyId) -> Option<ApiKey> {
         self.file.find(Kind::Key, |key: &ApiKey| key.id == *id)
     }
 
-    /// The platform's own hosts that have no certificate of their own. Looks through all sites: not for requests.
+    /// The platform's own hosts without a certificate of their own. Searches all sites: not for requests.
     pub(crate) fn platform_hosts(&self) -> Vec<Hostname> {
         let mut hosts = self.file.sites_of_the_platform();
         hosts.retain(|host| self.certificate(host).is_none());
         hosts
     }
 
-    /// The certificates that end first, at most `limit`.
+    /// The certificates that expire first, at most `limit`.
     pub(crate) fn soonest_to_expire(&self, limit: usize) -> Vec<Expiry> {
         self.file.soonest_to_expire(limit)
     }
@@ -229,8 +230,8 @@ impl Replica {
         self.served(|| self.file.find(Kind::Challenge, |challenge: &Challenge| challenge.hostname == *hostname))
     }
 
-    /// Takes a batch of changes in one durable step. Revisions must follow what is applied without a gap; those that
-    /// are applied already are skipped, so a repeated batch is harmless.
+    /// Applies a batch of changes in one durable step. Revisions must follow the applied one without a gap; applied
+    /// ones are skipped, so a repeated batch is harmless.
     ///
     /// # Errors
     /// [`ReplicaError`]; nothing of the batch is applied then.
@@ -262,9 +263,9 @@ impl Replica {
         Ok(done)
     }
 
-    /// Replaces everything by a snapshot in one durable step. The control plane sends one only to a gateway that begins, or
-    /// that followed the same history. One without most of the hostnames is refused unless an operator has accepted it.
-    /// Answers which certificates of it are set aside.
+    /// Replaces everything by a snapshot in one durable step. The control plane sends one only to a new gateway, or to
+    /// one with the same history. A snapshot without most of the hostnames is refused unless an operator has accepted
+    /// it. Returns the certificates that were set aside.
     ///
     /// # Errors
     /// [`ReplicaError`]; the old state stays then.
@@ -290,7 +291,7 @@ impl Replica {
         Ok(aside)
     }
 
-    /// The certificates that were sent and are not used, at most `limit`.
+    /// The certificates that were set aside, at most `limit`.
     pub(crate) fn set_aside(&self, limit: usize) -> Vec<Unusable> {
         self.file.set_aside(limit)
     }
@@ -304,7 +305,7 @@ impl Replica {
         Ok(())
     }
 
-    /// Why what the control plane says is not taken, while it is not: its content is refused, or the file takes no more.
+    /// Why the control plane's data is refused at present: its content is invalid, or the file cannot be written.
     pub(crate) fn refusal(&self) -> Option<String> {
         self.refused().map(|refused| refused.why)
     }
@@ -313,7 +314,7 @@ impl Replica {
         self.refusal.lock().clone()
     }
 
-    /// What the control plane says is not taken, or is taken again.
+    /// Records that the control plane's data is refused, or accepted again.
     pub(crate) fn note_refusal(&self, refused: Option<Refused>) {
         *self.refusal.lock() = refused;
     }

@@ -1,7 +1,7 @@
-//! Everything the client sent, parsed once into types we trust.
+//! The client's request, parsed once into trusted types.
 //!
-//! After [`EdgeRequest::parse`] nobody lower-cases a host, strips a port or splits a path again. What HTTP/1 sends has
-//! passed the door's lint by now; HTTP/2 arrives here first and is held to the same rules.
+//! After [`EdgeRequest::parse`] no code lower-cases a host, strips a port or splits a path again. HTTP/1 requests have
+//! passed the listener's checks; HTTP/2 requests are checked here by the same rules.
 
 pub(crate) mod lint;
 
@@ -15,7 +15,7 @@ use contract::rejection::Rejection;
 use listener::Connection;
 use listener::head::{self, HeadLimits};
 
-/// What the client says of the body that follows.
+/// The announced body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyPromise {
     /// No body.
@@ -33,7 +33,7 @@ pub(crate) struct EdgeRequest<'a> {
     pub method: &'a Method,
     /// The host the request is for, canonical.
     pub host: Hostname,
-    /// The port behind the host, where one is said.
+    /// The port of the host, if present.
     pub port: Option<u16>,
     /// The path exactly as sent.
     pub path: &'a str,
@@ -41,20 +41,20 @@ pub(crate) struct EdgeRequest<'a> {
     pub target: &'a str,
     /// All headers.
     pub headers: &'a HeaderMap,
-    /// What is said of the body.
+    /// The announced body.
     pub body: BodyPromise,
     /// The client's address.
     pub client: IpAddr,
     /// Whether the connection is encrypted.
     pub is_tls: bool,
-    /// The name of the TLS handshake.
+    /// The hostname of the TLS handshake.
     pub sni: Option<&'a Hostname>,
-    /// Whether an upgrade to WebSocket is asked.
+    /// Whether the client requests an upgrade to WebSocket.
     pub wants_upgrade: bool,
 }
 
 impl<'a> EdgeRequest<'a> {
-    /// Parses a request whose head was read.
+    /// Parses a request from its head.
     pub(crate) fn parse(
         header: &'a RequestHeader,
         body_follows: bool,
@@ -81,12 +81,12 @@ impl<'a> EdgeRequest<'a> {
         })
     }
 
-    /// Whether the method only reads, so that its redirect may change it to GET without harm.
+    /// Whether the method only reads, so that a redirect may change it to GET.
     pub(crate) fn is_read(&self) -> bool {
         matches!(*self.method, Method::GET | Method::HEAD)
     }
 
-    /// The one value of a header that may not repeat; `None` when absent or repeated.
+    /// The value of a header that must not repeat; `None` if absent or repeated.
     pub(crate) fn single(&self, name: header::HeaderName) -> Option<&'a str> {
         let mut values = self.headers.get_all(name).iter();
         let value = values.next()?;
@@ -94,8 +94,8 @@ impl<'a> EdgeRequest<'a> {
     }
 }
 
-/// HTTP/2 puts the host into `:authority`, HTTP/1 into `Host`. Where there are both they are the same by now, and the lint
-/// has seen that a port is a number.
+/// HTTP/2 has the host in `:authority`, HTTP/1 in `Host`. If both exist they are equal, and the port is a number: both
+/// were checked before.
 fn host_of(header: &RequestHeader) -> Result<(Hostname, Option<u16>), Rejection> {
     let authority = match header.uri.authority() {
         Some(authority) => authority.as_str(),
@@ -109,7 +109,7 @@ fn host_of(header: &RequestHeader) -> Result<(Hostname, Option<u16>), Rejection>
     Ok((host, port))
 }
 
-/// RFC 6455 section 4.1: the one switch of protocols there is. Other values of `Upgrade` are ignored, as a server may.
+/// RFC 6455 section 4.1: the only supported upgrade. Other values of `Upgrade` are ignored, as a server may.
 fn wants_websocket(header: &RequestHeader) -> bool {
     let lists = |name, wanted: &str| {
         let values = header.headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
@@ -127,7 +127,7 @@ fn body_of(headers: &HeaderMap, body_follows: bool) -> Result<BodyPromise, Rejec
             let length = length.to_str().ok().and_then(|length| length.parse().ok());
             match length.ok_or(Rejection::BadFraming)? {
                 0 => Ok(BodyPromise::None),
-                // Whoever is sent this would wait for it in what comes next.
+                // An upstream would wait for this body in the next request.
                 _ if !body_follows => Err(Rejection::BadFraming),
                 length => Ok(BodyPromise::Length(length)),
             }
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_single_host_is_refused() {
+    fn a_host_that_is_not_a_single_name_is_refused() {
         for bad in
             ["", "a.example:", "a.example:65536", "a.example:8x", "a,b", "a/b", "[::1]", "127.0.0.1", "a b", "user@a"]
         {

@@ -5,7 +5,7 @@
 //! keeps accepting (lame duck), then stops accepting and finishes what it has, then exits as soon as nothing is left.
 
 mod counting;
-mod doorman;
+mod hooks;
 mod lifecycle;
 mod reload;
 mod secrets;
@@ -33,7 +33,7 @@ use parking_lot::Mutex;
 use pingora::server::configuration::ServerConf;
 use tokio::sync::watch;
 
-use self::doorman::EdgeDoorman;
+use self::hooks::EdgeHooks;
 use self::lifecycle::DataPlane;
 use self::reload::{Reload, ReloadMetrics};
 use self::secrets::Secrets;
@@ -55,8 +55,8 @@ use crate::telemetry::Telemetry;
 use crate::tls::CertificateOpener;
 use crate::upstreams::Upstreams;
 use crate::usage::Reporter;
-use listener::{Connections, Door, DoorSettings, Listening};
-use quota::anonymous::AnonymousLimits;
+use listener::{Connections, Listener, ListenerSettings, ListenerState};
+use quota::failed_authentications::FailedAuthenticationLimits;
 
 /// How long a listener may take to open.
 const LISTEN_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -65,7 +65,7 @@ const LISTEN_WAIT_MAX: Duration = Duration::from_secs(10);
 const FIRST_LOOK_UP_MAX: Duration = Duration::from_secs(10);
 
 /// What part of the descriptors connections to upstreams may have that wait for a request. Those in use have their part with
-/// those of the clients, see [`DoorSettings::for_descriptors`].
+/// those of the clients, see [`ListenerSettings::for_descriptors`].
 const IDLE_PART: u64 = 10;
 
 /// Starts the gateway: listeners `http`, `https` and `admin`.
@@ -100,7 +100,7 @@ pub async fn start(
     let fleet_clock = Arc::new(FleetClock::new(clock.clone(), quota.clone()));
     let secrets = Secrets::of(&config, telemetry.gateway.clone(), clock.clone(), fleet_clock.clone())?;
     let descriptors = chassis::process::prepare()?;
-    let settings = door_settings(&config, descriptors);
+    let settings = listener_settings(&config, descriptors);
     let connections = Connections::new(&settings);
     let upstreams = upstreams(&config, part(descriptors, IDLE_PART), &shutdown).await;
     let pipeline = Pipeline {
@@ -108,7 +108,10 @@ pub async fn start(
         keys: Keys::new(replica.clone(), config.environment),
         quota: quota.clone(),
         shadow_plans: config.quota.shadow_plans.clone(),
-        anonymous: AnonymousLimits::new(config.quota.anonymous_per_minute, std::hash::RandomState::new()),
+        failed_authentications: FailedAuthenticationLimits::new(
+            config.quota.anonymous_per_minute,
+            std::hash::RandomState::new(),
+        ),
         overload: Arc::new(Overload::new(&registry)?),
         vouchers: secrets.vouchers.clone(),
         upstreams,
@@ -122,17 +125,17 @@ pub async fn start(
         clock: fleet_clock.clone(),
         health: health.clone(),
     });
-    let doorman = Arc::new(EdgeDoorman::new(gateway.clone(), connections.clone()));
+    let hooks = Arc::new(EdgeHooks::new(gateway.clone(), connections.clone()));
     let tickets = secrets.tickets.clone();
     let watchdog = watchdog(clock.clone())?;
     let handler = Arc::new(Exchanges(gateway.clone()));
     let http =
-        Door::plain("http", config.http, handler.clone(), doorman.clone(), connections.clone(), settings.clone())
+        Listener::plain("http", config.http, handler.clone(), hooks.clone(), connections.clone(), settings.clone())
             .threads(config.threads)
-            .beating(watchdog.watch("http"));
-    let https = Door::tls("https", config.https, handler, doorman, connections.clone(), settings, tickets)?
+            .with_heartbeat(watchdog.watch("http"));
+    let https = Listener::tls("https", config.https, handler, hooks, connections.clone(), settings, tickets)?
         .threads(config.threads)
-        .beating(watchdog.watch("https"));
+        .with_heartbeat(watchdog.watch("https"));
     let (plain_state, tls_state) = (http.listening(), https.listening());
     let data_plane = DataPlane::start(server_conf(&config), http, https)?;
     let plain_address = listening(plain_state, "http").await?;
@@ -175,7 +178,7 @@ pub async fn start(
         async move { quota.run().await }
     });
     let background = tokio::spawn(background(&config, &gateway, &live));
-    // What drains is told of changes too: a name that is removed meanwhile is not served on.
+    // The draining gateway follows changes too: a name that is removed meanwhile is not served on.
     let serving_end = Shutdown::new();
     let follower_task = tokio::spawn(follower.run(serving_end.clone()));
     let chores_end = Shutdown::new();
@@ -279,7 +282,7 @@ fn admin_router(
     registry: metrics::Registry,
     logs: &Arc<Logs>,
 ) -> anyhow::Result<(axum::Router, Option<(Reload, FileWatch)>)> {
-    let running = Arc::new(Mutex::new(config.told.clone()));
+    let running = Arc::new(Mutex::new(config.effective.clone()));
     let reload = Reload {
         metrics: ReloadMetrics::new(&registry)?,
         running: running.clone(),
@@ -315,11 +318,11 @@ fn watchdog(clock: Arc<dyn Clock>) -> std::io::Result<Watchdog> {
     Ok(watchdog)
 }
 
-fn door_settings(config: &Config, descriptors: u64) -> Arc<DoorSettings> {
-    let settings = DoorSettings {
+fn listener_settings(config: &Config, descriptors: u64) -> Arc<ListenerSettings> {
+    let settings = ListenerSettings {
         proxy_protocol_from: config.trusted_proxies.clone(),
         forwarders: Arc::new(config.forwarders.clone()),
-        ..DoorSettings::default()
+        ..ListenerSettings::default()
     };
     let settings = settings.for_descriptors(descriptors);
     Arc::new(match memory(config).look() {
@@ -365,15 +368,15 @@ fn server_conf(config: &Config) -> ServerConf {
     }
 }
 
-async fn listening(mut state: watch::Receiver<Listening>, name: &str) -> anyhow::Result<SocketAddr> {
-    let decided = state.wait_for(|state| !matches!(state, Listening::NotYet));
+async fn listening(mut state: watch::Receiver<ListenerState>, name: &str) -> anyhow::Result<SocketAddr> {
+    let decided = state.wait_for(|state| !matches!(state, ListenerState::NotYet));
     let decided = tokio::time::timeout(LISTEN_WAIT_MAX, decided)
         .await
         .with_context(|| format!("the {name} listener did not come up"))?
         .with_context(|| format!("the {name} listener broke off"))?;
     match &*decided {
-        Listening::At(address) => Ok(*address),
-        Listening::Failed(reason) => anyhow::bail!("the {name} listener: {reason}"),
-        Listening::NotYet | Listening::Stopped => anyhow::bail!("the {name} listener did not come up"),
+        ListenerState::At(address) => Ok(*address),
+        ListenerState::Failed(reason) => anyhow::bail!("the {name} listener: {reason}"),
+        ListenerState::NotYet | ListenerState::Stopped => anyhow::bail!("the {name} listener did not come up"),
     }
 }

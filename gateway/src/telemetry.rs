@@ -1,7 +1,7 @@
-//! Metrics and the one log line per request; of a flood of our own answers, so many lines as `own_answers` lets through.
+//! Metrics, and the one log line per request; of a flood of our own answers only as many lines as `own_answers` allows.
 //!
-//! Label values come from enums and every series exists from the start, so nothing a client sends can make a new one.
-//! Hostnames, projects and keys belong to the log line.
+//! Label values come from enums, and every series exists from the start, so clients cannot create series. Hostnames,
+//! projects and keys are in the log line.
 
 mod access_log;
 mod certificates;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chassis::clock::Clock;
-use chassis::logs::Lines;
+use chassis::logs::LogLines;
 use chassis::metrics::{
     self, Gauge, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
 };
@@ -41,30 +41,30 @@ pub(crate) use spans::client_span;
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 contract::words! {
-    /// How an upstream attempt ended.
+    /// The result of an upstream attempt.
     pub enum UpstreamOutcome {
         /// A response came, whatever its status.
         Answered = "answered",
         /// No connection.
         ConnectError = "connect_error",
-        /// TLS did not come about.
+        /// The TLS handshake failed.
         TlsError = "tls_error",
         /// Too slow.
         Timeout = "timeout",
-        /// Broke off or answered nonsense.
+        /// The response broke off or was invalid.
         Invalid = "invalid",
     }
 }
 
-/// Everything the gateway counts, and its access log.
+/// All metrics of the gateway, and its access log.
 pub struct Telemetry {
-    /// Answers that are no refusal, by surface and class of status: found by index, without a lookup.
+    /// Responses that are not refusals, by surface and class of status: found by index, without a lookup.
     served: Vec<IntCounter>,
     refused: Vec<IntCounter>,
     durations: Vec<Histogram>,
     overhead: Vec<Histogram>,
     auth: Vec<IntCounter>,
-    /// Charges and the way they are counted.
+    /// Charges, and how requests are counted.
     pub(crate) quota: QuotaMetrics,
     /// Requests per project, for the dashboard.
     pub(crate) usage: Arc<UsageBook>,
@@ -74,40 +74,40 @@ pub struct Telemetry {
     pub(crate) in_flight: IntGauge,
     /// The newest revision the replica has applied.
     pub(crate) replica_revision: IntGauge,
-    /// When the control plane was last heard from, Unix seconds.
+    /// When the control plane was last reachable, Unix seconds.
     pub(crate) feed_heard: IntGauge,
     replica_refused: IntCounterVec,
     clock_off: IntGaugeVec,
     /// 1 while the gateway drains.
     pub(crate) draining: IntGauge,
-    /// The longest time for which a runtime ran nothing, when it was last looked at.
+    /// The longest stall of a runtime at the last check.
     pub(crate) runtime_stall: Gauge,
     log_dropped: IntGauge,
     damaged: IntGaugeVec,
-    /// What operators may ask about the last minutes.
+    /// The recent history for operators.
     pub(crate) recent: Recent,
-    /// Which certificates end first.
+    /// The certificates that expire first.
     pub(crate) certificates: CertificateMetrics,
     door: door_events::DoorMetrics,
-    lines: Lines,
+    lines: LogLines,
     own_answers: OwnAnswers,
     clock: Arc<dyn Clock>,
     /// The enrolled name of this gateway.
     pub(crate) gateway: EnrolledName,
     /// The id of this process.
     node: String,
-    /// Where spans of sampled requests go.
+    /// The receiver of spans of sampled requests.
     pub(crate) tracer: Tracer,
 }
 
 impl Telemetry {
-    /// Registers everything on `registry`; access log lines go to `lines`, spans to `tracer`.
+    /// Registers all metrics on `registry`; access log lines go to `lines`, spans to `tracer`.
     ///
     /// # Errors
-    /// When a name is taken, which is a mistake of the program.
+    /// If a name is taken: a programming mistake.
     pub fn new(
         registry: &Registry,
-        lines: Lines,
+        lines: LogLines,
         clock: Arc<dyn Clock>,
         node: &str,
         tracer: Tracer,
@@ -190,7 +190,7 @@ impl Telemetry {
             log_dropped: metrics::gauge(
                 registry,
                 "edge_log_dropped_lines",
-                "Log lines dropped because nobody read them, or that could not be written.",
+                "Log lines dropped because no reader took them, or that could not be written.",
             )?,
             damaged: metrics::gauge_vec(
                 registry,
@@ -210,7 +210,7 @@ impl Telemetry {
         })
     }
 
-    /// Ends the story of a request: counts it and writes its line.
+    /// Records the end of a request: counts it and writes its line.
     pub(crate) fn finish(&self, facts: &Facts, entry: &Entry<'_>) {
         let surface = position(Surface::ALL, &facts.surface);
         let counter = match facts.refused {
@@ -239,7 +239,7 @@ impl Telemetry {
             self.quota.charged(payer.plan, decision);
             self.usage.count(&payer.uid, decision, now);
         }
-        // Whether it was then refused or not: whoever sent it has the key, and would miss it.
+        // Even if it was refused afterwards: the sender has the key and uses it.
         if let (Some(Authentication::Recognised), Some(key)) = (facts.authentication, &facts.key) {
             self.usage.keys.note(&key.id, now);
         }
@@ -255,7 +255,7 @@ impl Telemetry {
         }
     }
 
-    /// Counts the end of an attempt at an upstream.
+    /// Counts the end of an upstream attempt.
     pub fn upstream_ended(&self, outcome: UpstreamOutcome, took: Option<Duration>) {
         if let Some(counter) = self.upstream.get(position(UpstreamOutcome::ALL, &outcome)) {
             counter.inc();
@@ -265,30 +265,30 @@ impl Telemetry {
         }
     }
 
-    /// Counts content of the change stream that was refused.
+    /// Counts refused content of the change stream.
     pub fn replica_refused(&self, reason: &str) {
         self.replica_refused.with_label_values(&[reason]).inc();
     }
 
-    /// Shows by how many milliseconds each clock is off.
+    /// Shows the error of each clock in milliseconds.
     pub fn show_clocks(&self, off: [(&str, i64); 3]) {
         for (clock, milliseconds) in off {
             self.clock_off.with_label_values(&[clock]).set(milliseconds / 1_000);
         }
     }
 
-    /// The time, for who tells operators.
+    /// The time, for messages to operators.
     pub fn now(&self) -> UnixSeconds {
         self.clock.now_seconds()
     }
 
-    /// The damaged files of the data directory that were set aside, when last looked at.
+    /// The damaged files that were set aside in the data directory, at the last check.
     pub(crate) fn damaged_files(&self) -> Vec<String> {
         let is_there = |name: &&&str| self.damaged.with_label_values(&[**name]).get() == 1;
         damage::FILES.iter().filter(is_there).map(|name| format!("{name}{}", damage::SUFFIX)).collect()
     }
 
-    /// Shows which of them are in this directory.
+    /// Shows which of them exist in this directory.
     pub(crate) fn show_damaged(&self, directory: &Path) {
         for name in damage::FILES {
             let is_there = damage::kept_as(&directory.join(name)).exists();
@@ -296,12 +296,12 @@ impl Telemetry {
         }
     }
 
-    /// How many log lines were dropped, when last looked at.
+    /// Number of dropped log lines at the last check.
     pub fn lines_dropped(&self) -> i64 {
         self.log_dropped.get()
     }
 
-    /// Shows how many log lines were dropped so far.
+    /// Shows the number of dropped log lines.
     pub fn show_dropped(&self, lines: u64) {
         self.log_dropped.set(i64::try_from(lines).unwrap_or(i64::MAX));
     }
@@ -319,12 +319,12 @@ fn class_of(status: u16) -> &'static str {
     CLASSES.get(class_index(status)).copied().unwrap_or("5xx")
 }
 
-/// The word for nobody.
+/// The word for blame; empty for none.
 pub(crate) fn blame_word(rejection: Option<Rejection>) -> &'static str {
     rejection.map_or("", |rejection| Blame::as_str(rejection.blame()))
 }
 
-/// Refusals of what the control plane says, with all reasons from the start.
+/// Refusals of the control plane's data, with all reasons from the start.
 fn replica_refused(registry: &Registry) -> anyhow::Result<IntCounterVec> {
     let refused = metrics::counter_vec(
         registry,
@@ -338,7 +338,7 @@ fn replica_refused(registry: &Registry) -> anyhow::Result<IntCounterVec> {
     Ok(refused)
 }
 
-/// The gauge of the clocks, which start at zero.
+/// The gauge of the clocks, which starts at zero.
 fn clock_off(registry: &Registry) -> anyhow::Result<IntGaugeVec> {
     let help = "By how much a clock is ahead of the fleet's time, as far as this gateway knows.";
     let gauge = metrics::gauge_vec(registry, "edge_clock_off_seconds", help, &["clock"])?;

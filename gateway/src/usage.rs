@@ -1,9 +1,9 @@
-//! What the dashboard shows of usage: requests per project and day, and when each key was used last, kept in memory and
-//! reported every other second together with the bans in force.
+//! Usage for the dashboard: requests per project and day, and the last use of each key, kept in memory and reported
+//! every two seconds with the bans in force.
 //!
-//! For people to look at; quotas do not lean on it. The figures of a day are absolute, so a report that is lost or
-//! comes twice changes nothing, and while the control plane is away they wait. A process that ends takes its last two
-//! seconds with it. Beyond `PROJECTS_MAX` projects in one day, more are not counted until a new day begins.
+//! For display only; quotas do not depend on it. The figures of a day are absolute, so a lost or repeated report does
+//! no harm, and they wait while the control plane is unavailable. A process that ends loses its last two seconds.
+//! Beyond `PROJECTS_MAX` projects in one day, further ones are not counted until the next day.
 
 mod keys;
 mod report;
@@ -21,17 +21,17 @@ pub(crate) use keys::KeyBook;
 pub(crate) use report::Reporter;
 
 contract::words! {
-    /// How a charge was decided.
+    /// The decision of a charge.
     pub enum Decision {
         /// A unit of both windows was spent.
         Admitted = "admitted",
-        /// The minute had none left.
+        /// The minute was used up.
         RefusedMinute = "refused_minute",
-        /// The day had none left.
+        /// The day was used up.
         RefusedDay = "refused_day",
         /// The key is banned.
         Banned = "banned",
-        /// Nobody could tell.
+        /// The quota store was unavailable.
         Unavailable = "unavailable",
         /// A limit in shadow mode would have refused it.
         Shadow = "shadow",
@@ -41,7 +41,7 @@ contract::words! {
 /// Projects counted in one day.
 const PROJECTS_MAX: usize = 100_000;
 
-/// Parts of the book, so that requests of different projects do not wait for one lock.
+/// Parts of the map, so that requests of different projects do not wait for one lock.
 const PARTS: usize = 16;
 
 /// One project's day.
@@ -53,16 +53,16 @@ struct Page {
     banned: u64,
     minute: i64,
     in_minute: u64,
-    /// Not reported as it is.
+    /// Not reported yet in its current state.
     is_news: bool,
 }
 
-/// Counts per project, and the keys that were used.
+/// Requests per project, and the used keys.
 pub(crate) struct UsageBook {
-    /// When keys were used last.
+    /// The last use of each key.
     pub keys: KeyBook,
     parts: Vec<Mutex<HashMap<ProjectUid, Page>>>,
-    /// Days that ended before they were reported in full.
+    /// Days that ended before they were completely reported.
     ended: Mutex<Vec<UsageOfProject>>,
     hasher: RandomState,
 }
@@ -79,7 +79,7 @@ impl Default for UsageBook {
 }
 
 impl UsageBook {
-    /// Counts a request that was charged or refused for its quota.
+    /// Counts a request that was charged or refused because of its quota.
     pub(crate) fn count(&self, project: &ProjectUid, decision: Decision, now: UnixMillis) {
         let Some(part) = self.part(project) else { return };
         let (day, minute) = (Window::Day.index(now), Window::Minute.index(now));
@@ -106,13 +106,14 @@ impl UsageBook {
             }
             Decision::RefusedMinute | Decision::RefusedDay => page.refused += 1,
             Decision::Banned => page.banned += 1,
-            // Our own fault, and nothing of the project's was spent.
+            // Our own fault, and the project spent nothing.
             Decision::Unavailable => return,
         }
         page.is_news = true;
     }
 
-    /// Up to `max` projects whose figures are news. They are no longer: [`UsageBook::give_back`] makes them so again.
+    /// Takes up to `max` projects with unreported figures and marks them as reported; [`UsageBook::give_back`] reverts
+    /// that.
     fn take(&self, max: usize) -> Vec<UsageOfProject> {
         let mut ended = self.ended.lock();
         let keep = ended.len().saturating_sub(max);
@@ -130,7 +131,7 @@ impl UsageBook {
         taken
     }
 
-    /// What was taken could not be reported.
+    /// Returns figures that could not be reported.
     fn give_back(&self, taken: Vec<UsageOfProject>) {
         for usage in taken {
             let Some(part) = self.part(&usage.project) else { continue };

@@ -1,10 +1,11 @@
-//! The lint of a chunked body: bytes in, how many of them belong to this body, whether it is complete, or a refusal.
+//! Validates a chunked body: takes bytes, and reports how many belong to this body and whether it is complete, or
+//! refuses.
 //!
-//! Chunk syntax is where lenient parsers disagree most, so there is one way to write a chunk here: 1 to 16 hexadecimal
-//! digits, extensions as RFC 9112 section 7.1.1 spells them (no white space, at most 256 bytes in the whole body), CRLF,
-//! the data, CRLF. Trailer fields are bounded and must not be fields that frame, route or authenticate a request.
+//! Lenient parsers disagree most about chunk syntax. Therefore only one spelling is accepted: 1 to 16 hexadecimal
+//! digits, extensions as in RFC 9112 section 7.1.1 (no white space, at most 256 bytes in the whole body), CRLF, the
+//! data, CRLF. Trailer fields are bounded and must not be fields that frame, route or authenticate a request.
 //!
-//! The data itself is passed over, not read. Nothing here allocates, waits, or depends on anything.
+//! The data itself is skipped, not read. This module does not allocate or wait.
 
 mod extension;
 mod trailers;
@@ -16,7 +17,7 @@ use contract::rejection::Rejection;
 /// Digits of a chunk size; 16 hexadecimal digits are all that 64 bits hold.
 const SIZE_DIGITS_MAX: u8 = 16;
 
-/// What a piece of the body brought.
+/// Result of reading one piece of the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// The whole piece belongs to the body, and more must follow.
@@ -25,16 +26,16 @@ pub enum Progress {
     Done(usize),
 }
 
-/// Where in the body the next byte stands.
+/// Position of the next byte in the body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
-    /// In a chunk size of which so many digits were read.
+    /// In a chunk size; `digits` were read so far.
     Size { digits: u8 },
     /// Behind a size, in an extension.
     Extension(Extension),
     /// The line feed of a size line is due.
     SizeLineFeed,
-    /// So many bytes of data are left.
+    /// Inside the data; `left` bytes are still to come.
     Data,
     /// Behind the data: the carriage return is due.
     DataReturn,
@@ -63,7 +64,7 @@ impl Default for Chunks {
 }
 
 impl Chunks {
-    /// Reads on. After `Done` or an error nothing more may be pushed; a caller that does is told `Done(0)`.
+    /// Reads on. Do not push after `Done` or an error: it returns `Done(0)`.
     pub fn push(&mut self, piece: &[u8]) -> Result<Progress, Rejection> {
         let mut read = 0;
         while read < piece.len() && !self.is_done() {
@@ -72,8 +73,8 @@ impl Chunks {
         Ok(if self.is_done() { Progress::Done(read) } else { Progress::More })
     }
 
-    /// Reads on to the end of the next run of data, or to the start of the trailers, if there is one in the piece: how many
-    /// bytes, and how many of them, at their end, are data. For whoever frames the data anew.
+    /// Reads to the end of the next run of data, or to the start of the trailers, if the piece contains one. Returns
+    /// the number of bytes read, and how many of them, at the end, are data. For callers that frame the data anew.
     pub fn run(&mut self, piece: &[u8]) -> Result<(usize, usize), Rejection> {
         for (read, byte) in piece.iter().enumerate() {
             match &mut self.place {
@@ -94,7 +95,7 @@ impl Chunks {
         Ok((piece.len(), 0))
     }
 
-    /// Whether what comes next are trailers, or the blank line in their place.
+    /// Whether the trailers, or the blank line in their place, come next.
     pub fn is_in_trailers(&self) -> bool {
         matches!(self.place, Place::Trailers(_))
     }
@@ -104,7 +105,7 @@ impl Chunks {
         self.place == Place::Done
     }
 
-    /// Passes over data, of which so many bytes may be here.
+    /// Skips the data in a piece of `most` bytes; returns how many bytes it skipped.
     fn pass_data(&mut self, most: usize) -> usize {
         // Lossless in the direction that matters: `left` beyond the piece means the whole piece.
         let here = usize::try_from(self.left).unwrap_or(usize::MAX).min(most);
@@ -122,7 +123,7 @@ impl Chunks {
                     *digits += 1;
                     self.left = self.left << 4 | u64::from(value);
                 }
-                // Every size line has at least one digit, and none is so large that a signed integer would turn.
+                // Every size line has at least one digit, and no size overflows a signed 64-bit integer.
                 (None, b'\r' | b';') if *digits > 0 && self.left <= i64::MAX.unsigned_abs() => {
                     if byte == b'\r' {
                         self.place = Place::SizeLineFeed;

@@ -1,4 +1,4 @@
-//! A client that waits for the response to its request, as whoever serves requests of HTTP/1 sees it.
+//! The interface of an HTTP/1 client that waits for a response, as a [`crate::Handler`] uses it.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -11,39 +11,39 @@ use crate::connection::Connection;
 use crate::head::Head;
 use contract::rejection::Rejection;
 
-/// Why a body does not go on.
+/// Why the body of a request cannot be read further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Broken {
-    /// What came is no part of a body, or nothing came in time.
+pub enum BodyReadError {
+    /// The body is malformed, or did not arrive in time.
     Refused(Rejection),
-    /// The client has left in the middle of it.
+    /// The client disconnected in the middle of the body.
     Gone,
 }
 
-/// A client that waits for the response to a request. What is written is its response; a flush sends it.
+/// A client that waits for the response to a request. Written bytes are the response; a flush sends them.
 pub trait Client: AsyncWrite + Unpin + Send {
     /// What is known about the connection.
     fn connection(&self) -> &Arc<Connection>;
 
-    /// The head that waits, from the request line to the blank line, and what it says.
+    /// The pending head, from the request line to the blank line, and its meaning.
     fn head(&self) -> Option<(&[u8], Head)>;
 
-    /// The waiting head was read.
+    /// Marks the pending head as read.
     fn take_head(&mut self);
 
-    /// Puts some more of the request's body behind what is there, without its framing; zero at its end. After
-    /// [`Self::switch`], whatever the client sends, to the end of the connection.
-    fn poll_body(&mut self, into: &mut BytesMut, cx: &mut Context<'_>) -> Poll<Result<usize, Broken>>;
+    /// Appends more of the request's body to `into`, without its framing; returns zero at its end. After
+    /// [`Self::switch`], appends everything that the client sends until the connection ends.
+    fn poll_body(&mut self, into: &mut BytesMut, cx: &mut Context<'_>) -> Poll<Result<usize, BodyReadError>>;
 
-    /// Whether the request has come to its last byte, read or not.
+    /// Whether the last byte of the request has arrived, read or not.
     fn is_whole(&self) -> bool;
 
-    /// The upstream has switched protocols: everything from here on belongs to it.
+    /// The upstream has switched protocols: all later bytes belong to the new protocol.
     fn switch(&mut self);
 
-    /// Ready when the client has left. Registers the task to be woken.
+    /// Ready when the client has disconnected. Registers the task to be woken.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;
 
-    /// Ready at `deadline`. The task may be woken before.
+    /// Ready at `deadline`. The task may be woken earlier.
     fn poll_deadline(&mut self, deadline: Instant, cx: &mut Context<'_>) -> Poll<()>;
 }

@@ -1,5 +1,5 @@
-//! What is known about one client connection, shared by the stream that reads it, whoever serves its requests and the
-//! registry that may have to end it.
+//! State of one client connection, shared by its stream, its request handler and the registry, which may have to close
+//! it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::pace::PaceLimits;
-use super::settings::DoorSettings;
+use super::minimum_rate::MinimumRate;
+use super::settings::ListenerSettings;
 use super::streams::Streams;
 use crate::forwarded::Forwarders;
 
-/// Hostnames remembered per connection. A client that uses more of them on one connection is asked to open a new one,
-/// and is treated as a user of any name that goes away.
+/// Hostnames remembered per connection. After more than that, the client is asked to open a new connection, and this
+/// one is closed when any hostname is withdrawn.
 const HOSTS_MAX: usize = 16;
 
 /// What the TLS handshake agreed on.
@@ -41,12 +41,12 @@ pub struct TlsFacts {
     pub certificate: Arc<CertifiedKey>,
 }
 
-/// Where a connection comes from and arrived.
+/// The addresses of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ends {
-    /// The client; behind a trusted load balancer, the one that its PROXY header names.
+pub struct Addresses {
+    /// The client; behind a trusted load balancer, the client named by its PROXY header.
     pub client: SocketAddr,
-    /// Whoever opened the TCP connection.
+    /// The peer of the TCP connection.
     pub peer: SocketAddr,
     /// Our end of the TCP connection.
     pub local: SocketAddr,
@@ -55,13 +55,13 @@ pub struct Ends {
 /// Counters that all connections of a registry share.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
-    /// Requests seen and not done.
+    /// Requests that were counted and are not finished.
     pub(crate) in_flight: AtomicUsize,
-    /// New requests are welcome elsewhere.
+    /// Responses ask clients to reconnect, because another process will serve them.
     pub(crate) draining: AtomicBool,
-    /// Memory is short, or connections are: idle ones go sooner, and nothing grows.
+    /// Memory or connections are scarce: idle connections close sooner, and windows do not grow.
     pub(crate) pressed: AtomicBool,
-    /// Bytes by which windows of HTTP/2 have grown.
+    /// Bytes by which HTTP/2 windows have grown.
     pub(crate) windows_bytes: AtomicU64,
 }
 
@@ -69,86 +69,86 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 pub struct Connection {
     id: u64,
-    ends: Ends,
-    /// The client's address as headers and log lines say it, written once per connection.
+    addresses: Addresses,
+    /// The client's address as in headers and log lines, formatted once per connection.
     client_text: HeaderValue,
     tls: Option<TlsFacts>,
-    /// The peer speaks for clients that its requests name.
+    /// Set if the peer is a balancer that names clients in its requests.
     forwarders: Option<Arc<Forwarders>>,
     opened: Instant,
     requests_max: u32,
     age_max: Duration,
-    body_pace: PaceLimits,
-    write_pace: PaceLimits,
+    body_minimum_rate: MinimumRate,
+    write_minimum_rate: MinimumRate,
     windows_bytes_max: u64,
     seen: AtomicU32,
     done: AtomicU32,
     closed: AtomicBool,
     crowded: AtomicBool,
-    /// For HTTP/2: flushes wait for [`Self::gather`]`(false)`.
-    gathers: AtomicBool,
-    /// A flush waits.
-    holds: AtomicBool,
+    /// HTTP/2: flushes are deferred until write coalescing ends.
+    coalescing: AtomicBool,
+    /// A flush was deferred.
+    flush_deferred: AtomicBool,
     hosts: Mutex<Vec<Hostname>>,
     cancelled: CancellationToken,
-    /// For HTTP/2: what its streams share.
+    /// HTTP/2: state that the streams share.
     streams: Streams,
-    /// Whoever waits for the next request.
-    resting: AtomicWaker,
-    /// For HTTP/2: true asks the engine to say GOAWAY and to finish what is in progress.
-    retired: watch::Sender<bool>,
+    /// The task that waits for the next request.
+    idle_task: AtomicWaker,
+    /// HTTP/2: true asks the engine to send GOAWAY and to finish the requests in progress.
+    drain_requested: watch::Sender<bool>,
     shared: Arc<Shared>,
 }
 
 impl Connection {
     pub(crate) fn new(
         id: u64,
-        ends: Ends,
+        addresses: Addresses,
         tls: Option<TlsFacts>,
-        settings: &DoorSettings,
+        settings: &ListenerSettings,
         shared: Arc<Shared>,
         opened: Instant,
     ) -> Self {
         Self {
             id,
-            ends,
-            client_text: address_text(ends.client),
+            addresses,
+            client_text: address_text(addresses.client),
             tls,
-            forwarders: settings.forwarders.include(ends.client.ip()).then(|| Arc::clone(&settings.forwarders)),
+            forwarders: settings.forwarders.include(addresses.client.ip()).then(|| Arc::clone(&settings.forwarders)),
             opened,
             requests_max: settings.requests_per_connection,
             age_max: spread(settings.connection_age, id),
-            body_pace: settings.body_pace,
-            write_pace: settings.write_pace,
+            body_minimum_rate: settings.body_minimum_rate,
+            write_minimum_rate: settings.write_minimum_rate,
             windows_bytes_max: settings.windows_bytes,
             seen: AtomicU32::new(0),
             done: AtomicU32::new(0),
             closed: AtomicBool::new(false),
             crowded: AtomicBool::new(false),
-            gathers: AtomicBool::new(false),
-            holds: AtomicBool::new(false),
+            coalescing: AtomicBool::new(false),
+            flush_deferred: AtomicBool::new(false),
             hosts: Mutex::new(Vec::new()),
             cancelled: CancellationToken::new(),
             streams: Streams::default(),
-            resting: AtomicWaker::new(),
-            retired: watch::Sender::new(false),
+            idle_task: AtomicWaker::new(),
+            drain_requested: watch::Sender::new(false),
             shared,
         }
     }
 
-    /// A connection that no door knows, in the clear: for measuring what is done with one.
-    pub fn unattached(ends: Ends) -> Self {
-        Self::new(0, ends, None, &DoorSettings::default(), Arc::default(), Instant::now())
+    /// A plain connection outside of any registry, for benchmarks and tests.
+    pub fn unattached(addresses: Addresses) -> Self {
+        Self::new(0, addresses, None, &ListenerSettings::default(), Arc::default(), Instant::now())
     }
 
-    /// A number that no other connection of this process has.
+    /// The connection's number, unique in this process.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// The client's address; behind a trusted load balancer, the one that it named.
+    /// The client's address; behind a trusted load balancer, the address that the balancer named.
     pub fn client(&self) -> SocketAddr {
-        self.ends.client
+        self.addresses.client
     }
 
     /// The client's address without its port, as text.
@@ -156,19 +156,19 @@ impl Connection {
         &self.client_text
     }
 
-    /// How its requests name their clients, where it is a balancer that speaks for them.
+    /// How requests name their clients, if the peer is a balancer that does so.
     pub fn forwarders(&self) -> Option<&Forwarders> {
         self.forwarders.as_deref()
     }
 
     /// The address that opened the TCP connection.
     pub fn peer(&self) -> SocketAddr {
-        self.ends.peer
+        self.addresses.peer
     }
 
     /// Our address and port.
     pub fn local(&self) -> SocketAddr {
-        self.ends.local
+        self.addresses.local
     }
 
     /// What the handshake agreed on; `None` on plain HTTP.
@@ -186,21 +186,21 @@ impl Connection {
         self.tls.as_ref().is_some_and(|tls| tls.h2)
     }
 
-    /// The name of the handshake.
+    /// The hostname of the TLS handshake.
     pub fn sni(&self) -> Option<&Hostname> {
         self.tls.as_ref().map(|tls| &tls.sni)
     }
 
-    /// A request is in hand. Call it once per request, first thing.
+    /// Counts a request as started. Call it once per request, first.
     pub fn request_seen(&self) {
         let seen = self.seen.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
         if seen >= self.requests_max {
-            self.retire();
+            self.drain();
         }
         self.shared.in_flight.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// The request is for this host: [`super::Connections::close_where`] finds the connection by it.
+    /// Records the request's host, so that [`super::Connections::close_where`] finds this connection by it.
     pub fn note_host(&self, host: &Hostname) {
         let mut hosts = self.hosts.lock();
         if hosts.contains(host) {
@@ -210,28 +210,28 @@ impl Connection {
             hosts.push(host.clone());
         } else {
             self.crowded.store(true, Ordering::Release);
-            self.retire();
+            self.drain();
         }
     }
 
-    /// The request is over, its response handed on to the last byte or given up. Call it once per request, last thing.
+    /// Counts a request as finished: its response was sent or abandoned. Call it once per request, last.
     pub fn request_done(&self) {
         self.done.fetch_add(1, Ordering::AcqRel);
         self.shared.in_flight.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// How slow the body of a request may be.
-    pub fn body_pace(&self) -> PaceLimits {
-        self.body_pace
+    /// The minimum rate of request bodies.
+    pub fn body_minimum_rate(&self) -> MinimumRate {
+        self.body_minimum_rate
     }
 
-    /// How slowly a response may be taken.
-    pub fn write_pace(&self) -> PaceLimits {
-        self.write_pace
+    /// The minimum rate at which responses must be read.
+    pub fn write_minimum_rate(&self) -> MinimumRate {
+        self.write_minimum_rate
     }
 
-    /// Whether the response should say `Connection: close`: requests or age are used up, or we drain. HTTP/2 needs no
-    /// such word: its connections are told to go away by the door.
+    /// Whether the response should say `Connection: close`: the limit of requests or of age is reached, or the process
+    /// drains. HTTP/2 uses GOAWAY instead.
     pub fn should_close(&self) -> bool {
         self.shared.draining.load(Ordering::Acquire)
             || self.seen() >= self.requests_max
@@ -239,7 +239,7 @@ impl Connection {
             || self.opened.elapsed() >= self.age_max
     }
 
-    /// Ends the connection at once: no byte is read or written any more.
+    /// Closes the connection at once: no further byte is read or written.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.cancelled.cancel();
@@ -250,34 +250,35 @@ impl Connection {
         &self.cancelled
     }
 
-    /// Time is short: who rests between requests looks at its clock again, and an idle HTTP/2 connection is told to go.
-    pub(crate) fn hurry(&self) {
+    /// Shortens the idle timeout: the task that waits for the next request checks its deadline again, and an idle
+    /// HTTP/2 connection is drained.
+    pub(crate) fn shorten_idle(&self) {
         if self.is_h2() {
             if self.seen() > 0 && self.in_progress() == 0 {
-                self.retire();
+                self.drain();
             }
         } else {
-            self.resting.wake();
+            self.idle_task.wake();
         }
     }
 
-    /// This task waits for the next request.
-    pub(crate) fn rests(&self, waker: &std::task::Waker) {
-        self.resting.register(waker);
+    /// Registers the task that waits for the next request.
+    pub(crate) fn register_idle(&self, waker: &std::task::Waker) {
+        self.idle_task.register(waker);
     }
 
-    /// HTTP/2: no new streams; what is in progress is finished.
-    pub(crate) fn retire(&self) {
-        self.retired.send_if_modified(|retired| !std::mem::replace(retired, true));
+    /// HTTP/2: accepts no new streams and finishes the requests in progress.
+    pub(crate) fn drain(&self) {
+        self.drain_requested.send_if_modified(|drain_requested| !std::mem::replace(drain_requested, true));
     }
 
-    /// What HTTP/2 takes for the shutdown signal.
-    pub(crate) fn retirement(&self) -> watch::Receiver<bool> {
-        self.retired.subscribe()
+    /// The shutdown signal of the HTTP/2 connection.
+    pub(crate) fn drain_signal(&self) -> watch::Receiver<bool> {
+        self.drain_requested.subscribe()
     }
 
-    /// When the connection is old enough to be retired.
-    pub(crate) fn retires_at(&self) -> Instant {
+    /// When the connection reaches its maximum age and is drained.
+    pub(crate) fn max_age_at(&self) -> Instant {
         self.opened + self.age_max
     }
 
@@ -289,39 +290,40 @@ impl Connection {
         self.done.load(Ordering::Acquire)
     }
 
-    /// Requests that were seen and are not done.
+    /// Requests that were counted and are not finished.
     pub(crate) fn in_progress(&self) -> u32 {
         self.seen().wrapping_sub(self.done())
     }
 
-    /// While `gathers`, what is written is kept for one write; only what is too much for that leaves by itself.
-    pub fn gather(&self, gathers: bool) {
-        self.gathers.store(gathers, Ordering::Relaxed);
+    /// Turns write coalescing on or off. While it is on, flushes are deferred; only data beyond the write buffer is
+    /// sent.
+    pub fn coalesce_writes(&self, coalescing: bool) {
+        self.coalescing.store(coalescing, Ordering::Relaxed);
     }
 
-    /// Whether a flush must wait now.
-    pub(crate) fn hold(&self) -> bool {
-        let holds = self.gathers.load(Ordering::Relaxed);
-        self.holds.store(holds, Ordering::Relaxed);
-        holds
+    /// Whether a flush must be deferred now. Remembers that one was.
+    pub(crate) fn defer_flush(&self) -> bool {
+        let deferred = self.coalescing.load(Ordering::Relaxed);
+        self.flush_deferred.store(deferred, Ordering::Relaxed);
+        deferred
     }
 
-    /// Whether a flush has waited and none has come since.
-    pub(crate) fn holds(&self) -> bool {
-        self.holds.load(Ordering::Relaxed)
+    /// Whether a flush was deferred and none has happened since.
+    pub(crate) fn has_deferred_flush(&self) -> bool {
+        self.flush_deferred.load(Ordering::Relaxed)
     }
 
-    /// What streams of HTTP/2 share.
+    /// State that the streams of an HTTP/2 connection share.
     pub fn streams(&self) -> &Streams {
         &self.streams
     }
 
-    /// Whether memory is short.
+    /// Whether memory is scarce.
     pub(crate) fn is_pressed(&self) -> bool {
         self.shared.pressed.load(Ordering::Relaxed)
     }
 
-    /// A window of HTTP/2 becomes smaller, or larger where there is room for it; whether it does.
+    /// Changes the size of an HTTP/2 window. Shrinking always succeeds; growing fails if the shared budget is used up.
     pub(crate) fn grow_window(&self, before: u32, after: u32) -> bool {
         let used = &self.shared.windows_bytes;
         let more = u64::from(after.saturating_sub(before));
@@ -337,7 +339,7 @@ impl Connection {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Whether requests of this connection may be for a host that `gone` names.
+    /// Whether requests of this connection may be for a host that `gone` accepts.
     pub(crate) fn serves(&self, gone: &dyn Fn(&Hostname) -> bool) -> bool {
         self.crowded.load(Ordering::Acquire) || self.sni().is_some_and(gone) || self.hosts.lock().iter().any(gone)
     }
@@ -345,7 +347,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // A request whose task was dropped before it could say that it is done is done now.
+        // A request whose task was dropped before it called `request_done` is finished now.
         let left = self.seen.get_mut().wrapping_sub(*self.done.get_mut());
         self.shared.in_flight.fetch_sub(left as usize, Ordering::AcqRel);
     }
@@ -356,10 +358,10 @@ fn address_text(address: SocketAddr) -> HeaderValue {
     HeaderValue::from_str(&address.ip().to_string()).unwrap_or_else(|_| HeaderValue::from_static("unknown"))
 }
 
-/// `age` give or take a tenth, by the number of the connection, so that clients which came together do not all leave
-/// together.
+/// `age` plus or minus a tenth, derived from the connection's number, so that clients that connected together do not
+/// all reconnect together.
 fn spread(age: Duration, id: u64) -> Duration {
-    // Fibonacci hashing: neighbouring numbers land far apart. The top ten bits are the place within the spread.
+    // Fibonacci hashing spreads neighbouring numbers. The top ten bits select the position within the spread.
     let place = (id.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54) as u32;
     age / 10 * 9 + age / 5 * place / 1_024
 }

@@ -1,4 +1,4 @@
-//! A doorman that remembers what it was told, and a service behind the door.
+//! Fake listener hooks that record their calls, and a small service behind the listener.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -15,33 +15,34 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::sync::Notify;
 
 use super::{
-    Broken, Client, Connection, ConnectionEvent, DoorRefusal, Doorman, H2Request, Handler, HandshakeOutcome, Served,
+    BodyReadError, Client, Connection, ConnectionEvent, H2Request, Handler, HandshakeOutcome, Hooks, ListenerRefusal,
+    ServeOutcome,
 };
 use contract::rejection::Rejection;
 
 #[derive(Debug, Default)]
-pub(crate) struct FakeDoorman {
+pub(crate) struct FakeHooks {
     pub(crate) certificates: Mutex<HashMap<Hostname, Arc<CertifiedKey>>>,
     pub(crate) challenges: Mutex<HashMap<Hostname, Arc<CertifiedKey>>>,
-    /// Heads that are answered with something else than what came, and with what.
+    /// Heads with a prepared response, and that response.
     pub(crate) known: Mutex<HashMap<Vec<u8>, Vec<u8>>>,
     pub(crate) refusals: Mutex<Vec<(Rejection, String)>>,
     pub(crate) handshakes: Mutex<Vec<HandshakeOutcome>>,
     pub(crate) events: Mutex<Vec<ConnectionEvent>>,
-    /// Heads and bytes of bodies that came as far as here.
+    /// Heads and body bytes that reached the service.
     pub(crate) heads: AtomicUsize,
     pub(crate) body_bytes: AtomicUsize,
-    /// Why bodies broke off.
+    /// Refusals of bodies.
     pub(crate) broken: Mutex<Vec<Rejection>>,
     event: Notify,
 }
 
-impl FakeDoorman {
+impl FakeHooks {
     pub(crate) fn count(&self, event: ConnectionEvent) -> usize {
         self.events.lock().iter().filter(|seen| **seen == event).count()
     }
 
-    /// Waits until this has happened once.
+    /// Waits until this event has happened once.
     pub(crate) async fn happens(&self, event: ConnectionEvent) {
         loop {
             let another = self.event.notified();
@@ -57,7 +58,7 @@ impl FakeDoorman {
     }
 }
 
-impl Doorman for FakeDoorman {
+impl Hooks for FakeHooks {
     fn certificate(&self, sni: &Hostname) -> Option<Arc<CertifiedKey>> {
         self.certificates.lock().get(sni).cloned()
     }
@@ -70,7 +71,7 @@ impl Doorman for FakeDoorman {
         "test-request".to_owned()
     }
 
-    fn refused(&self, refusal: &DoorRefusal<'_>) {
+    fn refused(&self, refusal: &ListenerRefusal<'_>) {
         self.refusals.lock().push((refusal.rejection, refusal.first_line.to_owned()));
     }
 
@@ -84,14 +85,16 @@ impl Doorman for FakeDoorman {
     }
 }
 
-/// A service that says what it got.
+/// A service that reports its input.
 #[async_trait]
-impl Handler for FakeDoorman {
-    async fn serve(&self, client: &mut dyn Client) -> Served {
-        let Some((bytes, said)) = client.head().map(|(bytes, said)| (bytes.to_vec(), said)) else { return Served::Cut };
+impl Handler for FakeHooks {
+    async fn serve(&self, client: &mut dyn Client) -> ServeOutcome {
+        let Some((bytes, said)) = client.head().map(|(bytes, said)| (bytes.to_vec(), said)) else {
+            return ServeOutcome::Cut;
+        };
         let line = String::from_utf8_lossy(&bytes).split(" HTTP/").next().unwrap_or_default().to_owned();
         if line.starts_with("CONNECT ") {
-            return Served::Refused(Rejection::MethodNotAllowed);
+            return ServeOutcome::Refused(Rejection::MethodNotAllowed);
         }
         client.take_head();
         client.connection().request_seen();
@@ -126,8 +129,8 @@ impl Handler for FakeDoorman {
     }
 }
 
-impl FakeDoorman {
-    async fn measure(&self, client: &mut dyn Client, line: &str, keep_alive: bool) -> Served {
+impl FakeHooks {
+    async fn measure(&self, client: &mut dyn Client, line: &str, keep_alive: bool) -> ServeOutcome {
         let (mut body, mut came) = (BytesMut::new(), 0);
         loop {
             match poll_fn(|cx| client.poll_body(&mut body, cx)).await {
@@ -137,8 +140,8 @@ impl FakeDoorman {
                     self.body_bytes.fetch_add(bytes, Ordering::AcqRel);
                     body.clear();
                 }
-                Err(Broken::Gone) => return Served::Cut,
-                Err(Broken::Refused(rejection)) => {
+                Err(BodyReadError::Gone) => return ServeOutcome::Cut,
+                Err(BodyReadError::Refused(rejection)) => {
                     self.broken.lock().push(rejection);
                     let answer = format!("HTTP/1.1 {} No\r\nConnection: close\r\n\r\n", rejection.status());
                     return say(client, answer.as_bytes(), false).await;
@@ -153,20 +156,20 @@ impl FakeDoorman {
     }
 }
 
-async fn say(client: &mut dyn Client, response: &[u8], keep_alive: bool) -> Served {
+async fn say(client: &mut dyn Client, response: &[u8], keep_alive: bool) -> ServeOutcome {
     let sent = async {
         client.write_all(response).await?;
         client.flush().await
     };
     match (sent.await.is_ok(), keep_alive) {
-        (true, true) => Served::Whole,
-        (true, false) => Served::Last,
-        (false, _) => Served::Cut,
+        (true, true) => ServeOutcome::Whole,
+        (true, false) => ServeOutcome::Last,
+        (false, _) => ServeOutcome::Cut,
     }
 }
 
-/// Agrees to speak WebSocket and sends back whatever comes.
-async fn echo(client: &mut dyn Client) -> Served {
+/// Accepts a WebSocket and echoes its bytes.
+async fn echo(client: &mut dyn Client) -> ServeOutcome {
     let agreed = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
     say(client, agreed, true).await;
     client.switch();
@@ -175,5 +178,5 @@ async fn echo(client: &mut dyn Client) -> Served {
         say(client, &came, true).await;
         came.clear();
     }
-    Served::Last
+    ServeOutcome::Last
 }

@@ -1,7 +1,7 @@
-//! Names of header fields: which of a client's stay behind, and which may not stand in a trailer.
+//! Names of header fields: those that are removed from client requests, and those that are forbidden in trailers.
 
-/// What an edge, a balancer or a proxy that signs users in tells a service, by first letter. A trailing `*` is the rest of
-/// a name.
+/// Fields that an edge, a balancer or an authenticating proxy sends to a service, by first letter. A trailing `*`
+/// matches the rest of a name.
 const RESERVED: &[(u8, &[&str])] = &[
     (b'c', &["cf-*", "client-cert", "client-cert-*", "client-ip", "clientip", "cloudfront-*"]),
     (b'f', &["fastly-*", "fly-*", "forwarded", "front-end-https"]),
@@ -66,10 +66,10 @@ const RESERVED: &[(u8, &[&str])] = &[
     ),
 ];
 
-/// Ends of names that say where a client is, whatever they begin with.
+/// Endings of names that carry a client address.
 const RESERVED_ENDINGS: &[&str] = &["-client-ip", "-connecting-ip"];
 
-/// Names that would turn one method into another behind a rule about methods.
+/// Names that override the method, and so would bypass rules about methods.
 const METHOD_OVERRIDES: &[&str] = &["x-http-method*", "x-method-override"];
 
 /// Whether a name has an underscore.
@@ -77,7 +77,7 @@ pub fn has_underscore(name: &str) -> bool {
     memchr::memchr(b'_', name.as_bytes()).is_some()
 }
 
-/// Whether no client may send a field of this name, in lower case.
+/// Whether clients are forbidden to send a field of this name (lower case).
 pub fn is_reserved(name: &str) -> bool {
     let letter = name.as_bytes().first();
     let known = RESERVED.iter().find(|(first, _)| Some(first) == letter).map_or(&[][..], |(_, patterns)| patterns);
@@ -85,12 +85,12 @@ pub fn is_reserved(name: &str) -> bool {
         || name.ends_with("-ip") && RESERVED_ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
-/// Whether a field asks for another method than that of its request.
+/// Whether a field overrides the method of its request.
 pub fn is_method_override(name: &str) -> bool {
     name.starts_with("x-") && METHOD_OVERRIDES.iter().any(|pattern| fits(pattern, name))
 }
 
-/// Whether a name fits a pattern: a name, or the start of names with `*` behind it.
+/// Whether a name matches a pattern: an exact name, or a prefix followed by `*`.
 pub fn fits(pattern: &str, name: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(start) => name.starts_with(start),
@@ -102,10 +102,10 @@ pub fn fits(pattern: &str, name: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// The list in the documentation is this one.
+    /// The list in the documentation equals this one.
     #[test]
     fn the_documentation_names_every_reserved_field() {
-        let text = include_str!("../../docs/http.md");
+        let text = include_str!("../../docs/tenant/http.md");
         let (_, list) = text.split_once("<!-- reserved -->").expect("the start of the list");
         let (list, _) = list.split_once("<!-- end -->").expect("the end of the list");
         let mut told: Vec<&str> = list.split('`').skip(1).step_by(2).collect();

@@ -1,8 +1,8 @@
-//! Whom a balancer speaks for that ends TLS or HTTP itself: the client's address in `X-Forwarded-For` or `Forwarded`.
+//! The client's address in `X-Forwarded-For` or `Forwarded`, behind a balancer that terminates TLS or HTTP.
 //!
-//! Read from the right, since everybody appends: what trusted balancers have added is skipped, and the first address that is
-//! none of theirs is the client. What stands left of it is the client's own word. Whose fields are believed is decided by
-//! the door; here nothing is known of connections.
+//! The list is read from the right, because every hop appends: entries of trusted balancers are skipped, and the first
+//! other address is the client. Entries left of it were written by the client and are ignored. The listener decides
+//! which peers are trusted; this module knows no connections.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -12,7 +12,7 @@ use ipnet::IpNet;
 use crate::network::canonical;
 
 contract::words! {
-    /// Which field names the client.
+    /// The field that names the client.
     #[derive(Default)]
     pub enum ForwardedField {
         /// `X-Forwarded-For`.
@@ -23,22 +23,22 @@ contract::words! {
     }
 }
 
-/// Balancers whose word about clients counts, and in which field they give it.
+/// Trusted balancers, and the field in which they name the client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Forwarders {
     /// Their networks.
     pub networks: Vec<IpNet>,
-    /// The field that each of them writes; the other one is the client's own word.
+    /// The field that each of them writes; the other field comes from the client and is ignored.
     pub field: ForwardedField,
 }
 
 impl Forwarders {
-    /// Whether this is one of them.
+    /// Whether `address` is one of the balancers.
     pub fn include(&self, address: IpAddr) -> bool {
         self.networks.iter().any(|network| network.contains(&address))
     }
 
-    /// The client that they name; `None` when they name none.
+    /// The client that the balancers name; `None` if they name none.
     pub fn client(&self, headers: &HeaderMap) -> Option<IpAddr> {
         let name = match self.field {
             ForwardedField::XForwardedFor => HeaderName::from_static("x-forwarded-for"),
@@ -46,13 +46,13 @@ impl Forwarders {
         };
         let mut client = None;
         for line in headers.get_all(name).iter().rev() {
-            // Left of the last balancer stand the client's own words: any bytes.
+            // Entries left of the last balancer come from the client and may hold any bytes.
             for hop in line.as_bytes().rsplit(|byte| *byte == b',') {
                 let node = std::str::from_utf8(hop).ok().and_then(|hop| match self.field {
                     ForwardedField::XForwardedFor => Some(hop.trim()),
                     ForwardedField::Forwarded => of_pairs(hop),
                 });
-                // Behind what is no address (`unknown`, `_hidden`) nothing is known.
+                // An entry that is not an address (`unknown`, `_hidden`) ends the search.
                 let Some(address) = node.and_then(address) else { return client };
                 client = Some(address);
                 if !self.include(address) {
@@ -64,14 +64,14 @@ impl Forwarders {
     }
 }
 
-/// `for=` of one element of `Forwarded`. A quoted comma or semicolon cannot stand in an address.
+/// The `for=` value of one element of `Forwarded`. An address contains no quoted comma or semicolon.
 fn of_pairs(element: &str) -> Option<&str> {
     let pairs = element.split(';').filter_map(|pair| pair.trim().split_once('='));
     let (_, node) = pairs.into_iter().find(|(name, _)| name.eq_ignore_ascii_case("for"))?;
     Some(node.trim_matches('"'))
 }
 
-/// An address with or without a port, whatever its number; with brackets where it is one of IPv6 with a port.
+/// An address with or without a port; the port is not checked. IPv6 with a port has brackets.
 fn address(node: &str) -> Option<IpAddr> {
     let (bare, port) = match node.strip_prefix('[') {
         Some(bracketed) => bracketed.split_once(']')?,

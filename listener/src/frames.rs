@@ -1,17 +1,17 @@
-//! HTTP/2 frames that do no work: how many a client may send.
+//! Limits HTTP/2 frames that do no work.
 //!
-//! The engine checks every frame, and cuts off floods of resets, CONTINUATIONs and header bombs by itself. What it answers
-//! for ever are frames that are cheap to send and cost an answer or a look: PING, SETTINGS, PRIORITY, empty DATA,
-//! `WINDOW_UPDATE`, and types it does not know (measured; RFC 9113 section 10.5 leaves the limit to us). Here they spend an
-//! allowance that time and traffic earn back, so that a client which works never notices and one that only makes work is
-//! cut off after some thousand frames.
+//! The engine checks every frame and stops floods of resets, CONTINUATIONs and header bombs. It answers without limit
+//! frames that are cheap to send and cost a response or a lookup: PING, SETTINGS, PRIORITY, empty DATA,
+//! `WINDOW_UPDATE`, and unknown types (measured; RFC 9113 section 10.5 leaves the limit to the server). Here such
+//! frames spend an allowance that time and traffic refill. Normal clients never exhaust it; a flood is cut off after
+//! some thousand frames.
 //!
-//! A client may answer each DATA frame, however small, with two `WINDOW_UPDATE`s and a PING; the C core of gRPC does. Such
-//! answers spend nothing of the allowance: each piece of a body that the edge passes on, in either direction, pays for three
-//! of them. Whether a piece is passed on, the exchange says ([`super::streams`]): bytes that are thrown away, and pieces that
-//! are small only because the client's window is, earn no answers.
+//! A client may answer each DATA frame, however small, with two `WINDOW_UPDATE`s and a PING; the C core of gRPC does.
+//! Such answers do not spend the allowance: each piece of a body that the edge forwards, in either direction, pays for
+//! three of them. The exchange reports forwarded pieces ([`super::streams`]). Discarded bytes, and pieces that are
+//! small only because the client's window is, earn nothing.
 //!
-//! Reads frame headers alone and changes nothing: bytes pass as they came. Pure; moments are arguments.
+//! Reads frame headers only and changes no bytes. Pure: the time is an argument.
 
 use std::time::Duration;
 
@@ -33,18 +33,18 @@ const END_STREAM: u8 = 1;
 /// Frames with which a client may answer one piece of a body: `WINDOW_UPDATE` of the stream and of the connection, and PING.
 const ANSWERS_PER_PIECE: u64 = 3;
 
-/// Answers that can be outstanding: those to a thousand pieces on their way to a distant client.
+/// Answers that may be outstanding: those to a thousand pieces on their way to a distant client.
 const ANSWERS_MAX: u64 = 3_000;
 
-/// What a client may send of frames that do no work.
+/// Limits of frames that do no work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameLimits {
-    /// Allowance at the start, and the most that can be saved up.
+    /// Allowance at the start, and its maximum.
     pub burst: u32,
-    /// Earned back in a second.
+    /// Frames earned per second.
     pub per_second: u32,
-    /// Bytes moved in either direction that earn one back: a client that downloads updates windows, one that measures
-    /// its line pings.
+    /// Bytes moved in either direction that earn one frame: downloads update windows, and clients that measure their
+    /// line ping.
     pub bytes_per_frame: u32,
 }
 
@@ -54,7 +54,7 @@ impl Default for FrameLimits {
     }
 }
 
-/// More idle frames came than are allowed.
+/// The client sent more such frames than are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Flood;
 
@@ -63,16 +63,16 @@ pub(crate) struct Flood;
 pub(crate) struct Frames {
     limits: FrameLimits,
     allowance: u32,
-    /// Answers that the client may still send.
+    /// Answers to forwarded pieces that the client may still send.
     answers: u64,
-    /// Time up to which seconds have been credited.
+    /// Time up to which the allowance was refilled.
     credited: Instant,
     /// Bytes moved that have not earned a frame yet.
     moved: u64,
     preface_left: u32,
     header: [u8; HEADER_BYTES],
     header_bytes: usize,
-    /// Bytes of the present frame's payload still to come.
+    /// Bytes left in the payload of the current frame.
     payload_left: u32,
 }
 
@@ -91,23 +91,23 @@ impl Frames {
         }
     }
 
-    /// Whether the client has yet to finish its preface.
+    /// Whether the preface is still incomplete.
     pub(crate) fn awaits_preface(&self) -> bool {
         self.preface_left > 0
     }
 
-    /// We have sent so many bytes.
+    /// Counts sent bytes.
     pub(crate) fn sent(&mut self, bytes: usize) {
         self.moved = self.moved.saturating_add(bytes as u64);
     }
 
-    /// So many pieces of bodies were passed on, in either direction.
+    /// Counts pieces of bodies that were forwarded, in either direction.
     pub(crate) fn passed_on(&mut self, pieces: u64) {
         let earned = pieces.saturating_mul(ANSWERS_PER_PIECE);
         self.answers = self.answers.saturating_add(earned).min(ANSWERS_MAX);
     }
 
-    /// Looks at bytes that came.
+    /// Checks received bytes.
     pub(crate) fn came(&mut self, mut bytes: &[u8], now: Instant) -> Result<(), Flood> {
         skip(&mut bytes, &mut self.preface_left);
         loop {
@@ -129,19 +129,19 @@ impl Frames {
         }
     }
 
-    /// The header of a frame is complete.
+    /// Handles a complete frame header.
     fn begins(&mut self, now: Instant) -> Result<(), Flood> {
         let [high, middle, low, kind, flags, ..] = self.header;
         self.payload_left = u32::from_be_bytes([0, high, middle, low]);
         let works = match kind {
             DATA => self.payload_left > 0 || flags & END_STREAM != 0,
             HEADERS => true,
-            // Its header block is bounded, and counted, by the engine.
+            // The engine bounds and counts the header block.
             CONTINUATION => self.payload_left > 0,
             _ => false,
         };
         if works {
-            // What it carries is traffic; a request earns a frame of its own, for clients that prioritise or cancel it.
+            // The payload is traffic. A request also earns one frame, for clients that prioritise or cancel it.
             self.moved = self.moved.saturating_add(u64::from(self.payload_left));
             self.allowance = self.allowance.saturating_add(u32::from(kind == HEADERS)).min(self.limits.burst);
             return Ok(());
@@ -170,7 +170,7 @@ impl Frames {
     }
 }
 
-/// Skips as many bytes as are left of something.
+/// Skips up to `left` bytes.
 fn skip(bytes: &mut &[u8], left: &mut u32) {
     let skipped = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
     *bytes = bytes.get(skipped..).unwrap_or_default();
@@ -195,7 +195,7 @@ mod tests {
         frames
     }
 
-    /// How many pings pass in a row.
+    /// Counts pings that pass in a row.
     fn pings(frames: &mut Frames, now: Instant) -> u32 {
         (0..100).take_while(|_| frames.came(&frame(PING, 0, &[]), now).is_ok()).count().try_into().unwrap()
     }
@@ -272,7 +272,7 @@ mod tests {
         let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
         bytes.extend(frame(4, 0, &[0; 6]));
         bytes.extend(frame(HEADERS, 5, b"some header block"));
-        // A payload that looks like frames is none.
+        // A payload that resembles frames is not parsed as frames.
         bytes.extend(frame(DATA, 1, &frame(PING, 0, &[0; 8]).repeat(20)));
         bytes.extend(frame(PING, 0, &[0; 8]).repeat(6));
         for piece in 1..bytes.len() {

@@ -1,68 +1,68 @@
-//! The gate of one HTTP/1 connection: what of the bytes that came may be read by whoever serves its requests.
+//! The gate of one HTTP/1 connection: decides which received bytes the request handler may read.
 //!
-//! A head is released when all of it has passed the lint, a body byte when the framing says that it is data of the body;
-//! the framing itself stays here. Bytes behind the end of a message are held until the response to that message is
-//! complete; only then are they read as the next head. So nobody ever sees two messages at once, pipelined requests are
-//! answered in order, and bytes sent early behind an `Upgrade` are a WebSocket's only when the upstream has agreed.
+//! It releases a head when the whole head is valid, and a body byte when the framing says that it is body data; framing
+//! bytes are removed. Bytes after the end of a message are held until the response to that message is complete, and
+//! then read as the next head. So a handler never sees two messages at once, pipelined requests are answered in order,
+//! and bytes sent early after an `Upgrade` belong to the WebSocket only if the upstream agreed.
 //!
-//! Pure: no I/O, no time. The stream around it reads sockets and keeps deadlines. It holds at most one head and one
-//! read's worth of bytes (`HELD_BYTES_MAX` beside the head's own limits).
+//! Pure: no I/O, no time. The stream around it reads sockets and keeps deadlines. The gate holds at most one head and
+//! the bytes of one read (`HELD_BYTES_MAX` beside the head's own limits).
 
 use super::chunks::Chunks;
 use super::head::{Framing, Head, HeadLimits, HeadReader};
 use contract::rejection::Rejection;
 
-/// Bytes the stream hands to [`Gate::feed`] at once, which is the most that can lie here behind a complete message.
+/// Bytes per call of [`Gate::feed`], and so the most that can be held after a complete message.
 pub(crate) const PIECE_BYTES_MAX: usize = 8 * 1024;
 
-/// The most one read into the reader's own buffer may bring while chunks are read: what lies behind the body is held.
+/// The most bytes per read into the handler's buffer while chunks are read: bytes after the body are held.
 pub(crate) const HELD_BYTES_MAX: usize = 64 * 1024;
 
-/// What the connection is in the middle of.
+/// The state of the connection.
 #[derive(Debug)]
 enum Phase {
-    /// Before a head: one empty line is skipped (RFC 9112 section 2.2). Old clients end a body with one.
+    /// Before a head: one empty line is skipped (RFC 9112 section 2.2). Old clients send one after a body.
     Rest,
-    /// Waiting for a head, or in one.
+    /// Waiting for a head, or inside one.
     Head(HeadReader),
-    /// In a body of which so many bytes are left.
+    /// In a body; this many bytes are left.
     Length(u64),
     Chunked(Chunks),
     /// The message is complete, its response is not.
     Response,
     /// The upstream has switched protocols.
     Open,
-    /// Something was refused; nothing is released any more.
+    /// A message was refused; nothing more is released.
     Shut,
 }
 
-/// What the stream should do next when nothing is ready.
+/// The next step of the stream when nothing can be released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Want {
-    /// Feed bytes of a head. `begun` when some came already.
+pub(crate) enum NextRead {
+    /// Feed bytes of a head. `begun`: some bytes of it have arrived.
     Head { begun: bool },
-    /// Bytes of a body: at most so many may be read straight into the reader's buffer and then passed.
+    /// Read body bytes: at most `most` straight into the handler's buffer, then pass them.
     Body { most: usize },
-    /// Nothing until the response is complete.
+    /// Wait until the response is complete.
     Response,
-    /// Anything, unread.
+    /// Read anything, unchecked.
     Anything,
-    /// Nothing any more.
+    /// Stop reading.
     Nothing,
 }
 
-/// The framer and its held bytes.
+/// The framing state and the held bytes.
 #[derive(Debug)]
 pub(crate) struct Gate {
     limits: HeadLimits,
     phase: Phase,
-    /// Bytes that came; those before `clean` may be read, those before `read` were.
+    /// Received bytes. Those before `clean` may be read; those before `read` were read.
     held: Vec<u8>,
     clean: usize,
     read: usize,
-    /// The last head released.
+    /// The last released head.
     head: Option<Head>,
-    /// Its bytes, while nobody has read it.
+    /// Length of that head, until it is read.
     head_bytes: usize,
 }
 
@@ -71,71 +71,71 @@ impl Gate {
         Self { limits, phase: Phase::Rest, held: Vec::new(), clean: 0, read: 0, head: None, head_bytes: 0 }
     }
 
-    /// The head that waits to be read, and what it says.
+    /// The head that is ready, and its meaning.
     pub(crate) fn head(&self) -> Option<(&[u8], Head)> {
         let bytes = self.held.get(self.read..self.read + self.head_bytes).filter(|bytes| !bytes.is_empty())?;
         Some((bytes, self.head?))
     }
 
-    /// The head was read.
+    /// Marks the head as read.
     pub(crate) fn take_head(&mut self) {
         let bytes = std::mem::take(&mut self.head_bytes);
         self.consume(bytes);
     }
 
-    /// Bytes of the body that may be read now, once the head was.
+    /// Body bytes that may be read now, after the head.
     pub(crate) fn ready(&self) -> &[u8] {
         self.held.get(self.read + self.head_bytes..self.clean).unwrap_or_default()
     }
 
-    /// So many of the ready bytes were read.
+    /// Marks `bytes` of the ready bytes as read.
     pub(crate) fn consume(&mut self, bytes: usize) {
         self.read = self.read.saturating_add(bytes).min(self.clean);
         if self.read == self.held.len() {
-            // An idle connection keeps no buffer: there are many of them.
+            // An idle connection keeps no buffer, because there are many of them.
             self.held = Vec::new();
             self.read = 0;
             self.clean = 0;
         }
     }
 
-    /// Whether the message is here to its last byte, read or not.
+    /// Whether the last byte of the message has arrived, read or not.
     pub(crate) fn is_whole(&self) -> bool {
         matches!(self.phase, Phase::Response)
     }
 
-    pub(crate) fn want(&self) -> Want {
+    pub(crate) fn want(&self) -> NextRead {
         match &self.phase {
-            Phase::Rest | Phase::Head(_) => Want::Head { begun: self.holds() },
-            Phase::Length(left) => Want::Body { most: usize::try_from(*left).unwrap_or(usize::MAX) },
-            Phase::Chunked(_) => Want::Body { most: HELD_BYTES_MAX },
-            Phase::Response => Want::Response,
-            Phase::Open => Want::Anything,
-            Phase::Shut => Want::Nothing,
+            Phase::Rest | Phase::Head(_) => NextRead::Head { begun: self.holds() },
+            Phase::Length(left) => NextRead::Body { most: usize::try_from(*left).unwrap_or(usize::MAX) },
+            Phase::Chunked(_) => NextRead::Body { most: HELD_BYTES_MAX },
+            Phase::Response => NextRead::Response,
+            Phase::Open => NextRead::Anything,
+            Phase::Shut => NextRead::Nothing,
         }
     }
 
-    /// Whether more of a body is to come.
+    /// Whether more of a body is expected.
     pub(crate) fn is_in_body(&self) -> bool {
         matches!(self.phase, Phase::Length(_) | Phase::Chunked(_))
     }
 
-    /// Whether bytes lie here that nobody has read and nobody will, should the connection end now.
+    /// Whether received bytes would stay unread if the connection ended now.
     pub(crate) fn leaves_bytes(&self) -> bool {
         self.read < self.held.len() || self.is_in_body() || matches!(self.phase, Phase::Shut)
     }
 
-    /// Whether bytes of a later message lie here.
+    /// Whether bytes of a later message are held.
     pub(crate) fn holds(&self) -> bool {
         self.held_bytes() > 0
     }
 
-    /// How many bytes lie here that nobody may read yet.
+    /// Number of held bytes that may not be read yet.
     pub(crate) fn held_bytes(&self) -> usize {
         self.held.len() - self.clean
     }
 
-    /// The first line of what nobody has read, without its end: the request line of a refused message.
+    /// The first line of the unread bytes, without its end: the request line of a refused message.
     pub(crate) fn first_line(&self) -> &[u8] {
         let unread = self.held.get(self.read..).unwrap_or_default();
         unread.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default()
@@ -150,18 +150,19 @@ impl Gate {
         self.advance()
     }
 
-    /// Takes bytes of a body that were read into the reader's buffer, when nothing was held and [`Want::Body`] asked for
-    /// them. Says how many the reader has now, at the start of the piece; bytes behind the body are held here.
+    /// Takes body bytes that were read into the handler's buffer, as [`NextRead::Body`] asked while nothing was held. Moves
+    /// the body data to the start of the piece and returns its length; bytes after the body are held.
     pub(crate) fn pass(&mut self, piece: &mut [u8]) -> Result<usize, Rejection> {
         let (data, used) = self.unframe(piece).inspect_err(|_| self.phase = Phase::Shut)?;
         self.held.extend_from_slice(piece.get(used..).unwrap_or_default());
         Ok(data)
     }
 
-    /// The response to the released message is complete: what lies here is the next message.
+    /// The response to the released message is complete: the held bytes are the next message.
     pub(crate) fn response_complete(&mut self) -> Result<(), Rejection> {
         if self.is_whole() {
-            // What was released is forgotten, read or not, so that a client that always pipelines does not make this grow.
+            // Released bytes are dropped, read or not, so that a client that always pipelines does not make the buffer
+            // grow.
             self.held.drain(..self.clean.min(self.held.len()));
             (self.clean, self.read, self.head_bytes) = (0, 0, 0);
             self.consume(0);
@@ -171,7 +172,7 @@ impl Gate {
         Ok(())
     }
 
-    /// The upstream switched protocols: everything from here on belongs to it.
+    /// The upstream switched protocols: all later bytes belong to it.
     pub(crate) fn open(&mut self) {
         if self.is_whole() && self.head.is_some_and(|head| head.websocket) {
             self.phase = Phase::Open;
@@ -190,7 +191,7 @@ impl Gate {
                 Phase::Rest => match fresh {
                     [] | [b'\r'] => return Ok(()),
                     [b'\r', b'\n', ..] => {
-                        // Nobody behind the gate sees it.
+                        // The empty line is removed, so no handler sees it.
                         self.held.drain(self.clean..self.clean + 2);
                         self.consume(0);
                         self.phase = Phase::Head(HeadReader::default());
@@ -198,7 +199,7 @@ impl Gate {
                     _ => self.phase = Phase::Head(HeadReader::default()),
                 },
                 Phase::Head(reader) => {
-                    // Nothing read, nothing moved: the reader counts from the start of what is not released.
+                    // Nothing is read or moved here: the reader counts from the start of the unreleased bytes.
                     let Some((bytes, head)) = reader.advance(fresh, &self.limits)? else {
                         return Ok(());
                     };
@@ -220,7 +221,7 @@ impl Gate {
                     let (data, used) = unframed?;
                     self.held.drain(self.clean + data..self.clean + used);
                     self.clean += data;
-                    // A piece that was framing alone leaves no buffer behind either.
+                    // A piece that contained only framing leaves no buffer either.
                     self.consume(0);
                 }
                 Phase::Open => {
@@ -232,8 +233,8 @@ impl Gate {
         }
     }
 
-    /// Moves the data of the body to the start of the piece: how many bytes it has, and how many of the piece belong to the
-    /// body with its framing; all of them unless it ends here.
+    /// Moves the body data to the start of the piece. Returns the length of the data, and how many bytes of the piece
+    /// belong to the body including its framing: all of them, unless the body ends here.
     fn unframe(&mut self, piece: &mut [u8]) -> Result<(usize, usize), Rejection> {
         let (data, used, done) = match &mut self.phase {
             Phase::Length(left) => {

@@ -1,13 +1,13 @@
-//! The lint of a request head: raw bytes in, one reading or one refusal out.
+//! Validates a request head: raw bytes in, one meaning or one refusal out.
 //!
-//! Tenants of this edge do not trust each other, so a head that two servers could read differently is refused here,
-//! before anybody else parses it. What passes has exactly one request line, CRLF line ends, token names, one well-formed
-//! Host and one statement of the body's length; a lenient parser and a strict one then agree about it.
+//! Tenants of this edge do not trust each other. Therefore a head that two servers could read differently is refused
+//! here, before any other parser sees it. An accepted head has exactly one request line, CRLF line ends, token names,
+//! one well-formed Host and one statement of the body's length; a lenient and a strict parser agree about it.
 //!
-//! Which methods, paths and hosts exist is left to the pipeline: `TRACE /` and `DELETE /nowhere` are good heads.
-//! What HTTP/2 delivers is held to the same rules (`judge`), so that both versions have one verdict of one request.
+//! The pipeline decides which methods, paths and hosts exist: `TRACE /` and `DELETE /nowhere` are valid heads here.
+//! HTTP/2 requests follow the same rules (`judge`), so both versions accept and refuse the same requests.
 //!
-//! Nothing here allocates, waits or remembers more than a few counters, and nothing is depended on.
+//! This module does not allocate or wait, keeps only a few counters, and depends on nothing.
 
 pub(crate) mod bytes;
 mod fields;
@@ -26,7 +26,7 @@ use self::scan::{Scan, Scanned};
 pub use self::target::has_dot_segments;
 use contract::rejection::Rejection;
 
-/// How large a head may be.
+/// Size limits of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadLimits {
     /// Bytes of the request target; more is 414. Default 8 KiB.
@@ -63,26 +63,26 @@ pub struct Head {
     pub framing: Framing,
     /// The client waits for `100 Continue` before it sends the body. Never on HTTP/1.0, where the expectation is ignored.
     pub expects_continue: bool,
-    /// The client asks to speak WebSocket afterwards: `Upgrade: websocket` on HTTP/1.1, without a body. Whether
-    /// `Connection` nominates it is left to the reader of the request.
+    /// The client asks to switch to WebSocket: `Upgrade: websocket` on HTTP/1.1, without a body. The caller checks that
+    /// `Connection` lists `upgrade`.
     pub websocket: bool,
-    /// The client wants to use the connection again.
+    /// The client wants to reuse the connection.
     pub keep_alive: bool,
 }
 
-/// Reads one head as its bytes arrive. The decision depends on the bytes alone, never on how they were cut.
+/// Reads one head as its bytes arrive. The result depends only on the bytes, not on how they were split.
 #[derive(Debug, Default)]
 pub struct HeadReader {
     scan: Scan,
-    /// Bytes of the buffer that were looked at.
+    /// Bytes of the buffer that were scanned.
     scanned: usize,
-    /// Where the request line ends (its CRLF included), and what it said.
+    /// The end of the request line (after its CRLF), and the parsed line.
     line: Option<(usize, RequestLine)>,
 }
 
 impl HeadReader {
-    /// Looks at `buffer`, which starts where the head starts and only ever grows between calls. `Some` is the length
-    /// of the head, blank line included, and its meaning; `None` asks for more bytes.
+    /// Scans `buffer`, which starts at the head's first byte and only grows between calls. `Some` holds the length of
+    /// the head, blank line included, and its meaning; `None` asks for more bytes.
     pub fn advance(&mut self, buffer: &[u8], limits: &HeadLimits) -> Result<Option<(usize, Head)>, Rejection> {
         loop {
             let fresh = buffer.get(self.scanned..).unwrap_or_default();
@@ -95,8 +95,8 @@ impl HeadReader {
                     self.scanned = buffer.len();
                     return Ok(None);
                 }
-                // The request line is judged the moment it is there: a client that speaks another protocol, or
-                // HTTP/0.9, waits for an answer and would never send the rest.
+                // The request line is checked as soon as it is complete: a client of another protocol, or of HTTP/0.9,
+                // waits for an answer and would never send the rest.
                 Scanned::RequestLine(bytes) => {
                     self.scanned += bytes;
                     let line = buffer.get(..self.scanned.saturating_sub(2)).unwrap_or_default();
@@ -115,7 +115,7 @@ impl HeadReader {
     }
 }
 
-/// Judges a head that HTTP/2 delivered: as its lines would be, so is it.
+/// Checks a head that HTTP/2 delivered, by the rules for HTTP/1 lines.
 pub fn judge(head: &RequestHeader, body_follows: bool, limits: &HeadLimits) -> Result<Head, Rejection> {
     let authority = head.uri.authority().map(|authority| authority.as_str().as_bytes());
     let target = match head.uri.path_and_query() {
@@ -127,12 +127,12 @@ pub fn judge(head: &RequestHeader, body_follows: bool, limits: &HeadLimits) -> R
     Fields::read_map(authority, &head.headers, body_follows, limits)?.judge(&line, &[], limits)
 }
 
-/// Whether a target may travel in a request with this method.
+/// Whether a target is valid for this method.
 pub(crate) fn judge_target(method: &[u8], target: &[u8]) -> Result<(), Rejection> {
     target::check(method, target).map(|_| ())
 }
 
-/// Judges one complete head, blank line included. A head that ends early or has bytes behind it is a bad request.
+/// Checks one complete head, blank line included. A head that ends early, or has bytes after it, is a bad request.
 pub fn lint(head: &[u8], limits: &HeadLimits) -> Result<Head, Rejection> {
     match HeadReader::default().advance(head, limits)? {
         Some((length, meaning)) if length == head.len() => Ok(meaning),

@@ -1,4 +1,4 @@
-//! HTTP/1 connections: one request after the other.
+//! HTTP/1 connections: serves one request after the other.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -10,35 +10,35 @@ use pingora::server::ShutdownWatch;
 use tokio::io::AsyncWriteExt as _;
 
 use super::client::Client;
-use super::stream::{EdgeStream, Transport};
+use super::stream::{ByteStream, EdgeStream};
 use super::{Connection, H2Request};
 use contract::rejection::Rejection;
 
-/// Whoever serves requests.
+/// Serves requests.
 #[async_trait]
 pub trait Handler: Send + Sync + 'static {
-    /// Serves the request whose head waits at `client`.
-    async fn serve(&self, client: &mut dyn Client) -> Served;
+    /// Serves the pending request of `client`.
+    async fn serve(&self, client: &mut dyn Client) -> ServeOutcome;
 
-    /// Serves a request over HTTP/2. Whether it was one: `false` when it was refused for its form.
+    /// Serves an HTTP/2 request. Returns `false` if the request was malformed and refused.
     async fn serve_stream(&self, request: H2Request, connection: &Arc<Connection>) -> bool;
 }
 
 /// How a request was served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Served {
-    /// To the last byte, and the connection goes on.
+pub enum ServeOutcome {
+    /// Completely; the connection continues.
     Whole,
-    /// To the last byte, and the connection ends, as the response says.
+    /// Completely; the connection ends, as the response says.
     Last,
-    /// The response broke off: the connection ends with what was written of it.
+    /// The response broke off: the connection ends with the part that was written.
     Cut,
-    /// Not at all: it is no request of a kind that there is, and the door answers.
+    /// Not at all: the kind of request is not supported, and the listener answers.
     Refused(Rejection),
 }
 
-/// Serves a connection to its last request.
-pub(super) async fn serve<S: Transport>(
+/// Serves a connection until it ends.
+pub(super) async fn serve<S: ByteStream>(
     mut stream: Box<EdgeStream<S>>,
     handler: &dyn Handler,
     shutdown: &ShutdownWatch,
@@ -53,23 +53,23 @@ pub(super) async fn serve<S: Transport>(
         let came = poll_fn(|cx| match stream.poll_request(cx) {
             Poll::Pending if !stops && stopped.as_mut().poll(cx).is_ready() => {
                 stops = true;
-                if stream.is_resting() { Poll::Ready(false) } else { stream.poll_request(cx) }
+                if stream.is_idle() { Poll::Ready(false) } else { stream.poll_request(cx) }
             }
-            Poll::Pending if stops && stream.is_resting() => Poll::Ready(false),
+            Poll::Pending if stops && stream.is_idle() => Poll::Ready(false),
             polled => polled,
         });
         if !came.await {
             return;
         }
         match handler.serve(&mut *stream).await {
-            Served::Whole => {}
-            Served::Cut => return,
-            Served::Last => {
-                // Whoever does not take the end keeps to the pace of writes, or is cut off.
+            ServeOutcome::Whole => {}
+            ServeOutcome::Cut => return,
+            ServeOutcome::Last => {
+                // A client that does not read the end is cut off by the minimum rate of writes.
                 let _ = stream.shutdown().await;
                 return;
             }
-            Served::Refused(rejection) => return stream.refuse(rejection),
+            ServeOutcome::Refused(rejection) => return stream.refuse(rejection),
         }
     }
 }

@@ -1,11 +1,11 @@
-//! HTTP/2 connections: an engine that knows of frames, windows and compressed fields, and an accept loop around it: a task per
-//! request, GOAWAY at the signal and when nothing was in progress for long.
+//! HTTP/2 connections: an engine that handles frames, windows and compressed fields, and an accept loop around it. Each
+//! request has a task. GOAWAY is sent at the shutdown signal and after an idle time.
 //!
-//! What the engine takes for no request at all it resets by itself, as RFC 9113 section 8.1.1 has it, and ends connections
-//! that go on with it. What it lets through and the gateway refuses for its form is answered and logged like every other
-//! refusal; a connection that goes on with that is ended as well.
+//! The engine resets malformed requests (RFC 9113 section 8.1.1) and ends connections that keep sending them. Requests
+//! that the engine accepts and the gateway refuses as malformed are answered and logged like every other refusal; a
+//! connection with too many of them is ended too.
 
-mod turn;
+mod coalesce;
 mod windows;
 
 use std::future::poll_fn;
@@ -20,26 +20,25 @@ use pingora::server::ShutdownWatch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::turn::in_turn;
+use self::coalesce::coalesced;
 use self::windows::Windows;
-use super::stream::{EdgeStream, Transport};
-use super::{Connection, ConnectionEvent, Doorman, Handler};
+use super::stream::{ByteStream, EdgeStream};
+use super::{Connection, ConnectionEvent, Handler, Hooks};
 
-/// How long a client that was told to go may take to say that it has heard it, once nothing is in progress.
+/// Once nothing is in progress, a client has this long to acknowledge GOAWAY.
 const LEAVE_MAX: Duration = Duration::from_secs(5);
-/// Streams of one connection at once.
+/// Concurrent streams of one connection.
 const STREAMS_MAX: u32 = 100;
-/// Bytes of one header list as RFC 9113 section 6.5.2 counts them, with 32 for each field: enough for what the lint of heads
-/// takes (32 KiB in 100 fields, and a target of 8 KiB), so that it is the lint that decides.
+/// Bytes of one header list as RFC 9113 section 6.5.2 counts them, with 32 for each field. It exceeds the limits for
+/// heads (32 KiB in 100 fields, and a target of 8 KiB), so that those limits decide.
 const HEADER_BYTES_MAX: u32 = 48 * 1024;
-/// Bytes of a response buffered for a client that does not read; a connection has as many of them as streams.
+/// Bytes of a response buffered for a client that does not read; each stream of a connection may buffer as many.
 const SEND_BUFFER_MAX: usize = 64 * 1024;
 
-/// Requests of one connection that may be refused for their form before the connection is cut: whoever sends so many is no
-/// client that made a mistake.
+/// Malformed requests of one connection before it is cut off. A client that made a mistake sends fewer.
 const REFUSED_MAX: u32 = 32;
 
-/// A request over HTTP/2, and where its response goes.
+/// An HTTP/2 request and the handle for its response.
 pub struct H2Request {
     /// Its head.
     pub head: http::request::Parts,
@@ -49,16 +48,16 @@ pub struct H2Request {
     pub respond: SendResponse<Bytes>,
 }
 
-/// Serves a connection to its last request.
-pub(super) async fn serve<S: Transport>(
+/// Serves a connection until it ends.
+pub(super) async fn serve<S: ByteStream>(
     stream: Box<EdgeStream<S>>,
     connection: Arc<Connection>,
     handler: &Arc<dyn Handler>,
-    doorman: &dyn Doorman,
+    hooks: &dyn Hooks,
     idle_max: Duration,
     mut signal: ShutdownWatch,
 ) {
-    // A client without a good preface gets no answer it could read.
+    // A client with a bad preface could not read an answer.
     let Ok(mut engine) = options().handshake::<_, Bytes>(stream).await else { return };
     let (requests, mut leaving) = (TaskTracker::new(), false);
     let mut windows = Windows::new(&connection);
@@ -67,18 +66,19 @@ pub(super) async fn serve<S: Transport>(
     loop {
         let accepted = tokio::select! {
             biased;
-            // A sender that is gone means the end as well.
+            // A dropped sender means shutdown too.
             _ = signal.changed(), if !leaving => {
                 engine.graceful_shutdown();
                 leaving = true;
                 continue;
             }
-            accepted = in_turn(&connection, poll_fn(|cx| {
+            accepted = coalesced(&connection, poll_fn(|cx| {
                 windows.adjust(&mut engine, cx);
                 engine.poll_accept(cx)
             })) => accepted,
-            () = cut.cancelled() => return doorman.connection(ConnectionEvent::Flooded),
-            // A request that is on its way meets a GOAWAY that says whether it was taken, and not a closed door.
+            () = cut.cancelled() => return hooks.connection(ConnectionEvent::Flooded),
+            // A request already on its way meets a GOAWAY that says whether it was accepted, instead of a closed
+            // connection.
             () = idle(&requests, if leaving { LEAVE_MAX } else { idle_max }) => {
                 if leaving {
                     return;
@@ -101,7 +101,7 @@ pub(super) async fn serve<S: Transport>(
     }
 }
 
-/// What clients are told of our limits.
+/// The limits announced to clients.
 fn options() -> h2::server::Builder {
     let mut options = h2::server::Builder::new();
     options
@@ -113,7 +113,7 @@ fn options() -> h2::server::Builder {
     options
 }
 
-/// Ends when nothing has been in progress for so long.
+/// Returns when nothing has been in progress for `idle_max`.
 async fn idle(requests: &TaskTracker, idle_max: Duration) {
     requests.wait().await;
     tokio::time::sleep(idle_max).await;

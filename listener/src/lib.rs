@@ -1,16 +1,16 @@
-//! The door of the gateway: our own listeners, plain and TLS, in front of whoever serves requests.
+//! The gateway's listeners, plain and TLS, and the HTTP validation in front of the request handler.
 //!
-//! It accepts connections within limits, agrees on TLS with a certificate from memory, and puts a strict gate between
-//! the socket and whoever reads HTTP/1: only bytes that have one reading are ever released, heads and bodies have
-//! deadlines, and whatever is refused here gets the same Error body, log line and metric as every other refusal.
+//! A listener accepts connections within limits and completes TLS with a certificate from memory. A strict gate between
+//! the socket and the HTTP/1 handler releases only bytes that have exactly one meaning. Heads and bodies have
+//! deadlines. Requests that are refused here get the same error body, log line and metric as every other refusal.
 //!
-//! Left to others: which hosts exist, who may ask and where requests go (the pipeline); HTTP/2 framing (an engine, for
-//! which the door keeps the deadline of the preface, the pace of writes and the count of idle frames); certificates (the
-//! [`Doorman`]'s, read from the local replica). When the replica has no certificate for a name, the handshake ends with an
-//! alert and nothing is remembered of it. When the runtime has no task to spare, connections wait in the backlog.
+//! Left to others: which hosts exist, who may send requests and where they go (the pipeline); HTTP/2 framing (an
+//! engine, for which this crate adds a deadline for the preface, a minimum rate of writes and a count of idle frames);
+//! certificates ([`Hooks`], read from the local replica). If the replica has no certificate for a name, the
+//! handshake ends with an alert and no state is kept. If the runtime is busy, connections wait in the backlog.
 //!
-//! The parts in the order bytes meet them: [`listener`], [`tls`], `stream`, `gate`, [`head`], [`chunks`]; beside them
-//! [`settings`], [`connection`] and [`registry`].
+//! The modules in the order in which bytes pass them: [`listener`], [`tls`], `stream`, `gate`, [`head`], [`chunks`];
+//! beside them [`settings`], [`connection`] and [`registry`].
 
 pub mod network;
 pub mod fields;
@@ -19,12 +19,12 @@ pub mod chunks;
 pub mod forwarded;
 mod frames;
 mod gate;
-mod pace;
+mod minimum_rate;
 pub mod settings;
 mod streams;
 pub mod connection;
 mod client;
-mod reader_pace;
+mod reader_rate;
 pub mod registry;
 mod proxy_header;
 mod stream;
@@ -32,7 +32,7 @@ mod http1;
 mod http2;
 pub mod tls;
 pub mod listener;
-pub mod trial;
+pub mod fuzzing;
 
 #[cfg(test)]
 mod fakes;
@@ -45,58 +45,58 @@ use std::time::Duration;
 use contract::hostname::Hostname;
 use rustls::sign::CertifiedKey;
 
-pub use self::client::{Broken, Client};
-pub use self::connection::{Connection, Ends, TlsFacts};
+pub use self::client::{BodyReadError, Client};
+pub use self::connection::{Addresses, Connection, TlsFacts};
 pub use self::frames::FrameLimits;
-pub use self::http1::{Handler, Served};
+pub use self::http1::{Handler, ServeOutcome};
 pub use self::http2::H2Request;
-pub use self::listener::{Door, Listening};
-pub use self::pace::Pace;
-pub use self::pace::{PaceLimits, WholeLimits};
-pub use self::reader_pace::ReaderPace;
+pub use self::listener::{Listener, ListenerState};
+pub use self::minimum_rate::MinimumRateTimer;
+pub use self::minimum_rate::{MinimumRate, WholeMessageRate};
+pub use self::reader_rate::ReaderRateTimer;
 pub use self::registry::Connections;
-pub use self::settings::DoorSettings;
+pub use self::settings::ListenerSettings;
 pub use self::settings::{LINGER_MAX, LINGER_MAX_LONG};
 pub use self::stream::Timer;
 pub use self::streams::Streams;
 pub use self::tls::{TicketSeed, Tickets};
 use contract::rejection::Rejection;
 
-/// Where balancers ask whether requests may be sent here, whatever host they name.
+/// The path of the health check for balancers. It answers on every host.
 pub const HEALTH_PATH: &str = "/.well-known/tollhouse/health";
 
-/// Whom the door asks and tells. Every method is called while a client waits: it reads memory and returns.
-pub trait Doorman: Send + Sync + 'static {
-    /// The certificate to present to clients that ask for `sni`; `None` ends the handshake.
+/// What the listener needs from the gateway. Every method runs while a client waits, so it reads memory and returns.
+pub trait Hooks: Send + Sync + 'static {
+    /// The certificate for clients that ask for `sni`; `None` ends the handshake.
     fn certificate(&self, sni: &Hostname) -> Option<Arc<CertifiedKey>>;
 
-    /// The certificate that answers a TLS-ALPN-01 challenge for `name`, while there is one.
+    /// The certificate that answers a TLS-ALPN-01 challenge for `name`, while a challenge is open.
     fn challenge_certificate(&self, name: &Hostname) -> Option<Arc<CertifiedKey>>;
 
-    /// A new request id, of the form that all requests of the gateway have. Visible ASCII.
+    /// A new request id, in the format of all request ids of the gateway. Visible ASCII.
     fn request_id(&self) -> String;
 
-    /// The door has answered a request by itself: one log line, one metric.
-    fn refused(&self, refusal: &DoorRefusal<'_>);
+    /// Reports a request that the listener answered itself: one log line, one metric.
+    fn refused(&self, refusal: &ListenerRefusal<'_>);
 
-    /// A handshake is over.
+    /// Reports the end of a handshake.
     fn handshake(&self, outcome: HandshakeOutcome, took: Duration);
 
-    /// Something happened to a connection.
+    /// Reports an event of a connection.
     fn connection(&self, event: ConnectionEvent);
 }
 
-/// A request that never became one: the door answered it.
+/// A message that the listener refused before it became a request.
 #[derive(Clone, Copy, Debug)]
-pub struct DoorRefusal<'a> {
-    /// Why.
+pub struct ListenerRefusal<'a> {
+    /// The reason.
     pub rejection: Rejection,
-    /// Whose.
+    /// The connection that sent it.
     pub connection: &'a Connection,
-    /// The id that the response carries, if the door wrote one.
+    /// The id in the response, if the listener wrote one.
     pub request_id: &'a str,
-    /// What came of the request line; empty over HTTP/2, which has none. At most 256 bytes, without the query, bytes
-    /// outside of visible ASCII replaced by a dot. It is the client's text, to be escaped like any other.
+    /// The request line as far as it was received; empty over HTTP/2. At most 256 bytes, without the query; bytes
+    /// outside of visible ASCII are replaced by a dot. The client wrote it, so escape it.
     pub first_line: &'a str,
 }
 
@@ -107,43 +107,43 @@ contract::words! {
         Full = "full",
         /// A ticket was honoured.
         Resumed = "resumed",
-        /// A certificate authority looked at a challenge certificate.
+        /// A certificate authority saw a challenge certificate.
         Challenge = "challenge",
-        /// The client named no host, or none that we serve.
+        /// The client sent no hostname, or an unknown one.
         UnknownName = "unknown_name",
         /// It took longer than `handshake_timeout`.
         TimedOut = "timed_out",
-        /// The client speaks plain HTTP, and was told so.
+        /// The client spoke plain HTTP and got an error message.
         PlainHttp = "plain_http",
-        /// No common ground, bytes that are not TLS, or the client left.
+        /// No common version or cipher, bytes other than TLS, or the client disconnected.
         Failed = "failed",
     }
 }
 
 contract::words! {
-    /// What may happen to a connection.
+    /// An event of a connection.
     pub enum ConnectionEvent {
-        /// It was accepted and has a slot.
+        /// It was accepted and took a slot.
         Opened = "opened",
-        /// Its slot is free again.
+        /// It ended and freed its slot.
         Closed = "closed",
-        /// It was not let in: all slots were taken.
+        /// It was refused: all slots are taken.
         TooMany = "too_many",
-        /// It was not let in: its client has too many.
+        /// It was refused: its client has too many connections.
         TooManyFromAddress = "too_many_from_address",
-        /// It came from a trusted peer without a good PROXY header.
+        /// It came from a trusted peer without a valid PROXY header.
         BadProxyHeader = "bad_proxy_header",
-        /// It was closed because no request came in time.
+        /// It was closed because no request arrived in time.
         Idle = "idle",
-        /// It was cut because the client did not take its response.
+        /// It was cut off because the client did not read its response.
         Stalled = "stalled",
-        /// It was ended because its host went away.
+        /// It was closed because its host was withdrawn.
         Ended = "ended",
-        /// It was cut because the client sent frame after frame that did no work, or request after request that is none.
+        /// It was cut off because the client sent too many frames that do no work, or too many malformed requests.
         Flooded = "flooded",
-        /// Its task panicked; no other connection noticed.
+        /// Its task panicked; other connections were not affected.
         Panicked = "panicked",
-        /// The kernel would not hand over a connection, for want of file descriptors most likely.
+        /// The kernel returned no connection, most likely because file descriptors ran out.
         AcceptFailed = "accept_failed",
     }
 }

@@ -1,9 +1,9 @@
-//! Listening: sockets, limits, and one task per connection.
+//! A listener: its socket, its limits, and one task per connection.
 //!
-//! A door is a pingora service, so pingora's server starts it, stops it and hands its socket to a successor. It stops
-//! accepting at the shutdown signal, lets idle connections go and requests in progress finish; how long they may take is
-//! decided by whoever drains. A connection that panics takes nothing else with it. When the kernel has no descriptor to
-//! give, accepting pauses and the backlog waits.
+//! A listener is a pingora service: pingora's server starts it, stops it and passes its socket to a successor. At the
+//! shutdown signal it stops accepting, closes idle connections and lets requests in progress finish; the caller that
+//! drains sets their deadline. A panic ends only its own connection. If the kernel has no descriptor left, accepting
+//! pauses and the backlog waits.
 
 mod bind;
 
@@ -21,132 +21,132 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-use super::connection::{Connection, Ends, TlsFacts};
+use super::connection::{Addresses, Connection, TlsFacts};
 use super::registry::{Connections, Slot};
-use super::settings::DoorSettings;
-use super::stream::{EdgeStream, Transport};
+use super::settings::ListenerSettings;
+use super::stream::{ByteStream, EdgeStream};
 use super::tls::{Tickets, TlsTerms, accept, plain};
-use super::{ConnectionEvent, Doorman, Handler, HandshakeOutcome, http1, http2, proxy_header};
+use super::{ConnectionEvent, Handler, HandshakeOutcome, Hooks, http1, http2, proxy_header};
 use crate::network::canonical;
 
-/// Pause after the kernel would not hand over a connection: long enough not to spin, short enough not to be noticed.
+/// Pause after the kernel returned no connection: long enough to avoid spinning, too short to be noticed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Where a door listens.
+/// The state of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Listening {
+pub enum ListenerState {
     /// The service has not been started.
     NotYet,
     /// Connections are accepted at this address.
     At(SocketAddr),
-    /// The address could not be had. The process should say so and end.
+    /// Binding the address failed. The process should report it and exit.
     Failed(String),
     /// The shutdown signal came.
     Stopped,
 }
 
-/// One listener. Give it to `pingora::server::Server::add_service`.
-pub struct Door {
+/// One listener. Pass it to `pingora::server::Server::add_service`.
+pub struct Listener {
     name: String,
     address: SocketAddr,
     threads: Option<usize>,
     heartbeat: Option<Heartbeat>,
-    state: watch::Sender<Listening>,
-    desk: Arc<Desk>,
+    state: watch::Sender<ListenerState>,
+    context: Arc<ListenerContext>,
 }
 
-/// What every connection of a door is served with.
-struct Desk {
+/// What every connection of a listener shares.
+struct ListenerContext {
     handler: Arc<dyn Handler>,
-    doorman: Arc<dyn Doorman>,
+    hooks: Arc<dyn Hooks>,
     connections: Arc<Connections>,
-    settings: Arc<DoorSettings>,
+    settings: Arc<ListenerSettings>,
     tls: Option<TlsTerms>,
 }
 
-impl Door {
-    /// A door for plain HTTP.
+impl Listener {
+    /// A listener for plain HTTP.
     pub fn plain(
         name: impl Into<String>,
         address: SocketAddr,
         handler: Arc<dyn Handler>,
-        doorman: Arc<dyn Doorman>,
+        hooks: Arc<dyn Hooks>,
         connections: Arc<Connections>,
-        settings: Arc<DoorSettings>,
+        settings: Arc<ListenerSettings>,
     ) -> Self {
-        Self::at(name.into(), address, Desk { handler, doorman, connections, settings, tls: None })
+        Self::at(name.into(), address, ListenerContext { handler, hooks, connections, settings, tls: None })
     }
 
-    /// A door for HTTPS. Fails if the cryptographic library does not have what [`super::tls::provider`] names.
+    /// A listener for HTTPS. Fails if the cryptographic library lacks an algorithm of [`super::tls::provider`].
     pub fn tls(
         name: impl Into<String>,
         address: SocketAddr,
         handler: Arc<dyn Handler>,
-        doorman: Arc<dyn Doorman>,
+        hooks: Arc<dyn Hooks>,
         connections: Arc<Connections>,
-        settings: Arc<DoorSettings>,
+        settings: Arc<ListenerSettings>,
         tickets: Arc<Tickets>,
     ) -> Result<Self, rustls::Error> {
         let tls = Some(TlsTerms::new(tickets)?);
-        Ok(Self::at(name.into(), address, Desk { handler, doorman, connections, settings, tls }))
+        Ok(Self::at(name.into(), address, ListenerContext { handler, hooks, connections, settings, tls }))
     }
 
-    fn at(name: String, address: SocketAddr, desk: Desk) -> Self {
-        let state = watch::Sender::new(Listening::NotYet);
-        Self { name, address, threads: None, heartbeat: None, state, desk: Arc::new(desk) }
+    fn at(name: String, address: SocketAddr, context: ListenerContext) -> Self {
+        let state = watch::Sender::new(ListenerState::NotYet);
+        Self { name, address, threads: None, heartbeat: None, state, context: Arc::new(context) }
     }
 
-    /// Threads of the runtime that serves this door's connections. Default: what the server says for all services.
+    /// Threads of the runtime for this listener's connections. Default: the server's setting for all services.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
         self
     }
 
-    /// Beats on the runtime that serves this door's connections, for a watchdog to hear.
+    /// Sends heartbeats on the runtime for this listener's connections, for a watchdog.
     #[must_use]
-    pub fn beating(mut self, heartbeat: Heartbeat) -> Self {
+    pub fn with_heartbeat(mut self, heartbeat: Heartbeat) -> Self {
         self.heartbeat = Some(heartbeat);
         self
     }
 
-    /// Tells where the door listens, once it does: with port 0 only the kernel knows.
-    pub fn listening(&self) -> watch::Receiver<Listening> {
+    /// The state of the listener, and its address once it is bound: with port 0 the kernel chooses the port.
+    pub fn listening(&self) -> watch::Receiver<ListenerState> {
         self.state.subscribe()
     }
 
-    /// Accepts until the drain begins, or until pingora's own signal, which begins it.
+    /// Accepts until the drain begins. Pingora's shutdown signal begins it too.
     async fn accept_until_drain(&self, listener: TcpListener, mut shutdown: ShutdownWatch) {
-        let draining = self.desk.connections.draining();
+        let draining = self.context.connections.draining();
         let mut stop = draining.clone();
         let stopped = async {
             tokio::select! {
                 _ = stop.wait_for(|stop| *stop) => {}
-                _ = shutdown.wait_for(|stop| *stop) => self.desk.connections.drain(),
+                _ = shutdown.wait_for(|stop| *stop) => self.context.connections.drain(),
             }
         };
         tokio::pin!(stopped);
-        let mut held = self.desk.connections.holds_newcomers();
+        let mut paused = self.context.connections.accepting_paused();
         loop {
             let accepted = tokio::select! {
                 biased;
                 () = &mut stopped => return,
-                // The sender lives as long as the desk.
-                _ = held.changed() => continue,
-                accepted = listener.accept(), if !*held.borrow() => accepted,
+                // The sender lives as long as the listener.
+                _ = paused.changed() => continue,
+                accepted = listener.accept(), if !*paused.borrow() => accepted,
             };
             match accepted {
                 Ok((tcp, peer)) => {
-                    // Shed before a task or a handshake is spent on it.
-                    if let Some(slot) = self.desk.connections.admit(&self.desk.doorman) {
-                        let (desk, draining) = (Arc::clone(&self.desk), draining.clone());
-                        tokio::spawn(async move { desk.isolated(tcp, peer, slot, draining).await });
+                    // Refused before a task or a handshake is spent on it.
+                    if let Some(slot) = self.context.connections.admit(&self.context.hooks) {
+                        let (context, draining) = (Arc::clone(&self.context), draining.clone());
+                        tokio::spawn(async move { context.serve_isolated(tcp, peer, slot, draining).await });
                     }
                 }
-                // The client was gone before we came to it.
+                // The client disconnected before it was accepted.
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionAborted => {}
                 Err(_) => {
-                    self.desk.doorman.connection(ConnectionEvent::AcceptFailed);
+                    self.context.hooks.connection(ConnectionEvent::AcceptFailed);
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
@@ -155,22 +155,22 @@ impl Door {
 }
 
 #[async_trait]
-impl Service for Door {
+impl Service for Listener {
     async fn start_service(&mut self, fds: Option<ListenFds>, shutdown: ShutdownWatch, _listeners_per_fd: usize) {
-        let bound = bind::listen(self.address, self.desk.settings.backlog, fds.as_ref());
+        let bound = bind::listen(self.address, self.context.settings.backlog, fds.as_ref());
         let (listener, address) = match bound.and_then(|listener| Ok((listener.local_addr()?, listener))) {
             Ok((address, listener)) => (listener, address),
             Err(error) => {
-                self.state.send_replace(Listening::Failed(format!("cannot listen on {}: {error}", self.address)));
+                self.state.send_replace(ListenerState::Failed(format!("cannot listen on {}: {error}", self.address)));
                 return;
             }
         };
-        self.state.send_replace(Listening::At(address));
+        self.state.send_replace(ListenerState::At(address));
         if let Some(heartbeat) = self.heartbeat.take() {
             tokio::spawn(heartbeat.beat());
         }
         self.accept_until_drain(listener, shutdown).await;
-        self.state.send_replace(Listening::Stopped);
+        self.state.send_replace(ListenerState::Stopped);
     }
 
     fn name(&self) -> &str {
@@ -186,106 +186,115 @@ impl Service for Door {
     }
 }
 
-impl Desk {
-    async fn isolated(&self, tcp: TcpStream, peer: SocketAddr, slot: Slot, shutdown: ShutdownWatch) {
+impl ListenerContext {
+    async fn serve_isolated(&self, tcp: TcpStream, peer: SocketAddr, slot: Slot, shutdown: ShutdownWatch) {
         let served = AssertUnwindSafe(self.serve(tcp, peer, slot, &shutdown)).catch_unwind().await;
         if served.is_err() {
-            self.doorman.connection(ConnectionEvent::Panicked);
+            self.hooks.connection(ConnectionEvent::Panicked);
         }
     }
 
-    /// A connection from accept to its last request. What is needed only for a while lies in boxes of its own, so that a
-    /// connection that rests is small.
+    /// Serves a connection from accept to its last request. Temporary state is boxed separately, so that an idle
+    /// connection is small.
     async fn serve(&self, mut tcp: TcpStream, peer: SocketAddr, mut slot: Slot, shutdown: &ShutdownWatch) {
         let started = Instant::now();
         let deadline = started + self.settings.handshake_timeout;
-        // Errors here mean that the client is gone, or will get no answer it could read.
-        let Some(ends) = Box::pin(self.greet(&mut tcp, peer, &mut slot, deadline)).await else { return };
+        // On an error the client is gone, or could not read an answer.
+        let Some(addresses) = Box::pin(self.client_addresses(&mut tcp, peer, &mut slot, deadline)).await else {
+            return;
+        };
         let Some(terms) = &self.tls else {
-            return self.attend(tcp, ends, None, slot, shutdown).await;
+            return self.serve_connection(tcp, addresses, None, slot, shutdown).await;
         };
         let shaking = async {
-            if plain::is_spoken(&tcp).await {
+            if plain::is_plain_http(&tcp).await {
                 plain::answer(tcp).await;
                 return Err(HandshakeOutcome::PlainHttp);
             }
-            accept::accept(tcp, terms, &*self.doorman).await
+            accept::accept(tcp, terms, &*self.hooks).await
         };
         let outcome = timeout_at(deadline, Box::pin(shaking)).await;
-        let shaken = outcome.unwrap_or(Err(HandshakeOutcome::TimedOut));
-        let known = match &shaken {
+        let handshaken = outcome.unwrap_or(Err(HandshakeOutcome::TimedOut));
+        let known = match &handshaken {
             Ok((_, facts)) if facts.resumed => HandshakeOutcome::Resumed,
             Ok(_) => HandshakeOutcome::Full,
             Err(outcome) => *outcome,
         };
-        self.doorman.handshake(known, started.elapsed());
-        if let Ok((tls, facts)) = shaken {
-            self.attend(tls, ends, Some(facts), slot, shutdown).await;
+        self.hooks.handshake(known, started.elapsed());
+        if let Ok((tls, facts)) = handshaken {
+            self.serve_connection(tls, addresses, Some(facts), slot, shutdown).await;
         }
     }
 
-    /// Whose connection it is, if it is let in.
-    async fn greet(&self, tcp: &mut TcpStream, peer: SocketAddr, slot: &mut Slot, deadline: Instant) -> Option<Ends> {
+    /// Determines the addresses of the connection; `None` if it is refused.
+    async fn client_addresses(
+        &self,
+        tcp: &mut TcpStream,
+        peer: SocketAddr,
+        slot: &mut Slot,
+        deadline: Instant,
+    ) -> Option<Addresses> {
         let peer = canonical(peer);
         let trusted = self.settings.proxy_protocol_from.iter().any(|net| net.contains(&peer.ip()));
         let client = if trusted {
-            let Ok(Ok(speaker)) = timeout_at(deadline, proxy_header::read(tcp)).await else {
-                self.doorman.connection(ConnectionEvent::BadProxyHeader);
+            let Ok(Ok(proxy_source)) = timeout_at(deadline, proxy_header::read(tcp)).await else {
+                self.hooks.connection(ConnectionEvent::BadProxyHeader);
                 return None;
             };
-            match speaker {
-                proxy_header::Speaker::Client(client) => Some(canonical(client)),
-                proxy_header::Speaker::Balancer => None,
+            match proxy_source {
+                proxy_header::ProxySource::Client(client) => Some(canonical(client)),
+                proxy_header::ProxySource::Balancer => None,
             }
         } else {
             Some(peer)
         };
-        // A balancer's own health checks are not limited, nor is one that speaks for many; whoever else it speaks for is.
+        // Health checks of a balancer, and balancers that name many clients, are not limited per address; all others
+        // are.
         if let Some(client) = client.filter(|client| !self.settings.forwarders.include(client.ip()))
             && !slot.admit_address(client.ip())
         {
             return None;
         }
-        Some(Ends { client: client.unwrap_or(peer), peer, local: canonical(tcp.local_addr().ok()?) })
+        Some(Addresses { client: client.unwrap_or(peer), peer, local: canonical(tcp.local_addr().ok()?) })
     }
 
-    /// Serves a connection whose ends and protocol are agreed on.
-    async fn attend<S: Transport>(
+    /// Serves a connection after the handshake.
+    async fn serve_connection<S: ByteStream>(
         &self,
         io: S,
-        ends: Ends,
+        addresses: Addresses,
         tls: Option<TlsFacts>,
         slot: Slot,
         shutdown: &ShutdownWatch,
     ) {
-        let connection = Connection::new(slot.id(), ends, tls, &self.settings, slot.shared(), Instant::now());
+        let connection = Connection::new(slot.id(), addresses, tls, &self.settings, slot.shared(), Instant::now());
         let connection = Arc::new(connection);
         slot.register(&connection);
-        let (doorman, settings) = (Arc::clone(&self.doorman), Arc::clone(&self.settings));
-        let stream = Box::new(EdgeStream::new(io, slot, Arc::clone(&connection), doorman, settings));
+        let (hooks, settings) = (Arc::clone(&self.hooks), Arc::clone(&self.settings));
+        let stream = Box::new(EdgeStream::new(io, slot, Arc::clone(&connection), hooks, settings));
         if !connection.is_h2() {
             drop(connection);
             return http1::serve(stream, &*self.handler, shutdown).await;
         }
-        // An HTTP/1 response can ask its client to leave; HTTP/2 has a frame for it, which the engine sends at the
-        // shutdown signal. So each connection has a signal of its own.
-        let (retirement, idle_max) = (connection.retirement(), self.settings.h2_idle_timeout);
-        let (served, doorman) = (Arc::clone(&connection), &*self.doorman);
-        let serving = Box::pin(http2::serve(stream, served, &self.handler, doorman, idle_max, retirement));
+        // An HTTP/1 response can say `Connection: close`. HTTP/2 sends GOAWAY, which the engine does at a shutdown
+        // signal, so each connection has its own signal.
+        let (drain_signal, idle_max) = (connection.drain_signal(), self.settings.h2_idle_timeout);
+        let (served, hooks) = (Arc::clone(&connection), &*self.hooks);
+        let serving = Box::pin(http2::serve(stream, served, &self.handler, hooks, idle_max, drain_signal));
         tokio::select! {
             () = serving => {}
-            () = retire_in_time(&connection, shutdown.clone()) => {}
+            () = drain_in_time(&connection, shutdown.clone()) => {}
         }
     }
 }
 
-/// Retires the connection when it is old or the process is to end, and never returns.
-async fn retire_in_time(connection: &Connection, mut shutdown: ShutdownWatch) {
+/// Drains the connection when it reaches its maximum age or the process stops. Never returns.
+async fn drain_in_time(connection: &Connection, mut shutdown: ShutdownWatch) {
     tokio::select! {
-        // A sender that is gone means the end as well.
+        // A dropped sender means shutdown too.
         _ = shutdown.wait_for(|stop| *stop) => {}
-        () = tokio::time::sleep_until(connection.retires_at()) => {}
+        () = tokio::time::sleep_until(connection.max_age_at()) => {}
     }
-    connection.retire();
+    connection.drain();
     std::future::pending::<()>().await;
 }

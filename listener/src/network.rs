@@ -1,19 +1,19 @@
-//! Client addresses: how they are written.
+//! Canonical client addresses.
 
 use std::net::SocketAddr;
 
 use ipnet::{IpNet, Ipv4Net};
 
-/// Bits of `::ffff:0:0/96`, as which a socket for both versions sees IPv4.
+/// Bits of `::ffff:0:0/96`: a socket for both versions reports IPv4 addresses in it.
 const MAPPED_BITS: u8 = 96;
 
-/// The address as everybody writes it: `::ffff:192.0.2.1` is 192.0.2.1. Addresses pass here where they come in, from a
-/// socket or a balancer's word, so that limits, logs, fields and lists know one spelling.
+/// The canonical form of an address: `::ffff:192.0.2.1` becomes 192.0.2.1. Every address from a socket or a balancer
+/// passes here, so that limits, logs, headers and lists use one spelling.
 pub fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-/// The same for a network of a list that addresses are looked up in.
+/// The same for a network in which addresses are looked up.
 pub fn canonical_network(network: IpNet) -> IpNet {
     let mapped = match network {
         IpNet::V6(v6) => v6.addr().to_ipv4_mapped().zip(v6.prefix_len().checked_sub(MAPPED_BITS)),

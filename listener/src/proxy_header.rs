@@ -1,27 +1,27 @@
-//! PROXY protocol, versions 1 and 2: how a trusted load balancer names the client it speaks for.
+//! PROXY protocol, versions 1 and 2: a trusted load balancer names the client of a connection.
 //!
-//! Only TCP over IPv4 and IPv6, and every byte must be where it belongs: a header that could be read in two ways would let a
-//! client choose its own address. Whose headers are believed is decided by the listener.
+//! Only TCP over IPv4 and IPv6, parsed strictly: a header with two possible meanings would let a client choose its own
+//! address. The listener decides which peers are trusted.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// How version 1 begins.
+/// The first bytes of version 1.
 const WORD: &[u8; 6] = b"PROXY ";
-/// The longest line of version 1 behind [`WORD`], with its end.
+/// The longest line of version 1 after [`WORD`], with its line end.
 const LINE_BYTES_MAX: usize = 101;
-/// The part of the header that every one of version 2 has.
+/// Length of the fixed part of version 2.
 const FIXED_BYTES: usize = 16;
-/// The most that may follow it: addresses and a few type-length-value fields.
+/// The most bytes after the fixed part: addresses and a few type-length-value fields.
 const REST_BYTES_MAX: usize = 2_048;
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 
-/// Why there is no client address.
+/// Why no client address could be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProxyHeaderError {
-    /// The bytes are no header that we accept.
+    /// The bytes are not a valid header.
     #[error("not a PROXY protocol header for TCP")]
     Malformed,
     /// The connection broke first.
@@ -29,17 +29,17 @@ pub(crate) enum ProxyHeaderError {
     Io(#[from] std::io::Error),
 }
 
-/// On whose behalf a connection was opened.
+/// The source of a connection, as its header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Speaker {
+pub(crate) enum ProxySource {
     /// The client at this address.
     Client(SocketAddr),
     /// The balancer itself: a health check.
     Balancer,
 }
 
-/// Reads the header and not a byte more. The caller keeps the deadline.
-pub(crate) async fn read<S: AsyncRead + Unpin>(io: &mut S) -> Result<Speaker, ProxyHeaderError> {
+/// Reads the header and no byte after it. The caller sets the deadline.
+pub(crate) async fn read<S: AsyncRead + Unpin>(io: &mut S) -> Result<ProxySource, ProxyHeaderError> {
     let mut fixed = [0; FIXED_BYTES];
     let (word, rest) = fixed.split_at_mut(WORD.len());
     io.read_exact(word).await?;
@@ -51,11 +51,12 @@ pub(crate) async fn read<S: AsyncRead + Unpin>(io: &mut S) -> Result<Speaker, Pr
     let mut rest = [0; REST_BYTES_MAX];
     let rest = rest.get_mut(..length).ok_or(ProxyHeaderError::Malformed)?;
     io.read_exact(rest).await?;
-    speaker(&fixed, rest).ok_or(ProxyHeaderError::Malformed)
+    proxy_source(&fixed, rest).ok_or(ProxyHeaderError::Malformed)
 }
 
-/// The rest of a line of version 1. It has no length, so it is read a byte at a time, that nothing behind it is taken.
-async fn read_line<S: AsyncRead + Unpin>(io: &mut S) -> Result<Speaker, ProxyHeaderError> {
+/// Reads the rest of a version 1 line. The line has no length, so it is read byte by byte, and no later byte is
+/// consumed.
+async fn read_line<S: AsyncRead + Unpin>(io: &mut S) -> Result<ProxySource, ProxyHeaderError> {
     let mut line = Vec::with_capacity(LINE_BYTES_MAX);
     while line.last() != Some(&b'\n') {
         if line.len() == LINE_BYTES_MAX {
@@ -64,60 +65,60 @@ async fn read_line<S: AsyncRead + Unpin>(io: &mut S) -> Result<Speaker, ProxyHea
         line.push(io.read_u8().await?);
     }
     let text = std::str::from_utf8(&line).ok().and_then(|text| text.strip_suffix("\r\n"));
-    text.and_then(speaker_of_line).ok_or(ProxyHeaderError::Malformed)
+    text.and_then(source_of_line).ok_or(ProxyHeaderError::Malformed)
 }
 
-fn speaker_of_line(text: &str) -> Option<Speaker> {
-    // Whatever else the line says is to be ignored.
+fn source_of_line(text: &str) -> Option<ProxySource> {
+    // The specification says to ignore the rest of the line.
     if text == "UNKNOWN" || text.starts_with("UNKNOWN ") {
-        return Some(Speaker::Balancer);
+        return Some(ProxySource::Balancer);
     }
-    let (family, ends) = text.split_once(' ')?;
+    let (family, addresses) = text.split_once(' ')?;
     match family {
-        "TCP4" => source::<Ipv4Addr>(ends),
-        "TCP6" => source::<Ipv6Addr>(ends),
+        "TCP4" => source::<Ipv4Addr>(addresses),
+        "TCP6" => source::<Ipv6Addr>(addresses),
         _ => None,
     }
 }
 
 /// `source destination source-port destination-port`, one space between them.
-fn source<A: FromStr + Into<IpAddr>>(ends: &str) -> Option<Speaker> {
-    let mut parts = ends.split(' ');
+fn source<A: FromStr + Into<IpAddr>>(addresses: &str) -> Option<ProxySource> {
+    let mut parts = addresses.split(' ');
     let (source, destination) = (parts.next()?.parse::<A>().ok()?, parts.next()?.parse::<A>().ok());
     let (port, other_port) = (port(parts.next()?)?, port(parts.next()?));
     let is_whole = destination.is_some() && other_port.is_some() && parts.next().is_none();
-    is_whole.then(|| Speaker::Client((source.into(), port).into()))
+    is_whole.then(|| ProxySource::Client((source.into(), port).into()))
 }
 
-/// Digits alone, none too many.
+/// Parses a port: digits only, at most 65535, no leading zero.
 fn port(text: &str) -> Option<u16> {
     let is_canonical = text == "0" || !text.starts_with(['0', '+']);
     text.parse().ok().filter(|_| is_canonical)
 }
 
-/// How many bytes follow; `None` when this is no header.
+/// The number of bytes that follow; `None` for an invalid header.
 fn rest_length(fixed: &[u8; FIXED_BYTES]) -> Option<usize> {
     let [high, low] = *fixed.strip_prefix(SIGNATURE)?.last_chunk::<2>()?;
     Some(usize::from(u16::from_be_bytes([high, low]))).filter(|length| *length <= REST_BYTES_MAX)
 }
 
-/// Whom the header names; `None` when it says nothing that we understand.
-fn speaker(fixed: &[u8; FIXED_BYTES], rest: &[u8]) -> Option<Speaker> {
+/// The source in a version 2 header; `None` for an unsupported one.
+fn proxy_source(fixed: &[u8; FIXED_BYTES], rest: &[u8]) -> Option<ProxySource> {
     let [command, family, ..] = fixed.strip_prefix(SIGNATURE)? else {
         return None;
     };
     match (command, family) {
-        // LOCAL: whatever the addresses say is to be ignored.
-        (0x20, _) => Some(Speaker::Balancer),
+        // LOCAL: the specification says to ignore the addresses.
+        (0x20, _) => Some(ProxySource::Balancer),
         (0x21, 0x11) => {
             let (addresses, fields) = rest.split_first_chunk::<12>()?;
             let (source, ports) = (addresses.first_chunk::<4>()?, addresses.last_chunk::<4>()?);
-            well_formed(fields).then(|| Speaker::Client((Ipv4Addr::from(*source), source_port(*ports)).into()))
+            well_formed(fields).then(|| ProxySource::Client((Ipv4Addr::from(*source), source_port(*ports)).into()))
         }
         (0x21, 0x21) => {
             let (addresses, fields) = rest.split_first_chunk::<36>()?;
             let (source, ports) = (addresses.first_chunk::<16>()?, addresses.last_chunk::<4>()?);
-            well_formed(fields).then(|| Speaker::Client((Ipv6Addr::from(*source), source_port(*ports)).into()))
+            well_formed(fields).then(|| ProxySource::Client((Ipv6Addr::from(*source), source_port(*ports)).into()))
         }
         _ => None,
     }
@@ -127,7 +128,7 @@ fn source_port([high, low, ..]: [u8; 4]) -> u16 {
     u16::from_be_bytes([high, low])
 }
 
-/// Whether the type-length-value fields fill what is left exactly. What they say is of no interest here.
+/// Whether the type-length-value fields fill the remaining bytes exactly. Their content is ignored.
 fn well_formed(mut fields: &[u8]) -> bool {
     while let [_, high, low, rest @ ..] = fields {
         match rest.get(usize::from(u16::from_be_bytes([*high, *low]))..) {
@@ -151,11 +152,11 @@ mod tests {
 
     async fn parse(bytes: &[u8]) -> Result<Option<String>, ()> {
         let mut io = bytes;
-        let speaker = read(&mut io).await.map_err(|_| ())?;
+        let proxy_source = read(&mut io).await.map_err(|_| ())?;
         assert_eq!(io, b"GET", "not a byte more than the header is read");
-        Ok(match speaker {
-            Speaker::Client(address) => Some(address.to_string()),
-            Speaker::Balancer => None,
+        Ok(match proxy_source {
+            ProxySource::Client(address) => Some(address.to_string()),
+            ProxySource::Balancer => None,
         })
     }
 

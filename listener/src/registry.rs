@@ -1,7 +1,7 @@
-//! The open connections of all doors: how many there may be, in total and of one client, and a way to end some of them.
+//! The open connections of all listeners: limits in total and per client, and ways to close some of them.
 //!
-//! A connection takes a slot before a byte of it is read and gives it back when its socket is closed, lingering
-//! included. Nothing here waits, except [`Connections::idle`], which the drain awaits.
+//! A connection takes a slot before its first byte is read and frees it when its socket is closed, lingering included.
+//! Nothing here waits, except [`Connections::wait_until_closed`], which the drain awaits.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -14,32 +14,32 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use super::connection::{Connection, Shared};
-use super::settings::DoorSettings;
-use super::{ConnectionEvent, Doorman};
+use super::settings::ListenerSettings;
+use super::{ConnectionEvent, Hooks};
 use chassis::network::network_of;
 
-/// Locks the table is divided into, so that accepting on every core at once does not queue on one.
+/// Number of locks for the table, so that accepting on all cores does not queue on one lock.
 const SHARDS: usize = 16;
 
 /// Connections of one client address.
 #[derive(Default)]
 struct OfAddress {
     open: u32,
-    /// Those of them that are read on for long although they were ended.
+    /// Those of them that linger long after their end.
     lingering: u32,
 }
 
-/// The open connections of all doors that share it.
+/// The open connections of the listeners that share this registry.
 pub struct Connections {
     most: usize,
     most_per_address: u32,
     live: AtomicUsize,
     last_id: AtomicU64,
-    /// Bounded by `most`, as every entry belongs to a slot.
+    /// Bounded by `most`: every entry belongs to a slot.
     shards: [Mutex<HashMap<u64, Arc<Connection>>>; SHARDS],
     addresses: Mutex<HashMap<IpAddr, OfAddress>>,
-    /// Nobody is let in for now.
-    held: watch::Sender<bool>,
+    /// True while listeners accept no connections.
+    paused: watch::Sender<bool>,
     shared: Arc<Shared>,
     emptied: Notify,
     draining: watch::Sender<bool>,
@@ -47,7 +47,7 @@ pub struct Connections {
 
 impl Connections {
     /// An empty registry with the limits of `settings`.
-    pub fn new(settings: &DoorSettings) -> Arc<Self> {
+    pub fn new(settings: &ListenerSettings) -> Arc<Self> {
         Arc::new(Self {
             most: settings.connections,
             most_per_address: settings.connections_per_address,
@@ -55,57 +55,57 @@ impl Connections {
             last_id: AtomicU64::new(0),
             shards: std::array::from_fn(|_| Mutex::default()),
             addresses: Mutex::default(),
-            held: watch::Sender::new(false),
+            paused: watch::Sender::new(false),
             shared: Arc::default(),
             emptied: Notify::new(),
             draining: watch::Sender::new(false),
         })
     }
 
-    /// Open connections, those in a handshake or lingering included.
+    /// Open connections, including those in a handshake or lingering.
     pub fn live(&self) -> usize {
         self.live.load(Ordering::Acquire)
     }
 
-    /// Requests that were seen and are not done, on all connections.
+    /// Requests in progress on all connections.
     pub fn in_flight(&self) -> usize {
         self.shared.in_flight.load(Ordering::Acquire)
     }
 
-    /// Whether more than four fifths of the connections are taken, or memory is short: idle ones go sooner.
+    /// Whether more than four fifths of the connections are open, or memory is scarce: idle ones close sooner.
     pub fn under_pressure(&self) -> bool {
         self.shared.pressed.load(Ordering::Relaxed) || self.live().saturating_mul(5) > self.most.saturating_mul(4)
     }
 
-    /// Idle connections go sooner from now on, those that idle already included; or no longer.
-    pub fn press(&self, pressed: bool) {
+    /// Sets whether memory is scarce. If so, idle connections close sooner, including those that are idle already.
+    pub fn set_pressure(&self, pressed: bool) {
         if self.shared.pressed.swap(pressed, Ordering::Relaxed) || !pressed {
             return;
         }
         for shard in &self.shards {
             let all: Vec<_> = shard.lock().values().cloned().collect();
             for open in all {
-                open.hurry();
+                open.shorten_idle();
             }
         }
     }
 
-    /// Doors leave newcomers in the kernel's queue from now on; or no longer.
-    pub fn hold_newcomers(&self, held: bool) {
-        self.held.send_if_modified(|before| std::mem::replace(before, held) != held);
+    /// Sets whether listeners leave new connections in the kernel's queue.
+    pub fn pause_accepting(&self, paused: bool) {
+        self.paused.send_if_modified(|before| std::mem::replace(before, paused) != paused);
     }
 
-    /// Tells whether newcomers are left in the kernel's queue.
-    pub(crate) fn holds_newcomers(&self) -> watch::Receiver<bool> {
-        self.held.subscribe()
+    /// Reports whether new connections stay in the kernel's queue.
+    pub(crate) fn accepting_paused(&self) -> watch::Receiver<bool> {
+        self.paused.subscribe()
     }
 
-    /// Ends every connection whose handshake or requests named a host that `gone` accepts; how many. Requests in
-    /// progress on them are cut off.
+    /// Closes every connection whose handshake or requests named a host that `gone` accepts; returns how many. Requests
+    /// in progress on them are cut off.
     pub fn close_where(&self, gone: impl Fn(&Hostname) -> bool) -> usize {
         let mut closed = 0;
         for shard in &self.shards {
-            // Waking a task inside the lock would let it wait for that lock: collect first.
+            // A task woken inside the lock would wait for that lock: collect first.
             let affected: Vec<_> = shard.lock().values().filter(|open| open.serves(&gone)).cloned().collect();
             closed += affected.len();
             for open in affected {
@@ -115,7 +115,7 @@ impl Connections {
         closed
     }
 
-    /// Ends every connection.
+    /// Closes every connection; returns how many.
     pub fn close_all(&self) -> usize {
         let mut closed = 0;
         for shard in &self.shards {
@@ -128,31 +128,31 @@ impl Connections {
         closed
     }
 
-    /// From now on every HTTP/1 response asks its client to reconnect. Doors go on accepting, and idle connections may
-    /// stay: a client that is about to send finds its connection open, and leaves with the answer. HTTP/2 needs no such
-    /// time, it can say GOAWAY without losing a request.
-    pub fn bid_farewell(&self) {
+    /// Makes every HTTP/1 response ask its client to reconnect. Listeners keep accepting, and idle connections stay
+    /// open: a client that is about to send finds its connection open, and leaves after the response. HTTP/2 needs no
+    /// such period, because GOAWAY loses no request.
+    pub fn announce_drain(&self) {
         self.shared.draining.store(true, Ordering::Release);
     }
 
-    /// Takes [`Self::bid_farewell`] back.
-    pub fn welcome_again(&self) {
+    /// Reverts [`Self::announce_drain`].
+    pub fn revoke_drain(&self) {
         self.shared.draining.store(false, Ordering::Release);
     }
 
-    /// From now on doors accept no connection, idle ones end, and every response asks its client to reconnect.
+    /// Stops accepting, closes idle connections, and makes every response ask its client to reconnect.
     pub fn drain(&self) {
-        self.bid_farewell();
+        self.announce_drain();
         self.draining.send_replace(true);
     }
 
-    /// Becomes true when [`Self::drain`] was called: what doors and pingora wait for.
+    /// Becomes true when [`Self::drain`] was called. Listeners and pingora wait for it.
     pub(crate) fn draining(&self) -> watch::Receiver<bool> {
         self.draining.subscribe()
     }
 
-    /// Waits until no connection is open. It has no deadline of its own; the drain has one.
-    pub async fn idle(&self) {
+    /// Waits until no connection is open. It has no deadline; the drain sets one.
+    pub async fn wait_until_closed(&self) {
         loop {
             let emptied = self.emptied.notified();
             if self.live() == 0 {
@@ -162,21 +162,21 @@ impl Connections {
         }
     }
 
-    /// Takes a slot; `None` when all are taken.
-    pub(crate) fn admit(self: &Arc<Self>, doorman: &Arc<dyn Doorman>) -> Option<Slot> {
+    /// Takes a slot; `None` if all are taken.
+    pub(crate) fn admit(self: &Arc<Self>, hooks: &Arc<dyn Hooks>) -> Option<Slot> {
         let taken =
             self.live.fetch_update(Ordering::AcqRel, Ordering::Acquire, |live| (live < self.most).then_some(live + 1));
         if taken.is_err() {
-            doorman.connection(ConnectionEvent::TooMany);
+            hooks.connection(ConnectionEvent::TooMany);
             return None;
         }
-        doorman.connection(ConnectionEvent::Opened);
+        hooks.connection(ConnectionEvent::Opened);
         Some(Slot {
             id: self.last_id.fetch_add(1, Ordering::Relaxed) + 1,
             connections: Arc::clone(self),
             address: None,
             lingers: false,
-            doorman: Arc::clone(doorman),
+            hooks: Arc::clone(hooks),
         })
     }
 
@@ -191,23 +191,23 @@ impl std::fmt::Debug for Connections {
     }
 }
 
-/// The right of one connection to be open.
+/// One connection's slot in the registry.
 pub(crate) struct Slot {
     id: u64,
     connections: Arc<Connections>,
     address: Option<IpAddr>,
-    /// It is counted among those that linger long.
+    /// Counted among those that linger long.
     lingers: bool,
-    doorman: Arc<dyn Doorman>,
+    hooks: Arc<dyn Hooks>,
 }
 
 impl Slot {
-    /// The number of the connection.
+    /// The connection's number.
     pub(crate) fn id(&self) -> u64 {
         self.id
     }
 
-    /// What all connections share.
+    /// The state that all connections share.
     pub(crate) fn shared(&self) -> Arc<Shared> {
         Arc::clone(&self.connections.shared)
     }
@@ -217,14 +217,14 @@ impl Slot {
         &self.connections
     }
 
-    /// Counts the connection for its client; false when the client has too many.
+    /// Counts the connection for its client; false if the client has too many.
     pub(crate) fn admit_address(&mut self, client: IpAddr) -> bool {
         let key = network_of(client);
         let mut addresses = self.connections.addresses.lock();
         let of_address = addresses.entry(key).or_default();
         if of_address.open >= self.connections.most_per_address {
             drop(addresses);
-            self.doorman.connection(ConnectionEvent::TooManyFromAddress);
+            self.hooks.connection(ConnectionEvent::TooManyFromAddress);
             return false;
         }
         of_address.open += 1;
@@ -232,7 +232,7 @@ impl Slot {
         true
     }
 
-    /// Whether the connection may linger long: while no more than `most` of its client do.
+    /// Whether the connection may linger long: at most `most` connections of a client may.
     pub(crate) fn linger_long(&mut self, most: u32) -> bool {
         let mut addresses = self.connections.addresses.lock();
         let of_address = self.address.and_then(|address| addresses.get_mut(&address));
@@ -243,7 +243,7 @@ impl Slot {
         self.lingers
     }
 
-    /// Makes the connection known to [`Connections::close_where`].
+    /// Adds the connection to the table, so that [`Connections::close_where`] finds it.
     pub(crate) fn register(&self, connection: &Arc<Connection>) {
         if let Some(shard) = self.connections.shard(self.id) {
             shard.lock().insert(self.id, Arc::clone(connection));
@@ -265,7 +265,7 @@ impl Drop for Slot {
                 entry.remove();
             }
         }
-        self.doorman.connection(ConnectionEvent::Closed);
+        self.hooks.connection(ConnectionEvent::Closed);
         if self.connections.live.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.connections.emptied.notify_waiters();
         }
@@ -275,33 +275,33 @@ impl Drop for Slot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fakes::FakeDoorman;
+    use crate::fakes::FakeHooks;
 
-    fn registry(connections: usize, connections_per_address: u32) -> (Arc<Connections>, Arc<FakeDoorman>) {
-        let settings = DoorSettings { connections, connections_per_address, ..DoorSettings::default() };
-        (Connections::new(&settings), Arc::new(FakeDoorman::default()))
+    fn registry(connections: usize, connections_per_address: u32) -> (Arc<Connections>, Arc<FakeHooks>) {
+        let settings = ListenerSettings { connections, connections_per_address, ..ListenerSettings::default() };
+        (Connections::new(&settings), Arc::new(FakeHooks::default()))
     }
 
     #[test]
     fn a_slot_is_free_again_when_its_connection_is_gone() {
-        let (connections, doorman) = registry(2, 256);
-        let doorman: Arc<dyn Doorman> = doorman;
-        let first = connections.admit(&doorman).unwrap();
-        let second = connections.admit(&doorman).unwrap();
+        let (connections, hooks) = registry(2, 256);
+        let hooks: Arc<dyn Hooks> = hooks;
+        let first = connections.admit(&hooks).unwrap();
+        let second = connections.admit(&hooks).unwrap();
         assert_ne!(first.id(), second.id());
-        assert!(connections.admit(&doorman).is_none());
+        assert!(connections.admit(&hooks).is_none());
         drop(first);
-        assert!(connections.admit(&doorman).is_some());
+        assert!(connections.admit(&hooks).is_some());
         assert_eq!(connections.live(), 1);
     }
 
     #[test]
     fn one_address_is_limited_and_a_slash_64_is_one_address() {
-        let (connections, doorman) = registry(100, 2);
-        let doorman: Arc<dyn Doorman> = doorman;
+        let (connections, hooks) = registry(100, 2);
+        let hooks: Arc<dyn Hooks> = hooks;
         let mut open = Vec::new();
         let mut admit = |address: &str| {
-            let mut slot = connections.admit(&doorman).unwrap();
+            let mut slot = connections.admit(&hooks).unwrap();
             let admitted = slot.admit_address(address.parse().unwrap());
             open.push(slot);
             admitted
@@ -319,23 +319,23 @@ mod tests {
 
     #[test]
     fn four_fifths_are_pressure() {
-        let (connections, doorman) = registry(10, 256);
-        let doorman: Arc<dyn Doorman> = doorman;
-        let mut open: Vec<_> = (0..8).filter_map(|_| connections.admit(&doorman)).collect();
+        let (connections, hooks) = registry(10, 256);
+        let hooks: Arc<dyn Hooks> = hooks;
+        let mut open: Vec<_> = (0..8).filter_map(|_| connections.admit(&hooks)).collect();
         assert!(!connections.under_pressure());
-        open.extend(connections.admit(&doorman));
+        open.extend(connections.admit(&hooks));
         assert!(connections.under_pressure());
     }
 
     #[tokio::test]
     async fn idle_comes_when_the_last_connection_is_gone() {
-        let (connections, doorman) = registry(10, 256);
-        let doorman: Arc<dyn Doorman> = doorman;
-        connections.idle().await;
-        let slots: Vec<_> = (0..2).filter_map(|_| connections.admit(&doorman)).collect();
+        let (connections, hooks) = registry(10, 256);
+        let hooks: Arc<dyn Hooks> = hooks;
+        connections.wait_until_closed().await;
+        let slots: Vec<_> = (0..2).filter_map(|_| connections.admit(&hooks)).collect();
         let waiting = tokio::spawn({
             let connections = Arc::clone(&connections);
-            async move { connections.idle().await }
+            async move { connections.wait_until_closed().await }
         });
         drop(slots);
         waiting.await.unwrap();

@@ -1,4 +1,4 @@
-//! Every limit of the door, with our defaults. A limit is here or it does not exist.
+//! All limits of the listeners, with their defaults.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,80 +7,82 @@ use ipnet::IpNet;
 
 use super::frames::FrameLimits;
 use super::head::HeadLimits;
-use super::pace::{PaceLimits, WholeLimits};
+use super::minimum_rate::{MinimumRate, WholeMessageRate};
 use crate::forwarded::Forwarders;
 
-/// How long a client may pause that still sends a request which was answered before all of it had come: in a stream of HTTP/2,
-/// and by default on a connection.
+/// The longest pause of a client that still sends a request which was already answered: on an HTTP/2 stream, and by
+/// default on a connection.
 pub const LINGER_MAX: Duration = Duration::from_secs(2);
-/// How long such a client may go on altogether.
+/// The longest total time for such a client.
 pub const LINGER_MAX_LONG: Duration = Duration::from_secs(30);
 
-/// How slow a request body may be as a whole: every one holds a place at its upstream. 8 KiB per second is an uplink of
-/// 64 kbit/s; what is smaller than 1 MB may come over half of that.
-const WHOLE_BODY: WholeLimits = WholeLimits { grace: Duration::from_mins(2), bytes_per_second: 8 * 1024 };
+/// The minimum rate of a whole request body, because every body occupies a slot at its upstream. 8 KiB per second is an
+/// uplink of 64 kbit/s; a body smaller than 1 MB may arrive at half of that.
+const WHOLE_BODY: WholeMessageRate = WholeMessageRate { grace: Duration::from_mins(2), bytes_per_second: 8 * 1024 };
 
-/// How patient, how large and how many.
+/// Timeouts, sizes and counts of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DoorSettings {
+pub struct ListenerSettings {
     /// Sizes of a request head.
     pub head: HeadLimits,
-    /// From the first byte of a head to its last; for the first head of a connection, from the end of the handshake.
-    /// Then 408. Also the time an HTTP/2 client has for its preface. Default 10 s.
+    /// Time from the first byte of a head to its last; for the first head of a connection, from the end of the
+    /// handshake. Then 408. Also the time for the preface of HTTP/2. Default 10 s.
     pub head_timeout: Duration,
-    /// Between two requests of a connection. Default 75 s.
+    /// Time between two requests of a connection. Default 75 s.
     pub idle_timeout: Duration,
-    /// The same when more than four fifths of `connections` are open. Default 5 s.
+    /// The same while more than four fifths of `connections` are open, or memory is scarce. Default 5 s.
     pub idle_timeout_under_pressure: Duration,
-    /// How slowly a request body may come before it is 408. Default: 40 s grace and pause, 500 bytes per second; as a
-    /// whole two minutes and its bytes at 8 KiB per second.
-    pub body_pace: PaceLimits,
-    /// How slowly a response may be read before the connection is cut, and how slowly those of an HTTP/2 connection
-    /// together before a stream is. Default: 60 s grace and pause (a player that pauses), 500 bytes per second for each.
-    pub write_pace: PaceLimits,
-    /// From accept to the end of the TLS handshake, the PROXY header included. Default 10 s.
+    /// The minimum rate of a request body; a slower one gets 408. Default: 40 s grace and pause, 500 bytes per second;
+    /// for the whole body, two minutes and 8 KiB per second.
+    pub body_minimum_rate: MinimumRate,
+    /// The minimum rate at which a response must be read; else the connection is cut off. For HTTP/2 it applies to all
+    /// responses of a connection together; else the stream is reset. Default: 60 s grace and pause (a player that
+    /// pauses), 500 bytes per second for each.
+    pub write_minimum_rate: MinimumRate,
+    /// Time from accept to the end of the TLS handshake, including the PROXY header. Default 10 s.
     pub handshake_timeout: Duration,
-    /// How long the response of an HTTP/1 client that has ended its side is still waited for: it may have left, or only have
-    /// said all it has to say, which looks the same. Default 5 s.
+    /// How long to keep a request of an HTTP/1 client that closed its sending side: the client may have left, or may
+    /// only have finished sending, which looks the same. Default 5 s.
     pub half_closed_timeout: Duration,
     /// HTTP/2 frames that do no work. Default: 1,000 at once, 10 per second, and one for each KiB moved.
     pub idle_frames: FrameLimits,
-    /// Open connections of all doors that share a registry. Default 20,000.
+    /// Open connections of all listeners that share a registry. Default 20,000.
     pub connections: usize,
-    /// Open connections of one client address; of one /64 with IPv6. Default 256.
+    /// Open connections of one client address, or of one /64 with IPv6. Default 256.
     pub connections_per_address: u32,
-    /// Requests on one connection; then `Connection: close`. Default 10,000.
+    /// Requests on one connection before `Connection: close`. Default 10,000.
     pub requests_per_connection: u32,
-    /// Age of a connection, a tenth more or less so that reconnects spread; then `Connection: close`. Default 1 h.
+    /// Age of a connection before `Connection: close`, plus or minus a tenth so that reconnects spread. Default 1 h.
     pub connection_age: Duration,
-    /// Peers that speak PROXY protocol, version 1 or 2, and are believed. From them every connection must begin with its header, and
-    /// their own address is not limited; from anybody else the header is refused. Default: none.
+    /// Trusted peers that speak PROXY protocol, version 1 or 2. Each of their connections must begin with its header,
+    /// and their own address is not limited. From other peers the header is refused. Default: none.
     pub proxy_protocol_from: Vec<IpNet>,
-    /// Peers that speak for clients in a field of each request. Their own address is not limited. Default: none.
+    /// Trusted peers that name clients in a field of each request. Their own address is not limited. Default: none.
     pub forwarders: Arc<Forwarders>,
-    /// An HTTP/2 connection without requests is told to go after this time. Default 75 s.
+    /// An HTTP/2 connection without requests is drained after this time. Default 75 s.
     pub h2_idle_timeout: Duration,
-    /// By how much the windows of all HTTP/2 connections together may grow: what clients may have sent that no upstream has
-    /// taken, beside a MiB for each connection. Default 128 MiB, or a sixteenth of the memory where that is less.
+    /// By how much the windows of all HTTP/2 connections together may grow: data that clients sent and no upstream has
+    /// read, beside a MiB for each connection. Default 128 MiB, or a sixteenth of the memory if that is less.
     pub windows_bytes: u64,
-    /// How long a connection that we end is still read, so that our last words are not lost in a reset. Default 2 s.
+    /// How long a connection is still read after we end it, so that our response is not lost in a reset. Default 2 s.
     pub linger_timeout: Duration,
-    /// How much is read in that time. Default 256 KiB.
+    /// How many bytes are read in that time. Default 256 KiB.
     pub linger_bytes: usize,
-    /// How long a connection is read whose client is still sending a body, or takes its responses, with pauses of at most
-    /// `linger_timeout`. Default 30 s.
+    /// How long a connection is read if its client is still sending a body or reading its responses, with pauses of at
+    /// most `linger_timeout`. Default 30 s.
     pub linger_timeout_long: Duration,
-    /// How much is read in that time. Default 256 MiB.
+    /// How many bytes are read in that time. Default 256 MiB.
     pub linger_bytes_long: usize,
-    /// Connections of one client address that may be read so long at once; the others have `linger_timeout`. Default 16.
+    /// Connections of one client address that may linger that long at once; the others have `linger_timeout`. Default
+    /// 16.
     pub lingering_per_address: u32,
     /// Connections the kernel completes before we accept them. Default 4096.
     pub backlog: i32,
 }
 
-impl Default for DoorSettings {
+impl Default for ListenerSettings {
     fn default() -> Self {
-        let pace = |grace, idle| PaceLimits {
+        let rate = |grace, idle| MinimumRate {
             grace: Duration::from_secs(grace),
             idle: Duration::from_secs(idle),
             bytes_per_second: 500,
@@ -91,8 +93,8 @@ impl Default for DoorSettings {
             head_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(75),
             idle_timeout_under_pressure: Duration::from_secs(5),
-            body_pace: PaceLimits { whole: Some(WHOLE_BODY), ..pace(40, 40) },
-            write_pace: pace(60, 60),
+            body_minimum_rate: MinimumRate { whole: Some(WHOLE_BODY), ..rate(40, 40) },
+            write_minimum_rate: rate(60, 60),
             handshake_timeout: Duration::from_secs(10),
             half_closed_timeout: Duration::from_secs(5),
             idle_frames: FrameLimits::default(),
@@ -114,9 +116,9 @@ impl Default for DoorSettings {
     }
 }
 
-impl DoorSettings {
-    /// Bounds `connections` by two fifths of the file descriptors the process may open: each connection may need a
-    /// second descriptor for its upstream, and the rest of the process needs some too.
+impl ListenerSettings {
+    /// Limits `connections` to two fifths of the file descriptors of the process: each connection may need a second
+    /// descriptor for its upstream, and the rest of the process needs some too.
     #[must_use]
     pub fn for_descriptors(mut self, descriptors: u64) -> Self {
         let bound = usize::try_from(descriptors.saturating_mul(2) / 5).unwrap_or(usize::MAX);
@@ -124,7 +126,7 @@ impl DoorSettings {
         self
     }
 
-    /// Bounds `windows_bytes` by a sixteenth of the memory that the process may have.
+    /// Limits `windows_bytes` to a sixteenth of the memory of the process.
     #[must_use]
     pub fn for_memory(mut self, bytes: u64) -> Self {
         self.windows_bytes = self.windows_bytes.min(bytes / WINDOWS_PART);
@@ -132,7 +134,7 @@ impl DoorSettings {
     }
 }
 
-/// What part of the memory windows of HTTP/2 may grow by.
+/// The fraction of the memory by which HTTP/2 windows may grow.
 const WINDOWS_PART: u64 = 16;
 
 #[cfg(test)]
@@ -141,15 +143,15 @@ mod tests {
 
     #[test]
     fn connections_leave_descriptors_for_everything_else() {
-        assert_eq!(DoorSettings::default().for_descriptors(1_024).connections, 409);
-        assert_eq!(DoorSettings::default().for_descriptors(1_048_576).connections, 20_000);
-        assert_eq!(DoorSettings::default().for_descriptors(0).connections, 1);
+        assert_eq!(ListenerSettings::default().for_descriptors(1_024).connections, 409);
+        assert_eq!(ListenerSettings::default().for_descriptors(1_048_576).connections, 20_000);
+        assert_eq!(ListenerSettings::default().for_descriptors(0).connections, 1);
     }
 
     #[test]
     fn windows_leave_memory_for_everything_else() {
         const MIB: u64 = 1024 * 1024;
-        assert_eq!(DoorSettings::default().for_memory(256 * MIB).windows_bytes, 16 * MIB);
-        assert_eq!(DoorSettings::default().for_memory(u64::MAX).windows_bytes, 128 * MIB);
+        assert_eq!(ListenerSettings::default().for_memory(256 * MIB).windows_bytes, 16 * MIB);
+        assert_eq!(ListenerSettings::default().for_memory(u64::MAX).windows_bytes, 128 * MIB);
     }
 }

@@ -1,16 +1,16 @@
-//! One client connection: an owned value whose reads have passed the gate and whose peers have deadlines, and which ends in
-//! one way, whatever version it speaks.
+//! One client connection: its reads pass the gate, its peers have deadlines, and it ends in one way, for every version
+//! of HTTP.
 //!
-//! HTTP/1: heads and bodies are read through [`super::gate`]. What is refused before anybody has the request in hand is
-//! answered here, with the Error body of the catalogue; what is refused in the body of a request in hand fails its read, and
-//! whoever serves it answers. HTTP/2: bytes pass as they came, but for frames that do no work, which are counted.
+//! HTTP/1: heads and bodies are read through [`super::gate`]. A message that is refused before a handler has the
+//! request is answered here, with the catalogue's error body. If the body of a request is refused later, the handler's
+//! read fails and the handler answers. HTTP/2: bytes pass unchanged; frames that do no work are counted.
 //!
-//! Deadlines: the head as a whole, the pause between requests, the pace of bodies and of responses. When the client does
-//! not keep them the connection ends; nobody else waits for it.
+//! Deadlines: the head as a whole, the pause between requests, the minimum rates of bodies and responses. A client that
+//! misses one loses its connection and delays no other.
 //!
-//! The end: what was written is sent, then that nothing more will come, and what the client still sends is read for a while
-//! (`stream/linger.rs`), since bytes that nobody read turn a close into a reset, which erases our last words from the
-//! client's buffers. Only whoever stalls, floods or is ended from outside is cut off.
+//! The end: pending output is sent, then the end of our side, and then incoming data is read and discarded for a while
+//! (`stream/linger.rs`). Unread data would turn the close into a reset, which erases our last bytes from the client's
+//! buffers. A client that stalls or floods, or a connection that is closed from outside, is cut off without this.
 
 mod answer;
 mod buffer;
@@ -34,105 +34,105 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use self::buffer::WriteBuffer;
-use self::linger::Patience;
+use self::linger::Linger;
 pub use self::timer::Timer;
 use super::connection::Connection;
 use super::frames::Frames;
 use super::gate::Gate;
-use super::pace::Pace;
+use super::minimum_rate::MinimumRateTimer;
 use super::registry::Slot;
-use super::settings::DoorSettings;
-use super::{ConnectionEvent, Doorman};
+use super::settings::ListenerSettings;
+use super::{ConnectionEvent, Hooks};
 
-/// What a socket or a TLS session over one can do.
-pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static {
-    /// The client will be cut off: what it has not taken must not stay in the kernel, which would offer it for minutes.
+/// A socket, or a TLS session over one.
+pub(crate) trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static {
+    /// Prepares for cutting off the client: unsent data must not stay in the kernel, which would offer it for minutes.
     fn give_up(&self) {}
 
-    /// Reads what nobody will look at, as it comes from the network.
+    /// Reads data that will be discarded, without decrypting it.
     fn poll_discard(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(self).poll_read(cx, buf)
     }
 }
 
-impl Transport for TcpStream {
+impl ByteStream for TcpStream {
     fn give_up(&self) {
-        // Without a time to linger the close is a reset, and the reset empties the send buffer.
+        // With a linger time of zero, the close is a reset, and the reset empties the send buffer.
         let _ = SockRef::from(self).set_linger(Some(Duration::ZERO));
     }
 }
 
-impl<S: Transport> Transport for TlsStream<S> {
+impl<S: ByteStream> ByteStream for TlsStream<S> {
     fn give_up(&self) {
         self.get_ref().0.give_up();
     }
 
-    /// Nothing is deciphered to be thrown away.
+    /// Discarded data is not decrypted.
     fn poll_discard(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         self.get_mut().0.poll_discard(cx, buf)
     }
 }
 
 #[cfg(test)]
-impl Transport for tokio::io::DuplexStream {}
+impl ByteStream for tokio::io::DuplexStream {}
 
 /// Whether the connection may still be used, and for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     Good,
-    /// Something was refused: nothing more is read of it.
+    /// A message was refused: nothing more of it is read.
     Refused,
-    /// The client is cut off: it gets no last words.
+    /// The client is cut off without lingering.
     Cut,
 }
 
-/// What a read is waiting for, and until when.
+/// What a read waits for, and since or until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waiting {
     Nothing,
-    /// The first head, or the HTTP/2 preface: the time runs from the start of the connection.
+    /// The first head, or the HTTP/2 preface, until this deadline.
     FirstHead(Instant),
-    /// The first byte of another head, since then.
+    /// The first byte of the next head, since this time.
     Idle(Instant),
-    /// The rest of a head.
+    /// The rest of a head, until this deadline.
     Head(Instant),
 }
 
-/// See the module.
-pub(crate) struct EdgeStream<S: Transport> {
+/// The stream of one client connection.
+pub(crate) struct EdgeStream<S: ByteStream> {
     /// `None` only while the stream is dropped.
     io: Option<S>,
     /// `None` only while the stream is dropped.
     slot: Option<Slot>,
     connection: Arc<Connection>,
-    doorman: Arc<dyn Doorman>,
-    settings: Arc<DoorSettings>,
-    /// `None` for HTTP/2, whose framing is the engine's.
+    hooks: Arc<dyn Hooks>,
+    settings: Arc<ListenerSettings>,
+    /// `None` for HTTP/2: the engine does the framing.
     pub(super) gate: Option<Gate>,
     /// `None` for HTTP/1.
     frames: Option<Frames>,
     standing: Standing,
     waiting: Waiting,
-    /// The client has said that it will send nothing more.
+    /// The client has closed its sending side.
     ended: bool,
-    /// From then on a client that has ended its side counts as gone.
+    /// When a client that has closed its sending side counts as gone.
     gone_at: Option<Instant>,
-    body_pace: Pace,
+    body_rate: MinimumRateTimer,
     read_timer: Timer,
-    write_pace: Pace,
+    write_rate: MinimumRateTimer,
     write_timer: Timer,
     out: WriteBuffer,
     cancelled: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
-impl<S: Transport> EdgeStream<S> {
+impl<S: ByteStream> EdgeStream<S> {
     /// Puts the gate in front of `io`.
     pub(crate) fn new(
         io: S,
         slot: Slot,
         connection: Arc<Connection>,
-        doorman: Arc<dyn Doorman>,
-        settings: Arc<DoorSettings>,
+        hooks: Arc<dyn Hooks>,
+        settings: Arc<ListenerSettings>,
     ) -> Self {
         let h2 = connection.is_h2();
         Self {
@@ -142,48 +142,46 @@ impl<S: Transport> EdgeStream<S> {
             waiting: Waiting::FirstHead(Instant::now() + settings.head_timeout),
             ended: false,
             gone_at: None,
-            body_pace: Pace::new(settings.body_pace),
+            body_rate: MinimumRateTimer::new(settings.body_minimum_rate),
             read_timer: Timer::default(),
-            write_pace: Pace::new(settings.write_pace),
+            write_rate: MinimumRateTimer::new(settings.write_minimum_rate),
             write_timer: Timer::default(),
             out: WriteBuffer::default(),
             cancelled: Box::pin(connection.cancelled().clone().cancelled_owned()),
             io: Some(io),
             slot: Some(slot),
             connection,
-            doorman,
+            hooks,
             settings,
         }
     }
 
-    /// Reads and writes end here when the connection was ended from outside. Registers the task to be woken.
+    /// Whether the connection was closed from outside; reads and writes then fail. Registers the task to be woken.
     fn poll_cancelled(&mut self, cx: &mut Context<'_>) -> bool {
         self.cancelled.as_mut().poll(cx).is_ready()
     }
 }
 
-impl<S: Transport> Drop for EdgeStream<S> {
+impl<S: ByteStream> Drop for EdgeStream<S> {
     fn drop(&mut self) {
         let (Some(io), Some(slot)) = (self.io.take(), self.slot.take()) else {
             return;
         };
         if self.connection.is_closed() {
-            self.doorman.connection(ConnectionEvent::Ended);
+            self.hooks.connection(ConnectionEvent::Ended);
             return;
         }
         let unsent = self.out.take();
         if self.standing == Standing::Cut || self.ended && unsent.is_empty() {
             return;
         }
-        let patience = match &self.gate {
-            // A client that has its responses may not have taken all of them, and still says so.
-            None => Patience::Long,
-            Some(gate) if gate.is_in_body() => Patience::Long,
-            Some(gate) if self.standing != Standing::Good || gate.leaves_bytes() || !unsent.is_empty() => {
-                Patience::Short
-            }
+        let linger = match &self.gate {
+            // A client with all its responses may not have read them to the end, and still sends acknowledgements.
+            None => Linger::Long,
+            Some(gate) if gate.is_in_body() => Linger::Long,
+            Some(gate) if self.standing != Standing::Good || gate.leaves_bytes() || !unsent.is_empty() => Linger::Short,
             Some(_) => return,
         };
-        linger::spawn(io, unsent, patience, &self.settings, slot);
+        linger::spawn(io, unsent, linger, &self.settings, slot);
     }
 }

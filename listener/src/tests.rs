@@ -1,4 +1,4 @@
-//! The door with sockets: streams over memory pipes with a clock that the tests move, listeners on loopback, and a
+//! Listeners with sockets: streams over memory pipes with a clock that the tests control, listeners on loopback, and a
 //! small service behind them.
 
 mod certificates;

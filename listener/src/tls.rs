@@ -1,11 +1,12 @@
-//! Agreeing on TLS: the `ClientHello` is read first, and only a name with a certificate gets a handshake.
+//! TLS: the `ClientHello` is read first, and the handshake continues only for a name that has a certificate.
 //!
 //! Versions 1.2 and 1.3 with the cipher suites of Mozilla's intermediate profile, the hybrid post-quantum key exchange
-//! first, no early data (a replayed DELETE cancels an order), tickets that every node of the fleet can open, no session
-//! store. A client that names nobody we serve gets the alert `unrecognized_name`; nothing is signed or remembered for it.
+//! first, no early data (a replayed DELETE would cancel an order again), tickets that every node of the fleet can
+//! decrypt, no session store. A client that names an unknown host gets the alert `unrecognized_name`; nothing is signed
+//! or stored for it.
 //!
-//! Certificates are asked of the [`Doorman`], once per handshake, and come from memory. When it has none, for whatever
-//! reason, the name is unknown.
+//! [`Hooks::certificate`] is called once per handshake and answers from memory. If it has none, for
+//! whatever reason, the name is unknown.
 
 pub(crate) mod accept;
 pub(crate) mod plain;
@@ -20,13 +21,13 @@ use rustls::{ServerConfig, version};
 
 pub use self::tickets::{Now, TicketSeed, Tickets};
 #[cfg(doc)]
-use super::Doorman;
+use super::Hooks;
 
 /// The protocol of a TLS-ALPN-01 challenge (RFC 8737).
 pub(crate) const CHALLENGE_PROTOCOL: &[u8] = b"acme-tls/1";
 pub(crate) const H2_PROTOCOL: &[u8] = b"h2";
 
-/// The key exchanges and cipher suites we offer, in our order of preference.
+/// The key exchanges and cipher suites that we offer, in order of preference.
 pub fn provider() -> CryptoProvider {
     use aws_lc_rs::{cipher_suite as suite, kx_group as group};
     CryptoProvider {
@@ -46,7 +47,7 @@ pub fn provider() -> CryptoProvider {
     }
 }
 
-/// What every handshake of a door starts from.
+/// The TLS configurations of a listener.
 #[derive(Clone, Debug)]
 pub(crate) struct TlsTerms {
     traffic: ServerConfig,
@@ -64,7 +65,7 @@ impl TlsTerms {
             config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
             config.session_storage = Arc::new(NoServerSessionStorage {});
             config.max_early_data_size = 0;
-            // Our order of cipher suites, not the client's: what a scanner looks for first.
+            // The server's order of cipher suites applies, as security scanners expect.
             config.ignore_client_order = true;
             Ok::<_, rustls::Error>(config)
         };
@@ -73,11 +74,11 @@ impl TlsTerms {
         Ok(Self { traffic, challenge: terms(&[CHALLENGE_PROTOCOL])? })
     }
 
-    /// The terms for one client, who is to see this certificate and no other. Cloning the terms costs a few reference
-    /// counts; in return the certificate is looked up once and known exactly to whoever binds requests to it.
+    /// The configuration for one client, with exactly this certificate. Cloning costs a few reference counts; in return
+    /// the certificate is looked up once and is known when requests are matched to it.
     fn presenting(&self, certificate: Arc<CertifiedKey>, challenge: bool) -> Arc<ServerConfig> {
         let mut config = if challenge { self.challenge.clone() } else { self.traffic.clone() };
-        config.cert_resolver = Arc::new(Presented(certificate));
+        config.cert_resolver = Arc::new(FixedCertificate(certificate));
         Arc::new(config)
     }
 }
@@ -92,9 +93,9 @@ impl ResolvesServerCert for Nothing {
 }
 
 #[derive(Debug)]
-struct Presented(Arc<CertifiedKey>);
+struct FixedCertificate(Arc<CertifiedKey>);
 
-impl ResolvesServerCert for Presented {
+impl ResolvesServerCert for FixedCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(Arc::clone(&self.0))
     }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use chassis::admin::AdminHost;
-use chassis::config::{Listen, Problems, Section, Source, Told};
+use chassis::config::{EffectiveSettings, Listen, Problems, Section, Source};
 use chassis::logs::Format;
 use chassis::peer::{Peer, ServerTls};
 use chassis::secret::Secret;
@@ -59,7 +59,7 @@ pub struct Config {
     /// Traces.
     pub tracing: TraceConfig,
     /// Every setting that was given, as text, for operators who compare.
-    pub told: Told,
+    pub effective: EffectiveSettings,
 }
 
 /// 2026-01-01T00:00:00Z.
@@ -123,11 +123,11 @@ impl Config {
                 log_format: log_format?,
                 log_filter: log_filter?,
                 tracing: tracing?,
-                told: Told::default(),
+                effective: EffectiveSettings::default(),
             })
         })();
-        let told = reader.told();
-        reader.finish(config.map(|config| Self { told, ..config }))
+        let effective = reader.effective_settings();
+        reader.finish(config.map(|config| Self { effective, ..config }))
     }
 }
 
@@ -230,7 +230,7 @@ mod tests {
             log_format,
             log_filter,
             tracing,
-            told: _,
+            effective: _,
         } = read(CREDENTIAL).unwrap();
         assert_eq!(config.listen, listen);
         assert_eq!(config.internal_listen, internal_listen);

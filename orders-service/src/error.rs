@@ -32,7 +32,7 @@ macro_rules! catalogue {
             }
         }
 
-        /// Every code this service answers with, and its HTTP status. Each has a heading in `docs/errors.md`.
+        /// Every code this service answers with, and its HTTP status. Each has a heading in `docs/reference/errors.md`.
         pub const CATALOGUE: &[(&str, u16)] = &[
             (chassis::guard::IDENTITY_REQUIRED, 401),
             (chassis::guard::TOKEN_REQUIRED, 401),

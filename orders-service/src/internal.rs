@@ -13,7 +13,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router, middleware};
 use chassis::clock::Clock;
-use chassis::config::Told;
+use chassis::config::EffectiveSettings;
 use chassis::guard::{PassGuard, require_pass};
 use chassis::refusal::Refusal;
 use contract::project::ProjectUid;
@@ -46,7 +46,7 @@ pub(crate) struct Internal {
 }
 
 /// The router of the operators' listener.
-pub(crate) fn router(internal: Internal, told: Arc<Mutex<Told>>, guard: PassGuard) -> Router {
+pub(crate) fn router(internal: Internal, effective: Arc<Mutex<EffectiveSettings>>, guard: PassGuard) -> Router {
     let observer = Observer { metrics: internal.metrics.clone(), clock: internal.clock.clone() };
     Router::new()
         .route("/internal/status", get(status))
@@ -57,7 +57,7 @@ pub(crate) fn router(internal: Internal, told: Arc<Mutex<Told>>, guard: PassGuar
         .route("/internal/orders/{project}/export", get(export))
         .route("/internal/orders/{project}/summary", get(summary))
         .route("/internal/orders/{project}/{id}/ship", post(ship))
-        .merge(chassis::admin::settings("/internal/settings", told))
+        .merge(chassis::admin::settings("/internal/settings", effective))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn_with_state(guard, require_pass))

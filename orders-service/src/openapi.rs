@@ -110,19 +110,24 @@ mod tests {
     use crate::operations;
 
     fn committed(name: &str) -> Value {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/openapi").join(name);
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/openapi").join(name);
         serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
     }
 
     // rule: 9.1, 9.5
+    // promise: orders.1
     #[test]
     fn the_committed_copies_are_what_the_code_says() {
         for (name, document) in [("orders-v1.json", v1()), ("orders-v2.json", v2())] {
-            let hint = "cargo run -p orders-service -- --write-openapi docs/openapi";
-            assert!(committed(name) == document, "docs/openapi/{name} is not what the code says; run: {hint}");
+            let hint = "cargo run -p orders-service -- --write-openapi docs/reference/openapi";
+            assert!(
+                committed(name) == document,
+                "docs/reference/openapi/{name} is not what the code says; run: {hint}"
+            );
         }
     }
 
+    // promise: orders.1
     #[test]
     fn every_operation_is_described_and_nothing_else_is() {
         let mut described = BTreeSet::new();
@@ -144,6 +149,7 @@ mod tests {
     }
 
     // rule: 1.2, 1.4, 4.1.4, 5.1, 9.1, 9.4
+    // promise: orders.1
     #[test]
     fn the_document_says_what_the_specification_says() {
         let document = v1();

@@ -98,7 +98,7 @@ pub async fn start_with(
     let telling = tokio::spawn(keep(handover, shutdown.clone()));
     let erasing = tokio::spawn(keep(eraser, shutdown.clone()));
     let public = serve_over(http, config.tls, api, limits, shutdown.clone());
-    let inside = internal::router(internal, Arc::new(Mutex::new(config.told)), passes);
+    let inside = internal::router(internal, Arc::new(Mutex::new(config.effective)), passes);
     let private = serve_over(operators, config.internal_tls, inside, operators_limits, shutdown.clone());
     // The admin listener ends last: it tells that the others are draining.
     let admin_end = Shutdown::new();

@@ -1,5 +1,5 @@
-//! What charging one hot bucket costs a request, in nanoseconds of one core: the ledger with its lease, ban table and
-//! the figures for the headers, without network. `bench/side-by-side` sets it beside what a whole request costs.
+//! Measures what charging one busy bucket costs, in nanoseconds of one core: the ledger with its lease, the ban table
+//! and the figures for the headers, without network. `bench/side-by-side` compares it with the cost of a whole request.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -27,10 +27,10 @@ async fn main() -> anyhow::Result<()> {
     let mut figures = 0_u64;
     for request in 0..REQUESTS {
         let standing = quota.charge(&project, limits, &key).await.map_err(|error| anyhow::anyhow!("{error:?}"))?;
-        figures += u64::from(standing.trio(Outcome::Admitted).remaining);
+        figures += u64::from(standing.rate_limit_headers(Outcome::Admitted).remaining);
         figures += (standing.policy_field().len() + standing.ratelimit_field(Outcome::Admitted).len()) as u64;
         if request % 1_000 == 0 {
-            // What is fetched ahead is fetched beside the requests.
+            // Prefetches run in tasks beside the requests.
             tokio::task::yield_now().await;
         }
     }

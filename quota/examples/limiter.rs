@@ -1,5 +1,5 @@
-//! A limiter in another program: two requests a minute for each project, counted in this process. With
-//! [`quota::store::redis::RedisStore`] in place of the store, all processes over one Redis count together.
+//! A rate limiter in another program: two requests per minute for each project, counted in this process. With
+//! [`quota::store::redis::RedisStore`] as the store, all processes that use one Redis count together.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use quota::settings::QuotaSettings;
 use quota::store::memory::MemoryStore;
 use quota::{ChargeError, Quota};
 
-/// What becomes of three requests of one project, as three lines.
+/// The results of three requests of one project, as three lines.
 pub(crate) async fn three_requests(clock: Arc<dyn Clock>) -> Option<String> {
     let quota = Quota::new(Arc::new(MemoryStore::new(clock.clone(), 1_000)), QuotaSettings::new(1), clock);
     let (project, key, limits) = ("shop".parse().ok()?, KeyId::from_random([7; 10]), Limits::new(2, 1_000)?);

@@ -1,23 +1,23 @@
-//! Whether the store is worth asking: three failures in a row say no, one sign of life says yes.
+//! A circuit breaker for the store: three failures in a row open it, one success closes it.
 //!
-//! While the breaker is open no request waits for the store; a probe asks it every [`PROBE_EVERY`] instead.
+//! While it is open, no request waits for the store; a probe asks every [`PROBE_EVERY`] instead.
 
 use std::time::Duration;
 
-/// Failures in a row after which the store counts as gone.
+/// Failures in a row after which the store counts as unavailable.
 pub(crate) const FAILURES_MAX: u32 = 3;
 
-/// Pause between two probes of a store that is gone: with the learning period, recovery stays within a second.
+/// Pause between two probes of an unavailable store: with the learning period, recovery takes less than a second.
 pub(crate) const PROBE_EVERY: Duration = Duration::from_millis(100);
 
-/// What a result changed.
+/// The effect of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum BreakerChange {
     /// Nothing.
     None,
-    /// The store counts as gone from now on.
+    /// The breaker opened: the store counts as unavailable.
     Opened,
-    /// The store is back.
+    /// The breaker closed: the store is back.
     Closed,
 }
 
@@ -28,19 +28,19 @@ pub(crate) struct Breaker {
 }
 
 impl Breaker {
-    /// Whether the store counts as gone.
+    /// Whether the store counts as unavailable.
     pub(crate) fn is_open(self) -> bool {
         self.failures >= FAILURES_MAX
     }
 
-    /// Notes how a call ended.
-    pub(crate) fn note(&mut self, succeeded: bool) -> Change {
+    /// Records the result of a call.
+    pub(crate) fn note(&mut self, succeeded: bool) -> BreakerChange {
         let was_open = self.is_open();
         self.failures = if succeeded { 0 } else { self.failures.saturating_add(1) };
         match (was_open, self.is_open()) {
-            (false, true) => Change::Opened,
-            (true, false) => Change::Closed,
-            _ => Change::None,
+            (false, true) => BreakerChange::Opened,
+            (true, false) => BreakerChange::Closed,
+            _ => BreakerChange::None,
         }
     }
 }
@@ -53,15 +53,15 @@ mod tests {
     fn it_opens_at_the_third_failure_in_a_row_and_closes_at_the_first_success() {
         let mut breaker = Breaker::default();
         for (succeeded, change) in [
-            (false, Change::None),
-            (false, Change::None),
-            (true, Change::None),
-            (false, Change::None),
-            (false, Change::None),
-            (false, Change::Opened),
-            (false, Change::None),
-            (true, Change::Closed),
-            (true, Change::None),
+            (false, BreakerChange::None),
+            (false, BreakerChange::None),
+            (true, BreakerChange::None),
+            (false, BreakerChange::None),
+            (false, BreakerChange::None),
+            (false, BreakerChange::Opened),
+            (false, BreakerChange::None),
+            (true, BreakerChange::Closed),
+            (true, BreakerChange::None),
         ] {
             assert_eq!(breaker.note(succeeded), change);
         }

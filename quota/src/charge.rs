@@ -1,4 +1,4 @@
-//! Charging one request: from memory where memory knows, else by one call that all who wait share.
+//! Charges one request: from memory if possible, otherwise by one call that all waiting requests of the bucket share.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,25 +13,25 @@ use contract::time::UnixMillis;
 use contract::window::Window;
 use tokio::sync::oneshot;
 
-use super::ban::News;
-use super::cells::{Cell, CellState, Served};
-use super::ledger::node::{Alone, AloneClock, AloneStep, Purpose, Step};
+use super::ban::Notification;
+use super::bucket_cache::{CachedBucket, CachedState, WaitResult};
+use super::ledger::node::{DegradedClock, DegradedPolicy, DegradedStep, Purpose, Step};
 use super::ledger::{Reply, Statement};
 use super::settings::OnStoreDown;
 use super::standing::{Standing, seconds_until};
 use super::store::StoreOutage;
 use super::{ChargeError, Inner, Quota};
 
-/// The longest any request waits for the store, whatever happens: five calls of the usual budget, the half second for
-/// which a store that is new only listens, and the time in which other nodes hand back what they hold, rounded up. Only
-/// the first requests of a fault come near it.
+/// The longest wait of any request for the store: five calls of the usual budget, the half second in which a new store
+/// only learns, and the time in which other nodes hand back their units, rounded up. Only the first requests of a fault
+/// come near it.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// A call to the store, its budget included.
+/// A call to the store, including its budget.
 type Call = Pin<Box<dyn Future<Output = Result<Reply, StoreOutage>> + Send>>;
 
 impl Quota {
-    /// Charges one request of `key` to its project's minute and day, or to neither. A refusal counts against the key.
+    /// Charges one request of `key` to its project's minute and day, or to neither. A refusal may count as a strike.
     pub async fn charge(&self, project: &ProjectUid, limits: Limits, key: &KeyId) -> Result<Standing, ChargeError> {
         let arrived = self.0.clock.monotonic();
         let outcome = self.try_charge(project, limits, key).await;
@@ -41,58 +41,58 @@ impl Quota {
         outcome
     }
 
-    /// Charges one request, and holds a refusal against nobody.
+    /// Charges one request; a refusal never counts as a strike.
     pub async fn try_charge(&self, project: &ProjectUid, limits: Limits, key: &KeyId) -> Result<Standing, ChargeError> {
         let inner = &self.0;
         let arrived = inner.clock.monotonic();
-        let Some(cell) = inner.cells.get(project, limits, arrived) else {
+        let Some(cached) = inner.cache.get(project, limits, arrived) else {
             return Err(unavailable(self.standing(project, limits)));
         };
-        let banned_until = inner.bans.holds(key, || cell.lock().bucket.peek(arrived, inner.clock.now()).as_of);
+        let banned_until = inner.bans.holds(key, || cached.lock().bucket.peek(arrived, inner.clock.now()).as_of);
         if let Some(until) = banned_until {
-            let standing = cell.lock().bucket.peek(arrived, inner.clock.now());
+            let standing = cached.lock().bucket.peek(arrived, inner.clock.now());
             return Err(ChargeError::Banned { until, standing });
         }
         let (step, prefetch) = {
-            let mut state = cell.lock();
+            let mut state = cached.lock();
             let step = state.bucket.spend(arrived, limits);
             (step, matches!(step, Step::Admit(_)) && state.bucket.wants_prefetch(arrived))
         };
         if prefetch {
-            inner.state_in_background(&cell, Purpose::Prefetch);
+            inner.state_in_background(&cached, Purpose::Prefetch);
         }
-        let served = if step == Step::Ask { inner.ask(&cell).await } else { Served::Step(step) };
+        let served = if step == Step::Ask { inner.ask(&cached).await } else { WaitResult::Step(step) };
         match served {
-            Served::Step(Step::Admit(standing)) => Ok(standing),
-            Served::Step(Step::Refuse(standing, window)) => Err(ChargeError::Exceeded { standing, window }),
-            Served::Outage => inner.decide_alone(&cell),
-            Served::Step(Step::Ask) | Served::Busy => {
-                Err(unavailable(cell.lock().bucket.peek(arrived, inner.clock.now())))
+            WaitResult::Step(Step::Admit(standing)) => Ok(standing),
+            WaitResult::Step(Step::Refuse(standing, window)) => Err(ChargeError::Exceeded { standing, window }),
+            WaitResult::Outage => inner.decide_degraded(&cached),
+            WaitResult::Step(Step::Ask) | WaitResult::Busy => {
+                Err(unavailable(cached.lock().bucket.peek(arrived, inner.clock.now())))
             }
         }
     }
 }
 
 impl Inner {
-    /// Waits for the store to decide about one request. A call that answers at once, as the embedded store does, is
-    /// made on the spot; any other becomes a task of its own, so that it ends well even when this client goes away.
-    async fn ask(self: &Arc<Self>, cell: &Arc<Cell>) -> Served {
+    /// Waits for the store's decision about one request. A call that completes at once, as with the embedded store,
+    /// runs here; any other runs in its own task, so that it completes even if this client disconnects.
+    async fn ask(self: &Arc<Self>, cached: &Arc<CachedBucket>) -> WaitResult {
         if self.store_is_gone.load(Ordering::Relaxed) {
-            return Served::Outage;
+            return WaitResult::Outage;
         }
         let now = self.clock.monotonic();
         let (statement, receiver) = {
-            let mut state = cell.lock();
+            let mut state = cached.lock();
             let quiet = now < state.bucket.quiet_until();
             let waiting = u32::try_from(state.waiting.len()).unwrap_or(u32::MAX).saturating_add(1);
             match if quiet || state.driven { None } else { state.bucket.ask(now, Purpose::Spend(waiting)) } {
                 Some(statement) => (Some(statement), None),
-                None if state.waiting.len() >= self.settings.waiting_max => return Served::Busy,
+                None if state.waiting.len() >= self.settings.waiting_max => return WaitResult::Busy,
                 None => {
                     let (sender, receiver) = oneshot::channel();
                     state.waiting.push_back(sender);
                     if quiet {
-                        self.drive(cell, &mut state);
+                        self.drive(cached, &mut state);
                     }
                     (None, Some(receiver))
                 }
@@ -100,143 +100,147 @@ impl Inner {
         };
         let receiver = match (statement, receiver) {
             (Some(statement), _) => {
-                let mut pending = self.send(cell, statement);
+                let mut pending = self.send(cached, statement);
                 match futures_util::poll!(&mut pending) {
-                    Poll::Ready(answer) => match self.finish(cell, statement.seq, &answer, true) {
+                    Poll::Ready(answer) => match self.finish(cached, statement.seq, &answer, true) {
                         Some(served) => return served,
-                        None => self.wait_in_front(cell, None),
+                        None => self.wait_in_front(cached, None),
                     },
-                    Poll::Pending => self.wait_in_front(cell, Some((statement.seq, pending))),
+                    Poll::Pending => self.wait_in_front(cached, Some((statement.seq, pending))),
                 }
             }
             (None, Some(receiver)) => receiver,
-            (None, None) => return Served::Busy,
+            (None, None) => return WaitResult::Busy,
         };
         match tokio::time::timeout(WAIT_MAX, receiver).await {
             Ok(Ok(served)) => served,
-            Ok(Err(_)) | Err(_) => Served::Busy,
+            Ok(Err(_)) | Err(_) => WaitResult::Busy,
         }
     }
 
-    /// Queues the one who asked before those who came while it did, and leaves the work to a task.
-    fn wait_in_front(self: &Arc<Self>, cell: &Arc<Cell>, under_way: Option<(u64, Call)>) -> oneshot::Receiver<Served> {
+    /// Queues the caller before the requests that arrived during its call, and leaves the work to a task.
+    fn wait_in_front(
+        self: &Arc<Self>,
+        cached: &Arc<CachedBucket>,
+        under_way: Option<(u64, Call)>,
+    ) -> oneshot::Receiver<WaitResult> {
         let (sender, receiver) = oneshot::channel();
-        let mut state = cell.lock();
+        let mut state = cached.lock();
         state.waiting.push_front(sender);
         match under_way {
             Some((seq, pending)) => {
-                let (inner, cell) = (Arc::clone(self), Arc::clone(cell));
+                let (inner, cached) = (Arc::clone(self), Arc::clone(cached));
                 tokio::spawn(async move {
                     let answer = pending.await;
-                    inner.finish(&cell, seq, &answer, false);
+                    inner.finish(&cached, seq, &answer, false);
                 });
             }
-            None => self.drive(cell, &mut state),
+            None => self.drive(cached, &mut state),
         }
         receiver
     }
 
-    /// Sees to it that a task asks for those who wait.
-    fn drive(self: &Arc<Self>, cell: &Arc<Cell>, state: &mut CellState) {
+    /// Ensures that a task serves the waiting requests.
+    fn drive(self: &Arc<Self>, cached: &Arc<CachedBucket>, state: &mut CachedState) {
         if !std::mem::replace(&mut state.driven, true) {
-            let (inner, cell) = (Arc::clone(self), Arc::clone(cell));
-            tokio::spawn(async move { inner.serve_waiting(&cell).await });
+            let (inner, cached) = (Arc::clone(self), Arc::clone(cached));
+            tokio::spawn(async move { inner.serve_waiting(&cached).await });
         }
     }
 
-    /// Asks until nobody waits any more. Ends after at most a handful of rounds: every call grants something, refuses,
-    /// fails, or says how long the store only listens.
-    async fn serve_waiting(self: &Arc<Self>, cell: &Arc<Cell>) {
+    /// Asks until no request waits. This takes only a few rounds: every call grants, refuses, fails, or says how long
+    /// the store only learns.
+    async fn serve_waiting(self: &Arc<Self>, cached: &Arc<CachedBucket>) {
         loop {
-            let quiet = cell.lock().bucket.quiet_until().saturating_sub(self.clock.monotonic());
+            let quiet = cached.lock().bucket.quiet_until().saturating_sub(self.clock.monotonic());
             if !quiet.is_zero() {
                 tokio::time::sleep(quiet).await;
             }
             let statement = {
-                let mut state = cell.lock();
+                let mut state = cached.lock();
                 let waiting = u32::try_from(state.waiting.len()).unwrap_or(u32::MAX);
                 let statement = match waiting {
                     0 => None,
                     waiting => state.bucket.ask(self.clock.monotonic(), Purpose::Spend(waiting)),
                 };
-                // Nobody waits, or a call is under way whose end will look after them.
+                // No request waits, or a pending call will serve them when it ends.
                 state.driven = statement.is_some();
                 statement
             };
             let Some(statement) = statement else { return };
-            let answer = self.send(cell, statement).await;
-            self.finish(cell, statement.seq, &answer, false);
+            let answer = self.send(cached, statement).await;
+            self.finish(cached, statement.seq, &answer, false);
         }
     }
 
-    /// Sends a statement nobody waits for.
-    pub(super) fn state_in_background(self: &Arc<Self>, cell: &Arc<Cell>, purpose: Purpose) {
-        let (inner, cell) = (Arc::clone(self), Arc::clone(cell));
+    /// Sends a statement in the background.
+    pub(super) fn state_in_background(self: &Arc<Self>, cached: &Arc<CachedBucket>, purpose: Purpose) {
+        let (inner, cached) = (Arc::clone(self), Arc::clone(cached));
         if self.store_is_gone.load(Ordering::Relaxed) {
             return;
         }
-        let Some(statement) = cell.lock().bucket.ask(self.clock.monotonic(), purpose) else { return };
+        let Some(statement) = cached.lock().bucket.ask(self.clock.monotonic(), purpose) else { return };
         tokio::spawn(async move {
-            let answer = inner.send(&cell, statement).await;
-            inner.finish(&cell, statement.seq, &answer, false);
+            let answer = inner.send(&cached, statement).await;
+            inner.finish(&cached, statement.seq, &answer, false);
         });
     }
 
     /// One call within its budget.
-    pub(super) fn send(self: &Arc<Self>, cell: &Arc<Cell>, statement: Statement) -> Call {
-        let (inner, cell) = (Arc::clone(self), Arc::clone(cell));
+    pub(super) fn send(self: &Arc<Self>, cached: &Arc<CachedBucket>, statement: Statement) -> Call {
+        let (inner, cached) = (Arc::clone(self), Arc::clone(cached));
         Box::pin(async move {
-            let settled = inner.store.settle(&cell.project, statement);
+            let settled = inner.store.settle(&cached.project, statement);
             tokio::time::timeout(inner.settings.call_budget, settled).await.unwrap_or(Err(StoreOutage::TimedOut))
         })
     }
 
-    /// Reads the answer to a statement and serves those who wait, in order. With `first`, the caller itself is served
-    /// before them and its turn returned; `None` says that it has to ask again.
+    /// Reads the reply to a statement and serves the waiting requests in order. With `first`, the caller is served
+    /// before them, and its result returned; `None` means that it has to ask again.
     pub(super) fn finish(
         self: &Arc<Self>,
-        cell: &Arc<Cell>,
+        cached: &Arc<CachedBucket>,
         seq: u64,
         answer: &Result<Reply, StoreOutage>,
         first: bool,
-    ) -> Option<Served> {
+    ) -> Option<WaitResult> {
         self.note(answer);
         let now = self.clock.monotonic();
-        let mut state = cell.lock();
+        let mut state = cached.lock();
         match answer {
             Ok(Reply::Settled(settlement)) => {
                 state.bucket.hear(now, seq, settlement);
                 if state.bucket.take_recall() {
-                    self.tell(News::Recall(cell.project.clone()));
+                    self.notify(Notification::Recall(cached.project.clone()));
                 }
             }
             Ok(Reply::Stale) => {
                 state.bucket.give_up(seq);
             }
             Ok(Reply::Displaced) => {
-                let me = self.cells.leave_place(state.bucket.me(), self.settings.process);
+                let me = self.cache.leave_place(state.bucket.me(), self.settings.process);
                 state.bucket.begin_anew(seq, me);
             }
             Ok(Reply::Evicted) => {
-                let me = self.cells.begin_life();
+                let me = self.cache.begin_life();
                 state.bucket.begin_anew(seq, me);
             }
             Ok(Reply::Crowded) => {
                 state.bucket.was_not_executed(seq);
-                state.answer_all(Served::Busy);
-                return first.then_some(Served::Busy);
+                state.answer_all(WaitResult::Busy);
+                return first.then_some(WaitResult::Busy);
             }
             Err(_) => {
                 state.bucket.give_up(seq);
-                state.answer_all(Served::Outage);
+                state.answer_all(WaitResult::Outage);
                 let repeat = state.bucket.wants_assert();
                 drop(state);
-                // What became of the statement is not known: another one will tell.
-                self.cells.watch(cell);
+                // The effect of the statement is unknown: another statement will settle it.
+                self.cache.watch(cached);
                 if repeat {
-                    self.state_in_background(cell, Purpose::Assert);
+                    self.state_in_background(cached, Purpose::Assert);
                 }
-                return first.then_some(Served::Outage);
+                return first.then_some(WaitResult::Outage);
             }
         }
         let mine = if first { state.bucket.serve(now) } else { Step::Ask };
@@ -250,56 +254,56 @@ impl Inner {
                 state.waiting.push_front(waiting);
                 break;
             }
-            if let (Err(Served::Step(_)), Step::Admit(standing)) = (waiting.send(Served::Step(step)), step) {
+            if let (Err(WaitResult::Step(_)), Step::Admit(standing)) = (waiting.send(WaitResult::Step(step)), step) {
                 state.bucket.refund(now, &standing);
             }
         }
         state.bucket.keep_rest();
         if !state.waiting.is_empty() {
-            self.drive(cell, &mut state);
+            self.drive(cached, &mut state);
         }
         let (owes, repeat) = (state.bucket.owes(), !state.driven && state.bucket.wants_assert());
         drop(state);
         if owes {
-            self.cells.watch(cell);
+            self.cache.watch(cached);
         }
         if repeat {
-            self.state_in_background(cell, Purpose::Assert);
+            self.state_in_background(cached, Purpose::Assert);
         }
-        (mine != Step::Ask).then_some(Served::Step(mine))
+        (mine != Step::Ask).then_some(WaitResult::Step(mine))
     }
 
-    /// Decides without the store, as the operator chose.
-    fn decide_alone(&self, cell: &Arc<Cell>) -> Result<Standing, ChargeError> {
+    /// Decides without the store, as the operator configured.
+    fn decide_degraded(&self, cached: &Arc<CachedBucket>) -> Result<Standing, ChargeError> {
         let (now, wall) = (self.clock.monotonic(), self.clock.now());
         let how = match self.settings.on_store_down {
-            OnStoreDown::Share => Alone::Share(self.fleet().share_of(&cell.project)),
-            OnStoreDown::Allow => Alone::Everything,
-            OnStoreDown::Deny => return Err(unavailable(cell.lock().bucket.peek(now, wall))),
+            OnStoreDown::Share => DegradedPolicy::Share(self.fleet().share_of(&cached.project)),
+            OnStoreDown::Allow => DegradedPolicy::Everything,
+            OnStoreDown::Deny => return Err(unavailable(cached.lock().bucket.peek(now, wall))),
         };
         let clock = match self.store_now() {
-            Some(clock) => AloneClock::Heard(clock),
-            None => AloneClock::Own(wall),
+            Some(clock) => DegradedClock::Heard(clock),
+            None => DegradedClock::Own(wall),
         };
-        let mut state = cell.lock();
-        let step = state.bucket.spend_alone(now, clock, how);
+        let mut state = cached.lock();
+        let step = state.bucket.spend_degraded(now, clock, how);
         let standing = state.bucket.peek(now, wall);
         drop(state);
         match step {
-            AloneStep::Admit(standing) => {
-                self.cells.watch(cell);
+            DegradedStep::Admit(standing) => {
+                self.cache.watch(cached);
                 Ok(standing)
             }
-            AloneStep::Refuse(standing, window) => Err(ChargeError::Exceeded { standing, window }),
-            // By then the share is new, whether the store is back or not.
-            AloneStep::Spent => Err(ChargeError::Unavailable {
+            DegradedStep::Refuse(standing, window) => Err(ChargeError::Exceeded { standing, window }),
+            // By then there is a new share, whether the store is back or not.
+            DegradedStep::Spent => Err(ChargeError::Unavailable {
                 retry_after_seconds: seconds_until(standing.minute.resets_at, standing.as_of).max(1),
                 standing,
             }),
         }
     }
 
-    /// Counts a refusal against the key. The time that counts is when the request arrived, not how long it waited.
+    /// Counts a refusal against the key, at the time when the request arrived, not when it was refused.
     fn strike(self: &Arc<Self>, key: &KeyId, window: Window, limits: Limits, standing: &Standing, arrived: Duration) {
         let waited = self.clock.monotonic().saturating_sub(arrived).as_millis();
         let arrived: UnixMillis = standing.as_of.plus(-i64::try_from(waited).unwrap_or(0));

@@ -1,20 +1,21 @@
-//! The clock of another machine, kept by our monotonic clock.
+//! The clock of another machine, continued by the local monotonic clock.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use contract::time::UnixMillis;
 
-/// What stands in place of another machine's clock before it was heard.
+/// The value before the other machine's clock was first received.
 const NEVER_HEARD: i64 = i64::MIN;
 
-/// The clock of another machine: what it last said, and when by our monotonic clock.
+/// The clock of another machine: its last reported time, and when it was received by the local monotonic clock.
 ///
-/// Its present time is what it said plus the time that has passed since. Our wall clock has no part in it, so a step of the
-/// wall clock, an outage of the other machine, and both together change nothing.
+/// Its current time is the reported time plus the time elapsed since. The local wall clock is not used, so a step of
+/// the wall clock, an outage of the other machine, or both change nothing.
 #[derive(Debug)]
 pub struct ForeignClock {
-    /// What it said less our monotonic clock at that moment, in milliseconds: both in one word. [`NEVER_HEARD`] before.
+    /// The reported time minus the monotonic time at which it was received, in milliseconds; [`NEVER_HEARD`] before the
+    /// first.
     said_less_monotonic: AtomicI64,
 }
 
@@ -25,12 +26,12 @@ impl Default for ForeignClock {
 }
 
 impl ForeignClock {
-    /// The other machine says that it is `said` there; our monotonic clock shows `now`.
+    /// Records that the other machine reported `said` when the local monotonic clock showed `now`.
     pub fn hear(&self, said: UnixMillis, now: Duration) {
         self.said_less_monotonic.store(said.0.saturating_sub(millis(now)), Ordering::Relaxed);
     }
 
-    /// What time it is there, when our monotonic clock shows `now`; `None` while the other machine was never heard.
+    /// The other machine's time when the local monotonic clock shows `now`; `None` before the first report.
     pub fn now(&self, now: Duration) -> Option<UnixMillis> {
         let said = self.said_less_monotonic.load(Ordering::Relaxed);
         (said != NEVER_HEARD).then(|| UnixMillis(said).plus(millis(now)))

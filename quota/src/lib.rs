@@ -1,26 +1,26 @@
-//! Quotas: charging a request to its project's minute and day, both or neither.
+//! Quotas: charge a request to its project's minute and day, to both or neither.
 //!
-//! [`Quota`] is what the pipeline calls. Most requests are decided by memory: a lease this node holds, or a refusal it
-//! remembers. The others wait for one call to the [`store`], which all that wait for the same bucket share. The
-//! protocol is in [`ledger`], what the headers say in [`standing`], who is banned in [`ban`], and what an address
-//! without a key may try in [`anonymous`].
+//! The pipeline calls [`Quota`]. Memory decides most requests: from a lease that this node holds, or a refusal that it
+//! remembers. The others wait for one call to the [`store`], shared by all that wait for the same bucket. [`ledger`]
+//! has the protocol, [`standing`] the figures of the headers, [`ban`] the bans, and [`failed_authentications`] the
+//! limits of failed authentications.
 //!
-//! When the store is gone: a call is given up after its budget (50 ms), three failures open the breaker and nobody waits
-//! any more; then [`settings::OnStoreDown`] decides. What was let through meanwhile is claimed once the store is back,
-//! so the day stays right. Never a 429 or a 500 for our own fault.
+//! Without the store: a call is abandoned after its budget (50 ms); three failures open the circuit breaker, and no
+//! request waits any more; then [`settings::OnStoreDown`] decides. What was admitted meanwhile is claimed once the
+//! store is back, so the day stays right. An outage of ours never causes a 429 or a 500.
 //!
-//! Writing the answer, and persisting the embedded store, are left to others.
+//! Callers write the response, and persist the embedded store.
 
 pub mod standing;
 pub mod clock;
 pub mod ledger;
 pub mod ban;
-pub mod anonymous;
+pub mod failed_authentications;
 mod breaker;
 pub mod store;
 pub mod settings;
-mod cells;
-mod news;
+mod bucket_cache;
+mod notifications;
 mod liveness;
 mod charge;
 
@@ -36,9 +36,9 @@ use contract::time::{UnixMillis, UnixSeconds};
 use contract::window::Window;
 use parking_lot::Mutex;
 
-use ban::{Ban, BanTable, News};
+use ban::{Ban, BanTable, Notification};
 use breaker::Breaker;
-use cells::Cells;
+use bucket_cache::BucketCache;
 use chassis::clock::Clock;
 use clock::ForeignClock;
 use ledger::bucket::BucketView;
@@ -47,32 +47,32 @@ use settings::{Mode, OnStoreDown, QuotaSettings};
 use standing::Standing;
 use store::{Fleet, Store, StoreOutage};
 
-/// How often a node shows itself to the store, notices that the store's memory is a new one, and hands back what
-/// idle buckets hold.
+/// How often a node sends a heartbeat to the store, detects that the store lost its data, and hands back the units of
+/// idle buckets.
 pub const HEARTBEAT: Duration = Duration::from_millis(100);
 
-/// Why a request is not let through.
+/// Why a request is not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChargeError {
-    /// The minute or the day is spent: 429 `rate_limit_exceeded` or `daily_quota_exceeded`.
+    /// The minute or the day is used up: 429 `rate_limit_exceeded` or `daily_quota_exceeded`.
     Exceeded {
-        /// Where the caller stands; show it with [`standing::Outcome::Refused`].
+        /// The caller's standing; show it with [`standing::Outcome::Refused`].
         standing: Standing,
         /// The window that refused.
         window: Window,
     },
     /// The key is banned: 429 `api_key_banned`.
     Banned {
-        /// First second at which the key is welcome again.
+        /// The first second after the ban.
         until: UnixSeconds,
-        /// Where the caller stands; show it with [`standing::Outcome::Banned`].
+        /// The caller's standing; show it with [`standing::Outcome::Banned`].
         standing: Standing,
     },
     /// The request could not be counted: 503 `quota_unavailable`.
     Unavailable {
         /// The value of `Retry-After`.
         retry_after_seconds: u32,
-        /// Where the caller stands as far as this node knows; every API response shows it.
+        /// The caller's standing as far as this node knows; every API response shows it.
         standing: Standing,
     },
 }
@@ -85,32 +85,32 @@ struct Inner {
     store: Arc<dyn Store>,
     settings: QuotaSettings,
     clock: Arc<dyn Clock>,
-    cells: Cells,
+    cache: BucketCache,
     bans: BanTable,
     breaker: Mutex<Breaker>,
-    /// The breaker's state, for the hot path: the last call failed; so many did that nobody asks any more.
+    /// The breaker's state for the hot path: whether the last call failed, and whether the breaker is open.
     store_fails: AtomicBool,
     store_is_gone: AtomicBool,
-    /// The store's clock: bans end by one clock everywhere. Never heard where the store has no clock of its own.
+    /// The store's clock: bans end by the same clock on every node. Never set for a store without its own clock.
     store_clock: ForeignClock,
-    /// The nodes that share the limits, as the store last said.
+    /// The nodes that share the limits, as the store last reported.
     fleet: Mutex<Fleet>,
-    /// When the nodes are to be counted next, in milliseconds of the monotonic clock.
+    /// When to count the nodes next, in milliseconds of the monotonic clock.
     count_at: AtomicU64,
-    /// Bans and lifts that the other nodes have not been told yet, by key.
-    untold: Mutex<HashMap<KeyId, News>>,
-    /// Somebody is telling them.
-    telling: AtomicBool,
-    /// The life of the store's memory, once it was heard of.
+    /// Bans and lifts not yet delivered to the other nodes, by key.
+    undelivered: Mutex<HashMap<KeyId, Notification>>,
+    /// A task is delivering them.
+    delivering: AtomicBool,
+    /// The incarnation of the store's data, once known.
     incarnation: AtomicU64,
     store_was_heard: AtomicBool,
 }
 
 impl Quota {
-    /// Quotas over `store`. [`Quota::run`] has to run beside it.
+    /// Quotas that use `store`. Run [`Quota::run`] beside it.
     pub fn new(store: Arc<dyn Store>, settings: QuotaSettings, clock: Arc<dyn Clock>) -> Self {
         Self(Arc::new(Inner {
-            cells: Cells::new(identity(&settings), settings.buckets_max),
+            cache: BucketCache::new(identity(&settings), settings.buckets_max),
             bans: BanTable::new(settings.ban),
             breaker: Mutex::default(),
             store_fails: AtomicBool::new(false),
@@ -118,8 +118,8 @@ impl Quota {
             store_clock: ForeignClock::default(),
             fleet: Mutex::new(settings.fleet),
             count_at: AtomicU64::new(0),
-            untold: Mutex::default(),
-            telling: AtomicBool::new(false),
+            undelivered: Mutex::default(),
+            delivering: AtomicBool::new(false),
             incarnation: AtomicU64::new(0),
             store_was_heard: AtomicBool::new(false),
             store,
@@ -128,74 +128,74 @@ impl Quota {
         }))
     }
 
-    /// Takes back the unit of a request that never reached an upstream through our own fault. `standing` is what
-    /// [`Quota::charge`] answered for it.
+    /// Takes back the unit of a request that never reached an upstream through our own fault. `standing` is the result
+    /// of [`Quota::charge`] for it.
     pub fn refund(&self, project: &ProjectUid, standing: &Standing) {
-        if let Some(cell) = self.0.cells.find(project) {
-            cell.lock().bucket.refund(self.0.clock.monotonic(), standing);
-            self.0.cells.watch(&cell);
+        if let Some(cached) = self.0.cache.find(project) {
+            cached.lock().bucket.refund(self.0.clock.monotonic(), standing);
+            self.0.cache.watch(&cached);
         }
     }
 
-    /// Hands back at once what this node holds for a project, because another node would refuse for want of it. For
-    /// stores that pass such calls between nodes.
+    /// Hands back at once the units that this node holds for a project, because another node would refuse for lack of
+    /// them. For stores that pass such calls between nodes.
     pub fn recall(&self, project: &ProjectUid) {
-        if let Some(cell) = self.0.cells.find(project).filter(|cell| cell.lock().bucket.owes()) {
-            self.0.state_in_background(&cell, ledger::node::Purpose::HandBack);
+        if let Some(cached) = self.0.cache.find(project).filter(|cached| cached.lock().bucket.owes()) {
+            self.0.state_in_background(&cached, ledger::node::Purpose::HandBack);
         }
     }
 
-    /// The books of a project: both windows, and every node's part. `None` when nothing was charged yet.
+    /// The store's record of a project: both windows, and every node's part. `None` if nothing was charged yet.
     pub async fn usage(&self, project: &ProjectUid) -> Result<Option<BucketView>, StoreOutage> {
         let budget = self.0.settings.call_budget;
         tokio::time::timeout(budget, self.0.store.view(project)).await.unwrap_or(Err(StoreOutage::TimedOut))
     }
 
-    /// Where a project stands on this node, without charging anything.
+    /// A project's standing on this node, without charging.
     pub fn standing(&self, project: &ProjectUid, limits: Limits) -> Standing {
         let (now, wall) = (self.0.clock.monotonic(), self.0.clock.now());
-        match self.0.cells.find(project) {
-            Some(cell) => cell.lock().bucket.peek(now, wall),
+        match self.0.cache.find(project) {
+            Some(cached) => cached.lock().bucket.peek(now, wall),
             None => ledger::node::untouched(limits, now, wall),
         }
     }
 
-    /// The bans in force, the one that ends last first.
+    /// The bans in force, ordered by their end, latest first.
     pub fn bans(&self) -> Vec<Ban> {
         self.0.bans.list(self.0.shared_now())
     }
 
-    /// Bans a key until a moment, on all nodes. `None` when the table is full of banned keys.
+    /// Bans a key until `until`, on all nodes. `None` if the table is full of banned keys.
     pub fn ban(&self, key: &KeyId, until: UnixSeconds) -> Option<Ban> {
         let ban = self.0.bans.add(key, self.0.shared_now(), until)?;
-        self.0.tell(News::Banned(ban.clone()));
+        self.0.notify(Notification::Banned(ban.clone()));
         Some(ban)
     }
 
-    /// Lifts a ban, on all nodes. `false` when the key was not banned.
+    /// Lifts a ban, on all nodes. `false` if the key was not banned.
     pub fn lift(&self, key: &KeyId) -> bool {
         let Some(ban) = self.0.bans.lift(key, self.0.shared_now()) else { return false };
-        self.0.tell(News::Lifted { key: ban.key, began: ban.since, until: ban.until });
+        self.0.notify(Notification::Lifted { key: ban.key, began: ban.since, until: ban.until });
         true
     }
 
-    /// The nodes that share the limits, to be remembered for a start without the store.
+    /// The nodes that share the limits, to be saved for a start without the store.
     pub fn fleet(&self) -> Fleet {
         *self.0.fleet.lock()
     }
 
-    /// The store's time by now; `None` while it was never heard, and for a store without a clock of its own.
+    /// The store's current time; `None` while it is unknown, and for a store without its own clock.
     pub fn store_now(&self) -> Option<UnixMillis> {
         self.0.store_now()
     }
 
-    /// The place that this node counts for: that of the settings, or another one after a process with a copy of its data
-    /// directory took it.
+    /// This node's place: that of the settings, or another one after a process with a copy of its data directory took
+    /// it.
     pub fn place(&self) -> u64 {
-        self.0.cells.me().place
+        self.0.cache.me().place
     }
 
-    /// How requests are being counted right now.
+    /// How requests are counted now.
     pub fn mode(&self) -> Mode {
         let gone = self.0.store_is_gone.load(Ordering::Relaxed);
         match self.0.settings.on_store_down {
@@ -208,9 +208,9 @@ impl Quota {
     }
 }
 
-/// Who speaks for buckets of a node that has just begun.
+/// This node's identity at its start.
 fn identity(settings: &QuotaSettings) -> NodeId {
-    // Half of the random number tells processes of one place apart.
+    // Half of the random number distinguishes processes of one place.
     let process = u32::try_from(settings.process & u64::from(u32::MAX)).unwrap_or(0);
     NodeId { place: settings.place, life: Life { start: settings.start, stay: 0, process } }
 }

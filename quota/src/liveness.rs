@@ -1,5 +1,5 @@
-//! Keeping in touch with the store: noticing that it is gone, that it is back, that it has forgotten; handing back what
-//! nobody needs.
+//! The connection to the store: heartbeats, detection of an outage, of its end and of lost data, and handing back idle
+//! units.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,30 +9,30 @@ use contract::time::UnixMillis;
 use futures_util::StreamExt as _;
 use futures_util::stream;
 
-use super::breaker::{Change, PROBE_EVERY};
-use super::cells::Cell;
+use super::breaker::{BreakerChange, PROBE_EVERY};
+use super::bucket_cache::CachedBucket;
 use super::ledger::node::Purpose;
 use super::ledger::{Incarnation, Reply};
-use super::store::{Fleet, Pulse, StoreOutage};
+use super::store::{Fleet, HeartbeatReply, StoreOutage};
 use super::{HEARTBEAT, Inner, Quota};
 
-/// Pause between two counts of the nodes: so many milliseconds for each of them, since each count looks at all.
+/// Pause between two counts of the nodes, in milliseconds per node, since each count reads all of them.
 const COUNT_MILLIS_PER_NODE: u64 = 10;
-/// The longest pause, well below the silence after which a node is not counted any more.
+/// The longest pause, well below the silence after which a node is no longer counted.
 const COUNT_MILLIS_MAX: u64 = 1_000;
-/// Statements under way at once when many buckets have something to say.
+/// Concurrent statements when many buckets need one.
 const STATEMENTS_AT_ONCE: usize = 64;
-/// How long the hand-back at shutdown may take altogether. What is not handed back by then stays charged.
+/// The longest time for handing back all units at shutdown. Units not handed back by then stay charged.
 const HAND_BACK_BUDGET: Duration = Duration::from_secs(2);
 
 impl Quota {
-    /// Keeps in touch with the store; never returns. Run it as a task, and stop the task after
+    /// Keeps the connection to the store; never returns. Run it as a task, and stop the task after
     /// [`Quota::hand_back_all`].
     pub async fn run(&self) {
-        tokio::join!(self.keep_in_touch(), self.listen());
+        tokio::join!(self.send_heartbeats(), self.listen());
     }
 
-    async fn keep_in_touch(&self) {
+    async fn send_heartbeats(&self) {
         let mut beat = tokio::time::interval(HEARTBEAT);
         beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut probed_at: Option<Duration> = None;
@@ -48,38 +48,38 @@ impl Quota {
         }
     }
 
-    /// One round of [`Quota::run`], for those who own the clock.
+    /// One round of [`Quota::run`], for callers with their own clock.
     pub async fn heartbeat(&self) {
         let count = self.0.is_time_to_count();
-        let pulse = tokio::time::timeout(self.0.settings.call_budget, self.0.store.pulse(count));
-        self.0.feel(&pulse.await.unwrap_or(Err(StoreOutage::TimedOut)));
+        let heartbeat = tokio::time::timeout(self.0.settings.call_budget, self.0.store.heartbeat(count));
+        self.0.receive_heartbeat(&heartbeat.await.unwrap_or(Err(StoreOutage::TimedOut)));
         if !self.0.store_is_gone.load(Ordering::Relaxed) {
             self.0.hand_back_idle();
-            self.0.tell_strikes();
-            self.0.tell_rest();
+            self.0.send_strikes();
+            self.0.deliver_pending();
         }
     }
 
-    /// Hands every unit back that this node holds. Call it at shutdown, after the last request.
+    /// Hands back every unit that this node holds. Call it at shutdown, after the last request.
     pub async fn hand_back_all(&self) {
-        let all = stream::iter(self.0.cells.all()).for_each_concurrent(STATEMENTS_AT_ONCE, |cell| async move {
-            if cell.lock().bucket.owes() {
-                self.0.state(&cell, Purpose::HandBack).await;
+        let all = stream::iter(self.0.cache.all()).for_each_concurrent(STATEMENTS_AT_ONCE, |cached| async move {
+            if cached.lock().bucket.owes() {
+                self.0.state(&cached, Purpose::HandBack).await;
             }
         });
         if tokio::time::timeout(HAND_BACK_BUDGET, all).await.is_err() {
-            tracing::warn!("not all units could be handed back to the quota store; they stay charged");
+            tracing::warn!("could not hand back all units to the quota store; they stay charged");
         }
     }
 }
 
 impl Inner {
-    /// The nodes among which limits are shared while the store is gone.
+    /// The nodes that share the limits during an outage of the store.
     pub(super) fn fleet(&self) -> Fleet {
         *self.fleet.lock()
     }
 
-    /// Whether the nodes were last counted long enough ago; says so once.
+    /// Whether it is time to count the nodes; true once per pause.
     fn is_time_to_count(&self) -> bool {
         let now = u64::try_from(self.clock.monotonic().as_millis()).unwrap_or(u64::MAX);
         let due = now >= self.count_at.load(Ordering::Relaxed);
@@ -90,7 +90,7 @@ impl Inner {
         due
     }
 
-    /// Draws conclusions from the end of a call.
+    /// Updates the state of the store after a call.
     pub(super) fn note(self: &Arc<Self>, answer: &Result<Reply, StoreOutage>) {
         match answer {
             Ok(Reply::Settled(settlement)) => {
@@ -104,15 +104,15 @@ impl Inner {
         }
     }
 
-    fn feel(self: &Arc<Self>, pulse: &Result<Pulse, StoreOutage>) {
-        match pulse {
-            Ok(pulse) => {
-                self.note_clock(pulse.now);
-                if let Some(fleet) = pulse.fleet {
+    fn receive_heartbeat(self: &Arc<Self>, heartbeat: &Result<HeartbeatReply, StoreOutage>) {
+        match heartbeat {
+            Ok(heartbeat) => {
+                self.note_clock(heartbeat.now);
+                if let Some(fleet) = heartbeat.fleet {
                     *self.fleet.lock() = fleet;
                 }
                 self.note_life(true);
-                self.note_incarnation(pulse.incarnation);
+                self.note_incarnation(heartbeat.incarnation);
             }
             Err(outage) => self.note_life(!outage.is_of_the_store()),
         }
@@ -136,12 +136,12 @@ impl Inner {
             change
         };
         match change {
-            Change::None => {}
-            Change::Opened => {
+            BreakerChange::None => {}
+            BreakerChange::Opened => {
                 tracing::warn!(mode = self.settings.on_store_down.as_str(), "lost the quota store");
             }
-            Change::Closed => {
-                tracing::info!("found the quota store again");
+            BreakerChange::Closed => {
+                tracing::info!("reconnected to the quota store");
                 self.assert_all(false);
             }
         }
@@ -153,31 +153,31 @@ impl Inner {
         }
         let before = self.incarnation.swap(incarnation.0, Ordering::AcqRel);
         if self.store_was_heard.swap(true, Ordering::AcqRel) && before != incarnation.0 {
-            tracing::warn!("the memory of the quota store is a new one: repeating what was spent and who is banned");
+            tracing::warn!("the quota store lost its data; restoring counters and bans");
             self.assert_all(true);
             self.repeat_bans();
         }
     }
 
-    /// Repeats to the store what this node has spent and holds, bucket by bucket; to one that `forgot`, all of it.
+    /// Repeats this node's statements to the store, bucket by bucket; all of them if it lost its data (`forgot`).
     fn assert_all(self: &Arc<Self>, forgot: bool) {
         let inner = Arc::clone(self);
         tokio::spawn(async move {
             let now = inner.clock.monotonic();
-            let cells = inner.cells.all().into_iter().filter(|cell| {
-                let mut state = cell.lock();
+            let cache = inner.cache.all().into_iter().filter(|cached| {
+                let mut state = cached.lock();
                 if forgot {
                     state.bucket.store_forgot(now);
                 } else {
                     state.bucket.demand_assert(now);
                 }
-                // Where a statement is under way, its end repeats what has to be repeated.
+                // If a statement is pending, its end repeats what is necessary.
                 state.bucket.wants_assert()
             });
-            stream::iter(cells)
-                .for_each_concurrent(STATEMENTS_AT_ONCE, |cell| {
+            stream::iter(cache)
+                .for_each_concurrent(STATEMENTS_AT_ONCE, |cached| {
                     let inner = Arc::clone(&inner);
-                    async move { inner.state(&cell, Purpose::Assert).await }
+                    async move { inner.state(&cached, Purpose::Assert).await }
                 })
                 .await;
         });
@@ -185,26 +185,26 @@ impl Inner {
 
     fn hand_back_idle(self: &Arc<Self>) {
         let now = self.clock.monotonic();
-        for cell in self.cells.take_watched() {
+        for cached in self.cache.take_watched() {
             let (owes, idle) = {
-                let state = cell.lock();
+                let state = cached.lock();
                 (state.bucket.owes(), state.bucket.wants_hand_back(now))
             };
             if idle {
-                self.state_in_background(&cell, Purpose::HandBack);
+                self.state_in_background(&cached, Purpose::HandBack);
             }
             if owes {
-                self.cells.watch(&cell);
+                self.cache.watch(&cached);
             }
         }
     }
 
     /// Sends a statement and reads the answer.
-    async fn state(self: &Arc<Self>, cell: &Arc<Cell>, purpose: Purpose) {
-        let statement = cell.lock().bucket.ask(self.clock.monotonic(), purpose);
+    async fn state(self: &Arc<Self>, cached: &Arc<CachedBucket>, purpose: Purpose) {
+        let statement = cached.lock().bucket.ask(self.clock.monotonic(), purpose);
         if let Some(statement) = statement {
-            let answer = self.send(cell, statement).await;
-            self.finish(cell, statement.seq, &answer, false);
+            let answer = self.send(cached, statement).await;
+            self.finish(cached, statement.seq, &answer, false);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What an operator may choose about quotas. The defaults are the safe ones.
+//! Settings of quotas. The defaults are safe.
 
 use std::time::Duration;
 
@@ -6,32 +6,32 @@ use super::ban::BanRules;
 use super::store::Fleet;
 
 contract::words! {
-    /// What becomes of requests while the quota store cannot be asked.
+    /// What happens to requests while the quota store cannot be reached.
     #[derive(Default)]
     pub enum OnStoreDown {
-        /// Each node lets its share of the limits through.
+        /// Each node admits its share of the limits.
         #[default]
         Share = "share",
         /// 503 `quota_unavailable`.
         Deny = "deny",
-        /// Everything is let through, and counted.
+        /// Everything is admitted and counted.
         Allow = "allow",
     }
 }
 
 contract::words! {
-    /// How requests are being counted right now, for the metric and the log field.
+    /// How requests are counted now, for the metric and the log field.
     pub enum Mode {
-        /// The store answers and this node is the only one: counts and headers are exact.
+        /// The store answers and this is the only node: counts and headers are exact.
         Exact = "exact",
-        /// The store answers several nodes: no limit is ever exceeded; Remaining may be ahead by what other nodes were
-        /// granted since this one last asked.
+        /// The store answers several nodes: no limit is ever exceeded. Remaining may be too high by the units that
+        /// other nodes were granted since this node last asked.
         Lease = "lease",
-        /// The store is gone: this node lets its share through.
+        /// The store is unavailable: this node admits its share.
         Share = "share",
-        /// The store is gone: requests are answered 503.
+        /// The store is unavailable: requests are answered 503.
         Deny = "deny",
-        /// The store is gone: requests are let through.
+        /// The store is unavailable: requests are admitted.
         Allow = "allow",
     }
 }
@@ -39,28 +39,28 @@ contract::words! {
 /// The settings of [`super::Quota`].
 #[derive(Clone, Debug)]
 pub struct QuotaSettings {
-    /// The identity of the data directory: whose component of a bucket this node's statements are.
+    /// The identity of the data directory, and so of this node's component in each bucket.
     pub place: u64,
-    /// How often gateways were started over that directory, this one included.
+    /// How many gateways were started with that directory, including this one.
     pub start: u32,
     /// A random number, new in every process.
     pub process: u64,
-    /// What to do while the store is gone.
+    /// What to do while the store is unavailable.
     pub on_store_down: OnStoreDown,
     /// How long one call to the store may take; 50 ms by default.
     pub call_budget: Duration,
-    /// The fleet that shares the limits while the store is gone and has not said how many nodes there are.
+    /// The fleet that shares the limits during an outage, until the store has reported the number of nodes.
     pub fleet: Fleet,
-    /// Buckets this node keeps in memory; 100 000 by default, about 440 bytes each.
+    /// Buckets kept in memory; 100 000 by default, about 440 bytes each.
     pub buckets_max: usize,
-    /// Requests of one bucket that may wait for one answer of the store; 10 000 by default. More are answered 503.
+    /// Requests of one bucket that may wait for one reply of the store; 10 000 by default. More are answered 503.
     pub waiting_max: usize,
-    /// When a key is banned.
+    /// The rules for bans.
     pub ban: BanRules,
 }
 
 impl QuotaSettings {
-    /// The defaults, for a process with this random number in a place of its own.
+    /// The defaults, for a process with this random number and a place of its own.
     pub fn new(process: u64) -> Self {
         Self {
             place: process,
@@ -68,7 +68,7 @@ impl QuotaSettings {
             process,
             on_store_down: OnStoreDown::default(),
             call_budget: Duration::from_millis(50),
-            fleet: Fleet::ALONE,
+            fleet: Fleet::SINGLE,
             buckets_max: 100_000,
             waiting_max: 10_000,
             ban: BanRules::default(),

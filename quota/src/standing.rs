@@ -1,24 +1,24 @@
-//! Where a caller stands, and what the response headers say about it.
+//! A caller's standing, and the response headers that describe it.
 //!
-//! Pure arithmetic over figures somebody else collected: no clock, no store. The three `X-RateLimit-*` headers of the
-//! specification (section 8) have room for one window, so the rule which of the two they describe lives here, beside
-//! `Retry-After` and the IETF fields that name both. Writing the headers is left to the decorator.
+//! Pure arithmetic: no clock, no store. The three `X-RateLimit-*` headers of the specification (section 8) describe
+//! only one window; this module chooses it, and also computes `Retry-After` and the IETF fields that describe both. The
+//! decorator writes the headers.
 
 use contract::time::{UnixMillis, UnixSeconds};
 use contract::window::Window;
 
-/// Bytes that hold both windows of every plan.
+/// Length that fits both windows of every plan.
 const FIELD_BYTES_USUAL: usize = 64;
 
-/// One window of a caller: how much there is, how much is left, when it comes back.
+/// One window of a caller: its limit, the remaining requests, and its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
     /// Requests the window grants.
     pub limit: u32,
-    /// Requests left in the window; never above `limit`, and on one node never rising before `resets_at` while the
-    /// limit stays.
+    /// Requests left in the window; never above `limit`. On one node it never rises before `resets_at` unless the limit
+    /// changes.
     pub remaining: u32,
-    /// First second of the next window, by the clock of whoever counts.
+    /// First second of the next window, by the counter's clock.
     pub resets_at: UnixSeconds,
 }
 
@@ -27,31 +27,31 @@ pub struct Allowance {
 pub struct Standing {
     /// The UTC minute.
     pub minute: Allowance,
-    /// The UTC day; absent for an address without a key, which is limited by the minute alone.
+    /// The UTC day; absent for an address without a key, which is limited per minute only.
     pub day: Option<Allowance>,
-    /// The moment of the figures by the clock of whoever counts; never later than that clock, so that what is
-    /// derived from it never points before a reset.
+    /// The time of the figures by the counter's clock; never later than that clock, so that a time computed from it is
+    /// never before the reset.
     pub as_of: UnixMillis,
 }
 
-/// How the request ended as far as its quota is concerned.
+/// The result of the request, as far as its quota is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was let through, or refused for reasons that have nothing to do with a limit.
+    /// It was admitted, or refused for reasons other than a limit.
     Admitted,
-    /// This window had nothing left.
+    /// This window was used up.
     Refused(Window),
-    /// The key is banned until this moment.
+    /// The key is banned until this time.
     Banned {
-        /// First second at which the key is welcome again.
+        /// First second after the ban.
         until: UnixSeconds,
     },
 }
 
 /// The values of `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Trio {
-    /// The limit of the window described.
+pub struct RateLimitHeaders {
+    /// The limit of the described window.
     pub limit: u32,
     /// Requests left in it.
     pub remaining: u32,
@@ -60,7 +60,7 @@ pub struct Trio {
 }
 
 impl Standing {
-    /// The window that constrains the caller most: least remaining; on a tie the one that resets later, because
+    /// The window that constrains the caller most: the least remaining; on a tie the one that resets later, because
     /// waiting for the other would not help.
     pub fn binding(&self) -> Window {
         match self.day {
@@ -74,7 +74,7 @@ impl Standing {
         }
     }
 
-    /// The figures of one window; the minute's where there is no day.
+    /// The figures of one window; the minute's if there is no day.
     pub fn of(&self, window: Window) -> Allowance {
         match (window, self.day) {
             (Window::Day, Some(day)) => day,
@@ -82,24 +82,30 @@ impl Standing {
         }
     }
 
-    /// The three headers of the specification. They always describe one window: the binding one, or after a refusal
-    /// the one that refused. During a ban nothing remains until the ban ends.
-    pub fn trio(&self, outcome: Outcome) -> Trio {
+    /// The three headers of the specification. They describe one window: the binding one, or after a refusal the one
+    /// that refused. During a ban, Remaining is 0 until the ban ends.
+    pub fn rate_limit_headers(&self, outcome: Outcome) -> RateLimitHeaders {
         match outcome {
             Outcome::Admitted => {
                 let allowance = self.of(self.binding());
-                Trio { limit: allowance.limit, remaining: allowance.remaining, reset: allowance.resets_at.0 }
+                RateLimitHeaders {
+                    limit: allowance.limit,
+                    remaining: allowance.remaining,
+                    reset: allowance.resets_at.0,
+                }
             }
             Outcome::Refused(window) => {
                 let allowance = self.of(window);
-                Trio { limit: allowance.limit, remaining: 0, reset: allowance.resets_at.0 }
+                RateLimitHeaders { limit: allowance.limit, remaining: 0, reset: allowance.resets_at.0 }
             }
-            Outcome::Banned { until } => Trio { limit: self.of(self.binding()).limit, remaining: 0, reset: until.0 },
+            Outcome::Banned { until } => {
+                RateLimitHeaders { limit: self.of(self.binding()).limit, remaining: 0, reset: until.0 }
+            }
         }
     }
 
-    /// The value of `Retry-After` in seconds, for outcomes that have one: at least 1, and never so short that a
-    /// client that waits exactly this long comes back before the reset.
+    /// The value of `Retry-After` in seconds, for outcomes that have one: at least 1, and long enough that a client
+    /// that waits exactly this long returns after the reset.
     pub fn retry_after_seconds(&self, outcome: Outcome) -> Option<u32> {
         let until = match outcome {
             Outcome::Admitted => return None,
@@ -115,8 +121,8 @@ impl Standing {
         self.field([";q=", ";w="], |window, allowance| [i64::from(allowance.limit), window.seconds()])
     }
 
-    /// The `RateLimit` field: what is left of every window and for how many seconds. After a refusal the window that
-    /// refused has nothing left; during a ban no window has before the ban ends.
+    /// The `RateLimit` field: the remaining requests of every window and its remaining seconds. After a refusal the
+    /// window that refused has 0 left; during a ban every window has 0 until the ban ends.
     pub fn ratelimit_field(&self, outcome: Outcome) -> String {
         self.field([";r=", ";t="], |window, allowance| {
             let seconds = seconds_until(allowance.resets_at, self.as_of);
@@ -172,15 +178,15 @@ mod tests {
     // rule: 8.7
     #[test]
     fn the_first_request_of_a_free_plan_shows_the_minute() {
-        let trio = standing((60, 59), (1_000, 999)).trio(Outcome::Admitted);
-        assert_eq!(trio, Trio { limit: 60, remaining: 59, reset: NOW + 40 });
+        let headers = standing((60, 59), (1_000, 999)).rate_limit_headers(Outcome::Admitted);
+        assert_eq!(headers, RateLimitHeaders { limit: 60, remaining: 59, reset: NOW + 40 });
     }
 
     // rule: 8.7
     #[test]
     fn with_less_left_today_than_this_minute_the_headers_show_the_day() {
-        let trio = standing((60, 59), (1_000, 29)).trio(Outcome::Admitted);
-        assert_eq!(trio, Trio { limit: 1_000, remaining: 29, reset: NOW + 6_400 });
+        let headers = standing((60, 59), (1_000, 29)).rate_limit_headers(Outcome::Admitted);
+        assert_eq!(headers, RateLimitHeaders { limit: 1_000, remaining: 29, reset: NOW + 6_400 });
     }
 
     // rule: 8.7, 8.9
@@ -194,8 +200,8 @@ mod tests {
     fn after_a_refusal_the_window_that_refused_is_shown_with_nothing_left() {
         let refused = standing((60, 3), (1_000, 0));
         assert_eq!(
-            refused.trio(Outcome::Refused(Window::Minute)),
-            Trio { limit: 60, remaining: 0, reset: NOW + 40 },
+            refused.rate_limit_headers(Outcome::Refused(Window::Minute)),
+            RateLimitHeaders { limit: 60, remaining: 0, reset: NOW + 40 },
             "even where the day has less"
         );
         assert_eq!(refused.retry_after_seconds(Outcome::Refused(Window::Day)), Some(6_400));
@@ -223,7 +229,7 @@ mod tests {
         let until = UnixSeconds(NOW + 300);
         let banned = standing((60, 12), (1_000, 400));
         let outcome = Outcome::Banned { until };
-        assert_eq!(banned.trio(outcome), Trio { limit: 60, remaining: 0, reset: NOW + 300 });
+        assert_eq!(banned.rate_limit_headers(outcome), RateLimitHeaders { limit: 60, remaining: 0, reset: NOW + 300 });
         assert_eq!(banned.retry_after_seconds(outcome), Some(300));
         assert_eq!(banned.ratelimit_field(outcome), r#""minute";r=0;t=300, "day";r=0;t=6400"#);
     }
@@ -241,13 +247,13 @@ mod tests {
         at.day = None;
         assert_eq!(at.policy_field(), r#""minute";q=60;w=60"#);
         assert_eq!(at.of(Window::Day), at.minute);
-        assert_eq!(at.trio(Outcome::Refused(Window::Minute)).remaining, 0);
+        assert_eq!(at.rate_limit_headers(Outcome::Refused(Window::Minute)).remaining, 0);
     }
 
     proptest! {
         // rule: 8.2, 8.12
         #[test]
-        fn whoever_waits_retry_after_comes_back_at_or_after_the_reset(
+        fn a_client_that_waits_retry_after_returns_at_or_after_the_reset(
             as_of in 0_i64..4_000_000_000_000,
             ahead in -5_i64..86_400,
             limit in 1_u32..1_000_000,
@@ -260,12 +266,12 @@ mod tests {
                 let wait = i64::from(at.retry_after_seconds(outcome).unwrap());
                 prop_assert!(wait >= 1);
                 prop_assert!(as_of + wait * 1_000 >= resets_at.0 * 1_000);
-                let trio = at.trio(outcome);
-                prop_assert_eq!(trio.remaining, 0);
-                prop_assert_eq!(trio.reset, resets_at.0);
+                let headers = at.rate_limit_headers(outcome);
+                prop_assert_eq!(headers.remaining, 0);
+                prop_assert_eq!(headers.reset, resets_at.0);
             }
-            let trio = at.trio(Outcome::Admitted);
-            prop_assert!(trio.remaining <= trio.limit);
+            let headers = at.rate_limit_headers(Outcome::Admitted);
+            prop_assert!(headers.remaining <= headers.limit);
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Where buckets are kept: the interface of a quota store.
+//! The interface of a quota store.
 //!
 //! A store executes [`Bucket::apply`](super::ledger::bucket::Bucket::apply), or a script that mirrors it, atomically
-//! per bucket, by its own clock. It needs no memory of who asked before and no order of calls: the statements bring
-//! all of that along. When a store is gone its calls fail with [`StoreOutage`]; what then becomes of requests is decided
-//! by [`super::Quota`].
+//! per bucket, by its own clock. It keeps no state about callers and requires no order of calls: the statements carry
+//! all of that. If a store is unavailable its calls fail with [`StoreOutage`]; [`super::Quota`] then decides about
+//! requests.
 
 pub mod memory;
 pub mod redis;
@@ -17,12 +17,12 @@ use contract::time::UnixMillis;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
-use super::ban::News;
+use super::ban::Notification;
 use super::ledger::bucket::BucketView;
 use super::ledger::node::Share;
 use super::ledger::{Incarnation, Reply, Statement};
 
-/// Why a store gave no answer.
+/// Why a store did not answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreOutage {
     /// No answer within the budget.
@@ -31,101 +31,102 @@ pub enum StoreOutage {
     /// No connection, or the connection broke.
     #[error("the quota store cannot be reached: {0}")]
     Unreachable(String),
-    /// It answered, but not with an answer: read-only, out of memory, wrong password, a foreign reply.
-    #[error("the quota store refuses to work: {0}")]
+    /// An unusable answer: read-only, out of memory, wrong password, a foreign reply.
+    #[error("the quota store returned an error: {0}")]
     Refused(String),
-    /// The part of the store that has this bucket cannot be reached; others can.
+    /// The server with this bucket cannot be reached; others can.
     #[error("the server that counts this project cannot be reached")]
     Part,
-    /// It has no room for another bucket. The store works; this bucket is not counted.
+    /// The store has no room for another bucket. It works; this bucket is not counted.
     #[error("the quota store has no room for another bucket")]
     Full,
 }
 
 impl StoreOutage {
-    /// Whether the failure says something about the store as a whole, not about one bucket.
+    /// Whether the failure concerns the whole store, not one bucket.
     pub const fn is_of_the_store(&self) -> bool {
         !matches!(self, Self::Full | Self::Part)
     }
 }
 
-/// A sign of life.
+/// The answer to a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pulse {
-    /// The present life of the store's memory.
+pub struct HeartbeatReply {
+    /// The current incarnation of the store's data.
     pub incarnation: Incarnation,
     /// The store's clock.
     pub now: UnixMillis,
-    /// The fleet, where it was asked for.
+    /// The fleet, if it was counted.
     pub fleet: Option<Fleet>,
 }
 
 /// The gateway nodes that share a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fleet {
-    /// Nodes that showed themselves lately, this one included.
+    /// Nodes that sent a heartbeat recently, including this one.
     pub nodes: NonZeroU32,
-    /// How many of them come before this one, in an order that all agree on.
+    /// How many of them come before this one, in an order that is the same on all nodes.
     pub turn: u32,
 }
 
 impl Fleet {
-    /// One node by itself.
-    pub const ALONE: Self = Self { nodes: NonZeroU32::MIN, turn: 0 };
+    /// A single node.
+    pub const SINGLE: Self = Self { nodes: NonZeroU32::MIN, turn: 0 };
 
-    /// This node's share of a project's limits. Which nodes get the units that cannot be divided differs from project
-    /// to project.
+    /// This node's share of a project's limits. Which nodes receive the indivisible remainder differs from project to
+    /// project.
     pub fn share_of(self, project: &ProjectUid) -> Share {
         let first = project.as_str().bytes().fold(0_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
         Share::new(self.nodes, self.turn.wrapping_add(first % self.nodes))
     }
 }
 
-/// What a node hears from the others.
+/// An item of the notification stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
-    /// One of them said something.
-    News(News),
-    /// From now on everything is heard; what was said before may have been missed.
+pub enum Received {
+    /// A notification of another node.
+    Notification(Notification),
+    /// The connection is up: all later notifications arrive; earlier ones may have been missed.
     Connected,
 }
 
 /// A quota store.
 #[async_trait]
 pub trait Store: Send + Sync {
-    /// Executes one statement about one bucket. Sent once: a retry would be a new statement.
+    /// Executes one statement about one bucket. It is sent once: a retry would be a new statement.
     async fn settle(&self, bucket: &ProjectUid, statement: Statement) -> Result<Reply, StoreOutage>;
 
-    /// Asks whether the store is alive and still the same. Cheap: it is called every [`super::HEARTBEAT`]. With `count`
-    /// it also shows this node to the others and counts them.
-    async fn pulse(&self, count: bool) -> Result<Pulse, StoreOutage>;
+    /// Checks that the store is available and has not lost data. Cheap: called every [`super::HEARTBEAT`]. With
+    /// `count`, it also registers this node and counts all nodes.
+    async fn heartbeat(&self, count: bool) -> Result<HeartbeatReply, StoreOutage>;
 
-    /// Whether the store tells the time by a clock that is not this machine's, and so has a vote on what time it is.
+    /// Whether the store has a clock other than this machine's, which then decides the current minute.
     fn has_own_clock(&self) -> bool {
         true
     }
 
-    /// The books of one bucket, for people; `None` when nothing was ever charged.
+    /// The record of one bucket for display; `None` if nothing was ever charged.
     async fn view(&self, bucket: &ProjectUid) -> Result<Option<BucketView>, StoreOutage>;
 
-    /// Tells the other nodes, and those that come later as long as it matters. A store of one node has nobody to tell.
-    async fn tell(&self, _news: &News) -> Result<(), StoreOutage> {
+    /// Notifies the other nodes, and stores the notification for later nodes as long as it matters. A store with one
+    /// node does nothing.
+    async fn notify(&self, _notification: &Notification) -> Result<(), StoreOutage> {
         Ok(())
     }
 
-    /// What a node that heard nothing until now has to know: bans, and bans that were lifted.
-    async fn past(&self) -> Result<Vec<News>, StoreOutage> {
+    /// The stored notifications for a node that has just connected: bans and lifts.
+    async fn stored_notifications(&self) -> Result<Vec<Notification>, StoreOutage> {
         Ok(Vec::new())
     }
 
-    /// Forgets what was said of these keys.
-    async fn forget(&self, _keys: &[KeyId]) -> Result<(), StoreOutage> {
+    /// Removes the stored notifications of these keys.
+    async fn forget_notifications(&self, _keys: &[KeyId]) -> Result<(), StoreOutage> {
         Ok(())
     }
 
-    /// What the other nodes say, for one listener; `None` where there are none. The listener has to read: what does
-    /// not fit the queue is dropped, and [`Heard::Connected`] follows.
-    fn news(&self) -> Option<mpsc::Receiver<Heard>> {
+    /// Notifications of the other nodes, for one receiver; `None` if there are no other nodes. The receiver must keep
+    /// up: what exceeds the queue is dropped, and [`Received::Connected`] follows.
+    fn notifications(&self) -> Option<mpsc::Receiver<Received>> {
         None
     }
 }

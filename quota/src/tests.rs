@@ -1,4 +1,4 @@
-//! The facade over the embedded store: what callers see.
+//! Tests of [`Quota`] with the embedded store.
 
 mod faults;
 mod fleet;
@@ -17,7 +17,7 @@ use contract::project::ProjectUid;
 use contract::time::{UnixMillis, UnixSeconds};
 use contract::window::Window;
 
-use super::cells::Cell;
+use super::bucket_cache::CachedBucket;
 use super::settings::{Mode, QuotaSettings};
 use super::store::Store;
 use super::store::memory::{BUCKETS_MAX, MemoryStore};
@@ -27,7 +27,7 @@ use chassis::clock::Clock;
 /// 2023-11-14T22:13:20Z, 20 seconds into its minute.
 const START: i64 = 1_700_000_000_000;
 
-/// Both clocks, moved by the test.
+/// A wall clock and a monotonic clock that the test moves.
 pub(super) struct TestClock {
     millis: AtomicI64,
 }
@@ -56,7 +56,7 @@ impl Clock for TestClock {
     }
 }
 
-/// Both clocks as time passes, from a moment of the test's choice.
+/// A wall clock and a monotonic clock that run in real time from a chosen start.
 pub(super) struct RealClock {
     began: Instant,
     wall: UnixMillis,
@@ -152,8 +152,8 @@ async fn ten_thousand_requests_in_a_minute_of_sixty_cost_the_day_sixty() {
     for _ in 0..10_000 {
         admitted += u64::from(quota.charge(&project(), Plan::Free.stated_limits(), &key(1)).await.is_ok());
     }
-    let books = quota.usage(&project()).await.unwrap().unwrap();
-    assert_eq!((admitted, books.minute_charged, books.day_charged), (60, 60, 60));
+    let record = quota.usage(&project()).await.unwrap().unwrap();
+    assert_eq!((admitted, record.minute_charged, record.day_charged), (60, 60, 60));
 }
 
 // rule: 8.1
@@ -340,5 +340,5 @@ async fn what_another_node_needs_is_handed_back_at_once() {
 
 #[test]
 fn a_hundred_thousand_buckets_fit_into_forty_four_megabytes() {
-    assert!(Cell::size() <= 440, "{} bytes per bucket", Cell::size());
+    assert!(CachedBucket::size() <= 440, "{} bytes per bucket", CachedBucket::size());
 }

@@ -1,4 +1,4 @@
-//! The program of the README does what it says.
+//! The program of the README works as described.
 #![allow(dead_code, reason = "its main is not called")]
 
 #[path = "../examples/limiter.rs"]

@@ -4,10 +4,10 @@
 #[path = "../examples/simulation/simulation.rs"]
 mod simulation;
 
-/// Worlds of one test: four of them take some twenty seconds without optimisation, and less beside each other.
+/// Worlds per test: four tests take some twenty seconds without optimisation, less in parallel.
 const SEEDS: u64 = 500;
 
-/// Runs the worlds of a quarter, the first seed of the next one included.
+/// Runs a quarter of the worlds, and the first seed of the next quarter.
 fn no_world_of_a_quarter_breaks_a_promise(quarter: u64) {
     let total = simulation::run_all(quarter * SEEDS..=(quarter + 1) * SEEDS);
     assert!(total.is_ok(), "{}", total.err().map(|broken| broken.to_string()).unwrap_or_default());

@@ -147,7 +147,7 @@ pub enum Command {
         resume: bool,
     },
     /// Copy the databases, while the platform runs, and check the copies. Secrets are not among them. Not for PostgreSQL:
-    /// docs/operating.md has the commands of its own tools.
+    /// docs/operator/backup.md has the commands of its own tools.
     Backup(Databases),
     /// Put the databases of a backup back, with everything stopped. What was there is kept, and what it had revoked or removed
     /// is withdrawn again. A backup that was changed by others is refused.

@@ -5,10 +5,10 @@
 mod absent;
 
 #[cfg(not(feature = "test-world"))]
-pub use absent::{Dns, Manners};
+pub use absent::{AuthorityMode, Dns};
 #[cfg(not(feature = "test-world"))]
 pub(crate) use absent::{ROOT, TestWorld, carry_out};
 #[cfg(feature = "test-world")]
-pub use dev_world::{Manners, records::Dns};
+pub use dev_world::{AuthorityMode, records::Dns};
 #[cfg(feature = "test-world")]
 pub(crate) use dev_world::{ROOT, TestWorld, records::carry_out};

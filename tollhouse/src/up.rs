@@ -46,7 +46,7 @@ pub async fn run(common: &Common, options: &Up) -> anyhow::Result<()> {
     authority::ensure(&directory, &domain, clock.now_seconds())?;
     let (upstreams, upstream_settings) = upstreams::read(&directory, options).await?;
     let mut world = match options.test_world {
-        Some(manners) => Some(TestWorld::start(&directory.path(""), &domain, manners).await?),
+        Some(mode) => Some(TestWorld::start(&directory.path(""), &domain, mode).await?),
         None => None,
     };
     let environment = remembered.environment;

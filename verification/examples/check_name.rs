@@ -1,10 +1,10 @@
-//! Whether a name's DNS leads to a target, over the network:
+//! Checks over the network whether a name's DNS points at a target:
 //! `cargo run -p verification --example check_name -- www.example.com target.example.net`.
 
 use chassis::clock::SystemClock;
 use contract::hostname::Hostname;
 use verification::DnsConfig;
-use verification::collect::{Question, collect};
+use verification::collect::{Subject, collect};
 use verification::verdict::{Claim, Expectation, judge};
 use verification::wire::WireDns;
 
@@ -12,16 +12,16 @@ use verification::wire::WireDns;
 async fn main() -> anyhow::Result<()> {
     let mut names = std::env::args().skip(1);
     let (Some(name), Some(target)) = (names.next(), names.next()) else {
-        anyhow::bail!("name a domain and the target that its CNAME is to have: www.example.com target.example.net");
+        anyhow::bail!("usage: check_name DOMAIN CNAME_TARGET, for example www.example.com target.example.net");
     };
     let (name, target) = (Hostname::parse(&name)?, Hostname::parse(&target)?);
     let (config, claim) = (DnsConfig::default(), Claim::Open);
-    let question = Question { name: &name, registrable: &name, target: &target, claim, caa: false };
-    let facts = collect(&WireDns::new(&config)?, &config, &SystemClock::new(), &question).await;
+    let subject = Subject { name: &name, registrable: &name, target: &target, claim, caa: false };
+    let facts = collect(&WireDns::new(&config)?, &config, &SystemClock::new(), &subject).await;
     let expected =
         Expectation { name: &name, target: &target, edge: &[], text: "not asked for", claim, authorities: &[] };
     let judged = judge(&facts, &expected);
-    println!("{}", if judged.passes() { "It leads there, and nowhere else." } else { "It does not lead there:" });
+    println!("{}", if judged.passes() { "It points at the target only." } else { "It does not point at the target:" });
     for problem in judged.problems {
         println!("{}\n  {}", problem.message, problem.fix);
     }

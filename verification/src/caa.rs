@@ -1,43 +1,44 @@
-//! CAA: who may issue a certificate for a name (RFC 8659, RFC 8657), judged as certificate authorities judge it.
+//! CAA: which authorities may issue a certificate for a name (RFC 8659, RFC 8657), judged as certificate authorities
+//! do.
 //!
-//! The closest name upwards that has any CAA records decides alone. Being stricter than the authority would hold up a
-//! domain for nothing; being laxer would place orders that fail and count. So leniencies of the large public
-//! authority are followed: flag 1 counts as critical beside 128, and unknown properties that are not critical do not
-//! matter.
+//! The closest name upwards that has any CAA records decides alone. A stricter check than the authority's would delay a
+//! domain without need; a laxer one would place orders that fail and count against limits. So the leniencies of the
+//! large public authority apply: flag 1 counts as critical like 128, and unknown properties that are not critical are
+//! ignored.
 
 use super::CaaRecord;
 use super::facts::CaaLevel;
 
-/// A certificate authority as CAA records name it.
+/// A certificate authority as CAA records name it, and how we use it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaaIdentity {
     /// The authority's domain, such as `letsencrypt.org`.
     pub domain: String,
-    /// Our account there, if there is one yet.
+    /// Our account there, if it exists.
     pub account_uri: Option<String>,
-    /// The ways we prove control, such as `http-01`.
+    /// The methods by which we prove control, such as `http-01`.
     pub methods: Vec<String>,
 }
 
-/// What CAA records say to one authority.
+/// The ruling of CAA records for one authority.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CaaRuling {
-    /// It may issue, after proofs by these methods.
+    /// It may issue, after a proof by one of these methods.
     Permits(Vec<String>),
-    /// It may not; the name whose records say so.
+    /// It may not issue; the name of the records.
     Forbids(String),
-    /// Nobody may: the records of this name hold a critical property that authorities do not know. Whether it would be
-    /// forbidden without that property too.
+    /// No authority may issue: the records of this name hold an unknown critical property. The flag tells whether the
+    /// authority would be forbidden without that property too.
     Critical(String, bool),
-    /// It may, but not for our account.
+    /// It may issue, but not for our account.
     OtherAccount(String),
-    /// It may, but not by any method of ours.
+    /// It may issue, but not by any of our methods.
     OtherMethod(String),
-    /// Nobody knows: the records of this name could not be read.
+    /// The records of this name could not be read.
     Unknown(String),
 }
 
-/// What the CAA records of a name and its ancestors, closest first, say to an authority.
+/// The ruling of the CAA records of a name and its ancestors, closest first, for one authority.
 pub fn rule(levels: &[CaaLevel], identity: &CaaIdentity, wildcard: bool) -> CaaRuling {
     for level in levels {
         match &level.records {
@@ -80,7 +81,7 @@ fn rule_at(place: &str, records: &[CaaRecord], identity: &CaaIdentity, wildcard:
     ruling
 }
 
-/// Whether authorities must refuse because of this record: they have to understand it and do not.
+/// Whether authorities must refuse because of this record: it is critical and unknown.
 pub fn is_critical_unknown(record: &CaaRecord) -> bool {
     let known = ["issue", "issuewild", "iodef", "issuemail"];
     record.flags & (128 | 1) != 0 && !known.iter().any(|known| record.tag.eq_ignore_ascii_case(known))
@@ -93,7 +94,7 @@ struct Property {
 }
 
 impl Property {
-    /// `None` when it is malformed: then it permits nobody.
+    /// `None` if it is malformed: then it permits no authority.
     fn parse(value: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(value).ok()?;
         let blank = |letter: char| letter == ' ' || letter == '\t';
@@ -115,7 +116,7 @@ impl Property {
         Some(Self { domain, parameters: parameters.collect::<Option<_>>()? })
     }
 
-    /// The values of a parameter; its name is compared exactly.
+    /// The values of a parameter; its name is case-sensitive.
     fn values(&self, name: &str) -> Vec<&str> {
         self.parameters.iter().filter(|(tag, _)| tag == name).map(|(_, value)| value.as_str()).collect()
     }
@@ -123,7 +124,7 @@ impl Property {
     fn permits_account(&self, account: Option<&str>) -> bool {
         match self.values("accounturi").as_slice() {
             [] => true,
-            // Said more than once, it can never be met.
+            // A repeated parameter can never be satisfied.
             [uri] => account == Some(uri),
             _ => false,
         }
@@ -136,7 +137,7 @@ impl Property {
                 let well_formed = |method: &&str| {
                     !method.is_empty() && method.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
                 };
-                // What comes before a malformed method counts; nothing after it does.
+                // Methods before a malformed one count; later ones do not.
                 let named: Vec<&str> = list.split(',').take_while(well_formed).collect();
                 ours.iter().filter(|method| named.contains(&method.as_str())).cloned().collect()
             }

@@ -1,8 +1,8 @@
-//! Asking DNS about a domain, in the right order and within bounds.
+//! Queries DNS about a domain, in the right order and within bounds.
 //!
-//! The customer's own nameservers are asked, all of them, rather than a cache: the record is seen at once, partial
-//! propagation is seen as such. Nameservers and their addresses are the customer's choice, so there is a limit to how
-//! many are asked, and private addresses are never sent anything. What cannot be asked becomes a fact, never an error.
+//! All of the customer's own nameservers are queried, not a cache, so that a new record is seen at once and partial
+//! propagation is detected. Customers choose their nameservers and the addresses, so the number of queried nameservers
+//! is bounded, and private addresses never receive a packet. A failed query becomes a fact, not an error.
 
 mod zone;
 
@@ -15,47 +15,48 @@ use contract::hostname::Hostname;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
-use self::zone::{Found, Nameserver, Parent};
-use super::facts::{Answer, CaaLevel, DnsFacts, ServerFacts, Why, Zone};
+use self::zone::{Nameserver, Parent, ZoneServers};
+use super::facts::{Answer, CaaLevel, DnsFacts, NoAnswer, ServerFacts, Zone};
 use super::race::first_good;
 use super::verdict::Claim;
-use super::{CaaRecord, Dns, DnsFailure, RecordData, RecordKind, Reply, ReplyCode};
+use super::{CaaRecord, Dns, DnsFailure, DnsReply, RecordData, RecordKind, ReplyCode};
 use crate::TEXT_LABEL;
 use crate::{DnsConfig, DnsMode};
 
-/// Questions per verification; what is beyond counts as unanswered. A name of seven labels in a zone of six nameservers
+/// Queries per verification; further ones count as unanswered. A name of seven labels in a zone of six nameservers
 /// needs about 60.
 const QUERIES_MAX: u32 = 80;
 
-/// The longest a verification takes. Questions that are open then count as unanswered; the answers that came count.
+/// The longest duration of a verification. Open queries then count as unanswered; received answers count.
 const TIME_MAX: Duration = Duration::from_secs(7);
 
-/// After this long without an answer another nameserver that knows the same is asked as well.
+/// After this long without an answer, another nameserver with the same data is queried too.
 const NEXT_SERVER_AFTER: Duration = Duration::from_millis(700);
 
-/// A label below a domain that nobody has created: when it has records, they are those of a wildcard.
-const NOBODYS_LABEL: &str = "tollhouse-asks-for-wildcards";
+/// A label below a domain that should not exist: if it has records, they come from a wildcard.
+const WILDCARD_PROBE_LABEL: &str = "tollhouse-asks-for-wildcards";
 
-/// What to ask about.
-pub struct Question<'a> {
+/// The subject of a verification.
+pub struct Subject<'a> {
     /// The domain.
     pub name: &'a Hostname,
-    /// The part registered with a public registry: below it a missing zone is a missing record, at it a missing domain.
+    /// The part registered with a public registry: below it a missing zone means a missing record, at it a missing
+    /// domain.
     pub registrable: &'a Hostname,
     /// The project's CNAME target.
     pub target: &'a Hostname,
-    /// What is known of the ownership: whether its text is asked for.
+    /// The state of the ownership, which decides whether the TXT record is queried.
     pub claim: Claim,
-    /// Whether CAA matters.
+    /// Whether to query CAA.
     pub caa: bool,
 }
 
-/// Asks everything. Always answers within `TIME_MAX`; what is not known by then is unknown.
-pub async fn collect(dns: &dyn Dns, config: &DnsConfig, clock: &dyn Clock, question: &Question<'_>) -> DnsFacts {
+/// Runs all queries. Always returns within `TIME_MAX`; unanswered queries become unknown facts.
+pub async fn collect(dns: &dyn Dns, config: &DnsConfig, clock: &dyn Clock, subject: &Subject<'_>) -> DnsFacts {
     let started = clock.monotonic();
     let until = Instant::now() + TIME_MAX;
-    let asking = Asking { dns, config, queries: AtomicU32::new(0), until };
-    let mut facts = asking.everything(question).await;
+    let asking = Verification { dns, config, queries: AtomicU32::new(0), until };
+    let mut facts = asking.run(subject).await;
     facts.queries = asking.queries.load(Ordering::Relaxed);
     facts.duration_ms = u64::try_from(clock.monotonic().saturating_sub(started).as_millis()).unwrap_or(u64::MAX);
     facts
@@ -68,36 +69,36 @@ fn resolver(config: &DnsConfig) -> &'static str {
     }
 }
 
-/// What is asked of a nameserver.
+/// The expected role of a nameserver.
 #[derive(Clone, Copy)]
 enum Role {
-    /// It must know.
+    /// Authoritative: it must know the answer.
     Knows,
-    /// It may refer to others.
+    /// Parent: it may refer to other nameservers.
     Refers,
 }
 
 /// One verification in progress.
-struct Asking<'a> {
+struct Verification<'a> {
     dns: &'a dyn Dns,
     config: &'a DnsConfig,
     queries: AtomicU32,
     until: Instant,
 }
 
-impl Asking<'_> {
-    async fn everything(&self, question: &Question<'_>) -> DnsFacts {
+impl Verification<'_> {
+    async fn run(&self, subject: &Subject<'_>) -> DnsFacts {
         let asked = async {
-            let Found { zone, servers, parent } = self.zone_and_servers(question).await;
+            let ZoneServers { zone, servers, parent } = self.zone_and_servers(subject).await;
             let (answers, texts, caa) = tokio::join!(
-                self.ask_all(&servers, &zone, question),
-                self.texts(question, &zone, &servers),
-                self.caa(question, &zone, &servers, parent.as_ref()),
+                self.ask_all(&servers, &zone, subject),
+                self.texts(subject, &zone, &servers),
+                self.caa(subject, &zone, &servers, parent.as_ref()),
             );
             (zone, answers, texts, caa)
         };
         let (target_addresses, chain, (zone, answers, texts, caa)) =
-            tokio::join!(self.addresses(question.target.as_str(), 2), self.chain(question.name.as_str()), asked);
+            tokio::join!(self.addresses(subject.target.as_str(), 2), self.chain(subject.name.as_str()), asked);
         DnsFacts {
             zone,
             servers: answers,
@@ -111,28 +112,29 @@ impl Asking<'_> {
         }
     }
 
-    /// What all nameservers say. An address that could not be reached from here says nothing about a nameserver that has
-    /// another: a control plane may be without IPv6.
-    async fn ask_all(&self, servers: &[Nameserver], zone: &Zone, question: &Question<'_>) -> Vec<ServerFacts> {
-        let mut answers = join_all(servers.iter().map(|server| self.ask_about(server, zone, question))).await;
+    /// Queries all nameservers. If no IPv6 address answered, an IPv6 failure does not count against a nameserver that
+    /// has another address: the control plane may lack IPv6.
+    async fn ask_all(&self, servers: &[Nameserver], zone: &Zone, subject: &Subject<'_>) -> Vec<ServerFacts> {
+        let mut answers = join_all(servers.iter().map(|server| self.ask_about(server, zone, subject))).await;
         let is_v6 = |facts: &ServerFacts| facts.ip.is_some_and(|ip| ip.is_ipv6());
-        let answered = |facts: &ServerFacts| !matches!(facts.cname, Answer::Failed(Why::Timeout | Why::Unreachable));
+        let answered =
+            |facts: &ServerFacts| !matches!(facts.cname, Answer::Failed(NoAnswer::Timeout | NoAnswer::Unreachable));
         let has_v6 = answers.iter().any(|facts| is_v6(facts) && answered(facts));
         let heard: Vec<String> =
             answers.iter().filter(|facts| answered(facts)).map(|facts| facts.host.clone()).collect();
         if !has_v6 && !heard.is_empty() {
             answers.retain(|facts| answered(facts) || !is_v6(facts) || !heard.contains(&facts.host));
             for facts in answers.iter_mut().filter(|facts| is_v6(facts)) {
-                facts.cname = Answer::Failed(Why::Unreachable);
+                facts.cname = Answer::Failed(NoAnswer::Unreachable);
             }
         }
         answers.sort_by(|left, right| left.host.cmp(&right.host));
         answers
     }
 
-    /// What one nameserver says: the CNAME first, since asking for addresses would follow it.
-    async fn ask_about(&self, server: &Nameserver, zone: &Zone, question: &Question<'_>) -> ServerFacts {
-        let name = question.name.as_str();
+    /// Queries one nameserver: the CNAME first, because a query for addresses would follow it.
+    async fn ask_about(&self, server: &Nameserver, zone: &Zone, subject: &Subject<'_>) -> ServerFacts {
+        let name = subject.name.as_str();
         let mut facts = ServerFacts {
             host: server.host.clone(),
             ip: server.address.ok(),
@@ -151,7 +153,7 @@ impl Asking<'_> {
             _ => None,
         });
         if let Some((target, ttl)) = cname {
-            if target != question.target.as_str() {
+            if target != subject.target.as_str() {
                 facts.wildcard = self.wildcard(server, zone, name, RecordKind::Cname, &reply).await;
             }
             return ServerFacts { cname: Answer::Is(target), ttl: Some(ttl), ..facts };
@@ -170,23 +172,23 @@ impl Asking<'_> {
         facts
     }
 
-    /// The wildcard whose records these are, if the name has none of its own: a name below it, which nobody has created,
-    /// then has the same.
+    /// The wildcard that the records come from, if the name has no records of its own: then a non-existent name below
+    /// it has the same records.
     async fn wildcard(
         &self,
         server: &Nameserver,
         zone: &Zone,
         name: &str,
         kind: RecordKind,
-        seen: &Reply,
+        seen: &DnsReply,
     ) -> Option<String> {
         let Zone::Is(zone) = zone else { return None };
         let seen = records_of(seen, name);
         if seen.is_empty() || zone == name {
             return None;
         }
-        let nobodys = format!("{NOBODYS_LABEL}.{name}");
-        if records_of(&self.ask(server, &nobodys, kind).await.ok()?, &nobodys) != seen {
+        let probe = format!("{WILDCARD_PROBE_LABEL}.{name}");
+        if records_of(&self.ask(server, &probe, kind).await.ok()?, &probe) != seen {
             return None;
         }
         let mut below = name;
@@ -200,13 +202,13 @@ impl Asking<'_> {
         None
     }
 
-    /// The ownership texts.
-    async fn texts(&self, question: &Question<'_>, zone: &Zone, servers: &[Nameserver]) -> Option<Answer<Vec<String>>> {
-        let is_apex = matches!(zone, Zone::Is(zone) if zone == question.name.as_str());
-        if !question.claim.may_ask_for_text(is_apex) {
+    /// Queries the ownership TXT records.
+    async fn texts(&self, subject: &Subject<'_>, zone: &Zone, servers: &[Nameserver]) -> Option<Answer<Vec<String>>> {
+        let is_apex = matches!(zone, Zone::Is(zone) if zone == subject.name.as_str());
+        if !subject.claim.may_ask_for_text(is_apex) {
             return None;
         }
-        let place = format!("{TEXT_LABEL}.{}", question.name);
+        let place = format!("{TEXT_LABEL}.{}", subject.name);
         let reply = match self.first(servers, &place, RecordKind::Txt, Role::Knows).await {
             Ok(reply) => reply,
             Err(why) => return Some(Answer::Failed(why)),
@@ -219,11 +221,11 @@ impl Asking<'_> {
         Some(if texts.is_empty() { Answer::Nothing } else { Answer::Is(texts) })
     }
 
-    /// The names that the CNAME chain of the name leads through, as a resolver follows it.
+    /// The names of the domain's CNAME chain, as a resolver follows it.
     async fn chain(&self, name: &str) -> Vec<String> {
         let Ok(reply) = self.recurse(name, RecordKind::A).await else { return Vec::new() };
         let mut chain: Vec<String> = Vec::new();
-        // It is at most as long as the answer has records, so a loop ends too.
+        // The chain is at most as long as the answer's records, so a loop ends too.
         for _ in 0..reply.answers.len() {
             let end = chain.last().map_or(name, String::as_str);
             let next = reply.answers.iter().find_map(|record| match &record.data {
@@ -238,19 +240,19 @@ impl Asking<'_> {
         chain
     }
 
-    /// The CAA records of the name and all its ancestors, asked at once: those of its zone and of the zone above from their
-    /// nameservers, so that what an owner has just changed is seen.
+    /// Queries the CAA records of the name and all its ancestors concurrently: those of its zone and of the parent zone
+    /// at their nameservers, so that a recent change is seen.
     async fn caa(
         &self,
-        question: &Question<'_>,
+        subject: &Subject<'_>,
         zone: &Zone,
         servers: &[Nameserver],
         parent: Option<&Parent>,
     ) -> Vec<CaaLevel> {
-        if !question.caa {
+        if !subject.caa {
             return Vec::new();
         }
-        let name = question.name.as_str();
+        let name = subject.name.as_str();
         let ancestors = std::iter::successors(Some(name), |name| name.split_once('.').map(|(_, parent)| parent));
         let levels = ancestors.map(|name| async move {
             let servers = match (zone, parent) {
@@ -263,8 +265,8 @@ impl Asking<'_> {
         join_all(levels).await
     }
 
-    /// The CAA records of one name. Where its nameservers do not answer, a resolver may know.
-    async fn caa_at(&self, name: &str, servers: &[Nameserver]) -> Result<Vec<CaaRecord>, Why> {
+    /// The CAA records of one name, from its nameservers, else from a resolver.
+    async fn caa_at(&self, name: &str, servers: &[Nameserver]) -> Result<Vec<CaaRecord>, NoAnswer> {
         let asked = self.first(servers, name, RecordKind::Caa, Role::Knows).await;
         let Ok(reply) = asked else { return Ok(caa_in(self.recurse(name, RecordKind::Caa).await?)) };
         let leads_to = reply.answers.iter().rev().find_map(|record| match &record.data {
@@ -273,14 +275,20 @@ impl Asking<'_> {
         });
         let found = caa_in(reply);
         match leads_to {
-            // The records of what a CNAME leads to count as the name's own.
+            // The records of a CNAME's target count as the name's own.
             Some(target) if found.is_empty() => Ok(caa_in(self.recurse(&target, RecordKind::Caa).await?)),
             _ => Ok(found),
         }
     }
 
-    /// The first usable answer of servers that know the same.
-    async fn first(&self, servers: &[Nameserver], name: &str, kind: RecordKind, from: Role) -> Result<Reply, Why> {
+    /// The first usable answer of servers with the same data.
+    async fn first(
+        &self,
+        servers: &[Nameserver],
+        name: &str,
+        kind: RecordKind,
+        from: Role,
+    ) -> Result<DnsReply, NoAnswer> {
         let try_one = |server| async move {
             match from {
                 Role::Knows => self.ask(server, name, kind).await,
@@ -289,51 +297,51 @@ impl Asking<'_> {
         };
         let tries: Vec<_> = servers.iter().map(try_one).collect();
         let answer = first_good(tries, NEXT_SERVER_AFTER, Result::is_ok).await;
-        answer.unwrap_or_else(|failed| failed.into_iter().next().unwrap_or(Err(Why::NoAddress)))
+        answer.unwrap_or_else(|failed| failed.into_iter().next().unwrap_or(Err(NoAnswer::NoAddress)))
     }
 
-    /// Whether one more question may be asked.
-    fn count(&self) -> Result<(), Why> {
+    /// Counts a query; an error if the limit is reached.
+    fn count(&self) -> Result<(), NoAnswer> {
         let asked = self.queries.fetch_add(1, Ordering::Relaxed);
-        if asked < QUERIES_MAX { Ok(()) } else { Err(Why::Timeout) }
+        if asked < QUERIES_MAX { Ok(()) } else { Err(NoAnswer::Timeout) }
     }
 
-    /// The outcome of a question within the time that is left.
-    async fn within(&self, asking: impl Future<Output = Result<Reply, DnsFailure>>) -> Result<Reply, Why> {
+    /// The result of a query within the remaining time.
+    async fn within(&self, asking: impl Future<Output = Result<DnsReply, DnsFailure>>) -> Result<DnsReply, NoAnswer> {
         self.count()?;
-        Ok(tokio::time::timeout_at(self.until, asking).await.map_err(|_| Why::Timeout)??)
+        Ok(tokio::time::timeout_at(self.until, asking).await.map_err(|_| NoAnswer::Timeout)??)
     }
 
-    async fn recurse(&self, name: &str, kind: RecordKind) -> Result<Reply, Why> {
+    async fn recurse(&self, name: &str, kind: RecordKind) -> Result<DnsReply, NoAnswer> {
         let reply = self.within(self.dns.recurse(name, kind)).await?;
         match reply.code {
             ReplyCode::NoError | ReplyCode::NoSuchName => Ok(reply),
-            ReplyCode::Bogus => Err(Why::Bogus),
-            ReplyCode::Refused | ReplyCode::ServFail | ReplyCode::Other => Err(Why::ServFail),
+            ReplyCode::Bogus => Err(NoAnswer::Bogus),
+            ReplyCode::Refused | ReplyCode::ServFail | ReplyCode::Other => Err(NoAnswer::ServFail),
         }
     }
 
-    /// Asks a nameserver that must know.
-    async fn ask(&self, server: &Nameserver, name: &str, kind: RecordKind) -> Result<Reply, Why> {
+    /// Queries an authoritative nameserver.
+    async fn ask(&self, server: &Nameserver, name: &str, kind: RecordKind) -> Result<DnsReply, NoAnswer> {
         if self.config.mode == DnsMode::Recursive {
             return self.recurse(name, kind).await;
         }
         let reply = self.refer(server, name, kind).await?;
-        if reply.authoritative { Ok(reply) } else { Err(Why::Lame) }
+        if reply.authoritative { Ok(reply) } else { Err(NoAnswer::Lame) }
     }
 
-    /// Asks a nameserver that may refer to another.
-    async fn refer(&self, server: &Nameserver, name: &str, kind: RecordKind) -> Result<Reply, Why> {
+    /// Queries a nameserver that may refer to another.
+    async fn refer(&self, server: &Nameserver, name: &str, kind: RecordKind) -> Result<DnsReply, NoAnswer> {
         let reply = self.within(self.dns.ask(server.address?, name, kind)).await?;
         match reply.code {
             ReplyCode::NoError | ReplyCode::NoSuchName => Ok(reply),
-            ReplyCode::Refused => Err(Why::Lame),
-            ReplyCode::ServFail | ReplyCode::Bogus | ReplyCode::Other => Err(Why::ServFail),
+            ReplyCode::Refused => Err(NoAnswer::Lame),
+            ReplyCode::ServFail | ReplyCode::Bogus | ReplyCode::Other => Err(NoAnswer::ServFail),
         }
     }
 }
 
-fn caa_in(reply: Reply) -> Vec<CaaRecord> {
+fn caa_in(reply: DnsReply) -> Vec<CaaRecord> {
     let records = reply.answers.into_iter().filter_map(|record| match record.data {
         RecordData::Caa(caa) => Some(caa),
         _ => None,
@@ -341,8 +349,8 @@ fn caa_in(reply: Reply) -> Vec<CaaRecord> {
     records.collect()
 }
 
-/// What the records of a name say, in an order that does not depend on the nameserver's.
-fn records_of(reply: &Reply, name: &str) -> Vec<String> {
+/// The records of a name, in an order independent of the nameserver's.
+fn records_of(reply: &DnsReply, name: &str) -> Vec<String> {
     let of_name = reply.answers.iter().filter(|record| record.owner == name);
     let mut said: Vec<String> = of_name.map(|record| format!("{:?}", record.data)).collect();
     said.sort();
@@ -353,7 +361,7 @@ fn is_at_or_above(ancestor: &str, name: &str) -> bool {
     name.strip_suffix(ancestor).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
-fn addresses_v4(reply: &Reply, owner: Option<&str>) -> Vec<Ipv4Addr> {
+fn addresses_v4(reply: &DnsReply, owner: Option<&str>) -> Vec<Ipv4Addr> {
     let fitting = reply.answers.iter().filter(|record| owner.is_none_or(|owner| record.owner == owner));
     fitting
         .filter_map(|record| match record.data {
@@ -363,7 +371,7 @@ fn addresses_v4(reply: &Reply, owner: Option<&str>) -> Vec<Ipv4Addr> {
         .collect()
 }
 
-fn addresses_v6(reply: &Reply, owner: Option<&str>) -> Vec<Ipv6Addr> {
+fn addresses_v6(reply: &DnsReply, owner: Option<&str>) -> Vec<Ipv6Addr> {
     let fitting = reply.answers.iter().filter(|record| owner.is_none_or(|owner| record.owner == owner));
     fitting
         .filter_map(|record| match record.data {

@@ -1,4 +1,4 @@
-//! What DNS said about a domain: data, gathered once, judged elsewhere.
+//! The answers of DNS about a domain: data, collected once and judged elsewhere.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -6,24 +6,24 @@ use super::{CaaRecord, DnsFailure};
 
 /// Why a nameserver gave no usable answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum NoAnswer {
     /// No answer in time.
     Timeout,
-    /// It could not find out.
+    /// It reported a failure (SERVFAIL).
     ServFail,
-    /// It answers, but not as an authority for the zone.
+    /// It answers, but not authoritatively for the zone.
     Lame,
-    /// This machine has no way to it, such as one without IPv6.
+    /// This machine has no route to it, for example without IPv6.
     Unreachable,
-    /// The records are there, and DNSSEC says that they are false.
+    /// The records exist, but fail DNSSEC validation.
     Bogus,
-    /// Its answer cannot be read.
+    /// Its answer cannot be parsed.
     Malformed,
-    /// It has no address, or only ones we do not send packets to.
+    /// It has no address, or only addresses to which we send no packets.
     NoAddress,
 }
 
-impl From<DnsFailure> for Why {
+impl From<DnsFailure> for NoAnswer {
     fn from(failure: DnsFailure) -> Self {
         match failure {
             DnsFailure::Timeout => Self::Timeout,
@@ -33,75 +33,75 @@ impl From<DnsFailure> for Why {
     }
 }
 
-/// What one question brought.
+/// The result of one query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer<T> {
-    /// This.
+    /// This value.
     Is(T),
     /// No such record.
     Nothing,
     /// There was no usable answer.
-    Failed(Why),
+    Failed(NoAnswer),
 }
 
-/// The zone the domain lies in.
+/// The zone of the domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Zone {
     /// The zone's name; the domain is its apex when they are equal.
     Is(String),
-    /// Not even the registrable name exists.
+    /// The registrable name does not exist.
     Missing,
     /// No nameserver gave a usable answer.
-    Unknown(Why),
+    Unknown(NoAnswer),
 }
 
-/// What one nameserver says about the domain.
+/// The answers of one nameserver about the domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerFacts {
     /// Its name.
     pub host: String,
-    /// The address that was asked; absent where it has none.
+    /// The queried address; absent if it has none.
     pub ip: Option<IpAddr>,
-    /// Where the domain leads by CNAME.
+    /// The target of the domain's CNAME.
     pub cname: Answer<String>,
-    /// Asked only where there is no CNAME.
+    /// Queried only if there is no CNAME.
     pub a: Vec<Ipv4Addr>,
-    /// IPv6 addresses, asked as `a` is.
+    /// IPv6 addresses, queried like `a`.
     pub aaaa: Vec<Ipv6Addr>,
-    /// Seconds that the records may be kept.
+    /// How long the records may be cached, in seconds.
     pub ttl: Option<u32>,
-    /// The wildcard whose records these are: the name has none of its own.
+    /// The wildcard that the records come from: the name has none of its own.
     pub wildcard: Option<String>,
 }
 
-/// The CAA records of one level of the tree.
+/// The CAA records of one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaaLevel {
-    /// The name they stand at.
+    /// The name.
     pub name: String,
-    /// The records, none being a possible answer; or why nobody knows.
-    pub records: Result<Vec<CaaRecord>, Why>,
+    /// The records, possibly none; or why they are unknown.
+    pub records: Result<Vec<CaaRecord>, NoAnswer>,
 }
 
-/// Everything DNS said about a domain.
+/// All answers of DNS about a domain.
 #[derive(Clone, Debug)]
 pub struct DnsFacts {
     /// The zone of the domain.
     pub zone: Zone,
     /// Every nameserver of the zone.
     pub servers: Vec<ServerFacts>,
-    /// The names that the CNAME chain of the domain leads through, as a resolver follows it; its end is last.
+    /// The names of the domain's CNAME chain, as a resolver follows it; its end is last.
     pub chain: Vec<String>,
-    /// The addresses of the project's CNAME target: what an ALIAS at an apex becomes.
+    /// The addresses of the project's CNAME target, which an ALIAS at an apex resolves to.
     pub target_addresses: Vec<IpAddr>,
-    /// The ownership texts; asked only when they may matter.
+    /// The ownership TXT records; queried only if they may matter.
     pub texts: Option<Answer<Vec<String>>>,
     /// From the domain up to its top-level domain.
     pub caa: Vec<CaaLevel>,
-    /// "authoritative" or "recursive": whom the answers came from.
+    /// The source of the answers: "authoritative" or "recursive".
     pub resolver: &'static str,
-    /// Questions that were sent.
+    /// Number of queries sent.
     pub queries: u32,
-    /// Milliseconds that all of them took.
+    /// Duration of all queries in milliseconds.
     pub duration_ms: u64,
 }

@@ -1,10 +1,10 @@
-//! DNS: asking, and making sense of the answers.
+//! Domain verification: queries DNS and judges the answers.
 //!
-//! [`Dns`] is the world: two questions, one to a recursive resolver, one to a nameserver of the customer's.
-//! [`collect`] asks them in the right order within bounds and gives [`facts::DnsFacts`]; [`verdict`] and [`caa`] judge
-//! facts and ask nobody. [`wire`] is the world as it is.
+//! [`Dns`] has two queries: one to a recursive resolver, one to a nameserver of the customer. [`collect`] runs them in
+//! the right order within bounds and returns [`facts::DnsFacts`]; [`verdict`] and [`caa`] judge facts without queries.
+//! [`wire`] is the real network.
 //!
-//! When nobody answers, the facts say so, and no domain moves.
+//! If no server answers, the facts say so, and no domain changes its state.
 
 mod settings;
 pub mod problem;
@@ -15,7 +15,7 @@ pub mod caa;
 pub mod collect;
 pub mod verdict;
 pub mod wire;
-pub mod trial;
+pub mod fuzzing;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -26,52 +26,52 @@ pub use self::settings::{DnsConfig, DnsMode};
 /// The label below the domain that holds the ownership text.
 pub const TEXT_LABEL: &str = "_edge-verify";
 
-/// The lifetime every record is suggested with, in seconds: the specification's.
+/// The suggested lifetime of every record, in seconds (from the specification).
 pub const TTL_SECONDS: u32 = 3_600;
 
 contract::words! {
-    /// The kinds of records verification asks for.
+    /// The kinds of records that verification queries.
     pub enum RecordKind {
         /// An IPv4 address.
         A = "a",
         /// An IPv6 address.
         Aaaa = "aaaa",
-        /// Another name for it.
+        /// An alias of another name.
         Cname = "cname",
         /// A nameserver of the zone.
         Ns = "ns",
-        /// The zone's head.
+        /// The start of authority of the zone.
         Soa = "soa",
         /// Text.
         Txt = "txt",
-        /// Who may issue certificates.
+        /// Authorities that may issue certificates.
         Caa = "caa",
     }
 }
 
-/// What a record says. Names are lower case without the trailing dot.
+/// The content of a record. Names are lower case without the trailing dot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordData {
     /// An IPv4 address.
     A(Ipv4Addr),
     /// An IPv6 address.
     Aaaa(Ipv6Addr),
-    /// Another name for it.
+    /// An alias of another name.
     Cname(String),
     /// A nameserver of the zone.
     Ns(String),
-    /// The zone's head.
+    /// The start of authority of the zone.
     Soa,
     /// Text, its strings joined.
     Txt(String),
-    /// Who may issue certificates.
+    /// Authorities that may issue certificates.
     Caa(CaaRecord),
 }
 
-/// A CAA record, as raw as it came: leniency is the judge's business.
+/// A CAA record as received; its judge decides about leniency.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaaRecord {
-    /// The flags, 128 meaning critical.
+    /// The flags; 128 means critical.
     pub flags: u8,
     /// The property, such as `issue`.
     pub tag: String,
@@ -84,9 +84,9 @@ pub struct CaaRecord {
 pub struct DnsRecord {
     /// The name it belongs to, lower case without the trailing dot.
     pub owner: String,
-    /// Seconds it may be kept.
+    /// How long it may be cached, in seconds.
     pub ttl: u32,
-    /// What it says.
+    /// Its content.
     pub data: RecordData,
 }
 
@@ -97,11 +97,11 @@ pub enum ReplyCode {
     NoError,
     /// The name does not exist.
     NoSuchName,
-    /// The server could not find out.
+    /// The server reported a failure (SERVFAIL).
     ServFail,
-    /// The records are there, and DNSSEC says that they are false.
+    /// The records exist, but fail DNSSEC validation.
     Bogus,
-    /// The server does not want to say.
+    /// The server refused to answer.
     Refused,
     /// Anything else.
     Other,
@@ -109,10 +109,10 @@ pub enum ReplyCode {
 
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reply {
+pub struct DnsReply {
     /// The response code.
     pub code: ReplyCode,
-    /// Whether the server says it is an authority for the name.
+    /// Whether the server says that it is authoritative for the name.
     pub authoritative: bool,
     /// The answer section.
     pub answers: Vec<DnsRecord>,
@@ -120,8 +120,8 @@ pub struct Reply {
     pub authority: Vec<DnsRecord>,
 }
 
-impl Reply {
-    /// Whether it answers the question, be it that there is no such record.
+impl DnsReply {
+    /// Whether it answers the query, possibly with no such record.
     pub fn is_answer(&self) -> bool {
         matches!(self.code, ReplyCode::NoError | ReplyCode::NoSuchName)
     }
@@ -130,14 +130,14 @@ impl Reply {
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DnsFailure {
-    /// Nobody answered in time, or nobody listens.
+    /// No answer in time, or the port is closed.
     #[error("no answer in time")]
     Timeout,
-    /// This machine has no way there, such as one without IPv6.
-    #[error("the nameserver cannot be reached from here")]
+    /// This machine has no route to the server, for example without IPv6.
+    #[error("no route to the nameserver")]
     Unreachable,
-    /// Something answered that is no answer.
-    #[error("the answer cannot be read")]
+    /// The answer cannot be parsed.
+    #[error("malformed answer")]
     Malformed,
 }
 
@@ -152,12 +152,12 @@ impl DnsFailure {
     }
 }
 
-/// The world's DNS.
+/// DNS queries.
 #[async_trait]
 pub trait Dns: Send + Sync {
-    /// Asks a recursive resolver, which follows CNAMEs.
-    async fn recurse(&self, name: &str, kind: RecordKind) -> Result<Reply, DnsFailure>;
+    /// Queries a recursive resolver, which follows CNAMEs.
+    async fn recurse(&self, name: &str, kind: RecordKind) -> Result<DnsReply, DnsFailure>;
 
-    /// Asks this nameserver, without recursion.
-    async fn ask(&self, server: IpAddr, name: &str, kind: RecordKind) -> Result<Reply, DnsFailure>;
+    /// Queries this nameserver, without recursion.
+    async fn ask(&self, server: IpAddr, name: &str, kind: RecordKind) -> Result<DnsReply, DnsFailure>;
 }

@@ -1,8 +1,8 @@
-//! Addresses with a meaning: where no packet of ours goes, and who proxies other people's names.
+//! Address ranges with a meaning: those to which no packet is sent, and those of content delivery networks.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Networks of content delivery networks that hide a name's CNAME behind their own addresses, with the network's name
+/// Networks of content delivery networks that hide a name's CNAME behind their addresses, with the network's name
 /// (Cloudflare publishes its list at cloudflare.com/ips).
 const PROXIES_V4: &[(Ipv4Addr, u32, &str)] = &[
     (Ipv4Addr::new(173, 245, 48, 0), 20, "Cloudflare"),
@@ -33,9 +33,9 @@ const PROXIES_V6: &[(Ipv6Addr, u32, &str)] = &[
     (Ipv6Addr::new(0x2c0f, 0xf248, 0, 0, 0, 0, 0, 0), 32, "Cloudflare"),
 ];
 
-/// Networks within the global part of IPv6 that are not the internet: those that carry an IPv4 address with them, which
-/// would lead wherever its author likes, and those that nobody routes (RFC 6890 and the registry behind it). The prefix of
-/// NAT64, `64:ff9b::/96`, lies outside of that part.
+/// Networks within the global part of IPv6 that are not public: those that embed an IPv4 address chosen by their
+/// author, and those that are not routed (RFC 6890 and its registry). The prefix of NAT64, `64:ff9b::/96`, lies outside
+/// of that part.
 const NOT_PUBLIC_V6: &[(Ipv6Addr, u32)] = &[
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23), // protocols of their own, Teredo (2001::/32) among them
     (Ipv6Addr::new(0x2001, 0x0db8, 0, 0, 0, 0, 0, 0), 32), // documentation
@@ -43,7 +43,7 @@ const NOT_PUBLIC_V6: &[(Ipv6Addr, u32)] = &[
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20), // documentation
 ];
 
-/// The content delivery network an address belongs to, if it is a known one.
+/// The content delivery network of an address, if it is a known one.
 pub fn proxy_of(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => {
@@ -65,8 +65,8 @@ fn in_v6(address: Ipv6Addr, network: Ipv6Addr, prefix: u32) -> bool {
     u128::from(address) & mask == u128::from(network) & mask
 }
 
-/// Whether packets may be sent to a nameserver at this address, which its customer chose: never to this machine, a
-/// private network, or a cloud's metadata service.
+/// Whether packets may be sent to a nameserver at this address. The customer chose it, so it must not be this machine,
+/// a private network, or a cloud's metadata service.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_packet_goes_where_a_customer_must_not_send_us() {
+    fn private_and_special_addresses_receive_no_packet() {
         for address in [
             "127.0.0.1",
             "10.1.2.3",

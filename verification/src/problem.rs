@@ -1,17 +1,17 @@
-//! What stands between a domain and its certificate: exactly what, who must act, and what to type.
+//! The catalogue of problems between a domain and its certificate: the exact problem, who must act, and what to type.
 //!
-//! The catalogue of problems. Codes are stable API; sentences may be reworded.
+//! Codes are stable API; sentences may be reworded.
 
 use contract::time::UnixSeconds;
 use serde::{Deserialize, Serialize};
 
-/// Whether a problem holds the domain up.
+/// Whether a problem blocks the domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Nothing goes on until it is solved.
+    /// The domain waits until it is solved.
     Error,
-    /// Worth knowing; things go on.
+    /// A hint; the domain is not blocked.
     Warning,
 }
 
@@ -30,7 +30,7 @@ pub enum Who {
 macro_rules! codes {
     ($($(#[$doc:meta])* $variant:ident = $word:literal $who:ident $severity:ident,)+) => {
         contract::words! {
-            /// What kind of problem it is.
+            /// The kind of problem.
             pub enum ProblemCode { $($(#[$doc])* $variant = $word,)+ }
         }
 
@@ -47,23 +47,23 @@ macro_rules! codes {
 }
 
 codes! {
-    /// The record is not there.
+    /// The record does not exist.
     DnsNoRecord = "DNS_NO_RECORD" You Error,
-    /// Nobody has registered the name, or its zone is not delegated.
+    /// The name is not registered, or its zone is not delegated.
     DnsZoneMissing = "DNS_ZONE_MISSING" You Error,
-    /// An A record stands where the CNAME must be.
+    /// An A record exists where the CNAME must be.
     DnsConflictingA = "DNS_CONFLICTING_A" You Error,
-    /// An AAAA record stands where the CNAME must be.
+    /// An AAAA record exists where the CNAME must be.
     DnsConflictingAaaa = "DNS_CONFLICTING_AAAA" You Error,
     /// The CNAME points elsewhere.
     DnsCnameMismatch = "DNS_CNAME_MISMATCH" You Error,
-    /// The CNAME points at another name that leads to us.
+    /// The CNAME points at another name that points at us.
     DnsCnameChained = "DNS_CNAME_CHAINED" You Error,
     /// An apex that holds a CNAME.
     DnsApexNeedsAlias = "DNS_APEX_NEEDS_ALIAS" You Warning,
-    /// An apex whose addresses are not ours.
+    /// An apex with addresses that are not ours.
     DnsApexAddressMismatch = "DNS_APEX_ADDRESS_MISMATCH" You Error,
-    /// Some nameservers answer rightly, others not yet.
+    /// Some nameservers answer correctly, others not yet.
     DnsPartial = "DNS_PARTIAL" You Error,
     /// A nameserver does not know the zone.
     DnsLameNs = "DNS_LAME_NS" You Warning,
@@ -77,23 +77,23 @@ codes! {
     DnsProxied = "DNS_PROXIED" You Error,
     /// A cache still holds the old answer.
     DnsStaleCache = "DNS_STALE_CACHE" You Warning,
-    /// The text that proves ownership is not there.
+    /// The TXT record that proves ownership does not exist.
     OwnershipTxtMissing = "OWNERSHIP_TXT_MISSING" You Error,
-    /// There is a text, and it proves another project.
+    /// There is a TXT record, but for another project.
     OwnershipTxtMismatch = "OWNERSHIP_TXT_MISMATCH" You Error,
     /// CAA records allow none of our authorities.
     CaaForbids = "CAA_FORBIDS" You Error,
     /// CAA records allow our authority, but not our account.
     CaaAccountMismatch = "CAA_ACCOUNT_MISMATCH" You Error,
-    /// CAA records allow our authority, but not the way we prove control.
+    /// CAA records allow our authority, but not our proof method.
     CaaMethodMismatch = "CAA_METHOD_MISMATCH" You Error,
     /// CAA records could not be read.
     CaaLookupFailed = "CAA_LOOKUP_FAILED" You Error,
     /// The authority asks us to wait.
     CaRateLimited = "CA_RATE_LIMITED" Ca Error,
-    /// The authority's limits leave no room yet, and the order waits in our queue.
+    /// The authority's limits are reached, and the order waits in our queue.
     CertQueued = "CERT_QUEUED" Us Error,
-    /// The authority does not answer, or there is none.
+    /// The authority does not answer, or none is configured.
     CaUnavailable = "CA_UNAVAILABLE" Us Error,
     /// The authority refuses the name.
     CaRejected = "CA_REJECTED" Ca Error,
@@ -110,24 +110,24 @@ codes! {
 /// One problem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
-    /// Its word in the catalogue: stable API.
+    /// Its code in the catalogue: stable API.
     pub code: ProblemCode,
-    /// Whether it holds the domain up.
+    /// Whether it blocks the domain.
     pub severity: Severity,
     /// Who must act.
     pub who: Who,
     /// A sentence for the owner; may be reworded.
     pub message: String,
-    /// What should have been seen.
+    /// The expected values.
     pub expected: Vec<String>,
-    /// What was seen.
+    /// The observed values.
     pub observed: Vec<String>,
-    /// The DNS name or nameserver it was seen at.
+    /// The DNS name or nameserver with the problem.
     #[serde(rename = "where")]
     pub place: String,
     /// What to do, as an instruction.
     pub fix: String,
-    /// When it is looked at again, where that is known.
+    /// When it is checked again, if known.
     pub retry_at: Option<UnixSeconds>,
 }
 
@@ -152,7 +152,7 @@ impl Problem {
         }
     }
 
-    /// With what should be seen and what is.
+    /// Adds the expected and observed values.
     #[must_use]
     pub fn seen(
         mut self,
@@ -164,21 +164,21 @@ impl Problem {
         self
     }
 
-    /// As one that holds the domain up.
+    /// Marks it as blocking the domain.
     #[must_use]
     pub fn holding_up(mut self) -> Self {
         self.severity = Severity::Error;
         self
     }
 
-    /// As one that the platform must solve.
+    /// Marks it as a problem of the platform.
     #[must_use]
     pub fn ours(mut self) -> Self {
         self.who = Who::Us;
         self
     }
 
-    /// With the moment of the next attempt.
+    /// Adds the time of the next attempt.
     #[must_use]
     pub fn until(mut self, at: Option<UnixSeconds>) -> Self {
         self.retry_at = at;

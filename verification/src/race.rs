@@ -1,4 +1,4 @@
-//! Several that can answer one question: the first good answer counts.
+//! Several servers that can answer one query: the first good answer wins.
 
 use std::future::Future;
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 
-/// Begins with the first try. The next one begins when one has failed, or when nobody has answered for `patience`; those
-/// before it go on meanwhile. The first good outcome wins.
+/// Starts with the first try. Starts the next one after a failure, or after `patience` without a result; earlier tries
+/// continue meanwhile. The first good outcome wins.
 ///
 /// # Errors
-/// All outcomes, when none is good.
+/// All outcomes, if none is good.
 pub(super) async fn first_good<F: Future>(
     tries: Vec<F>,
     patience: Duration,

@@ -1,18 +1,18 @@
-//! How DNS is asked.
+//! Settings of DNS queries.
 
 use std::net::SocketAddr;
 
-/// How DNS is asked.
+/// Settings of DNS queries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DnsConfig {
-    /// Recursive resolvers; empty: those of the system.
+    /// Recursive resolvers; empty: the system's.
     pub nameservers: Vec<SocketAddr>,
-    /// Whom to believe.
+    /// The source of a customer's records.
     pub mode: DnsMode,
     /// The port customers' nameservers listen on: 53, except in a test world.
     pub authoritative_port: u16,
-    /// Whether nameservers at private addresses are asked: never, except in a test world. A customer chooses the
-    /// addresses of their nameservers, and with them where our packets go.
+    /// Whether to query nameservers at private addresses: never, except in a test world. Customers choose the addresses
+    /// of their nameservers, and so the destination of our packets.
     pub allow_private_nameservers: bool,
 }
 
@@ -28,11 +28,11 @@ impl Default for DnsConfig {
 }
 
 contract::words! {
-    /// Whom to believe about a customer's records.
+    /// The source of a customer's records.
     pub enum DnsMode {
-        /// All authoritative nameservers of the zone: no cache lies, partial propagation is seen.
+        /// All authoritative nameservers of the zone: no stale cache, and partial propagation is detected.
         Authoritative = "authoritative",
-        /// The configured resolvers, where port 53 is closed.
+        /// The configured resolvers, for networks that block port 53.
         Recursive = "recursive",
     }
 }

@@ -1,6 +1,6 @@
-//! What DNS facts mean for a domain: pass, wait, or exactly what is wrong.
+//! Judges DNS facts about a domain: pass, wait, or the exact problems.
 //!
-//! Pure. A nameserver that could not be asked is unknown, never wrong.
+//! Pure. A nameserver that could not be queried is unknown, never wrong.
 
 mod explain;
 mod server;
@@ -11,12 +11,12 @@ use contract::hostname::Hostname;
 use serde::{Deserialize, Serialize};
 
 use super::caa::{CaaIdentity, CaaRuling, rule};
-use super::facts::{Answer, DnsFacts, Why, Zone};
+use super::facts::{Answer, DnsFacts, NoAnswer, Zone};
 use crate::TEXT_LABEL;
 use crate::problem::{Problem, ProblemCode};
 pub use server::ServerVerdict;
 
-/// What must be seen.
+/// The expected state.
 pub struct Expectation<'a> {
     /// The domain.
     pub name: &'a Hostname,
@@ -24,56 +24,57 @@ pub struct Expectation<'a> {
     pub target: &'a Hostname,
     /// Addresses of the edge, for an apex.
     pub edge: &'a [IpAddr],
-    /// The text that proves ownership.
+    /// The TXT value that proves ownership.
     pub text: &'a str,
-    /// What is known of the ownership before.
+    /// The state of the ownership before.
     pub claim: Claim,
-    /// The authorities certificates can come from, best first. Empty: CAA does not matter.
+    /// The authorities that may be used, best first. Empty: CAA is not checked.
     pub authorities: &'a [CaaIdentity],
 }
 
-/// What is known of a name's ownership before DNS is asked.
+/// The state of a name's ownership before DNS is queried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Claim {
-    /// The project holds the name and it is served: it was proven, and its records have led to us ever since.
+    /// The project holds the name and it is served: ownership was proven, and the records have pointed at us ever
+    /// since.
     Proven,
-    /// Nobody else has it. A record that only this project has proves it; addresses do not, because all projects share
-    /// those of the edge.
+    /// No other project has it. A CNAME to the project's own target proves it; addresses do not, because all projects
+    /// share the edge's addresses.
     Open,
-    /// Another project has it, or had it: the text proves it, whatever the records.
+    /// Another project has it, or had it: only the TXT record proves it.
     Contested,
 }
 
 impl Claim {
-    /// Whether the ownership text may matter for a name that is the apex of its zone, or is not.
+    /// Whether the ownership TXT record may matter for a name that is (or is not) the apex of its zone.
     pub fn may_ask_for_text(self, is_apex: bool) -> bool {
         self == Self::Contested || (self == Self::Open && is_apex)
     }
 }
 
-/// Whether the records lead to us.
+/// Whether the records point at us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Records {
     /// At every nameserver that answered.
     Pass,
     /// At some of them.
     Partial,
-    /// There are none.
+    /// There are no records.
     Missing,
-    /// They lead elsewhere.
+    /// They point elsewhere.
     Wrong,
-    /// Nobody answered.
+    /// No nameserver answered.
     Unknown,
 }
 
-/// Whether the name belongs to the project.
+/// Whether the project owns the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ownership {
     /// It does.
     Held,
-    /// The proof is not there.
+    /// The proof does not exist.
     Missing,
-    /// DNS did not say.
+    /// DNS did not answer.
     Unknown,
 }
 
@@ -84,40 +85,40 @@ pub enum Caa {
     Allowed,
     /// None of them may.
     Forbidden,
-    /// DNS did not say.
+    /// DNS did not answer.
     Unknown,
 }
 
-/// The state of one record a customer was asked to create.
+/// The state of a record that the customer was asked to create.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordState {
-    /// At every nameserver that answered.
+    /// Correct at every nameserver that answered.
     Ok,
-    /// At none.
+    /// Missing at every nameserver.
     Missing,
-    /// It says something else.
+    /// It has another value.
     Wrong,
-    /// At some nameservers.
+    /// Correct at some nameservers.
     Partial,
     /// No nameserver answered.
     Unknown,
 }
 
-/// What the facts mean.
+/// The judgement of the facts.
 #[derive(Clone, Debug)]
 pub struct Judgement {
-    /// Whether the records lead to us.
+    /// Whether the records point at us.
     pub records: Records,
-    /// Whether the name belongs to the project.
+    /// Whether the project owns the name.
     pub ownership: Ownership,
     /// Whether a certificate may be issued.
     pub caa: Caa,
-    /// Whether the name is the apex of its zone; unknown where the zone is.
+    /// Whether the name is the apex of its zone; `None` if the zone is unknown.
     pub is_apex: Option<bool>,
-    /// What is wrong, worst first.
+    /// The problems, worst first.
     pub problems: Vec<Problem>,
-    /// The state of the ownership text, when one was asked for.
+    /// The state of the ownership TXT record, if it was required.
     pub txt: Option<RecordState>,
     /// The authorities that may issue, best first, with the methods they may use.
     pub permitted: Vec<(String, Vec<String>)>,
@@ -129,7 +130,7 @@ impl Judgement {
         self.records == Records::Pass && self.ownership == Ownership::Held && self.caa == Caa::Allowed
     }
 
-    /// For a name that always means this machine: there is nothing to ask.
+    /// For a name that always means this machine: no query is needed.
     pub fn local(contested: bool) -> Self {
         let ownership = if contested { Ownership::Missing } else { Ownership::Held };
         Self {
@@ -143,7 +144,7 @@ impl Judgement {
         }
     }
 
-    /// The state of the record that leads to us.
+    /// The state of the record that points at us.
     pub fn record_state(&self) -> RecordState {
         match self.records {
             Records::Pass => RecordState::Ok,
@@ -155,58 +156,58 @@ impl Judgement {
     }
 }
 
-/// The last look at DNS, as its owner sees it.
+/// The last DNS check, as shown to the domain's owner.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checks {
-    /// Milliseconds since the epoch; RFC 3339 on the wire.
+    /// Milliseconds since the epoch; RFC 3339 in JSON.
     pub at_ms: i64,
-    /// Milliseconds that the look took.
+    /// Duration of the check in milliseconds.
     pub duration_ms: u64,
-    /// Questions that were sent.
+    /// Number of queries sent.
     pub queries: u32,
-    /// `authoritative` or `recursive`: where the answers came from.
+    /// The source of the answers: `authoritative` or `recursive`.
     pub resolver: String,
-    /// What each nameserver said.
+    /// The answers of each nameserver.
     pub nameservers: Vec<NameserverView>,
-    /// What CAA records said.
+    /// The CAA records.
     pub caa: CaaView,
-    /// The state of the record that leads to us.
+    /// The state of the record that points at us.
     pub record: RecordState,
-    /// The state of the ownership text, when one was asked for.
+    /// The state of the ownership TXT record, if it was required.
     pub txt: Option<RecordState>,
-    /// The zone the name lies in.
+    /// The zone of the name.
     pub zone: Option<String>,
 }
 
-/// What one nameserver said.
+/// The answers of one nameserver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NameserverView {
     /// Its name.
     pub host: String,
-    /// The address that was asked.
+    /// The queried address.
     pub ip: Option<IpAddr>,
     /// A word of [`ServerVerdict`].
     pub verdict: String,
-    /// Where it leads by CNAME.
+    /// The target of its CNAME.
     pub cname: Option<String>,
     /// IPv4 addresses.
     pub a: Vec<String>,
     /// IPv6 addresses.
     pub aaaa: Vec<String>,
-    /// Seconds that the records may be kept.
+    /// How long the records may be cached, in seconds.
     pub ttl: Option<u32>,
 }
 
-/// What CAA records said.
+/// The CAA records.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CaaView {
-    /// Authorities of ours that may issue.
+    /// Our authorities that may issue.
     pub allowed_cas: Vec<String>,
-    /// The records, as they are written in a zone.
+    /// The records in zone file syntax.
     pub records: Vec<String>,
 }
 
-/// Judges facts.
+/// Judges the facts.
 pub fn judge(facts: &DnsFacts, expected: &Expectation<'_>) -> Judgement {
     let is_apex = match &facts.zone {
         Zone::Is(zone) => Some(zone == expected.name.as_str()),
@@ -238,12 +239,12 @@ fn judge_records(facts: &DnsFacts, expected: &Expectation<'_>, apex: bool, probl
     let missing = count(|verdict| matches!(verdict, ServerVerdict::Missing | ServerVerdict::Wildcard));
     let unknown = count(|verdict| matches!(verdict, ServerVerdict::Unknown(_)));
     let wrong = verdicts.len() - ok - missing - unknown;
-    let nobody = unknown == verdicts.len();
+    let none_answered = unknown == verdicts.len();
     for (server, verdict) in facts.servers.iter().zip(&verdicts) {
         match verdict {
-            // Not asked, so nothing is known against it.
-            ServerVerdict::Unknown(Why::Unreachable) if !nobody => {}
-            ServerVerdict::Unknown(why) => problems.push(explain::unanswered(server, *why, nobody)),
+            // It could not be queried, so it does not count.
+            ServerVerdict::Unknown(NoAnswer::Unreachable) if !none_answered => {}
+            ServerVerdict::Unknown(why) => problems.push(explain::unanswered(server, *why, none_answered)),
             _ => {}
         }
     }
@@ -274,7 +275,7 @@ fn server_verdicts(facts: &DnsFacts, expected: &Expectation<'_>, apex: bool) -> 
     facts.servers.iter().map(|server| server::judge(server, target, &edge, apex, &facts.chain)).collect()
 }
 
-/// Whether every nameserver that leads to us does so by a record that only this project has.
+/// Whether every nameserver that points at us does so by CNAME, which only this project has.
 fn is_specific(verdicts: &[ServerVerdict]) -> bool {
     let mut leading = verdicts.iter().filter(|verdict| verdict.is_ok()).peekable();
     leading.peek().is_some() && leading.all(|verdict| *verdict != ServerVerdict::OkByAddress)
@@ -338,7 +339,7 @@ fn judge_caa(
     (caa, permitted)
 }
 
-/// The look at DNS as its owner will see it.
+/// The DNS check as shown to the domain's owner.
 pub fn checks(facts: &DnsFacts, expected: &Expectation<'_>, judged: &Judgement, at_ms: i64) -> Checks {
     let apex = judged.is_apex == Some(true);
     let verdicts = server_verdicts(facts, expected, apex);

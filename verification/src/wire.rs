@@ -1,9 +1,9 @@
-//! The world's DNS over UDP and TCP.
+//! DNS over UDP and TCP.
 //!
-//! Each question is its own socket with its own random port, its own random identifier and randomly cased letters in
-//! its name, all of which the answer must repeat: that is what makes an answer hard to forge. Nothing is cached:
-//! verification wants to see what is there now. A truncated answer is asked for again over TCP, a lost one is asked for
-//! again soon, and where one resolver fails or is silent the next one is asked.
+//! Each query uses its own socket with a random port, a random identifier and randomly cased letters in its name. The
+//! answer must repeat all of them, which makes it hard to forge. Nothing is cached, because verification needs the
+//! current records. A truncated answer is requested again over TCP, a lost query is sent again soon, and if a resolver
+//! fails or is silent the next one is asked.
 
 mod exchange;
 
@@ -15,28 +15,28 @@ use async_trait::async_trait;
 use hickory_resolver::proto::op::{Message, ResponseCode};
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 
-use self::exchange::{Asked, exchange};
+use self::exchange::{QueryOptions, exchange};
 use super::race::first_good;
-use super::{CaaRecord, Dns, DnsFailure, DnsRecord, RecordData, RecordKind, Reply, ReplyCode};
+use super::{CaaRecord, Dns, DnsFailure, DnsRecord, DnsReply, RecordData, RecordKind, ReplyCode};
 use crate::DnsConfig;
 
-/// The longest one nameserver is waited for.
+/// The longest wait for one nameserver.
 const ASK_TIME_MAX: Duration = Duration::from_millis(2_500);
 
-/// The longest one recursive resolver is waited for: it may have to ask the whole world first.
+/// The longest wait for one recursive resolver, which may have to query many servers.
 const RECURSE_TIME_MAX: Duration = Duration::from_secs(3);
 
-/// After this long the next resolver is asked as well.
+/// After this long the next resolver is asked too.
 const NEXT_RESOLVER_AFTER: Duration = Duration::from_millis(500);
 
-/// DNS as it is.
+/// DNS over the network.
 pub struct WireDns {
     resolvers: Vec<SocketAddr>,
     authoritative_port: u16,
 }
 
 impl WireDns {
-    /// With the configured resolvers, or those of the system.
+    /// Uses the configured resolvers, or the system's.
     pub fn new(config: &DnsConfig) -> anyhow::Result<Self> {
         let resolvers = if config.nameservers.is_empty() { system_resolvers()? } else { config.nameservers.clone() };
         Ok(Self { resolvers, authoritative_port: config.authoritative_port })
@@ -48,17 +48,17 @@ fn system_resolvers() -> anyhow::Result<Vec<SocketAddr>> {
     let mut resolvers: Vec<SocketAddr> =
         config.name_servers().iter().map(|server| SocketAddr::new(server.ip, 53)).collect();
     resolvers.dedup();
-    anyhow::ensure!(!resolvers.is_empty(), "the system names no DNS resolver; set dns.nameservers");
+    anyhow::ensure!(!resolvers.is_empty(), "the system has no DNS resolver configured; set dns.nameservers");
     Ok(resolvers)
 }
 
 impl WireDns {
-    async fn resolve(&self, asked: Asked<'_>) -> Result<Reply, DnsFailure> {
+    async fn resolve(&self, asked: QueryOptions<'_>) -> Result<DnsReply, DnsFailure> {
         let try_one = async |resolver| exchange(resolver, asked, RECURSE_TIME_MAX).await.map(|message| reply(&message));
         let tries: Vec<_> = self.resolvers.iter().copied().map(try_one).collect();
-        let is_good = |outcome: &Result<Reply, DnsFailure>| outcome.as_ref().is_ok_and(Reply::is_answer);
+        let is_good = |outcome: &Result<DnsReply, DnsFailure>| outcome.as_ref().is_ok_and(DnsReply::is_answer);
         first_good(tries, NEXT_RESOLVER_AFTER, is_good).await.unwrap_or_else(|failed| {
-            // That a resolver failed says more than that another is silent.
+            // A resolver's failure is more informative than another's silence.
             failed
                 .into_iter()
                 .reduce(|best, next| if best.is_ok() { best } else { next })
@@ -66,10 +66,10 @@ impl WireDns {
         })
     }
 
-    /// Whether the resolvers fail because DNSSEC says that the records are false: unchecked they have an answer, and
-    /// checked they still have none.
-    async fn is_bogus(&self, asked: Asked<'_>) -> bool {
-        let unchecked = self.resolve(Asked { unchecked: true, ..asked }).await;
+    /// Whether the resolvers fail because of DNSSEC: with checking disabled they have an answer, and with checking they
+    /// still have none.
+    async fn is_bogus(&self, asked: QueryOptions<'_>) -> bool {
+        let unchecked = self.resolve(QueryOptions { unchecked: true, ..asked }).await;
         unchecked.is_ok_and(|reply| reply.is_answer())
             && self.resolve(asked).await.is_ok_and(|reply| reply.code == ReplyCode::ServFail)
     }
@@ -77,8 +77,8 @@ impl WireDns {
 
 #[async_trait]
 impl Dns for WireDns {
-    async fn recurse(&self, name: &str, kind: RecordKind) -> Result<Reply, DnsFailure> {
-        let asked = Asked { name, kind, recursion: true, unchecked: false };
+    async fn recurse(&self, name: &str, kind: RecordKind) -> Result<DnsReply, DnsFailure> {
+        let asked = QueryOptions { name, kind, recursion: true, unchecked: false };
         let mut reply = self.resolve(asked).await?;
         if reply.code == ReplyCode::ServFail && self.is_bogus(asked).await {
             reply.code = ReplyCode::Bogus;
@@ -86,27 +86,27 @@ impl Dns for WireDns {
         Ok(reply)
     }
 
-    async fn ask(&self, server: IpAddr, name: &str, kind: RecordKind) -> Result<Reply, DnsFailure> {
-        let asked = Asked { name, kind, recursion: false, unchecked: false };
+    async fn ask(&self, server: IpAddr, name: &str, kind: RecordKind) -> Result<DnsReply, DnsFailure> {
+        let asked = QueryOptions { name, kind, recursion: false, unchecked: false };
         let message = exchange(SocketAddr::new(server, self.authoritative_port), asked, ASK_TIME_MAX).await?;
         Ok(reply(&message))
     }
 }
 
-/// What is made of a message that answers some question of ours.
-pub(super) fn read(bytes: &[u8]) -> Result<Reply, DnsFailure> {
+/// Parses a message as an answer.
+pub(super) fn read(bytes: &[u8]) -> Result<DnsReply, DnsFailure> {
     Message::from_vec(bytes).map(|message| reply(&message)).map_err(|_| DnsFailure::Malformed)
 }
 
-/// Whether a message repeats this question; `None` when it repeats none.
+/// Whether a message repeats this query; `None` if it repeats none.
 pub(super) fn repeats(bytes: &[u8], name: &str, kind: RecordKind) -> Option<bool> {
     let message = Message::from_vec(bytes).ok()?;
     let query = message.queries.first()?;
     Some(text_of(&query.name) == name && query.query_type == record_type(kind))
 }
 
-fn reply(message: &Message) -> Reply {
-    Reply {
+fn reply(message: &Message) -> DnsReply {
+    DnsReply {
         code: match message.metadata.response_code {
             ResponseCode::NoError => ReplyCode::NoError,
             ResponseCode::NXDomain => ReplyCode::NoSuchName,

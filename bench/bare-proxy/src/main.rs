@@ -1,4 +1,4 @@
-//! The floor: pingora's proxy with TLS and forwarding and nothing else, for `bench/side-by-side`.
+//! The floor: pingora's proxy with TLS and forwarding and nothing else, for `bench/run side-by-side`.
 //!
 //!     bare_proxy PORT CERTIFICATE.pem KEY.pem UPSTREAM-ADDRESS
 //!

@@ -1,8 +1,8 @@
-//! Spans of time, as settings write them and as mistakes show them.
+//! Durations, as settings write them and problems show them.
 
 use std::time::Duration;
 
-/// A span of time as settings write it: `90s`, `15m`, `3h`, `7d`. `None` for anything else.
+/// Parses a duration such as `90s`, `15m`, `3h`, `7d`. `None` for anything else.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let digits = text.find(|letter: char| !letter.is_ascii_digit())?;
     let (number, unit) = text.split_at_checked(digits)?;

@@ -1,25 +1,24 @@
-//! Where a process listens.
+//! The address of a listener.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::str::FromStr;
 
 use ipnet::IpNet;
 
-/// An address and a port; written as a network and a port, the address that this machine has in that network.
+/// An address and a port. If written as a network and a port: this machine's address in that network.
 ///
-/// A container is on several networks and does not know its addresses beforehand. With a network it listens where it is
-/// to be asked, and on none of the others.
+/// A container is on several networks and does not know its addresses in advance. With a network it listens only there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listen(pub SocketAddr);
 
-/// Why a text says no place to listen.
+/// Why a text is not a listen address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoPlace {
-    /// It has another form.
+    /// The syntax is wrong.
     #[error("use an address and a port, for example \"127.0.0.1:8080\"")]
     Form,
-    /// There is no such network here.
-    #[error("this machine has no address in {0}; use a network it is on, or an address and a port")]
+    /// This machine has no address in the network.
+    #[error("this machine has no address in {0}; use one of its networks, or an address and a port")]
     Elsewhere(IpNet),
 }
 
@@ -39,15 +38,15 @@ impl FromStr for Listen {
     }
 }
 
-/// The address of this machine in a network. Connecting a datagram socket sends nothing: it asks the routing table which
-/// of our addresses faces the other side.
+/// This machine's address in a network. Connecting a datagram socket sends nothing: it asks the routing table which of
+/// our addresses faces the other side.
 fn own_address(network: IpNet) -> Option<IpAddr> {
     let any = match network {
         IpNet::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
         IpNet::V6(_) => IpAddr::from(Ipv6Addr::UNSPECIFIED),
     };
     let socket = UdpSocket::bind((any, 0)).ok()?;
-    // Any port: nothing is sent.
+    // Any port: no packet is sent.
     socket.connect((network.hosts().next()?, 9)).ok()?;
     let own = socket.local_addr().ok()?.ip();
     network.contains(&own).then_some(own)
@@ -71,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_is_refused_with_the_form() {
+    fn other_text_is_refused_with_the_right_form() {
         for text in ["8080", "0.0.0.0", "localhost:1", "127.0.0.0/8", "127.0.0.0/8:x", "127.0.0.0/40:1", ""] {
             assert_eq!(at(text), Err(NoPlace::Form), "{text}");
         }

@@ -1,23 +1,23 @@
-//! Mistakes in configuration, and how they read.
+//! Mistakes in configuration, and their report.
 
 use std::fmt;
 
-use super::told::Told;
+use super::effective::EffectiveSettings;
 
 /// One mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// Line in the file, from 1; `None` when the value came from the environment or is missing.
+pub struct SettingProblem {
+    /// Line in the file, from 1; `None` if the value came from the environment or is missing.
     pub line: Option<usize>,
     /// The setting's path, for example `quota.on_store_down`.
     pub setting: String,
-    /// The value found, as written; `None` when it is missing.
+    /// The value as written; `None` if it is missing.
     pub value: Option<String>,
-    /// What to do about it.
+    /// How to fix it.
     pub way_out: String,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for SettingProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
             Some(line) => write!(f, "  line {line:<4} ")?,
@@ -37,9 +37,9 @@ pub struct Problems {
     /// The file's name.
     pub source_name: String,
     /// The mistakes, in the order of the file.
-    pub list: Vec<Problem>,
-    /// What the source says all the same.
-    pub told: Told,
+    pub list: Vec<SettingProblem>,
+    /// The settings that were readable.
+    pub effective: EffectiveSettings,
 }
 
 impl fmt::Display for Problems {

@@ -1,4 +1,4 @@
-//! Reading settings by name and type.
+//! Reads settings by name and type.
 
 use std::any::TypeId;
 use std::fmt::Display;
@@ -11,20 +11,20 @@ use std::time::Duration;
 use toml_edit::{Item, TableLike, Value};
 
 use super::duration::{parse_duration, show_duration};
-use super::problem::Problem;
+use super::problem::SettingProblem;
 use super::source::Reader;
 use crate::seal::SealingSecrets;
 use crate::secret::Secret;
 
-/// A table of settings. Every method marks the setting as known and reports what is wrong with it; a `None` that is
-/// not documented as "absent" means that a problem was reported.
+/// A table of settings. Every method marks the setting as known and reports its mistakes; a `None` that is not
+/// documented as "absent" means that a problem was reported.
 pub struct Section<'r> {
     reader: &'r Reader<'r>,
     path: String,
     table: Option<&'r dyn TableLike>,
 }
 
-/// A setting as found: text, and the line if it came from the file.
+/// A setting that was found: its text, and the line if it came from the file.
 struct Found {
     text: String,
     line: Option<usize>,
@@ -36,7 +36,7 @@ impl<'r> Section<'r> {
         Self { reader, path, table }
     }
 
-    /// A table below this one; reads as empty when it is absent.
+    /// A table below this one; empty if absent.
     #[must_use]
     pub fn section(&self, name: &str) -> Section<'r> {
         let path = self.path_of(name);
@@ -79,12 +79,12 @@ impl<'r> Section<'r> {
         }
     }
 
-    /// Whether the setting is given at all.
+    /// Whether the setting is given.
     pub fn has(&self, name: &str) -> bool {
         self.item(name).is_some() || self.reader.environment(&self.path_of(name)).is_some()
     }
 
-    /// A setting of any type that parses from text; absent is `default`.
+    /// A setting of any type that parses from text; `default` if absent.
     pub fn value<T>(&self, name: &str, default: T) -> Option<T>
     where
         T: FromStr + PartialEq + 'static,
@@ -93,7 +93,7 @@ impl<'r> Section<'r> {
         self.read(name, default, parsed)
     }
 
-    /// A setting that may be absent: `Some(None)`.
+    /// An optional setting: `Some(None)` if absent.
     pub fn optional<T>(&self, name: &str) -> Option<Option<T>>
     where
         T: FromStr + 'static,
@@ -105,7 +105,7 @@ impl<'r> Section<'r> {
         }
     }
 
-    /// A setting that must be there; `example` completes "set it, for example …".
+    /// A required setting; `example` completes "set it, for example …".
     pub fn required<T>(&self, name: &str, example: &str) -> Option<T>
     where
         T: FromStr + 'static,
@@ -145,8 +145,8 @@ impl<'r> Section<'r> {
         })
     }
 
-    /// A setting that `parse` reads, or says what to write instead; absent is `default`. A value that was given and is
-    /// the default is noted.
+    /// A setting that `parse` reads, or an error with a fix; `default` if absent. A given value that equals the default
+    /// is recorded.
     fn read<T: PartialEq>(&self, name: &str, default: T, parse: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
         let Some(found) = self.find(name).ok()? else { return Some(default) };
         let value = self.parse(name, &found, parse)?;
@@ -156,13 +156,13 @@ impl<'r> Section<'r> {
         Some(value)
     }
 
-    /// Whether the file has a list here, and the environment nothing else.
+    /// Whether the file has a list here, and the environment does not override it.
     pub fn is_list(&self, name: &str) -> bool {
         let path = self.path_of(name);
         self.reader.environment(&path).is_none() && matches!(self.item(name), Some(Item::Value(Value::Array(_))))
     }
 
-    /// A list; absent is empty. In the environment, commas separate.
+    /// A list; empty if absent. In the environment, commas separate.
     pub fn list<T>(&self, name: &str) -> Option<Vec<T>>
     where
         T: FromStr + 'static,
@@ -193,30 +193,29 @@ impl<'r> Section<'r> {
         values.into_iter().collect()
     }
 
-    /// A path; absent is `Some(None)`.
+    /// A path; `Some(None)` if absent.
     pub fn path(&self, name: &str) -> Option<Option<PathBuf>> {
         self.optional(name)
     }
 
-    /// A secret, from `name` or from the file `name_file`; absent is `Some(None)`.
+    /// A secret, from `name` or from the file `name_file`; `Some(None)` if absent.
     pub fn secret(&self, name: &str) -> Option<Option<Secret>> {
         self.secret_read_by(name, Secret::parse)
     }
 
-    /// A password that another server compares, from `name` or from the file `name_file`: the text as it is, of any
-    /// length, even where it looks like base64. Absent is `Some(None)`.
+    /// A password that another server compares, from `name` or from the file `name_file`: the text unchanged, of any
+    /// length, even if it looks like base64. `Some(None)` if absent.
     pub fn password(&self, name: &str) -> Option<Option<Secret>> {
         self.secret_read_by(name, Secret::parse_password)
     }
 
-    /// The secrets that seal private keys, the newest in the first line, from `name` or from the file `name_file`. Absent
-    /// is `Some(None)`.
+    /// The secrets that seal private keys, the newest on the first line, from `name` or from the file `name_file`.
+    /// `Some(None)` if absent.
     pub fn sealing_secrets(&self, name: &str) -> Option<Option<SealingSecrets>> {
         self.secret_read_by(name, SealingSecrets::parse)
     }
 
-    /// What a reader of secrets found, where there must be a secret: that there is none is reported, with the path of a
-    /// file as an example of what to set.
+    /// Requires a secret that was read: a missing one is reported, with the path of a file as an example.
     pub fn required_secret<T>(&self, name: &str, example: &str, found: Option<Option<T>>) -> Option<T> {
         let secret = found?;
         if secret.is_none() {
@@ -237,8 +236,8 @@ impl<'r> Section<'r> {
         match secret {
             Ok(secret) => Some(Some(secret)),
             Err(error) => {
-                // The value stays out of the report.
-                self.reader.report(Problem {
+                // The report omits the value.
+                self.reader.report(SettingProblem {
                     line: inline.and_then(|found| found.line),
                     setting: self.path_of(name),
                     value: None,
@@ -249,21 +248,21 @@ impl<'r> Section<'r> {
         }
     }
 
-    /// Reports a mistake that only the process can see (two settings that contradict each other).
+    /// Reports a mistake that only the process can detect (two contradicting settings).
     pub fn complain(&self, name: &str, way_out: impl Into<String>) {
         let path = self.path_of(name);
         self.problem(&path, self.item(name), way_out.into());
     }
 
-    /// Reports a setting that must be there.
+    /// Reports a missing required setting.
     pub fn missing(&self, name: &str, example: &str) {
         let path = self.path_of(name);
         let mut way_out = format!("set it, for example {name} = {example}");
-        // Members of a list have no variable of their own.
+        // Members of a list have no environment variable.
         if !path.contains('[') {
             way_out.push_str(&format!(", or {} in the environment", self.reader.variable(&path)));
         }
-        self.reader.report(Problem { line: None, setting: path, value: None, way_out });
+        self.reader.report(SettingProblem { line: None, setting: path, value: None, way_out });
     }
 
     fn path_of(&self, name: &str) -> String {
@@ -294,10 +293,10 @@ impl<'r> Section<'r> {
         }
     }
 
-    /// What `parse` makes of a text; otherwise the mistake is reported with the way out that it names.
+    /// Parses a text with `parse`, or reports its error.
     fn parse<T>(&self, name: &str, found: &Found, parse: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
         let report = |way_out| {
-            self.reader.report(Problem {
+            self.reader.report(SettingProblem {
                 line: found.line,
                 setting: self.path_of(name),
                 value: Some(without_password(&found.shown)),
@@ -308,7 +307,7 @@ impl<'r> Section<'r> {
     }
 
     fn problem(&self, path: &str, item: Option<&Item>, way_out: String) {
-        self.reader.report(Problem {
+        self.reader.report(SettingProblem {
             line: item.and_then(|item| self.reader.line_of(item)),
             setting: path.to_owned(),
             value: item.and_then(Item::as_value).map(|value| value.to_string().trim().to_owned()),
@@ -317,7 +316,7 @@ impl<'r> Section<'r> {
     }
 }
 
-/// A value of any type that parses from text, or what is wrong with the text.
+/// A value of any type that parses from text, or its error.
 fn parsed<T>(text: &str) -> Result<T, String>
 where
     T: FromStr + 'static,
@@ -326,7 +325,7 @@ where
     text.parse().map_err(|error: T::Err| hint::<T>().map_or_else(|| error.to_string(), str::to_owned))
 }
 
-/// What to write instead, for types whose own words say only what is wrong.
+/// A fix, for types whose errors contain none.
 fn hint<T: 'static>() -> Option<&'static str> {
     (TypeId::of::<T>() == TypeId::of::<SocketAddr>())
         .then_some("use an address and a port, for example \"127.0.0.1:8080\"")
@@ -340,7 +339,7 @@ pub(super) fn plain(value: &Value) -> String {
     }
 }
 
-/// A URL may carry a user and a password; what a report shows may be read by anybody.
+/// Removes the user and password from a URL, because other people may read the report.
 pub(super) fn without_password(shown: &str) -> String {
     match (shown.find("://"), shown.rfind('@')) {
         (Some(scheme), Some(at)) if scheme + 3 < at => format!("{}…{}", &shown[..scheme + 3], &shown[at..]),

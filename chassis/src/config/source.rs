@@ -1,4 +1,4 @@
-//! Where settings come from: text with places, and the environment.
+//! Sources of settings: a text with line numbers, and the environment.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use toml_edit::{Document, Item, TableLike, Value};
 
-use super::problem::{Problem, Problems};
+use super::effective::{EffectiveSettings, Given, Origin};
+use super::problem::{Problems, SettingProblem};
 use super::section::{Section, plain, without_password};
-use super::told::{Given, Origin, Told};
 
 /// Endings of names whose values are never shown; the files that hold secrets are named `…_file`.
 const SECRET_NAMES: [&str; 3] = ["secret", "password", "hmac_key"];
@@ -56,13 +56,13 @@ impl Source {
             Ok(document) => Ok(Reader { source: self, document, state: RefCell::default() }),
             Err(error) => Err(Problems {
                 source_name: self.name.clone(),
-                list: vec![Problem {
+                list: vec![SettingProblem {
                     line: error.span().map(|span| self.line_at(span.start)),
                     setting: "not valid TOML".to_owned(),
                     value: None,
                     way_out: error.message().to_owned(),
                 }],
-                told: Told::default(),
+                effective: EffectiveSettings::default(),
             }),
         }
     }
@@ -81,10 +81,10 @@ pub struct Reader<'a> {
 
 #[derive(Default)]
 struct State {
-    problems: Vec<Problem>,
+    problems: Vec<SettingProblem>,
     asked: BTreeSet<String>,
     secrets: BTreeSet<String>,
-    /// Given, and what they are without it.
+    /// Given settings that equal their default.
     defaults: BTreeSet<String>,
 }
 
@@ -94,17 +94,17 @@ impl Reader<'_> {
         Section::new(self, String::new(), Some(self.document.as_table()))
     }
 
-    /// The finished value, or every mistake found, what nobody asked for included. `value` is `None` when the process
-    /// could not build it, which only happens after a problem was reported.
+    /// The finished value, or every mistake found, including unknown settings. `value` is `None` if the process could
+    /// not build it, which only happens after a problem was reported.
     pub fn finish<T>(self, value: Option<T>) -> Result<T, Problems> {
         self.report_unknown("", self.document.as_table());
         self.report_unknown_environment();
-        let told = self.told();
+        let effective = self.effective_settings();
         let mut list = self.state.into_inner().problems;
         list.sort_by_key(|problem| problem.line.unwrap_or(usize::MAX));
         match value {
             Some(value) if list.is_empty() => Ok(value),
-            _ => Err(Problems { source_name: self.source.name.clone(), list, told }),
+            _ => Err(Problems { source_name: self.source.name.clone(), list, effective }),
         }
     }
 
@@ -129,29 +129,29 @@ impl Reader<'_> {
         self.state.borrow_mut().secrets.insert(path.to_owned());
     }
 
-    /// Every setting that is given and was asked for, as text. Secrets are named and not shown.
-    pub fn told(&self) -> Told {
-        let mut told = BTreeMap::new();
-        flatten("", self.document.as_table(), &mut told);
+    /// Every known setting that is given, as text. Secrets are listed without their value.
+    pub fn effective_settings(&self) -> EffectiveSettings {
+        let mut effective = BTreeMap::new();
+        flatten("", self.document.as_table(), &mut effective);
         let state = self.state.borrow();
         for path in &state.asked {
             if let Some(value) = self.environment(path) {
-                told.insert(path.clone(), given(value.to_owned(), Origin::Environment));
+                effective.insert(path.clone(), given(value.to_owned(), Origin::Environment));
             }
         }
-        for (path, Given { value, is_default, .. }) in &mut told {
+        for (path, Given { value, is_default, .. }) in &mut effective {
             *is_default = state.defaults.contains(path);
-            // By name as well: whoever only compares has asked for nothing.
+            // By name as well: a mere comparison knows no types.
             let name = path.rsplit('.').next().unwrap_or_default();
             if state.secrets.contains(path) || SECRET_NAMES.iter().any(|ending| name.ends_with(ending)) {
                 "(secret)".clone_into(value);
             }
             *value = without_password(value);
         }
-        Told(told)
+        EffectiveSettings(effective)
     }
 
-    pub(super) fn report(&self, problem: Problem) {
+    pub(super) fn report(&self, problem: SettingProblem) {
         self.state.borrow_mut().problems.push(problem);
     }
 
@@ -192,7 +192,7 @@ impl Reader<'_> {
                 } else {
                     format!("there is no such setting; known here: {}", known.join(", "))
                 };
-                self.report(Problem { line, setting: path, value: None, way_out });
+                self.report(SettingProblem { line, setting: path, value: None, way_out });
             }
         }
     }
@@ -216,7 +216,7 @@ impl Reader<'_> {
         let prefix = format!("{}_", self.source.prefix);
         for (variable, value) in self.source.environment.iter().filter(|(name, _)| name.starts_with(&prefix)) {
             if !asked.contains(variable) && !is_of_a_service(variable, value) {
-                self.report(Problem {
+                self.report(SettingProblem {
                     line: None,
                     setting: format!("environment variable {variable}"),
                     value: None,
@@ -255,28 +255,28 @@ const fn given(value: String, origin: Origin) -> Given {
 }
 
 /// Every value below a table by its path; members of lists of tables by their place.
-fn flatten(path: &str, table: &dyn TableLike, told: &mut BTreeMap<String, Given>) {
+fn flatten(path: &str, table: &dyn TableLike, effective: &mut BTreeMap<String, Given>) {
     for (key, item) in table.iter() {
         let path = if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
         if let Some(tables) = item.as_array_of_tables() {
             for (index, table) in tables.iter().enumerate() {
-                flatten(&format!("{path}[{index}]"), table, told);
+                flatten(&format!("{path}[{index}]"), table, effective);
             }
         } else if let Some(table) = item.as_table_like() {
-            flatten(&path, table, told);
+            flatten(&path, table, effective);
         } else if let Some(array) = item.as_array() {
             if array.iter().any(Value::is_inline_table) {
                 for (index, table) in array.iter().enumerate() {
                     if let Some(table) = table.as_inline_table() {
-                        flatten(&format!("{path}[{index}]"), table, told);
+                        flatten(&format!("{path}[{index}]"), table, effective);
                     }
                 }
             } else {
                 let values: Vec<String> = array.iter().map(plain).collect();
-                told.insert(path, given(values.join(", "), Origin::File));
+                effective.insert(path, given(values.join(", "), Origin::File));
             }
         } else if let Some(value) = item.as_value() {
-            told.insert(path, given(plain(value), Origin::File));
+            effective.insert(path, given(plain(value), Origin::File));
         }
     }
 }

@@ -1,17 +1,17 @@
-//! Waiting for a reason to read a file again: SIGHUP, or that what it holds has changed.
+//! Waits for a reason to read a file again: SIGHUP, or changed contents.
 //!
-//! The file is looked at every second, by its contents: editors and deployments replace files in many ways, and a file
-//! that was only touched is no change. A file that is gone for a moment is looked at again.
+//! The contents are compared every second, because editors and deployments replace files in many ways, and a mere touch
+//! is no change. A file that is temporarily missing is checked again.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Between two looks.
+/// Interval of the checks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// A file that is watched.
+/// A watched file.
 pub struct FileWatch {
     path: PathBuf,
     seen: Option<Vec<u8>>,
@@ -19,10 +19,10 @@ pub struct FileWatch {
 }
 
 impl FileWatch {
-    /// Watches a file from now on. From now on SIGHUP does not end the process.
+    /// Watches a file from now on. SIGHUP no longer ends the process.
     ///
     /// # Errors
-    /// When the operating system refuses the signal.
+    /// If the operating system refuses the signal handler.
     pub fn new(path: &Path) -> std::io::Result<Self> {
         let hangup = signal(SignalKind::hangup())?;
         Ok(Self { path: path.to_owned(), seen: std::fs::read(path).ok(), hangup })
@@ -49,8 +49,8 @@ impl FileWatch {
     }
 }
 
-/// For services that take nothing but `log.filter` while they run: reads the file again on SIGHUP and when it changes. A
-/// file with a mistake changes nothing, and its mistakes are logged. What else differs is taken at the next start.
+/// For services that reload only `log.filter`: reads the file again on SIGHUP and after a change. A file with mistakes
+/// changes nothing, and its mistakes are logged. Other changes take effect at the next start.
 pub async fn keep_log_filter(
     mut file: FileWatch,
     read: impl Fn(&Path) -> anyhow::Result<String>,
@@ -59,9 +59,9 @@ pub async fn keep_log_filter(
     loop {
         file.changed().await;
         match read(file.path()).and_then(|filter| logs.filter(&filter)) {
-            Ok(()) => tracing::info!("settings read again; what is logged is taken, the rest at the next start"),
+            Ok(()) => tracing::info!("reloaded the settings: log.filter is applied, other changes at the next start"),
             Err(error) => {
-                tracing::error!(error = format!("{error:#}"), "the settings are refused; those in force stay");
+                tracing::error!(error = format!("{error:#}"), "cannot reload the settings; keeping the current ones");
             }
         }
     }

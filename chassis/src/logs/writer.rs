@@ -1,9 +1,9 @@
-//! A bounded buffer of finished lines, and the thread that writes it out.
+//! A bounded buffer of finished lines, and the thread that writes it.
 //!
-//! Whoever logs copies a line under a lock and goes on. The thread takes all that waits every few milliseconds, so that
-//! a busy process neither wakes anybody per line nor writes line by line; while nothing is logged the thread sleeps. A
-//! channel with a thread behind it wakes that thread for nearly every line: it cost a saturated gateway two calls of the
-//! system per request (docs/decisions/log-lines-wake-nobody.md).
+//! Logging copies a line under a lock. The thread takes all pending lines every few milliseconds, so that a busy
+//! process neither wakes a thread per line nor writes line by line; without log lines the thread sleeps. A channel with
+//! a thread wakes that thread for nearly every line, which cost a saturated gateway two system calls per request
+//! (docs/develop/decisions/exchange.md).
 
 use std::io::{ErrorKind, Write};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use parking_lot::{Condvar, Mutex};
 /// Bytes of lines that may wait for a slow reader before lines are dropped, beside as many that are being written.
 const BYTES_WAITING_MAX: usize = 8 * 1024 * 1024;
 
-/// So many waiting bytes are written without further delay, with one call of the system.
+/// This many pending bytes are written at once, with one system call.
 const BATCH_BYTES: usize = 64 * 1024;
 
 /// How long the first of several lines waits for others.
@@ -24,16 +24,16 @@ const GATHER: Duration = Duration::from_millis(5);
 /// How long the end of the process waits for a slow reader of the last lines.
 const LAST_LINES_MAX: Duration = Duration::from_secs(1);
 
-/// Takes whole lines without waiting for whoever reads them.
+/// Takes whole lines without waiting for their reader.
 #[derive(Clone)]
 pub(super) struct Queue(Arc<Shared>);
 
-/// Ends the writing when dropped: what waits is written first.
+/// Stops the writing when dropped; pending lines are written first.
 pub(super) struct Writing(Queue);
 
 struct Shared {
     state: Mutex<State>,
-    /// There is something for the writer to do.
+    /// Wakes the writer.
     called: Condvar,
     /// The writer has written its last line.
     ended: Condvar,
@@ -47,15 +47,15 @@ struct State {
     closing: bool,
 }
 
-/// What the thread is doing.
+/// The state of the thread.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Writer {
-    /// It sleeps until the first line comes.
+    /// It sleeps until the first line.
     #[default]
     Asleep,
-    /// It looks by itself.
+    /// It checks periodically.
     Awake,
-    /// It is no more.
+    /// It has ended.
     Gone,
 }
 
@@ -74,7 +74,7 @@ impl Queue {
         Ok((queue.clone(), Writing(queue)))
     }
 
-    /// Lets one line wait to be written; a line for which there is no room is dropped and counted.
+    /// Queues one line; a line beyond the limit is dropped and counted.
     pub(super) fn push(&self, line: &[u8]) {
         let mut state = self.0.state.lock();
         let before = state.lines.len();
@@ -95,7 +95,7 @@ impl Queue {
         }
     }
 
-    /// Lines that nobody read in time, or that could not be written.
+    /// Lines that were dropped or could not be written.
     pub(super) fn dropped(&self) -> u64 {
         self.0.dropped.load(Ordering::Relaxed)
     }
@@ -103,7 +103,7 @@ impl Queue {
     fn write_out(&self, mut output: impl Write) {
         let (mut lines, mut torn) = (Vec::new(), false);
         while self.take(&mut lines) {
-            // The rest of a line that broke off is lost: what follows begins a line of its own.
+            // The rest of a torn line is lost: the next line starts on a new line.
             torn = torn && written(&mut output, b"\n") == 0;
             let done = if torn { 0 } else { written(&mut output, &lines) };
             let (kept, lost) = lines.split_at(done);
@@ -112,17 +112,17 @@ impl Queue {
                 let lost = memchr::memchr_iter(b'\n', lost).count();
                 self.0.dropped.fetch_add(lost as u64, Ordering::Relaxed);
             }
-            // What the output itself keeps back it tries again with the next lines.
+            // The output keeps unflushed data and retries with the next lines.
             let _ = output.flush();
             lines.clear();
-            // After a reader that was slow for long.
+            // After a long backlog.
             lines.shrink_to(2 * BATCH_BYTES);
         }
         self.0.state.lock().writer = Writer::Gone;
         self.0.ended.notify_all();
     }
 
-    /// Waits for lines and takes all there are, with `empty` in their place; false when there are none to come.
+    /// Waits for lines and takes all of them, leaving `empty`; false if no more will come.
     fn take(&self, empty: &mut Vec<u8>) -> bool {
         let mut state = self.0.state.lock();
         if state.lines.is_empty() {
@@ -137,7 +137,7 @@ impl Queue {
     }
 }
 
-/// Writes as much as can be written; how many bytes that were.
+/// Writes as much as possible; returns the number of bytes.
 fn written(output: &mut impl Write, lines: &[u8]) -> usize {
     let mut done = 0;
     while let Some(rest) = lines.get(done..).filter(|rest| !rest.is_empty()) {
@@ -145,7 +145,7 @@ fn written(output: &mut impl Write, lines: &[u8]) -> usize {
             Ok(0) => break,
             Ok(bytes) => done += bytes,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            // A pipe that somebody else has made non-blocking, and that is full.
+            // A full pipe that another process has made non-blocking.
             Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::park_timeout(GATHER),
             Err(_) => break,
         }
@@ -182,10 +182,10 @@ mod tests {
 
     use super::*;
 
-    /// More than any test here causes.
+    /// More than any test here needs.
     const WRITES_MAX: usize = 100_000;
 
-    /// Says what is written to it; with a gate, each writing waits until it is let through.
+    /// Reports the writes; with a gate, each write waits for it.
     struct Output {
         said: SyncSender<Vec<u8>>,
         gate: Option<Receiver<()>>,
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_nobody_reads_are_dropped_and_counted_and_those_that_waited_are_written() {
+    fn unread_lines_are_dropped_and_counted_and_queued_ones_are_written() {
         let (queue, writing, heard, let_through) = gated();
         queue.push(b"held\n");
         assert_eq!(heard.recv().unwrap(), b"held\n");
@@ -296,7 +296,7 @@ mod tests {
         }
     }
 
-    /// What a disk with this room has in the end of two batches, and how many lines are lost.
+    /// The content of a disk with this capacity after two batches, and the number of lost lines.
     fn kept(room: &[Result<usize, ErrorKind>]) -> (String, u64) {
         let has = Arc::new(Mutex::new(Vec::new()));
         let (queue, writing) = Queue::start(Disk { room: room.to_vec(), has: has.clone() }).unwrap();

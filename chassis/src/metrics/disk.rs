@@ -1,4 +1,4 @@
-//! How much of a disk is left: looked up when somebody asks, so that it is never old.
+//! Free disk space, read at each scrape, so that it is never stale.
 
 use std::path::{Path, PathBuf};
 
@@ -6,10 +6,10 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{Gauge, Registry};
 
-/// The part of the file system at `path` that this process may still fill, 0 to 1. Without samples where nobody can tell.
+/// The fraction of the file system at `path` that this process may still fill, 0 to 1. No sample if it is unknown.
 ///
 /// # Errors
-/// When the name is taken or malformed: a mistake of the program, found at start.
+/// If the name is taken or malformed: a programming mistake, found at start.
 pub fn free_disk(registry: &Registry, name: &str, path: &Path) -> anyhow::Result<()> {
     let gauge = Gauge::new(name, "The part of the disk with this process's data that is free, 0 to 1.")?;
     Ok(registry.register(Box::new(FreeDisk { gauge, path: path.to_owned() }))?)
@@ -26,7 +26,7 @@ impl Collector for FreeDisk {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        // A directory that is not made yet is on the disk of the one above it.
+        // A directory that does not exist yet is on the disk of its parent.
         let place = self.path.ancestors().find(|place| place.exists());
         let disk = place.and_then(|place| rustix::fs::statvfs(place).ok()).filter(|disk| disk.f_blocks > 0);
         let Some(disk) = disk else { return Vec::new() };
@@ -54,12 +54,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_a_disk_is_shown_for_a_directory_that_is_there_and_for_one_that_is_not_yet() {
+    fn free_space_is_shown_for_a_directory_that_exists_and_for_one_to_be_made() {
         let directory = tempfile::tempdir().unwrap();
         let free = shown(directory.path()).unwrap();
         assert!((0.0..=1.0).contains(&free), "{free}");
         assert!(shown(&directory.path().join("not/yet")).is_some());
-        // The kernel's own, which has no blocks at all.
+        // The kernel's own file system, which has no blocks.
         assert_eq!(shown(Path::new("/proc")), None);
     }
 }

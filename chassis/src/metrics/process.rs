@@ -1,7 +1,6 @@
-//! The figures that every Prometheus client has of its process, read from `/proc` when they are asked for. Elsewhere than
-//! on Linux there are none.
+//! The process metrics of every Prometheus client, read from `/proc` at each scrape. Only on Linux.
 //!
-//! The prometheus crate reads them with procfs, which with what it needs is four crates and 3 % of a build for seven numbers.
+//! The prometheus crate reads them with procfs, which adds four crates and 3 % of the build time for seven numbers.
 
 use std::sync::Mutex;
 
@@ -13,7 +12,7 @@ use rustix::process::{Resource, getrlimit};
 
 /// The figures of this process.
 pub(super) struct ProcessFigures {
-    /// The counter goes up by the difference: one reader at a time.
+    /// The counter increases by the difference: one reader at a time.
     cpu_seconds: Mutex<Counter>,
     open_files: IntGauge,
     open_files_max: IntGauge,
@@ -23,7 +22,7 @@ pub(super) struct ProcessFigures {
     threads: IntGauge,
 }
 
-/// What `/proc/self/stat` says (proc(5)), in its units.
+/// The fields of `/proc/self/stat` (proc(5)), in its units.
 #[derive(Debug, PartialEq)]
 struct Stat {
     cpu_ticks: u64,
@@ -48,7 +47,7 @@ impl Stat {
     }
 }
 
-/// When the system was started, in Unix seconds: the line `btime` of `/proc/stat`.
+/// When the system booted, in Unix seconds: the line `btime` of `/proc/stat`.
 fn booted_at(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok())
 }
@@ -100,7 +99,7 @@ impl ProcessFigures {
 
 impl Collector for ProcessFigures {
     fn desc(&self) -> Vec<&Desc> {
-        // Descriptions are asked for once, at registration; the counter's is behind its lock, and names are unique anyway.
+        // Descriptions are read once, at registration; the counter's is behind its lock, and names are unique anyway.
         self.gauges().iter().flat_map(|gauge| gauge.desc()).collect()
     }
 
@@ -151,7 +150,7 @@ mod tests {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
         let age = now - value("process_start_time_seconds");
         assert!((-2.0..3_600.0).contains(&age), "started {age} s ago");
-        // Computing takes processor time, and the counter follows it.
+        // Computing uses processor time, and the counter follows it.
         let spent = value("process_cpu_seconds_total");
         let mut numbers = 0_u64;
         while value("process_cpu_seconds_total") <= spent {

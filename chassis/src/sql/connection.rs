@@ -1,8 +1,8 @@
-//! A connection, with or without a transaction on it.
+//! A connection, with or without a transaction.
 //!
-//! What was begun and not committed is undone when the connection is dropped. Where the driver cannot know in which
-//! state the database is, the connection is closed instead of used again: after a statement that took too long, one
-//! that was dropped half-way, a commit that failed, or an error on which SQLite may have rolled back by itself.
+//! An uncommitted transaction is rolled back when the connection is dropped. If the driver cannot know the state of the
+//! database, the connection is closed instead of reused: after a statement that timed out or was cancelled, a failed
+//! commit, or an error on which SQLite may have rolled back by itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,27 +13,27 @@ use tokio::runtime::Handle;
 
 use super::{Kind, STATEMENT_WAIT_MAX, UnreadableRows, query};
 
-/// How long undoing what was left open may take before its connection is closed instead.
+/// How long a rollback may take before the connection is closed instead.
 const UNDO_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// What a transaction is for.
+/// The purpose of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begin {
-    /// To write. SQLite's writer takes its lock at once, so that what is read stays true until the commit; in
-    /// PostgreSQL the caller locks the row that orders writers.
+    /// To write. SQLite's writer takes its lock at once, so that values read stay true until the commit; in PostgreSQL
+    /// the caller locks the row that orders writers.
     Write,
-    /// To read several things as of one moment.
+    /// To read several things in one snapshot.
     Snapshot,
 }
 
-/// One connection out of a pool.
+/// One connection of a pool.
 #[derive(Debug)]
 pub struct Connection {
     pub(super) held: Held,
     /// How long a statement may take.
     pub(super) limit: Duration,
     transaction: Transaction,
-    /// A statement is on its way, or was when its caller left.
+    /// A statement is running, or was cancelled.
     pub(super) busy: bool,
     broken: bool,
     unreadable: Arc<UnreadableRows>,
@@ -43,7 +43,7 @@ pub struct Connection {
 enum Transaction {
     None,
     Open,
-    /// A statement of it failed. PostgreSQL answers the commit of such a one as if all were well.
+    /// A statement failed. PostgreSQL reports success for the commit of such a transaction.
     Failed,
 }
 
@@ -51,7 +51,7 @@ enum Transaction {
 pub(super) enum Held {
     Sqlite(PoolConnection<Sqlite>),
     Postgres(PoolConnection<Postgres>),
-    /// Handed on while it is dropped.
+    /// Taken while it is dropped.
     Gone,
 }
 
@@ -87,12 +87,12 @@ impl Connection {
         Self { held, limit, transaction: Transaction::None, busy: false, broken: false, unreadable }
     }
 
-    /// The rows of the database that could not be read.
+    /// The unreadable rows of the database.
     pub fn unreadable(&self) -> &Arc<UnreadableRows> {
         &self.unreadable
     }
 
-    /// Which database it leads to.
+    /// The kind of its database.
     pub fn kind(&self) -> Kind {
         match self.held {
             Held::Postgres(_) => Kind::Postgres,
@@ -111,12 +111,12 @@ impl Connection {
         if begun.is_ok() {
             self.transaction = Transaction::Open;
         }
-        // A lock that was not to be had leaves nothing behind; anything else might.
+        // A lock that was not available leaves nothing behind; other failures might.
         self.broken |= begun.is_err();
         begun
     }
 
-    /// Lets the statements of this transaction take longer than others: a large import, a snapshot that is streamed.
+    /// Raises the statement timeout in this transaction: for a large import, or a streamed snapshot.
     pub async fn allow(&mut self, time: Duration) -> Result<(), sqlx::Error> {
         if self.kind() == Kind::Postgres {
             let millis = time.as_millis().to_string();
@@ -126,11 +126,11 @@ impl Connection {
         Ok(())
     }
 
-    /// Commits. When this answers `Ok`, everything is on disk; when not, nobody knows, and nothing was acknowledged.
+    /// Commits. `Ok` means that everything is on disk; an error means that the result is unknown.
     pub async fn commit(mut self) -> Result<(), sqlx::Error> {
         if self.transaction == Transaction::Failed && self.kind() == Kind::Postgres {
             self.roll_back().await;
-            return Err(sqlx::Error::Protocol("a statement of the transaction had failed".to_owned()));
+            return Err(sqlx::Error::Protocol("a statement of the transaction failed".to_owned()));
         }
         let committed = self.run("COMMIT").await;
         self.transaction = Transaction::None;
@@ -138,7 +138,7 @@ impl Connection {
         committed
     }
 
-    /// Undoes the transaction. A connection on which that fails is closed, which undoes it as well.
+    /// Rolls back. If that fails, the connection is closed, which rolls back too.
     pub async fn roll_back(mut self) {
         let undone = self.run("ROLLBACK").await;
         self.transaction = Transaction::None;
@@ -152,7 +152,7 @@ impl Connection {
         result
     }
 
-    /// Notes how a statement ended.
+    /// Records the result of a statement.
     pub(super) fn settle(&mut self, error: Option<&sqlx::Error>) {
         self.busy = false;
         let Some(error) = error else { return };
@@ -162,12 +162,12 @@ impl Connection {
         }
         self.broken |= match (&self.held, error) {
             (_, sqlx::Error::RowNotFound | sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_)) => false,
-            // On a full disk or an I/O error SQLite may roll back by itself; the driver goes on counting a transaction.
+            // On a full disk or an I/O error SQLite may roll back by itself; the driver still counts a transaction.
             (Held::Sqlite(_), sqlx::Error::Database(error)) => {
                 in_transaction
                     && !(error.is_unique_violation() || error.is_foreign_key_violation() || error.is_check_violation())
             }
-            // A server that takes no writes is not the primary any more: another one may stand at its address.
+            // A server that refuses writes is no longer the primary: another one may have its address.
             (Held::Postgres(_), sqlx::Error::Database(error)) => error.code().as_deref() == Some("25006"),
             _ => true,
         };
@@ -193,7 +193,7 @@ impl Drop for Connection {
     }
 }
 
-/// What a statement brings, or that it took too long.
+/// The result of a statement, or a timeout.
 pub(super) async fn in_time<T>(
     limit: Duration,
     statement: impl Future<Output = Result<T, sqlx::Error>>,

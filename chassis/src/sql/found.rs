@@ -1,7 +1,7 @@
-//! Rows that are read column by column, so that one bad column fails neither its row nor the rows beside it.
+//! Rows that are read column by column, so that one unreadable column fails neither its row nor other rows.
 //!
-//! SQLite keeps whatever it was given in any column: a damaged text, text where a number belongs, bytes where text belongs.
-//! PostgreSQL refuses all of these.
+//! SQLite stores any value in any column: damaged text, text in place of a number, bytes in place of text. PostgreSQL
+//! refuses all of these.
 
 use std::fmt::Write as _;
 
@@ -9,12 +9,12 @@ use sqlx::{ColumnIndex, Decode, FromRow, Row, Type};
 
 use super::BadColumn;
 
-/// What a row holds, and what of it could not be read.
+/// A row, and its unreadable column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found<T> {
-    /// The row. A column that could not be read has the text of its bytes, or 0, `false` or nothing.
+    /// The row. An unreadable column has the text of its bytes, or 0, `false` or nothing.
     pub row: T,
-    /// The first column that could not be read.
+    /// The first unreadable column.
     pub bad: Option<BadColumn>,
 }
 
@@ -24,12 +24,12 @@ impl<T> From<T> for Found<T> {
     }
 }
 
-/// What is read from a row column by column: tuples, and structs made by [`crate::record!`].
+/// Types that are read from a row column by column: tuples, and structs made by [`crate::record!`].
 pub trait Readable<'r, R: Row>: Sized {
-    /// Reads it, and notes the first column that cannot be read.
+    /// Reads the row, and records the first unreadable column.
     ///
     /// # Errors
-    /// When the row has other columns: the statement is wrong, not the row.
+    /// If the row has other columns: the statement is wrong, not the row.
     fn read(row: &'r R, bad: &mut Option<BadColumn>) -> Result<Self, sqlx::Error>;
 }
 
@@ -40,10 +40,10 @@ impl<'r, R: Row, T: Readable<'r, R>> FromRow<'r, R> for Found<T> {
     }
 }
 
-/// Reads a row of which every column can be read: what [`crate::record!`] makes of `FromRow`.
+/// Reads a row in which every column must be readable; [`crate::record!`] implements `FromRow` with it.
 ///
 /// # Errors
-/// As [`Readable::read`], and with the first column that cannot be read.
+/// Like [`Readable::read`], and for the first unreadable column.
 pub fn whole<'r, R: Row, T: Readable<'r, R>>(row: &'r R) -> Result<T, sqlx::Error> {
     let Found { row, bad } = Found::from_row(row)?;
     bad.map_or(Ok(row), |bad| Err(bad.into()))
@@ -57,16 +57,16 @@ impl From<BadColumn> for sqlx::Error {
 
 /// The value of one column.
 pub trait Cell<'r, R: Row>: Sized {
-    /// Reads the column at `index`, which is called `column`. One that cannot be read is noted in `bad`, if it is the first.
+    /// Reads the column at `index`, named `column`. If it is unreadable, and the first one, it is recorded in `bad`.
     ///
     /// # Errors
-    /// When there is no such column.
+    /// If there is no such column.
     fn read<I>(row: &'r R, index: I, column: &'static str, bad: &mut Option<BadColumn>) -> Result<Self, sqlx::Error>
     where
         I: ColumnIndex<R> + Copy;
 }
 
-/// A column's value, or `None` and a note.
+/// A column's value, or `None` with a record in `bad`.
 fn value<'r, R, I, T>(
     row: &'r R,
     index: I,
@@ -146,8 +146,8 @@ where
     }
 }
 
-/// Bytes as text: those that are no UTF-8 in hexadecimal, so that different bytes are different texts and none of them is
-/// taken for a good one.
+/// Bytes as text: invalid UTF-8 becomes hexadecimal, so that different bytes give different texts, and none looks
+/// valid.
 fn shown(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -182,11 +182,11 @@ tuples! {
     (A 0_usize "1", B 1_usize "2", C 2_usize "3", D 3_usize "4", E 4_usize "5");
 }
 
-/// A struct that is read from a row, each field from the column of its name; or from [`Found`] of it, where one bad row is
-/// not to fail the others.
+/// A struct that is read from a row, each field from the column of its name; or from [`Found`] of it, where one
+/// unreadable row must not fail the others.
 ///
-/// In place of `#[derive(sqlx::FromRow)]`: sqlx's macros run when the program is compiled, and so both database drivers,
-/// `SQLite` among them, would be built twice, once for the compiler (docs/build-times.md).
+/// Replaces `#[derive(sqlx::FromRow)]`: sqlx's macros run in the compiler, so both database drivers, including
+/// `SQLite`, would be built twice (docs/develop/build-times.md).
 #[macro_export]
 macro_rules! record {
     ($(#[$meta:meta])* $visibility:vis struct $name:ident {

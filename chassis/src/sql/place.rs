@@ -1,14 +1,14 @@
-//! Where a service keeps what must last: the settings `database` and `[store]`.
+//! The location of a service's database: the settings `database` and `[store]`.
 
 use std::path::PathBuf;
 
 use crate::config::Section;
 use crate::postgres::{CONNECTIONS, CONNECTIONS_MAX, CONNECTIONS_MIN, PostgresSettings};
 
-/// Where a service keeps what must last.
+/// The location of a service's database.
 #[derive(Clone, Debug)]
 pub enum Place {
-    /// A file of this process alone.
+    /// A file, used by this process only.
     Sqlite(PathBuf),
     /// A server.
     Postgres(Box<PostgresSettings>),
@@ -36,8 +36,8 @@ contract::words! {
     }
 }
 
-/// Reads `database` (the file, `default` when it is absent) and `[store]`: `kind`, `url` or `url_file`, `connections`.
-/// `None`: a mistake was reported, never with the URL, which has a password in it.
+/// Reads `database` (the file; `default` if absent) and `[store]`: `kind`, `url` or `url_file`, `connections`. `None`:
+/// a mistake was reported, never with the URL, which contains a password.
 pub fn read_place(root: &Section<'_>, default: &str) -> Option<Place> {
     let file = root.value("database", PathBuf::from(default));
     let section = root.section("store");

@@ -1,4 +1,4 @@
-//! Connections of either database.
+//! Connection pools of either database.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,10 +9,10 @@ use sqlx::{PgPool, SqlSafeStr, SqlitePool};
 
 use super::{Begin, Connection, UnreadableRows};
 
-/// How long a connection is waited for while the server is known not to answer.
+/// How long to wait for a connection while the server is known to be unreachable.
 const DOWN_WAIT_MAX: Duration = Duration::from_millis(100);
 
-/// Which database it is.
+/// The kind of database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Embedded: one file, one process, one writer.
@@ -30,11 +30,11 @@ pub struct Migrations {
     pub postgres: Migrator,
 }
 
-/// The migrations of a service: the names of the files, which are both in its `migrations` and in `migrations/postgres`, and
-/// become part of the program.
+/// The migrations of a service: file names that exist in its `migrations` and in `migrations/postgres`, compiled into
+/// the program.
 ///
-/// In place of `sqlx::migrate!`, which reads the folders while the compiler runs (see [`crate::record!`]); a test of each
-/// service compares the names with the folders.
+/// Replaces `sqlx::migrate!`, which reads the folders in the compiler (see [`crate::record!`]); a test of each service
+/// compares the names with the folders.
 #[macro_export]
 macro_rules! migrations {
     ($($file:literal),+ $(,)?) => {
@@ -47,7 +47,7 @@ macro_rules! migrations {
 }
 
 impl Migrations {
-    /// From files' names and their texts for SQLite and PostgreSQL: `0003_webhooks.sql` is version 3, "webhooks". See
+    /// From file names and their texts for SQLite and PostgreSQL: `0003_webhooks.sql` is version 3, "webhooks". See
     /// [`crate::migrations!`].
     #[must_use]
     pub fn new(files: &[(&'static str, &'static str, &'static str)]) -> Self {
@@ -62,10 +62,10 @@ impl Migrations {
         }
     }
 
-    /// Whether the names are those of the files in this folder and in `postgres` below it, for a test.
+    /// Whether the names match the files in this folder and in `postgres` below it, for a test.
     ///
     /// # Errors
-    /// When a folder cannot be read.
+    /// If a folder cannot be read.
     pub fn are_all_of(&self, folder: &std::path::Path) -> std::io::Result<bool> {
         let known: Vec<_> = self.sqlite.iter().map(|migration| migration.version).collect();
         for folder in [folder, &folder.join("postgres")] {
@@ -83,35 +83,35 @@ impl Migrations {
         Ok(true)
     }
 
-    /// The newest version of the schema that this program knows.
+    /// The newest schema version of this program.
     #[must_use]
     pub fn newest(&self) -> i64 {
         self.sqlite.iter().map(|migration| migration.version).max().unwrap_or(0)
     }
 }
 
-/// A bounded number of connections; whoever asks for one more waits, [`super::WAIT_MAX`] at most.
+/// A bounded number of connections; further callers wait, at most [`super::WAIT_MAX`].
 #[derive(Clone, Debug)]
 pub enum Pool {
-    /// To a file.
+    /// For a file.
     Sqlite(SqlitePool, Arc<UnreadableRows>),
-    /// To a server, and whether it is known not to answer.
+    /// For a server, and whether it is known to be unreachable.
     Postgres(PgPool, Arc<AtomicBool>, Arc<UnreadableRows>),
 }
 
-/// How many connections there are.
+/// The use of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolUse {
-    /// At work.
+    /// Connections in use.
     pub busy: u32,
-    /// Open and idle.
+    /// Connections open and idle.
     pub idle: u32,
-    /// How many there may be.
+    /// The maximum.
     pub max: u32,
 }
 
 impl Pool {
-    /// Which database it is.
+    /// The kind of database.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Sqlite(..) => Kind::Sqlite,
@@ -119,10 +119,10 @@ impl Pool {
         }
     }
 
-    /// A connection.
+    /// Acquires a connection.
     ///
     /// # Errors
-    /// When none is free in time, or the database is not there.
+    /// If none is free in time, or the database is unavailable.
     pub async fn acquire(&self) -> Result<Connection, sqlx::Error> {
         if let Self::Postgres(_, down, _) = self {
             let is_down = || down.load(Ordering::Relaxed);
@@ -132,7 +132,7 @@ impl Pool {
                 Ok(self.acquire_patiently().await)
             };
             return match acquired {
-                // The pool tells alike of too few places and of a server that cannot be reached.
+                // The pool has the same error for too few connections and for an unreachable server.
                 Ok(Err(sqlx::Error::PoolTimedOut)) | Err(_) if is_down() => {
                     let text = "the database server does not answer";
                     Err(sqlx::Error::Io(std::io::Error::new(std::io::ErrorKind::NotConnected, text)))
@@ -144,7 +144,7 @@ impl Pool {
         self.acquire_patiently().await
     }
 
-    /// As [`Pool::acquire`], with all patience also while the server is known not to answer: how its return is noticed.
+    /// Like [`Pool::acquire`], but waits even while the server is known to be unreachable, to detect its return.
     pub(super) async fn acquire_patiently(&self) -> Result<Connection, sqlx::Error> {
         Ok(match self {
             Self::Sqlite(pool, rows) => Connection::of_sqlite(pool.acquire().await?, rows.clone()),
@@ -152,32 +152,32 @@ impl Pool {
         })
     }
 
-    /// To a server that is believed to answer.
+    /// For a server that is assumed to answer.
     pub(super) fn server(pool: PgPool) -> Self {
         Self::Postgres(pool, Arc::default(), Arc::default())
     }
 
-    /// The rows of the database that could not be read.
+    /// The unreadable rows of the database.
     pub fn unreadable(&self) -> &Arc<UnreadableRows> {
         let (Self::Sqlite(_, rows) | Self::Postgres(_, _, rows)) = self;
         rows
     }
 
-    /// Notes whether the database answers.
+    /// Records whether the database answers.
     pub(super) fn note(&self, up: bool) {
         if let Self::Postgres(_, down, _) = self {
             down.store(!up, Ordering::Relaxed);
         }
     }
 
-    /// A connection with a transaction on it.
+    /// Acquires a connection with a transaction.
     pub async fn begin(&self, begin: Begin) -> Result<Connection, sqlx::Error> {
         let mut connection = self.acquire().await?;
         connection.begin(begin).await?;
         Ok(connection)
     }
 
-    /// How many connections there are.
+    /// The use of the pool.
     pub fn usage(&self) -> PoolUse {
         let (size, idle, max) = match self {
             Self::Sqlite(pool, _) => (pool.size(), pool.num_idle(), pool.options().get_max_connections()),
@@ -187,7 +187,7 @@ impl Pool {
         PoolUse { busy: size - idle, idle, max }
     }
 
-    /// The pool of the embedded database, if it is that.
+    /// The pool of the embedded database, if it is one.
     pub fn sqlite(&self) -> Option<&SqlitePool> {
         match self {
             Self::Sqlite(pool, _) => Some(pool),
@@ -195,7 +195,7 @@ impl Pool {
         }
     }
 
-    /// The pool of a server, if it is that.
+    /// The pool of a server, if it is one.
     pub fn postgres(&self) -> Option<&PgPool> {
         match self {
             Self::Sqlite(..) => None,
@@ -203,7 +203,7 @@ impl Pool {
         }
     }
 
-    /// Finishes what is in progress and lets go.
+    /// Finishes running statements and closes all connections.
     pub async fn close(&self) {
         match self {
             Self::Sqlite(pool, _) => pool.close().await,

@@ -1,4 +1,4 @@
-//! A statement with its values, and what it brings.
+//! A statement with its values, and its result.
 
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
@@ -7,7 +7,7 @@ use sqlx::{Arguments, Encode, FromRow, Postgres, SqlSafeStr, SqlStr, Sqlite, Typ
 use super::connection::{Held, in_time};
 use super::{Connection, Pool};
 
-/// A value that both databases have.
+/// A value that both databases support.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// Text.
@@ -44,16 +44,16 @@ values! {
     bool => Flag by std::convert::identity;
 }
 
-/// What a row can be read as, whichever database it comes from: tuples, and structs made by [`crate::record!`].
+/// Types that a row of either database can be read as: tuples, and structs made by [`crate::record!`].
 pub trait Record: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin {}
 
 impl<T> Record for T where T: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin {}
 
-/// Where a statement runs: any connection of a pool, or this one.
+/// Where a statement runs: on any connection of a pool, or on a given one.
 pub enum On<'c> {
-    /// Any of these.
+    /// Any connection of this pool.
     Pool(&'c Pool),
-    /// This one.
+    /// This connection.
     Connection(&'c mut Connection),
 }
 
@@ -69,35 +69,35 @@ impl<'c> From<&'c mut Connection> for On<'c> {
     }
 }
 
-/// A statement that was carried out.
+/// The result of a statement without rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done(u64);
 
 impl Done {
-    /// How many rows it wrote or deleted.
+    /// Number of rows written or deleted.
     pub fn rows_affected(self) -> u64 {
         self.0
     }
 }
 
-/// A statement whose rows, if any, nobody reads.
+/// A statement whose rows, if any, are ignored.
 #[derive(Clone, Debug)]
 pub struct Query {
     text: SqlStr,
     values: Vec<Value>,
 }
 
-/// A statement; places for values are `$1`, `$2` and so on.
+/// A statement; placeholders for values are `$1`, `$2` and so on.
 pub fn query(text: impl SqlSafeStr) -> Query {
     Query { text: text.into_sql_str(), values: Vec::new() }
 }
 
-/// A statement that brings rows.
+/// A statement that returns rows.
 pub fn query_as<T: Record>(text: impl SqlSafeStr) -> QueryAs<T> {
     QueryAs { query: query(text), read: std::convert::identity }
 }
 
-/// A statement that brings one column.
+/// A statement that returns one column.
 pub fn query_scalar<T>(text: impl SqlSafeStr) -> QueryAs<(T,), T>
 where
     (T,): Record,
@@ -105,7 +105,7 @@ where
     QueryAs { query: query(text), read: |(value,)| value }
 }
 
-/// Runs a statement on whichever connection it is, within its time.
+/// Runs a statement on either kind of connection, with its timeout.
 macro_rules! run {
     ($query:expr, $on:expr, |$text:ident, $arguments:ident, $held:ident| $run:expr) => {{
         let mut own;
@@ -156,14 +156,14 @@ where
 }
 
 impl Query {
-    /// The next value.
+    /// Binds the next value.
     #[must_use]
     pub fn bind(mut self, value: impl Into<Value>) -> Self {
         self.values.push(value.into());
         self
     }
 
-    /// Carries it out.
+    /// Runs the statement.
     pub async fn execute(self, on: impl Into<On<'_>>) -> Result<Done, sqlx::Error> {
         run!(self, on, |text, arguments, held| async {
             let done = sqlx::query_with(text, arguments).execute(&mut **held).await?;
@@ -172,7 +172,7 @@ impl Query {
     }
 }
 
-/// A statement that brings rows of type `R`, each read as a `T`.
+/// A statement that returns rows of type `R`, each read as a `T`.
 #[derive(Clone, Debug)]
 pub struct QueryAs<R, T = R> {
     query: Query,
@@ -180,7 +180,7 @@ pub struct QueryAs<R, T = R> {
 }
 
 impl<R: Record, T> QueryAs<R, T> {
-    /// The next value.
+    /// Binds the next value.
     #[must_use]
     pub fn bind(mut self, value: impl Into<Value>) -> Self {
         self.query = self.query.bind(value);
@@ -190,7 +190,7 @@ impl<R: Record, T> QueryAs<R, T> {
     /// All rows.
     ///
     /// # Errors
-    /// When the database refuses or does not answer, or a row is no `R`.
+    /// If the database refuses or does not answer, or a row is not an `R`.
     pub async fn fetch_all(self, on: impl Into<On<'_>>) -> Result<Vec<T>, sqlx::Error> {
         let rows: Result<Vec<R>, sqlx::Error> =
             run!(self.query, on, |text, arguments, held| sqlx::query_as_with(text, arguments).fetch_all(&mut **held));
@@ -208,13 +208,13 @@ impl<R: Record, T> QueryAs<R, T> {
     /// The first row.
     ///
     /// # Errors
-    /// As [`QueryAs::fetch_all`], or when there is none.
+    /// Like [`QueryAs::fetch_all`], or if there is none.
     pub async fn fetch_one(self, on: impl Into<On<'_>>) -> Result<T, sqlx::Error> {
         self.fetch_optional(on).await?.ok_or(sqlx::Error::RowNotFound)
     }
 }
 
-/// A statement whose text depends on what is asked: pieces of text, and values whose places are numbered by themselves.
+/// A statement built from pieces of text and values; placeholders are numbered automatically.
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
     text: String,
@@ -222,31 +222,31 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// From its beginning.
+    /// Starts with this text.
     pub fn new(text: &'static str) -> Self {
         Self { text: text.to_owned(), values: Vec::new() }
     }
 
-    /// More text.
+    /// Appends text.
     pub fn push(&mut self, text: &'static str) -> &mut Self {
         self.text.push_str(text);
         self
     }
 
-    /// The next value.
+    /// Appends a placeholder for a value.
     pub fn push_bind(&mut self, value: impl Into<Value>) -> &mut Self {
         self.values.push(value.into());
         self.text.push_str(&format!("${}", self.values.len()));
         self
     }
 
-    /// The statement.
+    /// The finished statement.
     pub fn build(self) -> Query {
-        // Text comes in literals alone and values never become text.
+        // Text consists of literals, and values never become text.
         Query { text: sqlx::AssertSqlSafe(self.text).into_sql_str(), values: self.values }
     }
 
-    /// The statement, which brings rows.
+    /// The finished statement, which returns rows.
     pub fn build_as<T: Record>(self) -> QueryAs<T> {
         QueryAs { query: self.build(), read: std::convert::identity }
     }

@@ -1,4 +1,4 @@
-//! The same statements on both databases, and what happens when a server is slow or gone.
+//! The same statements on both databases, and the behaviour when a server is slow or unavailable.
 
 mod origin;
 #[path = "../../tests/support/postgres.rs"]
@@ -28,14 +28,14 @@ async fn of_server(url: &str) -> Database {
     open(url).await.unwrap()
 }
 
-/// Guards against what never ends. Nothing here waits for as long as this by itself, so no time is measured.
+/// Guards against hanging tests. No test takes this long, so no time is measured.
 const HANGS_AFTER: Duration = Duration::from_mins(1);
 
 async fn ends<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(HANGS_AFTER, work).await.expect("it hangs")
 }
 
-/// The SQLSTATE with which a server refused us. Of what was waited for in vain there is only a text.
+/// The SQLSTATE with which a server refused us. After a vain wait the error is only a text.
 fn refusal(error: &anyhow::Error) -> String {
     let refused = error.downcast_ref::<sqlx::Error>().expect("nothing was waited for");
     refused.as_database_error().unwrap().code().unwrap().into_owned()
@@ -87,7 +87,7 @@ async fn a_statement_means_the_same_to_both() {
     }
 }
 
-/// SQLite keeps anything in any column; PostgreSQL refuses all of this.
+/// SQLite stores anything in any column; PostgreSQL refuses all of this.
 #[tokio::test]
 async fn a_column_that_cannot_be_read_fails_neither_its_row_nor_others() {
     let directory = tempfile::tempdir().unwrap();
@@ -111,10 +111,10 @@ async fn a_column_that_cannot_be_read_fails_neither_its_row_nor_others() {
     let pairs: Vec<Found<(String, i64)>> =
         query_as("SELECT name, id FROM things WHERE id < 3 ORDER BY id").fetch_all(&database.read).await.unwrap();
     assert_eq!(pairs.iter().filter(|found| found.bad.is_none()).count(), 1);
-    // Who asks for whole rows is told, and the connection is good still.
+    // A reader of whole rows gets an error, and the connection stays usable.
     let whole = query_as::<Thing>("SELECT * FROM things ORDER BY id").fetch_all(&database.read).await;
     assert!(matches!(&whole, Err(sqlx::Error::ColumnDecode { index, .. }) if index == "name"), "{whole:?}");
-    // A column that is not there is a wrong statement, not a bad row.
+    // A missing column is a wrong statement, not an unreadable row.
     let wrong = query_as::<Found<Thing>>("SELECT id FROM things").fetch_all(&database.read).await;
     assert!(matches!(wrong, Err(sqlx::Error::ColumnNotFound(_))), "{wrong:?}");
 }
@@ -124,7 +124,7 @@ async fn what_is_not_committed_leaves_nothing_and_its_connection_is_used_again()
     let directory = tempfile::tempdir().unwrap();
     for database in both(directory.path()).await {
         query(TABLE).execute(&database.write).await.unwrap();
-        // More often than there are connections: each must come back without its transaction.
+        // More rounds than connections: each must come back without its transaction.
         for round in 0..12 {
             let mut dropped = database.write.begin(Begin::Write).await.unwrap();
             query("INSERT INTO things (id) VALUES (1)").execute(&mut dropped).await.unwrap();
@@ -228,7 +228,7 @@ async fn a_server_that_stops_or_says_nothing_is_told_in_time_and_found_again() {
     assert!(matches!(gone, sqlx::Error::PoolTimedOut), "a connection is waited for, and given up: {gone}");
     server.start_again();
     assert_eq!(count().fetch_one(&database.read).await.unwrap(), 1, "connections of the old server are found out");
-    // A server whose machine is gone says nothing at all: every process of it stands still.
+    // A server on a dead machine is silent: all of its processes are stopped.
     let mut held = database.read.acquire().await.unwrap();
     let processes = server.processes();
     let signal = |name: &str| {
@@ -242,10 +242,10 @@ async fn a_server_that_stops_or_says_nothing_is_told_in_time_and_found_again() {
         (silent, count().fetch_one(&database.read).await)
     })
     .await;
-    // Whatever came of it: a server that stands still cannot be stopped.
+    // Whatever the result: a stopped server cannot be shut down.
     signal("-CONT");
     let (silent, other) = asked.expect("both are given up while it stands still");
-    // TCP would say so too, much later, and with an error of the system.
+    // TCP would report it too, much later, with an error of the system.
     let is_ours = |error: &std::io::Error| error.kind() == ErrorKind::TimedOut && error.raw_os_error().is_none();
     assert!(matches!(&silent, Err(sqlx::Error::Io(error)) if is_ours(error)), "{silent:?}");
     assert!(matches!(other, Err(sqlx::Error::PoolTimedOut)), "{other:?}");
@@ -256,7 +256,7 @@ async fn a_server_that_stops_or_says_nothing_is_told_in_time_and_found_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_gone_shows_in_the_metrics_and_nobody_waits_for_it() {
+async fn a_server_that_is_down_shows_in_the_metrics_and_callers_do_not_wait() {
     let server = Server::start(&[]);
     let database = of_server(&server.database()).await;
     let registry = crate::metrics::registry("test").unwrap();
@@ -278,11 +278,11 @@ async fn a_server_that_is_gone_shows_in_the_metrics_and_nobody_waits_for_it() {
     shows("test_store_up 1").await;
     shows("test_store_connections_max 4").await;
     shows("test_store_connections{state=\"busy\"} 0").await;
-    // What is given back late is not found by whoever comes next, who opens a second one.
+    // If a connection is returned late, the next caller opens a second one.
     shows_one_of(&["test_store_connections{state=\"idle\"} 1", "test_store_connections{state=\"idle\"} 2"]).await;
     server.stop();
     shows("test_store_up 0").await;
-    // Asked of all at once, as by many clients: none of them gets further than the door.
+    // All at once, like many clients: none of them gets a connection.
     let asked = (0..50).map(|_| query("SELECT 1").execute(&database.read));
     for answer in futures_util::future::join_all(asked).await {
         assert!(matches!(answer, Err(sqlx::Error::Io(_))), "{answer:?}");

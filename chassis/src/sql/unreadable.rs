@@ -1,48 +1,49 @@
-//! The rows of a database that could not be read when they were read last: one list for all of its connections.
+//! The currently unreadable rows of a database: one list for all of its connections.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
 use parking_lot::Mutex;
 
-/// Rows that are remembered. Further ones are neither logged nor listed.
+/// The longest list. Further rows are neither logged nor listed.
 pub const UNREADABLE_MAX: usize = 1_000;
 
-/// Which row: its table, and its key in one or two parts. The second is the project where the row belongs to one.
+/// Identifies a row: its table, and its key in one or two parts. The second part is the project if the row belongs to
+/// one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RowPlace {
     /// The table's name.
     pub table: &'static str,
-    /// The row's name within it.
+    /// The row's key within it.
     pub row: String,
     /// What it belongs to; may be empty.
     pub of: String,
 }
 
-/// What cannot be read in a row.
+/// The unreadable column of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadColumn {
-    /// The first column that cannot be read.
+    /// The first unreadable column.
     pub column: &'static str,
     /// Why.
     pub reason: String,
 }
 
-/// What is wrong with a row, and when it was read last.
+/// The error of a row, and when it was last read.
 #[derive(Debug)]
 struct Noted {
     bad: BadColumn,
     read: Instant,
 }
 
-/// The list. A row is on it once, however often it is read.
+/// The list. Each row is listed once.
 #[derive(Debug, Default)]
 pub struct UnreadableRows {
     noted: Mutex<BTreeMap<RowPlace, Noted>>,
 }
 
 impl UnreadableRows {
-    /// Notes a row. It is logged when it, or what is wrong with it, is new.
+    /// Records a row. It is logged if the row or its error is new.
     pub fn note(&self, place: &RowPlace, bad: &BadColumn) {
         let mut noted = self.noted.lock();
         let read = Instant::now();
@@ -62,11 +63,11 @@ impl UnreadableRows {
             of = place.of,
             column = bad.column,
             error = bad.reason,
-            "database row unreadable: it is set aside and everything else goes on; mend the column, or remove what it describes"
+            "skipped an unreadable database row; repair the column, or delete the row"
         );
     }
 
-    /// A row reads again, or is deleted.
+    /// Removes a row that is readable again, or deleted.
     pub fn forget(&self, place: &RowPlace) {
         let mut noted = self.noted.lock();
         if !noted.is_empty() {
@@ -74,13 +75,13 @@ impl UnreadableRows {
         }
     }
 
-    /// The rows that `are_gone` are deleted.
+    /// Removes the deleted rows for which `are_gone` is true.
     pub fn forget_where(&self, are_gone: impl Fn(&RowPlace) -> bool) {
         self.noted.lock().retain(|place, _| !are_gone(place));
     }
 
-    /// Rows that were read last before a moment: deleted by a statement that named none of them, or of another key by now.
-    /// One that is still there is noted anew when it is read.
+    /// Removes rows that were last read before `moment`: a statement deleted them without naming them, or they have
+    /// another key now. A row that still exists is recorded again when it is read.
     pub fn forget_unread_since(&self, moment: Instant) {
         self.noted.lock().retain(|_, noted| noted.read >= moment);
     }
@@ -90,7 +91,7 @@ impl UnreadableRows {
         self.noted.lock().iter().take(limit).map(|(place, noted)| (place.clone(), noted.bad.clone())).collect()
     }
 
-    /// How many of a table there are.
+    /// Number of rows of a table in the list.
     pub fn count(&self, table: &str) -> usize {
         self.noted.lock().keys().filter(|place| place.table == table).count()
     }
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_is_not_read_any_more_leaves_the_list() {
+    fn a_row_that_is_no_longer_read_leaves_the_list() {
         let rows = UnreadableRows::default();
         let bad = BadColumn { column: "body", reason: "damaged".to_owned() };
         let place = |row: &str| RowPlace { table: "t", row: row.to_owned(), of: String::new() };

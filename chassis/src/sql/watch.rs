@@ -1,7 +1,7 @@
-//! Whether the database answers, and how much of its pool is at work: asked every second, told as metrics.
+//! Metrics of the database: whether it answers, and how many connections are used. Checked every second.
 //!
-//! While a server does not answer, nobody waits long for a connection to it ([`super::pool`]): a request is refused at
-//! once and not after seconds. The look of the next second finds the server when it is back.
+//! While a server does not answer, callers wait only briefly for a connection to it ([`super::pool`]): a request is
+//! refused at once and not after seconds. A check within a second detects that the server is back.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use super::{Database, query};
 use crate::metrics::{gauge, gauge_vec};
 use crate::shutdown::Shutdown;
 
-/// Between two looks.
+/// Interval of the checks.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// A database that takes longer than this to answer nothing does not answer.
+/// The longest time for a trivial query; a slower database counts as not answering.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// What is told of a database.
+/// Metrics of a database.
 #[derive(Clone, Debug)]
 pub struct StoreMetrics {
     up: IntGauge,
@@ -29,7 +29,7 @@ impl StoreMetrics {
     /// Registers `{prefix}_store_up`, `{prefix}_store_connections` and `{prefix}_store_connections_max`.
     ///
     /// # Errors
-    /// When a name is taken: a mistake of the program, found at start.
+    /// If a name is taken: a programming mistake, found at start.
     pub fn register(registry: &Registry, prefix: &str) -> anyhow::Result<Self> {
         let name = |what: &str| format!("{prefix}_store_{what}");
         let metrics = Self {
@@ -59,11 +59,11 @@ impl StoreMetrics {
     }
 }
 
-/// Looks every second until `shutdown`.
+/// Checks every second until `shutdown`.
 pub async fn watch(database: Database, metrics: StoreMetrics, shutdown: Shutdown) {
     let mut was_up = true;
     while !shutdown.has_begun() {
-        // Before the question below, whose own connection is still on its way back when the answer is here.
+        // Before the query below, whose own connection is not back in the pool yet when the answer arrives.
         metrics.show_use(&database);
         let answer = tokio::time::timeout(ANSWER_WAIT_MAX, answers(&database)).await;
         let up = matches!(answer, Ok(Ok(())));

@@ -1,4 +1,4 @@
-//! The span of a service: from a request's head to its response's, when the gateway says that the trace is looked at.
+//! The span of a service: from a request's head to its response's head, if the gateway sampled the trace.
 
 use std::sync::Arc;
 
@@ -6,19 +6,19 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 
-use super::{Kind, Parent, Span, Tracer, Value};
+use super::{AttributeValue, Parent, Span, SpanKind, Tracer};
 use crate::clock::Clock;
 
-/// What the middleware needs.
+/// The state of the middleware.
 #[derive(Clone)]
 pub struct Traced {
     /// Where spans go.
     pub tracer: Tracer,
-    /// The time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
 }
 
-/// Middleware: records a span for requests of sampled traces. Without a tracer it is a branch.
+/// Middleware: records a span for requests of sampled traces. Without a collector it only checks a flag.
 pub async fn traced(State(traced): State<Traced>, request: Request, next: Next) -> Response {
     let parent = if traced.tracer.is_on() { parent_of(&request) } else { None };
     let Some(parent) = parent.filter(|parent| parent.sampled) else { return next.run(request).await };
@@ -36,13 +36,13 @@ pub async fn traced(State(traced): State<Traced>, request: Request, next: Next) 
             id,
             parent: Some(parent.span),
             name: format!("{method} {route}"),
-            kind: Kind::Server,
+            kind: SpanKind::Server,
             began_nanos: began_at.0.unsigned_abs().saturating_mul(1_000_000),
             took_nanos: u64::try_from(took.as_nanos()).unwrap_or(u64::MAX),
             attributes: vec![
-                ("http.request.method", Value::Text(method)),
-                ("http.route", Value::Text(route)),
-                ("http.response.status_code", Value::Number(i64::from(status))),
+                ("http.request.method", AttributeValue::Text(method)),
+                ("http.route", AttributeValue::Text(route)),
+                ("http.response.status_code", AttributeValue::Number(i64::from(status))),
             ],
             failed: status >= 500,
         });

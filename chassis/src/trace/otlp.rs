@@ -1,57 +1,57 @@
-//! Spans as OTLP's protobuf wants them: the few fields that we fill, with the numbers of
+//! Encodes spans in OTLP's protobuf: the few fields that we fill, with the numbers of
 //! `opentelemetry/proto/trace/v1/trace.proto`.
 //!
-//! Written by hand because it is a page: a length, a number and bytes, nested. What reads it back in the tests shares
-//! nothing with it but the numbers.
+//! Written by hand because it is short: a length, a number and bytes, nested. The decoder in the tests shares only the
+//! numbers with it.
 
 use super::TraceId;
 
-/// Which side of a call a span is.
+/// The side of a call that a span describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Answering.
+pub enum SpanKind {
+    /// The called side.
     Server = 2,
-    /// Asking.
+    /// The calling side.
     Client = 3,
 }
 
 /// A value of an attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
+pub enum AttributeValue {
     /// Text.
     Text(String),
     /// A number.
     Number(i64),
 }
 
-/// A finished piece of work.
+/// A finished operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
     /// The trace it belongs to.
     pub trace: TraceId,
     /// Its own id, never 0.
     pub id: u64,
-    /// The span it was part of.
+    /// The enclosing span.
     pub parent: Option<u64>,
-    /// What was done; from a fixed list.
+    /// The operation; from a fixed list.
     pub name: String,
-    /// Which side.
-    pub kind: Kind,
+    /// The side.
+    pub kind: SpanKind,
     /// When it began, Unix nanoseconds.
     pub began_nanos: u64,
     /// How long it took, nanoseconds.
     pub took_nanos: u64,
-    /// What is known of it. Names are those of OpenTelemetry's conventions.
-    pub attributes: Vec<(&'static str, Value)>,
-    /// Whether it failed, and whoever answered is to blame.
+    /// Attributes. Names follow OpenTelemetry's conventions.
+    pub attributes: Vec<(&'static str, AttributeValue)>,
+    /// Whether it failed through a fault of the called side.
     pub failed: bool,
 }
 
 /// `ExportTraceServiceRequest` of one service.
 pub(super) fn encode(service: &str, spans: &[Span]) -> Vec<u8> {
     let resource = message(|out| {
-        field(out, 1, &attribute("service.name", &Value::Text(service.to_owned())));
-        field(out, 1, &attribute("service.version", &Value::Text(env!("CARGO_PKG_VERSION").to_owned())));
+        field(out, 1, &attribute("service.name", &AttributeValue::Text(service.to_owned())));
+        field(out, 1, &attribute("service.version", &AttributeValue::Text(env!("CARGO_PKG_VERSION").to_owned())));
     });
     let scope_spans = message(|out| {
         field(out, 1, &message(|out| field(out, 1, b"tollhouse")));
@@ -89,12 +89,12 @@ fn span(span: &Span) -> Vec<u8> {
     })
 }
 
-fn attribute(name: &str, value: &Value) -> Vec<u8> {
+fn attribute(name: &str, value: &AttributeValue) -> Vec<u8> {
     message(|out| {
         field(out, 1, name.as_bytes());
         let value = message(|out| match value {
-            Value::Text(text) => field(out, 1, text.as_bytes()),
-            Value::Number(number_of) => number(out, 3, number_of.cast_unsigned()),
+            AttributeValue::Text(text) => field(out, 1, text.as_bytes()),
+            AttributeValue::Number(number_of) => number(out, 3, number_of.cast_unsigned()),
         });
         field(out, 2, &value);
     })

@@ -71,12 +71,12 @@ fn span(trace: u128) -> Span {
         id: 0x0102_0304_0506_0708,
         parent: Some(9),
         name: "GET /v1/store/orders".to_owned(),
-        kind: Kind::Server,
+        kind: SpanKind::Server,
         began_nanos: 1_700_000_000_000_000_000,
         took_nanos: 5_000_000,
         attributes: vec![
-            ("http.response.status_code", Value::Number(503)),
-            ("http.route", Value::Text("/x".to_owned())),
+            ("http.response.status_code", AttributeValue::Number(503)),
+            ("http.route", AttributeValue::Text("/x".to_owned())),
         ],
         failed: true,
     }
@@ -163,7 +163,7 @@ async fn a_collector_that_hangs_costs_spans_and_nothing_else() {
     for trace in 1..=total {
         tracer.record(span(u128::try_from(trace).unwrap()));
     }
-    assert_eq!(spans.with_label_values(&["dropped"]).get(), 100, "the queue has a bound, and nobody waited");
+    assert_eq!(spans.with_label_values(&["dropped"]).get(), 100, "the queue is bounded, and no caller waited");
     end.begin();
     exporter.unwrap().run(end).await;
     assert_eq!(spans.with_label_values(&["failed"]).get(), 512);

@@ -1,11 +1,11 @@
-//! When a message is tried again.
+//! The schedule of retries.
 
 use std::time::Duration;
 
 use contract::time::UnixMillis;
 
-/// Waits after the first, second, … failed attempt: a restart is survived in seconds, a bad weekend in days. All of
-/// them together are a little over three days.
+/// Pauses after the first, second, … failed attempt: short enough for a restart, long enough for a weekend. Together a
+/// little more than three days.
 const WAITS: [Duration; 9] = [
     Duration::from_secs(5),
     Duration::from_mins(5),
@@ -18,17 +18,17 @@ const WAITS: [Duration; 9] = [
     Duration::from_hours(24),
 ];
 
-/// Attempts in all.
+/// Number of attempts.
 pub const ATTEMPTS_MAX: u32 = 10;
 
-/// The longest a receiver may put us off with one answer.
+/// The longest delay that a receiver may request.
 const PUT_OFF_MAX: Duration = Duration::from_hours(24);
 
-/// Every wait is up to a tenth longer, so that what failed together does not come back together.
+/// Every pause is up to a tenth longer, so that messages that failed together are not retried together.
 const SPREAD: f64 = 0.1;
 
-/// When to try again after `attempts` failed attempts; `None` when that was the last one. `asked` is the receiver's
-/// own wish (`Retry-After`), which can make the wait longer but not shorter; `jitter` is in `0.0..1.0`.
+/// The time of the next attempt after `attempts` failed ones; `None` after the last one. `asked` is the receiver's
+/// request (`Retry-After`), which can make the pause longer but not shorter; `jitter` is in `0.0..1.0`.
 pub fn next_attempt(attempts: u32, now: UnixMillis, asked: Option<Duration>, jitter: f64) -> Option<UnixMillis> {
     let index = usize::try_from(attempts.max(1) - 1).ok()?;
     let wait = WAITS.get(index)?.mul_f64(1.0 + SPREAD * jitter.clamp(0.0, 1.0));
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_together_comes_back_apart_and_a_receiver_may_ask_for_more_time() {
+    fn retries_spread_and_a_receiver_may_ask_for_more_time() {
         assert_eq!(seconds(2, None, 1.0), Some(330));
         assert_eq!(seconds(1, Some(60), 0.5), Some(60));
         assert_eq!(seconds(3, Some(60), 0.0), Some(1_800), "but not for less");

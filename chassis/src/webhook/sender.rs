@@ -1,4 +1,4 @@
-//! Sending: one POST to an address a customer chose, with everything an address could do to us ruled out.
+//! Sends messages: one POST to a customer's address, restricted so that the address cannot harm us.
 
 use std::error::Error as StdError;
 use std::io;
@@ -16,33 +16,33 @@ use reqwest::{StatusCode, Url};
 
 use super::SigningSecret;
 
-/// The longest address of a receiver, in bytes.
+/// The longest URL of a receiver, in bytes.
 pub const URL_BYTES_MAX: usize = 2_048;
 
-/// The longest a connection may take to open, resolution included.
+/// The longest time for opening a connection, including resolution.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// How receivers know who calls.
+/// The `User-Agent` that receivers see.
 const USER_AGENT: &str = "Tollhouse-Webhooks/1";
 
-/// Where messages may go.
+/// Restrictions on receivers.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// Whether receivers may speak plain HTTP: for tests and private networks.
+    /// Whether plain HTTP is allowed: for tests and private networks.
     pub allow_http: bool,
     /// Whether a connection to an address may be opened.
     pub permits: fn(IpAddr) -> bool,
-    /// From opening the connection to the head of the answer.
+    /// Time from opening the connection to the head of the response.
     pub timeout: Duration,
 }
 
-/// Turns names into addresses.
+/// Resolves names.
 #[async_trait]
 pub trait Lookup: Send + Sync {
     /// All addresses of a name.
     ///
     /// # Errors
-    /// When there are none or nobody could tell.
+    /// If there are none or they are unknown.
     async fn lookup(&self, host: &str) -> io::Result<Vec<IpAddr>>;
 }
 
@@ -57,65 +57,65 @@ impl Lookup for SystemLookup {
     }
 }
 
-/// Why an address cannot be a receiver's.
+/// Why a URL cannot be a receiver's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadUrl {
-    /// It does not read as a URL, is longer than [`URL_BYTES_MAX`], or holds characters that deceive.
-    #[error("it is no URL of at most {URL_BYTES_MAX} bytes without control characters")]
+    /// It is not a URL, is longer than [`URL_BYTES_MAX`], or contains deceptive characters.
+    #[error("it must be a URL of at most {URL_BYTES_MAX} bytes without control characters")]
     Malformed,
-    /// Another scheme than https.
+    /// The scheme is not https.
     #[error("it must begin with https://")]
     Scheme,
-    /// A name and password, or a fragment.
-    #[error("it must carry no name, password or fragment")]
+    /// It has a name and password, or a fragment.
+    #[error("it must not contain a name, password or fragment")]
     Parts,
-    /// An address of this machine, a private network, or otherwise not of the internet.
-    #[error("it must lead to a public address")]
+    /// An address of this machine, a private network, or otherwise not public.
+    #[error("it must resolve to a public address")]
     Address,
 }
 
-/// One message on its way to one receiver.
+/// One message to one receiver.
 #[derive(Debug)]
 pub struct Message<'m> {
-    /// The same for every attempt: receivers know by it what they have.
+    /// The same for every attempt, so that receivers can detect duplicates.
     pub id: &'m str,
-    /// When this attempt is made.
+    /// The time of this attempt.
     pub at: UnixSeconds,
     /// JSON.
     pub body: &'m str,
-    /// Secrets to sign with: during a rotation the new and the old one.
+    /// The secrets for signing: during a rotation the new and the old one.
     pub secrets: &'m [SigningSecret],
 }
 
 contract::words! {
-    /// How an attempt ended, as a word.
+    /// The result of an attempt, as a word.
     pub enum AttemptResult {
-        /// The receiver said 2xx.
+        /// The receiver answered 2xx.
         Delivered = "delivered",
-        /// It said something else. Redirects are not followed, so they are in here.
+        /// It answered with another status. Redirects are not followed, so they are included.
         Refused = "refused",
-        /// It said 410: nobody wants messages there any more.
+        /// It answered 410: the receiver no longer exists.
         Gone = "gone",
         /// It did not answer in time.
         Timeout = "timeout",
-        /// The name leads to no address a connection may be opened to.
+        /// The name resolves to no permitted address.
         Blocked = "blocked",
-        /// No address, no connection, no TLS, or no HTTP.
+        /// No address, no connection, a failed TLS handshake, or a response that is not HTTP.
         Unreachable = "unreachable",
     }
 }
 
-/// How an attempt ended.
+/// The result of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// In a word.
+    /// As a word.
     pub result: AttemptResult,
-    /// The status, if there was an answer.
+    /// The status, if there was a response.
     pub status: Option<u16>,
-    /// For how long the receiver asked to be left alone, with a 429 or 503.
+    /// The pause that the receiver requested with a 429 or 503.
     pub retry_after: Option<Duration>,
-    /// What went wrong, for the receiver's owner: one phrase per class of failure. Nothing that a receiver, its
-    /// certificate or the operating system said can be in it, so nobody learns of our network by asking us to send.
+    /// The error for the receiver's owner: one phrase per class of failure. It never contains text of the receiver, its
+    /// certificate or the operating system, so that a request to send reveals nothing about our network.
     pub explanation: Option<&'static str>,
 }
 
@@ -133,10 +133,10 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// A sender that finds addresses with `lookup`.
+    /// A sender that resolves names with `lookup`.
     ///
     /// # Errors
-    /// When the system's trusted certificates cannot be used.
+    /// If the system's trusted certificates cannot be used.
     pub fn new(rules: Rules, lookup: Arc<dyn Lookup>) -> anyhow::Result<Self> {
         let client = reqwest::Client::builder()
             .user_agent(USER_AGENT)
@@ -152,8 +152,8 @@ impl Sender {
         Ok(Self { client, rules })
     }
 
-    /// Whether this can be a receiver's address. A name that leads to a forbidden one is found out when it is used,
-    /// every time: names change.
+    /// Whether this can be a receiver's URL. A name that resolves to a forbidden address is detected at each use,
+    /// because names change.
     pub fn check(&self, text: &str) -> Result<Url, BadUrl> {
         if text.len() > URL_BYTES_MAX || text.chars().any(is_deceptive) {
             return Err(BadUrl::Malformed);
@@ -166,15 +166,15 @@ impl Sender {
             return Err(BadUrl::Parts);
         }
         let host = url.host_str().filter(|host| !host.is_empty()).ok_or(BadUrl::Malformed)?;
-        // Connections to addresses written as such ask no resolver, so they are looked at here. The parser has turned
-        // every other spelling (decimal, octal, short) into this one.
+        // Literal addresses are not resolved, so they are checked here. The parser has normalised every other spelling
+        // (decimal, octal, short).
         match host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
             Ok(address) if !(self.rules.permits)(address) => Err(BadUrl::Address),
             _ => Ok(url),
         }
     }
 
-    /// Makes one attempt. It takes at most the timeout of the rules.
+    /// Makes one attempt, within the timeout of the rules.
     pub async fn send(&self, url: &str, message: &Message<'_>) -> Attempt {
         let Ok(url) = self.check(url) else {
             return Attempt::failed(AttemptResult::Blocked, "the address may not be used; change the URL");
@@ -189,7 +189,7 @@ impl Sender {
             .header("webhook-timestamp", message.at.0)
             .header("webhook-signature", signatures.join(" "))
             .body(message.body.to_owned());
-        // The answer's body is never read: dropping the response closes the connection.
+        // The response's body is never read: dropping the response closes the connection.
         match request.send().await {
             Ok(response) => judge(response.status(), response.headers()),
             Err(error) => explain(&error),
@@ -201,9 +201,9 @@ fn judge(status: StatusCode, headers: &reqwest::header::HeaderMap) -> Attempt {
     let (result, explanation) = if status.is_success() {
         (AttemptResult::Delivered, None)
     } else if status == StatusCode::GONE {
-        (AttemptResult::Gone, Some("the receiver says that it is gone"))
+        (AttemptResult::Gone, Some("the receiver answered 410 (gone)"))
     } else if status.is_redirection() {
-        (AttemptResult::Refused, Some("the receiver redirects, which is not followed"))
+        (AttemptResult::Refused, Some("the receiver redirects; redirects are not followed"))
     } else {
         (AttemptResult::Refused, Some("the receiver answered with another status than 2xx"))
     };
@@ -217,16 +217,16 @@ fn judge(status: StatusCode, headers: &reqwest::header::HeaderMap) -> Attempt {
     }
 }
 
-/// The class of a failure without an answer, found by what the chain of errors is made of, never by what it says.
+/// The class of a failure without a response, found by the types in the chain of errors, never by their texts.
 fn explain(error: &reqwest::Error) -> Attempt {
     let causes = std::iter::successors(Some(error as &(dyn StdError + 'static)), |cause| (**cause).source());
     for cause in causes {
         match cause.downcast_ref::<NoAddress>() {
             Some(NoAddress::Permitted) => {
-                return Attempt::failed(AttemptResult::Blocked, "the name leads to no public address");
+                return Attempt::failed(AttemptResult::Blocked, "the name does not resolve to a public address");
             }
             Some(NoAddress::Known) => {
-                return Attempt::failed(AttemptResult::Unreachable, "the name leads to no address");
+                return Attempt::failed(AttemptResult::Unreachable, "the name does not resolve");
             }
             None => {}
         }
@@ -235,25 +235,25 @@ fn explain(error: &reqwest::Error) -> Attempt {
         return Attempt::failed(AttemptResult::Timeout, "the receiver did not answer in time");
     }
     let explanation = if error.is_connect() {
-        "no connection could be opened; check the port and the certificate"
+        "cannot connect; check the port and the certificate"
     } else {
-        "the connection ended before an answer came"
+        "the connection ended before a response"
     };
     Attempt::failed(AttemptResult::Unreachable, explanation)
 }
 
-/// The name leads nowhere we go.
+/// The name has no usable address.
 #[derive(Debug, thiserror::Error)]
 enum NoAddress {
-    /// It has addresses, none of which may be connected to.
+    /// It has addresses, but none is permitted.
     #[error("no permitted address")]
     Permitted,
-    /// It has none, or nobody could tell.
+    /// It has none, or they are unknown.
     #[error("no known address")]
     Known,
 }
 
-/// Resolution and permission in one step: the connection is opened to what was checked, and nothing is asked twice.
+/// Resolves and checks in one step: the connection is opened to the checked address, without another lookup.
 struct Guarded {
     lookup: Arc<dyn Lookup>,
     permits: fn(IpAddr) -> bool,

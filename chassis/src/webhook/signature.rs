@@ -1,4 +1,4 @@
-//! Signing: HMAC-SHA-256 over id, moment and body, with a secret that receiver and sender share.
+//! Signatures: HMAC-SHA-256 over id, time and body, with a secret shared with the receiver.
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
@@ -8,20 +8,20 @@ use zeroize::Zeroizing;
 
 use crate::secret::Secret;
 
-/// What the text form of a secret begins with.
+/// Prefix of a secret's text form.
 const PREFIX: &str = "whsec_";
 
-/// What a signature of this kind begins with.
+/// Prefix of a signature of this kind.
 const VERSION: &str = "v1";
 
-/// The fewest and the most bytes of a secret, from the specification.
+/// Length of a secret in bytes, from the specification.
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 
 /// The secret of one endpoint. It prints as dots.
 #[derive(Clone, Debug)]
 pub struct SigningSecret(Secret);
 
-/// Text that is no signing secret.
+/// The text is not a signing secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a signing secret is whsec_ followed by 24 to 64 bytes in base64")]
 pub struct InvalidSigningSecret;
@@ -30,24 +30,24 @@ impl SigningSecret {
     /// 32 fresh random bytes.
     ///
     /// # Errors
-    /// When the operating system gives no randomness.
+    /// If the operating system returns no randomness.
     pub fn generate() -> anyhow::Result<Self> {
         Ok(Self(Secret::generate()?))
     }
 
-    /// From the form receivers are given: `whsec_` and base64.
+    /// Parses the form that receivers get: `whsec_` and base64.
     ///
     /// # Errors
-    /// [`InvalidSigningSecret`] when it is anything else.
+    /// [`InvalidSigningSecret`] for any other text.
     pub fn parse(text: &str) -> Result<Self, InvalidSigningSecret> {
         let encoded = text.strip_prefix(PREFIX).ok_or(InvalidSigningSecret)?;
         Self::from_bytes(STANDARD.decode(encoded).map_err(|_| InvalidSigningSecret)?)
     }
 
-    /// From the bytes themselves, as they are sealed at rest.
+    /// From the bytes, as stored sealed.
     ///
     /// # Errors
-    /// [`InvalidSigningSecret`] when there are fewer than 24 or more than 64.
+    /// [`InvalidSigningSecret`] if there are fewer than 24 or more than 64.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, InvalidSigningSecret> {
         if SECRET_BYTES.contains(&bytes.len()) { Ok(Self(Secret::new(bytes))) } else { Err(InvalidSigningSecret) }
     }
@@ -57,7 +57,7 @@ impl SigningSecret {
         self.0.reveal()
     }
 
-    /// The form receivers are given.
+    /// The form that receivers get.
     pub fn to_text(&self) -> Zeroizing<String> {
         Zeroizing::new(format!("{PREFIX}{}", STANDARD.encode(self.reveal())))
     }
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn the_signature_is_the_one_other_implementations_make() {
-        // The vector that the published libraries test themselves with.
+        // The test vector of the published libraries.
         let secret = SigningSecret::parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
         let signature =
             secret.sign("msg_p5jXN8AQM9LWM0D4loKWxJek", UnixSeconds(1_614_265_330), br#"{"test": 2432232314}"#);

@@ -1,8 +1,8 @@
-//! A real PostgreSQL server for tests: Debian's programs, a directory of its own, one database per test.
+//! A real PostgreSQL server for tests: Debian's programs, its own directory, one database per test.
 //!
-//! The server is kept by a shell that waits for the end of its input. That end comes with the end of the test process,
-//! however it ends; then the shell stops the server and removes the directory. The server listens on a socket in that
-//! directory and on a free port of loopback. Nothing of it lasts, so it does not wait for disks.
+//! A shell keeps the server and waits for the end of its input, which comes with the end of the test process, however
+//! it ends; then the shell stops the server and removes the directory. The server listens on a socket in that directory
+//! and on a free port of loopback. Its data is temporary, so it does not wait for disks.
 #![allow(clippy::disallowed_methods, reason = "the environment says whether a server is there (.ci/with-postgres)")]
 #![allow(dead_code, reason = "every test binary that includes this file uses another part of it")]
 
@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// How long the server may take to start or stop.
+/// The longest start or stop of the server.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A server, and where it listens.
+/// A server and its address.
 pub(crate) struct Server {
     programs: PathBuf,
     directory: PathBuf,
@@ -28,7 +28,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// The server that all tests of this process share: the one of `.ci/with-postgres`, or one of this process.
+    /// The server that all tests of this process share: that of `.ci/with-postgres`, or one of this process.
     pub(crate) fn shared() -> &'static Self {
         static SHARED: OnceLock<Server> = OnceLock::new();
         SHARED.get_or_init(|| match std::env::var("TOLLHOUSE_TEST_POSTGRES") {
@@ -37,7 +37,7 @@ impl Server {
         })
     }
 
-    /// A server that somebody else keeps.
+    /// A server that another process keeps.
     fn at(port: u16) -> Self {
         let mut server = Self::nowhere();
         server.port = port;
@@ -48,7 +48,7 @@ impl Server {
         server
     }
 
-    /// A server of the test's own, with settings beside the usual ones.
+    /// A separate server for one test, with additional settings.
     pub(crate) fn start(settings: &[&str]) -> Self {
         let server = Self::nowhere();
         let made = server
@@ -63,7 +63,7 @@ impl Server {
         server
     }
 
-    /// A standby of this server: what is acknowledged from now on, both have on disk.
+    /// A standby of this server: acknowledged commits are then on disk on both.
     pub(crate) fn standby(&self) -> Self {
         let standby = Self::nowhere();
         let copied = standby
@@ -84,7 +84,7 @@ impl Server {
         standby
     }
 
-    /// Makes a primary of a standby.
+    /// Promotes a standby.
     pub(crate) fn promote(&self) {
         assert_eq!(self.sql("postgres", "SELECT pg_promote()"), "t");
     }
@@ -118,7 +118,7 @@ impl Server {
         }
         let extra = self.directory.join("extra.conf");
         std::fs::write(&extra, text).unwrap();
-        // The server is another user, and a test beside this one may have narrowed what new files allow.
+        // The server runs as another user, and a concurrent test may have restricted the mode of new files.
         std::fs::set_permissions(extra, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
         self.start_again();
     }
@@ -134,7 +134,7 @@ impl Server {
         command.arg("-c").arg(script).arg("keeper").arg(self.programs.join("postgres")).arg(&self.directory);
         let keeper = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         *self.keeper.lock().unwrap() = Some(keeper);
-        // Asked until it answers, by a shell with a deadline.
+        // Polled until it answers, by a shell with a deadline.
         let ready = self.programs.join("pg_isready").display().to_string();
         let script = "until \"$0\" -q -h 127.0.0.1 -p \"$1\"; do sleep 0.02; done";
         let seconds = PATIENCE.as_secs().to_string();
@@ -146,7 +146,7 @@ impl Server {
         assert!(answered.success(), "the server does not start: {log}");
     }
 
-    /// Stops it at once, as a crash would; its data stays.
+    /// Stops it at once, like a crash; its data stays.
     pub(crate) fn stop(&self) {
         use std::io::Write as _;
         let Some(mut keeper) = self.keeper.lock().unwrap().take() else { return };
@@ -180,7 +180,7 @@ impl Server {
 
     /// A new, empty database: its URL.
     pub(crate) fn database(&self) -> String {
-        // Other processes may have databases at the same server.
+        // Other processes may have databases on the same server.
         let name = format!("test_{}_{}", std::process::id(), self.databases.fetch_add(1, Ordering::Relaxed));
         self.sql("postgres", &format!("CREATE DATABASE {name}"));
         self.url(&name)
@@ -191,7 +191,7 @@ impl Server {
         url(self.port, database)
     }
 
-    /// Everything in a database as text, as a backup of it would have it.
+    /// A dump of a database as text.
     pub(crate) fn dump(&self, database: &str) -> String {
         let output = self
             .run("pg_dump")
@@ -202,23 +202,23 @@ impl Server {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// A copy of a database at this moment: its URL.
+    /// Copies a database; returns its URL.
     pub(crate) fn copy(&self, database: &str) -> String {
         let url = self.database();
         let file = self.directory.join(format!("{}.sql", name_in(&url)));
         std::fs::write(&file, self.dump(database)).unwrap();
-        // The server is another user, and a test beside this one may have narrowed what new files allow.
+        // The server runs as another user, and a concurrent test may have restricted the mode of new files.
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
         self.sql(name_in(&url), &format!("\\i {}", file.display()));
         url
     }
 
-    /// Runs a statement in a database, as an operator with `psql` would; what it prints.
+    /// Runs a statement with `psql`; returns its output.
     pub(crate) fn sql(&self, database: &str, text: &str) -> String {
         self.try_sql(database, text).unwrap_or_else(|error| panic!("{text}: {error}"))
     }
 
-    /// As [`Server::sql`], or what the server complains of.
+    /// Like [`Server::sql`], or the server's error.
     pub(crate) fn try_sql(&self, database: &str, text: &str) -> Result<String, String> {
         let output = self
             .run("psql")
@@ -245,7 +245,7 @@ impl Server {
             }
             None => Command::new(program),
         };
-        // The directory of the tests may be closed to the server's user.
+        // The server's user may not be allowed into the directory of the tests.
         command.current_dir("/").env("LC_ALL", "C.UTF-8");
         command
     }
@@ -264,14 +264,14 @@ impl Drop for Server {
     }
 }
 
-/// An address that goes over to another server when the one behind it fails.
+/// An address that switches to another server when the one behind it fails.
 pub(crate) struct Address {
     port: u16,
     target: Arc<AtomicU16>,
 }
 
 impl Address {
-    /// Leads to a server.
+    /// Forwards to a server.
     pub(crate) fn of(server: &Server) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -288,18 +288,18 @@ impl Address {
         Self { port, target }
     }
 
-    /// New connections lead to another server.
+    /// Forwards new connections to another server.
     pub(crate) fn lead_to(&self, server: &Server) {
         self.target.store(server.port, Ordering::Relaxed);
     }
 
-    /// The URL of a database of whichever server.
+    /// The URL of a database of the current server.
     pub(crate) fn url(&self, database: &str) -> String {
         url(self.port, database)
     }
 }
 
-/// Takes bytes from one end to the other until either is closed.
+/// Copies bytes from one socket to the other until either is closed.
 fn carry(from: &TcpStream, to: &TcpStream) {
     let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
     std::thread::spawn(move || {
@@ -322,7 +322,7 @@ fn number() -> u32 {
     NUMBER.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Where `initdb` and `postgres` are: on the path, or where Debian keeps them, the newest version.
+/// The directory of `initdb` and `postgres`: on the path, or Debian's, the newest version.
 fn programs() -> PathBuf {
     let found = Command::new("sh").args(["-c", "command -v initdb"]).output().unwrap();
     let found = PathBuf::from(String::from_utf8_lossy(&found.stdout).trim());

@@ -1,7 +1,7 @@
-//! Power that fails: what a process leaves on the disk when everything is lost that it did not sync.
+//! Power failures: what stays on disk when everything unsynced is lost.
 //!
-//! `kill -9` proves nothing of this: the system keeps what was written. Here the work is done by a second process of the
-//! test, on a disk that keeps what was synced and nothing else (`power.c`, loaded before libc), and ends without notice.
+//! `kill -9` does not test this, because the system keeps what was written. Here a second process of the test works on
+//! a disk that keeps only synced data (`power.c`, loaded before libc), and ends abruptly.
 #![allow(dead_code, reason = "every test binary that includes this file uses another part of it")]
 
 use std::os::unix::fs::MetadataExt as _;
@@ -10,14 +10,14 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-/// Where the second process works; only it has this variable.
+/// The directory of the second process; only it has this variable.
 const WORK: &str = "POWER_WORK";
 
-/// How the second process ends when its work is done, or earlier with something left undone. The test runner says 0 or 101.
+/// The exit status of the second process when its work is done, or stopped early. The test runner uses 0 or 101.
 pub(crate) const DONE: i32 = 77;
 
-/// Does the work in an empty directory that a power failure then leaves as it comes back: in the directory that is
-/// returned. `test` is the path of the calling test, which runs a second time for it.
+/// Runs `work` in an empty directory; returns that directory as it is after a power failure. `test` is the path of the
+/// calling test, which runs a second time in the other process.
 pub(crate) fn fails_after(test: &str, work: impl FnOnce(&Path)) -> TempDir {
     if let Some(directory) = place_of_work() {
         work(&directory);
@@ -36,13 +36,13 @@ pub(crate) fn fails_after(test: &str, work: impl FnOnce(&Path)) -> TempDir {
     disk.comes_back(worked.path())
 }
 
-/// A disk that keeps what was synced and nothing else.
+/// A disk that keeps only synced data.
 pub(crate) struct Disk {
     place: TempDir,
 }
 
 impl Disk {
-    /// One that keeps nothing yet.
+    /// An empty disk.
     pub(crate) fn new() -> Self {
         let place = tempfile::tempdir().unwrap();
         std::fs::create_dir(place.path().join("kept")).unwrap();
@@ -53,12 +53,12 @@ impl Disk {
         Self { place }
     }
 
-    /// What a process is started with that writes to it.
+    /// The environment of a process that writes to it.
     pub(crate) fn environment(&self) -> [(&'static str, PathBuf); 2] {
         [("LD_PRELOAD", self.place.path().join("power.so")), ("POWER_KEPT", self.kept())]
     }
 
-    /// Keeps a directory of files as it is now.
+    /// Keeps a directory of files in its current state.
     pub(crate) fn keep(&self, directory: &Path) {
         let inode = |path: &Path| std::fs::metadata(path).unwrap().ino();
         let mut names = String::new();
@@ -86,7 +86,7 @@ fn place_of_work() -> Option<PathBuf> {
     std::env::var_os(WORK).map(PathBuf::from)
 }
 
-/// Makes the names that the folder had when it was synced last. A file that was never synced is empty.
+/// Restores the names that the folder had when it was last synced. A file that was never synced is empty.
 fn come_back(kept: &Path, folder: u64, to: &Path) {
     let names = std::fs::read_to_string(kept.join(format!("folder-{folder}"))).unwrap_or_default();
     for line in names.lines() {

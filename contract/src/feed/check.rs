@@ -1,31 +1,31 @@
-//! What the types of an entity's parts cannot rule out.
+//! Checks of an entity beyond the types of its parts.
 
 use super::Entity;
 use crate::certificate::Challenge;
 use crate::hostname::Hostname;
 
 impl Entity {
-    /// Checks what the types of its parts cannot. The control plane does before it sends an entity, and a gateway before it
-    /// takes one.
+    /// Checks rules beyond the types of its parts. The control plane checks before it sends an entity, and a gateway
+    /// before it accepts one.
     ///
     /// # Errors
-    /// What is wrong.
-    pub fn check(&self) -> Result<(), Unsound> {
+    /// The broken rule.
+    pub fn check(&self) -> Result<(), InvalidEntity> {
         match self {
             Self::Site(site) if site.redirect.as_ref().is_some_and(|redirect| redirect.to == site.hostname) => {
-                Err(Unsound::Loop(site.hostname.clone()))
+                Err(InvalidEntity::Loop(site.hostname.clone()))
             }
             Self::Challenge(challenge) if !Challenge::is_token(&challenge.token) => {
-                Err(Unsound::Token(challenge.hostname.clone()))
+                Err(InvalidEntity::Token(challenge.hostname.clone()))
             }
             Self::Site(_) | Self::Challenge(_) | Self::Project(_) | Self::Key(_) | Self::Certificate(_) => Ok(()),
         }
     }
 }
 
-/// What is wrong with an [`Entity`] each part of which reads.
+/// The broken rule of an [`Entity`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unsound {
+pub enum InvalidEntity {
     /// A site that redirects to itself.
     #[error("{0} redirects to itself")]
     Loop(Hostname),

@@ -1,41 +1,42 @@
-//! What gateways report of themselves.
+//! Reports of gateways about themselves.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Mark, Position, Revision};
 
-/// What a gateway reports: `POST /internal/edge/nodes`, after every applied batch, every second, and once when it has
+/// A gateway's report: `POST /internal/edge/nodes`, after every applied batch, every second, and once after it has
 /// stopped serving.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeReport {
     /// The node's name, unique per process start: 1 to 128 characters without a slash.
     pub node: String,
-    /// The identity of the data directory that the process uses, 16 hexadecimal digits: a process that is started over
-    /// the directory of an earlier one replaces it.
+    /// The identity of the process's data directory, 16 hexadecimal digits: a process that starts in the directory of
+    /// an earlier one replaces it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
-    /// Everything up to here is applied: stored, hot entries dropped, connections of removed names refused.
+    /// All changes up to this revision are applied: stored, cached entries dropped, connections of removed names
+    /// refused.
     pub applied: Revision,
-    /// The mark of that revision. A control plane whose database has another one there refuses the report with status 409,
-    /// code [`HISTORY`](super::HISTORY). Left out while nothing is applied.
+    /// The mark of that revision. A control plane whose database has another mark there refuses the report with status
+    /// 409, code [`HISTORY`](super::HISTORY). Absent while nothing is applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mark: Option<Mark>,
-    /// The node's version, for the operator's view.
+    /// The node's version, for operators.
     pub version: String,
-    /// The process has stopped serving and will not report again: removals do not wait for it any more.
+    /// The process has stopped serving and will not report again: removals no longer wait for it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub goodbye: bool,
 }
 
 impl NodeReport {
-    /// Where the process is; `None` when it says that nothing is applied, or names no mark.
+    /// The position of the process; `None` if nothing is applied or the mark is absent.
     pub fn position(&self) -> Option<Position> {
         let mark = self.mark.filter(|_| self.applied > Revision::default())?;
         Some(Position { revision: self.applied, mark })
     }
 
-    /// The same report of a process that has applied nothing.
+    /// The same report for a process that has applied nothing.
     #[must_use]
     pub fn of_nothing(self) -> Self {
         Self { applied: Revision::default(), mark: None, ..self }

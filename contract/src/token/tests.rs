@@ -54,7 +54,7 @@ fn the_claims_have_the_names_that_backends_are_promised() {
 }
 
 #[test]
-fn another_key_another_word_and_another_algorithm_are_not_believed() {
+fn another_key_another_claim_and_another_algorithm_are_refused() {
     let key = SigningKey::from_seed(&[1; 32]).unwrap();
     let (set, token, now) = (set_of(&key), key.sign(&claims()), UnixSeconds(1_000));
     let verify = |token: &str| set.verify(token, &["orders"], now);
@@ -80,12 +80,12 @@ fn another_key_another_word_and_another_algorithm_are_not_believed() {
 }
 
 #[test]
-fn a_set_survives_the_wire_and_leaves_out_keys_of_other_kinds() {
+fn a_set_round_trips_and_skips_keys_of_other_kinds() {
     let key = SigningKey::from_seed(&[1; 32]).unwrap();
     let set = set_of(&key);
     assert_eq!(serde_json::from_str::<KeySet>(&set.to_json()).unwrap(), set);
     let mut text: Value = serde_json::from_str(&set.to_json()).unwrap();
-    // A name that is not the key's own is nothing to go by.
+    // A wrong key id is ignored.
     text["keys"][0]["kid"] = "mine".into();
     text["keys"].as_array_mut().unwrap().push(serde_json::json!({ "kty": "RSA", "n": "AQAB", "e": "AQAB" }));
     text["keys"].as_array_mut().unwrap().push(serde_json::json!({ "kty": "OKP", "crv": "Ed25519", "x": "AA" }));

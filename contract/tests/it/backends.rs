@@ -1,4 +1,4 @@
-//! The programs of `docs/identity.md`, as they stand there, verify what a gateway signs.
+//! The programs of `docs/tenant/identity.md`, as they stand there, verify what a gateway signs.
 
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -34,8 +34,9 @@ const NODE: Program = Program {
 impl Program {
     /// The program of the documentation, with a line that calls it.
     fn text(&self) -> String {
-        let page = include_str!("../../../docs/identity.md");
-        let (_, rest) = page.split_once(&format!("```{}\n", self.language)).expect("a program in docs/identity.md");
+        let page = include_str!("../../../docs/tenant/identity.md");
+        let (_, rest) =
+            page.split_once(&format!("```{}\n", self.language)).expect("a program in docs/tenant/identity.md");
         let (program, _) = rest.split_once("```").expect("its end");
         format!("{program}\n{}\n", self.call)
     }

@@ -11,7 +11,7 @@ use chassis::guard;
 use chassis::refusal::Refusal;
 use chassis::shutdown::Shutdown;
 use chassis::sql::UnreadableRows;
-use contract::feed::{NodeReport, NotAMark, Revision};
+use contract::feed::{InvalidMark, NodeReport, Revision};
 use contract::usage::{BANS_MAX, KEY_USES_MAX, KeyReport, KeyUse, USAGE_PROJECTS_MAX, UsageReport};
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -51,7 +51,8 @@ pub(super) async fn feed(
     }
     let node = edge.node(&node);
     let after = Revision(params.value("after", 0, "a revision")?);
-    let mark = params.text("mark").map(|text| text.parse().map_err(|error: NotAMark| bad_mark(&error))).transpose()?;
+    let mark =
+        params.text("mark").map(|text| text.parse().map_err(|error: InvalidMark| bad_mark(&error))).transpose()?;
     if let Next::OtherHistory(newest) = app.core.store.changes_after(&app.core.sealing, (after, mark), 0).await? {
         let (_, here, _) = app.core.store.snapshot().await?;
         return Err(refuse_history(&app, &node, after, newest).with_details(json!(here)).into());
@@ -79,7 +80,7 @@ pub(super) async fn feed(
     Ok((headers, Body::from_stream(feed::body(waiting, watch))).into_response())
 }
 
-fn bad_mark(error: &NotAMark) -> Stop {
+fn bad_mark(error: &InvalidMark) -> Stop {
     Code::InvalidQuery.refuse(format!("mark: {error}.")).into()
 }
 

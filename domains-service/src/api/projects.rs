@@ -101,7 +101,7 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, axum::Json(view::project(&app, &project))).into_response())
 }
 
-fn invalid(field: &str, error: contract::project::NotALabel) -> Stop {
+fn invalid(field: &str, error: contract::project::InvalidLabel) -> Stop {
     Code::InvalidProject.refuse(format!("{field}: {error}.")).into()
 }
 

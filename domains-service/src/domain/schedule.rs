@@ -126,6 +126,7 @@ mod tests {
         assert_eq!(next_look(Status::Removing, START, START, 0.5), None);
     }
 
+    // promise: domains.22
     #[test]
     fn certificates_are_renewed_long_before_they_end_whatever_their_life() {
         // Life, and in hours of it: a third before the end (half of a short life), and a twentieth earlier still.

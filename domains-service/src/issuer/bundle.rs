@@ -185,6 +185,7 @@ mod tests {
         assert_eq!(&**opened, issued.key_pem.as_bytes());
     }
 
+    // promise: domains.28
     #[tokio::test]
     async fn what_does_not_fit_is_refused() {
         let name: Hostname = "shop.customer.com".parse().unwrap();

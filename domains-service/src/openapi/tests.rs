@@ -6,10 +6,10 @@ use crate::api::operation;
 
 #[test]
 fn the_committed_copy_is_what_the_code_says() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/openapi").join(FILE);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/openapi").join(FILE);
     let committed = std::fs::read_to_string(path).unwrap_or_default();
-    let hint = "cargo run -p domains-service -- --write-openapi docs/openapi";
-    assert!(committed == printed(), "docs/openapi/{FILE} is not what the code says; run: {hint}");
+    let hint = "cargo run -p domains-service -- --write-openapi docs/reference/openapi";
+    assert!(committed == printed(), "docs/reference/openapi/{FILE} is not what the code says; run: {hint}");
 }
 
 #[test]

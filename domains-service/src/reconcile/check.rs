@@ -5,7 +5,7 @@ use crate::domain::reconcile::DnsCheck;
 use crate::domain::{Domain, name};
 use crate::store::domains::Claims;
 use crate::store::projects::ProjectRecord;
-use verification::collect::{Question, collect};
+use verification::collect::{Subject, collect};
 use verification::verdict::{self, Claim, Expectation, Judgement};
 
 /// What is known of a domain's ownership before DNS is asked.
@@ -29,14 +29,14 @@ pub(crate) async fn check_dns(app: &App, project: &ProjectRecord, domain: &Domai
     let target = issuing.prover.target(project.proof());
     let text = issuing.prover.ownership_text(project.proof(), &domain.name);
     let authorities = issuing.authorities.caa();
-    let question = Question {
+    let subject = Subject {
         name: &domain.name,
         registrable: &attachable.delegable,
         target: &target,
         claim,
         caa: !authorities.is_empty(),
     };
-    let facts = collect(issuing.dns.as_ref(), &issuing.dns_config, app.core.clock.as_ref(), &question).await;
+    let facts = collect(issuing.dns.as_ref(), &issuing.dns_config, app.core.clock.as_ref(), &subject).await;
     let expected = Expectation {
         name: &domain.name,
         target: &target,

@@ -71,6 +71,7 @@ async fn a_certificate_is_issued_and_nothing_of_the_order_stays_open() {
     assert_eq!((ca.orders(), ca.certificates(), open_challenges(&platform).await), (1, 1, 0));
 }
 
+// promise: domains.30
 #[tokio::test]
 async fn a_name_of_two_hundred_characters_has_a_certificate_like_any_other() {
     let ca = FakeCa::start().await;
@@ -82,6 +83,7 @@ async fn a_name_of_two_hundred_characters_has_a_certificate_like_any_other() {
     assert!(published(&platform, &name).await.is_some());
 }
 
+// promise: domains.24
 #[tokio::test]
 async fn an_authority_that_limits_us_is_left_alone_for_as_long_as_it_says() {
     let ca = FakeCa::start().await;
@@ -98,6 +100,7 @@ async fn an_authority_that_limits_us_is_left_alone_for_as_long_as_it_says() {
     platform.domain_in("demo", SHOP, "active").await;
 }
 
+// promise: domains.19
 #[tokio::test]
 async fn another_authority_is_asked_where_the_first_limits_us_or_refuses_the_name() {
     for refusal in [(429, "rateLimited", Some(3_600)), (400, "rejectedIdentifier", None), (403, "caa", None)] {
@@ -110,6 +113,7 @@ async fn another_authority_is_asked_where_the_first_limits_us_or_refuses_the_nam
     }
 }
 
+// promise: domains.19
 #[tokio::test]
 async fn an_authority_that_is_away_has_a_second_chance_and_is_replaced_then() {
     let (one, two) = (FakeCa::start().await, FakeCa::start().await);
@@ -147,6 +151,7 @@ async fn a_proof_that_fails_says_what_the_authority_saw_and_begins_anew() {
     }
 }
 
+// promise: domains.28, faults.26
 #[tokio::test]
 async fn a_certificate_for_another_name_replaces_nothing_and_is_asked_for_anew() {
     let ca = FakeCa::start().await;
@@ -161,6 +166,7 @@ async fn a_certificate_for_another_name_replaces_nothing_and_is_asked_for_anew()
     assert_eq!(ca.orders(), 2);
 }
 
+// promise: domains.24
 #[tokio::test]
 async fn a_project_that_adds_hundreds_of_names_leaves_the_authority_to_others() {
     let ca = FakeCa::start().await;
@@ -183,6 +189,7 @@ async fn a_project_that_adds_hundreds_of_names_leaves_the_authority_to_others() 
     platform.domain_in("other", "a.elsewhere.test", "active").await;
 }
 
+// promise: domains.6
 #[tokio::test]
 async fn nothing_is_asked_for_names_nobody_has_proven() {
     let ca = FakeCa::start().await;
@@ -194,6 +201,7 @@ async fn nothing_is_asked_for_names_nobody_has_proven() {
     assert_eq!(ca.requests(), 0);
 }
 
+// promise: domains.5
 #[tokio::test]
 async fn what_a_removed_name_had_proven_is_given_up() {
     let ca = FakeCa::start().await;

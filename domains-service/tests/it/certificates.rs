@@ -107,6 +107,7 @@ async fn nothing_is_ordered_before_everything_passes() {
     assert_eq!((&active["certificate"]["ca"], authority.orders()), (&json!("one.ca"), 1));
 }
 
+// promise: domains.19
 #[tokio::test]
 async fn the_authority_that_caa_permits_and_that_answers_is_chosen() {
     let (one, two) = (FakeAuthority::new("one.ca"), FakeAuthority::new("two.ca"));
@@ -205,6 +206,7 @@ async fn a_renewal_waits_while_the_name_leads_elsewhere() {
     assert_eq!(authority.orders(), 1, "nobody renews for a name that left");
 }
 
+// promise: domains.28
 #[tokio::test]
 async fn a_wrong_certificate_replaces_nothing() {
     let authority = FakeAuthority::new("one.ca");

@@ -66,6 +66,7 @@ async fn adding_twice_is_added_once() {
     assert_eq!(list["quota"], json!({ "allocated": 10, "used": 1, "hard_cap": true }));
 }
 
+// promise: domains.30
 #[tokio::test]
 async fn each_kind_of_wrong_name_has_its_own_code() {
     let platform = Platform::start().await;

@@ -101,6 +101,7 @@ async fn on_record(platform: &Platform, names: &[&str]) {
 }
 
 // rule: 1.19
+// promise: domains.4
 #[tokio::test]
 async fn a_removal_waits_for_a_silent_process_although_another_with_its_credential_is_live() {
     let platform = Platform::start().await;
@@ -115,6 +116,7 @@ async fn a_removal_waits_for_a_silent_process_although_another_with_its_credenti
     gone(&platform, "a.localhost").await;
 }
 
+// promise: domains.4
 #[tokio::test]
 async fn after_a_restart_of_the_control_plane_each_process_is_waited_for_until_it_is_back() {
     let platform = Platform::start().await;
@@ -134,6 +136,7 @@ async fn after_a_restart_of_the_control_plane_each_process_is_waited_for_until_i
     gone(&platform, "b.localhost").await;
 }
 
+// promise: domains.4
 #[tokio::test]
 async fn a_process_that_said_goodbye_is_not_waited_for_even_after_a_restart() {
     let platform = Platform::start().await;
@@ -151,6 +154,7 @@ async fn a_process_that_said_goodbye_is_not_waited_for_even_after_a_restart() {
     assert_eq!(one(&token).follows(&platform, remove(&platform, "b.localhost")).await.status, 204);
 }
 
+// promise: domains.4
 #[tokio::test]
 async fn a_process_whose_credential_is_revoked_is_not_waited_for() {
     let platform = Platform::start().await;
@@ -166,6 +170,7 @@ async fn a_process_whose_credential_is_revoked_is_not_waited_for() {
     on_record(&platform, &["stays/one"]).await;
 }
 
+// promise: domains.4
 #[tokio::test]
 async fn a_process_started_over_the_same_directory_replaces_its_dead_predecessor() {
     let platform = Platform::start().await;
@@ -269,6 +274,7 @@ async fn a_revision_that_there_is_not_is_no_acknowledgement() {
     gone(&platform, "a.localhost").await;
 }
 
+// promise: domains.4
 #[tokio::test(flavor = "multi_thread")]
 async fn every_replica_waits_for_every_process_whichever_replica_it_reported_to() {
     if !over_postgres() {

@@ -66,6 +66,7 @@ async fn a_domain_can_be_added_as_a_redirect() {
     assert_eq!(redirect_of(&platform, "old.localhost").await, Some(("a.localhost".to_owned(), Some(301))));
 }
 
+// promise: domains.25
 #[tokio::test]
 async fn redirects_follow_the_primary_domain_in_one_hop() {
     let platform = three().await;
@@ -81,6 +82,7 @@ async fn redirects_follow_the_primary_domain_in_one_hop() {
 }
 
 // rule: 1.15
+// promise: domains.25
 #[tokio::test]
 async fn loops_chains_and_dangling_redirects_are_refused() {
     let platform = three().await;

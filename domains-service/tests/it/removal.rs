@@ -49,6 +49,7 @@ async fn a_removal_is_answered_when_every_live_gateway_has_applied_it() {
     assert_eq!((events.status, &events.body["events"][0]["type"]), (200, &json!("domain.removed")));
 }
 
+// promise: domains.2, faults.18
 #[tokio::test]
 async fn a_lagging_gateway_is_named_and_the_removal_ends_when_it_has_caught_up() {
     let (platform, revision) = with_shop().await;
@@ -90,6 +91,7 @@ async fn what_others_redirect_to_is_removed_only_together_with_them() {
     assert_eq!(wrong.code(), (400, "invalid_query"));
 }
 
+// promise: domains.5
 #[tokio::test]
 async fn a_removed_domain_can_be_added_again_and_nobody_renews_it_meanwhile() {
     let (platform, _) = with_shop().await;

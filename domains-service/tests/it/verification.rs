@@ -49,6 +49,7 @@ fn first_problem(answer: &Answer) -> &str {
 }
 
 // rule: 1.8, 1.11, 1.13
+// promise: domains.7
 #[tokio::test]
 async fn after_the_record_is_seen_everywhere_a_certificate_is_issued_by_itself() {
     let platform = with_zone().await;
@@ -65,6 +66,7 @@ async fn after_the_record_is_seen_everywhere_a_certificate_is_issued_by_itself()
 }
 
 // rule: 1.16
+// promise: domains.12
 #[tokio::test]
 async fn an_address_record_blocks_the_cname_and_is_named() {
     let platform = with_zone().await;
@@ -90,6 +92,7 @@ async fn the_value_must_match_exactly() {
 }
 
 // rule: 1.14
+// promise: domains.11
 #[tokio::test]
 async fn nameservers_that_disagree_are_shown_as_propagation() {
     let platform = with_zone().await;
@@ -116,6 +119,7 @@ async fn verify_is_throttled() {
     assert_eq!((soon.code(), soon.header("retry-after")), ((429, "verify_throttled"), "10"));
 }
 
+// promise: domains.31
 #[tokio::test]
 async fn an_active_domain_survives_an_outage_of_dns_and_is_degraded_by_two_wrong_looks() {
     let platform = with_zone().await;
@@ -145,6 +149,7 @@ async fn an_active_domain_survives_an_outage_of_dns_and_is_degraded_by_two_wrong
     assert_eq!(verify(&platform, "demo", SHOP).await.body["status"], "active");
 }
 
+// promise: domains.12
 #[tokio::test]
 async fn nameservers_that_fail_are_named_and_move_nothing() {
     for (behaviour, code) in
@@ -173,6 +178,7 @@ async fn prove(platform: &Platform, project: &str, name: &str) {
 }
 
 // rule: 1.12
+// promise: domains.14
 #[tokio::test]
 async fn an_apex_that_leads_to_us_is_certified_for_nobody_without_its_text() {
     const APEX: &str = "customer.test";
@@ -204,6 +210,7 @@ async fn an_apex_that_leads_to_us_is_certified_for_nobody_without_its_text() {
 }
 
 // rule: 1.12
+// promise: domains.13
 #[tokio::test]
 async fn an_apex_with_an_alias_is_active_and_foreign_addresses_are_named() {
     let platform = with_zone().await;
@@ -258,6 +265,7 @@ async fn a_contested_name_goes_to_whoever_proves_it_and_the_loser_is_told() {
     assert_eq!(sites.map(|project| project.to_string()).collect::<Vec<_>>(), ["thief"]);
 }
 
+// promise: domains.5
 #[tokio::test]
 async fn a_removed_name_is_free_for_its_project_and_contested_for_others() {
     let platform = with_zone().await;
@@ -277,6 +285,7 @@ async fn a_removed_name_is_free_for_its_project_and_contested_for_others() {
     platform.domain_in("demo", SHOP, "active").await;
 }
 
+// promise: domains.32
 #[tokio::test]
 async fn no_packet_goes_to_nameservers_at_private_addresses() {
     let platform = Platform::start().await;
@@ -289,6 +298,7 @@ async fn no_packet_goes_to_nameservers_at_private_addresses() {
     assert_eq!(platform.dns.servers_asked(), Vec::<IpAddr>::new());
 }
 
+// promise: domains.32
 #[tokio::test]
 async fn a_verification_asks_a_bounded_number_of_questions() {
     let platform = Platform::start().await;

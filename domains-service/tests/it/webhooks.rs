@@ -133,7 +133,7 @@ async fn what_fails_is_tried_again_under_the_same_id() {
     platform.clock.advance(Duration::from_secs(6));
     receiver.message(1).await;
     let waiting = deliveries(&platform, &id, |list| list[0]["attempts"] == 2 && list[0]["last_status"] == 302).await;
-    assert_eq!(waiting[0]["last_error"], "the receiver redirects, which is not followed");
+    assert_eq!(waiting[0]["last_error"], "the receiver redirects; redirects are not followed");
     platform.clock.advance(Duration::from_secs(331));
     let last = receiver.message(2).await;
     assert!(is_signed(&last, &secret, START.plus(337_000)), "every attempt is signed for its own moment");
@@ -188,7 +188,7 @@ async fn receivers_in_python_verify_as_the_page_says() {
     let (_, secret) = endpoint(&platform, &receiver, json!(["domain.created"])).await;
     happen(&platform, "b\u{fc}cher.localhost").await;
     let message = receiver.message(0).await;
-    let page = include_str!("../../../docs/webhooks.md");
+    let page = include_str!("../../../docs/tenant/webhooks.md");
     let published = page.split("```python\n").nth(1).unwrap().split("```").next().unwrap();
     let headers: Value = ["webhook-id", "webhook-timestamp", "webhook-signature"]
         .iter()
@@ -282,7 +282,7 @@ async fn no_message_goes_to_a_private_address() {
     let id = made.body["id"].as_str().unwrap().to_owned();
     happen(&platform, "shop.localhost").await;
     let blocked = deliveries(&platform, &id, |list| list[0]["last_result"] == "blocked").await;
-    assert_eq!(blocked[0]["last_error"], "the name leads to no public address");
+    assert_eq!(blocked[0]["last_error"], "the name does not resolve to a public address");
     assert!(receiver.all().is_empty());
     // Nor does one go out in the clear, unless a setting allows it.
     let strict = Platform::bent(Bend { webhooks: WebhookConfig::default(), ..Bend::default() }).await;

@@ -73,6 +73,7 @@ async fn event(platform: &Platform, what: &str) {
 }
 
 // rule: 1.19
+// promise: domains.3
 #[tokio::test]
 async fn a_removed_name_waits_for_a_silent_gateway() {
     let platform = with_a_silent_gateway().await;
@@ -93,6 +94,7 @@ async fn a_removed_name_waits_for_a_silent_gateway() {
     assert_eq!(platform.while_following("silent", last).await.status, 204);
 }
 
+// promise: domains.3, edge.18
 #[tokio::test]
 async fn a_revoked_key_waits_for_a_silent_gateway() {
     let platform = with_a_silent_gateway().await;
@@ -144,6 +146,7 @@ async fn a_key_that_ends_sooner_after_a_rotation_waits_for_a_silent_gateway() {
     assert_eq!(again.body["rotated"]["expires_at"], rotated.body["rotated"]["expires_at"]);
 }
 
+// promise: domains.3
 #[tokio::test]
 async fn a_removed_project_waits_for_a_silent_gateway() {
     let platform = with_a_silent_gateway().await;
@@ -157,6 +160,7 @@ async fn a_removed_project_waits_for_a_silent_gateway() {
     assert_eq!(again.code(), (404, "project_not_found"));
 }
 
+// promise: domains.3
 #[tokio::test]
 async fn an_erased_project_waits_for_a_silent_gateway() {
     let platform = with_a_silent_gateway().await;
@@ -169,6 +173,7 @@ async fn an_erased_project_waits_for_a_silent_gateway() {
     assert_eq!(again.code(), (404, "project_not_found"));
 }
 
+// promise: domains.3
 #[tokio::test]
 async fn a_suspension_waits_for_a_silent_gateway() {
     let platform = with_a_silent_gateway().await;
@@ -193,6 +198,7 @@ async fn a_suspension_waits_for_a_silent_gateway() {
     assert_eq!(listed(&platform).await["total"], 0);
 }
 
+// promise: domains.3
 #[tokio::test]
 async fn a_project_that_is_closed_waits_for_a_silent_gateway() {
     let platform = with_a_silent_gateway().await;
@@ -221,6 +227,7 @@ async fn a_project_that_is_closed_waits_for_a_silent_gateway() {
     }
 }
 
+// promise: domains.3
 #[tokio::test]
 async fn an_upstream_that_a_project_leaves_waits_for_a_silent_gateway() {
     let platform = with_a_silent_gateway().await;
@@ -236,6 +243,7 @@ async fn an_upstream_that_a_project_leaves_waits_for_a_silent_gateway() {
     ends(&platform).await;
 }
 
+// promise: domains.3
 #[tokio::test]
 async fn a_changed_redirect_waits_for_a_silent_gateway() {
     let platform = with_a_silent_gateway().await;
@@ -282,6 +290,7 @@ async fn a_name_that_the_worker_takes_away_waits_for_a_silent_gateway() {
     assert_eq!(listed(&platform).await["total"], 0);
 }
 
+// promise: domains.3
 #[tokio::test]
 async fn what_waits_is_kept_through_a_restart() {
     let mut platform = with_a_silent_gateway().await;

@@ -69,7 +69,7 @@ pub(crate) struct Platform {
     /// Keys that callers present, by project and scopes.
     presented: Mutex<HashMap<(ProjectUid, Vec<Scope>), Presented>>,
     sealing: SealingKey,
-    /// What the gateway signs identities with, and when it was told so.
+    /// What the gateway signs identities with, and when it received it.
     signing: Mutex<Option<(UnixSeconds, [u8; 32])>>,
     shutdown: Shutdown,
     running: Option<Running>,
@@ -186,7 +186,7 @@ impl Platform {
             log_format: chassis::logs::Format::Text,
             log_filter: "info".to_owned(),
             tracing: chassis::trace::TraceConfig::default(),
-            told: chassis::config::Told::default(),
+            effective: chassis::config::EffectiveSettings::default(),
         };
         let clock = Arc::new(ManualClock::at(bend.start));
         let dns = Arc::new(FakeDns::default());

@@ -13,9 +13,9 @@ use contract::keyring::Generation;
 use contract::plan::{Limits, Plan};
 use contract::project::{Access, Project, ProjectId, ProjectUid};
 use contract::time::UnixSeconds;
-use gateway::trial::{Known, Telemetry};
+use gateway::fuzzing::{Known, Telemetry};
 use listener::head::{HeadLimits, HeadReader};
-use listener::{Connection, Ends};
+use listener::{Addresses, Connection};
 use pingora_http::RequestHeader;
 use quota::Quota;
 use quota::settings::QuotaSettings;
@@ -75,7 +75,7 @@ fn sample(quota: &Quota, runtime: &tokio::runtime::Runtime) -> anyhow::Result<Sa
         expires_at: None,
     });
     let client: SocketAddr = "203.0.113.195:50000".parse()?;
-    let ends = Ends { client, peer: client, local: "192.0.2.1:443".parse()? };
+    let ends = Addresses { client, peer: client, local: "192.0.2.1:443".parse()? };
     let connection = Arc::new(Connection::unattached(ends));
     let standing = runtime
         .block_on(quota.charge(&uid, limits, &key.id))

@@ -1,4 +1,4 @@
-//! What the gateway remembers and believes, for `tollhouse top`, `explain`, `changes`, `status` and `drain`.
+//! The gateway's recent history and current decisions, for `tollhouse top`, `explain`, `changes`, `status` and `drain`.
 
 use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Response};
@@ -16,11 +16,11 @@ use crate::recent::top::{By, MINUTES};
 use crate::replica::Expiry;
 use contract::rejection::Rejection;
 
-/// Rows of `/top` unless asked otherwise, and at most.
+/// Rows of `/top`: default and maximum.
 const ROWS: usize = 20;
 const ROWS_MAX: usize = 512;
 
-/// Codes of [`crate::recent::top`] that are no trouble.
+/// Codes of [`crate::recent::top`] that are not problems.
 const FINE: [&str; 3] = ["ok", "redirected", "upgraded"];
 
 pub(super) fn router() -> Router<View> {
@@ -32,7 +32,7 @@ pub(super) fn router() -> Router<View> {
         .route("/drain", post(drain).delete(resume))
 }
 
-/// The question of `/top`.
+/// The query of `/top`.
 #[derive(serde::Deserialize)]
 struct Question {
     by: String,
@@ -62,7 +62,7 @@ fn rows(view: &View, by: By, minutes: u64, limit: usize) -> Vec<Value> {
     rows.collect()
 }
 
-/// The codes that refused most in the last minutes.
+/// The codes with the most refusals in the last minutes.
 pub(super) fn refusals(view: &View, limit: usize) -> Value {
     let mut rows = rows(view, By::Code, MINUTES, usize::MAX);
     rows.retain(|row| row.get("name").and_then(Value::as_str).is_some_and(|name| !FINE.contains(&name)));
@@ -70,7 +70,7 @@ pub(super) fn refusals(view: &View, limit: usize) -> Value {
     Value::Array(rows)
 }
 
-/// The certificates that end first, the platform's among them.
+/// The certificates that expire first, including the platform's.
 pub(super) fn certificates(view: &View, limit: usize) -> Value {
     let now = view.clock.now_seconds();
     let pipeline = &view.gateway.pipeline;
@@ -85,7 +85,7 @@ pub(super) fn certificates(view: &View, limit: usize) -> Value {
     all.into_iter().map(show).collect()
 }
 
-/// What is wrong with the platform's certificate, in words.
+/// The faults of the platform's certificate, as text.
 pub(super) fn platform_certificate_faults(view: &View) -> Vec<String> {
     let platform = view.gateway.pipeline.platform_certificate.as_ref();
     platform.into_iter().flat_map(|platform| platform.faults()).map(|fault| fault.to_string()).collect()
@@ -104,7 +104,7 @@ async fn request(State(view): State<View>, Path(id): Path<String>) -> Response {
             "who_must_act": rejection.blame().as_str(),
             "told_the_client": rejection.message(),
             "because": line.get("reason"),
-            "read": format!("docs/errors.md#{code}"),
+            "read": format!("docs/reference/errors.md#{code}"),
         }),
         None => match line.get("status").and_then(Value::as_u64).unwrap_or(0) {
             0 => json!({ "who_must_act": "client", "because": "The client left before it was answered." }),
@@ -119,7 +119,7 @@ async fn request(State(view): State<View>, Path(id): Path<String>) -> Response {
 async fn key(State(view): State<View>, Path(id): Path<String>) -> Response {
     let replica = view.gateway.pipeline.replica.clone();
     let found = match (id.parse::<KeyId>(), id.parse::<KeyDigest>()) {
-        // There may be a million keys to look through: not on a thread that serves.
+        // There may be a million keys to search: not on a thread that serves requests.
         (Ok(id), _) => tokio::task::spawn_blocking(move || replica.key_called(&id)).await.ok().flatten(),
         (_, Ok(digest)) => replica.key(&digest).map(|key| (*key).clone()),
         (Err(error), _) => return Refusal::new(400, "bad_request", format!("{error}")).into_response(),
@@ -177,7 +177,7 @@ async fn key(State(view): State<View>, Path(id): Path<String>) -> Response {
     .into_response()
 }
 
-/// How an upstream is.
+/// The state of an upstream.
 pub(super) fn upstream(view: &View, name: &UpstreamName) -> Value {
     let now = view.clock.monotonic();
     match view.gateway.pipeline.upstreams.find(name) {
@@ -192,7 +192,7 @@ pub(super) fn upstream(view: &View, name: &UpstreamName) -> Value {
     }
 }
 
-/// What becomes of requests for a host, and why.
+/// How requests for a host are handled, and why.
 pub(super) fn why_host(
     site: &Site,
     project: Option<&Project>,
@@ -228,7 +228,7 @@ pub(super) fn why_host(
     why
 }
 
-/// How many moments.
+/// Number of recent changes.
 #[derive(serde::Deserialize)]
 struct Newest {
     limit: Option<usize>,
@@ -242,7 +242,7 @@ async fn moments(State(view): State<View>, Query(newest): Query<Newest>) -> Json
 async fn drain(State(view): State<View>) -> Json<Value> {
     view.live.health.drain();
     view.gateway.telemetry.draining.set(1);
-    view.live.connections.bid_farewell();
+    view.live.connections.announce_drain();
     view.gateway.telemetry.recent.moments.now("drain", "taken out of rotation by an operator");
     tracing::info!("taken out of rotation by an operator");
     Json(json!({ "node": view.live.node, "draining": true, "connections": view.live.connections.live() }))
@@ -252,7 +252,7 @@ async fn resume(State(view): State<View>) -> Response {
     if view.live.shutdown.has_begun() {
         return Refusal::new(409, "ending", "This gateway is ending.").into_response();
     }
-    view.live.connections.welcome_again();
+    view.live.connections.revoke_drain();
     view.gateway.telemetry.draining.set(0);
     view.live.health.resume();
     view.gateway.telemetry.recent.moments.now("drain", "put back into rotation by an operator");

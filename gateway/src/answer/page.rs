@@ -1,6 +1,6 @@
-//! A refusal as people read it who visit a site: a small page in place of the Error body, with the id of the request.
+//! A refusal as an HTML page for visitors of a site, with the request id, in place of the error body.
 //!
-//! A site may have a page of its own ([`ErrorPage`]); nothing of it is interpreted but four names in braces.
+//! A site may have its own page ([`ErrorPage`]); only four names in braces are replaced in it.
 
 use std::borrow::Cow;
 
@@ -14,10 +14,10 @@ use crate::upstreams::ErrorPage;
 
 const USUAL: &str = include_str!("page.html");
 
-/// Nothing but its own style: what a page of a site's own may do is the site's affair.
+/// Allows only its own style; a site's own page has the site's own policy.
 const POLICY: &[u8] = b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'";
 
-/// Whether a client asks for HTML by its name, as browsers do that show a page, and scripts and programs do not.
+/// Whether a client explicitly accepts HTML, as browsers do for pages, and scripts and programs do not.
 pub(crate) fn accepts_html(headers: &HeaderMap) -> bool {
     let lines = headers.get_all(header::ACCEPT).iter().filter_map(|line| line.to_str().ok());
     lines.flat_map(|line| line.split(',')).any(|range| {
@@ -28,7 +28,7 @@ pub(crate) fn accepts_html(headers: &HeaderMap) -> bool {
 }
 
 impl Refusal {
-    /// Writes status and fields to `out`; the page, a site's own or ours.
+    /// Writes status and fields to `out`; returns the site's page or ours.
     pub(crate) fn show(
         &self,
         own: Option<&ErrorPage>,
@@ -55,7 +55,7 @@ impl Refusal {
     }
 }
 
-/// The page with every name replaced, once: what is put in is not looked at again.
+/// Replaces every name once; inserted text is not scanned again.
 fn filled(page: &str, known: &[(&str, &str)]) -> String {
     let mut text = String::with_capacity(page.len() + 256);
     let mut rest = page;
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_who_asks_for_html_by_name_gets_it() {
+    fn only_clients_that_accept_html_explicitly_get_it() {
         let accepts = |text: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::ACCEPT, text.parse().unwrap());

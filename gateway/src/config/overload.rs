@@ -1,16 +1,16 @@
-//! `[overload]`: how much memory the gateway may have.
+//! `[overload]`: the memory of the gateway.
 
 use std::path::PathBuf;
 
 use chassis::config::Section;
 
-/// Less than this and a gateway would refuse everything as soon as it runs.
+/// With less memory a gateway would refuse every request at once.
 const MEMORY_BYTES_MIN: u64 = 64 * 1024 * 1024;
 
 /// Settings of overload.
 #[derive(Clone, Debug)]
 pub(crate) struct OverloadConfig {
-    /// Bytes the process may have for itself; `None`: what its control group may have.
+    /// Memory of the process in bytes; `None`: the limit of its control group.
     pub memory_bytes_max: Option<u64>,
     /// The directory with the files of the process's control group.
     pub control_group: PathBuf,

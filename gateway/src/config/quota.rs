@@ -1,4 +1,4 @@
-//! `[quota]`: where requests are counted, and what happens when nobody can count them.
+//! `[quota]`: where requests are counted, and what happens if the store is unavailable.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use quota::store::redis::settings::{RedisAddress, RedisMode, RedisSettings};
 /// Settings of quotas and bans.
 #[derive(Clone, Debug)]
 pub(crate) struct QuotaConfig {
-    /// The servers that count for several gateways; `None`: this gateway counts by itself.
+    /// The servers that count for several gateways; `None`: this gateway counts alone.
     pub redis: Option<RedisSettings>,
     /// What happens while the store does not answer.
     pub on_store_down: OnStoreDown,
-    /// Plans whose limits are counted and shown, but refuse nobody.
+    /// Plans with limits that are counted and shown, but not enforced.
     pub shadow_plans: Vec<Plan>,
     /// Whether bans are off, only counted, or on.
     pub bans: BanSwitch,
@@ -50,7 +50,7 @@ pub(super) fn read(section: &Section<'_>) -> Option<QuotaConfig> {
     })
 }
 
-/// Read, and its mistakes reported, even while it is not used.
+/// Reads the settings and reports mistakes, even if they are not used.
 fn redis(section: &Section<'_>, used: bool) -> Option<Option<RedisSettings>> {
     let mode = section.value("mode", RedisMode::Standalone);
     let addresses = section.list::<RedisAddress>("urls");

@@ -1,4 +1,4 @@
-//! `[upstreams.NAME]`: where a backend is, how long to wait for it, and what it offers.
+//! `[upstreams.NAME]`: the address, timeouts and routes of a backend.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,17 +17,17 @@ use crate::upstreams::{
     UpstreamSettings,
 };
 
-/// The platform's own services, which take requests only with an identity.
+/// The platform's own services, which accept requests only with an identity.
 const OWN_SERVICES: [&str; 3] = ["orders", "domains", "dashboard"];
 
-/// The control plane, which looks API keys up itself: requests to these carry them, in `Authorization` and in the form that
-/// signs in.
+/// The control plane's upstreams, which look up API keys themselves: requests to them carry the key, in `Authorization`
+/// and in the sign-in form.
 const TAKE_KEYS: [&str; 2] = ["domains", "dashboard"];
 
-/// The largest request body of an API route that takes one and says nothing else.
+/// The default limit of the request body of an API route with a body.
 const ROUTE_BODY_BYTES: u64 = 64 * 1024;
 
-/// The largest request body of an upstream without routes: a site that takes uploads.
+/// The limit of the request body of an upstream without routes: a site with uploads.
 const OPEN_BODY_BYTES: u64 = 100 * 1024 * 1024;
 
 pub(super) fn read_all(section: &Section<'_>) -> Option<Vec<UpstreamSettings>> {
@@ -66,7 +66,7 @@ fn read(section: &Section<'_>, name: &str) -> Option<UpstreamSettings> {
     let default_patience =
         if routes.as_ref().is_some_and(Vec::is_empty) { Duration::from_mins(1) } else { Duration::from_secs(10) };
     let first_byte = one.duration("first_byte_timeout", default_patience, millis(50)..=Duration::from_hours(1));
-    // A site may take uploads and stream for hours; an operation of an API has an end.
+    // A site may accept uploads and stream for hours; an API operation has an end.
     let is_open = routes.as_ref().is_some_and(Vec::is_empty);
     let total = if is_open && !one.has("total_timeout") {
         Some(None)
@@ -110,7 +110,7 @@ fn read(section: &Section<'_>, name: &str) -> Option<UpstreamSettings> {
     })
 }
 
-/// Whether nobody else can read what is sent there: TLS, loopback, or an operator who says so.
+/// Whether data sent there stays private: TLS, loopback, or an operator's permission.
 fn stays_private(
     section: &Section<'_>,
     sent: &str,
@@ -133,7 +133,7 @@ fn stays_private(
     true
 }
 
-/// What visitors see in place of our own page.
+/// The page that visitors see in place of ours.
 fn error_page(section: &Section<'_>) -> Option<Option<ErrorPage>> {
     if !section.has("error_page_file") {
         return Some(None);
@@ -149,13 +149,13 @@ fn error_page(section: &Section<'_>) -> Option<Option<ErrorPage>> {
     }
 }
 
-/// How it is spoken to: as its endpoints say, all of them alike.
+/// The transport to the upstream: the same for all of its endpoints.
 fn transport(section: &Section<'_>, endpoints: Option<&[EndpointUrl]>) -> Option<Transport> {
     let tls = section.section("tls");
     let settings = tls_settings(&tls);
     let scheme = endpoints?.first()?.scheme;
     if endpoints?.iter().any(|endpoint| endpoint.scheme != scheme) {
-        section.complain("endpoints", "begin them all alike: one upstream is spoken to in one way");
+        section.complain("endpoints", "use one scheme for all endpoints of an upstream");
         return None;
     }
     if scheme != Scheme::Https && section.has("tls") {
@@ -196,13 +196,13 @@ fn tls_settings(section: &Section<'_>) -> Option<TlsSettings> {
     };
     let (authority, insecure) = (authority?, insecure?);
     if insecure && authority.is_some() {
-        section.complain("insecure", "leave it out: with ca_certificate_file the certificate is looked at");
+        section.complain("insecure", "leave it out: with ca_certificate_file the certificate is checked");
         return None;
     }
     Some(TlsSettings { server_name: server_name?.map(|name| name.0), authority, client, http2: http2?, insecure })
 }
 
-/// The host it is asked for, where that is not the visitor's.
+/// The Host sent to the upstream, if it differs from the visitor's.
 fn host(section: &Section<'_>) -> Option<Option<HeaderValue>> {
     let host = section.optional::<Authority>("host")?;
     let value = host.as_ref().map(|host| HeaderValue::from_str(host.as_str()));
@@ -232,7 +232,7 @@ fn health(section: &Section<'_>) -> Option<HealthCheck> {
     })
 }
 
-/// What it is asked: a path, or gRPC's own question about a service.
+/// The health check: a path, or gRPC's health protocol.
 fn question(section: &Section<'_>) -> Option<Question> {
     let service: Option<Option<String>> = section.optional("grpc");
     if let Some(service) = service? {

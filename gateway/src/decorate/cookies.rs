@@ -1,9 +1,9 @@
 //! Cookies of the platform's hosts stay with the host that sets them.
 //!
-//! All projects share the platform's domain. A cookie with that domain in `Domain` would reach the dashboard, the API and
-//! every other project, so the attribute is removed there, whatever it names: browsers disagree about spellings of one
-//! domain. A customer's own domain keeps its cookies as they are. Scripts of a page set cookies without a response; only the
-//! Public Suffix List stops those (SECURITY.md).
+//! All projects share the platform's domain. A cookie with that domain in `Domain` would reach the dashboard, the API
+//! and every other project, so the attribute is removed there, whatever its value: browsers disagree about spellings of
+//! one domain. A customer's own domain keeps its cookies unchanged. Scripts of a page set cookies without a response;
+//! only the Public Suffix List stops those (SECURITY.md).
 
 use http::StatusCode;
 
@@ -12,8 +12,8 @@ use super::ResponseSink;
 const SET_COOKIE: &str = "set-cookie";
 const DOMAIN: &[u8] = b"domain";
 
-/// A head that is written to `out` without the `Domain` of its cookies, where `is_shared` says that others are below that
-/// domain. It is asked only when there is such a cookie.
+/// Writes a head to `out` without the `Domain` of its cookies if `is_shared` says that others use that domain. It is
+/// called only if there is such a cookie.
 pub(crate) struct HostCookies<'a, S, P> {
     pub(crate) out: &'a mut S,
     pub(crate) is_shared: P,

@@ -14,7 +14,7 @@ use super::downstream::http2::Http2;
 use crate::gateway::Gateway;
 use contract::rejection::Rejection;
 use listener::head::Framing;
-use listener::{Client, Connection, H2Request, Handler, Served};
+use listener::{Client, Connection, H2Request, Handler, ServeOutcome};
 
 /// Field lines of a head that is read here; the door's lint has a limit of its own, which is smaller.
 const FIELDS_MAX: usize = 256;
@@ -24,12 +24,12 @@ pub(crate) struct Exchanges(pub Arc<Gateway>);
 
 #[async_trait]
 impl Handler for Exchanges {
-    async fn serve(&self, client: &mut dyn Client) -> Served {
+    async fn serve(&self, client: &mut dyn Client) -> ServeOutcome {
         let read = client.head().map(|(bytes, said)| (parse(bytes), said));
         let (head, said) = match read {
             Some((Ok(head), said)) => (head, said),
-            Some((Err(rejection), _)) => return Served::Refused(rejection),
-            None => return Served::Cut,
+            Some((Err(rejection), _)) => return ServeOutcome::Refused(rejection),
+            None => return ServeOutcome::Cut,
         };
         client.take_head();
         let connection = Arc::clone(client.connection());
@@ -40,9 +40,9 @@ impl Handler for Exchanges {
         let mut client = Http1::new(client, wishes);
         let outcome = Exchange::new(&self.0, &connection, head).serve(&mut client, body_follows).await;
         match (outcome.whole, client.closes) {
-            (true, false) => Served::Whole,
-            (true, true) => Served::Last,
-            (false, _) => Served::Cut,
+            (true, false) => ServeOutcome::Whole,
+            (true, true) => ServeOutcome::Last,
+            (false, _) => ServeOutcome::Cut,
         }
     }
 

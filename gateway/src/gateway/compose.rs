@@ -63,7 +63,8 @@ impl Gateway {
     /// Every API response shows limits: those of the caller, or those of an address that has not said who it is.
     fn show_limits(&self, facts: &mut Facts, connection: &Connection) {
         if facts.surface == Surface::Api && facts.shown.is_none() {
-            let standing = match self.pipeline.anonymous.check(facts.client(connection), self.clock.now()) {
+            let standing = match self.pipeline.failed_authentications.check(facts.client(connection), self.clock.now())
+            {
                 Ok(standing) | Err(standing) => standing,
             };
             facts.shown = Some(Shown { standing, outcome: Outcome::Admitted });

@@ -1,14 +1,14 @@
-//! How much memory the process has for itself, and how much it may have.
+//! The memory that the process uses alone, and its limit.
 //!
-//! What counts is what only this process holds (`RssAnon`), and the socket buffers of its control group: the kernel charges
-//! both, and can drop neither. Pages of files it can drop at any time. The limit is the configured one, else the lowest of
-//! the control group and those above it, as their own files say: a container's, or `MemoryMax` of a systemd unit or of its
-//! slice. They are looked at anew every time, because they can be changed while the process runs.
+//! Counted is the memory that only this process holds (`RssAnon`), and the socket buffers of its control group: the
+//! kernel charges both, and can reclaim neither. File pages can be reclaimed at any time. The limit is the configured
+//! one, else the lowest of the control group and its parents, read from their files: a container's, or `MemoryMax` of a
+//! systemd unit or slice. They are read each time, because they can change while the process runs.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Where the figures come from.
+/// The sources of the figures.
 #[derive(Clone, Debug)]
 pub(crate) struct Memory {
     bytes_max: Option<u64>,
@@ -18,29 +18,29 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// With a limit of its own, or with that of the control group, found below this directory.
+    /// With a configured limit, or that of the control group below this directory.
     pub(crate) fn new(bytes_max: Option<u64>, control_groups: PathBuf) -> Self {
         let of_process = |file: &str| Path::new("/proc/self").join(file);
         Self { bytes_max, control_groups, membership: of_process("cgroup"), status: of_process("status") }
     }
 
-    /// How it is now.
+    /// Reads the current figures.
     pub(crate) fn look(&self) -> Look {
-        // Where nobody says which group it is, the top one is.
+        // If the group is unknown, the top one is used.
         let membership = std::fs::read_to_string(&self.membership).unwrap_or_default();
         let groups = groups(&self.control_groups, &membership);
         let Ok(of_groups) = lowest_limit(&groups) else { return Look::InVain };
         let Some(limit) = self.bytes_max.or(of_groups).filter(|limit| *limit > 0) else {
             return Look::Unlimited;
         };
-        // Without a limit of its own a group may be that of many processes.
+        // A group without a limit may contain many processes.
         let sockets = of_groups.and_then(|_| groups.iter().find_map(|group| sockets(group))).unwrap_or(0);
         let own = std::fs::read_to_string(&self.status).ok().and_then(|status| own(&status));
         own.map_or(Look::InVain, |own| Look::Seen(Seen { used: own.saturating_add(sockets), limit }))
     }
 }
 
-/// The groups that the process is in and that limit memory, the innermost first; the top one is always among them.
+/// The groups that the process is in and that limit memory, the innermost first; always includes the top one.
 fn groups(top: &Path, membership: &str) -> Vec<PathBuf> {
     let mut groups = Vec::new();
     for line in membership.lines() {
@@ -52,7 +52,7 @@ fn groups(top: &Path, membership: &str) -> Vec<PathBuf> {
             _ => continue,
         };
         let own = base.join(path.trim_start_matches('/'));
-        // A path outside of what a container sees leads nowhere.
+        // A path outside of a container's view is ignored.
         groups.extend(
             own.ancestors()
                 .take_while(|group| group.starts_with(&base))
@@ -70,24 +70,24 @@ fn lowest_limit(groups: &[PathBuf]) -> Result<Option<u64>, Unreadable> {
     Ok(limits.into_iter().flatten().min())
 }
 
-/// Bytes that the sockets of a group hold, which version 2 says.
+/// Bytes in the group's socket buffers (version 2 only).
 fn sockets(group: &Path) -> Option<u64> {
     let figures = std::fs::read_to_string(group.join("memory.stat")).ok()?;
     figures.lines().find_map(|line| line.strip_prefix("sock ")?.trim().parse().ok())
 }
 
-/// What a look at the memory says.
+/// The result of a memory check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// So much of it is used.
+    /// The memory used, and its limit.
     Seen(Seen),
-    /// There is no limit, stated or of a control group.
+    /// There is no limit, configured or of a control group.
     Unlimited,
-    /// The system does not say.
+    /// The figures cannot be read.
     InVain,
 }
 
-/// What is used of the memory, in bytes.
+/// The memory used, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     used: u64,
@@ -95,23 +95,23 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Thousandths of the limit that are used.
+    /// Used thousandths of the limit.
     pub(crate) fn thousandths(self) -> u64 {
         self.used.saturating_mul(1_000) / self.limit
     }
 
-    /// All that there may be, in bytes.
+    /// The limit in bytes.
     pub(crate) fn limit(self) -> u64 {
         self.limit
     }
 
-    /// Bytes that are left until these thousandths of the limit are used.
+    /// Bytes left until these thousandths of the limit are used.
     pub(crate) fn left_until(self, thousandths: u64) -> u64 {
         (self.limit / 1_000).saturating_mul(thousandths).saturating_sub(self.used)
     }
 }
 
-/// The limit of version 2, or of version 1, where it is "unlimited" by being larger than any machine.
+/// The limit in version 2, or in version 1, where a huge value means "unlimited".
 fn limit_of(group: &Path) -> Result<Option<u64>, Unreadable> {
     const UNLIMITED: u64 = 1 << 60;
     for file in ["memory.max", "memory.limit_in_bytes", "memory/memory.limit_in_bytes"] {
@@ -128,7 +128,7 @@ fn limit_of(group: &Path) -> Result<Option<u64>, Unreadable> {
     Ok(None)
 }
 
-/// A limit that is there and does not say what it is.
+/// A limit exists but cannot be parsed.
 struct Unreadable;
 
 /// Bytes of the line `RssAnon:   1234 kB`.
@@ -153,7 +153,7 @@ mod tests {
         Memory { bytes_max, control_groups: directory.path().to_owned(), membership, status: status_file }.look()
     }
 
-    /// A look in a world of these files.
+    /// Checks memory with these files.
     fn look_at(files: &[(&str, &str)], bytes_max: Option<u64>) -> Look {
         let directory = tempfile::tempdir().unwrap();
         for (file, text) in files.iter().chain(&[("status", STATUS)]) {

@@ -1,24 +1,28 @@
-//! Memory for requests that have begun so lately that what they take is not to be seen yet.
+//! The memory budget for requests that began too recently to be visible in the memory figures.
 //!
-//! Between two looks at the memory a hundred clients can begin to send and to fetch large bodies at once, and a small
-//! process would be gone before the next look. So each forwarded request is taken to need [`BYTES_OF_ONE`] until a look
-//! has seen what it really takes, and no more begin than there is room for. A request that waits long, or a WebSocket,
-//! counts for half a second at most: after that the figures of the system speak for it.
+//! Between two memory checks a hundred clients can begin to send and fetch large bodies, and a small process would be
+//! killed before the next check. Therefore each forwarded request is assumed to need [`BYTES_OF_ONE`] until a check has
+//! seen its real use, and no more may begin than the budget allows. A slow request, or a WebSocket, counts for half a
+//! second at most: after that the system's figures include it.
 //!
-//! The lowest plans find the room full first. The platform's own hosts have a room beside it, half as large: operators and
-//! customers can act whatever projects do, and strangers at the dashboard take nothing from projects.
+//! The budget is exhausted for the lowest plans first. A project may begin another request while it has fewer than seven
+//! times as many as may still begin, so a burst of one project leaves some of the budget to the others: the rule that
+//! [`crate::upstreams`] uses for requests in progress. The platform's own hosts have a separate budget, half as large:
+//! operators and customers can act whatever projects do, and strangers at the dashboard take nothing from projects.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use contract::plan::Plan;
+use contract::project::ProjectUid;
 
-/// What a request may come to hold: 64 KiB of its body gathered for a write and a piece more, 64 KiB of its response, and
-/// what TLS and, over HTTP/2, a window of both hold beside that.
+/// What a request may hold: 64 KiB of its body collected for a write and another piece, 64 KiB of its response, and the
+/// buffers of TLS and, over HTTP/2, the windows of both.
 const BYTES_OF_ONE: u64 = 512 * 1024;
 
-/// For whom there is how much room: hundredths of it, and places that there always are. A process that is short of memory
-/// is slow, and not dead.
+/// A plan's share of the budget in hundredths, and its minimum number of requests: a process that is short of memory is
+/// slow, but still works.
 const fn share(plan: Option<Plan>) -> (u64, u32) {
     match plan {
         Some(Plan::Free) => (70, 8),
@@ -29,50 +33,75 @@ const fn share(plan: Option<Plan>) -> (u64, u32) {
     }
 }
 
-/// Counts of requests that are kept: of those since the last look, of those since the one before, and a clean one for the
-/// look to come.
+/// A project may have at most this many times the requests that may still begin.
+const PROJECT_TIMES: u32 = 7;
+
+/// Number of counters for projects. Projects with the same counter, by a hash that each process keys anew, share its limit.
+const PROJECTS: usize = 1_024;
+
+/// Number of request counts: since the last check, since the one before, and an empty one for the next check.
 const LOOKS: usize = 3;
 
-/// How many may begin, and how many have.
+/// How many requests may begin, and how many have.
 #[derive(Debug)]
 pub(crate) struct Room {
-    /// The number of the last look, from one.
+    /// The number of the last check, from one.
     look: AtomicU64,
-    /// Requests of projects in progress, by the last look before they began; and those of the platform's own hosts.
+    /// Requests of projects in progress, by the last check before they began; and those of the platform's own hosts.
     begun: [[AtomicU32; LOOKS]; 2],
-    /// As many may have begun since the look before the last.
+    /// The same by the project that pays.
+    of_projects: [Box<[AtomicU32]>; LOOKS],
+    secret: RandomState,
+    /// How many may have begun since the check before the last.
     allowed: AtomicU32,
 }
 
-/// What one request may take, until it ends or is seen.
+/// One request's reservation, until it ends or a check includes it.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     room: Arc<Room>,
     look: u64,
     of_platform: bool,
+    /// The counter of the project that pays.
+    project: Option<usize>,
 }
 
 impl Default for Room {
-    /// For everybody, until somebody looks.
+    /// Unlimited until the first check.
     fn default() -> Self {
-        Self { look: AtomicU64::new(1), begun: Default::default(), allowed: AtomicU32::new(u32::MAX) }
+        let counts = || (0..PROJECTS).map(|_| AtomicU32::new(0)).collect();
+        Self {
+            look: AtomicU64::new(1),
+            begun: Default::default(),
+            of_projects: [counts(), counts(), counts()],
+            secret: RandomState::new(),
+            allowed: AtomicU32::new(u32::MAX),
+        }
     }
 }
 
 impl Room {
-    /// Room for one more request of a project with this plan, or of the platform's own hosts; `None` when those that
-    /// have just begun may need all there is for it.
-    pub(crate) fn enter(self: &Arc<Self>, plan: Option<Plan>) -> Option<Reservation> {
-        // Whoever sees the number of a look sees its clean count too.
+    /// Reserves memory for another request to a project with this plan, or to the platform's own hosts, that `payer` pays
+    /// for; `None` if recent requests may need all that is left for it, or the payer already has its share.
+    pub(crate) fn enter(self: &Arc<Self>, plan: Option<Plan>, payer: Option<&ProjectUid>) -> Option<Reservation> {
+        // A thread that sees a check's number also sees its empty count.
         let look = self.look.load(Ordering::Acquire);
         let (of_platform, begun) = (plan.is_none(), |look| self.slot(plan.is_none(), look));
-        // Threads that are here at once may all take the last place: as many requests more are no harm.
+        // Concurrent threads may all take the last reservation; a few requests more do no harm.
         let young = begun(look).load(Ordering::Relaxed) + begun(look - 1).load(Ordering::Relaxed);
-        if young >= self.allowed(plan) {
-            return None;
+        let free = self.allowed(plan).checked_sub(young).filter(|free| *free > 0)?;
+        let project = payer.and_then(|payer| usize::try_from(self.secret.hash_one(payer) % PROJECTS as u64).ok());
+        if let Some(project) = project {
+            let count = |look| self.of_project(project, look).map_or(0, |count| count.load(Ordering::Relaxed));
+            if count(look) + count(look - 1) >= free.saturating_mul(PROJECT_TIMES) {
+                return None;
+            }
         }
-        begun(look).fetch_add(1, Ordering::Relaxed);
-        Some(Reservation { room: self.clone(), look, of_platform })
+        let reservation = Reservation { room: self.clone(), look, of_platform, project };
+        for count in reservation.counts() {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        Some(reservation)
     }
 
     fn allowed(&self, plan: Option<Plan>) -> u32 {
@@ -81,8 +110,8 @@ impl Room {
         u32::try_from(all * hundredths / 100).unwrap_or(u32::MAX).max(always)
     }
 
-    /// Somebody has looked: so many bytes are left. What began before the look before this one is among what is taken.
-    /// Without a figure this is not to be called: no request is forgotten that no figure has shown.
+    /// Records a memory check with `left` bytes left. Requests that began before the previous check are included in the
+    /// figures. Do not call it without a figure, so that no request is dropped that no figure includes.
     pub(super) fn looked(&self, left: u64) {
         let allowed = u32::try_from(left / BYTES_OF_ONE).unwrap_or(u32::MAX);
         self.allowed.store(allowed, Ordering::Relaxed);
@@ -90,31 +119,48 @@ impl Room {
         for of_platform in [false, true] {
             self.slot(of_platform, next).store(0, Ordering::Relaxed);
         }
+        for count in of_look(&self.of_projects, next) {
+            count.store(0, Ordering::Relaxed);
+        }
         self.look.store(next, Ordering::Release);
     }
 
     fn slot(&self, of_platform: bool, look: u64) -> &AtomicU32 {
         let [projects, platform] = &self.begun;
-        let [a, b, c] = if of_platform { platform } else { projects };
-        match look % LOOKS as u64 {
-            0 => a,
-            1 => b,
-            _ => c,
-        }
+        of_look(if of_platform { platform } else { projects }, look)
+    }
+
+    fn of_project(&self, project: usize, look: u64) -> Option<&AtomicU32> {
+        of_look(&self.of_projects, look).get(project)
+    }
+}
+
+/// The entry of a check.
+fn of_look<T>([a, b, c]: &[T; LOOKS], look: u64) -> &T {
+    match look % LOOKS as u64 {
+        0 => a,
+        1 => b,
+        _ => c,
+    }
+}
+
+impl Reservation {
+    /// The counters that include this reservation.
+    fn counts(&self) -> impl Iterator<Item = &AtomicU32> {
+        let of_project = self.project.and_then(|project| self.room.of_project(project, self.look));
+        std::iter::once(self.room.slot(self.of_platform, self.look)).chain(of_project)
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        // Older ones are forgotten, and their count is another's.
+        // Older reservations have expired, and their count is reused.
         if self.room.look.load(Ordering::Acquire) <= self.look + 1 {
             let one_less = |begun: u32| begun.checked_sub(1);
-            // Nothing to take from: a look came in between and has forgotten this request.
-            let _ = self.room.slot(self.of_platform, self.look).fetch_update(
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-                one_less,
-            );
+            for count in self.counts() {
+                // Nothing to subtract: a check has dropped this request meanwhile.
+                let _ = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
+            }
         }
     }
 }
@@ -126,7 +172,7 @@ mod tests {
     const HIGHEST: Option<Plan> = Some(Plan::Enterprise);
 
     fn entered(room: &Arc<Room>, plan: Option<Plan>) -> Vec<Reservation> {
-        (0..1_000).filter_map(|_| room.enter(plan)).collect()
+        (0..1_000).filter_map(|_| room.enter(plan, None)).collect()
     }
 
     fn with_room_for(requests: u64) -> Arc<Room> {
@@ -135,14 +181,15 @@ mod tests {
         Arc::new(room)
     }
 
+    // promise: faults.21
     #[test]
     fn no_more_begin_than_there_is_memory_for() {
-        assert_eq!(entered(&Arc::default(), HIGHEST).len(), 1_000, "nobody has looked");
+        assert_eq!(entered(&Arc::default(), HIGHEST).len(), 1_000, "no check yet");
         let room = with_room_for(20);
         let mut begun = entered(&room, HIGHEST);
         assert_eq!(begun.len(), 20);
         begun.truncate(15);
-        assert_eq!(entered(&room, HIGHEST).len(), 5, "whoever ends makes room");
+        assert_eq!(entered(&room, HIGHEST).len(), 5, "a finished request frees its reservation");
     }
 
     #[test]
@@ -150,12 +197,31 @@ mod tests {
         let room = with_room_for(20);
         let old = entered(&room, HIGHEST);
         room.looked(20 * BYTES_OF_ONE);
-        assert!(room.enter(HIGHEST).is_none(), "the figures may not show it yet");
+        assert!(room.enter(HIGHEST, None).is_none(), "the figures may not show it yet");
         room.looked(15 * BYTES_OF_ONE);
         let young = entered(&room, HIGHEST);
         assert_eq!(young.len(), 15);
         drop(old);
-        assert!(room.enter(HIGHEST).is_none(), "what no longer counts makes no room when it ends");
+        assert!(room.enter(HIGHEST, None).is_none(), "what no longer counts makes no room when it ends");
+    }
+
+    #[test]
+    fn a_burst_of_one_project_leaves_room_to_the_others_until_two_looks_have_shown_it() {
+        let room = with_room_for(80);
+        let project = |number: usize| format!("p{number}").parse::<ProjectUid>().unwrap();
+        let count = |project: &ProjectUid| room.secret.hash_one(project) % PROJECTS as u64;
+        let loud = project(0);
+        let other = (1..).map(project).find(|other| count(other) != count(&loud)).unwrap();
+        let begin = |payer| (0..1_000).filter_map(|_| room.enter(HIGHEST, Some(payer))).collect::<Vec<_>>();
+        let burst = begin(&loud);
+        assert_eq!(burst.len(), 70, "seven eighths of 80");
+        let rest = begin(&other);
+        assert_eq!(rest.len(), 9, "another project finds seven eighths of the 10 that are left");
+        drop(burst);
+        assert_eq!(begin(&loud).len(), 63, "a request that ends makes room for its project");
+        room.looked(80 * BYTES_OF_ONE);
+        room.looked(80 * BYTES_OF_ONE);
+        assert_eq!(begin(&loud).len(), 70, "the system's figures speak for older requests");
     }
 
     #[test]
@@ -167,7 +233,7 @@ mod tests {
             let of_platform = entered(&room, None);
             assert_eq!(of_platform.len() as u64, (all / 2).max(8));
             drop(begun);
-            assert!(room.enter(None).is_none(), "what projects leave is not the platform's");
+            assert!(room.enter(None, None).is_none(), "what projects leave is not the platform's");
             assert_eq!(entered(&room, HIGHEST).len() as u64, all.max(12), "nor the other way round");
         }
     }

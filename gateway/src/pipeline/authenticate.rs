@@ -1,8 +1,7 @@
-//! Who is calling?
+//! Authenticates the caller.
 //!
-//! Failures are counted per client address, and an address with too many is told to wait instead of being told what is
-//! wrong with its key. A valid key is never refused for what its neighbours behind the same address do: looking it up
-//! costs one read of memory.
+//! Failures are counted per client address. An address with too many gets 429 instead of details about its key. A valid
+//! key is never refused because of other clients behind the same address: its lookup costs one memory read.
 
 use super::Pipeline;
 use crate::answer::{Answer, Refusal};
@@ -13,20 +12,20 @@ use contract::rejection::Rejection;
 use contract::window::Window;
 use quota::standing::Outcome;
 
-/// How an API key is sent.
+/// The message for a missing bearer scheme.
 const NO_BEARER: &str = "Send the API key as: Authorization: Bearer <API_KEY>.";
 
-/// One that cannot be ours: a part of it is missing, or a letter is wrong.
+/// The message for a key with a missing part or a wrong letter.
 const NOT_WHOLE: &str =
     "This is not a whole API key: it is cut short, or a letter is wrong. A key begins with th_live_ or th_test_.";
 
 impl Pipeline {
-    /// Whether anybody may ask for this, without a key. It costs nothing; the headers tell where the address stands.
+    /// Whether this needs no key. It costs nothing; the headers show the standing of the address.
     pub(super) fn is_open(&self, request: &EdgeRequest<'_>, facts: &mut Facts) -> bool {
         let is_open =
             facts.backend.as_ref().is_some_and(|upstream| upstream.routes.is_open(request.method, request.path));
         if is_open {
-            let (Ok(standing) | Err(standing)) = self.anonymous.check(request.client, self.clock.now());
+            let (Ok(standing) | Err(standing)) = self.failed_authentications.check(request.client, self.clock.now());
             facts.shown = Some(Shown { standing, outcome: Outcome::Admitted });
         }
         is_open
@@ -36,8 +35,8 @@ impl Pipeline {
         let project = facts.project.as_ref().map(|project| project.id.clone());
         match self.keys.authenticate(request, project.as_ref(), self.clock.now_seconds()) {
             Ok(key) => {
-                // A key whose project has not arrived yet is not known yet. One of a removed project stays unknown
-                // also where another project has its name by now.
+                // A key is unknown until its project has arrived. A key of a removed project stays unknown even if
+                // another project has its name now.
                 let payer = self.replica.project(&key.project);
                 let payer = payer.filter(|payer| payer.uid == key.project_uid);
                 facts.key = Some(key);
@@ -54,7 +53,7 @@ impl Pipeline {
 
     fn refuse(&self, error: AuthError, request: &EdgeRequest<'_>, facts: &mut Facts) -> Answer {
         let now = self.clock.now();
-        if let Err(standing) = self.anonymous.check(request.client, now) {
+        if let Err(standing) = self.failed_authentications.check(request.client, now) {
             facts.authentication = Some(Authentication::Throttled);
             let outcome = Outcome::Refused(Window::Minute);
             facts.shown = Some(Shown { standing, outcome });
@@ -62,10 +61,10 @@ impl Pipeline {
             return Refusal::new(Rejection::TooManyAuthFailures).retry_after(i64::from(wait)).into();
         }
         facts.authentication = Some(Authentication::Failed(error));
-        let standing = self.anonymous.fail(request.client, now);
+        let standing = self.failed_authentications.fail(request.client, now);
         facts.shown = Some(Shown { standing, outcome: Outcome::Admitted });
         let (rejection, challenge) = match error {
-            // RFC 6750 section 3: no error attribute when no credentials were sent.
+            // RFC 6750 section 3: no error attribute if no credentials were sent.
             AuthError::Missing => (Rejection::MissingApiKey, r#"Bearer realm="tollhouse""#),
             AuthError::Malformed | AuthError::Unknown => {
                 (Rejection::InvalidApiKey, r#"Bearer realm="tollhouse", error="invalid_token""#)
@@ -84,7 +83,7 @@ impl Pipeline {
     }
 }
 
-/// Whether a credential was sent that is not called one of bearers.
+/// Whether a credential without the bearer scheme was sent.
 fn has_no_scheme(request: &EdgeRequest<'_>) -> bool {
     let value = request.single(http::header::AUTHORIZATION).unwrap_or_default();
     !value.split_once(' ').is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))

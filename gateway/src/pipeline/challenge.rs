@@ -1,5 +1,5 @@
-//! `/.well-known/acme-challenge/` on plain HTTP: answered first, for any host, never redirected and never forwarded. A
-//! tenant whose upstream could answer it could obtain certificates.
+//! `/.well-known/acme-challenge/` on plain HTTP: answered first, for any host, never redirected or forwarded. Otherwise
+//! a tenant's upstream could answer it and obtain certificates.
 
 use contract::certificate::Challenge;
 

@@ -1,4 +1,4 @@
-//! Banned? Then one unit of the minute and one of the day: both or neither.
+//! Refuses banned keys, then charges one unit of the minute and one of the day: both or neither.
 
 use contract::window::Window;
 
@@ -11,7 +11,7 @@ use quota::standing::Outcome;
 
 impl Pipeline {
     pub(super) async fn charge(&self, facts: &mut Facts) -> Result<(), Answer> {
-        // Authentication has set both; a request without them was refused there.
+        // Authentication has set both, or refused the request.
         let (Some(key), Some(payer)) = (facts.key.clone(), facts.payer.clone()) else {
             return Err(Rejection::InternalError.into());
         };
@@ -29,7 +29,7 @@ impl Pipeline {
                 facts.shown = Some(Shown { standing, outcome: Outcome::Admitted });
                 Ok(())
             }
-            // In shadow mode the refusal is counted and its figures are shown, and the request goes on.
+            // In shadow mode the refusal is counted and its figures are shown, and the request continues.
             Err(ChargeError::Exceeded { standing, .. }) if in_shadow => {
                 facts.in_shadow = true;
                 facts.shown = Some(Shown { standing, outcome: Outcome::Admitted });

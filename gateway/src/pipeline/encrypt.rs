@@ -1,5 +1,5 @@
-//! Plain HTTP: a request with a key is refused, so that its owner notices; a visitor is led to https in the same hop
-//! that leads to the primary domain.
+//! Plain HTTP: a request with a key is refused, so that its owner notices; a visitor is redirected to https and to the
+//! primary domain in one hop.
 
 use super::Pipeline;
 use crate::answer::Answer;
@@ -13,11 +13,11 @@ impl Pipeline {
         if request.is_tls {
             return Ok(());
         }
-        // On an API any Authorization header is a key on its way; on a public site only what looks like one of ours.
+        // On an API any Authorization header counts as a key; on a public site only one that resembles a Tollhouse key.
         let authorization_counts =
             facts.surface == Surface::Api && request.headers.contains_key(http::header::AUTHORIZATION);
         if authorization_counts || keys::carries_a_key(request) {
-            // For the log: whose key was exposed. The request is refused whatever the answer.
+            // For the log: the exposed key. The request is refused in any case.
             let project = facts.project.as_ref().map(|project| project.id.clone());
             facts.key = self.keys.authenticate(request, project.as_ref(), self.clock.now_seconds()).ok();
             return Err(Rejection::HttpsRequired.into());

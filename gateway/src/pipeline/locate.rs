@@ -1,8 +1,8 @@
-//! Whose host is this, and may it be asked on this connection?
+//! Finds the site of the host, and checks that this connection may be used for it.
 //!
-//! A connection belongs to the name of its TLS handshake. Another host on it is served only when the certificate
-//! presented covers both names and both belong to the same tenant, which is what browsers that share connections
-//! expect; everything else is 421, so that no response of one tenant ever travels on a connection opened for another.
+//! A connection belongs to the name of its TLS handshake. Another host on it is served only if the presented
+//! certificate covers both names and both belong to the same tenant, as browsers that share connections expect.
+//! Everything else is 421, so that no response of one tenant ever travels on a connection opened for another.
 
 use contract::hostname::Hostname;
 use contract::project::Access;
@@ -32,7 +32,7 @@ impl Pipeline {
         let (access, upstream) = match &site.serves {
             Serves::Platform { access, upstream } => (*access, upstream),
             Serves::Project(id) => {
-                // A site whose project has not arrived yet: changes of one transaction come one after the other.
+                // The site's project has not arrived yet: changes of one transaction arrive one after the other.
                 let project = self.replica.project(id).ok_or(Rejection::UnknownHost)?;
                 if project.suspended {
                     return Err(Rejection::ProjectSuspended.into());
@@ -50,7 +50,7 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Only the platform's wildcard covers several names; a customer's domain has a certificate of its own.
+    /// Only the platform's wildcard covers several names; a customer's domain has its own certificate.
     fn may_share(&self, sni: &Hostname, site: &Site) -> bool {
         let Some(certificate) = &self.platform_certificate else { return false };
         let covers_both = [sni, &site.hostname]

@@ -1,8 +1,9 @@
-//! What a browser asks before it sends: a preflight (OPTIONS with `Origin` and `Access-Control-Request-Method`).
+//! Answers a browser's preflight (OPTIONS with `Origin` and `Access-Control-Request-Method`).
 //!
-//! Who answers is a setting of the project, or of its upstream ([`Cors`]). Where the gateway does, it needs no key and costs nothing: browsers
-//! cannot send a key with it, and a 401 would lock out every web page. Where the upstream of an API does, it is forwarded
-//! without a caller, as a public site's requests are, without a body and without a field that would change its method.
+//! The project's setting, or its upstream's, decides who answers ([`Cors`]). If the gateway does, the preflight needs
+//! no key and costs nothing: browsers cannot send a key with it, and a 401 would block every web page. If the upstream
+//! of an API does, the preflight is forwarded without a caller, like the requests of a public site, without a body and
+//! without a field that would change its method.
 
 use http::{HeaderValue, Method, header};
 
@@ -12,10 +13,10 @@ use crate::facts::{Facts, Surface};
 use crate::request::EdgeRequest;
 use crate::upstreams::{Cors, Readers};
 
-/// Bytes of a list of fields that a browser asks for and is granted.
+/// The longest list of fields that a browser may request and get.
 const ASKED_BYTES_MAX: usize = 1_024;
 
-/// What is granted to who does not ask for it by name.
+/// The fields granted to a browser that requests none.
 const FIELDS_USUAL: HeaderValue =
     HeaderValue::from_static("Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, X-Request-Id");
 
@@ -23,7 +24,7 @@ impl Pipeline {
     #[expect(clippy::unused_self, reason = "a stage like the others, so that the page reads alike")]
     pub(super) fn answer_preflight(&self, request: &EdgeRequest<'_>, facts: &mut Facts) -> Result<(), Answer> {
         let Some(upstream) = &facts.backend else { return Ok(()) };
-        // The project's own rule goes before its upstream's.
+        // The project's own rule takes precedence over its upstream's.
         let own = facts.project.as_ref().and_then(|project| project.browsers.cors.as_ref());
         let (cors, origin) = (own.unwrap_or(&upstream.settings.cors), request.headers.get(header::ORIGIN));
         facts.readers = Readers::of(cors, origin);
@@ -39,7 +40,7 @@ impl Pipeline {
                 facts.is_preflight = facts.surface == Surface::Api;
                 Ok(())
             }
-            // Somebody else learns nothing, of routes neither: the answer is the same for every path.
+            // Other origins learn nothing, not even routes: the answer is the same for every path.
             Cors::Open | Cors::Origins(_) => {
                 let fields = (facts.readers != Readers::Others).then(|| granted(request));
                 Err(Answer::Preflight { methods: "GET, HEAD, POST, PUT, PATCH, DELETE", fields })
@@ -48,7 +49,7 @@ impl Pipeline {
     }
 }
 
-/// The fields that a page may send: those it asks for. `*` would leave out `Authorization`.
+/// The fields that a page may send: the requested ones. `*` would not include `Authorization`.
 fn granted(request: &EdgeRequest<'_>) -> HeaderValue {
     let is_list = |value: &&HeaderValue| {
         let text = value.as_bytes();

@@ -1,5 +1,5 @@
-//! `/.well-known/tollhouse/jwks.json` on the platform's own hosts: the public keys that verify identities, for backends
-//! and for everybody else, without a key and free of charge. Answered from memory.
+//! `/.well-known/tollhouse/jwks.json` on the platform's own hosts: the public keys that verify identities, without a
+//! key and free of charge. Answered from memory.
 
 use contract::site::Serves;
 use contract::token::KEY_SET_PATH;

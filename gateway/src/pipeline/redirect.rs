@@ -1,7 +1,7 @@
-//! Moving house: from plain HTTP and from secondary domains to the one final URL, in exactly one hop.
+//! Redirects from plain HTTP and from secondary domains to the final URL, in exactly one hop.
 //!
-//! Path and query are those of the request, byte for byte. The host is a stored hostname, never request data, and the
-//! configuration cannot chain redirects, so loops and open redirects have nowhere to come from.
+//! Path and query are copied from the request byte for byte. The host is a stored hostname, never request data, and the
+//! configuration cannot chain redirects, so loops and open redirects are impossible.
 
 use contract::site::{Redirect, RedirectStatus};
 
@@ -16,7 +16,7 @@ impl Pipeline {
         if redirects { Err(self.lead_to(request, facts)) } else { Ok(()) }
     }
 
-    /// The redirect to where the request belongs: https, and the primary domain if the site has one.
+    /// The redirect to the final URL: https, and the primary domain if the site has one.
     pub(super) fn lead_to(&self, request: &EdgeRequest<'_>, facts: &mut Facts) -> Answer {
         facts.surface = Surface::Redirect;
         let redirect = facts.site.as_ref().and_then(|site| site.redirect.as_ref());
@@ -30,7 +30,7 @@ impl Pipeline {
     }
 }
 
-/// What the site chose; otherwise 301, which clients may turn into a GET, only for methods that are one.
+/// The site's status; otherwise 301, which clients may turn into a GET, only for GET and HEAD.
 fn status(redirect: Option<&Redirect>, request: &EdgeRequest<'_>) -> RedirectStatus {
     redirect.and_then(|redirect| redirect.status).unwrap_or(if request.is_read() {
         RedirectStatus::MovedPermanently

@@ -1,5 +1,5 @@
-//! Path, method and body against what the upstream offers, a place among its requests in progress, and memory for one
-//! more.
+//! Checks path, method and body against the upstream's routes, and acquires a permit for a request in progress and
+//! memory for it.
 
 use http::Method;
 
@@ -49,11 +49,11 @@ impl Pipeline {
             Err(RouteError::BodyNotAllowed) => return Err(Rejection::BodyNotAllowed.into()),
             Err(RouteError::BodyTooLarge) => return Err(Rejection::BodyTooLarge.into()),
         };
-        // WebSocket is for public sites: an upgraded connection would spend one unit for ever.
+        // WebSocket is only for public sites: an upgraded connection of an API would cost one unit for any duration.
         facts.upgrade = request.wants_upgrade && facts.surface == Surface::Site;
-        // Who pays counts: on the platform's own hosts, which all projects share, that is the key's project. Where nobody
-        // pays it is the site's project, and its visitor.
-        // By its identity: a project that takes a name that is free again has nothing to do with the one before.
+        // The permit is charged to the paying project: on the platform's own hosts, which all projects share, that is
+        // the key's project. Without a key it is the site's project, and its visitor. The project's identity counts, so
+        // that a later project with the same name is not affected.
         let payer = facts.payer.as_ref().or(facts.project.as_ref()).map(|project| project.uid.clone());
         let visitor = facts.key.is_none().then_some(request.client);
         let place = upstream.enter(payer.as_ref(), visitor).map_err(|busy| match busy {
@@ -62,7 +62,7 @@ impl Pipeline {
             Busy::Visitor => Refusal::new(Rejection::TooManyInProgress).retry_after(1).saying(TOO_MANY_OF_ADDRESS),
         })?;
         let plan = facts.project.as_ref().map(|project| project.plan);
-        let reservation = self.overload.enter(plan).ok_or(Rejection::Overloaded)?;
+        let reservation = self.overload.enter(plan, payer.as_ref()).ok_or(Rejection::Overloaded)?;
         Ok(Target { upstream: upstream.clone(), body_bytes_max, place, reservation })
     }
 }

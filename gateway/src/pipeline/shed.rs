@@ -1,4 +1,4 @@
-//! When memory runs short, requests of the lowest plans are refused before anything is spent on them.
+//! Refuses requests of the lowest plans under memory pressure, before anything is spent on them.
 
 use super::Pipeline;
 use crate::answer::Answer;

@@ -1,7 +1,7 @@
-//! What changed, and when: "since when is it so, and what was done before?"
+//! Recent changes: what changed, and when.
 //!
-//! Starts, changes of the way requests are counted, the control plane lost and found, what it published, settings read
-//! anew, draining. A list of bounded length, the oldest forgotten first.
+//! Starts, changes of how requests are counted, loss and return of the control plane, published changes, reloaded
+//! settings, drains. A bounded list; the oldest entry is dropped first.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,21 +11,21 @@ use contract::time::UnixMillis;
 use parking_lot::Mutex;
 use serde::Serialize;
 
-/// Moments that are remembered.
+/// The longest list.
 pub(crate) const MOMENTS_MAX: usize = 512;
 
-/// One thing that changed.
+/// One change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Moment {
     /// When.
     pub at: UnixMillis,
-    /// What kind of thing: `start`, `quota`, `control`, `change`, `replica`, `settings`, `certificate`, `drain`, `ban`.
+    /// The kind: `start`, `quota`, `control`, `change`, `replica`, `settings`, `certificate`, `drain`, `ban`.
     pub what: &'static str,
-    /// In words.
+    /// A description.
     pub words: String,
 }
 
-/// The moments of one gateway.
+/// The changes of one gateway.
 pub(crate) struct Moments {
     list: Mutex<VecDeque<Moment>>,
     clock: Arc<dyn Clock>,
@@ -36,12 +36,12 @@ impl Moments {
         Self { list: Mutex::default(), clock }
     }
 
-    /// Something changed now.
+    /// Records a change now.
     pub(crate) fn now(&self, what: &'static str, words: impl Into<String>) {
         self.at(self.clock.now(), what, words);
     }
 
-    /// Something changed then.
+    /// Records a change at a given time.
     pub(crate) fn at(&self, at: UnixMillis, what: &'static str, words: impl Into<String>) {
         let mut list = self.list.lock();
         if list.len() >= MOMENTS_MAX {
@@ -50,7 +50,7 @@ impl Moments {
         list.push_back(Moment { at, what, words: words.into() });
     }
 
-    /// The newest `limit` moments, newest first.
+    /// The newest `limit` changes, newest first.
     pub(crate) fn newest(&self, limit: usize) -> Vec<Moment> {
         self.list.lock().iter().rev().take(limit).cloned().collect()
     }

@@ -1,31 +1,30 @@
-//! The last requests, by id: "this request failed, here is its id".
+//! The last requests, by id, to explain a failed request.
 //!
-//! Requests that ended in trouble have room of their own, so that a minute of heavy traffic does not push out the one
-//! that somebody will ask about.
+//! Failed requests have their own space, so that heavy traffic does not displace the one that an operator will look up.
 
 use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 
-/// Parts by id, so that requests do not wait for each other.
+/// Parts by id, so that requests do not block each other.
 const SHARDS: usize = 16;
 
-/// Requests that went well, per part: 4 096 in all.
+/// Successful requests per part: 4 096 in all.
 const WELL_MAX: usize = 256;
 
-/// Requests that ended in trouble, per part: 4 096 in all.
+/// Failed requests per part: 4 096 in all.
 const TROUBLE_MAX: usize = 256;
 
-/// Bytes of a line that are kept; longer ones are not, and are in the access log alone.
+/// The longest line that is kept; longer ones are only in the access log.
 const LINE_BYTES_MAX: usize = 4_096;
 
-/// Lines in the order in which they came.
+/// Lines in order of arrival.
 #[derive(Default)]
 struct Ring(VecDeque<(Box<str>, Vec<u8>)>);
 
 impl Ring {
     fn keep(&mut self, most: usize, id: &str, line: &[u8]) {
-        // The memory of the oldest line is the newest one's.
+        // The newest line reuses the memory of the oldest.
         let mut text =
             if self.0.len() >= most { self.0.pop_front().map(|(_, text)| text) } else { None }.unwrap_or_default();
         text.clear();
@@ -63,7 +62,7 @@ impl Requests {
         }
     }
 
-    /// The line of a request, if it is still remembered.
+    /// The line of a request, if it is still kept.
     pub(crate) fn find(&self, id: &str) -> Option<Vec<u8>> {
         let part = self.part(id)?.lock();
         part.trouble.find(id).or_else(|| part.well.find(id))

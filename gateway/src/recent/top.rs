@@ -1,9 +1,9 @@
-//! Who used the gateway in the last minutes, and how that ended.
+//! The busiest names of the last minutes, and the results of their requests.
 //!
-//! Names are counted as "Space-Saving" does: a bounded table, in which a new name takes the place of the rarest one and
-//! inherits its count. Whoever is responsible for more than one in [`NAMES_MAX`] of the requests of a minute is
-//! therefore always in the table, whatever else comes; `uncertain` says by how much a row may be too high. Tables are
-//! split by name, so that requests of different names do not wait for each other.
+//! Names are counted with the "Space-Saving" algorithm: in a bounded table a new name replaces the rarest one and
+//! inherits its count. A name with more than one in [`NAMES_MAX`] of a minute's requests is therefore always in the
+//! table; `uncertain` is the largest possible error of a row. Tables are split by name, so that requests of different
+//! names do not block each other.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;
@@ -14,33 +14,33 @@ use serde::Serialize;
 
 use contract::rejection::Blame;
 
-/// Minutes that are remembered, the current one included.
+/// Number of minutes kept, including the current one.
 pub(crate) const MINUTES: u64 = 5;
 
-/// As many tables.
+/// One table per minute.
 const TABLES: usize = 5;
 
-/// Tables per minute and question.
+/// Tables per minute and key.
 const SHARDS: usize = 8;
 
-/// Names per table; eight tables of them per minute and question, at about 200 bytes a name.
+/// Names per table; eight tables per minute and key, at about 200 bytes a name.
 pub(crate) const NAMES_MAX: usize = 64;
 
 contract::words! {
-    /// What requests are counted by.
+    /// The key by which requests are counted.
     pub enum By {
-        /// Who pays.
+        /// The paying project.
         Project = "project",
-        /// Where it was sent.
+        /// The host.
         Host = "host",
-        /// With which key.
+        /// The API key.
         Key = "key",
-        /// How it ended: the code of a refusal, or the class of status.
+        /// The result: the code of a refusal, or the class of status.
         Code = "code",
     }
 }
 
-/// How an answer that is no refusal of the gateway counts by code.
+/// The code of a response that is not a refusal of the gateway.
 pub(super) const fn outcome(status: u16) -> &'static str {
     match status {
         0 => "client_left",
@@ -52,9 +52,9 @@ pub(super) const fn outcome(status: u16) -> &'static str {
     }
 }
 
-/// How one request ended.
+/// The result of one request.
 pub(super) struct Ended {
-    /// Who must act, when the gateway refused.
+    /// Who must act, if the gateway refused.
     pub(super) blame: Option<Blame>,
     /// The status sent, 0 for none.
     pub(super) status: u16,
@@ -63,18 +63,18 @@ pub(super) struct Ended {
 }
 
 impl Ended {
-    /// Whether somebody may come and ask.
+    /// Whether an operator may look up the request.
     pub(super) const fn is_trouble(&self) -> bool {
         self.status >= 400 || self.status == 0
     }
 }
 
-/// What is known of one name.
+/// The counts of one name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Row {
     /// Requests.
     pub requests: u64,
-    /// At most this many of them were somebody else's.
+    /// The largest number of them that may belong to other names.
     pub uncertain: u64,
     /// Refused, and the client must act.
     pub client: u64,
@@ -82,9 +82,9 @@ pub(crate) struct Row {
     pub customer: u64,
     /// Refused, and we must act.
     pub platform: u64,
-    /// The service behind failed: it could not be reached, was late, or answered with a 5xx of its own.
+    /// The upstream failed: unreachable, too slow, or answered 5xx.
     pub upstream: u64,
-    /// Microseconds from first bytes to ends, together.
+    /// Microseconds from the first byte to the end, summed.
     pub micros: u64,
 }
 
@@ -138,7 +138,7 @@ impl Table {
     }
 }
 
-/// The minutes of one part of the names.
+/// All minutes of one part of the names.
 type Shard = Mutex<[Table; TABLES]>;
 
 /// Requests of the last minutes by project, host, key and code.
@@ -167,7 +167,7 @@ impl Top {
         table.count(name, ended);
     }
 
-    /// The busiest names of the last `minutes` (at most [`MINUTES`]), the current one included; at most `limit` rows.
+    /// The busiest names of the last `minutes` (at most [`MINUTES`]), including the current one; at most `limit` rows.
     pub(crate) fn busiest(&self, by: By, minutes: u64, limit: usize, now: Duration) -> Vec<(Box<str>, Row)> {
         let current = minute_of(now);
         let oldest = current.saturating_sub(minutes.clamp(1, MINUTES) - 1);

@@ -1,8 +1,8 @@
-//! An operator's word that the control plane's present state is right, and what taking it changed.
+//! An operator's confirmation that the control plane's state is right, and the resulting changes.
 //!
-//! A gateway refuses another history, because a database that went back has lost changes: revoked keys are good in it again
-//! and removed names are served. Only a person knows whether that state is the one to follow. So the operator is shown what
-//! it brings back and takes away. The word is about the database that was refused, and holds for [`ACCEPTED_FOR`].
+//! A gateway refuses another history, because a database that was restored has lost changes: revoked keys are valid in
+//! it again and removed names are served. Only a person can decide whether to follow it. Therefore the operator sees
+//! what it brings back and removes. The confirmation applies to the refused database, for [`ACCEPTED_FOR`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,61 +13,62 @@ use contract::key::ApiKey;
 use super::file::{File, Kind, place_of, value_of};
 use super::{Replica, ReplicaError};
 
-/// How long an operator's word holds.
+/// How long a confirmation is valid.
 pub(super) const ACCEPTED_FOR: Duration = Duration::from_mins(10);
 
-/// Names that a list shows; the rest is counted.
+/// Names in a list; the rest is only counted.
 const NAMES_SHOWN: usize = 20;
 
-/// What has become of an operator's acceptance.
+/// The state of an operator's acceptance.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub(crate) enum Acceptance {
     /// Nothing was accepted since the start.
     #[default]
     None,
-    /// A snapshot is asked for, and taken whatever it holds.
+    /// A snapshot was requested, and will be applied whatever it holds.
     Waiting {
-        /// A place in the history that is accepted.
+        /// The accepted position.
         #[serde(skip)]
         there: Position,
-        /// Until then, by the monotonic clock.
+        /// The deadline, by the monotonic clock.
         #[serde(skip)]
         until: Duration,
     },
-    /// It was taken, and this has changed.
+    /// It was applied, with these changes.
     Taken(Box<Difference>),
 }
 
-/// Why there was nothing to accept.
+/// Why nothing could be accepted.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotAccepted {
-    /// What the control plane says is taken.
+    /// The control plane's data is not refused.
     #[error("Nothing is refused here: this gateway follows the control plane, or has not reached it yet.")]
     NothingRefused,
-    /// It is refused for another reason than its history.
+    /// It is refused for a reason other than its history.
     #[error("An acceptance does not help against this: {0}")]
     Unacceptable(String),
-    /// The local file.
+    /// The local file failed.
     #[error(transparent)]
     File(#[from] ReplicaError),
 }
 
-/// What of the control plane is not taken.
+/// A refusal of the control plane's data.
 #[derive(Clone, Debug)]
 pub(crate) struct Refused {
     /// Why.
     pub(crate) why: String,
-    /// Where the database is whose state it is, where an operator may accept that.
+    /// The position of its database, if an operator may accept it.
     pub(crate) there: Option<Position>,
 }
 
 impl Replica {
-    /// An operator accepts, at this moment by the monotonic clock, the state that was refused last: the follower asks for a
-    /// snapshot of that database, which replaces everything. Where only certificates are set aside, they are asked for again.
+    /// An operator accepts, at this time of the monotonic clock, the last refused state: the follower requests a
+    /// snapshot of that database, which replaces everything. If only certificates are set aside, they are requested
+    /// again.
     ///
     /// # Errors
-    /// When there is nothing to accept.
+    /// If there is nothing to accept.
     pub(crate) fn accept(&self, now: Duration) -> Result<(), NotAccepted> {
         let there = match self.refused() {
             Some(Refused { why, there }) => there.ok_or(NotAccepted::Unacceptable(why))?,
@@ -78,12 +79,12 @@ impl Replica {
         Ok(())
     }
 
-    /// What has become of the last acceptance.
+    /// The state of the last acceptance.
     pub(crate) fn acceptance(&self) -> Acceptance {
         self.acceptance.borrow().clone()
     }
 
-    /// The place in the history that an operator has accepted and that has not come yet.
+    /// The position that an operator has accepted and that has not arrived yet.
     pub(crate) fn accepted_place(&self, now: Duration) -> Option<Position> {
         let Acceptance::Waiting { there, until } = self.acceptance() else { return None };
         if now < until {
@@ -93,7 +94,7 @@ impl Replica {
         None
     }
 
-    /// What was accepted is not what there is.
+    /// Ends an acceptance that does not match the database.
     pub(super) fn end_acceptance(&self, why: &'static str) {
         self.acceptance.send_replace(Acceptance::None);
         tracing::warn!(
@@ -102,23 +103,23 @@ impl Replica {
         );
     }
 
-    /// Whether an operator has accepted a state that has not come yet.
+    /// Whether an accepted state has not arrived yet.
     pub(super) fn accepts(&self) -> bool {
         matches!(*self.acceptance.borrow(), Acceptance::Waiting { .. })
     }
 
-    /// Until [`Replica::accepts`].
+    /// Waits for [`Replica::accepts`].
     pub(super) async fn accepted(&self) {
-        // The sender lives as long as we do.
+        // The sender lives as long as `self`.
         let _ =
             self.acceptance.subscribe().wait_for(|acceptance| matches!(acceptance, Acceptance::Waiting { .. })).await;
     }
 }
 
-/// What a snapshot changed.
+/// The changes of a snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub(crate) struct Difference {
-    /// What the snapshot describes.
+    /// The snapshot's revision.
     pub(crate) revision: Revision,
     /// Keys by their public ids.
     pub(crate) keys: Changes,
@@ -128,21 +129,21 @@ pub(crate) struct Difference {
     pub(crate) projects: Changes,
 }
 
-/// What became of the entities of one kind.
+/// The changes of one kind of entity.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub(crate) struct Changes {
-    /// Were not known.
+    /// New names.
     pub(crate) added: Names,
-    /// Are no longer known.
+    /// Removed names.
     pub(crate) removed: Names,
-    /// Are other than they were: a plan, a suspension, a redirect.
+    /// Names with other content: a plan, a suspension, a redirect.
     pub(crate) changed: Names,
 }
 
-/// Some names, and how many there are.
+/// Some names, and their number.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub(crate) struct Names {
-    /// How many.
+    /// The number.
     pub(crate) count: u64,
     /// The first 20 of them.
     pub(crate) names: Vec<String>,
@@ -158,7 +159,7 @@ impl Names {
 }
 
 impl Difference {
-    /// What a snapshot will change in the file.
+    /// The changes that a snapshot would make in the file.
     pub(super) fn between(file: &File, entities: &[Entity], revision: Revision) -> anyhow::Result<Self> {
         let of = |kind| changes(file, entities, kind);
         Ok(Self { revision, keys: of(Kind::Key)?, hostnames: of(Kind::Site)?, projects: of(Kind::Project)? })
@@ -184,7 +185,7 @@ fn changes(file: &File, entities: &[Entity], kind: Kind) -> anyhow::Result<Chang
     Ok(changes)
 }
 
-/// How people call an entity: a key by its public id, not by the digest it is stored under.
+/// The displayed name of an entity: a key's public id, not its digest.
 fn shown(kind: Kind, key: &str, value: &[u8]) -> String {
     match kind {
         Kind::Key => serde_json::from_slice::<ApiKey>(value).map_or_else(|_| key.to_owned(), |key| key.id.to_string()),

@@ -1,10 +1,10 @@
-//! The local file: one table per kind of entity, JSON values, and the revision they describe with its mark. Beside the certificates
-//! stands a table in the order of their ends, written in the same transaction: which end first is a question of every
-//! second, and there may be a million.
+//! The local file: one table per kind of entity with JSON values, and their revision with its mark. Another table has
+//! the certificates in order of their expiry, written in the same transaction: the next expiry is read every second,
+//! and there may be a million certificates.
 //!
-//! redb commits are durable when they return and a crash leaves the last commit, so the revision and the entities never
-//! disagree. A write for which the disk has no room is worse than one that is refused: after it redb gives out nothing
-//! that is not in memory until the file is opened anew. So nothing is begun without room to spare.
+//! redb commits are durable when they return, and a crash leaves the last commit, so the revision and the entities
+//! always match. A write that fails for lack of space is worse than a refused one: after it redb returns only data in
+//! memory until the file is reopened. Therefore a write begins only if enough space is left.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -25,23 +25,23 @@ type Table = TableDefinition<'static, &'static str, &'static [u8]>;
 /// `(not_after, hostname)` to `not_before`, for every certificate.
 const EXPIRIES: TableDefinition<'static, (i64, &'static str), i64> = TableDefinition::new("expiries");
 
-/// Why a certificate that was sent last is not used, by hostname.
+/// Why the last certificate of a hostname is set aside.
 const SET_ASIDE: Table = TableDefinition::new("certificates_set_aside");
 
-/// The revision that everything else describes, and its mark.
+/// The revision of all other data, and its mark.
 const POSITION: TableDefinition<'static, (), (u64, u64)> = TableDefinition::new("position");
 
-/// Has an entry from before a goodbye, or from the first start over a copy, until the control plane has heard the next process
-/// ([`super::unheard`]).
+/// Has an entry from before a goodbye, or from the first start with a copy, until the control plane knows the next
+/// process ([`super::unheard`]).
 const STOPPED: TableDefinition<'static, (), ()> = TableDefinition::new("stopped");
 
-/// Memory redb may use for pages; the hot caches above it do the real work.
+/// Memory of redb for pages; the caches above it serve most reads.
 const PAGE_CACHE_BYTES: usize = 32 * 1024 * 1024;
 
-/// Bytes that must be left on the disk beyond what is written: a batch of changes takes less, with the pages it touches.
+/// Bytes that must stay free on the disk beyond the written ones: a batch of changes and its pages need less.
 pub(super) const ROOM_MIN: u64 = 16 * 1024 * 1024;
 
-/// What an entity without a certificate takes at most, and a certificate beside its texts.
+/// The largest size of an entity without a certificate, and of a certificate beside its texts.
 const ENTITY_BYTES: usize = 600;
 
 contract::words! {
@@ -61,15 +61,15 @@ impl Kind {
     }
 }
 
-/// What becomes of one change.
+/// The handling of one change.
 pub(super) enum Step<'a> {
-    /// It is taken.
+    /// It is applied.
     Take(&'a Effect),
-    /// The certificate that it brings is not usable, and the one before stays.
+    /// Its certificate is unusable, and the previous one stays.
     SetAside(Unusable),
 }
 
-/// Bytes that may still be written to the disk of a path.
+/// Free bytes on the disk of a path.
 pub(super) type Room = fn(&Path) -> std::io::Result<u64>;
 
 fn room_on_disk(path: &Path) -> std::io::Result<u64> {
@@ -88,7 +88,7 @@ impl File {
         Self::open_on(path, room_on_disk)
     }
 
-    /// On a disk that has as much room as `room` says.
+    /// Opens on a disk with the free space that `room` reports.
     pub(super) fn open_on(path: &Path, room: Room) -> anyhow::Result<Self> {
         let place = || format!("opening the replica {}", path.display());
         if let Some(directory) = path.parent() {
@@ -111,7 +111,7 @@ impl File {
         Ok(Self { database, path: path.to_owned(), room })
     }
 
-    /// Begins a write of so many bytes, if there is room for it.
+    /// Begins a write of this many bytes, if there is enough space.
     fn write(&self, bytes: usize) -> anyhow::Result<WriteTransaction> {
         let needed = u64::try_from(bytes)?.saturating_add(ROOM_MIN);
         let left = (self.room)(&self.path).context("asking the disk for its room")?;
@@ -125,7 +125,7 @@ impl File {
         Ok(self.database.begin_write()?)
     }
 
-    /// The certificates that end first. An unreadable file is logged and counts as empty.
+    /// The certificates that expire first. An unreadable file is logged and counts as empty.
     pub(super) fn soonest_to_expire(&self, limit: usize) -> Vec<Expiry> {
         let read = || -> anyhow::Result<Vec<Expiry>> {
             let table = self.database.begin_read()?.open_table(EXPIRIES)?;
@@ -140,19 +140,19 @@ impl File {
         or_empty(read())
     }
 
-    /// Where in its history the control plane was when this was written. A new file has no position.
+    /// The control plane's position in its history when this was written. A new file has none.
     pub(super) fn position(&self) -> anyhow::Result<Option<Position>> {
         let read = self.database.begin_read()?;
         let stored = read.open_table(POSITION)?.get(())?.map(|stored| stored.value());
         Ok(stored.map(|(revision, mark)| Position { revision: Revision(revision), mark: Mark(mark) }))
     }
 
-    /// Whether the control plane may wait for no process over this file.
+    /// Whether the control plane may not be waiting for a process with this file.
     pub(super) fn is_stopped(&self) -> anyhow::Result<bool> {
         Ok(self.database.begin_read()?.open_table(STOPPED)?.get(())?.is_some())
     }
 
-    /// Notes that it may, or that it waits for one.
+    /// Records whether it may not be waiting.
     pub(super) fn note_stopped(&self, stopped: bool) -> anyhow::Result<()> {
         let write = self.write(0)?;
         if stopped {
@@ -163,7 +163,7 @@ impl File {
         write.commit().context("committing the replica")
     }
 
-    /// Shows every key of a kind with its value.
+    /// Calls `show` for every key of a kind with its value.
     pub(super) fn each(
         &self,
         kind: Kind,
@@ -176,7 +176,7 @@ impl File {
         Ok(())
     }
 
-    /// How many there are of a kind.
+    /// Number of entities of a kind.
     pub(super) fn count(&self, kind: Kind) -> anyhow::Result<u64> {
         use redb::ReadableTableMetadata as _;
         Ok(self.database.begin_read()?.open_table(kind.table())?.len()?)
@@ -220,7 +220,7 @@ impl File {
         or_empty(read())
     }
 
-    /// Certificates that are not used, at most `limit`. An unreadable file is logged and counts as empty.
+    /// Certificates that were set aside, at most `limit`. An unreadable file is logged and counts as empty.
     pub(super) fn set_aside(&self, limit: usize) -> Vec<Unusable> {
         let read = || -> anyhow::Result<Vec<Unusable>> {
             let table = self.database.begin_read()?.open_table(SET_ASIDE)?;
@@ -252,14 +252,14 @@ impl File {
         finish(write, position)
     }
 
-    /// Takes everything but the certificates that are set `aside`: those before them stay.
+    /// Replaces everything except certificates that are set `aside`: the previous ones stay.
     pub(super) fn replace(&self, entities: &[Entity], aside: &[Unusable], position: Position) -> anyhow::Result<()> {
         let names: HashSet<&str> = aside.iter().map(|unusable| unusable.hostname.as_str()).collect();
         let is_aside = |entity: &&Entity| matches!(entity, Entity::Certificate(bundle) if names.contains(bundle.hostname.as_str()));
         let before = names.iter().filter_map(|name| self.get(Kind::Certificate, name));
         let before: Vec<Entity> = before.map(Entity::Certificate).collect();
         let taken = || entities.iter().filter(|entity| !is_aside(entity)).chain(&before);
-        // The old ones keep their place until the new ones are there; trees are half empty at worst.
+        // The old entries stay until the new ones are written; trees may be half empty.
         let write = self.write(taken().map(size_of).sum::<usize>().saturating_mul(2))?;
         for kind in Kind::ALL {
             write.delete_table(kind.table())?;
@@ -278,7 +278,7 @@ impl File {
     }
 }
 
-/// What was read; an unreadable file is logged and counts as empty.
+/// The result; an unreadable file is logged and counts as empty.
 fn or_empty<T>(read: anyhow::Result<Vec<T>>) -> Vec<T> {
     read.unwrap_or_else(|error| {
         tracing::error!(error = format!("{error:#}"), "the local replica cannot be read");
@@ -304,7 +304,7 @@ fn finish(write: WriteTransaction, position: Position) -> anyhow::Result<()> {
     write.commit().context("committing the replica")
 }
 
-/// An entity as it is stored.
+/// An entity in its stored form.
 pub(super) fn value_of(entity: &Entity) -> anyhow::Result<Vec<u8>> {
     Ok(match entity {
         Entity::Project(project) => serde_json::to_vec(project),
@@ -326,14 +326,14 @@ fn put(write: &WriteTransaction, entity: &Entity) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The dates alone of a stored certificate.
+/// The dates of a stored certificate.
 #[derive(serde::Deserialize)]
 struct Dates {
     not_before: UnixSeconds,
     not_after: UnixSeconds,
 }
 
-/// A certificate has another end than `before`, or none any more; either way none of its name is set aside.
+/// Updates the expiry table after a certificate has changed or was removed, and clears its set-aside entry.
 fn certificate_changed(
     write: &WriteTransaction,
     hostname: &str,
@@ -352,7 +352,7 @@ fn certificate_changed(
     Ok(())
 }
 
-/// Files of a version without the table get it once.
+/// Builds the expiry table for files of a version without it.
 fn order_expiries(write: &WriteTransaction) -> anyhow::Result<()> {
     let mut ordered = write.open_table(EXPIRIES)?;
     if ordered.first()?.is_some() {

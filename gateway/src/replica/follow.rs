@@ -1,7 +1,7 @@
-//! Following the change stream: ask, read lines, apply, report, and start again when anything breaks.
+//! Follows the change stream: requests it, reads lines, applies and reports them, and restarts after any error.
 //!
-//! While the control plane is away the replica serves what it has; attempts go on with a pause of 100 ms to 2 s and a
-//! third of jitter, so that a fleet does not come back as one.
+//! While the control plane is unavailable the replica serves its data; attempts continue with a pause of 100 ms to 2 s
+//! and a third of jitter, so that a fleet does not reconnect at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,18 +25,18 @@ use super::{Invalid, Replica, ReplicaError, Unheard, Unusable};
 use crate::place::EnrolledName;
 use chassis::names;
 
-/// Heartbeats come every second; three missing ones mean the stream is dead.
+/// Heartbeats come every second; after three missing ones the stream counts as dead.
 const SILENCE_MAX: Duration = Duration::from_secs(3);
 const CONNECT_MAX: Duration = Duration::from_secs(2);
 const REPORT_MAX: Duration = Duration::from_secs(1);
-/// How long the end may take to be reported.
+/// The longest time for reporting the shutdown.
 const GOODBYE_MAX: Duration = Duration::from_secs(2);
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
-/// Changes taken into the file in one commit.
+/// Changes applied in one commit.
 const BATCH_MAX: usize = 1_000;
 
-/// What happens to others when the replica changes.
+/// Reacts to changes of the replica.
 pub(crate) trait Watcher: Send + Sync {
     /// Hostnames that are no longer served. Called after every batch, before its revision is reported.
     fn retired(&self, hostnames: &[Hostname]);
@@ -44,18 +44,18 @@ pub(crate) trait Watcher: Send + Sync {
     fn applied(&self, changes: &[Change]);
     /// A whole snapshot replaced everything.
     fn replaced(&self);
-    /// The control plane was heard from.
+    /// The control plane was reachable.
     fn heard(&self, newest: Revision, at: UnixMillis);
-    /// A replica that nothing was served from is, from now on.
+    /// A held replica is served from now on.
     fn served(&self);
     /// Content was refused for this reason (one of [`Invalid::REASONS`]).
     fn refused(&self, reason: &'static str);
 }
 
-/// Takes the sealed keys of the gateways and keeps them; called where it may block.
+/// Stores the sealed keys of the gateways; called where it may block.
 pub(crate) type TakeKeyring = Arc<dyn Fn(&str) -> anyhow::Result<()> + Send + Sync>;
 
-/// Where to follow, and as whom.
+/// The control plane to follow, and this gateway's identity.
 pub(crate) struct Follower {
     /// The control plane's internal listener.
     pub control: Peer,
@@ -67,18 +67,18 @@ pub(crate) struct Follower {
     pub node: String,
     /// The identity of its data directory.
     pub place: u64,
-    /// Who takes the keys that the control plane sends.
+    /// Stores the keys that the control plane sends.
     pub keyring: TakeKeyring,
     /// The replica to keep current.
     pub replica: Arc<Replica>,
-    /// Who else must know.
+    /// Is notified of changes.
     pub watcher: Arc<dyn Watcher>,
     /// For jitter.
     pub clock: Arc<dyn Clock>,
 }
 
 impl Follower {
-    /// Follows until `end`, which is when nothing is served any more, and says goodbye.
+    /// Follows until `end`, when nothing is served any more, and says goodbye.
     pub(crate) async fn run(self, end: Shutdown) {
         self.follow(&end).await;
         match tokio::time::timeout(GOODBYE_MAX, self.say_goodbye()).await {
@@ -101,8 +101,8 @@ impl Follower {
         );
     }
 
-    /// The goodbye is noted before it is said: if its answer is lost, it may have been heard. So it is said only to a control
-    /// plane that answers, and with one that is away the next process over this replica serves at once.
+    /// The goodbye is recorded before it is sent: if its answer is lost, it may have been received. So it is sent only
+    /// to a reachable control plane; otherwise the next process with this replica serves at once.
     async fn say_goodbye(&self) -> anyhow::Result<()> {
         let client = self.client().await?;
         let applied = if self.replica.refusal().is_some() { None } else { self.replica.position()? };
@@ -123,7 +123,7 @@ impl Follower {
             match ended {
                 Ok(()) => tracing::debug!("the change stream ended"),
                 Err(error) => {
-                    tracing::warn!(error = format!("{error:#}"), "the change stream broke; trying again");
+                    tracing::warn!(error = format!("{error:#}"), "lost the change stream; reconnecting");
                     self.say_unheard(&mut said);
                 }
             }
@@ -137,8 +137,8 @@ impl Follower {
         }
     }
 
-    /// A client that knows the control plane's addresses: it would look them up within the time for connecting, which is
-    /// less than a nameserver may need.
+    /// A client with resolved addresses of the control plane: it would resolve them within the connect timeout, which
+    /// is shorter than some nameservers need.
     async fn client(&self) -> anyhow::Result<reqwest::Client> {
         let client = self.control.client()?.connect_timeout(CONNECT_MAX).read_timeout(SILENCE_MAX);
         let client = match self.control.place() {
@@ -162,7 +162,7 @@ impl Follower {
         let mut newest = None;
         loop {
             let chunk = tokio::select! {
-                // Asked again, for a snapshot.
+                // Requests a snapshot.
                 () = self.replica.accepted(), if accepted.is_none() => return Ok(()),
                 chunk = lines.next() => chunk,
             };
@@ -183,7 +183,7 @@ impl Follower {
             }
             self.apply(changes).await?;
             self.replica.note_refusal(None);
-            // The report follows the commit: what it says is stored, forgotten by the caches, and cut off.
+            // The report follows the commit: the reported state is stored, dropped from the caches, and cut off.
             let applied = self.replica.position()?;
             let revision = applied.map_or(Revision::default(), |applied| applied.revision);
             if self.report(&client, applied).await && newest.is_some_and(|newest| newest <= revision) {
@@ -192,7 +192,7 @@ impl Follower {
         }
     }
 
-    /// The control plane has this process on record: what it withdraws from now on waits for it.
+    /// The control plane has registered this process: it waits for this process at later withdrawals.
     async fn is_heard(&self) -> anyhow::Result<()> {
         if self.replica.unheard().is_none() {
             return Ok(());
@@ -205,12 +205,12 @@ impl Follower {
         .await?;
         self.watcher.served();
         if !served {
-            tracing::info!(revision = self.replica.revision().0, "the control plane has heard this gateway; it serves");
+            tracing::info!(revision = self.replica.revision().0, "the control plane knows this gateway; serving");
         }
         Ok(())
     }
 
-    /// Says once what is missing where nothing is served.
+    /// Logs once what is missing while nothing is served.
     fn say_unheard(&self, said: &mut bool) {
         if self.replica.unheard() == Some(Unheard::Held) && !std::mem::replace(said, true) {
             tracing::warn!(
@@ -224,8 +224,7 @@ impl Follower {
         }
     }
 
-    /// Asks for what follows the replica's position; for everything of the database that has the place that an operator has
-    /// `accepted`.
+    /// Requests the changes after the replica's position, or everything of the database with the `accepted` position.
     async fn ask(&self, client: &reqwest::Client, accepted: Option<Position>) -> anyhow::Result<reqwest::Response> {
         let position = if accepted.is_some() { accepted } else { self.replica.position()? };
         let mut place = position.map_or_else(
@@ -238,7 +237,7 @@ impl Follower {
         let url = self.control.at(&format!("/internal/edge/feed?node={}&{place}&keyring=1", self.node));
         let response = client.get(url).bearer_auth(&*self.token.to_token()).send().await?;
         if response.status() == reqwest::StatusCode::CONFLICT {
-            // Nothing of this history is applied, whatever the number: until it is followed, this gateway lags.
+            // Nothing of this history is applied, whatever the number: until then, this gateway lags behind.
             if self.report(client, None).await {
                 self.is_heard().await?;
             }
@@ -253,17 +252,17 @@ impl Follower {
         Ok(response.error_for_status()?)
     }
 
-    /// Takes a snapshot in.
+    /// Applies a snapshot.
     pub(super) async fn replace(&self, entities: Vec<Entity>, position: Position) -> anyhow::Result<()> {
         let count = entities.len();
         let aside = self.written(move |replica| replica.replace(&entities, position)).await?;
         self.watcher.replaced();
         self.note_set_aside(&aside);
-        tracing::info!(revision = position.revision.0, entities = count, "replica replaced by a snapshot");
+        tracing::info!(revision = position.revision.0, entities = count, "replaced the replica by a snapshot");
         Ok(())
     }
 
-    /// Takes keys in. Those that are not good change nothing: what is signed with the ones before is good for a day.
+    /// Stores keys. Invalid keys change nothing: tokens signed with the previous ones are valid for a day.
     async fn take_keys(&self, sealed: String) {
         let keyring = self.keyring.clone();
         let taken = tokio::task::spawn_blocking(move || keyring(&sealed)).await;
@@ -275,7 +274,7 @@ impl Follower {
         }
     }
 
-    /// Takes changes in.
+    /// Applies changes.
     pub(super) async fn apply(&self, changes: Vec<Change>) -> anyhow::Result<()> {
         if changes.is_empty() {
             return Ok(());
@@ -295,8 +294,8 @@ impl Follower {
         }
     }
 
-    /// Writes to the replica on a thread that may wait: to read the certificates of a million domains and to write them
-    /// takes half a minute, for which this runtime would do nothing else, and its watchdog would end the process.
+    /// Writes to the replica on a blocking thread: reading and writing the certificates of a million domains takes half
+    /// a minute, which would block this runtime until its watchdog ends the process.
     async fn written<T: Send + 'static>(
         &self,
         write: impl FnOnce(&Replica) -> Result<T, ReplicaError> + Send + 'static,
@@ -306,12 +305,12 @@ impl Follower {
         written.map_err(|error| self.explain(error))
     }
 
-    /// Reports; whether it was heard.
+    /// Sends a report; returns whether it was received.
     async fn report(&self, client: &reqwest::Client, applied: Option<Position>) -> bool {
         let reported = self.send_report(client, applied, false).await;
         if let Err(error) = &reported {
             // The next heartbeat reports again.
-            tracing::debug!(error = format!("{error:#}"), "the applied revision could not be reported");
+            tracing::debug!(error = format!("{error:#}"), "could not report the applied revision");
         }
         reported.is_ok()
     }
@@ -338,7 +337,7 @@ impl Follower {
     fn explain(&self, error: ReplicaError) -> anyhow::Error {
         match error {
             ReplicaError::Invalid(invalid) => self.refuse(invalid),
-            // The gap is asked for.
+            // The missing revisions are requested.
             gap @ ReplicaError::Gap { .. } => gap.into(),
             ReplicaError::File(_) => {
                 let error = anyhow::Error::from(error);
@@ -351,6 +350,6 @@ impl Follower {
     fn refuse(&self, invalid: Invalid) -> anyhow::Error {
         self.watcher.refused(invalid.reason());
         self.replica.note_refusal(Some(Refused { why: invalid.to_string(), there: invalid.acceptable() }));
-        anyhow::Error::new(invalid).context("refused, the last good state stays")
+        anyhow::Error::new(invalid).context("refused; keeping the last good state")
     }
 }

@@ -1,9 +1,9 @@
 //! A bounded cache over the local file that never keeps an old value.
 //!
-//! The danger is a reader that loads the old value, is overtaken by a change that forgets the entry, and then stores
-//! what it loaded. Every forgetting therefore bumps a counter after the file was committed; a reader that sees the
-//! counter moved while it loaded drops what it stored. Absence is not cached: names that do not exist are chosen by
-//! strangers and must not push out those that do.
+//! The danger: a reader loads the old value, a change commits and drops the entry, and then the reader stores the old
+//! value. Therefore every drop increases a counter after the commit; a reader that sees the counter changed drops its
+//! value again. Absence is not cached: strangers choose names that do not exist, and these must not displace existing
+//! ones.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn a_reader_overtaken_by_a_change_does_not_keep_the_old_value() {
         let hot: Hot<u8, &str> = Hot::new(10);
-        // The change commits and forgets while the reader is still loading.
+        // The change commits and drops the entry while the reader is loading.
         let seen = hot.get(&1, || {
             hot.forget(&1);
             Some("old")

@@ -1,4 +1,4 @@
-//! The lines of the change stream, one after the other.
+//! Parses the lines of the change stream in order.
 
 use contract::feed::{Change, Entity, Frame, Position, Revision};
 use contract::time::UnixMillis;
@@ -6,29 +6,29 @@ use contract::time::UnixMillis;
 use super::Invalid;
 use super::validate::ENTITIES_MAX;
 
-/// What a line says.
+/// The meaning of a line.
 pub(super) enum Told {
-    /// Something has changed.
+    /// A change.
     Change(Change),
-    /// The control plane is there, and this is the newest there is.
+    /// The control plane is available; its newest revision.
     Alive(Revision, UnixMillis),
     /// The gateways' keys, sealed.
     Keyring(String),
     /// Part of a snapshot.
     Part,
-    /// The last line of a snapshot, as many entities as were announced.
+    /// The last line of a snapshot; all announced entities have arrived.
     Whole(Vec<Entity>, Position),
 }
 
-/// The stream's lines in their order.
+/// The state of the stream.
 #[derive(Default)]
 pub(super) struct ChangeStream(Option<Snapshot>);
 
 impl ChangeStream {
-    /// What the next line says.
+    /// Parses the next line.
     ///
     /// # Errors
-    /// When the line is none, or not one that may come here.
+    /// If the line is malformed or unexpected.
     pub(super) fn read(&mut self, line: &str) -> Result<Told, Invalid> {
         let frame = serde_json::from_str(line).map_err(|error| Invalid::Line(error.to_string()))?;
         let outside = || Invalid::Line("part of a snapshot that has not begun".to_owned());

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use chassis::seal::SealingKey;
 use chassis::secret::Secret;
-use contract::feed::{Mark, Unsound};
+use contract::feed::{InvalidEntity, Mark};
 use contract::plan::Plan;
 use contract::project::Access;
 use contract::site::Serves;
@@ -207,7 +207,7 @@ fn a_batch_with_one_bad_change_leaves_the_last_good_state() {
         redirect: Some(contract::site::Redirect { to: host("a.example"), status: None }),
     });
     let refused = replica.apply(&[change(2, Effect::Put(project("a", Plan::Pro))), change(3, Effect::Put(looping))]);
-    assert!(matches!(refused, Err(ReplicaError::Invalid(Invalid::Unsound(Unsound::Loop(_))))));
+    assert!(matches!(refused, Err(ReplicaError::Invalid(Invalid::Entity(InvalidEntity::Loop(_))))));
     assert_eq!(replica.revision(), Revision(1));
     assert_eq!(replica.project(&"a".parse().unwrap()).unwrap().plan, Plan::Free);
 }

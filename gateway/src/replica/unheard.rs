@@ -1,11 +1,11 @@
 //! Whether the control plane knows that this gateway serves.
 //!
-//! What it withdraws waits for every process on record. One that says goodbye is not waited for, so what the replica holds
-//! then may be withdrawn before the next start. A replica that was copied has a process that is waited for, and that is not
-//! this one. The file says so, from before the goodbye or from the first start over the copy until the control plane has heard
-//! the next process and has sent it everything. Until then nothing is served from the replica, unless the settings say
-//! otherwise. A process that crashed, or found no control plane to say goodbye to, is waited for: the next one over its
-//! replica serves at once.
+//! Withdrawals wait for every registered process. A process that said goodbye is not waited for, so the contents of its
+//! replica may be withdrawn before the next start. A copied replica belongs to another registered process. The file
+//! records this, from before the goodbye or from the first start with the copy, until the control plane has registered
+//! the next process and has sent it everything. Until then nothing is served from the replica, unless the settings
+//! allow it. A process that crashed, or could not reach the control plane to say goodbye, is still waited for: the next
+//! process with its replica serves at once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,17 +14,17 @@ use contract::feed::Revision;
 use super::{Replica, ReplicaError};
 
 contract::words! {
-    /// A replica that was left with a goodbye, or came to a new place.
+    /// The state of a replica that was left with a goodbye, or copied.
     pub enum Unheard {
-        /// Nothing of it is served.
+        /// Nothing is served from it.
         Held = "held",
-        /// It is served all the same, as the settings say.
+        /// It is served, as the settings allow.
         Served = "served",
     }
 }
 
 pub(super) struct Standing {
-    /// The file says that it was left with a goodbye, or came to a new place.
+    /// The file says that it was left with a goodbye, or copied.
     stopped: AtomicBool,
     /// Nothing is served.
     held: AtomicBool,
@@ -41,17 +41,16 @@ impl Standing {
 }
 
 impl Replica {
-    /// Whether the replica was left with a goodbye, or came to a new place, and the control plane has not heard of this process
-    /// yet.
+    /// Whether the replica was left with a goodbye, or copied, and the control plane does not know this process yet.
     pub(crate) fn unheard(&self) -> Option<Unheard> {
         let stopped = self.standing.stopped.load(Ordering::Acquire);
         stopped.then(|| if self.standing.is_held() { Unheard::Held } else { Unheard::Served })
     }
 
-    /// The data directory is a place that the control plane does not know, as a copy of another one is.
+    /// The control plane does not know this data directory, for example because it is a copy.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// If the file cannot be written.
     pub(crate) fn came_to_new_place(&self) -> Result<(), ReplicaError> {
         if self.revision() > Revision::default() {
             self.stop()?;
@@ -60,7 +59,7 @@ impl Replica {
         Ok(())
     }
 
-    /// A process begins over the replica; `serve_before_heard` is an operator's setting.
+    /// A process starts with the replica; `serve_before_heard` is an operator's setting.
     pub(crate) fn begin(&self, serve_before_heard: bool) {
         let revision = self.revision().0;
         match self.unheard() {
@@ -82,26 +81,26 @@ impl Replica {
         }
     }
 
-    /// The control plane has heard of this process, and everything it had sent is applied: the replica is served.
+    /// The control plane has registered this process, and everything it has sent is applied: the replica is served.
     pub(crate) fn heard(&self) {
         if self.standing.stopped.load(Ordering::Acquire) {
             match self.file.note_stopped(false) {
                 Ok(()) => self.standing.stopped.store(false, Ordering::Release),
-                // Should this process crash, the next one waits to be heard without need.
+                // If this process crashes, the next one waits unnecessarily.
                 Err(error) => tracing::warn!(
                     error = format!("{error:#}"),
-                    "the replica's file still says that the control plane has not heard this gateway; trying again"
+                    "cannot record in the replica's file that the control plane knows this gateway; trying again"
                 ),
             }
         }
         self.standing.held.store(false, Ordering::Release);
     }
 
-    /// Notes that the control plane waits for no process over this replica: this one says goodbye next, and its requests have
-    /// ended.
+    /// Records that the control plane waits for no process with this replica: this one says goodbye next, and its
+    /// requests have ended.
     ///
     /// # Errors
-    /// When the file cannot be written: then no goodbye may be said.
+    /// If the file cannot be written: then no goodbye may be sent.
     pub(crate) fn stop(&self) -> Result<(), ReplicaError> {
         self.file.note_stopped(true).map_err(ReplicaError::File)?;
         self.standing.stopped.store(true, Ordering::Release);

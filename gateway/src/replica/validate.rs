@@ -1,33 +1,34 @@
-//! What the replica refuses: the control plane is trusted to be ours, not to be right.
+//! Validates updates of the replica: the control plane is authenticated, but may send wrong data.
 //!
-//! Types have refused most by now (blank names, unknown plans, zero limits do not parse). What is left are relations:
-//! a certificate that does not open or does not fit its key or name, a redirect to itself, duplicates.
+//! Types already exclude most errors (blank names, unknown plans and zero limits do not parse). Checked here are
+//! relations: a certificate that cannot be decrypted or does not match its key or name, a redirect to itself,
+//! duplicates.
 //!
-//! A certificate that is not usable is set aside alone: the one before stays, and whatever else was sent is taken, so that
-//! revocations go on reaching this gateway. Everything else is refused with all that came with it: the one before of a site,
-//! project or key may be what was withdrawn.
+//! A single unusable certificate is set aside: the previous one stays, and everything else is applied, so that
+//! revocations still reach this gateway. Any other error refuses the whole update, because the previous version of a
+//! site, project or key may be the withdrawn one.
 
 use std::collections::HashSet;
 
-use contract::feed::{Entity, EntityName, Position, Revision, Unsound};
+use contract::feed::{Entity, EntityName, InvalidEntity, Position, Revision};
 use contract::hostname::Hostname;
 
 use crate::tls::CertificateOpener;
 
-/// Entities one snapshot may hold; a stream that never ends must not fill the memory.
+/// The most entities in one snapshot, so that an endless stream does not fill the memory.
 pub(crate) const ENTITIES_MAX: u64 = 5_000_000;
 
-/// Certificates of one snapshot that may be set aside. More are no damage of theirs, but of this gateway, and the snapshot is
-/// refused.
+/// Certificates of one snapshot that may be set aside. If more are unusable, this gateway is probably at fault, and the
+/// snapshot is refused.
 const SET_ASIDE_MAX: usize = 1_000;
 
-/// A certificate that does not open, does not parse, or does not belong to its name or key.
+/// A certificate that cannot be decrypted or parsed, or does not match its name or key.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, thiserror::Error)]
 #[error("the certificate of {hostname} is not usable: {reason}")]
 pub(crate) struct Unusable {
-    /// The name it was for.
+    /// Its hostname.
     pub(crate) hostname: String,
-    /// What is wrong with it.
+    /// Its fault.
     pub(crate) reason: String,
 }
 
@@ -35,7 +36,7 @@ impl Unusable {
     /// The word in `edge_replica_refused_total{reason}`.
     pub(crate) const REASON: &str = "certificate";
 
-    /// Says in the log what happened and what to do.
+    /// Logs the fault and what to do.
     pub(super) fn log(&self) {
         tracing::error!(
             hostname = self.hostname,
@@ -46,63 +47,63 @@ impl Unusable {
     }
 }
 
-/// Why a snapshot or change is refused. The word in the metric is [`Invalid::reason`].
+/// Why a snapshot or change is refused. [`Invalid::reason`] is the word in the metric.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Invalid {
-    /// Fewer or more entities than announced, or more than anybody should have.
+    /// Fewer or more entities than announced, or more than allowed.
     #[error("the snapshot announced {announced} entities and brought {found}")]
     Count {
-        /// What the first line said.
+        /// The number in the first line.
         announced: u64,
-        /// What came.
+        /// The number that arrived.
         found: u64,
     },
-    /// The control plane's database does not have what was applied last.
+    /// The control plane's database does not have the last applied changes.
     #[error(
         "the control plane's database does not have the changes up to revision {known} that this gateway applied: the \
          database went back to an earlier state, or it is another one. Put the right database back, or run `tollhouse node \
          accept` to take what this one holds"
     )]
     History {
-        /// The newest revision applied.
+        /// The newest applied revision.
         known: Revision,
-        /// Where that database is, if the control plane said so.
+        /// The position of that database, if the control plane sent it.
         there: Option<Position>,
     },
-    /// A snapshot without most of what is served.
+    /// A snapshot without most of the served hostnames.
     #[error(
         "the snapshot has {found} hostnames and {known} are served: if most of them were removed, run `tollhouse node \
          accept`"
     )]
     Shrunk {
-        /// Hostnames that are served.
+        /// Hostnames served now.
         known: u64,
-        /// Hostnames of the snapshot.
+        /// Hostnames in the snapshot.
         found: u64,
-        /// Where the database is that it is of.
+        /// The position of its database.
         there: Position,
     },
-    /// Two entities have one name.
+    /// Two entities have the same name.
     #[error("{0:?} appears twice")]
     Duplicate(EntityName),
-    /// A certificate that others can open: it is this gateway that lacks something.
+    /// A certificate that this gateway cannot decrypt for lack of a sealing secret.
     #[error(
         "the private key of {0} is sealed with a sealing secret that this gateway was not given: give it every line of \
          sealing_secret_file that the others have, and restart it"
     )]
     Secret(Hostname),
-    /// More certificates than `SET_ASIDE_MAX` are not usable.
+    /// More than `SET_ASIDE_MAX` certificates are unusable.
     #[error("{found} certificates are not usable; {first}")]
     Certificates {
-        /// How many.
+        /// The number.
         found: usize,
-        /// What is wrong with one of them.
+        /// The fault of one of them.
         first: String,
     },
-    /// A site or challenge that cannot be.
+    /// An invalid site or challenge.
     #[error(transparent)]
-    Unsound(#[from] Unsound),
-    /// A line that is no frame.
+    Entity(#[from] InvalidEntity),
+    /// A malformed line.
     #[error("a line of the stream is not understood: {0}")]
     Line(String),
 }
@@ -116,13 +117,13 @@ impl Invalid {
             Self::Shrunk { .. } => "shrunk",
             Self::Duplicate(_) => "duplicate",
             Self::Certificates { .. } | Self::Secret(_) => Unusable::REASON,
-            Self::Unsound(Unsound::Loop(_)) => "loop",
-            Self::Unsound(Unsound::Token(_)) => "token",
+            Self::Entity(InvalidEntity::Loop(_)) => "loop",
+            Self::Entity(InvalidEntity::Token(_)) => "token",
             Self::Line(_) => "line",
         }
     }
 
-    /// Where the database is whose state is refused, where an operator may accept that.
+    /// The position of the refused database, if an operator may accept it.
     pub(super) const fn acceptable(&self) -> Option<Position> {
         match self {
             Self::History { there, .. } => *there,
@@ -131,15 +132,15 @@ impl Invalid {
         }
     }
 
-    /// Every word [`Invalid::reason`] can say.
+    /// Every word that [`Invalid::reason`] can return.
     pub(crate) const REASONS: &'static [&'static str] =
         &["count", "history", "shrunk", "duplicate", Unusable::REASON, "loop", "token", "line"];
 }
 
-/// What is wrong with an entity that can be set aside alone.
+/// The fault of an entity that can be set aside alone.
 ///
 /// # Errors
-/// When it cannot.
+/// If it cannot be set aside.
 pub(super) fn entity(entity: &Entity, opener: &CertificateOpener) -> Result<Option<Unusable>, Invalid> {
     entity.check()?;
     let Entity::Certificate(bundle) = entity else { return Ok(None) };
@@ -150,10 +151,10 @@ pub(super) fn entity(entity: &Entity, opener: &CertificateOpener) -> Result<Opti
     Ok(Some(Unusable { hostname: bundle.hostname.to_string(), reason: format!("{error:#}") }))
 }
 
-/// The certificates of a snapshot that are set aside.
+/// The certificates of a snapshot to set aside.
 ///
 /// # Errors
-/// When the snapshot is refused.
+/// If the snapshot is refused.
 pub(super) fn snapshot(entities: &[Entity], opener: &CertificateOpener) -> Result<Vec<Unusable>, Invalid> {
     let mut names = HashSet::with_capacity(entities.len());
     let mut unusable = Vec::new();

@@ -1,12 +1,12 @@
-//! Rules beside those of the door's lint ([`listener::head`]), which hold for both versions of HTTP: what only HTTP/2
-//! can say.
+//! Checks in addition to the listener's ([`listener::head`], for both versions of HTTP): cases that only HTTP/2 has.
 
 use http::HeaderMap;
 use http::uri::Authority;
 
 use contract::rejection::Rejection;
 
-/// RFC 9113 section 8.3.1: `Host` is `:authority` where both are there. It comes once, as everywhere (RFC 9112 section 3.2).
+/// RFC 9113 section 8.3.1: `Host` must equal `:authority` if both exist. It occurs once, as everywhere (RFC 9112
+/// section 3.2).
 pub(super) fn authority(authority: Option<&Authority>, headers: &HeaderMap) -> Result<(), Rejection> {
     let mut hosts = headers.get_all(http::header::HOST).iter();
     let (host, another) = (hosts.next(), hosts.next());

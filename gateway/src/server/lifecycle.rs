@@ -23,7 +23,7 @@ use crate::clock::FleetClock;
 use crate::platform_certificate::{CertificateFault, Place, PlatformCertificate};
 use crate::replica::{Expiry, Replica};
 use crate::telemetry::{CertificateKind, Telemetry};
-use listener::{Connections, Door};
+use listener::{Connections, Listener};
 use quota::Quota;
 use quota::settings::Mode;
 
@@ -55,7 +55,7 @@ impl ShutdownSignalWatch for EndSignal {
 }
 
 impl DataPlane {
-    pub(super) fn start(conf: ServerConf, http: Door, https: Door) -> anyhow::Result<Self> {
+    pub(super) fn start(conf: ServerConf, http: Listener, https: Listener) -> anyhow::Result<Self> {
         let (end, receiver) = oneshot::channel();
         let (ended_now, ended) = oneshot::channel();
         let run = move || {
@@ -81,7 +81,7 @@ impl DataPlane {
     ) -> anyhow::Result<()> {
         live.health.drain();
         telemetry.draining.set(1);
-        live.connections.bid_farewell();
+        live.connections.announce_drain();
         tokio::time::sleep(lame_duck).await;
         live.connections.drain();
         let finished = tokio::time::timeout(patience, nothing_in_progress(&live.connections)).await;
@@ -99,7 +99,9 @@ impl DataPlane {
 /// within the grace have nothing to lose.
 async fn nothing_in_progress(connections: &Connections) {
     loop {
-        if tokio::time::timeout(IDLE_GRACE, connections.idle()).await.is_ok() || connections.in_flight() == 0 {
+        if tokio::time::timeout(IDLE_GRACE, connections.wait_until_closed()).await.is_ok()
+            || connections.in_flight() == 0
+        {
             return;
         }
     }

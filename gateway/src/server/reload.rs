@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use chassis::config::{FileWatch, Source, Told};
+use chassis::config::{EffectiveSettings, FileWatch, Source};
 use chassis::logs::Logs;
 use chassis::metrics::{self, IntGauge, Registry};
 use chassis::shutdown::Shutdown;
@@ -51,7 +51,7 @@ impl ReloadMetrics {
 /// Who reads again, and whom it concerns.
 pub(super) struct Reload {
     pub(super) metrics: ReloadMetrics,
-    pub(super) running: Arc<Mutex<Told>>,
+    pub(super) running: Arc<Mutex<EffectiveSettings>>,
     pub(super) upstreams: Arc<Upstreams>,
     pub(super) logs: Arc<Logs>,
     pub(super) telemetry: Arc<Telemetry>,
@@ -81,7 +81,7 @@ impl Reload {
     async fn take(&self, config: Config) {
         let (taken, waiting) = {
             let running = self.running.lock();
-            let differences = running.differences(&config.told).into_iter().map(str::to_owned);
+            let differences = running.differences(&config.effective).into_iter().map(str::to_owned);
             differences.partition::<Vec<String>, _>(|path| path.starts_with(UPSTREAMS) || path == LOG_FILTER)
         };
         if taken.iter().any(|path| path == LOG_FILTER)
@@ -96,7 +96,7 @@ impl Reload {
             taken.iter().any(|path| path.starts_with(&prefix))
         };
         self.upstreams.replace(config.upstreams, changed).await;
-        self.running.lock().take(&config.told, &taken);
+        self.running.lock().take(&config.effective, &taken);
         self.metrics.successful.set(1);
         self.metrics.at.set(self.telemetry.now().0);
         if taken.is_empty() && waiting.is_empty() {

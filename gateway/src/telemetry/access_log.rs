@@ -1,9 +1,8 @@
 //! One JSON line per request.
 //!
-//! Written by hand into one buffer, without the machinery of formatting: the line is the most frequent thing the product
-//! says. Fields that clients choose
-//! are cut at 512 bytes and escaped, so that a line is one line whatever they send. The query is left out (it may carry
-//! secrets of the application behind), and keys appear by their public id alone.
+//! Written into one buffer without formatting machinery, because it is the most frequent output of the product. Fields
+//! that clients choose are cut at 512 bytes and escaped, so that a line stays one line. The query is omitted (it may
+//! carry secrets of the application), and keys appear only by their public id.
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
@@ -16,16 +15,16 @@ use crate::telemetry::blame_word;
 use contract::rejection::Rejection;
 use quota::settings::Mode;
 
-/// Room for a line that is not unusually long.
+/// Buffer size for usual lines.
 const LINE_BYTES_USUAL: usize = 896;
 
 /// Bytes of a client-chosen field that are written.
 const FIELD_BYTES_MAX: usize = 512;
 
-/// What only the connection and the response know.
+/// Data of the connection and the response.
 #[derive(Debug)]
 pub(crate) struct Entry<'a> {
-    /// The status sent; 0 when the client left before one was.
+    /// The status sent; 0 if the client disconnected before.
     pub status: u16,
     /// The method.
     pub method: &'a str,
@@ -35,11 +34,11 @@ pub(crate) struct Entry<'a> {
     pub bytes_sent: usize,
     /// The connection.
     pub connection: ConnectionFacts<'a>,
-    /// The kind of error that ended the request, and on whose side, without anything that either side sent.
+    /// The kind of error that ended the request, and its side, without any data that either side sent.
     pub error: Option<String>,
 }
 
-/// What the connection knows.
+/// Data of the connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectionFacts<'a> {
     /// `h1` or `h2`.
@@ -50,7 +49,8 @@ pub(crate) struct ConnectionFacts<'a> {
     pub client: Option<&'a str>,
 }
 
-/// The line of a request; the last are the gateway's enrolled name, empty while it is not known, and the id of the process.
+/// The line of a request; its last fields are the gateway's enrolled name, empty while unknown, and the id of the
+/// process.
 pub(super) fn line(
     facts: &Facts,
     entry: &Entry<'_>,
@@ -110,9 +110,9 @@ pub(super) fn line(
         }
     }
     if let Some(shown) = facts.shown {
-        let trio = shown.standing.trio(shown.outcome);
-        line.number("quota_limit", u64::from(trio.limit));
-        line.number("quota_remaining", u64::from(trio.remaining));
+        let headers = shown.standing.rate_limit_headers(shown.outcome);
+        line.number("quota_limit", u64::from(headers.limit));
+        line.number("quota_remaining", u64::from(headers.remaining));
     }
     line.text("quota_mode", facts.quota_mode.map_or("", Mode::as_str));
     if let Some(id) = &facts.client_request_id {
@@ -168,7 +168,7 @@ impl Line {
     }
 }
 
-/// `2023-11-14T22:13:20.123Z`. A thread remembers the text of the second it wrote last: thousands of lines share it.
+/// `2023-11-14T22:13:20.123Z`. Each thread caches the text of its last second, which thousands of lines share.
 fn push_time(out: &mut String, at: UnixMillis) {
     thread_local! {
         static SECOND: RefCell<(i64, String)> = const { RefCell::new((i64::MIN, String::new())) };
@@ -185,16 +185,15 @@ fn push_time(out: &mut String, at: UnixMillis) {
         }
         out.push_str(text.trim_end_matches('Z'));
     });
-    // Three digits, whatever their number: 1,000 is added and its 1 cut off.
+    // Three digits always: adds 1,000 and cuts off the 1.
     out.push('.');
     out.push_str(itoa::Buffer::new().format(millis + 1_000).get(1..).unwrap_or_default());
     out.push('Z');
 }
 
-/// JSON string escapes (RFC 8259 section 7); DEL and C1 controls too, because terminals act on them.
+/// Escapes a JSON string (RFC 8259 section 7); DEL and C1 controls too, because terminals obey them.
 fn escape(out: &mut String, value: &str) {
-    // Nearly everything that is logged needs no escape. Looking at all bytes without stopping is what a compiler can do
-    // many at a time.
+    // Nearly all values need no escape. Checking all bytes without an early exit lets the compiler vectorise.
     let plain = |byte: u8| (0x20..0x7f).contains(&byte) && byte != b'"' && byte != b'\\';
     if value.len() <= FIELD_BYTES_MAX && value.bytes().fold(true, |all, byte| all & plain(byte)) {
         out.push_str(value);
@@ -230,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_a_client_sends_stays_one_line_of_json() {
+    fn any_client_input_stays_one_line_of_json() {
         let mut line = Line::begin(UnixMillis(1_700_000_000_123));
         line.text("path", "/a\"\r\n\u{1b}[31m\\\u{85}ü");
         line.text("long", &"x".repeat(10_000));

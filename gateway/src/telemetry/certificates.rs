@@ -1,4 +1,5 @@
-//! Which certificates end first: a name never is a label, the worst of each kind is enough to be woken for.
+//! Metrics of the certificates that expire first. Names are never labels; the worst certificate of each kind is enough
+//! for an alert.
 
 use chassis::metrics::{self, GaugeVec, IntGaugeVec, Registry};
 use contract::time::UnixSeconds;
@@ -7,9 +8,9 @@ use crate::platform_certificate::{CertificateFault, FaultKind, Place};
 use crate::replica::Expiry;
 
 contract::words! {
-    /// Whose certificates.
+    /// The kind of certificate.
     pub enum CertificateKind {
-        /// Of customers' domains.
+        /// Certificates of customers' domains.
         Domains = "domains",
         /// The platform's wildcard.
         Platform = "platform",
@@ -52,13 +53,13 @@ impl CertificateMetrics {
         Ok(metrics)
     }
 
-    /// Shows the certificate of a kind that ends first.
+    /// Shows the certificate of a kind that expires first.
     pub(crate) fn show(&self, kind: CertificateKind, soonest: Option<&Expiry>, now: UnixSeconds) {
         self.expiry.with_label_values(&[kind.as_str()]).set(soonest.map_or(0, |expiry| expiry.not_after.0));
         self.left.with_label_values(&[kind.as_str()]).set(soonest.map_or(1.0, |expiry| expiry.left(now)));
     }
 
-    /// Shows what is wrong with the platform's certificate.
+    /// Shows the faults of the platform's certificate.
     pub(crate) fn show_faults(&self, faults: &[CertificateFault]) {
         for &place in Place::ALL {
             for reason in FaultKind::REASONS {

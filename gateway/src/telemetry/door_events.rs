@@ -1,4 +1,4 @@
-//! What the door reports: refusals before a request exists, handshakes, connections.
+//! Events of the listeners: refusals before a request exists, handshakes, connections.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::access_log::Line;
 use super::{Telemetry, position};
 use crate::facts::Surface;
 use contract::rejection::Rejection;
-use listener::{ConnectionEvent, DoorRefusal, HandshakeOutcome};
+use listener::{ConnectionEvent, HandshakeOutcome, ListenerRefusal};
 
 pub(super) struct DoorMetrics {
     handshakes: IntCounterVec,
@@ -54,8 +54,8 @@ impl DoorMetrics {
 }
 
 impl Telemetry {
-    /// A refusal the door spoke itself: the same counter and the same kind of line as any other.
-    pub fn refused_at_the_door(&self, refusal: &DoorRefusal<'_>) {
+    /// Counts and logs a refusal of the listener like any other.
+    pub fn refused_by_listener(&self, refusal: &ListenerRefusal<'_>) {
         let index = position(Surface::ALL, &Surface::Door) * Rejection::ALL.len()
             + position(Rejection::ALL, &refusal.rejection);
         if let Some(counter) = self.refused.get(index) {
@@ -75,10 +75,10 @@ impl Telemetry {
         line.text("blame", refusal.rejection.blame().as_str());
         let line = line.end();
         self.lines.write(&line);
-        self.recent.refused_at_the_door(refusal.request_id, refusal.rejection, &line);
+        self.recent.refused_by_listener(refusal.request_id, refusal.rejection, &line);
     }
 
-    /// A handshake ended. Unknown names are counted and not logged: they are chosen by scanners.
+    /// Records the end of a handshake. Unknown names are counted and not logged, because scanners choose them.
     pub fn handshake_ended(&self, outcome: HandshakeOutcome, took: Duration) {
         self.door.handshakes.with_label_values(&[outcome.as_str()]).inc();
         if matches!(outcome, HandshakeOutcome::Full | HandshakeOutcome::Resumed) {
@@ -86,12 +86,12 @@ impl Telemetry {
         }
     }
 
-    /// Something happened to a connection.
+    /// Counts an event of a connection.
     pub fn connection_event(&self, event: ConnectionEvent) {
         self.door.events.with_label_values(&[event.as_str()]).inc();
     }
 
-    /// How many connections are open.
+    /// Shows the number of open connections.
     pub fn show_connections(&self, live: usize) {
         self.door.connections.set(i64::try_from(live).unwrap_or(i64::MAX));
     }

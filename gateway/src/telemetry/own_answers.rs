@@ -1,28 +1,28 @@
-//! Which lines about the gateway's own answers are written: refusals and redirects, for which no upstream was asked.
+//! Limits the log lines of the gateway's own answers: refusals and redirects, which reached no upstream.
 //!
-//! They cost a client next to nothing, and a flood of them would push everything else out of a log that has a bound. So
-//! there are so many a second, those about callers we know apart from those about strangers: a flood of strangers hides no
-//! customer. The rest is counted, like every request is. What an upstream was asked for always has its line.
+//! Such answers cost a client little, and a flood of them would displace everything else from a bounded log. Therefore
+//! the lines per second are limited, separately for known callers and for strangers, so that a flood of strangers hides
+//! no customer. All requests are counted. A request that reached an upstream always has its line.
 
 use std::time::Duration;
 
 use chassis::metrics::{self, IntCounter, Registry};
 use parking_lot::Mutex;
 
-/// Lines a second, in the long run.
+/// Lines per second on average.
 const LINES_PER_SECOND: u32 = 100;
 
-/// Lines at once, after some quiet.
+/// Lines at once after a quiet period.
 const LINES_AT_ONCE_MAX: u32 = 1_000;
 
-/// See the module.
+/// The budgets of log lines.
 pub(super) struct OwnAnswers {
     strangers: Mutex<Room>,
     known: Mutex<Room>,
     unwritten: IntCounter,
 }
 
-/// Lines that may be written now, and when that was last looked at.
+/// Lines that may be written now, and the time of the last check.
 struct Room {
     lines: f64,
     at: Duration,
@@ -39,7 +39,7 @@ impl OwnAnswers {
         Ok(Self { strangers: room(), known: room(), unwritten })
     }
 
-    /// Whether there is room for one more line; counts it if there is none.
+    /// Whether another line may be written; counts it if not.
     pub(super) fn may_be_written(&self, is_known: bool, now: Duration) -> bool {
         let room = if is_known { &self.known } else { &self.strangers };
         let written = room.lock().take(now);
@@ -71,7 +71,7 @@ mod tests {
     fn a_flood_of_strangers_is_bounded_and_takes_no_room_of_callers_we_know() {
         let answers = OwnAnswers::new(&Registry::new()).unwrap();
         let mut written = 0;
-        // A minute of a thousand a second.
+        // A minute with a thousand answers per second.
         for millis in 0..60_000 {
             written += u32::from(answers.may_be_written(false, Duration::from_millis(millis)));
         }
@@ -81,6 +81,6 @@ mod tests {
         assert!(answers.may_be_written(true, Duration::from_mins(1)));
         let later = Duration::from_hours(1);
         let at_once = (0..5_000).filter(|_| answers.may_be_written(false, later)).count();
-        assert_eq!(at_once, LINES_AT_ONCE_MAX as usize, "quiet does not add up for ever");
+        assert_eq!(at_once, LINES_AT_ONCE_MAX as usize, "the saved budget is bounded");
     }
 }

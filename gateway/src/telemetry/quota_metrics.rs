@@ -1,4 +1,4 @@
-//! Charges: how they were decided, and how requests are being counted.
+//! Metrics of charges: their decisions, and how requests are counted.
 
 use chassis::metrics::{self, IntCounter, IntGaugeVec, Registry};
 use contract::plan::Plan;
@@ -43,7 +43,7 @@ impl QuotaMetrics {
         }
     }
 
-    /// Shows how requests are being counted.
+    /// Shows how requests are counted.
     pub(crate) fn show_mode(&self, now: Mode) {
         for mode in Mode::ALL {
             self.mode.with_label_values(&[mode.as_str()]).set(i64::from(*mode == now));

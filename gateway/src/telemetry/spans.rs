@@ -1,33 +1,33 @@
-//! The spans of a sampled request: the gateway's answer, and within it its question to the upstream.
+//! The spans of a sampled request: the gateway's response, and within it the upstream request.
 
 use std::time::Duration;
 
-use chassis::trace::{Kind, Span, TraceId, Tracer, Value};
+use chassis::trace::{AttributeValue, Span, SpanKind, TraceId, Tracer};
 use contract::time::UnixMillis;
 
 use super::access_log::Entry;
 use crate::facts::{Facts, RequestId};
 use contract::rejection::{Blame, Rejection};
 
-/// The span of the gateway's answer.
+/// The span of the gateway's response.
 pub(crate) fn server_span(request: &RequestId) -> u64 {
     half(request, 0..16)
 }
 
-/// The span of its question to the upstream: what the upstream's own span is part of.
+/// The span of the upstream request, and so the parent of the upstream's own span.
 pub(crate) fn client_span(request: &RequestId) -> u64 {
     half(request, 16..32)
 }
 
-/// Half of a request id as a span's id. Never 0, which would be no id.
+/// Half of a request id as a span id. Never 0, which is invalid.
 fn half(request: &RequestId, digits: std::ops::Range<usize>) -> u64 {
     request.as_str().get(digits).and_then(|half| u64::from_str_radix(half, 16).ok()).unwrap_or(0).max(1)
 }
 
 pub(super) fn record(tracer: &Tracer, facts: &Facts, entry: &Entry<'_>, took: Duration) {
     let Some(trace) = TraceId::parse(facts.request_id.as_str()) else { return };
-    let text = |text: &str| Value::Text(text.to_owned());
-    let status = Value::Number(i64::from(entry.status));
+    let text = |text: &str| AttributeValue::Text(text.to_owned());
+    let status = AttributeValue::Number(i64::from(entry.status));
     let began = nanos_at(facts.began_at);
     let mut attributes = vec![
         ("http.request.method", text(entry.method)),
@@ -48,12 +48,12 @@ pub(super) fn record(tracer: &Tracer, facts: &Facts, entry: &Entry<'_>, took: Du
     let server = server_span(&facts.request_id);
     if let Some(asked) = facts.upstream_began {
         let answered = facts.upstream_answered.unwrap_or(facts.began + took);
-        let mut attributes = vec![("tollhouse.attempts", Value::Number(i64::from(facts.attempts)))];
+        let mut attributes = vec![("tollhouse.attempts", AttributeValue::Number(i64::from(facts.attempts)))];
         if let Some(upstream) = facts.upstream() {
             attributes.push(("tollhouse.upstream", text(upstream.settings.name.as_str())));
         }
         if let Some(endpoint) = &facts.endpoint {
-            attributes.push(("server.address", Value::Text(endpoint.address.to_string())));
+            attributes.push(("server.address", AttributeValue::Text(endpoint.address.to_string())));
         }
         if facts.upstream_answered.is_some() {
             attributes.push(("http.response.status_code", status));
@@ -63,7 +63,7 @@ pub(super) fn record(tracer: &Tracer, facts: &Facts, entry: &Entry<'_>, took: Du
             id: client_span(&facts.request_id),
             parent: Some(server),
             name: "upstream".to_owned(),
-            kind: Kind::Client,
+            kind: SpanKind::Client,
             began_nanos: began.saturating_add(nanos(asked.saturating_sub(facts.began))),
             took_nanos: nanos(answered.saturating_sub(asked)),
             attributes,
@@ -75,7 +75,7 @@ pub(super) fn record(tracer: &Tracer, facts: &Facts, entry: &Entry<'_>, took: Du
         id: server,
         parent: None,
         name: format!("edge {}", facts.surface.as_str()),
-        kind: Kind::Server,
+        kind: SpanKind::Server,
         began_nanos: began,
         took_nanos: nanos(took),
         attributes,

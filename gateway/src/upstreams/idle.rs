@@ -151,6 +151,7 @@ mod tests {
         (listener, streams.try_into().unwrap())
     }
 
+    // promise: edge.28
     #[tokio::test]
     async fn all_addresses_together_keep_no_more_than_there_are_places() {
         let places = Arc::new(Semaphore::new(2));

@@ -1,7 +1,7 @@
-//! When each key was used last, to the minute.
+//! The last use of each key, to the minute.
 //!
-//! A key that is used a thousand times a minute is noted once. What is kept is a bounded map of the keys of this minute
-//! and of those that are not reported yet; beyond `KEYS_MAX` keys in a minute, further ones are not noted in it.
+//! A key that is used a thousand times a minute is recorded once. A bounded map holds the keys of this minute and those
+//! not reported yet; beyond `KEYS_MAX` keys in a minute, further ones are not recorded.
 
 use std::collections::HashMap;
 
@@ -11,10 +11,10 @@ use contract::usage::KeyUse;
 use contract::window::Window;
 use parking_lot::Mutex;
 
-/// Keys noted at once.
+/// Keys recorded at once.
 const KEYS_MAX: usize = 100_000;
 
-/// Parts of the book, so that requests with different keys do not wait for one lock.
+/// Parts of the map, so that requests with different keys do not wait for one lock.
 const PARTS: usize = 16;
 
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +24,7 @@ struct Used {
     is_news: bool,
 }
 
-/// The keys that were used.
+/// The used keys.
 pub(crate) struct KeyBook {
     parts: Vec<Mutex<HashMap<KeyId, Used>>>,
 }
@@ -36,7 +36,7 @@ impl Default for KeyBook {
 }
 
 impl KeyBook {
-    /// Notes a request with this key.
+    /// Records a request with this key.
     pub(crate) fn note(&self, key: &KeyId, now: UnixMillis) {
         let minute = Window::Minute.index(now);
         let Some(part) = self.part(key) else { return };
@@ -48,8 +48,8 @@ impl KeyBook {
         }
     }
 
-    /// Up to `max` uses that are news. They are no longer: [`KeyBook::give_back`] makes them so again. Keys of earlier
-    /// minutes are forgotten once they are reported.
+    /// Takes up to `max` unreported uses and marks them as reported; [`KeyBook::give_back`] reverts that. Reported keys
+    /// of earlier minutes are dropped.
     pub(super) fn take(&self, max: usize, now: UnixMillis) -> Vec<KeyUse> {
         let this_minute = Window::Minute.index(now);
         let mut taken = Vec::new();
@@ -65,13 +65,13 @@ impl KeyBook {
         taken
     }
 
-    /// What was taken could not be reported.
+    /// Returns uses that could not be reported.
     pub(super) fn give_back(&self, taken: Vec<KeyUse>) {
         for KeyUse { key, minute } in taken {
             let Some(part) = self.part(&key) else { continue };
             let mut used = part.lock();
             match used.get_mut(&key) {
-                // Used again meanwhile, or just as it was: either way the control plane does not know.
+                // Used again meanwhile or not: the control plane does not know it.
                 Some(known) => known.is_news = true,
                 None => insert(&mut used, key, minute),
             }

@@ -1,4 +1,4 @@
-//! Telling the control plane.
+//! Reports usage to the control plane.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,19 +13,19 @@ use serde::Serialize;
 use super::UsageBook;
 use quota::Quota;
 
-/// Between two reports.
+/// Interval of the reports.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// How long one may take.
+/// The longest time for one report.
 const REPORT_MAX: Duration = Duration::from_secs(2);
 
-/// Reports of a kind in one round: a thousand projects, three thousand keys. More of them wait for the next.
+/// Reports of a kind in one round: a thousand projects, three thousand keys. The others wait for the next round.
 const REPORTS_PER_ROUND: usize = 20;
 
-/// Bans that stay as they are are told this often: the control plane forgets what it does not hear again.
+/// Unchanged bans are reported this often, because the control plane drops bans that are not repeated.
 const BANS_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Where to report, and as whom.
+/// The target of reports, and the sender.
 pub(crate) struct Reporter {
     /// The control plane's internal listener.
     pub control: Peer,
@@ -33,15 +33,15 @@ pub(crate) struct Reporter {
     pub token: Secret,
     /// This node's name.
     pub node: String,
-    /// What is reported.
+    /// The usage to report.
     pub book: Arc<UsageBook>,
-    /// Who knows the bans.
+    /// The source of bans.
     pub quota: Quota,
     /// The time.
     pub clock: Arc<dyn Clock>,
 }
 
-/// The bans that the control plane has heard of, and when it did.
+/// The last reported bans, and when.
 #[derive(Default)]
 struct Told {
     bans: Vec<Ban>,
@@ -50,7 +50,7 @@ struct Told {
 }
 
 impl Told {
-    /// Whether the control plane must hear of these.
+    /// Whether these bans must be reported.
     fn is_old(&self, bans: &[Ban], total: u64, now: Duration) -> bool {
         let is_over_time = total > 0 && now.saturating_sub(self.at) >= BANS_INTERVAL;
         is_over_time || self.total != total || self.bans != bans
@@ -58,7 +58,7 @@ impl Told {
 }
 
 impl Reporter {
-    /// Reports until it is dropped.
+    /// Reports until dropped.
     pub(crate) async fn run(self) {
         let Ok(client) = self.control.client().and_then(|client| Ok(client.timeout(REPORT_MAX).build()?)) else {
             return;
@@ -79,7 +79,7 @@ impl Reporter {
             }
             let report = UsageReport { node: self.node.clone(), projects };
             if let Err(error) = self.send(client, "usage", &report).await {
-                tracing::debug!(%error, "usage could not be reported; it waits for the next round");
+                tracing::debug!(%error, "could not report usage; retrying in the next round");
                 self.book.give_back(report.projects);
                 return;
             }
@@ -98,7 +98,7 @@ impl Reporter {
             }
             let report = KeyReport { node: self.node.clone(), used, bans, bans_total: total };
             if let Err(error) = self.send(client, "keys", &report).await {
-                tracing::debug!(%error, "keys could not be reported; they wait for the next round");
+                tracing::debug!(%error, "could not report keys; retrying in the next round");
                 self.book.keys.give_back(report.used);
                 return;
             }
@@ -106,13 +106,13 @@ impl Reporter {
         }
     }
 
-    /// Sends a report. What the control plane has no room for comes again when it changes: repeated at once, it would hold up
-    /// the rest.
+    /// Sends a report. If the control plane has no room for it, it is sent again after its next change: an immediate
+    /// retry would delay the rest.
     async fn send(&self, client: &reqwest::Client, what: &str, report: &impl Serialize) -> reqwest::Result<()> {
         let url = self.control.at(&format!("/internal/edge/{what}"));
         let sent = client.post(url).bearer_auth(&*self.token.to_token()).json(report).send().await?;
         if sent.status() == reqwest::StatusCode::TOO_MANY_REQUESTS {
-            tracing::debug!(what, "the control plane has no room for all of a report; its log says why");
+            tracing::debug!(what, "the control plane rejected part of a report; see its log");
             return Ok(());
         }
         sent.error_for_status().map(drop)

@@ -47,7 +47,7 @@ pub(super) fn smuggled() -> String {
 }
 
 /// Sends every row over TLS on a connection of its own, and every third one without TLS as well.
-pub(super) async fn refused_at_the_door(rows: Vec<Row>) {
+pub(super) async fn refused_by_listener(rows: Vec<Row>) {
     let world = World::start().await;
     let mut expected: BTreeMap<String, u64> = BTreeMap::new();
     let mut lines = 0;

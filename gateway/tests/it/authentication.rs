@@ -16,7 +16,7 @@ const INVALID: &str = r#"Bearer realm="tollhouse", error="invalid_token""#;
 fn assert_unauthorized(reply: &Reply, code: &str, challenge: &str, failures: i64) {
     reply.refused(401, code);
     assert_eq!(reply.header("www-authenticate"), Some(challenge));
-    assert_eq!(reply.trio(), (60, 60 - failures, MINUTE_END));
+    assert_eq!(reply.rate_limit_headers(), (60, 60 - failures, MINUTE_END));
     assert_eq!(reply.header("ratelimit-policy"), Some("\"minute\";q=60;w=60"));
     assert_eq!(reply.header("retry-after"), None);
 }
@@ -120,6 +120,7 @@ async fn a_key_expires_to_the_second() {
     assert_unauthorized(&world.ask(ask).await, "expired_api_key", &expired, 1);
 }
 
+// promise: edge.18
 #[tokio::test]
 async fn a_revoked_key_is_refused_from_the_acknowledgement_on() {
     let world = World::start().await;
@@ -156,12 +157,12 @@ async fn an_address_that_keeps_guessing_is_told_to_wait_while_good_keys_pass() {
     for left in [2, 1, 0] {
         let reply = client.ask(&guess).await;
         reply.refused(401, "invalid_api_key");
-        assert_eq!(reply.trio(), (3, left, MINUTE_END));
+        assert_eq!(reply.rate_limit_headers(), (3, left, MINUTE_END));
     }
     for ask in [&guess, &Ask::get(DEMO, ORDERS), &Ask::get(OTHER, "/nowhere")] {
         let reply = world.ask(ask.clone()).await;
         reply.refused(429, "too_many_auth_failures");
-        assert_eq!(reply.trio(), (3, 0, MINUTE_END));
+        assert_eq!(reply.rate_limit_headers(), (3, 0, MINUTE_END));
         assert_eq!(reply.number("retry-after"), MINUTE_END - NOW);
         assert_eq!(reply.header("www-authenticate"), None);
     }
@@ -172,7 +173,7 @@ async fn an_address_that_keeps_guessing_is_told_to_wait_while_good_keys_pass() {
     world.clock.advance(std::time::Duration::from_secs(u64::try_from(MINUTE_END - NOW).unwrap()));
     let reply = client.ask(&guess).await;
     reply.refused(401, "invalid_api_key");
-    assert_eq!(reply.trio(), (3, 2, MINUTE_END + 60));
+    assert_eq!(reply.rate_limit_headers(), (3, 2, MINUTE_END + 60));
 }
 
 #[tokio::test]
@@ -191,8 +192,8 @@ async fn on_a_host_of_the_platform_every_key_spends_its_own_projects_quota() {
         .await;
     let host = "api.tollhouse.localhost";
     let reply = world.ask(Ask::get(host, ORDERS).key(&world.key.text)).await;
-    assert_eq!((reply.status, reply.trio()), (200, (300, 299, MINUTE_END)));
+    assert_eq!((reply.status, reply.rate_limit_headers()), (200, (300, 299, MINUTE_END)));
     let reply = world.ask(Ask::get(host, ORDERS).key(&world.other_key.text)).await;
-    assert_eq!((reply.status, reply.trio()), (200, (60, 59, MINUTE_END)));
+    assert_eq!((reply.status, reply.rate_limit_headers()), (200, (60, 59, MINUTE_END)));
     world.ask(Ask::get(host, ORDERS)).await.refused(401, "missing_api_key");
 }

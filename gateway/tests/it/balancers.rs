@@ -40,6 +40,7 @@ async fn tls_behind(world: &World, first: &[u8], sni: &str) -> std::io::Result<C
     .await
 }
 
+// promise: edge.10
 #[tokio::test]
 async fn the_client_is_whom_the_balancer_names() {
     let world = World::with(|setup| setup.listen = TRUSTED).await;
@@ -58,6 +59,7 @@ async fn the_client_is_whom_the_balancer_names() {
     assert_eq!(other.ask(&Ask::get(DEMO, ORDERS)).await.status, 401);
 }
 
+// promise: edge.10
 #[tokio::test]
 async fn the_older_header_is_one_too() {
     let world = World::with(|setup| setup.listen = TRUSTED).await;
@@ -75,6 +77,7 @@ async fn the_older_header_is_one_too() {
 }
 
 /// A balancer that ends TLS: many clients come over one connection.
+// promise: edge.10
 #[tokio::test]
 async fn the_client_is_whom_a_trusted_balancer_names_in_its_field() {
     let world = World::with(|setup| setup.listen = "forwarded_from = [\"127.0.0.0/8\"]").await;
@@ -129,6 +132,7 @@ async fn a_client_has_one_address_however_it_is_written() {
     assert_eq!(world.blog.only_request().head.get("x-forwarded-for"), Some("127.0.0.1"));
 }
 
+// promise: edge.10
 #[tokio::test]
 async fn a_balancer_that_names_nobody_gets_nothing() {
     let world = World::with(|setup| setup.listen = TRUSTED).await;
@@ -145,6 +149,7 @@ async fn a_balancer_that_names_nobody_gets_nothing() {
     world.assert_upstreams_untouched();
 }
 
+// promise: edge.10
 #[tokio::test]
 async fn a_stranger_with_such_a_header_is_no_balancer() {
     let world = World::start().await;

@@ -175,11 +175,10 @@ async fn over_h2(world: &World, case: &Case) -> Option<Reply> {
 
 /// What the client must get with this status: status, fields and body.
 fn expected(status: u16) -> (u16, Vec<(String, String)>, String) {
-    let invalid =
-        r#"{"code":"upstream_invalid","message":"The service behind this site gave no valid response.","status":502}"#;
+    let invalid = r#"{"code":"upstream_invalid","message":"The service behind this site sent an invalid response.","status":502}"#;
     let (fields, body) = match status {
         201 => ("content-length: 4\n x-a: 1", "made"),
-        502 => ("content-length: 105\n retry-after: 1", invalid),
+        502 => ("content-length: 107\n retry-after: 1", invalid),
         _ => ("content-length: 5", "early"),
     };
     let refusal = if status == 502 { REFUSAL } else { "" };

@@ -230,11 +230,11 @@ impl Case {
     fn invalid(act: Act, error: &str) -> Self {
         let body = json!({
             "code": "upstream_invalid",
-            "message": "The service behind this site gave no valid response.",
+            "message": "The service behind this site sent an invalid response.",
             "status": 502,
         });
         Self {
-            fields: vec![CORS, REFUSAL, "content-length: 105", "retry-after: 1"],
+            fields: vec![CORS, REFUSAL, "content-length: 107", "retry-after: 1"],
             ..Self::new("GET", act, 502, "", &body.to_string()).and_logged(error)
         }
     }
@@ -386,6 +386,7 @@ async fn over_http2_a_body_that_becomes_too_large_is_413() {
 }
 
 /// What is left of the body goes nowhere, and the connection with half a request in it serves nobody else.
+// promise: edge.7
 #[tokio::test]
 async fn over_http2_an_answer_before_the_body_was_read_is_the_answer() {
     let world = World::start().await;

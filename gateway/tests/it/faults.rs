@@ -29,9 +29,10 @@ fn nobody() -> (TcpSocket, SocketAddr) {
 fn assert_failed(reply: &Reply, status: u16, code: &str, left: i64) {
     reply.refused(status, code);
     assert_eq!(reply.number("retry-after"), 1);
-    assert_eq!(reply.trio(), (300, left, MINUTE_END));
+    assert_eq!(reply.rate_limit_headers(), (300, left, MINUTE_END));
 }
 
+// promise: faults.10
 #[tokio::test]
 async fn an_upstream_that_refuses_connections_is_502() {
     let (_silent, nobody) = nobody();
@@ -60,6 +61,7 @@ async fn an_upstream_that_takes_connections_again_counts_as_reached_before_a_req
     eventually("the upstream counts as reached", async || (up().await == 1).then_some(())).await;
 }
 
+// promise: faults.11
 #[tokio::test]
 async fn an_upstream_that_does_not_answer_in_time_is_504() {
     let world = World::with(|setup| setup.orders = "first_byte_timeout = \"150ms\"").await;
@@ -72,6 +74,7 @@ async fn an_upstream_that_does_not_answer_in_time_is_504() {
     assert_eq!(world.ask(world.list()).await.status, 200);
 }
 
+// promise: faults.12
 #[tokio::test]
 async fn an_upstream_that_breaks_off_before_or_in_its_head_is_502() {
     let world = World::start().await;
@@ -112,6 +115,7 @@ async fn an_upstream_that_talks_nonsense_is_502() {
     world.admin.counts("edge_upstream_requests_total{outcome=\"invalid\"}", 7).await;
 }
 
+// promise: orders.6, edge.8, faults.12
 #[tokio::test]
 async fn a_body_that_breaks_off_is_never_taken_for_a_whole_one() {
     let world = World::start().await;
@@ -146,6 +150,7 @@ async fn a_body_that_stalls_is_cut_off() {
     assert!(reply.status == 200 && !reply.complete, "{reply:?}");
 }
 
+// promise: faults.11
 #[tokio::test]
 async fn beyond_the_requests_an_upstream_may_have_in_progress_is_503() {
     let world = World::with(|setup| setup.orders = "in_flight_max = 1").await;
@@ -162,10 +167,15 @@ async fn beyond_the_requests_an_upstream_may_have_in_progress_is_503() {
     gate.add_permits(1);
     assert_eq!(first.reply("GET").await.expect("a response").status, 200);
     let reply = world.ask(world.list()).await;
-    assert_eq!((reply.status, reply.trio()), (200, (300, 298, MINUTE_END)), "two were served, two are charged");
+    assert_eq!(
+        (reply.status, reply.rate_limit_headers()),
+        (200, (300, 298, MINUTE_END)),
+        "two were served, two are charged"
+    );
     assert_eq!(world.orders.requests().len(), 2);
 }
 
+// promise: faults.11
 #[tokio::test]
 async fn one_project_leaves_places_of_its_upstream_to_others() {
     let world = World::with(|setup| setup.orders = "in_flight_max = 8").await;
@@ -193,10 +203,15 @@ async fn one_project_leaves_places_of_its_upstream_to_others() {
     for client in &mut waiting {
         assert_eq!(client.reply("GET").await.expect("a response").status, 200);
     }
-    assert_eq!(world.ask(world.list()).await.trio(), (300, 292, MINUTE_END), "eight were served, eight are charged");
+    assert_eq!(
+        world.ask(world.list()).await.rate_limit_headers(),
+        (300, 292, MINUTE_END),
+        "eight were served, eight are charged"
+    );
     assert_eq!(world.orders.requests().len(), 9);
 }
 
+// promise: edge.26, faults.11
 #[tokio::test]
 async fn one_visitor_leaves_places_of_a_site_to_others() {
     let world = World::with(|setup| setup.blog = "in_flight_max = 8").await;
@@ -231,7 +246,7 @@ async fn an_upstream_that_is_not_configured_is_503_and_costs_nothing() {
         assert_failed(&world.ask(world.list()).await, 503, "upstream_unknown", 299);
     }
     world.control.put(Entity::Project(project("demo", Plan::Pro))).await;
-    assert_eq!(world.ask(world.list()).await.trio(), (300, 299, MINUTE_END));
+    assert_eq!(world.ask(world.list()).await.rate_limit_headers(), (300, 299, MINUTE_END));
 }
 
 #[tokio::test]
@@ -247,6 +262,7 @@ async fn a_client_that_leaves_gives_its_place_back() {
     eventually("a place", async || (client.ask(&world.list()).await.status == 200).then_some(())).await;
 }
 
+// promise: faults.10
 #[tokio::test]
 async fn with_one_of_two_addresses_dead_no_request_fails() {
     let living = Upstream::start().await;
@@ -293,6 +309,7 @@ async fn reading_is_tried_again_when_an_idle_connection_had_died() {
     assert_eq!(world.log.line_of(reply.request_id()).await["attempts"], 2);
 }
 
+// promise: faults.12
 #[tokio::test]
 async fn cancelling_is_not_tried_again_because_it_may_have_been_carried_out() {
     for (method, path) in [("DELETE", "/v1/store/orders/1"), ("POST", "/v2/orders")] {

@@ -74,7 +74,7 @@ static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// How long a test goes on: as long as is enough in every run of all tests, or as the environment says for a long one
-/// (`bench/quota-proof`).
+/// (`bench/run quota-proof`).
 #[expect(clippy::disallowed_methods, reason = "how long a test is, not a setting of a process")]
 pub(crate) fn extent(variable: &str, usual: u32) -> u32 {
     std::env::var(variable).map_or(usual, |text| text.parse().expect("a whole number"))

@@ -101,6 +101,7 @@ fn stream(number: u32) -> u32 {
 }
 
 // A2
+// promise: edge.11, edge.14
 #[tokio::test(flavor = "multi_thread")]
 async fn floods_end_their_connection_and_nothing_else() {
     let pair = gateway().await;
@@ -172,6 +173,7 @@ async fn floods_end_their_connection_and_nothing_else() {
 
 /// Clients that send answers to what they were not sent. A body that the edge throws away pays for no answers, a window that
 /// is opened byte by byte for no more than an open one, and a response or a refusal for a few.
+// promise: edge.11
 #[tokio::test(flavor = "multi_thread")]
 async fn refused_bodies_small_windows_and_short_responses_pay_for_no_flood() {
     let pair = gateway().await;
@@ -220,6 +222,7 @@ async fn flooded(pair: &Pair) -> u64 {
 }
 
 /// A header block that is small on the wire and large when it is unpacked.
+// promise: edge.11
 #[tokio::test(flavor = "multi_thread")]
 async fn a_header_bomb_unpacks_to_nothing() {
     let pair = gateway().await;
@@ -236,6 +239,7 @@ async fn a_header_bomb_unpacks_to_nothing() {
 }
 
 /// Responses that nobody takes: no more of them than streams are allowed, and others are served.
+// promise: edge.11
 #[tokio::test(flavor = "multi_thread")]
 async fn closed_windows_hold_what_one_connection_may_hold_and_no_more() {
     let pair = gateway().await;

@@ -50,6 +50,7 @@ async fn serve(stream: TcpStream, health: Arc<AtomicU16>, requests: Arc<AtomicUs
 
 const CHECK: &str = "health = { path = \"/healthz\", every = \"20ms\", timeout = \"2s\", falls = 2, rises = 2 }";
 
+// promise: faults.10
 #[tokio::test]
 async fn an_address_that_says_it_is_unwell_gets_no_requests_until_it_is_well() {
     let (well, unwell) = (Patient::start(200).await, Patient::start(503).await);

@@ -62,6 +62,7 @@ async fn every_spelling_of_a_host_is_that_host() {
     assert_eq!(told, [DEMO, DEMO, &with_port].map(|host| Some(host.to_owned())), "the port is the client's");
 }
 
+// promise: edge.9
 #[tokio::test]
 async fn a_request_for_another_tenant_on_this_connection_is_misdirected_in_http_1() {
     let world = World::start().await;
@@ -75,6 +76,7 @@ async fn a_request_for_another_tenant_on_this_connection_is_misdirected_in_http_
     assert_eq!(client.ask(&world.list()).await.status, 200);
 }
 
+// promise: edge.9
 #[tokio::test]
 async fn a_request_for_another_tenant_on_this_connection_is_misdirected_in_http_2() {
     let world = World::start().await;

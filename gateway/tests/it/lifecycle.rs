@@ -44,6 +44,7 @@ async fn admin_paths_are_not_reachable_through_the_data_ports() {
     world.assert_upstreams_untouched();
 }
 
+// promise: faults.20
 #[tokio::test]
 async fn an_idle_gateway_ends_at_once_and_so_do_idle_connections() {
     // Much longer than the test may take: the end must not wait for it.
@@ -63,6 +64,7 @@ async fn an_idle_gateway_ends_at_once_and_so_do_idle_connections() {
     }
 }
 
+// promise: faults.20
 #[tokio::test]
 async fn a_request_in_progress_is_finished_before_the_end() {
     let mut world = World::with(|setup| setup.drain = "lame_duck = \"0s\"\nrequests = \"300s\"").await;
@@ -89,6 +91,7 @@ async fn a_request_in_progress_is_finished_before_the_end() {
     world.stopped().await.expect("a clean end");
 }
 
+// promise: faults.20
 #[tokio::test]
 async fn before_it_drains_a_gateway_says_that_it_is_not_ready_and_serves_on() {
     // Longer than the test takes; the world ends without it.
@@ -108,6 +111,7 @@ async fn before_it_drains_a_gateway_says_that_it_is_not_ready_and_serves_on() {
     assert_eq!(world.ask(world.list()).await.status, 200, "new ones are taken: load balancers need a moment");
 }
 
+// promise: faults.20
 #[tokio::test]
 async fn a_request_that_never_ends_does_not_keep_the_gateway_and_is_admitted() {
     let mut world = World::with(|setup| setup.drain = "lame_duck = \"0s\"\nrequests = \"1s\"").await;
@@ -122,6 +126,7 @@ async fn a_request_that_never_ends_does_not_keep_the_gateway_and_is_admitted() {
 }
 
 // rule: 1.19
+// promise: domains.4
 #[tokio::test]
 async fn a_gateway_says_goodbye_when_it_has_stopped_serving() {
     let mut world = World::with(|setup| setup.drain = "lame_duck = \"0s\"\nrequests = \"300s\"").await;

@@ -1,5 +1,5 @@
-//! Figures that a test holds to a bound and a command shows at length: memory of idle connections (`bench/idle-memory`),
-//! memory and metrics after names that nobody has (`bench/door-proof`), time that refused keys take (`bench/key-timing`).
+//! Figures that a test holds to a bound and a command shows at length: memory of idle connections (`bench/run idle-memory`),
+//! memory and metrics after names that nobody has (`bench/run edge-proof`), time that refused keys take (`bench/run key-timing`).
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Instant;
@@ -12,7 +12,7 @@ use crate::world::client::{Ask, Client, Reply};
 use crate::world::entities::TestKey;
 use crate::world::{DEMO, ORDERS, World};
 
-/// What an idle connection over TLS may cost, as measured (`bench/idle-memory`) and a margin.
+/// What an idle connection over TLS may cost, as measured (`bench/run idle-memory`) and a margin.
 const IDLE_BYTES_MAX: u64 = 48 * 1024;
 
 /// Connections that one address is asked for: fewer than it may have.
@@ -30,6 +30,7 @@ fn stranger(turn: u32) -> IpAddr {
 }
 
 // A20, A24
+// promise: edge.25
 #[tokio::test(flavor = "multi_thread")]
 async fn names_that_nobody_has_leave_neither_memory_nor_metrics_behind() {
     let names = extent("UNKNOWN_NAMES", 1_000);
@@ -63,6 +64,7 @@ async fn names_that_nobody_has_leave_neither_memory_nor_metrics_behind() {
 }
 
 // A22
+// promise: edge.27
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_connection_costs_little_memory() {
     let count = extent("IDLE_CONNECTIONS", 300);
@@ -127,8 +129,9 @@ fn told(reply: &Reply) -> (u16, Vec<(String, String)>, String) {
 }
 
 /// That the answers are the same is asserted every time; that the times are is, where there are enough of them
-/// (`bench/key-timing`).
+/// (`bench/run key-timing`).
 // A13
+// promise: edge.19
 #[tokio::test]
 async fn a_revoked_key_is_refused_like_one_that_never_was() {
     let samples = extent("TIMING_SAMPLES", 200);

@@ -16,6 +16,7 @@ use crate::world::observed::Log;
 use crate::world::upstream::{Act, response};
 use crate::world::{BLOG, DEMO, MINUTE_END, ORDERS, World, certificates, eventually};
 
+// promise: edge.29
 #[tokio::test]
 async fn whatever_clients_choose_there_are_no_new_metrics() {
     const ROUNDS: usize = 500;
@@ -126,6 +127,7 @@ async fn a_refusal_of_the_door_looks_like_any_other_refusal() {
     assert!(!world.log.text().contains(key));
 }
 
+// promise: edge.15, edge.30
 #[tokio::test]
 async fn no_secret_reaches_a_log_a_metric_an_error_or_the_operators_view() {
     let log = Log::default();

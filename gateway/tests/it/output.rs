@@ -7,6 +7,7 @@ use crate::world::client::Client;
 use crate::world::{DEMO, World};
 
 // F39
+// promise: faults.24
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_that_nobody_reads_delays_no_request_and_not_the_end() {
     let mut pair = Pair::prepare("0s").await;
@@ -21,6 +22,7 @@ async fn a_log_that_nobody_reads_delays_no_request_and_not_the_end() {
 }
 
 // F40
+// promise: faults.25
 #[tokio::test(flavor = "multi_thread")]
 async fn a_storm_of_scrapes_is_answered_and_so_is_everybody_else() {
     let world = World::start().await;

@@ -32,6 +32,7 @@ async fn squeeze(pair: &Pair, thousandths: u64, stage: u64) {
 }
 
 // F36
+// promise: faults.21
 #[tokio::test(flavor = "multi_thread")]
 async fn before_memory_runs_out_idle_connections_go_then_the_lowest_plans_then_newcomers() {
     let pair = Pair::single(None).await;
@@ -72,6 +73,7 @@ async fn before_memory_runs_out_idle_connections_go_then_the_lowest_plans_then_n
 }
 
 // A22: looking at the memory four times a second is too late for those that begin at once.
+// promise: faults.21
 #[tokio::test(flavor = "multi_thread")]
 async fn no_more_requests_begin_at_once_than_there_is_memory_for() {
     const AT_ONCE: usize = 60;
@@ -106,6 +108,7 @@ async fn no_more_requests_begin_at_once_than_there_is_memory_for() {
 }
 
 // A23, F35
+// promise: edge.28
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_cannot_have_the_descriptors_that_operators_need() {
     let pair = Pair::single(Some(1_024)).await;
@@ -138,6 +141,7 @@ async fn clients_cannot_have_the_descriptors_that_operators_need() {
 }
 
 // A23: with 128 descriptors there is no gateway that could be short of them.
+// promise: edge.28
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_without_descriptors_does_not_start() {
     let mut pair = Pair::prepare("0s").await;
@@ -146,6 +150,7 @@ async fn a_gateway_without_descriptors_does_not_start() {
     assert!(!pair.ended(0).await.success());
 }
 
+// promise: edge.12
 #[tokio::test(flavor = "multi_thread")]
 async fn one_address_cannot_have_all_connections() {
     let pair = Pair::single(None).await;

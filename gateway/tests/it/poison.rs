@@ -28,7 +28,7 @@ fn removal() -> String {
 /// Tells a gateway each lie in a stream of its own, and asserts that nothing of it is believed, no request fails, and
 /// the truth is believed afterwards. `reason` is what the metric says; none when the stream merely broke.
 ///
-/// `bench/door-proof` tells each of them several times.
+/// `bench/run edge-proof` tells each of them several times.
 async fn assert_survives(reason: Option<&str>, lies: Vec<(&str, String)>) {
     let rounds = usize::try_from(extent("POISON_ROUNDS", 1)).unwrap();
     let count = lies.len() * rounds;
@@ -58,6 +58,7 @@ async fn assert_survives(reason: Option<&str>, lies: Vec<(&str, String)>) {
     }
 }
 
+// promise: edge.23
 #[tokio::test]
 async fn lines_that_are_no_frames_are_refused() {
     let unknown_plan = change(NEXT, Effect::Put(Entity::Project(public("demo")))).replace("\"pro\"", "\"platinum\"");
@@ -83,6 +84,7 @@ async fn lines_that_are_no_frames_are_refused() {
     .await;
 }
 
+// promise: edge.23
 #[tokio::test]
 async fn snapshots_with_more_or_less_than_announced_are_refused() {
     let end = line(&Frame::SnapshotEnd { revision: Revision(NEXT), mark: Mark(NEXT) });
@@ -99,12 +101,14 @@ async fn snapshots_with_more_or_less_than_announced_are_refused() {
     .await;
 }
 
+// promise: edge.23
 #[tokio::test]
 async fn snapshots_that_say_one_thing_twice_are_refused() {
     let twice = vec![Entity::Project(limited("demo", 1, 1)), Entity::Project(limited("demo", 2, 2))];
     assert_survives(Some("duplicate"), vec![("twice", snapshot(&twice, NEXT))]).await;
 }
 
+// promise: edge.23
 #[tokio::test]
 async fn certificates_that_need_a_secret_which_is_missing_here_are_refused() {
     let mut bundle = bundle(DEMO);
@@ -145,6 +149,7 @@ async fn set_aside(world: &World) -> Vec<(String, String)> {
     listed.map(|certificate| (word(certificate, "hostname"), word(certificate, "reason"))).collect()
 }
 
+// promise: edge.23
 #[tokio::test]
 async fn a_certificate_that_is_not_usable_is_set_aside_and_everything_else_is_taken() {
     let mut world = World::start().await;
@@ -183,6 +188,7 @@ async fn a_certificate_that_is_not_usable_is_set_aside_and_everything_else_is_ta
     assert_eq!(world.ask(shop).await.status, 200);
 }
 
+// promise: edge.23
 #[tokio::test]
 async fn redirects_to_themselves_are_refused() {
     let looping = redirecting(DEMO, "demo", Some((DEMO, None)));
@@ -196,6 +202,7 @@ async fn tokens_that_leave_their_path_are_refused() {
     assert_survives(Some("token"), vec![("a token", token)]).await;
 }
 
+// promise: edge.23
 #[tokio::test]
 async fn streams_that_break_in_the_middle_change_nothing() {
     let half = snapshot(&[site("half.example", "demo"), site("more.example", "demo")], NEXT);

@@ -22,7 +22,7 @@ async fn world_with(per_minute: u32, per_day: u32) -> World {
 #[track_caller]
 fn assert_refused(reply: &Reply, code: &str, limit: i64, reset: i64, now: i64) {
     reply.refused(429, code);
-    assert_eq!(reply.trio(), (limit, 0, reset));
+    assert_eq!(reply.rate_limit_headers(), (limit, 0, reset));
     assert_eq!(reply.number("retry-after"), reset - now);
 }
 
@@ -33,7 +33,7 @@ async fn every_response_says_how_many_requests_are_left() {
     let mut client = world.tls(DEMO).await;
     for left in (290..300).rev() {
         let reply = client.ask(&world.list()).await;
-        assert_eq!((reply.status, reply.trio()), (200, (300, left, MINUTE_END)));
+        assert_eq!((reply.status, reply.rate_limit_headers()), (200, (300, left, MINUTE_END)));
         let (day, seconds) = (9_700 + left, DAY_END - NOW);
         assert_eq!(reply.header("ratelimit-policy"), Some("\"minute\";q=300;w=60, \"day\";q=10000;w=86400"));
         assert_eq!(
@@ -54,7 +54,7 @@ async fn a_project_of_the_same_name_has_a_quota_of_its_own() {
     let world = world_with(3, 100).await;
     let mut client = world.tls(DEMO).await;
     for left in [2, 1] {
-        assert_eq!(client.ask(&world.list()).await.trio(), (3, left, MINUTE_END));
+        assert_eq!(client.ask(&world.list()).await.rate_limit_headers(), (3, left, MINUTE_END));
     }
     let uid = ProjectUid::from_random([7; 16]);
     world.control.put(Entity::Project(Project { uid: uid.clone(), ..limited("demo", 3, 100) })).await;
@@ -63,7 +63,7 @@ async fn a_project_of_the_same_name_has_a_quota_of_its_own() {
     key.record.project_uid = uid;
     world.control.put(key.entity()).await;
     let reply = client.ask(&Ask::get(DEMO, ORDERS).key(&key.text)).await;
-    assert_eq!((reply.status, reply.trio()), (200, (3, 2, MINUTE_END)));
+    assert_eq!((reply.status, reply.rate_limit_headers()), (200, (3, 2, MINUTE_END)));
 }
 
 // rule: 7.429, 8.1, 8.2, 8.12
@@ -72,7 +72,7 @@ async fn the_request_that_exceeds_the_minute_is_told_when_to_come_back() {
     let world = world_with(3, 100).await;
     let mut client = world.tls(DEMO).await;
     for left in [2, 1, 0] {
-        assert_eq!(client.ask(&world.list()).await.trio(), (3, left, MINUTE_END));
+        assert_eq!(client.ask(&world.list()).await.rate_limit_headers(), (3, left, MINUTE_END));
     }
     for _ in 0..5 {
         let reply = client.ask(&world.list()).await;
@@ -83,7 +83,7 @@ async fn the_request_that_exceeds_the_minute_is_told_when_to_come_back() {
     // A client that waits exactly as long as it was told is let in.
     world.clock.advance(Duration::from_secs(u64::try_from(MINUTE_END - NOW).unwrap()));
     let reply = client.ask(&world.list()).await;
-    assert_eq!((reply.status, reply.trio()), (200, (3, 2, MINUTE_END + 60)));
+    assert_eq!((reply.status, reply.rate_limit_headers()), (200, (3, 2, MINUTE_END + 60)));
     assert!(reply.header("ratelimit").is_some_and(|both| both.contains("\"day\";r=96")), "five refusals cost no day");
 }
 
@@ -93,13 +93,13 @@ async fn the_request_that_exceeds_the_day_waits_for_midnight() {
     let world = world_with(10, 3).await;
     let mut client = world.tls(DEMO).await;
     for left in [2, 1, 0] {
-        assert_eq!(client.ask(&world.list()).await.trio(), (3, left, DAY_END), "the day has less");
+        assert_eq!(client.ask(&world.list()).await.rate_limit_headers(), (3, left, DAY_END), "the day has less");
     }
     assert_refused(&client.ask(&world.list()).await, "daily_quota_exceeded", 3, DAY_END, NOW);
     world.clock.advance(Duration::from_mins(1));
     assert_refused(&client.ask(&world.list()).await, "daily_quota_exceeded", 3, DAY_END, NOW + 60);
     world.clock.advance(Duration::from_secs(u64::try_from(DAY_END - NOW - 60).unwrap()));
-    assert_eq!(client.ask(&world.list()).await.trio(), (3, 2, DAY_END + 86_400));
+    assert_eq!(client.ask(&world.list()).await.rate_limit_headers(), (3, 2, DAY_END + 86_400));
 }
 
 // rule: 8.10
@@ -139,7 +139,7 @@ async fn a_higher_plan_helps_at_once_and_what_was_used_stays_used() {
     client.ask(&world.list()).await.refused(429, "rate_limit_exceeded");
     world.control.put(Entity::Project(limited("demo", 5, 100))).await;
     let reply = client.ask(&world.list()).await;
-    assert_eq!((reply.status, reply.trio()), (200, (5, 2, MINUTE_END)));
+    assert_eq!((reply.status, reply.rate_limit_headers()), (200, (5, 2, MINUTE_END)));
     // And downwards: two more than allowed were used already.
     world.control.put(Entity::Project(limited("demo", 1, 100))).await;
     let reply = client.ask(&world.list()).await;
@@ -165,7 +165,7 @@ async fn of_a_thousand_requests_for_the_last_unit_one_is_let_through() {
     let replies = asked.join_all().await;
     let admitted: Vec<&Reply> = replies.iter().filter(|reply| reply.status == 200).collect();
     assert_eq!(admitted.len(), 1);
-    assert_eq!(admitted[0].trio(), (1, 0, MINUTE_END));
+    assert_eq!(admitted[0].rate_limit_headers(), (1, 0, MINUTE_END));
     for reply in replies.iter().filter(|reply| reply.status != 200) {
         assert_refused(reply, "rate_limit_exceeded", 1, MINUTE_END, NOW);
     }
@@ -205,7 +205,7 @@ async fn a_key_that_keeps_asking_after_429_is_banned_for_a_while_and_its_sibling
     let until = NOW + 1 + 60;
     let reply = client.ask(&world.list()).await;
     reply.refused(429, "api_key_banned");
-    assert_eq!(reply.trio(), (2, 0, until));
+    assert_eq!(reply.rate_limit_headers(), (2, 0, until));
     assert_eq!(reply.number("retry-after"), 60);
     let line = world.log.line_of(reply.request_id()).await;
     assert_eq!(line["api_key_id"], world.key.record.id.as_str());

@@ -30,6 +30,7 @@ fn assert_leads(reply: &Reply, status: u16, location: &str) {
 }
 
 // rule: 1.15
+// promise: domains.25
 #[tokio::test]
 async fn a_secondary_domain_leads_to_the_primary_one_with_the_status_chosen() {
     for (chosen, status) in [
@@ -76,6 +77,7 @@ async fn http_2_is_led_the_same_way() {
     assert_leads(&reply, 301, &format!("https://{SHOP}:{}//x%2F?a|b", world.https.port()));
 }
 
+// promise: domains.25
 #[tokio::test]
 async fn a_visitor_on_plain_http_is_led_to_https_in_one_hop_with_the_port() {
     let world = World::start().await;

@@ -11,6 +11,7 @@ use crate::world::{World, eventually};
 
 const GOOD: &str = "edge_config_last_reload_successful";
 
+// promise: edge.24
 #[tokio::test]
 async fn a_changed_upstream_is_taken_and_the_others_stay() {
     let world = World::start().await;
@@ -36,6 +37,7 @@ fn refusal(text: &str) -> String {
 }
 
 // A18
+// promise: edge.24
 #[tokio::test]
 async fn a_file_with_a_mistake_changes_nothing_until_it_is_mended() {
     let reloads = usize::try_from(extent("BAD_RELOADS", 5)).unwrap();

@@ -19,6 +19,7 @@ fn change(revision: u64, effect: Effect) -> String {
 }
 
 // rule: 1.19
+// promise: domains.1
 #[tokio::test]
 async fn removing_a_domain_stops_traffic_at_once_on_open_http_1_connections() {
     let world = World::start().await;
@@ -41,6 +42,7 @@ async fn removing_a_domain_stops_traffic_at_once_on_open_http_1_connections() {
 }
 
 // rule: 1.19
+// promise: domains.1
 #[tokio::test]
 async fn removing_a_domain_stops_traffic_at_once_on_open_http_2_connections() {
     let world = World::start().await;
@@ -55,6 +57,7 @@ async fn removing_a_domain_stops_traffic_at_once_on_open_http_2_connections() {
 }
 
 // rule: 1.19
+// promise: domains.1
 #[tokio::test]
 async fn removing_a_domain_ends_the_request_that_is_in_progress() {
     let world = World::start().await;
@@ -86,6 +89,7 @@ async fn what_is_reported_as_applied_is_what_was_published() {
     assert_eq!((&status["revision"], &status["node"]), (&3.into(), &last.node.as_str().into()));
 }
 
+// promise: domains.29, edge.22, faults.17
 #[tokio::test]
 async fn a_gateway_that_restarts_while_the_control_plane_is_dead_serves_everything() {
     let mut world = World::start().await;
@@ -292,6 +296,7 @@ async fn an_acceptance_is_of_the_database_that_was_refused_alone() {
     assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
 }
 
+// promise: faults.17
 #[tokio::test]
 async fn a_gateway_that_has_never_heard_of_anything_says_that_it_is_starting() {
     let world = World::with(|setup| setup.control_plane_is_dead = true).await;
@@ -307,6 +312,7 @@ async fn a_gateway_that_has_never_heard_of_anything_says_that_it_is_starting() {
     assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
 }
 
+// promise: faults.18
 #[tokio::test]
 async fn what_was_missed_while_the_control_plane_was_away_is_learnt_when_it_is_back() {
     let world = World::start().await;
@@ -350,6 +356,7 @@ async fn a_stream_that_falls_silent_is_asked_for_again() {
     assert_eq!(world.ask(world.list()).await.number("x-ratelimit-limit"), 1_000);
 }
 
+// promise: faults.27
 #[tokio::test]
 async fn a_change_that_comes_twice_is_applied_once() {
     let world = World::start().await;
@@ -362,6 +369,7 @@ async fn a_change_that_comes_twice_is_applied_once() {
     assert_eq!(world.control.asked_after(), [0], "the stream goes on");
 }
 
+// promise: faults.27
 #[tokio::test]
 async fn after_a_gap_the_missing_change_is_asked_for() {
     let world = World::start().await;

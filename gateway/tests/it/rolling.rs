@@ -1,7 +1,7 @@
 //! Two gateways behind a balancer, under load, while one after the other goes away: by a restart, which nobody may
 //! notice, and by a kill, which may cost what was in progress and nothing more.
 //!
-//! `bench/rolling-restart` runs the same at length, over optimised programs.
+//! `bench/run rolling-restart` runs the same at length, over optimised programs.
 
 mod balancer;
 mod load;
@@ -21,12 +21,13 @@ const RATE: u32 = 500;
 /// How long a gateway says that it is not ready before it stops accepting. The balancer looks far more often.
 const LAME_DUCK: &str = "500ms";
 
-/// A test runs with fewer requests than `bench/rolling-restart`: programs that are not optimised need the machine.
+/// A test runs with fewer requests than `bench/run rolling-restart`: programs that are not optimised need the machine.
 fn rate() -> u32 {
     extent("ROLLING_RATE", 200).min(RATE)
 }
 
 // A14
+// promise: edge.20
 #[tokio::test(flavor = "multi_thread")]
 async fn restarts_of_two_gateways_one_after_the_other_fail_no_request() {
     let restarts = extent("ROLLING_RESTARTS", 2);
@@ -67,6 +68,7 @@ async fn a_proxy_of_the_environment_is_not_told_what_the_control_plane_publishes
 }
 
 // A15, F31
+// promise: edge.21
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_that_is_killed_costs_what_it_had_in_progress_and_nothing_more() {
     let mut pair = Pair::start(LAME_DUCK).await;

@@ -8,7 +8,7 @@ use crate::world::{BLOG, DEMO, MINUTE_END, ORDERS, World};
 #[track_caller]
 fn assert_refused_and_charged(reply: &Reply, status: u16, code: &str, left: i64) {
     reply.refused(status, code);
-    assert_eq!(reply.trio(), (300, left, MINUTE_END));
+    assert_eq!(reply.rate_limit_headers(), (300, left, MINUTE_END));
 }
 
 // rule: 4.0.2, 7.404

@@ -1,5 +1,5 @@
 //! Very many domains: how soon a gateway is ready, what it holds in memory, and what a name costs that nobody has asked
-//! for yet. `bench/many-domains` runs this with up to a million, beside others with the same.
+//! for yet. `bench/run many-domains` runs this with up to a million, beside others with the same.
 
 mod peers;
 mod process;
@@ -127,6 +127,7 @@ fn table(title: &str, shown: &[(&str, Vec<Figure>)]) -> String {
 }
 
 // The control plane and the clients are here too, on one core with `SCALE_CORE`.
+// promise: domains.27
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_gateway_that_restarts_with_many_domains_serves_them_from_its_own_file() {
     let domains = extent("SCALE_DOMAINS", 2_000);

@@ -57,6 +57,7 @@ async fn calls_of_all_kinds_go_through_between_a_client_and_a_server_that_are_no
 }
 
 /// The C core answers each small message with two `WINDOW_UPDATE`s.
+// promise: edge.11
 #[tokio::test]
 async fn small_messages_and_calls_are_no_flood_however_many_there_are() {
     let (server, port) = server().await;

@@ -50,6 +50,7 @@ async fn a_site_may_decline_and_answer_like_any_other() {
     assert_eq!(client.ask(&Ask::get(BLOG, "/")).await.status, 200, "the connection stays a connection of requests");
 }
 
+// promise: edge.6
 #[tokio::test]
 async fn a_second_request_behind_an_upgrade_that_was_declined_is_a_request_and_not_the_upstreams_bytes() {
     let world = World::start().await;
@@ -99,6 +100,7 @@ async fn asking_for_another_protocol_lifts_no_limit() {
     assert!(world.blog.requests().iter().all(|request| !request.complete), "never a whole request");
 }
 
+// promise: domains.1
 #[tokio::test]
 async fn a_websocket_ends_when_its_domain_is_removed() {
     a_websocket_ends(async |world| world.control.remove(EntityName::Site(BLOG.parse().unwrap())).await).await;

@@ -1,13 +1,13 @@
-//! Chunk extensions: `;name`, `;name=token`, `;name="quoted"`, as RFC 9112 section 7.1.1 writes them, without the white
-//! space that it tolerates and without backslashes. They are read only to be certain where they end.
+//! Chunk extensions: `;name`, `;name=token`, `;name="quoted"` (RFC 9112 section 7.1.1), without the white space that
+//! the RFC tolerates and without backslashes. They are parsed only to find their end.
 
 use crate::head::bytes::is_token;
 use contract::rejection::Rejection;
 
-/// Bytes of extensions in one body, semicolons included. A client that needs more hides something in them.
+/// Bytes of extensions in one body, semicolons included. Larger extensions are suspicious.
 pub(super) const BYTES_MAX: u16 = 256;
 
-/// Where in an extension the next byte stands; the semicolon was read.
+/// Position of the next byte in an extension, after the semicolon.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Extension {
     /// The first byte of a name is due.
@@ -23,7 +23,7 @@ pub(super) enum Extension {
 }
 
 impl Extension {
-    /// Reads a byte; true when it was the carriage return that ends the line.
+    /// Reads a byte; true if it was the carriage return that ends the line.
     pub(super) fn push(&mut self, byte: u8) -> Result<bool, Rejection> {
         *self = match (*self, byte) {
             (Self::Name | Self::Token | Self::Closed, b'\r') => return Ok(true),

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Pushes the bytes in two pieces and says what became of them.
+/// Pushes the bytes in two pieces; returns where the body ended.
 fn judge(body: &[u8], cut: usize) -> Result<Option<usize>, Rejection> {
     let mut chunks = Chunks::default();
     let (front, back) = body.split_at(cut);

@@ -1,5 +1,5 @@
-//! Trailer fields: read to find the end of the body, bounded, and refused when they are fields that a server might
-//! merge into the head. The proxy drops all others.
+//! Trailer fields: parsed to find the end of the body, bounded, and refused if a server might merge them into the head.
+//! The proxy drops all others.
 
 use crate::fields::is_reserved;
 use crate::head::bytes::{is_control, is_token};
@@ -12,8 +12,8 @@ const FIELDS_MAX: u8 = 16;
 /// Bytes of a trailer name: enough for every registered one.
 const NAME_BYTES_MAX: usize = 48;
 
-/// Names that frame, route, authenticate or describe a request (RFC 9110 section 6.5.1), beside those that no client may send
-/// at all ([`is_reserved`]).
+/// Names that frame, route, authenticate or describe a request (RFC 9110 section 6.5.1), in addition to the names that
+/// clients may never send ([`is_reserved`]).
 const FORBIDDEN: &[&[u8]] = &[
     b"authorization",
     b"cache-control",
@@ -67,7 +67,7 @@ impl Default for Trailers {
 }
 
 impl Trailers {
-    /// Reads a byte; true when it was the last one of the body.
+    /// Reads a byte; true if it was the last one of the body.
     pub(super) fn push(&mut self, byte: u8) -> Result<bool, Rejection> {
         self.bytes += 1;
         if self.bytes > BYTES_MAX {

@@ -1,9 +1,9 @@
 use super::*;
 
-fn connection(settings: &DoorSettings, shared: &Arc<Shared>) -> Connection {
+fn connection(settings: &ListenerSettings, shared: &Arc<Shared>) -> Connection {
     let here = SocketAddr::from(([127, 0, 0, 1], 1));
-    let ends = Ends { client: here, peer: here, local: here };
-    Connection::new(7, ends, None, settings, Arc::clone(shared), Instant::now())
+    let addresses = Addresses { client: here, peer: here, local: here };
+    Connection::new(7, addresses, None, settings, Arc::clone(shared), Instant::now())
 }
 
 fn host(text: &str) -> Hostname {
@@ -21,7 +21,8 @@ fn ages_differ_by_a_tenth_at_most() {
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_asks_to_be_closed_when_its_requests_or_its_time_are_used_up() {
-    let (settings, shared) = (DoorSettings { requests_per_connection: 2, ..DoorSettings::default() }, Arc::default());
+    let (settings, shared) =
+        (ListenerSettings { requests_per_connection: 2, ..ListenerSettings::default() }, Arc::default());
     let used = connection(&settings, &shared);
     used.request_seen();
     assert!(!used.should_close());
@@ -41,7 +42,7 @@ async fn a_connection_asks_to_be_closed_when_its_requests_or_its_time_are_used_u
 
 #[test]
 fn a_connection_serves_the_hosts_it_was_used_for() {
-    let (settings, shared) = (DoorSettings::default(), Arc::default());
+    let (settings, shared) = (ListenerSettings::default(), Arc::default());
     let connection = connection(&settings, &shared);
     let gone = |name: &Hostname| name.as_str() == "gone.example";
     connection.note_host(&host("kept.example"));
@@ -52,7 +53,7 @@ fn a_connection_serves_the_hosts_it_was_used_for() {
 
 #[test]
 fn a_connection_with_more_hosts_than_it_remembers_is_taken_for_a_user_of_any() {
-    let (settings, shared) = (DoorSettings::default(), Arc::default());
+    let (settings, shared) = (ListenerSettings::default(), Arc::default());
     let connection = connection(&settings, &shared);
     for number in 0..HOSTS_MAX {
         connection.note_host(&host(&format!("h{number}.example")));
@@ -64,7 +65,7 @@ fn a_connection_with_more_hosts_than_it_remembers_is_taken_for_a_user_of_any() {
 
 #[test]
 fn requests_in_flight_end_with_the_connection_at_the_latest() {
-    let (settings, shared) = (DoorSettings::default(), Arc::<Shared>::default());
+    let (settings, shared) = (ListenerSettings::default(), Arc::<Shared>::default());
     let connection = connection(&settings, &shared);
     connection.request_seen();
     connection.request_seen();

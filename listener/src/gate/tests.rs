@@ -1,4 +1,4 @@
-//! What the gate releases and when.
+//! What the gate releases, and when.
 
 use proptest::prelude::*;
 
@@ -10,7 +10,7 @@ fn gate() -> Gate {
     Gate::new(HeadLimits::default())
 }
 
-/// Reads all that is ready, a head included.
+/// Reads all that is ready, including a head.
 fn read_bytes(gate: &mut Gate) -> Vec<u8> {
     let mut bytes = gate.head().map(|(bytes, _)| bytes.to_vec()).unwrap_or_default();
     gate.take_head();
@@ -23,7 +23,7 @@ fn read(gate: &mut Gate) -> String {
     String::from_utf8(read_bytes(gate)).unwrap()
 }
 
-/// Lets a piece of a body pass: what is kept of it.
+/// Passes a piece of a body; returns its data.
 fn pass(gate: &mut Gate, piece: &str) -> Result<String, Rejection> {
     let mut piece = piece.as_bytes().to_vec();
     let kept = gate.pass(&mut piece)?;
@@ -35,24 +35,24 @@ fn pass(gate: &mut Gate, piece: &str) -> Result<String, Rejection> {
 fn a_head_is_released_whole_or_not_at_all() {
     let mut gate = gate();
     let (start, end) = GET.split_at(20);
-    assert_eq!(gate.want(), Want::Head { begun: false });
+    assert_eq!(gate.want(), NextRead::Head { begun: false });
     gate.feed(start.as_bytes()).unwrap();
-    assert_eq!((read(&mut gate).as_str(), gate.want()), ("", Want::Head { begun: true }));
+    assert_eq!((read(&mut gate).as_str(), gate.want()), ("", NextRead::Head { begun: true }));
     gate.feed(end.as_bytes()).unwrap();
-    assert_eq!((read(&mut gate).as_str(), gate.want()), (GET, Want::Response));
+    assert_eq!((read(&mut gate).as_str(), gate.want()), (GET, NextRead::Response));
 }
 
 /// RFC 9112 section 2.2.
 #[test]
-fn one_empty_line_before_a_request_is_skipped_and_nobody_sees_it() {
+fn one_empty_line_before_a_request_is_skipped_and_never_released() {
     let mut gate = gate();
     for _ in 0..3 {
         gate.feed(b"\r").unwrap();
         assert_eq!(gate.head(), None);
         gate.feed(b"\n").unwrap();
-        assert_eq!((gate.want(), gate.held.capacity()), (Want::Head { begun: false }, 0));
+        assert_eq!((gate.want(), gate.held.capacity()), (NextRead::Head { begun: false }, 0));
         gate.feed(GET.as_bytes()).unwrap();
-        assert_eq!((read(&mut gate).as_str(), gate.want()), (GET, Want::Response));
+        assert_eq!((read(&mut gate).as_str(), gate.want()), (GET, NextRead::Response));
         gate.feed(format!("\r\n{GET}").as_bytes()).unwrap();
         gate.response_complete().unwrap();
         assert_eq!(read(&mut gate), GET);
@@ -67,10 +67,10 @@ fn the_next_message_waits_for_the_response_to_this_one() {
     gate.feed(format!("{GET}{GET}{GET}").as_bytes()).unwrap();
     for left in [2, 1, 0] {
         assert_eq!(read(&mut gate), GET);
-        assert_eq!((gate.want(), gate.ready().len(), gate.holds()), (Want::Response, 0, left > 0));
+        assert_eq!((gate.want(), gate.ready().len(), gate.holds()), (NextRead::Response, 0, left > 0));
         gate.response_complete().unwrap();
     }
-    assert_eq!(gate.want(), Want::Head { begun: false });
+    assert_eq!(gate.want(), NextRead::Head { begun: false });
     assert_eq!(gate.held.capacity(), 0, "an idle connection keeps no buffer");
 }
 
@@ -92,7 +92,7 @@ fn a_bad_message_behind_a_good_one_is_refused_after_the_good_ones_response() {
     gate.feed(format!("{GET}BAD\r\n").as_bytes()).unwrap();
     assert_eq!(read(&mut gate), GET);
     assert_eq!(gate.response_complete(), Err(Rejection::BadRequest));
-    assert_eq!((gate.ready().len(), gate.want(), gate.first_line()), (0, Want::Nothing, &b"BAD"[..]));
+    assert_eq!((gate.ready().len(), gate.want(), gate.first_line()), (0, NextRead::Nothing, &b"BAD"[..]));
     assert!(gate.leaves_bytes());
 }
 
@@ -102,11 +102,11 @@ fn a_body_of_stated_length_ends_there() {
     let head = "POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 10\r\n\r\n";
     gate.feed(format!("{head}01234").as_bytes()).unwrap();
     assert_eq!(read(&mut gate), format!("{head}01234"));
-    assert_eq!(gate.want(), Want::Body { most: 5 });
+    assert_eq!(gate.want(), NextRead::Body { most: 5 });
     assert!(gate.leaves_bytes(), "the client is still sending");
     assert_eq!(pass(&mut gate, "567").unwrap(), "567");
     assert_eq!(pass(&mut gate, &format!("89{GET}")).unwrap(), "89");
-    assert_eq!((gate.want(), gate.ready().len()), (Want::Response, 0));
+    assert_eq!((gate.want(), gate.ready().len()), (NextRead::Response, 0));
     gate.response_complete().unwrap();
     assert_eq!(read(&mut gate), GET);
 }
@@ -116,7 +116,7 @@ fn a_body_of_length_zero_is_complete_with_its_head() {
     let mut gate = gate();
     gate.feed(b"POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\n\r\n").unwrap();
     read(&mut gate);
-    assert_eq!(gate.want(), Want::Response);
+    assert_eq!(gate.want(), NextRead::Response);
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn a_chunked_body_ends_where_its_chunks_end() {
     gate.feed(format!("{head}5\r\nhel").as_bytes()).unwrap();
     assert_eq!(read(&mut gate), format!("{head}hel"));
     assert_eq!(pass(&mut gate, &format!("lo\r\n1\r\n!\r\n0\r\n\r\n{GET}")).unwrap(), "lo!");
-    assert_eq!(gate.want(), Want::Response);
+    assert_eq!(gate.want(), NextRead::Response);
     gate.response_complete().unwrap();
     assert_eq!(read(&mut gate), GET);
 }
@@ -137,7 +137,7 @@ fn a_bad_chunk_that_comes_with_the_head_keeps_the_head_back() {
     let bytes = "POST / HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n0x5\r\nhello";
     assert_eq!(gate.feed(bytes.as_bytes()), Err(Rejection::BadFraming));
     assert_eq!(gate.first_line(), b"POST / HTTP/1.1");
-    assert_eq!(gate.want(), Want::Nothing);
+    assert_eq!(gate.want(), NextRead::Nothing);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn a_bad_chunk_that_comes_later_is_not_passed() {
     read(&mut gate);
     assert_eq!(pass(&mut gate, "5\r\nhello\r\n").unwrap(), "hello");
     assert_eq!(pass(&mut gate, "5\nhello"), Err(Rejection::BadFraming));
-    assert_eq!(gate.want(), Want::Nothing);
+    assert_eq!(gate.want(), NextRead::Nothing);
 }
 
 const UPGRADE: &str = "GET /chat HTTP/1.1\r\nHost: a.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
@@ -160,7 +160,7 @@ fn bytes_behind_an_upgrade_are_a_websockets_only_when_the_upstream_agreed() {
     assert_eq!(read(&mut agreed), UPGRADE);
     assert_eq!(agreed.ready().len(), 0);
     agreed.open();
-    assert_eq!((read(&mut agreed).as_str(), agreed.want()), (frames, Want::Anything));
+    assert_eq!((read(&mut agreed).as_str(), agreed.want()), (frames, NextRead::Anything));
 
     let mut declined = gate();
     declined.feed(format!("{UPGRADE}{frames}").as_bytes()).unwrap();
@@ -171,10 +171,10 @@ fn bytes_behind_an_upgrade_are_a_websockets_only_when_the_upstream_agreed() {
     never_asked.feed(format!("{GET}{frames}").as_bytes()).unwrap();
     read(&mut never_asked);
     never_asked.open();
-    assert_eq!((never_asked.want(), never_asked.ready().len()), (Want::Response, 0));
+    assert_eq!((never_asked.want(), never_asked.ready().len()), (NextRead::Response, 0));
 }
 
-/// A well-formed message as it is sent, and without the framing of its body.
+/// A well-formed message as sent, and without the framing of its body.
 fn message() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
     let data = proptest::collection::vec(any::<u8>(), 0..60);
     let plain = "[a-z]{0,8}".prop_map(|path| {
@@ -200,21 +200,21 @@ fn message() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
     prop_oneof![plain, length, chunked]
 }
 
-/// Sends `bytes` in pieces to a consumer that answers every message as soon as it has read it. What the consumer read,
-/// and the refusal if there was one.
+/// Sends `bytes` in pieces to a consumer that answers every message as soon as it has read it. Returns the bytes that
+/// the consumer read, and the refusal if there was one.
 fn run(bytes: &[u8], pieces: &[usize], direct: bool) -> (Vec<u8>, Option<Rejection>) {
     let (mut gate, mut seen, mut rest) = (gate(), Vec::new(), bytes);
     let mut sizes = pieces.iter().copied().cycle();
     loop {
         seen.extend(read_bytes(&mut gate));
         let outcome = match gate.want() {
-            Want::Response => gate.response_complete(),
-            Want::Nothing | Want::Anything => return (seen, None),
-            Want::Head { .. } | Want::Body { .. } if rest.is_empty() => return (seen, None),
+            NextRead::Response => gate.response_complete(),
+            NextRead::Nothing | NextRead::Anything => return (seen, None),
+            NextRead::Head { .. } | NextRead::Body { .. } if rest.is_empty() => return (seen, None),
             want => {
                 let size = sizes.next().unwrap_or(1).min(rest.len());
                 match want {
-                    Want::Body { most } if direct => {
+                    NextRead::Body { most } if direct => {
                         let (piece, tail) = rest.split_at(size.min(most));
                         rest = tail;
                         let mut piece = piece.to_vec();

@@ -1,10 +1,10 @@
-//! Which bytes may stand where: RFC 9110 for tokens, RFC 3986 for targets, RFC 9112 for lines.
+//! Classes of bytes: RFC 9110 for tokens, RFC 3986 for targets, RFC 9112 for lines.
 
 const TOKEN: u8 = 1;
 const PATH: u8 = 2;
 const QUERY: u8 = 4;
 
-/// What each byte may be, so that asking costs one load.
+/// The classes of each byte, so that a check costs one load.
 static CLASSES: [u8; 256] = classes();
 
 #[expect(clippy::indexing_slicing, reason = "evaluated by the compiler: an index out of bounds does not build")]
@@ -30,7 +30,7 @@ const fn classes() -> [u8; 256] {
         ) {
             class |= PATH | QUERY;
         }
-        // What the URL standard leaves bare in queries: a query is data, and no server resolves it.
+        // The URL standard leaves these unescaped in queries. A query is data: no server resolves it as a path.
         if matches!(byte, b'?' | b'`' | b'{' | b'}' | b'\\' | b'%') {
             class |= QUERY;
         }
@@ -44,27 +44,28 @@ fn is(byte: u8, class: u8) -> bool {
     CLASSES.get(usize::from(byte)).is_some_and(|classes| classes & class != 0)
 }
 
-/// A byte of a method, a field name or a list element.
+/// Whether a byte may be part of a method, a field name or a list element.
 pub(crate) fn is_token(byte: u8) -> bool {
     is(byte, TOKEN)
 }
 
-/// A byte of a path as it travels.
+/// Whether a byte may be part of a path.
 pub(crate) fn is_path(byte: u8) -> bool {
     is(byte, PATH)
 }
 
-/// A byte of a query as it travels.
+/// Whether a byte may be part of a query.
 pub(crate) fn is_query(byte: u8) -> bool {
     is(byte, QUERY)
 }
 
-/// A control byte that may stand nowhere in a head except as part of a line end. The tab is judged by its place.
+/// Whether a byte is a control byte, forbidden in a head except in a line end. The tab is allowed in some places and
+/// checked there.
 pub(crate) const fn is_control(byte: u8) -> bool {
     matches!(byte, 0x00..=0x08 | 0x0A..=0x1F | 0x7F)
 }
 
-/// How many bytes at the start are no control bytes. Eight at a time: most of a head is text, and all of it is looked at.
+/// The number of bytes before the first control byte. Checks eight at a time, because every byte of a head passes here.
 pub(crate) fn text_bytes(bytes: &[u8]) -> usize {
     const ONES: u64 = u64::MAX / 255;
     const HIGH: u64 = ONES * 0x80;
@@ -74,7 +75,7 @@ pub(crate) fn text_bytes(bytes: &[u8]) -> usize {
         .take_while(|eight| {
             let word = u64::from_le_bytes(**eight);
             // A byte below 0x20 borrows from its high bit; so does, after the exclusive or, a byte equal to 0x7F. Tabs
-            // and bytes above a borrow are suspected wrongly, and cleared below.
+            // and bytes above a borrow may be flagged wrongly; the loop below checks them one by one.
             let below_space = word.wrapping_sub(ONES * 0x20) & !word;
             let delete = word ^ (ONES * 0x7F);
             let is_delete = delete.wrapping_sub(ONES) & !delete;
@@ -86,7 +87,7 @@ pub(crate) fn text_bytes(bytes: &[u8]) -> usize {
     clean + rest.iter().position(|byte| is_control(*byte)).unwrap_or(rest.len())
 }
 
-/// Optional white space: the space and the tab, nothing else.
+/// Whether a byte is optional white space: space or tab.
 pub(crate) const fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
@@ -115,7 +116,7 @@ mod tests {
         for byte in [b' ', b'#', b'"', b'<', b'>', 0x7F, 0x80, 0xFF, b'\t', b'\r', b'\n', 0] {
             assert!(!is_path(byte) && !is_query(byte), "{byte:#x}");
         }
-        // In a path a percent sign begins an escape; it is judged with what follows it.
+        // In a path a percent sign begins an escape, which is checked with its digits.
         for byte in [b'\\', b'%', b'?'] {
             assert!(!is_path(byte) && is_query(byte), "{byte:#x}");
         }

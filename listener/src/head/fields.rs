@@ -1,4 +1,4 @@
-//! The field lines: their syntax, and what the framing, routing and connection fields among them say together.
+//! Field lines: their syntax, and the combined meaning of the framing, routing and connection fields.
 
 use http::{HeaderMap, header};
 
@@ -8,17 +8,17 @@ use super::{Framing, Head, HeadLimits, host};
 use crate::HEALTH_PATH;
 use contract::rejection::Rejection;
 
-/// Most names that `Connection` may list; nobody needs more than close, te and upgrade with its settings.
+/// Names that `Connection` may list; no client needs more than close, te, and upgrade with its settings.
 const NOMINATIONS_MAX: usize = 8;
 
-/// The only names `Connection` may list. Whatever it lists is removed on the way to the upstream, so any other name
-/// would let a client delete a field that the edge or the upstream relies on.
+/// The only names that `Connection` may list. Listed fields are removed before the upstream, so any other name would
+/// let a client delete a field that the edge or the upstream relies on.
 const HOP_BY_HOP: &[&[u8]] =
     &[b"close", b"keep-alive", b"upgrade", b"te", b"trailer", b"proxy-connection", b"http2-settings"];
 
-/// Splits one line without its CRLF into name and trimmed value, and refuses what is no field.
+/// Splits one line without its CRLF into name and trimmed value; refuses a malformed line.
 fn field(line: &[u8]) -> Result<(&[u8], &[u8]), Rejection> {
-    // No token contains a colon, so the name ends at the first byte that is none, and that must be the colon.
+    // No token contains a colon, so the name ends at the first byte outside of a token, which must be the colon.
     let name_bytes = line.iter().position(|byte| !is_token(*byte)).ok_or(Rejection::BadRequest)?;
     let (name, value) = line.split_at_checked(name_bytes).ok_or(Rejection::BadRequest)?;
     let Some(value) = value.strip_prefix(b":").filter(|_| !name.is_empty()) else {
@@ -27,10 +27,10 @@ fn field(line: &[u8]) -> Result<(&[u8], &[u8]), Rejection> {
     Ok((name, trim(value)))
 }
 
-/// Bytes of a field line beside its name and value, as most clients write it: the colon, a space, and the line's end.
+/// Bytes of a field line beside its name and value, as most clients write it: colon, space, line end.
 const LINE_BYTES: usize = ": \r\n".len();
 
-/// Counts what fields would be as lines.
+/// Counts the size that fields would have as lines.
 struct Size<'a> {
     limits: &'a HeadLimits,
     fields: usize,
@@ -49,7 +49,7 @@ impl Size<'_> {
     }
 }
 
-/// The fields that decide about more than themselves.
+/// The fields that matter for framing, routing and the connection.
 #[derive(Debug, Default)]
 pub(super) struct Fields<'head> {
     host: Option<&'head [u8]>,
@@ -57,22 +57,22 @@ pub(super) struct Fields<'head> {
     coding: Option<&'head [u8]>,
     expect: Option<&'head [u8]>,
     upgrade: Option<&'head [u8]>,
-    nominated: Nominated,
-    /// Of all cookies together: an upstream gets them in one field.
+    connection: ConnectionField,
+    /// Bytes of all cookies together: an upstream receives them in one field.
     cookie_bytes: usize,
 }
 
-/// What `Connection` lists.
+/// The names in `Connection`.
 #[derive(Debug, Default)]
-struct Nominated {
+struct ConnectionField {
     close: bool,
     keep_alive: bool,
     names: usize,
 }
 
 impl<'head> Fields<'head> {
-    /// Reads all field lines; `lines` ends with the CRLF of the last one, and the scan has seen that every line end is
-    /// CRLF and that no control byte stands anywhere.
+    /// Reads all field lines. `lines` ends with the CRLF of the last one; the scan has checked that every line end is
+    /// CRLF and that there are no control bytes.
     pub(super) fn read(lines: &'head [u8]) -> Result<Self, Rejection> {
         let mut fields = Self::default();
         let mut rest = lines;
@@ -85,7 +85,7 @@ impl<'head> Fields<'head> {
         if rest.is_empty() { Ok(fields) } else { Err(Rejection::BadRequest) }
     }
 
-    /// Reads the fields of HTTP/2, where `:authority` stands for Host and no field frames a body without a length.
+    /// Reads the fields of HTTP/2, where `:authority` replaces Host and no field frames the body except its length.
     pub(super) fn read_map(
         authority: Option<&'head [u8]>,
         headers: &'head HeaderMap,
@@ -124,27 +124,27 @@ impl<'head> Fields<'head> {
             }
             6 if is(b"expect") => once(&mut self.expect, value, Rejection::ExpectationFailed),
             7 if is(b"upgrade") => once(&mut self.upgrade, value, Rejection::BadRequest),
-            10 if is(b"connection") => self.nominated.read(value),
+            10 if is(b"connection") => self.connection.read(value),
             14 if is(b"content-length") => once(&mut self.length, length(value)?, Rejection::BadFraming),
             17 if is(b"transfer-encoding") => once(&mut self.coding, value, Rejection::BadFraming),
-            // To some servers these frame the message.
+            // Some servers treat these spellings as framing fields.
             14 if is(b"content_length") => Err(Rejection::UnderscoreHeader),
             17 if is(b"transfer_encoding") => Err(Rejection::UnderscoreHeader),
             _ => Ok(()),
         }
     }
 
-    /// The reading of the whole head. `line_bytes` are the bytes the ranges of `line` point into.
+    /// Combines the fields into the meaning of the head. The ranges of `line` point into `line_bytes`.
     pub(super) fn judge(&self, line: &RequestLine, line_bytes: &[u8], limits: &HeadLimits) -> Result<Head, Rejection> {
         if self.cookie_bytes > limits.field_bytes {
             return Err(Rejection::HeadersTooLarge);
         }
         let framing = self.framing(line)?;
-        // Without a name there is no tenant; who asks for the health of the gateway names none.
+        // Without Host there is no tenant. Only health checks of the gateway may omit it.
         if self.host.is_none() && (line.http_1_1 || !is_health_check(line_bytes)) {
             return Err(Rejection::BadHost);
         }
-        // RFC 9112 section 3.2.2 lets the target win; a request that names two hosts is refused instead.
+        // RFC 9112 section 3.2.2 prefers the target; a request with two different hosts is refused instead.
         if line.authority.clone().is_some_and(|range| line_bytes.get(range) != self.host) {
             return Err(Rejection::BadHost);
         }
@@ -153,14 +153,14 @@ impl<'head> Fields<'head> {
             None => false,
             // RFC 9110 section 10.1.1: expectations ignore case.
             Some(expect) if !expect.eq_ignore_ascii_case(b"100-continue") => return Err(Rejection::ExpectationFailed),
-            // From an HTTP/1.0 client this one is ignored.
+            // An HTTP/1.0 expectation is ignored.
             Some(_) if !line.http_1_1 => false,
-            // Clients that upload files say it of an empty one too. Where nothing is said of a body it is forbidden.
+            // Upload clients also send it with an empty file. It is refused only if no body is announced.
             Some(_) if framing == Framing::None => return Err(Rejection::ExpectationFailed),
             Some(_) => has_body,
         };
         let websocket = line.http_1_1 && self.upgrade.is_some_and(|name| name.eq_ignore_ascii_case(b"websocket"));
-        // Which bytes behind it are its body and which are frames is nothing to find out the hard way.
+        // With a body, it would be ambiguous which bytes are the body and which are WebSocket frames.
         if websocket && has_body {
             return Err(Rejection::BodyNotAllowed);
         }
@@ -168,7 +168,7 @@ impl<'head> Fields<'head> {
             framing,
             expects_continue,
             websocket,
-            keep_alive: !self.nominated.close && (line.http_1_1 || self.nominated.keep_alive),
+            keep_alive: !self.connection.close && (line.http_1_1 || self.connection.keep_alive),
         })
     }
 
@@ -177,14 +177,14 @@ impl<'head> Fields<'head> {
             (None, None) => Ok(Framing::None),
             (Some(bytes), None) => Ok(Framing::Length(bytes)),
             (None, Some(coding)) if line.http_1_1 && coding.eq_ignore_ascii_case(b"chunked") => Ok(Framing::Chunked),
-            // One honest coding that we do not decode is 501; anything that smells of `chunked` in disguise is 400.
+            // A single other coding is 501; anything that resembles `chunked` is 400.
             (None, Some(coding)) if line.http_1_1 && is_other_coding(coding) => Err(Rejection::NotImplemented),
             (_, Some(_)) => Err(Rejection::BadFraming),
         }
     }
 }
 
-impl Nominated {
+impl ConnectionField {
     fn read(&mut self, list: &[u8]) -> Result<(), Rejection> {
         for name in list.split(|byte| *byte == b',').map(trim).filter(|name| !name.is_empty()) {
             self.names += 1;
@@ -199,7 +199,7 @@ impl Nominated {
     }
 }
 
-/// Whether a request line asks for the health of the gateway.
+/// Whether a request line asks for the gateway's health.
 fn is_health_check(line: &[u8]) -> bool {
     line.split(|byte| *byte == b' ').nth(1) == Some(HEALTH_PATH.as_bytes())
 }
@@ -211,8 +211,8 @@ fn once<T>(slot: &mut Option<T>, value: T, repeated: Rejection) -> Result<(), Re
     }
 }
 
-/// A canonical decimal: no sign, no leading zero, no list, no blank, at most 19 digits and below 2^63, so that no
-/// integer type of any server behind us wraps.
+/// Parses a canonical decimal: no sign, no leading zero, no list, no blank, at most 19 digits and below 2^63, so that
+/// no integer type of an upstream overflows.
 fn length(value: &[u8]) -> Result<u64, Rejection> {
     let canonical = match value {
         [b'0'] => true,
@@ -226,7 +226,7 @@ fn length(value: &[u8]) -> Result<u64, Rejection> {
     if bytes > i64::MAX.unsigned_abs() { Err(Rejection::BadFraming) } else { Ok(bytes) }
 }
 
-/// A single token that does not contain `chunked` in any case.
+/// Whether `coding` is a single token that does not contain `chunked` in any case.
 fn is_other_coding(coding: &[u8]) -> bool {
     !coding.is_empty()
         && coding.iter().all(|byte| is_token(*byte))

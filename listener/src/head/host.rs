@@ -1,5 +1,5 @@
-//! The shape of `Host`: a name or an address, and perhaps a port. Whether anybody is published under it is left to the
-//! pipeline, which also folds case, a trailing dot and the default port.
+//! The syntax of `Host`: a name or an address, and an optional port. The pipeline decides whether the host exists; it
+//! also folds case, a trailing dot and the default port.
 
 use contract::rejection::Rejection;
 
@@ -19,12 +19,12 @@ pub(super) fn check(value: &[u8]) -> Result<(), Rejection> {
     if well_formed { Ok(()) } else { Err(Rejection::BadHost) }
 }
 
-/// Whether a port is stated, empty or not.
+/// Whether a port is present, even an empty one.
 pub(super) fn has_port(value: &[u8]) -> bool {
     split(value).is_some_and(|(_, port)| port.is_some())
 }
 
-/// The name and what follows the colon behind it.
+/// Splits into the name and the text after the port's colon.
 fn split(value: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     let name_bytes = if value.first() == Some(&b'[') {
         value.iter().position(|byte| *byte == b']')? + 1
@@ -38,7 +38,7 @@ fn split(value: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     }
 }
 
-/// 1 to 65535, without sign or leading zero: two spellings of one port would be two hosts to somebody.
+/// 1 to 65535, without sign or leading zero: some servers would treat two spellings of a port as two hosts.
 fn is_port(text: &[u8]) -> bool {
     if !(1..=5).contains(&text.len()) || text.first() == Some(&b'0') || !text.iter().all(u8::is_ascii_digit) {
         return false;

@@ -1,4 +1,4 @@
-//! The request line: `method SP target SP version`, one space each, nothing before and nothing behind.
+//! The request line: `method SP target SP version`, with single spaces and nothing before or after.
 
 use std::ops::Range;
 
@@ -10,12 +10,12 @@ use contract::rejection::Rejection;
 /// Bytes of a method; the longest registered one has 17.
 pub(super) const METHOD_BYTES_MAX: usize = 32;
 
-/// What the rest of the head needs to know about the request line.
+/// The parts of the request line that other checks need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RequestLine {
     /// HTTP/1.1, not 1.0.
     pub(super) http_1_1: bool,
-    /// Where the authority of an absolute-form target stands, in bytes of the line. Host must equal it.
+    /// Range of the authority of an absolute-form target, in bytes of the line. Host must equal it.
     pub(super) authority: Option<Range<usize>>,
 }
 
@@ -23,14 +23,14 @@ fn is_method(method: &[u8]) -> bool {
     (1..=METHOD_BYTES_MAX).contains(&method.len()) && method.iter().all(|byte| is_token(*byte))
 }
 
-/// What is wrong with a line that is too long, of which this much is there: its target, unless it does not begin with a
-/// method.
+/// The refusal of a line that is too long, from its first bytes: the target is too long, unless the line does not begin
+/// with a method.
 pub(super) fn too_long(line: &[u8]) -> Rejection {
     let begins = line.splitn(2, |byte| *byte == b' ').next().is_some_and(is_method);
     if begins { Rejection::UriTooLong } else { Rejection::BadRequest }
 }
 
-/// Judges what HTTP/2 says in place of a line. The target of CONNECT is its authority.
+/// Checks the method and target of HTTP/2. The target of CONNECT is its authority.
 pub(super) fn judge(method: &[u8], target: &[u8], limits: &HeadLimits) -> Result<RequestLine, Rejection> {
     if !is_method(method) {
         return Err(Rejection::BadRequest);
@@ -38,11 +38,11 @@ pub(super) fn judge(method: &[u8], target: &[u8], limits: &HeadLimits) -> Result
     if target.len() > limits.target_bytes {
         return Err(Rejection::UriTooLong);
     }
-    // A path never has the form of a whole URL here: the engine takes none.
+    // The engine accepts no absolute-form path, so there is no authority to compare.
     target::check(method, target).map(|_| RequestLine { http_1_1: true, authority: None })
 }
 
-/// Judges the line without its CRLF.
+/// Parses the line without its CRLF.
 pub(super) fn parse(line: &[u8], limits: &HeadLimits) -> Result<RequestLine, Rejection> {
     let mut parts = line.splitn(3, |byte| *byte == b' ');
     let (method, target, version) = (parts.next(), parts.next(), parts.next());
@@ -52,7 +52,7 @@ pub(super) fn parse(line: &[u8], limits: &HeadLimits) -> Result<RequestLine, Rej
     if target.len() > limits.target_bytes {
         return Err(Rejection::UriTooLong);
     }
-    // The version comes before the target: a client of another protocol is told about the protocol.
+    // The version is checked before the target, so that a client of another protocol is told about the protocol.
     let http_1_1 = match version {
         Some(b"HTTP/1.1") => true,
         Some(b"HTTP/1.0") => false,

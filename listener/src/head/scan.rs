@@ -1,17 +1,17 @@
-//! Finding the end of a head without reading a byte twice, and refusing what no head may contain at the first byte of
-//! it: bare line ends, control bytes, folded lines, and anything over a limit. What the lines say is judged elsewhere.
+//! Finds the end of a head without reading a byte twice, and refuses at the first byte what no head may contain: bare
+//! line ends, control bytes, folded lines, and anything over a limit. Other modules check the content of the lines.
 
 use super::HeadLimits;
 use super::bytes::{is_blank, text_bytes};
 use contract::rejection::Rejection;
 
-/// Room in the request line beside the target: the method and its space, the space and the version.
+/// Bytes of the request line beside the target: the method and its space, the space and the version.
 const LINE_BYTES_BESIDE_TARGET: usize = super::line::METHOD_BYTES_MAX + 1 + 1 + "HTTP/1.1".len();
 
-/// What a piece of the head brought.
+/// Result of scanning a piece of the head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scanned {
-    /// Everything was read, the head goes on.
+    /// The whole piece was read; the head continues.
     More,
     /// The request line ended after this many bytes of the piece. Push the rest.
     RequestLine(usize),
@@ -19,12 +19,12 @@ pub(super) enum Scanned {
     End(usize),
 }
 
-/// Where in the head the next byte stands.
+/// Position of the next byte in the head.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
-    /// The request line is behind us.
+    /// The request line is complete.
     in_fields: bool,
-    /// A carriage return was read and its line feed is due.
+    /// A carriage return was read; its line feed must follow.
     line_feed_due: bool,
     line_bytes: usize,
     fields_bytes: usize,
@@ -32,7 +32,7 @@ pub(super) struct Scan {
 }
 
 impl Scan {
-    /// Reads on. After `End` or an error the scan is used up.
+    /// Scans on. Do not use the scan after `End` or an error.
     pub(super) fn push(&mut self, piece: &[u8], limits: &HeadLimits) -> Result<Scanned, Rejection> {
         let mut rest = piece;
         while let [first, tail @ ..] = rest {
@@ -61,7 +61,7 @@ impl Scan {
         Ok(Scanned::More)
     }
 
-    /// A line is complete: `Some(true)` when it was the blank one, `Some(false)` when it was the request line.
+    /// Ends a line: `Some(true)` for the blank line, `Some(false)` for the request line.
     fn line_ended(&mut self, limits: &HeadLimits) -> Result<Option<bool>, Rejection> {
         let blank = std::mem::take(&mut self.line_bytes) == 0;
         if self.in_fields {
@@ -71,7 +71,7 @@ impl Scan {
             self.count(2, limits)?;
             return Ok(None);
         }
-        // The gate has skipped the one that may be there.
+        // The gate has already skipped the one empty line that is allowed.
         if blank {
             return Err(Rejection::BadRequest);
         }
@@ -79,8 +79,8 @@ impl Scan {
         Ok(Some(false))
     }
 
-    /// So many bytes of text follow, the first of which is given. A limit that they pass lies before whatever comes
-    /// behind them, so counting them at once decides as counting them one by one.
+    /// Counts `bytes` bytes of text, of which `first` is the first. Counting them at once gives the same result as one
+    /// by one, because any limit they exceed is exceeded before later bytes.
     fn line_goes_on(&mut self, first: u8, bytes: usize, limits: &HeadLimits) -> Result<(), Rejection> {
         let line_begins = self.line_bytes == 0;
         self.line_bytes += bytes;
@@ -89,7 +89,7 @@ impl Scan {
             return if self.line_bytes > most { Err(Rejection::UriTooLong) } else { Ok(()) };
         }
         if line_begins {
-            // White space first: a folded line, or a field in front of the first one that some parsers skip.
+            // A line that begins with white space is folded, or precedes the first field; some parsers skip it.
             if is_blank(first) {
                 return Err(Rejection::BadRequest);
             }

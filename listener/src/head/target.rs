@@ -1,7 +1,7 @@
-//! The request target: which of the four forms it has, and that every byte of it may travel.
+//! The request target: its form (one of four), and a check of every byte.
 //!
-//! Percent-decoding, dot segments and doubled slashes are left to the pipeline, which normalises once and forwards what
-//! it routed on. `%00` in a path is refused here because no such path can exist anywhere. A query is data: a bare `%`, a
+//! The pipeline handles percent-decoding, dot segments and doubled slashes: it normalises once and forwards the path
+//! that it routed. `%00` in a path is refused here because no such path can exist. A query is data: a bare `%`, a
 //! backslash and `%u00fc` pass, as browsers send them.
 
 use std::ops::Range;
@@ -10,8 +10,8 @@ use super::bytes::{is_path, is_query};
 use super::host;
 use contract::rejection::Rejection;
 
-/// Accepts origin-form, absolute-form over http or https, `*` with OPTIONS and authority-form with CONNECT. The range
-/// is the authority of an absolute form, in bytes of the target.
+/// Accepts origin-form, absolute-form over http or https, `*` with OPTIONS and authority-form with CONNECT. Returns the
+/// range of the authority of an absolute form, in bytes of the target.
 pub(super) fn check(method: &[u8], target: &[u8]) -> Result<Option<Range<usize>>, Rejection> {
     if method == b"CONNECT" {
         return if host::has_port(target) && host::check(target).is_ok() {
@@ -63,8 +63,8 @@ fn path_and_query(target: &[u8]) -> Result<(), Rejection> {
     Ok(())
 }
 
-/// Whether a path has `.` or `..` segments, plain or percent-encoded. Every client resolves them before sending
-/// (RFC 3986 section 5.2.4); one that did not is trying two readings of one path.
+/// Whether a path has `.` or `..` segments, plain or percent-encoded. Clients resolve them before sending (RFC 3986
+/// section 5.2.4); a client that does not may be probing for two readings of one path.
 pub fn has_dot_segments(path: &str) -> bool {
     path.split('/').any(|segment| {
         let decoded = segment.replace("%2e", ".").replace("%2E", ".");

@@ -7,7 +7,7 @@ use contract::rejection::Rejection::{
     BadHost, BadRequest, BadTarget, HeadersTooLarge, UriTooLong, VersionNotSupported,
 };
 
-/// Judges the bytes in two pieces.
+/// Checks the bytes in two pieces.
 fn judge(head: &[u8], cut: usize) -> Result<Head, Rejection> {
     let (mut reader, limits) = (HeadReader::default(), HeadLimits::default());
     if let Some((_, meaning)) = reader.advance(&head[..cut], &limits)? {
@@ -30,17 +30,17 @@ fn good(head: &str, expected: Head) {
     check(head.as_bytes(), Ok(expected));
 }
 
-/// A GET with these field lines in place of its own.
+/// A GET with only these field lines.
 fn fields(lines: &str) -> String {
     format!("GET / HTTP/1.1\r\n{lines}\r\n")
 }
 
-/// A POST whose Host is good, with these field lines.
+/// A POST with a valid Host and these field lines.
 fn post(lines: &str) -> String {
     format!("POST /upload HTTP/1.1\r\nHost: a.example\r\n{lines}\r\n")
 }
 
-/// A good head with this request line.
+/// A valid head with this request line.
 fn line(line: &str) -> String {
     format!("{line}\r\nHost: a.example\r\n\r\n")
 }
@@ -107,6 +107,7 @@ fn what_a_head_says_is_understood() {
     good(&old("Expect: 100-continue\r\n"), once);
 }
 
+// promise: edge.4
 #[test]
 fn request_lines_that_are_not_http_are_refused() {
     for (request_line, rejection) in [

@@ -1,13 +1,13 @@
-//! How much a client may send before it hears from us: as much as its line holds.
+//! Flow-control windows that grow to the bandwidth-delay product.
 //!
-//! A window of W moves W in a round trip, however wide the line. So while bodies come, a PING measures a round trip: where
-//! half a window is taken and sent on in as much time, the window is what holds the client up, and is doubled. What a client
-//! may send comes in bursts, a round trip apart; so bytes and time count from one PING's end to the next one's. Bytes count
-//! when they leave for an upstream, so that one which reads slowly never has more of them lying here.
+//! A window of W bytes moves W bytes per round trip, however fast the line. While bodies arrive, a PING measures the
+//! round trip; if half a window is consumed and forwarded in that time, the window limits the client and is doubled.
+//! Clients send in bursts, one round trip apart, so bytes and time are counted from the end of one PING to the end of
+//! the next. Bytes count when they are sent to an upstream, so that a slow upstream never makes windows grow.
 //!
-//! What windows have grown by is memory that clients may fill when an upstream stops reading. All connections share a bound
-//! ([`DoorSettings::windows_bytes`](crate::DoorSettings)): beyond it, windows stay as they are. While memory is short
-//! they go back to what they were.
+//! Grown windows are memory that clients may fill when an upstream stops reading. All connections share a bound
+//! ([`ListenerSettings::windows_bytes`](crate::ListenerSettings)): beyond it, windows do not grow. While memory is scarce they
+//! shrink to their first size.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -19,27 +19,27 @@ use tokio::time::Instant;
 
 use crate::Connection;
 
-/// The window of a stream at first.
+/// The initial window of a stream.
 pub(super) const STREAM: u32 = 256 * 1024;
-/// The window of a connection at first.
+/// The initial window of a connection.
 pub(super) const CONNECTION: u32 = 1024 * 1024;
-/// The largest window, of a stream as of a connection: 160 MB a second at a round trip of 50 ms, and more than 50 MB at 150.
+/// The largest window of a stream or connection: 160 MB/s at a round trip of 50 ms, and more than 50 MB/s at 150 ms.
 const MAX: u32 = 16 * 1024 * 1024;
-/// A round trip is measured when so much was taken since the last one.
+/// A round trip is measured after this many consumed bytes.
 const SAMPLE: u64 = STREAM as u64 / 2;
 
-/// See the module.
+/// The windows of one connection, and the current measurement.
 pub(super) struct Windows {
     connection: Arc<Connection>,
-    /// `None` until something is measured, and when the engine measures no more.
+    /// `None` before the first measurement, and after the engine refused one.
     pings: Option<PingPong>,
-    /// The engine has been asked for them.
+    /// The engine was asked for its PING handle.
     has_begun: bool,
-    /// When the round trip began that is being measured.
+    /// Start of the current round trip.
     began: Option<Instant>,
-    /// What was taken when the last one ended, and when that was.
+    /// Bytes consumed by the end of the last round trip, and when it ended.
     marked: (u64, Instant),
-    /// Of a stream. A connection has as much, and [`CONNECTION`] at least.
+    /// The window of a stream. The connection's window is the same, but at least [`CONNECTION`].
     size: u32,
 }
 
@@ -49,7 +49,7 @@ impl Windows {
         Self { connection, pings: None, has_begun: false, began: None, marked: (0, Instant::now()), size: STREAM }
     }
 
-    /// Looks at how much comes. Called whenever the engine runs, before it does.
+    /// Measures and adjusts. Call it before every run of the engine.
     pub(super) fn adjust<T>(&mut self, engine: &mut h2::server::Connection<T, Bytes>, cx: &mut Context<'_>)
     where
         T: AsyncRead + AsyncWrite + Unpin,
@@ -79,14 +79,14 @@ impl Windows {
             }
         } else if fresh >= SAMPLE && self.size < MAX && pings.send_ping(Ping::opaque()).is_ok() {
             self.began = Some(Instant::now());
-            // Nothing can have come yet: this asks to be woken.
+            // No answer can have arrived yet: this registers the task.
             if let Poll::Ready(Err(_)) = pings.poll_pong(cx) {
                 self.pings = None;
             }
         }
     }
 
-    /// Where there is room for it, and the client has acknowledged the size before.
+    /// Resizes if the budget allows it and the client has acknowledged the previous size.
     fn resize<T>(&mut self, engine: &mut h2::server::Connection<T, Bytes>, size: u32)
     where
         T: AsyncRead + AsyncWrite + Unpin,
@@ -104,7 +104,7 @@ impl Windows {
     }
 }
 
-/// Whether half a window and more is taken in a round trip, where so many bytes were in a span of time.
+/// Whether at least half a window moves in one round trip, if `bytes` moved in `span`.
 fn holds_up(bytes: u64, span: u128, round_trip: u128, window: u32) -> bool {
     u128::from(bytes) * round_trip * 2 >= u128::from(window) * span
 }
@@ -124,14 +124,14 @@ mod tests {
         let millis = |millis: u128| millis * 1_000_000;
         for (bytes, span, round_trip, is_full) in [
             (STREAM, 200, 200, true),
-            // The other half of a burst had been taken when the PING left.
+            // The other half of a burst had been consumed when the PING left.
             (STREAM, 201, 200, true),
             (STREAM / 2, 200, 200, true),
             (STREAM / 2 - 1, 200, 200, false),
-            // A slow client, however far away.
+            // A slow client at any distance.
             (STREAM / 2, 10_000, 200, false),
             (STREAM, 10_000, 200, false),
-            // A fast one nearby: it does not wait for windows.
+            // A fast client nearby: it does not wait for windows.
             (STREAM, 10, 1, false),
         ] {
             let verdict = holds_up(bytes.into(), millis(span), millis(round_trip), STREAM);

@@ -1,4 +1,4 @@
-//! Getting a listening socket: from the process before us, or from the kernel.
+//! Opens a listening socket, or takes over the one of the previous process.
 
 use std::collections::HashSet;
 use std::io;
@@ -11,17 +11,17 @@ use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_op
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use tokio::net::TcpListener;
 
-/// Silence after which the kernel asks whether the client is still there.
+/// Silence after which the kernel probes the client.
 const KEEPALIVE_AFTER: Duration = Duration::from_mins(1);
-/// Pause between its questions; after nine without an answer the connection is broken.
+/// Pause between probes; the connection ends after nine without an answer.
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
-/// Bytes of a connection that the kernel takes from us before it has sent them. Without such a bound it takes megabytes for
-/// a client that reads nothing, and takes more whenever it has memory again, which looks as if the client had read.
+/// Bytes of a connection that the kernel buffers before sending. Without this bound it buffers megabytes for a client
+/// that reads nothing, and more whenever memory is free again, which resembles a client that reads.
 const UNSENT_MAX: u32 = 128 * 1024;
 
-/// A listening socket for `address`, entered into `fds` so that the next process can have it.
+/// A listening socket for `address`, entered into `fds` for the next process.
 pub(super) fn listen(address: SocketAddr, backlog: i32, fds: Option<&ListenFds>) -> io::Result<TcpListener> {
-    // Port 0 asks for a new port each time: two doors that do must not find each other's socket under one name.
+    // Port 0 asks for a new port each time: two such listeners must not share one entry.
     let Some(fds) = fds.filter(|_| address.port() != 0) else {
         return listener_of(fresh(address, backlog)?);
     };
@@ -30,7 +30,7 @@ pub(super) fn listen(address: SocketAddr, backlog: i32, fds: Option<&ListenFds>)
     let listener = match fds.get(&key).copied() {
         Some(inherited) => {
             let listener = listener_of(take_over(inherited)?)?;
-            // The table's own descriptor is closed by the table, so that the socket closes when our listener does.
+            // The table closes its own descriptor, so that the socket closes when our listener does.
             let others: HashSet<String> = fds.serialize().0.into_iter().filter(|name| *name != key).collect();
             fds.close_unclaimed(&others);
             listener
@@ -41,18 +41,18 @@ pub(super) fn listen(address: SocketAddr, backlog: i32, fds: Option<&ListenFds>)
     Ok(listener)
 }
 
-/// The listener of a listening socket, with what every connection that it accepts inherits. Said of a socket that was
-/// handed to us too: who handed it may have said otherwise, or nothing.
+/// The listener of a listening socket, with the options that accepted connections inherit. Options are also set on an
+/// inherited socket, because the previous process may have set others.
 fn listener_of(socket: Socket) -> io::Result<TcpListener> {
     socket.set_nonblocking(true)?;
     socket.set_tcp_nodelay(true)?;
     socket.set_tcp_notsent_lowat(UNSENT_MAX)?;
-    // Probes find the clients that vanished without a word, of which a silent WebSocket would otherwise never know.
+    // Probes detect clients that vanished silently, which an idle WebSocket would never notice.
     socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE_AFTER).with_interval(KEEPALIVE_EVERY))?;
     TcpListener::from_std(socket.into())
 }
 
-/// `[::]` is everybody, of both versions of IP; on a machine that knows only the older one, everybody there is.
+/// `[::]` listens on IPv6 and IPv4; on a machine without IPv6, on IPv4.
 fn fresh(address: SocketAddr, backlog: i32) -> io::Result<Socket> {
     let is_everybody = address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED);
     match bound(address, is_everybody, backlog) {
@@ -63,7 +63,7 @@ fn fresh(address: SocketAddr, backlog: i32) -> io::Result<Socket> {
     }
 }
 
-/// The kernel has no IPv6, or no address of it may be used.
+/// Whether the kernel has no IPv6, or no IPv6 address may be used.
 fn has_no_ipv6(error: &io::Error) -> bool {
     let errno = rustix::io::Errno::from_io_error(error);
     matches!(errno, Some(rustix::io::Errno::AFNOSUPPORT | rustix::io::Errno::ADDRNOTAVAIL))
@@ -74,16 +74,15 @@ fn bound(address: SocketAddr, both_versions: bool, backlog: i32) -> io::Result<S
     if both_versions {
         socket.set_only_v6(false)?;
     }
-    // A restart must not wait for the connections of the last run to be forgotten.
+    // A restart must not wait for connections of the previous run.
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
     socket.listen(backlog)?;
     Ok(socket)
 }
 
-/// A descriptor of our own for a socket of which only the number is known. Trusting a bare number needs `unsafe`; asking
-/// the kernel for a duplicate of what stands under it, through a handle on our own process, does not, and fails if
-/// nothing does.
+/// An owned descriptor for a socket known only by its number. Trusting a bare number needs `unsafe`. Instead, the
+/// kernel duplicates it through a pidfd of this process, and fails if the number is not open.
 fn take_over(inherited: i32) -> io::Result<Socket> {
     let ourselves = pidfd_open(getpid(), PidfdFlags::empty())?;
     let socket = Socket::from(pidfd_getfd(&ourselves, inherited, PidfdGetfdFlags::empty())?);
@@ -110,10 +109,10 @@ mod tests {
     #[tokio::test]
     async fn a_socket_is_handed_from_one_process_to_the_next() {
         let fds: ListenFds = Arc::new(Mutex::new(Fds::new()));
-        // One of which nobody has said anything, as a supervisor may hand it to us.
+        // A socket without options, as a supervisor may pass it.
         let first = std::net::TcpListener::bind(ANY_PORT).unwrap();
         let bound = first.local_addr().unwrap();
-        // The successor finds a descriptor under the name of the address, as if it had come from another process.
+        // The successor finds a descriptor under the address's name, as if it came from another process.
         let inherited = std::os::fd::IntoRawFd::into_raw_fd(first);
         fds.lock().add(bound.to_string(), inherited);
 
@@ -133,6 +132,7 @@ mod tests {
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused, "no forgotten descriptor keeps the socket open");
     }
 
+    // promise: edge.26
     #[tokio::test]
     async fn the_kernel_takes_little_for_a_client_that_reads_nothing() {
         let listener = listen(ANY_PORT, 16, None).unwrap();
@@ -142,7 +142,7 @@ mod tests {
         let (served, _) = listener.accept().await.unwrap();
         served.writable().await.unwrap();
         let mut taken = 0;
-        // Until it takes no more. What it has sent by then lies in the client's small buffer.
+        // Until the kernel takes no more. The bytes it sent are in the client's small buffer.
         while let Ok(bytes) = served.try_write(&[b'x'; 16 * 1024]) {
             taken += bytes;
         }
@@ -150,15 +150,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn doors_on_any_port_have_ports_of_their_own() {
+    async fn listeners_on_any_port_have_ports_of_their_own() {
         let fds: ListenFds = Arc::new(Mutex::new(Fds::new()));
         let (first, second) = (listen(ANY_PORT, 16, Some(&fds)).unwrap(), listen(ANY_PORT, 16, Some(&fds)).unwrap());
         assert_ne!(first.local_addr().unwrap(), second.local_addr().unwrap());
-        assert!(fds.lock().is_empty(), "a port that nobody chose is not handed on");
+        assert!(fds.lock().is_empty(), "a port that the kernel chose is not handed on");
     }
 
     #[tokio::test]
-    async fn everybody_is_who_speaks_either_version_of_ip() {
+    async fn the_unspecified_address_takes_both_ip_versions() {
         let listener = listen((Ipv6Addr::UNSPECIFIED, 0).into(), 16, None).unwrap();
         let bound = listener.local_addr().unwrap();
         let mut ways = vec![IpAddr::V4(Ipv4Addr::LOCALHOST)];

@@ -1,29 +1,29 @@
-//! What the door says by itself.
+//! Error responses of the listener itself.
 
 use std::fmt::Write as _;
 
-use super::{EdgeStream, Standing, Transport};
-use crate::DoorRefusal;
+use super::{ByteStream, EdgeStream, Standing};
+use crate::ListenerRefusal;
 use contract::rejection::Rejection;
 
-/// The most of a request line that reaches a log.
+/// The most bytes of a request line in a log.
 const EXCERPT_BYTES_MAX: usize = 256;
 
-/// The methods named by a 405 that is written before anybody knows which site was meant.
+/// The methods named by a 405 before the site is known.
 const ALLOW: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
-impl<S: Transport> EdgeStream<S> {
-    /// Refuses what came as no request, and answers.
+impl<S: ByteStream> EdgeStream<S> {
+    /// Refuses a message that is not a request, and answers it.
     pub(crate) fn refuse(&mut self, rejection: Rejection) {
         self.standing = Standing::Refused;
         let line = self.gate.as_ref().map(super::Gate::first_line).unwrap_or_default();
-        // A response to HEAD has no body, and a client that sent HEAD would take one for the next response.
+        // A response to HEAD has no body; the client would read a body as the next response.
         let to_head = line.starts_with(b"HEAD ");
         let first_line = excerpt(line);
-        let request_id = self.doorman.request_id();
+        let request_id = self.hooks.request_id();
         let response = compose(rejection, &request_id, to_head);
         self.out.append(response.as_bytes());
-        self.doorman.refused(&DoorRefusal {
+        self.hooks.refused(&ListenerRefusal {
             rejection,
             connection: &self.connection,
             request_id: &request_id,
@@ -57,7 +57,7 @@ fn compose(rejection: Rejection, request_id: &str, to_head: bool) -> String {
     response
 }
 
-/// The request line as a log may have it: no query, which may carry secrets, nothing outside of visible ASCII.
+/// The request line for a log: without its query, which may carry secrets, and in visible ASCII.
 fn excerpt(line: &[u8]) -> String {
     line.iter()
         .take_while(|byte| **byte != b'?')

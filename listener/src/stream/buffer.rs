@@ -1,5 +1,5 @@
-//! Bytes on their way to the client: collected until a flush, so that a header and a small body travel as one TLS record
-//! and one system call.
+//! Output buffer: collects bytes until a flush, so that a head and a small body leave in one TLS record and one system
+//! call.
 
 use std::io;
 use std::pin::Pin;
@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::AsyncWrite;
 
-/// The most that is collected: the plaintext of one TLS record.
+/// Size of the buffer: the plaintext of one TLS record.
 const BYTES_MAX: usize = 16 * 1024;
 
 #[derive(Debug, Default)]
@@ -17,8 +17,8 @@ pub(super) struct WriteBuffer {
 }
 
 impl WriteBuffer {
-    /// Collects of `piece` what there is room for, and says how much that is. A piece that fills a record by itself is not
-    /// collected when nothing lies here: it needs no copy.
+    /// Collects as much of `piece` as fits; returns how much. A piece that fills a record is not copied if the buffer
+    /// is empty.
     pub(super) fn collect(&mut self, piece: &[u8]) -> usize {
         if self.bytes.is_empty() && piece.len() >= BYTES_MAX {
             return 0;
@@ -28,12 +28,12 @@ impl WriteBuffer {
         taken
     }
 
-    /// Collects `piece` however much lies here: for our own few last words.
+    /// Collects `piece` beyond the limit: for our own short error response.
     pub(super) fn append(&mut self, piece: &[u8]) {
         self.bytes.extend_from_slice(piece);
     }
 
-    /// Writes some of what lies here; zero when nothing does. An idle connection keeps no buffer.
+    /// Writes some buffered bytes; zero if the buffer is empty. An idle connection keeps no buffer.
     pub(super) fn poll_send<S: AsyncWrite + Unpin>(
         &mut self,
         io: &mut S,
@@ -55,7 +55,7 @@ impl WriteBuffer {
         }
     }
 
-    /// What lies here, unsent.
+    /// Takes the unsent bytes.
     pub(super) fn take(&mut self) -> Vec<u8> {
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes.drain(..std::mem::take(&mut self.sent).min(bytes.len()));
@@ -75,7 +75,7 @@ mod tests {
         assert_eq!(out.collect(&[2; BYTES_MAX]), BYTES_MAX - 9);
         assert_eq!(out.collect(&[3; 1]), 0);
         out.append(&[4; 2]);
-        assert_eq!(out.collect(&[5; 1]), 0, "our own last words do not make room");
+        assert_eq!(out.collect(&[5; 1]), 0, "the buffer is full");
         let bytes = out.take();
         assert_eq!((bytes.len(), bytes[8], bytes[9], bytes[BYTES_MAX]), (BYTES_MAX + 2, 1, 2, 4));
         assert_eq!(out.collect(&[6; 1]), 1);

@@ -1,9 +1,9 @@
-//! The last moments of a connection that we end: say the last words, say that we will say no more, and read on for a while
-//! so that the client gets to read them.
+//! The end of a connection: send pending output, close our side, and read for a while, so that the client can read the
+//! response.
 //!
-//! Most clients send all of a body before they read, and some an upload of many megabytes: a refusal that came early
-//! reaches them only if somebody takes the rest. How long that may last is bounded by time, by silence and by bytes, and
-//! how many connections of one client may have it at once ([`Slot::linger_long`]): the others have a moment.
+//! Most clients send the whole body before they read, and some bodies have many megabytes: an early refusal reaches
+//! them only if the rest is read. Lingering is bounded in total time, pause and bytes. Only some connections of one
+//! client may linger long at once ([`Slot::linger_long`]); the others linger shortly.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -12,49 +12,49 @@ use std::time::Duration;
 use tokio::io::{AsyncWriteExt as _, ReadBuf};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::Transport;
+use super::ByteStream;
 use crate::registry::Slot;
-use crate::settings::DoorSettings;
+use crate::settings::ListenerSettings;
 
-/// Room for what is read and forgotten.
+/// Buffer for discarded data.
 const SINK_BYTES: usize = 16 * 1024;
 
-/// How much is done for a client that is still sending.
+/// How long to linger for a client that is still sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Patience {
-    /// `linger_timeout` and `linger_bytes`: for whoever sends what is no request.
+pub(super) enum Linger {
+    /// `linger_timeout` and `linger_bytes`: after a malformed request.
     Short,
-    /// Ten times the time while it goes on sending, and `linger_bytes_long`: for whoever sends a body, or takes its
-    /// responses.
+    /// `linger_timeout_long` while the client keeps sending, and `linger_bytes_long`: for a client that sends a body or
+    /// reads its responses.
     Long,
 }
 
-/// Hands the connection to a task of its own. The slot is held until its end: a lingering connection is an open one.
-/// Without a runtime, at the end of the process, it just closes.
-pub(super) fn spawn<S: Transport>(
+/// Starts a task that lingers. It holds the slot until its end, because a lingering connection is an open one. Without
+/// a runtime, at the end of the process, the connection just closes.
+pub(super) fn spawn<S: ByteStream>(
     io: S,
     last_words: Vec<u8>,
-    patience: Patience,
-    settings: &Arc<DoorSettings>,
+    kind: Linger,
+    settings: &Arc<ListenerSettings>,
     mut slot: Slot,
 ) {
     let Ok(runtime) = tokio::runtime::Handle::try_current() else {
         return;
     };
     let pause = settings.linger_timeout;
-    let (whole, bytes) = if patience == Patience::Long && slot.linger_long(settings.lingering_per_address) {
+    let (whole, bytes) = if kind == Linger::Long && slot.linger_long(settings.lingering_per_address) {
         (settings.linger_timeout_long, settings.linger_bytes_long)
     } else {
         (pause, settings.linger_bytes)
     };
     runtime.spawn(async move {
         let _slot = slot;
-        // Nothing is left to do about an error or a timeout: the client is gone or does not listen.
+        // An error or timeout needs no action: the client is gone or does not read.
         let _ = timeout_at(Instant::now() + whole, linger(io, &last_words, pause, bytes)).await;
     });
 }
 
-async fn linger<S: Transport>(
+async fn linger<S: ByteStream>(
     mut io: S,
     last_words: &[u8],
     pause: Duration,

@@ -1,4 +1,4 @@
-//! The read side: sockets, deadlines, and the bytes of HTTP/2 on their way to its engine.
+//! The read side: sockets, deadlines, and bytes for the HTTP/2 engine.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -8,19 +8,19 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::Instant;
 
-use super::{EdgeStream, Standing, Transport, Waiting};
+use super::{ByteStream, EdgeStream, Standing, Waiting};
 use crate::ConnectionEvent;
 use crate::gate::PIECE_BYTES_MAX;
 use contract::rejection::Rejection;
 
-/// What the client brought into a buffer of ours.
-pub(super) enum Brought {
+/// Result of a read from the client.
+pub(super) enum ReadResult {
     Bytes,
     End,
 }
 
-/// For the engine of HTTP/2; HTTP/1 is read as a [`crate::http1::Client`].
-impl<S: Transport> AsyncRead for EdgeStream<S> {
+/// For the HTTP/2 engine; HTTP/1 is read as a [`crate::http1::Client`].
+impl<S: ByteStream> AsyncRead for EdgeStream<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let me = self.get_mut();
         if me.connection.is_closed() {
@@ -34,35 +34,35 @@ impl<S: Transport> AsyncRead for EdgeStream<S> {
     }
 }
 
-impl<S: Transport> EdgeStream<S> {
-    /// Brings some bytes to the gate.
-    pub(super) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Brought>> {
+impl<S: ByteStream> EdgeStream<S> {
+    /// Reads a piece and feeds it to the gate.
+    pub(super) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<ReadResult>> {
         let mut room = [MaybeUninit::uninit(); PIECE_BYTES_MAX];
         let mut piece = ReadBuf::uninit(&mut room);
         ready!(self.poll_io(cx, &mut piece))?;
         if piece.filled().is_empty() {
-            return Poll::Ready(Ok(Brought::End));
+            return Poll::Ready(Ok(ReadResult::End));
         }
         if let Some(gate) = &mut self.gate
             && let Err(rejection) = gate.feed(piece.filled())
         {
             self.refuse(rejection);
         }
-        Poll::Ready(Ok(Brought::Bytes))
+        Poll::Ready(Ok(ReadResult::Bytes))
     }
 
-    /// Pending until the time for a head is over; then the refusal, or a silent end if not a byte of it came.
+    /// Pending until the deadline of the head. Then refuses the request, or ends silently if no byte of it arrived.
     pub(super) fn poll_head_deadline(&mut self, begun: bool, cx: &mut Context<'_>) -> Poll<()> {
         if !begun {
-            self.connection.rests(cx.waker());
+            self.connection.register_idle(cx.waker());
         }
         let deadline = self.head_deadline(begun);
         ready!(self.read_timer.poll(deadline, cx));
         if begun {
             self.refuse(Rejection::RequestTimeout);
         } else {
-            self.doorman.connection(ConnectionEvent::Idle);
-            // An end like the client's own: nothing was sent, so there is nothing to linger for.
+            self.hooks.connection(ConnectionEvent::Idle);
+            // Treated like an end by the client: nothing was sent, so lingering is unnecessary.
             self.ended = true;
         }
         Poll::Ready(())
@@ -85,8 +85,8 @@ impl<S: Transport> EdgeStream<S> {
         }
     }
 
-    /// HTTP/2: bytes pass as they came. The preface has a deadline, frames that do no work are counted; later silence is
-    /// timed where its engine is.
+    /// HTTP/2: bytes pass unchanged. The preface has a deadline, and frames that do no work are counted. The accept
+    /// loop times later silence.
     fn poll_h2(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let polled = self.poll_io(cx, buf);
@@ -94,12 +94,12 @@ impl<S: Transport> EdgeStream<S> {
         frames.passed_on(self.connection.streams().take_passed_on());
         if frames.came(buf.filled().get(before..).unwrap_or_default(), Instant::now()).is_err() {
             self.standing = Standing::Cut;
-            self.doorman.connection(ConnectionEvent::Flooded);
+            self.hooks.connection(ConnectionEvent::Flooded);
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "too many frames that do no work")));
         }
         if let (true, Waiting::FirstHead(deadline)) = (polled.is_pending() && frames.awaits_preface(), self.waiting) {
             ready!(self.read_timer.poll(deadline, cx));
-            self.doorman.connection(ConnectionEvent::Idle);
+            self.hooks.connection(ConnectionEvent::Idle);
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         polled
@@ -111,8 +111,8 @@ impl<S: Transport> EdgeStream<S> {
         };
         let before = buf.filled().len();
         let read = match ready!(Pin::new(io).poll_read(cx, buf)) {
-            // A TLS client that leaves without saying so. Every message states its length, so nothing can be cut short
-            // unnoticed, and it is an end like any other.
+            // A TLS client closed the connection without a close alert. Every message states its length, so a
+            // truncation is detected anyway; this is an ordinary end.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
             other => other,
         };

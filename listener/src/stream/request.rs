@@ -1,5 +1,5 @@
-//! The stream as whoever serves requests of HTTP/1 sees it: heads and bodies that have passed the gate, and a client that may
-//! leave.
+//! The stream as an HTTP/1 request handler uses it: heads and bodies that have passed the gate, and notice of a client
+//! that disconnects.
 
 use std::io;
 use std::pin::Pin;
@@ -10,19 +10,19 @@ use bytes::{BufMut as _, BytesMut};
 use tokio::time::Instant;
 use tokio_util::io::poll_read_buf;
 
-use super::read::Brought;
-use super::{EdgeStream, Pace, Standing, Transport, Waiting};
-use crate::client::{Broken, Client};
+use super::read::ReadResult;
+use super::{ByteStream, EdgeStream, MinimumRateTimer, Standing, Waiting};
+use crate::client::{BodyReadError, Client};
 use crate::connection::Connection;
-use crate::gate::{Gate, Want};
+use crate::gate::{Gate, NextRead};
 use crate::head::Head;
 use contract::rejection::Rejection;
 
-/// Room for what one read brings of a body.
+/// The most bytes of a body per read.
 const BODY_READ_BYTES: usize = 32 * 1024;
 
-impl<S: Transport> EdgeStream<S> {
-    /// Ready when a request waits, with true; with false when there will be no other. The request before is done.
+impl<S: ByteStream> EdgeStream<S> {
+    /// Ready with true when a request is pending, with false when there will be no other. The previous request is done.
     pub(crate) fn poll_request(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         loop {
             if self.connection.is_closed() || self.standing != Standing::Good {
@@ -41,37 +41,37 @@ impl<S: Transport> EdgeStream<S> {
             if gate.head().is_some() {
                 return Poll::Ready(true);
             }
-            let Want::Head { begun } = gate.want() else {
+            let NextRead::Head { begun } = gate.want() else {
                 return Poll::Ready(false);
             };
             match self.poll_piece(cx) {
-                Poll::Ready(Ok(Brought::Bytes)) => {}
-                Poll::Ready(Ok(Brought::End) | Err(_)) => return Poll::Ready(false),
+                Poll::Ready(Ok(ReadResult::Bytes)) => {}
+                Poll::Ready(Ok(ReadResult::End) | Err(_)) => return Poll::Ready(false),
                 Poll::Pending if self.poll_cancelled(cx) => return Poll::Ready(false),
                 Poll::Pending => ready!(self.poll_head_deadline(begun, cx)),
             }
         }
     }
 
-    /// Whether nothing of a next request has come.
-    pub(crate) fn is_resting(&self) -> bool {
-        self.gate.as_ref().is_none_or(|gate| gate.want() == Want::Head { begun: false })
+    /// Whether no byte of a next request has arrived.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.gate.as_ref().is_none_or(|gate| gate.want() == NextRead::Head { begun: false })
     }
 
-    /// Nothing more is read of a body; its client may be read for a while, so that it gets to read the answer.
-    fn break_off(&mut self, rejection: Rejection) -> Broken {
+    /// Stops reading the body. The connection may linger, so that the client can read the answer.
+    fn break_off(&mut self, rejection: Rejection) -> BodyReadError {
         self.standing = Standing::Refused;
-        Broken::Refused(rejection)
+        BodyReadError::Refused(rejection)
     }
 
-    /// Reads at most so many bytes straight to where they are wanted.
+    /// Reads at most `most` bytes straight into `into`.
     fn poll_into(&mut self, into: &mut BytesMut, most: usize, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let Some(io) = self.io.as_mut().filter(|_| !self.ended) else {
             return Poll::Ready(Ok(0));
         };
         into.reserve(most.min(BODY_READ_BYTES));
         let read = match ready!(poll_read_buf(Pin::new(io), cx, &mut (&mut *into).limit(most))) {
-            // As everywhere, see `poll_io`.
+            // An ordinary end, see `poll_io`.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
             other => other,
         };
@@ -80,7 +80,7 @@ impl<S: Transport> EdgeStream<S> {
     }
 }
 
-impl<S: Transport> Client for EdgeStream<S> {
+impl<S: ByteStream> Client for EdgeStream<S> {
     fn connection(&self) -> &Arc<Connection> {
         &self.connection
     }
@@ -93,14 +93,14 @@ impl<S: Transport> Client for EdgeStream<S> {
         if let Some(gate) = &mut self.gate {
             gate.take_head();
         }
-        self.body_pace = Pace::new(self.settings.body_pace);
+        self.body_rate = MinimumRateTimer::new(self.settings.body_minimum_rate);
         self.waiting = Waiting::Nothing;
     }
 
-    fn poll_body(&mut self, into: &mut BytesMut, cx: &mut Context<'_>) -> Poll<Result<usize, Broken>> {
+    fn poll_body(&mut self, into: &mut BytesMut, cx: &mut Context<'_>) -> Poll<Result<usize, BodyReadError>> {
         loop {
             let Some(gate) = self.gate.as_mut().filter(|_| !self.connection.is_closed()) else {
-                return Poll::Ready(Err(Broken::Gone));
+                return Poll::Ready(Err(BodyReadError::Gone));
             };
             let ready = gate.ready();
             if !ready.is_empty() {
@@ -110,27 +110,27 @@ impl<S: Transport> Client for EdgeStream<S> {
                 return Poll::Ready(Ok(bytes));
             }
             let most = match gate.want() {
-                Want::Body { most } => most,
-                Want::Anything => usize::MAX,
-                Want::Nothing => return Poll::Ready(Err(Broken::Refused(Rejection::BadFraming))),
-                Want::Head { .. } | Want::Response => return Poll::Ready(Ok(0)),
+                NextRead::Body { most } => most,
+                NextRead::Anything => usize::MAX,
+                NextRead::Nothing => return Poll::Ready(Err(BodyReadError::Refused(Rejection::BadFraming))),
+                NextRead::Head { .. } | NextRead::Response => return Poll::Ready(Ok(0)),
             };
             let switched = most == usize::MAX;
             let before = into.len();
             let brought = match self.poll_into(into, most, cx) {
                 Poll::Ready(Ok(brought)) if switched => return Poll::Ready(Ok(brought)),
                 Poll::Ready(Ok(brought @ 1..)) => brought,
-                Poll::Ready(_) => return Poll::Ready(Err(Broken::Gone)),
-                Poll::Pending if self.poll_cancelled(cx) => return Poll::Ready(Err(Broken::Gone)),
+                Poll::Ready(_) => return Poll::Ready(Err(BodyReadError::Gone)),
+                Poll::Pending if self.poll_cancelled(cx) => return Poll::Ready(Err(BodyReadError::Gone)),
                 Poll::Pending if switched => return Poll::Pending,
                 Poll::Pending => {
-                    let until = self.body_pace.wait(Instant::now());
+                    let until = self.body_rate.wait(Instant::now());
                     ready!(self.read_timer.poll(until, cx));
                     return Poll::Ready(Err(self.break_off(Rejection::RequestTimeout)));
                 }
             };
-            self.body_pace.moved(brought, Instant::now());
-            // What does not belong to the body is taken back.
+            self.body_rate.moved(brought, Instant::now());
+            // Bytes that do not belong to the body are removed.
             let passed = self.gate.as_mut().map(|gate| gate.pass(into.get_mut(before..).unwrap_or_default()));
             match passed {
                 Some(Ok(kept)) => into.truncate(before + kept),
@@ -164,11 +164,12 @@ impl<S: Transport> Client for EdgeStream<S> {
                 }
                 return self.read_timer.poll(at, cx);
             }
-            // Bytes of a later message say that the client is there, and wait; what is left of a body is read as such.
-            let waits = self.gate.as_ref().is_some_and(|gate| gate.holds() || gate.want() != Want::Response);
+            // Bytes of a later message show that the client is present, and are held. The rest of a body is read by
+            // `poll_body`.
+            let waits = self.gate.as_ref().is_some_and(|gate| gate.holds() || gate.want() != NextRead::Response);
             match if waits { Poll::Pending } else { self.poll_piece(cx) } {
-                Poll::Ready(Ok(Brought::Bytes)) => {}
-                Poll::Ready(Ok(Brought::End)) if self.gone_at.is_some() => {}
+                Poll::Ready(Ok(ReadResult::Bytes)) => {}
+                Poll::Ready(Ok(ReadResult::End)) if self.gone_at.is_some() => {}
                 Poll::Pending if !self.poll_cancelled(cx) => return Poll::Pending,
                 _ => break,
             }

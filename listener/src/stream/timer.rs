@@ -1,21 +1,21 @@
-//! One sleep that serves many deadlines.
+//! One sleep for many deadlines.
 //!
-//! Deadlines move with every request and almost always move later, so the sleep is left to fire early and is set again
-//! then: a busy connection touches the timer wheel about once per timeout, not once per request.
+//! Deadlines change with every request and mostly move later. Therefore the sleep may fire early and is then reset: a
+//! busy connection touches the timer wheel about once per timeout, not once per request.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::time::{Instant, Sleep};
 
-/// See the module.
+/// A sleep that is reused for changing deadlines.
 #[derive(Debug, Default)]
 pub struct Timer {
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
 impl Timer {
-    /// Ready when `deadline` has passed. Otherwise the task is woken then at the latest.
+    /// Ready when `deadline` has passed. Otherwise wakes the task by then, perhaps earlier.
     pub fn poll(&mut self, deadline: Instant, cx: &mut Context<'_>) -> Poll<()> {
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
         if sleep.deadline() > deadline {

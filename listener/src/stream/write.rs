@@ -1,4 +1,4 @@
-//! The write side: collected and paced.
+//! The write side: buffered, with a minimum rate.
 
 use std::io;
 use std::pin::Pin;
@@ -7,10 +7,10 @@ use std::task::{Context, Poll, ready};
 use tokio::io::AsyncWrite;
 use tokio::time::Instant;
 
-use super::{EdgeStream, Standing, Transport};
+use super::{ByteStream, EdgeStream, Standing};
 use crate::ConnectionEvent;
 
-impl<S: Transport> AsyncWrite for EdgeStream<S> {
+impl<S: ByteStream> AsyncWrite for EdgeStream<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let me = self.get_mut();
         me.check_open()?;
@@ -22,13 +22,13 @@ impl<S: Transport> AsyncWrite for EdgeStream<S> {
         if collected > 0 {
             return Poll::Ready(Ok(collected));
         }
-        me.poll_paced(cx, |io, cx| Pin::new(io).poll_write(cx, bytes))
+        me.poll_timed(cx, |io, cx| Pin::new(io).poll_write(cx, bytes))
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let me = self.get_mut();
         me.check_open()?;
-        if me.connection.hold() {
+        if me.connection.defer_flush() {
             return Poll::Ready(Ok(()));
         }
         me.poll_flush_all(cx)
@@ -38,25 +38,25 @@ impl<S: Transport> AsyncWrite for EdgeStream<S> {
         let me = self.get_mut();
         me.check_open()?;
         ready!(me.poll_send_all(cx))?;
-        me.poll_paced(cx, |io, cx| Pin::new(io).poll_shutdown(cx).map_ok(|()| 0)).map_ok(|_| ())
+        me.poll_timed(cx, |io, cx| Pin::new(io).poll_shutdown(cx).map_ok(|()| 0)).map_ok(|_| ())
     }
 }
 
-impl<S: Transport> EdgeStream<S> {
+impl<S: ByteStream> EdgeStream<S> {
     fn check_open(&self) -> io::Result<()> {
         if self.connection.is_closed() { Err(io::ErrorKind::ConnectionAborted.into()) } else { Ok(()) }
     }
 
-    /// Sends what was collected, through to the socket.
+    /// Sends the buffer, through to the socket.
     pub(super) fn poll_flush_all(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_send_all(cx))?;
-        self.poll_paced(cx, |io, cx| Pin::new(io).poll_flush(cx).map_ok(|()| 0)).map_ok(|_| ())
+        self.poll_timed(cx, |io, cx| Pin::new(io).poll_flush(cx).map_ok(|()| 0)).map_ok(|_| ())
     }
 
     fn poll_send_all(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             let mut out = std::mem::take(&mut self.out);
-            let sent = self.poll_paced(cx, |io, cx| out.poll_send(io, cx));
+            let sent = self.poll_timed(cx, |io, cx| out.poll_send(io, cx));
             self.out = out;
             if ready!(sent)? == 0 {
                 return Poll::Ready(Ok(()));
@@ -64,9 +64,9 @@ impl<S: Transport> EdgeStream<S> {
         }
     }
 
-    /// Writes within the pace that a reader must keep. A reader that does not is cut off: every byte it has not taken
-    /// is memory of ours and, with a body behind it, a connection to an upstream.
-    fn poll_paced(
+    /// Writes while the client keeps the minimum rate of reading. A slower client is cut off: unread bytes occupy
+    /// memory and often a connection to an upstream.
+    fn poll_timed(
         &mut self,
         cx: &mut Context<'_>,
         write: impl FnOnce(&mut S, &mut Context<'_>) -> Poll<io::Result<usize>>,
@@ -77,7 +77,7 @@ impl<S: Transport> EdgeStream<S> {
         match write(io, cx) {
             Poll::Ready(result) => {
                 if let Ok(bytes) = &result {
-                    self.write_pace.moved(*bytes, Instant::now());
+                    self.write_rate.moved(*bytes, Instant::now());
                     if let Some(frames) = &mut self.frames {
                         frames.sent(*bytes);
                     }
@@ -88,9 +88,9 @@ impl<S: Transport> EdgeStream<S> {
                 if self.poll_cancelled(cx) {
                     return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
                 }
-                let until = self.write_pace.wait(Instant::now());
+                let until = self.write_rate.wait(Instant::now());
                 ready!(self.write_timer.poll(until, cx));
-                self.doorman.connection(ConnectionEvent::Stalled);
+                self.hooks.connection(ConnectionEvent::Stalled);
                 self.standing = Standing::Cut;
                 if let Some(io) = &self.io {
                     io.give_up();

@@ -9,8 +9,8 @@ use tokio::task::JoinHandle;
 
 use super::rig::{GET, POST_5, Rig, rig, rig_with};
 use crate::connection::Connection;
-use crate::fakes::FakeDoorman;
-use crate::{ConnectionEvent, DoorSettings, http1};
+use crate::fakes::FakeHooks;
+use crate::{ConnectionEvent, ListenerSettings, http1};
 
 const KNOWN: &str = "GET /known HTTP/1.1\r\nHost: a.example\r\n\r\n";
 const LAST: &str = "GET /last HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
@@ -20,20 +20,20 @@ const ANSWER: &str = "HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno";
 struct Open {
     client: DuplexStream,
     connection: Arc<Connection>,
-    doorman: Arc<FakeDoorman>,
+    hooks: Arc<FakeHooks>,
     drain: watch::Sender<bool>,
     serving: JoinHandle<()>,
 }
 
 fn open(rig: Rig) -> Open {
-    let Rig { client, stream, connection, doorman, .. } = rig;
+    let Rig { client, stream, connection, hooks, .. } = rig;
     for head in [KNOWN, LAST] {
-        doorman.known.lock().insert(head.as_bytes().to_vec(), ANSWER.as_bytes().to_vec());
+        hooks.known.lock().insert(head.as_bytes().to_vec(), ANSWER.as_bytes().to_vec());
     }
     let (drain, draining) = watch::channel(false);
-    let handler = Arc::clone(&doorman);
+    let handler = Arc::clone(&hooks);
     let serving = tokio::spawn(async move { http1::serve(Box::new(stream), &*handler, &draining).await });
-    Open { client, connection, doorman, drain, serving }
+    Open { client, connection, hooks, drain, serving }
 }
 
 impl Open {
@@ -74,24 +74,24 @@ async fn requests_are_served_in_order() {
 #[tokio::test]
 async fn after_the_last_request_nothing_is_read() {
     let mut open = open(rig());
-    let doorman = Arc::clone(&open.doorman);
+    let hooks = Arc::clone(&open.hooks);
     open.send(&format!("{KNOWN}{LAST}{GET}")).await;
     assert_eq!(open.rest().await, format!("{ANSWER}{ANSWER}"), "a client that asks to close gets nothing after that");
-    assert_eq!(doorman.heads.load(std::sync::atomic::Ordering::Acquire), 2);
+    assert_eq!(hooks.heads.load(std::sync::atomic::Ordering::Acquire), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_without_requests_ends_in_time_after_any_number_of_them() {
-    let settings = DoorSettings::default();
+    let settings = ListenerSettings::default();
     let (idle, mut open) = (settings.idle_timeout, open(rig_with(settings, None, 64 * 1024)));
     for _ in 0..5 {
         open.send(KNOWN).await;
         assert_eq!(open.until(ANSWER).await, ANSWER);
         tokio::time::sleep(idle.mul_f32(0.9)).await;
     }
-    let doorman = Arc::clone(&open.doorman);
+    let hooks = Arc::clone(&open.hooks);
     assert_eq!(open.rest().await, "");
-    assert_eq!(doorman.count(ConnectionEvent::Idle), 1);
+    assert_eq!(hooks.count(ConnectionEvent::Idle), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -111,7 +111,7 @@ async fn at_a_drain_a_resting_connection_ends_at_once_and_one_in_a_head_is_serve
 
 #[tokio::test(start_paused = true)]
 async fn who_does_not_read_answers_is_not_read_either_and_cut_in_time() {
-    let mut open = open(rig_with(DoorSettings::default(), None, 256));
+    let mut open = open(rig_with(ListenerSettings::default(), None, 256));
     let bytes = KNOWN.repeat(100);
     assert!(open.client.write_all(bytes.as_bytes()).await.is_err(), "all was taken although no answer was read");
     open.serving.await.unwrap();

@@ -1,4 +1,4 @@
-//! Doors on loopback with a small app behind them.
+//! Listeners on loopback with a small app behind them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use tokio::task::JoinHandle;
 
 use super::rig::GET;
 use crate::connection::Connection;
-use crate::fakes::FakeDoorman;
+use crate::fakes::FakeHooks;
 use crate::tls::{TicketSeed, Tickets};
 use crate::{
-    Client, ConnectionEvent, Connections, Door, DoorSettings, Doorman, H2Request, Handler, Listening, PaceLimits,
-    Served,
+    Client, ConnectionEvent, Connections, H2Request, Handler, Hooks, Listener, ListenerSettings, ListenerState,
+    MinimumRate, ServeOutcome,
 };
 use contract::time::UnixSeconds;
 
@@ -26,75 +26,75 @@ pub(super) struct Echo;
 
 #[async_trait]
 impl Handler for Echo {
-    async fn serve(&self, client: &mut dyn Client) -> Served {
+    async fn serve(&self, client: &mut dyn Client) -> ServeOutcome {
         let text = String::from_utf8_lossy(client.head().unwrap().0).into_owned();
-        assert!(!text.contains("panic"), "as the client wished");
+        assert!(!text.contains("panic"), "panic on request");
         client.take_head();
         let connection = Arc::clone(client.connection());
         connection.request_seen();
         let answer = format!("{} {text}", connection.client().ip());
         let sent = client.write_all(answer.as_bytes()).await.is_ok() && client.flush().await.is_ok();
         connection.request_done();
-        if sent { Served::Whole } else { Served::Cut }
+        if sent { ServeOutcome::Whole } else { ServeOutcome::Cut }
     }
 
     async fn serve_stream(&self, _: H2Request, _: &Arc<Connection>) -> bool {
-        unreachable!("nobody here speaks HTTP/2")
+        unreachable!("this handler serves HTTP/1 only")
     }
 }
 
-/// A door that is open.
+/// A listener that accepts connections.
 pub(super) struct Open {
     pub(super) address: SocketAddr,
-    pub(super) doorman: Arc<FakeDoorman>,
+    pub(super) hooks: Arc<FakeHooks>,
     pub(super) connections: Arc<Connections>,
     pub(super) shutdown: watch::Sender<bool>,
     pub(super) service: JoinHandle<()>,
-    pub(super) listening: watch::Receiver<Listening>,
+    pub(super) listening: watch::Receiver<ListenerState>,
 }
 
 pub(super) const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
-pub(super) async fn open(app: Arc<dyn Handler>, settings: DoorSettings, tls: bool) -> Open {
-    let doorman = Arc::new(FakeDoorman::default());
-    open_with(app, settings, tls, doorman, [7; 32]).await
+pub(super) async fn open(app: Arc<dyn Handler>, settings: ListenerSettings, tls: bool) -> Open {
+    let hooks = Arc::new(FakeHooks::default());
+    open_with(app, settings, tls, hooks, [7; 32]).await
 }
 
 pub(super) async fn open_with(
     app: Arc<dyn Handler>,
-    settings: DoorSettings,
+    settings: ListenerSettings,
     tls: bool,
-    fake: Arc<FakeDoorman>,
+    fake: Arc<FakeHooks>,
     seed: [u8; 32],
 ) -> Open {
     let connections = Connections::new(&settings);
-    let doorman: Arc<dyn Doorman> = Arc::<FakeDoorman>::clone(&fake);
+    let hooks: Arc<dyn Hooks> = Arc::<FakeHooks>::clone(&fake);
     let (shared, settings) = (Arc::clone(&connections), Arc::new(settings));
-    let mut door = if tls {
+    let mut listener = if tls {
         let tickets = Tickets::new(vec![TicketSeed::new(seed)], Arc::new(|| UnixSeconds(1_800_000_000)));
-        Door::tls("https", LOOPBACK, app, doorman, shared, settings, tickets).unwrap()
+        Listener::tls("https", LOOPBACK, app, hooks, shared, settings, tickets).unwrap()
     } else {
-        Door::plain("http", LOOPBACK, app, doorman, shared, settings)
+        Listener::plain("http", LOOPBACK, app, hooks, shared, settings)
     };
     let (shutdown, watch) = watch::channel(false);
-    let mut listening = door.listening();
-    let service = tokio::spawn(async move { door.start_service(None, watch, 1).await });
-    let state = listening.wait_for(|state| *state != Listening::NotYet).await.unwrap().clone();
-    let Listening::At(address) = state else { panic!("{state:?}") };
-    Open { address, doorman: fake, connections, shutdown, service, listening }
+    let mut listening = listener.listening();
+    let service = tokio::spawn(async move { listener.start_service(None, watch, 1).await });
+    let state = listening.wait_for(|state| *state != ListenerState::NotYet).await.unwrap().clone();
+    let ListenerState::At(address) = state else { panic!("{state:?}") };
+    Open { address, hooks: fake, connections, shutdown, service, listening }
 }
 
 /// Sends bytes and reads until the other side closes or resets.
 pub(super) async fn exchange_bytes(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut client = TcpStream::connect(address).await.unwrap();
-    // A door that does not let us in may be quicker than we are.
+    // A listener that refuses the connection may close it before the write.
     let _ = client.write_all(bytes).await;
     let mut received = Vec::new();
     let _ = soon(client.read_to_end(&mut received)).await;
     received
 }
 
-/// Waits, but not for ever: a test that hangs says less than one that fails.
+/// Waits with a deadline, so that a hanging test fails with a message.
 pub(super) async fn soon<T>(awaited: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(30), awaited).await.expect("this should have happened by now")
 }
@@ -111,21 +111,23 @@ async fn first_words(client: &mut TcpStream, send: &str) -> String {
     String::from_utf8(buffer[..bytes].to_vec()).unwrap()
 }
 
+// promise: faults.23
 #[tokio::test]
 async fn a_connection_panics_alone() {
-    let open = open(Arc::new(Echo), DoorSettings::default(), false).await;
+    let open = open(Arc::new(Echo), ListenerSettings::default(), false).await;
     let mut other = TcpStream::connect(open.address).await.unwrap();
     assert_eq!(first_words(&mut other, GET).await, format!("127.0.0.1 {GET}"));
     assert_eq!(exchange(open.address, "GET /panic HTTP/1.1\r\nHost: a.example\r\n\r\n").await, "");
     assert_eq!(first_words(&mut other, GET).await, format!("127.0.0.1 {GET}"));
-    assert_eq!(open.doorman.count(ConnectionEvent::Panicked), 1);
+    assert_eq!(open.hooks.count(ConnectionEvent::Panicked), 1);
     drop(other);
-    soon(open.connections.idle()).await;
+    soon(open.connections.wait_until_closed()).await;
 }
 
+// promise: edge.12
 #[tokio::test]
 async fn one_client_cannot_have_all_connections_and_all_clients_cannot_have_more_than_there_are() {
-    let settings = DoorSettings { connections_per_address: 2, connections: 3, ..DoorSettings::default() };
+    let settings = ListenerSettings { connections_per_address: 2, connections: 3, ..ListenerSettings::default() };
     let limited = open(Arc::new(Echo), settings, false).await;
     let mut clients = Vec::new();
     for _ in 0..2 {
@@ -134,50 +136,51 @@ async fn one_client_cannot_have_all_connections_and_all_clients_cannot_have_more
         clients.push(client);
     }
     assert_eq!(exchange(limited.address, GET).await, "");
-    assert_eq!(limited.doorman.count(ConnectionEvent::TooManyFromAddress), 1);
+    assert_eq!(limited.hooks.count(ConnectionEvent::TooManyFromAddress), 1);
     clients.clear();
-    soon(limited.connections.idle()).await;
+    soon(limited.connections.wait_until_closed()).await;
 
-    let full = open(Arc::new(Echo), DoorSettings { connections: 1, ..DoorSettings::default() }, false).await;
+    let full = open(Arc::new(Echo), ListenerSettings { connections: 1, ..ListenerSettings::default() }, false).await;
     let mut only = TcpStream::connect(full.address).await.unwrap();
     assert_eq!(first_words(&mut only, GET).await, format!("127.0.0.1 {GET}"));
     assert_eq!(exchange(full.address, GET).await, "");
-    assert_eq!(full.doorman.count(ConnectionEvent::TooMany), 1);
+    assert_eq!(full.hooks.count(ConnectionEvent::TooMany), 1);
     assert_eq!(first_words(&mut only, GET).await, format!("127.0.0.1 {GET}"));
 }
 
-/// Answers with more than any buffer holds.
+/// Sends a response larger than any buffer.
 struct Generous;
 
 #[async_trait]
 impl Handler for Generous {
-    async fn serve(&self, client: &mut dyn Client) -> Served {
+    async fn serve(&self, client: &mut dyn Client) -> ServeOutcome {
         client.take_head();
         client.connection().request_seen();
         let _ = client.write_all(&vec![b'x'; 64 * 1024 * 1024]).await;
         client.connection().request_done();
-        Served::Cut
+        ServeOutcome::Cut
     }
 
     async fn serve_stream(&self, _: H2Request, _: &Arc<Connection>) -> bool {
-        unreachable!("nobody here speaks HTTP/2")
+        unreachable!("this handler serves HTTP/1 only")
     }
 }
 
 #[tokio::test]
-async fn what_a_client_did_not_take_in_time_is_not_kept_for_it() {
+async fn unsent_data_of_a_stalled_client_is_dropped() {
     let moment = Duration::from_millis(200);
-    let write_pace = PaceLimits { grace: moment, idle: moment, bytes_per_second: u32::MAX, whole: None };
-    let open = open(Arc::new(Generous), DoorSettings { write_pace, ..DoorSettings::default() }, false).await;
+    let write_minimum_rate = MinimumRate { grace: moment, idle: moment, bytes_per_second: u32::MAX, whole: None };
+    let open =
+        open(Arc::new(Generous), ListenerSettings { write_minimum_rate, ..ListenerSettings::default() }, false).await;
     let mut client = TcpStream::connect(open.address).await.unwrap();
     client.write_all(GET.as_bytes()).await.unwrap();
     soon(async {
-        while open.doorman.count(ConnectionEvent::Stalled) == 0 {
+        while open.hooks.count(ConnectionEvent::Stalled) == 0 {
             tokio::task::yield_now().await;
         }
     })
     .await;
-    soon(open.connections.idle()).await;
+    soon(open.connections.wait_until_closed()).await;
     let mut received = Vec::new();
     let ended = soon(client.read_to_end(&mut received)).await;
     assert_eq!(ended.map_err(|error| error.kind()), Err(std::io::ErrorKind::ConnectionReset));
@@ -191,11 +194,11 @@ fn proxy_header(client: u8) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_trusted_balancer_names_the_client_and_nobody_else_does() {
-    let trusting = DoorSettings {
+async fn only_a_trusted_balancer_names_the_client() {
+    let trusting = ListenerSettings {
         proxy_protocol_from: vec!["127.0.0.0/8".parse().unwrap()],
         connections_per_address: 1,
-        ..DoorSettings::default()
+        ..ListenerSettings::default()
     };
     let balanced = open(Arc::new(Echo), trusting, false).await;
     let mut clients = Vec::new();
@@ -206,40 +209,41 @@ async fn a_trusted_balancer_names_the_client_and_nobody_else_does() {
         clients.push(client);
     }
     assert_eq!(exchange(balanced.address, proxy_header(7)).await, "", "the client is limited, not the balancer");
-    assert_eq!(balanced.doorman.count(ConnectionEvent::TooManyFromAddress), 1);
+    assert_eq!(balanced.hooks.count(ConnectionEvent::TooManyFromAddress), 1);
     assert_eq!(exchange(balanced.address, GET).await, "", "a trusted peer must send the header");
-    assert_eq!(balanced.doorman.count(ConnectionEvent::BadProxyHeader), 1);
+    assert_eq!(balanced.hooks.count(ConnectionEvent::BadProxyHeader), 1);
 
-    let direct = open(Arc::new(Echo), DoorSettings::default(), false).await;
+    let direct = open(Arc::new(Echo), ListenerSettings::default(), false).await;
     let spoofed = [&proxy_header(7)[..], GET.as_bytes()].concat();
     assert!(exchange(direct.address, spoofed).await.starts_with("HTTP/1.1 400 "));
 }
 
 #[tokio::test]
 async fn at_the_signal_no_connection_is_accepted_and_those_at_rest_end() {
-    let mut open = open(Arc::new(Echo), DoorSettings::default(), false).await;
+    let mut open = open(Arc::new(Echo), ListenerSettings::default(), false).await;
     let mut client = TcpStream::connect(open.address).await.unwrap();
     assert_eq!(first_words(&mut client, GET).await, format!("127.0.0.1 {GET}"));
     open.shutdown.send(true).unwrap();
     open.service.await.unwrap();
-    assert_eq!(*open.listening.borrow_and_update(), Listening::Stopped);
+    assert_eq!(*open.listening.borrow_and_update(), ListenerState::Stopped);
     assert!(TcpStream::connect(open.address).await.is_err());
     let mut rest = Vec::new();
     soon(client.read_to_end(&mut rest)).await.unwrap();
     assert!(rest.is_empty());
-    soon(open.connections.idle()).await;
+    soon(open.connections.wait_until_closed()).await;
 }
 
 #[tokio::test]
 async fn an_address_that_cannot_be_had_is_reported() {
     let taken = tokio::net::TcpListener::bind(LOOPBACK).await.unwrap();
-    let (doorman, settings) = (Arc::new(FakeDoorman::default()), Arc::new(DoorSettings::default()));
+    let (hooks, settings) = (Arc::new(FakeHooks::default()), Arc::new(ListenerSettings::default()));
     let connections = Connections::new(&settings);
-    let mut door = Door::plain("http", taken.local_addr().unwrap(), Arc::new(Echo), doorman, connections, settings);
+    let mut listener =
+        Listener::plain("http", taken.local_addr().unwrap(), Arc::new(Echo), hooks, connections, settings);
     let (_shutdown, watch) = watch::channel(false);
-    let listening = door.listening();
-    door.start_service(None, watch, 1).await;
+    let listening = listener.listening();
+    listener.start_service(None, watch, 1).await;
     assert!(
-        matches!(&*listening.borrow(), Listening::Failed(reason) if reason.contains("cannot listen on 127.0.0.1:"))
+        matches!(&*listening.borrow(), ListenerState::Failed(reason) if reason.contains("cannot listen on 127.0.0.1:"))
     );
 }

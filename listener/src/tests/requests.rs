@@ -1,16 +1,16 @@
-//! Requests through one stream: what whoever serves them reads, what the client gets.
+//! Requests through one stream: what the handler reads and what the client receives.
 
 use std::io::ErrorKind;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::rig::{GET, POST_5, POST_CHUNKED, read, rig, rig_with};
-use crate::{Client as _, ConnectionEvent, DoorSettings};
+use crate::{Client as _, ConnectionEvent, ListenerSettings};
 use contract::rejection::Rejection;
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// What a refusal looks like to the client, the date aside.
+/// The refusal as the client receives it, without the date.
 fn refusal(rejection: Rejection, reason: &str) -> String {
     let body = rejection.body().to_json();
     format!(
@@ -37,11 +37,11 @@ async fn a_request_passes_byte_for_byte() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_head_is_answered_here_and_nobody_sees_it() {
+async fn a_refused_head_is_answered_here_and_no_handler_sees_it() {
     let mut rig = rig();
     rig.send("GET /a?key=secret HTTP/1.1\r\nHost: a.example\r\nHost: b.example\r\n\r\n").await;
     assert_eq!(rig.read().await.unwrap(), "");
-    assert_eq!(*rig.doorman.refusals.lock(), [(Rejection::BadHost, "GET /a".to_owned())]);
+    assert_eq!(*rig.hooks.refusals.lock(), [(Rejection::BadHost, "GET /a".to_owned())]);
     assert_eq!(without_date(&rig.received().await), refusal(Rejection::BadHost, "Bad Request"));
 }
 
@@ -65,9 +65,9 @@ async fn the_slot_is_held_until_the_client_has_read_the_refusal() {
     let mut received = String::new();
     client.read_to_string(&mut received).await.unwrap();
     assert!(received.starts_with("HTTP/1.1 400 "));
-    // The client neither closes nor stops sending: the linger ends by its own clock.
-    connections.idle().await;
-    assert_eq!(rig.doorman.count(ConnectionEvent::Closed), 1);
+    // The client neither closes nor stops sending: lingering ends at its own deadline.
+    connections.wait_until_closed().await;
+    assert_eq!(rig.hooks.count(ConnectionEvent::Closed), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -104,7 +104,7 @@ async fn a_client_that_leaves_is_noticed_while_its_request_is_in_progress() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bad_chunk_of_a_request_in_hand_fails_the_read_and_whoever_has_it_answers() {
+async fn a_bad_chunk_after_the_head_fails_the_read_and_the_handler_answers() {
     let mut rig = rig();
     rig.send(format!("{POST_CHUNKED}5\r\nhello\r\n")).await;
     assert_eq!(rig.read().await.unwrap(), format!("{POST_CHUNKED}hello"));
@@ -112,7 +112,7 @@ async fn a_bad_chunk_of_a_request_in_hand_fails_the_read_and_whoever_has_it_answ
     rig.send("5;\r\nhello\r\n").await;
     let refused = rig.read().await.unwrap_err();
     assert_eq!((refused.kind(), refused.to_string().as_str()), (ErrorKind::InvalidData, Rejection::BadFraming.code()));
-    assert!(rig.doorman.refused().is_empty(), "whoever has the request logs it");
+    assert!(rig.hooks.refused().is_empty(), "the handler logs it");
     rig.stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
     rig.stream.flush().await.unwrap();
     assert_eq!(rig.read().await.unwrap_err().kind(), ErrorKind::InvalidData, "it stays refused");
@@ -120,11 +120,11 @@ async fn a_bad_chunk_of_a_request_in_hand_fails_the_read_and_whoever_has_it_answ
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bad_chunk_that_comes_with_its_head_reaches_nobody() {
+async fn a_bad_chunk_that_comes_with_its_head_reaches_no_handler() {
     let mut rig = rig();
     rig.send(format!("{POST_CHUNKED}0x5\r\nhello")).await;
     assert_eq!(rig.read().await.unwrap(), "");
-    assert_eq!(*rig.doorman.refusals.lock(), [(Rejection::BadFraming, "POST / HTTP/1.1".to_owned())]);
+    assert_eq!(*rig.hooks.refusals.lock(), [(Rejection::BadFraming, "POST / HTTP/1.1".to_owned())]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -229,15 +229,15 @@ async fn a_connection_that_is_ended_from_outside_ends_at_once() {
     assert_eq!(read.unwrap_err().kind(), ErrorKind::ConnectionAborted);
     let written = rig.stream.write_all(OK.as_bytes()).await;
     assert_eq!(written.unwrap_err().kind(), ErrorKind::ConnectionAborted);
-    let doorman = std::sync::Arc::clone(&rig.doorman);
+    let hooks = std::sync::Arc::clone(&rig.hooks);
     assert_eq!(rig.received().await, "");
-    assert_eq!(doorman.count(ConnectionEvent::Ended), 1);
-    connections.idle().await;
+    assert_eq!(hooks.count(ConnectionEvent::Ended), 1);
+    connections.wait_until_closed().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_body_in_small_pieces_comes_in_order() {
-    let mut rig = rig_with(DoorSettings::default(), None, 16);
+    let mut rig = rig_with(ListenerSettings::default(), None, 16);
     let message = format!("{POST_CHUNKED}5\r\nhello\r\n1;a=b\r\n \r\n000a\r\nhow are yo\r\n0\r\nX: y\r\n\r\n");
     let (mut client, mut stream) = (rig.client, rig.stream);
     let sending = tokio::spawn(async move {

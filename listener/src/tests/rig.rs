@@ -11,43 +11,43 @@ use bytes::BytesMut;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::time::Instant;
 
-use crate::connection::{Connection, Ends, TlsFacts};
-use crate::fakes::FakeDoorman;
-use crate::gate::{Gate, Want};
+use crate::connection::{Addresses, Connection, TlsFacts};
+use crate::fakes::FakeHooks;
+use crate::gate::{Gate, NextRead};
 use crate::stream::EdgeStream;
-use crate::{Broken, Client as _, Connections, DoorSettings, Doorman};
+use crate::{BodyReadError, Client as _, Connections, Hooks, ListenerSettings};
 use contract::rejection::Rejection;
 
 pub(super) const GET: &str = "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
 pub(super) const POST_5: &str = "POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 5\r\n\r\n";
 pub(super) const POST_CHUNKED: &str = "POST / HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n";
 
-/// Both ends of a connection, and what the door knows about it.
+/// Both ends of a connection, and the listener's state of it.
 pub(super) struct Rig {
     pub(super) client: DuplexStream,
     pub(super) stream: EdgeStream<DuplexStream>,
     pub(super) connection: Arc<Connection>,
-    pub(super) doorman: Arc<FakeDoorman>,
+    pub(super) hooks: Arc<FakeHooks>,
     pub(super) connections: Arc<Connections>,
 }
 
 pub(super) fn rig() -> Rig {
-    rig_with(DoorSettings::default(), None, 64 * 1024)
+    rig_with(ListenerSettings::default(), None, 64 * 1024)
 }
 
-pub(super) fn rig_with(settings: DoorSettings, tls: Option<TlsFacts>, pipe_bytes: usize) -> Rig {
+pub(super) fn rig_with(settings: ListenerSettings, tls: Option<TlsFacts>, pipe_bytes: usize) -> Rig {
     let (client, ours) = tokio::io::duplex(pipe_bytes);
-    let fake = Arc::new(FakeDoorman::default());
-    let doorman: Arc<dyn Doorman> = Arc::<FakeDoorman>::clone(&fake);
+    let fake = Arc::new(FakeHooks::default());
+    let hooks: Arc<dyn Hooks> = Arc::<FakeHooks>::clone(&fake);
     let connections = Connections::new(&settings);
-    let mut slot = connections.admit(&doorman).unwrap();
+    let mut slot = connections.admit(&hooks).unwrap();
     let here = SocketAddr::from(([192, 0, 2, 1], 12_345));
     assert!(slot.admit_address(here.ip()));
-    let ends = Ends { client: here, peer: here, local: here };
-    let connection = Arc::new(Connection::new(slot.id(), ends, tls, &settings, slot.shared(), Instant::now()));
+    let addresses = Addresses { client: here, peer: here, local: here };
+    let connection = Arc::new(Connection::new(slot.id(), addresses, tls, &settings, slot.shared(), Instant::now()));
     slot.register(&connection);
-    let stream = EdgeStream::new(ours, slot, Arc::clone(&connection), doorman, Arc::new(settings));
-    Rig { client, stream, connection, doorman: fake, connections }
+    let stream = EdgeStream::new(ours, slot, Arc::clone(&connection), hooks, Arc::new(settings));
+    Rig { client, stream, connection, hooks: fake, connections }
 }
 
 impl Rig {
@@ -55,23 +55,23 @@ impl Rig {
         self.client.write_all(text.as_ref()).await.unwrap();
     }
 
-    /// One read of whoever serves requests.
+    /// One read, as a request handler does it.
     pub(super) async fn read(&mut self) -> Result<String> {
         read(&mut self.stream).await
     }
 
-    /// Whether there is nothing to read for somebody who waits for a moment.
+    /// Whether a reader gets nothing for a moment.
     pub(super) async fn nothing_to_read(&mut self) -> bool {
         tokio::time::timeout(Duration::from_millis(1), self.read()).await.is_err()
     }
 
-    /// The request is served.
+    /// Completes the request.
     pub(super) fn done(&mut self) {
         self.connection.request_done();
         self.stream.next();
     }
 
-    /// Ends our side; what the client has received in all.
+    /// Closes our side; returns everything that the client received.
     pub(super) async fn received(self) -> String {
         let Self { mut client, stream, .. } = self;
         drop(stream);
@@ -90,7 +90,7 @@ impl Rig {
 }
 
 impl EdgeStream<DuplexStream> {
-    /// The response is complete.
+    /// Completes the response.
     pub(super) fn next(&mut self) {
         if let Some(Err(rejection)) = self.gate.as_mut().map(Gate::response_complete) {
             self.refuse(rejection);
@@ -99,8 +99,9 @@ impl EdgeStream<DuplexStream> {
 
     fn poll_text(&mut self, cx: &mut Context<'_>) -> Poll<Result<String>> {
         let mut bytes = BytesMut::new();
-        let is_refused = |gate: &Gate| gate.want() == Want::Nothing && !gate.first_line().is_empty();
-        let rests = self.gate.as_ref().is_some_and(|gate| matches!(gate.want(), Want::Head { .. }) || is_refused(gate));
+        let is_refused = |gate: &Gate| gate.want() == NextRead::Nothing && !gate.first_line().is_empty();
+        let rests =
+            self.gate.as_ref().is_some_and(|gate| matches!(gate.want(), NextRead::Head { .. }) || is_refused(gate));
         if rests || self.head().is_some() {
             if ready!(self.poll_request(cx)) {
                 bytes.extend_from_slice(self.head().unwrap().0);
@@ -111,11 +112,13 @@ impl EdgeStream<DuplexStream> {
             }
         } else {
             match ready!(self.poll_body(&mut bytes, cx)) {
-                // All of it was read: what is left to be seen is that the client leaves.
+                // Everything was read: wait for the client to disconnect.
                 Ok(0) if self.is_whole() => ready!(self.poll_gone(cx)),
-                Ok(_) | Err(Broken::Gone) => {}
-                Err(Broken::Refused(Rejection::RequestTimeout)) => return Poll::Ready(Err(ErrorKind::TimedOut.into())),
-                Err(Broken::Refused(rejection)) => {
+                Ok(_) | Err(BodyReadError::Gone) => {}
+                Err(BodyReadError::Refused(Rejection::RequestTimeout)) => {
+                    return Poll::Ready(Err(ErrorKind::TimedOut.into()));
+                }
+                Err(BodyReadError::Refused(rejection)) => {
                     return Poll::Ready(Err(Error::new(ErrorKind::InvalidData, rejection.code())));
                 }
             }
@@ -127,7 +130,7 @@ impl EdgeStream<DuplexStream> {
     }
 }
 
-/// A head with what came of its body, some more of the body, or nothing at the end of the connection.
+/// A head with the body bytes that arrived, or more of the body, or nothing at the end of the connection.
 pub(super) async fn read(stream: &mut EdgeStream<DuplexStream>) -> Result<String> {
     if stream.gate.is_some() {
         return poll_fn(|cx| stream.poll_text(cx)).await;

@@ -1,4 +1,4 @@
-//! A small service behind a door.
+//! A small service behind a listener.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,13 +10,13 @@ use tokio::net::TcpStream;
 use super::certificates::{certificate, client, connect};
 use super::listeners::{Open, exchange, open_with, soon};
 use super::rig::{GET, POST_5, POST_CHUNKED};
-use crate::fakes::FakeDoorman;
-use crate::{ConnectionEvent, DoorSettings};
+use crate::fakes::FakeHooks;
+use crate::{ConnectionEvent, ListenerSettings};
 use contract::rejection::Rejection;
 
-async fn rig(settings: DoorSettings) -> Open {
-    let service = Arc::new(FakeDoorman::default());
-    open_with(Arc::<FakeDoorman>::clone(&service), settings, false, service, [7; 32]).await
+async fn rig(settings: ListenerSettings) -> Open {
+    let service = Arc::new(FakeHooks::default());
+    open_with(Arc::<FakeHooks>::clone(&service), settings, false, service, [7; 32]).await
 }
 
 /// Lengths of head and body of the first message, if it is complete.
@@ -28,7 +28,7 @@ fn complete(received: &[u8]) -> Option<(usize, usize)> {
     (received.len() - head_bytes >= body_bytes).then_some((head_bytes, body_bytes))
 }
 
-/// Reads one response and gives its body.
+/// Reads one response; returns its body.
 async fn body<S: tokio::io::AsyncRead + Unpin>(io: &mut S) -> String {
     let mut received = Vec::new();
     loop {
@@ -37,14 +37,14 @@ async fn body<S: tokio::io::AsyncRead + Unpin>(io: &mut S) -> String {
             assert_eq!(received.len(), head_bytes + body_bytes);
             return String::from_utf8(received[head_bytes..].to_vec()).unwrap();
         }
-        // Byte by byte, so that nothing of the next response is taken.
+        // Byte by byte, so that no byte of the next response is read.
         received.push(soon(io.read_u8()).await.unwrap());
     }
 }
 
 #[tokio::test]
 async fn requests_of_every_framing_share_a_connection() {
-    let rig = rig(DoorSettings::default()).await;
+    let rig = rig(ListenerSettings::default()).await;
     let mut client = TcpStream::connect(rig.address).await.unwrap();
     for (request, answer) in [
         (GET.to_owned(), "GET / 0\n"),
@@ -55,13 +55,13 @@ async fn requests_of_every_framing_share_a_connection() {
         client.write_all(request.as_bytes()).await.unwrap();
         assert_eq!(body(&mut client).await, answer);
     }
-    assert_eq!(rig.doorman.count(ConnectionEvent::Opened), 1);
-    assert!(rig.doorman.broken.lock().is_empty());
+    assert_eq!(rig.hooks.count(ConnectionEvent::Opened), 1);
+    assert!(rig.hooks.broken.lock().is_empty());
 }
 
 #[tokio::test]
 async fn a_body_larger_than_any_buffer_arrives() {
-    let rig = rig(DoorSettings::default()).await;
+    let rig = rig(ListenerSettings::default()).await;
     let mut client = TcpStream::connect(rig.address).await.unwrap();
     let head = "PUT /large HTTP/1.1\r\nHost: a.example\r\nContent-Length: 300000\r\n\r\n";
     client.write_all(head.as_bytes()).await.unwrap();
@@ -73,7 +73,7 @@ async fn a_body_larger_than_any_buffer_arrives() {
 
 #[tokio::test]
 async fn pipelined_requests_are_answered_in_order() {
-    let rig = rig(DoorSettings::default()).await;
+    let rig = rig(ListenerSettings::default()).await;
     let mut client = TcpStream::connect(rig.address).await.unwrap();
     let requests =
         format!("GET /1 HTTP/1.1\r\nHost: a.example\r\n\r\n{POST_5}helloGET /3 HTTP/1.1\r\nHost: a.example\r\n\r\n");
@@ -84,8 +84,8 @@ async fn pipelined_requests_are_answered_in_order() {
 }
 
 #[tokio::test]
-async fn nothing_of_a_smuggled_request_passes_the_door() {
-    let rig = rig(DoorSettings::default()).await;
+async fn nothing_of_a_smuggled_request_passes_the_listener() {
+    let rig = rig(ListenerSettings::default()).await;
     let smuggled = "GET /admin HTTP/1.1\r\nHost: a.example\r\n\r\n";
     let payloads = [
         ("Content-Length: 6\r\nTransfer-Encoding: chunked\r\n", format!("0\r\n\r\n{smuggled}"), 400),
@@ -106,50 +106,50 @@ async fn nothing_of_a_smuggled_request_passes_the_door() {
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{fields:?}: {answer}");
         assert_eq!(answer.matches("HTTP/1.1").count(), 1, "{fields:?}: {answer}");
         refused += 1;
-        assert_eq!(rig.doorman.refused().len(), refused, "one refusal, one report");
+        assert_eq!(rig.hooks.refused().len(), refused, "one refusal, one report");
     }
-    assert_eq!(rig.doorman.heads.load(Ordering::Acquire), 0);
+    assert_eq!(rig.hooks.heads.load(Ordering::Acquire), 0);
 }
 
 #[tokio::test]
-async fn a_chunk_that_turns_bad_on_the_way_is_answered_by_whoever_has_the_request() {
-    let rig = rig(DoorSettings::default()).await;
+async fn a_bad_chunk_in_mid_body_is_answered_by_the_handler() {
+    let rig = rig(ListenerSettings::default()).await;
     let mut client = TcpStream::connect(rig.address).await.unwrap();
     client.write_all(format!("{POST_CHUNKED}5\r\nhello\r\n").as_bytes()).await.unwrap();
-    while rig.doorman.body_bytes.load(Ordering::Acquire) == 0 {
+    while rig.hooks.body_bytes.load(Ordering::Acquire) == 0 {
         tokio::task::yield_now().await;
     }
     client.write_all(b"0x5\r\nhello").await.unwrap();
     let mut answer = String::new();
     soon(client.read_to_string(&mut answer)).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
-    assert_eq!(*rig.doorman.broken.lock(), [Rejection::BadFraming]);
-    assert!(rig.doorman.refused().is_empty());
+    assert_eq!(*rig.hooks.broken.lock(), [Rejection::BadFraming]);
+    assert!(rig.hooks.refused().is_empty());
 }
 
 #[tokio::test]
-async fn a_slow_body_is_answered_408_by_whoever_has_the_request() {
-    let mut settings = DoorSettings::default();
-    settings.body_pace.grace = Duration::from_millis(50);
+async fn a_slow_body_is_answered_408_by_the_handler() {
+    let mut settings = ListenerSettings::default();
+    settings.body_minimum_rate.grace = Duration::from_millis(50);
     let rig = rig(settings).await;
     let answer = exchange(rig.address, format!("{POST_5}hel")).await;
     assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
-    assert_eq!(*rig.doorman.broken.lock(), [Rejection::RequestTimeout]);
+    assert_eq!(*rig.hooks.broken.lock(), [Rejection::RequestTimeout]);
 }
 
 #[tokio::test]
-async fn connect_is_answered_with_our_body_by_the_door() {
-    let rig = rig(DoorSettings::default()).await;
+async fn connect_is_answered_with_our_body_by_the_listener() {
+    let rig = rig(ListenerSettings::default()).await;
     let answer = exchange(rig.address, "CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:443\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 405 Method Not Allowed\r\n"), "{answer}");
     assert!(answer.ends_with(&Rejection::MethodNotAllowed.body().to_json()), "{answer}");
-    assert_eq!(rig.doorman.refused(), [Rejection::MethodNotAllowed]);
-    assert_eq!(rig.doorman.heads.load(Ordering::Acquire), 0);
+    assert_eq!(rig.hooks.refused(), [Rejection::MethodNotAllowed]);
+    assert_eq!(rig.hooks.heads.load(Ordering::Acquire), 0);
 }
 
 #[tokio::test]
 async fn a_websocket_passes_with_the_bytes_that_came_early() {
-    let rig = rig(DoorSettings::default()).await;
+    let rig = rig(ListenerSettings::default()).await;
     let mut client = TcpStream::connect(rig.address).await.unwrap();
     let upgrade = "GET /chat HTTP/1.1\r\nHost: a.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
     client.write_all(format!("{upgrade}early").as_bytes()).await.unwrap();
@@ -166,7 +166,7 @@ async fn a_websocket_passes_with_the_bytes_that_came_early() {
 
 #[tokio::test]
 async fn a_connection_is_closed_after_its_last_request() {
-    let rig = rig(DoorSettings { requests_per_connection: 2, ..DoorSettings::default() }).await;
+    let rig = rig(ListenerSettings { requests_per_connection: 2, ..ListenerSettings::default() }).await;
     let mut client = TcpStream::connect(rig.address).await.unwrap();
     client.write_all(GET.as_bytes()).await.unwrap();
     assert_eq!(body(&mut client).await, "GET / 0\n");
@@ -174,25 +174,25 @@ async fn a_connection_is_closed_after_its_last_request() {
     let mut last = String::new();
     soon(client.read_to_string(&mut last)).await.unwrap();
     assert!(last.to_ascii_lowercase().contains("\r\nconnection: close\r\n"), "{last}");
-    soon(rig.connections.idle()).await;
+    soon(rig.connections.wait_until_closed()).await;
 }
 
 #[tokio::test]
 async fn at_the_signal_idle_connections_close() {
-    let rig = rig(DoorSettings::default()).await;
+    let rig = rig(ListenerSettings::default()).await;
     let mut client = TcpStream::connect(rig.address).await.unwrap();
     client.write_all(GET.as_bytes()).await.unwrap();
     assert_eq!(body(&mut client).await, "GET / 0\n");
     rig.shutdown.send(true).unwrap();
     assert_eq!(client.read(&mut [0; 1]).await.unwrap(), 0);
-    soon(rig.connections.idle()).await;
+    soon(rig.connections.wait_until_closed()).await;
 }
 
 #[tokio::test]
 async fn the_same_service_serves_tls() {
-    let (doorman, key) = (Arc::new(FakeDoorman::default()), certificate(&["a.example"]));
-    doorman.certificates.lock().insert("a.example".parse().unwrap(), Arc::clone(&key));
-    let open = open_with(Arc::<FakeDoorman>::clone(&doorman), DoorSettings::default(), true, doorman, [1; 32]).await;
+    let (hooks, key) = (Arc::new(FakeHooks::default()), certificate(&["a.example"]));
+    hooks.certificates.lock().insert("a.example".parse().unwrap(), Arc::clone(&key));
+    let open = open_with(Arc::<FakeHooks>::clone(&hooks), ListenerSettings::default(), true, hooks, [1; 32]).await;
     let tcp = TcpStream::connect(open.address).await.unwrap();
     let mut tls = connect(&client(&key, &[b"http/1.1"]), "a.example", tcp).await.unwrap();
     for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! Slow clients, by a clock that moves when everybody waits.
+//! Slow clients, with a clock that advances when every task waits.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::time::{Instant, sleep};
 
 use super::rig::{GET, POST_CHUNKED, Rig, read, rig, rig_with};
-use crate::{Client as _, ConnectionEvent, DoorSettings};
+use crate::{Client as _, ConnectionEvent, ListenerSettings};
 use contract::rejection::Rejection;
 
 const POST_1000: &str = "POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 1000\r\n\r\n";
 
-/// What the next read brings, and after how many seconds.
+/// The result of the next read, and the seconds it took.
 async fn next_read(rig: &mut Rig) -> (u64, Result<String, ErrorKind>) {
     let start = Instant::now();
     let read = rig.read().await;
@@ -23,7 +23,7 @@ fn end_after(seconds: u64) -> (u64, Result<String, ErrorKind>) {
     (seconds, Ok(String::new()))
 }
 
-/// Sends the bytes of `text` one at a time with a pause before each, until nobody takes them; then reads the answer.
+/// Sends `text` byte by byte with a pause before each, until a write fails; then reads the answer.
 async fn drip(mut client: DuplexStream, text: String, pause: Duration) -> String {
     for byte in text.into_bytes() {
         sleep(pause).await;
@@ -36,6 +36,7 @@ async fn drip(mut client: DuplexStream, text: String, pause: Duration) -> String
     received
 }
 
+// promise: edge.26
 #[tokio::test(start_paused = true)]
 async fn a_head_that_drips_is_408_when_its_time_is_over() {
     let rig = rig();
@@ -48,15 +49,15 @@ async fn a_head_that_drips_is_408_when_its_time_is_over() {
     let received = client.await.unwrap();
     assert!(received.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{received}");
     assert!(received.ends_with(&Rejection::RequestTimeout.body().to_json()), "{received}");
-    assert_eq!(*rig.doorman.refusals.lock(), [(Rejection::RequestTimeout, "GET / HTTP/".to_owned())]);
+    assert_eq!(*rig.hooks.refusals.lock(), [(Rejection::RequestTimeout, "GET / HTTP/".to_owned())]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_without_a_byte_is_closed_without_a_word() {
     let mut rig = rig();
     assert_eq!(next_read(&mut rig).await, end_after(10));
-    assert!(rig.doorman.refused().is_empty());
-    assert_eq!(rig.doorman.count(ConnectionEvent::Idle), 1);
+    assert!(rig.hooks.refused().is_empty());
+    assert_eq!(rig.hooks.count(ConnectionEvent::Idle), 1);
     drop(rig.stream);
     assert_eq!(rig.connections.live(), 0, "there is nothing to linger for");
     assert_eq!(rig.client.read(&mut [0; 1]).await.unwrap(), 0);
@@ -82,21 +83,22 @@ async fn between_requests_a_client_may_rest_and_then_has_the_time_of_a_head() {
     });
     assert_eq!(read(&mut stream).await.unwrap(), "");
     assert_eq!(start.elapsed().as_secs(), 70);
-    assert_eq!(rig.doorman.refused(), [Rejection::RequestTimeout]);
+    assert_eq!(rig.hooks.refused(), [Rejection::RequestTimeout]);
     drop(slow.await.unwrap());
 }
 
 #[tokio::test(start_paused = true)]
 async fn under_pressure_a_client_rests_shorter() {
-    let mut rig = rig_with(DoorSettings { connections: 1, ..DoorSettings::default() }, None, 1_024);
+    let mut rig = rig_with(ListenerSettings { connections: 1, ..ListenerSettings::default() }, None, 1_024);
     rig.send(GET).await;
     rig.read().await.unwrap();
     rig.respond("").await;
     assert_eq!(next_read(&mut rig).await, end_after(5));
 }
 
+// promise: edge.26
 #[tokio::test(start_paused = true)]
-async fn a_body_that_stops_or_drips_fails_and_whoever_has_it_answers_408() {
+async fn a_body_that_stops_or_drips_fails_and_the_handler_answers_408() {
     for (head, body) in [(POST_1000, "0".repeat(60)), (POST_CHUNKED, format!("3e8\r\n{}", "0".repeat(60)))] {
         let seconds = 40;
         let mut rig = rig();
@@ -104,7 +106,7 @@ async fn a_body_that_stops_or_drips_fails_and_whoever_has_it_answers_408() {
         assert_eq!(rig.read().await.unwrap(), head);
         rig.connection.request_seen();
         assert_eq!(next_read(&mut rig).await, (40, Err(ErrorKind::TimedOut)), "nothing came");
-        assert!(rig.doorman.refused().is_empty());
+        assert!(rig.hooks.refused().is_empty());
 
         let mut rig = super::rig::rig();
         rig.send(head).await;
@@ -164,14 +166,15 @@ async fn a_large_body_at_the_minimum_rate_is_given_up_after_minutes_and_not_afte
         }
     };
     assert_eq!(error.kind(), ErrorKind::TimedOut);
-    // Two minutes, and what 600 bytes a second earn.
+    // Two minutes, and the time that 600 bytes a second earn.
     assert!((120..=135).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
     drop(stream);
     steady.await.unwrap();
 }
 
-/// A client that has been answered in the middle of its body and sends on, so much every second; how long it is read.
-async fn read_on(settings: DoorSettings, seconds: u64, piece: usize) -> u64 {
+/// A client that was answered in the middle of its body keeps sending, `piece` bytes every second. Returns for how many
+/// seconds it is read.
+async fn read_on(settings: ListenerSettings, seconds: u64, piece: usize) -> u64 {
     let mut rig = rig_with(settings, None, 1 << 20);
     rig.send("POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 100000000\r\n\r\n").await;
     rig.read().await.unwrap();
@@ -190,24 +193,24 @@ async fn read_on(settings: DoorSettings, seconds: u64, piece: usize) -> u64 {
         client.read_to_string(&mut received).await.unwrap();
         assert_eq!(received, "HTTP/1.1 413 Too Large\r\n\r\n");
     });
-    connections.idle().await;
+    connections.wait_until_closed().await;
     sending.await.unwrap();
     start.elapsed().as_secs()
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_is_answered_early_may_send_on_and_gets_its_answer() {
-    let settings = DoorSettings { linger_bytes_long: 4 * 1024 * 1024, ..DoorSettings::default() };
+    let settings = ListenerSettings { linger_bytes_long: 4 * 1024 * 1024, ..ListenerSettings::default() };
     assert_eq!(read_on(settings.clone(), 10, 100_000).await, 10, "while it sends");
     assert!((30..=31).contains(&read_on(settings.clone(), 100, 1_000).await), "and no longer than 30 seconds");
     assert!((4..=6).contains(&read_on(settings.clone(), 10, 1_000_000).await), "more than 4 MiB are too many");
-    // One that has no budget left has two seconds.
-    let settings = DoorSettings { lingering_per_address: 0, ..settings };
+    // Without a budget for long lingering, it has two seconds.
+    let settings = ListenerSettings { lingering_per_address: 0, ..settings };
     assert!(read_on(settings, 3, 1_000).await <= 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_nobody_reads_is_not_slow() {
+async fn a_body_that_is_not_read_is_not_slow() {
     let mut rig = rig();
     rig.send(POST_1000).await;
     rig.read().await.unwrap();
@@ -251,16 +254,17 @@ async fn a_websocket_may_be_silent() {
     assert!(day.is_err(), "nothing ends it");
 }
 
+// promise: edge.26
 #[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_take_its_response_is_cut_off() {
-    let mut rig = rig_with(DoorSettings::default(), None, 1_024);
+    let mut rig = rig_with(ListenerSettings::default(), None, 1_024);
     rig.send(GET).await;
     rig.read().await.unwrap();
     rig.connection.request_seen();
     let start = Instant::now();
     let written = rig.stream.write_all(&vec![b'x'; 100_000]).await;
     assert_eq!((written.unwrap_err().kind(), start.elapsed().as_secs()), (ErrorKind::TimedOut, 60));
-    assert_eq!(rig.doorman.count(ConnectionEvent::Stalled), 1);
+    assert_eq!(rig.hooks.count(ConnectionEvent::Stalled), 1);
     let connections = rig.connections;
     drop(rig.stream);
     assert_eq!(connections.live(), 0, "it does not linger");
@@ -268,7 +272,7 @@ async fn a_client_that_does_not_take_its_response_is_cut_off() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_takes_its_response_slowly_but_fast_enough_gets_all_of_it() {
-    let mut rig = rig_with(DoorSettings::default(), None, 600);
+    let mut rig = rig_with(ListenerSettings::default(), None, 600);
     rig.send(GET).await;
     rig.read().await.unwrap();
     rig.connection.request_seen();
@@ -300,7 +304,7 @@ async fn a_refused_client_that_keeps_sending_is_read_for_two_seconds_only() {
             sleep(Duration::from_millis(100)).await;
         }
     });
-    connections.idle().await;
+    connections.wait_until_closed().await;
     assert_eq!(start.elapsed().as_secs(), 2);
     sending.await.unwrap();
 }

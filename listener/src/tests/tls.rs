@@ -12,8 +12,8 @@ use super::certificates::{certificate, client, connect};
 use super::listeners::{Echo, Open, open_with, soon};
 use super::rig::{GET, rig_with};
 use crate::connection::TlsFacts;
-use crate::fakes::FakeDoorman;
-use crate::{ConnectionEvent, DoorSettings, HandshakeOutcome};
+use crate::fakes::FakeHooks;
+use crate::{ConnectionEvent, HandshakeOutcome, ListenerSettings};
 
 const HTTP: &[&[u8]] = &[b"h2", b"http/1.1"];
 
@@ -22,11 +22,11 @@ fn host(name: &str) -> Hostname {
 }
 
 async fn secure(seed: u8) -> (Open, Arc<rustls::sign::CertifiedKey>) {
-    let (doorman, key) = (FakeDoorman::default(), certificate(&["a.example", "b.example"]));
+    let (hooks, key) = (FakeHooks::default(), certificate(&["a.example", "b.example"]));
     for name in ["a.example", "b.example"] {
-        doorman.certificates.lock().insert(host(name), Arc::clone(&key));
+        hooks.certificates.lock().insert(host(name), Arc::clone(&key));
     }
-    (open_with(Arc::new(Echo), DoorSettings::default(), true, Arc::new(doorman), [seed; 32]).await, key)
+    (open_with(Arc::new(Echo), ListenerSettings::default(), true, Arc::new(hooks), [seed; 32]).await, key)
 }
 
 async fn tcp(open: &Open) -> TcpStream {
@@ -57,7 +57,7 @@ async fn a_known_name_gets_its_certificate_and_a_post_quantum_key_exchange() {
     let mut buffer = [0; 256];
     let bytes = stream.read(&mut buffer).await.unwrap();
     assert_eq!(String::from_utf8_lossy(&buffer[..bytes]), format!("127.0.0.1 {GET}"));
-    assert_eq!(*open.doorman.handshakes.lock(), [HandshakeOutcome::Full]);
+    assert_eq!(*open.hooks.handshakes.lock(), [HandshakeOutcome::Full]);
 
     let both = client(&key, HTTP);
     let stream = connect(&both, "a.example", tcp(&open).await).await.unwrap();
@@ -72,15 +72,15 @@ async fn an_unknown_name_gets_an_alert_and_no_certificate() {
         let error = connect(&config, name, tcp(&open).await).await.unwrap_err();
         assert_eq!(alert(&error), Some(AlertDescription::UnrecognisedName), "{name}: {error}");
     }
-    soon(open.connections.idle()).await;
-    assert_eq!(*open.doorman.handshakes.lock(), [HandshakeOutcome::UnknownName; 2]);
+    soon(open.connections.wait_until_closed()).await;
+    assert_eq!(*open.hooks.handshakes.lock(), [HandshakeOutcome::UnknownName; 2]);
 }
 
 #[tokio::test]
 async fn a_challenge_is_answered_with_its_certificate_and_nothing_is_served() {
     let (open, _) = secure(1).await;
     let answer = certificate(&["pending.example"]);
-    open.doorman.challenges.lock().insert(host("pending.example"), Arc::clone(&answer));
+    open.hooks.challenges.lock().insert(host("pending.example"), Arc::clone(&answer));
     let authority = client(&answer, &[b"acme-tls/1"]);
     let mut stream = connect(&authority, "pending.example", tcp(&open).await).await.unwrap();
     assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"acme-tls/1"[..]));
@@ -94,11 +94,11 @@ async fn a_challenge_is_answered_with_its_certificate_and_nothing_is_served() {
     let clever = client(&answer, &[b"acme-tls/1", b"h2"]);
     let error = connect(&clever, "pending.example", tcp(&open).await).await.unwrap_err();
     assert_eq!(alert(&error), Some(AlertDescription::UnrecognisedName), "an authority offers nothing else");
-    soon(open.connections.idle()).await;
-    assert_eq!(open.doorman.handshakes.lock().first(), Some(&HandshakeOutcome::Challenge));
+    soon(open.connections.wait_until_closed()).await;
+    assert_eq!(open.hooks.handshakes.lock().first(), Some(&HandshakeOutcome::Challenge));
 }
 
-/// Connects, exchanges a request so that tickets arrive, and says how the handshake went.
+/// Connects, exchanges a request so that tickets arrive, and returns the kind of handshake.
 async fn kind(config: &Arc<rustls::ClientConfig>, name: &str, open: &Open) -> Option<HandshakeKind> {
     let mut stream = connect(config, name, tcp(open).await).await.unwrap();
     stream.write_all(GET.as_bytes()).await.unwrap();
@@ -110,16 +110,16 @@ async fn kind(config: &Arc<rustls::ClientConfig>, name: &str, open: &Open) -> Op
 #[tokio::test]
 async fn a_ticket_of_one_node_is_honoured_by_another_with_the_same_seed_for_the_same_name() {
     let ((one, key), (other, _), (stranger, _)) = (secure(1).await, secure(1).await, secure(2).await);
-    other.doorman.certificates.lock().clone_from(&one.doorman.certificates.lock());
-    stranger.doorman.certificates.lock().clone_from(&one.doorman.certificates.lock());
+    other.hooks.certificates.lock().clone_from(&one.hooks.certificates.lock());
+    stranger.hooks.certificates.lock().clone_from(&one.hooks.certificates.lock());
     let config = client(&key, &[b"http/1.1"]);
     assert_eq!(kind(&config, "a.example", &one).await, Some(HandshakeKind::Full));
     assert_eq!(kind(&config, "a.example", &other).await, Some(HandshakeKind::Resumed));
     assert_eq!(kind(&config, "b.example", &other).await, Some(HandshakeKind::Full), "not for another name");
     assert_eq!(kind(&config, "a.example", &stranger).await, Some(HandshakeKind::Full), "not with another seed");
-    assert_eq!(other.doorman.handshakes.lock().first(), Some(&HandshakeOutcome::Resumed));
+    assert_eq!(other.hooks.handshakes.lock().first(), Some(&HandshakeOutcome::Resumed));
 
-    other.doorman.certificates.lock().clear();
+    other.hooks.certificates.lock().clear();
     let error = connect(&config, "a.example", tcp(&other).await).await.unwrap_err();
     assert_eq!(alert(&error), Some(AlertDescription::UnrecognisedName), "a ticket does not outlive its name");
 }
@@ -132,22 +132,22 @@ async fn plain_http_and_old_versions_get_no_handshake() {
     assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("This port speaks HTTPS."), "{answer}");
     let answer = super::listeners::exchange_bytes(open.address, b"\x17 no handshake").await;
     assert_eq!(answer.first(), Some(&0x15), "an alert record: {answer:?}");
-    // A ClientHello of TLS 1.0 without extensions, so without a name too.
+    // A ClientHello of TLS 1.0 without extensions, and so without a name.
     let mut hello = vec![0x16, 3, 1, 0, 45, 1, 0, 0, 41, 3, 1];
     hello.extend_from_slice(&[7; 32]);
     hello.extend_from_slice(&[0, 0, 2, 0, 0x2f, 1, 0]);
     let answer = super::listeners::exchange_bytes(open.address, &hello).await;
     assert_eq!(answer.get(..2), Some(&[0x15, 3][..]), "an alert record: {answer:?}");
-    soon(open.connections.idle()).await;
+    soon(open.connections.wait_until_closed()).await;
 }
 
 #[tokio::test]
 async fn a_client_that_does_not_finish_its_handshake_is_dropped() {
-    let settings = DoorSettings { handshake_timeout: Duration::from_millis(20), ..DoorSettings::default() };
+    let settings = ListenerSettings { handshake_timeout: Duration::from_millis(20), ..ListenerSettings::default() };
     let open = open_with(Arc::new(Echo), settings, true, Arc::default(), [1; 32]).await;
     assert!(super::listeners::exchange_bytes(open.address, &[0x16, 3, 1, 2, 0]).await.is_empty());
-    soon(open.connections.idle()).await;
-    assert_eq!(*open.doorman.handshakes.lock(), [HandshakeOutcome::TimedOut]);
+    soon(open.connections.wait_until_closed()).await;
+    assert_eq!(*open.hooks.handshakes.lock(), [HandshakeOutcome::TimedOut]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -160,13 +160,13 @@ async fn http_2_has_time_for_its_preface_and_then_passes_untouched() {
         h2: true,
         certificate: certificate(&["a.example"]),
     };
-    let mut silent = rig_with(DoorSettings::default(), Some(facts()), 1_024);
+    let mut silent = rig_with(ListenerSettings::default(), Some(facts()), 1_024);
     let start = tokio::time::Instant::now();
     assert_eq!(silent.read().await.unwrap_err().kind(), std::io::ErrorKind::TimedOut);
     assert_eq!(start.elapsed().as_secs(), 10);
-    assert_eq!(silent.doorman.count(ConnectionEvent::Idle), 1);
+    assert_eq!(silent.hooks.count(ConnectionEvent::Idle), 1);
 
-    let mut speaking = rig_with(DoorSettings::default(), Some(facts()), 1_024);
+    let mut speaking = rig_with(ListenerSettings::default(), Some(facts()), 1_024);
     let preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     speaking.send(preface).await;
     assert_eq!(speaking.read().await.unwrap(), preface);

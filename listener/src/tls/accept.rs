@@ -1,4 +1,4 @@
-//! One handshake.
+//! One TLS handshake.
 
 use std::sync::Arc;
 
@@ -11,40 +11,41 @@ use tokio_rustls::server::TlsStream;
 
 use super::{CHALLENGE_PROTOCOL, H2_PROTOCOL, TlsTerms};
 use crate::connection::TlsFacts;
-use crate::stream::Transport;
-use crate::{Doorman, HandshakeOutcome};
+use crate::stream::ByteStream;
+use crate::{HandshakeOutcome, Hooks};
 
-/// The alert record `fatal, unrecognized_name` (RFC 6066 section 3). Before the server has spoken, alerts are plain.
+/// The alert record `fatal, unrecognized_name` (RFC 6066 section 3). Alerts before the server's first message are not
+/// encrypted.
 const UNRECOGNIZED_NAME: [u8; 7] = [0x15, 0x03, 0x03, 0x00, 0x02, 0x02, 0x70];
 
-/// Encrypted bytes that wait for an HTTP/2 client to read: two records. The engine's flushes wait at times, so that it would
-/// fill the 64 KiB that are usual.
+/// Encrypted bytes buffered for an HTTP/2 client that does not read: two records. Because the engine's flushes may be
+/// deferred, it would otherwise fill the default of 64 KiB.
 const H2_UNSENT_MAX: usize = 32 * 1024;
 
-/// Reads the `ClientHello`, finds the certificate, shakes hands. The caller keeps the deadline. An error is the outcome
-/// of a handshake after which nothing is to be served.
-pub(crate) async fn accept<S: Transport>(
+/// Reads the `ClientHello`, finds the certificate and completes the handshake. The caller sets the deadline. An error
+/// is the outcome of a handshake after which nothing is served.
+pub(crate) async fn accept<S: ByteStream>(
     io: S,
     terms: &TlsTerms,
-    doorman: &dyn Doorman,
+    hooks: &dyn Hooks,
 ) -> Result<(TlsStream<S>, TlsFacts), HandshakeOutcome> {
     let failed = |_| HandshakeOutcome::Failed;
     let mut start = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), io).await.map_err(failed)?;
     let (sni, challenge) = {
         let hello = start.client_hello();
         let sni = hello.server_name().and_then(|name| Hostname::from_ascii(name).ok());
-        // RFC 8737: the authority offers this protocol and no other. Beside others it is a client being clever.
+        // RFC 8737: the authority offers only this protocol. A client that offers others too is not an authority.
         let challenge = hello
             .alpn()
             .is_some_and(|mut offered| offered.next() == Some(CHALLENGE_PROTOCOL) && offered.next().is_none());
         (sni, challenge)
     };
     let found = sni.and_then(|sni| {
-        let certificate = if challenge { doorman.challenge_certificate(&sni) } else { doorman.certificate(&sni) };
+        let certificate = if challenge { hooks.challenge_certificate(&sni) } else { hooks.certificate(&sni) };
         Some((sni, certificate?))
     });
     let Some((sni, certificate)) = found else {
-        // The client may be gone already; there is nobody else to tell.
+        // An error needs no action: the client may be gone already.
         let _ = start.io.write_all(&UNRECOGNIZED_NAME).await;
         let _ = start.io.shutdown().await;
         return Err(HandshakeOutcome::UnknownName);
@@ -52,7 +53,7 @@ pub(crate) async fn accept<S: Transport>(
     let terms = terms.presenting(Arc::clone(&certificate), challenge);
     let mut stream = start.into_stream(terms).await.map_err(failed)?;
     if challenge {
-        // The authority has seen the certificate. Nothing is ever spoken over this protocol.
+        // The authority has seen the certificate. No data follows over this protocol.
         let _ = stream.shutdown().await;
         return Err(HandshakeOutcome::Challenge);
     }

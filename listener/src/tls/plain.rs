@@ -1,25 +1,25 @@
-//! Plain HTTP at the port of HTTPS: a sentence that a person can read, where an alert of TLS would be noise.
+//! Plain HTTP on the HTTPS port is answered with a readable error instead of a TLS alert.
 //!
-//! Nothing of the request is looked at but its first byte: what it carries has travelled in the clear, and is not ours.
+//! Only the first byte of the request is inspected: its content travelled unencrypted and is not used.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// How much of the request is read, so that the answer is not lost in a reset. The caller keeps the deadline.
+/// How much of the request is read, so that the answer is not lost in a reset. The caller sets the deadline.
 const READ_MAX: u64 = 64 * 1024;
 
 const ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 63\r\n\
 Cache-Control: no-store\r\nConnection: close\r\n\r\nThis port speaks HTTPS. Use https:// in place of http:// here.\n";
 
-/// Whether the client begins with a letter, as a request does. A record of TLS begins with the number of its type, 22.
-pub(crate) async fn is_spoken(tcp: &TcpStream) -> bool {
+/// Whether the client's first byte is a letter, as in a request. A TLS record begins with its type, 22.
+pub(crate) async fn is_plain_http(tcp: &TcpStream) -> bool {
     let mut first = [0];
     matches!(tcp.peek(&mut first).await, Ok(1)) && first.iter().all(u8::is_ascii_uppercase)
 }
 
-/// Says so, and waits until the client has heard it.
+/// Sends the error, and waits until the client has received it.
 pub(crate) async fn answer(mut tcp: TcpStream) {
-    // Whoever is gone needs no answer.
+    // If the client is gone, no answer is needed.
     let said = async {
         tcp.write_all(ANSWER).await?;
         tcp.shutdown().await?;

@@ -1,12 +1,12 @@
-//! Session tickets that every node of the fleet can open and that stop opening by themselves.
+//! Session tickets that every node of the fleet can decrypt and that expire by themselves.
 //!
-//! All nodes share a secret seed. Time is cut into epochs of six hours, and the key of an epoch is derived from the seed
-//! and the epoch's number, so nodes agree on it without speaking to each other. A ticket is sealed with the key of its
-//! epoch and opens during that epoch and the two after it; one epoch ahead is accepted from a node whose clock is fast.
-//! Replacing the seed is a list of two for a while: the first seals, all open.
+//! All nodes share a secret seed. Time is divided into epochs of six hours, and the key of an epoch is derived from the
+//! seed and the epoch's number, so nodes agree without communication. A ticket is encrypted with the key of its epoch
+//! and accepted during that epoch and the two after it; the next epoch is accepted too, for a node whose clock is fast.
+//! During a replacement there are two seeds: the first encrypts, both decrypt.
 //!
-//! A wrong clock or a lost seed costs full handshakes, nothing else. Keys of past epochs are wiped when the next is made,
-//! but can be derived again by whoever has the seed: replace it as often as that matters.
+//! A wrong clock or a lost seed costs only full handshakes. Keys of past epochs are wiped when the next is derived, but
+//! anyone with the seed can derive them again, so replace the seed regularly.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,30 +18,30 @@ use contract::time::UnixSeconds;
 use rustls::server::ProducesTickets;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-/// How long one key seals.
+/// How long one key encrypts.
 const EPOCH_SECONDS: i64 = 6 * 3_600;
-/// What clients are told: a ticket of the first second of its epoch still opens then.
+/// The lifetime announced to clients: a ticket of the first second of its epoch is still accepted then.
 const LIFETIME_SECONDS: u32 = 12 * 3_600;
-/// The epochs, relative to the current one, whose tickets open.
+/// The epochs, relative to the current one, whose tickets are accepted.
 const OPENING: std::ops::RangeInclusive<i64> = -2..=1;
-/// A key's public name, with which every ticket begins.
+/// Length of a key's public name, which begins every ticket.
 const NAME_BYTES: usize = 16;
 
-/// The current time, handed in.
+/// The clock, as an argument.
 pub type Now = Arc<dyn Fn() -> UnixSeconds + Send + Sync>;
 
-/// A secret that all nodes share: 32 random bytes. Cannot be printed.
+/// A secret that all nodes share: 32 random bytes. It cannot be printed.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct TicketSeed([u8; 32]);
 
 impl TicketSeed {
-    /// Takes random bytes.
+    /// Wraps random bytes.
     pub fn new(random: [u8; 32]) -> Self {
         Self(random)
     }
 }
 
-/// Seals and opens tickets.
+/// Encrypts and decrypts tickets.
 pub struct Tickets {
     now: Now,
     keys: ArcSwap<Keys>,
@@ -50,7 +50,7 @@ pub struct Tickets {
 struct Keys {
     epoch: i64,
     seeds: Vec<TicketSeed>,
-    /// The one that seals first. Bounded by seeds times epochs.
+    /// The encrypting key first. Bounded by the number of seeds times the number of epochs.
     by_preference: Vec<Key>,
 }
 
@@ -60,26 +60,26 @@ struct Key {
 }
 
 impl Tickets {
-    /// Tickets sealed under the first seed and opened under any. Without seeds there are no tickets.
+    /// Encrypts with the first seed, decrypts with any. Without seeds no tickets are issued.
     pub fn new(seeds: Vec<TicketSeed>, now: Now) -> Arc<Self> {
         let keys = Keys::derive(seeds, epoch_of(now()));
         Arc::new(Self { now, keys: ArcSwap::from_pointee(keys) })
     }
 
-    /// Replaces the seeds. To change them without losing tickets, put the new one first on every node only after every
-    /// node has it in its list.
+    /// Replaces the seeds. To keep all tickets valid, first add the new seed at the end of every node's list, and only
+    /// then put it first.
     pub fn replace_seeds(&self, seeds: Vec<TicketSeed>) {
         self.keys.store(Arc::new(Keys::derive(seeds, epoch_of((self.now)()))));
     }
 
-    /// The keys of this epoch, derived by whoever comes first in it.
+    /// The keys of the current epoch; the first call in an epoch derives them.
     fn keys(&self) -> Arc<Keys> {
         let epoch = epoch_of((self.now)());
         let keys = self.keys.load_full();
         if keys.epoch == epoch {
             return keys;
         }
-        // Two at once derive the same keys; if the seeds are replaced meanwhile, the replacement stays.
+        // Concurrent calls derive the same keys; if the seeds are replaced meanwhile, the replacement stays.
         let fresh = Arc::new(Keys::derive(keys.seeds.clone(), epoch));
         self.keys.compare_and_swap(&keys, Arc::clone(&fresh));
         fresh
@@ -111,7 +111,7 @@ impl ProducesTickets for Tickets {
         let (name, rest) = ticket.split_first_chunk::<NAME_BYTES>()?;
         let (nonce, sealed) = rest.split_first_chunk::<NONCE_LEN>()?;
         let keys = self.keys();
-        // Names are public: which one a ticket bears says nothing that its sender does not know.
+        // Key names are public, so this lookup need not take constant time.
         let key = keys.by_preference.iter().find(|key| key.name == *name)?;
         let mut sealed = sealed.to_vec();
         let nonce = Nonce::assume_unique_for_key(*nonce);
@@ -130,7 +130,7 @@ impl fmt::Debug for Tickets {
 impl Keys {
     fn derive(seeds: Vec<TicketSeed>, epoch: i64) -> Self {
         let mut epochs: Vec<_> = OPENING.map(|offset| epoch.saturating_add(offset)).collect();
-        // The current one first, because the first one seals.
+        // The current epoch first, because the first key encrypts.
         epochs.sort_by_key(|candidate| *candidate != epoch);
         let by_preference =
             seeds.iter().flat_map(|seed| epochs.iter().filter_map(|epoch| Key::derive(seed, *epoch))).collect();
@@ -139,7 +139,7 @@ impl Keys {
 }
 
 impl Key {
-    /// `None` only if the library refuses a length that is constant here.
+    /// `None` only if the library refuses a constant length.
     fn derive(seed: &TicketSeed, epoch: i64) -> Option<Self> {
         const NAME: &[u8] = b"tollhouse session ticket name";
         const SECRET: &[u8] = b"tollhouse session ticket key";

@@ -1,4 +1,4 @@
-//! Within a stable version nothing that was released goes away or changes (docs/versioning.md): the description of
+//! Within a stable version nothing that was released goes away or changes (docs/tenant/versioning.md): the description of
 //! `/v1` as it was released is contained in the one of today. What is new may be there beside it.
 
 use serde_json::Value;
@@ -51,9 +51,10 @@ fn differences(released: &Value, current: &Value) -> Vec<String> {
 }
 
 // rule: 9.5
+// promise: orders.1
 #[test]
 fn what_was_released_of_v1_is_still_there() {
-    let released = include_str!("../../../docs/openapi/released/orders-1.0.0.json");
+    let released = include_str!("../../../docs/reference/openapi/released/orders-1.0.0.json");
     let mut released: Value = serde_json::from_str(released).unwrap();
     // Schemas that no operation of `/v1` uses were those of `/v2`.
     super::leave_out_what_nothing_refers_to(&mut released);

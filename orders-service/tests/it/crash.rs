@@ -13,7 +13,7 @@ use reqwest::{Client, Method};
 
 use crate::world::{CREDENTIAL, caller, control_plane, extent, signed, stored};
 
-/// How often the service is killed; `bench/orders-kill` says more.
+/// How often the service is killed; `bench/run orders-kill` says more.
 const KILLS: i64 = 20;
 const ORDERS_PER_KILL: i64 = 1_000;
 
@@ -129,6 +129,7 @@ pub(crate) async fn cancel_until_gone(
 }
 
 // rule: 4.2.204
+// promise: orders.11, faults.13
 #[tokio::test(flavor = "multi_thread")]
 async fn every_acknowledged_cancellation_survives_kill_9() {
     let kills = extent("KILLS", KILLS);

@@ -62,6 +62,7 @@ impl Shop {
 }
 
 // rule: 4.2.204
+// promise: orders.13
 #[tokio::test]
 async fn a_disk_that_takes_no_more_refuses_changes_serves_reads_and_passes() {
     let shop = Shop::with(200).await;
@@ -90,6 +91,7 @@ async fn a_disk_that_takes_no_more_refuses_changes_serves_reads_and_passes() {
     drop(directory);
 }
 
+// promise: orders.14
 #[tokio::test]
 async fn a_lock_that_stays_is_503_in_time_reads_go_on_and_it_passes() {
     let shop = Shop::with(20).await;
@@ -116,6 +118,7 @@ async fn listed(answer: Response) -> Option<Vec<Value>> {
     Some(serde_json::from_slice(&whole).expect("a list that ends is valid"))
 }
 
+// promise: orders.15
 #[tokio::test]
 async fn damaged_pages_never_show_a_wrong_order() {
     const PAGE: usize = 4_096;
@@ -157,6 +160,7 @@ async fn damaged_pages_never_show_a_wrong_order() {
 }
 
 // rule: 8.5
+// promise: orders.6
 #[tokio::test]
 async fn a_kill_in_the_middle_of_a_list_is_seen_by_its_reader() {
     let Shop { process, directory, .. } = Shop::with(MORE_THAN_FITS).await;

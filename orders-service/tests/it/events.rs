@@ -74,6 +74,7 @@ fn settings(control_plane: SocketAddr) -> String {
     format!("[events]\nurl = \"http://{control_plane}\"\n")
 }
 
+// promise: orders.23
 #[tokio::test]
 async fn what_happens_to_orders_is_handed_over_in_order() {
     let (plane, address) = ControlPlane::start(Mood::Well).await;
@@ -95,6 +96,7 @@ async fn what_happens_to_orders_is_handed_over_in_order() {
     world.stop().await;
 }
 
+// promise: orders.24
 #[tokio::test]
 async fn a_control_plane_that_is_ill_or_hangs_costs_no_request_anything_and_misses_nothing() {
     let (plane, address) = ControlPlane::start(Mood::Hangs).await;
@@ -121,6 +123,7 @@ fn start(database: &Path, control_plane: SocketAddr) -> Process {
     Process::start_with(database, &[("TOLLHOUSE_ORDERS_EVENTS_URL", &format!("http://{control_plane}"))])
 }
 
+// promise: orders.23
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kill_between_the_change_and_the_handover_loses_no_event() {
     const ROUNDS: i64 = 4;

@@ -133,6 +133,7 @@ impl Service {
     }
 }
 
+// promise: orders.16
 #[tokio::test]
 async fn trouble_is_503_with_a_time_to_retry_and_is_counted_by_kind() {
     for (kind, code) in [
@@ -163,6 +164,7 @@ async fn trouble_is_503_with_a_time_to_retry_and_is_counted_by_kind() {
 }
 
 // rule: 8.5
+// promise: orders.6
 #[tokio::test]
 async fn a_list_that_cannot_be_finished_is_cut_visibly_and_never_ends_early() {
     for encoding in ["identity", "gzip", "br", "zstd"] {

@@ -7,6 +7,7 @@ use reqwest::Method;
 
 use crate::world::{World, lines};
 
+// promise: orders.8
 #[tokio::test]
 async fn an_unchanged_list_is_304_and_any_change_is_a_new_tag() {
     let world = World::new().await;
@@ -48,6 +49,7 @@ async fn an_unchanged_list_is_304_and_any_change_is_a_new_tag() {
     assert!(seen.contains(&newest));
 }
 
+// promise: orders.8
 #[tokio::test]
 async fn a_database_that_was_replaced_never_matches_old_tags() {
     let (one, other) = (World::new().await, World::new().await);
@@ -71,6 +73,7 @@ async fn head_is_get_without_its_body() {
     assert_eq!(head.text().await.unwrap(), "");
 }
 
+// promise: orders.8
 #[tokio::test]
 async fn the_list_is_compressed_as_asked_and_says_the_same() {
     let world = World::new().await;
@@ -101,6 +104,7 @@ async fn the_list_is_compressed_as_asked_and_says_the_same() {
 }
 
 // rule: 8.5
+// promise: orders.4
 #[tokio::test]
 async fn a_hundred_thousand_orders_come_whole_in_pieces_while_others_are_cancelled() {
     const ORDERS: i64 = 100_000;
@@ -127,6 +131,7 @@ async fn a_hundred_thousand_orders_come_whole_in_pieces_while_others_are_cancell
 }
 
 // rule: 4.1.200
+// promise: orders.6
 #[tokio::test]
 async fn a_list_that_ends_where_a_batch_ends_is_whole_too() {
     // Batches have 256 and then 2,048 orders.

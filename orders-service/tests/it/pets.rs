@@ -14,6 +14,7 @@ fn decorations(response: &reqwest::Response) -> (String, Option<String>, Vec<Str
 
 // rule: 9.3
 // rule: 1.5
+// promise: orders.21
 #[tokio::test]
 async fn every_answer_of_the_pets_operation_says_that_it_is_deprecated() {
     let mut world = World::with("[pets]\nlink = \"https://example.com/pets\"\n").await;
@@ -43,6 +44,7 @@ async fn every_answer_of_the_pets_operation_says_that_it_is_deprecated() {
 }
 
 // rule: 9.3
+// promise: orders.21
 #[tokio::test]
 async fn from_the_sunset_on_the_operation_is_gone() {
     // The world's clock shows 2026-11-20T12:00:00Z.

@@ -15,6 +15,7 @@ const FAILURES: usize = 4;
 const ORDERS: i64 = 2_000;
 
 // rule: 4.2.204
+// promise: orders.12, faults.13
 #[tokio::test(flavor = "multi_thread")]
 async fn every_acknowledged_cancellation_is_on_the_disk_when_the_power_fails() {
     let mut directory = tempfile::tempdir().unwrap();

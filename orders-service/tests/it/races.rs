@@ -27,6 +27,7 @@ async fn race(world: &Arc<World>, targets: impl IntoIterator<Item = (bool, Strin
 }
 
 // rule: 4.2.204
+// promise: orders.9
 #[tokio::test(flavor = "multi_thread")]
 async fn of_a_hundred_cancellations_of_one_order_exactly_one_succeeds() {
     let world = Arc::new(World::new().await);
@@ -36,6 +37,7 @@ async fn of_a_hundred_cancellations_of_one_order_exactly_one_succeeds() {
 }
 
 // rule: 3.2
+// promise: orders.10
 #[tokio::test(flavor = "multi_thread")]
 async fn shipping_against_cancelling_leaves_one_truth() {
     let world = Arc::new(World::new().await);

@@ -1,5 +1,5 @@
 //! Very many orders in one store: how fast a list begins and goes on, what it holds in memory, what cancelling costs
-//! meanwhile, and what a reader who does not read keeps from others. `bench/orders` runs this with a million.
+//! meanwhile, and what a reader who does not read keeps from others. `bench/run orders` runs this with a million.
 
 mod peers;
 
@@ -178,6 +178,7 @@ async fn held(lists: usize, orders: i64) -> (u64, u64) {
 }
 
 // rule: 8.5
+// promise: orders.4
 #[tokio::test(flavor = "multi_thread")]
 async fn lists_of_ten_times_as_many_orders_hold_no_more_memory() {
     let (short, few) = held(30, 2_000).await;
@@ -187,6 +188,7 @@ async fn lists_of_ten_times_as_many_orders_hold_no_more_memory() {
 }
 
 // rule: 8.5
+// promise: orders.4
 #[tokio::test(flavor = "multi_thread")]
 async fn very_many_orders_are_listed_in_constant_memory_while_others_are_cancelled() {
     let orders = extent("BENCH_ORDERS", 5_000);
@@ -297,6 +299,7 @@ async fn measure(service: Arc<Service>, orders: i64, imported: Duration) {
     peers::beside_updates(&service.kept);
 }
 
+// promise: orders.7
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_who_does_not_read_holds_no_lock_no_snapshot_and_no_connection_of_the_database() {
     let (service, _) = Service::with(MORE_THAN_FITS).await;

@@ -12,6 +12,7 @@ const ORDERS: &str = "{\"id\":1,\"petId\":10,\"quantity\":2,\"shipDate\":\"2026-
                       {\"id\":9223372036854775807}\n";
 
 // rule: 1.1, 2.1, 2.6, 2.7, 4.1.200
+// promise: orders.3
 #[tokio::test]
 async fn the_list_is_every_order_of_the_project_with_exactly_the_five_fields() {
     let world = World::new().await;
@@ -193,6 +194,7 @@ async fn a_key_does_what_its_scopes_say_in_its_own_deployment() {
 }
 
 // rule: 1.3
+// promise: orders.22
 #[tokio::test]
 async fn staging_takes_keys_of_staging() {
     let mut world = World::with("environment = \"test\"\n").await;
@@ -214,6 +216,7 @@ async fn a_project_never_sees_or_changes_another_projects_orders() {
 }
 
 // rule: 9.1
+// promise: orders.2
 #[tokio::test]
 async fn the_interface_descriptions_are_served_to_whoever_comes_through_the_gateway() {
     let mut world = World::new().await;

@@ -29,6 +29,7 @@ async fn create(world: &World, key: Option<&str>, body: &str) -> Response {
 }
 
 // rule: 9.2, 9.4
+// promise: orders.17
 #[tokio::test]
 async fn the_list_filters_sorts_and_links_to_the_next_page() {
     let world = World::new().await;
@@ -62,6 +63,7 @@ async fn the_list_filters_sorts_and_links_to_the_next_page() {
     }
 }
 
+// promise: orders.17
 #[tokio::test]
 async fn a_cursor_survives_orders_that_come_meanwhile() {
     let world = World::new().await;
@@ -73,6 +75,7 @@ async fn a_cursor_survives_orders_that_come_meanwhile() {
     assert_eq!(ids(&page), [25, 30], "nothing twice, nothing skipped");
 }
 
+// promise: orders.17
 #[tokio::test]
 async fn mistakes_in_the_query_are_refused() {
     let world = World::new().await;
@@ -94,6 +97,7 @@ async fn an_unchanged_list_is_304() {
     assert_eq!(again().await.unwrap().status(), 200);
 }
 
+// promise: orders.19
 #[tokio::test]
 async fn an_order_lives_from_creation_to_shipping_and_its_history_tells_it() {
     let world = World::new().await;
@@ -122,6 +126,7 @@ async fn an_order_lives_from_creation_to_shipping_and_its_history_tells_it() {
     }
 }
 
+// promise: orders.18
 #[tokio::test]
 async fn an_idempotency_key_makes_one_order_however_often_it_is_sent() {
     let world = World::new().await;
@@ -192,6 +197,7 @@ async fn what_is_no_order_is_refused() {
     assert_eq!(world.get("/v1/store/orders").await.text().await.unwrap(), "[]");
 }
 
+// promise: orders.20
 #[tokio::test]
 async fn refusals_are_problem_details_for_who_asks_for_them() {
     let world = World::new().await;

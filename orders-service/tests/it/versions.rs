@@ -1,4 +1,4 @@
-//! Data that a released version has written: `versions/` holds one database of each as text (docs/versioning.md). What they
+//! Data that a released version has written: `versions/` holds one database of each as text (docs/tenant/versioning.md). What they
 //! say is said still, to the byte.
 
 use std::path::{Path, PathBuf};

@@ -1,11 +1,11 @@
-//! The promises, checked against what really happened.
+//! Checks the promises against what really happened.
 //!
-//! - In a world that is calm, lossy or forgetful no window ever sees more than its limit.
-//! - In an outage the nodes' shares of a minute wholly inside it stay within the limit; a minute that an outage only
-//!   touches stays within twice the limit.
-//! - Refusing early is bounded: when a minute refuses somebody, everything but the leases of the other nodes was used.
-//! - On one node, Remaining never rises within a window, unless the node had entered the window before the store did.
-//! - What was charged to the day in the end is what was admitted.
+//! - In a calm, lossy or forgetful world, no window ever admits more than its limit.
+//! - In an outage, the nodes' shares of a minute wholly inside it stay within the limit; a minute partly inside it
+//!   stays within twice the limit.
+//! - Early refusals are bounded: when a minute refuses a request, everything except the leases of other nodes was used.
+//! - On one node, Remaining never rises within a window, unless the node entered the window before the store did.
+//! - In the end, the day's charge equals the number of admitted requests.
 
 use std::collections::BTreeMap;
 
@@ -18,21 +18,21 @@ use quota::standing::{Allowance, Standing};
 use super::Summary;
 use super::scenario::{Kind, Scenario};
 
-/// What happened in one window.
+/// Counts of one window.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     admitted: u64,
     refused: bool,
-    /// Some were admitted by a clock that is not the store's.
+    /// Some requests were admitted by a clock other than the store's.
     by_own_clock: bool,
 }
 
-/// Everything that is remembered for the final check.
+/// Everything that the final check needs.
 pub(super) struct Audit {
     kind: Kind,
     nodes: u64,
     limits: Limits,
-    /// Remaining may rise: the limits changed, or a clock stepped back so far that windows were opened again.
+    /// Remaining may rise: the limits changed, or a clock stepped back so far that windows reopened.
     may_rise: bool,
     limits_changed: bool,
     minutes: BTreeMap<i64, Tally>,
@@ -67,23 +67,23 @@ impl Audit {
         self.may_rise = true;
     }
 
-    /// The store stood still from one moment of its clock to another, in milliseconds.
+    /// Records that the store stalled between two times of its clock, in milliseconds.
     pub(super) fn stalled(&mut self, from: i64, until: i64) {
         let first = (from + 59_999).div_euclid(60_000);
         self.inside.extend(first..until.div_euclid(60_000));
     }
 
-    /// A node went back to an earlier minute: what it showed of the later one was of requests that the earlier one counts.
+    /// A node returned to an earlier minute: the requests that it showed in the later one count in the earlier one.
     pub(super) fn went_back(&mut self, process: u64) {
         self.lowest.retain(|(of, _, _), _| *of != process);
     }
 
-    /// A request was let through, in a minute of the store's clock, or of the one that the node shows.
+    /// Records an admitted request in a minute of the store's clock, or in the minute that the node showed.
     pub(super) fn admitted(
         &mut self,
         process: u64,
         standing: &Standing,
-        alone: bool,
+        degraded: bool,
         own_clock: Option<i64>,
     ) -> Result<(), String> {
         let minute = own_clock.unwrap_or_else(|| minute_of(standing));
@@ -92,11 +92,11 @@ impl Audit {
         tally.by_own_clock |= own_clock.is_some();
         self.days.entry(day_of(minute)).or_default().admitted += 1;
         self.summary.admitted += 1;
-        self.summary.alone += u64::from(alone);
+        self.summary.degraded += u64::from(degraded);
         self.shown(process, standing)
     }
 
-    /// A request was refused.
+    /// Records a refused request.
     pub(super) fn refused(&mut self, process: u64, standing: &Standing, window: Window) -> Result<(), String> {
         let minute = minute_of(standing);
         match window {
@@ -105,14 +105,14 @@ impl Audit {
         }
         self.summary.refused += 1;
         let remaining = standing.of(window).remaining;
-        // A share that is spent leaves its remainder to others; the ledger never refuses with something left.
+        // A spent share leaves its remainder to others; the ledger never refuses while something is left.
         if remaining > 0 && self.kind == Kind::Calm {
             return Err(format!("refused with {remaining} left: {standing:?}"));
         }
         self.shown(process, standing)
     }
 
-    /// A request was answered 503.
+    /// Records a request answered with 503.
     pub(super) fn unavailable(&mut self) -> Result<(), String> {
         self.summary.unavailable += 1;
         if self.kind == Kind::Calm { Err("unavailable in a calm world".to_owned()) } else { Ok(()) }
@@ -133,7 +133,7 @@ impl Audit {
         Ok(())
     }
 
-    /// Judges every window.
+    /// Checks every window.
     pub(super) fn judge(&self) -> Result<(), String> {
         if self.limits_changed {
             return Ok(());
@@ -145,7 +145,7 @@ impl Audit {
                 let most = match self.kind {
                     Kind::Calm | Kind::Lossy | Kind::Forgetful => limit,
                     Kind::Outage if inside && !tally.by_own_clock => limit,
-                    // A minute of a clock that is off lies in two of the store's.
+                    // A minute of a wrong clock overlaps two minutes of the store.
                     Kind::Outage if inside || !tally.by_own_clock => 2 * limit,
                     Kind::Outage => 3 * limit,
                     Kind::Chaos => 12 * limit,
@@ -169,7 +169,7 @@ impl Audit {
     }
 }
 
-/// The minute a standing speaks of.
+/// The minute that a standing describes.
 pub(super) fn minute_of(standing: &Standing) -> i64 {
     standing.minute.resets_at.0.div_euclid(60) - 1
 }

@@ -11,13 +11,13 @@ use clap::Parser;
 /// What to run.
 #[derive(Parser)]
 struct Arguments {
-    /// Run this one world and tell how it went.
+    /// Run this one world and print its result.
     #[arg(long, conflicts_with = "seeds")]
     seed: Option<u64>,
-    /// How many worlds to run.
+    /// Number of worlds to run.
     #[arg(long, default_value_t = 100_000)]
     seeds: u64,
-    /// Run worlds with so many nodes.
+    /// Number of nodes in each world.
     #[arg(long)]
     nodes: Option<usize>,
     /// The first seed.

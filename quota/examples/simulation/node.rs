@@ -1,45 +1,45 @@
-//! A simulated gateway node: the real bucket, and around it what the gateway does with it: one statement at a time,
-//! a budget per call, a breaker, a heartbeat.
+//! A simulated gateway node: the real bucket, and around it the gateway's behaviour: one statement at a time, a budget
+//! per call, a circuit breaker, a heartbeat.
 
 use std::time::Duration;
 
 use contract::plan::Limits;
 use contract::time::UnixMillis;
 use quota::clock::ForeignClock;
-use quota::ledger::node::{Alone, AloneClock, AloneStep, NodeBucket, Purpose, Share, Step};
+use quota::ledger::node::{DegradedClock, DegradedPolicy, DegradedStep, NodeBucket, Purpose, Share, Step};
 use quota::ledger::{Incarnation, Life, NodeId, Reply, Statement};
 
 use super::scenario::Micros;
 
-/// Failures in a row after which nobody asks any more.
+/// Failures in a row after which the node stops asking the store.
 const FAILURES_MAX: u32 = 3;
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fate {
-    /// The ledger decided: let through or refused.
+    /// The ledger decided to admit or refuse.
     Decided(Step),
-    /// Without the store, the node decided; by its own clock if it has never heard the store's.
-    Alone(AloneStep, bool),
+    /// The node decided without the store; by its own clock if it has never heard the store's.
+    Degraded(DegradedStep, bool),
     /// 503.
     Unavailable,
-    /// The node had entered a minute before the store did, by a fast clock and without the store, and went back.
+    /// With a fast clock and without the store, the node had entered a minute before the store did, and returned.
     WentBack,
 }
 
 /// One process.
 pub(super) struct SimNode {
-    /// Distinguishes the processes that follow each other in one place.
+    /// Distinguishes successive processes of one place.
     pub(super) process: u64,
     pub(super) bucket: NodeBucket,
     waiting: u32,
     failures: u32,
     incarnation: Option<Incarnation>,
-    /// Where its monotonic clock began.
+    /// Offset of its monotonic clock.
     clock_off: Duration,
     /// By how many millionths its monotonic clock is fast.
     clock_fast: i64,
-    /// Its own time of day, possibly wrong.
+    /// Error of its wall clock.
     wall_off: i64,
     share: Option<Share>,
     /// The store's clock.
@@ -48,7 +48,7 @@ pub(super) struct SimNode {
 }
 
 impl SimNode {
-    /// A fresh process. With a share it admits that when the store is gone; without one it denies everything.
+    /// A fresh process. With a share it admits that share during an outage; without one it denies everything.
     pub(super) fn new(place: usize, process: u64, limits: Limits, share: Option<Share>) -> Self {
         let number = u32::try_from(process).unwrap_or(u32::MAX);
         let me = NodeId { place: place as u64, life: Life { start: number, stay: 0, process: number } };
@@ -72,12 +72,12 @@ impl SimNode {
         self.clock_off + Duration::from_micros(now.saturating_add_signed(drift))
     }
 
-    /// Its time of day jumps by so many milliseconds.
+    /// Its wall clock jumps by `millis`.
     pub(super) fn step(&mut self, millis: i64) {
         self.wall_off += millis;
     }
 
-    /// A request arrives. Answers the statement to send, if one is due.
+    /// A request arrives. Returns the statement to send, if one is due.
     pub(super) fn request(&mut self, now: Micros, wall: i64, limits: Limits) -> Option<Statement> {
         let clock = self.clock(now);
         let step = self.bucket.spend(clock, limits);
@@ -87,14 +87,14 @@ impl SimNode {
             return if prefetch { self.bucket.ask(clock, Purpose::Prefetch) } else { None };
         }
         if self.store_is_gone() {
-            self.decide_alone(now, wall);
+            self.decide_degraded(now, wall);
             return None;
         }
         self.waiting += 1;
         self.ask(now)
     }
 
-    /// The next statement for those who wait.
+    /// The next statement for waiting requests.
     pub(super) fn ask(&mut self, now: Micros) -> Option<Statement> {
         let clock = self.clock(now);
         if self.waiting == 0 || clock < self.bucket.quiet_until() {
@@ -103,14 +103,14 @@ impl SimNode {
         self.bucket.ask(clock, Purpose::Spend(self.waiting))
     }
 
-    /// When those who wait should ask again because the store only listens until then.
+    /// When waiting requests should ask again, because the store grants nothing until then.
     pub(super) fn quiet_until(&self, now: Micros) -> Option<Micros> {
         let quiet = self.bucket.quiet_until().saturating_sub(self.clock(now));
         let micros = u64::try_from(quiet.as_micros()).unwrap_or(0);
         (self.waiting > 0 && micros > 0).then(|| now + micros)
     }
 
-    /// The answer to a statement arrives, perhaps long after it was given up.
+    /// The reply to a statement arrives, perhaps long after it was abandoned.
     pub(super) fn hear(&mut self, now: Micros, seq: u64, reply: &Reply) -> Option<Statement> {
         let clock = self.clock(now);
         match reply {
@@ -119,7 +119,7 @@ impl SimNode {
                 if !self.bucket.hear(clock, seq, settlement) {
                     return None;
                 }
-                // Until the store has named a minute, a node that is alone goes by its own clock.
+                // Until the store has named a minute, a degraded node uses its own clock.
                 if before.named == i64::MIN || self.bucket.claim().minute < before.minute {
                     self.fates.push(Fate::WentBack);
                 }
@@ -152,7 +152,7 @@ impl SimNode {
         self.ask(now).or_else(|| self.repeat(now))
     }
 
-    /// The budget of a statement is over.
+    /// The budget of a statement has run out.
     pub(super) fn time_out(&mut self, now: Micros, wall: i64, seq: u64) -> Option<Statement> {
         if !self.bucket.give_up(seq) {
             return None;
@@ -160,13 +160,17 @@ impl SimNode {
         self.fail();
         while self.waiting > 0 {
             self.waiting -= 1;
-            self.decide_alone(now, wall);
+            self.decide_degraded(now, wall);
         }
         self.repeat(now)
     }
 
-    /// A heartbeat was answered.
-    pub(super) fn feel(&mut self, now: Micros, (incarnation, clock): (Incarnation, UnixMillis)) -> Option<Statement> {
+    /// Receives the reply to a heartbeat.
+    pub(super) fn receive_heartbeat(
+        &mut self,
+        now: Micros,
+        (incarnation, clock): (Incarnation, UnixMillis),
+    ) -> Option<Statement> {
         self.store_clock.hear(clock, self.clock(now));
         let was_gone = self.store_is_gone();
         self.failures = 0;
@@ -182,20 +186,20 @@ impl SimNode {
         self.failures = self.failures.saturating_add(1);
     }
 
-    /// What an idle node has to say, on each heartbeat.
+    /// The statement of an idle node, sent with each heartbeat.
     pub(super) fn hand_back(&mut self, now: Micros) -> Option<Statement> {
         let clock = self.clock(now);
         let due = !self.store_is_gone() && self.bucket.wants_hand_back(clock);
         if due { self.bucket.ask(clock, Purpose::HandBack) } else { None }
     }
 
-    /// Another node asks for what this one holds.
+    /// Another node asks for the units that this one holds.
     pub(super) fn recalled(&mut self, now: Micros) -> Option<Statement> {
         let due = !self.store_is_gone() && self.bucket.owes();
         if due { self.bucket.ask(self.clock(now), Purpose::HandBack) } else { None }
     }
 
-    /// Whether the node gave the store up.
+    /// Whether the node considers the store unavailable.
     pub(super) fn store_is_gone(&self) -> bool {
         self.failures >= FAILURES_MAX
     }
@@ -211,13 +215,13 @@ impl SimNode {
         if due { self.bucket.ask(self.clock(now), Purpose::Assert) } else { None }
     }
 
-    fn decide_alone(&mut self, now: Micros, wall: i64) {
+    fn decide_degraded(&mut self, now: Micros, wall: i64) {
         let clock = self.clock(now);
         self.fates.push(match self.share {
             Some(share) => {
                 let store = self.store_clock.now(clock);
-                let time = store.map_or(AloneClock::Own(UnixMillis(wall + self.wall_off)), AloneClock::Heard);
-                Fate::Alone(self.bucket.spend_alone(clock, time, Alone::Share(share)), store.is_none())
+                let time = store.map_or(DegradedClock::Own(UnixMillis(wall + self.wall_off)), DegradedClock::Heard);
+                Fate::Degraded(self.bucket.spend_degraded(clock, time, DegradedPolicy::Share(share)), store.is_none())
             }
             None => Fate::Unavailable,
         });

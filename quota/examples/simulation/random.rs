@@ -1,6 +1,6 @@
 //! Repeatable randomness: splitmix64.
 
-/// A stream of numbers that depends on its seed alone.
+/// A stream of numbers determined by its seed.
 #[derive(Clone, Debug)]
 pub(super) struct Random(u64);
 
@@ -10,7 +10,7 @@ impl Random {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
     }
 
-    /// Any number.
+    /// The next number.
     pub(super) fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -24,7 +24,7 @@ impl Random {
         low + self.number() % (high.saturating_sub(low) + 1)
     }
 
-    /// True in so many of a thousand cases.
+    /// True in `permille` of a thousand cases.
     pub(super) fn chance(&mut self, permille: u64) -> bool {
         self.number() % 1_000 < permille
     }

@@ -1,4 +1,4 @@
-//! What may happen in a world, and which promises it is held to.
+//! The possible events of a world, and the promises that must hold in it.
 
 use contract::plan::{Limits, Plan};
 
@@ -9,7 +9,7 @@ pub(super) type Micros = u64;
 /// One second of virtual time.
 pub(super) const SECOND: Micros = 1_000_000;
 
-/// How rough the world is. Each kind is held to the strongest promises that can be kept in it.
+/// How rough the world is. Each kind must keep the strongest promises that are possible in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Messages take a while and overtake each other; nothing is lost.
@@ -21,45 +21,45 @@ pub(super) enum Kind {
     Outage,
     /// The store empties or fails over to a copy that lags and whose clock is wrong; the network is sound.
     Forgetful,
-    /// All of it at once.
+    /// All of them together.
     Chaos,
 }
 
-/// One misfortune.
+/// One fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// The store executes nothing until so much later, then what has arrived meanwhile.
+    /// The store executes nothing for this long, then everything that has arrived.
     Stall(Micros),
-    /// The store forgets everything.
+    /// The store loses all data.
     Empty,
-    /// A copy takes over that lacks the writes of the last so many microseconds and whose clock is off by so many
+    /// A replica takes over that lacks the writes of the last so many microseconds; its clock is off by so many
     /// milliseconds.
     Failover(Micros, i64),
-    /// The node dies, and another process takes its place so much later.
+    /// The node dies, and another process takes its place this much later.
     Crash(usize, Micros),
-    /// The node and the store cannot reach each other for so long.
+    /// The node and the store cannot reach each other for this long.
     Cut(usize, Micros),
-    /// The node's time of day jumps by so many milliseconds.
+    /// The node's wall clock jumps by so many milliseconds.
     Step(usize, i64),
     /// The project changes to a plan with these limits.
     Limits(Limits),
 }
 
-/// Everything about a world that is decided beforehand.
+/// Everything about a world that is decided in advance.
 #[derive(Clone, Debug)]
 pub(super) struct Scenario {
     pub(super) random: Random,
     pub(super) kind: Kind,
     pub(super) nodes: usize,
     pub(super) limits: Limits,
-    /// The store's clock when the world begins, in Unix milliseconds.
+    /// The store's clock at the beginning, in Unix milliseconds.
     pub(super) starts_at: i64,
-    /// For how long requests come.
+    /// How long requests arrive.
     pub(super) lasts: Micros,
-    /// Requests per minute, over all nodes, and how many of a thousand arrivals are bursts.
+    /// Requests per minute over all nodes, and how many of a thousand arrivals are bursts.
     pub(super) demand: u64,
     pub(super) bursts: u64,
-    /// The usual longest way of a message.
+    /// The usual longest delay of a message.
     pub(super) delay_max: Micros,
     pub(super) lost: u64,
     pub(super) duplicated: u64,
@@ -102,7 +102,7 @@ impl Scenario {
         scenario
     }
 
-    /// A fleet of so many nodes: in every other world some of them die and return.
+    /// A fleet of `nodes` nodes; in every other world some of them die and return.
     pub(super) fn of_a_fleet(seed: u64, nodes: usize) -> Self {
         let mut scenario = Self::from_seed(seed);
         let mut random = scenario.random.clone();
@@ -151,7 +151,7 @@ impl Scenario {
             self.step_clocks(random);
         }
         self.faults.sort_by_key(|(at, _)| *at);
-        // Two failures of memory within one learning period are one too many for any promise but the rough ones.
+        // Two losses of memory within one learning period break all promises except those of rough worlds.
         if self.kind == Kind::Forgetful {
             let mut last = 0;
             self.faults.retain(|(at, _)| {
@@ -162,7 +162,7 @@ impl Scenario {
         }
     }
 
-    /// Clocks of nodes are set right, or wrong, at any time.
+    /// Clocks of nodes jump at any time.
     fn step_clocks(&mut self, random: &mut Random) {
         for node in 0..self.nodes {
             for _ in 0..random.between(0, 2) {
@@ -172,7 +172,7 @@ impl Scenario {
         }
     }
 
-    /// Whether the store's memory or clock is ever lost.
+    /// Whether the store ever loses data or its clock.
     pub(super) fn forgets(&self) -> bool {
         self.faults.iter().any(|(_, fault)| matches!(fault, Fault::Empty | Fault::Failover(..)))
     }
@@ -183,7 +183,7 @@ impl Scenario {
     }
 }
 
-/// A stall or a cut that is over when the requests are.
+/// A stall or a cut that ends before the requests do.
 fn outage(random: &mut Random, node: usize, longest: Micros) -> Fault {
     let lasts = if random.chance(300) { random.between(60, 100) } else { random.between(0, 20) } * SECOND + 70_000;
     let lasts = lasts.min(longest);

@@ -1,10 +1,10 @@
 //! A world of gateway nodes, one quota store and a network between them, in virtual time and from one seed.
 //!
-//! Nodes and store are the real state machines of `quota::ledger`; what is simulated is everything around
-//! them: clocks, messages that are lost, delayed, duplicated and reordered, a store that stalls, empties, fails over
-//! and has a wrong clock, nodes that crash. The same seed gives the same world to the last microsecond.
+//! Nodes and store are the real state machines of `quota::ledger`. Everything around them is simulated: clocks;
+//! messages that are lost, delayed, duplicated and reordered; a store that stalls, loses data, fails over and has a
+//! wrong clock; nodes that crash. The same seed gives the same world to the microsecond.
 //!
-//! What must hold is in [`audit`], what may happen in [`scenario`].
+//! [`audit`] has the promises, [`scenario`] the possible events.
 
 mod audit;
 mod node;
@@ -21,7 +21,7 @@ use std::thread;
 
 use scenario::Scenario;
 
-/// What a run did, so that a reader sees that something happened.
+/// Counts of a run, which show that something happened.
 #[derive(Default)]
 pub(crate) struct Summary {
     worlds: u64,
@@ -30,7 +30,7 @@ pub(crate) struct Summary {
     unavailable: u64,
     statements: u64,
     learning: u64,
-    alone: u64,
+    degraded: u64,
 }
 
 impl Summary {
@@ -42,7 +42,7 @@ impl Summary {
         self.unavailable += other.unavailable;
         self.statements += other.statements;
         self.learning += other.learning;
-        self.alone += other.alone;
+        self.degraded += other.degraded;
     }
 }
 
@@ -52,12 +52,12 @@ impl fmt::Display for Summary {
             f,
             "{} worlds: {} admitted ({} without the store), {} refused, {} unavailable, {} statements, {} answered while \
              learning",
-            self.worlds, self.admitted, self.alone, self.refused, self.unavailable, self.statements, self.learning
+            self.worlds, self.admitted, self.degraded, self.refused, self.unavailable, self.statements, self.learning
         )
     }
 }
 
-/// A promise that did not hold.
+/// A broken promise.
 pub(crate) struct Broken {
     seed: u64,
     promise: String,
@@ -74,7 +74,7 @@ impl fmt::Display for Broken {
     }
 }
 
-/// Runs the worlds of many seeds on all cores; the first that breaks a promise ends it.
+/// Runs the worlds of many seeds on all cores; stops at the first that breaks a promise.
 pub(crate) fn run_all(seeds: RangeInclusive<u64>) -> Result<Summary, Broken> {
     let workers = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let stop = AtomicBool::new(false);
@@ -102,7 +102,7 @@ pub(crate) fn run_all(seeds: RangeInclusive<u64>) -> Result<Summary, Broken> {
     })
 }
 
-/// Runs worlds with so many nodes.
+/// Runs worlds with `nodes` nodes.
 pub(crate) fn run_fleets(seeds: RangeInclusive<u64>, nodes: usize) -> Result<Summary, Broken> {
     let mut total = Summary::default();
     for seed in seeds {

@@ -1,15 +1,15 @@
-//! The simulated store: the real books, a clock of its own, and a memory that can be lost.
+//! The simulated store: the real bucket, a clock of its own, and data that can be lost.
 
 use std::collections::VecDeque;
 
 use contract::time::UnixMillis;
 use contract::window::Window;
-use quota::ledger::bucket::{Bucket, BucketView, Surroundings};
+use quota::ledger::bucket::{Bucket, BucketView, StoreState};
 use quota::ledger::{Incarnation, LEARNING_MILLIS, Reply, Statement};
 
 use super::scenario::{Micros, SECOND};
 
-/// How much of the past a copy may be asked for.
+/// How far back a replica may lag.
 const HISTORY: Micros = 2 * SECOND;
 
 /// One store.
@@ -19,7 +19,7 @@ pub(super) struct SimStore {
     bucket: Option<Bucket>,
     incarnation: u64,
     learning_until: UnixMillis,
-    /// The books after each write of the last [`HISTORY`], if anybody will ask.
+    /// The bucket after each write of the last [`HISTORY`], if a scenario needs it.
     remembers: bool,
     writes: VecDeque<(Micros, Option<Bucket>)>,
     pub(super) stalled_until: Micros,
@@ -27,7 +27,7 @@ pub(super) struct SimStore {
 }
 
 impl SimStore {
-    /// An empty store whose clock says `starts_at` when the world begins.
+    /// An empty store; its clock shows `starts_at` at the beginning.
     pub(super) fn new(starts_at: i64, remembers: bool) -> Self {
         Self {
             starts_at,
@@ -47,7 +47,7 @@ impl SimStore {
         UnixMillis(self.starts_at + i64::try_from(now / 1_000).unwrap_or(0) + self.clock_off)
     }
 
-    /// The present life of its memory.
+    /// The current incarnation of its data.
     pub(super) fn incarnation(&self) -> Incarnation {
         Incarnation(self.incarnation)
     }
@@ -56,7 +56,7 @@ impl SimStore {
     pub(super) fn apply(&mut self, now: Micros, statement: &Statement) -> Reply {
         self.statements += 1;
         let around =
-            Surroundings { now: self.clock(now), incarnation: self.incarnation(), learning_until: self.learning_until };
+            StoreState { now: self.clock(now), incarnation: self.incarnation(), learning_until: self.learning_until };
         let reply = self.bucket.get_or_insert_with(|| Bucket::new(&around)).apply(statement, &around);
         if self.remembers {
             self.writes.push_back((now, self.bucket.clone()));
@@ -67,14 +67,14 @@ impl SimStore {
         reply
     }
 
-    /// Everything is forgotten.
+    /// Loses all data.
     pub(super) fn empty(&mut self, now: Micros) {
         self.bucket = None;
         self.begin_life(now, true);
     }
 
-    /// A copy takes over that knows nothing of the last `lost` microseconds. A copy that knows the bucket can tell by
-    /// its books alone that they are of an earlier life: then it sometimes does not listen as a whole.
+    /// A replica takes over that lacks the last `lost` microseconds. If it knows the bucket, the bucket shows that it
+    /// belongs to an earlier incarnation; then the store as a whole sometimes skips the learning period.
     pub(super) fn fail_over(&mut self, now: Micros, lost: Micros, clock_off: i64) {
         let then = now.saturating_sub(lost);
         let copied = self.writes.iter().rev().find(|(at, _)| *at <= then);
@@ -89,14 +89,14 @@ impl SimStore {
         self.writes = VecDeque::from([(now, self.bucket.clone())]);
     }
 
-    /// Whether no node has moved the books to a minute that has not begun. A memory that was lost may have known one.
+    /// Whether no node has moved the bucket to a minute that has not begun. Lost data may have known one.
     pub(super) fn is_in_its_own_minute(&self, now: Micros) -> Result<(), String> {
-        let Some(books) = self.bucket.as_ref().filter(|_| !self.remembers) else { return Ok(()) };
-        let (named, now) = (books.minute(), Window::Minute.index(self.clock(now)));
-        if named > now { Err(format!("a node has moved the books from minute {now} to {named}")) } else { Ok(()) }
+        let Some(record) = self.bucket.as_ref().filter(|_| !self.remembers) else { return Ok(()) };
+        let (named, now) = (record.minute(), Window::Minute.index(self.clock(now)));
+        if named > now { Err(format!("a node has moved the record from minute {now} to {named}")) } else { Ok(()) }
     }
 
-    /// The books.
+    /// The bucket's record.
     pub(super) fn view(&self, now: Micros) -> Option<BucketView> {
         self.bucket.as_ref().map(|bucket| bucket.view(self.clock(now)))
     }

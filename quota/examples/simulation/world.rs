@@ -1,4 +1,4 @@
-//! The event loop: requests arrive, messages travel, things break.
+//! The event loop: requests arrive, messages travel, faults happen.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 use contract::plan::Limits;
 use contract::time::UnixMillis;
 use contract::window::Window;
-use quota::ledger::node::{AloneStep, Share, Step};
+use quota::ledger::node::{DegradedStep, Share, Step};
 use quota::ledger::{Incarnation, Reply, Statement, day_of};
 
 use super::Summary;
@@ -21,10 +21,10 @@ use super::store::SimStore;
 const BUDGET: Micros = 50_000;
 /// Pause between heartbeats.
 const HEARTBEAT: Micros = 100_000;
-/// After the last request, until everything is settled.
+/// Time after the last request until everything is settled.
 const QUIET: Micros = 12 * SECOND;
 
-/// Something that happens.
+/// An event.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Arrivals,
@@ -37,17 +37,17 @@ enum Event {
     /// A reply reaches the node, if it is still this process.
     Replied(usize, u64, u64, Reply),
     TimedOut(usize, u64, u64),
-    /// A heartbeat reaches the store; its answer reaches the node; its budget is over.
-    PulseSent(usize, u64, u64),
-    PulseFelt(usize, u64, u64, Incarnation, UnixMillis),
-    PulseTimedOut(usize, u64, u64),
+    /// A heartbeat reaches the store; its reply reaches the node; its budget runs out.
+    HeartbeatSent(usize, u64, u64),
+    HeartbeatReceived(usize, u64, u64, Incarnation, UnixMillis),
+    HeartbeatTimedOut(usize, u64, u64),
     AskAgain(usize, u64),
-    /// Another node would refuse for want of what this one holds.
+    /// Another node would refuse because this one holds units.
     Recalled(usize, u64),
 }
 
-/// An event and its moment. The heap gives the latest first, so "less" means later; what is planned for the same
-/// moment happens in the order of planning.
+/// An event and its time. The heap returns the greatest first, so "less" means later; events at the same time happen in
+/// the order of planning.
 #[derive(Clone, Copy, Debug)]
 struct Planned {
     at: Micros,
@@ -86,18 +86,18 @@ pub(super) struct World<'a> {
     nodes: Vec<Option<SimNode>>,
     processes: u64,
     cut_until: Vec<Micros>,
-    /// The heartbeat each node waits for.
-    pulses: Vec<Option<u64>>,
+    /// The pending heartbeat of each node.
+    heartbeats: Vec<Option<u64>>,
     limits: Limits,
-    /// Somebody was let through by a clock that is not the store's.
+    /// Some requests were admitted by a clock other than the store's.
     own_clocks: bool,
-    /// Nodes that may have decided about requests since that was last looked at.
+    /// Nodes that may have decided about requests since the last check.
     acted: Vec<usize>,
     audit: Audit,
 }
 
 impl<'a> World<'a> {
-    /// The world of a scenario, before anything has happened.
+    /// The world of a scenario at its beginning.
     pub(super) fn new(scenario: &'a Scenario) -> Self {
         let mut world = Self {
             scenario,
@@ -109,7 +109,7 @@ impl<'a> World<'a> {
             nodes: (0..scenario.nodes).map(|_| None).collect(),
             processes: 0,
             cut_until: vec![0; scenario.nodes],
-            pulses: vec![None; scenario.nodes],
+            heartbeats: vec![None; scenario.nodes],
             limits: scenario.limits,
             own_clocks: false,
             acted: Vec::new(),
@@ -120,7 +120,7 @@ impl<'a> World<'a> {
         }
         for (index, (at, _)) in scenario.faults.iter().enumerate() {
             world.at(*at, Event::Fault(index));
-            // A crowd just before and just after: what is lost matters, and somebody tries to use it.
+            // Many requests just before and just after a loss: the lost data matters, and requests try to exploit it.
             let (before, after) = (world.random.between(0, SECOND / 2), world.random.between(0, SECOND / 20));
             world.at(at.saturating_sub(before), Event::Crowd);
             world.at(at + after, Event::Crowd);
@@ -129,7 +129,7 @@ impl<'a> World<'a> {
         world
     }
 
-    /// Lets everything happen and checks the promises.
+    /// Runs all events and checks the promises.
     pub(super) fn run(mut self) -> Result<Summary, String> {
         let end = self.scenario.lasts + QUIET;
         while let Some(Planned { at, event, .. }) = self.events.pop().filter(|next| next.at <= end) {
@@ -139,7 +139,7 @@ impl<'a> World<'a> {
             self.store.is_in_its_own_minute(self.now)?;
         }
         self.audit.judge()?;
-        self.judge_books()?;
+        self.judge_record()?;
         self.audit.summary.statements = self.store.statements;
         Ok(self.audit.summary)
     }
@@ -182,22 +182,27 @@ impl<'a> World<'a> {
             Event::TimedOut(place, process, seq) => {
                 self.with(place, process, |node, now, wall| node.time_out(now, wall, seq));
             }
-            Event::PulseSent(place, process, pulse) => {
+            Event::HeartbeatSent(place, process, heartbeat) => {
                 if self.now < self.store.stalled_until {
-                    self.at(self.store.stalled_until, Event::PulseSent(place, process, pulse));
+                    self.at(self.store.stalled_until, Event::HeartbeatSent(place, process, heartbeat));
                 } else {
-                    let felt =
-                        Event::PulseFelt(place, process, pulse, self.store.incarnation(), self.store.clock(self.now));
+                    let felt = Event::HeartbeatReceived(
+                        place,
+                        process,
+                        heartbeat,
+                        self.store.incarnation(),
+                        self.store.clock(self.now),
+                    );
                     self.travel(place, &felt);
                 }
             }
-            Event::PulseFelt(place, process, pulse, incarnation, clock) => {
-                if self.pulse_ends(place, pulse) {
-                    self.with(place, process, |node, now, _| node.feel(now, (incarnation, clock)));
+            Event::HeartbeatReceived(place, process, heartbeat, incarnation, clock) => {
+                if self.heartbeat_ends(place, heartbeat) {
+                    self.with(place, process, |node, now, _| node.receive_heartbeat(now, (incarnation, clock)));
                 }
             }
-            Event::PulseTimedOut(place, process, pulse) => {
-                if self.pulse_ends(place, pulse) {
+            Event::HeartbeatTimedOut(place, process, heartbeat) => {
+                if self.heartbeat_ends(place, heartbeat) {
                     self.with(place, process, |node, _, _| {
                         node.fail();
                         None
@@ -209,7 +214,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Requests arrive, alone or in a burst, and the next arrival is planned.
+    /// Requests arrive, alone or in a burst; plans the next arrival.
     fn arrive(&mut self) {
         let burst = if self.random.chance(self.scenario.bursts) { self.random.between(2, 60) } else { 1 };
         self.crowd(burst);
@@ -219,7 +224,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// So many requests at once: sometimes all at one node.
+    /// `requests` at once: sometimes all at one node.
     fn crowd(&mut self, requests: u64) {
         let nodes = self.scenario.nodes as u64;
         let (first, spread) = (self.random.number() % nodes, self.random.chance(500));
@@ -276,16 +281,16 @@ impl<'a> World<'a> {
         let pause = if node.store_is_gone() { 2 * HEARTBEAT } else { HEARTBEAT };
         self.at(self.now + pause, Event::Beat(place, process));
         self.serial += 1;
-        let pulse = self.serial;
-        if let Some(waits_for) = self.pulses.get_mut(place) {
-            *waits_for = Some(pulse);
+        let heartbeat = self.serial;
+        if let Some(waits_for) = self.heartbeats.get_mut(place) {
+            *waits_for = Some(heartbeat);
         }
-        self.travel(place, &Event::PulseSent(place, process, pulse));
-        self.at(self.now + BUDGET, Event::PulseTimedOut(place, process, pulse));
+        self.travel(place, &Event::HeartbeatSent(place, process, heartbeat));
+        self.at(self.now + BUDGET, Event::HeartbeatTimedOut(place, process, heartbeat));
     }
 
-    fn pulse_ends(&mut self, place: usize, pulse: u64) -> bool {
-        self.pulses.get_mut(place).is_some_and(|waits_for| waits_for.take_if(|it| *it == pulse).is_some())
+    fn heartbeat_ends(&mut self, place: usize, heartbeat: u64) -> bool {
+        self.heartbeats.get_mut(place).is_some_and(|waits_for| waits_for.take_if(|it| *it == heartbeat).is_some())
     }
 
     fn stated(&mut self, place: usize, process: u64, statement: Statement) {
@@ -297,7 +302,7 @@ impl<'a> World<'a> {
         self.travel(place, &Event::Replied(place, process, statement.seq, reply));
     }
 
-    /// Lets a node act, and sends what it has to say.
+    /// Lets a node act, and sends its statement.
     fn with(&mut self, place: usize, process: u64, act: impl FnOnce(&mut SimNode, Micros, i64) -> Option<Statement>) {
         let (now, wall) = (self.now, self.scenario.starts_at + i64::try_from(self.now / 1_000).unwrap_or(0));
         let Some(node) = self.nodes.get_mut(place).and_then(Option::as_mut).filter(|node| node.process == process)
@@ -324,7 +329,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Sends a message on its way: it may be lost, come twice, or very late.
+    /// Sends a message: it may be lost, duplicated, or very late.
     fn travel(&mut self, place: usize, message: &Event) {
         if self.cut_until.get(place).is_some_and(|until| self.now < *until) || self.random.chance(self.scenario.lost) {
             return;
@@ -338,7 +343,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Hands what became of requests to the audit.
+    /// Passes the results of requests to the audit.
     fn collect(&mut self) -> Result<(), String> {
         for place in self.acted.drain(..) {
             let Some(node) = self.nodes.get_mut(place).and_then(Option::as_mut) else { continue };
@@ -347,16 +352,16 @@ impl<'a> World<'a> {
                     Fate::Decided(Step::Admit(standing)) => {
                         self.audit.admitted(node.process, &standing, false, None)?;
                     }
-                    Fate::Alone(AloneStep::Admit(standing), by_own_clock) => {
+                    Fate::Degraded(DegradedStep::Admit(standing), by_own_clock) => {
                         let minute = by_own_clock.then(|| Window::Minute.index(self.store.clock(self.now)));
                         self.own_clocks |= by_own_clock;
                         self.audit.admitted(node.process, &standing, true, minute)?;
                     }
                     Fate::Decided(Step::Refuse(standing, window))
-                    | Fate::Alone(AloneStep::Refuse(standing, window), _) => {
+                    | Fate::Degraded(DegradedStep::Refuse(standing, window), _) => {
                         self.audit.refused(node.process, &standing, window)?;
                     }
-                    Fate::Unavailable | Fate::Alone(AloneStep::Spent, _) => self.audit.unavailable()?,
+                    Fate::Unavailable | Fate::Degraded(DegradedStep::Spent, _) => self.audit.unavailable()?,
                     Fate::WentBack => self.audit.went_back(node.process),
                     Fate::Decided(Step::Ask) => return Err("a request was left without an answer".to_owned()),
                 }
@@ -371,20 +376,20 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// After everything has settled, the day's charge is what was admitted: nothing lost, nothing counted twice. Units
-    /// of nodes that died stay charged; a memory that was lost together with such a node may lack them.
-    fn judge_books(&self) -> Result<(), String> {
-        let Some(books) = self.store.view(self.now) else { return Ok(()) };
-        let admitted = self.audit.admitted_in_day(day_of(books.minute));
+    /// After everything has settled, the day's charge equals the admitted requests: nothing is lost or counted twice.
+    /// Units of dead nodes stay charged, unless the store lost its data together with such a node.
+    fn judge_record(&self) -> Result<(), String> {
+        let Some(record) = self.store.view(self.now) else { return Ok(()) };
+        let admitted = self.audit.admitted_in_day(day_of(record.minute));
         let wrong = if self.scenario.kind == Kind::Chaos {
             false
         } else if self.scenario.crashes() || self.own_clocks {
-            books.day_charged < admitted
+            record.day_charged < admitted
         } else {
-            books.day_charged != admitted
+            record.day_charged != admitted
         };
         if wrong && !(self.scenario.forgets() && self.scenario.crashes()) {
-            return Err(format!("{admitted} admitted today, but the books say {books:?}"));
+            return Err(format!("{admitted} admitted today, but the record says {record:?}"));
         }
         Ok(())
     }

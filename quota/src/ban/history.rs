@@ -6,15 +6,15 @@ use contract::window::Window;
 use super::Strikes;
 use super::{BanReason, BanRules};
 
-/// Slots of the sliding minute; at [`SLOT_MILLIS`] each the last 50 to 60 seconds are seen, never more.
+/// Slots of the sliding minute: with [`SLOT_MILLIS`] each, they cover the last 50 to 60 seconds.
 const SLOTS: usize = 6;
 const SLOT_MILLIS: i64 = 10_000;
-/// For how long earlier bans make the next one longer.
+/// How long earlier bans make the next one longer.
 const MEMORY_SECONDS: i64 = 86_400;
 
-/// A sentence being served or served out.
+/// A ban, current or over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sentence {
+pub(super) struct BanPeriod {
     pub(super) since: UnixSeconds,
     pub(super) until: UnixSeconds,
     pub(super) reason: BanReason,
@@ -22,26 +22,26 @@ pub(super) struct Sentence {
     pub(super) shadow: bool,
 }
 
-/// What is remembered of a key that was refused.
+/// The history of a key that was refused.
 #[derive(Clone, Debug)]
 pub(super) struct History {
-    /// The window whose first 429 `refused_at` is.
+    /// The window of `refused_at`, its first 429.
     window: (Window, i64),
     refused_at: UnixMillis,
-    /// Strikes per slot of ten seconds, and the slot they end with.
+    /// Strikes per slot of ten seconds, and the newest slot.
     strikes: [u32; SLOTS],
     slot: i64,
-    /// The minute being judged, its strikes, and the bad minutes in a row before it.
+    /// The current minute, its strikes, and the bad minutes in a row before it.
     minute: i64,
     minute_strikes: u32,
     bad_minutes: u32,
-    /// Starts of the latest bans within the memory: as many as there are levels below the longest.
+    /// Starts of the latest bans within the memory: one fewer than the levels.
     bans: [Option<UnixSeconds>; 3],
-    pub(super) sentence: Option<Sentence>,
+    pub(super) period: Option<BanPeriod>,
 }
 
 impl History {
-    /// A key without a past.
+    /// A key without history.
     pub(super) fn new() -> Self {
         Self {
             window: (Window::Minute, i64::MIN),
@@ -52,11 +52,11 @@ impl History {
             minute_strikes: 0,
             bad_minutes: 0,
             bans: [None; 3],
-            sentence: None,
+            period: None,
         }
     }
 
-    /// Notes a refusal by `window` of a request that arrived at `arrived`. Answers whether it is a strike.
+    /// Records a refusal by `window` of a request that arrived at `arrived`. Returns whether it is a strike.
     pub(super) fn refuse(&mut self, rules: &BanRules, window: Window, arrived: UnixMillis) -> bool {
         let window = (window, window.index(arrived));
         if self.window != window {
@@ -68,14 +68,14 @@ impl History {
         arrived.since(self.refused_at) > grace && !self.is_serving(arrived)
     }
 
-    /// Counts strikes, and bans the key when they were too many. Answers whether a ban began.
+    /// Counts strikes, and bans the key if there are too many. Returns whether a ban began.
     pub(super) fn strike(&mut self, rules: &BanRules, strikes: &Strikes, shadow: bool) -> bool {
         self.count(rules, strikes.count, strikes.at);
         let recent = self.strikes.iter().copied().fold(0, u32::saturating_add);
         let too_many = recent >= rules.strikes_min.max(strikes.limit / 2);
         let too_often = self.minute_strikes >= rules.bad_minute && self.bad_minutes + 1 >= rules.bad_minutes;
         if too_many || too_often {
-            self.sentence_for(rules, strikes.at.to_seconds(), shadow);
+            self.begin_ban_period(rules, strikes.at.to_seconds(), shadow);
         }
         too_many || too_often
     }
@@ -83,7 +83,7 @@ impl History {
     fn count(&mut self, rules: &BanRules, strikes: u32, at: UnixMillis) {
         let slot = at.0.div_euclid(SLOT_MILLIS);
         let forward = usize::try_from(slot.saturating_sub(self.slot).max(0)).unwrap_or(SLOTS).min(SLOTS);
-        // Slots move towards the front; those that fall off are older than a minute.
+        // Slots move to the front; dropped ones are older than a minute.
         self.strikes.copy_within(forward.., 0);
         self.strikes.iter_mut().rev().take(forward).for_each(|old| *old = 0);
         self.slot = self.slot.max(slot);
@@ -101,37 +101,37 @@ impl History {
         self.minute_strikes = self.minute_strikes.saturating_add(strikes);
     }
 
-    fn sentence_for(&mut self, rules: &BanRules, since: UnixSeconds, shadow: bool) {
+    fn begin_ban_period(&mut self, rules: &BanRules, since: UnixSeconds, shadow: bool) {
         let recent = self.bans_within_memory(since);
         let seconds = rules.seconds.get(recent).or(rules.seconds.last()).copied().unwrap_or(60);
         let level = u32::try_from(recent).unwrap_or(u32::MAX).saturating_add(1);
         let until = since.plus(i64::from(seconds));
-        self.impose(Sentence { since, until, reason: BanReason::Strikes, level, shadow });
+        self.impose(BanPeriod { since, until, reason: BanReason::Strikes, level, shadow });
     }
 
-    /// Begins a ban; the strikes that led to it are forgotten, the ban itself is remembered.
-    pub(super) fn impose(&mut self, sentence: Sentence) {
+    /// Begins a ban and clears the strikes that led to it.
+    pub(super) fn impose(&mut self, period: BanPeriod) {
         self.bans.rotate_left(1);
         if let Some(latest) = self.bans.last_mut() {
-            *latest = Some(sentence.since);
+            *latest = Some(period.since);
         }
-        self.sentence = Some(sentence);
+        self.period = Some(period);
         self.strikes = [0; SLOTS];
         self.minute_strikes = 0;
         self.bad_minutes = 0;
     }
 
-    /// Bans that began within the memory, at most as many as there are levels below the longest.
+    /// Bans that began within the memory, at most one fewer than the levels.
     pub(super) fn bans_within_memory(&self, now: UnixSeconds) -> usize {
         self.bans.iter().flatten().filter(|since| now.0 - since.0 < MEMORY_SECONDS).count()
     }
 
-    /// Whether a ban holds.
+    /// Whether the key is banned.
     pub(super) fn is_serving(&self, now: UnixMillis) -> bool {
-        self.sentence.is_some_and(|sentence| now < sentence.until.to_millis())
+        self.period.is_some_and(|period| now < period.until.to_millis())
     }
 
-    /// Whether nothing of the history matters any more.
+    /// Whether the history has no effect any more.
     pub(super) fn is_over(&self, now: UnixMillis) -> bool {
         let recent = now.since(self.refused_at) < 60_000
             || now.since(UnixMillis(self.slot.saturating_mul(SLOT_MILLIS))) < 70_000;

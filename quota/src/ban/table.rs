@@ -1,4 +1,4 @@
-//! The histories of all keys that were refused lately, bounded.
+//! The histories of all recently refused keys, bounded.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,63 +8,63 @@ use contract::time::{UnixMillis, UnixSeconds};
 use contract::window::Window;
 use parking_lot::Mutex;
 
-use super::history::{History, Sentence};
+use super::history::{BanPeriod, History};
 use super::{Ban, BanReason, BanRules, BanSwitch};
-use super::{News, Strikes};
+use super::{Notification, Strikes};
 
-/// Keys whose refusals are remembered. Beyond it the history with nothing in it goes first; when all matter, further
-/// keys are not watched: they are still refused by their quota, only not banned.
+/// Keys with a remembered history. When it is full, a history without effect is dropped first. If all have an effect,
+/// further keys are still refused by their quota, but not banned.
 pub const OFFENDERS_MAX: usize = 10_000;
 
-/// Keys whose strikes wait to be told to the other nodes; what does not fit is counted here alone.
-const UNTOLD_MAX: usize = 1_000;
+/// Keys whose strikes wait to be sent to the other nodes; further ones count only here.
+const UNDELIVERED_MAX: usize = 1_000;
 
-/// How wrong this machine's clock may be before bans of other nodes are missed, in seconds.
+/// The largest clock error of this machine at which bans of other nodes still take effect, in seconds.
 const CLOCK_ERROR_SECONDS_MAX: i64 = 3_600;
 
-/// A ban that was lifted, so that it does not come back with a node that has missed its end.
+/// A lifted ban, remembered so that a node that missed the lift cannot bring it back.
 #[derive(Clone, Copy)]
 struct Lift {
     began: UnixSeconds,
     until: UnixSeconds,
 }
 
-/// Who was refused lately, and who is banned.
+/// The recently refused and the banned keys.
 pub struct BanTable {
     rules: BanRules,
     histories: Mutex<HashMap<KeyId, History>>,
-    /// Bans that would hold if they had not been lifted; as many as there are histories at most.
+    /// Lifted bans that would still hold; at most as many as histories.
     lifted: Mutex<HashMap<KeyId, Lift>>,
-    /// Strikes that the other nodes have not been told of.
-    untold: Mutex<HashMap<KeyId, Strikes>>,
-    /// Keys with a ban, over or not: while there are none the hot path takes no lock.
-    sentenced: AtomicUsize,
+    /// Strikes not yet sent to the other nodes.
+    undelivered: Mutex<HashMap<KeyId, Strikes>>,
+    /// Keys with a ban, current or over: while there are none the hot path takes no lock.
+    with_ban_period: AtomicUsize,
 }
 
 impl BanTable {
-    /// A table without a past.
+    /// An empty table.
     pub fn new(rules: BanRules) -> Self {
         Self {
             rules,
             histories: Mutex::default(),
             lifted: Mutex::default(),
-            untold: Mutex::default(),
-            sentenced: AtomicUsize::new(0),
+            undelivered: Mutex::default(),
+            with_ban_period: AtomicUsize::new(0),
         }
     }
 
-    /// The end of the key's ban, when it has one that is imposed at `now`. `now` is only asked when it matters.
+    /// The end of the key's ban, if it is enforced at `now`. Calls `now` only when needed.
     pub fn holds(&self, key: &KeyId, now: impl FnOnce() -> UnixMillis) -> Option<UnixSeconds> {
-        if self.sentenced.load(Ordering::Relaxed) == 0 {
+        if self.with_ban_period.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let sentence = self.histories.lock().get(key)?.sentence?;
-        let holds = !sentence.shadow && now() < sentence.until.to_millis();
-        holds.then_some(sentence.until)
+        let period = self.histories.lock().get(key)?.period?;
+        let holds = !period.shadow && now() < period.until.to_millis();
+        holds.then_some(period.until)
     }
 
-    /// Notes that a request of the key, arrived at `arrived`, was refused by `window`; `limit` is the minute's. Answers
-    /// the ban that began by it, if one did.
+    /// Records that `window` refused a request of the key that arrived at `arrived`; `limit` is the minute's. Returns
+    /// the ban that began, if any.
     pub fn refuse(&self, key: &KeyId, window: Window, limit: u32, arrived: UnixMillis) -> Option<Ban> {
         if self.rules.switch == BanSwitch::Off {
             return None;
@@ -79,11 +79,11 @@ impl BanTable {
             return None;
         }
         let strikes = Strikes { key: key.clone(), count: 1, at: arrived, limit };
-        self.note_untold(&strikes);
+        self.note_undelivered(&strikes);
         self.judge(history, &strikes)
     }
 
-    /// Counts strikes of another node. Answers the ban that began by them, if one did.
+    /// Counts strikes of another node. Returns the ban that began, if any.
     pub fn count(&self, strikes: &Strikes) -> Option<Ban> {
         if self.rules.switch == BanSwitch::Off {
             return None;
@@ -99,41 +99,41 @@ impl BanTable {
 
     fn judge(&self, history: &mut History, strikes: &Strikes) -> Option<Ban> {
         let shadow = self.rules.switch == BanSwitch::Shadow;
-        let was_sentenced = history.sentence.is_some();
+        let was_sentenced = history.period.is_some();
         if !history.strike(&self.rules, strikes, shadow) {
             return None;
         }
-        self.sentenced.fetch_add(usize::from(!was_sentenced), Ordering::Relaxed);
-        history.sentence.map(|sentence| ban(&strikes.key, sentence))
+        self.with_ban_period.fetch_add(usize::from(!was_sentenced), Ordering::Relaxed);
+        history.period.map(|period| ban(&strikes.key, period))
     }
 
-    fn note_untold(&self, strikes: &Strikes) {
-        let mut untold = self.untold.lock();
-        if let Some(known) = untold.get_mut(&strikes.key) {
+    fn note_undelivered(&self, strikes: &Strikes) {
+        let mut undelivered = self.undelivered.lock();
+        if let Some(known) = undelivered.get_mut(&strikes.key) {
             *known = Strikes { count: known.count.saturating_add(strikes.count), ..strikes.clone() };
-        } else if untold.len() < UNTOLD_MAX {
-            untold.insert(strikes.key.clone(), strikes.clone());
+        } else if undelivered.len() < UNDELIVERED_MAX {
+            undelivered.insert(strikes.key.clone(), strikes.clone());
         }
     }
 
-    /// Strikes of this node since this was last asked, by key.
-    pub fn take_untold_strikes(&self) -> Vec<Strikes> {
-        std::mem::take(&mut *self.untold.lock()).into_values().collect()
+    /// Takes the strikes of this node since the last call, by key.
+    pub fn take_undelivered_strikes(&self) -> Vec<Strikes> {
+        std::mem::take(&mut *self.undelivered.lock()).into_values().collect()
     }
 
-    /// What a store that has forgotten everything has to be told: the bans that hold, and those that were lifted.
-    pub fn known(&self, now: UnixMillis) -> HashMap<KeyId, News> {
+    /// Notifications for a store that has lost its data: the bans that hold, and those that were lifted.
+    pub fn known(&self, now: UnixMillis) -> HashMap<KeyId, Notification> {
         let lifted = self.lifted.lock();
         let lifted = lifted.iter().filter(|(_, lift)| now < lift.until.to_millis());
-        let lifted = lifted
-            .map(|(key, lift)| (key.clone(), News::Lifted { key: key.clone(), began: lift.began, until: lift.until }));
+        let lifted = lifted.map(|(key, lift)| {
+            (key.clone(), Notification::Lifted { key: key.clone(), began: lift.began, until: lift.until })
+        });
         let mut known: HashMap<_, _> = lifted.collect();
-        known.extend(self.list(now).into_iter().map(|ban| (ban.key.clone(), News::Banned(ban))));
+        known.extend(self.list(now).into_iter().map(|ban| (ban.key.clone(), Notification::Banned(ban))));
         known
     }
 
-    /// Bans a key by hand from `now` until `until`, whatever the switch says. `None` when the table is full of keys
-    /// that are banned.
+    /// Bans a key manually from `now` until `until`, whatever the switch. `None` if the table is full of banned keys.
     pub fn add(&self, key: &KeyId, now: UnixMillis, until: UnixSeconds) -> Option<Ban> {
         let mut histories = self.histories.lock();
         if !histories.contains_key(key) {
@@ -143,22 +143,22 @@ impl BanTable {
         let history = histories.get_mut(key)?;
         let since = now.to_seconds();
         let level = u32::try_from(history.bans_within_memory(since)).unwrap_or(u32::MAX).saturating_add(1);
-        let sentence = Sentence { since, until, reason: BanReason::Operator, level, shadow: false };
-        self.sentenced.fetch_add(usize::from(history.sentence.is_none()), Ordering::Relaxed);
-        history.impose(sentence);
-        Some(ban(key, sentence))
+        let period = BanPeriod { since, until, reason: BanReason::Operator, level, shadow: false };
+        self.with_ban_period.fetch_add(usize::from(history.period.is_none()), Ordering::Relaxed);
+        history.impose(period);
+        Some(ban(key, period))
     }
 
-    /// Lifts a ban and forgets the key's past. Answers the ban; `None` when the key was not banned.
+    /// Lifts a ban and clears the key's history. Returns the ban; `None` if the key was not banned.
     pub fn lift(&self, key: &KeyId, now: UnixMillis) -> Option<Ban> {
         let mut histories = self.histories.lock();
-        let sentence = histories.get(key).filter(|history| history.is_serving(now))?.sentence?;
+        let period = histories.get(key).filter(|history| history.is_serving(now))?.period?;
         if let Some(history) = histories.remove(key) {
             self.forget(&history);
         }
         drop(histories);
-        self.note_lift(key, Lift { began: sentence.since, until: sentence.until }, now);
-        Some(ban(key, sentence))
+        self.note_lift(key, Lift { began: period.since, until: period.until }, now);
+        Some(ban(key, period))
     }
 
     fn note_lift(&self, key: &KeyId, lift: Lift, now: UnixMillis) {
@@ -171,16 +171,16 @@ impl BanTable {
         }
     }
 
-    /// The end of a ban that was lifted, for a node that still speaks of the ban.
-    pub fn lift_of(&self, ban: &Ban) -> Option<News> {
+    /// The lift of a ban, to be sent to a node that still announces the ban.
+    pub fn lift_of(&self, ban: &Ban) -> Option<Notification> {
         let lift = self.lifted.lock().get(&ban.key).copied().filter(|lift| ban.since <= lift.began)?;
-        Some(News::Lifted { key: ban.key.clone(), began: lift.began, until: lift.until })
+        Some(Notification::Lifted { key: ban.key.clone(), began: lift.began, until: lift.until })
     }
 
-    /// Takes over a ban that another node has imposed, unless it is over, known, or was lifted.
+    /// Adds a ban of another node, unless it is over, known, or was lifted.
     pub fn adopt(&self, ban: &Ban, now: UnixMillis) {
         let by_rule = ban.reason == BanReason::Strikes;
-        // Moments of a ban are the store's; this machine's clock may be wrong by a while.
+        // Times of a ban are the store's; this machine's clock may be wrong.
         if now >= ban.until.plus(CLOCK_ERROR_SECONDS_MAX).to_millis()
             || (by_rule && self.rules.switch == BanSwitch::Off)
         {
@@ -197,12 +197,12 @@ impl BanTable {
             histories.insert(ban.key.clone(), History::new());
         }
         let Some(history) = histories.get_mut(&ban.key) else { return };
-        let known = history.sentence.is_some_and(|mine| mine.since >= ban.since && mine.until >= ban.until);
+        let known = history.period.is_some_and(|mine| mine.since >= ban.since && mine.until >= ban.until);
         if known {
             return;
         }
-        // Two nodes that counted the same strikes ban within a moment of each other: that is one ban, the longer one.
-        if let Some(mine) = &mut history.sentence
+        // Two nodes that counted the same strikes ban at almost the same time: that is one ban, the longer one.
+        if let Some(mine) = &mut history.period
             && (mine.reason, ban.reason) == (BanReason::Strikes, BanReason::Strikes)
             && (mine.since..mine.until).contains(&ban.since)
         {
@@ -210,48 +210,48 @@ impl BanTable {
             return;
         }
         let shadow = ban.shadow || (by_rule && self.rules.switch == BanSwitch::Shadow);
-        self.sentenced.fetch_add(usize::from(history.sentence.is_none()), Ordering::Relaxed);
+        self.with_ban_period.fetch_add(usize::from(history.period.is_none()), Ordering::Relaxed);
         let Ban { since, until, reason, level, .. } = *ban;
-        history.impose(Sentence { since, until, reason, level, shadow });
+        history.impose(BanPeriod { since, until, reason, level, shadow });
     }
 
-    /// Lifts a ban that began at that moment or before and would have ended at `until`: a later one was imposed by
-    /// somebody who knew.
+    /// Lifts a ban that began at or before `began` and would have ended at `until`. A later ban was imposed knowingly
+    /// and stays.
     pub fn lift_begun_by(&self, key: &KeyId, began: UnixSeconds, until: UnixSeconds, now: UnixMillis) {
         self.note_lift(key, Lift { began, until }, now);
         let is_meant = {
             let histories = self.histories.lock();
-            histories.get(key).and_then(|history| history.sentence).is_some_and(|sentence| sentence.since <= began)
+            histories.get(key).and_then(|history| history.period).is_some_and(|period| period.since <= began)
         };
         if is_meant {
             self.lift(key, now);
         }
     }
 
-    /// The bans in force, the one that ends last first.
+    /// The bans in force, ordered by their end, latest first.
     pub fn list(&self, now: UnixMillis) -> Vec<Ban> {
-        if self.sentenced.load(Ordering::Relaxed) == 0 {
+        if self.with_ban_period.load(Ordering::Relaxed) == 0 {
             return Vec::new();
         }
         let histories = self.histories.lock();
         let serving = histories.iter().filter(|(_, history)| history.is_serving(now));
         let mut bans: Vec<_> =
-            serving.filter_map(|(key, history)| history.sentence.map(|sentence| ban(key, sentence))).collect();
+            serving.filter_map(|(key, history)| history.period.map(|period| ban(key, period))).collect();
         bans.sort_by(|a, b| b.until.cmp(&a.until).then_with(|| a.key.cmp(&b.key)));
         bans
     }
 
-    /// Keys remembered at the moment.
+    /// Keys with a history.
     pub fn len(&self) -> usize {
         self.histories.lock().len()
     }
 
-    /// Whether no key was refused lately.
+    /// Whether no key was refused recently.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Makes sure that one more key fits: drops all that is over, else the first key that is not banned.
+    /// Makes room for one more key: drops all histories that are over, else one that is not banned.
     fn make_room(&self, histories: &mut HashMap<KeyId, History>, now: UnixMillis) -> Option<()> {
         if histories.len() < OFFENDERS_MAX {
             return Some(());
@@ -267,17 +267,17 @@ impl BanTable {
     }
 
     fn forget(&self, history: &History) {
-        self.sentenced.fetch_sub(usize::from(history.sentence.is_some()), Ordering::Relaxed);
+        self.with_ban_period.fetch_sub(usize::from(history.period.is_some()), Ordering::Relaxed);
     }
 }
 
-fn ban(key: &KeyId, sentence: Sentence) -> Ban {
+fn ban(key: &KeyId, period: BanPeriod) -> Ban {
     Ban {
         key: key.clone(),
-        since: sentence.since,
-        until: sentence.until,
-        reason: sentence.reason,
-        level: sentence.level,
-        shadow: sentence.shadow,
+        since: period.since,
+        until: period.until,
+        reason: period.reason,
+        level: period.level,
+        shadow: period.shadow,
     }
 }

@@ -19,7 +19,7 @@ fn table(switch: BanSwitch) -> BanTable {
     BanTable::new(BanRules { switch, ..BanRules::default() })
 }
 
-/// Refusals of one key at these moments; the first one that bans, and its ban.
+/// Refuses one key at these times; returns the first time that led to a ban, and the ban.
 fn refuse(table: &BanTable, window: Window, limit: u32, moments: impl IntoIterator<Item = i64>) -> Option<(i64, Ban)> {
     moments.into_iter().find_map(|at| table.refuse(&key(1), window, limit, UnixMillis(at)).map(|ban| (at, ban)))
 }
@@ -38,11 +38,11 @@ fn the_strike_that_is_too_many_bans_for_a_minute_and_then_longer_each_time() {
     let table = table(BanSwitch::On);
     let mut begins = MINUTE;
     for (nth, seconds) in [60, 300, 900, 3_600, 3_600].into_iter().enumerate() {
-        // The first is forgiven, then 29 strikes are borne with a limit of 60, and the thirtieth is not.
+        // The first is forgiven, 29 strikes are tolerated with a limit of 60, and the thirtieth bans.
         let (at, ban) = refuse(&table, Window::Minute, 60, (0..).map(|n| begins + n * 1_001)).unwrap();
         assert_eq!(at, begins + 30 * 1_001);
         assert_eq!((ban.until.0 - ban.since.0, ban.level), (seconds, u32::try_from(nth).unwrap().min(3) + 1));
-        // Requests during the ban, and the first ones after it, change nothing.
+        // Requests during the ban, and the first ones after it, have no effect.
         for during in 0..10 {
             assert_eq!(table.refuse(&key(1), Window::Minute, 60, UnixMillis(at + during)), None);
         }
@@ -86,7 +86,7 @@ fn three_bad_minutes_in_a_row_are_enough_and_a_good_one_between_them_forgives() 
 
 // rule: 8.3
 #[test]
-fn polling_once_in_ten_seconds_with_a_spent_day_is_borne() {
+fn polling_once_in_ten_seconds_with_a_spent_day_is_tolerated() {
     let table = table(BanSwitch::On);
     assert_eq!(refuse(&table, Window::Day, 60, (0..1_000).map(|n| MINUTE + n * 10_000)), None);
 }
@@ -101,7 +101,7 @@ fn strikes_older_than_a_minute_do_not_count() {
 
 // rule: 8.3
 #[test]
-fn off_counts_nothing_and_shadow_refuses_nobody() {
+fn off_counts_nothing_and_shadow_refuses_no_request() {
     let moments = || (0..100).map(|n| MINUTE + n * 500);
     let off = table(BanSwitch::Off);
     assert_eq!(refuse(&off, Window::Minute, 60, moments()), None);
@@ -113,12 +113,12 @@ fn off_counts_nothing_and_shadow_refuses_nobody() {
     for table in [off, shadow] {
         let until = UnixSeconds(at / 1_000 + 100);
         table.add(&key(2), UnixMillis(at), until).unwrap();
-        assert_eq!(table.holds(&key(2), || UnixMillis(at)), Some(until), "by hand it holds whatever the switch says");
+        assert_eq!(table.holds(&key(2), || UnixMillis(at)), Some(until), "a manual ban holds whatever the switch says");
     }
 }
 
 #[test]
-fn the_table_is_bounded_and_who_is_banned_stays_in_it() {
+fn the_table_is_bounded_and_banned_keys_stay_in_it() {
     let table = table(BanSwitch::On);
     let until = UnixSeconds(MINUTE / 1_000 + 1_000);
     table.add(&key(0), UnixMillis(MINUTE), until).unwrap();

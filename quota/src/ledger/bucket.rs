@@ -1,8 +1,7 @@
-//! The store's side of the ledger: one bucket's books and the one rule that changes them.
+//! The store's side of the ledger: one bucket's record and the rule that changes it.
 //!
-//! [`Bucket::apply`] is the whole protocol of a store. It is called under the bucket's lock (or inside one script), so
-//! its steps are one atomic step for every node. A bucket without its store is plain data: what happens when the
-//! store is gone is decided by the node.
+//! [`Bucket::apply`] is the whole protocol of a store. It runs under the bucket's lock (or inside one script), so it is
+//! atomic for every node. A bucket is plain data; without the store, the node decides.
 
 use contract::time::UnixMillis;
 use contract::window::Window;
@@ -10,29 +9,29 @@ use serde::{Deserialize, Serialize};
 
 use super::{Claim, Incarnation, LEARNING_MILLIS, NodeId, Reply, Settlement, Statement, day_of, left};
 
-/// Places that have a component in a bucket in one day: about 150 bytes each in Redis. When one more comes, those that were
-/// silent longest lose theirs, if that was for more than [`SILENT_MINUTES`]: what they charged stays charged, and if they
-/// return they begin anew. If all of them spoke lately, the newcomer is refused.
+/// Places with a component in a bucket on one day: about 150 bytes each in Redis. When another place comes, those that
+/// were silent longest, and for more than [`SILENT_MINUTES`], lose their components: their charges stay, and if they
+/// return they start a new component. If no place was silent that long, the new one is refused.
 pub const PLACES_MAX: usize = 1_024;
 
-/// A place that spoke in this many minutes before the present one keeps its component.
+/// A place that sent a statement within this many minutes before the current one keeps its component.
 pub const SILENT_MINUTES: i64 = 2;
 
-/// Components that one newcomer ends, so that the next newcomers need not search again.
+/// Components removed for one new place, so that the next new places need no search.
 const EVICTED_AT_ONCE: usize = 64;
 
-/// How far the store's clock may step back and still be held to the window it has named before, in minutes. Within
-/// it a spent window never reopens (a failed-over server that is slow); beyond it the clock was plainly wrong before,
-/// and standing still until it catches up would refuse everybody for hours.
+/// How far the store's clock may step back and still be held to the window it has named before, in minutes. Within this
+/// bound a spent window never reopens (a failed-over server with a slow clock). Beyond it the earlier clock was clearly
+/// wrong, and waiting for the clock to catch up would refuse every request for hours.
 pub const CLOCK_STEP_BACK_MINUTES_MAX: i64 = 15;
 
 /// One place's part of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Component {
-    /// The place, and the life whose figures these are.
+    /// The place, and the life that sent these figures.
     node: NodeId,
     seq: u64,
-    /// The minute of the next two fields; they count as 0 in any other.
+    /// The minute of the next two fields; in any other minute they count as 0.
     minute: i64,
     minute_units: u32,
     minute_spent: u32,
@@ -40,18 +39,18 @@ struct Component {
     day_units: u32,
 }
 
-/// What surrounds a bucket in its store at the moment of a statement.
+/// The state of the store when it executes a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Surroundings {
+pub struct StoreState {
     /// The store's clock.
     pub now: UnixMillis,
-    /// The present life of the store's memory.
+    /// The current incarnation of the store's data.
     pub incarnation: Incarnation,
-    /// Until when the store as a whole only listens, because its memory is new and older nodes may know more.
+    /// Until when the whole store only learns, because its data is new and older nodes may know more.
     pub learning_until: UnixMillis,
 }
 
-/// The books of one project's quota.
+/// The record of one project's quota.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bucket {
     minute: i64,
@@ -60,22 +59,22 @@ pub struct Bucket {
     incarnation: Incarnation,
     learning_until: UnixMillis,
     components: Vec<Component>,
-    /// A component of this day was given up.
+    /// A component of this day was removed.
     has_evicted: bool,
-    /// The first minute in which a component may have been silent for long enough, where the last search found none.
+    /// The first minute in which a component may have been silent long enough, after a search that found none.
     crowded_until: i64,
 }
 
-/// What a bucket's books say, for people.
+/// A bucket's record for display.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BucketView {
-    /// The minute of the figures, counted from the epoch; its day is that of the day's figures.
+    /// The minute of the figures, counted from the epoch; its day is the day of the day's figures.
     pub minute: i64,
-    /// Charged to the minute.
+    /// Units charged to the minute.
     pub minute_charged: u64,
-    /// Charged to the day.
+    /// Units charged to the day.
     pub day_charged: u64,
-    /// Per node: spent or held in the minute, held of these, spent or held in the day.
+    /// The components of the nodes.
     pub nodes: Vec<NodeView>,
 }
 
@@ -86,13 +85,13 @@ pub struct NodeView {
     pub node: NodeId,
     /// Units spent or held in the minute.
     pub minute_units: u32,
-    /// The part of `minute_units` that was unspent when the node last spoke or was granted.
+    /// The part of `minute_units` that was unspent at the node's last statement or grant.
     pub held: u32,
     /// Units spent or held in the day.
     pub day_units: u32,
 }
 
-/// One node's part of the books as a store in another process keeps it.
+/// One node's component as a store in another process keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RawComponent {
     pub(crate) node: NodeId,
@@ -103,7 +102,7 @@ pub(crate) struct RawComponent {
     pub(crate) day_units: u32,
 }
 
-/// Books for people. Figures of a window that has ended by `now` are shown as 0.
+/// Builds a view. Figures of a window that has ended by `now` are 0.
 pub(crate) fn view_of(
     minute: i64,
     (minute_charged, day_charged): (u64, u64),
@@ -131,8 +130,8 @@ pub(crate) fn view_of(
 }
 
 impl Bucket {
-    /// Books nobody has written in.
-    pub fn new(around: &Surroundings) -> Self {
+    /// An empty record.
+    pub fn new(around: &StoreState) -> Self {
         Self {
             minute: Window::Minute.index(around.now),
             minute_charged: 0,
@@ -145,9 +144,9 @@ impl Bucket {
         }
     }
 
-    /// Executes one statement: ignores it when it is stale or its place has no part here, settles what the node claims, then
-    /// grants in both windows or in neither.
-    pub fn apply(&mut self, statement: &Statement, around: &Surroundings) -> Reply {
+    /// Executes one statement: ignores it if it is stale or its place has no component here, replaces the node's
+    /// component by the claim, then grants in both windows or in neither.
+    pub fn apply(&mut self, statement: &Statement, around: &StoreState) -> Reply {
         let node = statement.node;
         match self.component(node.place) {
             Some(known) if node.life.is_displaced_by(known.node.life) => return Reply::Displaced,
@@ -160,7 +159,7 @@ impl Bucket {
         if known.is_none() && self.components.len() >= PLACES_MAX && !self.make_room() {
             return Reply::Crowded;
         }
-        // What an earlier life of the place charged stays charged: nothing of it is known to be unspent.
+        // The charges of an earlier life stay: none of its units is known to be unspent.
         let mut mine = known.filter(|known| known.node.life == node.life).unwrap_or(Component {
             node,
             seq: 0,
@@ -196,19 +195,19 @@ impl Bucket {
         })
     }
 
-    /// The minute of the books.
+    /// The minute of the record.
     pub fn minute(&self) -> i64 {
         self.minute
     }
 
-    /// Whether the bucket can be forgotten without changing anybody's quota: its day is over, and so far back that
-    /// no clock within [`CLOCK_STEP_BACK_MINUTES_MAX`] could return to it.
+    /// Whether the bucket can be dropped without changing any quota: its day is over, and so long ago that no clock
+    /// within [`CLOCK_STEP_BACK_MINUTES_MAX`] could return to it.
     pub fn is_over(&self, now: UnixMillis) -> bool {
         let now = Window::Minute.index(now);
         day_of(now - CLOCK_STEP_BACK_MINUTES_MAX) > day_of(self.minute)
     }
 
-    /// The books, for people. Figures of a window that has ended by `now` are shown as 0.
+    /// The record for display. Figures of a window that has ended by `now` are 0.
     pub fn view(&self, now: UnixMillis) -> BucketView {
         let components = self.components.iter().map(|one| RawComponent {
             node: one.node,
@@ -220,8 +219,8 @@ impl Bucket {
         view_of(self.minute, (self.minute_charged, self.day_charged), &components.collect::<Vec<_>>(), now)
     }
 
-    /// Moves to the minute of `now`, or to the one that an earlier settlement has named to the node where that is later: a
-    /// window that was named once is never reopened. A minute that only the node has named moves nothing.
+    /// Moves to the minute of `now`, or to the later one that an earlier settlement named to the node: a window that
+    /// was named never reopens. A minute that only the node named has no effect.
     fn roll(&mut self, statement: &Statement, now: UnixMillis) {
         let now = Window::Minute.index(now);
         self.roll_to(now);
@@ -250,9 +249,9 @@ impl Bucket {
         self.minute_charged = 0;
     }
 
-    /// The statement as far as it is about windows that have begun here. A node that went on by itself, by a clock that is
-    /// ahead of ours, speaks of a later one: what the books hold for it stays, nothing is granted, and it hears which minute
-    /// it is. Its next statement is about that one.
+    /// The statement, limited to windows that have begun here. A node that moved on by a faster clock claims a later
+    /// window: its component stays, nothing is granted, and the settlement tells it the current minute. Its next
+    /// statement is about that minute.
     fn admissible(&self, statement: &Statement, mine: &Component) -> Statement {
         if statement.claim.minute <= self.minute {
             return *statement;
@@ -268,13 +267,13 @@ impl Bucket {
         Statement { claim, need: 0, spare: 0, ..*statement }
     }
 
-    /// Notices that charges may have been forgotten, and answers until when the bucket only listens.
+    /// Detects that charges may have been lost. Returns until when the bucket only learns.
     ///
-    /// Three signs: the memory is a new one and this bucket comes from the old one; the node has read a settlement
-    /// that the books do not hold; the node claims more than the books hold (it also does after it had to decide
-    /// alone during an outage, and then the other nodes did too). Granting before the others have repeated what they
-    /// spent would grant it twice.
-    fn listen(&mut self, statement: &Statement, mine: &Component, around: &Surroundings) -> Option<UnixMillis> {
+    /// Three signs: the store's data is new and this bucket comes from older data; the node has read a settlement that
+    /// is not in the record; the node claims more than the record holds (also after it decided without the store during
+    /// an outage; other nodes then did so too). A grant before the other nodes have repeated their statements could
+    /// grant the same units twice.
+    fn listen(&mut self, statement: &Statement, mine: &Component, around: &StoreState) -> Option<UnixMillis> {
         let ends = around.now.plus(LEARNING_MILLIS);
         let reborn = self.incarnation != around.incarnation;
         let claim = statement.claim;
@@ -290,8 +289,8 @@ impl Bucket {
         (until > around.now).then_some(until)
     }
 
-    /// Replaces what the books hold for the node by what it says. About a window the node has not heard of it says
-    /// that it has nothing there: units granted by a reply that never arrived do not exist.
+    /// Replaces the node's component by its claim. A claim about another window means that the node has nothing in this
+    /// one: units in a reply that never arrived do not exist.
     fn settle(&mut self, statement: &Statement, mine: &mut Component) {
         let claim = statement.claim;
         let minute_units = if claim.minute == self.minute { claim.minute_units() } else { 0 };
@@ -303,8 +302,8 @@ impl Bucket {
         mine.day_units = day_units;
     }
 
-    /// What waits is granted while there is any; what is wanted in advance at most half a fair share of the rest, so
-    /// that near the limit nothing lies idle on one node while another refuses.
+    /// Grants waiting requests as long as units are left, and an advance of at most half a fair share of the rest, so
+    /// that near the limit no units lie idle on one node while another refuses.
     fn grant(&self, statement: &Statement, nodes: u32) -> u32 {
         let minute = left(statement.limits.of(Window::Minute), self.minute_charged);
         let day = left(statement.limits.of(Window::Day), self.day_charged);
@@ -332,16 +331,17 @@ impl Bucket {
         }
     }
 
-    /// Whether a place without a component has read settlements of this day: then its component was given up, or the store
-    /// has forgotten it. While the store may have forgotten, the claim is taken as it is.
-    fn was_evicted(&self, statement: &Statement, around: &Surroundings) -> bool {
+    /// Whether a place without a component has read settlements of this day: then its component was removed, or the
+    /// store has lost it. While the store may have lost data, the claim is accepted.
+    fn was_evicted(&self, statement: &Statement, around: &StoreState) -> bool {
         let learns = self.learning_until.max(around.learning_until) > around.now;
         let may_have_forgotten = learns || self.incarnation != around.incarnation;
         let same_day = day_of(statement.claim.minute) == day_of(self.minute);
         self.has_evicted && statement.heard > 0 && same_day && !may_have_forgotten
     }
 
-    /// Gives up components of places that were silent longest. Whether there were any. What they charged stays charged.
+    /// Removes the components of the places that were silent longest; returns whether it removed any. Their charges
+    /// stay.
     fn make_room(&mut self) -> bool {
         if self.minute < self.crowded_until {
             return false;
@@ -375,7 +375,7 @@ impl Bucket {
     }
 }
 
-/// A total in which one part was replaced.
+/// A total after one part was replaced.
 fn settled(total: u64, before: u32, after: u32) -> u64 {
     total.saturating_sub(u64::from(before)).saturating_add(u64::from(after))
 }

@@ -1,15 +1,15 @@
 //! The node's side of the ledger: what one gateway process knows of one bucket, and what it may do with it.
 //!
-//! A unit may be spent when it was granted by a settlement this node has read, in a window that has surely not ended:
-//! a grant is valid until `moment of asking + (end of window - store's clock)` on the monotonic clock, and the store
-//! looked at its clock after the moment of asking. A refusal is remembered until the minute ends, so that a refused
-//! request costs nothing. One statement per bucket is under way at a time; whoever waits is counted into the next.
+//! A unit may be spent if a settlement granted it and its window has certainly not ended: a grant is valid until the
+//! time of asking plus the rest of the window by the store's clock, on the monotonic clock, because the store read its
+//! clock after the time of asking. A refusal is remembered until the minute ends, so that refused requests cost
+//! nothing. At most one statement per bucket is pending; waiting requests are counted into the next.
 //!
-//! When the store is gone the caller turns to [`NodeBucket::spend_alone`]; everything spent there is part of the next
-//! statement, so the day stays right.
+//! Without the store the caller uses [`NodeBucket::spend_degraded`]; the next statement claims everything spent there,
+//! so the day stays right.
 
-mod alone;
-mod known;
+mod degraded;
+mod mirror;
 
 use std::time::Duration;
 
@@ -17,66 +17,67 @@ use contract::plan::Limits;
 use contract::time::UnixMillis;
 use contract::window::Window;
 
-pub use alone::{Alone, AloneClock, AloneStep, Share};
-use known::Known;
+pub use degraded::{DegradedClock, DegradedPolicy, DegradedStep, Share};
+use mirror::Mirror;
 
 use super::rate::Rate;
 use super::{Claim, NodeId, Settlement, Statement};
 use crate::standing::Standing;
 
-/// For how long a lease should last. At a plan of 1000 per minute spread over three nodes (5.6 requests per second
-/// each) this is 14 units: one call for 14 requests.
+/// The traffic that a lease should cover. With 1000 requests per minute over three nodes (5.6 per second each) it holds
+/// 14 units: one call for 14 requests.
 const LEASE_TARGET: Duration = Duration::from_millis(2_500);
-/// Below this many requests in [`LEASE_TARGET`] (2 per second) every request asks, and its headers are exact.
+/// With fewer requests than this in [`LEASE_TARGET`] (2 per second), every request asks the store, and its headers are
+/// exact.
 const LEASE_FROM: u32 = 5;
-/// A node that dies takes what it holds with it: at most this fraction of the minute's limit, one in so many.
+/// A node that dies loses the units it holds: at most the minute's limit divided by this.
 pub const LEASE_FRACTION: u32 = 20;
-/// A bucket that nobody used for this long hands back what it holds, unless it is slow but steady.
+/// A bucket without requests for this long hands back its units, unless it is slow but steady.
 pub const IDLE_AFTER: Duration = Duration::from_millis(500);
-/// A steady bucket is given this many times the usual gap between its requests before it counts as idle...
+/// A steady bucket counts as idle after this many times the usual gap between its requests...
 const IDLE_GAPS: u32 = 5;
 /// ...but never more than this.
 pub const IDLE_AFTER_MAX: Duration = Duration::from_secs(2);
 
-/// How long a node waits for what other nodes hand back before it asks the store again; twice as long each time.
+/// How long a node waits for other nodes to hand back units before it asks the store again; doubles each time.
 pub const RECALL_WAIT: Duration = Duration::from_millis(5);
 
-/// How often in a minute a node asks the others for what they hold before it refuses. Once is enough for nodes that are
-/// well; one that is busy just then, or has a call under way, hears the second or the third.
+/// How often in a minute a node asks the others for their units before it refuses. Once is enough for healthy nodes; a
+/// node that is busy at that moment, or has a call pending, reacts to the second or third.
 pub const RECALLS_MAX: u32 = 3;
 
-/// What became of an attempt to spend a unit.
+/// The result of trying to spend a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A unit was spent.
     Admit(Standing),
-    /// This window has nothing left.
+    /// This window is used up.
     Refuse(Standing, Window),
-    /// The node holds nothing and does not know: the store has to be asked.
+    /// The node holds no unit and cannot decide: ask the store.
     Ask,
 }
 
-/// What a statement is for.
+/// The purpose of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Requests wait: this many.
+    /// This many requests wait.
     Spend(u32),
     /// The lease runs low while the bucket is busy.
     Prefetch,
-    /// Nobody needs what is held.
+    /// The held units are not needed.
     HandBack,
-    /// The store may have forgotten: repeat what was spent and keep what is held.
+    /// The store may have lost data: repeat what was spent and keep what is held.
     Assert,
 }
 
-/// The statement under way.
+/// The pending statement.
 #[derive(Clone, Copy, Debug)]
-struct Flight {
+struct PendingStatement {
     seq: u64,
     asked_at: Duration,
     limits: Limits,
     need: u32,
-    /// What the statement says of its minute and day.
+    /// The minute and day units in the statement.
     minute_units: u32,
     day_units: u32,
 }
@@ -88,28 +89,28 @@ pub struct NodeBucket {
     limits: Limits,
     seq: u64,
     heard: u64,
-    flight: Option<Flight>,
-    known: Option<Known>,
+    flight: Option<PendingStatement>,
+    mirror: Option<Mirror>,
     rate: Rate,
     used_at: Duration,
     /// Units granted in advance by the last settlement.
     last_lease: u32,
-    /// The store only listens until then.
+    /// Until when the store only learns.
     quiet_until: Duration,
-    /// A statement was sent whose reply never came: what the store holds for this node is not known.
+    /// A statement got no reply: the store's record of this node is unknown.
     unsure: bool,
-    /// The store may have forgotten what this node told it.
+    /// The store may have lost this node's statements.
     must_assert: bool,
-    /// The last minute in which this node has asked the others for what they hold, and how often.
+    /// The last minute in which this node asked the others for their units, and how often.
     recalled: (i64, u32),
-    /// Until then they may answer.
+    /// Until when they may hand units back.
     recalls_until: Duration,
-    /// The others are to be asked now.
+    /// The others must be asked now.
     wants_recall: bool,
 }
 
 impl NodeBucket {
-    /// A bucket this node knows nothing of. This life of `me` must never have spoken about this bucket before.
+    /// A bucket without knowledge. This life of `me` must never have sent a statement about this bucket.
     pub fn new(me: NodeId, limits: Limits) -> Self {
         Self {
             me,
@@ -117,7 +118,7 @@ impl NodeBucket {
             seq: 0,
             heard: 0,
             flight: None,
-            known: None,
+            mirror: None,
             rate: Rate::default(),
             used_at: Duration::ZERO,
             last_lease: 0,
@@ -138,59 +139,58 @@ impl NodeBucket {
         self.take(now)
     }
 
-    /// Tries to spend one unit for a request that has waited: units granted for those who waited come first. They
-    /// were charged while the window was open, so they count even if the reply took until after its end.
+    /// Tries to spend one unit for a request that has waited: units granted for waiting requests come first. They were
+    /// charged while the window was open, so they count even if the reply arrived after its end.
     pub fn serve(&mut self, now: Duration) -> Step {
-        if let Some(known) = &mut self.known
-            && known.spend_due()
+        if let Some(mirror) = &mut self.mirror
+            && mirror.spend_due()
         {
-            return Step::Admit(known.show(self.limits, now));
+            return Step::Admit(mirror.show(self.limits, now));
         }
         self.take(now)
     }
 
     fn take(&mut self, now: Duration) -> Step {
-        let Some(known) = &mut self.known else { return Step::Ask };
-        if known.spend_held(now) {
-            return Step::Admit(known.show(self.limits, now));
+        let Some(mirror) = &mut self.mirror else { return Step::Ask };
+        if mirror.spend_held(now) {
+            return Step::Admit(mirror.show(self.limits, now));
         }
-        match known.refusal(now) {
-            Some(window) => Step::Refuse(known.show(self.limits, now), window),
+        match mirror.refusal(now) {
+            Some(window) => Step::Refuse(mirror.show(self.limits, now), window),
             None => Step::Ask,
         }
     }
 
-    /// Where the caller stands, without spending. `wall` is this machine's clock, used before the store has been
-    /// heard of.
+    /// The caller's standing, without spending. `wall` is this machine's clock, used before the first settlement.
     pub fn peek(&self, now: Duration, wall: UnixMillis) -> Standing {
-        match &self.known {
-            Some(known) => known.standing(self.limits, now),
-            None => Known::blank(wall, now).standing(self.limits, now),
+        match &self.mirror {
+            Some(mirror) => mirror.standing(self.limits, now),
+            None => Mirror::blank(wall, now).standing(self.limits, now),
         }
     }
 
-    /// The next statement; `None` while one is under way.
+    /// The next statement; `None` while one is pending.
     pub fn ask(&mut self, now: Duration, purpose: Purpose) -> Option<Statement> {
         if self.flight.is_some() {
             return None;
         }
-        let claim = self.known.as_mut().map_or(Claim::NOTHING, |known| {
-            known.expire(now);
+        let claim = self.mirror.as_mut().map_or(Claim::NOTHING, |mirror| {
+            mirror.expire(now);
             if purpose == Purpose::HandBack {
-                known.drop_held();
+                mirror.drop_held();
             }
-            known.claim()
+            mirror.claim()
         });
         let (need, spare) = match purpose {
-            // Nothing is granted before the store has heard what was spent.
-            _ if self.known.as_ref().is_some_and(Known::goes_by_own_clock) => (0, 0),
+            // Nothing is granted before the store has received the claim of what was spent.
+            _ if self.mirror.as_ref().is_some_and(Mirror::goes_by_own_clock) => (0, 0),
             Purpose::Spend(waiting) => (waiting, self.lease(now)),
             Purpose::Prefetch => (0, self.lease(now).saturating_sub(claim.held)),
             Purpose::HandBack | Purpose::Assert => (0, 0),
         };
         self.must_assert = false;
         self.seq += 1;
-        self.flight = Some(Flight {
+        self.flight = Some(PendingStatement {
             seq: self.seq,
             asked_at: now,
             limits: self.limits,
@@ -201,20 +201,20 @@ impl NodeBucket {
         Some(Statement { node: self.me, seq: self.seq, heard: self.heard, claim, need, spare, limits: self.limits })
     }
 
-    /// Reads the settlement of statement `seq`. `false` when that statement was given up before: its grant does not
+    /// Reads the settlement of statement `seq`. `false` if that statement was abandoned before: its grant does not
     /// exist, and the next statement says so.
     pub fn hear(&mut self, now: Duration, seq: u64, settlement: &Settlement) -> bool {
         let Some(flight) = self.flight.take_if(|flight| flight.seq == seq) else { return false };
         self.heard = seq;
         self.unsure = false;
-        // What was granted under limits that no longer hold is not used: the next statement returns it.
+        // Units granted under old limits are not used: the next statement returns them.
         let valid = flight.limits == self.limits;
         let granted = if valid { settlement.granted } else { 0 };
         self.last_lease = granted.saturating_sub(flight.need);
-        let known = self.known.get_or_insert_with(|| Known::blank(settlement.now, now));
-        self.must_assert |= known.hear(settlement, granted, flight.need, flight.asked_at, now);
-        // A refusal that other nodes could prevent is put off: when somebody waits they are asked for what they hold, and
-        // then the store is asked again.
+        let mirror = self.mirror.get_or_insert_with(|| Mirror::blank(settlement.now, now));
+        self.must_assert |= mirror.hear(settlement, granted, flight.need, flight.asked_at, now);
+        // A refusal that other nodes could prevent is postponed: if requests wait, the other nodes are asked for their
+        // units, and then the store is asked again.
         let recalls_before = if self.recalled.0 == settlement.minute { self.recalled.1 } else { 0 };
         let recalling = now < self.recalls_until;
         let preventable = valid
@@ -226,7 +226,7 @@ impl NodeBucket {
             self.recalls_until = now + RECALL_WAIT * (1 << recalls_before);
             self.wants_recall = true;
         }
-        known.refuse_if_spent(if valid && !preventable { Some(self.limits) } else { None }, settlement);
+        mirror.refuse_if_spent(if valid && !preventable { Some(self.limits) } else { None }, settlement);
         self.quiet_until = match settlement.learning_until {
             Some(until) => now + millis(until.since(settlement.now)),
             None => self.recalls_until,
@@ -234,35 +234,35 @@ impl NodeBucket {
         true
     }
 
-    /// Whether the other nodes are to be asked for what they hold of this bucket; says so once.
+    /// Whether to ask the other nodes for their units of this bucket; true once per recall.
     pub fn take_recall(&mut self) -> bool {
         std::mem::take(&mut self.wants_recall)
     }
 
-    /// Gives statement `seq` up: it failed, timed out, or was overtaken. `false` when it was answered or given up
+    /// Abandons statement `seq`: it failed, timed out, or was overtaken. `false` if it was answered or abandoned
     /// before.
     pub fn give_up(&mut self, seq: u64) -> bool {
         let Some(flight) = self.flight.take_if(|flight| flight.seq == seq) else { return false };
         self.unsure = true;
-        if let Some(known) = &mut self.known {
-            known.may_be_charged_less(flight.minute_units, flight.day_units);
+        if let Some(mirror) = &mut self.mirror {
+            mirror.may_be_charged_less(flight.minute_units, flight.day_units);
         }
         true
     }
 
-    /// Statement `seq` was answered, but not executed. `false` when it was given up before.
+    /// Statement `seq` was answered, but not executed. `false` if it was abandoned before.
     pub fn was_not_executed(&mut self, seq: u64) -> bool {
         self.flight.take_if(|flight| flight.seq == seq).is_some()
     }
 
-    /// Who speaks.
+    /// This node's identity.
     pub fn me(&self) -> NodeId {
         self.me
     }
 
-    /// Goes on under a new life or place, because the store said to statement `seq` that this one is over. What the store
-    /// has charged to this one stays charged there, so the new one claims only what was spent beyond that. `false` when that
-    /// statement was given up before.
+    /// Continues under a new life or place, because the store answered statement `seq` that the current one is over.
+    /// The store's charges for the old one stay, so the new one claims only what was spent beyond them. `false` if that
+    /// statement was abandoned before.
     pub fn begin_anew(&mut self, seq: u64, me: NodeId) -> bool {
         if !self.was_not_executed(seq) {
             return false;
@@ -270,92 +270,93 @@ impl NodeBucket {
         self.me = me;
         self.heard = 0;
         self.unsure = false;
-        if let Some(known) = &mut self.known {
-            known.begin_anew();
-            self.must_assert |= known.owes();
+        if let Some(mirror) = &mut self.mirror {
+            mirror.begin_anew();
+            self.must_assert |= mirror.owes();
         }
         true
     }
 
-    /// What was granted for requests that have gone away meanwhile is kept like a lease. Called after everybody who
-    /// waited was served.
+    /// Keeps units granted for requests that have disconnected, like a lease. Call it after all waiting requests were
+    /// served.
     pub fn keep_rest(&mut self) {
-        if let Some(known) = &mut self.known {
-            known.keep_rest();
+        if let Some(mirror) = &mut self.mirror {
+            mirror.keep_rest();
         }
     }
 
     /// Takes back a unit of the minute that ends at `resets_at`: its request never reached an upstream through our own
-    /// fault, or its caller has gone.
+    /// fault, or its caller has disconnected.
     pub fn refund(&mut self, now: Duration, standing: &Standing) {
-        if let Some(known) = &mut self.known {
-            known.refund(now, Window::Minute.index(standing.minute.resets_at.to_millis()) - 1);
+        if let Some(mirror) = &mut self.mirror {
+            mirror.refund(now, Window::Minute.index(standing.minute.resets_at.to_millis()) - 1);
         }
     }
 
-    /// Whether a call in the background would spare the next requests from waiting.
+    /// Whether a background call would spare the next requests a wait.
     pub fn wants_prefetch(&self, now: Duration) -> bool {
-        let low = self.known.as_ref().is_some_and(|known| known.runs_low(now, self.last_lease / 4));
+        let low = self.mirror.as_ref().is_some_and(|mirror| mirror.runs_low(now, self.last_lease / 4));
         low && self.last_lease > 0 && self.flight.is_none() && now >= self.quiet_until && self.lease(now) > 0
     }
 
-    /// Whether the store holds more or less for this node than it has spent, and nobody has needed the rest lately.
+    /// Whether the store's record differs from what this node has spent, and no request has needed the rest recently.
     pub fn wants_hand_back(&self, now: Duration) -> bool {
         self.flight.is_none() && self.owes() && now >= self.used_at + self.idle_after(now)
     }
 
-    /// Whether the store's books for this node differ from what it has spent.
+    /// Whether the store's record of this node differs from what it has spent.
     pub fn owes(&self) -> bool {
-        self.unsure || self.known.as_ref().is_some_and(Known::owes)
+        self.unsure || self.mirror.as_ref().is_some_and(Mirror::owes)
     }
 
-    /// Notes that the store may have forgotten: what this node knows is to be repeated as soon as no statement is
-    /// under way. A bucket whose windows are long over has nothing to repeat.
+    /// The store may have lost data: the node repeats its statement as soon as none is pending. A bucket with windows
+    /// that ended long ago has nothing to repeat.
     pub fn demand_assert(&mut self, now: Duration) {
-        self.must_assert = self.known.as_ref().is_some_and(|known| known.matters(now));
+        self.must_assert = self.mirror.as_ref().is_some_and(|mirror| mirror.matters(now));
     }
 
-    /// As [`Self::demand_assert`], for a store whose memory is a new one: it has forgotten earlier lives of this node as well.
+    /// Like [`Self::demand_assert`], for a store with new data: it has also lost the charges of earlier lives of this
+    /// node.
     pub fn store_forgot(&mut self, now: Duration) {
-        if let Some(known) = &mut self.known {
-            known.claim_everything();
+        if let Some(mirror) = &mut self.mirror {
+            mirror.claim_everything();
         }
         self.demand_assert(now);
     }
 
-    /// Whether the node's knowledge is to be repeated to the store now.
+    /// Whether to repeat this node's statement now.
     pub fn wants_assert(&self) -> bool {
         self.must_assert && self.flight.is_none()
     }
 
-    /// Whether the node may forget the bucket: nothing is under way and nothing is owed. What was spent stays charged.
+    /// Whether the node may drop the bucket: no statement is pending or needed. Its charges stay.
     pub fn is_forgettable(&self, now: Duration) -> bool {
         self.flight.is_none() && !self.owes() && now >= self.used_at + IDLE_AFTER_MAX
     }
 
-    /// Until when the store only listens; asking earlier brings nothing.
+    /// Until when the store only learns; it grants nothing earlier.
     pub fn quiet_until(&self) -> Duration {
         self.quiet_until
     }
 
-    /// What the node would state now.
+    /// The claim that the node would send now.
     pub fn claim(&self) -> Claim {
-        self.known.as_ref().map_or(Claim::NOTHING, Known::claim)
+        self.mirror.as_ref().map_or(Claim::NOTHING, Mirror::claim)
     }
 
-    /// New limits take effect at once; what was used stays used. What is held was granted under the old ones and is
-    /// returned by the next statement.
+    /// Applies new limits at once; the spent units stay. The held units were granted under the old limits, and the next
+    /// statement returns them.
     fn adopt(&mut self, limits: Limits) {
         if limits == self.limits {
             return;
         }
         self.limits = limits;
-        if let Some(known) = &mut self.known {
-            known.forget_limits();
+        if let Some(mirror) = &mut self.mirror {
+            mirror.forget_limits();
         }
     }
 
-    /// Units to hold: what the present flow uses in [`LEASE_TARGET`], nothing while it is slow.
+    /// Units to hold: what the current traffic uses in [`LEASE_TARGET`]; none while it is slow.
     fn lease(&self, now: Duration) -> u32 {
         let expected = self.rate.expected_in(now, LEASE_TARGET);
         let most = (self.limits.of(Window::Minute) / LEASE_FRACTION).max(1);
@@ -368,12 +369,12 @@ impl NodeBucket {
     }
 }
 
-/// Where a project stands that was never charged on this node.
+/// The standing of a project that was never charged on this node.
 pub fn untouched(limits: Limits, now: Duration, wall: UnixMillis) -> Standing {
-    Known::blank(wall, now).standing(limits, now)
+    Mirror::blank(wall, now).standing(limits, now)
 }
 
-/// A span as a duration; nothing when negative.
+/// Milliseconds as a duration; zero if negative.
 fn millis(span: i64) -> Duration {
     Duration::from_millis(u64::try_from(span).unwrap_or(0))
 }

@@ -1,9 +1,10 @@
-//! How busy a bucket is on this node: a moving average in integers, so that every platform computes the same leases.
+//! The request rate of a bucket on this node: an integer moving average, so that every platform computes the same
+//! leases.
 
 use std::time::Duration;
 
-/// How far the average looks back, in microseconds. Two seconds: long enough to see 2 requests per second as a steady
-/// flow, short enough to have forgotten a burst before the next minute.
+/// The horizon of the average, in microseconds. Two seconds: long enough to treat 2 requests per second as a steady
+/// flow, short enough to forget a burst before the next minute.
 const HORIZON_MICROS: u64 = 2_000_000;
 /// Weight of one event, so that slow flows do not vanish in rounding.
 const EVENT: u64 = 1_000;
@@ -22,14 +23,14 @@ impl Rate {
         self.at = self.at.max(now);
     }
 
-    /// Events expected in `period` if things go on as they are.
+    /// Events expected in `period` at the current rate.
     pub(crate) fn expected_in(&self, now: Duration, period: Duration) -> u32 {
         let events = u128::from(self.decayed(now)) * period.as_micros() / u128::from(EVENT * HORIZON_MICROS);
         u32::try_from(events).unwrap_or(u32::MAX)
     }
 
-    /// The score shrinks by `elapsed / horizon`: the first term of the exponential, good while events are dense, and
-    /// zero after a whole horizon of silence.
+    /// The score decreases by `elapsed / horizon`: the first term of the exponential, accurate for frequent events, and
+    /// zero after a whole horizon without events.
     fn decayed(&self, now: Duration) -> u64 {
         let elapsed = u64::try_from(now.saturating_sub(self.at).as_micros()).unwrap_or(u64::MAX);
         let keep = HORIZON_MICROS.saturating_sub(elapsed);

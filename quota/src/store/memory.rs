@@ -1,9 +1,9 @@
 //! The embedded store: buckets in this process's memory, for one node.
 //!
-//! It cannot be gone while the gateway runs, so it has no outage but one: when all its room is taken by buckets whose
-//! day is not over, another project's bucket is refused ([`StoreOutage::Full`]), never an existing one forgotten.
-//! A restart would hand out a fresh day; [`MemoryStore::export`] and [`MemoryStore::import`] carry the charges over. What was
-//! charged after the last export before a crash is forgotten: export often and after the final hand-back.
+//! It is always available, with one exception: when it is full of buckets that are still needed, another project's
+//! bucket is refused ([`StoreOutage::Full`]); an existing one is never dropped. A restart would hand out a fresh day;
+//! [`MemoryStore::export`] and [`MemoryStore::import`] carry the charges over. Charges after the last export before a
+//! crash are lost: export often, and after the final hand-back.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -15,22 +15,22 @@ use contract::time::UnixMillis;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use super::{Fleet, Pulse, Store, StoreOutage};
-use crate::ledger::bucket::{Bucket, BucketView, Surroundings};
+use super::{Fleet, HeartbeatReply, Store, StoreOutage};
+use crate::ledger::bucket::{Bucket, BucketView, StoreState};
 use crate::ledger::{Incarnation, Reply, Statement};
 use chassis::clock::Clock;
 
 /// Buckets kept by default: about 250 bytes each.
 pub const BUCKETS_MAX: usize = 200_000;
 
-/// Independent locks, so that projects do not wait for each other.
+/// Independent locks, so that projects do not block each other.
 const SHARDS: usize = 64;
 
 /// Charges that outlive the process, as written to disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Snapshot {
-    /// Every bucket whose day was not over.
+    /// Every bucket that is still needed.
     pub buckets: Vec<(ProjectUid, Bucket)>,
 }
 
@@ -53,7 +53,7 @@ impl MemoryStore {
         }
     }
 
-    /// The charges worth carrying over a restart. Locks one part at a time: requests hardly notice.
+    /// Exports the charges worth keeping over a restart. Locks one shard at a time, so requests hardly wait.
     pub fn export(&self) -> Snapshot {
         let now = self.clock.now();
         let mut buckets = Vec::new();
@@ -65,8 +65,8 @@ impl MemoryStore {
         Snapshot { buckets }
     }
 
-    /// Takes over what an earlier process exported, before the first request. Buckets of days that are over, buckets
-    /// already here, and what exceeds the room are left out; the number of buckets taken over is returned.
+    /// Imports the charges of an earlier process, before the first request. Skips buckets that are over, buckets
+    /// already here, and those beyond the capacity; returns how many were imported.
     pub fn import(&self, snapshot: Snapshot) -> usize {
         let now = self.clock.now();
         let mut taken = 0;
@@ -81,7 +81,7 @@ impl MemoryStore {
         taken
     }
 
-    /// Buckets kept at the moment.
+    /// Number of buckets.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
@@ -98,8 +98,8 @@ impl MemoryStore {
 
     fn apply(&self, project: &ProjectUid, statement: &Statement) -> Result<Reply, StoreOutage> {
         let mut shard = self.shard(project).ok_or(StoreOutage::Full)?.lock();
-        // Read under the lock: statements of one bucket see the clock in the order in which they are executed.
-        let around = Surroundings {
+        // Read under the lock: statements of one bucket see the clock in their order of execution.
+        let around = StoreState {
             now: self.clock.now(),
             incarnation: Incarnation::default(),
             learning_until: UnixMillis(i64::MIN),
@@ -123,8 +123,8 @@ impl Store for MemoryStore {
         self.apply(bucket, &statement)
     }
 
-    async fn pulse(&self, _count: bool) -> Result<Pulse, StoreOutage> {
-        Ok(Pulse { incarnation: Incarnation::default(), now: self.clock.now(), fleet: Some(Fleet::ALONE) })
+    async fn heartbeat(&self, _count: bool) -> Result<HeartbeatReply, StoreOutage> {
+        Ok(HeartbeatReply { incarnation: Incarnation::default(), now: self.clock.now(), fleet: Some(Fleet::SINGLE) })
     }
 
     fn has_own_clock(&self) -> bool {

@@ -1,19 +1,18 @@
-//! The quota store of several nodes: Redis (6.2 or newer) or Valkey, alone, behind Sentinel, or as a Cluster.
+//! The quota store of several nodes: Redis (6.2 or newer) or Valkey, standalone, behind Sentinel, or as a Cluster.
 //!
 //! One hash per bucket, one script per statement ([`ledger::bucket::Bucket::apply`](crate::ledger::bucket) in Lua,
-//! executed by the server's clock), one connection per server that all calls share. Nothing in Redis must last: what it
-//! forgets, nodes state again.
+//! executed by the server's clock), one connection per server that all calls share. Redis need not persist anything:
+//! nodes repeat what it loses.
 //!
-//! When the server is gone, slow, read-only, full or not yet loaded, a call fails within its budget with a
-//! [`StoreOutage`]; the connection is made anew in the background, and which server is the master is asked again each
-//! time. A call is never repeated here: its statement would be stale. What becomes of requests is decided by
-//! [`crate::Quota`].
+//! If the server is down, slow, read-only, full or still loading, a call fails within its budget with a
+//! [`StoreOutage`]; a background task reconnects, and looks up the master each time. Calls are not retried here: a
+//! repeated statement would be stale. [`crate::Quota`] decides about requests.
 
-mod books;
-mod news;
+mod protocol;
+mod notifications;
 mod servers;
 pub mod settings;
-pub mod trial;
+pub mod fuzzing;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -31,24 +30,24 @@ use tokio::sync::mpsc;
 
 use self::servers::{Link, Servers};
 use self::settings::RedisSettings;
-use super::{Fleet, Heard, Pulse, Store, StoreOutage};
-use crate::ban::News;
+use super::{Fleet, HeartbeatReply, Received, Store, StoreOutage};
+use crate::ban::Notification;
 use crate::ledger::bucket::BucketView;
 use crate::ledger::{Reply, Statement};
 
-/// Milliseconds after which a gateway that shows no sign of life is not counted any more.
+/// Milliseconds without a heartbeat after which a gateway is no longer counted.
 const SILENT_MILLIS: u32 = 3_000;
 
-/// Timeouts in a row after which the connection itself is doubted and made anew.
+/// Timeouts in a row after which the connection is replaced.
 const TIMEOUTS_MAX: u32 = 3;
 
-/// Bans that one command forgets, so that a long list is no long command.
+/// Bans removed by one command, so that commands stay short.
 const FORGOTTEN_AT_ONCE: usize = 100;
 
-/// Gateways of the platform, and the last sign of life of each.
+/// The gateways of the platform, and the last heartbeat of each.
 const GATEWAYS_KEY: &str = "tollhouse:gateways";
 
-/// What is counted of calls.
+/// Metrics of calls.
 #[derive(Clone)]
 pub struct CallMetrics {
     /// By result: one of [`RESULTS`].
@@ -57,7 +56,7 @@ pub struct CallMetrics {
     pub seconds: Histogram,
 }
 
-/// How a call may end.
+/// The possible results of a call.
 pub const RESULTS: [&str; 13] = [
     "ok",
     "crowded",
@@ -74,18 +73,18 @@ pub const RESULTS: [&str; 13] = [
     "other",
 ];
 
-/// See the module.
+/// A quota store in Redis.
 pub struct RedisStore {
     process: String,
     servers: Arc<Servers>,
     metrics: CallMetrics,
-    /// Differs between calls; the server makes new incarnations of it.
+    /// Differs between calls; the server derives new incarnations from it.
     salt: AtomicU32,
 }
 
 impl RedisStore {
-    /// A store that connects in the background, for the process with this number. Until the first connection stands,
-    /// calls fail as they do in any outage.
+    /// A store that connects in the background, for the process with this number. Calls fail as in any outage until the
+    /// first connection is up.
     pub fn start(settings: RedisSettings, process: u64, metrics: CallMetrics) -> Self {
         let servers = Servers::start(settings);
         let salt = AtomicU32::new(u32::try_from(process % 1_000).unwrap_or(0));
@@ -94,8 +93,9 @@ impl RedisStore {
 
     /// Waits until the server is connected.
     ///
+    ///
     /// # Errors
-    /// Why it was not within the time.
+    /// The reason, if it was not connected within the time.
     pub async fn connected(&self, within: std::time::Duration) -> Result<(), StoreOutage> {
         self.servers.connected(within).await
     }
@@ -116,7 +116,7 @@ impl RedisStore {
                 self.metrics.seconds.observe(began.elapsed().as_secs_f64());
                 link.timeouts.store(0, Ordering::Relaxed);
             }
-            // A server that is busy or full answers: another connection would not help.
+            // A server that is busy or full does answer: a new connection would not help.
             "busy" | "out_of_memory" | "disk" | "other" => {}
             "timeout" => {
                 if link.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= TIMEOUTS_MAX {
@@ -126,7 +126,7 @@ impl RedisStore {
             }
             _ => self.servers.doubt(link),
         }
-        // One server of several: the others serve their buckets.
+        // One server of several: the others continue to serve their buckets.
         match outcome {
             Err(StoreOutage::TimedOut | StoreOutage::Unreachable(_)) if self.servers.are_several() => {
                 Err(StoreOutage::Part)
@@ -135,7 +135,7 @@ impl RedisStore {
         }
     }
 
-    /// Runs a script that the server was given when it was connected to. A server that has lost it is given it again.
+    /// Runs a script that was loaded when the connection was made. Loads it again if the server has lost it.
     async fn run(
         &self,
         link: &Link,
@@ -160,12 +160,12 @@ impl RedisStore {
     }
 }
 
-/// The key of a bucket's books. The braces keep all that belongs to a bucket on one server of a Cluster.
+/// The key of a bucket's record. The braces keep everything of a bucket on one server of a Cluster.
 fn bucket_key(bucket: &ProjectUid) -> String {
     format!("tollhouse:bucket:{{{bucket}}}")
 }
 
-/// What a failure is called in the metric, and what it means.
+/// The metric's name of a failure, and its meaning.
 fn explain(error: &redis::RedisError) -> (&'static str, Result<Value, StoreOutage>) {
     if error.is_timeout() {
         return ("timeout", Err(StoreOutage::TimedOut));
@@ -196,64 +196,64 @@ impl Store for RedisStore {
         let key = bucket_key(bucket);
         let link = self.servers.of(&key)?;
         let salt = self.salt();
-        let arguments = books::arguments(&statement);
+        let arguments = protocol::arguments(&statement);
         let mut all: Vec<&str> = arguments.iter().map(String::as_str).collect();
         all.extend([link.memory_key.as_str(), link.run_id.as_str(), salt.as_str()]);
         let answer = self.run(&link, &link.settle, &key, &all).await?;
-        let mut reply = books::reply(&answer)?;
+        let mut reply = protocol::reply(&answer)?;
         match reply {
             Reply::Crowded => self.metrics.calls.with_label_values(&["crowded"]).inc(),
             Reply::Displaced => self.metrics.calls.with_label_values(&["displaced"]).inc(),
             Reply::Settled(_) | Reply::Stale | Reply::Evicted => {}
         }
         if let Reply::Settled(settlement) = &mut reply {
-            settlement.incarnation = self.servers.heard_of(&link, settlement.incarnation.0);
+            settlement.incarnation = self.servers.record_incarnation(&link, settlement.incarnation.0);
         }
         Ok(reply)
     }
 
-    async fn pulse(&self, count: bool) -> Result<Pulse, StoreOutage> {
+    async fn heartbeat(&self, count: bool) -> Result<HeartbeatReply, StoreOutage> {
         let servers = self.servers.all()?;
         let salt = self.salt();
         let silent = if count { SILENT_MILLIS.to_string() } else { String::new() };
-        let pulses = servers.iter().map(|link| {
+        let heartbeats = servers.iter().map(|link| {
             let (salt, silent) = (&salt, &silent);
             async move {
-                // Every server keeps a list of its own: a key of another slot cannot be written from a script.
+                // Every server keeps its own list: a script cannot write a key of another slot.
                 let key = link.local_key(GATEWAYS_KEY);
                 let arguments = [&self.process, &link.memory_key, &link.run_id, salt, silent].map(String::as_str);
-                let answer = self.run(link, &link.pulse, &key, &arguments).await?;
-                let [incarnation, now, nodes, turn] = books::integers::<4>(&answer)?;
-                self.servers.heard_of(link, u64::try_from(incarnation).unwrap_or(0));
+                let answer = self.run(link, &link.heartbeat, &key, &arguments).await?;
+                let [incarnation, now, nodes, turn] = protocol::integers::<4>(&answer)?;
+                self.servers.record_incarnation(link, u64::try_from(incarnation).unwrap_or(0));
                 let fleet = NonZeroU32::new(u32::try_from(nodes).unwrap_or(0));
                 let turn = u32::try_from(turn).unwrap_or(0);
                 Ok::<_, StoreOutage>((UnixMillis(now), fleet.map(|nodes| Fleet { nodes, turn })))
             }
         });
-        let answers = join_all(pulses).await;
-        // The server that most gateways reach counts, and its clock.
+        let answers = join_all(heartbeats).await;
+        // The server that most gateways reach decides the count and the clock.
         let best = answers.iter().flatten().copied().max_by_key(|(_, fleet)| fleet.map(|fleet| fleet.nodes));
         let Some((now, fleet)) = best else {
             return Err(answers.into_iter().find_map(Result::err).unwrap_or(StoreOutage::TimedOut));
         };
-        Ok(Pulse { incarnation: self.servers.incarnation(), now, fleet })
+        Ok(HeartbeatReply { incarnation: self.servers.incarnation(), now, fleet })
     }
 
     async fn view(&self, bucket: &ProjectUid) -> Result<Option<BucketView>, StoreOutage> {
         let key = bucket_key(bucket);
         let link = self.servers.of(&key)?;
-        let mut books_of = redis::cmd("HGETALL");
-        books_of.arg(&key);
+        let mut record_of = redis::cmd("HGETALL");
+        record_of.arg(&key);
         let time = redis::cmd("TIME");
-        // Side by side: one way to the server and back, like any other call.
-        let (fields, now) = futures_util::try_join!(self.call(&link, &books_of), self.call(&link, &time))?;
-        books::view(&fields, &now)
+        // Concurrent: one round trip, like any other call.
+        let (fields, now) = futures_util::try_join!(self.call(&link, &record_of), self.call(&link, &time))?;
+        protocol::view(&fields, &now)
     }
 
-    async fn tell(&self, news: &News) -> Result<(), StoreOutage> {
+    async fn notify(&self, notification: &Notification) -> Result<(), StoreOutage> {
         let mut outcome = Ok(());
-        for (key, command) in news::commands(&self.process, news)? {
-            // A server without room to write it down can still pass it on.
+        for (key, command) in notifications::commands(&self.process, notification)? {
+            // A server without memory to store it can still forward it.
             let said = match self.servers.of(&key) {
                 Ok(link) => self.call(&link, &command).await.map(drop),
                 Err(outage) => Err(outage),
@@ -263,18 +263,18 @@ impl Store for RedisStore {
         outcome
     }
 
-    async fn past(&self) -> Result<Vec<News>, StoreOutage> {
-        let link = self.servers.of(news::BANS_KEY)?;
+    async fn stored_notifications(&self) -> Result<Vec<Notification>, StoreOutage> {
+        let link = self.servers.of(notifications::BANS_KEY)?;
         let mut command = redis::cmd("HGETALL");
-        command.arg(news::BANS_KEY);
-        news::past(&self.call(&link, &command).await?)
+        command.arg(notifications::BANS_KEY);
+        notifications::past(&self.call(&link, &command).await?)
     }
 
-    async fn forget(&self, keys: &[KeyId]) -> Result<(), StoreOutage> {
-        let link = self.servers.of(news::BANS_KEY)?;
+    async fn forget_notifications(&self, keys: &[KeyId]) -> Result<(), StoreOutage> {
+        let link = self.servers.of(notifications::BANS_KEY)?;
         for some in keys.chunks(FORGOTTEN_AT_ONCE) {
             let mut command = redis::cmd("HDEL");
-            command.arg(news::BANS_KEY);
+            command.arg(notifications::BANS_KEY);
             for key in some {
                 command.arg(key.as_str());
             }
@@ -283,7 +283,7 @@ impl Store for RedisStore {
         Ok(())
     }
 
-    fn news(&self) -> Option<mpsc::Receiver<Heard>> {
-        Some(news::listen(Arc::clone(&self.servers), self.process.clone()))
+    fn notifications(&self) -> Option<mpsc::Receiver<Received>> {
+        Some(notifications::listen(Arc::clone(&self.servers), self.process.clone()))
     }
 }

@@ -1,5 +1,5 @@
-//! The store hangs, fails, forgets and comes back. Time is real here, but nothing depends on how fast it passes: a
-//! store that hangs never answers, and a gate opens when the test opens it.
+//! The store hangs, fails, loses data and recovers. Time is real here, but no test depends on its speed: a store that
+//! hangs never answers, and a gate opens when the test opens it.
 
 use std::sync::atomic::AtomicU64;
 
@@ -8,39 +8,39 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::*;
-use crate::ledger::bucket::{Bucket, BucketView, Surroundings};
+use crate::ledger::bucket::{Bucket, BucketView, StoreState};
 use crate::ledger::{Incarnation, Reply, Statement};
 use crate::settings::OnStoreDown;
-use crate::store::{Fleet, Pulse, StoreOutage};
+use crate::store::{Fleet, HeartbeatReply, StoreOutage};
 
-/// What the store does with a call.
+/// How the store treats a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Mood {
+enum Behaviour {
     Works,
     Hangs,
     Fails,
 }
 
-/// A store with moods, for one bucket.
-struct Moody {
+/// A store with changing behaviour, for one bucket.
+struct FaultyStore {
     clock: Arc<RealClock>,
     bucket: Mutex<Option<Bucket>>,
-    mood: Mutex<Mood>,
-    /// Every statement passes here before it is executed.
+    behaviour: Mutex<Behaviour>,
+    /// Every statement passes here before its execution.
     gate: Semaphore,
     calls: AtomicU64,
     incarnation: AtomicU64,
     nodes: NonZeroU32,
-    /// Milliseconds by which its clock is ahead of the nodes'.
+    /// Milliseconds by which its clock is ahead of the nodes' clocks.
     ahead: i64,
 }
 
-impl Moody {
+impl FaultyStore {
     fn new(nodes: u32) -> Arc<Self> {
         Arc::new(Self {
             clock: RealClock::from(UnixMillis(START)),
             bucket: Mutex::new(None),
-            mood: Mutex::new(Mood::Works),
+            behaviour: Mutex::new(Behaviour::Works),
             gate: Semaphore::new(1_000_000),
             calls: AtomicU64::new(0),
             incarnation: AtomicU64::new(1),
@@ -53,13 +53,13 @@ impl Moody {
         self.clock.now().plus(self.ahead)
     }
 
-    fn whose_clock_is_ahead_by(millis: i64) -> Arc<Self> {
+    fn with_clock_ahead_by(millis: i64) -> Arc<Self> {
         let store = Arc::into_inner(Self::new(1)).unwrap();
         Arc::new(Self { ahead: millis, ..store })
     }
 
-    fn be(&self, mood: Mood) {
-        *self.mood.lock() = mood;
+    fn set_behaviour(&self, behaviour: Behaviour) {
+        *self.behaviour.lock() = behaviour;
     }
 
     fn calls(&self) -> u64 {
@@ -67,34 +67,34 @@ impl Moody {
     }
 
     async fn behave(&self) -> Result<(), StoreOutage> {
-        let mood = *self.mood.lock();
-        match mood {
-            Mood::Works => Ok(()),
-            Mood::Hangs => std::future::pending().await,
-            Mood::Fails => Err(StoreOutage::Unreachable("connection refused".to_owned())),
+        let behaviour = *self.behaviour.lock();
+        match behaviour {
+            Behaviour::Works => Ok(()),
+            Behaviour::Hangs => std::future::pending().await,
+            Behaviour::Fails => Err(StoreOutage::Unreachable("connection refused".to_owned())),
         }
     }
 
-    fn books(&self) -> BucketView {
+    fn record(&self) -> BucketView {
         self.bucket.lock().as_ref().unwrap().view(self.now())
     }
 }
 
 #[async_trait]
-impl Store for Moody {
+impl Store for FaultyStore {
     async fn settle(&self, _bucket: &ProjectUid, statement: Statement) -> Result<Reply, StoreOutage> {
         self.calls.fetch_add(1, Ordering::SeqCst);
         self.behave().await?;
         self.gate.acquire().await.unwrap().forget();
         let incarnation = Incarnation(self.incarnation.load(Ordering::SeqCst));
-        let around = Surroundings { now: self.now(), incarnation, learning_until: UnixMillis(i64::MIN) };
+        let around = StoreState { now: self.now(), incarnation, learning_until: UnixMillis(i64::MIN) };
         Ok(self.bucket.lock().get_or_insert_with(|| Bucket::new(&around)).apply(&statement, &around))
     }
 
-    async fn pulse(&self, _count: bool) -> Result<Pulse, StoreOutage> {
+    async fn heartbeat(&self, _count: bool) -> Result<HeartbeatReply, StoreOutage> {
         self.behave().await?;
         let incarnation = Incarnation(self.incarnation.load(Ordering::SeqCst));
-        Ok(Pulse { incarnation, now: self.now(), fleet: Some(Fleet { nodes: self.nodes, turn: 0 }) })
+        Ok(HeartbeatReply { incarnation, now: self.now(), fleet: Some(Fleet { nodes: self.nodes, turn: 0 }) })
     }
 
     async fn view(&self, _bucket: &ProjectUid) -> Result<Option<BucketView>, StoreOutage> {
@@ -103,20 +103,20 @@ impl Store for Moody {
     }
 }
 
-fn over(store: &Arc<Moody>, on_store_down: OnStoreDown, call_budget: Duration) -> Quota {
+fn over(store: &Arc<FaultyStore>, on_store_down: OnStoreDown, call_budget: Duration) -> Quota {
     let settings = QuotaSettings { on_store_down, call_budget, ..QuotaSettings::new(1) };
     Quota::new(store.clone(), settings, store.clock.clone())
 }
 
-/// A budget that a store which hangs exceeds and one that works does not.
+/// A budget that a hanging store exceeds and a working one does not.
 const SHORT: Duration = Duration::from_millis(20);
-/// A budget nobody exceeds.
+/// A budget that no call exceeds.
 const LONG: Duration = Duration::from_mins(1);
 
-/// Longer than anything here takes; reached only when it never comes.
+/// Longer than anything here takes; reached only on failure.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Looks at every turn of the others until there is something to see.
+/// Checks after every yield until `look` returns a value.
 async fn comes<T>(look: impl Fn() -> Option<T>) -> T {
     let looking = async {
         loop {
@@ -144,11 +144,11 @@ async fn outcomes(quota: &Quota, limits: Limits, requests: u32) -> (u32, u32, u3
 // rule: 8.1
 #[tokio::test]
 async fn without_the_store_a_node_lets_its_share_through_and_asks_only_three_times() {
-    for mood in [Mood::Hangs, Mood::Fails] {
-        let store = Moody::new(3);
+    for behaviour in [Behaviour::Hangs, Behaviour::Fails] {
+        let store = FaultyStore::new(3);
         let quota = over(&store, OnStoreDown::Share, SHORT);
         quota.heartbeat().await;
-        store.be(mood);
+        store.set_behaviour(behaviour);
         assert_eq!(outcomes(&quota, limits(60, 1_000), 100).await, (20, 0, 80), "never a 429 for our own fault");
         assert_eq!(store.calls(), 3);
         assert_eq!(quota.mode(), Mode::Share);
@@ -158,10 +158,10 @@ async fn without_the_store_a_node_lets_its_share_through_and_asks_only_three_tim
 // rule: 8.12
 #[tokio::test]
 async fn without_the_store_a_spent_share_says_when_it_returns() {
-    let store = Moody::new(3);
+    let store = FaultyStore::new(3);
     let quota = over(&store, OnStoreDown::Share, SHORT);
     quota.heartbeat().await;
-    store.be(Mood::Fails);
+    store.set_behaviour(Behaviour::Fails);
     assert_eq!(outcomes(&quota, limits(60, 1_000), 21).await, (20, 0, 1));
     let refused = quota.charge(&project(), limits(60, 1_000), &key(1)).await.unwrap_err();
     let ChargeError::Unavailable { retry_after_seconds, standing } = refused else { unreachable!("{refused:?}") };
@@ -174,11 +174,11 @@ async fn without_the_store_a_spent_share_says_when_it_returns() {
 async fn a_limit_that_is_smaller_than_the_fleet_serves_as_many_as_it_says() {
     let mut admitted = 0;
     for turn in 0..3 {
-        let store = Moody::new(3);
+        let store = FaultyStore::new(3);
         let fleet = Fleet { nodes: store.nodes, turn };
         let settings = QuotaSettings { fleet, call_budget: SHORT, ..QuotaSettings::new(1) };
         let quota = Quota::new(store.clone(), settings, store.clock.clone());
-        store.be(Mood::Fails);
+        store.set_behaviour(Behaviour::Fails);
         admitted += outcomes(&quota, limits(2, 1_000), 10).await.0;
     }
     assert_eq!(admitted, 2, "three nodes that were started without the store and remember each other");
@@ -187,41 +187,41 @@ async fn a_limit_that_is_smaller_than_the_fleet_serves_as_many_as_it_says() {
 // rule: 8.1
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_whose_clock_is_fast_leaves_the_minutes_of_all_others_alone() {
-    let store = Moody::whose_clock_is_ahead_by(-600_000);
+    let store = FaultyStore::with_clock_ahead_by(-600_000);
     let quota = over(&store, OnStoreDown::Share, SHORT);
     quota.heartbeat().await;
-    store.be(Mood::Fails);
+    store.set_behaviour(Behaviour::Fails);
     assert_eq!(outcomes(&quota, limits(60, 1_000), 10).await, (10, 0, 0), "the first it does with this bucket");
-    store.be(Mood::Works);
+    store.set_behaviour(Behaviour::Works);
     quota.heartbeat().await;
     let standing = quota.charge(&project(), limits(60, 1_000), &key(1)).await.unwrap();
     assert_eq!(standing.minute.resets_at, Window::Minute.ends_at(Window::Minute.index(store.now())));
     quota.hand_back_all().await;
-    assert_eq!((store.books().minute, store.books().minute_charged), (Window::Minute.index(store.now()), 11));
+    assert_eq!((store.record().minute, store.record().minute_charged), (Window::Minute.index(store.now()), 11));
 }
 
 // rule: 8.1
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_step_of_the_wall_clock_in_an_outage_moves_no_minute() {
     for step in [180_000, 8_000, -180_000, -7_200_000] {
-        let store = Moody::new(1);
+        let store = FaultyStore::new(1);
         let node = RealClock::from(UnixMillis(START));
         let settings = QuotaSettings { call_budget: SHORT, ..QuotaSettings::new(1) };
         let quota = Quota::new(store.clone(), settings, node.clone());
         quota.heartbeat().await;
-        store.be(Mood::Fails);
+        store.set_behaviour(Behaviour::Fails);
         node.step(step);
         assert_eq!(outcomes(&quota, limits(60, 1_000), 10).await, (10, 0, 0), "first met in the outage; {step} ms");
         let standing = quota.standing(&project(), limits(60, 1_000));
         let minute = Window::Minute.index(store.now());
         assert_eq!(standing.minute.resets_at, Window::Minute.ends_at(minute), "{step} ms");
-        store.be(Mood::Works);
+        store.set_behaviour(Behaviour::Works);
         quota.heartbeat().await;
         let standing = quota.charge(&project(), limits(60, 1_000), &key(1)).await.unwrap();
         assert_eq!(standing.minute.resets_at, Window::Minute.ends_at(Window::Minute.index(store.now())), "{step} ms");
         quota.hand_back_all().await;
-        let books = store.books();
-        assert_eq!((books.minute, books.minute_charged, books.day_charged), (minute, 11, 11), "{step} ms");
+        let record = store.record();
+        assert_eq!((record.minute, record.minute_charged, record.day_charged), (minute, 11, 11), "{step} ms");
     }
 }
 
@@ -230,8 +230,8 @@ async fn the_operator_may_choose_to_deny_or_to_allow() {
     for (choice, expected, mode) in
         [(OnStoreDown::Deny, (0, 0, 100), Mode::Deny), (OnStoreDown::Allow, (100, 0, 0), Mode::Allow)]
     {
-        let store = Moody::new(3);
-        store.be(Mood::Fails);
+        let store = FaultyStore::new(3);
+        store.set_behaviour(Behaviour::Fails);
         let quota = over(&store, choice, SHORT);
         assert_eq!(outcomes(&quota, limits(60, 1_000), 100).await, expected);
         assert_eq!(quota.mode(), mode);
@@ -241,35 +241,35 @@ async fn the_operator_may_choose_to_deny_or_to_allow() {
 // rule: 8.1
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_spent_without_the_store_is_charged_once_it_is_back() {
-    let store = Moody::new(1);
+    let store = FaultyStore::new(1);
     let quota = over(&store, OnStoreDown::Share, SHORT);
     quota.heartbeat().await;
     let limits = limits(60, 1_000);
     assert_eq!(outcomes(&quota, limits, 10).await, (10, 0, 0));
-    store.be(Mood::Fails);
+    store.set_behaviour(Behaviour::Fails);
     assert_eq!(outcomes(&quota, limits, 25).await, (25, 0, 0));
-    store.be(Mood::Works);
+    store.set_behaviour(Behaviour::Works);
     quota.heartbeat().await;
     assert_eq!(quota.mode(), Mode::Exact);
-    // The store listens for a quarter of a second, then everything is as if nothing had happened.
+    // The store learns for a quarter of a second, then works as before.
     assert_eq!(outcomes(&quota, limits, 100).await, (25, 75, 0));
     quota.hand_back_all().await;
-    assert_eq!((store.books().minute_charged, store.books().day_charged), (60, 60));
+    assert_eq!((store.record().minute_charged, store.record().day_charged), (60, 60));
 }
 
 #[tokio::test]
-async fn a_limit_that_is_known_to_be_reached_is_refused_truthfully_without_the_store() {
-    let store = Moody::new(3);
+async fn without_the_store_a_limit_known_to_be_reached_is_refused() {
+    let store = FaultyStore::new(3);
     let quota = over(&store, OnStoreDown::Share, SHORT);
     assert_eq!(outcomes(&quota, limits(5, 1_000), 6).await, (5, 1, 0));
-    store.be(Mood::Fails);
+    store.set_behaviour(Behaviour::Fails);
     assert_eq!(outcomes(&quota, limits(5, 1_000), 10).await, (0, 10, 0));
 }
 
 // rule: 8.1
 #[tokio::test]
 async fn a_store_that_was_emptied_hears_again_what_was_spent_before_it_grants() {
-    let store = Moody::new(1);
+    let store = FaultyStore::new(1);
     let quota = over(&store, OnStoreDown::Deny, LONG);
     quota.heartbeat().await;
     let limits = limits(60, 1_000);
@@ -278,12 +278,12 @@ async fn a_store_that_was_emptied_hears_again_what_was_spent_before_it_grants() 
     store.incarnation.fetch_add(1, Ordering::SeqCst);
     quota.heartbeat().await;
     assert_eq!(outcomes(&quota, limits, 100).await, (24, 76, 0));
-    assert_eq!(store.books().day_charged, 60);
+    assert_eq!(store.record().day_charged, 60);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_that_wait_for_the_same_bucket_share_one_call() {
-    let store = Moody::new(1);
+    let store = FaultyStore::new(1);
     let quota = over(&store, OnStoreDown::Deny, LONG);
     let limits = limits(700, 100_000);
     store.gate.forget_permits(usize::MAX);
@@ -293,9 +293,9 @@ async fn requests_that_wait_for_the_same_bucket_share_one_call() {
             tokio::spawn(async move { quota.charge(&project(), limits, &key(1)).await })
         })
         .collect();
-    // The first call stands at the gate until everybody is waiting behind it.
-    let waits = |cell: &Arc<Cell>| cell.lock().waiting.len() == 1_000;
-    let cell = comes(|| quota.0.cells.find(&project()).filter(waits)).await;
+    // The first call waits at the gate until all others wait behind it.
+    let waits = |cached: &Arc<CachedBucket>| cached.lock().waiting.len() == 1_000;
+    let cached = comes(|| quota.0.cache.find(&project()).filter(waits)).await;
     store.gate.add_permits(1_000);
     let (mut admitted, mut refused) = (0, 0);
     for one in all {
@@ -306,16 +306,16 @@ async fn requests_that_wait_for_the_same_bucket_share_one_call() {
         }
     }
     assert_eq!((admitted, refused), (700, 300));
-    assert_eq!(store.calls(), 2, "one for the first, one for everybody who came meanwhile");
+    assert_eq!(store.calls(), 2, "one for the first, one for all later requests");
     let calls = store.calls();
     outcomes(&quota, limits, 10_000).await;
     assert_eq!(store.calls(), calls, "a refused request costs nothing");
-    drop(cell);
+    drop(cached);
 }
 
 #[tokio::test]
 async fn a_client_that_goes_away_while_it_waits_is_not_charged() {
-    let store = Moody::new(1);
+    let store = FaultyStore::new(1);
     let quota = over(&store, OnStoreDown::Deny, LONG);
     let limits = limits(60, 1_000);
     store.gate.forget_permits(usize::MAX);
@@ -329,12 +329,12 @@ async fn a_client_that_goes_away_while_it_waits_is_not_charged() {
     store.gate.add_permits(10);
     assert_eq!(outcomes(&quota, limits, 1).await, (1, 0, 0));
     quota.hand_back_all().await;
-    assert_eq!(store.books().day_charged, 1);
+    assert_eq!(store.record().day_charged, 1);
 }
 
 #[tokio::test]
-async fn more_may_not_wait_than_there_is_room_for() {
-    let store = Moody::new(1);
+async fn the_number_of_waiting_requests_is_bounded() {
+    let store = FaultyStore::new(1);
     let settings = QuotaSettings { waiting_max: 2, call_budget: LONG, ..QuotaSettings::new(1) };
     let quota = Quota::new(store.clone(), settings, store.clock.clone());
     store.gate.forget_permits(usize::MAX);
@@ -344,7 +344,7 @@ async fn more_may_not_wait_than_there_is_room_for() {
         tokio::spawn(async move { quota.charge(&project(), limits, &key(1)).await })
     };
     let (first, second) = (start(), start());
-    comes(|| quota.0.cells.find(&project()).filter(|cell| cell.lock().waiting.len() == 2)).await;
+    comes(|| quota.0.cache.find(&project()).filter(|cached| cached.lock().waiting.len() == 2)).await;
     let turned_away = quota.charge(&project(), limits, &key(1)).await;
     assert!(matches!(turned_away, Err(ChargeError::Unavailable { .. })));
     store.gate.add_permits(10);

@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use super::*;
 use crate::ledger::bucket::BucketView;
 use crate::ledger::{Reply, Statement};
-use crate::store::{self, Pulse, StoreOutage};
+use crate::store::{self, HeartbeatReply, StoreOutage};
 
-/// The embedded store, shared and counted.
+/// The embedded store, shared, with counted calls.
 struct Shared {
     store: MemoryStore,
     calls: AtomicU64,
@@ -22,9 +22,9 @@ impl Store for Shared {
         self.store.settle(bucket, statement).await
     }
 
-    async fn pulse(&self, count: bool) -> Result<Pulse, StoreOutage> {
+    async fn heartbeat(&self, count: bool) -> Result<HeartbeatReply, StoreOutage> {
         let fleet = Some(store::Fleet { nodes: NonZeroU32::new(3).unwrap(), turn: 0 });
-        Ok(Pulse { fleet, ..self.store.pulse(count).await? })
+        Ok(HeartbeatReply { fleet, ..self.store.heartbeat(count).await? })
     }
 
     async fn view(&self, bucket: &ProjectUid) -> Result<Option<BucketView>, StoreOutage> {
@@ -32,7 +32,7 @@ impl Store for Shared {
     }
 }
 
-/// Nodes at the beginning of a minute. Time passes: a node that asks the others for what they hold waits for it.
+/// Nodes at the beginning of a minute. Time passes, because a node that recalls units from other nodes waits for them.
 struct Fleet {
     nodes: Vec<Quota>,
     store: Arc<Shared>,
@@ -46,7 +46,7 @@ impl Fleet {
         Self { nodes: (1..=3).map(node).collect(), store }
     }
 
-    /// So many requests, 512 at a time, each at another node than the one before; how many were let through.
+    /// `requests` requests, 512 at a time, at the nodes in turn; returns how many were admitted.
     async fn burst(&self, limits: Limits, requests: u32) -> u32 {
         let (next, admitted) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
         let workers: Vec<_> = (0..512)
@@ -85,8 +85,8 @@ async fn three_nodes_let_exactly_the_limit_through_at_a_fraction_of_a_call_per_r
         let fleet = Fleet::new();
         let limits = limits(per_minute, 1_000_000);
         assert_eq!(fleet.burst(limits, 3 * per_minute).await, per_minute);
-        let books = fleet.store.view(&project()).await.unwrap().unwrap();
-        assert_eq!((books.minute_charged, books.day_charged), (per_minute.into(), per_minute.into()));
+        let record = fleet.store.view(&project()).await.unwrap().unwrap();
+        assert_eq!((record.minute_charged, record.day_charged), (per_minute.into(), per_minute.into()));
         let (calls, requests) = (fleet.calls(), u64::from(3 * per_minute));
         assert!(per_minute < 1_000 || calls * 100 <= requests * 8, "{calls} calls for {requests} requests");
         fleet.burst(limits, 10_000).await;
@@ -117,8 +117,8 @@ async fn gateways_over_copies_of_one_data_directory_count_right_and_take_identit
     for node in &fleet.nodes {
         node.hand_back_all().await;
     }
-    let books = fleet.store.view(&project()).await.unwrap().unwrap();
-    assert_eq!((books.minute_charged, books.day_charged), (300, 300));
+    let record = fleet.store.view(&project()).await.unwrap().unwrap();
+    assert_eq!((record.minute_charged, record.day_charged), (300, 300));
     let places: BTreeSet<u64> = fleet.nodes.iter().map(Quota::place).collect();
     assert_eq!(places.len(), 3, "{places:?}");
 }

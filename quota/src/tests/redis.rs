@@ -1,4 +1,4 @@
-//! The store of several nodes, against a real redis-server that each test starts for itself.
+//! The store of several nodes, with a real redis-server that each test starts.
 
 mod cluster;
 mod faults;
@@ -15,7 +15,7 @@ use crate::store::redis::settings::{RedisAddress, RedisMode, RedisSettings};
 use crate::store::redis::{CallMetrics, RedisStore};
 use server::Redis;
 
-/// Longer than anything here takes; reached only when it never comes.
+/// Longer than anything here takes; reached only on failure.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn call_metrics() -> CallMetrics {
@@ -34,7 +34,7 @@ fn settings_for(ports: &[u16], mode: RedisMode) -> RedisSettings {
         username: None,
         password: None,
         ca_certificate: None,
-        // Generous: a machine that runs all tests at once is slow, and no test is about the clock of calls but one.
+        // Generous, because a machine that runs all tests at once is slow; only one test depends on this budget.
         call_budget: Duration::from_millis(500),
     }
 }
@@ -55,7 +55,7 @@ async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     assert!(tokio::time::timeout(PATIENCE, waiting).await.is_ok(), "{what} never came true");
 }
 
-/// The store has just met this server and listens for a quarter of a second: wait until it grants.
+/// The store has just met this server and learns for a quarter of a second: wait until it grants.
 async fn grants(store: &dyn Store) {
     let seq = AtomicI64::new(0);
     eventually("the store grants", async || {
@@ -81,16 +81,16 @@ async fn redis_keeps_the_promises_of_a_store() {
     let store = store(&[redis.port], RedisMode::Standalone, 1).await;
     grants(&store).await;
     keeps_the_promises_of_a_store(&store, |number| format!("suite-{number}").parse().unwrap()).await;
-    assert_eq!(store.pulse(true).await.unwrap().fleet.unwrap().nodes.get(), 1);
+    assert_eq!(store.heartbeat(true).await.unwrap().fleet.unwrap().nodes.get(), 1);
     let other = self::store(&[redis.port], RedisMode::Standalone, 2).await;
     assert_eq!(
-        other.pulse(true).await.unwrap().fleet.unwrap().nodes.get(),
+        other.heartbeat(true).await.unwrap().fleet.unwrap().nodes.get(),
         2,
         "nodes are counted by their signs of life"
     );
 }
 
-/// The rights that config/redis.conf proposes, as one line of it.
+/// The ACL rights proposed in config/redis.conf, as one line.
 fn proposed_user() -> Vec<String> {
     let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/redis.conf");
     let text = std::fs::read_to_string(file).unwrap();
@@ -117,9 +117,9 @@ async fn the_proposed_user_has_the_rights_it_needs_and_no_others() {
     store.connected(PATIENCE).await.unwrap();
     grants(&store).await;
     keeps_the_promises_of_a_store(&store, |number| format!("acl-{number}").parse().unwrap()).await;
-    let mut news = store.news().unwrap();
-    let heard = tokio::time::timeout(PATIENCE, news.recv()).await.unwrap();
-    assert_eq!(heard, Some(crate::store::Heard::Connected));
+    let mut notifications = store.notifications().unwrap();
+    let heard = tokio::time::timeout(PATIENCE, notifications.recv()).await.unwrap();
+    assert_eq!(heard, Some(crate::store::Received::Connected));
     let ban = crate::ban::Ban {
         key: key(3),
         since: UnixSeconds(1),
@@ -128,15 +128,15 @@ async fn the_proposed_user_has_the_rights_it_needs_and_no_others() {
         level: 1,
         shadow: false,
     };
-    store.tell(&crate::ban::News::Banned(ban.clone())).await.unwrap();
-    assert_eq!(store.past().await.unwrap().len(), 1);
-    store.forget(&[ban.key]).await.unwrap();
-    assert!(store.past().await.unwrap().is_empty());
+    store.notify(&crate::ban::Notification::Banned(ban.clone())).await.unwrap();
+    assert_eq!(store.stored_notifications().await.unwrap().len(), 1);
+    store.forget_notifications(&[ban.key]).await.unwrap();
+    assert!(store.stored_notifications().await.unwrap().is_empty());
     assert!(redis.ask(&["--user", "tollhouse", "--pass", "open-sesame", "FLUSHALL"]).contains("NOPERM"));
 }
 
 #[tokio::test]
-async fn a_password_opens_and_a_wrong_one_does_not() {
+async fn the_right_password_connects_and_a_wrong_one_does_not() {
     let redis = Redis::with(&["--requirepass", "open-sesame"]);
     let mut settings = settings_for(&[redis.port], RedisMode::Standalone);
     let closed = RedisStore::start(settings.clone(), 1, call_metrics());
@@ -145,5 +145,5 @@ async fn a_password_opens_and_a_wrong_one_does_not() {
     settings.password = Some(chassis::secret::Secret::new(b"open-sesame".to_vec()));
     let store = RedisStore::start(settings, 2, call_metrics());
     store.connected(PATIENCE).await.unwrap();
-    assert!(store.pulse(true).await.is_ok());
+    assert!(store.heartbeat(true).await.is_ok());
 }

@@ -1,5 +1,5 @@
-//! What every quota store must do: one suite for all of them. It takes the store's clock as it finds it, so that a
-//! store with a clock of its own passes it too.
+//! The tests that every quota store must pass. They use the store's clock as it is, so that a store with its own clock
+//! passes them too.
 
 use super::*;
 use crate::ledger::{Claim, Life, NodeId, Reply, Settlement, Statement};
@@ -17,9 +17,9 @@ async fn settle(store: &dyn Store, bucket: &ProjectUid, statement: Statement) ->
     }
 }
 
-/// The suite. `name` makes projects that nobody has charged yet.
+/// The tests. `name` makes projects without charges.
 pub(super) async fn keeps_the_promises_of_a_store(store: &dyn Store, name: impl Fn(u32) -> ProjectUid) {
-    assert!(store.pulse(true).await.is_ok());
+    assert!(store.heartbeat(true).await.is_ok());
     let few = limits(3, 1_000);
 
     assert_eq!(store.view(&name(0)).await.unwrap(), None, "nothing was charged yet");
@@ -57,7 +57,7 @@ pub(super) async fn keeps_the_promises_of_a_store(store: &dyn Store, name: impl 
     let spent = Claim { minute: first.minute, named: first.minute, minute_spent: 4, day_spent: 4, held: 0 };
     let forgotten = settle(store, &name(2), state(1, 9, spent, 1, few)).await;
     assert_eq!((forgotten.granted, forgotten.minute_charged), (0, 4));
-    assert!(forgotten.learning_until.is_some(), "who claims what the store never granted shows that it forgot");
+    assert!(forgotten.learning_until.is_some(), "a claim of units that the store never granted shows lost data");
 }
 
 #[tokio::test]

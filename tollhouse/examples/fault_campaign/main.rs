@@ -1,6 +1,6 @@
 //! Every fault that an operator can cause, one after the other, on a platform of several processes: is it seen in
 //! `tollhouse status`, in a metric that a dashboard shows, in a firing alert of a real Prometheus, and is all of that gone
-//! after recovery? `bench/fault-campaign` runs this and keeps the table in docs/fault-campaign.md.
+//! after recovery? `bench/run fault-campaign` runs this and keeps the table in docs/reference/fault-campaign.md.
 //!
 //! The platform is what is shipped: the programs, the files in `config/`, the alert rules. Only time is another: in the
 //! copy of the rules that Prometheus is given, an hour is a minute and a minute is a second.
@@ -8,7 +8,7 @@
 //! Two platforms one after the other: services over files, then services over a PostgreSQL server.
 //!
 //! With the word `intruders` and a number in place of a table, intruders ask so many times during these faults
-//! (`bench/intruders`): see that module.
+//! (`bench/run intruders`): see that module.
 //!
 //! Needs root (small file systems that can be filled), `redis-server`, `prometheus` and PostgreSQL's programs.
 

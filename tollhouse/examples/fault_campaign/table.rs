@@ -1,4 +1,4 @@
-//! The table of docs/fault-campaign.md.
+//! The table of docs/reference/fault-campaign.md.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -52,20 +52,13 @@ fn after(seconds: Option<f64>) -> String {
 
 const HEAD: &str = "# Faults
 
-Written by `bench/fault-campaign`, which makes each fault that an operator can cause, waits until it is seen, takes it
-back, and waits until `tollhouse status` knows of no trouble and no alert fires. The platform is two gateways, both
-services, Redis and a real Prometheus: first with services over files, then with services over a PostgreSQL server.
-Processes, settings and rules are those that are shipped; only in the copy of the rules that Prometheus is given an hour
-is a minute and a minute is a second, so that an alert which waits for a quarter of an hour is seen after as many seconds.
+Written by `bench/run fault-campaign`, which makes each fault that an operator can cause, waits until it is seen, takes it back, and waits until
+`tollhouse status` and the alerts are quiet. Two gateways, both services, Redis and a real Prometheus; services over files first, then over PostgreSQL. Programs,
+settings and rules are the shipped ones, except that Prometheus' copy of the rules counts an hour as a minute and a minute as a second.
 
-The alerts of the error budget are part of it: where customers got errors, `EdgeErrorBudgetBurnFast` must fire, and this
-one and `EdgeErrorBudgetBurnSlow` must be gone before the fault counts as gone; both look at the last minutes as well, so
-that they end soon after the errors do. `EdgeErrorBudgetBurnTicket` alone is not waited for: it tells in the morning what
-the night has cost, and ends when the last error is six hours old. That each of them fires and ends in its own time is shown by
-`promtool test rules config/alerts.test.yml`.
-
-The last column is what customers got between the fault and its recovery: every fifth of their requests makes an order,
-the others read.
+Where customers got errors, `EdgeErrorBudgetBurnFast` must fire, and it and `EdgeErrorBudgetBurnSlow` must end before the fault counts as gone;
+`EdgeErrorBudgetBurnTicket`, which lasts six hours, is not waited for (`promtool test rules config/alerts.test.yml` tests its times). The last column is what
+customers got between fault and recovery; every fifth request makes an order.
 
 | Fault | `tollhouse status` says | Metric, and its dashboard | Alerts | Gone after | Customers |
 |---|---|---|---|---|---|

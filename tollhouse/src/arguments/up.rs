@@ -6,7 +6,7 @@ use clap::Args;
 use contract::project::UpstreamName;
 
 use crate::directory::{Address, GatewayAdmin, InternalTls};
-use crate::test_world::Manners;
+use crate::test_world::AuthorityMode;
 
 const HTTP_PORT: u16 = 8080;
 const HTTPS_PORT: u16 = 8443;
@@ -53,11 +53,11 @@ pub struct Up {
     /// Send traces of all requests to this collector (OTLP over HTTP), such as `http://127.0.0.1:4318`.
     #[arg(long, value_name = "URL")]
     pub trace_to: Option<String>,
-    /// Also start a world to try custom domains in: DNS for names under .test and .example that `tollhouse dns` writes,
-    /// and a certificate authority that speaks ACME (`pebble` must be installed). MANNERS are gentle, strict or brief
-    /// (certificates for a minute). Only in a build with the feature `test-world`, as `./up --test-world` makes.
-    #[arg(long, value_name = "MANNERS", num_args = 0..=1, require_equals = true, default_missing_value = "gentle")]
-    pub test_world: Option<Manners>,
+    /// Also start a test world for custom domains: DNS for names under .test and .example that `tollhouse dns` writes,
+    /// and a certificate authority that speaks ACME (`pebble` must be installed). MODE is gentle, strict or brief
+    /// (certificates valid for a minute). Only in a build with the feature `test-world`, as `./up --test-world` makes.
+    #[arg(long, value_name = "MODE", num_args = 0..=1, require_equals = true, default_missing_value = "gentle")]
+    pub test_world: Option<AuthorityMode>,
 }
 
 impl Up {

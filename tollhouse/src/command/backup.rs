@@ -84,7 +84,7 @@ pub(super) async fn backup(common: &Common, directory: &Directory, options: &Dat
         anyhow::ensure!(
             file.exists(),
             "there is no database {}; name it with --{name}-database. One of PostgreSQL is backed up by pg_dump: see \
-             docs/operating.md",
+             docs/operator/backup.md",
             file.display()
         );
         let contents = backup::copy(&file, &copy).await?;

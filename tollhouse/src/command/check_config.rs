@@ -5,7 +5,7 @@ pub(super) mod running;
 
 use std::path::{Path, PathBuf};
 
-use chassis::config::{Problems, Source, Told};
+use chassis::config::{EffectiveSettings, Problems, Source};
 use serde_json::json;
 
 use crate::arguments::Common;
@@ -56,11 +56,11 @@ impl Process {
     }
 
     /// What a file says, or all that is wrong with it.
-    fn read(self, source: &Source) -> Result<Told, Problems> {
+    fn read(self, source: &Source) -> Result<EffectiveSettings, Problems> {
         match self {
-            Self::Gateway => gateway::config::Config::read(source).map(|config| config.told),
-            Self::Orders => orders_service::Config::read(source).map(|config| config.told),
-            Self::Domains => domains_service::Config::read(source).map(|config| config.told),
+            Self::Gateway => gateway::config::Config::read(source).map(|config| config.effective),
+            Self::Orders => orders_service::Config::read(source).map(|config| config.effective),
+            Self::Domains => domains_service::Config::read(source).map(|config| config.effective),
         }
     }
 }

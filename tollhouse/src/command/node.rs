@@ -86,7 +86,7 @@ async fn changes(client: &Client, name: &str, since: Duration) -> anyhow::Result
 fn revoked(name: &str, answered: &Value) -> String {
     let mut text = format!(
         "{name} is refused from now on, its identities too, and the other gateways have new keys for sessions. If it is in \
-         wrong hands, change the sealing secret too: docs/operating.md says how.\n"
+         wrong hands, change the sealing secret too: docs/operator/secrets.md says how.\n"
     );
     if let Some(file) = answered.pointer("/revoked/0/file").and_then(Value::as_str) {
         text.push_str(&format!(

@@ -15,9 +15,9 @@ pub(crate) const ROOT: &str = "";
 
 /// How the authority behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Manners {}
+pub enum AuthorityMode {}
 
-impl FromStr for Manners {
+impl FromStr for AuthorityMode {
     type Err = &'static str;
 
     fn from_str(_: &str) -> Result<Self, &'static str> {
@@ -25,7 +25,7 @@ impl FromStr for Manners {
     }
 }
 
-impl std::fmt::Display for Manners {
+impl std::fmt::Display for AuthorityMode {
     fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match *self {}
     }
@@ -49,8 +49,8 @@ pub(crate) enum TestWorld {}
 
 #[expect(clippy::unused_async, reason = "the shape of the real one")]
 impl TestWorld {
-    pub(crate) async fn start(_: &Path, _: &Hostname, manners: Manners) -> anyhow::Result<Self> {
-        match manners {}
+    pub(crate) async fn start(_: &Path, _: &Hostname, mode: AuthorityMode) -> anyhow::Result<Self> {
+        match mode {}
     }
 
     pub(crate) fn settings(&self) -> String {

@@ -105,8 +105,8 @@ fn again(run: &RunFile, options: &Up) -> String {
     if let Some(collector) = &options.trace_to {
         words.push_str(&format!(" --trace-to {}", shell_quoted(collector)));
     }
-    if let Some(manners) = &options.test_world {
-        words.push_str(&format!(" --test-world={manners}"));
+    if let Some(mode) = &options.test_world {
+        words.push_str(&format!(" --test-world={mode}"));
     }
     words
 }

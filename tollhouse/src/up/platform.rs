@@ -338,6 +338,6 @@ mod tests {
         directory.platform_secret().unwrap();
         chassis::secret::Secret::load_or_create(&directory.path("secrets/sealing.key")).unwrap();
         let config = gateway::config::Config::read(&source).unwrap();
-        assert_eq!(config.told.value("upstreams.dashboard.first_byte_timeout"), Some("30s"));
+        assert_eq!(config.effective.value("upstreams.dashboard.first_byte_timeout"), Some("30s"));
     }
 }

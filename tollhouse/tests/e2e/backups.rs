@@ -26,6 +26,7 @@ fn brought<'a>(restored: &'a Value, kind: &str) -> Vec<&'a str> {
     names.map(|names| names.iter().map(|name| name.as_str().unwrap()).collect()).unwrap_or_default()
 }
 
+// promise: faults.27
 #[tokio::test]
 async fn a_restored_platform_is_as_it_was_and_gateways_believe_it() {
     let mut platform = Platform::start();

@@ -14,7 +14,7 @@ use self::fleet::{Fleet, GATEWAYS};
 use crate::world::{until, until_looking_each};
 
 /// How many of something: as many as are enough in every run of all tests, or as the environment says for a long one
-/// (`bench/domains-proof`).
+/// (`bench/run domains-proof`).
 #[expect(clippy::disallowed_methods, reason = "how long a test is, not a setting of a process")]
 fn count(variable: &str, usual: usize) -> usize {
     std::env::var(variable).map_or(usual, |text| text.parse().expect("a whole number"))
@@ -24,6 +24,7 @@ fn count(variable: &str, usual: usize) -> usize {
 const MORE_NAMES_MAX: usize = 36;
 
 // rule: 1.11
+// promise: domains.20
 #[tokio::test(flavor = "multi_thread")]
 async fn every_domain_is_attached_at_the_first_try_whichever_gateway_the_authority_asks() {
     let fleet = Fleet::start("strict").await;
@@ -89,6 +90,7 @@ async fn strangers_wrong_records_and_removals_are_dealt_with_on_every_gateway() 
     after_a_removal_is_acknowledged_no_gateway_serves_the_name_on_any_connection(&fleet).await;
 }
 
+// promise: domains.1
 async fn after_a_removal_is_acknowledged_no_gateway_serves_the_name_on_any_connection(fleet: &Arc<Fleet>) {
     let name = "till.customer.test";
     fleet.point_here(name);
@@ -143,6 +145,7 @@ async fn after_a_removal_is_acknowledged_no_gateway_serves_the_name_on_any_conne
 const HANDSHAKES_MIN: u32 = 100;
 
 // rule: 1.13
+// promise: domains.26
 #[tokio::test(flavor = "multi_thread")]
 async fn certificates_are_renewed_under_load_without_one_failed_handshake() {
     let fleet = Arc::new(Fleet::start("brief").await);
@@ -193,6 +196,7 @@ async fn certificates_are_renewed_under_load_without_one_failed_handshake() {
     println!("{} certificates renewed during {} handshakes", names.len(), shaken.load(Ordering::SeqCst));
 }
 
+// promise: domains.6, edge.25
 async fn names_nobody_has_added_cause_no_question_to_dns_or_the_authority(fleet: &Arc<Fleet>) {
     // One of ours, so that everything is warm and known to work.
     fleet.point_here("shop.customer.test");
@@ -327,6 +331,7 @@ fn rows() -> [Row; 12] {
 }
 
 // rule: 1.10
+// promise: domains.12
 async fn whatever_dns_says_over_the_wire_the_domain_says_what_is_wrong(fleet: &Fleet) {
     let target = fleet.target();
     let rows = rows();

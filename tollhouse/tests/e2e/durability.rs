@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use crate::world::{Platform, order_file, until};
 
 /// How often the platform is killed. The service alone is killed more often by its own tests; `./check full`
-/// (`TOLLHOUSE_FULL`) and `bench/orders-kill` (`KILLS`) ask for more here.
+/// (`TOLLHOUSE_FULL`) and `bench/run orders-kill` (`KILLS`) ask for more here.
 #[expect(clippy::disallowed_methods, reason = "the length of a run is no setting of the product")]
 fn kills() -> usize {
     let usual = if std::env::var_os("TOLLHOUSE_FULL").is_some_and(|full| full == "1") { 50 } else { 5 };
@@ -16,6 +16,7 @@ fn kills() -> usize {
 }
 
 // rule: 4.2.204
+// promise: orders.11, faults.13
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_acknowledged_cancel_survives_kills_at_random_moments() {
     let mut platform = Platform::start();

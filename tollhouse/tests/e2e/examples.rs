@@ -45,6 +45,7 @@ async fn the_examples_run_as_they_are() {
     the_example_for_python_runs_as_it_is(&platform).await;
 }
 
+// promise: orders.26
 async fn the_example_for_curl_runs_as_it_is(platform: &Platform) {
     let shop = platform.project("pro");
     let (good, out, err) = on(platform, &shop, "orders.sh", &[]).await;
@@ -63,6 +64,7 @@ async fn the_example_for_curl_runs_as_it_is(platform: &Platform) {
     assert!(!out.contains(&shop.key));
 }
 
+// promise: orders.26
 async fn the_example_for_python_runs_as_it_is(platform: &Platform) {
     let shop = platform.project("business");
     let python = async |arguments: &[&str]| on(platform, &shop, "orders.py", arguments).await;
@@ -112,6 +114,7 @@ async fn answer(State(server): State<Scripted>, headers: HeaderMap) -> Response 
 }
 
 // rule: 8.2
+// promise: orders.26
 #[tokio::test]
 async fn the_example_for_python_waits_as_it_is_told_and_backs_off_where_nothing_is_said() {
     let server = Scripted::default();

@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use reqwest::Method;
 
-use crate::world::{Platform, error, trio, until};
+use crate::world::{Platform, error, rate_limit_headers, until};
 
 /// One platform for all. The last step uses up a minute, and its key.
 #[tokio::test]
@@ -22,7 +22,7 @@ async fn every_plan_grants_what_it_states(platform: &Platform) {
         let response = project.request(platform, &client, Method::HEAD, "/v1/store/orders").send().await.unwrap();
         let policy = response.headers()["ratelimit-policy"].to_str().unwrap();
         assert_eq!(policy, format!(r#""minute";q={minute};w=60, "day";q={day};w=86400"#));
-        assert_eq!(trio(&response).0, minute);
+        assert_eq!(rate_limit_headers(&response).0, minute);
     }
 }
 
@@ -38,18 +38,18 @@ async fn within_a_minute_every_unit_is_counted_once() {
 async fn of_a_thousand_requests_for_the_last_unit_exactly_one_passes(platform: &Platform) {
     let (client, project) = (platform.client(), platform.project("free"));
     let ask = || project.request(platform, &client, Method::GET, "/v1/pets/101").send();
-    let (limit, remaining, minute) = trio(&ask().await.unwrap());
+    let (limit, remaining, minute) = rate_limit_headers(&ask().await.unwrap());
     assert_eq!((limit, remaining), (60, 59));
     for left in (1..59).rev() {
         let response = ask().await.unwrap();
-        assert_eq!(trio(&response), (60, left, minute), "Remaining falls by exactly one");
+        assert_eq!(rate_limit_headers(&response), (60, left, minute), "Remaining falls by exactly one");
     }
     let crowd = join_all((0..1_000).map(|_| ask())).await;
     let mut passed = 0;
     for response in crowd {
         let response = response.unwrap();
         if response.status() == 429 {
-            let (limit, remaining, reset) = trio(&response);
+            let (limit, remaining, reset) = rate_limit_headers(&response);
             let wait: i64 = response.headers()["retry-after"].to_str().unwrap().parse().unwrap();
             assert_eq!((limit, remaining), (60, 0));
             assert!((1..=60).contains(&wait));
@@ -60,7 +60,7 @@ async fn of_a_thousand_requests_for_the_last_unit_exactly_one_passes(platform: &
                 other => panic!("{other}"),
             }
         } else {
-            assert_eq!(trio(&response).1, 0);
+            assert_eq!(rate_limit_headers(&response).1, 0);
             passed += 1;
         }
     }
@@ -81,15 +81,15 @@ async fn a_higher_plan_helps_at_once_and_what_was_used_stays_used(platform: &Pla
         client.get(&url).bearer_auth(&key).send().await.is_ok_and(|response| response.status() != 401)
     })
     .await;
-    let used = 60 - trio(&ask().await).1;
+    let used = 60 - rate_limit_headers(&ask().await).1;
     platform.json(&["project", "set", "modest", "--plan", "pro"]);
     let mut asked = 0;
     until("the new plan is seen", async || {
         asked += 1;
-        trio(&ask().await).0 == 300
+        rate_limit_headers(&ask().await).0 == 300
     })
     .await;
-    let (limit, remaining, _) = trio(&ask().await);
+    let (limit, remaining, _) = rate_limit_headers(&ask().await);
     assert_eq!((limit, remaining), (300, 300 - used - asked - 1));
 }
 
@@ -146,7 +146,7 @@ async fn an_enterprise_project_has_limits_of_its_own(platform: &Platform) {
             return false;
         };
         if response.status() == 200 {
-            limit = trio(&response).0;
+            limit = rate_limit_headers(&response).0;
         }
         limit > 0
     })

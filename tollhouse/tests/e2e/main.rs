@@ -39,6 +39,8 @@ mod own_service;
 #[cfg(test)]
 mod projects;
 #[cfg(test)]
+mod readme;
+#[cfg(test)]
 mod replicas;
 #[cfg(test)]
 mod sealing;

@@ -33,7 +33,7 @@ fn samples(text: &str) -> impl Iterator<Item = &str> {
 
 /// Documented names, from the first column of the tables.
 fn documented() -> BTreeSet<String> {
-    let page = include_str!("../../../docs/metrics.md");
+    let page = include_str!("../../../docs/reference/metrics.md");
     page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).map(str::to_owned).collect()
 }
 
@@ -75,5 +75,5 @@ async fn every_scrape_is_sound_bounded_and_holds_what_is_documented() {
     assert!(missing.is_empty(), "no process exports {missing:?}");
     let ours = |name: &&String| ["edge_", "orders_", "domains_"].iter().any(|prefix| name.starts_with(prefix));
     let unknown: Vec<_> = names.iter().filter(ours).filter(|name| !documented().contains(*name)).collect();
-    assert!(unknown.is_empty(), "docs/metrics.md lacks {unknown:?}");
+    assert!(unknown.is_empty(), "docs/reference/metrics.md lacks {unknown:?}");
 }

@@ -43,6 +43,7 @@ fn genuine(inbox: &Inbox, secret: &SigningSecret, kind: &str) -> Vec<i64> {
     told.filter(|event| event["type"] == kind).map(|event| event["data"]["order"]["id"].as_i64().unwrap()).collect()
 }
 
+// promise: orders.23
 #[tokio::test(flavor = "multi_thread")]
 async fn what_happens_to_orders_is_told_also_after_a_kill() {
     // The test world permits receivers on this machine.

@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::Value;
 
-use crate::world::{Platform, error, trio};
+use crate::world::{Platform, error, rate_limit_headers};
 
 /// One platform for all: each step leaves what the next ones need as it was, or takes orders of its own.
 #[tokio::test]
@@ -20,12 +20,13 @@ async fn the_orders_api_is_what_its_specification_says() {
 }
 
 // rule: 1.1, 1.4, 2.1, 2.2, 2.3, 2.4, 2.5, 2.6, 2.7, 4.0.1, 4.0.3, 4.1.1, 4.1.200, 8.5, 8.7, 8.8, 8.9
+// promise: orders.3
 async fn a_key_lists_every_order_of_its_store(platform: &Platform) {
     let (client, shop) = (platform.client(), platform.project("pro"));
     let response = shop.request(platform, &client, Method::GET, "/v1/store/orders").send().await.unwrap();
     assert_eq!(response.status(), 200);
     assert_eq!(response.headers()["content-type"], "application/json");
-    let (limit, remaining, reset) = trio(&response);
+    let (limit, remaining, reset) = rate_limit_headers(&response);
     assert_eq!((limit, remaining, reset % 60), (300, 299, 0));
     let orders: Vec<Value> = response.json().await.unwrap();
     assert_eq!(orders.len(), 40);
@@ -45,7 +46,7 @@ async fn a_pending_order_is_cancelled_once_and_a_shipped_one_never(platform: &Pl
     let (pending, shipped) = (shop.pending[0], shop.shipped[0]);
     let cancelled = shop.cancel(platform, &client, pending).await.unwrap();
     assert_eq!(cancelled.status(), 204);
-    assert_eq!(trio(&cancelled).0, 300);
+    assert_eq!(rate_limit_headers(&cancelled).0, 300);
     assert_eq!(cancelled.bytes().await.unwrap().len(), 0);
     let again = shop.cancel(platform, &client, pending).await.unwrap();
     assert_eq!(error(again).await, (409, "order_already_cancelled".to_owned()));
@@ -75,7 +76,7 @@ async fn without_a_valid_key_every_operation_is_401_and_says_how_to_send_one(pla
     for (method, path) in paths {
         let missing = shop.bare(platform, &client, method.clone(), path).send().await.unwrap();
         assert!(missing.headers()["www-authenticate"].to_str().unwrap().starts_with("Bearer"));
-        assert_eq!(trio(&missing).0, 60, "the limit of an address");
+        assert_eq!(rate_limit_headers(&missing).0, 60, "the limit of an address");
         assert_eq!(error(missing).await, (401, "missing_api_key".to_owned()), "{path}");
         let mut typo = shop.key.clone();
         typo.replace_range(20..21, if &typo[20..21] == "a" { "b" } else { "a" });
@@ -96,7 +97,7 @@ async fn wrong_methods_paths_and_bodies_are_refused_before_anything_happens(plat
         let request = if body.is_empty() { request } else { request.body(body) };
         let response = request.send().await.unwrap();
         let allow = response.headers().get("allow").map(|allow| allow.to_str().unwrap().to_owned());
-        assert_eq!(trio(&response).0, 1_000);
+        assert_eq!(rate_limit_headers(&response).0, 1_000);
         let (status, code) = error(response).await;
         (status, code, allow.unwrap_or_default())
     };
@@ -123,6 +124,7 @@ async fn a_key_does_what_its_scopes_say_and_no_more(platform: &Platform) {
 }
 
 // rule: 1.5, 9.1, 9.3
+// promise: orders.21
 async fn the_pets_operation_says_that_it_goes_away(platform: &Platform) {
     let (client, shop) = (platform.client(), platform.project("pro"));
     let response = shop.request(platform, &client, Method::GET, "/v1/pets/101").send().await.unwrap();

@@ -51,6 +51,7 @@ async fn through_three_gateways_each_order_has_one_truth() {
 }
 
 // rule: 4.2.204, 4.2.409
+// promise: orders.9
 async fn of_a_hundred_cancellations_through_three_gateways_one_succeeds(deployment: &Arc<Deployment>) {
     let key = deployment.project("shop", pending(1..4)).await;
     for order in 1..4 {
@@ -62,6 +63,7 @@ async fn of_a_hundred_cancellations_through_three_gateways_one_succeeds(deployme
 }
 
 // rule: 3.2
+// promise: orders.10
 async fn shipping_against_cancelling_through_three_gateways_leaves_one_truth(deployment: &Arc<Deployment>) {
     const ORDERS: i64 = 40;
     let key = deployment.project("mill", pending(0..ORDERS)).await;
@@ -100,6 +102,7 @@ async fn shipping_against_cancelling_through_three_gateways_leaves_one_truth(dep
 }
 
 // rule: 1.3
+// promise: orders.22
 #[tokio::test(flavor = "multi_thread")]
 async fn staging_and_production_are_the_same_programs_and_refuse_each_others_keys() {
     let (production, staging) = (Deployment::start("live", 1).await, Deployment::start("test", 1).await);

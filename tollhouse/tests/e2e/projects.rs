@@ -11,7 +11,7 @@ use contract::trust::PassFor;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::world::{Platform, Project, order_file, trio, until};
+use crate::world::{Platform, Project, order_file, rate_limit_headers, until};
 
 /// Creates the project with limits of its own, and a key.
 fn create(platform: &Platform, name: &str) -> Project {
@@ -36,7 +36,7 @@ async fn seen(platform: &Platform, project: &Project) -> (usize, i64) {
     let request = project.request(platform, &platform.client(), Method::GET, "/v1/store/orders");
     let answer = request.send().await.unwrap();
     assert_eq!(answer.status(), 200);
-    let (_, remaining, _) = trio(&answer);
+    let (_, remaining, _) = rate_limit_headers(&answer);
     (answer.json::<Vec<Value>>().await.unwrap().len(), remaining)
 }
 

@@ -1,4 +1,4 @@
-//! A change of the sealing secret, by the commands of docs/operating.md, while a domain's visitors come and go.
+//! A change of the sealing secret, by the commands of docs/operator/secrets.md, while a domain's visitors come and go.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ const GATEWAYS: usize = 2;
 
 /// The page's commands on the file of the sealing secret: add a line, make the last one the first, remove the last.
 fn commands() -> [String; 3] {
-    let page = include_str!("../../../docs/operating.md");
+    let page = include_str!("../../../docs/operator/secrets.md");
     let found = page.lines().map(str::trim).filter(|line| line.ends_with(" data/secrets/sealing.key"));
     found.map(str::to_owned).collect::<Vec<_>>().try_into().unwrap()
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::world::Platform;
 
+// promise: edge.30
 #[tokio::test]
 async fn no_key_rests_in_a_database_a_log_or_a_metric() {
     let mut platform = Platform::start();

@@ -2,7 +2,7 @@
 
 use reqwest::Method;
 
-use crate::world::{Platform, error, trio};
+use crate::world::{Platform, error, rate_limit_headers};
 
 /// One platform for all: only the last step changes anything.
 #[tokio::test]
@@ -60,7 +60,7 @@ async fn a_key_over_plain_http_is_refused_and_never_redirected(platform: &Platfo
     let url = format!("http://{}:{}/v1/store/orders", shop.host, platform.http_port());
     let exposed = client.get(&url).bearer_auth(&shop.key).send().await.unwrap();
     assert!(!exposed.headers().contains_key("location"));
-    assert_eq!(trio(&exposed).0, 60);
+    assert_eq!(rate_limit_headers(&exposed).0, 60);
     assert_eq!(error(exposed).await, (403, "https_required".to_owned()));
     let visitor = client.get(&url).send().await.unwrap();
     assert_eq!(visitor.status(), 301);

@@ -234,8 +234,8 @@ pub(crate) async fn error(response: Response) -> (u16, String) {
     (status, body["code"].as_str().unwrap().to_owned())
 }
 
-/// The trio of a response: limit, remaining, reset.
-pub(crate) fn trio(response: &Response) -> (i64, i64, i64) {
+/// The rate-limit headers of a response: limit, remaining, reset.
+pub(crate) fn rate_limit_headers(response: &Response) -> (i64, i64, i64) {
     let figure = |name: &str| -> i64 {
         let value = response.headers().get(name).unwrap_or_else(|| panic!("{name} is missing: {response:?}"));
         value.to_str().unwrap().parse().unwrap()

@@ -1,4 +1,4 @@
-//! Every way the platform says no has a heading in `docs/errors.md`, with its status, and no heading is about nothing.
+//! Every way the platform says no has a heading in `docs/reference/errors.md`, with its status, and no heading is about nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ fn catalogues() -> BTreeSet<(String, u16)> {
 
 /// Every heading ``### `code` `` with the number its next line of text begins with.
 fn headings() -> Vec<(String, String)> {
-    let text = tree::read("docs/errors.md");
+    let text = tree::read("docs/reference/errors.md");
     let mut lines = text.lines();
     let mut found = Vec::new();
     while let Some(line) = lines.next() {
@@ -48,6 +48,6 @@ fn every_code_has_its_heading_and_every_heading_its_code() {
     let unknown: Vec<_> = found.difference(&expected).collect();
     assert!(
         missing.is_empty() && unknown.is_empty(),
-        "docs/errors.md lacks {missing:?} and has {unknown:?}, which no catalogue knows"
+        "docs/reference/errors.md lacks {missing:?} and has {unknown:?}, which no catalogue knows"
     );
 }

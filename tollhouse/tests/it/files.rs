@@ -80,8 +80,9 @@ fn links_between_pages_lead_somewhere_and_every_decision_is_listed() {
     assert!(all.len() > 10, "the search for links finds {all:?}");
     let broken: Vec<_> = all.iter().filter(|link| !tree::root().join(link).exists()).collect();
     assert!(broken.is_empty(), "these lead nowhere: {broken:?}");
-    let listed = links("docs/decisions/README.md");
-    let decisions = pages.iter().filter(|page| page.starts_with("docs/decisions/") && !page.ends_with("README.md"));
+    let listed = links("docs/develop/decisions/README.md");
+    let decisions =
+        pages.iter().filter(|page| page.starts_with("docs/develop/decisions/") && !page.ends_with("README.md"));
     let forgotten: Vec<_> = decisions.filter(|page| !listed.contains(page)).collect();
-    assert!(forgotten.is_empty(), "docs/decisions/README.md does not list {forgotten:?}");
+    assert!(forgotten.is_empty(), "docs/develop/decisions/README.md does not list {forgotten:?}");
 }

@@ -203,7 +203,11 @@ fn an_unknown_step_is_a_mistake() {
 fn help_for_up_is_the_program_s_own_and_needs_no_build() {
     let program = Command::new(env!("CARGO_BIN_EXE_tollhouse")).args(["up", "--help"]).output().unwrap();
     let program = String::from_utf8(program.stdout).unwrap();
-    assert_eq!(tree::read("docs/up-help.txt"), program, "run: target/debug/tollhouse up --help >docs/up-help.txt");
+    assert_eq!(
+        tree::read("docs/reference/up-help.txt"),
+        program,
+        "run: target/debug/tollhouse up --help >docs/reference/up-help.txt"
+    );
     // Without cargo on the PATH nothing can be built.
     let system = small_system(&["bash", "cat", "dirname"]);
     let mut script = Command::new(system.path().join("bash"));

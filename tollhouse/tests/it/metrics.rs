@@ -1,4 +1,4 @@
-//! `docs/metrics.md` lists the metrics that the code registers, and no others.
+//! `docs/reference/metrics.md` lists the metrics that the code registers, and no others.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ fn registered() -> BTreeSet<String> {
 
 /// Names in the first column of a table.
 fn documented() -> BTreeSet<String> {
-    let text = tree::read("docs/metrics.md");
+    let text = tree::read("docs/reference/metrics.md");
     let rows = text.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
     rows.map(str::to_owned).collect()
 }
@@ -39,5 +39,8 @@ fn every_metric_is_documented_and_every_documented_metric_exists() {
     assert!(registered.remove("build_info"), "the search for metrics finds nothing");
     let missing: Vec<_> = registered.difference(&documented).collect();
     let unknown: Vec<_> = documented.difference(&registered).collect();
-    assert!(missing.is_empty() && unknown.is_empty(), "docs/metrics.md lacks {missing:?} and invents {unknown:?}");
+    assert!(
+        missing.is_empty() && unknown.is_empty(),
+        "docs/reference/metrics.md lacks {missing:?} and invents {unknown:?}"
+    );
 }

@@ -29,7 +29,7 @@ fn metrics_in(text: &str) -> BTreeSet<String> {
 }
 
 fn documented() -> BTreeSet<String> {
-    let text = tree::read("docs/metrics.md");
+    let text = tree::read("docs/reference/metrics.md");
     text.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).map(str::to_owned).collect()
 }
 
@@ -65,7 +65,7 @@ fn every_alert_has_a_severity_a_summary_and_a_runbook_that_names_it() {
     }
     let pages = set(rules.iter().flat_map(|rule| values(rule, "runbook_url")).collect());
     let written: BTreeSet<_> =
-        tree::files(".md").into_iter().filter(|path| path.starts_with("docs/runbooks/")).collect();
+        tree::files(".md").into_iter().filter(|path| path.starts_with("docs/operator/runbooks/")).collect();
     let orphans: Vec<_> = written.difference(&pages).filter(|path| !path.ends_with("README.md")).collect();
     assert!(orphans.is_empty(), "no alert leads to {orphans:?}");
 }

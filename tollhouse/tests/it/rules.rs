@@ -1,26 +1,31 @@
-//! Every rule of the specification has a test, and every test that names a rule names one that exists.
+//! Every rule of the specification and every promise has a test, and every test that names one names one that exists.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::tree;
 
-/// The numbers of `docs/rules.md`: list items that begin with a bold number.
-fn rules() -> Vec<String> {
-    let text = tree::read("docs/rules.md");
+/// Pages of numbered sentences, the word by which tests name them, and how many there are at least.
+const PAGES: [(&str, &str, usize); 2] =
+    [("docs/reference/rules.md", "// rule:", 80), ("docs/reference/promises.md", "// promise:", 110)];
+
+/// The numbers of a page: list items that begin with a bold number.
+fn numbers(page: &str) -> Vec<String> {
+    let text = tree::read(page);
     let numbers = text.lines().filter_map(|line| line.strip_prefix("- **")?.split_once("**"));
     numbers.map(|(number, _)| number.to_owned()).collect()
 }
 
-/// Every number that a `// rule:` line names, with the places that name it. Only files with tests count.
-fn named() -> BTreeMap<String, Vec<String>> {
+/// Every number that lines with this word name, with the places that name it. Only files with tests count.
+fn named(word: &str) -> BTreeMap<String, Vec<String>> {
     let mut named: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for path in tree::files(".rs") {
         let text = tree::read(&path);
-        if !text.contains("#[test]") && !text.contains("#[tokio::test") {
+        let has_tests = text.contains("#[test]") || text.contains("#[tokio::test") || path.contains("/tests/");
+        if !has_tests {
             continue;
         }
         for (index, line) in text.lines().enumerate() {
-            let Some(numbers) = line.trim_start().strip_prefix("// rule:") else { continue };
+            let Some(numbers) = line.trim_start().strip_prefix(word) else { continue };
             for number in numbers.split(',') {
                 named.entry(number.trim().to_owned()).or_default().push(format!("{path}:{}", index + 1));
             }
@@ -30,43 +35,30 @@ fn named() -> BTreeMap<String, Vec<String>> {
 }
 
 #[test]
-fn the_list_has_every_number_once() {
-    let rules = rules();
-    let unique: BTreeSet<_> = rules.iter().collect();
-    assert_eq!(unique.len(), rules.len(), "a number of docs/rules.md appears twice");
-    assert!(rules.len() >= 80, "docs/rules.md has lost rules: {} are left", rules.len());
-}
-
-#[test]
-fn every_rule_has_a_test() {
-    let named = named();
-    let unproven: Vec<_> = rules().into_iter().filter(|rule| !named.contains_key(rule)).collect();
-    assert!(unproven.is_empty(), "{} rules have no test that names them: {}", unproven.len(), unproven.join(", "));
-}
-
-/// Pages of promises with the tests that prove them, and how many tests each names at least.
-const PROMISES: [(&str, usize); 3] =
-    [("docs/custom-domains-checks.md", 40), ("docs/orders-checks.md", 40), ("docs/door-checks.md", 90)];
-
-#[test]
-fn every_test_that_a_page_of_promises_names_exists() {
-    let sources: String = tree::files(".rs").iter().map(|path| tree::read(path)).collect();
-    for (page, least) in PROMISES {
-        let text = tree::read(page);
-        let words = text.split('`').skip(1).step_by(2);
-        // Names of tests are several words; headers, paths and commands are written in other ways.
-        let is_test = |name: &&str| name.matches('_').count() > 1 && !name.contains(['/', ' ', '.']);
-        let named: BTreeSet<&str> = words.filter(is_test).collect();
-        assert!(named.len() >= least, "{page} has lost tests: {} are left", named.len());
-        let missing: Vec<_> = named.into_iter().filter(|name| !sources.contains(&format!("fn {name}("))).collect();
-        assert!(missing.is_empty(), "{page}: no test is called {missing:?}");
+fn pages_have_every_number_once() {
+    for (page, _, least) in PAGES {
+        let numbers = numbers(page);
+        let unique: BTreeSet<_> = numbers.iter().collect();
+        assert_eq!(unique.len(), numbers.len(), "a number of {page} appears twice");
+        assert!(numbers.len() >= least, "{page} has lost numbers: {} are left", numbers.len());
     }
 }
 
 #[test]
-fn every_named_rule_exists() {
-    let rules = rules();
-    let unknown: Vec<_> = named().into_iter().filter(|(rule, _)| !rules.contains(rule)).collect();
-    let lines: Vec<_> = unknown.iter().map(|(rule, places)| format!("{rule}: {}", places.join(", "))).collect();
-    assert!(unknown.is_empty(), "these are not in docs/rules.md:\n{}", lines.join("\n"));
+fn every_rule_and_promise_has_a_test() {
+    for (page, word, _) in PAGES {
+        let named = named(word);
+        let unproven: Vec<_> = numbers(page).into_iter().filter(|number| !named.contains_key(number)).collect();
+        assert!(unproven.is_empty(), "{page}: no test names {}", unproven.join(", "));
+    }
+}
+
+#[test]
+fn every_named_rule_and_promise_exists() {
+    for (page, word, _) in PAGES {
+        let numbers = numbers(page);
+        let unknown: Vec<_> = named(word).into_iter().filter(|(number, _)| !numbers.contains(number)).collect();
+        let lines: Vec<_> = unknown.iter().map(|(number, places)| format!("{number}: {}", places.join(", "))).collect();
+        assert!(unknown.is_empty(), "these are not in {page}:\n{}", lines.join("\n"));
+    }
 }

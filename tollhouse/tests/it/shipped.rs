@@ -102,7 +102,8 @@ fn the_shipped_routes_of_the_control_plane_are_its_described_operations() {
         })
         .filter(|(path, _)| !path.ends_with("openapi.json"))
         .collect();
-    let document: serde_json::Value = serde_json::from_str(&tree::read("docs/openapi/domains-v1.json")).unwrap();
+    let document: serde_json::Value =
+        serde_json::from_str(&tree::read("docs/reference/openapi/domains-v1.json")).unwrap();
     let base = document["servers"][0]["url"].as_str().unwrap();
     let base = &base[base.find("/v1").unwrap_or(base.len())..];
     let mut described: Vec<(String, Vec<String>)> = document["paths"]
@@ -126,6 +127,7 @@ fn the_shipped_routes_of_the_control_plane_are_its_described_operations() {
 }
 
 /// `tests/broken/PROCESS.MISTAKE.toml` with what is said about it in `PROCESS.MISTAKE.expected`.
+// promise: edge.24
 #[test]
 fn every_kind_of_mistake_is_explained() {
     let mut seen = 0;

@@ -1,8 +1,8 @@
-//! Vectors: what the records at each level say to `letsencrypt.org` with our account, proving by HTTP-01 and
+//! Vectors: the ruling of the records at each level for `letsencrypt.org` with our account and proofs by HTTP-01 and
 //! TLS-ALPN-01.
 
 use super::*;
-use crate::facts::Why;
+use crate::facts::NoAnswer;
 
 const ACCOUNT: &str = "https://ca.example/acct/7";
 
@@ -18,7 +18,11 @@ fn us() -> CaaIdentity {
 fn levels(spec: &[(&str, &[&str])]) -> Vec<CaaLevel> {
     let level = |(name, lines): &(&str, &[&str])| CaaLevel {
         name: (*name).to_owned(),
-        records: if *lines == ["!"] { Err(Why::ServFail) } else { Ok(lines.iter().map(|line| record(line)).collect()) },
+        records: if *lines == ["!"] {
+            Err(NoAnswer::ServFail)
+        } else {
+            Ok(lines.iter().map(|line| record(line)).collect())
+        },
     };
     spec.iter().map(level).collect()
 }
@@ -42,6 +46,7 @@ fn forbids(place: &str) -> CaaRuling {
 }
 
 // rule: 1.18
+// promise: domains.17
 #[test]
 fn the_closest_name_with_records_decides_alone() {
     let climb = |spec: &[(&str, &[&str])]| rule(&levels(spec), &us(), false);
@@ -52,7 +57,7 @@ fn the_closest_name_with_records_decides_alone() {
     assert_eq!(climb(&[("a.b", &["0 issue letsencrypt.org"]), ("b", &["0 issue ;"])]), both(), "5: closest wins");
     assert_eq!(climb(&[("a.b", &[]), ("b", &[]), ("c", &["0 issue ;"])]), forbids("c"), "6: as far as the TLD");
     assert_eq!(climb(&[("a.b", &["!"]), ("b", &[])]), CaaRuling::Unknown("a.b".to_owned()), "7: failed before any");
-    assert_eq!(climb(&[("a.b", &["0 issue letsencrypt.org"]), ("b", &["!"])]), both(), "8: failed above is no matter");
+    assert_eq!(climb(&[("a.b", &["0 issue letsencrypt.org"]), ("b", &["!"])]), both(), "8: a failure above is ignored");
     assert_eq!(climb(&[("a.b", &[]), ("b", &["!"])]), CaaRuling::Unknown("b".to_owned()), "9: failed on the way");
 }
 
@@ -66,7 +71,7 @@ fn any_of_several_issue_properties_suffices() {
 }
 
 #[test]
-fn an_empty_issuer_forbids_everybody() {
+fn an_empty_issuer_forbids_every_authority() {
     assert_eq!(shop(&["0 issue ;"]), forbids("shop.customer.com"), "15");
     assert_eq!(shop(&["0 issue "]), forbids("shop.customer.com"), "16");
     assert_eq!(shop(&["0 issue ;", "0 issue letsencrypt.org"]), both(), "17: another property still permits");
@@ -81,6 +86,7 @@ fn properties_that_do_not_matter_do_not_forbid() {
     assert_eq!(shop(&["128 issuemail ;"]), both(), "22: mail is known");
 }
 
+// promise: domains.17
 #[test]
 fn unknown_critical_properties_forbid() {
     let critical = |without_it_too| CaaRuling::Critical("shop.customer.com".to_owned(), without_it_too);
@@ -91,6 +97,7 @@ fn unknown_critical_properties_forbid() {
     assert_eq!(shop(&["2 future value", "0 issue letsencrypt.org"]), both(), "25: a bit without meaning");
 }
 
+// promise: domains.17
 #[test]
 fn wildcards_ask_issuewild_first() {
     let wild = |records: &[&str]| rule(&levels(&[("customer.com", records)]), &us(), true);
@@ -100,19 +107,21 @@ fn wildcards_ask_issuewild_first() {
     assert_eq!(wild(&["0 iodef mailto:a@b"]), both(), "29");
 }
 
+// promise: domains.17
 #[test]
 fn an_account_can_be_required() {
     let other = CaaRuling::OtherAccount("shop.customer.com".to_owned());
     assert_eq!(shop(&["0 issue letsencrypt.org; accounturi=https://ca.example/acct/7"]), both(), "30");
     assert_eq!(shop(&["0 issue letsencrypt.org; accounturi=https://ca.example/acct/8"]), other, "31");
     let twice = "0 issue letsencrypt.org; accounturi=https://ca.example/acct/7; accounturi=https://ca.example/acct/7";
-    assert_eq!(shop(&[twice]), other, "32: said twice, it can never be met");
+    assert_eq!(shop(&[twice]), other, "32: repeated, it can never be satisfied");
     assert_eq!(shop(&["0 issue letsencrypt.org; AccountURI=https://x"]), both(), "33: another parameter's name");
-    let nobody = CaaIdentity { account_uri: None, ..us() };
+    let unregistered = CaaIdentity { account_uri: None, ..us() };
     let pinned = levels(&[("b", &["0 issue letsencrypt.org; accounturi=https://ca.example/acct/7"])]);
-    assert_eq!(rule(&pinned, &nobody, false), CaaRuling::OtherAccount("b".to_owned()), "34: no account yet");
+    assert_eq!(rule(&pinned, &unregistered, false), CaaRuling::OtherAccount("b".to_owned()), "34: no account yet");
 }
 
+// promise: domains.17
 #[test]
 fn methods_can_be_required() {
     let only = |method: &str| CaaRuling::Permits(vec![method.to_owned()]);
@@ -125,8 +134,9 @@ fn methods_can_be_required() {
     assert_eq!(shop(&["0 issue letsencrypt.org; validationmethods=http_01,http-01"]), other, "39: malformed");
 }
 
+// promise: domains.17
 #[test]
-fn malformed_properties_permit_nobody() {
+fn malformed_properties_permit_no_authority() {
     assert_eq!(shop(&["0 issue letsencrypt.org; "]), both(), "40: a lone semicolon is fine");
     assert_eq!(shop(&["0 issue letsencrypt.org; policy"]), forbids("shop.customer.com"), "41");
     assert_eq!(shop(&["0 issue letsencrypt.org; a b=c"]), forbids("shop.customer.com"), "42");

@@ -1,4 +1,4 @@
-//! Looks at worlds that are not as they should be.
+//! Verifications in worlds with DNS faults.
 
 #[path = "tests/lossy.rs"]
 mod lossy;
@@ -17,8 +17,8 @@ const NAME: &str = "shop.customer.test";
 const TARGET: &str = "abcdefgh.edge.tollhouse.dev";
 const NEWS: [&str; 2] = ["192.31.196.1", "192.31.196.2"];
 
-/// A world: what a resolver says, and what a nameserver says.
-pub(super) type Said = Result<Reply, DnsFailure>;
+/// The answer of a resolver or a nameserver.
+pub(super) type Answered = Result<DnsReply, DnsFailure>;
 pub(super) struct World<R, S> {
     resolver: R,
     server: S,
@@ -27,14 +27,14 @@ pub(super) struct World<R, S> {
 #[async_trait]
 impl<R, S> Dns for World<R, S>
 where
-    R: Fn(&str, RecordKind) -> Said + Send + Sync,
-    S: Fn(IpAddr, &str, RecordKind) -> Said + Send + Sync,
+    R: Fn(&str, RecordKind) -> Answered + Send + Sync,
+    S: Fn(IpAddr, &str, RecordKind) -> Answered + Send + Sync,
 {
-    async fn recurse(&self, name: &str, kind: RecordKind) -> Said {
+    async fn recurse(&self, name: &str, kind: RecordKind) -> Answered {
         (self.resolver)(name, kind)
     }
 
-    async fn ask(&self, server: IpAddr, name: &str, kind: RecordKind) -> Said {
+    async fn ask(&self, server: IpAddr, name: &str, kind: RecordKind) -> Answered {
         (self.server)(server, name, kind)
     }
 }
@@ -43,12 +43,12 @@ pub(super) fn record(owner: &str, data: RecordData) -> DnsRecord {
     DnsRecord { owner: owner.to_owned(), ttl: 300, data }
 }
 
-pub(super) fn said(answers: Vec<DnsRecord>) -> Reply {
-    Reply { code: ReplyCode::NoError, authoritative: true, answers, authority: Vec::new() }
+pub(super) fn said(answers: Vec<DnsRecord>) -> DnsReply {
+    DnsReply { code: ReplyCode::NoError, authoritative: true, answers, authority: Vec::new() }
 }
 
-pub(super) fn denied(zone: &str) -> Reply {
-    Reply { authority: vec![record(zone, RecordData::Soa)], ..said(Vec::new()) }
+pub(super) fn denied(zone: &str) -> DnsReply {
+    DnsReply { authority: vec![record(zone, RecordData::Soa)], ..said(Vec::new()) }
 }
 
 pub(super) fn cname(owner: &str, target: &str) -> DnsRecord {
@@ -63,8 +63,8 @@ fn a(owner: &str, address: &str) -> DnsRecord {
     record(owner, RecordData::A(address.parse().unwrap()))
 }
 
-/// What a resolver says of a zone with two nameservers.
-pub(super) fn resolver(name: &str, kind: RecordKind) -> Reply {
+/// A resolver's answers about a zone with two nameservers.
+pub(super) fn resolver(name: &str, kind: RecordKind) -> DnsReply {
     match (name, kind) {
         ("customer.test", RecordKind::Soa) => said(vec![record(name, RecordData::Soa)]),
         ("customer.test", RecordKind::Ns) => said(ns(name, &["ns1.dns.test", "ns2.dns.test"])),
@@ -84,8 +84,8 @@ fn identity() -> CaaIdentity {
 pub(super) async fn look(dns: &dyn Dns, config: &DnsConfig, name: &str, delegable: &str) -> (DnsFacts, Judgement) {
     let (name, target) = (name.parse().unwrap(), TARGET.parse().unwrap());
     let registrable = delegable.parse().unwrap();
-    let question = Question { name: &name, registrable: &registrable, target: &target, claim: Claim::Open, caa: true };
-    let facts = collect(dns, config, &SystemClock::new(), &question).await;
+    let subject = Subject { name: &name, registrable: &registrable, target: &target, claim: Claim::Open, caa: true };
+    let facts = collect(dns, config, &SystemClock::new(), &subject).await;
     let authorities = [identity()];
     let expected = Expectation {
         name: &name,
@@ -100,8 +100,8 @@ pub(super) async fn look(dns: &dyn Dns, config: &DnsConfig, name: &str, delegabl
 }
 
 async fn seen(
-    resolver: impl Fn(&str, RecordKind) -> Said + Send + Sync,
-    server: impl Fn(IpAddr, &str, RecordKind) -> Said + Send + Sync,
+    resolver: impl Fn(&str, RecordKind) -> Answered + Send + Sync,
+    server: impl Fn(IpAddr, &str, RecordKind) -> Answered + Send + Sync,
 ) -> (DnsFacts, Judgement) {
     look(&World { resolver, server }, &DnsConfig::default(), NAME, "customer.test").await
 }
@@ -110,22 +110,24 @@ fn codes(judged: &Judgement) -> Vec<&str> {
     judged.problems.iter().map(|problem| problem.code.as_str()).collect()
 }
 
-fn right(name: &str, kind: RecordKind) -> Reply {
+fn right(name: &str, kind: RecordKind) -> DnsReply {
     if name == NAME && kind == RecordKind::Cname { said(vec![cname(NAME, TARGET)]) } else { denied("customer.test") }
 }
 
+// promise: domains.9
 #[tokio::test]
 async fn denials_without_a_soa_are_understood() {
-    // systemd-resolved leaves the authority section out.
-    let stub = |name: &str, kind| Ok(Reply { authority: Vec::new(), ..resolver(name, kind) });
+    // systemd-resolved omits the authority section.
+    let stub = |name: &str, kind| Ok(DnsReply { authority: Vec::new(), ..resolver(name, kind) });
     let (facts, judged) = seen(stub, |_, _, _| Ok(denied("customer.test"))).await;
     assert_eq!(facts.zone, Zone::Is("customer.test".to_owned()));
     assert_eq!((judged.records, codes(&judged)), (Records::Missing, vec!["DNS_NO_RECORD"]));
-    let nothing = |_: &str, _| Ok(Reply { code: ReplyCode::NoSuchName, ..said(Vec::new()) });
+    let nothing = |_: &str, _| Ok(DnsReply { code: ReplyCode::NoSuchName, ..said(Vec::new()) });
     let (_, judged) = seen(nothing, |_, _, _| Err(DnsFailure::Timeout)).await;
     assert_eq!(codes(&judged), ["DNS_ZONE_MISSING"]);
 }
 
+// promise: domains.9
 #[tokio::test]
 async fn a_control_plane_without_ipv6_calls_no_healthy_nameserver_silent() {
     for failure in [DnsFailure::Unreachable, DnsFailure::Timeout] {
@@ -144,14 +146,15 @@ async fn a_control_plane_without_ipv6_calls_no_healthy_nameserver_silent() {
         assert_eq!((judged.records, codes(&judged)), (Records::Pass, Vec::new()), "{failure}");
         let hosts: Vec<_> = facts.servers.iter().map(|server| (server.host.as_str(), server.cname.clone())).collect();
         let expected =
-            [("ns1.dns.test", Answer::Is(TARGET.to_owned())), ("ns2.dns.test", Answer::Failed(Why::Unreachable))];
+            [("ns1.dns.test", Answer::Is(TARGET.to_owned())), ("ns2.dns.test", Answer::Failed(NoAnswer::Unreachable))];
         assert_eq!(hosts, expected, "{failure}");
     }
 }
 
+// promise: domains.7
 #[tokio::test]
 async fn todays_nameservers_are_asked_whatever_a_cache_says() {
-    // The registry has the new servers already; the resolver still has the old ones.
+    // The registry has the new servers; the resolver still has the old ones.
     let cache = |name: &str, kind| {
         Ok(match (name, kind) {
             ("customer.test", RecordKind::Ns) => said(ns(name, &["old.dns.test"])),
@@ -165,7 +168,7 @@ async fn todays_nameservers_are_asked_whatever_a_cache_says() {
         Ok(match (server.to_string().as_str(), kind) {
             ("192.31.196.53", RecordKind::Ns) => {
                 let authority = ns("customer.test", &["ns1.dns.test", "ns2.dns.test"]);
-                Reply { authoritative: false, authority, ..said(Vec::new()) }
+                DnsReply { authoritative: false, authority, ..said(Vec::new()) }
             }
             ("192.31.196.9", _) => denied("customer.test"),
             _ => right(name, kind),
@@ -180,6 +183,7 @@ fn forbids() -> DnsRecord {
     record("customer.test", RecordData::Caa(caa))
 }
 
+// promise: domains.7
 #[tokio::test]
 async fn caa_records_that_were_just_corrected_are_seen() {
     let cache = |name: &str, kind| {
@@ -196,8 +200,9 @@ async fn caa_records_that_were_just_corrected_are_seen() {
     assert_eq!((judged.caa, codes(&judged)), (Caa::Forbidden, vec!["CAA_FORBIDS"]));
 }
 
+// promise: domains.10
 #[tokio::test]
-async fn a_wildcard_is_named_as_one_and_is_in_nobodys_way() {
+async fn a_wildcard_is_named_as_one_and_blocks_no_record() {
     for (data, kind) in [
         (RecordData::A("192.0.2.33".parse().unwrap()), RecordKind::A),
         (RecordData::Aaaa("2001:db8::33".parse().unwrap()), RecordKind::Aaaa),
@@ -215,7 +220,7 @@ async fn a_wildcard_is_named_as_one_and_is_in_nobodys_way() {
             problem.fix,
             format!("Create the record: {NAME} 3600 CNAME {TARGET}. The wildcard record can stay.")
         );
-        // A record of its own is in the way, whatever wildcards there are beside it.
+        // A record of the name itself blocks, whatever wildcards exist.
         let own = |_, name: &str, asked| {
             Ok(if name == NAME && asked == kind {
                 said(vec![record(name, data.clone())])
@@ -228,11 +233,12 @@ async fn a_wildcard_is_named_as_one_and_is_in_nobodys_way() {
     }
 }
 
+// promise: domains.9
 #[tokio::test]
 async fn six_nameservers_and_seven_labels_are_within_the_limit() {
     const LONG: &str = "a.b.c.d.e.customer.test";
     let hosts = ["n1.dns.test", "n2.dns.test", "n3.dns.test", "n4.dns.test", "n5.dns.test", "n6.dns.test"];
-    // The worst resolver: no denial names the zone.
+    // The worst resolver: its negative answers do not name the zone.
     let stub = |name: &str, kind| {
         let reply = match (name, kind) {
             ("customer.test", RecordKind::Ns) => said(ns(name, &hosts)),
@@ -242,7 +248,7 @@ async fn six_nameservers_and_seven_labels_are_within_the_limit() {
             }
             _ => resolver(name, kind),
         };
-        Ok(Reply { authority: Vec::new(), ..reply })
+        Ok(DnsReply { authority: Vec::new(), ..reply })
     };
     let server = |_, name: &str, kind| {
         let delegates = name == "customer.test" && kind == RecordKind::Ns;
@@ -257,6 +263,7 @@ async fn six_nameservers_and_seven_labels_are_within_the_limit() {
     assert_eq!(codes(&judged), ["DNS_NO_RECORD"]);
 }
 
+// promise: domains.30
 #[tokio::test]
 async fn a_name_directly_below_a_private_suffix_lies_in_its_zone() {
     let resolver = |name: &str, kind| {
@@ -271,19 +278,20 @@ async fn a_name_directly_below_a_private_suffix_lies_in_its_zone() {
         let here = name == "foo.is-a.dev" && kind == RecordKind::Cname;
         Ok(if here { said(vec![cname(name, TARGET)]) } else { denied("is-a.dev") })
     };
-    // As the list of public suffixes has it: a project of its own below `is-a.dev`, in the zone of that.
+    // As in the public suffix list: a project below `is-a.dev`, in the zone of `is-a.dev`.
     let world = World { resolver, server };
     let (_, judged) = look(&world, &DnsConfig::default(), "foo.is-a.dev", "is-a.dev").await;
     assert!(judged.passes(), "{:?}", judged.problems);
 }
 
+// promise: domains.10
 #[tokio::test]
 async fn a_dnssec_failure_is_called_one() {
-    let bogus = |_: &str, _| Ok(Reply { code: ReplyCode::Bogus, ..said(Vec::new()) });
+    let bogus = |_: &str, _| Ok(DnsReply { code: ReplyCode::Bogus, ..said(Vec::new()) });
     let (_, judged) = seen(bogus, |_, name, kind| Ok(right(name, kind))).await;
     assert_eq!((judged.records, codes(&judged)[0]), (Records::Unknown, "DNS_DNSSEC"));
     assert!(judged.problems[0].message.contains("DNSSEC of shop.customer.test is broken"), "{:?}", judged.problems);
-    let failing = |_: &str, _| Ok(Reply { code: ReplyCode::ServFail, ..said(Vec::new()) });
+    let failing = |_: &str, _| Ok(DnsReply { code: ReplyCode::ServFail, ..said(Vec::new()) });
     let (_, judged) = seen(failing, |_, name, kind| Ok(right(name, kind))).await;
     let problem = &judged.problems[0];
     assert_eq!(
@@ -295,19 +303,20 @@ async fn a_dnssec_failure_is_called_one() {
     );
 }
 
+// promise: domains.8
 #[tokio::test(start_paused = true)]
 async fn what_is_silent_spoils_only_its_own_answer() {
     struct Silent;
     #[async_trait]
     impl Dns for Silent {
-        async fn recurse(&self, name: &str, kind: RecordKind) -> Said {
+        async fn recurse(&self, name: &str, kind: RecordKind) -> Answered {
             if name == TARGET && kind == RecordKind::Aaaa {
                 std::future::pending().await
             } else {
                 Ok(resolver(name, kind))
             }
         }
-        async fn ask(&self, server: IpAddr, name: &str, kind: RecordKind) -> Said {
+        async fn ask(&self, server: IpAddr, name: &str, kind: RecordKind) -> Answered {
             let silent = server.to_string() == NEWS[1];
             if silent { std::future::pending().await } else { Ok(right(name, kind)) }
         }

@@ -1,64 +1,64 @@
-//! Which zone a name lies in, and its nameservers.
+//! Finds the zone of a name and its nameservers.
 //!
-//! A cache may hold yesterday's nameservers, so the servers of the zone above are asked which they are today. What a
-//! resolver says counts where those cannot be asked.
+//! A cache may hold old nameservers, so the nameservers of the parent zone are queried for the current ones. If they do
+//! not answer, the resolver's answer counts.
 
 use std::net::IpAddr;
 
 use futures_util::future::join_all;
 
-use super::{Asking, Question, Role, addresses_v4, addresses_v6, is_at_or_above};
+use super::{Role, Subject, Verification, addresses_v4, addresses_v6, is_at_or_above};
 use crate::DnsMode;
-use crate::facts::{Why, Zone};
+use crate::facts::{NoAnswer, Zone};
 use crate::networks::is_public;
 use crate::{DnsRecord, RecordData, RecordKind};
 
-/// Nameservers asked per domain.
+/// Nameservers queried per domain.
 const NAMESERVERS_MAX: usize = 6;
 
-/// Addresses of nameservers asked per domain: with few nameservers two each, with many one.
+/// Nameserver addresses queried per domain: two each with few nameservers, one each with many.
 const SERVERS_MAX: usize = 6;
 
-/// Nameservers asked of the zone above.
+/// Nameservers of the parent zone that are queried.
 const PARENT_SERVERS_MAX: usize = 2;
 
 /// A nameserver of a zone.
 pub(super) struct Nameserver {
     pub(super) host: String,
-    pub(super) address: Result<IpAddr, Why>,
+    pub(super) address: Result<IpAddr, NoAnswer>,
 }
 
-/// A zone that the domain's zone is delegated from.
+/// The zone from which the domain's zone is delegated.
 pub(super) struct Parent {
     pub(super) apex: String,
     pub(super) servers: Vec<Nameserver>,
 }
 
-/// Where the domain lies.
-pub(super) struct Found {
+/// The location of the domain in DNS.
+pub(super) struct ZoneServers {
     pub(super) zone: Zone,
     pub(super) servers: Vec<Nameserver>,
     pub(super) parent: Option<Parent>,
 }
 
-impl Found {
+impl ZoneServers {
     fn nowhere(zone: Zone) -> Self {
         Self { zone, servers: Vec::new(), parent: None }
     }
 }
 
-impl Asking<'_> {
-    /// The zone the name lies in, and its nameservers.
-    pub(super) async fn zone_and_servers(&self, question: &Question<'_>) -> Found {
-        let zone = match self.zone_of(question).await {
+impl Verification<'_> {
+    /// Finds the name's zone and its nameservers.
+    pub(super) async fn zone_and_servers(&self, subject: &Subject<'_>) -> ZoneServers {
+        let zone = match self.zone_of(subject).await {
             Ok(Some(zone)) => zone,
-            Ok(None) => return Found::nowhere(Zone::Missing),
-            Err(why) => return Found::nowhere(Zone::Unknown(why)),
+            Ok(None) => return ZoneServers::nowhere(Zone::Missing),
+            Err(why) => return ZoneServers::nowhere(Zone::Unknown(why)),
         };
         if self.config.mode == DnsMode::Recursive {
-            // The resolver stands in for all nameservers.
-            let resolver = Nameserver { host: "resolver".to_owned(), address: Err(Why::NoAddress) };
-            return Found { zone: Zone::Is(zone), servers: vec![resolver], parent: None };
+            // The resolver replaces all nameservers.
+            let resolver = Nameserver { host: "resolver".to_owned(), address: Err(NoAnswer::NoAddress) };
+            return ZoneServers { zone: Zone::Is(zone), servers: vec![resolver], parent: None };
         }
         let (kept, parent) = tokio::join!(self.recurse(&zone, RecordKind::Ns), self.parent_of(&zone));
         let mut hosts = match &parent {
@@ -68,39 +68,40 @@ impl Asking<'_> {
         if hosts.is_empty() {
             hosts = match kept {
                 Ok(reply) => hosts_in(&reply.answers, &zone),
-                Err(why) => return Found::nowhere(Zone::Unknown(why)),
+                Err(why) => return ZoneServers::nowhere(Zone::Unknown(why)),
             };
         }
         hosts.truncate(NAMESERVERS_MAX);
         if hosts.is_empty() {
-            return Found::nowhere(Zone::Unknown(Why::Lame));
+            return ZoneServers::nowhere(Zone::Unknown(NoAnswer::Lame));
         }
         let each = if hosts.len() * 2 > SERVERS_MAX { 1 } else { 2 };
         let servers = join_all(hosts.into_iter().map(|host| self.nameserver(host, each))).await;
-        Found { zone: Zone::Is(zone), servers: servers.into_iter().flatten().collect(), parent }
+        ZoneServers { zone: Zone::Is(zone), servers: servers.into_iter().flatten().collect(), parent }
     }
 
-    /// The name of the zone, from the SOA record of the answer or of its denial. `None`: there is no such domain.
-    async fn zone_of(&self, question: &Question<'_>) -> Result<Option<String>, Why> {
-        let (name, registrable) = (question.name.as_str(), question.registrable.as_str());
+    /// The name of the zone, from the SOA record of the answer or of the negative answer. `None`: the domain does not
+    /// exist.
+    async fn zone_of(&self, subject: &Subject<'_>) -> Result<Option<String>, NoAnswer> {
+        let (name, registrable) = (subject.name.as_str(), subject.registrable.as_str());
         let reply = self.recurse(name, RecordKind::Soa).await?;
         let soa = |record: &&DnsRecord| record.data == RecordData::Soa;
-        // Only a SOA of the name itself makes it an apex: one behind a CNAME belongs to another name.
+        // Only a SOA of the name itself makes it an apex: a SOA after a CNAME belongs to another name.
         if reply.answers.iter().filter(soa).any(|record| record.owner == name) {
             return Ok(Some(name.to_owned()));
         }
-        // Behind a CNAME the denial is that of the target's zone. Some resolvers, systemd's among them, leave it out.
+        // After a CNAME, the negative answer comes from the target's zone. Some resolvers, such as systemd's, omit it.
         let followed = reply.answers.iter().any(|record| matches!(record.data, RecordData::Cname(_)));
         let denial = reply.authority.iter().find(soa).map(|record| record.owner.clone());
         match denial.filter(|zone| !followed && is_at_or_above(zone, name)) {
-            // A denial by the registry's own zone: the domain itself does not exist.
+            // A negative answer from the registry's own zone: the domain itself does not exist.
             Some(zone) => Ok(is_at_or_above(registrable, &zone).then_some(zone)),
             None => self.zone_above(name, registrable).await,
         }
     }
 
     /// The closest ancestor of the name that is the apex of a zone.
-    async fn zone_above(&self, name: &str, registrable: &str) -> Result<Option<String>, Why> {
+    async fn zone_above(&self, name: &str, registrable: &str) -> Result<Option<String>, NoAnswer> {
         let mut candidate = name;
         while let Some((_, above)) = candidate.split_once('.').filter(|(_, above)| is_at_or_above(registrable, above)) {
             let reply = self.recurse(above, RecordKind::Soa).await?;
@@ -112,7 +113,7 @@ impl Asking<'_> {
         Ok(None)
     }
 
-    /// The zone above this one, and some of its nameservers; `None` when nobody says.
+    /// The parent zone and some of its nameservers; `None` if it cannot be found.
     async fn parent_of(&self, zone: &str) -> Option<Parent> {
         let mut candidate = zone;
         while let Some((_, above)) = candidate.split_once('.') {
@@ -127,10 +128,10 @@ impl Asking<'_> {
         None
     }
 
-    /// The nameservers that the zone above names; empty when it does not answer.
+    /// The nameservers listed by the parent zone; empty if it does not answer.
     async fn delegation(&self, parent: &Parent, zone: &str) -> Vec<String> {
         let referral = self.first(&parent.servers, zone, RecordKind::Ns, Role::Refers).await;
-        // A referral names them beside the answer; a server of both zones names them in it.
+        // A referral lists them in the authority section; a server of both zones lists them in the answer.
         referral.map_or_else(|_| Vec::new(), |reply| hosts_in(reply.answers.iter().chain(&reply.authority), zone))
     }
 
@@ -138,18 +139,18 @@ impl Asking<'_> {
         let addresses = self.addresses(&host, addresses_max).await;
         let allowed = |address: &IpAddr| self.config.allow_private_nameservers || is_public(*address);
         let addresses: Vec<IpAddr> = addresses.into_iter().filter(allowed).collect();
-        // One of each kind rather than two of one: they fail apart.
+        // One address of each family rather than two of one, because their failures are independent.
         let of = |v6: bool| addresses.iter().copied().filter(move |address| address.is_ipv6() == v6);
         let chosen: Vec<IpAddr> =
             of(false).take(1).chain(of(true)).chain(of(false).skip(1)).take(addresses_max).collect();
         if chosen.is_empty() {
-            return vec![Nameserver { host, address: Err(Why::NoAddress) }];
+            return vec![Nameserver { host, address: Err(NoAnswer::NoAddress) }];
         }
         chosen.into_iter().map(|address| Nameserver { host: host.clone(), address: Ok(address) }).collect()
     }
 
-    /// The addresses of a name, IPv4 first: more machines can send to those. When one suffices, IPv6 is asked for only
-    /// where there is no IPv4.
+    /// The addresses of a name, IPv4 first, because more machines can reach those. If one suffices, IPv6 is queried
+    /// only if there is no IPv4 address.
     pub(super) async fn addresses(&self, name: &str, wanted: usize) -> Vec<IpAddr> {
         let v4 = async { self.recurse(name, RecordKind::A).await.map(|reply| addresses_v4(&reply, None)) };
         let v6 = async { self.recurse(name, RecordKind::Aaaa).await.map(|reply| addresses_v6(&reply, None)) };
@@ -166,7 +167,7 @@ impl Asking<'_> {
     }
 }
 
-/// The nameservers of a zone among these records.
+/// The nameservers of a zone in these records.
 fn hosts_in<'a>(records: impl IntoIterator<Item = &'a DnsRecord>, zone: &str) -> Vec<String> {
     let of_zone = records.into_iter().filter(|record| record.owner == zone);
     let mut hosts: Vec<String> = of_zone

@@ -1,16 +1,16 @@
-//! The sentences: what is wrong, seen where, and what to type.
+//! The messages: the problem, where it was seen, and what to type.
 
 use std::net::IpAddr;
 
 use super::{Claim, Expectation, ServerVerdict};
 use crate::CaaRecord;
 use crate::caa::{CaaIdentity, CaaRuling, is_critical_unknown};
-use crate::facts::{Answer, CaaLevel, DnsFacts, ServerFacts, Why};
+use crate::facts::{Answer, CaaLevel, DnsFacts, NoAnswer, ServerFacts};
 use crate::networks::proxy_of;
 use crate::problem::{Problem, ProblemCode};
 use crate::{TEXT_LABEL, TTL_SECONDS};
 
-/// Addresses shown in one problem.
+/// Addresses listed in one problem.
 const SHOWN_MAX: usize = 8;
 
 pub(super) fn zone_missing(expected: &Expectation<'_>) -> Problem {
@@ -25,10 +25,10 @@ pub(super) fn zone_missing(expected: &Expectation<'_>) -> Problem {
     )
 }
 
-/// Nobody could say which nameservers are responsible.
-pub(super) fn zone_unknown(expected: &Expectation<'_>, why: Why) -> Problem {
+/// The responsible nameservers could not be found.
+pub(super) fn zone_unknown(expected: &Expectation<'_>, why: NoAnswer) -> Problem {
     let name = expected.name;
-    if why == Why::Bogus {
+    if why == NoAnswer::Bogus {
         return Problem::new(
             ProblemCode::DnsDnssec,
             name.as_str(),
@@ -39,8 +39,8 @@ pub(super) fn zone_unknown(expected: &Expectation<'_>, why: Why) -> Problem {
         );
     }
     let (code, what) = match why {
-        Why::Lame => (ProblemCode::DnsLameNs, "No nameservers are listed for it"),
-        Why::ServFail | Why::Malformed => (ProblemCode::DnsServfail, "Every resolver reported a failure"),
+        NoAnswer::Lame => (ProblemCode::DnsLameNs, "No nameservers are listed for it"),
+        NoAnswer::ServFail | NoAnswer::Malformed => (ProblemCode::DnsServfail, "Every resolver reported a failure"),
         _ => (ProblemCode::DnsTimeout, "The resolvers did not answer in time"),
     };
     let fix =
@@ -49,30 +49,32 @@ pub(super) fn zone_unknown(expected: &Expectation<'_>, why: Why) -> Problem {
     Problem::new(code, name.as_str(), message, fix).holding_up()
 }
 
-/// What a nameserver did instead of answering. When it is so with all of them, nothing goes on.
-pub(super) fn unanswered(server: &ServerFacts, why: Why, nobody_answered: bool) -> Problem {
+/// A nameserver without a usable answer. If all of them have none, the domain is blocked.
+pub(super) fn unanswered(server: &ServerFacts, why: NoAnswer, none_answered: bool) -> Problem {
     let host = server.host.as_str();
     let place = server.ip.map_or_else(|| host.to_owned(), |ip| format!("{host} ({ip})"));
     let problem = silence(host, &place, why);
-    if nobody_answered { problem.holding_up() } else { problem }
+    if none_answered { problem.holding_up() } else { problem }
 }
 
-/// The ownership text could not be asked for.
-pub(super) fn text_unknown(place: &str, why: Why) -> Problem {
+/// The ownership TXT record could not be queried.
+pub(super) fn text_unknown(place: &str, why: NoAnswer) -> Problem {
     silence(place, place, why)
 }
 
-fn silence(host: &str, place: &str, why: Why) -> Problem {
+fn silence(host: &str, place: &str, why: NoAnswer) -> Problem {
     let (code, what) = match why {
-        Why::Timeout => (ProblemCode::DnsTimeout, "did not answer in time"),
-        Why::Unreachable => (ProblemCode::DnsTimeout, "cannot be reached from our network, which may have no IPv6"),
-        Why::ServFail | Why::Malformed | Why::Bogus => (ProblemCode::DnsServfail, "reported a failure"),
-        Why::Lame => (ProblemCode::DnsLameNs, "is listed as a nameserver but does not know the zone"),
-        Why::NoAddress => (ProblemCode::DnsLameNs, "is listed as a nameserver but has no public address"),
+        NoAnswer::Timeout => (ProblemCode::DnsTimeout, "did not answer in time"),
+        NoAnswer::Unreachable => {
+            (ProblemCode::DnsTimeout, "cannot be reached from our network, which may have no IPv6")
+        }
+        NoAnswer::ServFail | NoAnswer::Malformed | NoAnswer::Bogus => (ProblemCode::DnsServfail, "reported a failure"),
+        NoAnswer::Lame => (ProblemCode::DnsLameNs, "is listed as a nameserver but does not know the zone"),
+        NoAnswer::NoAddress => (ProblemCode::DnsLameNs, "is listed as a nameserver but has no public address"),
     };
     let fix = "If this stays, ask your DNS provider; we ask again automatically.";
     let problem = Problem::new(code, host, format!("{place} {what}."), fix);
-    if why == Why::Unreachable { problem.ours() } else { problem }
+    if why == NoAnswer::Unreachable { problem.ours() } else { problem }
 }
 
 fn create(expected: &Expectation<'_>, apex: bool) -> String {
@@ -111,7 +113,7 @@ pub(super) fn apex_cname(expected: &Expectation<'_>, server: &ServerFacts) -> Pr
     )
 }
 
-/// The observation of the first nameserver that is wrong; with several kinds of wrong, one problem each.
+/// Explains the first nameserver of each kind of wrong answer.
 pub(super) fn wrong(
     facts: &DnsFacts,
     verdicts: &[ServerVerdict],
@@ -229,7 +231,7 @@ pub(super) fn partial(facts: &DnsFacts, verdicts: &[ServerVerdict], expected: &E
     .seen([expected.target.to_string()], answers)
 }
 
-/// What a nameserver answered, as a record reads.
+/// A nameserver's answer in record syntax.
 fn answer(server: &ServerFacts, verdict: ServerVerdict) -> String {
     match (&server.cname, verdict) {
         (Answer::Is(cname), _) => format!("CNAME {cname}"),
@@ -327,7 +329,7 @@ pub(super) fn caa(identity: &CaaIdentity, ruling: &CaaRuling, levels: &[CaaLevel
     Problem::new(code, place.as_str(), message, fix).seen([format!("0 issue \"{authority}\"")], records(place))
 }
 
-/// A CAA record as it stands in a zone file.
+/// A CAA record in zone file syntax.
 pub(super) fn show_caa(place: &str, record: &CaaRecord) -> String {
     let value: String = String::from_utf8_lossy(&record.value).chars().filter(|letter| !letter.is_control()).collect();
     format!("{place} CAA {} {} \"{value}\"", record.flags, record.tag)

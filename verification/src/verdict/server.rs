@@ -1,26 +1,26 @@
-//! What one nameserver's answer means.
+//! Judges the answer of one nameserver.
 
 use std::net::IpAddr;
 
-use crate::facts::{Answer, ServerFacts, Why};
+use crate::facts::{Answer, NoAnswer, ServerFacts};
 use crate::networks::proxy_of;
 
-/// What one nameserver's answer means.
+/// The verdict on one nameserver's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerVerdict {
-    /// It leads to us, by a record that only this project has.
+    /// It points at us by a CNAME that only this project has.
     Ok,
-    /// It leads to us by addresses, which all projects share: whose it is they do not say.
+    /// It points at us by addresses, which all projects share, so they do not identify the project.
     OkByAddress,
-    /// A CNAME at an apex: it leads to us, though many resolvers dislike it.
+    /// A CNAME at an apex: it points at us, but many resolvers mishandle it.
     OkApexCname,
     /// No such record.
     Missing,
-    /// None of its own: a wildcard's records, which do not lead to us, answer in its place.
+    /// It has no records of its own: a wildcard's records answer instead, and do not point at us.
     Wildcard,
-    /// A CNAME that leads elsewhere.
+    /// A CNAME that points elsewhere.
     CnameMismatch,
-    /// A CNAME that leads to us by way of another name.
+    /// A CNAME that points at us through another name.
     CnameChained,
     /// An address where a CNAME must be.
     ConflictingA,
@@ -30,14 +30,14 @@ pub enum ServerVerdict {
     ConflictingBoth,
     /// Addresses of a content delivery network.
     Proxied,
-    /// An apex whose addresses are not ours.
+    /// An apex with addresses that are not ours.
     AddressMismatch,
     /// It gave no usable answer.
-    Unknown(Why),
+    Unknown(NoAnswer),
 }
 
 impl ServerVerdict {
-    /// Whether it leads to us.
+    /// Whether it points at us.
     pub fn is_ok(self) -> bool {
         matches!(self, Self::Ok | Self::OkByAddress | Self::OkApexCname)
     }
@@ -55,19 +55,19 @@ impl ServerVerdict {
             Self::ConflictingBoth => "conflicting_a_and_aaaa",
             Self::Proxied => "proxied",
             Self::AddressMismatch => "address_mismatch",
-            Self::Unknown(Why::Timeout) => "timeout",
-            Self::Unknown(Why::ServFail) => "servfail",
-            Self::Unknown(Why::Lame) => "lame",
-            Self::Unknown(Why::Malformed) => "malformed",
-            Self::Unknown(Why::NoAddress) => "no_address",
-            Self::Unknown(Why::Unreachable) => "unreachable",
-            Self::Unknown(Why::Bogus) => "dnssec_bogus",
+            Self::Unknown(NoAnswer::Timeout) => "timeout",
+            Self::Unknown(NoAnswer::ServFail) => "servfail",
+            Self::Unknown(NoAnswer::Lame) => "lame",
+            Self::Unknown(NoAnswer::Malformed) => "malformed",
+            Self::Unknown(NoAnswer::NoAddress) => "no_address",
+            Self::Unknown(NoAnswer::Unreachable) => "unreachable",
+            Self::Unknown(NoAnswer::Bogus) => "dnssec_bogus",
             Self::Wildcard => "wildcard",
         }
     }
 }
 
-/// Judges one nameserver's answer. `chain`: where the CNAME chain that starts at the name leads, as a resolver sees it.
+/// Judges one nameserver's answer. `chain`: the CNAME chain of the name, as a resolver sees it.
 pub(super) fn judge(
     server: &ServerFacts,
     target: &str,
@@ -78,7 +78,7 @@ pub(super) fn judge(
     let verdict = judge_answer(server, target, edge, apex, chain);
     match verdict {
         ServerVerdict::Unknown(_) => verdict,
-        // What stands at the wildcard is in nobody's way: a record of the name itself counts before it.
+        // A wildcard's records block nothing: a record of the name itself takes precedence.
         _ if server.wildcard.is_some() && !verdict.is_ok() => ServerVerdict::Wildcard,
         _ => verdict,
     }
@@ -95,8 +95,8 @@ fn judge_answer(server: &ServerFacts, target: &str, edge: &[IpAddr], apex: bool,
     }
 }
 
-/// Whether the chain leads through this name to the target. That it ends there is not enough: nameservers may disagree,
-/// and the resolver may have asked one that is right.
+/// Whether the chain leads through this name to the target. Checking only its end is not enough: nameservers may
+/// disagree, and the resolver may have asked a correct one.
 fn leads_on(chain: &[String], through: &str, target: &str) -> bool {
     let is = |name: &str| chain.iter().position(|link| link.eq_ignore_ascii_case(name));
     matches!((is(through), is(target)), (Some(through), Some(target)) if through < target)

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::CaaRecord;
-use crate::facts::{CaaLevel, ServerFacts, Why};
+use crate::facts::{CaaLevel, NoAnswer, ServerFacts};
 
 const TARGET: &str = "abcdefghijklmnop.edge.tollhouse.dev";
 const EDGE: &str = "203.0.113.10";
@@ -86,7 +86,7 @@ fn codes(judged: &Judgement) -> Vec<&'static str> {
     judged.problems.iter().map(|problem| problem.code.as_str()).collect()
 }
 
-/// One row: the answer of every nameserver of `customer.com` about `shop.customer.com`.
+/// One row: the answers of all nameservers of `customer.com` about `shop.customer.com`.
 fn shop(servers: Vec<ServerFacts>) -> Judgement {
     Case::of("shop.customer.com").judge(&facts("customer.com", servers))
 }
@@ -109,9 +109,9 @@ fn the_conflict_matrix_names_each_case_exactly() {
         ("5 right CNAME in capitals", one(server("ns1", Answer::Is(&TARGET.to_uppercase()))), Records::Pass, vec![]),
         ("6 chained CNAME", chained(), Records::Wrong, vec!["DNS_CNAME_CHAINED"]),
         ("7 nothing", one(server("ns1", Answer::Nothing)), Records::Missing, vec!["DNS_NO_RECORD"]),
-        ("8 SERVFAIL", one(server("ns1", Answer::Failed(Why::ServFail))), Records::Unknown, vec!["DNS_SERVFAIL"]),
-        ("9 timeout", one(server("ns1", Answer::Failed(Why::Timeout))), Records::Unknown, vec!["DNS_TIMEOUT"]),
-        ("10 lame", one(server("ns1", Answer::Failed(Why::Lame))), Records::Unknown, vec!["DNS_LAME_NS"]),
+        ("8 SERVFAIL", one(server("ns1", Answer::Failed(NoAnswer::ServFail))), Records::Unknown, vec!["DNS_SERVFAIL"]),
+        ("9 timeout", one(server("ns1", Answer::Failed(NoAnswer::Timeout))), Records::Unknown, vec!["DNS_TIMEOUT"]),
+        ("10 lame", one(server("ns1", Answer::Failed(NoAnswer::Lame))), Records::Unknown, vec!["DNS_LAME_NS"]),
         ("11 proxied", one(addressed("ns1", &["104.16.1.1"])), Records::Wrong, vec!["DNS_PROXIED"]),
         ("12 no zone", no_zone(), Records::Missing, vec!["DNS_ZONE_MISSING"]),
     ];
@@ -130,11 +130,11 @@ fn chained() -> Judgement {
 }
 
 #[test]
-fn an_old_record_at_one_nameserver_is_no_way_to_us_because_another_is_right() {
+fn an_old_record_at_one_nameserver_is_wrong_although_another_is_right() {
     let servers =
         vec![server("ns1", Answer::Is(TARGET)), server("ns2", Answer::Is("old.example.net")), addressed("ns3", &[])];
     let mut facts = facts("customer.com", servers);
-    // The resolver asked the one that is right.
+    // The resolver asked the correct one.
     facts.chain = vec![TARGET.to_owned()];
     let judged = Case::of("shop.customer.com").judge(&facts);
     assert_eq!((judged.records, codes(&judged)), (Records::Partial, vec!["DNS_PARTIAL"]));
@@ -181,9 +181,9 @@ fn nameservers_that_disagree_are_propagation() {
 
 #[test]
 fn a_nameserver_that_cannot_be_asked_is_a_warning_beside_one_that_answers() {
-    let judged = shop(vec![server("ns1", Answer::Is(TARGET)), server("ns2", Answer::Failed(Why::Timeout))]);
+    let judged = shop(vec![server("ns1", Answer::Is(TARGET)), server("ns2", Answer::Failed(NoAnswer::Timeout))]);
     assert_eq!((judged.records, codes(&judged)), (Records::Pass, vec!["DNS_TIMEOUT"]));
-    let wrong = shop(vec![server("ns1", Answer::Nothing), server("ns2", Answer::Failed(Why::ServFail))]);
+    let wrong = shop(vec![server("ns1", Answer::Nothing), server("ns2", Answer::Failed(NoAnswer::ServFail))]);
     assert_eq!(wrong.records, Records::Missing);
 }
 
@@ -210,6 +210,7 @@ fn the_apex_of_a_delegated_zone_is_recognised_by_its_zone_not_by_its_name() {
     assert_eq!((judged.records, judged.is_apex), (Records::Pass, Some(true)));
 }
 
+// promise: domains.14
 #[test]
 fn addresses_prove_nothing_because_all_projects_share_them() {
     let judged = |claim, servers, texts| {
@@ -223,15 +224,15 @@ fn addresses_prove_nothing_because_all_projects_share_them() {
     assert_eq!((without.records, without.ownership), (Records::Pass, Ownership::Missing));
     assert_eq!((without.passes(), codes(&without)), (false, vec!["OWNERSHIP_TXT_MISSING"]));
     assert!(without.problems[0].message.contains("addresses, which all projects share"), "{:?}", without.problems);
-    assert!(!judged(Claim::Open, ours(), None).passes(), "nobody could tell");
+    assert!(!judged(Claim::Open, ours(), None).passes(), "the text is unknown");
     assert!(judged(Claim::Open, ours(), text()).passes());
-    assert!(judged(Claim::Proven, ours(), None).passes(), "it was proven, and has led here since");
+    assert!(judged(Claim::Proven, ours(), None).passes(), "it was proven, and has pointed here since");
     assert!(!judged(Claim::Contested, ours(), Some(Answer::Nothing)).passes());
-    // A record that only this project has needs no text; where one nameserver has an address, the text is needed.
+    // A CNAME to the project's target needs no TXT record; if one nameserver has an address, the TXT record is needed.
     let specific = || server("ns1", Answer::Is(TARGET));
     assert!(judged(Claim::Open, vec![specific()], Some(Answer::Nothing)).passes());
     assert!(!judged(Claim::Open, vec![specific(), addressed("ns2", &[EDGE])], Some(Answer::Nothing)).passes());
-    // Before there is a record, both are asked for at once.
+    // Without any record, both are requested at once.
     let nothing = judged(Claim::Open, vec![server("ns1", Answer::Nothing)], Some(Answer::Nothing));
     assert_eq!(codes(&nothing), ["DNS_NO_RECORD", "OWNERSHIP_TXT_MISSING"]);
 }
@@ -251,7 +252,7 @@ fn contested_names_need_their_text() {
     assert!(missing.problems[0].fix.contains("_edge-verify.shop.customer.com 3600 TXT \"edge-verify=right\""));
     let other = with(Some(Answer::Is(vec!["edge-verify=wrong".to_owned()])));
     assert_eq!((other.ownership, codes(&other)), (Ownership::Missing, vec!["OWNERSHIP_TXT_MISMATCH"]));
-    assert_eq!(with(Some(Answer::Failed(Why::Timeout))).ownership, Ownership::Unknown);
+    assert_eq!(with(Some(Answer::Failed(NoAnswer::Timeout))).ownership, Ownership::Unknown);
     assert_eq!(with(None).ownership, Ownership::Unknown);
 }
 
@@ -274,16 +275,17 @@ fn caa_that_blocks_names_the_level_and_the_record_to_add() {
     assert_eq!(judged.problems[0].place, "customer.com");
     assert_eq!(judged.problems[0].fix, "Add: customer.com CAA 0 issue \"letsencrypt.org\"");
     assert_eq!(judged.problems[0].observed, ["customer.com CAA 0 issue \"digicert.com\""]);
-    // A second authority that is allowed is chosen instead.
+    // A second authority that is allowed is used instead.
     let two = Case { authorities: vec![authority("letsencrypt.org"), authority("digicert.com")], ..case };
     let judged = two.judge(&facts);
     assert_eq!(judged.caa, Caa::Allowed);
     assert_eq!(judged.permitted[0].0, "digicert.com");
-    facts.caa = vec![CaaLevel { name: "shop.customer.com".to_owned(), records: Err(Why::ServFail) }];
+    facts.caa = vec![CaaLevel { name: "shop.customer.com".to_owned(), records: Err(NoAnswer::ServFail) }];
     let judged = two.judge(&facts);
     assert_eq!((judged.caa, codes(&judged)), (Caa::Unknown, vec!["CAA_LOOKUP_FAILED"]));
 }
 
+// promise: domains.10
 #[test]
 fn the_remedy_for_a_critical_caa_record_works_when_followed() {
     let case = Case { authorities: vec![authority("letsencrypt.org")], ..Case::of("shop.customer.com") };
@@ -309,7 +311,7 @@ fn the_remedy_for_a_critical_caa_record_works_when_followed() {
 }
 
 #[test]
-fn the_view_shows_what_each_nameserver_said() {
+fn the_view_shows_the_answer_of_each_nameserver() {
     let case = Case::of("shop.customer.com");
     let facts = facts("customer.com", vec![server("ns1", Answer::Is("x.example")), addressed("ns2", &["192.0.2.1"])]);
     let judged = case.judge(&facts);

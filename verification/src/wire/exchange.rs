@@ -1,8 +1,8 @@
-//! One question to one server, until there is an answer.
+//! One query to one server, until it is answered.
 //!
-//! Packets get lost, so a question is sent again on the same socket until its time is over. Some servers know no EDNS:
-//! they report an error or stay silent, so later packets leave it out. Some change the case of letters: as their answers
-//! are easier to forge, they are asked again over TCP, and where that is closed their second answer must equal the first.
+//! Packets get lost, so a query is sent again on the same socket until its time is over. Some servers do not support
+//! EDNS: they report an error or stay silent, so later packets omit it. Some change the case of letters. Their answers
+//! are easier to forge, so they are asked again over TCP; if TCP is closed, a second answer must equal the first.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -18,36 +18,40 @@ use super::{DnsFailure, RecordKind, record_type};
 /// After this long without an answer the packet counts as lost.
 const RESEND_AFTER: Duration = Duration::from_millis(400);
 
-/// Packets with EDNS before the first without: two lost ones in a row are rare.
+/// Packets with EDNS before the first without: two losses in a row are rare.
 const WITH_EDNS: usize = 2;
 
-/// How long the right answer may still come after one whose letters differ: a forger may have been faster.
+/// How long to wait for the exact answer after one with changed letters, which may be a forgery.
 const RIGHT_LETTERS_WITHIN: Duration = Duration::from_millis(100);
 
-/// The largest UDP answer accepted: what passes every network unfragmented.
+/// The largest UDP answer accepted: a size that passes every network unfragmented.
 const UDP_BYTES_MAX: u16 = 1_232;
 
-/// What is asked, and how.
+/// A query and its options.
 #[derive(Clone, Copy)]
-pub(super) struct Asked<'a> {
+pub(super) struct QueryOptions<'a> {
     pub(super) name: &'a str,
     pub(super) kind: RecordKind,
-    /// Whether the server shall ask others.
+    /// Whether the server should query others.
     pub(super) recursion: bool,
-    /// Whether the answer shall come even where DNSSEC says that it is false.
+    /// Whether the answer should be sent even if DNSSEC validation fails.
     pub(super) unchecked: bool,
 }
 
-/// Asks within `time`.
-pub(super) async fn exchange(server: SocketAddr, asked: Asked<'_>, time: Duration) -> Result<Message, DnsFailure> {
+/// Queries within `time`.
+pub(super) async fn exchange(
+    server: SocketAddr,
+    asked: QueryOptions<'_>,
+    time: Duration,
+) -> Result<Message, DnsFailure> {
     tokio::time::timeout(time, ask(server, asked)).await.map_err(|_| DnsFailure::Timeout)?
 }
 
-async fn ask(server: SocketAddr, asked: Asked<'_>) -> Result<Message, DnsFailure> {
-    let question = Question::new(asked, true)?;
+async fn ask(server: SocketAddr, asked: QueryOptions<'_>) -> Result<Message, DnsFailure> {
+    let question = EncodedQuery::new(asked, true)?;
     let answer = match over_udp(server, &question).await? {
-        Heard::Answer(answer) => answer,
-        Heard::OtherLetters(first) => match over_tcp(server, &question).await {
+        Matched::Answer(answer) => answer,
+        Matched::OtherLetters(first) => match over_tcp(server, &question).await {
             Ok(answer) => return Ok(answer),
             Err(_) => return ask_twice(server, asked, &first).await,
         },
@@ -55,10 +59,11 @@ async fn ask(server: SocketAddr, asked: Asked<'_>) -> Result<Message, DnsFailure
     if answer.metadata.truncation { over_tcp(server, &question).await } else { Ok(answer) }
 }
 
-/// Asks a server that changes letters once more, from another port and with another identifier: two forged answers that
-/// are equal and both fit are as unlikely as one that repeats the letters.
-async fn ask_twice(server: SocketAddr, asked: Asked<'_>, first: &Message) -> Result<Message, DnsFailure> {
-    let (Heard::Answer(second) | Heard::OtherLetters(second)) = over_udp(server, &Question::new(asked, false)?).await?;
+/// Repeats the query to a server that changes letters, from another port and with another identifier: two equal forged
+/// answers that both fit are as unlikely as one that repeats the letters.
+async fn ask_twice(server: SocketAddr, asked: QueryOptions<'_>, first: &Message) -> Result<Message, DnsFailure> {
+    let (Matched::Answer(second) | Matched::OtherLetters(second)) =
+        over_udp(server, &EncodedQuery::new(asked, false)?).await?;
     let same = |left: &Message, right: &Message| {
         let lines = |message: &Message| {
             let mut lines: Vec<String> =
@@ -71,19 +76,19 @@ async fn ask_twice(server: SocketAddr, asked: Asked<'_>, first: &Message) -> Res
     if same(first, &second) { Ok(second) } else { Err(DnsFailure::Malformed) }
 }
 
-/// A question as it is sent, with EDNS and without.
-pub(super) struct Question {
+/// A query as it is sent, with EDNS and without.
+pub(super) struct EncodedQuery {
     pub(super) message: Message,
     with_edns: Vec<u8>,
     plain: Vec<u8>,
 }
 
-impl Question {
-    /// A question with a random identifier and, when `cased`, randomly cased letters.
+impl EncodedQuery {
+    /// A query with a random identifier and, if `cased`, randomly cased letters.
     ///
     /// # Errors
-    /// When the name cannot be asked about.
-    pub(super) fn new(asked: Asked<'_>, cased: bool) -> Result<Self, DnsFailure> {
+    /// If the name cannot be encoded.
+    pub(super) fn new(asked: QueryOptions<'_>, cased: bool) -> Result<Self, DnsFailure> {
         let [high, low, coins @ ..] = chassis::random::bytes::<34>().map_err(|_| DnsFailure::Malformed)?;
         let coin = |index: usize| {
             coins.get(index % coins.len()).is_some_and(|byte| byte >> (index / coins.len() % 8) & 1 == 1)
@@ -105,51 +110,51 @@ impl Question {
         Ok(Self { with_edns: bytes(&message)?, message, plain })
     }
 
-    /// What an answer is to this question.
-    fn hears(&self, answer: Message) -> Option<Heard> {
+    /// Matches an answer to this query.
+    fn hears(&self, answer: Message) -> Option<Matched> {
         if answer.metadata.id != self.message.metadata.id || answer.metadata.message_type != MessageType::Response {
             return None;
         }
         match (self.message.queries.as_slice(), answer.queries.as_slice()) {
             ([asked], [answered]) if asked.query_type != answered.query_type => None,
-            ([asked], [answered]) if asked.name.eq_case(&answered.name) => Some(Heard::Answer(answer)),
-            ([asked], [answered]) if asked.name == answered.name => Some(Heard::OtherLetters(answer)),
-            // Some servers leave the question out of a refusal.
-            (_, []) if answer.answers.is_empty() => Some(Heard::Answer(answer)),
+            ([asked], [answered]) if asked.name.eq_case(&answered.name) => Some(Matched::Answer(answer)),
+            ([asked], [answered]) if asked.name == answered.name => Some(Matched::OtherLetters(answer)),
+            // Some servers omit the question in a refusal.
+            (_, []) if answer.answers.is_empty() => Some(Matched::Answer(answer)),
             _ => None,
         }
     }
 }
 
-/// An answer that fits.
-enum Heard {
-    /// It repeats the question letter for letter.
+/// An answer that matches.
+enum Matched {
+    /// It repeats the query letter for letter.
     Answer(Message),
-    /// It repeats the question with letters of other case.
+    /// It repeats the query with letters in another case.
     OtherLetters(Message),
 }
 
-async fn over_udp(server: SocketAddr, question: &Question) -> Result<Heard, DnsFailure> {
+async fn over_udp(server: SocketAddr, question: &EncodedQuery) -> Result<Matched, DnsFailure> {
     let local: IpAddr = if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((local, 0)).await.map_err(|_| DnsFailure::Unreachable)?;
     // Connected: answers from other addresses never reach us.
     socket.connect(server).await.map_err(|error| failure(&error))?;
     for sent in 0_usize.. {
-        // The first two with EDNS, then in turn.
+        // The first two with EDNS, then alternating.
         let is_plain = sent >= WITH_EDNS && (sent - WITH_EDNS).is_multiple_of(2);
         let packet = if is_plain { &question.plain } else { &question.with_edns };
         socket.send(packet).await.map_err(|error| failure(&error))?;
         match tokio::time::timeout(RESEND_AFTER, receive(&socket, question)).await {
             Err(_) => {}
-            Ok(Ok(Heard::Answer(refusal))) if !is_plain && knows_no_edns(&refusal) => {
+            Ok(Ok(Matched::Answer(refusal))) if !is_plain && knows_no_edns(&refusal) => {
                 socket.send(&question.plain).await.map_err(|error| failure(&error))?;
                 let again = tokio::time::timeout(RESEND_AFTER, receive(&socket, question)).await;
-                return again.unwrap_or(Ok(Heard::Answer(refusal)));
+                return again.unwrap_or(Ok(Matched::Answer(refusal)));
             }
-            Ok(Ok(Heard::OtherLetters(answer))) => {
+            Ok(Ok(Matched::OtherLetters(answer))) => {
                 return match tokio::time::timeout(RIGHT_LETTERS_WITHIN, receive_right(&socket, question)).await {
-                    Ok(right) => right.map(Heard::Answer),
-                    Err(_) => Ok(Heard::OtherLetters(answer)),
+                    Ok(right) => right.map(Matched::Answer),
+                    Err(_) => Ok(Matched::OtherLetters(answer)),
                 };
             }
             Ok(heard) => return heard,
@@ -158,13 +163,13 @@ async fn over_udp(server: SocketAddr, question: &Question) -> Result<Heard, DnsF
     Err(DnsFailure::Timeout)
 }
 
-/// Whether the answer says that the server does not understand EDNS.
+/// Whether the answer says that the server does not support EDNS.
 fn knows_no_edns(answer: &Message) -> bool {
     matches!(answer.metadata.response_code, ResponseCode::FormErr | ResponseCode::NotImp | ResponseCode::BADVERS)
 }
 
-/// The next answer that fits. A forged or foreign one is waited past, not believed and not given up on.
-async fn receive(socket: &UdpSocket, question: &Question) -> Result<Heard, DnsFailure> {
+/// The next answer that matches. Forged and foreign ones are skipped.
+async fn receive(socket: &UdpSocket, question: &EncodedQuery) -> Result<Matched, DnsFailure> {
     let mut buffer = vec![0; usize::from(UDP_BYTES_MAX) * 4];
     loop {
         let length = socket.recv(&mut buffer).await.map_err(|error| failure(&error))?;
@@ -175,15 +180,15 @@ async fn receive(socket: &UdpSocket, question: &Question) -> Result<Heard, DnsFa
     }
 }
 
-async fn receive_right(socket: &UdpSocket, question: &Question) -> Result<Message, DnsFailure> {
+async fn receive_right(socket: &UdpSocket, question: &EncodedQuery) -> Result<Message, DnsFailure> {
     loop {
-        if let Heard::Answer(answer) = receive(socket, question).await? {
+        if let Matched::Answer(answer) = receive(socket, question).await? {
             return Ok(answer);
         }
     }
 }
 
-async fn over_tcp(server: SocketAddr, question: &Question) -> Result<Message, DnsFailure> {
+async fn over_tcp(server: SocketAddr, question: &EncodedQuery) -> Result<Message, DnsFailure> {
     let failed = |error: std::io::Error| failure(&error);
     let mut stream = TcpStream::connect(server).await.map_err(failed)?;
     let bytes = &question.with_edns;
@@ -194,13 +199,13 @@ async fn over_tcp(server: SocketAddr, question: &Question) -> Result<Message, Dn
     stream.read_exact(&mut buffer).await.map_err(failed)?;
     let answer = Message::from_vec(&buffer).map_err(|_| DnsFailure::Malformed)?;
     match question.hears(answer) {
-        // Nobody outside of the connection can have written it: the letters matter no more.
-        Some(Heard::Answer(answer) | Heard::OtherLetters(answer)) => Ok(answer),
+        // Only the server can have written it, so the letters do not matter.
+        Some(Matched::Answer(answer) | Matched::OtherLetters(answer)) => Ok(answer),
         None => Err(DnsFailure::Malformed),
     }
 }
 
-/// Whether this machine has no way there, or the server is not answering.
+/// Whether there is no route to the server, or it does not answer.
 fn failure(error: &std::io::Error) -> DnsFailure {
     match error.kind() {
         ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof => DnsFailure::Timeout,

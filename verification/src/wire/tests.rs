@@ -1,4 +1,4 @@
-//! Questions and answers over loopback, honest and forged.
+//! Queries and answers over loopback, honest and forged.
 
 use hickory_resolver::proto::rr::rdata;
 use tokio::net::TcpListener;
@@ -9,10 +9,10 @@ use hickory_resolver::proto::op::{MessageType, OpCode};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UdpSocket;
 
-use super::exchange::Question;
+use super::exchange::EncodedQuery;
 use super::*;
 
-/// The answer to a question: a CNAME for the name exactly as it was asked.
+/// The answer to a query: a CNAME for the name exactly as queried.
 fn answer_to(question: &[u8], target: &str) -> Message {
     let question = Message::from_vec(question).unwrap();
     let query = question.queries[0].clone();
@@ -30,7 +30,7 @@ async fn server() -> (UdpSocket, SocketAddr) {
     (socket, address)
 }
 
-/// A server at one port over UDP and TCP: one that nobody else has over either.
+/// A server on one port over UDP and TCP that is free for both.
 async fn server_over_both() -> (UdpSocket, TcpListener, SocketAddr) {
     loop {
         let (socket, address) = server().await;
@@ -47,14 +47,14 @@ async fn asked(socket: &UdpSocket) -> (Vec<u8>, SocketAddr) {
     (buffer, from)
 }
 
-const ASKED: Asked<'static> =
-    Asked { name: "shop.customer.test", kind: RecordKind::Cname, recursion: false, unchecked: false };
+const ASKED: QueryOptions<'static> =
+    QueryOptions { name: "shop.customer.test", kind: RecordKind::Cname, recursion: false, unchecked: false };
 
-async fn ask(address: SocketAddr) -> Result<Reply, DnsFailure> {
+async fn ask(address: SocketAddr) -> Result<DnsReply, DnsFailure> {
     exchange(address, ASKED, Duration::from_secs(5)).await.map(|message| reply(&message))
 }
 
-fn cname(reply: &Reply) -> (&str, &RecordData) {
+fn cname(reply: &DnsReply) -> (&str, &RecordData) {
     (reply.answers[0].owner.as_str(), &reply.answers[0].data)
 }
 
@@ -152,6 +152,7 @@ async fn refusals_and_denials_keep_their_meaning() {
     }
 }
 
+// promise: domains.8
 #[tokio::test]
 async fn a_lost_packet_is_sent_again_within_half_a_second() {
     let (socket, address) = server().await;
@@ -160,13 +161,14 @@ async fn a_lost_packet_is_sent_again_within_half_a_second() {
         let lost_at = tokio::time::Instant::now();
         let (second, from) = asked(&socket).await;
         assert!(lost_at.elapsed() <= Duration::from_millis(500), "{:?}", lost_at.elapsed());
-        assert_eq!(first, second, "the same question, so that an answer to either fits");
+        assert_eq!(first, second, "the same query, so that an answer to either matches");
         socket.send_to(&answer_to(&second, "late.test.").to_vec().unwrap(), from).await.unwrap();
     };
     let (reply, ()) = tokio::join!(ask(address), serving);
     assert_eq!(cname(&reply.unwrap()).1, &RecordData::Cname("late.test".to_owned()));
 }
 
+// promise: domains.9
 #[tokio::test]
 async fn an_answer_that_took_longer_than_two_packets_counts() {
     let (socket, address) = server().await;
@@ -181,6 +183,7 @@ async fn an_answer_that_took_longer_than_two_packets_counts() {
     assert_eq!(cname(&reply.unwrap()).1, &RecordData::Cname("slow.test".to_owned()));
 }
 
+// promise: domains.9
 #[tokio::test]
 async fn servers_without_edns_are_understood_whether_they_say_so_or_are_silent() {
     for says_so in [true, false] {
@@ -205,13 +208,14 @@ async fn servers_without_edns_are_understood_whether_they_say_so_or_are_silent()
     }
 }
 
-/// An answer whose letters are all small.
+/// An answer in lower case.
 fn small(question: &[u8], target: &str) -> Vec<u8> {
     let mut answer = answer_to(question, target);
     answer.queries[0].name = answer.queries[0].name.to_lowercase();
     answer.to_vec().unwrap()
 }
 
+// promise: domains.9
 #[tokio::test]
 async fn a_server_that_changes_letters_is_asked_again_over_tcp() {
     let (socket, listener, address) = server_over_both().await;
@@ -230,6 +234,7 @@ async fn a_server_that_changes_letters_is_asked_again_over_tcp() {
     assert_eq!(cname(&reply.unwrap()).1, &RecordData::Cname("true.test".to_owned()));
 }
 
+// promise: domains.9
 #[tokio::test]
 async fn without_tcp_two_equal_answers_count_and_two_different_ones_do_not() {
     for (second, expected) in [("one.test.", true), ("two.test.", false)] {
@@ -246,7 +251,7 @@ async fn without_tcp_two_equal_answers_count_and_two_different_ones_do_not() {
     }
 }
 
-/// A resolver that answers each question with what this makes of it, and nothing when it makes nothing.
+/// A resolver that answers each query with the function's result; `None` sends nothing.
 fn resolver(answer: impl Fn(&[u8]) -> Option<Message> + Send + 'static) -> SocketAddr {
     let socket = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     socket.set_nonblocking(true).unwrap();
@@ -272,10 +277,11 @@ fn failing(code: ResponseCode) -> impl Fn(&[u8]) -> Option<Message> + Send + 'st
     }
 }
 
-async fn recurse(resolvers: Vec<SocketAddr>) -> Result<Reply, DnsFailure> {
+async fn recurse(resolvers: Vec<SocketAddr>) -> Result<DnsReply, DnsFailure> {
     WireDns { resolvers, authoritative_port: 53 }.recurse("shop.customer.test", RecordKind::Cname).await
 }
 
+// promise: domains.8
 #[tokio::test]
 async fn a_resolver_that_fails_or_is_silent_stops_nothing() {
     let good = || resolver(|question| Some(answer_to(question, "good.test.")));
@@ -297,6 +303,7 @@ async fn a_resolver_that_fails_or_is_silent_stops_nothing() {
     assert_eq!(failed.unwrap().code, ReplyCode::ServFail);
 }
 
+// promise: domains.10
 #[tokio::test]
 async fn what_resolvers_answer_only_unchecked_is_bogus() {
     let validating = resolver(|question| {
@@ -309,7 +316,7 @@ async fn what_resolvers_answer_only_unchecked_is_bogus() {
 #[test]
 fn questions_are_hard_to_guess() {
     let asked: Vec<Message> =
-        (0..20).map(|_| Question::new(Asked { recursion: true, ..ASKED }, true).unwrap().message).collect();
+        (0..20).map(|_| EncodedQuery::new(QueryOptions { recursion: true, ..ASKED }, true).unwrap().message).collect();
     let distinct = |texts: Vec<String>| texts.into_iter().collect::<std::collections::HashSet<_>>().len();
     assert!(distinct(asked.iter().map(|message| message.metadata.id.to_string()).collect()) > 15);
     assert!(distinct(asked.iter().map(|message| message.queries[0].name.to_ascii()).collect()) > 15);
@@ -319,5 +326,5 @@ fn questions_are_hard_to_guess() {
 #[test]
 fn a_name_of_the_greatest_length_can_be_asked_about() {
     let name = format!("{}.{}.{}.{}.customer.com", "a".repeat(63), "b".repeat(63), "c".repeat(63), "d".repeat(47));
-    assert!(Question::new(Asked { name: &name, ..ASKED }, true).is_ok());
+    assert!(EncodedQuery::new(QueryOptions { name: &name, ..ASKED }, true).is_ok());
 }

@@ -1,4 +1,4 @@
-//! Mistakes, each with its place and a way out.
+//! Mistakes, each with its place and a fix.
 
 use std::collections::BTreeMap;
 
@@ -47,8 +47,8 @@ fn an_unknown_environment_variable_is_a_mistake() {
 }
 
 #[test]
-fn what_kubernetes_tells_of_services_is_no_mistake() {
-    let told = |name: &str, value: &str| {
+fn service_variables_of_kubernetes_are_no_mistake() {
+    let is_of_a_service = |name: &str, value: &str| {
         let environment = BTreeMap::from([(name.to_owned(), value.to_owned())]);
         let source = Source::from_text("x", "", "TOLLHOUSE_GATEWAY", environment);
         source.reader().unwrap().finish(Some(())).is_ok()
@@ -66,7 +66,7 @@ fn what_kubernetes_tells_of_services_is_no_mistake() {
         ("TOLLHOUSE_GATEWAY_ADMIN_SERVICE_HOST", "10.0.0.8"),
         ("TOLLHOUSE_GATEWAY_ADMIN_PORT_9901_TCP_ADDR", "10.0.0.8"),
     ] {
-        assert!(told(name, value), "{name}");
+        assert!(is_of_a_service(name, value), "{name}");
     }
     for (name, value) in [
         ("TOLLHOUSE_GATEWAY_LISTEN_PORT", "80"),
@@ -74,7 +74,7 @@ fn what_kubernetes_tells_of_services_is_no_mistake() {
         ("TOLLHOUSE_GATEWAY_PORT_HTTP_TCP", "80"),
         ("TOLLHOUSE_GATEWAY_SERVICE", "x"),
     ] {
-        assert!(!told(name, value), "{name}");
+        assert!(!is_of_a_service(name, value), "{name}");
     }
 }
 

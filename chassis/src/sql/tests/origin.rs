@@ -1,4 +1,4 @@
-//! A database that no released version of this program has made is refused.
+//! A database that was not made by a released version of this program is refused.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn ours() -> Migrations {
     files(&[("0001_schema.sql", SCHEMA)])
 }
 
-/// A place of each kind, without a database.
+/// A location of each kind, without a database.
 fn places(directory: &Path) -> [Place; 2] {
     let settings = PostgresSettings::new(Secret::parse_password(&Server::shared().database()).unwrap(), 4).unwrap();
     [directory.join("x.db").into(), settings.into()]
@@ -63,7 +63,7 @@ async fn a_database_of_a_newer_version_is_refused_and_its_own_version_opens_it()
 }
 
 #[tokio::test]
-async fn a_start_that_was_killed_before_its_first_migration_is_gone_on_with() {
+async fn a_start_killed_before_its_first_migration_is_continued() {
     let directory = tempfile::tempdir().unwrap();
     for place in places(directory.path()) {
         made_by(&place, &ours(), &["DELETE FROM _sqlx_migrations", "DROP TABLE things"]).await;

@@ -1,8 +1,8 @@
-//! What was committed to a file is there after a power failure.
+//! Commits to a file survive a power failure.
 
 use super::*;
 
-/// So many commits, each of which was acknowledged before the next began.
+/// Number of commits; each was acknowledged before the next began.
 const COMMITS: i64 = 20;
 
 #[test]
@@ -22,7 +22,7 @@ fn what_was_committed_is_there_after_a_power_failure() {
                 query("INSERT INTO things (id) VALUES ($1)").bind(id).execute(&mut write).await.unwrap();
                 write.commit().await.unwrap();
             }
-            // Begun and not committed: nobody was told anything.
+            // Begun and not committed, so not acknowledged.
             let mut unfinished = database.write.begin(Begin::Write).await.unwrap();
             query("INSERT INTO things (id) VALUES (0)").execute(&mut unfinished).await.unwrap();
             std::process::exit(crate::power::DONE);

@@ -1,4 +1,5 @@
-//! A server that takes our connection and ends it at the first question: the start waits for some, and not for others.
+//! A server that accepts our connection and ends it at the first query: the start waits for some reasons, and not for
+//! others.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -7,17 +8,17 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 
-/// Nobody is asked for a password, and questions may come.
+/// Accepts without a password and is ready for queries.
 const WELCOME: &[u8] = b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I";
 
-/// How a server ends a session, for the reason of this SQLSTATE.
+/// How a server ends a session with this SQLSTATE.
 fn fatal(code: &str) -> Vec<u8> {
     let fields = format!("SFATAL\0VFATAL\0C{code}\0Mno more of this\0\0");
     let length = u32::try_from(4 + fields.len()).unwrap();
     [&b"E"[..], &length.to_be_bytes(), fields.as_bytes()].concat()
 }
 
-/// Takes one connection; it ends with these words when the first question has come.
+/// Accepts one connection, and ends it with this message after the first query.
 async fn end_at_the_question(listener: &TcpListener, words: &[u8]) {
     let (mut client, _) = listener.accept().await.unwrap();
     let mut bytes = [0; 4_096];
@@ -26,11 +27,11 @@ async fn end_at_the_question(listener: &TcpListener, words: &[u8]) {
     assert_ne!(client.read(&mut bytes).await.unwrap(), 0, "it asks");
     client.write_all(words).await.unwrap();
     client.shutdown().await.unwrap();
-    // A socket that is closed with bytes unread takes back the words; a client that leaves rudely is as good.
+    // Closing a socket with unread bytes would discard the message; a client that disconnects is fine.
     let _ = client.read_to_end(&mut Vec::new()).await;
 }
 
-/// A place of our own, and a URL of a new database by way of it.
+/// A listener, and the URL of a new database through it.
 async fn way_to(server: &Server) -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let here = format!(":{}/", listener.local_addr().unwrap().port());
@@ -43,13 +44,13 @@ async fn a_server_that_ends_before_the_first_question_is_waited_for() {
     let server = Server::shared();
     let (listener, url) = way_to(server).await;
     let serving = tokio::spawn(async move {
-        // The last one leaves without a word.
+        // The last one disconnects without a message.
         for words in [fatal("57P01"), fatal("57P02"), fatal("57P03"), Vec::new()] {
             end_at_the_question(&listener, &words).await;
         }
         let (mut client, _) = listener.accept().await.unwrap();
         let mut real = TcpStream::connect(("127.0.0.1", server.port)).await.unwrap();
-        // Either end may close first.
+        // Either side may close first.
         let _ = tokio::io::copy_bidirectional(&mut client, &mut real).await;
     });
     ends(open(&url)).await.unwrap();
@@ -59,14 +60,14 @@ async fn a_server_that_ends_before_the_first_question_is_waited_for() {
 #[tokio::test]
 async fn a_server_that_refuses_the_first_question_is_asked_once() {
     let (listener, url) = way_to(Server::shared()).await;
-    // Insufficient privilege. Whoever asks again finds nobody there.
+    // Insufficient privilege. A second query would find no server.
     let serving = tokio::spawn(async move { end_at_the_question(&listener, &fatal("42501")).await });
     let error = ends(open(&url)).await.unwrap_err();
     assert_eq!(refusal(&error), "42501");
     ends(serving).await.unwrap();
 }
 
-/// An answer after `failures` of this kind, and how often it was asked.
+/// Asks until a result after `failures` of this kind; returns whether it succeeded, and the number of attempts.
 async fn first(database: &Database, failures: u32, failure: impl Fn() -> sqlx::Error) -> (bool, u32) {
     let asked = AtomicU32::new(0);
     let ask = async || if asked.fetch_add(1, Ordering::Relaxed) < failures { Err(failure()) } else { Ok(()) };

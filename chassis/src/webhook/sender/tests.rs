@@ -10,7 +10,7 @@ use super::*;
 
 const ID: &str = "msg_1";
 
-/// A resolver that gives one answer after the other, and counts how often it was asked.
+/// A resolver that gives prepared answers in order, and counts the queries.
 struct Scripted {
     answers: Mutex<Vec<Vec<IpAddr>>>,
     asked: AtomicUsize,
@@ -31,7 +31,7 @@ impl Lookup for Scripted {
     }
 }
 
-/// Loopback stands for the internet here; the rest of the world is forbidden.
+/// Loopback stands for the internet here; everything else is forbidden.
 fn only_this_machine(address: IpAddr) -> bool {
     address == IpAddr::V4(Ipv4Addr::LOCALHOST)
 }
@@ -95,24 +95,24 @@ async fn every_answer_has_its_word() {
     assert_eq!((moved.result, moved.status), (AttemptResult::Refused, Some(308)));
     assert_eq!(result("/never").await.result, AttemptResult::Timeout);
     assert_eq!(result("/nothing").await.status, Some(404));
-    // A body without end is not waited for.
+    // An endless body is not waited for.
     assert_eq!(result("/endless").await.result, AttemptResult::Delivered);
 }
 
 #[tokio::test]
-async fn nobody_at_home_is_unreachable() {
+async fn a_closed_port_is_unreachable() {
     let sender = sender(Arc::new(SystemLookup), Duration::from_secs(5));
     let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let at = listener.local_addr().unwrap();
     drop(listener);
     let attempt = send(&sender, &format!("http://{at}/")).await;
     assert_eq!(attempt.result, AttemptResult::Unreachable);
-    assert_eq!(attempt.explanation, Some("no connection could be opened; check the port and the certificate"));
+    assert_eq!(attempt.explanation, Some("cannot connect; check the port and the certificate"));
 }
 
 #[tokio::test]
-async fn a_failure_is_explained_by_its_class_and_never_in_the_words_of_others() {
-    // Speaks no TLS and no HTTP, but has something to say.
+async fn a_failure_is_explained_by_its_class_and_never_with_foreign_text() {
+    // Sends text that is neither TLS nor HTTP.
     let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let at = listener.local_addr().unwrap();
     tokio::spawn(async move {
@@ -122,8 +122,8 @@ async fn a_failure_is_explained_by_its_class_and_never_in_the_words_of_others() 
     });
     let sender = sender(Arc::new(SystemLookup), Duration::from_secs(5));
     for (url, expected) in [
-        (format!("https://{at}/"), "no connection could be opened; check the port and the certificate"),
-        (format!("http://{at}/"), "the connection ended before an answer came"),
+        (format!("https://{at}/"), "cannot connect; check the port and the certificate"),
+        (format!("http://{at}/"), "the connection ended before a response"),
         ("http://127.0.0.9:1/".to_owned(), "the address may not be used; change the URL"),
     ] {
         assert_eq!(send(&sender, &url).await.explanation, Some(expected), "{url}");
@@ -139,7 +139,7 @@ async fn a_failure_is_explained_by_its_class_and_never_in_the_words_of_others() 
 #[tokio::test]
 async fn the_address_that_was_checked_is_the_one_connected_to() {
     let port = receiver().await.port();
-    // The name changes its mind after the first question, as one would to get past a check.
+    // The name changes its address after the first query, to get past a check.
     let lookup = Scripted::new(&[&["127.0.0.1"], &["127.0.0.2"], &["169.254.169.254", "10.0.0.1", "::1"]]);
     let sender = sender(lookup.clone(), Duration::from_secs(5));
     let url = format!("http://receiver.example:{port}/ok");

@@ -1,4 +1,4 @@
-//! Tables that grow with names and with what other services say: each is filled, and ends where docs/bounds.md says.
+//! Tables that grow with names and with what other services say: each is filled, and ends where docs/reference/bounds.md says.
 
 use contract::event::{OrderEvent, OrderEvents};
 use contract::hostname::Hostname;

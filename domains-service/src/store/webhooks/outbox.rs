@@ -328,7 +328,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_nobody_fetches_does_not_grow_without_end() {
+    async fn messages_that_are_not_fetched_do_not_grow_without_end() {
         let directory = tempfile::tempdir().unwrap();
         let clock = Arc::new(ManualClock::at(UnixMillis(1_000)));
         let store = Store::open(&directory.path().join("db.sqlite").into(), clock).await.unwrap();

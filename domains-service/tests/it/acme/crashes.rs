@@ -63,6 +63,7 @@ fn interrupted_at(at: u32, carried_out: bool) -> bool {
     came_so_far
 }
 
+// promise: domains.21
 #[test]
 fn killed_at_any_request_the_same_order_is_finished_and_no_second_certificate_asked_for() {
     let mut requests = 0;

@@ -7,6 +7,7 @@ use super::*;
 /// New orders that Let's Encrypt lets an account make in three hours.
 const ORDERS_MAX: usize = 300;
 
+// promise: domains.24
 #[tokio::test]
 async fn domains_added_all_at_once_never_meet_the_authoritys_limit() {
     let ca = FakeCa::start().await;
@@ -50,6 +51,7 @@ async fn domains_added_all_at_once_never_meet_the_authoritys_limit() {
     assert_eq!((ca.orders(), ca.refused()), (projects * each, 0));
 }
 
+// promise: domains.18
 #[tokio::test]
 async fn after_an_outage_orders_go_on_within_minutes_and_it_has_cost_no_attempt() {
     let ca = FakeCa::start().await;
@@ -93,6 +95,7 @@ async fn after_an_outage_orders_go_on_within_minutes_and_it_has_cost_no_attempt(
     }
 }
 
+// promise: domains.21
 #[tokio::test]
 async fn two_control_planes_over_one_database_ask_for_one_certificate_per_name() {
     let ca = FakeCa::start().await;
@@ -120,6 +123,7 @@ async fn two_control_planes_over_one_database_ask_for_one_certificate_per_name()
     assert_eq!((ca.orders(), ca.certificates()), (20, 20));
 }
 
+// promise: domains.23
 #[tokio::test]
 async fn a_project_whose_orders_hang_holds_up_nobody_else() {
     let ca = FakeCa::start().await;
@@ -139,6 +143,7 @@ async fn a_project_whose_orders_hang_holds_up_nobody_else() {
     assert_eq!(ca.certificates(), 0);
 }
 
+// promise: domains.16
 #[tokio::test]
 async fn proofs_that_failed_use_up_no_certificates() {
     let ca = FakeCa::start().await;
@@ -159,6 +164,7 @@ async fn proofs_that_failed_use_up_no_certificates() {
     platform.domain_in("demo", SHOP, "active").await;
 }
 
+// promise: domains.15
 #[tokio::test]
 async fn a_restart_remembers_which_account_caa_records_name() {
     let ca = FakeCa::start().await;
@@ -185,6 +191,7 @@ async fn a_restart_remembers_which_account_caa_records_name() {
     assert_eq!((&domain["status"], &domain["problems"]), (&json!("active"), &json!([])));
 }
 
+// promise: domains.18
 #[tokio::test]
 async fn an_authority_that_fails_twice_delays_and_loses_nothing() {
     let ca = FakeCa::start().await;

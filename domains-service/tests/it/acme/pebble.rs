@@ -136,6 +136,7 @@ async fn answer_challenges(platform: &Platform, listener: tokio::net::TcpListene
     });
 }
 
+// promise: domains.20
 #[tokio::test(flavor = "multi_thread")]
 async fn a_real_authority_that_refuses_every_second_nonce_issues_for_every_name() {
     let listener = tokio::net::TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();

@@ -11,6 +11,7 @@ async fn serial(platform: &Platform) -> Value {
     platform.domain_in("demo", SHOP, "active").await["certificate"]["serial"].clone()
 }
 
+// promise: domains.22
 #[tokio::test]
 async fn a_window_that_moves_into_the_past_renews_at_the_next_question() {
     let ca = FakeCa::start().await;
@@ -32,6 +33,7 @@ async fn a_window_that_moves_into_the_past_renews_at_the_next_question() {
     assert_eq!(ca.orders(), 2);
 }
 
+// promise: domains.22
 #[tokio::test]
 async fn a_certificate_that_has_a_successor_already_is_renewed_like_any_other() {
     let ca = FakeCa::start().await;
@@ -45,6 +47,7 @@ async fn a_certificate_that_has_a_successor_already_is_renewed_like_any_other() 
     assert_eq!((ca.replaced().len(), ca.orders()), (1, 2));
 }
 
+// promise: domains.22
 #[tokio::test]
 async fn an_authority_without_advice_is_renewed_from_by_the_rule() {
     let ca = FakeCa::start().await;

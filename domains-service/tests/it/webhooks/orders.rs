@@ -34,6 +34,7 @@ async fn hand_over(platform: &Platform, source: &str, events: Vec<OrderEvent>) -
     hand_over_with(platform, &platform.orders_service().await, &body).await.0
 }
 
+// promise: orders.23
 #[tokio::test]
 async fn events_of_orders_are_told_once_however_often_they_are_handed_over() {
     let (mut platform, receiver) = (platform().await, Receiver::start().await);
@@ -66,6 +67,7 @@ async fn events_of_orders_are_told_once_however_often_they_are_handed_over() {
     assert_eq!((list.len(), receiver.all().len()), (3, 3));
 }
 
+// promise: orders.25
 #[tokio::test]
 async fn who_names_no_events_is_told_everything_that_he_may_see() {
     let (platform, all, orders) = (platform().await, Receiver::start().await, Receiver::start().await);
@@ -85,6 +87,7 @@ async fn who_names_no_events_is_told_everything_that_he_may_see() {
     assert!(!orders.all().iter().any(of_domains));
 }
 
+// promise: orders.25
 #[tokio::test]
 async fn orders_are_told_on_behalf_of_those_who_may_read_them() {
     let (platform, receiver) = (platform().await, Receiver::start().await);
@@ -104,6 +107,7 @@ async fn orders_are_told_on_behalf_of_those_who_may_read_them() {
     assert_eq!(owner_of_domains.send("PATCH", &one, led).await.code(), (403, "insufficient_scope"));
 }
 
+// promise: orders.25
 #[tokio::test]
 async fn only_services_of_the_platform_hand_over_and_only_what_is_sound() {
     let platform = platform().await;

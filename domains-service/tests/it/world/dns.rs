@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use verification::{Dns, DnsFailure, DnsRecord, RecordData, RecordKind, Reply, ReplyCode};
+use verification::{Dns, DnsFailure, DnsRecord, DnsReply, RecordData, RecordKind, ReplyCode};
 
 /// What a nameserver does.
 #[derive(Clone, Debug)]
@@ -106,7 +106,7 @@ impl FakeState {
         }
     }
 
-    fn lookup(&self, server: Option<IpAddr>, name: &str, kind: RecordKind, follow: bool) -> Reply {
+    fn lookup(&self, server: Option<IpAddr>, name: &str, kind: RecordKind, follow: bool) -> DnsReply {
         let mut answers = Vec::new();
         let mut owner = name.to_owned();
         for _ in 0..8 {
@@ -147,7 +147,7 @@ impl FakeState {
                 _ => authority.push(soa),
             }
         }
-        Reply { code: ReplyCode::NoError, authoritative: true, answers, authority }
+        DnsReply { code: ReplyCode::NoError, authoritative: true, answers, authority }
     }
 }
 
@@ -158,7 +158,7 @@ fn host_of(address: IpAddr) -> String {
 
 #[async_trait]
 impl Dns for FakeDns {
-    async fn recurse(&self, name: &str, kind: RecordKind) -> Result<Reply, DnsFailure> {
+    async fn recurse(&self, name: &str, kind: RecordKind) -> Result<DnsReply, DnsFailure> {
         let mut state = self.state.lock();
         state.asked.push((None, name.to_owned(), kind));
         if state.resolver_down {
@@ -171,21 +171,21 @@ impl Dns for FakeDns {
                 }
                 _ => Vec::new(),
             };
-            return Ok(Reply { code: ReplyCode::NoError, authoritative: false, answers, authority: Vec::new() });
+            return Ok(DnsReply { code: ReplyCode::NoError, authoritative: false, answers, authority: Vec::new() });
         }
         let first = state.zone_of(name).and_then(|(_, servers)| servers.first().copied());
         Ok(state.lookup(first, name, kind, true))
     }
 
-    async fn ask(&self, server: IpAddr, name: &str, kind: RecordKind) -> Result<Reply, DnsFailure> {
+    async fn ask(&self, server: IpAddr, name: &str, kind: RecordKind) -> Result<DnsReply, DnsFailure> {
         let mut state = self.state.lock();
         state.asked.push((Some(server), name.to_owned(), kind));
         let reply = state.lookup(Some(server), name, kind, false);
         match state.behaviour.get(&server).unwrap_or(&Behaviour::Answers) {
             Behaviour::Answers => Ok(reply),
             Behaviour::Silent => Err(DnsFailure::Timeout),
-            Behaviour::ServFail => Ok(Reply { code: ReplyCode::ServFail, ..reply }),
-            Behaviour::Lame => Ok(Reply { authoritative: false, ..reply }),
+            Behaviour::ServFail => Ok(DnsReply { code: ReplyCode::ServFail, ..reply }),
+            Behaviour::Lame => Ok(DnsReply { authoritative: false, ..reply }),
         }
     }
 }

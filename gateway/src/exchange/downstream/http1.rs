@@ -17,7 +17,7 @@ use super::Downstream;
 use crate::decorate::ResponseSink;
 use crate::exchange::upstream::trailers;
 use contract::rejection::Rejection;
-use listener::{Broken, Client};
+use listener::{BodyReadError, Client};
 
 /// Bytes of a usual head, with the body of a refusal.
 const HEAD_BYTES_USUAL: usize = 1_280;
@@ -232,8 +232,8 @@ impl Downstream for Http1<'_> {
                 self.body_bytes += bytes as u64;
                 return Poll::Ready(Ok(bytes));
             }
-            Err(Broken::Gone) => ErrorType::ReadError,
-            Err(Broken::Refused(rejection)) => {
+            Err(BodyReadError::Gone) => ErrorType::ReadError,
+            Err(BodyReadError::Refused(rejection)) => {
                 self.refusal = Some(rejection);
                 if rejection == Rejection::RequestTimeout { ErrorType::ReadTimedout } else { ErrorType::ReadError }
             }

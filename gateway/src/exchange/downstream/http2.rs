@@ -18,7 +18,7 @@ use crate::decorate::ResponseSink;
 use crate::exchange::upstream::connection::READ_BYTES;
 use crate::gateway::bytes;
 use contract::rejection::Rejection;
-use listener::{Connection, LINGER_MAX, LINGER_MAX_LONG, Pace, ReaderPace, Timer};
+use listener::{Connection, LINGER_MAX, LINGER_MAX_LONG, MinimumRateTimer, ReaderRateTimer, Timer};
 
 /// See the module. Dropped before its response is complete, it resets the stream.
 pub(crate) struct Http2 {
@@ -30,9 +30,9 @@ pub(crate) struct Http2 {
     ended: bool,
     timer: Timer,
     /// Of the request's body.
-    pace: Pace,
+    body_timer: MinimumRateTimer,
     /// Of the response: each holds a place at its upstream.
-    write_pace: ReaderPace,
+    write_timer: ReaderRateTimer,
     body_bytes: u64,
     connection: Arc<Connection>,
     /// The client reads nothing once it has a whole response, and would wait for ever to send the rest of its request: the last
@@ -44,7 +44,8 @@ pub(crate) struct Http2 {
 
 impl Http2 {
     pub(crate) fn new(request: RecvStream, respond: SendResponse<Bytes>, connection: &Arc<Connection>) -> Self {
-        let (pace, write_pace) = (Pace::new(connection.body_pace()), ReaderPace::new(connection));
+        let (body_timer, write_timer) =
+            (MinimumRateTimer::new(connection.body_minimum_rate()), ReaderRateTimer::new(connection));
         let (timer, connection) = (Timer::default(), Arc::clone(connection));
         Self {
             request,
@@ -52,8 +53,8 @@ impl Http2 {
             response: None,
             ended: false,
             timer,
-            pace,
-            write_pace,
+            body_timer,
+            write_timer,
             body_bytes: 0,
             connection,
             stops_reading: false,
@@ -100,7 +101,7 @@ impl Http2 {
         match response.poll_capacity(cx) {
             Poll::Ready(Some(Ok(room))) => {
                 let room = room.min(wanted);
-                self.write_pace.moved(room, Instant::now());
+                self.write_timer.moved(room, Instant::now());
                 if room == wanted {
                     self.connection.streams().passes_on();
                 }
@@ -109,7 +110,7 @@ impl Http2 {
             Poll::Ready(Some(Err(error))) => Poll::Ready(unsent(error)),
             Poll::Ready(None) => Poll::Ready(unsent("the stream is gone")),
             Poll::Pending => {
-                let until = self.write_pace.wait(Instant::now());
+                let until = self.write_timer.wait(Instant::now());
                 let late = || Error::explain(ErrorType::WriteTimedout, "to the client").into_down();
                 self.timer.poll(until, cx).map(|()| Err(late()))
             }
@@ -136,13 +137,13 @@ impl Http2 {
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(broken(error)),
                 Poll::Ready(None) => return Poll::Ready(Ok(None)),
                 Poll::Pending => {
-                    let until = self.pace.wait(Instant::now());
+                    let until = self.body_timer.wait(Instant::now());
                     let late = || Error::explain(ErrorType::ReadTimedout, "the body of a request").into_down();
                     return self.timer.poll(until, cx).map(|()| Err(late()));
                 }
             };
             self.body_bytes += piece.len() as u64;
-            self.pace.moved(piece.len(), Instant::now());
+            self.body_timer.moved(piece.len(), Instant::now());
             // More is taken when this has been sent on.
             if let Err(error) = self.request.flow_control().release_capacity(piece.len()) {
                 return Poll::Ready(broken(error));

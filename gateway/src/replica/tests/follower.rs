@@ -1,4 +1,4 @@
-//! The follower over a disk that has no room, and over one that is slow.
+//! The follower with a full disk, and with a slow one.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn follower(file: File) -> Follower {
         place: 0,
         keyring: Arc::new(|_| Ok(())),
         replica: Arc::new(Replica::over(file, opener(), HotBounds::default()).unwrap()),
-        watcher: Arc::new(Nobody),
+        watcher: Arc::new(IgnoringWatcher),
         clock: Arc::new(SystemClock::new()),
     }
 }
@@ -32,20 +32,20 @@ async fn operators_are_told_of_a_full_disk() {
     assert!(why.contains("has 15 MiB left, and 16 MiB are needed"), "{why}");
 }
 
-/// Whether somebody else has done something, and for how long who writes waits for that.
+/// Whether another task has run, and how long the writer waits for that.
 static GONE_ON: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A disk that writes nothing until somebody else has gone on.
+/// A disk that writes nothing until another task has run.
 fn room_when_others_go_on(_: &Path) -> std::io::Result<u64> {
     let mut gone_on = GONE_ON.0.lock();
     GONE_ON.1.wait_while_for(&mut gone_on, |gone_on| !*gone_on, PATIENCE);
     if std::mem::take(&mut *gone_on) { Ok(u64::MAX) } else { Err(std::io::ErrorKind::TimedOut.into()) }
 }
 
-struct Nobody;
+struct IgnoringWatcher;
 
-impl Watcher for Nobody {
+impl Watcher for IgnoringWatcher {
     fn retired(&self, _: &[Hostname]) {}
     fn applied(&self, _: &[Change]) {}
     fn replaced(&self) {}

@@ -2,7 +2,7 @@
 
 use contract::rejection::Rejection::BadFraming;
 
-use super::{Row, post, refused_at_the_door, row, smuggled};
+use super::{Row, post, refused_by_listener, row, smuggled};
 use crate::world::client::Ask;
 use crate::world::upstream::{Act, response};
 use crate::world::{BLOG, DEMO, ORDERS, World};
@@ -42,11 +42,13 @@ fn chunks() -> Vec<Row> {
     ]
 }
 
+// promise: edge.3
 #[tokio::test]
 async fn chunks_that_could_be_read_twice_are_refused() {
-    refused_at_the_door(chunks()).await;
+    refused_by_listener(chunks()).await;
 }
 
+// promise: edge.3
 #[tokio::test]
 async fn a_chunk_that_turns_bad_later_is_refused_and_the_upstream_never_sees_a_whole_request() {
     let world = World::start().await;
@@ -64,6 +66,7 @@ async fn a_chunk_that_turns_bad_later_is_refused_and_the_upstream_never_sees_a_w
     assert_eq!(world.orders.connections(), 0);
 }
 
+// promise: edge.3
 #[tokio::test]
 async fn trailers_are_dropped() {
     let world = World::start().await;
@@ -79,6 +82,7 @@ async fn trailers_are_dropped() {
 }
 
 /// What is left of the body is nobody's next request, to the gateway and to the upstream.
+// promise: edge.7
 #[tokio::test]
 async fn an_answer_before_the_body_was_read_costs_both_connections() {
     let world = World::start().await;
@@ -135,6 +139,7 @@ async fn a_client_that_leaves_in_its_body_leaves_no_connection_with_half_a_reque
     assert!(requests.iter().all(|request| request.complete || request.connection != whole[0].connection));
 }
 
+// promise: edge.7
 #[tokio::test]
 async fn pipelined_requests_are_answered_in_order_and_never_mixed() {
     let world = World::start().await;
@@ -153,6 +158,7 @@ async fn pipelined_requests_are_answered_in_order_and_never_mixed() {
 }
 
 /// CL.0 and 0.CL: what a server that ignores a body would read as the next request.
+// promise: edge.1
 #[tokio::test]
 async fn a_body_where_none_belongs_is_never_read_as_a_request() {
     let world = World::start().await;

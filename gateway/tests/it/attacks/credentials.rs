@@ -3,6 +3,7 @@
 use crate::world::client::Ask;
 use crate::world::{BLOG, DEMO, ORDERS, OTHER, World};
 
+// promise: edge.13, edge.18
 #[tokio::test]
 async fn what_is_no_good_key_is_401_and_reaches_nobody() {
     let world = World::start().await;
@@ -39,6 +40,7 @@ async fn what_is_no_good_key_is_401_and_reaches_nobody() {
     assert!(!world.log.text().contains(key.as_str()), "no key in a log");
 }
 
+// promise: edge.13
 #[tokio::test]
 async fn one_bucket_whatever_the_spelling_of_host_method_and_version() {
     let world = World::start().await;
@@ -53,6 +55,7 @@ async fn one_bucket_whatever_the_spelling_of_host_method_and_version() {
     assert_eq!(left, [299, 298, 297, 296, 295]);
 }
 
+// promise: edge.13
 #[tokio::test]
 async fn a_log_line_stays_one_line_whatever_is_sent() {
     let world = World::start().await;
@@ -67,6 +70,7 @@ async fn a_log_line_stays_one_line_whatever_is_sent() {
     assert_eq!(world.log.lines().len(), 4);
 }
 
+// promise: edge.13
 #[tokio::test]
 async fn a_tenant_cannot_reach_what_is_anothers() {
     let world = World::start().await;

@@ -2,7 +2,7 @@
 
 use contract::rejection::Rejection::{BadFraming, BadRequest, NotImplemented, UnderscoreHeader};
 
-use super::{Row, get, post, refused_at_the_door, row, smuggled};
+use super::{Row, get, post, refused_by_listener, row, smuggled};
 use crate::world::{DEMO, ORDERS};
 
 fn lengths_and_codings() -> Vec<Row> {
@@ -99,17 +99,20 @@ fn line_ends_and_controls() -> Vec<Row> {
     ]
 }
 
+// promise: edge.1
 #[tokio::test]
 async fn a_body_whose_end_could_be_read_twice_is_refused() {
-    refused_at_the_door(lengths_and_codings()).await;
+    refused_by_listener(lengths_and_codings()).await;
 }
 
+// promise: edge.1
 #[tokio::test]
 async fn a_transfer_coding_in_disguise_is_refused() {
-    refused_at_the_door(obscured_codings()).await;
+    refused_by_listener(obscured_codings()).await;
 }
 
+// promise: edge.2
 #[tokio::test]
 async fn lines_that_end_or_hide_something_are_refused() {
-    refused_at_the_door(line_ends_and_controls()).await;
+    refused_by_listener(line_ends_and_controls()).await;
 }

@@ -2,7 +2,7 @@
 
 use contract::rejection::Rejection::BadHost;
 
-use super::{Row, refused_at_the_door, row, series};
+use super::{Row, refused_by_listener, row, series};
 use crate::world::client::{Ask, handshake};
 use crate::world::{BLOG, DEMO, ORDERS, OTHER, World, certificates};
 
@@ -36,11 +36,13 @@ fn hosts() -> Vec<Row> {
     ]
 }
 
+// promise: edge.9
 #[tokio::test]
 async fn hosts_that_are_not_one_name_are_refused() {
-    refused_at_the_door(hosts()).await;
+    refused_by_listener(hosts()).await;
 }
 
+// promise: edge.9
 #[tokio::test]
 async fn an_address_for_a_host_is_nobodys() {
     let world = World::start().await;
@@ -52,6 +54,7 @@ async fn an_address_for_a_host_is_nobodys() {
 }
 
 /// RFC 9113 section 8.3.1.
+// promise: edge.9
 #[tokio::test]
 async fn over_http_2_authority_and_host_that_disagree_are_refused() {
     let world = World::start().await;
@@ -70,6 +73,7 @@ async fn over_http_2_authority_and_host_that_disagree_are_refused() {
     assert_eq!(stranger.ask(&world.list()).await.status, 200, "the connection serves on");
 }
 
+// promise: edge.11
 #[tokio::test]
 async fn over_http_2_a_connection_of_many_requests_that_are_none_is_cut() {
     let world = World::start().await;
@@ -87,6 +91,7 @@ async fn over_http_2_a_connection_of_many_requests_that_are_none_is_cut() {
 }
 
 // A20 in small.
+// promise: edge.25, edge.29
 #[tokio::test]
 async fn names_that_nobody_has_leave_nothing_behind() {
     let world = World::start().await;
@@ -104,6 +109,7 @@ async fn names_that_nobody_has_leave_nothing_behind() {
 }
 
 /// The upstream is told of the client what the gateway saw, whatever the client says.
+// promise: edge.10
 #[tokio::test]
 async fn what_a_client_says_of_itself_is_not_passed_on() {
     let world = World::start().await;

@@ -5,7 +5,7 @@ use contract::rejection::Rejection::{
     UriTooLong, VersionNotSupported,
 };
 
-use super::{Row, get, post, refused_at_the_door, row, smuggled};
+use super::{Row, get, post, refused_by_listener, row, smuggled};
 use crate::world::{DEMO, ORDERS};
 
 fn line(line: &str) -> String {
@@ -91,22 +91,26 @@ fn expectations_and_connections() -> Vec<Row> {
     ]
 }
 
+// promise: edge.4
 #[tokio::test]
 async fn request_lines_that_are_not_http_are_refused() {
-    refused_at_the_door(request_lines()).await;
+    refused_by_listener(request_lines()).await;
 }
 
+// promise: edge.5
 #[tokio::test]
 async fn heads_beyond_their_limits_are_refused() {
-    refused_at_the_door(sizes()).await;
+    refused_by_listener(sizes()).await;
 }
 
+// promise: edge.6
 #[tokio::test]
 async fn expectations_and_nominations_that_deceive_are_refused() {
-    refused_at_the_door(expectations_and_connections()).await;
+    refused_by_listener(expectations_and_connections()).await;
 }
 
 /// Bytes that are no HTTP at all on the plain port.
+// promise: edge.4
 #[tokio::test]
 async fn a_client_hello_on_the_plain_port_is_refused() {
     let world = crate::world::World::start().await;
@@ -116,6 +120,7 @@ async fn a_client_hello_on_the_plain_port_is_refused() {
 }
 
 /// TRACE reaches no upstream; what is left of the request is not the next one.
+// promise: edge.4
 #[tokio::test]
 async fn trace_and_unknown_methods_reach_nobody() {
     let world = crate::world::World::start().await;

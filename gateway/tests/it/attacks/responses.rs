@@ -12,6 +12,7 @@ use crate::world::{BLOG, DEMO, World};
 
 /// Answers that are 502. A folded line and a space before a colon are not among them: from an upstream, RFC 9112
 /// (sections 5.1 and 5.2) has a proxy mend them, and the library does.
+// promise: edge.8
 #[tokio::test]
 async fn answers_that_are_no_responses_are_502() {
     let world = World::start().await;
@@ -39,6 +40,7 @@ async fn answers_that_are_no_responses_are_502() {
 }
 
 /// Interim responses have an end, and so has a request whose upstream sends nothing else.
+// promise: edge.8
 #[tokio::test]
 async fn a_flood_of_interim_responses_is_cut() {
     let world = World::start().await;
@@ -54,6 +56,7 @@ async fn a_flood_of_interim_responses_is_cut() {
 
 /// Length and coding together: the coding counts, the length never reaches the client, and what the upstream hid behind
 /// the last chunk is nobody's answer.
+// promise: edge.8
 #[tokio::test]
 async fn an_answer_with_length_and_coding_poisons_nobody() {
     let world = World::start().await;
@@ -70,6 +73,7 @@ async fn an_answer_with_length_and_coding_poisons_nobody() {
 }
 
 /// A response that goes on for ever, a little at a time, ends with the time that the upstream grants a request.
+// promise: edge.8
 #[tokio::test]
 async fn an_answer_that_drips_is_cut_when_the_request_has_taken_its_time() {
     let world = World::start().await;
@@ -111,6 +115,7 @@ async fn a_site_that_streams_has_no_such_limit() {
 }
 
 /// Asking for another protocol is no way to hold a place at an upstream for an hour.
+// promise: faults.11
 #[tokio::test]
 async fn an_upgrade_that_is_never_answered_is_504() {
     let world = World::with(|setup| setup.blog = "connect_timeout = \"100ms\"\nfirst_byte_timeout = \"150ms\"").await;
@@ -131,6 +136,7 @@ async fn an_upgrade_that_is_never_answered_is_504() {
 
 /// One request in ten may be sent a second time, and ten that were saved up: an upstream that drops every connection is
 /// not asked everything twice.
+// promise: faults.12
 #[tokio::test]
 async fn retries_have_a_budget() {
     let world = World::start().await;

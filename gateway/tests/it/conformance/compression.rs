@@ -144,16 +144,19 @@ fn numbers_and_strings(asks: &Asks<'_>) -> Vec<Case> {
     ]
 }
 
+// promise: edge.14
 #[tokio::test]
 async fn over_http_2_fields_are_named_by_number_as_long_as_the_table_has_them() {
     hold(tables).await;
 }
 
+// promise: edge.14
 #[tokio::test]
 async fn over_http_2_the_table_is_resized_first_of_all_and_within_its_limit() {
     hold(sizes_of_the_table).await;
 }
 
+// promise: edge.14
 #[tokio::test]
 async fn over_http_2_numbers_and_strings_that_break_off_end_the_connection() {
     hold(numbers_and_strings).await;

@@ -99,21 +99,25 @@ fn goaways(asks: &Asks<'_>) -> Vec<Case> {
     ]
 }
 
+// promise: edge.14
 #[tokio::test]
 async fn over_http_2_what_is_no_preface_ends_the_connection() {
     hold(prefaces).await;
 }
 
+// promise: edge.14
 #[tokio::test]
 async fn over_http_2_settings_are_checked_and_acknowledged() {
     hold(of_settings).await;
 }
 
+// promise: edge.14
 #[tokio::test]
 async fn over_http_2_a_ping_is_answered_once_and_with_its_own_bytes() {
     hold(pings).await;
 }
 
+// promise: edge.14
 #[tokio::test]
 async fn over_http_2_a_goaway_ends_the_connection_when_its_requests_are_done() {
     hold(goaways).await;

@@ -122,17 +122,20 @@ fn promises(asks: &Asks<'_>) -> Vec<Case> {
     ]
 }
 
+// promise: edge.14
 #[tokio::test]
 async fn over_http_2_a_block_in_several_frames_is_one_block() {
     hold(whole_blocks).await;
 }
 
+// promise: edge.14
 #[tokio::test]
 async fn over_http_2_nothing_comes_between_the_frames_of_a_block() {
     hold(interrupted_blocks).await;
     hold(blocks_without_a_beginning).await;
 }
 
+// promise: edge.14
 #[tokio::test]
 async fn over_http_2_a_client_promises_nothing() {
     hold(promises).await;

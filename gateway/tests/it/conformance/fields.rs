@@ -166,26 +166,31 @@ fn too_many(asks: &Asks<'_>) -> Vec<Case> {
     ]
 }
 
+// promise: edge.14
 #[tokio::test]
 async fn over_http_2_names_and_values_that_are_none_are_refused() {
     hold(names_and_values).await;
 }
 
+// promise: edge.14
 #[tokio::test]
 async fn over_http_2_fields_of_a_connection_are_refused() {
     hold(of_the_connection).await;
 }
 
+// promise: edge.14
 #[tokio::test]
 async fn over_http_2_a_request_has_each_pseudo_field_once_and_first() {
     hold(pseudo_fields).await;
 }
 
+// promise: edge.14
 #[tokio::test]
 async fn over_http_2_a_connect_reaches_nobody() {
     hold(connects).await;
 }
 
+// promise: edge.14
 #[tokio::test]
 async fn over_http_2_too_many_fields_are_refused_alone() {
     hold(too_many).await;
@@ -193,6 +198,7 @@ async fn over_http_2_too_many_fields_are_refused_alone() {
 
 /// RFC 9113 section 8.3.1 has it refused. The library reads `/` where no path and no `:authority` came, before anybody
 /// else does, so the gateway decides about the same request that the upstream gets.
+// promise: edge.14
 #[tokio::test]
 async fn over_http_2_a_request_without_a_path_is_one_for_the_root() {
     let world = World::start().await;

@@ -89,11 +89,13 @@ fn lengths(asks: &Asks<'_>) -> Vec<Case> {
     ]
 }
 
+// promise: edge.14
 #[tokio::test]
 async fn over_http_2_trailers_end_a_request_or_are_refused() {
     hold(trailers).await;
 }
 
+// promise: edge.14
 #[tokio::test]
 async fn over_http_2_a_body_is_as_long_as_it_says() {
     hold(lengths).await;
@@ -112,6 +114,7 @@ async fn answered(world: &World, frames: impl FnOnce(&Asks<'_>) -> Vec<u8>) -> S
 }
 
 /// Pieces of HTTP/2 have no place in the HTTP/1.1 of an upstream.
+// promise: edge.14
 #[tokio::test]
 async fn over_http_2_an_upstream_gets_neither_padding_nor_trailers() {
     let world = World::start().await;
@@ -134,6 +137,7 @@ async fn over_http_2_an_upstream_gets_neither_padding_nor_trailers() {
 
 /// A client that does not know the length of its body sends the end in a frame of its own. What follows the last chunk
 /// on the upstream's connection would be taken for the next request, and its answer for that of somebody else.
+// promise: edge.14
 #[tokio::test]
 async fn over_http_2_a_body_whose_end_comes_by_itself_ends_once_at_the_upstream() {
     let ends = [data(1, b"", true), padded_data(1, &[2, 0, 0], true), headers(1, &block(&[("x-late", "1")]), true)];
@@ -155,6 +159,7 @@ async fn over_http_2_a_body_whose_end_comes_by_itself_ends_once_at_the_upstream(
 }
 
 /// RFC 9110 section 8.6: a length that is said twice is refused, or passed on once.
+// promise: edge.14
 #[tokio::test]
 async fn over_http_2_a_length_that_is_said_twice_reaches_no_upstream_twice() {
     let world = World::start().await;
@@ -173,6 +178,7 @@ async fn over_http_2_a_length_that_is_said_twice_reaches_no_upstream_twice() {
 }
 
 /// RFC 9113 section 8.2.3: browsers send every cookie as a field of its own, and HTTP/1.1 has one field for all.
+// promise: edge.14
 #[tokio::test]
 async fn over_http_2_cookies_in_pieces_reach_the_upstream_as_one_field() {
     let world = World::start().await;

@@ -183,21 +183,25 @@ fn priorities_and_resets(asks: &Asks<'_>) -> Vec<Case> {
     ]
 }
 
+// promise: edge.14
 #[tokio::test]
 async fn over_http_2_unknown_frames_and_flags_are_ignored() {
     hold(types_and_flags).await;
 }
 
+// promise: edge.14
 #[tokio::test]
 async fn over_http_2_a_frame_beyond_its_size_ends_the_connection() {
     hold(sizes).await;
 }
 
+// promise: edge.14
 #[tokio::test]
 async fn over_http_2_padding_is_taken_off_or_refused() {
     hold(padding).await;
 }
 
+// promise: edge.14
 #[tokio::test]
 async fn over_http_2_priorities_and_resets_have_their_lengths() {
     hold(priorities_and_resets).await;

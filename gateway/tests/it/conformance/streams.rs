@@ -156,27 +156,32 @@ fn refused(asks: &Asks<'_>) -> Vec<Case> {
     ]
 }
 
+// promise: edge.14
 #[tokio::test]
 async fn over_http_2_numbers_of_streams_are_odd_and_rise() {
     hold(numbers).await;
 }
 
+// promise: edge.14
 #[tokio::test]
 async fn over_http_2_a_stream_beyond_the_limit_is_refused_alone() {
     hold(limit).await;
 }
 
+// promise: edge.14
 #[tokio::test]
 async fn over_http_2_frames_on_a_stream_nobody_opened_end_the_connection() {
     hold(idle).await;
 }
 
+// promise: edge.14
 #[tokio::test]
 async fn over_http_2_frames_after_the_end_of_a_request_are_no_part_of_it() {
     hold(half_closed).await;
     hold(ended).await;
 }
 
+// promise: edge.14
 #[tokio::test]
 async fn over_http_2_frames_after_a_reset_are_no_part_of_the_request() {
     hold(given_up).await;

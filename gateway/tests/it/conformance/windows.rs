@@ -49,12 +49,14 @@ fn updates(asks: &Asks<'_>) -> Vec<Case> {
     ]
 }
 
+// promise: edge.14
 #[tokio::test]
 async fn over_http_2_windows_never_grow_beyond_their_limit() {
     hold(updates).await;
 }
 
 /// RFC 9113 sections 6.9.1 and 6.9.2: a window that settings make negative has to be filled up before a byte more comes.
+// promise: edge.14
 #[tokio::test]
 async fn over_http_2_a_response_keeps_to_the_clients_window() {
     let world = World::start().await;
@@ -85,6 +87,7 @@ async fn over_http_2_a_response_keeps_to_the_clients_window() {
 }
 
 /// RFC 9113 sections 4.2 and 6.5.2.
+// promise: edge.14
 #[tokio::test]
 async fn over_http_2_no_frame_is_larger_than_the_client_takes() {
     let world = World::start().await;

@@ -70,6 +70,7 @@ async fn lost_replies_lose_nothing_and_grant_nothing_twice() {
     panic!("three attempts, and each straddled a minute");
 }
 
+// promise: faults.4
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_is_cut_off_has_its_share_and_the_others_stay_exact() {
     // Patient, so that on a busy machine the others are not taken for cut off as well.
@@ -130,6 +131,7 @@ async fn a_silent_network_delays_only_the_first_requests() {
     .await;
 }
 
+// promise: faults.2
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frozen_store_costs_no_request_an_error_and_is_right_when_it_thaws() {
     let fleet = Fleet::start(2, &[(10_000_000, 100_000_000)], "on_store_down = \"share\"").await;
@@ -166,6 +168,7 @@ async fn a_frozen_store_costs_no_request_an_error_and_is_right_when_it_thaws() {
     .await;
 }
 
+// promise: faults.3
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_store_is_waited_for_within_its_budget_and_no_longer() {
     let fleet = Fleet::start(1, &[(100_000, 1_000_000)], "on_store_down = \"deny\"").await;
@@ -195,6 +198,7 @@ async fn a_slow_store_is_waited_for_within_its_budget_and_no_longer() {
     fleet.burst(0, 100).await.only(&[200]);
 }
 
+// promise: faults.1
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_and_emptied_store_gives_nobody_a_fresh_limit() {
     let mut fleet = Fleet::start(3, &[(600, 100_000)], "on_store_down = \"deny\"").await;
@@ -214,6 +218,7 @@ async fn a_killed_and_emptied_store_gives_nobody_a_fresh_limit() {
     .await;
 }
 
+// promise: edge.22
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_starts_without_its_store_and_finds_it_later() {
     let fleet = Fleet::start(1, &[(100, 1_000)], "on_store_down = \"deny\"").await;
@@ -231,6 +236,7 @@ async fn a_gateway_starts_without_its_store_and_finds_it_later() {
 }
 
 // A16
+// promise: edge.22
 #[tokio::test(flavor = "multi_thread")]
 async fn gateways_serve_while_store_and_control_plane_are_dead_and_one_of_them_restarts() {
     let dead = Duration::from_secs(extent("DEAD_SECONDS", 4).into());
@@ -259,6 +265,7 @@ async fn gateways_serve_while_store_and_control_plane_are_dead_and_one_of_them_r
     all_are_back(&fleet).await;
 }
 
+// promise: faults.9
 #[tokio::test(flavor = "multi_thread")]
 async fn gateways_with_wrong_clocks_count_the_same_minutes() {
     let clocks = [0, 90, -45];

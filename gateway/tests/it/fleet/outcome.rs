@@ -24,7 +24,7 @@ impl Outcome {
         };
         *self.statuses.entry(reply.status).or_default() += 1;
         if [200, 429].contains(&reply.status) {
-            // The trio may describe the day; the minute's end follows from the other field.
+            // The headers may describe the day; the minute's end follows from the other field.
             let minute = reply.header("ratelimit").and_then(|both| both.split("t=").nth(1)?.split(',').next());
             let left: i64 = minute.and_then(|left| left.parse().ok()).unwrap_or(60);
             let reset = reply.number("x-ratelimit-reset");

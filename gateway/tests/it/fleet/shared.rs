@@ -101,7 +101,7 @@ async fn every_answer_of_every_node_adds_up() {
             continue;
         };
         assert!(matches!(reply.status, 200 | 401 | 404 | 405 | 429), "{reply:?}");
-        let (limit, remaining, reset) = reply.trio();
+        let (limit, remaining, reset) = reply.rate_limit_headers();
         let now = httpdate(reply.header("date").unwrap());
         assert!((0..=limit).contains(&remaining), "{reply:?}");
         assert!(reset > now - 2 && reset <= now + 86_400, "{reply:?}");
@@ -121,6 +121,7 @@ async fn every_answer_of_every_node_adds_up() {
     println!("{number} answers in {} s", began.elapsed().as_secs());
 }
 
+// promise: edge.18
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_is_revoked_under_load_is_refused_by_every_node() {
     let mut times = Vec::new();

@@ -89,7 +89,7 @@ impl Reply {
     }
 
     /// Limit, remaining and reset.
-    pub(crate) fn trio(&self) -> (i64, i64, i64) {
+    pub(crate) fn rate_limit_headers(&self) -> (i64, i64, i64) {
         (self.number("x-ratelimit-limit"), self.number("x-ratelimit-remaining"), self.number("x-ratelimit-reset"))
     }
 

@@ -115,6 +115,7 @@ fn bodies_whose_length_can_be_read_twice_are_refused() {
     }
 }
 
+// promise: edge.9
 #[test]
 fn hosts_that_are_not_one_name_are_refused() {
     let long_label = format!("{}.example", "a".repeat(64));
@@ -194,7 +195,7 @@ fn expectations_that_cannot_be_met_are_refused() {
 }
 
 #[test]
-fn connection_removes_nothing_that_somebody_relies_on() {
+fn connection_cannot_name_fields_that_others_rely_on() {
     for list in [
         "Authorization",
         "close, X-Tenant-Id",

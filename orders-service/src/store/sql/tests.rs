@@ -50,6 +50,7 @@ async fn it_keeps_every_promise_of_a_store() {
 }
 
 // rule: 4.2.204
+// promise: orders.12, faults.13
 #[tokio::test]
 async fn a_commit_waits_for_the_disk() {
     const FULL: i64 = 2;
@@ -81,6 +82,7 @@ async fn closing_writes_what_waits_first() {
     store.close().await;
 }
 
+// promise: orders.13, faults.14
 #[tokio::test]
 async fn a_full_disk_is_told_as_such_loses_nothing_and_passes() {
     let directory = tempfile::tempdir().unwrap();
@@ -98,6 +100,7 @@ async fn a_full_disk_is_told_as_such_loses_nothing_and_passes() {
     store.close().await;
 }
 
+// promise: orders.14, faults.15
 #[tokio::test]
 async fn a_file_locked_by_somebody_else_is_busy_and_reading_goes_on() {
     let directory = tempfile::tempdir().unwrap();
@@ -114,6 +117,7 @@ async fn a_file_locked_by_somebody_else_is_busy_and_reading_goes_on() {
     assert_eq!(store.cancel(&demo(), 3, AT).await.unwrap().status, Status::Cancelled);
 }
 
+// promise: orders.15, faults.16
 #[tokio::test]
 async fn a_damaged_row_fails_alone() {
     let directory = tempfile::tempdir().unwrap();
@@ -129,6 +133,7 @@ async fn a_damaged_row_fails_alone() {
     assert_eq!(sound.unwrap().status, Status::Cancelled);
 }
 
+// promise: orders.6
 #[tokio::test]
 async fn an_order_that_disappeared_is_noticed_at_the_end_of_a_list() {
     let directory = tempfile::tempdir().unwrap();
@@ -156,6 +161,7 @@ async fn listed_from(path: &Path) -> Option<Vec<Order>> {
     listed
 }
 
+// promise: orders.15, faults.16
 #[tokio::test]
 async fn a_flipped_byte_never_gives_a_wrong_list() {
     // A prime, so that over the pages of the file every place within a page has its turn.

@@ -8,11 +8,11 @@ use crate::ledger::Life;
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
 const MINUTE: i64 = 28_333_333;
 
-fn around(now: UnixMillis) -> Surroundings {
-    Surroundings { now, incarnation: Incarnation(1), learning_until: UnixMillis(i64::MIN) }
+fn around(now: UnixMillis) -> StoreState {
+    StoreState { now, incarnation: Incarnation(1), learning_until: UnixMillis(i64::MIN) }
 }
 
-/// A process in a place of its own.
+/// A process with a place of its own.
 fn node(number: u64) -> NodeId {
     NodeId { place: number, life: Life { start: 1, stay: 0, process: u32::try_from(number).unwrap() } }
 }
@@ -26,7 +26,7 @@ fn statement(process: u64, seq: u64, claim: Claim, need: u32, limits: (u32, u32)
     Statement { node: node(process), seq, heard: 0, claim, need, spare: 0, limits }
 }
 
-fn settled(bucket: &mut Bucket, statement: &Statement, around: &Surroundings) -> Settlement {
+fn settled(bucket: &mut Bucket, statement: &Statement, around: &StoreState) -> Settlement {
     match bucket.apply(statement, around) {
         Reply::Settled(settlement) => settlement,
         other => panic!("{other:?}: {statement:?}"),
@@ -49,8 +49,8 @@ fn a_statement_that_is_not_newer_changes_nothing() {
 fn the_next_statement_returns_what_a_lost_reply_had_granted() {
     let mut bucket = Bucket::new(&around(NOW));
     settled(&mut bucket, &statement(1, 1, Claim::NOTHING, 5, (60, 1_000)), &around(NOW));
-    let books = settled(&mut bucket, &statement(1, 2, Claim::NOTHING, 2, (60, 1_000)), &around(NOW));
-    assert_eq!((books.granted, books.minute_charged, books.day_charged), (2, 2, 2));
+    let settlement = settled(&mut bucket, &statement(1, 2, Claim::NOTHING, 2, (60, 1_000)), &around(NOW));
+    assert_eq!((settlement.granted, settlement.minute_charged, settlement.day_charged), (2, 2, 2));
 }
 
 // rule: 8.1
@@ -58,10 +58,10 @@ fn the_next_statement_returns_what_a_lost_reply_had_granted() {
 fn minute_and_day_are_charged_together_or_not_at_all() {
     for limits in [(3, 1_000), (1_000, 3)] {
         let mut bucket = Bucket::new(&around(NOW));
-        let books = settled(&mut bucket, &statement(1, 1, Claim::NOTHING, 5, limits), &around(NOW));
-        assert_eq!((books.granted, books.minute_charged, books.day_charged), (3, 3, 3));
-        let books = settled(&mut bucket, &statement(2, 1, Claim::NOTHING, 5, limits), &around(NOW));
-        assert_eq!((books.granted, books.minute_charged, books.day_charged), (0, 3, 3));
+        let settlement = settled(&mut bucket, &statement(1, 1, Claim::NOTHING, 5, limits), &around(NOW));
+        assert_eq!((settlement.granted, settlement.minute_charged, settlement.day_charged), (3, 3, 3));
+        let settlement = settled(&mut bucket, &statement(2, 1, Claim::NOTHING, 5, limits), &around(NOW));
+        assert_eq!((settlement.granted, settlement.minute_charged, settlement.day_charged), (0, 3, 3));
     }
 }
 
@@ -72,8 +72,11 @@ fn the_last_millisecond_is_the_old_minute_and_the_next_one_is_new() {
     let last = around(UnixMillis((MINUTE + 1) * 60_000 - 1));
     let first = around(UnixMillis((MINUTE + 1) * 60_000));
     assert_eq!(settled(&mut bucket, &statement(1, 1, Claim::NOTHING, 9, limits), &last).granted, 2);
-    let books = settled(&mut bucket, &statement(1, 2, claim(MINUTE, 2, 2, 0), 9, limits), &first);
-    assert_eq!((books.granted, books.minute, books.minute_charged, books.day_charged), (2, MINUTE + 1, 2, 4));
+    let settlement = settled(&mut bucket, &statement(1, 2, claim(MINUTE, 2, 2, 0), 9, limits), &first);
+    assert_eq!(
+        (settlement.granted, settlement.minute, settlement.minute_charged, settlement.day_charged),
+        (2, MINUTE + 1, 2, 4)
+    );
 }
 
 #[test]
@@ -82,8 +85,8 @@ fn at_midnight_both_windows_start_anew() {
     let mut bucket = Bucket::new(&around(NOW));
     settled(&mut bucket, &statement(1, 1, Claim::NOTHING, 5, (60, 5)), &around(NOW));
     let after = around(UnixMillis(midnight * 60_000));
-    let books = settled(&mut bucket, &statement(1, 2, claim(MINUTE, 5, 5, 0), 5, (60, 5)), &after);
-    assert_eq!((books.granted, books.day_charged, books.own_day), (5, 5, 5));
+    let settlement = settled(&mut bucket, &statement(1, 2, claim(MINUTE, 5, 5, 0), 5, (60, 5)), &after);
+    assert_eq!((settlement.granted, settlement.day_charged, settlement.own_day), (5, 5, 5));
 }
 
 #[test]
@@ -91,18 +94,20 @@ fn what_expired_unspent_in_an_old_minute_is_returned_to_the_day() {
     let mut bucket = Bucket::new(&around(NOW));
     settled(&mut bucket, &statement(1, 1, Claim::NOTHING, 10, (60, 1_000)), &around(NOW));
     let later = around(NOW.plus(60_000));
-    let books = settled(&mut bucket, &statement(1, 2, claim(MINUTE, 4, 4, 0), 0, (60, 1_000)), &later);
-    assert_eq!((books.minute_charged, books.day_charged), (0, 4));
+    let settlement = settled(&mut bucket, &statement(1, 2, claim(MINUTE, 4, 4, 0), 0, (60, 1_000)), &later);
+    assert_eq!((settlement.minute_charged, settlement.day_charged), (0, 4));
 }
 
+// promise: faults.9
 #[test]
 fn a_clock_that_steps_back_a_little_never_reopens_a_window() {
     let limits = (5, 1_000);
     let mut bucket = Bucket::new(&around(NOW));
     settled(&mut bucket, &statement(1, 1, Claim::NOTHING, 5, limits), &around(NOW));
     for back in [1, 90_000, CLOCK_STEP_BACK_MINUTES_MAX * 60_000 - 60_000] {
-        let books = settled(&mut bucket.clone(), &statement(2, 1, Claim::NOTHING, 1, limits), &around(NOW.plus(-back)));
-        assert_eq!((books.granted, books.minute), (0, MINUTE));
+        let settlement =
+            settled(&mut bucket.clone(), &statement(2, 1, Claim::NOTHING, 1, limits), &around(NOW.plus(-back)));
+        assert_eq!((settlement.granted, settlement.minute), (0, MINUTE));
     }
     let far = around(NOW.plus(-(CLOCK_STEP_BACK_MINUTES_MAX + 2) * 60_000));
     assert_eq!(settled(&mut bucket, &statement(2, 1, Claim::NOTHING, 1, limits), &far).granted, 1);
@@ -112,35 +117,43 @@ fn a_clock_that_steps_back_a_little_never_reopens_a_window() {
 fn a_store_that_was_emptied_and_is_slow_learns_the_window_from_its_nodes() {
     let slow = around(NOW.plus(-90_000));
     let mut bucket = Bucket::new(&slow);
-    let books = settled(&mut bucket, &statement(1, 9, claim(MINUTE, 5, 5, 0), 1, (60, 1_000)), &slow);
-    assert_eq!((books.minute, books.minute_charged), (MINUTE, 5));
+    let settlement = settled(&mut bucket, &statement(1, 9, claim(MINUTE, 5, 5, 0), 1, (60, 1_000)), &slow);
+    assert_eq!((settlement.minute, settlement.minute_charged), (MINUTE, 5));
 }
 
 // rule: 8.1
 #[test]
-fn a_minute_that_only_a_node_has_named_moves_no_books() {
+fn a_minute_that_only_a_node_has_named_has_no_effect() {
     let limits = (60, 1_000);
     let mut bucket = Bucket::new(&around(NOW));
     settled(&mut bucket, &statement(1, 1, Claim::NOTHING, 7, limits), &around(NOW));
     for (seq, minutes) in [(2, 1), (3, 3), (4, 15), (5, 1_440)] {
         let opinion = Claim { named: MINUTE, ..claim(MINUTE + minutes, 9, 16, 0) };
-        let books = settled(&mut bucket, &statement(1, seq, opinion, 5, limits), &around(NOW));
-        assert_eq!((books.granted, books.minute, books.learning_until), (0, MINUTE, None), "{minutes} ahead");
-        assert_eq!((books.minute_charged, books.day_charged, books.own_day), (7, 7, 7), "{minutes} ahead");
+        let settlement = settled(&mut bucket, &statement(1, seq, opinion, 5, limits), &around(NOW));
+        assert_eq!(
+            (settlement.granted, settlement.minute, settlement.learning_until),
+            (0, MINUTE, None),
+            "{minutes} ahead"
+        );
+        assert_eq!(
+            (settlement.minute_charged, settlement.day_charged, settlement.own_day),
+            (7, 7, 7),
+            "{minutes} ahead"
+        );
     }
     let newcomer = Claim { named: i64::MIN, ..claim(MINUTE + 3, 9, 9, 0) };
-    let books = settled(&mut bucket, &statement(2, 1, newcomer, 5, limits), &around(NOW));
-    assert_eq!((books.granted, books.minute, books.day_charged, books.own_day), (0, MINUTE, 7, 0));
+    let settlement = settled(&mut bucket, &statement(2, 1, newcomer, 5, limits), &around(NOW));
+    assert_eq!((settlement.granted, settlement.minute, settlement.day_charged, settlement.own_day), (0, MINUTE, 7, 0));
 }
 
 // rule: 8.1
 #[test]
-fn a_minute_that_has_begun_here_counts_whoever_named_it() {
+fn a_minute_that_has_begun_here_counts_even_if_a_node_named_it() {
     let limits = (60, 1_000);
     let mut bucket = Bucket::new(&around(NOW));
     let opinion = Claim { named: i64::MIN, ..claim(MINUTE, 9, 9, 0) };
-    let books = settled(&mut bucket, &statement(1, 1, opinion, 5, limits), &around(NOW));
-    assert_eq!((books.minute_charged, books.day_charged, books.learning_until.is_some()), (9, 9, true));
+    let settlement = settled(&mut bucket, &statement(1, 1, opinion, 5, limits), &around(NOW));
+    assert_eq!((settlement.minute_charged, settlement.day_charged, settlement.learning_until.is_some()), (9, 9, true));
 }
 
 #[test]
@@ -161,13 +174,13 @@ fn a_store_that_finds_it_has_forgotten_listens_before_it_grants() {
 fn a_copy_that_lags_listens_too_even_if_the_first_to_speak_lost_nothing() {
     let mut bucket = Bucket::new(&around(NOW));
     settled(&mut bucket, &statement(1, 1, Claim::NOTHING, 5, (60, 1_000)), &around(NOW));
-    let reborn = Surroundings { incarnation: Incarnation(2), ..around(NOW) };
-    let books = settled(&mut bucket, &statement(2, 1, Claim::NOTHING, 5, (60, 1_000)), &reborn);
-    assert_eq!((books.granted, books.learning_until.is_some()), (0, true));
+    let reborn = StoreState { incarnation: Incarnation(2), ..around(NOW) };
+    let settlement = settled(&mut bucket, &statement(2, 1, Claim::NOTHING, 5, (60, 1_000)), &reborn);
+    assert_eq!((settlement.granted, settlement.learning_until.is_some()), (0, true));
 }
 
 #[test]
-fn a_settlement_that_was_read_but_is_not_in_the_books_gives_a_loss_away() {
+fn a_settlement_that_was_read_but_is_not_in_the_record_shows_a_loss() {
     let mut bucket = Bucket::new(&around(NOW));
     settled(&mut bucket, &statement(1, 1, Claim::NOTHING, 5, (60, 1_000)), &around(NOW));
     let knows_more = Statement { heard: 3, ..statement(1, 4, claim(MINUTE, 2, 2, 0), 1, (60, 1_000)) };
@@ -186,7 +199,7 @@ fn a_lease_shrinks_to_nothing_near_the_limit_but_what_waits_is_granted_to_the_la
 }
 
 #[test]
-fn what_others_hold_is_known_to_who_is_refused() {
+fn a_refused_node_learns_what_others_hold() {
     let limits = (10, 1_000);
     let mut bucket = Bucket::new(&around(NOW));
     settled(&mut bucket, &statement(1, 1, Claim::NOTHING, 10, limits), &around(NOW));
@@ -215,9 +228,9 @@ fn a_new_life_of_a_place_begins_a_new_sequence_and_what_the_old_one_held_stays_c
     settled(&mut bucket, &statement(1, 9, Claim::NOTHING, 5, limits), &around(NOW));
     let again = NodeId { life: Life { start: 2, stay: 0, process: 77 }, ..node(1) };
     let first = Statement { node: again, ..statement(1, 1, Claim::NOTHING, 1, limits) };
-    let books = settled(&mut bucket, &first, &around(NOW));
-    assert_eq!((books.granted, books.own_day, books.day_charged, books.nodes), (1, 1, 6, 1));
-    assert_eq!(books.held_elsewhere, 0, "what the old life held cannot be recalled");
+    let settlement = settled(&mut bucket, &first, &around(NOW));
+    assert_eq!((settlement.granted, settlement.own_day, settlement.day_charged, settlement.nodes), (1, 1, 6, 1));
+    assert_eq!(settlement.held_elsewhere, 0, "what the old life held cannot be recalled");
     let late = statement(1, 10, claim(MINUTE, 5, 5, 0), 9, limits);
     assert_eq!(bucket.apply(&late, &around(NOW)), Reply::Displaced);
     let forgot = NodeId { life: Life { stay: 1, ..again.life }, ..again };
@@ -238,11 +251,11 @@ fn the_second_of_two_processes_over_copies_of_one_directory_is_displaced_and_not
     assert_eq!(bucket, before);
     let elsewhere = Statement { node: NodeId { place: 2, ..copy }, ..second };
     assert_eq!(settled(&mut bucket, &elsewhere, &around(NOW)).day_charged, 10);
-    let books = settled(&mut bucket, &statement(1, 2, claim(MINUTE, 5, 5, 0), 1, limits), &around(NOW));
-    assert_eq!((books.granted, books.own_day, books.day_charged), (1, 6, 11));
+    let settlement = settled(&mut bucket, &statement(1, 2, claim(MINUTE, 5, 5, 0), 1, limits), &around(NOW));
+    assert_eq!((settlement.granted, settlement.own_day, settlement.day_charged), (1, 6, 11));
 }
 
-/// A gateway that keeps the node's rules: it spends at once what it is granted, and claims all of it.
+/// A gateway that follows the node's rules: it spends its grants at once, and claims them all.
 struct Client {
     node: NodeId,
     seq: u64,
@@ -255,13 +268,13 @@ impl Client {
         Self { node: node(place), seq: 0, heard: 0, claim: Claim::NOTHING }
     }
 
-    /// The process ends, and another one begins over the same directory.
+    /// The process ends, and another one starts in the same directory.
     fn restart(&mut self) {
         let life = Life { start: self.node.life.start + 1, stay: 0, process: self.node.life.process + 100_000 };
         *self = Self { node: NodeId { life, ..self.node }, ..Self::at(self.node.place) };
     }
 
-    /// Asks for one unit. Whether it was told that it had been evicted, and the answer that it got in the end.
+    /// Asks for one unit. Returns whether the gateway was evicted on the way, and the final reply.
     fn ask(&mut self, bucket: &mut Bucket, limits: (u32, u32), now: UnixMillis) -> (bool, Reply) {
         let mut was_evicted = false;
         loop {
@@ -278,13 +291,13 @@ impl Client {
             };
             let reply = bucket.apply(&statement, &around(now));
             match reply {
-                Reply::Settled(books) => {
-                    let same_minute = self.claim.minute == books.minute;
-                    let same_day = day_of(self.claim.minute) == day_of(books.minute);
+                Reply::Settled(settlement) => {
+                    let same_minute = self.claim.minute == settlement.minute;
+                    let same_day = day_of(self.claim.minute) == day_of(settlement.minute);
                     let (minute, day) = (self.claim.minute_spent, self.claim.day_spent);
-                    let minute = if same_minute { minute } else { 0 } + books.granted;
-                    let day = if same_day { day } else { 0 } + books.granted;
-                    (self.heard, self.claim) = (self.seq, claim(books.minute, minute, day, 0));
+                    let minute = if same_minute { minute } else { 0 } + settlement.granted;
+                    let day = if same_day { day } else { 0 } + settlement.granted;
+                    (self.heard, self.claim) = (self.seq, claim(settlement.minute, minute, day, 0));
                 }
                 Reply::Evicted => {
                     assert!(!was_evicted, "once is enough");
@@ -300,9 +313,9 @@ impl Client {
     }
 }
 
-/// So many gateways ask in turn, one request every so many milliseconds, and every so often one of them is restarted.
-/// After each statement the day holds what was granted, and nothing is refused while the minute has room. How often a
-/// gateway had been evicted.
+/// `gateways` gateways ask in turn, one request every `gap` milliseconds; one of them is restarted every
+/// `restart_every` requests. After each statement, the day's charge equals the grants, and nothing is refused while the
+/// minute has room. Returns how often a gateway was evicted.
 fn a_fleet_counts_right(gateways: u64, gap: i64, requests: u64, restart_every: u64) -> u64 {
     let limits = (1_000, 1_000_000);
     let mut bucket = Bucket::new(&around(NOW));
@@ -315,16 +328,16 @@ fn a_fleet_counts_right(gateways: u64, gap: i64, requests: u64, restart_every: u
             client.restart();
         }
         let (was_evicted, reply) = client.ask(&mut bucket, limits, now);
-        let Reply::Settled(books) = reply else { panic!("{gateways} gateways, request {number}: {reply:?}") };
-        granted += u64::from(books.granted);
+        let Reply::Settled(settlement) = reply else { panic!("{gateways} gateways, request {number}: {reply:?}") };
+        granted += u64::from(settlement.granted);
         evicted += u64::from(was_evicted);
-        assert_eq!(books.day_charged, granted, "{gateways} gateways, request {number}");
+        assert_eq!(settlement.day_charged, granted, "{gateways} gateways, request {number}");
         assert!(
-            books.granted == 1 || books.minute_charged == 1_000,
-            "{gateways} gateways, request {number}: {books:?}"
+            settlement.granted == 1 || settlement.minute_charged == 1_000,
+            "{gateways} gateways, request {number}: {settlement:?}"
         );
-        assert!(books.learning_until.is_none(), "{gateways} gateways, request {number}: {books:?}");
-        assert!(books.minute_charged <= 1_000);
+        assert!(settlement.learning_until.is_none(), "{gateways} gateways, request {number}: {settlement:?}");
+        assert!(settlement.minute_charged <= 1_000);
     }
     evicted
 }
@@ -359,11 +372,11 @@ fn one_place_too_many_is_refused_until_another_one_has_been_silent_for_long() {
     for seconds in [0, 1, 60, 120, 159] {
         assert_eq!(newcomer.ask(&mut bucket, limits, NOW.plus(seconds * 1_000)).1, Reply::Crowded, "{seconds} s");
         let known = clients[0].ask(&mut bucket, limits, NOW.plus(seconds * 1_000)).1;
-        assert!(matches!(known, Reply::Settled(books) if books.granted == 1), "{known:?}");
+        assert!(matches!(known, Reply::Settled(settlement) if settlement.granted == 1), "{known:?}");
     }
     let (_, reply) = newcomer.ask(&mut bucket, limits, NOW.plus(160_000));
     assert!(
-        matches!(reply, Reply::Settled(books) if books.granted == 1 && books.day_charged == 1_024 + 5 + 1),
+        matches!(reply, Reply::Settled(settlement) if settlement.granted == 1 && settlement.day_charged == 1_024 + 5 + 1),
         "{reply:?}"
     );
     assert!(!clients[0].ask(&mut bucket, limits, NOW.plus(160_000)).0, "a place that spoke lately keeps its component");
@@ -380,8 +393,8 @@ fn a_bucket_may_be_forgotten_only_when_no_clock_can_return_to_its_day() {
 }
 
 proptest! {
-    /// Honest nodes, whose replies are lost at random: the charge is always the sum of the components and never above
-    /// a limit, and a grant never exceeds what was wanted.
+    /// Honest nodes with randomly lost replies: the charge is always the sum of the components and never above a limit,
+    /// and a grant never exceeds the request.
     // rule: 8.1
     #[test]
     fn charges_are_sums_and_stay_within_both_limits(
@@ -394,26 +407,26 @@ proptest! {
         for (seq, (process, need, spare, lost, pause)) in steps.into_iter().enumerate() {
             now = now.plus(pause);
             let mine = &mut nodes[usize::try_from(process).unwrap()];
-            // Half of what is held gets spent before the next statement.
+            // Half of the held units are spent before the next statement.
             let spent = mine.held.div_ceil(2);
             *mine = claim(mine.minute, mine.minute_spent + spent, mine.day_spent + spent, mine.held - spent);
             let sent = Statement { spare, ..statement(process, seq as u64 + 1, *mine, need, limits) };
-            let books = settled(&mut bucket, &sent, &around(now));
-            prop_assert!(books.granted <= need + spare);
-            prop_assert!(books.learning_until.is_none(), "honest nodes look forgetful");
-            prop_assert!(books.minute_charged <= u64::from(limits.0));
-            prop_assert!(books.day_charged <= u64::from(limits.1));
+            let settlement = settled(&mut bucket, &sent, &around(now));
+            prop_assert!(settlement.granted <= need + spare);
+            prop_assert!(settlement.learning_until.is_none(), "honest nodes look forgetful");
+            prop_assert!(settlement.minute_charged <= u64::from(limits.0));
+            prop_assert!(settlement.day_charged <= u64::from(limits.1));
             let view = bucket.view(now);
             prop_assert_eq!(view.minute_charged, view.nodes.iter().map(|node| u64::from(node.minute_units)).sum::<u64>());
             prop_assert_eq!(view.day_charged, view.nodes.iter().map(|node| u64::from(node.day_units)).sum::<u64>());
             if !lost {
-                let same_minute = mine.minute == books.minute;
-                let same_day = day_of(mine.minute) == day_of(books.minute);
+                let same_minute = mine.minute == settlement.minute;
+                let same_day = day_of(mine.minute) == day_of(settlement.minute);
                 *mine = claim(
-                    books.minute,
+                    settlement.minute,
                     if same_minute { mine.minute_spent } else { 0 },
                     if same_day { mine.day_spent } else { 0 },
-                    if same_minute { mine.held } else { 0 } + books.granted,
+                    if same_minute { mine.held } else { 0 } + settlement.granted,
                 );
             }
         }

@@ -1,19 +1,19 @@
 use std::num::NonZeroU32;
 
 use super::*;
-use crate::ledger::bucket::{Bucket, Surroundings};
+use crate::ledger::bucket::{Bucket, StoreState};
 use crate::ledger::{Incarnation, Life, Reply};
 
 /// 2023-11-14T22:13:20Z, 20 seconds into its minute, when the monotonic clock shows 0.
 const START: UnixMillis = UnixMillis(1_700_000_000_000);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A process in a place of its own.
+/// A process with a place of its own.
 fn node(number: u32) -> NodeId {
     NodeId { place: number.into(), life: Life { start: 1, stay: 0, process: number } }
 }
 
-/// A node and a store that answers when the test says so.
+/// A node and a store that answers when the test decides.
 struct Pair {
     node: NodeBucket,
     store: Bucket,
@@ -29,9 +29,9 @@ impl Pair {
         Self { node, store: Bucket::new(&around), limits, now: Duration::ZERO }
     }
 
-    fn around(now: Duration) -> Surroundings {
+    fn around(now: Duration) -> StoreState {
         let now = START.plus(i64::try_from(now.as_millis()).unwrap());
-        Surroundings { now, incarnation: Incarnation(1), learning_until: UnixMillis(i64::MIN) }
+        StoreState { now, incarnation: Incarnation(1), learning_until: UnixMillis(i64::MIN) }
     }
 
     fn pass(&mut self, time: Duration) {
@@ -42,7 +42,7 @@ impl Pair {
         self.node.spend(self.now, self.limits)
     }
 
-    /// Executes a statement at the store and lets the node read the answer.
+    /// Executes a statement at the store and lets the node read the reply.
     fn exchange(&mut self, purpose: Purpose) -> Settlement {
         let statement = self.node.ask(self.now, purpose).unwrap();
         let Reply::Settled(settlement) = self.store.apply(&statement, &Self::around(self.now)) else { unreachable!() };
@@ -50,7 +50,7 @@ impl Pair {
         settlement
     }
 
-    /// One request, with a call to the store when the node needs one.
+    /// One request, with a call to the store if the node needs it.
     fn request(&mut self) -> Step {
         match self.spend() {
             Step::Ask => {
@@ -115,7 +115,7 @@ fn at_a_thousand_per_minute_on_three_nodes_one_call_serves_a_dozen_requests() {
 fn units_are_valid_from_the_moment_of_asking_and_never_reach_into_the_next_minute() {
     let mut pair = Pair::new(1_000, 100_000);
     pair.warm_up();
-    // The reply takes a second: the store's clock was read at the end of it, the node counts from its beginning.
+    // The reply takes a second: the store read its clock at the end of it, the node counts from its beginning.
     let statement = pair.node.ask(pair.now, Purpose::Prefetch).unwrap();
     let asked_at = pair.now;
     pair.pass(SECOND);
@@ -142,7 +142,7 @@ fn a_reply_to_a_statement_that_was_given_up_brings_nothing() {
     assert!(!pair.node.give_up(lost.seq));
     assert!(!pair.node.hear(pair.now, lost.seq, &settlement));
     assert_eq!(pair.spend(), Step::Ask);
-    assert!(pair.node.owes(), "what became of the statement is not known");
+    assert!(pair.node.owes(), "what became of the statement is unknown");
     assert_eq!(pair.exchange(Purpose::Spend(1)).day_charged, 1);
 }
 
@@ -221,43 +221,43 @@ fn a_refund_after_the_minute_goes_back_to_the_day_alone() {
     pair.node.refund(pair.now, &standing);
     pair.pass(5 * SECOND);
     assert!(pair.node.wants_hand_back(pair.now));
-    let books = pair.exchange(Purpose::HandBack);
-    assert_eq!((books.minute_charged, books.day_charged), (1, 1));
+    let settlement = pair.exchange(Purpose::HandBack);
+    assert_eq!((settlement.minute_charged, settlement.day_charged), (1, 1));
 }
 
 #[test]
 fn alone_a_node_spends_its_share_and_claims_it_afterwards() {
     let mut pair = Pair::new(60, 1_000);
-    let three = Alone::Share(Share::new(NonZeroU32::new(3).unwrap(), 0));
+    let three = DegradedPolicy::Share(Share::new(NonZeroU32::new(3).unwrap(), 0));
     let mut admitted = 0;
     for _minute in 0..2 {
         for _ in 0..100 {
             assert_eq!(pair.spend(), Step::Ask);
-            let clock = AloneClock::Heard(Pair::around(pair.now).now);
-            let step = pair.node.spend_alone(pair.now, clock, three);
-            admitted += u32::from(matches!(step, AloneStep::Admit(_)));
+            let clock = DegradedClock::Heard(Pair::around(pair.now).now);
+            let step = pair.node.spend_degraded(pair.now, clock, three);
+            admitted += u32::from(matches!(step, DegradedStep::Admit(_)));
         }
         pair.pass(60 * SECOND);
     }
     assert_eq!(admitted, 40);
-    let books = pair.exchange(Purpose::Assert);
-    assert_eq!(books.day_charged, 40);
-    assert!(books.learning_until.is_some(), "if this node was alone, others were");
+    let settlement = pair.exchange(Purpose::Assert);
+    assert_eq!(settlement.day_charged, 40);
+    assert!(settlement.learning_until.is_some(), "if this node was alone, others were");
 }
 
 #[test]
-fn alone_after_the_day_is_known_to_be_spent_it_refuses_truthfully() {
+fn without_the_store_a_day_known_to_be_spent_is_refused() {
     let mut pair = Pair::new(5, 5);
     for _ in 0..5 {
         pair.request();
     }
     pair.pass(60 * SECOND);
     assert_eq!(pair.spend(), Step::Ask);
-    let clock = AloneClock::Heard(START);
-    let step = pair.node.spend_alone(pair.now, clock, Alone::Share(Share::new(NonZeroU32::MIN, 0)));
-    assert!(matches!(step, AloneStep::Refuse(_, Window::Day)), "{step:?}");
-    let step = pair.node.spend_alone(pair.now, clock, Alone::Everything);
-    assert!(matches!(step, AloneStep::Admit(_)), "{step:?}");
+    let clock = DegradedClock::Heard(START);
+    let step = pair.node.spend_degraded(pair.now, clock, DegradedPolicy::Share(Share::new(NonZeroU32::MIN, 0)));
+    assert!(matches!(step, DegradedStep::Refuse(_, Window::Day)), "{step:?}");
+    let step = pair.node.spend_degraded(pair.now, clock, DegradedPolicy::Everything);
+    assert!(matches!(step, DegradedStep::Admit(_)), "{step:?}");
 }
 
 #[test]
@@ -274,11 +274,11 @@ fn the_shares_of_all_nodes_add_up_to_the_limit() {
 fn a_node_with_a_wrong_clock_names_no_minute_that_the_store_has_not_named() {
     for wrong_by in [-600, -50, 50, 600, 86_400] {
         let mut pair = Pair::new(60, 1_000);
-        let clock = AloneClock::Own(START.plus(wrong_by * 1_000));
-        let all = Alone::Share(Share::new(NonZeroU32::MIN, 0));
+        let clock = DegradedClock::Own(START.plus(wrong_by * 1_000));
+        let all = DegradedPolicy::Share(Share::new(NonZeroU32::MIN, 0));
         for _ in 0..5 {
             assert_eq!(pair.spend(), Step::Ask);
-            assert!(matches!(pair.node.spend_alone(pair.now, clock, all), AloneStep::Admit(_)));
+            assert!(matches!(pair.node.spend_degraded(pair.now, clock, all), DegradedStep::Admit(_)));
         }
         let asked = pair.exchange(Purpose::Spend(1));
         assert_eq!((asked.granted, asked.minute), (0, Window::Minute.index(START)), "{wrong_by} s");
@@ -293,21 +293,21 @@ fn a_node_with_a_wrong_clock_names_no_minute_that_the_store_has_not_named() {
 fn what_was_spent_in_a_minute_that_has_not_begun_at_the_store_is_charged_to_the_one_that_has() {
     for (ahead, spent_before) in [(60, 0), (60, 4), (180, 4)] {
         let mut pair = Pair::new(60, 1_000);
-        let all = Alone::Share(Share::new(NonZeroU32::MIN, 0));
+        let all = DegradedPolicy::Share(Share::new(NonZeroU32::MIN, 0));
         for _ in 0..spent_before {
             assert!(matches!(pair.request(), Step::Admit(_)));
         }
-        // The store's time as this node has it is ahead of the store's own.
+        // The node's copy of the store's time is ahead of the store's clock.
         let fast = pair.now + Duration::from_secs(ahead);
         for _ in 0..5 {
-            let clock = AloneClock::Heard(Pair::around(fast).now);
-            assert!(matches!(pair.node.spend_alone(fast, clock, all), AloneStep::Admit(_)));
+            let clock = DegradedClock::Heard(Pair::around(fast).now);
+            assert!(matches!(pair.node.spend_degraded(fast, clock, all), DegradedStep::Admit(_)));
         }
         let minute = Window::Minute.index(START);
         let heard = pair.node.ask(fast, Purpose::Spend(1)).unwrap();
-        let Reply::Settled(books) = pair.store.apply(&heard, &Pair::around(pair.now)) else { unreachable!() };
-        assert!(pair.node.hear(fast, heard.seq, &books));
-        assert_eq!((books.granted, books.minute), (0, minute), "the books stay where they are");
+        let Reply::Settled(settlement) = pair.store.apply(&heard, &Pair::around(pair.now)) else { unreachable!() };
+        assert!(pair.node.hear(fast, heard.seq, &settlement));
+        assert_eq!((settlement.granted, settlement.minute), (0, minute), "the record stays");
         assert!(pair.node.wants_assert());
         let told = pair.node.ask(fast, Purpose::Assert).unwrap();
         let Reply::Settled(told) = pair.store.apply(&told, &Pair::around(pair.now)) else { unreachable!() };
@@ -320,7 +320,7 @@ fn what_was_spent_in_a_minute_that_has_not_begun_at_the_store_is_charged_to_the_
     }
 }
 
-/// A process beside ours, which holds this many units of the same bucket.
+/// A second process that holds `units` of the same bucket.
 fn hold_elsewhere(pair: &mut Pair, process: u32, units: u32) -> NodeBucket {
     let mut other = NodeBucket::new(node(process), pair.limits);
     let statement = other.ask(pair.now, Purpose::Spend(units)).unwrap();
@@ -338,7 +338,7 @@ fn before_it_refuses_it_asks_for_what_others_hold_three_times_and_waits_longer_e
         assert_eq!(pair.exchange(Purpose::Spend(1)).granted, 0);
         assert!(pair.node.take_recall() && !pair.node.take_recall(), "said once");
         assert_eq!(pair.node.quiet_until(), pair.now + wait);
-        // Whatever else is heard meanwhile neither shortens the wait nor counts as another one.
+        // Other settlements meanwhile neither shorten the wait nor count as another recall.
         pair.pass(wait / 2);
         pair.exchange(Purpose::Spend(1));
         assert!(!pair.node.take_recall());
@@ -349,7 +349,7 @@ fn before_it_refuses_it_asks_for_what_others_hold_three_times_and_waits_longer_e
     pair.exchange(Purpose::Spend(1));
     assert!(!pair.node.take_recall());
     assert!(matches!(pair.spend(), Step::Refuse(_, Window::Minute)), "they had their time");
-    // Another minute is another matter.
+    // A new minute starts a new count of recalls.
     pair.pass(60 * SECOND);
     let _other = hold_elsewhere(&mut pair, 3, 60);
     assert_eq!(pair.spend(), Step::Ask);
@@ -385,18 +385,18 @@ fn a_new_life_claims_only_what_was_spent_beyond_what_is_charged_to_the_old_one()
     }
     assert_eq!(pair.node.claim().day_units(), 0);
     assert_eq!(pair.spend(), Step::Ask);
-    let books = pair.exchange(Purpose::Spend(1));
+    let settlement = pair.exchange(Purpose::Spend(1));
     assert_eq!(
-        (books.granted > 0, books.own_day, books.day_charged),
-        (true, books.granted, charged + u64::from(books.granted))
+        (settlement.granted > 0, settlement.own_day, settlement.day_charged),
+        (true, settlement.granted, charged + u64::from(settlement.granted))
     );
-    assert!(books.learning_until.is_none(), "a new life does not look like a loss of memory");
+    assert!(settlement.learning_until.is_none(), "a new life does not look like a loss of memory");
     assert!(matches!(pair.node.serve(pair.now), Step::Admit(_)));
-    assert_eq!(pair.node.claim().day_units(), books.granted);
+    assert_eq!(pair.node.claim().day_units(), settlement.granted);
     pair.node.store_forgot(pair.now);
     assert_eq!(
         u64::from(pair.node.claim().day_units()),
-        charged + u64::from(books.granted),
+        charged + u64::from(settlement.granted),
         "a new memory hears everything"
     );
 }

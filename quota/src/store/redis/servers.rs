@@ -1,9 +1,9 @@
-//! Which servers there are, a connection to each, and a task that makes them anew.
+//! The servers, a connection to each, and a task that replaces them.
 //!
-//! Whenever a connection is doubted (it broke, the server turned read-only, slots moved) all of it is found again: the
-//! master, the slots, the server's run id. Until that succeeds calls fail at once. One task does it, with a pause that
-//! grows to a tenth of a second, so that all nodes find a server that returns almost at once, and do not storm it. Of a Cluster whose
-//! servers are not all there, those that are serve their buckets.
+//! After a problem with a connection (it broke, the server became read-only, slots moved), everything is discovered
+//! again: the master, the slots, the server's run id. Until that succeeds calls fail at once. One task does this, with
+//! a pause that grows to a tenth of a second, so that all nodes find a returning server at almost the same time without
+//! flooding it. If servers of a Cluster are missing, the others serve their buckets.
 
 mod connect;
 mod slots;
@@ -22,19 +22,19 @@ use super::settings::{RedisMode, RedisSettings};
 use crate::ledger::Incarnation;
 use crate::store::StoreOutage;
 
-/// Pause before the first further attempt to connect; the others double it.
+/// Pause before the second attempt to connect; it doubles after each attempt.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
-/// The longest pause. Nodes find a server that is back within this time of each other, and then a heartbeat: less than
-/// the time for which a new memory only listens (settle.lua).
+/// The longest pause. Nodes find a returning server within this time of each other, plus a heartbeat: less than the
+/// time in which new data only learns (settle.lua).
 const PAUSE_MAX: Duration = Duration::from_millis(100);
-/// How often a server is looked for that a Cluster lacks.
+/// How often missing servers of a Cluster are tried.
 const RETRY_EVERY: Duration = Duration::from_millis(500);
-/// How often the task looks whether the store is still there.
+/// How often the task checks whether the store still exists.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
-/// Servers of a Cluster that are spoken to; more are a mistake.
+/// Most servers of a Cluster; more are a configuration error.
 pub(super) const SERVERS_MAX: usize = 256;
 
-/// A script and the name the server knows it by.
+/// A script and the server's name for it.
 #[derive(Clone, Debug)]
 pub(super) struct Script {
     pub(super) text: Arc<str>,
@@ -46,18 +46,18 @@ pub(super) struct Link {
     /// `host:port`.
     name: String,
     connection: MultiplexedConnection,
-    /// New whenever the server was started.
+    /// Changes whenever the server starts.
     pub(super) run_id: String,
-    /// Keeps [`Link::local_key`]s on this server; empty where there is only one.
+    /// Keeps [`Link::local_key`]s on this server; empty for a single server.
     tag: String,
     pub(super) memory_key: String,
     pub(super) settle: Script,
-    pub(super) pulse: Script,
-    /// The topology it belongs to.
+    pub(super) heartbeat: Script,
+    /// The topology that it belongs to.
     round: u64,
-    /// Calls in a row that got no answer.
+    /// Calls in a row without an answer.
     pub(super) timeouts: AtomicU32,
-    /// For a connection of another kind to the same server.
+    /// Opens connections of another kind to the same server.
     pub(super) client: redis::Client,
 }
 
@@ -66,7 +66,7 @@ impl Link {
         self.connection.clone()
     }
 
-    /// A key that lives on this server.
+    /// A key that is stored on this server.
     pub(super) fn local_key(&self, name: &str) -> String {
         local_key(name, &self.tag)
     }
@@ -81,7 +81,7 @@ struct Topology {
     round: u64,
     /// `None`: a master that cannot be reached.
     links: Vec<Option<Arc<Link>>>,
-    /// For a Cluster: the last slot of each range, and whose it is.
+    /// For a Cluster: the last slot of each range, and its server.
     slots: Option<BTreeMap<u16, usize>>,
 }
 
@@ -91,19 +91,19 @@ impl Topology {
     }
 }
 
-/// See the module.
+/// The connections to all servers.
 pub(super) struct Servers {
     settings: RedisSettings,
     topology: ArcSwapOption<Topology>,
-    /// The life of each server's memory, as last heard; only servers of the present topology.
+    /// The last known incarnation of each server's data; only servers of the current topology.
     incarnations: Mutex<BTreeMap<String, u64>>,
     doubted: Notify,
-    /// The round that is good, and why there is none.
+    /// The current round, or why there is none.
     state: watch::Sender<Result<u64, StoreOutage>>,
 }
 
 impl Servers {
-    /// Connects in the background, until dropped.
+    /// Connects in the background until dropped.
     pub(super) fn start(settings: RedisSettings) -> Arc<Self> {
         let none = StoreOutage::Unreachable("not connected yet".to_owned());
         let servers = Arc::new(Self {
@@ -123,7 +123,7 @@ impl Servers {
                     servers.connect(round).await;
                 }
                 let is_whole = servers.topology.load().as_ref().is_some_and(|topology| topology.is_whole());
-                // Looked at now and then even if nobody doubts, so that the task ends with the store.
+                // Wakes up now and then without a problem, so that the task ends with the store.
                 let wait = if is_whole { LOOK_EVERY } else { RETRY_EVERY };
                 let _ = tokio::time::timeout(wait, servers.doubted.notified()).await;
             }
@@ -142,20 +142,20 @@ impl Servers {
         shard.cloned().flatten().ok_or(StoreOutage::Part)
     }
 
-    /// All servers that are there.
+    /// All reachable servers.
     pub(super) fn all(&self) -> Result<Vec<Arc<Link>>, StoreOutage> {
         let topology = self.topology.load();
         let topology = topology.as_ref().ok_or_else(|| self.reason())?;
         Ok(topology.links.iter().flatten().cloned().collect())
     }
 
-    /// Whether there is more than one server: then the trouble of one is not that of the store.
+    /// Whether there are several servers: a problem of one then does not affect the whole store.
     pub(super) fn are_several(&self) -> bool {
         self.settings.mode == RedisMode::Cluster
     }
 
-    /// Notes the life of a server's memory; answers the combined one.
-    pub(super) fn heard_of(&self, link: &Link, incarnation: u64) -> Incarnation {
+    /// Records the incarnation of a server's data; returns the combined one.
+    pub(super) fn record_incarnation(&self, link: &Link, incarnation: u64) -> Incarnation {
         let mut incarnations = self.incarnations.lock();
         if let Some(known) = incarnations.get_mut(&link.name) {
             *known = incarnation;
@@ -163,12 +163,12 @@ impl Servers {
         combined(&incarnations)
     }
 
-    /// The combined life of all memories.
+    /// The combined incarnation of all servers.
     pub(super) fn incarnation(&self) -> Incarnation {
         combined(&self.incarnations.lock())
     }
 
-    /// Something is wrong with this connection: find everything anew. Calls fail until that is done.
+    /// Reports a problem with this connection: everything is discovered again. Calls fail until that is done.
     pub(super) fn doubt(&self, link: &Link) {
         let topology = self.topology.load();
         if topology.as_ref().is_some_and(|topology| topology.round == link.round) {
@@ -177,7 +177,7 @@ impl Servers {
         }
     }
 
-    /// Waits until everything is connected.
+    /// Waits until all connections are up.
     pub(super) async fn connected(&self, within: Duration) -> Result<(), StoreOutage> {
         let mut state = self.state.subscribe();
         let waited = tokio::time::timeout(within, state.wait_for(Result::is_ok)).await;
@@ -190,11 +190,11 @@ impl Servers {
     fn reason(&self) -> StoreOutage {
         match &*self.state.borrow() {
             Err(outage) => outage.clone(),
-            Ok(_) => StoreOutage::Unreachable("the connection is being made anew".to_owned()),
+            Ok(_) => StoreOutage::Unreachable("reconnecting".to_owned()),
         }
     }
 
-    /// Forgets servers that are no longer part of it. One that cannot be reached is not known to be gone.
+    /// Drops servers that left the topology. A server that cannot be reached may still belong to it.
     fn keep_incarnations_of(&self, links: &[Option<Arc<Link>>]) {
         let names: Vec<&str> = links.iter().flatten().map(|link| link.name.as_str()).collect();
         let mut incarnations = self.incarnations.lock();
@@ -217,9 +217,9 @@ impl Servers {
                     return;
                 }
                 Err(outage) => {
-                    let news = self.state.borrow().as_ref().err() != Some(&outage);
-                    if news {
-                        tracing::warn!(reason = %outage, "the quota's Redis cannot be used");
+                    let is_new = self.state.borrow().as_ref().err() != Some(&outage);
+                    if is_new {
+                        tracing::warn!(reason = %outage, "cannot use the quota store (Redis)");
                     }
                     self.state.send_modify(|state| *state = Err(outage));
                 }
@@ -230,7 +230,7 @@ impl Servers {
     }
 }
 
-/// Changes when one of the lives does. That of a single server is its own.
+/// Changes whenever one incarnation does. For a single server it is that server's.
 fn combined(incarnations: &BTreeMap<String, u64>) -> Incarnation {
     Incarnation(incarnations.values().fold(0, |sum: u64, one| sum.rotate_left(7).wrapping_add(*one)))
 }

@@ -1,4 +1,4 @@
-//! Where the quota's Redis is and how it is spoken to.
+//! Settings of the quota's Redis connection.
 
 use std::time::Duration;
 
@@ -13,24 +13,24 @@ contract::words! {
         Standalone = "standalone",
         /// The addresses are sentinels, which know the master.
         Sentinel = "sentinel",
-        /// The addresses are some of a Cluster's servers, which know all.
+        /// The addresses are some servers of a Cluster, which know the others.
         Cluster = "cluster",
     }
 }
 
-/// One server's address: `redis://host:port`, or `rediss://` for TLS. Without a user, password or database: those have
-/// settings of their own, so that an address may be logged.
+/// One server's address: `redis://host:port`, or `rediss://` for TLS. User, password and database have their own
+/// settings, so that an address may be logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisAddress {
     /// Name or address.
     pub host: String,
     /// Port.
     pub port: u16,
-    /// Whether TLS is spoken.
+    /// Whether TLS is used.
     pub tls: bool,
 }
 
-/// Why a text is no [`RedisAddress`].
+/// Why a text is not a [`RedisAddress`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("use redis://host:port or rediss://host:port; user and password have settings of their own")]
 pub struct InvalidRedisAddress;
@@ -55,12 +55,12 @@ impl std::str::FromStr for RedisAddress {
     }
 }
 
-/// Everything about the servers.
+/// Settings of the Redis connection.
 #[derive(Clone, Debug)]
 pub struct RedisSettings {
-    /// How they are found.
+    /// How the servers are found.
     pub mode: RedisMode,
-    /// Where to begin, at least one.
+    /// Addresses to start from, at least one.
     pub addresses: Vec<RedisAddress>,
     /// Sentinel's name of the master.
     pub master_name: String,
@@ -68,7 +68,7 @@ pub struct RedisSettings {
     pub username: Option<String>,
     /// Its password.
     pub password: Option<Secret>,
-    /// Authorities that may vouch for the servers, PEM; `None`: those of the system.
+    /// Authorities that sign the servers' certificates, PEM; `None`: the system's.
     pub ca_certificate: Option<Vec<u8>>,
     /// How long one call may take.
     pub call_budget: Duration,

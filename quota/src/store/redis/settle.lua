@@ -1,12 +1,12 @@
--- Executes one statement about one bucket: the same steps in the same order as `Bucket::apply` in ledger/bucket.rs, whose
--- comments say why. A test runs random statements through both and compares.
+-- Executes one statement about one bucket: the same steps in the same order as `Bucket::apply` in ledger/bucket.rs; its
+-- comments give the reasons. A test runs random statements through both and compares.
 --
--- A statement reads and writes two fields, however many places the bucket has; only a newcomer to a full bucket reads all.
+-- A statement reads and writes two fields, however many places the bucket has; only a new place in a full bucket reads all.
 --
 -- KEYS[1]  the bucket, a hash: one field per place = "start stay process seq minute minute_units minute_spent day_units",
 --          and "books" = "minute minute_charged day_charged incarnation learning_until nodes held places evicted crowded":
---          how many places have spoken in the minute and what they hold, how many places there are, whether one was given
---          up today (0 or 1), and for how many minutes there is no use in searching for a silent one
+--          the number of places with statements in the minute and the units they hold, the number of places, whether one
+--          was evicted today (0 or 1), and for how many minutes the search for a silent one would fail
 -- ARGV     1 place, 2 seq, 3 heard, 4 claimed minute (-1: none), 5 minute spent, 6 day spent, 7 held, 8 need, 9 spare,
 --          10 limit of the minute, 11 limit of the day, 12 the latest minute named to the node (-1: none), 13 start, 14 stay,
 --          15 process, 16 the key that remembers this server's memory, 17 the server's run id, 18 a random number
@@ -15,7 +15,7 @@
 --          evicted one, {-3} for a crowded one. All numbers stay below 2^53.
 local MINUTES_PER_DAY, STEP_BACK_MAX, LEARNING = 1440, 15, 250
 local PLACES_MAX, SILENT_MINUTES, EVICTED_AT_ONCE = 1024, 2, 64
--- For a memory that is new: nodes connect again one after the other, within a quarter of a second of each other.
+-- The learning period of new data: nodes reconnect one after the other, within a quarter of a second of each other.
 local LEARNING_ANEW = 500
 local floor, max, min = math.floor, math.max, math.min
 local place = ARGV[1]
@@ -36,7 +36,7 @@ local function numbers(text)
   return all
 end
 
--- The life of the server's memory: a new run of the server may have lost writes, and an emptied one has lost this key.
+-- The incarnation of the server's data: a restarted server may have lost writes, and an emptied one has lost this key.
 local memory = redis.call('HMGET', ARGV[16], 'incarnation', 'run', 'since')
 local incarnation, since = tonumber(memory[1]), tonumber(memory[3])
 if not incarnation or memory[2] ~= ARGV[17] then
@@ -81,7 +81,7 @@ local function save(...)
   redis.call('HSET', KEYS[1], 'books', string.format('%d %d %d %d %d %d %d %d %d %d', minute, minute_charged, day_charged,
     bucket_incarnation, learning_until > now and learning_until or 0, nodes, held_by_all, places, evicted,
     max(crowded_until - minute, 0)), ...)
-  -- A day longer than needed, so that a clock that steps back finds its books.
+  -- A day longer than needed, so that a clock that steps back finds its record.
   redis.call('PEXPIREAT', KEYS[1], string.format('%d', (day_of(minute) + 2) * MINUTES_PER_DAY * 60000))
 end
 
@@ -112,8 +112,8 @@ if not known and places >= PLACES_MAX then
   evicted = 1
 end
 
--- What an earlier life of the place charged stays charged: nothing of it is known to be unspent. `spoke` is what the place
--- was counted for in this minute.
+-- The charges of an earlier life of the place stay: none of its units is known to be unspent. `spoke` tells whether the place
+-- was counted in this minute.
 local spoke, held_before = known and known.minute == minute, 0
 if spoke then held_before = max(known.units - known.spent, 0) end
 local mine = known
@@ -123,7 +123,7 @@ if not mine or mine.start ~= start or mine.stay ~= stay or mine.process ~= proce
 end
 if mine.minute ~= minute then mine.minute, mine.units, mine.spent = minute, 0, 0 end
 
--- A minute that has not begun here, and that only the node has named: what the books hold for it stays, nothing is granted.
+-- A minute that has not begun here, named only by the node: its component stays, nothing is granted.
 if claim_minute > minute then
   held = max(mine.units - mine.spent, 0)
   claim_minute, claim_minute_spent, claim_day_spent, need, spare = minute, mine.spent, max(mine.day - held, 0), 0, 0

@@ -55,7 +55,7 @@ async fn a_cluster_that_loses_a_master(lose: impl FnOnce(&mut Redis), full_cover
     }
     let with_buckets = servers.iter().filter(|server| !server.ask(&["KEYS", "tollhouse:bucket:*"]).is_empty()).count();
     assert!(with_buckets >= 3, "{with_buckets} servers have buckets");
-    // Bans reach everybody, whichever server is asked.
+    // Bans reach every node through any server.
     nodes.all[0].ban(&key(5), UnixSeconds(4_000_000_000)).unwrap();
     eventually("bans are shared", async || nodes.all.iter().all(|node| node.bans().len() == 1)).await;
     let in_step = |server: &Redis| {
@@ -84,6 +84,7 @@ async fn a_cluster_that_loses_a_master(lose: impl FnOnce(&mut Redis), full_cover
     .await;
 }
 
+// promise: faults.5
 #[tokio::test(flavor = "multi_thread")]
 async fn behind_sentinel_the_new_master_is_found() {
     let mut master = Redis::start();

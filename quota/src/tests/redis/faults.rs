@@ -1,4 +1,4 @@
-//! Redis gone, frozen, emptied, read-only, full, forgetful; and back.
+//! Redis down, frozen, emptied, read-only, full, with lost scripts; and back.
 
 use super::nodes::Nodes;
 use super::*;
@@ -8,7 +8,7 @@ fn named(name: &str) -> ProjectUid {
     name.parse().unwrap()
 }
 
-/// Charges one after the other at every node in turn; how many were let through.
+/// Charges at the nodes in turn; returns how many requests were admitted.
 async fn ask_in_turn(nodes: &Nodes, project: &ProjectUid, limits: Limits, requests: usize) -> u32 {
     let mut admitted = 0;
     for number in 0..requests {
@@ -31,6 +31,7 @@ async fn short_budget(redis: &Redis, count: u64, on_store_down: OnStoreDown) -> 
     .await
 }
 
+// promise: faults.1
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_store_each_node_has_its_share_and_the_day_is_right_afterwards() {
     let mut redis = Redis::in_a_fresh_minute();
@@ -46,11 +47,11 @@ async fn without_the_store_each_node_has_its_share_and_the_day_is_right_afterwar
             nodes.all.iter().all(|node| node.mode() == Mode::Share)
         })
         .await;
-        // No request waits for a store that is gone, none is answered with an error of ours, and the shares are bounded.
+        // No request waits for an unavailable store, none gets an error of ours, and the shares are bounded.
         for number in 0..1_200 {
             match nodes.all[number % 3].charge(&project, limits, &key(1)).await {
                 Ok(_) => admitted += 1,
-                // The share is spent, the limit is not: 503, because a 429 would not be true.
+                // The share is spent, the limit is not: 503, because a 429 would be wrong.
                 Err(ChargeError::Exceeded { .. } | ChargeError::Unavailable { .. }) => {}
                 other @ Err(ChargeError::Banned { .. }) => panic!("{other:?}"),
             }
@@ -58,14 +59,14 @@ async fn without_the_store_each_node_has_its_share_and_the_day_is_right_afterwar
         redis.restart();
         eventually("every node is back", async || nodes.all.iter().all(|node| node.mode() == Mode::Lease)).await;
         let ended = minute(&redis);
-        // The emptied server hears from every node what it has spent: nothing is forgotten, nothing counted twice.
-        eventually("the books hold what was admitted, and no more", async || {
-            let books = nodes.all[0].usage(&project).await;
-            matches!(books, Ok(Some(books)) if books.day_charged == u64::from(admitted))
+        // The emptied server receives from every node what it has spent: nothing is lost or counted twice.
+        eventually("the record equals the admitted requests", async || {
+            let record = nodes.all[0].usage(&project).await;
+            matches!(record, Ok(Some(record)) if record.day_charged == u64::from(admitted))
         })
         .await;
         if ended == began {
-            // Within one minute: what was granted before, and a share of the whole limit for each.
+            // Within one minute: the earlier grants, and a share of the whole limit for each node.
             assert!(admitted <= 300 + 30, "{admitted} of 300");
             return;
         }
@@ -73,6 +74,7 @@ async fn without_the_store_each_node_has_its_share_and_the_day_is_right_afterwar
     panic!("five attempts, and each straddled a minute");
 }
 
+// promise: faults.8
 #[tokio::test(flavor = "multi_thread")]
 async fn an_emptied_store_learns_before_it_grants() {
     let redis = Redis::in_a_fresh_minute();
@@ -82,7 +84,7 @@ async fn an_emptied_store_learns_before_it_grants() {
         let began = minute(&redis);
         let mut admitted = ask_in_turn(&nodes, &project, limits, 60).await;
         redis.ask(&["FLUSHALL"]);
-        // The one node that did not spend before would be granted what the others have spent.
+        // The node that did not spend before could be granted the units of the others.
         for _ in 0..200 {
             admitted += u32::from(nodes.all[attempt % 3].charge(&project, limits, &key(1)).await.is_ok());
         }
@@ -101,11 +103,11 @@ async fn a_frozen_store_delays_only_the_first() {
     let (project, limits) = (named("frozen"), limits(100_000, 1_000_000));
     redis.freeze();
     eventually("the node stops asking", async || {
-        assert!(nodes.all[0].charge(&project, limits, &key(1)).await.is_ok(), "nobody is refused for our fault");
+        assert!(nodes.all[0].charge(&project, limits, &key(1)).await.is_ok(), "no request is refused for our fault");
         nodes.all[0].mode() == Mode::Allow
     })
     .await;
-    // Not a measurement: a thousand requests that each waited for a budget would take a minute and a half.
+    // Not a measurement: if each of the thousand requests waited for its budget, they would take a minute and a half.
     let all = async {
         for _ in 0..1_000 {
             assert!(nodes.all[0].charge(&project, limits, &key(1)).await.is_ok());
@@ -114,15 +116,16 @@ async fn a_frozen_store_delays_only_the_first() {
     assert!(tokio::time::timeout(PATIENCE, all).await.is_ok());
     redis.thaw();
     eventually("the node asks again", async || nodes.all[0].mode() == Mode::Exact).await;
-    eventually("what was let through is in the books", async || {
-        let books = nodes.all[0].usage(&project).await;
-        matches!(books, Ok(Some(books)) if books.day_charged >= 1_000)
+    eventually("admitted requests are in the record", async || {
+        let record = nodes.all[0].usage(&project).await;
+        matches!(record, Ok(Some(record)) if record.day_charged >= 1_000)
     })
     .await;
 }
 
+// promise: faults.7
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_lost_its_scripts_is_given_them_again() {
+async fn lost_scripts_are_loaded_again() {
     let redis = Redis::within_a_day();
     let nodes = short_budget(&redis, 1, OnStoreDown::Deny).await;
     for round in 0..3 {
@@ -132,6 +135,7 @@ async fn a_server_that_lost_its_scripts_is_given_them_again() {
     }
 }
 
+// promise: faults.6
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_server_still_settles() {
     let redis = Redis::with(&["--maxmemory-policy", "noeviction"]);
@@ -144,6 +148,7 @@ async fn a_full_server_still_settles() {
     }
 }
 
+// promise: faults.5
 #[tokio::test(flavor = "multi_thread")]
 async fn a_master_that_was_demoted_is_left_for_the_new_one() {
     for _ in 0..3 {
@@ -156,7 +161,7 @@ async fn a_master_that_was_demoted_is_left_for_the_new_one() {
     panic!("three attempts in fresh minutes, and each took longer than one");
 }
 
-/// A master fails over to its replica, and nobody gets more than the limit, if all of it lies within one minute.
+/// A master fails over to its replica, and no more than the limit is admitted, if everything lies within one minute.
 async fn fails_over_within_a_minute(old: &Redis, new: &Redis) -> bool {
     eventually("the replica is in step", async || new.ask(&["INFO", "replication"]).contains("master_link_status:up"))
         .await;
@@ -168,7 +173,7 @@ async fn fails_over_within_a_minute(old: &Redis, new: &Redis) -> bool {
     let (project, limits) = (named("demoted"), limits(100, 10_000));
     let began = minute(new);
     let mut admitted = ask_in_turn(&nodes, &project, limits, 40).await;
-    // Writes that the replica never saw, then the other way round.
+    // Writes that the replica never received, then the reverse.
     new.ask(&["REPLICAOF", "NO", "ONE"]);
     admitted += ask_in_turn(&nodes, &project, limits, 20).await;
     old.ask(&["REPLICAOF", "127.0.0.1", &new.port.to_string()]);
@@ -185,9 +190,9 @@ async fn fails_over_within_a_minute(old: &Redis, new: &Redis) -> bool {
     within
 }
 
-// What is said of a key while nobody can be told holds where it was said, and everywhere when it can be told.
+// During an outage, bans and lifts hold at their node; afterwards they hold at every node.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_ban_and_the_end_of_one_are_told_when_the_store_is_back() {
+async fn bans_and_lifts_are_delivered_when_the_store_is_back() {
     let mut redis = Redis::within_a_day();
     let nodes = short_budget(&redis, 2, OnStoreDown::Allow).await;
     let far = UnixSeconds(4_000_000_000);
@@ -206,8 +211,8 @@ async fn a_ban_and_the_end_of_one_are_told_when_the_store_is_back() {
     nodes.all[0].ban(&key(8), far).unwrap();
     assert!(nodes.all[0].lift(&key(7)));
     let holds = async || {
-        assert_eq!((is_banned(0, 7).await, is_banned(0, 8).await), (false, true), "where it was said");
-        assert_eq!((is_banned(1, 7).await, is_banned(1, 8).await), (true, false), "where nobody could say it");
+        assert_eq!((is_banned(0, 7).await, is_banned(0, 8).await), (false, true), "at the node of the change");
+        assert_eq!((is_banned(1, 7).await, is_banned(1, 8).await), (true, false), "at the other node");
     };
     holds().await;
     redis.restart();
@@ -230,7 +235,7 @@ async fn bans_outlive_a_memory_that_is_emptied_and_lifted_ones_do_not_come_back(
     eventually("the first node knows the end", async || nodes.all[0].bans().len() == 1).await;
     redis.ask(&["FLUSHALL"]);
     eventually("both are told again", async || redis.ask(&["HGETALL", "tollhouse:bans"]).lines().count() == 4).await;
-    // A ban that somebody repeats who missed its end.
+    // A ban repeated by a node that missed the lift.
     let missed = redis.ask(&["HGET", "tollhouse:bans", key(8).as_str()]).replace(key(8).as_str(), key(7).as_str());
     redis.ask(&["PUBLISH", "tollhouse:news", &format!(r#"{{"from":"another","news":{missed}}}"#)]);
     nodes.all[0].ban(&key(6), far).unwrap();
@@ -269,7 +274,7 @@ async fn a_key_is_banned_by_what_all_nodes_have_seen_together() {
     })
     .await;
     let limits = limits(2, 1_000);
-    // Fewer than a ban takes at any one node; at all of them more, even where each forgives its first ones.
+    // Fewer strikes than a ban takes at any one node; more at all together, even though each forgives its first ones.
     for _ in 0..40 {
         for node in &nodes.all {
             let _ = node.charge(&named("strikes"), limits, &key(5)).await;

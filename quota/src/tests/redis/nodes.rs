@@ -1,4 +1,4 @@
-//! Several nodes and one Redis: exact together, cheap together, and of one mind about bans.
+//! Several nodes and one Redis: together exact, with few calls, and with the same bans.
 
 use std::sync::atomic::AtomicU32;
 
@@ -10,7 +10,7 @@ use crate::breaker::PROBE_EVERY;
 use crate::settings::QuotaSettings;
 use crate::standing::Standing;
 
-/// Nodes with their background work, which ends with them.
+/// Nodes with their background tasks, which end with them.
 pub(super) struct Nodes {
     pub(super) all: Vec<Quota>,
     tasks: Vec<tokio::task::JoinHandle<()>>,
@@ -29,7 +29,7 @@ impl Nodes {
         Self::named(1, ports, mode, count, change).await
     }
 
-    /// Nodes whose processes are numbered from `first`.
+    /// Nodes with processes numbered from `first`.
     pub(super) async fn named(
         first: u64,
         ports: &[u16],
@@ -43,7 +43,7 @@ impl Nodes {
             let mut settings = QuotaSettings::new(process);
             settings.call_budget = Duration::from_millis(500);
             change(&mut settings);
-            // No node's own clock matters: one is 90 s ahead, one 45 s behind.
+            // The nodes' own clocks do not matter: one is 90 s ahead, one 45 s behind.
             let off = [0, 90_000, -45_000][usize::try_from(process % 3).unwrap()];
             let quota = Quota::new(Arc::new(store), settings, RealClock::from(SystemClock::new().now().plus(off)));
             tasks.push(tokio::spawn({
@@ -70,8 +70,7 @@ impl Nodes {
         if self.all.len() > 1 { Mode::Lease } else { Mode::Exact }
     }
 
-    /// So many requests that are answered, 512 at a time, each at a node chosen at random; what was admitted in each
-    /// minute.
+    /// `requests` answered requests, 512 at a time, each at a random node; returns the admitted ones of each minute.
     pub(super) async fn burst(&self, project: &ProjectUid, limits: Limits, requests: u32) -> Vec<(i64, u32)> {
         let next = Arc::new(AtomicU32::new(0));
         let workers: Vec<_> = (0..512_u64)
@@ -103,22 +102,22 @@ impl Nodes {
     }
 }
 
-/// One request of a client that asks again as long as it hears that the store does not answer: a busy machine may keep
-/// Redis from answering in time. `None` when it is refused.
+/// One request that is repeated while the store does not answer, because Redis may be slow on a busy machine. `None` if
+/// it is refused.
 async fn answered(node: &Quota, project: &ProjectUid, limits: Limits) -> Option<Standing> {
     for _ in 0..200 {
         match node.charge(project, limits, &key(1)).await {
             Ok(standing) => return Some(standing),
             Err(ChargeError::Unavailable { .. }) => tokio::time::sleep(PROBE_EVERY).await,
             Err(ChargeError::Exceeded { .. }) => return None,
-            Err(ChargeError::Banned { .. }) => panic!("a burst is counted where nobody is banned"),
+            Err(ChargeError::Banned { .. }) => panic!("bans are off in a burst"),
         }
     }
     panic!("Redis did not answer for 20 seconds");
 }
 
-/// For bursts: on a busy machine one takes longer than the second in which refusals are forgiven, and a key that is banned is
-/// let through less often than the limit says.
+/// For bursts: on a busy machine a burst takes longer than the grace of a second, and a banned key would get less than
+/// the limit.
 pub(super) fn without_bans(settings: &mut QuotaSettings) {
     settings.ban.switch = BanSwitch::Off;
 }
@@ -127,7 +126,7 @@ fn named(name: &str) -> ProjectUid {
     name.parse().unwrap()
 }
 
-/// Statements about buckets that the server has executed: each sets the time at which its bucket is forgotten.
+/// Statements that the server has executed: each sets its bucket's expiry.
 fn bucket_calls(redis: &Redis) -> u64 {
     let stats = redis.ask(&["INFO", "commandstats"]);
     let of = |name: &str| {
@@ -137,7 +136,8 @@ fn bucket_calls(redis: &Redis) -> u64 {
     of("pexpireat")
 }
 
-/// Attempts with a project each, until one lies within a minute: a minute may end at any time, five in a row cannot.
+/// Repeats an attempt with a new project until it lies within a minute: a minute may end at any time, but not five
+/// times in a row.
 pub(super) async fn within_one_minute<T>(name: &str, mut attempt: impl AsyncFnMut(ProjectUid) -> Option<T>) -> T {
     for number in 0..5 {
         if let Some(seen) = attempt(named(&format!("{name}-{number}"))).await {
@@ -148,7 +148,7 @@ pub(super) async fn within_one_minute<T>(name: &str, mut attempt: impl AsyncFnMu
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn exactly_the_limit_is_admitted_whoever_asks() {
+async fn exactly_the_limit_is_admitted_over_all_nodes() {
     let redis = Redis::in_a_fresh_minute();
     let nodes = Nodes::start(&[redis.port], RedisMode::Standalone, 3, without_bans).await;
     for (repeat, limit) in [60, 300, 1_000, 20_000].into_iter().flat_map(|limit| [(0, limit), (1, limit)]) {
@@ -157,8 +157,8 @@ async fn exactly_the_limit_is_admitted_whoever_asks() {
             assert!(minutes.iter().all(|(_, admitted)| *admitted <= limit), "{limit}: {minutes:?}");
             let total: u32 = minutes.iter().map(|(_, admitted)| admitted).sum();
             eventually("what was not spent is handed back", async || {
-                let books = nodes.all[0].usage(&project).await.unwrap().unwrap();
-                books.day_charged == u64::from(total)
+                let record = nodes.all[0].usage(&project).await.unwrap().unwrap();
+                record.day_charged == u64::from(total)
             })
             .await;
             let [(_, admitted)] = minutes.as_slice() else { return None };
@@ -190,7 +190,7 @@ async fn exactly_the_days_limit_is_admitted_and_refusals_cost_neither_window() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_request_asks_nobody_and_a_busy_bucket_asks_seldom() {
+async fn a_refused_request_makes_no_call_and_a_busy_bucket_few() {
     let redis = Redis::in_a_fresh_minute();
     let nodes = Nodes::start(&[redis.port], RedisMode::Standalone, 3, without_bans).await;
     within_one_minute("cheap", async |project| {
@@ -201,33 +201,33 @@ async fn a_refused_request_asks_nobody_and_a_busy_bucket_asks_seldom() {
         assert!(calls <= 80, "{calls} calls for 1,000 requests on three nodes: {began:?}");
         let spent = nodes.burst(&project, limits, 3_000).await;
         let total: u32 = began.iter().chain(&spent).map(|(_, admitted)| admitted).sum();
-        eventually("the books are settled", async || {
+        eventually("the record is settled", async || {
             nodes.all[0].usage(&project).await.unwrap().unwrap().day_charged == u64::from(total)
         })
         .await;
-        // Every node hears the refusal once.
+        // Every node receives the refusal once.
         let heard = nodes.burst(&project, limits, 60).await;
-        // The books, and of each node how many statements it has made.
-        let books = || redis.ask(&["HGETALL", &format!("tollhouse:bucket:{{{project}}}")]);
-        let settled = books();
+        // The record, including how many statements each node has made.
+        let record = || redis.ask(&["HGETALL", &format!("tollhouse:bucket:{{{project}}}")]);
+        let settled = record();
         let refused = nodes.burst(&project, limits, 100_000).await;
-        // Whatever is let through belongs to another minute than the one that was spent.
+        // An admitted request belongs to another minute than the spent one.
         if !heard.is_empty() || !refused.is_empty() {
             return None;
         }
-        assert_eq!(books(), settled, "100,000 requests were refused");
+        assert_eq!(record(), settled, "100,000 requests were refused");
         Some(())
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_other_nodes_hold_and_do_not_use_is_recalled_before_anybody_is_refused() {
+async fn unused_units_of_other_nodes_are_recalled_before_a_refusal() {
     let redis = Redis::start();
     let nodes = Nodes::start(&[redis.port], RedisMode::Standalone, 2, |_| {}).await;
     let (busy, late) = (&nodes.all[0], &nodes.all[1]);
     let limits = limits(200, 100_000);
-    // Fresh names until one fits into a minute: hot on the first node, which then holds a lease.
+    // New projects until one attempt fits into a minute: busy on the first node, which then holds a lease.
     for attempt in 0..5 {
         let project = named(&format!("recall-{attempt}"));
         let mut minute = 0;
@@ -235,8 +235,8 @@ async fn what_other_nodes_hold_and_do_not_use_is_recalled_before_anybody_is_refu
             minute = busy.charge(&project, limits, &key(1)).await.unwrap().minute.resets_at.0;
         }
         let held: u32 = {
-            let books = busy.usage(&project).await.unwrap().unwrap();
-            books.nodes.iter().map(|node| node.held).sum()
+            let record = busy.usage(&project).await.unwrap().unwrap();
+            record.nodes.iter().map(|node| node.held).sum()
         };
         let mut admitted = 40;
         let mut same_minute = true;
@@ -249,8 +249,8 @@ async fn what_other_nodes_hold_and_do_not_use_is_recalled_before_anybody_is_refu
         };
         assert!(matches!(refusal, ChargeError::Exceeded { .. }), "{refusal:?}");
         if same_minute && held > 0 {
-            let books = late.usage(&project).await.unwrap().unwrap();
-            assert_eq!(admitted, 200, "the first node held {held} and gave them back: {books:?}");
+            let record = late.usage(&project).await.unwrap().unwrap();
+            assert_eq!(admitted, 200, "the first node held {held} and gave them back: {record:?}");
             return;
         }
     }
@@ -272,7 +272,7 @@ async fn bans_hold_on_every_node_and_end_on_every_node() {
     nodes.all[0].ban(&key(7), far).unwrap();
     eventually("the other node knows the ban", async || banned(1).await).await;
     assert!(banned(0).await);
-    // A node that comes later reads what it missed.
+    // A node that starts later reads the stored bans.
     let later = Nodes::named(11, &[redis.port], RedisMode::Standalone, 2, |_| {}).await;
     eventually("a newcomer knows the ban", async || {
         later.all[0].bans().iter().any(|ban| ban.key == key(7) && ban.until == far)

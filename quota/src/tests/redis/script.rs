@@ -1,24 +1,24 @@
-//! The script and [`Bucket::apply`] are one function: random statements through both, and the same answers.
+//! The script and [`Bucket::apply`] are one function: random statements through both give the same replies.
 //!
-//! Redis tells the time by its own clock, which the test reads from each answer and hands to the bucket.
+//! Redis uses its own clock. The test reads it from each reply and passes it to the bucket.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::*;
-use crate::ledger::bucket::{Bucket, PLACES_MAX, Surroundings};
+use crate::ledger::bucket::{Bucket, PLACES_MAX, StoreState};
 use crate::ledger::{Claim, Incarnation, Life, NodeId, Reply, Settlement, Statement};
 
-/// A statement to be: what of it depends on the clock is filled in when it is made.
+/// A planned statement: the parts that depend on the clock are filled in when it is made.
 #[derive(Clone, Copy, Debug)]
 struct Draft {
     node: NodeId,
-    /// Added to the last sequence number of the node; 0 and below are stale.
+    /// Added to the node's last sequence number; 0 and below are stale.
     ahead: i8,
     heard_behind: u8,
-    /// Minutes from the present one; `None`: knows of none.
+    /// Minutes from the current one; `None`: knows no minute.
     minute: Option<i8>,
-    /// How many minutes before that a settlement has named the last one; `None`: none ever did.
+    /// How many minutes before that a settlement named the last minute; `None`: never.
     named_before: Option<u8>,
     minute_spent: u8,
     day_more: u8,
@@ -43,7 +43,7 @@ fn drafts() -> impl Strategy<Value = Vec<Draft>> {
     prop::collection::vec(draft, 1..40)
 }
 
-/// One bucket in both worlds.
+/// One bucket in both implementations.
 struct Pair<'a> {
     store: &'a RedisStore,
     project: ProjectUid,
@@ -75,27 +75,27 @@ impl Pair<'_> {
             limits: Limits::new(draft.limits.0.into(), draft.limits.1.into()).unwrap(),
         };
         let real = self.store.settle(&self.project, statement).await.unwrap();
-        // What the server decided it decided at its own moment, in its own memory.
+        // The server decided at its own time, with its own data.
         let (at, incarnation) = match real {
             Reply::Settled(Settlement { now, incarnation, .. }) => (now, incarnation),
-            // Nothing was executed. The bucket must not take the memory for a new one.
+            // Nothing was executed. The bucket must not see new data.
             _ => (UnixMillis(now), self.incarnation),
         };
         self.incarnation = incarnation;
-        let around = Surroundings { now: at, incarnation, learning_until: UnixMillis(0) };
+        let around = StoreState { now: at, incarnation, learning_until: UnixMillis(0) };
         let mirror = self.mirror.get_or_insert_with(|| Bucket::new(&around));
         let expected = mirror.apply(&statement, &around);
         prop_assert_eq!(real, expected, "{:?}", statement);
-        let books = self.store.view(&self.project).await.unwrap().unwrap();
+        let record = self.store.view(&self.project).await.unwrap().unwrap();
         let mut mirrored = mirror.view(at);
-        let mut nodes = books.nodes.clone();
+        let mut nodes = record.nodes.clone();
         nodes.sort_by_key(|one| one.node);
         mirrored.nodes.sort_by_key(|one| one.node);
         if let Reply::Settled(_) = real
-            && books.minute == mirrored.minute
+            && record.minute == mirrored.minute
         {
-            prop_assert_eq!(books.minute_charged, mirrored.minute_charged);
-            prop_assert_eq!(books.day_charged, mirrored.day_charged);
+            prop_assert_eq!(record.minute_charged, mirrored.minute_charged);
+            prop_assert_eq!(record.day_charged, mirrored.day_charged);
             prop_assert_eq!(nodes, mirrored.nodes);
         }
         Ok(())
@@ -159,19 +159,19 @@ async fn the_script_and_the_bucket_give_up_the_same_places_and_refuse_the_same_n
         spare: 0,
         limits: (255, 255),
     };
-    let now = async || store.pulse(false).await.unwrap().now.0;
+    let now = async || store.heartbeat(false).await.unwrap().now.0;
     for place in (0..most).chain([most, 5, most + 1]) {
         pair.state(draft(place, None), now().await).await.unwrap();
     }
-    // One of them has heard of a minute in which the others have been silent for long: room for 64, and 64 after them.
+    // One node names a minute in which the others have been silent for long: room for 64, and 64 after them.
     pair.state(draft(7, Some(5)), now().await).await.unwrap();
     for place in most..most + 70 {
         pair.state(draft(place, None), now().await).await.unwrap();
     }
-    // Some that were given up return, with and without something to claim.
+    // Some removed places return, with and without a claim.
     for (place, minute) in [(0, Some(5)), (1, Some(5)), (2, None), (7, Some(5)), (100, Some(5)), (900, Some(5))] {
         pair.state(draft(place, minute), now().await).await.unwrap();
     }
-    let books = store.view(&pair.project).await.unwrap().unwrap();
-    assert!(books.nodes.len() > PLACES_MAX - 128 && books.nodes.len() <= PLACES_MAX, "{}", books.nodes.len());
+    let record = store.view(&pair.project).await.unwrap().unwrap();
+    assert!(record.nodes.len() > PLACES_MAX - 128 && record.nodes.len() <= PLACES_MAX, "{}", record.nodes.len());
 }

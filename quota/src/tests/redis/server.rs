@@ -1,4 +1,4 @@
-//! redis-server processes on ports of their own, in directories that go away with them.
+//! redis-server processes on their own ports, in temporary directories.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use chassis::clock::{Clock as _, SystemClock};
 use socket2::{Domain, Protocol, Socket, Type};
 use tempfile::TempDir;
 
-/// How far from midnight the clocks of servers stay whose days are counted, in seconds: longer than a test may take.
+/// How far from midnight the clocks of servers with counted days stay, in seconds: longer than a test may take.
 const AWAY_FROM_MIDNIGHT: i64 = 900;
 
-/// By how many seconds a clock is to be off so that its day goes on for [`AWAY_FROM_MIDNIGHT`].
+/// The offset in seconds after which a clock's day lasts for [`AWAY_FROM_MIDNIGHT`].
 fn before_midnight(now: i64) -> i64 {
     if 86_400 - now % 86_400 > AWAY_FROM_MIDNIGHT { 0 } else { -AWAY_FROM_MIDNIGHT }
 }
@@ -33,24 +33,24 @@ impl Redis {
         Self::with(&[])
     }
 
-    /// With further options of redis-server.
+    /// Starts with additional options of redis-server.
     pub(crate) fn with(options: &[&str]) -> Self {
         Self::running(options, 0)
     }
 
-    /// With a clock that shows the first second of a minute when the server starts, so that nobody need wait for one. Its day
-    /// does not end while a test goes on.
+    /// Starts with a clock at the first second of a minute, so that tests need not wait for one. Its day does not end
+    /// during a test.
     pub(crate) fn in_a_fresh_minute() -> Self {
         let now = SystemClock::new().now_seconds().0;
         Self::running(&[], before_midnight(now) - now % 60)
     }
 
-    /// With a clock whose day does not end while a test goes on.
+    /// Starts with a clock whose day does not end during a test.
     pub(crate) fn within_a_day() -> Self {
         Self::running(&[], before_midnight(SystemClock::new().now_seconds().0))
     }
 
-    /// Another server, whose clock shows the same.
+    /// Another server with the same clock.
     pub(crate) fn beside(&self, options: &[&str]) -> Self {
         Self::running(options, self.clock_off_by)
     }
@@ -75,7 +75,7 @@ impl Redis {
         Self::with(&[&format!("@{}", configuration.display()), "--sentinel"])
     }
 
-    /// Ends the process as a power cut does.
+    /// Ends the process like a power failure.
     pub(crate) fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
@@ -100,7 +100,7 @@ impl Redis {
         assert!(status.unwrap().success());
     }
 
-    /// A command from outside; its answer as text.
+    /// Runs a command through redis-cli; returns its output.
     pub(crate) fn ask(&self, command: &[&str]) -> String {
         ask(self.port, command)
     }
@@ -113,7 +113,7 @@ impl Drop for Redis {
     }
 }
 
-/// A command to the server at this port.
+/// Runs a command on the server at this port.
 pub(crate) fn ask(port: u16, command: &[&str]) -> String {
     cli(&[&["-p", &port.to_string()], command].concat())
 }
@@ -124,10 +124,10 @@ fn cli(words: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// A port of this machine (0: any) that is ours until this process ends, and a server's that we start.
+/// Reserves a port of this machine (0: any) until this process ends, for a server that the test starts.
 ///
-/// A socket that does not listen is bound to it. Whoever looks for a port as we do finds it taken, and the kernel gives
-/// it to no client; a server gets it, because servers say that they bind beside what does not listen (`SO_REUSEADDR`).
+/// A socket that does not listen is bound to it. Other tests that look for a port find it taken, and the kernel gives
+/// it to no client. The server can still use it, because servers set `SO_REUSEADDR`.
 pub(crate) fn reserve(port: u16) -> std::io::Result<u16> {
     static HELD: Mutex<Vec<Socket>> = Mutex::new(Vec::new());
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
@@ -138,7 +138,7 @@ pub(crate) fn reserve(port: u16) -> std::io::Result<u16> {
     Ok(port)
 }
 
-/// A port and the one 10,000 above, where servers of a Cluster speak to each other.
+/// A port whose port 10,000 above is free too; servers of a Cluster use that one among themselves.
 fn port_with_another_above() -> u16 {
     for _ in 0..100 {
         let port = reserve(0).unwrap();
@@ -149,7 +149,7 @@ fn port_with_another_above() -> u16 {
     panic!("a hundred ports, and the ones 10,000 above them are taken");
 }
 
-/// A library that makes the clock of a process wrong, in this directory.
+/// Builds a library in this directory that changes the clock of a process.
 fn clock_library(directory: &Path) -> PathBuf {
     let (source, library) = (directory.join("clock.c"), directory.join("clock.so"));
     std::fs::write(&source, include_str!("clock.c")).unwrap();
@@ -163,7 +163,7 @@ fn spawn(port: u16, options: &[String], clock_off_by: i64, directory: &Path) -> 
     if clock_off_by != 0 {
         command.env("LD_PRELOAD", clock_library(directory)).env("CLOCK_OFF_BY", clock_off_by.to_string());
     }
-    // A configuration file comes before all options; what a sentinel is told to save it refuses.
+    // A configuration file comes before all options; a sentinel refuses an option to save.
     let (port, socket) = (port.to_string(), directory.join("socket"));
     match options.split_first() {
         Some((file, rest)) if file.starts_with('@') => {
@@ -182,7 +182,7 @@ fn spawn(port: u16, options: &[String], clock_off_by: i64, directory: &Path) -> 
         .stderr(Stdio::null())
         .spawn()
         .expect("redis-server is needed: install the package redis-server (./check does)");
-    // Asked where no other server can answer; the port is open before this socket is.
+    // Asks through the socket, where no other server can answer; the port opens before it.
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
         let ended = child.try_wait().unwrap();

@@ -1,11 +1,11 @@
-//! Redis over TLS: trusted by the authority that is configured, and by no other.
+//! Redis over TLS: trusted by the configured authority only.
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 
 use super::*;
 
-/// A certificate for this machine in a directory, and the authority it comes from, PEM.
+/// A certificate for this machine in a directory, and the PEM of its authority.
 fn certificate() -> (TempDir, String) {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -24,11 +24,11 @@ fn certificate() -> (TempDir, String) {
 
 #[tokio::test]
 async fn redis_is_spoken_to_over_tls_and_only_to_one_that_is_trusted() {
-    // As the program does when it starts; another test may have been faster.
+    // As the program does at start; another test may have been first.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let (directory, authority) = certificate();
     let file = |name: &str| directory.path().join(name).display().to_string();
-    // For TLS, beside the plain one.
+    // The TLS port, beside the plain one.
     let port = server::reserve(0).unwrap();
     let options = [
         "--tls-port",
@@ -53,5 +53,5 @@ async fn redis_is_spoken_to_over_tls_and_only_to_one_that_is_trusted() {
     grants(&store).await;
     let (_, stranger) = certificate();
     let distrustful = RedisStore::start(settings(&stranger), 2, call_metrics());
-    assert!(distrustful.connected(Duration::from_secs(1)).await.is_err(), "an authority nobody configured");
+    assert!(distrustful.connected(Duration::from_secs(1)).await.is_err(), "an unknown authority");
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use chassis::config::{Source, Told};
+use chassis::config::{EffectiveSettings, Source};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ pub(in crate::command) async fn compare(common: &Common, client: &Client, files:
         let process = Process::of(&file)?;
         for (place, running) in running(client, process).await {
             let running = running.with_context(|| format!("asking {place} for the settings it runs with"))?;
-            rows.extend(differences(process, &place, &running, &told(process, &file)?));
+            rows.extend(differences(process, &place, &running, &effective(process, &file)?));
         }
     }
     let differ = !rows.is_empty();
@@ -55,25 +55,25 @@ async fn running(client: &Client, process: Process) -> Vec<(String, anyhow::Resu
 }
 
 /// What the file says, without any environment. The process's own reading knows what is a default.
-fn told(process: Process, file: &Path) -> anyhow::Result<Told> {
+fn effective(process: Process, file: &Path) -> anyhow::Result<EffectiveSettings> {
     let name = file.display().to_string();
     let text = std::fs::read_to_string(file).with_context(|| format!("reading {name}"))?;
     let source = Source::from_text(&name, &text, "TOLLHOUSE_DIFF", BTreeMap::new());
     // A file that is not TOML ends here.
     source.reader()?;
     // A file without its secrets has problems, and its settings count all the same.
-    Ok(process.read(&source).unwrap_or_else(|problems| problems.told))
+    Ok(process.read(&source).unwrap_or_else(|problems| problems.effective))
 }
 
-fn differences(process: Process, place: &str, running: &Value, file: &Told) -> Vec<Value> {
+fn differences(process: Process, place: &str, running: &Value, file: &EffectiveSettings) -> Vec<Value> {
     let found = |path: &str| running.get(path).and_then(|given| given.get("value")).and_then(Value::as_str);
     let is_default = |path: &str| running.pointer(&format!("/{path}/default")).is_some_and(|default| default == true);
     // What is said and changes nothing is no difference to who says nothing.
     let given = |path: &str| found(path).filter(|_| !is_default(path));
     let from_environment =
         |path: &str| running.get(path).and_then(|given| given.get("from")).is_some_and(|from| from == "environment");
-    let told = file.to_json();
-    let paths = running.as_object().into_iter().chain(told.as_object()).flat_map(|object| object.keys());
+    let effective = file.to_json();
+    let paths = running.as_object().into_iter().chain(effective.as_object()).flat_map(|object| object.keys());
     let mut paths: Vec<&String> = paths.filter(|path| !from_environment(path)).collect();
     paths.sort_unstable();
     paths.dedup();
@@ -99,7 +99,7 @@ mod tests {
     fn what_the_environment_said_is_not_the_files_business() {
         let text = "threads = 4\n[quota]\nbans = \"off\"\n[drain]\nrequests = \"9s\"\n";
         let source = Source::from_text("gateway.toml", text, "X", BTreeMap::new());
-        let file = source.reader().unwrap().told();
+        let file = source.reader().unwrap().effective_settings();
         let running = json!({
             "threads": { "value": "2", "from": "environment" },
             "quota.bans": { "value": "on", "from": "file" },

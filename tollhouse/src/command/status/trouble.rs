@@ -116,7 +116,7 @@ fn of_edge(edge: &Value, found: &mut Vec<String>) {
     } else if edge.get("unheard") == Some(&json!("held")) {
         found.push(format!(
             "gateway {name} was stopped in order, or its data directory was copied: it serves nothing until the control plane \
-             has heard it. Bring the control plane back, or see serve_before_heard in docs/operating.md"
+             has heard it. Bring the control plane back, or see serve_before_heard in docs/operator/running.md"
         ));
     } else if edge.get("ready") == Some(&json!(false)) {
         found.push(format!("gateway {name} is not ready"));

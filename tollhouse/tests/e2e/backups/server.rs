@@ -1,4 +1,4 @@
-//! A platform over a PostgreSQL server, backed up and restored by the lines of docs/operating.md.
+//! A platform over a PostgreSQL server, backed up and restored by the lines of docs/operator/backup.md.
 #![allow(clippy::disallowed_methods, reason = "the server's programs are looked for before those of the environment")]
 
 use std::path::Path;
@@ -13,10 +13,10 @@ use crate::deployment::Deployment;
 use crate::deployment::postgres::Server;
 use crate::world::{until, until_looking_each};
 
-/// The commands of docs/operating.md below this heading, as they run here: `tollhouse` is the program under test, backups and
+/// The commands of docs/operator/backup.md below this heading, as they run here: `tollhouse` is the program under test, backups and
 /// files of URLs are below `directory`.
 fn documented(heading: &str, directory: &Path) -> String {
-    let page = include_str!("../../../../docs/operating.md");
+    let page = include_str!("../../../../docs/operator/backup.md");
     let (_, section) = page.split_once(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("no {heading}"));
     let lines = section.lines().skip_while(|line| !line.starts_with("    "));
     let block: Vec<&str> = lines.take_while(|line| line.starts_with("    ")).collect();

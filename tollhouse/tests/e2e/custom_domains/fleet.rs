@@ -39,24 +39,24 @@ impl Drop for Fleet {
 }
 
 impl Fleet {
-    /// With an authority of these manners, and a public site at every domain of the project `site`. The ports that the
+    /// With an authority in this mode, and a public site at every domain of the project `site`. The ports that the
     /// platform was given may be somebody else's at the addresses of the other gateways: then with another platform.
-    pub(super) async fn start(manners: &str) -> Self {
+    pub(super) async fn start(mode: &str) -> Self {
         for _ in 1..ATTEMPTS {
-            match Self::attempt(manners).await {
+            match Self::attempt(mode).await {
                 Err(error) if format!("{error:#}").contains("Address already in use") => eprintln!("{error:#}"),
                 outcome => return outcome.unwrap(),
             }
         }
-        Self::attempt(manners).await.unwrap()
+        Self::attempt(mode).await.unwrap()
     }
 
-    async fn attempt(manners: &str) -> anyhow::Result<Self> {
+    async fn attempt(mode: &str) -> anyhow::Result<Self> {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let site = listener.local_addr().unwrap();
         tokio::spawn(async move { axum::serve(listener, Router::new().fallback(get(|| async { "hello" }))).await });
         let upstream = format!("site=http://{site}");
-        let platform = Platform::start_with(&["--upstream", &upstream, &format!("--test-world={manners}")]);
+        let platform = Platform::start_with(&["--upstream", &upstream, &format!("--test-world={mode}")]);
         let arguments = ["--plan", "enterprise", "--upstream", "site", "--access", "public"];
         platform.json(&[&["project", "create", "site"], &arguments[..]].concat());
         let run: Value = serde_json::from_slice(&std::fs::read(platform.path("run.json")).unwrap()).unwrap();

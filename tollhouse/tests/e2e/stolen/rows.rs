@@ -70,7 +70,7 @@ pub(super) const GATEWAY: &[Row] = &[
         with: "the sealing secret, and its copy of the certificates",
         until: "pretend to be the domains it serves",
         afterwards: "the same: change the sealing secret and revoke the certificates \
-                     ([docs/operating.md](docs/operating.md))",
+                     ([secrets](docs/operator/secrets.md#the-sealing-secret))",
         tried: &[(Try::OpenPrivateKey, true, true)],
     },
     Row {

@@ -1,4 +1,4 @@
-//! Looks over real sockets and a network that loses packets.
+//! Verifications over real sockets and a network that loses packets.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -14,14 +14,14 @@ use tokio::net::UdpSocket;
 use super::*;
 use crate::wire::WireDns;
 
-/// Of a hundred packets in each direction, so many are lost.
+/// Lost packets of a hundred in each direction.
 const LOST_PERCENT: u64 = 2;
 
-/// Looks, and how many go on at a time.
+/// Verifications, and how many run concurrently.
 const LOOKS: usize = 100;
 const AT_ONCE: usize = 25;
 
-/// Which packets are lost: by what they ask and how often it was asked, never by when.
+/// Which packets are lost: depends on the query and its repetition, never on the time.
 #[derive(Default)]
 struct Network {
     sent: Mutex<HashMap<String, u64>>,
@@ -66,8 +66,8 @@ fn on_the_wire(record: &DnsRecord) -> Option<Record> {
     Some(Record::from_rdata(fqdn(&record.owner), record.ttl, data))
 }
 
-/// What the resolver (0) or a nameserver says.
-fn answer(server: usize, name: &str, kind: RecordKind) -> Reply {
+/// The answer of the resolver (0) or a nameserver.
+fn answer(server: usize, name: &str, kind: RecordKind) -> DnsReply {
     match (server, name, kind) {
         (0, "ns1.dns.test" | "ns2.dns.test", RecordKind::A) => {
             said(vec![record(name, RecordData::A(Ipv4Addr::new(127, 0, 0, 2)))])
@@ -82,8 +82,8 @@ async fn serve(number: usize, socket: UdpSocket, network: Arc<Network>) {
     let mut buffer = vec![0; 2_000];
     loop {
         let (length, from) = socket.recv_from(&mut buffer).await.unwrap();
-        let question = Message::from_vec(&buffer[..length]).unwrap();
-        let query = question.queries[0].clone();
+        let subject = Message::from_vec(&buffer[..length]).unwrap();
+        let query = subject.queries[0].clone();
         let name = query.name.to_ascii().to_ascii_lowercase();
         let name = name.trim_end_matches('.');
         let packet = |direction: &str| format!("{direction} {number} {name} {}", query.query_type);
@@ -100,7 +100,7 @@ async fn serve(number: usize, socket: UdpSocket, network: Arc<Network>) {
             _ => RecordKind::Txt,
         };
         let said = answer(number, name, kind);
-        let mut reply = Message::response(question.metadata.id, question.metadata.op_code);
+        let mut reply = Message::response(subject.metadata.id, subject.metadata.op_code);
         reply.metadata.authoritative = said.authoritative;
         reply.metadata.response_code = ResponseCode::NoError;
         reply.add_answers(said.answers.iter().filter_map(on_the_wire));
@@ -110,8 +110,9 @@ async fn serve(number: usize, socket: UdpSocket, network: Arc<Network>) {
     }
 }
 
+// promise: domains.8
 #[tokio::test]
-async fn with_two_packets_in_a_hundred_lost_99_of_100_looks_are_right_at_once() {
+async fn with_two_percent_of_packets_lost_99_of_100_verifications_are_right_at_once() {
     let (port, sockets) = servers().await;
     let network = Arc::new(Network::default());
     for (number, socket) in sockets.into_iter().enumerate() {

@@ -7,16 +7,17 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::*;
-use listener::Ends;
+use listener::Addresses;
 
 const IMAGE_BYTES: usize = 100_000;
 
 fn connection() -> Arc<Connection> {
     let address = "192.0.2.1:1".parse().unwrap();
-    Arc::new(Connection::unattached(Ends { client: address, peer: address, local: address }))
+    Arc::new(Connection::unattached(Addresses { client: address, peer: address, local: address }))
 }
 
 /// Between two pieces less passes than a client may be silent, and yet it is too slow.
+// promise: edge.26
 #[tokio::test(start_paused = true)]
 async fn a_body_that_drips_is_given_up() {
     let (here, there) = tokio::io::duplex(64 * 1024);
@@ -121,6 +122,7 @@ async fn browser(there: DuplexStream, wanted: usize, window: u32) -> usize {
 }
 
 /// Each of them waits for minutes, and longer than any may pause.
+// promise: edge.26
 #[tokio::test(start_paused = true)]
 async fn a_hundred_images_come_over_a_thin_line() {
     let ((here, wide), (narrow, there)) = (tokio::io::duplex(64 * 1024), tokio::io::duplex(1_024));
@@ -131,6 +133,7 @@ async fn a_hundred_images_come_over_a_thin_line() {
 }
 
 /// Its windows stay closed, or one of a hundred is opened by a few bytes now and then.
+// promise: edge.26
 #[tokio::test(start_paused = true)]
 async fn who_reads_nothing_or_next_to_nothing_is_given_up() {
     let (here, there) = tokio::io::duplex(64 * 1024);

@@ -1,4 +1,4 @@
-//! Tables that grow with what customers do: each is filled, and ends where docs/bounds.md says.
+//! Tables that grow with what customers do: each is filled, and ends where docs/reference/bounds.md says.
 
 use super::*;
 use crate::store::{Created, Idempotency, NewOrder};

@@ -1,4 +1,4 @@
-//! Finding the masters and connecting to them.
+//! Finds the masters and connects to them.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -20,26 +20,25 @@ use crate::store::StoreOutage;
 use crate::store::redis::settings::{RedisAddress, RedisMode, RedisSettings};
 use chassis::names;
 
-/// How long one connection may take to be made once its address is known, and how long each question about the server
-/// may take.
+/// The longest time for one connection after its address is known, and for each query about the server.
 const CONNECT_MAX: Duration = Duration::from_millis(250);
-/// Commands that wait to be written to one connection.
+/// Commands queued for one connection.
 const PIPELINE_MAX: usize = 1_024;
-/// Scripts may use what they use, and hashes take several fields at once, from here on.
+/// The oldest supported version: its scripts and hash commands are required.
 const OLDEST: (u32, u32) = (6, 2);
-/// The key that remembers the life of a server's memory.
+/// The key that stores the incarnation of a server's data.
 const MEMORY_KEY: &str = "tollhouse:memory";
 
 const SETTLE: &str = include_str!("../settle.lua");
-const PULSE: &str = include_str!("../pulse.lua");
+const HEARTBEAT: &str = include_str!("../heartbeat.lua");
 
 type Slots = BTreeMap<u16, usize>;
 
-/// The masters, and their slots. A master of a Cluster that cannot be reached is `None`; another has none.
-type Found = (Vec<Option<Arc<Link>>>, Option<Slots>);
+/// The masters and their slots. An unreachable master of a Cluster is `None`; outside of a Cluster there are no slots.
+type ConnectedServers = (Vec<Option<Arc<Link>>>, Option<Slots>);
 
 /// Connects to every master.
-pub(super) async fn all(settings: &RedisSettings, round: u64) -> Result<Found, StoreOutage> {
+pub(super) async fn all(settings: &RedisSettings, round: u64) -> Result<ConnectedServers, StoreOutage> {
     let mut last = StoreOutage::Unreachable("no address".to_owned());
     for address in &settings.addresses {
         let found = match settings.mode {
@@ -55,7 +54,7 @@ pub(super) async fn all(settings: &RedisSettings, round: u64) -> Result<Found, S
     Err(last)
 }
 
-fn alone(link: Arc<Link>) -> Found {
+fn alone(link: Arc<Link>) -> ConnectedServers {
     (vec![Some(link)], None)
 }
 
@@ -64,7 +63,7 @@ async fn through_sentinel(
     sentinel: &RedisAddress,
     round: u64,
 ) -> Result<Arc<Link>, StoreOutage> {
-    // Sentinels have no users of ours.
+    // Sentinels do not use the Redis user and password.
     let bare = RedisSettings { username: None, password: None, ..settings.clone() };
     let (_, mut connection) = connect(&bare, sentinel).await?;
     let mut question = redis::cmd("SENTINEL");
@@ -76,7 +75,7 @@ async fn through_sentinel(
     link(settings, &master, String::new(), round).await
 }
 
-async fn cluster(settings: &RedisSettings, seed: &RedisAddress, round: u64) -> Result<Found, StoreOutage> {
+async fn cluster(settings: &RedisSettings, seed: &RedisAddress, round: u64) -> Result<ConnectedServers, StoreOutage> {
     let (_, mut connection) = connect(settings, seed).await?;
     let mut question = redis::cmd("CLUSTER");
     question.arg("SLOTS");
@@ -102,7 +101,7 @@ async fn cluster(settings: &RedisSettings, seed: &RedisAddress, round: u64) -> R
         let tag = tag_within(|slot| owner(slot) == Some(shard)).unwrap_or_default();
         let link = link(settings, master, tag, round).await;
         if let Err(outage) = &link {
-            tracing::warn!(host = master.host, port = master.port, reason = %outage, "a server of the quota's Cluster cannot be used");
+            tracing::warn!(host = master.host, port = master.port, reason = %outage, "cannot use a server of the quota Cluster");
         }
         links.push(link.ok());
     }
@@ -124,7 +123,7 @@ fn ranges(answer: &Value, seed: &RedisAddress) -> Result<Vec<(u16, u16, RedisAdd
             };
             let [host, Value::Int(port), ..] = master.as_slice() else { return Err(foreign()) };
             let host: Option<String> = redis::from_redis_value(host.clone()).ok().flatten();
-            // A server that does not know its own name is at the address that was asked.
+            // A server that does not know its own name has the address that was asked.
             let host = host.filter(|host| !host.is_empty()).unwrap_or_else(|| seed.host.clone());
             let number = |number: &i64| u16::try_from(*number).ok().filter(|slot| *slot < SLOTS).ok_or_else(foreign);
             let (first, last) = (number(first)?, number(last)?);
@@ -137,7 +136,7 @@ fn ranges(answer: &Value, seed: &RedisAddress) -> Result<Vec<(u16, u16, RedisAdd
         .collect()
 }
 
-/// Connects to one server, makes sure that it is a master that is fit for the ledger, and gives it the scripts.
+/// Connects to one server, checks that it is a usable master, and loads the scripts.
 async fn link(
     settings: &RedisSettings,
     address: &RedisAddress,
@@ -161,15 +160,15 @@ async fn link(
         return Err(StoreOutage::Refused(format!("Redis {version} is too old; use 6.2 or newer, or Valkey")));
     }
     warn_of_eviction(&fact("maxmemory_policy"), &fact("maxmemory"), address);
-    // A full server must still be able to settle: the books of a bucket have a fixed size.
+    // A full server must still be able to settle, because a bucket's record has a fixed size.
     let flags = if version_number.0 >= 7 { "#!lua flags=allow-oom,allow-cross-slot-keys\n" } else { "" };
     let settle = script(&mut connection, flags, SETTLE).await?;
-    let pulse = script(&mut connection, flags, PULSE).await?;
-    // Before the caller's own patience ends: then it is known which server did not answer.
+    let heartbeat = script(&mut connection, flags, HEARTBEAT).await?;
+    // Shorter than the caller's budget, so that it is known which server did not answer.
     connection.set_response_timeout(settings.call_budget * 9 / 10);
     let memory_key = local_key(MEMORY_KEY, &tag);
     let run_id = fact("run_id");
-    tracing::info!(host = address.host, port = address.port, version, run_id, "connected to the quota's Redis");
+    tracing::info!(host = address.host, port = address.port, version, run_id, "connected to the quota store (Redis)");
     let name = format!("{}:{}", address.host, address.port);
     Ok(Arc::new(Link {
         name,
@@ -178,21 +177,21 @@ async fn link(
         tag,
         memory_key,
         settle,
-        pulse,
+        heartbeat,
         round,
         timeouts: AtomicU32::new(0),
         client,
     }))
 }
 
-/// An evicted bucket is a quota that starts again.
+/// An evicted bucket restarts a quota from zero.
 fn warn_of_eviction(policy: &str, memory_max: &str, address: &RedisAddress) {
     if policy != "noeviction" && memory_max != "0" {
         tracing::error!(
             host = address.host,
             port = address.port,
             policy,
-            "THE QUOTA'S REDIS MAY EVICT KEYS, and an evicted key is a quota that starts again: set maxmemory-policy noeviction"
+            "the quota's Redis may evict keys, which restarts quotas: set maxmemory-policy noeviction"
         );
     }
 }
@@ -210,24 +209,26 @@ async fn connect(
     address: &RedisAddress,
 ) -> Result<(Client, MultiplexedConnection), StoreOutage> {
     let client = client(settings, address).map_err(unreachable)?;
-    // The crate would look the name up within the time for connecting, which is less than a nameserver may need.
+    // The library would look up the name within the connect timeout, which is shorter than some nameservers need.
     let found = names::look_up(&address.host, address.port).await;
-    let known = Known(found.map_err(|error| StoreOutage::Unreachable(format!("{}: {error}", address.host)))?.collect());
+    let known = ResolvedAddresses(
+        found.map_err(|error| StoreOutage::Unreachable(format!("{}: {error}", address.host)))?.collect(),
+    );
     let config = AsyncConnectionConfig::new()
         .set_dns_resolver(known)
         .set_connection_timeout(Some(CONNECT_MAX))
         .set_response_timeout(Some(CONNECT_MAX))
         .set_pipeline_buffer_size(PIPELINE_MAX);
     let connecting = client.get_multiplexed_async_connection_with_config(&config);
-    // The crate's own limit is for each of its steps.
+    // The library's own limit applies to each step.
     let connection = tokio::time::timeout(CONNECT_MAX * 2, connecting).await.map_err(|_| StoreOutage::TimedOut)?;
     Ok((client, connection.map_err(unreachable)?))
 }
 
 /// The addresses of the server, looked up before.
-struct Known(Vec<SocketAddr>);
+struct ResolvedAddresses(Vec<SocketAddr>);
 
-impl AsyncDNSResolver for Known {
+impl AsyncDNSResolver for ResolvedAddresses {
     fn resolve<'a, 'b: 'a>(
         &'a self,
         _: &'b str,
@@ -244,17 +245,18 @@ fn client(settings: &RedisSettings, address: &RedisAddress) -> redis::RedisResul
     } else {
         ConnectionAddr::Tcp(host, port)
     };
-    // The crate would introduce itself with a command that older servers do not know and narrow users may not use.
-    let mut speaker = RedisConnectionInfo::default().set_skip_set_lib_name();
+    // The library would send a command that older servers do not know and restricted users may not run.
+    let mut redis_settings = RedisConnectionInfo::default().set_skip_set_lib_name();
     if let Some(username) = &settings.username {
-        speaker = speaker.set_username(username);
+        redis_settings = redis_settings.set_username(username);
     }
     if let Some(password) = &settings.password {
-        speaker = speaker.set_password(String::from_utf8_lossy(password.reveal()));
+        redis_settings = redis_settings.set_password(String::from_utf8_lossy(password.reveal()));
     }
     let tcp = TcpSettings::default().set_nodelay(true);
-    let info: ConnectionInfo =
-        redis::IntoConnectionInfo::into_connection_info(place)?.set_redis_settings(speaker).set_tcp_settings(tcp);
+    let info: ConnectionInfo = redis::IntoConnectionInfo::into_connection_info(place)?
+        .set_redis_settings(redis_settings)
+        .set_tcp_settings(tcp);
     if address.tls {
         Client::build_with_tls(info, TlsCertificates { client_tls: None, root_cert: settings.ca_certificate.clone() })
     } else {

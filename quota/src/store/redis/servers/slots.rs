@@ -1,15 +1,15 @@
 //! Slots of a Cluster (Redis Cluster specification, "Key distribution model").
 
-/// Slots there are.
+/// Number of slots.
 pub(super) const SLOTS: u16 = 16_384;
 
-/// The slot of a key: of what stands between the first pair of braces, if anything does.
+/// The slot of a key: of the text between the first pair of braces, if any.
 pub(super) fn slot_of(key: &str) -> u16 {
     let tagged = key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag);
     crc16(tagged.filter(|tag| !tag.is_empty()).unwrap_or(key).as_bytes()) % SLOTS
 }
 
-/// A tag whose keys lie in one of these slots. One in a few numbers does.
+/// A tag whose keys lie in one of the `owned` slots. One of a few numbers does.
 pub(super) fn tag_within(owned: impl Fn(u16) -> bool) -> Option<String> {
     (0..u32::from(SLOTS) * 64).map(|number| number.to_string()).find(|tag| owned(crc16(tag.as_bytes()) % SLOTS))
 }

@@ -1,0 +1,80 @@
+//! Parts of the gateway for benches and for campaigns of random input, which live outside of this crate. A running gateway
+//! uses none of this.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::hostname::Hostname;
+use contract::key::ApiKey;
+use contract::keyring::Generation;
+use contract::project::Project;
+use contract::rejection::Rejection;
+use contract::time::{UnixMillis, UnixSeconds};
+use contract::token::KeySet;
+use listener::Connection;
+use pingora_http::RequestHeader;
+use quota::standing::{Outcome, Standing};
+
+use crate::answer::Refusal;
+pub use crate::exchange::trial as exchange;
+use crate::facts::{Facts, RequestId, Shown, Surface};
+pub use crate::replica::fuzzing as replica;
+pub use crate::telemetry::Telemetry;
+use crate::telemetry::{ConnectionFacts, Entry};
+pub use crate::tls::CertificateOpener;
+use crate::vouch::Vouchers;
+
+/// A request of an API whose caller is known and charged.
+pub struct Known {
+    facts: Facts,
+    vouchers: Vouchers,
+}
+
+impl Known {
+    /// A request of the project's own key.
+    ///
+    /// # Errors
+    /// When the generation has no key to sign with.
+    pub fn new(
+        host: Hostname,
+        project: Arc<Project>,
+        key: Arc<ApiKey>,
+        standing: Standing,
+        generation: Generation,
+    ) -> anyhow::Result<Self> {
+        let mut facts =
+            Facts::new(RequestId::new(0x1234_5678_9abc_def0), UnixMillis(1_700_000_000_123), Duration::ZERO);
+        facts.surface = Surface::Api;
+        facts.host = Some(host);
+        facts.project = Some(project.clone());
+        facts.payer = Some(project);
+        facts.shown = Some(Shown { standing, outcome: Outcome::Admitted });
+        facts.key = Some(key);
+        let vouchers = Vouchers::waiting();
+        vouchers.replace(&[generation], KeySet::default())?;
+        Ok(Self { facts, vouchers })
+    }
+
+    /// Makes of the client's head what the upstream is sent.
+    pub fn rewrite(&self, head: &mut RequestHeader, connection: &Connection) -> bool {
+        crate::forward::rewrite(head, &self.facts, connection, &self.vouchers, UnixSeconds(1_700_000_000)).is_ok()
+    }
+
+    /// The head of a response with the fields that the edge adds; `None` where there is no head.
+    pub fn client_head(&self, response: &[u8]) -> Option<Vec<u8>> {
+        exchange::client_head(response, &self.facts).ok()
+    }
+
+    /// The head of a refusal.
+    pub fn refusal_head(&self) -> Option<Vec<u8>> {
+        let refusal = Refusal::new(Rejection::InvalidApiKey).with("WWW-Authenticate", "Bearer realm=\"tollhouse\"");
+        exchange::answer_head(refusal.into(), &self.facts).ok()
+    }
+
+    /// Counts the request, which was answered with 200, and writes its log line.
+    pub fn finish(&self, telemetry: &Telemetry) {
+        let connection = ConnectionFacts { protocol: "h1", tls: "TLSv1_3", client: Some("203.0.113.195") };
+        let (method, path) = ("GET", "/v1/store/orders");
+        telemetry.finish(&self.facts, &Entry { status: 200, method, path, bytes_sent: 1024, connection, error: None });
+    }
+}

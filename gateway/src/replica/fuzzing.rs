@@ -1,0 +1,21 @@
+//! The change stream as a function of bytes, for the fuzzing crate. The running gateway does not use this module.
+
+use contract::feed::Entity;
+
+use super::stream::{ChangeStream, Told};
+use super::validate;
+use crate::tls::CertificateOpener;
+
+/// The last snapshot in these lines that a replica would accept, up to the first refused line.
+pub fn snapshot(text: &str, opener: &CertificateOpener) -> Option<Vec<Entity>> {
+    let mut stream = ChangeStream::default();
+    let mut last = None;
+    for line in text.lines() {
+        match stream.read(line) {
+            Ok(Told::Whole(entities, _)) if validate::snapshot(&entities, opener).is_ok() => last = Some(entities),
+            Ok(Told::Change(_) | Told::Alive(..) | Told::Keyring(_) | Told::Part) => {}
+            Ok(Told::Whole(..)) | Err(_) => break,
+        }
+    }
+    last
+}

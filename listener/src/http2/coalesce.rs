@@ -1,0 +1,171 @@
+//! Write coalescing: the responses of many streams leave in one write.
+//!
+//! A stream that writes wakes the connection's engine, and the runtime runs the last woken task first. Without
+//! coalescing, the engine would send every response in its own TLS record and system call. Therefore the engine yields
+//! until all runnable tasks have run and the runtime has polled the sockets. A connection with at most one request in
+//! progress has nothing to coalesce, and its engine runs at once. The engine also flushes after every larger piece of a
+//! body; those flushes are deferred until it has nothing more to write.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use crate::Connection;
+
+/// Runs the engine of a connection with write coalescing: at once the first time and while at most one request is in
+/// progress, otherwise after yielding.
+pub(super) async fn coalesced<F: Future>(connection: &Connection, engine: F) -> F::Output {
+    let mut engine = pin!(engine);
+    let mut begun = false;
+    let mut pending: Option<Arc<Yield>> = None;
+    poll_fn(|cx| {
+        match &pending {
+            None if begun && connection.in_progress() > 1 => {
+                pending = Some(Yield::request(cx));
+                return Poll::Pending;
+            }
+            Some(pending) if !pending.is_over.load(Ordering::Acquire) => return Poll::Pending,
+            _ => {}
+        }
+        (begun, pending) = (true, None);
+        connection.coalesce_writes(true);
+        let mut polled = engine.as_mut().poll(cx);
+        connection.coalesce_writes(false);
+        if polled.is_pending() && connection.has_deferred_flush() {
+            // The engine has nothing left to write, so this poll flushes.
+            polled = engine.as_mut().poll(cx);
+        }
+        polled
+    })
+    .await
+}
+
+/// A yield to all runnable tasks.
+struct Yield {
+    is_over: AtomicBool,
+    task: Waker,
+}
+
+impl Yield {
+    /// Wakes the task after the yield: when a worker of the runtime has no other task, or has run 61 more.
+    fn request(cx: &Context<'_>) -> Arc<Self> {
+        let pending = Arc::new(Self { is_over: AtomicBool::new(false), task: cx.waker().clone() });
+        let waker = Waker::from(Arc::clone(&pending));
+        // Only the wake-up is needed: the runtime keeps the waker.
+        if pin!(tokio::task::yield_now()).poll(&mut Context::from_waker(&waker)).is_ready() {
+            waker.wake();
+        }
+        pending
+    }
+}
+
+impl Wake for Yield {
+    fn wake(self: Arc<Self>) {
+        self.is_over.store(true, Ordering::Release);
+        self.task.wake_by_ref();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::Addresses;
+
+    fn connection() -> Connection {
+        let address = "192.0.2.1:1".parse().unwrap();
+        Connection::unattached(Addresses { client: address, peer: address, local: address })
+    }
+
+    /// Counts what streams wrote and what was sent.
+    #[derive(Default)]
+    struct Engine {
+        written: u32,
+        waker: Option<Waker>,
+        collected: u32,
+        writes: Vec<u32>,
+    }
+
+    impl Engine {
+        /// Like the real engine: flushes after every piece, and at the end.
+        fn poll(&mut self, connection: &Connection, cx: &Context<'_>) -> Poll<()> {
+            self.waker = Some(cx.waker().clone());
+            for piece in std::iter::repeat_n(1, std::mem::take(&mut self.written) as usize).chain([0]) {
+                self.collected += piece;
+                if !connection.defer_flush() && self.collected > 0 {
+                    self.writes.push(std::mem::take(&mut self.collected));
+                }
+            }
+            if self.writes.iter().sum::<u32>() == 20 { Poll::Ready(()) } else { Poll::Pending }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_all_streams_wrote_leaves_in_one_write() {
+        let shared = Arc::new(Mutex::new(Engine::default()));
+        let running = Arc::clone(&shared);
+        let engine = tokio::spawn(async move {
+            let connection = connection();
+            connection.request_seen();
+            connection.request_seen();
+            coalesced(&connection, poll_fn(|cx| running.lock().unwrap().poll(&connection, cx))).await;
+        });
+        tokio::task::yield_now().await;
+        for _ in 0..2 {
+            let streams = (0..10).map(|_| {
+                let shared = Arc::clone(&shared);
+                tokio::spawn(async move {
+                    let mut shared = shared.lock().unwrap();
+                    shared.written += 1;
+                    if let Some(waker) = shared.waker.take() {
+                        waker.wake();
+                    }
+                })
+            });
+            let streams: Vec<_> = streams.collect();
+            for stream in streams {
+                stream.await.unwrap();
+            }
+            // The engine runs before this task's second yield ends.
+            tokio::task::yield_now().await;
+            tokio::task::yield_now().await;
+        }
+        engine.await.unwrap();
+        assert_eq!(shared.lock().unwrap().writes, [10, 10]);
+    }
+
+    /// Counts to a hundred and wakes itself each time.
+    async fn progress(connection: &Connection) -> u32 {
+        let mut polls = 0;
+        let engine = poll_fn(|cx| {
+            polls += 1;
+            cx.waker().wake_by_ref();
+            if polls == 100 { Poll::Ready(()) } else { Poll::Pending }
+        });
+        coalesced(connection, engine).await;
+        polls
+    }
+
+    #[tokio::test]
+    async fn a_single_request_does_not_yield() {
+        assert_eq!(progress(&connection()).await, 100);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn yields_end_on_every_thread() {
+        let connections = (0..20).map(|_| {
+            tokio::spawn(async {
+                let connection = connection();
+                connection.request_seen();
+                connection.request_seen();
+                progress(&connection).await
+            })
+        });
+        for connection in connections.collect::<Vec<_>>() {
+            assert_eq!(connection.await.unwrap(), 100);
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Degraded mode: decisions without the store.
+//!
+//! While the store cannot be reached, a node admits its share of the limits. If every node knows the same number of
+//! nodes, the shares of a minute wholly inside the outage add up to the limit. In the minute in which the outage
+//! begins, a node shares only the units that it last knew to be left. Other nodes may have been granted units since, so
+//! that minute admits at most twice the limit. The next statement claims everything that was spent, so the day is right
+//! once the store is back.
+//!
+//! If a node enters a minute by itself, its claims say so, and the store's record does not follow. If the store has not
+//! reached that minute, the node moves what it spent to the minute that the store names. A node that has never heard
+//! the store's clock counts by this machine's clock and claims nothing by it: it first asks for the current minute.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use contract::time::UnixMillis;
+use contract::window::Window;
+
+use super::NodeBucket;
+use super::mirror::Mirror;
+use crate::ledger::{Settlement, day_of, ends_at, left};
+use crate::standing::Standing;
+
+/// What a node admits without the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DegradedPolicy {
+    /// Admit this node's share of the limits.
+    Share(Share),
+    /// Admit everything, and count it.
+    Everything,
+}
+
+/// One node's share of a limit: an equal part, and one unit of the remainder if its turn is early enough. The shares of
+/// all nodes add up to the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    nodes: NonZeroU32,
+    turn: u32,
+}
+
+impl Share {
+    /// The share of the node with `turn` nodes before it, out of `nodes`.
+    pub fn new(nodes: NonZeroU32, turn: u32) -> Self {
+        Self { nodes, turn: turn % nodes }
+    }
+
+    pub(super) fn of(self, units: u32) -> u32 {
+        units / self.nodes + u32::from(self.turn < units % self.nodes)
+    }
+}
+
+/// The clock of degraded decisions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DegradedClock {
+    /// The store's clock, as this node last heard it.
+    Heard(UnixMillis),
+    /// This machine's clock: the store was never heard.
+    Own(UnixMillis),
+}
+
+/// The result of trying to spend a unit without the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DegradedStep {
+    /// A unit was spent; it will be claimed when the store is back.
+    Admit(Standing),
+    /// The limit is known to be reached.
+    Refuse(Standing, Window),
+    /// The node's share is spent; the limit may not be.
+    Spent,
+}
+
+/// State of a node in windows that no settlement has named.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct UnnamedWindows {
+    /// Units spent before midnight, if the node entered a day by itself.
+    pub(super) yesterday: u32,
+    /// When it entered that day.
+    pub(super) midnight: Duration,
+    /// Units spent in the last minute that a settlement named.
+    pub(super) spent_before: u32,
+    /// The windows are those of this machine's clock: the store was never heard.
+    pub(super) by_own_clock: bool,
+}
+
+/// How far the clocks of well-kept machines may differ.
+const CLOCKS_APART: Duration = Duration::from_secs(1);
+
+/// The remaining units of this node's share.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ShareLeft {
+    minute: u32,
+    day: u32,
+}
+
+impl NodeBucket {
+    /// Tries to spend a unit without the store, after [`NodeBucket::spend`] returned `Ask`. `clock` is used for a
+    /// bucket that no settlement has described.
+    pub fn spend_degraded(&mut self, now: Duration, clock: DegradedClock, how: DegradedPolicy) -> DegradedStep {
+        let limits = self.limits;
+        let mirror = self.mirror.get_or_insert_with(|| match clock {
+            DegradedClock::Heard(clock) => Mirror::unnamed(clock, now, false),
+            DegradedClock::Own(clock) => Mirror::unnamed(clock, now, true),
+        });
+        let clock = mirror.clock(now);
+        let minute = Window::Minute.index(clock);
+        if minute > mirror.minute {
+            let day_left = mirror.share.map(|share| share.day);
+            let same_day = day_of(minute) == day_of(mirror.minute);
+            mirror.enter_unnamed(minute, now, clock);
+            if let DegradedPolicy::Share(share) = how {
+                let day = match day_left {
+                    Some(day) if same_day => day,
+                    _ => share.of(left(limits.of(Window::Day), mirror.day_charged)),
+                };
+                mirror.share = Some(ShareLeft { minute: share.of(limits.of(Window::Minute)), day });
+            }
+        }
+        if let DegradedPolicy::Share(of_all) = how {
+            let reached = [Window::Day, Window::Minute];
+            if let Some(window) =
+                reached.into_iter().find(|window| left(limits.of(*window), mirror.charged(*window)) == 0)
+            {
+                return DegradedStep::Refuse(mirror.show(limits, now), window);
+            }
+            let share = mirror.share.get_or_insert(ShareLeft {
+                minute: of_all.of(left(limits.of(Window::Minute), mirror.minute_charged)),
+                day: of_all.of(left(limits.of(Window::Day), mirror.day_charged)),
+            });
+            if share.minute == 0 || share.day == 0 {
+                return DegradedStep::Spent;
+            }
+            share.minute -= 1;
+            share.day -= 1;
+        }
+        mirror.spend_unstated();
+        DegradedStep::Admit(mirror.show(limits, now))
+    }
+}
+
+impl Mirror {
+    /// Windows without charges that no settlement has named.
+    fn unnamed(clock: UnixMillis, now: Duration, by_own_clock: bool) -> Self {
+        let mut mirror = Self::blank(clock, now);
+        mirror.unnamed = Some(UnnamedWindows { by_own_clock, ..UnnamedWindows::default() });
+        mirror
+    }
+
+    /// Whether the windows come from this machine's clock.
+    pub(super) fn goes_by_own_clock(&self) -> bool {
+        self.unnamed.is_some_and(|unnamed| unnamed.by_own_clock)
+    }
+
+    /// Moves what was spent in windows that this node entered by itself to those that the store names, unless the store
+    /// knows them. Units of a minute or day that had ended by then are dropped; if that is uncertain, they are kept.
+    /// Returns whether anything was moved.
+    pub(super) fn adopt_windows(&mut self, settlement: &Settlement, now: Duration) -> bool {
+        let Some(unnamed) = self.unnamed.take() else { return false };
+        if !unnamed.by_own_clock && self.minute <= settlement.minute {
+            return false;
+        }
+        let began = |window: Window| {
+            let passed = window.seconds() * 1_000 - settlement.millis_left(window);
+            now.saturating_sub(super::millis(passed))
+        };
+        if self.minute_until <= began(Window::Minute) {
+            self.minute_spent = 0;
+        }
+        if self.minute_until <= began(Window::Day) {
+            self.day_spent = 0;
+        }
+        if settlement.minute == self.named {
+            self.minute_spent = self.minute_spent.saturating_add(unnamed.spent_before);
+        }
+        if unnamed.midnight > began(Window::Day) + CLOCKS_APART {
+            self.day_spent = self.day_spent.saturating_add(unnamed.yesterday);
+        }
+        self.move_to(settlement.minute);
+        true
+    }
+
+    /// Begins a minute that no settlement has named.
+    fn enter_unnamed(&mut self, minute: i64, now: Duration, clock: UnixMillis) {
+        if self.unnamed.is_none() {
+            self.unnamed = Some(UnnamedWindows { spent_before: self.minute_spent, ..UnnamedWindows::default() });
+        }
+        self.enter(minute);
+        let ends = super::millis(ends_at(minute, Window::Minute).since(clock));
+        self.keep_until(now + ends);
+    }
+}
