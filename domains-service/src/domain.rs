@@ -1,9 +1,9 @@
 //! Custom domains: the rules, pure.
 //!
 //! [`name`] decides what may be attached, [`state`] how a domain moves between its states, [`redirect`] who sends
-//! visitors where, [`schedule`] when it is checked next, [`proof`] what its owner must put into DNS. [`reconcile`] decides what a check makes of
-//! a domain, [`order`] what an order for a certificate does. Nobody here asks
-//! a database, a resolver or a clock.
+//! visitors where, [`schedule`] when it is checked next, [`proof`] what its owner must put into DNS. [`reconcile`] decides
+//! what a check makes of a domain, [`order`] what an order for a certificate does. Nothing here asks a database, a resolver or
+//! a clock.
 
 pub(crate) mod failure;
 pub(crate) mod kept;

@@ -1,10 +1,11 @@
 //! The control plane: projects, plans, API keys, custom domains, certificates, and the change log the edge follows.
 //!
 //! Three listeners: `http` for the public API behind the gateway, `internal` for gateways and operators, `admin` for
-//! health and metrics. What must last is in one database (`store`); what the edge must know leaves as a numbered
-//! change in the same transaction (`feed`); other replicas hear of it (`peers`). Rules are pure (`domain`); what happens by itself is in
-//! `worker`; who wants to be told of it, in `webhook`. A new sealing secret takes the place of the old one in `seals`.
-//! `openapi` describes the public API.
+//! health and metrics. What must last is in one database (`store`, which has all SQL); what the edge must know leaves as a
+//! numbered change in the same transaction (`publish`, `feed`); other replicas hear of it (`peers`). Rules are pure (`domain`);
+//! `reconcile` checks one domain, decides by them and writes; what happens by itself is in `worker`; who is told of it in
+//! `webhook`, and how in `delivery`. A new sealing secret takes the place of the old one in `seals`. `openapi` describes the
+//! public API.
 //!
 //! Nothing here is on the path of a visitor's request. While this service is down, gateways serve what they have;
 //! nothing can be changed, and certificates are renewed so early that days of absence do no harm.

@@ -45,9 +45,9 @@ pub(crate) enum OrderResult {
 }
 
 impl OrderResult {
-    /// What an error means for a name with so many failed attempts. What stands in the way of one proof stands in the way of the
-    /// next; an authority that does not answer gets a second chance, as its order is in progress. A limit that does not say
-    /// when it ends is left alone ever longer, as a failure is.
+    /// What an error means for a name with so many failed attempts. What stands in the way of one proof stands in the way
+    /// of the next; an authority that does not answer gets a second chance, as its order is in progress. A limit that does
+    /// not say when it ends is left alone ever longer, as a failure is.
     pub(crate) fn of(error: IssueError, attempts: u32) -> Self {
         if let Some(until) = error.until() {
             return Self::Wait { until, why: error };

@@ -66,3 +66,84 @@ impl Leased<Domain> {
         release_lease(write.connection(), &self.record).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use chassis::clock::ManualClock;
+
+    use super::super::domains::{hold, let_go};
+    use super::*;
+    use crate::project::ProjectRef;
+
+    const NOW: UnixMillis = UnixMillis(1_000_000);
+
+    /// A store with two projects, and a domain of the first.
+    async fn store(directory: &tempfile::TempDir) -> (Store, Domain, [ProjectRef; 2]) {
+        let store = Store::open(&directory.path().join("db.sqlite").into(), Arc::new(ManualClock::at(NOW))).await;
+        let store = store.unwrap();
+        let insert = "INSERT INTO projects (id, name, salt, proof_key, plan, access, upstream, suspended, created_at, updated_at)
+             VALUES ('demo', 'demo', 's', '', 'pro', 'key', 'orders', FALSE, 1, 1),
+                 ('other', 'other', 't', '', 'pro', 'key', 'orders', FALSE, 1, 1);";
+        sqlx::raw_sql(insert).execute(store.writer().sqlite().unwrap()).await.unwrap();
+        let projects: [ProjectRef; 2] = ["demo".parse().unwrap(), "other".parse().unwrap()];
+        let domain = Domain::added("shop.customer.com".parse().unwrap(), projects[0].clone(), NOW);
+        let mut write = store.write().await.unwrap();
+        save_domain(write.connection(), &domain).await.unwrap();
+        write.commit().await.unwrap();
+        (store, domain, projects)
+    }
+
+    async fn may_write(store: &Store, leased: &Leased<Domain>) -> bool {
+        leased.reload(&mut store.write().await.unwrap()).await.unwrap().is_some()
+    }
+
+    #[tokio::test]
+    async fn a_claim_is_one_workers_until_it_is_released_or_over() {
+        let directory = tempfile::tempdir().unwrap();
+        let (store, domain, _) = store(&directory).await;
+        let first = Leased::claim(&store, &domain, NOW).await.unwrap().unwrap();
+        assert!(may_write(&store, &first).await);
+        assert!(Leased::claim(&store, &domain, NOW.plus(LEASE_MILLIS - 1)).await.unwrap().is_none());
+        let second = Leased::claim(&store, &domain, NOW.plus(LEASE_MILLIS)).await.unwrap().unwrap();
+        assert!(!may_write(&store, &first).await, "what came too late is not written");
+        assert!(may_write(&store, &second).await);
+        let mut write = store.write().await.unwrap();
+        second.release(&mut write).await.unwrap();
+        write.commit().await.unwrap();
+        assert!(Leased::claim(&store, &domain, NOW.plus(LEASE_MILLIS)).await.unwrap().is_some());
+    }
+
+    #[tokio::test]
+    async fn nothing_is_written_for_a_domain_that_is_being_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let (store, domain, _) = store(&directory).await;
+        let leased = Leased::claim(&store, &domain, NOW).await.unwrap().unwrap();
+        let mut write = store.write().await.unwrap();
+        save_domain(write.connection(), &Domain { removal: Some(7), ..domain }).await.unwrap();
+        write.commit().await.unwrap();
+        assert!(!may_write(&store, &leased).await);
+    }
+
+    #[tokio::test]
+    async fn an_order_counts_while_its_project_holds_the_name_and_a_check_does_without() {
+        let directory = tempfile::tempdir().unwrap();
+        let (store, domain, [project, other]) = store(&directory).await;
+        let leased = Leased::claim(&store, &domain, NOW).await.unwrap().unwrap();
+        assert!(may_write(&store, &leased).await, "a check may find that the name is the project's");
+        let mut write = store.write().await.unwrap();
+        hold(write.connection(), &domain.name, &project).await.unwrap();
+        write.commit().await.unwrap();
+        let leased = leased.while_held();
+        assert!(may_write(&store, &leased).await);
+        let mut write = store.write().await.unwrap();
+        hold(write.connection(), &domain.name, &other).await.unwrap();
+        write.commit().await.unwrap();
+        assert!(!may_write(&store, &leased).await);
+        let mut write = store.write().await.unwrap();
+        let_go(write.connection(), &domain.name, &other, "t", NOW).await.unwrap();
+        write.commit().await.unwrap();
+        assert!(!may_write(&store, &leased).await);
+    }
+}
