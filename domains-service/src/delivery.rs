@@ -38,7 +38,8 @@ const CLAIM: Duration = Duration::from_secs(10);
 /// Between two renewals.
 const RENEW_INTERVAL: Duration = Duration::from_secs(3);
 
-/// Sends what is due, and switches off endpoints that failed for `disable_after`, until `shutdown`; then finishes the attempts in progress, each of which has a deadline.
+/// Sends what is due, and switches off endpoints that failed for `disable_after`, until `shutdown`; then finishes the attempts
+/// in progress, each of which has a deadline.
 pub(crate) async fn deliver(app: Arc<App>, disable_after: Duration, shutdown: Shutdown) {
     let mut attempts = Attempts::default();
     while !shutdown.has_begun() {

@@ -59,14 +59,14 @@ pub(crate) async fn identities(core: &Core, gateways: &Gateways) -> anyhow::Resu
     // In this order: a credential that is revoked after the generations were read is not in the list, so it is never sent
     // the tickets that its revocation made.
     let stored = core.store.generations().await?;
-    let gateways = core.store.good_credentials(Some(Kind::Gateway)).await?;
-    let version = version_of(&stored, &gateways);
+    let credentials = core.store.good_credentials(Some(Kind::Gateway)).await?;
+    let version = version_of(&stored, &credentials);
     let known = gateways.identities.lock().clone();
     if known.version == version {
         return Ok(known);
     }
     let masters = stored.iter().filter_map(|stored| open(core, stored)).collect();
-    let made = Arc::new(Identities::derive(version, masters, gateways)?);
+    let made = Arc::new(Identities::derive(version, masters, credentials)?);
     *gateways.identities.lock() = made.clone();
     Ok(made)
 }
@@ -152,10 +152,13 @@ pub(crate) async fn news(
     has: Option<Version>,
 ) -> anyhow::Result<News> {
     let identities = identities(core, gateways).await?;
-    let Some(generations) = identities.generations(gateway)? else { return Ok(News::Revoked) };
+    if !identities.is_good(gateway) {
+        return Ok(News::Revoked);
+    }
     if has == Some(identities.version) {
         return Ok(News::None);
     }
+    let generations = identities.generations(gateway)?;
     let (gateway, public) = (gateway.name.clone(), identities.public.clone());
     let keyring = Keyring { gateway, generations, identities: public, passes: gateways.passes() };
     let sealed = core.sealing.seal(&serde_json::to_vec(&keyring)?, KEYRING_PLACE)?;
