@@ -21,7 +21,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::clock::Clock;
 use crate::refusal::Refusal;
-use crate::secret::Secret;
+use crate::secret::{Secret, read_regular};
 use crate::shutdown::Shutdown;
 
 /// Verified tokens, remembered until they expire, so that each is verified once. A caller has at most two at a time
@@ -30,6 +30,9 @@ const TOKENS_REMEMBERED_MAX: usize = 8_192;
 
 /// How often a key file is read.
 const READ_EVERY: Duration = Duration::from_secs(5);
+
+/// The largest file of a key set.
+const KEY_SET_BYTES_MAX: u64 = 1024 * 1024;
 
 /// The public keys that a service trusts. Clones share them.
 #[derive(Clone)]
@@ -55,7 +58,7 @@ impl TrustedKeys {
     /// If there is no such file, or no key in it.
     pub fn read(&self, file: &Path) -> anyhow::Result<()> {
         let place = || format!("reading the key set {}", file.display());
-        let text = std::fs::read(file).with_context(place)?;
+        let (text, _) = read_regular(file, KEY_SET_BYTES_MAX).with_context(place)?;
         let keys: KeySet = serde_json::from_slice(&text).with_context(place)?;
         anyhow::ensure!(!keys.keys().is_empty(), "there is no Ed25519 key in {}", file.display());
         self.replace(&keys);

@@ -2,12 +2,12 @@
 //!
 //! None of them depends on what a process does. [`config`] reads settings and reports all mistakes together; [`clock`]
 //! provides the time; [`logs`], [`metrics`] and [`trace`] report what happens; [`health`] and [`admin`] serve the
-//! operator; [`serve`] accepts and drains HTTP, [`body`] reads request bodies, [`routes`] lists the routes,
-//! [`shutdown`] stops the process; [`peer`] connects one process to another, [`guard`] admits only requests from the
+//! operator; [`serve`] accepts and drains HTTP, [`body`] reads request bodies, [`shutdown`] stops the process; [`peer`]
+//! connects one process to another, [`certificate`] judges certificates, [`guard`] admits only requests from the
 //! gateway; [`secret`] and [`seal`] protect secrets; [`sql`] is the interface to the database, [`sqlite`] or
 //! [`postgres`], and [`backup`] copies it; [`watchdog`] detects a stuck runtime; [`durable`] makes file names that
 //! survive a power failure; [`json`] parses foreign JSON; [`percent`] escapes text in URLs; [`names`] looks up servers;
-//! [`network`] defines one client; [`openapi`] has the common parts of API descriptions; [`webhook`] signs and sends
+//! [`network`] defines one client; [`openapi`] has operations and describes them, [`reference`] for people; [`webhook`] signs and sends
 //! messages to customers.
 
 pub mod random;
@@ -22,10 +22,11 @@ pub mod logs;
 pub mod metrics;
 pub mod clock;
 pub mod secret;
+pub mod certificate;
 pub mod seal;
 pub mod refusal;
-pub mod routes;
 pub mod openapi;
+pub mod reference;
 pub mod shutdown;
 pub mod body;
 pub mod config;

@@ -1,144 +1,213 @@
-//! What the interface descriptions (OpenAPI 3.1) of the services have in common. Which operations there are, what they take
-//! and what they answer is each service's own.
+//! Operations of an API, and the interface descriptions (OpenAPI 3.1) made from them.
+//!
+//! A service lists its operations once. Its router, its metrics, the document and the clients in this repository come
+//! from that list: an operation that is not in it is not served, and one that is in it is described.
 
-use std::collections::BTreeMap;
+mod document;
 
-use serde_json::{Map, Value, json};
+use axum::Router;
+use axum::routing::{MethodFilter, MethodRouter};
+use contract::key::Scope;
+use contract::schema::SchemaOf;
+use serde_json::Value;
 
-/// What a document says about the interface.
-#[derive(Clone, Copy, Debug)]
-pub struct About<'a> {
-    /// Its name.
-    pub title: &'a str,
-    /// Its version.
-    pub version: &'a str,
-    /// What it is for.
-    pub description: &'a str,
-    /// Where its paths begin.
-    pub base: &'a str,
-    /// Below which host that is.
-    pub host: &'a str,
+pub use self::document::{Interface, document, error_body, error_body_with_details, printed};
+use crate::percent::segment;
+
+contract::words! {
+    /// What a request wants done.
+    pub enum Method {
+        /// To read.
+        Get = "GET",
+        /// To create, or to carry something out.
+        Post = "POST",
+        /// To change.
+        Patch = "PATCH",
+        /// To remove.
+        Delete = "DELETE",
+    }
 }
 
-/// The document over `operations`: path, method and what [`operation`] made.
-pub fn document(
-    about: About<'_>,
-    tags: &Value,
-    operations: impl IntoIterator<Item = (&'static str, &'static str, Value)>,
-    components: &Value,
-) -> Value {
-    let mut paths: BTreeMap<&str, BTreeMap<&str, Value>> = BTreeMap::new();
-    for (path, method, operation) in operations {
-        paths.entry(path).or_default().insert(method, operation);
+impl Method {
+    const fn filter(self) -> MethodFilter {
+        match self {
+            Self::Get => MethodFilter::GET,
+            Self::Post => MethodFilter::POST,
+            Self::Patch => MethodFilter::PATCH,
+            Self::Delete => MethodFilter::DELETE,
+        }
     }
-    json!({
-        "openapi": "3.1.0",
-        "info": {
-            "title": about.title,
-            "version": about.version,
-            "description": about.description,
-            "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
-        },
-        "servers": [{ "url": about.base, "description": about.host }],
-        "tags": tags,
-        "security": [{ "bearerAuth": [] }],
-        "paths": paths,
-        "components": components,
+}
+
+/// One operation, served with the state `S`, with refusals from the catalogue `C`.
+pub struct Operation<S: 'static, C: 'static> {
+    /// `operationId` of the description, and the label in metrics.
+    pub id: &'static str,
+    /// The method; GET brings HEAD.
+    pub method: Method,
+    /// The whole path, with parameters in braces.
+    pub path: &'static str,
+    /// Turns the method into its handler.
+    pub handler: fn(MethodFilter) -> MethodRouter<S>,
+    /// Under which heading documents show it; empty: it is in no document.
+    pub tag: &'static str,
+    /// A few words.
+    pub summary: &'static str,
+    /// A sentence or two.
+    pub description: &'static str,
+    /// What the key must be allowed to do; `None`: any key will do.
+    pub scope: Option<Scope>,
+    /// Parameters in the query and in headers; those of the path follow from it.
+    pub parameters: &'static [Parameter],
+    /// The schema of the body, and whether it may be left out.
+    pub body: Option<(SchemaOf, Presence)>,
+    /// Answers that are no refusals.
+    pub answers: &'static [Success],
+    /// Refusals of its own; those that any operation may have are added to all.
+    pub errors: &'static [C],
+    /// Members of the description besides these, by name.
+    pub marks: &'static [(&'static str, MarkValue)],
+}
+
+/// The value of a mark.
+#[derive(Clone, Copy, Debug)]
+pub enum MarkValue {
+    /// Yes or no.
+    Is(bool),
+    /// A word.
+    Word(&'static str),
+}
+
+/// Whether a request must have a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// It must.
+    Required,
+    /// Without one everything has its default.
+    Optional,
+}
+
+/// A parameter of an operation.
+#[derive(Debug)]
+pub struct Parameter {
+    /// Its name.
+    pub name: &'static str,
+    /// `path`, `query` or `header`.
+    pub place: &'static str,
+    /// Whether it must be given.
+    pub required: bool,
+    /// What it means.
+    pub description: &'static str,
+    /// Its schema.
+    pub schema: fn() -> Value,
+}
+
+impl Parameter {
+    /// One of the query that may be left out.
+    pub const fn query(name: &'static str, description: &'static str, schema: fn() -> Value) -> Self {
+        Self { name, place: "query", required: false, description, schema }
+    }
+
+    /// One of the path.
+    pub const fn path(name: &'static str, description: &'static str, schema: fn() -> Value) -> Self {
+        Self { name, place: "path", required: true, description, schema }
+    }
+}
+
+/// An answer that is no refusal.
+#[derive(Debug)]
+pub struct Success {
+    status: u16,
+    description: &'static str,
+    schema: Option<SchemaOf>,
+    headers: &'static [&'static str],
+}
+
+impl Success {
+    /// With a body.
+    pub const fn new(status: u16, description: &'static str, schema: SchemaOf) -> Self {
+        Self { status, description, schema: Some(schema), headers: &[] }
+    }
+
+    /// Without a body.
+    pub const fn empty(status: u16, description: &'static str) -> Self {
+        Self { status, description, schema: None, headers: &[] }
+    }
+
+    /// With headers of its own.
+    #[must_use]
+    pub const fn with(self, headers: &'static [&'static str]) -> Self {
+        Self { headers, ..self }
+    }
+}
+
+impl<S: 'static, C: 'static> Operation<S, C> {
+    /// One that documents leave out; the others differ from it.
+    pub const fn internal(
+        id: &'static str,
+        method: Method,
+        path: &'static str,
+        handler: fn(MethodFilter) -> MethodRouter<S>,
+    ) -> Self {
+        Self {
+            id,
+            method,
+            path,
+            handler,
+            tag: "",
+            summary: "",
+            description: "",
+            scope: None,
+            parameters: &[],
+            body: None,
+            answers: &[],
+            errors: &[],
+            marks: &[],
+        }
+    }
+
+    /// Whether it has a mark of this name.
+    pub fn is_marked(&self, name: &str) -> bool {
+        self.marks.iter().any(|(mark, _)| *mark == name)
+    }
+
+    /// Its path with these values, percent-encoded, in place of the parameters in order.
+    pub fn path_of(&self, values: &[&str]) -> String {
+        fill(self.path, values)
+    }
+}
+
+/// A path with these values, percent-encoded, in place of the parameters in order.
+pub fn fill(path: &str, values: &[&str]) -> String {
+    let mut values = values.iter();
+    let parts = path.split('/').map(|part| match part.strip_prefix('{') {
+        Some(_) => values.next().map_or_else(|| part.to_owned(), |value| segment(value)),
+        None => part.to_owned(),
+    });
+    parts.collect::<Vec<_>>().join("/")
+}
+
+/// A router of these operations, each at the path that `place` makes of its own.
+pub fn routed<'o, S, C: 'static>(
+    operations: impl IntoIterator<Item = &'o Operation<S, C>>,
+    place: impl Fn(&'static str) -> String,
+) -> Router<S>
+where
+    S: Clone + Send + Sync + 'static,
+{
+    operations.into_iter().fold(Router::new(), |router, operation| {
+        router.route(&place(operation.path), (operation.handler)(operation.method.filter()))
     })
 }
 
-/// The security scheme of API keys.
-pub fn bearer(description: &str) -> Value {
-    json!({ "bearerAuth": { "type": "http", "scheme": "bearer", "description": description } })
-}
-
-/// `operation` with its parameters and its body, where it has any.
-pub fn operation(mut operation: Value, parameters: Vec<Value>, body: Option<Value>) -> Value {
-    if !parameters.is_empty() {
-        set(&mut operation, "parameters", parameters.into());
-    }
-    if let Some(body) = body {
-        set(&mut operation, "requestBody", body);
-    }
-    operation
-}
-
-fn set(of: &mut Value, name: &str, value: Value) {
-    if let Some(of) = of.as_object_mut() {
-        of.insert(name.to_owned(), value);
-    }
-}
-
-/// A reference to a schema.
-pub fn schema(name: &str) -> Value {
-    json!({ "$ref": format!("#/components/schemas/{name}") })
-}
-
-/// JSON of a schema.
-pub fn content(schema: &Value) -> Value {
-    json!({ "application/json": { "schema": schema } })
-}
-
-/// A query parameter that may be left out.
-pub fn query(name: &str, description: &str, schema: &Value) -> Value {
-    json!({ "name": name, "in": "query", "required": false, "description": description, "schema": schema })
-}
-
-/// A response with the headers that every response has, and some of its own.
-pub fn response(description: &str, content: Option<&Value>, own: &[&str]) -> Value {
-    let headers = ["X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"].iter().chain(own);
-    let reference = |name: &&str| ((*name).to_owned(), json!({ "$ref": format!("#/components/headers/{name}") }));
-    let headers: Map<String, Value> = headers.map(reference).collect();
-    let mut response = json!({ "description": description, "headers": headers });
-    if let Some(content) = content {
-        set(&mut response, "content", content.clone());
-    }
-    response
-}
-
-/// Codes of refusals with the same status, together.
-pub fn by_status<'c>(codes: impl IntoIterator<Item = (u16, &'c str)>) -> BTreeMap<u16, Vec<&'c str>> {
-    let mut found: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
-    for (status, code) in codes {
-        found.entry(status).or_default().push(code);
-    }
-    found
-}
-
-/// A response with an Error body; status 0 is every other one.
-pub fn error_response(status: u16, codes: &[&str], content: &Value) -> Value {
-    let description = match status {
-        0 => "Any other refusal.".to_owned(),
-        401 => "Missing or invalid API key.".to_owned(),
-        _ => format!("`{}`", codes.join("`, `")),
-    };
-    let own: &[&str] = match status {
-        401 => &["WWW-Authenticate"],
-        405 => &["Allow"],
-        429 | 503 => &["Retry-After"],
-        _ => &[],
-    };
-    let mut response = response(&description, Some(content), own);
-    if !codes.is_empty() {
-        set(&mut response, "x-error-codes", codes.into());
-    }
-    response
-}
-
-/// Every header that a response may have: those of the gateway and of refusals, and the service's own with what they say.
-pub fn headers(own: &[(&str, &str)]) -> Value {
-    const NUMBERS: &[(&str, &str)] = &[
-        ("X-RateLimit-Limit", "The limit that applies."),
-        ("X-RateLimit-Remaining", "Requests left in the current window."),
-        ("X-RateLimit-Reset", "Unix timestamp at which the limit resets."),
-        ("Retry-After", "Seconds after which a retry is worth it."),
-    ];
-    const TEXTS: &[(&str, &str)] =
-        &[("WWW-Authenticate", "How to authenticate (RFC 6750)."), ("Allow", "The methods that are allowed here.")];
-    let header = |(name, description): &(&str, &str), schema: Value| {
-        ((*name).to_owned(), json!({ "description": description, "schema": schema }))
-    };
-    let numbers = NUMBERS.iter().map(|named| header(named, json!({ "type": "integer", "minimum": 0 })));
-    let texts = TEXTS.iter().chain(own).map(|named| header(named, json!({ "type": "string" })));
-    numbers.chain(texts).collect::<Map<_, _>>().into()
+/// The name, in metrics, of the operation that a request is for: by its method and the pattern that its path matched.
+pub fn label<'o, S: 'static, C: 'static>(
+    operations: impl IntoIterator<Item = &'o Operation<S, C>>,
+    method: &str,
+    pattern: &str,
+) -> Option<&'static str> {
+    // A HEAD is a GET whose body stays here.
+    let method = if method == "HEAD" { "GET" } else { method };
+    let mut fitting = operations.into_iter().filter(|operation| operation.path == pattern);
+    fitting.find(|operation| operation.method.as_str() == method).map(|operation| operation.id)
 }

@@ -11,9 +11,10 @@ use std::net::IpAddr;
 
 use reqwest::{ClientBuilder, Url};
 
-pub use self::listener::{CERTIFICATES_BYTES_MAX, ServerTls, certificates, certified_key, chain_and_key};
+pub use self::listener::{CERTIFICATES_BYTES_MAX, Listeners, ServerTls, certificates, chain_and_key};
 pub use self::name::{TlsName, client_tls};
 use crate::config::Section;
+use crate::secret::read_regular;
 
 /// Another process of the platform: where it listens, and whose certificate is believed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +71,7 @@ impl Peer {
             section.missing("server_name", "\"domains-service\"");
             return None;
         };
-        let read = std::fs::read(&file).map_err(anyhow::Error::from);
+        let read = read_regular(&file, CERTIFICATES_BYTES_MAX).map(|(authority, _)| authority.to_vec());
         match read.and_then(|authority| client_tls(&authority, &name).map(|_| authority)) {
             Ok(authority) => Some(Self { tls: Some((authority, name)), ..peer }),
             Err(error) => {
@@ -131,19 +132,40 @@ mod tests {
     use crate::serve::{ServeLimits, bind, serve_over};
     use crate::shutdown::Shutdown;
 
+    /// An authority.
+    struct Authority {
+        issuer: Issuer<'static, KeyPair>,
+        root: Vec<u8>,
+    }
+
+    impl Authority {
+        fn new() -> Self {
+            let key = KeyPair::generate().unwrap();
+            let mut params = CertificateParams::new(Vec::new()).unwrap();
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            let root = params.self_signed(&key).unwrap().pem().into_bytes();
+            Self { issuer: Issuer::new(params, key), root }
+        }
+
+        /// Puts a certificate for this name, which ends in this year, into files.
+        fn put(&self, directory: &Path, name: &str, year: i32) -> ServerTls {
+            let key = KeyPair::generate().unwrap();
+            let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+            params.not_after = rcgen::date_time_ymd(year, 1, 1);
+            params.use_authority_key_identifier_extension = true;
+            let leaf = params.signed_by(&key, &self.issuer).unwrap();
+            let [certificate, key_file] = ["leaf.pem", "leaf.key"].map(|name| directory.join(name));
+            write_private(&key_file, key.serialize_pem().as_bytes()).unwrap();
+            write_private(&certificate, leaf.pem().as_bytes()).unwrap();
+            ServerTls::load(&certificate, &key_file).unwrap()
+        }
+    }
+
     /// An authority, and a certificate of it for this name in files.
     fn authority(directory: &Path, name: &str) -> (Vec<u8>, ServerTls) {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let root = params.self_signed(&key).unwrap().pem();
-        let issuer = Issuer::new(params, key);
-        let leaf_key = KeyPair::generate().unwrap();
-        let leaf = CertificateParams::new(vec![name.to_owned()]).unwrap().signed_by(&leaf_key, &issuer).unwrap();
-        let [certificate, key] = ["leaf.pem", "leaf.key"].map(|name| directory.join(name));
-        write_private(&key, leaf_key.serialize_pem().as_bytes()).unwrap();
-        std::fs::write(&certificate, leaf.pem()).unwrap();
-        (root.into_bytes(), ServerTls::load(&certificate, &key).unwrap())
+        let authority = Authority::new();
+        let tls = authority.put(directory, name, 3_000);
+        (authority.root, tls)
     }
 
     async fn asked(peer: &Peer) -> anyhow::Result<String> {
@@ -196,27 +218,41 @@ mod tests {
     #[tokio::test]
     async fn a_listener_shows_a_replaced_certificate_without_a_restart() {
         let directory = tempfile::tempdir().unwrap();
-        let (old, tls) = authority(directory.path(), "domains-service");
+        let ours = Authority::new();
+        let put = |authority: &Authority, year| authority.put(directory.path(), "domains-service", year);
+        let tls = put(&ours, 3_000);
         let registry = crate::metrics::registry("1").unwrap();
         ServerTls::show(&registry, [("internal", &Some(tls.clone())), ("http", &None)]).unwrap();
         let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
         let (address, end) = (listener.local_addr().unwrap(), Shutdown::new());
         let router = axum::Router::new().route("/", axum::routing::get(|| async { "here" }));
         let serving = tokio::spawn(serve_over(listener, Some(tls), router, ServeLimits::default(), end.clone()));
-        let believing = |authority: &Vec<u8>| {
+        let believing = |authority: &Authority| {
             let peer: Peer = format!("https://{address}").parse().unwrap();
-            Peer { tls: Some((authority.clone(), "domains-service".parse().unwrap())), ..peer }
+            Peer { tls: Some((authority.root.clone(), "domains-service".parse().unwrap())), ..peer }
         };
-        assert_eq!(asked(&believing(&old)).await.unwrap(), "here");
-        let (new, _) = authority(directory.path(), "domains-service");
-        while asked(&believing(&new)).await.is_err() {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        assert!(asked(&believing(&old)).await.is_err());
-        // rcgen's certificates end in the year 4096, unless it is told otherwise.
+        let is_shown = async |series: &str| {
+            let looking = async {
+                while !crate::metrics::render(&registry).unwrap().contains(series) {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(30), looking).await.unwrap_or_else(|_| panic!("{series}"));
+        };
+        assert_eq!(asked(&believing(&ours)).await.unwrap(), "here");
+        put(&ours, 3_001);
+        let ends = "listener_certificate_expiry_timestamp_seconds{listener=\"internal\"} 32535216000";
+        is_shown(ends).await;
+        assert_eq!(asked(&believing(&ours)).await.unwrap(), "here");
+        // Another authority's would lock everybody out.
+        let another = Authority::new();
+        put(&another, 3_002);
+        is_shown("listener_certificate_fault{certificate=\"refused\",listener=\"internal\",reason=\"authority\"} 1")
+            .await;
+        assert_eq!(asked(&believing(&ours)).await.unwrap(), "here");
+        assert!(asked(&believing(&another)).await.is_err());
         let shown = crate::metrics::render(&registry).unwrap();
-        let series = "listener_certificate_expiry_timestamp_seconds{listener=\"internal\"} 67090";
-        assert!(shown.contains(series) && !shown.contains("listener=\"http\""), "{shown}");
+        assert!(shown.contains(ends) && !shown.contains("listener=\"http\""), "{shown}");
         end.begin();
         serving.await.unwrap().unwrap();
     }

@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::fs::Metadata;
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
@@ -146,16 +146,28 @@ pub fn read_regular(path: &Path, bytes_max: u64) -> anyhow::Result<(Zeroizing<Ve
     let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     let metadata = file.metadata()?;
     let mut bytes = Zeroizing::new(Vec::new());
-    let is_regular = metadata.is_file();
-    if is_regular {
+    let is_readable = metadata.is_file() && metadata.len() <= bytes_max;
+    if is_readable {
         file.take(bytes_max + 1).read_to_end(&mut bytes)?;
     }
     anyhow::ensure!(
-        is_regular && bytes.len() as u64 <= bytes_max,
+        is_readable && bytes.len() as u64 <= bytes_max,
         "{} is no regular file of at most {bytes_max} bytes; put the contents themselves there",
         path.display()
     );
     Ok((bytes, metadata))
+}
+
+/// As [`read_regular`]; `None` where there is nothing. A link that leads nowhere is something.
+///
+/// # Errors
+/// When the file cannot be read, is no regular file, or is larger.
+pub fn read_if_there(path: &Path, bytes_max: u64) -> anyhow::Result<Option<Zeroizing<Vec<u8>>>> {
+    match read_regular(path, bytes_max) {
+        Ok((bytes, _)) => Ok(Some(bytes)),
+        Err(_) if path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Writes a file that only its owner may read, durably and all at once (a crash leaves the old file or the new one).

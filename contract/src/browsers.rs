@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::schema::{Schema, SharedSchemas, Value, json};
 use crate::text::words;
 
 /// A project's rules; absent ones come from its upstream.
@@ -94,6 +95,13 @@ impl FromStr for Cors {
                 origins.collect::<Result<_, _>>().map(Self::Origins).map_err(|InvalidOrigin| InvalidCors)
             }
         }
+    }
+}
+
+impl Schema for Cors {
+    fn schema(_: &mut SharedSchemas) -> Value {
+        let origins = json!({ "type": "array", "items": { "type": "string" }, "minItems": 1, "maxItems": ORIGINS_MAX });
+        json!({ "anyOf": [{ "type": "string", "enum": ["upstream", "open", "off"] }, origins] })
     }
 }
 

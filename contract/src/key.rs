@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use crate::project::{ProjectId, ProjectUid};
+use crate::schema::{Schema, SharedSchemas, Value};
 use crate::text::{serde_as_text, words};
 use crate::time::UnixSeconds;
 
@@ -80,6 +81,12 @@ impl Scopes {
     /// Whether every scope of this set is in `other`.
     pub fn is_subset(&self, other: &Self) -> bool {
         self.0.is_subset(&other.0)
+    }
+}
+
+impl Schema for Scopes {
+    fn schema(shared: &mut SharedSchemas) -> Value {
+        Vec::<Scope>::schema(shared)
     }
 }
 

@@ -2,8 +2,6 @@
 
 use std::num::NonZeroU32;
 
-use serde::{Deserialize, Serialize};
-
 use crate::text::words;
 use crate::window::Window;
 
@@ -21,15 +19,15 @@ words! {
     }
 }
 
-/// The requests that a project may make in each window. Never zero: a project without requests is suspended, not
-/// limited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Limits {
-    /// Requests per UTC minute.
-    pub per_minute: NonZeroU32,
-    /// Requests per UTC day.
-    pub per_day: NonZeroU32,
+crate::message! {
+    /// The requests that a project may make in each window. Never zero: a project without requests is suspended, not
+    /// limited.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[serde(deny_unknown_fields)]
+    pub answer Limits = "Requests." {
+        per_minute: NonZeroU32 = "Requests per UTC minute.";
+        per_day: NonZeroU32 = "Requests per UTC day.";
+    }
 }
 
 impl Limits {

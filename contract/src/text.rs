@@ -12,11 +12,21 @@ pub const fn is_deceptive(letter: char) -> bool {
 #[doc(hidden)]
 pub use serde;
 
-/// Serialises through `as_str` and deserialises through `FromStr`, so that JSON cannot contain an unchecked value.
+/// Serialises through `as_str` and deserialises through `FromStr`, so that JSON cannot contain an unchecked value. Its
+/// schema is that of any text, or the given one.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! serde_as_text {
     ($name:ty) => {
+        $crate::serde_as_text!($name, { "type": "string" });
+    };
+    ($name:ty, $schema:tt) => {
+        impl $crate::schema::Schema for $name {
+            fn schema(_: &mut $crate::schema::SharedSchemas) -> $crate::schema::Value {
+                $crate::schema::json!($schema)
+            }
+        }
+
         impl $crate::text::serde::Serialize for $name {
             fn serialize<S: $crate::text::serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.serialize_str(self.as_str())
@@ -80,7 +90,7 @@ macro_rules! words {
             }
         }
 
-        $crate::serde_as_text!($name);
+        $crate::serde_as_text!($name, { "type": "string", "enum": Self::WORDS });
     };
 }
 

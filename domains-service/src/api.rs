@@ -4,18 +4,20 @@
 //! function; what it may not do is a [`crate::error::Code`].
 
 pub(crate) mod callers;
-mod changes;
+pub(crate) mod changes;
+pub(crate) mod check;
 pub(crate) mod credentials;
 mod describe;
 pub(crate) mod domains;
 mod door;
-mod edge;
+pub(crate) mod edge;
 pub(crate) mod extract;
 pub(crate) mod keys;
 mod operations;
-mod projects;
+pub(crate) mod projects;
 mod removal;
 mod services;
+pub(crate) mod types;
 mod view;
 pub(crate) mod webhooks;
 
@@ -24,18 +26,15 @@ use std::sync::Arc;
 use axum::extract::{RawPathParams, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get, post};
+use axum::routing::{MethodFilter, MethodRouter};
 use axum::{Extension, Router};
 use chassis::config::EffectiveSettings;
 use chassis::guard::{GatewayGuard, require_gateway};
+use chassis::openapi;
 use chassis::refusal::Refusal;
-use chassis::routes::{Routes, routed};
 use chassis::shutdown::Shutdown;
-use contract::erasure::ERASURES_PATH;
-use contract::event::{EVENTS_BYTES_MAX, ORDER_EVENTS_PATH};
-use contract::trust::{PASSES_PATH, TRUST_PATH};
-#[cfg(test)]
-pub(crate) use operations::operation;
+use contract::event::EVENTS_BYTES_MAX;
+pub(crate) use describe::{FILE, printed};
 use parking_lot::Mutex;
 
 use self::door::Door;
@@ -45,18 +44,57 @@ use crate::error::{Code, Stop};
 use crate::feed::Places;
 use crate::store::credentials::Kind;
 
+/// One operation of the API.
+pub(crate) type Operation = openapi::Operation<Arc<App>, Code>;
+
+/// Turns a method into its handler.
+type Handler = fn(MethodFilter) -> MethodRouter<Arc<App>>;
+
+/// Every operation of the public API. Its router, the metrics, the interface description and the dashboard's calls come
+/// from this list. Operators have those of one project below `/internal`, and those of the lists of their own.
+pub(crate) const OPERATIONS: &[Operation] = &[
+    projects::SHOW,
+    projects::EVENTS,
+    projects::ACME_ACCOUNT,
+    keys::LIST,
+    keys::CREATE,
+    keys::ROTATE,
+    keys::REVOKE,
+    domains::LIST,
+    domains::ADD,
+    domains::SHOW,
+    changes::CHANGE,
+    changes::REMOVE,
+    domains::VERIFY,
+    domains::EVENTS,
+    check::OPERATION,
+    webhooks::LIST,
+    webhooks::CREATE,
+    webhooks::SHOW,
+    webhooks::CHANGE,
+    webhooks::REMOVE,
+    webhooks::ROTATE,
+    webhooks::deliveries::TEST,
+    webhooks::deliveries::LIST,
+    webhooks::deliveries::REPEAT,
+];
+
+/// What operators do beyond one project.
+const OPERATORS: &[&[Operation]] = &[projects::OF_ALL, removal::OF_ALL, edge::OF_OPERATORS, credentials::OPERATIONS];
+
+/// What operators alone do in one project.
+const OPERATORS_IN_PROJECT: &[&[Operation]] = &[projects::OF_OPERATORS, removal::OF_ONE];
+
 /// Where everything of one project is.
 const PROJECT: &str = "/v1/projects/{project}";
 
 /// The public API; every request must carry the gateway's signature, and the key of its caller.
 pub(crate) fn public(app: Arc<App>, guard: GatewayGuard) -> Router {
     // What the API is may be read by everybody.
-    let descriptions = routed(describe::routes())
+    let descriptions = openapi::routed(describe::DESCRIPTIONS, str::to_owned)
         .method_not_allowed_fallback(method_not_allowed)
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count));
-    Router::new()
-        .nest(PROJECT, routed(of_a_callers_project()))
-        .merge(routed(of_all_callers()))
+    openapi::routed(OPERATIONS, str::to_owned)
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .route_layer(middleware::from_fn_with_state(app.clone(), pace))
@@ -69,12 +107,9 @@ pub(crate) fn public(app: Arc<App>, guard: GatewayGuard) -> Router {
         .with_state(app)
 }
 
-/// Every path of the public API.
-pub(crate) fn paths() -> Vec<String> {
-    let of_project =
-        of_a_callers_project().into_iter().map(|(path, _)| format!("{PROJECT}{}", path.trim_end_matches('/')));
-    let others = of_all_callers().into_iter().chain(describe::routes());
-    of_project.chain(others.map(|(path, _)| path.to_owned())).collect()
+/// Every operation of the public API and what describes it.
+pub(crate) fn all() -> impl Iterator<Item = &'static Operation> {
+    OPERATIONS.iter().chain(describe::DESCRIPTIONS)
 }
 
 /// The internal API: the change stream with the gateways' credentials, events and what services need with theirs,
@@ -88,48 +123,27 @@ pub(crate) fn internal(
     let door = |lets_in| middleware::from_fn_with_state(Door { app: app.clone(), lets_in }, door::pass);
     let (gateway, service, operator) = (door(&[Kind::Gateway]), door(&[Kind::Service]), door(&[Kind::Operator]));
     let whole_body = middleware::from_fn_with_state(extract::BODY_BYTES_MAX, extract::whole_body);
-    let edge = Router::new()
-        .route("/internal/edge/feed", get(edge::feed))
-        .route("/internal/edge/nodes", post(edge::report))
-        .route("/internal/edge/usage", post(edge::usage))
-        .route("/internal/edge/keys", post(edge::take_keys))
+    let edge = openapi::routed(edge::OPERATIONS, str::to_owned)
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
         .layer(Extension(shutdown))
         .layer(Extension(Arc::new(Places::default())))
         .layer(gateway.clone())
         .layer(whole_body.clone())
         .layer(gateway);
-    let project = Router::new()
-        .route("/", get(projects::show).patch(projects::change).delete(removal::remove))
-        .route("/deploy", post(projects::deploy))
-        .route("/restore", post(removal::restore))
-        .merge(routed(of_one_project()))
-        .route_layer(middleware::from_fn_with_state(app.clone(), place));
-    let operators = Router::new()
-        .route("/internal/projects", get(projects::list).post(projects::create))
-        .route("/internal/removed-projects", get(removal::list))
-        .nest("/internal/projects/{project}", project)
-        .route("/internal/nodes", get(edge::nodes))
-        .route("/internal/credentials", get(credentials::list).post(credentials::create))
-        .route("/internal/credentials/{kind}/{name}", delete(credentials::revoke))
-        .route("/internal/credentials/gateway/{gateway}/changes", get(credentials::changes))
-        .route("/internal/gateway-keys", post(credentials::rotate))
-        .route("/internal/status", get(edge::status))
-        .route("/internal/withdrawals", get(edge::withdrawals))
+    let in_project = OPERATIONS.iter().filter(is_in_project).chain(OPERATORS_IN_PROJECT.iter().copied().flatten());
+    let project =
+        openapi::routed(in_project, at_operators).route_layer(middleware::from_fn_with_state(app.clone(), place));
+    let operators = openapi::routed(OPERATORS.iter().copied().flatten(), str::to_owned)
+        .merge(project)
         .merge(of_the_dashboard)
-        .route(PASSES_PATH, post(credentials::pass))
-        .merge(chassis::admin::settings("/internal/settings", effective))
+        .merge(chassis::admin::settings(SETTINGS_PATH, effective))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
         .layer(operator.clone())
         .layer(whole_body)
         .layer(operator);
-    let events = Router::new()
-        .route(ORDER_EVENTS_PATH, post(services::take_order_events))
-        .route(TRUST_PATH, get(services::trust))
-        .route("/internal/known-projects/{uid}", get(services::known_project))
-        .route(ERASURES_PATH, get(services::erasures).post(services::erased))
+    let events = openapi::routed(services::OPERATIONS, str::to_owned)
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
         .layer(service.clone())
         .layer(middleware::from_fn_with_state(EVENTS_BYTES_MAX, extract::whole_body))
@@ -140,13 +154,10 @@ pub(crate) fn internal(
 /// The operations for the dashboard, which is a client of the API in the same process: what it can do is what the API
 /// can do, with the same refusals. Requests carry their [`Actor`] as an extension.
 pub(crate) fn in_process(app: Arc<App>) -> Router {
-    let project = routed(of_a_callers_project()).route_layer(middleware::from_fn_with_state(app.clone(), place));
-    Router::new()
-        .nest(PROJECT, project)
-        .route("/internal/projects", get(projects::list))
-        .route("/internal/nodes", get(edge::nodes))
-        .route("/internal/status", get(edge::status))
-        .route("/internal/withdrawals", get(edge::withdrawals))
+    let project = openapi::routed(OPERATIONS.iter().filter(is_in_project), str::to_owned)
+        .route_layer(middleware::from_fn_with_state(app.clone(), place));
+    openapi::routed([&projects::ALL, &edge::NODES, &edge::STATUS, &edge::WITHDRAWALS], str::to_owned)
+        .merge(project)
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .route_layer(middleware::from_fn_with_state(app.clone(), pace))
@@ -154,37 +165,34 @@ pub(crate) fn in_process(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-/// What callers and operators do in one project.
-fn of_one_project() -> Routes<Arc<App>> {
-    vec![
-        ("/keys", get(keys::list).post(keys::create)),
-        ("/keys/{key}", delete(keys::revoke)),
-        ("/keys/{key}/rotate", post(keys::rotate)),
-        ("/domains", get(domains::list).post(domains::add)),
-        ("/domains/{domain}", get(domains::show).patch(changes::change).delete(changes::remove)),
-        ("/domains/{domain}/verify", post(domains::verify)),
-        ("/domains/{domain}/events", get(domains::events)),
-        ("/domain-check", get(domains::check)),
-        ("/events", get(projects::events)),
-        ("/webhooks", get(webhooks::list).post(webhooks::create)),
-        ("/webhooks/{webhook}", get(webhooks::show).patch(webhooks::change).delete(webhooks::remove)),
-        ("/webhooks/{webhook}/rotate", post(webhooks::rotate)),
-        ("/webhooks/{webhook}/test", post(webhooks::deliveries::test)),
-        ("/webhooks/{webhook}/deliveries", get(webhooks::deliveries::list)),
-        ("/webhooks/{webhook}/deliveries/{delivery}/repeat", post(webhooks::deliveries::repeat)),
-    ]
+const SETTINGS_PATH: &str = "/internal/settings";
+
+/// Where the dashboard makes links for operators.
+pub(crate) const LINKS_PATH: &str = "/internal/dashboard-links";
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as filters take it")]
+fn is_in_project(operation: &&Operation) -> bool {
+    operation.path.starts_with(PROJECT)
 }
 
-/// What callers do in their own project.
-fn of_a_callers_project() -> Routes<Arc<App>> {
-    let mut routes = of_one_project();
-    routes.push(("/", get(projects::show)));
-    routes
+/// Where operators find an operation of the public API.
+fn at_operators(path: &str) -> String {
+    path.strip_prefix("/v1").map_or_else(|| path.to_owned(), |rest| format!("/internal{rest}"))
 }
 
-/// What needs no project.
-fn of_all_callers() -> Routes<Arc<App>> {
-    vec![("/v1/acme-account", get(projects::acme_account))]
+/// The name of an operation in metrics, by its method and the pattern of its path.
+pub(crate) fn name(method: &str, pattern: &str) -> &'static str {
+    let public = pattern.strip_prefix("/internal").map(|rest| format!("/v1{rest}"));
+    let public = public.as_deref().unwrap_or(pattern);
+    let internal = OPERATORS.iter().chain(OPERATORS_IN_PROJECT).chain(&[edge::OPERATIONS, services::OPERATIONS]);
+    openapi::label(all(), method, public)
+        .or_else(|| openapi::label(internal.copied().flatten(), method, pattern))
+        .or(match pattern {
+            SETTINGS_PATH => Some("showSettings"),
+            LINKS_PATH => Some("makeDashboardLink"),
+            _ => None,
+        })
+        .unwrap_or("unknown")
 }
 
 /// Finds the project that an operator names in the path. Holders of keys are in their own wherever they ask.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use aws_lc_rs::hmac;
 use chassis::clock::Clock;
 use chassis::guard::{TrustedKeys, operator_token, pass_key};
+use chassis::peer::Listeners;
 use chassis::seal::SealingKey;
 use chassis::webhook::{Rules, Sender, SystemLookup};
 use contract::time::UnixMillis;
@@ -49,6 +50,8 @@ pub(crate) struct ApiState {
     pub(crate) last_trouble: Mutex<Option<(String, UnixMillis)>>,
     /// Credential files that were refused at the start, for operators who ask.
     pub(crate) refused_files: Mutex<Vec<RefusedFile>>,
+    /// What its listeners show.
+    pub(crate) listeners: Listeners,
 }
 
 /// A file whose credential is not on record.
@@ -107,8 +110,15 @@ impl App {
             environment: config.environment,
             names: config.names,
             removed_kept_millis: i64::from(config.removed_projects_kept_days) * DAY_MILLIS,
-        };
-        let core = Core { store, clock, sealing: SealingKey::of(&config.sealing_secret)?, metrics };
-        Ok(Self { core, gateways, issuing, settings, api })
+            throttles: Throttles::new(clock.clone()),
+            pace: Pace::new(clock.clone()),
+            webhooks: config.webhooks,
+            webhook_sender: Sender::new(rules, Arc::new(SystemLookup))?,
+            wake: Notify::new(),
+            last_trouble: Mutex::default(),
+            refused_files: Mutex::default(),
+            listeners: Listeners::of([&config.tls, &config.internal_tls]),
+            clock,
+        })
     }
 }

@@ -108,7 +108,7 @@ pub(crate) fn router(app: Arc<App>, guard: GatewayGuard, shutdown: Shutdown) -> 
 
 /// What operators ask of the dashboard over the internal listener.
 pub(crate) fn operators() -> Router<Arc<App>> {
-    Router::new().route("/internal/dashboard-links", post(operator::make_link))
+    Router::new().route(crate::api::LINKS_PATH, post(operator::make_link))
 }
 
 fn of_one_project(dashboard: Arc<Dashboard>) -> Router<Arc<Dashboard>> {

@@ -120,27 +120,28 @@ impl Domain {
     }
 }
 
-/// How far a domain's certificate is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum CertificateStatus {
-    /// There is none and none is being made.
-    #[default]
-    None,
-    /// It will be ordered as soon as there is room.
-    Queued,
-    /// The authority has been asked.
-    Ordering,
-    /// The authority is checking the proof.
-    Validating,
-    /// The authority is signing.
-    Finalizing,
-    /// On every gateway.
-    Deployed,
-    /// On every gateway while its successor is being made.
-    Renewing,
-    /// The last attempt failed; there will be another.
-    Failed,
+contract::words! {
+    /// How far a domain's certificate is.
+    #[derive(Default)]
+    pub(crate) enum CertificateStatus {
+        /// There is none and none is being made.
+        #[default]
+        None = "none",
+        /// It will be ordered as soon as there is room.
+        Queued = "queued",
+        /// The authority has been asked.
+        Ordering = "ordering",
+        /// The authority is checking the proof.
+        Validating = "validating",
+        /// The authority is signing.
+        Finalizing = "finalizing",
+        /// On every gateway.
+        Deployed = "deployed",
+        /// On every gateway while its successor is being made.
+        Renewing = "renewing",
+        /// The last attempt failed; there will be another.
+        Failed = "failed",
+    }
 }
 
 /// A domain's certificate, as its owner sees it. Times are RFC 3339 on the wire.

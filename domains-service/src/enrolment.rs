@@ -7,6 +7,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use chassis::guard::operator_token;
+use chassis::seal::{SealingKey, SealingSecrets};
 use chassis::secret::Secret;
 use contract::trust::is_node_name;
 
@@ -21,24 +23,50 @@ const REMEMBERED_MAX: usize = 100;
 /// What the command line's credential is read from, as lists and logs name it.
 const PLATFORM_SECRET: &str = "the platform's secret";
 
-/// Puts the command line on record, whose credential derives from the platform's secret, and the gateways and services whose
-/// credentials are in these directories.
+/// Puts the command line on record, whose credential derives from the `platform`'s secret, and the gateways and services whose
+/// credentials are in these directories. A copy of a secret that opens more than a credential does is refused.
 ///
 /// # Errors
 /// When a directory cannot be listed, or the database does not answer.
 pub(crate) async fn at_start(
     app: &App,
-    command_line: &Secret,
+    platform: &Secret,
     directories: [(Kind, Option<PathBuf>); 2],
 ) -> anyhow::Result<()> {
-    enrol(app, Kind::Operator, COMMAND_LINE, PLATFORM_SECRET, Ok(command_line.clone())).await?;
+    enrol(app, Kind::Operator, COMMAND_LINE, PLATFORM_SECRET, Ok(operator_token(platform))).await?;
     for (kind, directory) in directories {
         let Some(directory) = directory else { continue };
         for (name, path) in files(&directory)? {
-            enrol(app, kind, &name, &path.display().to_string(), Secret::load(&path)).await?;
+            let (file, credential) = (path.display().to_string(), Secret::load(&path));
+            match credential.as_ref().ok().and_then(|credential| other_use(app, platform, credential)) {
+                Some(what) => {
+                    let what_to_do = format!(
+                        "{what} is in it, which no gateway or service is to have; write a credential of {name}'s own into it, \
+                         or remove the file"
+                    );
+                    refuse(app, &file, &name, ("other_secret", what_to_do));
+                }
+                None => enrol(app, kind, &name, &file, credential).await?,
+            }
         }
     }
     Ok(())
+}
+
+/// What this secret is, if it is there for another purpose than to be a credential.
+fn other_use(app: &App, platform: &Secret, credential: &Secret) -> Option<&'static str> {
+    let bytes = credential.reveal();
+    if bytes == platform.reveal() {
+        return Some(PLATFORM_SECRET);
+    }
+    if bytes.starts_with(b"-----BEGIN ") {
+        return Some("a key or certificate in PEM");
+    }
+    // A file of sealing secrets has one in each line.
+    let lines = std::str::from_utf8(bytes).ok().and_then(|text| SealingSecrets::parse(text).ok());
+    let sealing = SealingKey::of(&lines.unwrap_or_else(|| credential.clone().into())).ok()?;
+    let mut names = sealing.older().chain([sealing.newest()]);
+    names.any(|name| app.sealing.has(name)).then_some("a sealing secret of the platform")
 }
 
 /// The files with credentials and the names that they stand for, in the order of their names.
@@ -87,13 +115,18 @@ async fn enrol(
             ("unreadable", what_to_do)
         }
     };
+    refuse(app, file, name, (reason, what_to_do));
+    Ok(())
+}
+
+/// Notes that a file is not used, and why.
+fn refuse(app: &App, file: &str, name: &str, (reason, what_to_do): (&'static str, String)) {
     tracing::warn!(file, name, reason, what_to_do, "refused a credential file; the other files are used");
     app.core.metrics.credential_files_refused.with_label_values(&[reason]).inc();
     let mut all = app.api.refused_files.lock();
     if all.len() < REMEMBERED_MAX {
         all.push(RefusedFile { file: file.to_owned(), reason, what_to_do });
     }
-    Ok(())
 }
 
 /// The reason and what to do about it.

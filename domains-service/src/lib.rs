@@ -4,8 +4,8 @@
 //! health and metrics. What must last is in one database (`store`, which has all SQL); what the edge must know leaves as a
 //! numbered change in the same transaction (`publish`, `feed`); other replicas hear of it (`peers`). Rules are pure (`domain`);
 //! `reconcile` checks one domain, decides by them and writes; what happens by itself is in `worker`; who is told of it in
-//! `webhook`, and how in `delivery`. A new sealing secret takes the place of the old one in `seals`. `openapi` describes the
-//! public API.
+//! `webhook`, and how in `delivery`. A new sealing secret takes the place of the old one in `seals`. `api` has the operations, in one
+//! list, and describes them.
 //!
 //! Nothing here is on the path of a visitor's request. While this service is down, gateways serve what they have;
 //! nothing can be changed, and certificates are renewed so early that days of absence do no harm.
@@ -37,7 +37,6 @@ mod withdrawals;
 mod shares;
 mod reconcile;
 mod worker;
-mod openapi;
 mod restored;
 mod keyring;
 mod enrolment;
@@ -47,8 +46,10 @@ mod api;
 mod dashboard;
 mod run;
 
+use contract::key::Scope;
+
 pub use config::{AcmeSettings, ChallengeKind, Config, ExternalAccount};
-pub use error::CATALOGUE;
+pub use error::catalogue;
 pub use issuer::{
     Authorities, CaaIdentity, IssueError, IssueRequest, Issued, Issuer, LocalAuthority, RenewalAdvice, signing,
 };
@@ -58,12 +59,12 @@ pub use restored::{Counted, Kind, Outcome, Report, finish_restore};
 pub use run::{World, start, start_in};
 pub use store::newest_schema;
 
-/// Every path of the public API, as its router has it.
-pub fn paths() -> Vec<String> {
-    api::paths()
+/// Every operation of the public API, as its router has it: method, path, and what the key must be allowed to do.
+pub fn operations() -> impl Iterator<Item = (&'static str, &'static str, Option<Scope>)> {
+    api::all().map(|operation| (operation.method.as_str(), operation.path, operation.scope))
 }
 
 /// The interface description as it is served, by the name of its committed copy.
 pub fn openapi_documents() -> [(&'static str, String); 1] {
-    [(openapi::FILE, openapi::printed())]
+    [(api::FILE, api::printed().to_owned())]
 }

@@ -52,7 +52,8 @@ pub(crate) struct Metrics {
 }
 
 /// Every reason why a credential file is refused.
-pub(crate) const REASONS: [&str; 6] = ["unreadable", "revoked", "doubled", "replaced", "other_kind", "too_many"];
+pub(crate) const REASONS: [&str; 7] =
+    ["unreadable", "revoked", "doubled", "replaced", "other_kind", "other_secret", "too_many"];
 
 /// How a question to DNS ended, beside the failures.
 pub(crate) const DNS_RESULTS: [&str; 4] = ["ok", "timeout", "unreachable", "malformed"];

@@ -112,8 +112,9 @@ async fn take_check(
     };
     let before = domain.status;
     let (domain, actions) = decide(domain, check, &policy, now);
-    if let Some((leased, permitted)) = apply(&app.core.metrics, write, leased, (before, domain), actions).await? {
-        issue::order(app, leased, &permitted).await?;
+    let written = Box::pin(apply(&app.metrics, write, leased, (before, domain), actions)).await?;
+    if let Some((leased, permitted)) = written {
+        Box::pin(issue::order(app, leased, &permitted)).await?;
     }
     Ok(Reconciled::Done)
 }

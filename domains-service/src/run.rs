@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use async_trait::async_trait;
 use axum::middleware::{self, Next};
 use chassis::clock::Clock;
-use chassis::guard::{GatewayGuard, operator_token};
+use chassis::guard::GatewayGuard;
 use chassis::health::Health;
 use chassis::metrics::Registry;
 use chassis::peer::ServerTls;
@@ -135,10 +135,10 @@ pub async fn start_in(
     let app = Arc::new(App::new(config, store, nodes, clock.clone(), dns, authorities, metrics)?);
     seals::check(&app.core, lost).await?;
     publish_platform(&app).await?;
-    enrolment::at_start(&app, &operator_token(&secret), credentials).await?;
-    app.gateways.recall_processes(&app.core.store).await?;
-    keyring::look(&app.core, &app.gateways).await?;
-    app.core.store.look_at_credentials().await?;
+    enrolment::at_start(&app, &secret, credentials).await?;
+    app.recall_processes().await?;
+    keyring::look(&app).await?;
+    app.store.look_at_credentials().await?;
     let health = Health::new();
     let listening = health.condition("listening");
 

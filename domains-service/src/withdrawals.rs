@@ -20,8 +20,8 @@ use crate::project::ProjectRef;
 use crate::store::log::claim;
 use crate::store::projects::find_project;
 use crate::store::withdrawals::{self, What, Withdrawal};
-use crate::store::{Store, StoreError, acme};
-use crate::text::rfc3339;
+use crate::store::{StoreError, acme};
+use crate::text::Rfc3339;
 
 /// How long an answer waits for the gateways.
 const ACKNOWLEDGEMENT_TIME_MAX: Duration = Duration::from_secs(1);
@@ -170,8 +170,17 @@ async fn end(core: &Core, gateways: &Gateways, revision: Revision) -> Result<boo
     Ok(true)
 }
 
+contract::message! {
+    #[derive(Clone, Debug)]
+    pub(crate) answer Shown as "Withdrawal" = "What was withdrawn and may be served still by some gateways." {
+        what: What = "What kind of thing.";
+        since: Rfc3339 = "Since when.";
+        lagging: Vec<String> = "The gateways that have not acknowledged it.";
+    }
+}
+
 /// What of one project waits, as it is shown.
-pub(crate) struct Waiting(HashMap<(&'static str, String), Value>);
+pub(crate) struct Waiting(HashMap<(&'static str, String), Shown>);
 
 impl Waiting {
     /// What of this project waits.
@@ -185,30 +194,20 @@ impl Waiting {
     }
 
     /// The withdrawal of one of these, the first that waits.
-    pub(crate) fn find(&self, whats: &[What], which: &str) -> Option<&Value> {
-        whats.iter().find_map(|what| self.0.get(&(what.as_str(), which.to_owned())))
-    }
-
-    /// Adds to the view of a thing what of it waits.
-    pub(crate) fn add_to(&self, shown: &mut Value, whats: &[What], which: &str) {
-        if let (Some(waits), Some(fields)) = (self.find(whats, which), shown.as_object_mut()) {
-            fields.insert("withdrawal".to_owned(), waits.clone());
-        }
+    pub(crate) fn find(&self, whats: &[What], which: &str) -> Option<Shown> {
+        whats.iter().find_map(|what| self.0.get(&(what.as_str(), which.to_owned()))).cloned()
     }
 }
 
 /// A withdrawal in the view of what is withdrawn.
-fn view(nodes: &Nodes, withdrawal: &Withdrawal) -> Value {
-    json!({
-        "what": withdrawal.what.as_str(),
-        "since": rfc3339(withdrawal.since),
-        "lagging": nodes.behind_of_all(withdrawal.revision).lagging,
-    })
+fn view(app: &App, withdrawal: &Withdrawal) -> Shown {
+    let lagging = app.nodes.behind_of_all(withdrawal.revision).lagging;
+    Shown { what: withdrawal.what, since: withdrawal.since.into(), lagging }
 }
 
 /// A withdrawal in the operators' list.
-pub(crate) fn listed(nodes: &Nodes, withdrawal: &Withdrawal) -> Value {
-    let mut shown = view(nodes, withdrawal);
+pub(crate) fn listed(app: &App, withdrawal: &Withdrawal) -> Value {
+    let mut shown = json!(view(app, withdrawal));
     if let Some(fields) = shown.as_object_mut() {
         fields.insert("which".to_owned(), json!(withdrawal.which));
         fields.insert("project".to_owned(), json!(withdrawal.project_name));

@@ -1,7 +1,7 @@
-//! The gate, which reads for the edge, and two other parsers (pingora's, and hyper, which the services behind the edge use)
-//! agree on where a message ends and what its body is: whatever the gate releases has one reading.
+//! Compares the gate of the edge with two other parsers, pingora and hyper (the services behind the edge use hyper):
+//! all must agree on the end of a message and on its body.
 //!
-//! A parser may refuse what the gate has let through: that is safe. It may not read more of it, or less.
+//! A parser may refuse a message that the gate released: that is safe. It may not read more of it, or less.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,32 +16,33 @@ use pingora::protocols::http::v1::server::HttpSession;
 use tokio::io::AsyncWriteExt as _;
 use tokio::runtime::{Builder, Runtime};
 
-/// What follows a message on the same connection, to see that a parser goes on exactly there.
+/// A second message on the connection: a parser must go on exactly there.
 const NEXT: &[u8] = b"GET /next HTTP/1.1\r\nHost: next.example\r\n\r\n";
 
-/// Room of a connection in memory, and the most of one input that is looked at.
+/// The memory of a connection, and the largest compared input.
 const BYTES_MAX: usize = 64 * 1024;
 
-/// No parser needs this long for what lies in memory; one that does waits for bytes that do not belong to the message.
+/// No parser needs this long for bytes in memory. A parser that does is waiting for bytes beyond the message.
 const WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// Messages that both other parsers have taken.
+/// Messages that both other parsers accepted.
 static COMPARED: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// One for all messages. Its clock stands still while a parser works, and is ahead at once when it waits in vain.
+    /// One runtime for all messages. Its clock stops while a parser works, and jumps ahead when the parser waits in
+    /// vain.
     static RUNTIME: Option<Runtime> = Builder::new_current_thread().enable_all().start_paused(true).build().ok();
 }
 
-/// How many messages so far were read by two parsers, which had to agree.
+/// The number of messages that both other parsers read.
 pub fn compared() -> u64 {
     COMPARED.load(Ordering::Relaxed)
 }
 
-/// The request line and body of a message as a service heard it.
+/// The request line and the body of a message, as a service received it.
 type Heard = (String, Vec<u8>);
 
-/// Lets both others read each message that the gate releases whole.
+/// Passes each whole message that the gate releases to both other parsers.
 pub fn boundaries(bytes: &[u8]) {
     let bytes = bytes.get(..BYTES_MAX.min(bytes.len())).unwrap_or_default();
     let passed = fuzzing::gate(bytes, 0);
@@ -58,7 +59,7 @@ pub fn boundaries(bytes: &[u8]) {
 }
 
 fn agree(message: &[u8], body: &[u8]) {
-    // A tunnel and a switch of protocols have no end of their own.
+    // A tunnel and a protocol switch have no end of their own.
     if message.starts_with(b"CONNECT ") || contains(message, b"upgrade:") {
         return;
     }
@@ -78,7 +79,7 @@ fn contains(message: &[u8], wanted: &[u8]) -> bool {
     message.windows(wanted.len()).any(|window| window.eq_ignore_ascii_case(wanted))
 }
 
-/// The body as pingora reads it; `None` when it refuses the message. Waits in vain when it wants more than there is.
+/// The body as pingora reads it; `None` if it refuses the message. Waits in vain for bytes beyond the message.
 async fn pingoras(message: &[u8]) -> Option<Vec<u8>> {
     let (mut client, server) = tokio::io::duplex(2 * BYTES_MAX);
     client.write_all(message).await.ok()?;
@@ -96,11 +97,11 @@ async fn pingoras(message: &[u8]) -> Option<Vec<u8>> {
     };
     match tokio::time::timeout(WAIT_MAX, reading).await {
         Ok(body) => body,
-        Err(_) => Some(b"pingora waits for more than the message".to_vec()),
+        Err(_) => Some(b"pingora waits for bytes beyond the message".to_vec()),
     }
 }
 
-/// The body as hyper reads it, and whether it found the next message behind it; `None` when it refuses the message.
+/// The body as hyper reads it, and whether it found the next message behind it; `None` if it refuses the message.
 async fn hypers(message: &[u8]) -> Option<(Vec<u8>, bool)> {
     let (mut client, server) = tokio::io::duplex(4 * BYTES_MAX);
     client.write_all(message).await.ok()?;
@@ -119,12 +120,12 @@ async fn hypers(message: &[u8]) -> Option<(Vec<u8>, bool)> {
     });
     let serving =
         hyper::server::conn::http1::Builder::new().half_close(true).serve_connection(TokioIo::new(server), service);
-    // Errors are refusals: whatever was understood before them is in the book.
+    // Errors are refusals: messages understood before them are recorded.
     let _ = tokio::time::timeout(WAIT_MAX, serving).await;
     let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
     let (_, body) = seen.first()?;
     let went_on = seen.get(1).is_some_and(|(line, body)| line == "GET /next" && body.is_empty()) && seen.len() == 2;
-    // A client that says that it is done is believed, and so is one of HTTP/1.0: nothing behind it is read.
+    // After a client has announced its last message, or spoken HTTP/1.0, nothing more is read.
     let request_line = message.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let is_last = request_line.ends_with(b" HTTP/1.0") || contains(message, b"connection:");
     Some((body.clone(), went_on || (is_last && seen.len() == 1)))
@@ -140,7 +141,7 @@ mod tests {
 
     // promise: edge.17
     #[tokio::test(start_paused = true)]
-    async fn three_parsers_read_what_is_well_formed() {
+    async fn three_parsers_read_well_formed_messages() {
         for (message, body) in [
             ("GET / HTTP/1.1\r\nHost: a.example\r\n\r\n", ""),
             ("POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 5\r\n\r\n12345", "12345"),
@@ -164,11 +165,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_message_that_is_longer_for_one_of_them_is_noticed() {
-        // What a gate that let both lengths pass would release: the services behind would read on elsewhere.
+    async fn a_message_that_is_longer_for_one_parser_is_noticed() {
+        // The release of a gate that let both lengths pass: the services would read on elsewhere.
         let (_, services) = both("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n12345").await;
         assert!(services.is_none_or(|(_, went_on)| !went_on));
         let (proxys, _) = both("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\n12345").await;
-        assert_ne!(proxys.as_deref(), Some(&b"12345"[..]), "an end that came too early is none");
+        assert_ne!(proxys.as_deref(), Some(&b"12345"[..]), "pingora accepted an end that came too early");
     }
 }

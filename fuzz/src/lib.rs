@@ -1,11 +1,10 @@
-//! What reads the bytes of strangers, as functions of bytes. Each asserts what must hold for any input; a panic is a
-//! finding.
+//! The parsers of untrusted bytes, as functions of bytes. Each asserts the properties that hold for any input; a panic
+//! is a finding.
 //!
-//! `cargo test -p fuzz` replays the corpus of every function and mutations of it. `bench/run fuzz` drives them with LLVM's
-//! fuzzer for as long as one likes; what it finds interesting belongs into `corpus/`. Nothing here is part of the
-//! product, and nothing of the product knows it.
+//! `cargo test -p fuzz` replays the corpus of every function and mutations of it. `bench/run fuzz` drives them with
+//! LLVM's fuzzer for a given time; inputs it finds belong into `corpus/`. The product does not use this crate.
 
-#![expect(clippy::missing_panics_doc, reason = "a panic is what every function here is for")]
+#![expect(clippy::missing_panics_doc, reason = "a panic is the finding of every function here")]
 
 mod boundaries;
 mod dns;
@@ -29,10 +28,10 @@ pub use self::boundaries::{boundaries, compared};
 pub use self::dns::{dns, passes};
 pub use self::store::store;
 
-/// One function of bytes.
+/// A function of bytes.
 pub type Target = fn(&[u8]);
 
-/// All of them, by the names of their corpora.
+/// All functions, by the names of their corpora.
 pub const TARGETS: &[(&str, Target)] = &[
     ("boundaries", boundaries),
     ("chunks", chunks),
@@ -49,26 +48,26 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("target", target),
 ];
 
-/// The first byte says how the others are cut.
+/// Splits the input: the first byte is the size of the pieces for the rest.
 fn cut(bytes: &[u8]) -> (usize, &[u8]) {
     bytes.split_first().map_or((0, bytes), |(piece, rest)| (usize::from(*piece), rest))
 }
 
-/// The gate of HTTP/1: what is released and refused depends on the bytes, not on how they were cut.
+/// The HTTP/1 gate: its releases and refusals depend on the bytes, not on their pieces.
 pub fn gate(bytes: &[u8]) {
     let (piece, bytes) = cut(bytes);
     let (whole, parts) = (fuzzing::gate(bytes, 0), fuzzing::gate(bytes, piece));
     for gate in [&whole, &parts] {
-        assert!(was_sent(bytes, &gate.messages), "what is released was sent");
+        assert!(was_sent(bytes, &gate.messages), "the gate released bytes that were not sent");
     }
-    assert_eq!(whole.messages, parts.messages, "messages are what they are");
-    assert_eq!(whole.refusal, parts.refusal, "and are refused for what they are");
-    // Bytes of a body that turns bad in a later piece may have gone before; nothing else may differ.
+    assert_eq!(whole.messages, parts.messages, "the pieces change the messages");
+    assert_eq!(whole.refusal, parts.refusal, "the pieces change the refusal");
+    // Bytes of a body may be released before a later piece turns out malformed; nothing else may differ.
     assert!(whole.rest.len() <= parts.rest.len() || whole.refusal.is_none());
 }
 
-/// Whether heads were not changed, with nothing left out but one empty line before a message (RFC 9112 section 2.2), and
-/// bodies are what came behind them, without the framing of chunks.
+/// Whether the heads are unchanged, with at most one empty line before a message left out (RFC 9112 section 2.2), and
+/// the bodies are the bytes behind them, without the framing of chunks.
 fn was_sent(sent: &[u8], messages: &[(usize, Vec<u8>, Vec<u8>)]) -> bool {
     let mut from = 0;
     messages.iter().all(|(end, head, body)| {
@@ -83,7 +82,7 @@ fn was_sent(sent: &[u8], messages: &[(usize, Vec<u8>, Vec<u8>)]) -> bool {
     })
 }
 
-/// Chunks: the same end or the same refusal however the body is cut.
+/// Chunks: the same end or the same refusal for any pieces.
 pub fn chunks(bytes: &[u8]) {
     let (piece, bytes) = cut(bytes);
     let whole = Chunks::default().push(bytes);
@@ -105,14 +104,14 @@ pub fn chunks(bytes: &[u8]) {
     assert!(bytes.is_empty() || whole == Ok(Progress::More), "{whole:?}");
 }
 
-/// Idle frames of HTTP/2: counted alike however they are cut.
+/// Idle HTTP/2 frames: the same count for any pieces.
 pub fn frames(bytes: &[u8]) {
     let (piece, bytes) = cut(bytes);
     let now = tokio::time::Instant::now();
     assert_eq!(fuzzing::frames(bytes, bytes.len(), now), fuzzing::frames(bytes, piece, now));
 }
 
-/// Hostnames: what is accepted is canonical, and canonical once more.
+/// Hostnames: an accepted name is canonical, and its canonical form is itself.
 pub fn hostname(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     for parsed in [Hostname::parse(text), Hostname::from_ascii(text)].into_iter().flatten() {
@@ -126,7 +125,7 @@ pub fn hostname(bytes: &[u8]) {
     }
 }
 
-/// Request targets: what may travel is one line of visible ASCII, and dot segments are seen in every spelling.
+/// Request targets: an accepted one is one line of visible ASCII, and dot segments are found in every spelling.
 pub fn target(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if let Ok(has_dots) = fuzzing::target(text) {
@@ -136,7 +135,7 @@ pub fn target(bytes: &[u8]) {
     }
 }
 
-/// Lines of the change stream: what is understood says the same when it is written and read again.
+/// Lines of the change stream: an accepted line means the same after it is written and read again.
 pub fn feed(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     for line in text.lines() {
@@ -147,7 +146,7 @@ pub fn feed(bytes: &[u8]) {
     }
 }
 
-/// Snapshots: what a replica takes was announced as it is, and no name is in it twice.
+/// Snapshots: an accepted one has the announced length, and no name twice.
 pub fn snapshot(bytes: &[u8]) {
     static OPENER: LazyLock<Option<CertificateOpener>> =
         LazyLock::new(|| SealingKey::new(&Secret::new(vec![7; 32])).ok().map(CertificateOpener::new));
@@ -159,10 +158,10 @@ pub fn snapshot(bytes: &[u8]) {
         Ok(Frame::SnapshotBegin { entities }) => usize::try_from(entities).ok(),
         _ => None,
     });
-    assert!(announced.into_iter().any(|count| count == entities.len()), "it is as long as somebody said");
+    assert!(announced.into_iter().any(|count| count == entities.len()), "no announced count is its length");
 }
 
-/// PROXY headers: what is believed is as long as it says, and one byte less is not believed.
+/// PROXY headers: an accepted header has the length it states, and is refused if one byte is missing.
 pub fn proxy_header(bytes: &[u8]) {
     if let Ok((_, left)) = fuzzing::proxy_header(bytes) {
         let used = bytes.len() - left;
@@ -174,7 +173,7 @@ pub fn proxy_header(bytes: &[u8]) {
     }
 }
 
-/// Heads of upstreams: what goes on is one head that says in one way where its body ends, however it came.
+/// Response heads of upstreams: the forwarded head states the end of its body in one way, for any pieces.
 pub fn response(bytes: &[u8]) {
     let Ok(Some((on, used))) = direct::response_head(bytes) else { return };
     for end in 0..used {
@@ -190,7 +189,7 @@ pub fn response(bytes: &[u8]) {
     assert!(fields.iter().filter(framing).count() <= 1, "{text:?}");
 }
 
-/// Keys: what is accepted is spelled in one way.
+/// Keys: an accepted key has one spelling.
 pub fn key(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if let Ok(key) = PresentedKey::parse(text) {

@@ -11,8 +11,8 @@ use quota::store::redis::fuzzing;
 /// Requests that wait for the answer.
 const WAITING: u32 = 3;
 
-/// Answers of a quota store: whatever is believed, no node spends what it was not granted, and what it spent is in what it
-/// says next. Books and bans that can be read can be shown.
+/// Answers of a quota store: after any accepted answer, no node spends more than it was granted, and its next statement
+/// contains what it spent. Records and bans that can be read can be shown.
 pub fn store(bytes: &[u8]) {
     if let Some(Reply::Settled(settlement)) = fuzzing::reply(bytes) {
         settled(&settlement);

@@ -1,4 +1,4 @@
-//! Every function over its corpus, and over mutations of it that are the same in every run.
+//! Every function over its corpus, and over mutations that are the same in every run.
 
 #[cfg(test)]
 mod tests {
@@ -6,10 +6,10 @@ mod tests {
 
     use fuzz::{TARGETS, Target};
 
-    /// Mutations of each input in a run of all tests.
+    /// The number of mutations of each input in a normal run.
     const MUTATIONS: u64 = 3_000;
 
-    /// As many as are enough in every run of all tests, or as the environment says for a long one (`bench/run mutations`).
+    /// The number of mutations: the normal one, or the environment's for a long run (`bench/run mutations`).
     #[expect(clippy::disallowed_methods, reason = "how long a test is, not a setting of a process")]
     fn mutations() -> u64 {
         std::env::var("FUZZ_MUTATIONS").map_or(MUTATIONS, |text| text.parse().expect("a whole number"))
@@ -35,7 +35,8 @@ mod tests {
         }
     }
 
-    /// One to four small changes: a bit, a byte, a piece left out, doubled or taken from another input.
+    /// One to four small changes: a flipped bit, a changed byte, or a piece that is removed, doubled or taken from
+    /// another input.
     fn mutate(input: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
         let mut bytes = input.to_vec();
         for _ in 0..=random.below(4) {
@@ -77,7 +78,7 @@ mod tests {
         runs
     }
 
-    /// A test for each target, so that they run beside each other; and one that none was forgotten.
+    /// A test for each target, so that they run in parallel; and a test that all targets have one.
     macro_rules! replayed {
         ($($target:ident)+) => {
             // A4
@@ -110,7 +111,7 @@ mod tests {
         std::fs::read(path.unwrap_or_else(|| panic!("{target} has no {name}"))).unwrap()
     }
 
-    // A corpus whose inputs all fail at the first byte would prove nothing.
+    // Inputs that all fail at the first byte would prove nothing.
     // promise: edge.16
     #[test]
     fn inputs_of_the_corpora_reach_what_they_are_for() {
@@ -144,7 +145,7 @@ mod tests {
         let boundaries = TARGETS.iter().find(|(name, _)| *name == "boundaries").expect("the target").1;
         let (runs, before) = (replay("boundaries", boundaries), fuzz::compared());
         println!("boundaries: {runs} mutations, {before} messages that two parsers took");
-        // Parsers that refuse everything agree as well.
+        // Parsers that refuse everything agree too.
         assert!(before > runs / 100, "{before} of {runs}");
     }
 }

@@ -1,5 +1,4 @@
-//! Calls one of the functions that every request passes so many times, and nothing else: what `.ci/instructions` counts
-//! the instructions of.
+//! Calls one of the functions that every request passes, COUNT times. `.ci/instructions` counts its instructions.
 //!
 //!     hot_calls                list the names
 //!     hot_calls NAME COUNT     call one of them

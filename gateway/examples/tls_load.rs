@@ -1,4 +1,4 @@
-//! The load that `bench/run side-by-side` needs and common load generators do not make.
+//! A load generator for `bench/run side-by-side`, for loads that common ones lack.
 //!
 //!     tls_load handshakes KIND ADDRESS NAME CA.pem SECONDS                    TLS 1.3 handshakes, one request each
 //!              full|resumed|hybrid, or without a request: alone|alone-hybrid
@@ -27,10 +27,10 @@ use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// Connections that `handshakes` opens at the same time, and over which `steady` spreads its requests.
+/// Connections that `handshakes` opens at once, and over which `steady` spreads its requests.
 const AT_ONCE: usize = 32;
 
-/// What switches a connection to WebSocket. Nobody here checks keys: the bytes that follow are what is measured.
+/// Switches a connection to WebSocket. The key is not checked: only the following bytes are measured.
 const UPGRADE: &str = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
      Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 const SWITCHED: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
@@ -42,7 +42,7 @@ const FRAME_BYTES: usize = 70;
 /// Idle connections from one address.
 const PER_ADDRESS: usize = 100;
 
-/// A response of this many bytes is no response to this program's request.
+/// The largest response to this program's requests.
 const RESPONSE_BYTES_MAX: usize = 64 * 1024;
 
 struct Target {
@@ -111,16 +111,16 @@ async fn exchange(stream: &mut TlsStream<TcpStream>, request: &str) -> anyhow::R
     }
 }
 
-/// Ends a connection on which nothing was asked. The server ends it too, once it has read the end of the handshake.
+/// Ends a connection without a request. The server ends it too, after the end of the handshake.
 async fn farewell(stream: &mut TlsStream<TcpStream>) -> anyhow::Result<()> {
     stream.shutdown().await?;
     let mut rest = Vec::new();
-    // How it ends, in order or not, is a matter of taste.
+    // Either kind of end is fine.
     let _ = stream.get_mut().0.take(RESPONSE_BYTES_MAX as u64).read_to_end(&mut rest).await;
     Ok(())
 }
 
-/// Each client of these has tickets of its own: those of one memory keep fewer tickets than there are clients.
+/// Each client has its own tickets: a shared memory keeps fewer tickets than there are clients.
 async fn handshakes(targets: Vec<Target>, seconds: u64, asks: bool) -> anyhow::Result<()> {
     let until = Instant::now() + Duration::from_secs(seconds);
     let resumed = Arc::new(AtomicU64::new(0));
@@ -134,7 +134,7 @@ async fn handshakes(targets: Vec<Target>, seconds: u64, asks: bool) -> anyhow::R
                 while Instant::now() < until {
                     let mut stream = target.connect().await?;
                     if asks {
-                        // Tickets come after the handshake: the response's arrival says that they have been read.
+                        // Tickets come after the handshake: once the response has arrived, they have been read.
                         exchange(&mut stream, &request).await?;
                     } else {
                         farewell(&mut stream).await?;
@@ -160,7 +160,7 @@ async fn idle(target: &Target, count: usize) -> anyhow::Result<()> {
     let request = target.request(None);
     let mut held = Vec::with_capacity(count);
     for number in 0..count {
-        // No more from one address than one address may have.
+        // At most as many as the gateway allows one address.
         let client = Ipv4Addr::new(127, 0, 1, u8::try_from(number / PER_ADDRESS % 250)?);
         let mut stream = target.connect_from(client).await?;
         exchange(&mut stream, &request).await?;
@@ -189,7 +189,7 @@ async fn steady(target: Arc<Target>, rate: u32, seconds: u64, key: Option<String
                         return anyhow::Ok((took, failed));
                     }
                     let due = begins + Duration::from_nanos(number * 1_000_000_000 / u64::from(rate));
-                    // The runtime's clock ticks in milliseconds: the last one is waited out awake.
+                    // The runtime's clock ticks in milliseconds: the last one is spent in a busy loop.
                     tokio::time::sleep_until(due - Duration::from_millis(1)).await;
                     while Instant::now() < due {
                         tokio::task::yield_now().await;
@@ -245,7 +245,7 @@ async fn websocket(target: Arc<Target>, seconds: u64) -> anyhow::Result<()> {
             let answer = head(&mut stream).await?;
             anyhow::ensure!(answer.starts_with(b"HTTP/1.1 101"), "{}", String::from_utf8_lossy(&answer));
             let mut frame = [b'x'; FRAME_BYTES];
-            // The end of a message of text; masked, 64 bytes; the mask.
+            // A final text frame; masked, 64 bytes; the mask.
             for (place, byte) in frame.iter_mut().zip([0x81, 0x80 | 64, 1, 2, 3, 4]) {
                 *place = byte;
             }
@@ -302,6 +302,6 @@ async fn main() -> anyhow::Result<()> {
             websocket(Arc::new(Target::new(address, name, ca, "full")?), seconds.parse()?).await
         }
         ["echo", port] => echo(port.parse()?).await,
-        _ => anyhow::bail!("see the beginning of this file for what can be asked"),
+        _ => anyhow::bail!("unknown mode: see the usage at the beginning of this file"),
     }
 }

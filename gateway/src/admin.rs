@@ -11,6 +11,7 @@ use axum::{Json, Router};
 use chassis::clock::Clock;
 use chassis::guard::{PassGuard, require_pass};
 use chassis::health::Health;
+use chassis::peer::Listeners;
 use chassis::refusal::Refusal;
 use chassis::shutdown::Shutdown;
 use contract::hostname::Hostname;
@@ -57,6 +58,8 @@ pub(crate) struct View {
     pub clock: Arc<dyn Clock>,
     /// The fleet's clock.
     pub fleet_clock: Arc<FleetClock>,
+    /// This listener's certificate.
+    pub listeners: Listeners,
 }
 
 /// `GET /status`, `GET /hosts/{host}`, `GET /usage/{project}`, `GET /bans`; and with an operator's pass
@@ -120,6 +123,7 @@ async fn status(State(view): State<View>) -> Json<Value> {
         "damaged_files": view.gateway.telemetry.damaged_files(),
         "log_lines_dropped": view.gateway.telemetry.lines_dropped(),
         "platform_certificate_faults": recall::platform_certificate_faults(&view),
+        "listener_certificate_faults": view.listeners.faults(),
         "certificates": recall::certificates(&view, CERTIFICATES_SHOWN),
         "top_refusals": recall::refusals(&view, REFUSALS_SHOWN),
         "connections": view.live.connections.live(),

@@ -1,12 +1,11 @@
-//! The time by which requests are judged, on a machine whose own clock may be wrong.
+//! The fleet's time: judges requests on a machine that may have a wrong clock.
 //!
-//! What callers are told of their limits, and what upstreams are told of callers, is dated. The quota store and the
-//! control plane say with every sign of life what time it is there; where both are heard, the one in the middle of
-//! theirs and ours is right unless two of the three are wrong. Where only one is heard it cannot be known which of two
-//! clocks is wrong, and this machine's counts; a difference is shown by `status`, a metric and an alert. What they said is
-//! kept against the monotonic clock, so a step of this machine's clock is outvoted even while neither of them is heard.
-//! The embedded quota store has no clock of its own and no vote. Deadlines are measured by the monotonic clock and need
-//! none of this.
+//! Limits in responses and identities for upstreams have dates. The quota store and the control plane send their time
+//! with every sign of life. With both, the median of their clocks and ours is right unless two of the three are wrong.
+//! With only one, the wrong clock of the two is unknown and this machine's counts; `status`, a metric and an alert show
+//! the difference. Their times are kept relative to the monotonic clock, so a step of this machine's clock is outvoted
+//! even while neither is heard. The embedded quota store has no clock and no vote. Deadlines use the monotonic clock
+//! only.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,14 +16,14 @@ use contract::time::UnixMillis;
 use quota::Quota;
 use quota::clock::ForeignClock;
 
-/// See the module.
+/// The fleet's time, from this machine's clock, the quota store's and the control plane's.
 pub(crate) struct FleetClock {
     machine: Arc<dyn Clock>,
     quota: Quota,
     control: ForeignClock,
 }
 
-/// By how many milliseconds each clock is ahead of the fleet's time; `None`: it was never heard.
+/// Milliseconds that each clock is ahead of the fleet's time; `None` if it was never heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClocksOff {
     /// This machine's.
@@ -36,7 +35,7 @@ pub(crate) struct ClocksOff {
 }
 
 impl ClocksOff {
-    /// Each clock by its name in metrics; 0 for one that was not heard.
+    /// Each clock by its name in metrics; 0 for one that was never heard.
     pub(crate) fn by_name(self) -> [(&'static str, i64); 3] {
         [
             ("machine", self.machine),
@@ -47,17 +46,17 @@ impl ClocksOff {
 }
 
 impl FleetClock {
-    /// This machine's clock, until the others are heard.
+    /// Follows this machine's clock until the others are heard.
     pub(crate) fn new(machine: Arc<dyn Clock>, quota: Quota) -> Self {
         Self { machine, quota, control: ForeignClock::default() }
     }
 
-    /// The control plane says what time it is there.
+    /// Records the control plane's time.
     pub(crate) fn heard_control(&self, now: UnixMillis) {
         self.control.hear(now, self.machine.monotonic());
     }
 
-    /// How far the clocks are from the fleet's time.
+    /// The difference of each clock from the fleet's time.
     pub(crate) fn off(&self) -> ClocksOff {
         let machine = self.machine.now();
         let control = self.control.now(self.machine.monotonic());
@@ -88,7 +87,7 @@ fn compare(machine: UnixMillis, store: Option<UnixMillis>, control: Option<UnixM
     }
 }
 
-/// The middle one of three.
+/// The median of three.
 fn middle(one: UnixMillis, two: UnixMillis, three: UnixMillis) -> UnixMillis {
     one.min(two).max(one.max(two).min(three))
 }
@@ -109,7 +108,7 @@ mod tests {
 
     const NOW: i64 = 1_700_000_000_000;
 
-    /// A machine whose wall clock steps when the test says so.
+    /// A machine with a wall clock that the test steps.
     #[derive(Default)]
     struct Machine {
         passed: AtomicI64,
@@ -140,7 +139,7 @@ mod tests {
         }
     }
 
-    /// A store on a machine whose clock is right.
+    /// A store on a machine with a right clock.
     struct Elsewhere(Arc<Machine>);
 
     #[async_trait]

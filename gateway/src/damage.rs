@@ -1,7 +1,7 @@
-//! Damaged files of the data directory: a start sets them aside and goes on without what they held.
+//! Damaged files of the data directory: the gateway sets them aside at its start and goes on without their contents.
 //!
-//! What is set aside stays beside its place until an operator removes it, one file for each name; `/status` and a metric say
-//! so. All other files of the directory count as absent where they cannot be read.
+//! A file that was set aside stays until an operator removes it, one per name; `/status` and a metric show it. A pipe, a
+//! device, a directory, a broken link or a file of any size stops no start: no read waits or exceeds its bound.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -9,23 +9,37 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use chassis::secret::read_if_there;
 
-/// The identity of the place, in the data directory.
+/// The file with the node's identity, in the data directory.
 pub(crate) const PLACE: &str = "place";
-/// The replica, in the data directory.
+/// The file with the replica, in the data directory.
 pub(crate) const REPLICA: &str = "replica.redb";
 
+/// What the control plane sent to sign and seal with, in the data directory.
+pub(crate) const KEYRING: &str = "keyring.sealed";
+/// The counts of the embedded quota store, in the data directory.
+pub(crate) const USAGE: &str = "usage.json";
+/// The gateways that share the limits over Redis, in the data directory.
+pub(crate) const FLEET: &str = "fleet.json";
+/// How often the place was started, in the data directory.
+pub(crate) const STARTS: &str = "place-starts";
+
 /// The files that a start sets aside when they are damaged.
-pub(crate) const FILES: [&str; 2] = [PLACE, REPLICA];
+pub(crate) const FILES: [&str; 6] = [PLACE, REPLICA, KEYRING, USAGE, FLEET, STARTS];
 /// What follows the name of a damaged file.
 pub(crate) const SUFFIX: &str = ".damaged";
 
-/// Opens a file; one that is damaged is set aside and made anew.
+/// Opens a file; a damaged one is set aside and created anew.
 ///
 /// # Errors
-/// When the file cannot be opened for another reason: it is in use, or the disk or its rights do not allow it.
+/// The file cannot be opened for another reason: it is in use, or the disk or its permissions do not allow it.
 pub(crate) fn open<T>(path: &Path, open: impl Fn() -> anyhow::Result<T>) -> anyhow::Result<T> {
-    // The library of the database asserts some of what it reads.
+    let facts = std::fs::metadata(path);
+    if path.symlink_metadata().is_ok() && !facts.as_ref().is_ok_and(std::fs::Metadata::is_file) {
+        set_aside(path, &facts.map_or_else(anyhow::Error::from, |_| anyhow::anyhow!("it is no regular file")))?;
+    }
+    // The database library panics on some damage.
     let opened = catch_unwind(AssertUnwindSafe(&open));
     let error = match opened.unwrap_or_else(|_| Err(anyhow::anyhow!("reading {} panicked", path.display()))) {
         Err(error) if is_damage(&error) && path.exists() => error,
@@ -35,7 +49,7 @@ pub(crate) fn open<T>(path: &Path, open: impl Fn() -> anyhow::Result<T>) -> anyh
     open()
 }
 
-/// Whether the contents of a file are to blame, and not its surroundings.
+/// Whether the file's contents are the cause, not the disk or its permissions.
 fn is_damage(error: &anyhow::Error) -> bool {
     let of_the_disk = |error: &std::io::Error| {
         use ErrorKind::{NotFound, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
@@ -48,25 +62,110 @@ fn is_damage(error: &anyhow::Error) -> bool {
     }
 }
 
+/// What a small file holds; `None` where there is none. What cannot be read, or is larger than `bytes_max`, is set aside.
+pub(crate) fn read(path: &Path, bytes_max: u64) -> Option<Vec<u8>> {
+    let read = read_if_there(path, bytes_max).unwrap_or_else(|error| {
+        if let Err(error) = set_aside(path, &error) {
+            tracing::error!(
+                error = format!("{error:#}"),
+                "damaged file left where it is; starting without what it held"
+            );
+        }
+        None
+    });
+    read.map(|bytes| bytes.to_vec())
+}
+
 /// Renames a damaged file, in place of one that was set aside before.
 ///
 /// # Errors
-/// When the directory cannot be written.
+/// The directory cannot be written.
 pub(crate) fn set_aside(path: &Path, error: &anyhow::Error) -> anyhow::Result<()> {
     let kept = kept_as(path);
-    std::fs::rename(path, &kept).with_context(|| format!("setting the damaged file {} aside", path.display()))?;
+    let renamed = std::fs::rename(path, &kept).or_else(|error| match kept.symlink_metadata() {
+        // A directory takes the place of no file, and of no directory that holds something.
+        Ok(facts) if facts.is_dir() => std::fs::remove_dir_all(&kept).and_then(|()| std::fs::rename(path, &kept)),
+        Ok(_) => std::fs::remove_file(&kept).and_then(|()| std::fs::rename(path, &kept)),
+        Err(_) => Err(error),
+    });
+    renamed.with_context(|| format!("setting the damaged file {} aside", path.display()))?;
     tracing::error!(
         file = %path.display(),
         kept_as = %kept.display(),
         error = format!("{error:#}"),
-        "damaged file set aside; starting without what it held. Check the disk, then remove the file that was kept"
+        "damaged file set aside; starting without its contents. Check the disk, then remove the renamed file"
     );
     Ok(())
 }
 
-/// Where a damaged file is kept.
+/// The new path of a damaged file.
 pub(crate) fn kept_as(path: &Path) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(SUFFIX);
     PathBuf::from(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::process::Command;
+
+    use super::*;
+
+    /// What is put in place of a file, twice over: what was set aside before makes room.
+    const KINDS: [&str; 8] = [
+        "pipe",
+        "endless device",
+        "empty device",
+        "directory",
+        "full directory",
+        "dangling link",
+        "link to itself",
+        "large",
+    ];
+
+    const BYTES_MAX: u64 = 100;
+
+    fn put(kind: &str, path: &Path) {
+        match kind {
+            "pipe" => assert!(Command::new("mkfifo").arg(path).status().unwrap().success()),
+            "endless device" => symlink("/dev/zero", path).unwrap(),
+            "empty device" => symlink("/dev/null", path).unwrap(),
+            "directory" => std::fs::create_dir(path).unwrap(),
+            "full directory" => std::fs::create_dir_all(path.join("below")).unwrap(),
+            "dangling link" => symlink("nothing/here", path).unwrap(),
+            "link to itself" => symlink(path, path).unwrap(),
+            _ => std::fs::File::create(path).unwrap().set_len(BYTES_MAX + 1).unwrap(),
+        }
+    }
+
+    #[test]
+    fn what_is_no_file_is_set_aside_whatever_was_set_aside_before() {
+        for before in KINDS {
+            for kind in KINDS {
+                let directory = tempfile::tempdir().unwrap();
+                let path = directory.path().join("file");
+                for kind in [before, kind] {
+                    put(kind, &path);
+                    assert_eq!(read(&path, BYTES_MAX), None, "{kind} after {before}");
+                    assert!(path.symlink_metadata().is_err(), "{kind} after {before}: the place is free");
+                    assert!(kept_as(&path).symlink_metadata().is_ok(), "{kind} after {before}: it is kept");
+                }
+                std::fs::write(&path, "good").unwrap();
+                assert_eq!(read(&path, BYTES_MAX).as_deref(), Some(b"good".as_slice()));
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_opened_may_be_large_and_nothing_else_than_a_file() {
+        for kind in KINDS.into_iter().filter(|kind| *kind != "large") {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("file");
+            put(kind, &path);
+            let opened = open(&path, || Ok(std::fs::File::options().create_new(true).write(true).open(&path)?));
+            assert!(opened.is_ok(), "{kind}: {opened:?}");
+            assert!(kept_as(&path).symlink_metadata().is_ok(), "{kind}: it is kept");
+        }
+    }
 }

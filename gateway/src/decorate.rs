@@ -50,9 +50,6 @@ const OURS_ON_AN_API: &[&str] = &[
 /// Removed on every surface.
 const IDENTITY: &str = contract::token::IDENTITY_TOKEN_HEADER;
 
-/// Fields of the connection to the upstream only (RFC 9110 section 7.6.1). Framing fields are written anew.
-const HOP_BY_HOP: &[&str] = &["keep-alive", "proxy-connection", "te", "trailer", "upgrade"];
-
 /// The head of a response while it is written.
 pub(crate) trait ResponseSink: Send {
     /// Writes the first line.
@@ -159,17 +156,9 @@ fn readers(readers: &Readers, out: &mut impl ResponseSink) -> pingora::Result<()
     out.field(EXPOSE_HEADERS, EXPOSED.as_bytes())
 }
 
-/// Whether a field of an upstream's response is removed: it is the gateway's, or belongs to that connection only.
+/// Whether a field of an upstream's response is removed because it is the gateway's.
 pub(crate) fn is_foreign(name: &str, facts: &Facts) -> bool {
-    is_ours(name, facts) || is_hop_by_hop(name)
-}
-
-fn is_ours(name: &str, facts: &Facts) -> bool {
     is_among(name, b"t", &[IDENTITY]) || facts.surface == Surface::Api && is_among(name, b"xrsd", OURS_ON_AN_API)
-}
-
-fn is_hop_by_hop(name: &str) -> bool {
-    is_among(name, b"kptu", HOP_BY_HOP)
 }
 
 /// Whether it is one of these names, in any spelling. The first letter distinguishes most of them.

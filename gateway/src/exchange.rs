@@ -2,39 +2,33 @@
 //!
 //! A request comes in at `arrival` and the pipeline decides about it. What the gateway does not answer itself goes to an
 //! upstream over a connection of a pool of our own, its body as it comes, and the response goes back as it comes. The
-//! client's side is a `Downstream`, so that nothing here knows which version it speaks; `upstream` speaks HTTP/1.1
-//! to upstreams, and `multiplexed` HTTP/2.
+//! client's side is a `Downstream` and the upstream's an `UpstreamCall`, so that nothing here knows which version either
+//! of them speaks.
 //! When an upstream is gone, slow or wrong, the client is told so as long as nothing of a response has left.
 //!
 //! What pingora does and what this does: [decision](../../docs/develop/decisions/exchange.md).
 
 mod arrival;
 mod downstream;
-mod multiplexed;
+mod retry;
 mod upstream;
 
 pub mod trial;
 
 use std::borrow::Cow;
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 
-use bytes::Buf as _;
-use http::{StatusCode, header};
-use pingora::{Error, ErrorSource, ErrorType};
+use http::{HeaderMap, StatusCode, header};
+use pingora::{Error, ErrorType};
 use pingora_http::RequestHeader;
 use tokio::time::Instant;
 
 pub(crate) use self::arrival::Exchanges;
 use self::downstream::Downstream;
-use self::multiplexed::{Again, Called};
-use self::upstream::connection::{Opened, Patience, UpstreamConnection};
-use self::upstream::relay::relay;
-use self::upstream::request;
-use self::upstream::response::{self, Framing, ResponseHead};
-use self::upstream::trailers;
-use self::upstream::upload::{Body, Upload};
+use self::retry::{Failed, Failure, Retries, Retry};
+use self::upstream::{Patience, Request, ResponseHead, Source, UpstreamCall, of_response, open, wants_trailers};
 use crate::answer::{Answer, Refusal, accepts_html};
 use crate::decorate::{HostCookies, ResponseSink as _, is_foreign, ours};
 use crate::facts::Facts;
@@ -43,13 +37,9 @@ use crate::gateway::{Gateway, connection_facts, explain};
 use crate::grpc;
 use crate::request::BodyPromise;
 use crate::telemetry::Entry;
-use crate::upstreams::{DialError, Endpoint, Upstream, tls_reason};
+use crate::upstreams::{Demands, Endpoint, Trust, Upstream};
 use contract::rejection::Rejection;
 use listener::Connection;
-
-/// A connection to an upstream that was used so lately is not about to be closed: services keep theirs for two seconds at
-/// the least. Others are not for requests that nobody may send twice.
-const JUST_USED: Duration = Duration::from_secs(1);
 
 /// What became of a request.
 struct Outcome {
@@ -59,12 +49,8 @@ struct Outcome {
     malformed: bool,
 }
 
-/// An upstream that has begun to answer, and the head of the response as the client gets it.
-#[expect(clippy::large_enum_variant, reason = "the usual one is moved once and not allocated")]
-enum Asked<H> {
-    Http1(UpstreamConnection, ResponseHead, H),
-    Http2(Called<H>),
-}
+/// An upstream that has begun to answer, what the head of its response says, and the head as the client gets it.
+type Answered<H> = (UpstreamCall, ResponseHead, H);
 
 /// See the module.
 struct Exchange<'a> {
@@ -92,12 +78,7 @@ impl<'a> Exchange<'a> {
             Ok((target, promise)) => {
                 self.facts.target = Some(target);
                 self.facts.upgrade &= client.may_switch();
-                let body = match promise {
-                    BodyPromise::None => Body::None,
-                    BodyPromise::Length(bytes) => Body::Length(bytes),
-                    BodyPromise::Unknown => Body::Chunked,
-                };
-                self.forward(client, body).await
+                self.forward(client, promise).await
             }
             Err(answer) => self.answer(client, answer).await,
         };
@@ -153,164 +134,148 @@ impl<'a> Exchange<'a> {
         client.end(Some(trailers)).await.is_ok()
     }
 
-    async fn forward<D: Downstream>(&mut self, client: &mut D, body: Body) -> pingora::Result<()> {
-        if body != Body::None && self.head.headers.contains_key(header::EXPECT) {
+    async fn forward<D: Downstream>(&mut self, client: &mut D, promise: BodyPromise) -> pingora::Result<()> {
+        if promise != BodyPromise::None && self.head.headers.contains_key(header::EXPECT) {
             let mut head = client.head();
             head.status(StatusCode::CONTINUE, "Continue")?;
             client.interim(head).await?;
         }
         let now = self.gateway.clock.now_seconds();
         forward::rewrite(&mut self.head, &self.facts, self.connection, &self.gateway.pipeline.vouchers, now)?;
-        let (mut upstream, head, mut out) = match self.ask(body, client).await? {
-            Asked::Http1(upstream, head, out) => (upstream, head, out),
-            Asked::Http2(called) => return Box::pin(self.hand_back(called, client)).await,
-        };
+        let body_bytes_max = self.facts.target.as_ref().map_or(0, |target| target.body_bytes_max);
+        let mut source = Source::new(promise, body_bytes_max, self.facts.upstream());
+        let (mut call, head, mut out) = self.ask(&mut source, client).await?;
         ours(&self.facts, self.connection.is_tls(), head.spoken, &mut out)?;
         self.status = head.status.as_u16();
-        if head.status == StatusCode::SWITCHING_PROTOCOLS {
+        self.facts.grpc_status = head.grpc_status;
+        let switches = head.status == StatusCode::SWITCHING_PROTOCOLS;
+        if switches {
             client.switch(out).await?;
-            upstream.switch();
-            relay(&mut upstream, &mut Framing::End, client, || Ok(()), &mut self.body_bytes).await?;
-            return client.end(None).await;
-        }
-        let mut framing = head.framing;
-        client.begin(out, framing.is_done(), framing.is_chunked()).await?;
-        let (facts, clock) = (&*self.facts, &*self.gateway.clock);
-        let in_time = || forward::in_time(facts, clock.monotonic());
-        let trailers = relay(&mut upstream, &mut framing, client, in_time, &mut self.body_bytes).await?;
-        if trailers.is_empty() {
-            client.end(None).await?;
+            call.switch(&mut source);
         } else {
-            self.end(client, Some(trailers::read(&trailers))).await?;
+            client.begin(out, head.ends, head.chunked).await?;
+            if self.facts.is_grpc {
+                call.may_be_silent();
+            }
         }
-        if let Some(endpoint) = self.facts.endpoint.as_ref().filter(|_| head.reusable) {
-            upstream.rest(endpoint, head.good_for);
+        let trailers = if switches || !head.ends {
+            let (facts, clock) = (&*self.facts, &*self.gateway.clock);
+            let in_time = || if switches { Ok(()) } else { forward::in_time(facts, clock.monotonic()) };
+            match call.relay(&mut source, client, in_time, &mut self.body_bytes).await {
+                Ok(trailers) => trailers,
+                Err(error) => {
+                    self.facts.upstream_reason = call.reason(&error);
+                    return Err(error);
+                }
+            }
+        } else {
+            None
+        };
+        self.facts.grpc_status = trailers.as_ref().and_then(grpc::status).or(self.facts.grpc_status);
+        // The response is complete: the connection serves others while the client takes its time.
+        if let Some(endpoint) = &self.facts.endpoint {
+            call.keep(endpoint);
         }
-        Ok(())
+        self.end(client, trailers).await
     }
 
-    /// Sends the request and reads the head of the response, twice if the first time cannot have done anything.
-    async fn ask<D: Downstream>(&mut self, body: Body, client: &mut D) -> pingora::Result<Asked<D::Head>> {
-        let body_bytes_max = self.facts.target.as_ref().map_or(0, |target| target.body_bytes_max);
-        let tenant = self.facts.target.as_ref().map(|target| target.upstream.tenant(&target.place)).unwrap_or_default();
-        let mut again = Again::default();
+    /// Ends the response, with what of its trailers the client takes.
+    async fn end<D: Downstream>(&self, client: &mut D, trailers: Option<HeaderMap>) -> pingora::Result<()> {
+        let trailers = trailers.filter(|_| D::TAKES_TRAILERS || wants_trailers(&self.head.headers));
+        let trailers = trailers.map(|all| of_response(all, |name| is_foreign(name, &self.facts)));
+        client.end(trailers.filter(|all| !all.is_empty())).await
+    }
+
+    /// Sends the request and reads the head of the response; what fails is tried again as [`Retries`] say.
+    async fn ask<D: Downstream>(&mut self, source: &mut Source, client: &mut D) -> pingora::Result<Answered<D::Head>> {
         if poll_fn(|cx| Poll::Ready(client.poll_gone(cx).is_ready())).await {
             return Err(Error::explain(ErrorType::ConnectionClosed, "the client has left").into_down());
         }
+        let (mut retries, mut heard_after) = (Retries::default(), None);
         loop {
             let now = self.gateway.clock.monotonic();
             let (upstream, endpoint) = forward::choose(&mut self.facts, now)
                 .ok_or_else(|| Error::explain(ErrorType::ConnectNoRoute, "the upstream has no address"))?;
-            let patience = self.patience(&upstream, now);
-            let bytes = || request::bytes(&self.head, body, self.facts.upgrade);
-            let upload = || Upload::new(bytes(), body, body_bytes_max).keeping_rules_of(&upstream);
-            let rested_max = if self.head.method.is_safe() { Duration::MAX } else { JUST_USED };
-            let rested_max = (!again.died).then_some(rested_max);
-            // What asks for another protocol goes over a connection of its own.
-            let http2 = !self.facts.upgrade || upstream.settings.transport.tls().is_none();
-            let opened = if http2 && upstream.settings.transport.multiplexes(&endpoint) {
-                None
-            } else {
-                let way = (&*upstream, &*endpoint);
-                match UpstreamConnection::open(way, http2, tenant, rested_max, upload, patience).await {
-                    Ok(Opened::Http1(opened)) => Some(opened),
-                    Ok(Opened::Http2(stream)) => {
-                        let settings = &upstream.settings;
-                        endpoint.sessions.adopt(tenant, settings.transport.shown(), settings.connect_timeout, stream);
-                        None
-                    }
-                    Err(error) => {
-                        self.unconnected(&endpoint, &error)?;
-                        continue;
-                    }
-                }
+            let failed = match self.attempt((&upstream, &endpoint), heard_after, source, client).await {
+                Ok(answered) => return Ok(answered),
+                Err(failed) => failed,
             };
-            let Some(mut opened) = opened else {
-                match Box::pin(self.call((&upstream, &endpoint), tenant, body, patience, &mut again, client)).await? {
-                    Some(called) => return Ok(Asked::Http2(called)),
-                    None => continue,
-                }
-            };
-            if again.has_taken() {
-                return Err(Error::explain(ErrorType::ConnectionClosed, "a body comes only once").into_up());
+            self.facts.upstream_reason = failed.reason;
+            if failed.failure == Failure::Unconnected {
+                self.gateway.has_not_connected(&endpoint);
             }
-            self.facts.upstream_connection = Some(opened.kind());
-            match self.exchange(&mut opened, client).await {
-                Ok((head, out)) => {
-                    endpoint.worked();
-                    self.facts.upstream_answered = Some(self.gateway.clock.monotonic());
-                    return Ok(Asked::Http1(opened, head, out));
-                }
-                // An idle connection may have died before the request was read. A body comes only once.
-                Err(error) => {
-                    self.facts.upstream_reason = error.cause.as_deref().and_then(tls_reason_of);
-                    let silent = opened.buffer.is_empty() && self.facts.interim_responses == 0;
-                    let unread = opened.reused && silent && !opened.upload.begun;
-                    again.died =
-                        unread && has_died(&error) && forward::may_repeat(&self.facts, &self.head.method, false);
-                    if !again.died {
-                        return Err(error);
-                    }
-                }
+            match retries.after(failed.failure, self.facts.attempts, &self.head.method, &upstream) {
+                Retry::AnotherAddress | Retry::AnotherStream => {}
+                Retry::FreshConnection => heard_after = failed.sent_at,
+                Retry::Never => return Err(failed.error),
             }
+        }
+    }
+
+    /// Sends the request to this address, and reads the head of the response.
+    async fn attempt<D: Downstream>(
+        &mut self,
+        (upstream, endpoint): (&Arc<Upstream>, &Arc<Endpoint>),
+        heard_after: Option<Instant>,
+        source: &mut Source,
+        client: &mut D,
+    ) -> Result<Answered<D::Head>, Failed> {
+        let mut call = open((upstream, endpoint), &self.request(upstream, heard_after), source).await?;
+        self.facts.upstream_connection = Some(call.kind);
+        match self.receive(&mut call, source, client).await {
+            Ok((head, out)) => {
+                source.forget();
+                endpoint.worked();
+                self.facts.upstream_answered = Some(self.gateway.clock.monotonic());
+                Ok((call, head, out))
+            }
+            Err(error) => Err(call.failed(error, source, self.facts.interim_responses > 0)),
+        }
+    }
+
+    /// What an attempt at this upstream sends, and asks of its connection.
+    fn request(&self, upstream: &Upstream, heard_after: Option<Instant>) -> Request<'_> {
+        let tenant = self.facts.target.as_ref().map(|target| upstream.tenant(&target.place)).unwrap_or_default();
+        let trust = Trust { tenant, shown: upstream.settings.transport.shown() };
+        Request {
+            head: &self.head,
+            switches: self.facts.upgrade,
+            demands: Demands { trust, may_be_repeated: self.head.method.is_safe(), heard_after },
+            patience: self.patience(upstream),
         }
     }
 
     /// How long this upstream is waited for.
-    fn patience(&self, upstream: &Upstream, now: Duration) -> Patience {
-        let age = now.saturating_sub(self.facts.began);
+    fn patience(&self, upstream: &Upstream) -> Patience {
         let asked_for = if self.facts.is_grpc { grpc::timeout(&self.head.headers) } else { None };
         let granted = upstream.settings.total_timeout.into_iter().chain(asked_for).min();
-        let ends = granted.map(|granted| Instant::now() + granted.saturating_sub(age));
+        let age = || self.gateway.clock.monotonic().saturating_sub(self.facts.began);
+        let ends = granted.map(|granted| Instant::now() + granted.saturating_sub(age()));
         Patience::new(upstream.settings.first_byte_timeout, ends)
     }
 
-    /// An address took no connection: another one may.
-    fn unconnected(&mut self, endpoint: &Endpoint, error: &DialError) -> pingora::Result<()> {
-        endpoint.note(error);
-        self.facts.upstream_reason.clone_from(&error.reason);
-        if self.gateway.has_not_connected(&self.facts) {
-            return Ok(());
-        }
-        Err(Error::explain(error.kind.error_type(), "connecting to an upstream").into_up())
-    }
-
-    /// One attempt, to the head of the final response.
-    async fn exchange<D: Downstream>(
+    /// Hands interim responses on and reads the head of the final one.
+    async fn receive<D: Downstream>(
         &mut self,
-        upstream: &mut UpstreamConnection,
+        call: &mut UpstreamCall,
+        source: &mut Source,
         client: &mut D,
     ) -> pingora::Result<(ResponseHead, D::Head)> {
+        let (to_head, mut out) = (self.is_head(), client.head());
         loop {
-            let came = upstream.receive_first(client).await?;
-            if came == 0 {
-                return Err(Error::explain(ErrorType::ConnectionClosed, "no response").into_up());
-            }
-            forward::in_time(&self.facts, self.gateway.clock.monotonic())?;
-            // Without the end of a line there is nothing new to be read: a head that drips is not read again for each byte.
-            let fresh = upstream.buffer.get(upstream.buffer.len().saturating_sub(came)..).unwrap_or_default();
-            if memchr::memchr(b'\n', fresh).is_none() && upstream.buffer.len() <= forward::RESPONSE_HEAD_BYTES_MAX {
+            let is_foreign = |name: &str| is_foreign(name, &self.facts);
+            let Some(head) = call.take_head(to_head, is_foreign, &mut self.host_cookies(&mut out))? else {
+                call.receive_head(source, client).await?;
+                forward::in_time(&self.facts, self.gateway.clock.monotonic())?;
                 continue;
+            };
+            forward::inspect(head.status, head.fields_bytes, &mut self.facts)?;
+            forward::accepted(head.spoken.refuses_identity(head.status))?;
+            if !head.status.is_informational() || head.status == StatusCode::SWITCHING_PROTOCOLS {
+                return Ok((head, out));
             }
-            let to_head = self.is_head();
-            let mut out = client.head();
-            loop {
-                let is_foreign = |name: &str| is_foreign(name, &self.facts);
-                let read = response::read(&upstream.buffer, to_head, is_foreign, &mut self.host_cookies(&mut out))?;
-                let Some(head) = read else { break };
-                forward::inspect(head.status, head.fields_bytes, &mut self.facts)?;
-                forward::accepted(head.spoken.refuses_identity(head.status))?;
-                upstream.buffer.advance(head.bytes);
-                if !head.status.is_informational() || head.status == StatusCode::SWITCHING_PROTOCOLS {
-                    return Ok((head, out));
-                }
-                let fresh = client.head();
-                client.interim(std::mem::replace(&mut out, fresh)).await?;
-            }
-            if upstream.buffer.len() > forward::RESPONSE_HEAD_BYTES_MAX {
-                let why = "the head of the response is too large";
-                return Err(Error::explain(ErrorType::InvalidHTTPHeader, why).into_up());
-            }
+            let fresh = client.head();
+            client.interim(std::mem::replace(&mut out, fresh)).await?;
         }
     }
 
@@ -329,15 +294,4 @@ impl<'a> Exchange<'a> {
 /// Whether what was refused is no request, which no client sends by mistake more than once or twice.
 fn is_about_form(rejection: Rejection) -> bool {
     matches!(rejection, Rejection::BadHost | Rejection::BadFraming | Rejection::BadTarget | Rejection::BadRequest)
-}
-
-/// Why TLS broke off, in words for an operator.
-fn tls_reason_of(cause: &(dyn std::error::Error + Send + Sync + 'static)) -> Option<Cow<'static, str>> {
-    cause.downcast_ref().and_then(tls_reason).map(Cow::Owned)
-}
-
-/// Whether the connection ended by itself, as an idle one may at any moment.
-fn has_died(error: &Error) -> bool {
-    *error.esource() == ErrorSource::Upstream
-        && matches!(error.etype(), ErrorType::ConnectionClosed | ErrorType::ReadError | ErrorType::WriteError)
 }

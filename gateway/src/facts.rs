@@ -1,4 +1,4 @@
-//! What we have learnt about a request so far: filled by the stages, read by whoever decorates, logs and counts.
+//! The facts about a request so far: the stages fill them; decoration, log and metrics read them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,9 +20,9 @@ use crate::usage::Decision;
 use contract::rejection::Rejection;
 use listener::Connection;
 use quota::settings::Mode;
-use quota::standing::{Outcome, Standing};
+use quota::standing::{QuotaOutcome, Standing};
 
-/// 128 random bits in hex: the request's id, and the trace id of what it causes.
+/// A request's id, and the trace id of its spans: 128 random bits in hex.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RequestId([u8; 32]);
 
@@ -57,11 +57,11 @@ impl fmt::Debug for RequestId {
 }
 
 contract::words! {
-    /// Which face of the product answered: the label of metrics.
+    /// The part of the product that answered: a label of metrics.
     pub enum Surface {
         /// Before a site was known.
         Door = "door",
-        /// A certificate authority's question.
+        /// A certificate authority's validation request.
         Challenge = "challenge",
         /// A redirect, to https or to the primary domain.
         Redirect = "redirect",
@@ -75,16 +75,16 @@ contract::words! {
 /// The quota figures a response shows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shown {
-    /// The figures.
+    /// The standing.
     pub standing: Standing,
-    /// How the request ended for the quota.
-    pub outcome: Outcome,
+    /// The quota's decision.
+    pub outcome: QuotaOutcome,
 }
 
-/// Which kind of connection to an upstream a request was sent over.
+/// The kind of an upstream connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ConnectionKind {
-    /// It had served other requests.
+    /// It had served other requests before.
     pub reused: bool,
     /// It speaks HTTP/2.
     pub http2: bool,
@@ -108,96 +108,96 @@ impl ConnectionKind {
     }
 }
 
-/// Where the request goes.
+/// The destination of a request.
 #[derive(Debug)]
 pub(crate) struct Target {
     /// The backend.
     pub upstream: Arc<Upstream>,
     /// Largest request body in bytes.
     pub body_bytes_max: u64,
-    /// Its place among the requests in progress; given back when the request ends.
+    /// Its permit among the requests in progress; released when the request ends.
     pub place: Permit,
-    /// The memory it may come to need; given back with the place.
-    #[expect(dead_code, reason = "memory is given back when it is dropped")]
+    /// Its reserved memory; released with the permit.
+    #[expect(dead_code, reason = "dropping it releases the memory")]
     pub reservation: Reservation,
 }
 
-/// Everything known of one request.
-#[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with each other")]
+/// All facts about one request.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 #[derive(Debug)]
 pub(crate) struct Facts {
-    /// Its id.
+    /// The id.
     pub request_id: RequestId,
-    /// When it began, for the log line.
+    /// The wall-clock start, for the log line.
     pub began_at: UnixMillis,
-    /// When it began, for durations.
+    /// The monotonic start, for durations.
     pub began: Duration,
-    /// Which face of the product it met.
+    /// The part of the product that answers.
     pub surface: Surface,
-    /// The host it is for.
+    /// The requested host.
     pub host: Option<Hostname>,
-    /// The port that was said with it.
+    /// The requested port, if the host names one.
     pub port: Option<u16>,
     /// The site behind the host.
     pub site: Option<Arc<Site>>,
     /// The project behind the site; `None` on the platform's own hosts.
     pub project: Option<Arc<Project>>,
-    /// The backend of the site, if there is one with its name.
+    /// The site's backend, if the settings have one of that name.
     pub backend: Option<Arc<Upstream>>,
-    /// Who may read the response, where the backend says nothing of it.
+    /// The origins that may read the response, unless the backend decides.
     pub readers: Readers,
-    /// A browser's preflight that the backend of an API is to answer: it has no key.
+    /// A browser's preflight, without a key, that the API's backend answers.
     pub is_preflight: bool,
-    /// The key it presented.
+    /// The presented key.
     pub key: Option<Arc<ApiKey>>,
-    /// How authentication ended; `None` where none was asked for.
+    /// The result of authentication; `None` if none was required.
     pub authentication: Option<Authentication>,
-    /// The project of the key, whose quota it spends.
+    /// The project of the key: the request is charged to its quota.
     pub payer: Option<Arc<Project>>,
     /// The quota figures to show.
     pub shown: Option<Shown>,
-    /// The standing after a unit was charged; what a refund gives back.
+    /// The standing after the charge, for a refund.
     pub charged: Option<Standing>,
-    /// The quota would have refused it, if its plan's limits were not in shadow mode.
+    /// The quota would have refused it, but its plan's limits are in shadow mode.
     pub in_shadow: bool,
-    /// How it was counted.
+    /// How the quota was counted.
     pub quota_mode: Option<Mode>,
-    /// Why it was refused.
+    /// The reason of a refusal.
     pub refused: Option<Rejection>,
-    /// Where it goes.
+    /// The destination.
     pub target: Option<Target>,
-    /// The address tried last.
+    /// The last endpoint that was tried.
     pub endpoint: Option<Arc<Endpoint>>,
     /// Connection attempts to the upstream.
     pub attempts: u32,
-    /// Over what it was sent there.
+    /// The kind of connection to the upstream.
     pub upstream_connection: Option<ConnectionKind>,
-    /// Why the upstream failed, for the operator: never for the client.
+    /// Why the upstream failed, for the operator only.
     pub upstream_reason: Option<Cow<'static, str>>,
     /// The caller speaks gRPC.
     pub is_grpc: bool,
-    /// The status of gRPC that it was told.
+    /// The gRPC status in the response.
     pub grpc_status: Option<u16>,
     /// Interim responses (1xx) of the upstream so far.
     pub interim_responses: u32,
-    /// When the upstream was first asked.
+    /// The time of the first attempt at the upstream.
     pub upstream_began: Option<Duration>,
-    /// When the upstream's response head came.
+    /// The time of the upstream's response head.
     pub upstream_answered: Option<Duration>,
-    /// Request body bytes so far.
+    /// Bytes of the request body so far.
     pub body_bytes: u64,
-    /// Whether the request asks for a WebSocket and may.
+    /// The request asks for a WebSocket and may have one.
     pub upgrade: bool,
-    /// A request id the client sent, for the log alone.
+    /// The client's own request id, for the log only.
     pub client_request_id: Option<String>,
-    /// The client that a trusted balancer names in the request, and how that is written; else it is the connection's.
+    /// The client's address and its text, from a trusted balancer's field; else the connection's count.
     pub forwarded_for: Option<(IpAddr, HeaderValue)>,
-    /// Its trace is one of those that are looked at.
+    /// Its trace is sampled.
     pub sampled: bool,
 }
 
 impl Facts {
-    /// How the request was charged, or refused for its quota; `None` where it was neither.
+    /// The quota's decision; `None` if the request was neither charged nor refused by the quota.
     pub(crate) fn decision(&self) -> Option<Decision> {
         self.quota_mode?;
         Some(match self.refused {
@@ -210,7 +210,7 @@ impl Facts {
         })
     }
 
-    /// Nothing is known yet but when.
+    /// Knows the id and the start only.
     pub(crate) fn new(request_id: RequestId, began_at: UnixMillis, began: Duration) -> Self {
         Self {
             request_id,
@@ -255,12 +255,12 @@ impl Facts {
         self.forwarded_for.as_ref().map_or_else(|| connection.client().ip(), |(address, _)| *address)
     }
 
-    /// The same as text.
+    /// The client's address as text.
     pub(crate) fn client_text<'a>(&'a self, connection: &'a Connection) -> &'a HeaderValue {
         self.forwarded_for.as_ref().map_or_else(|| connection.client_text(), |(_, text)| text)
     }
 
-    /// The backend the request goes to.
+    /// The backend of the request.
     pub(crate) fn upstream(&self) -> Option<&Arc<Upstream>> {
         self.target.as_ref().map(|target| &target.upstream)
     }

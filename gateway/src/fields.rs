@@ -1,8 +1,8 @@
-//! Which fields of a request reach an upstream as the client sent them, and which do not.
+//! Selects the fields of a request that reach an upstream as the client sent them.
 //!
-//! One list ([`RESERVED`], explained in `docs/tenant/http.md`) names what would make an application take a client for the edge, for
-//! another address, or for a user that somebody has signed in. Everything else is the application's own. An upstream may
-//! widen or narrow the list ([`FieldRules`]); names under `tollhouse` are never a client's.
+//! One list ([`RESERVED`], explained in `docs/tenant/http.md`) names the fields that could make an application take a
+//! client for the edge, for another address, or for a signed-in user. All other fields belong to the application. An
+//! upstream may widen or narrow the list ([`FieldRules`]); names under `tollhouse` never come from a client.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,21 +10,21 @@ use std::str::FromStr;
 use http::HeaderName;
 use listener::fields::{fits, has_underscore, is_method_override, is_reserved};
 
-/// The gateway's own, and what frames a message: no setting changes them.
+/// Fields of the gateway and of message framing: no setting changes them.
 const FIXED: &[&str] =
     &["tollhouse-*", "x-tollhouse-*", "connection", "content-length", "host", "transfer-encoding", "expect"];
 
-/// A name in lower case, or the beginning of names (`x-auth-*`).
+/// A name in lower case, or a prefix of names (`x-auth-*`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FieldPattern(String);
 
-/// A text that names no field.
+/// A pattern that the settings may not contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidPattern {
-    /// Neither a name nor the beginning of names.
+    /// Neither a name nor a prefix of names.
     #[error("use the name of a header, such as X-User-Id, or the start of some names, such as X-Auth-*")]
     NoName,
-    /// It is decided here alone.
+    /// A field that the gateway alone decides about.
     #[error("leave it out: the gateway alone decides about this header")]
     Fixed,
 }
@@ -61,39 +61,40 @@ impl fmt::Display for FieldPattern {
 }
 
 contract::words! {
-    /// What becomes of fields whose name has an underscore: `X_User` is `X-User` to servers that make variables of names.
+    /// What happens to fields with an underscore in the name: servers that turn names into variables read `X_User` as
+    /// `X-User`.
     #[derive(Default)]
     pub enum Underscores {
-        /// They stay behind.
+        /// They are dropped.
         #[default]
         Drop = "drop",
-        /// They reach the upstream, unless they would not with hyphens.
+        /// They reach the upstream, if they would with hyphens.
         Pass = "pass",
         /// A request with such a field is refused.
         Refuse = "refuse",
     }
 }
 
-/// What an upstream wants otherwise than `RESERVED` has it.
+/// An upstream's differences from `RESERVED`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FieldRules {
-    /// Reserved names that reach it all the same, unless the gateway sets them itself.
+    /// Reserved names that reach the upstream, unless the gateway sets them itself.
     pub pass: Vec<FieldPattern>,
-    /// More names that do not reach it; they win over those that do.
+    /// More names that are dropped; they win over `pass`.
     pub drop: Vec<FieldPattern>,
-    /// Its routes have rules about methods, which no field may get around.
+    /// The upstream's routes have rules for methods, so method override fields are dropped.
     pub guards_methods: bool,
-    /// What becomes of names with an underscore.
+    /// What happens to names with an underscore.
     pub underscores: Underscores,
 }
 
 impl FieldRules {
-    /// Those of an upstream that has no wishes.
+    /// The rules of an upstream without its own.
     pub(crate) const USUAL: Self =
         Self { pass: Vec::new(), drop: Vec::new(), guards_methods: false, underscores: Underscores::Drop };
 
-    /// Whether a field, its name in lower case, stays behind. Called for every field of every request: most names are told
-    /// apart by their first letter.
+    /// Whether the gateway drops a field; `name` is in lower case. Runs for every field of every request, so most names
+    /// are decided by their first letter.
     pub(crate) fn stays_behind(&self, name: &str) -> bool {
         if has_underscore(name) {
             return self.underscores != Underscores::Pass || self.drops(name) || self.is_kept(&name.replace('_', "-"));
@@ -105,12 +106,12 @@ impl FieldRules {
         fit(&self.drop)
     }
 
-    /// Whether a field of this name, in lower case, is one that the upstream does not want.
+    /// Whether the upstream's own rules drop a field; `name` is in lower case.
     pub(crate) fn drops(&self, name: &str) -> bool {
         self.drop.iter().any(|pattern| pattern.fits(name))
     }
 
-    /// Whether the upstream might take a field for one of these.
+    /// Whether the gateway sets or drops a field of this name.
     fn is_kept(&self, name: &str) -> bool {
         is_reserved(name) || is_method_override(name) || self.drops(name) || FIXED.contains(&name)
     }
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_impersonates_the_edge_or_a_user_stays_behind() {
+    fn fields_that_impersonate_the_edge_or_a_user_are_dropped() {
         let plain = FieldRules::default();
         for name in [
             "cf-connecting-ip",
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_applications_own_reaches_it() {
+    fn an_applications_own_fields_reach_it() {
         let plain = FieldRules::default();
         for name in [
             "authorization",
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_an_underscore_reaches_who_wants_it_and_says_nothing_of_the_edges() {
+    fn a_name_with_an_underscore_reaches_only_an_upstream_that_allows_it() {
         let with = |underscores| FieldRules { underscores, ..rules(&["X-Authenticated-*"], &["client_i*", "X-Pet-*"]) };
         let (drop, pass) = (with(Underscores::Drop), with(Underscores::Pass));
         for name in ["user_id", "x_user", "api_key"] {
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn no_setting_touches_what_is_the_gateways() {
+    fn no_setting_changes_the_gateways_own_fields() {
         for fixed in
             ["Tollhouse-Identity-Token", "tollhouse-*", "x-toll*", "X-Tollhouse-Plan", "Content-Length", "h*", "expect"]
         {

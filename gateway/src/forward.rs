@@ -18,9 +18,6 @@ use crate::vouch::Vouchers;
 use contract::rejection::Rejection;
 use listener::Connection;
 
-/// Attempts at an upstream, the first one included.
-const ATTEMPTS_MAX: u32 = 2;
-
 const USUAL: &FieldRules = &FieldRules::USUAL;
 
 /// Names of what the gateway adds, parsed once. In lower case, as HTTP/2 has them all.
@@ -313,21 +310,6 @@ pub(crate) fn in_time(facts: &Facts, now: std::time::Duration) -> pingora::Resul
         }
         _ => Ok(()),
     }
-}
-
-/// Whether the request may go to another address after one that took no connection.
-pub(crate) fn may_try_another(facts: &Facts) -> bool {
-    facts.attempts < ATTEMPTS_MAX && facts.upstream().is_some_and(|upstream| upstream.endpoints.len() > 1)
-}
-
-/// Whether a request may be sent once more that was sent into a connection which had died; if so, that retry is spent. Only
-/// requests that change nothing are: of any other nobody knows whether it was carried out. Where the connection was `unheard`, so
-/// that no upstream has answered anything on it, the retry costs nothing: all requests that were sent into the silence are
-/// sent once more.
-pub(crate) fn may_repeat(facts: &Facts, method: &http::Method, unheard: bool) -> bool {
-    method.is_safe()
-        && facts.attempts < ATTEMPTS_MAX
-        && facts.upstream().is_some_and(|upstream| unheard || upstream.retries.spend())
 }
 
 /// Chooses the address for the next attempt and remembers it.

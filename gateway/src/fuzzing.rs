@@ -1,5 +1,4 @@
-//! Parts of the gateway for benches and for campaigns of random input, which live outside of this crate. A running gateway
-//! uses none of this.
+//! Parts of the gateway for benchmarks and fuzzing outside this crate. A running gateway uses none of it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +12,7 @@ use contract::time::{UnixMillis, UnixSeconds};
 use contract::token::KeySet;
 use listener::Connection;
 use pingora_http::RequestHeader;
-use quota::standing::{Outcome, Standing};
+use quota::standing::{QuotaOutcome, Standing};
 
 use crate::answer::Refusal;
 pub use crate::exchange::trial as exchange;
@@ -24,17 +23,17 @@ use crate::telemetry::{ConnectionFacts, Entry};
 pub use crate::tls::CertificateOpener;
 use crate::vouch::Vouchers;
 
-/// A request of an API whose caller is known and charged.
+/// An API request of an authenticated and charged caller.
 pub struct Known {
     facts: Facts,
     vouchers: Vouchers,
 }
 
 impl Known {
-    /// A request of the project's own key.
+    /// A request with the project's own key.
     ///
     /// # Errors
-    /// When the generation has no key to sign with.
+    /// The generation has no key to sign with.
     pub fn new(
         host: Hostname,
         project: Arc<Project>,
@@ -48,19 +47,19 @@ impl Known {
         facts.host = Some(host);
         facts.project = Some(project.clone());
         facts.payer = Some(project);
-        facts.shown = Some(Shown { standing, outcome: Outcome::Admitted });
+        facts.shown = Some(Shown { standing, outcome: QuotaOutcome::Admitted });
         facts.key = Some(key);
         let vouchers = Vouchers::waiting();
         vouchers.replace(&[generation], KeySet::default())?;
         Ok(Self { facts, vouchers })
     }
 
-    /// Makes of the client's head what the upstream is sent.
+    /// Rewrites the client's head into the upstream's.
     pub fn rewrite(&self, head: &mut RequestHeader, connection: &Connection) -> bool {
         crate::forward::rewrite(head, &self.facts, connection, &self.vouchers, UnixSeconds(1_700_000_000)).is_ok()
     }
 
-    /// The head of a response with the fields that the edge adds; `None` where there is no head.
+    /// A response head with the edge's fields; `None` if there is no head.
     pub fn client_head(&self, response: &[u8]) -> Option<Vec<u8>> {
         exchange::client_head(response, &self.facts).ok()
     }
@@ -71,7 +70,7 @@ impl Known {
         exchange::answer_head(refusal.into(), &self.facts).ok()
     }
 
-    /// Counts the request, which was answered with 200, and writes its log line.
+    /// Counts the request as answered with 200 and writes its log line.
     pub fn finish(&self, telemetry: &Telemetry) {
         let connection = ConnectionFacts { protocol: "h1", tls: "TLSv1_3", client: Some("203.0.113.195") };
         let (method, path) = ("GET", "/v1/store/orders");

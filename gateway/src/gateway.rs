@@ -1,5 +1,5 @@
-//! What every request meets, whichever version brought it: the stages, the telemetry and the clock; and how its story
-//! begins, is answered by the gateway itself, and ends.
+//! The parts that serve every request of either HTTP version: the stages, telemetry and the clock; and the start, the
+//! own answers and the end of a request.
 
 mod compose;
 mod decide;
@@ -14,12 +14,12 @@ use pingora::Error;
 pub(crate) use self::compose::bytes;
 pub(crate) use self::decide::connection_facts;
 use crate::facts::Facts;
-use crate::forward;
 use crate::pipeline::Pipeline;
 use crate::telemetry::{Entry, Telemetry, UpstreamOutcome};
+use crate::upstreams::Endpoint;
 use contract::rejection::Rejection;
 
-/// See the module.
+/// Shared by all requests of a gateway.
 pub(crate) struct Gateway {
     /// The stages.
     pub pipeline: Pipeline,
@@ -27,17 +27,17 @@ pub(crate) struct Gateway {
     pub telemetry: Arc<Telemetry>,
     /// The time.
     pub clock: Arc<dyn Clock>,
-    /// What health checks are told.
+    /// The health that health checks report.
     pub health: Health,
 }
 
-/// A failure as the log says it: its kind alone, since other words may quote what the other side sent.
+/// A failure for the log: its kind only, because its other text may quote the peer.
 pub(crate) fn explain(error: &Error) -> String {
     format!("{} {}", error.esource().as_str(), error.root_etype().as_str())
 }
 
 impl Gateway {
-    /// Ends the story of a request and of its attempt at an upstream.
+    /// Records the end of a request and of its attempt at an upstream.
     pub(crate) fn account(&self, facts: &Facts, entry: &Entry<'_>) {
         if facts.upstream_began.is_some() {
             let outcome = match facts.refused {
@@ -56,13 +56,9 @@ impl Gateway {
         self.telemetry.finish(facts, entry);
     }
 
-    /// The address chosen last took no connection. Whether another one may be tried: nothing was sent yet, so that cannot
-    /// hurt.
-    pub(crate) fn has_not_connected(&self, facts: &Facts) -> bool {
-        if let Some(endpoint) = &facts.endpoint {
-            endpoint.failed(self.clock.monotonic());
-            self.pipeline.upstreams.look_again();
-        }
-        forward::may_try_another(facts)
+    /// Records that the endpoint took no connection.
+    pub(crate) fn has_not_connected(&self, endpoint: &Endpoint) {
+        endpoint.failed(self.clock.monotonic());
+        self.pipeline.upstreams.look_again();
     }
 }

@@ -1,5 +1,5 @@
-//! gRPC: which requests are calls, how long their callers wait, and which status a refusal has. A refusal has no body: its
-//! status stands in the head where no response has begun (`Trailers-Only`), else in the trailers.
+//! gRPC: recognises calls, reads their timeouts, and maps refusals to statuses. A refusal has no body: its status is in
+//! the head if no response has begun (`Trailers-Only`), else in the trailers.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use contract::rejection::Rejection;
 pub(crate) const STATUS: &str = "grpc-status";
 pub(crate) const MESSAGE: &str = "grpc-message";
 
-/// Digits of a `grpc-timeout`, at most.
+/// The largest number of digits in a `grpc-timeout`.
 const TIMEOUT_DIGITS_MAX: usize = 8;
 
-/// Statuses of gRPC that the gateway has a use for.
+/// The gRPC statuses that the gateway sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Code {
     InvalidArgument = 3,
@@ -26,7 +26,7 @@ enum Code {
     Unauthenticated = 16,
 }
 
-/// Whether a request with these fields is a call of gRPC: `application/grpc`, `application/grpc+proto` and so on, but not
+/// Whether a request with these fields is a gRPC call: `application/grpc`, `application/grpc+proto` and so on. Not
 /// gRPC-Web, which has its trailers in the body.
 pub(crate) fn is_call(fields: &HeaderMap) -> bool {
     let kind = fields.get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
@@ -34,7 +34,7 @@ pub(crate) fn is_call(fields: &HeaderMap) -> bool {
     rest.is_some_and(|rest| rest.first().is_none_or(|next| matches!(next, b'+' | b';')))
 }
 
-/// How long the caller waits (`grpc-timeout`), where it says so in a way that means something.
+/// The caller's timeout (`grpc-timeout`), if valid.
 pub(crate) fn timeout(fields: &HeaderMap) -> Option<Duration> {
     let text = fields.get("grpc-timeout")?.to_str().ok()?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
@@ -58,7 +58,7 @@ pub(crate) fn status(fields: &HeaderMap) -> Option<u16> {
     fields.get(STATUS)?.to_str().ok()?.parse().ok()
 }
 
-/// The trailers of a refusal, for a response that has begun; the status of gRPC.
+/// The trailers of a refusal, for a response that has begun; and the gRPC status.
 pub(crate) fn trailers(rejection: Rejection) -> (HeaderMap, u16) {
     let (mut fields, code) = (HeaderMap::with_capacity(2), code(rejection));
     fields.insert(HeaderName::from_static(STATUS), code.into());
@@ -68,7 +68,7 @@ pub(crate) fn trailers(rejection: Rejection) -> (HeaderMap, u16) {
     (fields, code)
 }
 
-/// The status of a refusal. Callers decide by it, above all whether to try again.
+/// The gRPC status of a refusal. Callers decide by it whether to try again.
 pub(crate) fn code(rejection: Rejection) -> u16 {
     let code = match (rejection, rejection.status()) {
         (Rejection::BodyTooLarge | Rejection::HeadersTooLarge | Rejection::UriTooLong, _) | (_, 429) => {
@@ -85,7 +85,7 @@ pub(crate) fn code(rejection: Rejection) -> u16 {
     code as u16
 }
 
-/// Percent-encoded as the protocol has it: everything but visible ASCII and the space, and the percent sign.
+/// Percent-encoded as the protocol requires: all but visible ASCII and space; the percent sign too.
 pub(crate) fn encoded(message: &str) -> String {
     let mut text = String::with_capacity(message.len());
     for byte in message.bytes() {

@@ -1,8 +1,8 @@
-//! What a gateway signs and seals with: sent by the control plane, sealed, and kept sealed in a file, so that a gateway
-//! that starts while the control plane is away serves as before.
+//! The gateway's keys for signing and sealing. The control plane sends them sealed, and the gateway keeps them sealed
+//! in a file, so that it starts without the control plane.
 //!
-//! A gateway that has never heard of its keys serves what needs none of them: services behind it refuse, sessions are not
-//! resumed, and its admin listener opens to no operator.
+//! A gateway without keys serves requests that need none: services behind it refuse, sessions are not resumed, and its
+//! admin listener refuses operators.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,42 +13,48 @@ use chassis::seal::SealingKey;
 use chassis::secret::write_private;
 use contract::keyring::{GENERATIONS_MAX, KEYRING_PLACE, Keyring};
 
+use crate::damage;
 use crate::place::EnrolledName;
 use crate::vouch::Vouchers;
 use listener::{TicketSeed, Tickets};
 
-/// Who is given the keys.
+/// The largest file of keys: those of 256 gateways at most, three each, take a fifth of it.
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Takes and stores the keys.
 pub(crate) struct KeyringHolder {
-    /// Where they rest.
+    /// The file of the sealed keys.
     pub file: PathBuf,
-    /// Opens them.
+    /// Opens the sealed keys.
     pub sealing: SealingKey,
-    /// Signs identities with them.
+    /// Signs identities.
     pub vouchers: Arc<Vouchers>,
-    /// Seals sessions with them.
+    /// Seals TLS sessions.
     pub tickets: Arc<Tickets>,
-    /// Knows operators by them.
+    /// Authenticates operators.
     pub operators: PassGuard,
-    /// Learns what this gateway is called.
+    /// Learns the name of this gateway.
     pub name: EnrolledName,
 }
 
 impl KeyringHolder {
-    /// Takes what was kept, if anything was. What does not open any more is left alone: the control plane sends it anew.
+    /// Loads the keys from the file, if it exists. Keys that do not open are left alone: the control plane sends new
+    /// ones.
     pub(crate) fn recall(&self) {
-        let Ok(sealed) = std::fs::read_to_string(&self.file) else { return };
-        if let Err(error) = self.use_keys(&sealed) {
+        let Some(sealed) = damage::read(&self.file, FILE_BYTES_MAX) else { return };
+        let used = std::str::from_utf8(&sealed).map_err(anyhow::Error::from).and_then(|sealed| self.use_keys(sealed));
+        if let Err(error) = used {
             tracing::warn!(
                 error = format!("{error:#}"),
-                "the keys that were kept cannot be used; new ones are asked for"
+                "the stored keys cannot be used; the control plane sends new ones"
             );
         }
     }
 
-    /// Takes what the control plane has sent, and keeps it.
+    /// Takes keys that the control plane sent, and stores them.
     ///
     /// # Errors
-    /// When it does not open, is no keyring, or cannot be kept.
+    /// They do not open, are not a keyring, or cannot be stored.
     pub(crate) fn take(&self, sealed: &str) -> anyhow::Result<()> {
         self.use_keys(sealed)?;
         write_private(&self.file, sealed.as_bytes())

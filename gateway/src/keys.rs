@@ -1,4 +1,4 @@
-//! Who is calling: the key in `Authorization`, checked offline first and then in the replica.
+//! Authenticates the caller: checks the key in `Authorization` offline, then in the replica.
 
 use std::sync::Arc;
 
@@ -10,32 +10,32 @@ use http::header;
 use crate::replica::Replica;
 use crate::request::EdgeRequest;
 
-/// Why a request has no caller.
+/// Why authentication failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AuthError {
     /// No `Authorization` header.
     Missing,
-    /// Not a key of ours: another scheme, two headers, a wrong form or checksum. Known without a lookup.
+    /// Not a valid key: another scheme, two headers, a wrong form or checksum. Needs no lookup.
     Malformed,
     /// Unknown or revoked, or of another project or deployment.
     Unknown,
-    /// Valid once.
+    /// Expired.
     Expired,
 }
 
-/// How an attempt to authenticate ended, as it is counted.
+/// The result of an authentication, for the counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Authentication {
-    /// The caller is known.
+    /// The caller is authenticated.
     Recognised,
-    /// The caller is not, and was told why.
+    /// The key is missing or wrong.
     Failed(AuthError),
-    /// The address failed too often to be told.
+    /// The address failed too often: its key is not checked.
     Throttled,
 }
 
 impl Authentication {
-    /// Every way, in the order of their counters.
+    /// All results, in the order of their counters.
     pub(crate) const ALL: &'static [Self] = &[
         Self::Recognised,
         Self::Failed(AuthError::Missing),
@@ -65,7 +65,7 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// The deployment whose keys are good here.
+    /// The deployment whose keys are valid here.
     pub(crate) fn environment(&self) -> Environment {
         self.environment
     }
@@ -75,10 +75,10 @@ impl Keys {
         Self { replica, environment }
     }
 
-    /// The key a request presents, if it opens sites of `project` (any project's when `None`).
+    /// The key of a request, if it opens sites of `project` (of any project if `None`).
     ///
     /// # Errors
-    /// [`AuthError`]: all but `Missing` and `Expired` look alike to the client.
+    /// [`AuthError`]: the client sees the same answer for all but `Missing` and `Expired`.
     pub(crate) fn authenticate(
         &self,
         request: &EdgeRequest<'_>,
@@ -100,7 +100,7 @@ impl Keys {
     }
 }
 
-/// The key in `Authorization`, which comes once.
+/// The key in `Authorization`, if that header occurs once.
 fn presented(request: &EdgeRequest<'_>) -> Result<PresentedKey, AuthError> {
     if !request.headers.contains_key(header::AUTHORIZATION) {
         return Err(AuthError::Missing);
@@ -110,7 +110,7 @@ fn presented(request: &EdgeRequest<'_>) -> Result<PresentedKey, AuthError> {
     PresentedKey::from_authorization(value).map_err(|_| AuthError::Malformed)
 }
 
-/// Whether a request carries something that looks like a key of ours, wherever it should not.
+/// Whether a request carries something like a key in a place where it must not.
 pub(crate) fn carries_a_key(request: &EdgeRequest<'_>) -> bool {
     request
         .headers

@@ -1,17 +1,15 @@
-//! The edge of Tollhouse: the life of a request, told once. The list of modules below has the lowest first: each uses only
-//! those above it in the list.
+//! The edge of Tollhouse. The modules below are listed lowest first: each uses only those above it.
 //!
 //! A client connects to the [`listener`], which bounds connections, finishes the TLS handshake with a certificate from
-//! `tls` and lets through only well-formed heads. Whichever version brought it, the `exchange` takes the request from its
-//! head to its log line, a keyed POST over HTTP/1 as much as a GET over HTTP/2: it makes a `request::EdgeRequest` of it and
-//! asks the `pipeline` of the `gateway`: whose host, who is calling, what may they still spend, where does it go. What is
-//! learnt on the way stands in `facts`; what the gateway says itself is an `answer`, and every refusal is a [`Rejection`](contract::rejection::Rejection). A
-//! request that goes on is rewritten by `forward`, with what `vouch` says of the caller, and sent to one of the
-//! `upstreams`, its body as it comes; every response passes `decorate`; `telemetry` counts it and writes one line.
+//! `tls` and passes on only well-formed heads. For either HTTP version, `exchange` takes a request from its head to its
+//! log line: it builds a `request::EdgeRequest` and asks the `pipeline` of the `gateway` for the site, the caller, the
+//! quota and the upstream. `facts` collects the results; the gateway's own responses are `answer`s, and every refusal
+//! is a [`Rejection`](contract::rejection::Rejection). `forward` rewrites an accepted request, with the caller's
+//! identity from `vouch`, and sends it to one of the `upstreams`, with its body as it arrives; every response passes
+//! `decorate`; `telemetry` counts it and writes one line.
 //!
-//! The knowledge behind the stages is in the `replica` (sites, projects, `keys`, certificates) and in the [`quota`]
-//! ledger. [`config`] says what to run, [`server`] puts it together, `admin` answers the operator, from what is
-//! `recent` among other things.
+//! The data of the stages is in the `replica` (sites, projects, `keys`, certificates) and in the [`quota`] ledger.
+//! [`config`] has the settings, [`server`] builds the gateway, and `admin` answers the operator, also from `recent`.
 
 mod fields;
 mod grpc;

@@ -1,4 +1,4 @@
-//! The gateway as a process of its own: arguments, configuration, go.
+//! The gateway as a process.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ struct Arguments {
     /// Configuration file; environment variables that begin with `TOLLHOUSE_GATEWAY` win over it.
     #[arg(long, default_value = "config/gateway.toml")]
     config: PathBuf,
-    /// Check the configuration, say what is wrong with it, and exit.
+    /// Check the configuration, report all mistakes, and exit.
     #[arg(long)]
     check_config: bool,
 }

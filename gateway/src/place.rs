@@ -1,51 +1,51 @@
-//! The identity of a place: one data directory, which one gateway process uses at a time.
+//! The identity of a place: one data directory, used by one gateway process at a time.
 //!
-//! A process that is restarted over the same directory is the same place. The control plane keeps one record for a place, so
-//! a removal waits for the new process and no longer for the dead one before it. The quota store keeps one component of a
-//! bucket for a place, so restarts add none.
+//! A restarted process over the same directory is the same place. The control plane has one record per place, so a
+//! removal waits for the new process only. The quota store has one component of a bucket per place, so restarts add
+//! none.
 
-use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use arc_swap::ArcSwapOption;
-use chassis::secret::{read_regular, write_private};
+use chassis::secret::{read_if_there, write_private};
 
-use crate::damage;
+use crate::damage::{self, STARTS};
 
-/// The name that this gateway is enrolled under, as `tollhouse node list` has it; `None` until the control plane has first sent
-/// it. It is kept with the keys, so the next process over the same directory knows it at once.
+/// The gateway's enrolled name, as in `tollhouse node list`; `None` until the control plane first sends it. It is
+/// stored with the keys, so the next process over the same directory has it at once.
 pub(crate) type EnrolledName = Arc<ArcSwapOption<String>>;
 
 /// In the data directory: the identity, 16 hexadecimal digits, and the mark of the directory.
 const FILE: &str = damage::PLACE;
 
-/// More than an identity and a mark take.
+/// Larger than any identity with its mark.
 const BYTES_MAX: u64 = 4_096;
 
-/// The identity of the place with this data directory: 64 random bits, made at the first start and kept for ever.
+/// The identity of the place with this data directory: 64 random bits, created at the first start and kept for ever.
 ///
-/// A file that cannot be read or is not an identity (damaged by a full disk, say) is set aside, and one that was copied from
-/// another directory, whose gateway may still run, is replaced. The log says so: for the fleet this is a new place, as it is with an empty
-/// directory. `before_new` runs before a new identity is written: after a crash the directory is no new place any more.
+/// A file that cannot be read or has no identity (damaged by a full disk, for example) is set aside. A file that was
+/// copied from another directory, whose gateway may still run, is replaced. Both are logged: for the fleet this is a
+/// new place, as with an empty directory. `before_new` runs before a new identity is written: after a crash the
+/// directory is no longer new.
 ///
 /// # Errors
-/// When the directory cannot be read or written, or `before_new` fails.
+/// The directory cannot be read or written, or `before_new` fails.
 pub(crate) fn identity(directory: &Path, before_new: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<u64> {
     let path = directory.join(FILE);
-    match read_regular(&path, BYTES_MAX) {
-        Ok((bytes, _)) => match std::str::from_utf8(&bytes).ok().and_then(parse) {
+    match read_if_there(&path, BYTES_MAX) {
+        Ok(None) => {}
+        Ok(Some(bytes)) => match std::str::from_utf8(&bytes).ok().and_then(parse) {
             Some((identity, of)) if of == mark(directory)? => return Ok(identity),
             Some(_) => tracing::warn!(
                 file = %path.display(),
                 "this data directory is a copy of another one; starting as a new place. Removals wait for the gateway over \
                  the other directory until it is back or was silent for a day: revoke its credential if it is gone for good"
             ),
-            None => damage::set_aside(&path, &anyhow::anyhow!("it holds no identity"))?,
+            None => damage::set_aside(&path, &anyhow::anyhow!("it has no identity"))?,
         },
-        Err(_) if path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) => {}
         Err(error) => damage::set_aside(&path, &error)?,
     }
     before_new()?;
@@ -54,36 +54,34 @@ pub(crate) fn identity(directory: &Path, before_new: impl FnOnce() -> anyhow::Re
     Ok(identity)
 }
 
-/// What a copy of a directory does not share with it: its number in its file system, and when it was made. A copy of the whole
-/// file system shares both.
+/// The properties that a copy of a directory does not share: its inode number and its creation time. A copy of the
+/// whole file system shares both.
 fn mark(directory: &Path) -> anyhow::Result<String> {
     let metadata = std::fs::metadata(directory)?;
     let made = metadata.created().ok().and_then(|made| made.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
     Ok(format!("{:x}-{:x}", metadata.ino(), made.as_nanos()))
 }
 
-/// Gives the place another identity, because a process over a copy of the directory uses the present one.
+/// Gives the place another identity, because a process over a copy of the directory uses this one.
 ///
 /// # Errors
-/// When the file cannot be written.
+/// The file cannot be written.
 pub(crate) fn replace(directory: &Path, identity: u64) -> anyhow::Result<()> {
     chassis::durable::create_directories(directory)?;
     write_private(&directory.join(FILE), format!("{identity:016x} {}\n", mark(directory)?).as_bytes())
 }
 
-/// The file that counts starts: a decimal number.
-const STARTS: &str = "place-starts";
-
-/// Counts a start of the place and answers how many there were, this one included: a later process has a greater number.
+/// Counts a start of the place in a file; returns the number of starts with this one, which a later process exceeds.
 ///
-/// Where that cannot be written (a full disk), the next start has the same number: the process is then taken for one over a
-/// copy of the directory, and counts for a new place.
+/// If it cannot be written (a full disk), the next start has the same number: its process is then treated as one over a
+/// copy of the directory, and becomes a new place.
 pub(crate) fn count_start(directory: &Path) -> u32 {
     let path = directory.join(STARTS);
-    let before = std::fs::read_to_string(&path).ok().and_then(|text| text.trim_end().parse::<u32>().ok());
+    let before = damage::read(&path, BYTES_MAX);
+    let before = before.and_then(|text| std::str::from_utf8(&text).ok()?.trim_end().parse::<u32>().ok());
     let start = before.unwrap_or(0).saturating_add(1);
     if let Err(error) = write_private(&path, format!("{start}\n").as_bytes()) {
-        tracing::warn!(error = format!("{error:#}"), file = %path.display(), "could not count this start of the place");
+        tracing::warn!(error = format!("{error:#}"), file = %path.display(), "cannot count this start of the place");
     }
     start
 }

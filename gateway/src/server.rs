@@ -1,8 +1,8 @@
-//! The composition root: parts become listeners, and one place knows in which order things begin and end.
+//! The composition root: builds the parts and the listeners, and defines the order of start and shutdown.
 //!
-//! The data plane (the doors) runs on pingora's runtimes in a thread of its own; the admin listener and the
-//! follower of the change stream run on the caller's runtime. On shutdown the gateway first says it is not ready and
-//! keeps accepting (lame duck), then stops accepting and finishes what it has, then exits as soon as nothing is left.
+//! The data plane (listeners `http` and `https`) runs on pingora's runtimes in a thread of its own; the admin listener
+//! and the follower of the change stream run on the caller's runtime. On shutdown the gateway first reports that it is
+//! not ready and keeps accepting (lame duck), then stops accepting and finishes the requests in progress, then exits.
 
 mod counting;
 mod hooks;
@@ -22,7 +22,7 @@ use chassis::guard::PassGuard;
 use chassis::health::Health;
 use chassis::logs::Logs;
 use chassis::metrics;
-use chassis::peer::ServerTls;
+use chassis::peer::{Listeners, ServerTls};
 use chassis::running::Running;
 use chassis::seal::SealingKey;
 use chassis::serve::{ServeLimits, bind, serve_over};
@@ -58,20 +58,20 @@ use crate::usage::Reporter;
 use listener::{Connections, Listener, ListenerSettings, ListenerState};
 use quota::failed_authentications::FailedAuthenticationLimits;
 
-/// How long a listener may take to open.
+/// The longest time for opening a listener.
 const LISTEN_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// How long names of upstreams that cannot be looked up keep the doors of a new gateway shut.
+/// The longest time that a new gateway waits for the addresses of its upstreams before it opens its listeners.
 const FIRST_LOOK_UP_MAX: Duration = Duration::from_secs(10);
 
-/// What part of the descriptors connections to upstreams may have that wait for a request. Those in use have their part with
-/// those of the clients, see [`ListenerSettings::for_descriptors`].
+/// The share of the file descriptors for idle connections to upstreams: one part in this many. Busy ones share with
+/// those of clients, see [`ListenerSettings::for_descriptors`].
 const IDLE_PART: u64 = 10;
 
 /// Starts the gateway: listeners `http`, `https` and `admin`.
 ///
 /// # Errors
-/// When a listener, file or secret is not usable, with the reason.
+/// If a listener, file or secret cannot be used, with the reason.
 #[expect(clippy::too_many_lines, reason = "the parts, in the order in which they are put together")]
 pub async fn start(
     config: Config,
@@ -79,8 +79,8 @@ pub async fn start(
     clock: Arc<dyn Clock>,
     shutdown: Shutdown,
 ) -> anyhow::Result<Running> {
-    // Before pingora installs ring: aws-lc-rs brings post-quantum key exchange and cheaper handshakes. When another
-    // part of the process installed it already, it is the same one.
+    // Before pingora installs ring: aws-lc-rs has post-quantum key exchange and cheaper handshakes. An error means that
+    // it is installed already.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let node = node_name()?;
     let opener = CertificateOpener::new(SealingKey::of(&config.sealing_secret)?);
@@ -140,7 +140,7 @@ pub async fn start(
     let data_plane = DataPlane::start(server_conf(&config), http, https)?;
     let plain_address = listening(plain_state, "http").await?;
     let tls_address = listening(tls_state, "https").await?;
-    // Redirects name the port, which port 0 has left open until now.
+    // Redirects name the port, and port 0 is resolved only now.
     gateway.pipeline.https_port.get_or_init(|| tls_address.port());
     health.condition("listeners").set(true);
 
@@ -152,6 +152,7 @@ pub async fn start(
         live: live.clone(),
         clock: clock.clone(),
         fleet_clock: fleet_clock.clone(),
+        listeners: Listeners::of([&config.admin_tls]),
     };
     let (admin, reload) = admin_router(&config, secrets.operators.clone(), view, registry, &logs)?;
     // The admin listener outlives the data plane: operators watch the drain.
@@ -178,7 +179,7 @@ pub async fn start(
         async move { quota.run().await }
     });
     let background = tokio::spawn(background(&config, &gateway, &live));
-    // The draining gateway follows changes too: a name that is removed meanwhile is not served on.
+    // The draining gateway follows changes too: it stops serving a name that is removed meanwhile.
     let serving_end = Shutdown::new();
     let follower_task = tokio::spawn(follower.run(serving_end.clone()));
     let chores_end = Shutdown::new();
@@ -202,19 +203,19 @@ pub async fn start(
         let (_, ()) = tokio::join!(follower_task, quota.hand_back_all());
         ledger_task.abort();
         background.abort();
-        // The last of the chores writes what was handed back.
+        // The last round of chores writes the units that were handed back.
         chores_end.begin();
         let _ = housekeeping.await;
         admin_end.begin();
-        // Scrapes in progress are not worth waiting for.
+        // Scrapes in progress are not waited for.
         let _ = admin_task.await;
         drained
     });
     Ok(Running::new("gateway", [("http", plain_address), ("https", tls_address), ("admin", admin_address)], task))
 }
 
-/// What has to hold before a gateway is ready is named before anybody can ask: one that has its listeners and does not know
-/// yet whether it has a replica is not ready.
+/// The conditions of readiness, before the admin listener opens: a gateway that has its listeners and has not looked
+/// for a replica yet is not ready.
 fn not_ready_yet() -> Health {
     let health = Health::new();
     for name in ["listeners", "replica"] {
@@ -223,8 +224,8 @@ fn not_ready_yet() -> Health {
     health
 }
 
-/// The upstreams, with addresses before the doors open: a balancer that has not noticed yet that a gateway was gone asks
-/// another one while nobody listens, but takes a 502 for an answer.
+/// The upstreams, with their addresses, before the listeners open. While a listener is closed, a balancer that still
+/// counts on this gateway tries another one; a 502 it would pass on.
 async fn upstreams(config: &Config, idle_max: usize, shutdown: &Shutdown) -> Arc<Upstreams> {
     let upstreams = Arc::new(Upstreams::new(config.upstreams.clone(), idle_max));
     tokio::select! {
@@ -234,7 +235,8 @@ async fn upstreams(config: &Config, idle_max: usize, shutdown: &Shutdown) -> Arc
     upstreams
 }
 
-/// Starts what sends traces and what takes changed settings, where there is such; the former has something to finish.
+/// Starts the exporter of traces and the reload of settings, if configured. Returns the exporter's task, which must
+/// finish.
 fn beside(
     exporter: Option<Exporter>,
     reload: Option<(Reload, FileWatch)>,
@@ -246,8 +248,8 @@ fn beside(
     exporter.map(|exporter| tokio::spawn(exporter.run(end.clone())))
 }
 
-/// What goes on beside the requests until it is dropped: names of upstreams are looked up, their addresses asked for
-/// their health, memory is watched, usage is reported.
+/// The tasks beside the requests, until the future is dropped: looking up names of upstreams, health checks of their
+/// addresses, watching memory, reporting usage.
 fn background(config: &Config, gateway: &Gateway, live: &Live) -> impl Future<Output = ()> + use<> {
     let pipeline = &gateway.pipeline;
     let watching = pipeline.overload.clone().watch(memory(config), live.connections.clone());
@@ -267,14 +269,14 @@ fn background(config: &Config, gateway: &Gateway, live: &Live) -> impl Future<Ou
     }
 }
 
-/// Traces, if anybody collects them.
+/// Traces, if an exporter is configured.
 fn tracing(config: &Config, registry: &metrics::Registry) -> anyhow::Result<(Tracer, Option<Exporter>)> {
     let help = "Spans of traces, by what became of them.";
     let spans = metrics::counter_vec(registry, "edge_trace_spans_total", help, &["result"])?;
     Tracer::new(&config.tracing, "gateway", &spans)
 }
 
-/// Health, metrics, and what operators ask; and who takes settings while the gateway runs, if they come from a file.
+/// The admin router: health, metrics and the operators' views; and the reload of settings, if they come from a file.
 fn admin_router(
     config: &Config,
     operators: PassGuard,
@@ -299,14 +301,14 @@ fn admin_router(
     Ok((admin, file.map(|file| (reload, file))))
 }
 
-/// Watches this runtime; the doors' are added where they are made. A process that answers nobody is better restarted.
+/// Watches this runtime; the listeners' are added where they are built. A process that does not answer is restarted.
 fn watchdog(clock: Arc<dyn Clock>) -> std::io::Result<Watchdog> {
     let mut said = Vec::new();
     let watchdog = Watchdog::start(clock, WatchdogLimits::default(), move |stall| {
         if said.contains(&stall.runtime) {
             std::process::abort();
         }
-        // The log's own thread has until the next look to write it.
+        // The log's thread has until the next check to write the line.
         tracing::error!(
             runtime = stall.runtime,
             silent_ms = stall.silent.as_millis(),
@@ -335,7 +337,7 @@ fn memory(config: &Config) -> Memory {
     Memory::new(config.overload.memory_bytes_max, config.overload.control_group.clone())
 }
 
-/// So many that `of` such parts are all of them; at least one.
+/// One of `of` equal parts of the descriptors; at least 1.
 fn part(descriptors: u64, of: u64) -> usize {
     usize::try_from(descriptors / of).unwrap_or(usize::MAX).max(1)
 }
@@ -349,7 +351,7 @@ fn admin_limits() -> ServeLimits {
     ServeLimits { connections_max: 64, drain_timeout: Duration::from_secs(1), ..ServeLimits::default() }
 }
 
-/// A name that no other run of a gateway has.
+/// A name that is unique to this run of the gateway.
 fn node_name() -> anyhow::Result<String> {
     let name = RequestId::new(u128::from_le_bytes(chassis::random::bytes()?));
     Ok(format!("gw-{}", name.as_str().get(..12).unwrap_or("0")))
@@ -358,10 +360,10 @@ fn node_name() -> anyhow::Result<String> {
 fn server_conf(config: &Config) -> ServerConf {
     ServerConf {
         threads: config.threads,
-        // Without it a request would be a few percent cheaper on one thread. But the library then remembers runtimes by
-        // numbers of threads, which are given again to others when several gateways live and end in one process.
+        // Without it a request costs a few percent less on one thread. But the library then finds runtimes by thread
+        // numbers, which are reused if several gateways start and end in one process.
         work_stealing: true,
-        // Our own drain has run by the time pingora hears of the end.
+        // Our own drain has ended before pingora is told to stop.
         grace_period_seconds: Some(0),
         graceful_shutdown_timeout_seconds: Some(1),
         ..ServerConf::default()

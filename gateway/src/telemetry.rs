@@ -5,7 +5,7 @@
 
 mod access_log;
 mod certificates;
-mod door_events;
+mod listener_events;
 mod own_answers;
 mod quota_metrics;
 mod spans;
@@ -88,7 +88,7 @@ pub struct Telemetry {
     pub(crate) recent: Recent,
     /// The certificates that expire first.
     pub(crate) certificates: CertificateMetrics,
-    door: door_events::DoorMetrics,
+    listener: listener_events::ListenerMetrics,
     lines: LogLines,
     own_answers: OwnAnswers,
     clock: Arc<dyn Clock>,
@@ -200,7 +200,7 @@ impl Telemetry {
             )?,
             recent: Recent::new(clock.clone()),
             certificates: CertificateMetrics::new(registry)?,
-            door: door_events::DoorMetrics::new(registry)?,
+            listener: listener_events::ListenerMetrics::new(registry)?,
             lines,
             own_answers: OwnAnswers::new(registry)?,
             clock,
@@ -291,7 +291,7 @@ impl Telemetry {
     /// Shows which of them exist in this directory.
     pub(crate) fn show_damaged(&self, directory: &Path) {
         for name in damage::FILES {
-            let is_there = damage::kept_as(&directory.join(name)).exists();
+            let is_there = damage::kept_as(&directory.join(name)).symlink_metadata().is_ok();
             self.damaged.with_label_values(&[name]).set(i64::from(is_there));
         }
     }

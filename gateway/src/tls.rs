@@ -1,10 +1,9 @@
-//! Certificates of the edge: opening what the control plane sealed.
+//! Certificates of the edge: opens the sealed bundles of the control plane.
 //!
-//! A handshake chooses by SNI: the replica's certificate for exactly this name, else the platform's wildcard when it
-//! covers the name. Nothing is issued, asked or waited for while a client waits.
+//! A handshake chooses by SNI: the replica's certificate for exactly this name, else the platform's wildcard if it
+//! covers the name. A handshake never waits for an order or a request.
 
 pub(crate) mod challenge;
 mod open;
 
 pub use open::CertificateOpener;
-pub(crate) use open::{covers, names_of};

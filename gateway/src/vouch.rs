@@ -1,8 +1,8 @@
-//! Vouching for callers: the token that tells an upstream who is asking, so that it need not be told our secrets.
+//! Identity tokens: they tell an upstream who the caller is, so that upstreams need none of our secrets.
 //!
-//! A token is signed once for a caller, the site it asks, and an upstream; it is sent with all of their requests while it
-//! is fresh. What it says is what the replica said when it was signed: when a key or a project changes, the next request
-//! has a new one. Without a signing key no token is sent, and services that ask for one refuse.
+//! A token is signed once per caller, site and upstream, and sent with all of their requests while it is fresh. It
+//! states what the replica had when it was signed: after a change of a key or a project, the next request gets a new
+//! one. Without a signing key no token is sent, and services that require one refuse.
 
 use std::sync::Arc;
 
@@ -19,22 +19,22 @@ use moka::sync::Cache;
 
 use crate::facts::Facts;
 
-/// Tokens that are kept for the next request: some twenty megabytes at most.
+/// The largest number of cached tokens: about 20 MB.
 const TOKENS_MAX: u64 = 16_384;
 
-/// A token is sent for this long after it was signed; then it has half of its time left.
+/// A token is sent for this long after it was signed; half of its lifetime is left then.
 const FRESH_SECONDS: i64 = TOKEN_AGE_MAX_SECONDS / 2;
 
-/// What tokens are signed with, and the keys that verify them.
+/// The signing keys, and the published keys that verify tokens.
 #[derive(Default)]
 struct Keys {
-    /// From when each signs, the newest first.
+    /// The time from which each key signs, and the key; the newest first.
     signing: Vec<(UnixSeconds, SigningKey)>,
     published: KeySet,
 }
 
 impl Keys {
-    /// The newest whose time has come.
+    /// The newest key that may sign at `now`.
     fn at(&self, now: UnixSeconds) -> Option<&SigningKey> {
         self.signing.iter().find(|(from, _)| *from <= now).map(|(_, key)| key)
     }
@@ -46,7 +46,7 @@ pub(crate) struct Vouchers {
     tokens: Cache<Occasion, Arc<Token>>,
 }
 
-/// Who asks whom.
+/// The caller, the site and the upstream of a token.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Occasion {
     upstream: UpstreamName,
@@ -57,7 +57,7 @@ struct Occasion {
 struct Token {
     value: HeaderValue,
     signed_at: UnixSeconds,
-    /// The keys and the records that it was made from.
+    /// The keys and records that the token was made from.
     keys: Arc<Keys>,
     key: Option<Arc<ApiKey>>,
     payer: Option<Arc<Project>>,
@@ -74,7 +74,7 @@ impl Token {
     }
 }
 
-/// Whether both are one record, unchanged since.
+/// Whether both are the same unchanged record.
 fn is_same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
     match (one, other) {
         (Some(one), Some(other)) => Arc::ptr_eq(one, other),
@@ -84,16 +84,16 @@ fn is_same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
 }
 
 impl Vouchers {
-    /// Without keys, until some are sent.
+    /// Has no keys yet.
     pub(crate) fn waiting() -> Self {
         Self { keys: ArcSwap::default(), tokens: Cache::new(TOKENS_MAX) }
     }
 
-    /// Signs with these from now on, and publishes `identities`: what verifies this gateway's tokens and the others'. Tokens
-    /// that were signed with other keys are not sent any more.
+    /// Signs with these keys from now on, and publishes `identities`, which verify the tokens of all gateways. Tokens
+    /// signed with other keys are no longer sent.
     ///
     /// # Errors
-    /// Never in practice: a generation's key has the right length.
+    /// None in practice: a generation's key has the right length.
     pub(crate) fn replace(&self, generations: &[Generation], identities: KeySet) -> anyhow::Result<()> {
         let key = |generation: &Generation| Ok((generation.signs_from, SigningKey::from_seed(&generation.identity)?));
         let signing = generations.iter().map(key).collect::<anyhow::Result<Vec<_>>>()?;
@@ -102,15 +102,15 @@ impl Vouchers {
         Ok(())
     }
 
-    /// The keys that verify what is signed here and at other gateways.
+    /// The keys that verify the tokens of all gateways.
     pub(crate) fn published(&self) -> KeySet {
         self.keys.load().published.clone()
     }
 
-    /// The token for a request; `None` without a key to sign with. `identity` is asked for when one has to be made.
+    /// The token for a request; `None` without a signing key. `identity` is called if a new token is needed.
     ///
     /// # Errors
-    /// Never: a token is base64url.
+    /// None in practice: a token is base64url.
     pub(crate) fn token(
         &self,
         facts: &Facts,

@@ -1,4 +1,70 @@
-//! Names of header fields: those that are removed from client requests, and those that are forbidden in trailers.
+//! Names of header fields: where each may stand, and which of a client's stay behind.
+
+/// It may stand in a request that goes on.
+const REQUEST: u8 = 1;
+/// It may stand in a response that goes on.
+const RESPONSE: u8 = 2;
+/// It may stand behind a body, in either direction.
+const TRAILER: u8 = 4;
+/// `Connection` may list it.
+const NOMINATED: u8 = 8;
+
+/// Where every other field may stand. `Connection` may not list it: what it lists is removed on the way, so a client could
+/// delete a field that the edge or the upstream relies on.
+const OTHERS: u8 = REQUEST | RESPONSE | TRAILER;
+
+/// Fields that do not go everywhere, and where each may stand: fields of one connection (RFC 9110 section 7.6.1), and fields
+/// that frame, route, authenticate or describe a message, which have no place behind it (section 6.5.1). Called for every
+/// field of every message: most names are told apart by their first letter.
+fn places(name: &str) -> u8 {
+    let rows: &[(&str, u8)] = match name.as_bytes().first().map(u8::to_ascii_lowercase) {
+        Some(b'a') => &[("authorization", REQUEST | RESPONSE)],
+        Some(b'c') => &[
+            ("cache-control", REQUEST | RESPONSE),
+            ("close", RESPONSE | NOMINATED),
+            ("connection", 0),
+            ("content-encoding", REQUEST | RESPONSE),
+            ("content-length", REQUEST | RESPONSE),
+            ("content-range", REQUEST | RESPONSE),
+            ("content-type", REQUEST | RESPONSE),
+            ("cookie", REQUEST | RESPONSE),
+        ],
+        Some(b'e') => &[("expect", REQUEST | RESPONSE)],
+        Some(b'h') => &[("host", REQUEST | RESPONSE), ("http2-settings", RESPONSE | NOMINATED)],
+        Some(b'k') => &[("keep-alive", NOMINATED)],
+        Some(b'm') => &[("max-forwards", REQUEST | RESPONSE)],
+        Some(b'o') => &[("origin", REQUEST | RESPONSE)],
+        Some(b'p') => {
+            &[("proxy-authenticate", RESPONSE), ("proxy-authorization", RESPONSE), ("proxy-connection", NOMINATED)]
+        }
+        Some(b'r') => &[("range", REQUEST | RESPONSE)],
+        Some(b's') => &[("set-cookie", REQUEST | RESPONSE)],
+        Some(b't') => &[("te", NOMINATED), ("trailer", NOMINATED), ("transfer-encoding", 0)],
+        Some(b'u') => &[("upgrade", NOMINATED)],
+        _ => &[],
+    };
+    rows.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map_or(OTHERS, |(_, places)| *places)
+}
+
+/// Whether a field of this name, in any spelling, may stand in a request that goes on to an upstream.
+pub fn may_stand_in_request(name: &str) -> bool {
+    places(name) & REQUEST != 0
+}
+
+/// Whether a field of this name, in any spelling, may stand in a response that goes on to a client.
+pub fn may_stand_in_response(name: &str) -> bool {
+    places(name) & RESPONSE != 0
+}
+
+/// Whether a field of this name, in any spelling, may stand behind a body.
+pub fn may_stand_in_trailers(name: &str) -> bool {
+    places(name) & TRAILER != 0
+}
+
+/// Whether `Connection` of a client may list this name, in any spelling.
+pub fn may_be_nominated(name: &str) -> bool {
+    places(name) & NOMINATED != 0
+}
 
 /// Fields that an edge, a balancer or an authenticating proxy sends to a service, by first letter. A trailing `*`
 /// matches the rest of a name.
@@ -101,6 +167,21 @@ pub fn fits(pattern: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_field_has_its_places() {
+        let may = |name: &str| {
+            let all = [may_stand_in_request, may_stand_in_response, may_stand_in_trailers, may_be_nominated];
+            all.map(|may| u8::from(may(name)))
+        };
+        assert_eq!(may("X-Sum"), [1, 1, 1, 0]);
+        assert_eq!(may("Content-Type"), [1, 1, 0, 0]);
+        assert_eq!(may("Transfer-Encoding"), [0, 0, 0, 0]);
+        assert_eq!(may("te"), [0, 0, 0, 1]);
+        assert_eq!(may("Proxy-Authenticate"), [0, 1, 0, 0]);
+        let nominated = ["Close", "Keep-Alive", "Upgrade", "TE", "Trailer", "Proxy-Connection", "HTTP2-Settings"];
+        assert!(nominated.into_iter().all(|name| may_be_nominated(name) && !may_stand_in_request(name)));
+    }
 
     /// The list in the documentation equals this one.
     #[test]

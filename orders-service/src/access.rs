@@ -21,7 +21,7 @@ pub(crate) fn authorise(identity: &Identity, environment: Environment, scope: Sc
     };
     if caller.environment != environment {
         let code = Code::WrongEnvironment;
-        let refusal = Refusal::new(code.status(), code.as_str(), code.message());
+        let refusal = Refusal::new(code.status(), code.code(), code.message());
         return Err(refusal.with_header(header::WWW_AUTHENTICATE, CHALLENGE).into());
     }
     if identity.site_project.as_ref().is_some_and(|site| *site != caller.project) {

@@ -17,12 +17,11 @@ use std::sync::Arc;
 use axum::body::{Body, Bytes};
 use axum::extract::FromRef;
 use axum::http::HeaderMap;
-use axum::routing::{delete, get};
 use axum::{Router, middleware};
 use chassis::body::{self, BodyError};
 use chassis::clock::Clock;
 use chassis::guard::{GatewayGuard, identity_required, require_gateway};
-use chassis::routes::{Routes, routed};
+use chassis::openapi;
 use contract::identity::Identity;
 use contract::key::{Environment, Scope};
 use contract::project::ProjectUid;
@@ -35,8 +34,27 @@ use crate::metrics::Metrics;
 use crate::observe::{self, Observer};
 use crate::store::OrderStore;
 
-pub(crate) use describe::printed;
+pub(crate) use describe::documents;
 pub(crate) use respond::{method_not_allowed, not_found, panicked};
+
+/// One operation of the API.
+pub(crate) type Operation = openapi::Operation<Api, Code>;
+
+/// Every operation of the API. The router, the metrics and the interface descriptions come from this list.
+pub(crate) const OPERATIONS: &[Operation] = &[
+    list_orders::OPERATION,
+    cancel_order::OPERATION,
+    get_pet::OPERATION,
+    v2::list_orders::OPERATION,
+    v2::create_order::OPERATION,
+    v2::get_order::GET,
+    v2::get_order::CANCEL,
+    v2::get_order::SHIP,
+    v2::get_order::HISTORY,
+];
+
+/// The mark of operations that are going away.
+const DEPRECATED: &str = "deprecated";
 
 /// What handlers share.
 #[derive(Clone)]
@@ -82,38 +100,41 @@ fn of_body(error: BodyError) -> ApiError {
 
 impl FromRef<Api> for Observer {
     fn from_ref(api: &Api) -> Self {
-        Self { metrics: api.metrics.clone(), clock: api.clock.clone() }
+        Self { metrics: api.metrics.clone(), clock: api.clock.clone(), label }
     }
 }
 
-fn of_orders() -> Routes<Api> {
-    vec![
-        ("/v1/store/orders", get(list_orders::list_orders)),
-        ("/v1/store/orders/{orderId}", delete(cancel_order::cancel_order)),
-    ]
+/// The names of the operations, and whether they are deprecated.
+pub(crate) fn names() -> impl Iterator<Item = (&'static str, bool)> {
+    OPERATIONS.iter().map(|operation| (operation.id, operation.is_marked(DEPRECATED)))
 }
 
-fn of_pets() -> Routes<Api> {
-    vec![("/v1/pets/{petId}", get(get_pet::get_pet))]
+/// The name of an operation in metrics.
+fn label(method: &str, pattern: &str) -> Option<&'static str> {
+    openapi::label(OPERATIONS, method, pattern)
 }
 
-/// Every path of the API.
-pub(crate) fn paths() -> Vec<&'static str> {
-    [of_orders(), of_pets(), v2::routes(), describe::routes()].into_iter().flatten().map(|(path, _)| path).collect()
+/// Every operation of the API and what describes it.
+pub(crate) fn all() -> impl Iterator<Item = &'static Operation> {
+    OPERATIONS.iter().chain(describe::DESCRIPTIONS)
+}
+
+/// A router of the operations that have this mark, or of those that have none of these when it is empty.
+fn marked(mark: &str) -> Router<Api> {
+    let fits = |operation: &&Operation| match mark {
+        "" => !(operation.is_marked(DEPRECATED) || operation.is_marked(v2::STABILITY)),
+        mark => operation.is_marked(mark),
+    };
+    openapi::routed(all().filter(fits), str::to_owned).method_not_allowed_fallback(method_not_allowed)
 }
 
 /// The router of the API's listener.
 pub(crate) fn router(api: Api) -> Router {
     let (observer, guard) = (Observer::from_ref(&api), api.guard.clone());
-    let pets = routed(of_pets())
-        .method_not_allowed_fallback(method_not_allowed)
-        .layer(middleware::from_fn_with_state(api.clone(), get_pet::deprecated));
-    routed(of_orders())
-        .merge(pets)
-        .merge(v2::router())
-        .merge(describe::router())
+    marked("")
+        .merge(marked(DEPRECATED).layer(middleware::from_fn_with_state(api.clone(), get_pet::deprecated)))
+        .merge(marked(v2::STABILITY).layer(middleware::from_fn(v2::beta)))
         .fallback(not_found)
-        .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn(problem::on_request))
         .layer(middleware::from_fn(coding::compressed))
         .layer(middleware::from_fn(observe::name))

@@ -10,11 +10,13 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::{get, post};
+use axum::routing::on;
 use axum::{Json, Router, middleware};
 use chassis::clock::Clock;
 use chassis::config::EffectiveSettings;
 use chassis::guard::{PassGuard, require_pass};
+use chassis::openapi::{self, Method};
+use chassis::peer::Listeners;
 use chassis::refusal::Refusal;
 use contract::project::ProjectUid;
 use futures_util::StreamExt as _;
@@ -26,7 +28,7 @@ use crate::api::{method_not_allowed, not_found, panicked};
 use crate::control::Control;
 use crate::error::{ApiError, Code, ship_refusal};
 use crate::import::ImportFailure;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, OTHER};
 use crate::observe::{self, Observer};
 use crate::order;
 use crate::orders::Orders;
@@ -43,20 +45,30 @@ pub(crate) struct Internal {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) metrics: Metrics,
     pub(crate) control: Control,
+    pub(crate) listeners: Listeners,
+}
+
+type Operation = openapi::Operation<Internal, Code>;
+
+/// Every operation on this listener.
+pub(crate) const OPERATIONS: &[Operation] = &[
+    Operation::internal(OTHER, Method::Get, "/internal/status", |get| on(get, status)),
+    Operation::internal("importOrders", Method::Post, "/internal/orders/{project}/import", |post| {
+        on(post, import).layer(RequestBodyTimeoutLayer::new(IMPORT_SILENCE_MAX))
+    }),
+    Operation::internal("exportOrders", Method::Get, "/internal/orders/{project}/export", |get| on(get, export)),
+    Operation::internal("summariseOrders", Method::Get, "/internal/orders/{project}/summary", |get| on(get, summary)),
+    Operation::internal("shipOrder", Method::Post, "/internal/orders/{project}/{id}/ship", |post| on(post, ship)),
+];
+
+fn label(method: &str, pattern: &str) -> Option<&'static str> {
+    openapi::label(OPERATIONS, method, pattern)
 }
 
 /// The router of the operators' listener.
 pub(crate) fn router(internal: Internal, effective: Arc<Mutex<EffectiveSettings>>, guard: PassGuard) -> Router {
-    let observer = Observer { metrics: internal.metrics.clone(), clock: internal.clock.clone() };
-    Router::new()
-        .route("/internal/status", get(status))
-        .route(
-            "/internal/orders/{project}/import",
-            post(import).layer(RequestBodyTimeoutLayer::new(IMPORT_SILENCE_MAX)),
-        )
-        .route("/internal/orders/{project}/export", get(export))
-        .route("/internal/orders/{project}/summary", get(summary))
-        .route("/internal/orders/{project}/{id}/ship", post(ship))
+    let observer = Observer { metrics: internal.metrics.clone(), clock: internal.clock.clone(), label };
+    openapi::routed(OPERATIONS, str::to_owned)
         .merge(chassis::admin::settings("/internal/settings", effective))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
@@ -77,6 +89,7 @@ async fn status(State(internal): State<Internal>) -> Json<serde_json::Value> {
     Json(serde_json::json!({
         "version": env!("CARGO_PKG_VERSION"),
         "store_trouble": trouble,
+        "listener_certificate_faults": internal.listeners.faults(),
         "trust_seconds_old": confirmed.map(|at| (now.to_seconds().0 - at).max(0)),
     }))
 }
@@ -113,7 +126,7 @@ fn import_refusal(failure: ImportFailure) -> ApiError {
             let details = serde_json::json!({ "line": line, "reason": reason });
             let message = format!("Nothing was imported. {}", capitalised(&failure.to_string()));
             let code = Code::ImportFailed;
-            Refusal::new(code.status(), code.as_str(), message).with_details(details).into()
+            Refusal::new(code.status(), code.code(), message).with_details(details).into()
         }
         ImportFailure::Broken(reason) => {
             Code::ImportFailed.because(format!("Nothing was imported. The lines could not be read: {reason}"))

@@ -16,7 +16,6 @@ mod wire;
 pub mod store;
 mod error;
 mod bounds;
-mod reference;
 mod etag;
 mod walk;
 mod import;
@@ -27,28 +26,28 @@ mod config;
 mod control;
 mod trust;
 mod erasure;
-mod operations;
 mod metrics;
 mod observe;
 mod handover;
-mod openapi;
 mod api;
 mod internal;
 mod server;
 
+use contract::key::Scope;
+
 pub use config::{Config, ENVIRONMENT_PREFIX};
 pub use deprecation::{Deprecation, InvalidLinkTarget, LinkTarget};
-pub use error::CATALOGUE;
+pub use error::catalogue;
 pub use import::{BYTES_MAX, ImportFailure, LINE_BYTES_MAX, ORDERS_MAX};
 pub use orders::Orders;
 pub use server::{start, start_with};
 
-/// Every path of the API, as its router has it.
-pub fn paths() -> Vec<&'static str> {
-    api::paths()
+/// Every operation of the API, as its router has it: method, path, and what the key must be allowed to do.
+pub fn operations() -> impl Iterator<Item = (&'static str, &'static str, Option<Scope>)> {
+    api::all().map(|operation| (operation.method.as_str(), operation.path, operation.scope))
 }
 
 /// The interface descriptions of `/v1` and `/v2` as they are served, by the names of their committed copies.
 pub fn openapi_documents() -> [(&'static str, String); 2] {
-    [("orders-v1.json", api::printed(&openapi::v1())), ("orders-v2.json", api::printed(&openapi::v2()))]
+    api::documents()
 }

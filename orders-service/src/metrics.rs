@@ -7,7 +7,6 @@ use chassis::metrics::{self, HistogramVec, IntCounterVec, IntGauge, Registry};
 use contract::time::UnixMillis;
 use parking_lot::Mutex;
 
-use crate::operations;
 use crate::store::FaultKind;
 
 /// The handles; clones count into the same registry.
@@ -25,6 +24,9 @@ pub(crate) struct Metrics {
     /// The newest trouble of the store, for operators who ask.
     pub(crate) last_trouble: Arc<Mutex<Option<(FaultKind, UnixMillis)>>>,
 }
+
+/// Requests that match no operation.
+pub(crate) const OTHER: &str = "other";
 
 contract::words! {
     /// How an attempt to cancel ended.
@@ -63,8 +65,11 @@ pub(crate) fn status_class(status: StatusCode) -> &'static str {
 }
 
 impl Metrics {
-    /// Registers everything.
-    pub(crate) fn new(registry: &Registry) -> anyhow::Result<Self> {
+    /// Registers everything, for operations of these names; of some it is known that they are deprecated.
+    pub(crate) fn new(
+        registry: &Registry,
+        operations: impl IntoIterator<Item = (&'static str, bool)>,
+    ) -> anyhow::Result<Self> {
         let metrics = Self {
             requests: metrics::counter_vec(
                 registry,
@@ -114,11 +119,14 @@ impl Metrics {
             )?,
             last_trouble: Arc::default(),
         };
-        for operation in operations::labels() {
+        for (operation, is_deprecated) in operations.into_iter().chain([(OTHER, false)]) {
             for class in STATUS_CLASSES {
                 metrics.requests.with_label_values(&[operation, class]);
             }
             metrics.durations.with_label_values(&[operation]);
+            if is_deprecated {
+                metrics.deprecated_calls.with_label_values(&[operation]);
+            }
         }
         for result in CancelResult::ALL {
             metrics.cancels.with_label_values(&[result.as_str()]);
@@ -129,7 +137,6 @@ impl Metrics {
         for kind in FaultKind::ALL {
             metrics.store_errors.with_label_values(&[kind.as_str()]);
         }
-        metrics.deprecated_calls.with_label_values(&[operations::GET_PET]);
         Ok(metrics)
     }
 }

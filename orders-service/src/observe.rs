@@ -9,8 +9,7 @@ use std::sync::Arc;
 
 use chassis::clock::Clock;
 
-use crate::metrics::{self, Metrics};
-use crate::operations;
+use crate::metrics::{self, Metrics, OTHER};
 use crate::store::StoreError;
 
 /// What the observer needs.
@@ -18,14 +17,16 @@ use crate::store::StoreError;
 pub(crate) struct Observer {
     pub(crate) metrics: Metrics,
     pub(crate) clock: Arc<dyn Clock>,
+    /// The name of the operation with this method and pattern of a path.
+    pub(crate) label: fn(&str, &str) -> Option<&'static str>,
 }
 
 /// Counts one request. The gateway writes the log line of record; here one is written at debug only, and at error when
 /// the store had trouble.
 pub(crate) async fn observe(State(observer): State<Observer>, request: Request, next: Next) -> Response {
     let method = request.method().clone();
-    let pattern = request.extensions().get::<MatchedPath>().cloned();
-    let operation = operations::label(method.as_str(), pattern.as_ref().map(MatchedPath::as_str));
+    let pattern = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
+    let operation = (observer.label)(method.as_str(), pattern).unwrap_or(OTHER);
     let started = observer.clock.monotonic();
     let response = next.run(request).await;
     let took = observer.clock.monotonic().saturating_sub(started);

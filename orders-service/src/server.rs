@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chassis::clock::Clock;
 use chassis::guard::{GatewayGuard, PassGuard, TrustedKeys};
 use chassis::health::Health;
-use chassis::peer::ServerTls;
+use chassis::peer::{Listeners, ServerTls};
 use chassis::running::Running;
 use chassis::serve::{ServeLimits, bind, serve, serve_over};
 use chassis::shutdown::Shutdown;
@@ -50,11 +50,12 @@ pub async fn start_with(
     let health = Health::new();
     let listening = health.condition("listening");
     let (keys, operator_keys) = (TrustedKeys::none(), TrustedKeys::none());
+    let operations = api::names().chain(internal::OPERATIONS.iter().map(|operation| (operation.id, false)));
     let api = Api {
         guard: GatewayGuard::new(keys.clone(), config.audience.as_str(), clock.clone()),
         store: orders.store(),
         clock: clock.clone(),
-        metrics: Metrics::new(&registry)?,
+        metrics: Metrics::new(&registry, operations)?,
         environment: config.environment,
         pets: Arc::new(config.pets),
     };
@@ -73,6 +74,7 @@ pub async fn start_with(
         clock: clock.clone(),
         metrics: api.metrics.clone(),
         control: control.clone(),
+        listeners: Listeners::of([&config.tls, &config.internal_tls]),
     };
     let handover = Handover { orders: orders.clone(), metrics: api.metrics.clone(), control: control.clone() };
     let eraser = Eraser { orders: orders.clone(), clock: clock.clone(), control: control.clone() };

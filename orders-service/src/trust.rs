@@ -15,7 +15,7 @@ use anyhow::Context as _;
 use chassis::clock::Clock;
 use chassis::guard::TrustedKeys;
 use chassis::metrics::IntGauge;
-use chassis::secret::write_private;
+use chassis::secret::{read_regular, write_private};
 use contract::trust::{TRUST_PATH, Trust};
 use parking_lot::Mutex;
 use reqwest::Method;
@@ -115,13 +115,12 @@ impl Believed {
 /// What was kept; `None` when nothing was.
 fn read(file: &Path) -> anyhow::Result<Option<Trust>> {
     let place = || format!("the file {}", file.display());
-    let facts = match std::fs::metadata(file) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        facts => facts.with_context(place)?,
-    };
+    if file.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+        return Ok(None);
+    }
+    let (text, facts) = read_regular(file, FILE_BYTES_MAX).with_context(place)?;
     anyhow::ensure!(facts.permissions().mode() & 0o022 == 0, "others may write {}", file.display());
-    anyhow::ensure!(facts.len() <= FILE_BYTES_MAX, "{} is too long", file.display());
-    let trust: Trust = serde_json::from_slice(&std::fs::read(file).with_context(place)?).with_context(place)?;
+    let trust: Trust = serde_json::from_slice(&text).with_context(place)?;
     anyhow::ensure!(!trust.gateways.keys().is_empty(), "there is no key in {}", file.display());
     Ok(Some(trust))
 }
@@ -155,6 +154,22 @@ mod tests {
     use contract::token::SigningKey;
 
     use super::*;
+
+    #[test]
+    fn what_is_no_file_is_not_waited_for_and_not_used() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("trust.json");
+        assert!(std::process::Command::new("mkfifo").args(["-m", "600"]).arg(&file).status().unwrap().success());
+        assert!(read(&file).is_err(), "a pipe");
+        for target in ["/dev/zero", "/dev/null", "nothing/here", "."] {
+            std::fs::remove_file(&file).unwrap();
+            std::os::unix::fs::symlink(target, &file).unwrap();
+            assert!(read(&file).is_err(), "{target}");
+        }
+        std::fs::remove_file(&file).unwrap();
+        std::fs::create_dir(&file).unwrap();
+        assert!(read(&file).is_err(), "a directory");
+    }
 
     #[test]
     fn what_others_may_write_what_is_too_long_and_what_says_nothing_is_not_believed() {

@@ -1,23 +1,19 @@
 //! Orders as JSON: `/v1` with exactly its five fields, and the lines of import and export, which add the status.
 
 use bytes::Bytes;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::Serialize;
 
 use crate::order::{Order, ShipDate, Status};
 
-/// An order in `/v1` (specification, section 2). What is not known is absent.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct OrderV1 {
-    id: i64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pet_id: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    quantity: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ship_date: Option<ShipDate>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    complete: Option<bool>,
+contract::message! {
+    /// An order in `/v1` (specification, section 2), which promises no member.
+    pub(crate) sparse OrderV1 as "Order" = "What is not known is absent." {
+        id: i64 = "Unique order identifier.", "optional";
+        pet_id as "petId": Option<i64> = "Identifier of the animal in the order.";
+        quantity: Option<i64> = "Number of units ordered.";
+        ship_date as "shipDate": Option<ShipDate> = "Expected or actual ship date.";
+        complete: Option<bool> = "Whether the order has been fulfilled.";
+    }
 }
 
 /// Writes a JSON array of `/v1` orders piece by piece.
@@ -55,21 +51,19 @@ impl JsonArray {
     }
 }
 
-/// One line of an import or export: the five fields and the status.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct OrderLine {
-    id: i64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pet_id: Option<i64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    quantity: Option<i64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    ship_date: Option<ShipDate>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    complete: Option<bool>,
-    #[serde(default)]
-    status: Status,
+contract::message! {
+    /// An order in `/v2`, and one line of an import or export: the five fields and the status.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[serde(deny_unknown_fields)]
+    pub(crate) sparse OrderLine as "OrderV2" = "What is not known is absent." {
+        id: i64 = "Unique order identifier.";
+        pet_id as "petId": Option<i64> = "Identifier of the animal in the order.";
+        quantity: Option<i64> = "Number of units ordered.";
+        ship_date as "shipDate": Option<ShipDate> = "Expected or actual ship date.";
+        complete: Option<bool> = "Whether the order has been fulfilled.";
+        #[serde(default)]
+        status: Status = "Only a pending order can be cancelled or shipped.";
+    }
 }
 
 impl From<Order> for OrderLine {
@@ -94,11 +88,6 @@ pub(crate) fn lines(orders: &[Order]) -> Bytes {
         written.push(b'\n');
     }
     Bytes::from(written)
-}
-
-/// A member that is absent or has a value, but is not null: serde alone would take null for absent.
-pub(crate) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
-    T::deserialize(deserializer).map(Some)
 }
 
 fn write(to: &mut Vec<u8>, value: &impl Serialize) {

@@ -1,5 +1,5 @@
 //! Measures what charging one busy bucket costs, in nanoseconds of one core: the ledger with its lease, the ban table
-//! and the figures for the headers, without network. `bench/side-by-side` compares it with the cost of a whole request.
+//! and the figures for the headers, without network. `bench/run side-by-side` compares it with the cost of a whole request.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use contract::key::KeyId;
 use contract::plan::Limits;
 use quota::Quota;
 use quota::settings::QuotaSettings;
-use quota::standing::Outcome;
+use quota::standing::QuotaOutcome;
 use quota::store::memory::MemoryStore;
 
 /// Requests measured.
@@ -27,8 +27,8 @@ async fn main() -> anyhow::Result<()> {
     let mut figures = 0_u64;
     for request in 0..REQUESTS {
         let standing = quota.charge(&project, limits, &key).await.map_err(|error| anyhow::anyhow!("{error:?}"))?;
-        figures += u64::from(standing.rate_limit_headers(Outcome::Admitted).remaining);
-        figures += (standing.policy_field().len() + standing.ratelimit_field(Outcome::Admitted).len()) as u64;
+        figures += u64::from(standing.rate_limit_headers(QuotaOutcome::Admitted).remaining);
+        figures += (standing.policy_field().len() + standing.ratelimit_field(QuotaOutcome::Admitted).len()) as u64;
         if request % 1_000 == 0 {
             // Prefetches run in tasks beside the requests.
             tokio::task::yield_now().await;

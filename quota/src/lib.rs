@@ -56,7 +56,7 @@ pub const HEARTBEAT: Duration = Duration::from_millis(100);
 pub enum ChargeError {
     /// The minute or the day is used up: 429 `rate_limit_exceeded` or `daily_quota_exceeded`.
     Exceeded {
-        /// The caller's standing; show it with [`standing::Outcome::Refused`].
+        /// The caller's standing; show it with [`standing::QuotaOutcome::Refused`].
         standing: Standing,
         /// The window that refused.
         window: Window,
@@ -65,7 +65,7 @@ pub enum ChargeError {
     Banned {
         /// The first second after the ban.
         until: UnixSeconds,
-        /// The caller's standing; show it with [`standing::Outcome::Banned`].
+        /// The caller's standing; show it with [`standing::QuotaOutcome::Banned`].
         standing: Standing,
     },
     /// The request could not be counted: 503 `quota_unavailable`.

@@ -36,7 +36,7 @@ pub struct Standing {
 
 /// The result of the request, as far as its quota is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum QuotaOutcome {
     /// It was admitted, or refused for reasons other than a limit.
     Admitted,
     /// This window was used up.
@@ -84,9 +84,9 @@ impl Standing {
 
     /// The three headers of the specification. They describe one window: the binding one, or after a refusal the one
     /// that refused. During a ban, Remaining is 0 until the ban ends.
-    pub fn rate_limit_headers(&self, outcome: Outcome) -> RateLimitHeaders {
+    pub fn rate_limit_headers(&self, outcome: QuotaOutcome) -> RateLimitHeaders {
         match outcome {
-            Outcome::Admitted => {
+            QuotaOutcome::Admitted => {
                 let allowance = self.of(self.binding());
                 RateLimitHeaders {
                     limit: allowance.limit,
@@ -94,11 +94,11 @@ impl Standing {
                     reset: allowance.resets_at.0,
                 }
             }
-            Outcome::Refused(window) => {
+            QuotaOutcome::Refused(window) => {
                 let allowance = self.of(window);
                 RateLimitHeaders { limit: allowance.limit, remaining: 0, reset: allowance.resets_at.0 }
             }
-            Outcome::Banned { until } => {
+            QuotaOutcome::Banned { until } => {
                 RateLimitHeaders { limit: self.of(self.binding()).limit, remaining: 0, reset: until.0 }
             }
         }
@@ -106,11 +106,11 @@ impl Standing {
 
     /// The value of `Retry-After` in seconds, for outcomes that have one: at least 1, and long enough that a client
     /// that waits exactly this long returns after the reset.
-    pub fn retry_after_seconds(&self, outcome: Outcome) -> Option<u32> {
+    pub fn retry_after_seconds(&self, outcome: QuotaOutcome) -> Option<u32> {
         let until = match outcome {
-            Outcome::Admitted => return None,
-            Outcome::Refused(window) => self.of(window).resets_at,
-            Outcome::Banned { until } => until,
+            QuotaOutcome::Admitted => return None,
+            QuotaOutcome::Refused(window) => self.of(window).resets_at,
+            QuotaOutcome::Banned { until } => until,
         };
         Some(seconds_until(until, self.as_of).max(1))
     }
@@ -123,13 +123,13 @@ impl Standing {
 
     /// The `RateLimit` field: the remaining requests of every window and its remaining seconds. After a refusal the
     /// window that refused has 0 left; during a ban every window has 0 until the ban ends.
-    pub fn ratelimit_field(&self, outcome: Outcome) -> String {
+    pub fn ratelimit_field(&self, outcome: QuotaOutcome) -> String {
         self.field([";r=", ";t="], |window, allowance| {
             let seconds = seconds_until(allowance.resets_at, self.as_of);
             let (remaining, seconds) = match outcome {
-                Outcome::Refused(refused) if refused == window => (0, seconds),
-                Outcome::Banned { until } => (0, seconds.max(seconds_until(until, self.as_of))),
-                Outcome::Admitted | Outcome::Refused(_) => (allowance.remaining, seconds),
+                QuotaOutcome::Refused(refused) if refused == window => (0, seconds),
+                QuotaOutcome::Banned { until } => (0, seconds.max(seconds_until(until, self.as_of))),
+                QuotaOutcome::Admitted | QuotaOutcome::Refused(_) => (allowance.remaining, seconds),
             };
             [i64::from(remaining), i64::from(seconds)]
         })
@@ -178,14 +178,14 @@ mod tests {
     // rule: 8.7
     #[test]
     fn the_first_request_of_a_free_plan_shows_the_minute() {
-        let headers = standing((60, 59), (1_000, 999)).rate_limit_headers(Outcome::Admitted);
+        let headers = standing((60, 59), (1_000, 999)).rate_limit_headers(QuotaOutcome::Admitted);
         assert_eq!(headers, RateLimitHeaders { limit: 60, remaining: 59, reset: NOW + 40 });
     }
 
     // rule: 8.7
     #[test]
     fn with_less_left_today_than_this_minute_the_headers_show_the_day() {
-        let headers = standing((60, 59), (1_000, 29)).rate_limit_headers(Outcome::Admitted);
+        let headers = standing((60, 59), (1_000, 29)).rate_limit_headers(QuotaOutcome::Admitted);
         assert_eq!(headers, RateLimitHeaders { limit: 1_000, remaining: 29, reset: NOW + 6_400 });
     }
 
@@ -200,11 +200,11 @@ mod tests {
     fn after_a_refusal_the_window_that_refused_is_shown_with_nothing_left() {
         let refused = standing((60, 3), (1_000, 0));
         assert_eq!(
-            refused.rate_limit_headers(Outcome::Refused(Window::Minute)),
+            refused.rate_limit_headers(QuotaOutcome::Refused(Window::Minute)),
             RateLimitHeaders { limit: 60, remaining: 0, reset: NOW + 40 },
             "even where the day has less"
         );
-        assert_eq!(refused.retry_after_seconds(Outcome::Refused(Window::Day)), Some(6_400));
+        assert_eq!(refused.retry_after_seconds(QuotaOutcome::Refused(Window::Day)), Some(6_400));
     }
 
     // rule: 8.12
@@ -213,7 +213,7 @@ mod tests {
         let mut at = standing((60, 0), (1_000, 940));
         let mut check = |as_of: i64, seconds: u32| {
             at.as_of = UnixMillis(as_of);
-            assert_eq!(at.retry_after_seconds(Outcome::Refused(Window::Minute)), Some(seconds), "at {as_of}");
+            assert_eq!(at.retry_after_seconds(QuotaOutcome::Refused(Window::Minute)), Some(seconds), "at {as_of}");
         };
         check(NOW * 1_000, 40);
         check(NOW * 1_000 + 1, 40);
@@ -228,7 +228,7 @@ mod tests {
     fn during_a_ban_nothing_remains_until_it_ends() {
         let until = UnixSeconds(NOW + 300);
         let banned = standing((60, 12), (1_000, 400));
-        let outcome = Outcome::Banned { until };
+        let outcome = QuotaOutcome::Banned { until };
         assert_eq!(banned.rate_limit_headers(outcome), RateLimitHeaders { limit: 60, remaining: 0, reset: NOW + 300 });
         assert_eq!(banned.retry_after_seconds(outcome), Some(300));
         assert_eq!(banned.ratelimit_field(outcome), r#""minute";r=0;t=300, "day";r=0;t=6400"#);
@@ -238,7 +238,7 @@ mod tests {
     fn the_ietf_fields_name_both_windows() {
         let at = standing((60, 59), (1_000, 941));
         assert_eq!(at.policy_field(), r#""minute";q=60;w=60, "day";q=1000;w=86400"#);
-        assert_eq!(at.ratelimit_field(Outcome::Admitted), r#""minute";r=59;t=40, "day";r=941;t=6400"#);
+        assert_eq!(at.ratelimit_field(QuotaOutcome::Admitted), r#""minute";r=59;t=40, "day";r=941;t=6400"#);
     }
 
     #[test]
@@ -247,7 +247,7 @@ mod tests {
         at.day = None;
         assert_eq!(at.policy_field(), r#""minute";q=60;w=60"#);
         assert_eq!(at.of(Window::Day), at.minute);
-        assert_eq!(at.rate_limit_headers(Outcome::Refused(Window::Minute)).remaining, 0);
+        assert_eq!(at.rate_limit_headers(QuotaOutcome::Refused(Window::Minute)).remaining, 0);
     }
 
     proptest! {
@@ -262,7 +262,7 @@ mod tests {
             let resets_at = UnixSeconds(as_of / 1_000 + ahead);
             let minute = Allowance { limit, remaining: limit.saturating_sub(used), resets_at };
             let at = Standing { minute, day: None, as_of: UnixMillis(as_of) };
-            for outcome in [Outcome::Refused(Window::Minute), Outcome::Banned { until: resets_at }] {
+            for outcome in [QuotaOutcome::Refused(Window::Minute), QuotaOutcome::Banned { until: resets_at }] {
                 let wait = i64::from(at.retry_after_seconds(outcome).unwrap());
                 prop_assert!(wait >= 1);
                 prop_assert!(as_of + wait * 1_000 >= resets_at.0 * 1_000);
@@ -270,7 +270,7 @@ mod tests {
                 prop_assert_eq!(headers.remaining, 0);
                 prop_assert_eq!(headers.reset, resets_at.0);
             }
-            let headers = at.rate_limit_headers(Outcome::Admitted);
+            let headers = at.rate_limit_headers(QuotaOutcome::Admitted);
             prop_assert!(headers.remaining <= headers.limit);
         }
     }

@@ -15,7 +15,7 @@ use contract::trust::{CONTROL_PLANE, ORDERS_SERVICE, PassFor};
 use reqwest::{Method, Response};
 use serde_json::Value;
 
-use crate::directory::{Address, Directory, GatewayAdmin, INTERNAL_AUTHORITY, RunFile};
+use crate::directory::{Address, Directory, GatewayAdmin, RunFile};
 
 /// How long an answer may take, imports and exports aside.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
@@ -46,7 +46,7 @@ impl Client {
         let run = directory.running()?;
         let listeners = run.gateways.iter().map(|gateway| &gateway.admin).chain([&run.control, &run.orders]);
         let authority = listeners.into_iter().any(|address| run.tls.is_at(address));
-        let authority = authority.then(|| std::fs::read(directory.path(INTERNAL_AUTHORITY))).transpose();
+        let authority = authority.then(|| directory.internal_authority()).transpose();
         let authority = authority.context("reading the authority of internal listeners")?;
         Self::new(run, &directory.platform_secret()?, authority)
     }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use chassis::secret::{Secret, write_private};
+use chassis::secret::{Secret, read_if_there, write_private};
 use serde::{Deserialize, Serialize};
 
 /// Where the credentials of gateways and of services are.
@@ -18,6 +18,9 @@ pub(crate) const GATEWAY_NAMES: [&str; 3] = ["gateway-1", "gateway-2", "gateway-
 
 /// The authority whose certificates internal listeners show.
 pub(crate) const INTERNAL_AUTHORITY: &str = "ca/internal.pem";
+
+/// The largest file of facts: settings of upstreams take a few kilobytes.
+const FACTS_BYTES_MAX: u64 = 1024 * 1024;
 
 /// The data directory.
 #[derive(Clone, Debug)]
@@ -199,13 +202,32 @@ impl Directory {
         Ok(path)
     }
 
+    /// What a small file of the directory holds; `None` where there is none.
+    ///
+    /// # Errors
+    /// When it cannot be read, is no regular file, or is larger than [`FACTS_BYTES_MAX`].
+    pub(crate) fn read(&self, name: &str) -> anyhow::Result<Option<Vec<u8>>> {
+        let path = self.path(name);
+        let read = read_if_there(&path, FACTS_BYTES_MAX).with_context(|| format!("reading {}", path.display()));
+        Ok(read?.map(|bytes| bytes.to_vec()))
+    }
+
+    /// The certificate of the authority of internal listeners, PEM.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(crate) fn internal_authority(&self) -> anyhow::Result<Vec<u8>> {
+        self.read(INTERNAL_AUTHORITY)?
+            .with_context(|| format!("there is no {}", self.path(INTERNAL_AUTHORITY).display()))
+    }
+
     /// Where the running platform listens.
     ///
     /// # Errors
     /// When none runs on this directory.
     pub fn running(&self) -> anyhow::Result<RunFile> {
         let path = self.path("run.json");
-        let text = std::fs::read(&path).with_context(|| {
+        let text = self.read("run.json")?.with_context(|| {
             format!(
                 "no platform runs on {} (start it with `tollhouse up`, or name its directory with --data-dir)",
                 self.0.display()

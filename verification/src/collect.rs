@@ -16,7 +16,7 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use self::zone::{Nameserver, Parent, ZoneServers};
-use super::facts::{Answer, CaaLevel, DnsFacts, NoAnswer, ServerFacts, Zone};
+use super::facts::{CaaLevel, DnsAnswer, DnsFacts, NoAnswer, ServerFacts, Zone};
 use super::race::first_good;
 use super::verdict::Claim;
 use super::{CaaRecord, Dns, DnsFailure, DnsReply, RecordData, RecordKind, ReplyCode};
@@ -118,14 +118,14 @@ impl Verification<'_> {
         let mut answers = join_all(servers.iter().map(|server| self.ask_about(server, zone, subject))).await;
         let is_v6 = |facts: &ServerFacts| facts.ip.is_some_and(|ip| ip.is_ipv6());
         let answered =
-            |facts: &ServerFacts| !matches!(facts.cname, Answer::Failed(NoAnswer::Timeout | NoAnswer::Unreachable));
+            |facts: &ServerFacts| !matches!(facts.cname, DnsAnswer::Failed(NoAnswer::Timeout | NoAnswer::Unreachable));
         let has_v6 = answers.iter().any(|facts| is_v6(facts) && answered(facts));
         let heard: Vec<String> =
             answers.iter().filter(|facts| answered(facts)).map(|facts| facts.host.clone()).collect();
         if !has_v6 && !heard.is_empty() {
             answers.retain(|facts| answered(facts) || !is_v6(facts) || !heard.contains(&facts.host));
             for facts in answers.iter_mut().filter(|facts| is_v6(facts)) {
-                facts.cname = Answer::Failed(NoAnswer::Unreachable);
+                facts.cname = DnsAnswer::Failed(NoAnswer::Unreachable);
             }
         }
         answers.sort_by(|left, right| left.host.cmp(&right.host));
@@ -138,7 +138,7 @@ impl Verification<'_> {
         let mut facts = ServerFacts {
             host: server.host.clone(),
             ip: server.address.ok(),
-            cname: Answer::Nothing,
+            cname: DnsAnswer::Nothing,
             a: Vec::new(),
             aaaa: Vec::new(),
             ttl: None,
@@ -146,7 +146,7 @@ impl Verification<'_> {
         };
         let reply = match self.ask(server, name, RecordKind::Cname).await {
             Ok(reply) => reply,
-            Err(why) => return ServerFacts { cname: Answer::Failed(why), ..facts },
+            Err(why) => return ServerFacts { cname: DnsAnswer::Failed(why), ..facts },
         };
         let cname = reply.answers.iter().find_map(|record| match &record.data {
             RecordData::Cname(target) if record.owner == name => Some((target.clone(), record.ttl)),
@@ -156,7 +156,7 @@ impl Verification<'_> {
             if target != subject.target.as_str() {
                 facts.wildcard = self.wildcard(server, zone, name, RecordKind::Cname, &reply).await;
             }
-            return ServerFacts { cname: Answer::Is(target), ttl: Some(ttl), ..facts };
+            return ServerFacts { cname: DnsAnswer::Is(target), ttl: Some(ttl), ..facts };
         }
         let (v4, v6) = tokio::join!(self.ask(server, name, RecordKind::A), self.ask(server, name, RecordKind::Aaaa));
         match (v4, v6) {
@@ -167,7 +167,7 @@ impl Verification<'_> {
                 let (kind, seen) = if facts.a.is_empty() { (RecordKind::Aaaa, &v6) } else { (RecordKind::A, &v4) };
                 facts.wildcard = self.wildcard(server, zone, name, kind, seen).await;
             }
-            (Err(why), _) | (_, Err(why)) => facts.cname = Answer::Failed(why),
+            (Err(why), _) | (_, Err(why)) => facts.cname = DnsAnswer::Failed(why),
         }
         facts
     }
@@ -203,7 +203,12 @@ impl Verification<'_> {
     }
 
     /// Queries the ownership TXT records.
-    async fn texts(&self, subject: &Subject<'_>, zone: &Zone, servers: &[Nameserver]) -> Option<Answer<Vec<String>>> {
+    async fn texts(
+        &self,
+        subject: &Subject<'_>,
+        zone: &Zone,
+        servers: &[Nameserver],
+    ) -> Option<DnsAnswer<Vec<String>>> {
         let is_apex = matches!(zone, Zone::Is(zone) if zone == subject.name.as_str());
         if !subject.claim.may_ask_for_text(is_apex) {
             return None;
@@ -211,14 +216,14 @@ impl Verification<'_> {
         let place = format!("{TEXT_LABEL}.{}", subject.name);
         let reply = match self.first(servers, &place, RecordKind::Txt, Role::Knows).await {
             Ok(reply) => reply,
-            Err(why) => return Some(Answer::Failed(why)),
+            Err(why) => return Some(DnsAnswer::Failed(why)),
         };
         let texts = reply.answers.into_iter().filter_map(|record| match record.data {
             RecordData::Txt(text) => Some(text),
             _ => None,
         });
         let texts: Vec<String> = texts.collect();
-        Some(if texts.is_empty() { Answer::Nothing } else { Answer::Is(texts) })
+        Some(if texts.is_empty() { DnsAnswer::Nothing } else { DnsAnswer::Is(texts) })
     }
 
     /// The names of the domain's CNAME chain, as a resolver follows it.

@@ -35,7 +35,7 @@ impl From<DnsFailure> for NoAnswer {
 
 /// The result of one query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer<T> {
+pub enum DnsAnswer<T> {
     /// This value.
     Is(T),
     /// No such record.
@@ -63,7 +63,7 @@ pub struct ServerFacts {
     /// The queried address; absent if it has none.
     pub ip: Option<IpAddr>,
     /// The target of the domain's CNAME.
-    pub cname: Answer<String>,
+    pub cname: DnsAnswer<String>,
     /// Queried only if there is no CNAME.
     pub a: Vec<Ipv4Addr>,
     /// IPv6 addresses, queried like `a`.
@@ -95,7 +95,7 @@ pub struct DnsFacts {
     /// The addresses of the project's CNAME target, which an ALIAS at an apex resolves to.
     pub target_addresses: Vec<IpAddr>,
     /// The ownership TXT records; queried only if they may matter.
-    pub texts: Option<Answer<Vec<String>>>,
+    pub texts: Option<DnsAnswer<Vec<String>>>,
     /// From the domain up to its top-level domain.
     pub caa: Vec<CaaLevel>,
     /// The source of the answers: "authoritative" or "recursive".

@@ -5,26 +5,26 @@
 use contract::time::UnixSeconds;
 use serde::{Deserialize, Serialize};
 
-/// Whether a problem blocks the domain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Severity {
-    /// The domain waits until it is solved.
-    Error,
-    /// A hint; the domain is not blocked.
-    Warning,
+contract::words! {
+    /// Whether a problem blocks the domain.
+    pub enum Severity {
+        /// The domain waits until it is solved.
+        Error = "error",
+        /// A hint; the domain is not blocked.
+        Warning = "warning",
+    }
 }
 
-/// Who must act.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Who {
-    /// The domain's owner.
-    You,
-    /// The platform.
-    Us,
-    /// The certificate authority.
-    Ca,
+contract::words! {
+    /// Who must act.
+    pub enum Who {
+        /// The domain's owner.
+        You = "you",
+        /// The platform.
+        Us = "us",
+        /// The certificate authority.
+        Ca = "ca",
+    }
 }
 
 macro_rules! codes {

@@ -11,7 +11,7 @@ use contract::hostname::Hostname;
 use serde::{Deserialize, Serialize};
 
 use super::caa::{CaaIdentity, CaaRuling, rule};
-use super::facts::{Answer, DnsFacts, NoAnswer, Zone};
+use super::facts::{DnsAnswer, DnsFacts, NoAnswer, Zone};
 use crate::TEXT_LABEL;
 use crate::problem::{Problem, ProblemCode};
 pub use server::ServerVerdict;
@@ -89,20 +89,20 @@ pub enum Caa {
     Unknown,
 }
 
-/// The state of a record that the customer was asked to create.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RecordState {
-    /// Correct at every nameserver that answered.
-    Ok,
-    /// Missing at every nameserver.
-    Missing,
-    /// It has another value.
-    Wrong,
-    /// Correct at some nameservers.
-    Partial,
-    /// No nameserver answered.
-    Unknown,
+contract::words! {
+    /// The state of a record that the customer was asked to create.
+    pub enum RecordState {
+        /// Correct at every nameserver that answered.
+        Ok = "ok",
+        /// Missing at every nameserver.
+        Missing = "missing",
+        /// It has another value.
+        Wrong = "wrong",
+        /// Correct at some nameservers.
+        Partial = "partial",
+        /// No nameserver answered.
+        Unknown = "unknown",
+    }
 }
 
 /// The judgement of the facts.
@@ -179,32 +179,26 @@ pub struct Checks {
     pub zone: Option<String>,
 }
 
-/// The answers of one nameserver.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NameserverView {
-    /// Its name.
-    pub host: String,
-    /// The queried address.
-    pub ip: Option<IpAddr>,
-    /// A word of [`ServerVerdict`].
-    pub verdict: String,
-    /// The target of its CNAME.
-    pub cname: Option<String>,
-    /// IPv4 addresses.
-    pub a: Vec<String>,
-    /// IPv6 addresses.
-    pub aaaa: Vec<String>,
-    /// How long the records may be cached, in seconds.
-    pub ttl: Option<u32>,
+contract::message! {
+    /// Its verdict is a word of [`ServerVerdict`].
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub answer NameserverView as "Nameserver" = "What a nameserver said." {
+        host: String = "Its name.";
+        ip: Option<IpAddr> = "Its address.";
+        verdict: String = "What we make of it.";
+        cname: Option<String> = "The CNAME.";
+        a: Vec<String> = "A records.";
+        aaaa: Vec<String> = "AAAA records.";
+        ttl: Option<u32> = "The time to live of the answer in seconds.";
+    }
 }
 
-/// The CAA records.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CaaView {
-    /// Our authorities that may issue.
-    pub allowed_cas: Vec<String>,
-    /// The records in zone file syntax.
-    pub records: Vec<String>,
+contract::message! {
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub answer CaaView as "" = "CAA records." {
+        allowed_cas: Vec<String> = "Authorities that may issue.";
+        records: Vec<String> = "What was found.";
+    }
 }
 
 /// Judges the facts.
@@ -294,18 +288,18 @@ fn judge_ownership(
     }
     let text = expected.text;
     match &facts.texts {
-        Some(Answer::Is(texts)) if texts.iter().any(|found| found.trim() == text) => {
+        Some(DnsAnswer::Is(texts)) if texts.iter().any(|found| found.trim() == text) => {
             (Ownership::Held, Some(RecordState::Ok))
         }
-        Some(Answer::Is(texts)) => {
+        Some(DnsAnswer::Is(texts)) => {
             problems.push(explain::text(ProblemCode::OwnershipTxtMismatch, expected, texts));
             (Ownership::Missing, Some(RecordState::Wrong))
         }
-        Some(Answer::Nothing) => {
+        Some(DnsAnswer::Nothing) => {
             problems.push(explain::text(ProblemCode::OwnershipTxtMissing, expected, &[]));
             (Ownership::Missing, Some(RecordState::Missing))
         }
-        Some(Answer::Failed(why)) => {
+        Some(DnsAnswer::Failed(why)) => {
             problems.push(explain::text_unknown(&format!("{TEXT_LABEL}.{}", expected.name), *why));
             (Ownership::Unknown, Some(RecordState::Unknown))
         }
@@ -348,8 +342,8 @@ pub fn checks(facts: &DnsFacts, expected: &Expectation<'_>, judged: &Judgement, 
         ip: server.ip,
         verdict: verdict.as_str().to_owned(),
         cname: match &server.cname {
-            Answer::Is(cname) => Some(cname.clone()),
-            Answer::Nothing | Answer::Failed(_) => None,
+            DnsAnswer::Is(cname) => Some(cname.clone()),
+            DnsAnswer::Nothing | DnsAnswer::Failed(_) => None,
         },
         a: server.a.iter().map(ToString::to_string).collect(),
         aaaa: server.aaaa.iter().map(ToString::to_string).collect(),

@@ -2,6 +2,8 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -13,6 +15,17 @@ use super::section::{Section, plain, without_password};
 
 /// Endings of names whose values are never shown; the files that hold secrets are named `…_file`.
 const SECRET_NAMES: [&str; 3] = ["secret", "password", "hmac_key"];
+
+/// The largest file of settings.
+pub(super) const SETTINGS_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// The text of a file of settings, which may come through a pipe of the operator's shell.
+fn read(path: &Path) -> anyhow::Result<String> {
+    let mut text = String::new();
+    let bytes = File::open(path)?.take(SETTINGS_BYTES_MAX + 1).read_to_string(&mut text)?;
+    anyhow::ensure!(bytes as u64 <= SETTINGS_BYTES_MAX, "it is larger than {SETTINGS_BYTES_MAX} bytes");
+    Ok(text)
+}
 
 /// A configuration file's text and the environment that overrides it.
 pub struct Source {
@@ -32,7 +45,7 @@ impl Source {
         let (name, text) = match path {
             Some(path) => (
                 path.display().to_string(),
-                std::fs::read_to_string(path).with_context(|| format!("reading configuration {}", path.display()))?,
+                read(path).with_context(|| format!("reading configuration {}", path.display()))?,
             ),
             None => ("the environment".to_owned(), String::new()),
         };
@@ -163,7 +176,7 @@ impl Reader<'_> {
         for (key, item) in table.iter() {
             let path = if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
             if self.is_wrong_as_a_whole(&path) {
-                // What it holds is not worth a word until it is what it should be.
+                // Its contents are not reported until its own type is right.
             } else if self.state.borrow().asked.contains(&path) {
                 match item {
                     Item::ArrayOfTables(tables) => {

@@ -8,6 +8,9 @@ use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::source::SETTINGS_BYTES_MAX;
+use crate::secret::read_regular;
+
 /// Interval of the checks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -25,7 +28,7 @@ impl FileWatch {
     /// If the operating system refuses the signal handler.
     pub fn new(path: &Path) -> std::io::Result<Self> {
         let hangup = signal(SignalKind::hangup())?;
-        Ok(Self { path: path.to_owned(), seen: std::fs::read(path).ok(), hangup })
+        Ok(Self { path: path.to_owned(), seen: read(path), hangup })
     }
 
     /// The file.
@@ -37,7 +40,8 @@ impl FileWatch {
     pub async fn changed(&mut self) {
         loop {
             let asked = tokio::time::timeout(LOOK_EVERY, self.hangup.recv()).await.is_ok();
-            let now = tokio::fs::read(&self.path).await.ok();
+            let path = self.path.clone();
+            let now = tokio::task::spawn_blocking(move || read(&path)).await.ok().flatten();
             let differs = now.is_some() && now != self.seen;
             if differs {
                 self.seen = now;
@@ -47,6 +51,11 @@ impl FileWatch {
             }
         }
     }
+}
+
+/// What the file holds, if that can be settings.
+fn read(path: &Path) -> Option<Vec<u8>> {
+    read_regular(path, SETTINGS_BYTES_MAX).ok().map(|(bytes, _)| bytes.to_vec())
 }
 
 /// For services that reload only `log.filter`: reads the file again on SIGHUP and after a change. A file with mistakes

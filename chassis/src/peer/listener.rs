@@ -1,5 +1,6 @@
 //! What a listener shows.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -7,8 +8,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
+use contract::time::UnixSeconds;
+use parking_lot::Mutex;
 use rustls::crypto::aws_lc_rs;
-use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
@@ -17,16 +19,20 @@ use rustls::version;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
-use x509_parser::parse_x509_certificate;
 use zeroize::Zeroizing;
 
+use crate::certificate::{FaultKind, Pair};
+use crate::clock::{Clock as _, SystemClock};
 use crate::config::Section;
-use crate::metrics::{self, IntGauge, Registry};
+use crate::metrics::{self, IntGauge, IntGaugeVec, Registry};
 use crate::secret::{Secret, read_regular};
 use crate::shutdown::Shutdown;
 
 /// Time for a handshake: one that takes longer gives its place back.
 const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Chains that are remembered because they were shown.
+const SHOWN_MAX: usize = 16;
 
 /// How often the files of a certificate are read again.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -45,17 +51,38 @@ pub struct ServerTls {
 struct Shown {
     certificate: PathBuf,
     key: PathBuf,
-    current: ArcSwap<Loaded>,
-    /// When the certificate ends, once that is shown.
-    ends_at: OnceLock<IntGauge>,
+    current: ArcSwap<Pair>,
+    /// Digests of the chains that were shown before the present one: one of them may come back.
+    before: Mutex<VecDeque<Vec<u8>>>,
+    /// What is wrong with the certificate in use, and with the files in its place.
+    faults: Mutex<Faults>,
+    gauges: OnceLock<Gauges>,
 }
 
+/// In the order of [`PLACES`].
+type Faults = [Option<FaultKind>; 2];
+
+/// Which certificate a fault is about, for a label.
+const PLACES: [&str; 2] = ["in_use", "refused"];
+
+/// The metrics of one listener's certificate.
 #[derive(Debug)]
-struct Loaded {
-    chain_pem: Vec<u8>,
-    certified: Arc<CertifiedKey>,
-    /// Its last second of validity, in seconds since 1970.
-    ends_at: i64,
+struct Gauges {
+    listener: String,
+    ends_at: IntGauge,
+    faults: IntGaugeVec,
+}
+
+impl Gauges {
+    fn show(&self, ends_at: UnixSeconds, faults: &Faults) {
+        self.ends_at.set(ends_at.0);
+        for (place, fault) in PLACES.into_iter().zip(faults) {
+            for reason in FaultKind::REASONS {
+                let is_it = fault.as_ref().is_some_and(|fault| fault.reason() == reason);
+                self.faults.with_label_values(&[&*self.listener, place, reason]).set(i64::from(is_it));
+            }
+        }
+    }
 }
 
 impl ResolvesServerCert for Shown {
@@ -65,17 +92,46 @@ impl ResolvesServerCert for Shown {
 }
 
 impl Shown {
-    /// Reads the files again if the certificate has changed. Whether it had.
-    fn reload(&self) -> anyhow::Result<bool> {
-        let changed = *pem(&self.certificate)? != self.current.load().chain_pem;
-        if changed {
-            let found = read(&self.certificate, &self.key)?;
-            if let Some(ends_at) = self.ends_at.get() {
-                ends_at.set(found.ends_at);
-            }
-            self.current.store(Arc::new(found));
+    /// Reads the files again and takes what they hold if it is as good as the certificate in use. Whether that changed.
+    fn look(&self, now: UnixSeconds) -> bool {
+        let found = self.reload(now);
+        let (current, changed) = (self.current.load(), found == Ok(true));
+        let faults = [current.usable(now).err(), found.err()];
+        if let Some(gauges) = self.gauges.get() {
+            gauges.show(current.not_after, &faults);
         }
-        Ok(changed)
+        *self.faults.lock() = faults;
+        changed
+    }
+
+    fn reload(&self, now: UnixSeconds) -> Result<bool, FaultKind> {
+        let unusable = |error: anyhow::Error| FaultKind::Unusable(format!("{error:#}"));
+        let current = self.current.load_full();
+        if *pem(&self.certificate).map_err(unusable)? == current.chain_pem {
+            return Ok(false);
+        }
+        let found = read(&self.certificate, &self.key).map_err(unusable)?;
+        let mut before = self.before.lock();
+        if before.contains(&found.digest()) {
+            found.usable(now)?;
+        } else {
+            judge(&found, &current, now)?;
+        }
+        before.push_back(current.digest());
+        if before.len() > SHOWN_MAX {
+            before.pop_front();
+        }
+        self.current.store(Arc::new(found));
+        Ok(true)
+    }
+}
+
+/// Whether a certificate may take the place of the one in use. One that was issued later and ends earlier was made so on
+/// purpose.
+fn judge(found: &Pair, current: &Pair, now: UnixSeconds) -> Result<(), FaultKind> {
+    match found.judge_against(current, &[], now) {
+        Err(FaultKind::EndsEarlier { .. }) if found.not_before > current.not_before => Ok(()),
+        judged => judged,
     }
 }
 
@@ -85,9 +141,14 @@ impl ServerTls {
     /// # Errors
     /// When a file cannot be read, others may read the key, or they do not belong together.
     pub fn load(certificate: &Path, key: &Path) -> anyhow::Result<Self> {
-        let current = ArcSwap::from_pointee(read(certificate, key)?);
-        let (certificate, key) = (certificate.to_owned(), key.to_owned());
-        let shown = Arc::new(Shown { certificate, key, current, ends_at: OnceLock::new() });
+        let shown = Arc::new(Shown {
+            certificate: certificate.to_owned(),
+            key: key.to_owned(),
+            current: ArcSwap::from_pointee(read(certificate, key)?),
+            before: Mutex::default(),
+            faults: Mutex::default(),
+            gauges: OnceLock::new(),
+        });
         let provider = Arc::new(aws_lc_rs::default_provider());
         let config = rustls::ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&version::TLS13])?
@@ -96,47 +157,65 @@ impl ServerTls {
         Ok(Self { config: Arc::new(config), shown })
     }
 
-    /// Reads the files every second until the end and shows what they hold from then on. What cannot be used is logged once,
-    /// and the certificate in use stays.
+    /// Reads the files every second until the end, and shows what they hold from then on if it is as good as what is in use.
+    /// What is refused is logged once.
     pub(crate) async fn watch(self, end: Shutdown) {
-        let (mut refused, file) = (String::new(), self.shown.certificate.clone());
-        while tokio::time::timeout(LOOK_EVERY, end.begun()).await.is_err() {
-            let shown = self.shown.clone();
-            let read = tokio::task::spawn_blocking(move || shown.reload()).await;
-            let error = match read {
-                Ok(Ok(false)) | Err(_) => String::new(),
-                Ok(Ok(true)) => {
-                    tracing::info!(file = %file.display(), "certificate of a listener replaced");
-                    String::new()
-                }
-                Ok(Err(error)) => format!("{error:#}"),
-            };
-            if error != refused && !error.is_empty() {
+        let (mut known, file) = (Faults::default(), self.shown.certificate.clone());
+        let clock = SystemClock::new();
+        loop {
+            let (shown, now) = (self.shown.clone(), clock.now_seconds());
+            if tokio::task::spawn_blocking(move || shown.look(now)).await.is_ok_and(|changed| changed) {
+                tracing::info!(file = %file.display(), "certificate of a listener replaced");
+            }
+            let faults = self.shown.faults.lock().clone();
+            let [in_use, refused] = [0, 1].map(|place| match (faults.get(place), known.get(place)) {
+                (Some(Some(fault)), Some(before)) if before.as_ref() != Some(fault) => Some(fault.to_string()),
+                _ => None,
+            });
+            if let Some(reason) = in_use {
+                tracing::error!(reason, file = %file.display(), "certificate of a listener is bad: put a good pair in its place");
+            }
+            if let Some(reason) = refused {
                 tracing::error!(
-                    error,
+                    reason,
                     file = %file.display(),
-                    "certificate of a listener refused; the one in use stays. Put a good pair in its place"
+                    "certificate of a listener refused; the one in use stays. Put a good pair in its place; if this one is meant, \
+                     restart the process"
                 );
             }
-            refused = error;
+            known = faults;
+            if tokio::time::timeout(LOOK_EVERY, end.begun()).await.is_ok() {
+                return;
+            }
         }
     }
 
-    /// Shows when the certificates of these listeners end, in a metric with their names.
+    /// Shows when the certificates of these listeners end, and what is wrong with them, in metrics with their names.
     ///
     /// # Errors
-    /// When the metric is registered twice: a mistake of the program, found at start.
+    /// When a metric is registered twice: a mistake of the program, found at start.
     pub fn show<const N: usize>(registry: &Registry, listeners: [(&str, &Option<Self>); N]) -> anyhow::Result<()> {
-        let gauge = metrics::gauge_vec(
+        let ends_at = metrics::gauge_vec(
             registry,
             "listener_certificate_expiry_timestamp_seconds",
             "When the certificate of this listener between processes ends.",
             &["listener"],
         )?;
+        let faults = metrics::gauge_vec(
+            registry,
+            "listener_certificate_fault",
+            "1 while the certificate of this listener between processes is bad, or the files in its place are refused, for this \
+             reason; else 0.",
+            &["listener", "certificate", "reason"],
+        )?;
         for (name, tls) in listeners {
             if let Some(Self { shown, .. }) = tls {
-                let ends_at = shown.ends_at.get_or_init(|| gauge.with_label_values(&[name]));
-                ends_at.set(shown.current.load().ends_at);
+                let gauges = || Gauges {
+                    listener: name.to_owned(),
+                    ends_at: ends_at.with_label_values(&[name]),
+                    faults: faults.clone(),
+                };
+                shown.gauges.get_or_init(gauges).show(shown.current.load().not_after, &shown.faults.lock());
             }
         }
         Ok(())
@@ -190,30 +269,42 @@ impl ServerTls {
     }
 }
 
-fn read(certificate: &Path, key: &Path) -> anyhow::Result<Loaded> {
-    let place = || format!("the certificate {}", certificate.display());
-    let chain_pem = pem(certificate)?.to_vec();
-    let key = Secret::load_with(key, |text| Ok(Zeroizing::new(text.to_owned())))?;
-    let certified = certified_key(&chain_pem, key.as_bytes()).with_context(place)?;
-    let leaf = certified.end_entity_cert().with_context(place)?;
-    let (_, leaf) = parse_x509_certificate(leaf).with_context(place)?;
-    let ends_at = leaf.validity().not_after.timestamp();
-    Ok(Loaded { chain_pem, certified: Arc::new(certified), ends_at })
+/// The listeners of a process that show a certificate.
+#[derive(Clone, Debug, Default)]
+pub struct Listeners(Vec<ServerTls>);
+
+impl Listeners {
+    /// Of these, those that do.
+    #[must_use]
+    pub fn of<const N: usize>(listeners: [&Option<ServerTls>; N]) -> Self {
+        Self(listeners.into_iter().flatten().cloned().collect())
+    }
+
+    /// What is wrong with their certificates, in words for `tollhouse status`.
+    #[must_use]
+    pub fn faults(&self) -> Vec<String> {
+        let all = self.0.iter().flat_map(|ServerTls { shown, .. }| {
+            let file = shown.certificate.display();
+            let [in_use, refused] = shown.faults.lock().clone();
+            let in_use = in_use.map(|fault| {
+                format!("the certificate of a listener is bad ({file}): {fault}: put a good pair in its place")
+            });
+            let refused = refused.map(|fault| {
+                format!(
+                    "{file} is refused, and the certificate in use stays: {fault}: put a good pair in its place; if this one is \
+                     meant, restart the process"
+                )
+            });
+            [in_use, refused]
+        });
+        all.flatten().collect()
+    }
 }
 
-/// Chain and key from PEM, with the key checked against the leaf.
-///
-/// # Errors
-/// When one is not PEM, the key is of a kind that is not supported, or they do not belong together.
-pub fn certified_key(chain_pem: &[u8], key_pem: &[u8]) -> anyhow::Result<CertifiedKey> {
-    let chain: Vec<CertificateDer<'static>> =
-        CertificateDer::pem_slice_iter(chain_pem).collect::<Result<_, _>>().context("the chain is not PEM")?;
-    anyhow::ensure!(!chain.is_empty(), "the chain is empty");
-    let key = PrivateKeyDer::from_pem_slice(key_pem).map_err(|_| anyhow::anyhow!("the private key is not PEM"))?;
-    let signing = any_supported_type(&key).map_err(|_| anyhow::anyhow!("the private key's type is not supported"))?;
-    let certified = CertifiedKey::new(chain, signing);
-    certified.keys_match().map_err(|_| anyhow::anyhow!("the private key does not belong to the certificate"))?;
-    Ok(certified)
+fn read(certificate: &Path, key: &Path) -> anyhow::Result<Pair> {
+    let chain_pem = pem(certificate)?.to_vec();
+    let key = Secret::load_with(key, |text| Ok(Zeroizing::new(text.to_owned())))?;
+    Pair::from_pem(chain_pem, key.as_bytes()).with_context(|| format!("the certificate {}", certificate.display()))
 }
 
 /// A chain and its key, PEM: what a process shows to whoever it speaks with.
@@ -247,37 +338,4 @@ fn pem(file: &Path) -> anyhow::Result<Zeroizing<Vec<u8>>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::secret::write_private;
-
-    #[test]
-    fn a_bad_replacement_leaves_the_certificate_in_use() {
-        let directory = tempfile::tempdir().unwrap();
-        let [certificate, key] = ["leaf.pem", "leaf.key"].map(|name| directory.path().join(name));
-        let pair = || {
-            let made = rcgen::generate_simple_self_signed(["gateway-1".to_owned()]).unwrap();
-            (made.cert.pem(), made.signing_key.serialize_pem())
-        };
-        let put = |pem: &str, secret: &str| {
-            write_private(&key, secret.as_bytes()).unwrap();
-            write_private(&certificate, pem.as_bytes()).unwrap();
-        };
-        let ((first, first_key), (second, second_key)) = (pair(), pair());
-        put(&first, &first_key);
-        let tls = ServerTls::load(&certificate, &key).unwrap();
-        assert!(!tls.shown.reload().unwrap());
-        for (pem, secret) in [("", &first_key), ("no certificate", &first_key), (&second, &first_key)] {
-            put(pem, secret);
-            assert!(tls.shown.reload().is_err(), "{pem}");
-        }
-        std::fs::remove_file(&certificate).unwrap();
-        assert!(tls.shown.reload().is_err());
-        assert!(std::process::Command::new("mkfifo").arg(&certificate).status().unwrap().success());
-        assert!(tls.shown.reload().is_err(), "a pipe is not waited for");
-        assert_eq!(tls.shown.current.load().chain_pem, first.as_bytes());
-        put(&second, &second_key);
-        assert!(tls.shown.reload().unwrap());
-        assert_eq!(tls.shown.current.load().chain_pem, second.as_bytes());
-    }
-}
+mod tests;

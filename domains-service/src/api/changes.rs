@@ -3,16 +3,19 @@
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
+use axum::routing::on;
+use chassis::openapi::{Method, Parameter, Presence, Success};
 use contract::feed::Revision;
 use contract::hostname::Hostname;
+use contract::schema;
 use contract::site::RedirectStatus;
 use http::{HeaderMap, HeaderName, StatusCode, header};
-use serde::Deserialize;
 use serde_json::json;
 
-use super::domains::{no_domain, shown};
+use super::domains::{SHOW, no_domain, shown, writing};
 use super::extract::{DomainsWrite, Entered, Field, Json, Params};
-use super::{projects, view};
+use super::types::{self, DomainChange, NewRedirect, Removal};
+use super::{Operation, projects, view};
 use crate::domain::redirect::{RedirectError, permit};
 use crate::domain::{Domain, RedirectRule, RedirectTarget};
 use crate::error::{Code, Stop};
@@ -27,15 +30,67 @@ use crate::withdrawals::{self, Waiting};
 /// How many gateways have stopped serving, and how long it took.
 const EDGE_ACK: HeaderName = HeaderName::from_static("x-edge-ack");
 
-/// `{"to": "primary" | name, "status": 301 | 302 | 307 | 308}`; without a status 301 for GET and HEAD, 308 otherwise.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RedirectBody {
-    to: String,
-    status: Option<u16>,
-}
+pub(crate) const CHANGE: Operation = Operation {
+    summary: "Change a domain",
+    description: "Makes it the primary one, or redirects it.",
+    parameters: &[IF_MATCH],
+    body: Some((schema::of::<DomainChange>, Presence::Required)),
+    answers: &[
+        Success::new(200, "The domain as it is now, on every gateway.", schema::of::<types::Domain>).with(&["ETag"]),
+        Success::new(
+            202,
+            "The domain as it is now; the gateways that `withdrawal` lists may send visitors as before.",
+            schema::of::<types::Domain>,
+        )
+        .with(&["ETag"]),
+    ],
+    errors: &[
+        Code::InvalidBody,
+        Code::InvalidRedirectStatus,
+        Code::DomainNotFound,
+        Code::PrimaryInUse,
+        Code::RedirectLoop,
+        Code::RedirectTargetInactive,
+        Code::RemovalInProgress,
+        Code::StaleRevision,
+    ],
+    ..writing("changeDomain", Method::Patch, SHOW.path, |patch| on(patch, change))
+};
 
-impl RedirectBody {
+pub(crate) const REMOVE: Operation = Operation {
+    summary: "Remove a domain",
+    description: "Traffic stops at once, on every gateway that is connected. Asked again while others are waited for, it answers \
+                  the same way.",
+    parameters: &[
+        IF_MATCH,
+        Parameter::query(
+            "with_redirects",
+            "Whether domains that redirect to it are removed too; otherwise they are in the way.",
+            || json!({ "type": "boolean", "default": false }),
+        ),
+    ],
+    answers: &[
+        Success::empty(204, "No gateway serves it any more.").with(&["X-Edge-Ack"]),
+        Success::new(
+            202,
+            "It is removed; the gateways listed have not said yet that they know.",
+            schema::of::<Removal>,
+        )
+        .with(&["X-Edge-Ack"]),
+    ],
+    errors: &[Code::InvalidQuery, Code::DomainNotFound, Code::PrimaryInUse, Code::StaleRevision],
+    ..writing("removeDomain", Method::Delete, SHOW.path, |delete| on(delete, remove))
+};
+
+const IF_MATCH: Parameter = Parameter {
+    name: "If-Match",
+    place: "header",
+    required: false,
+    description: "`ETag` of what you have seen; a domain that has changed since is left alone.",
+    schema: || json!({ "type": "string" }),
+};
+
+impl NewRedirect {
     /// The rule it describes.
     pub(super) fn rule(self) -> Result<RedirectRule, Stop> {
         let status =
@@ -73,14 +128,6 @@ pub(super) async fn permit_redirect(write: &mut Write, domain: &Domain, rule: &R
         };
         refusal.into()
     })
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct DomainChange {
-    primary: Option<bool>,
-    #[serde(default)]
-    redirect: Field<RedirectBody>,
 }
 
 /// `PATCH …/domains/{domain}`: 200 once every gateway has the change; 202 while one may send visitors as before.
@@ -168,7 +215,7 @@ async fn find(write: &mut Write, project: &ProjectRef, name: &str) -> Result<Dom
 }
 
 /// `If-Match`: the change is made to what its author has seen.
-fn check_revision(headers: &HeaderMap, shown: &serde_json::Value) -> Result<(), Stop> {
+fn check_revision(headers: &HeaderMap, shown: &types::Domain) -> Result<(), Stop> {
     let mut expected = headers.get_all(header::IF_MATCH).iter().peekable();
     if expected.peek().is_none() {
         return Ok(());
@@ -264,7 +311,7 @@ pub(super) fn removed(acknowledged: &Acknowledged, took: Duration) -> Response {
     if acknowledged.lagging.is_empty() {
         (StatusCode::NO_CONTENT, [(EDGE_ACK, ack)]).into_response()
     } else {
-        let body = json!({ "lagging": acknowledged.lagging });
+        let body = Removal { lagging: acknowledged.lagging.clone() };
         (StatusCode::ACCEPTED, [(EDGE_ACK, ack)], axum::Json(body)).into_response()
     }
 }

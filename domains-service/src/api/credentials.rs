@@ -5,14 +5,17 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use axum::routing::on;
 use chassis::guard;
+use chassis::openapi::Method;
 use chassis::secret::Secret;
 use contract::time::UnixMillis;
-use contract::trust::{NODE_NAME_BYTES_MAX, Pass, PassFor, is_node_name};
+use contract::trust::{NODE_NAME_BYTES_MAX, PASSES_PATH, Pass, PassFor, is_node_name};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::Operation;
 use super::extract::{Json, Params, Segments};
 use super::view::{event_for_operators, rfc3339};
 use crate::app::App;
@@ -23,6 +26,23 @@ use crate::store::events::{EVENTS_PER_PAGE, Through};
 use crate::store::projects;
 use crate::text::digest_of;
 use crate::worker::EVENTS_MILLIS;
+
+/// What operators do with credentials.
+pub(super) const OPERATIONS: &[Operation] = &[
+    Operation::internal("listCredentials", Method::Get, "/internal/credentials", |get| on(get, list)),
+    Operation::internal("createCredential", Method::Post, "/internal/credentials", |post| on(post, create)),
+    Operation::internal("revokeCredential", Method::Delete, "/internal/credentials/{kind}/{name}", |delete| {
+        on(delete, revoke)
+    }),
+    Operation::internal(
+        "listChangesThroughGateway",
+        Method::Get,
+        "/internal/credentials/gateway/{gateway}/changes",
+        |get| on(get, changes),
+    ),
+    Operation::internal("rotateGatewayKeys", Method::Post, "/internal/gateway-keys", |post| on(post, rotate)),
+    Operation::internal("makePass", Method::Post, PASSES_PATH, |post| on(post, pass)),
+];
 
 /// How long an operator's token is good, unless said otherwise, and at most.
 const DAYS: u32 = 90;

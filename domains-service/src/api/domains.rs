@@ -1,17 +1,21 @@
-//! Domains: add, list, show, verify, try out.
+//! Domains: add, list, show, verify.
 
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
+use axum::routing::on;
+use chassis::openapi::{Method, Parameter, Presence, Success};
 use chassis::refusal::Refusal;
 use contract::hostname::Hostname;
+use contract::key::Scope;
+use contract::schema;
 use http::{StatusCode, header};
-use serde::Deserialize;
 use serde_json::json;
 
-use super::changes::{RedirectBody, permit_redirect};
-use super::extract::{DomainsRead, DomainsWrite, Entered, Json, Params};
-use super::{projects, view};
+use super::changes::permit_redirect;
+use super::extract::{CURSOR, DomainsRead, DomainsWrite, Entered, Json, LIMIT, NUMBER_CURSOR, Params};
+use super::types::{self, DomainQuota, Domains, Events, NewDomain, NewRedirect};
+use super::{Handler, Operation, projects, view};
 use crate::actor::Actor;
 use crate::app::App;
 use crate::domain::name::{Attachable, NameError, attachable};
@@ -25,7 +29,6 @@ use crate::store::{StoreError, domains};
 use crate::throttle::Asking;
 use crate::withdrawals::Waiting;
 use verification::problem::ProblemCode;
-use verification::verdict::Claim;
 
 /// The longest an answer to Verify takes; what takes longer goes on without it.
 const VERIFY_TIME_MAX: Duration = Duration::from_secs(8);
@@ -36,13 +39,94 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// Characters of a name, and so of a part of one.
 pub(crate) const NAME_PART_MAX: usize = 253;
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct NewDomain {
-    name: String,
-    #[serde(default)]
-    primary: bool,
-    redirect: Option<RedirectBody>,
+pub(crate) const LIST: Operation = Operation {
+    summary: "List domains",
+    description: "The project's domains, and how many its plan has.",
+    parameters: &[
+        Parameter::query(
+            "name",
+            "Part of the names wanted; absent: any.",
+            || json!({ "type": "string", "maxLength": NAME_PART_MAX }),
+        ),
+        Parameter::query(
+            "status",
+            "The state of those wanted; absent: any.",
+            || json!({ "type": "string", "enum": Status::WORDS }),
+        ),
+        CURSOR,
+        LIMIT,
+    ],
+    answers: &[Success::new(200, "A page of domains, by name.", schema::of::<Domains>)],
+    errors: &[Code::InvalidQuery],
+    ..reading("listDomains", "/v1/projects/{project}/domains", |get| on(get, list))
+};
+
+pub(crate) const ADD: Operation = Operation {
+    summary: "Add a domain",
+    description: "Verification and the certificate follow by themselves once the `records` exist.",
+    body: Some((schema::of::<NewDomain>, Presence::Required)),
+    answers: &[
+        Success::new(201, "The domain was added. Create the `records`.", schema::of::<types::Domain>).with(&["ETag"]),
+        Success::new(200, "The project has the domain already.", schema::of::<types::Domain>).with(&["ETag"]),
+    ],
+    errors: &[
+        Code::InvalidBody,
+        Code::InvalidDomain,
+        Code::ReservedDomain,
+        Code::PublicSuffix,
+        Code::PlatformDomain,
+        Code::InvalidRedirectStatus,
+        Code::PlanRequired,
+        Code::DomainLimitReached,
+        Code::DomainExists,
+        Code::ProjectNotDeployed,
+        Code::RedirectLoop,
+        Code::RedirectTargetInactive,
+        Code::PrimaryInUse,
+        Code::RemovalInProgress,
+    ],
+    ..writing("addDomain", Method::Post, LIST.path, |post| on(post, add))
+};
+
+pub(crate) const SHOW: Operation = Operation {
+    summary: "Show a domain",
+    description: "Where it stands, and what its owner has to do.",
+    answers: &[Success::new(200, "The domain.", schema::of::<types::Domain>).with(&["ETag"])],
+    ..reading("showDomain", "/v1/projects/{project}/domains/{domain}", |get| on(get, show))
+};
+
+pub(crate) const VERIFY: Operation = Operation {
+    summary: "Verify a domain",
+    description: "Looks at DNS now, and begins the schedule of looks again.",
+    answers: &[
+        Success::new(200, "The domain after a fresh look.", schema::of::<types::Domain>).with(&["ETag"]),
+        Success::new(202, "The look goes on; ask for the domain again.", schema::of::<types::Domain>).with(&["ETag"]),
+    ],
+    errors: &[Code::DomainNotFound, Code::RemovalInProgress, Code::VerifyThrottled],
+    ..writing("verifyDomain", Method::Post, "/v1/projects/{project}/domains/{domain}/verify", |post| on(post, verify))
+};
+
+pub(crate) const EVENTS: Operation = Operation {
+    summary: "List a domain's events",
+    description: "What happened to it; a removed domain keeps its events.",
+    parameters: &[NUMBER_CURSOR],
+    answers: &[Success::new(200, "A page of events, newest first.", schema::of::<Events>)],
+    errors: &[Code::InvalidQuery, Code::DomainNotFound],
+    ..reading("listDomainEvents", "/v1/projects/{project}/domains/{domain}/events", |get| on(get, events))
+};
+
+/// An operation of one who may see domains; the others differ from it.
+pub(super) const fn reading(id: &'static str, path: &'static str, handler: Handler) -> Operation {
+    Operation {
+        tag: "domains",
+        scope: Some(Scope::DomainsRead),
+        errors: &[Code::DomainNotFound],
+        ..Operation::internal(id, Method::Get, path, handler)
+    }
+}
+
+pub(super) const fn writing(id: &'static str, method: Method, path: &'static str, handler: Handler) -> Operation {
+    Operation { method, scope: Some(Scope::DomainsWrite), ..reading(id, path, handler) }
 }
 
 /// `POST …/domains`.
@@ -50,8 +134,8 @@ pub(super) async fn add(
     Entered { app, actor, project: id, .. }: Entered<DomainsWrite>,
     Json(wanted): Json<NewDomain>,
 ) -> Result<Response, Stop> {
-    let name = attachable(&wanted.name, &app.settings.platform, app.settings.names).map_err(unattachable)?.name;
-    let rule = wanted.redirect.map(RedirectBody::rule).transpose()?;
+    let name = attachable(&wanted.name, &app.platform, app.names).map_err(unattachable)?.name;
+    let rule = wanted.redirect.map(NewRedirect::rule).transpose()?;
     if wanted.primary && rule.is_some() {
         return Err(Code::RedirectLoop.refuse("The primary domain serves; it cannot redirect.").into());
     }
@@ -113,7 +197,7 @@ fn preconditions(app: &App, project: &ProjectRecord) -> Result<u32, Refusal> {
     Ok(limit)
 }
 
-fn unattachable(error: NameError) -> Stop {
+pub(super) fn unattachable(error: NameError) -> Stop {
     let refusal = match error {
         NameError::Invalid(reason, message) => Code::InvalidDomain
             .refuse(format!("This is no domain that can be attached: {message}."))
@@ -139,8 +223,8 @@ pub(super) async fn shown(
 ) -> Result<Response, Stop> {
     let mut shown = view::domain(app, project, domain);
     let etag = view::etag(&shown);
-    let waiting = Waiting::of(&app.core.store, &app.gateways, &project.id.uid).await?;
-    waiting.add_to(&mut shown, WITHDRAWN, domain.name.as_str());
+    let waiting = Waiting::of(app, &project.id.uid).await?;
+    shown.withdrawal = waiting.find(WITHDRAWN, domain.name.as_str());
     Ok((status, [(header::ETAG, etag)], axum::Json(shown)).into_response())
 }
 
@@ -161,22 +245,17 @@ pub(super) async fn list(
     // A name in another script is kept in its ASCII form.
     let part = if part.is_ascii() { part } else { Hostname::parse(&part).map_or(part, |name| name.to_string()) };
     let wanted = (part.as_str(), status.map_or("", Status::as_str));
-    let found = app.core.store.domains(&id, params.text("cursor").unwrap_or_default(), wanted, limit).await?;
-    let used = app.core.store.count_domains(&id).await?;
-    let waiting = Waiting::of(&app.core.store, &app.gateways, &id.uid).await?;
-    let show = |domain: &Domain| {
-        let mut shown = view::domain(&app, &project, domain);
-        waiting.add_to(&mut shown, WITHDRAWN, domain.name.as_str());
-        shown
+    let found = app.store.domains(&id, params.text("cursor").unwrap_or_default(), wanted, limit).await?;
+    let used = app.store.count_domains(&id).await?;
+    let waiting = Waiting::of(&app, &id.uid).await?;
+    let show = |domain: &Domain| types::Domain {
+        withdrawal: waiting.find(WITHDRAWN, domain.name.as_str()),
+        ..view::domain(&app, &project, domain)
     };
     let (list, next) = view::page(&found, limit, |domain| domain.name.to_string(), show);
-    let allocated = app.settings.plans.of(project.plan).domains;
-    Ok(axum::Json(json!({
-        "domains": list,
-        "next_cursor": next,
-        "quota": { "allocated": allocated, "used": used, "hard_cap": true },
-    }))
-    .into_response())
+    let allocated = app.plans.of(project.plan).domains;
+    let quota = DomainQuota { allocated, used, hard_cap: true };
+    Ok(axum::Json(Domains { domains: list, next_cursor: next, quota }).into_response())
 }
 
 /// The project's domain of a name in a path, or 404.
@@ -245,8 +324,8 @@ async fn look_now(app: &App, domain: &Domain) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn throttle(app: &App, asking: Asking, project: &ProjectRef, name: &str) -> Result<(), Refusal> {
-    app.api.throttles.look(asking, project, name).map_err(|wait| {
+pub(super) fn throttle(app: &App, asking: Asking, project: &ProjectRef, name: &str) -> Result<(), Refusal> {
+    app.throttles.look(asking, project, name).map_err(|wait| {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         let message = format!("A domain is checked once in ten seconds. Ask again in {seconds} s.");
         Code::VerifyThrottled.refuse(message).with_header(header::RETRY_AFTER, &seconds.max(1).to_string())
@@ -282,42 +361,4 @@ pub(super) async fn events(
         load(&app, &id, name.as_str()).await?; // never heard of: 404; a removed domain keeps its events
     }
     Ok(projects::events_page(&events, &actor))
-}
-
-/// `GET …/domain-check?name=`: what adding the name would mean, without adding it.
-pub(super) async fn check(
-    Entered { app, project: id, .. }: Entered<DomainsRead>,
-    params: Params,
-) -> Result<Response, Stop> {
-    let project = projects::load(&app, &id).await?;
-    let text = params.text("name").unwrap_or_default();
-    let Attachable { name, local, .. } =
-        attachable(text, &app.settings.platform, app.settings.names).map_err(unattachable)?;
-    throttle(&app, Asking::Check, &id, name.as_str())?;
-    let mut connection = app.core.store.reader().acquire().await?;
-    let claims = domains::find_claims(&mut connection, &name).await?;
-    drop(connection);
-    let mut domain = Domain::added(name, id, app.core.clock.now());
-    let claim = reconcile::claim(&claims, &project, &domain);
-    let Some(look) = reconcile::check_dns(&app, &project, &domain, claim).await else { return Err(no_domain()) };
-    if look.unreachable() {
-        let message = "No DNS resolver answers right now. Try again shortly.";
-        return Err(Code::ResolverUnavailable.refuse(message).with_header(header::RETRY_AFTER, "5").into());
-    }
-    domain.is_apex = look.judged.is_apex;
-    domain.checks = look.checks;
-    domain.problems = look.judged.problems;
-    let seen = view::domain(&app, &project, &domain);
-    let field = |name: &str| seen.get(name).cloned().unwrap_or_default();
-    Ok(axum::Json(json!({
-        "name": field("name"),
-        "unicode_name": field("unicode_name"),
-        "local": local,
-        "is_apex": field("is_apex"),
-        "contested": claim == Claim::Contested,
-        "records": field("records"),
-        "problems": field("problems"),
-        "checks": field("checks"),
-    }))
-    .into_response())
 }

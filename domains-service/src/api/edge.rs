@@ -7,7 +7,9 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use axum::routing::on;
 use chassis::guard;
+use chassis::openapi::Method;
 use chassis::refusal::Refusal;
 use chassis::shutdown::Shutdown;
 use chassis::sql::UnreadableRows;
@@ -16,6 +18,7 @@ use contract::usage::{BANS_MAX, KEY_USES_MAX, KeyReport, KeyUse, USAGE_PROJECTS_
 use serde_json::json;
 use tokio::sync::mpsc;
 
+use super::Operation;
 use super::extract::{Json, Params};
 use super::view::rfc3339;
 use crate::app::App;
@@ -29,6 +32,24 @@ use crate::store::log::Next;
 use crate::store::log::claim::Claim;
 use crate::store::rows::Table;
 use crate::withdrawals;
+
+/// What gateways do.
+pub(super) const OPERATIONS: &[Operation] = &[
+    Operation::internal("followFeed", Method::Get, "/internal/edge/feed", |get| on(get, feed)),
+    Operation::internal("reportNode", Method::Post, "/internal/edge/nodes", |post| on(post, report)),
+    Operation::internal("reportUsage", Method::Post, "/internal/edge/usage", |post| on(post, usage)),
+    Operation::internal("reportKeys", Method::Post, "/internal/edge/keys", |post| on(post, take_keys)),
+];
+
+pub(crate) const NODES: Operation =
+    Operation::internal("listNodes", Method::Get, "/internal/nodes", |get| on(get, nodes));
+pub(crate) const STATUS: Operation =
+    Operation::internal("showStatus", Method::Get, "/internal/status", |get| on(get, status));
+pub(crate) const WITHDRAWALS: Operation =
+    Operation::internal("listWithdrawals", Method::Get, "/internal/withdrawals", |get| on(get, withdrawals));
+
+/// What operators ask of the edge.
+pub(super) const OF_OPERATORS: &[Operation] = &[NODES, STATUS, WITHDRAWALS];
 
 /// Withdrawals in the operators' list.
 const WITHDRAWALS_SHOWN_MAX: i64 = 200;
@@ -286,8 +307,9 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, Stop
         "certificate_authorities": app.issuing.authorities.names(),
         "sealed_with_older": seals.older,
         "sealed_with_missing": seals.missing,
-        "credential_files_refused": *app.api.refused_files.lock(),
-        "unreadable_rows": unreadable_rows(app.core.store.reader().unreadable()),
+        "credential_files_refused": *app.refused_files.lock(),
+        "listener_certificate_faults": app.listeners.faults(),
+        "unreadable_rows": unreadable_rows(app.store.reader().unreadable()),
         "trouble": trouble,
     }))
     .into_response())

@@ -11,8 +11,10 @@ use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use chassis::body::{self, BodyError};
+use chassis::openapi::Parameter;
 use chassis::refusal::Refusal;
 use contract::key::Scope;
+use contract::schema::{self, Schema, SharedSchemas, Value, json};
 use contract::text::is_deceptive;
 use contract::time::UnixMillis;
 use serde::de::DeserializeOwned;
@@ -24,6 +26,29 @@ use crate::project::ProjectRef;
 
 /// The largest request body, in bytes: the largest report of a gateway fits.
 pub(crate) const BODY_BYTES_MAX: usize = contract::usage::REPORT_BYTES_MAX;
+
+/// Where a page begins of a list that goes by names.
+pub(super) const CURSOR: Parameter = Parameter::query("cursor", CURSOR_MEANS, || json!({ "type": "string" }));
+
+/// Where a page begins of a list that goes by the moment at which things were made.
+pub(super) const MOMENT_CURSOR: Parameter = Parameter::query(
+    "cursor",
+    CURSOR_MEANS,
+    || json!({ "type": "string", "pattern": "^[1-9][0-9]{0,14}\\.[A-Za-z0-9_-]{1,40}$" }),
+);
+
+/// Where a page begins of a list that is numbered.
+pub(super) const NUMBER_CURSOR: Parameter =
+    Parameter::query("cursor", CURSOR_MEANS, || json!({ "type": "string", "pattern": "^[1-9][0-9]{0,17}$" }));
+
+const CURSOR_MEANS: &str = "`next_cursor` of the page before.";
+
+/// How long a page is.
+pub(super) const LIMIT: Parameter = Parameter::query(
+    "limit",
+    "Items of a page.",
+    || json!({ "type": "integer", "minimum": 1, "maximum": 200, "default": 50 }),
+);
 
 /// Reads the whole body, of at most so many bytes. Each listener checks credentials on both sides of this layer: before it,
 /// so that a stranger cannot hold a connection, and after it, because a credential can be revoked while the body is on its way.
@@ -184,7 +209,7 @@ impl Params {
 
     /// Where a page of a list begins that goes backwards from the newest number: the `cursor`, or behind all.
     pub(super) fn number_cursor(&self) -> Result<i64, Stop> {
-        /// The numbers that [`crate::openapi`] describes: at most 18 digits, and no second spelling of any.
+        /// The numbers that [`NUMBER_CURSOR`] describes: at most 18 digits, and no second spelling of any.
         const NUMBER_MAX: i64 = 999_999_999_999_999_999;
         let Some(text) = self.text("cursor") else { return Ok(i64::MAX) };
         let number = text.parse::<i64>().ok().filter(|number| (1..=NUMBER_MAX).contains(number));
@@ -230,18 +255,9 @@ pub(super) fn moment_cursor(at: UnixMillis, id: &str) -> String {
     format!("{}.{id}", at.0)
 }
 
-/// A field that may be absent, and is not `null`: for `deserialize_with`.
-pub(super) fn present<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
-where
-    D: serde::Deserializer<'de>,
-    T: serde::Deserialize<'de>,
-{
-    T::deserialize(deserializer).map(Some)
-}
-
 /// A field of a change: absent leaves things as they are, `null` takes them away.
 #[derive(Default)]
-pub(super) enum Field<T> {
+pub(crate) enum Field<T> {
     #[default]
     Absent,
     Null,
@@ -256,6 +272,14 @@ impl<T> Field<T> {
             Self::Null => *to = None,
             Self::Value(value) => *to = Some(value),
         }
+    }
+}
+
+impl<T: Schema> Schema for Field<T> {
+    const MAY_BE_ABSENT: bool = true;
+
+    fn schema(shared: &mut SharedSchemas) -> Value {
+        schema::of::<Option<T>>(shared)
     }
 }
 

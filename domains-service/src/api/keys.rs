@@ -1,16 +1,22 @@
 //! API keys: create, list, rotate, revoke. A key is shown once, in the answer that makes it.
 
 use axum::response::{IntoResponse, Response};
+use axum::routing::on;
+use chassis::openapi::{Method, Presence, Success};
 use contract::feed::Entity;
 use contract::key::{Environment, KeyId, PresentedKey, Scope, Scopes};
+use contract::schema;
 use contract::time::{UnixMillis, UnixSeconds};
 use http::StatusCode;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::changes;
-use super::extract::{Entered, Json, KeysWrite, Params, moment_cursor, name_text, overlap};
-use super::view::{page, rfc3339, rfc3339_seconds};
+use super::extract::{self, Entered, Json, KeysWrite, Params, moment_cursor, name_text, overlap};
+use super::types::{
+    CreatedKey, Key, KeyRotation, Keys, LABEL_CHARACTERS_MAX, NewKey, OVERLAP_SECONDS, OVERLAP_SECONDS_MAX, Removal,
+    Rfc3339, Withdrawal,
+};
+use super::view::page;
+use super::{Operation, changes};
 use crate::error::{Code, Stop};
 use crate::project::ProjectRef;
 use crate::store::keys::{self, KeyRecord};
@@ -24,23 +30,55 @@ const KEYS_PER_PROJECT_MAX: u64 = 100;
 /// Keys of one project that are revoked or expired and still listed; beyond that the oldest are forgotten.
 const KEYS_GONE_MAX: i64 = 400;
 
-/// The longest label, in characters.
-pub(crate) const LABEL_CHARACTERS_MAX: usize = 100;
+pub(crate) const LIST: Operation = Operation {
+    tag: "keys",
+    summary: "List keys",
+    description: "Keys, the oldest first, those revoked lately included. The keys themselves are never shown again.",
+    scope: Some(Scope::KeysWrite),
+    parameters: &[extract::MOMENT_CURSOR, extract::LIMIT],
+    answers: &[Success::new(200, "A page of keys.", schema::of::<Keys>)],
+    errors: &[Code::InvalidQuery],
+    ..Operation::internal("listKeys", Method::Get, "/v1/projects/{project}/keys", |get| on(get, list))
+};
 
-/// How long an old key goes on working after a rotation, unless said otherwise.
-pub(crate) const OVERLAP_SECONDS: u32 = 86_400;
+pub(crate) const CREATE: Operation = Operation {
+    tag: "keys",
+    summary: "Create a key",
+    description: "The key is in this answer and in no other.",
+    scope: Some(Scope::KeysWrite),
+    body: Some((schema::of::<NewKey>, Presence::Required)),
+    answers: &[Success::new(201, "The key.", schema::of::<CreatedKey>)],
+    errors: &[Code::InvalidBody, Code::KeyLimitReached, Code::ScopeNotGrantable],
+    ..Operation::internal("createKey", Method::Post, LIST.path, |post| on(post, create))
+};
 
-/// The longest overlap that can be asked for.
-pub(crate) const OVERLAP_SECONDS_MAX: u32 = 30 * 86_400;
+pub(crate) const ROTATE: Operation = Operation {
+    tag: "keys",
+    summary: "Rotate a key",
+    description: "A new key like the old one, which goes on working for a while.",
+    scope: Some(Scope::KeysWrite),
+    body: Some((schema::of::<KeyRotation>, Presence::Optional)),
+    answers: &[Success::new(201, "The new key; `rotated` is the old one.", schema::of::<CreatedKey>)],
+    errors: &[Code::InvalidBody, Code::KeyNotFound, Code::KeyNotUsable, Code::KeyLimitReached, Code::ScopeNotGrantable],
+    ..Operation::internal("rotateKey", Method::Post, "/v1/projects/{project}/keys/{key}/rotate", |post| {
+        on(post, rotate)
+    })
+};
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct NewKey {
-    #[serde(default)]
-    label: String,
-    scopes: Vec<Scope>,
-    expires_at: Option<String>,
-}
+pub(crate) const REVOKE: Operation = Operation {
+    tag: "keys",
+    summary: "Revoke a key",
+    description: "It is refused from now on. Revoking it again changes nothing and answers the same way. A key revokes those \
+                  alone that may do nothing more than itself.",
+    scope: Some(Scope::KeysWrite),
+    answers: &[
+        Success::empty(204, "It is revoked, and no gateway accepts it any more.").with(&["X-Edge-Ack"]),
+        Success::new(202, "It is revoked; the gateways listed may accept it still.", schema::of::<Removal>)
+            .with(&["X-Edge-Ack"]),
+    ],
+    errors: &[Code::KeyNotFound, Code::ScopeNotGrantable],
+    ..Operation::internal("revokeKey", Method::Delete, "/v1/projects/{project}/keys/{key}", |delete| on(delete, revoke))
+};
 
 /// `POST …/keys`.
 pub(super) async fn create(
@@ -84,21 +122,14 @@ pub(super) async fn list(Entered { app, project, .. }: Entered<KeysWrite>, param
     let waiting = Waiting::of(&app.core.store, &app.gateways, &project.uid).await?;
     let cursor = |key: &KeyRecord| moment_cursor(key.created_at, key.id.as_str());
     let (keys, next) = page(&found, limit, cursor, |key| waiting_view(&waiting, key));
-    Ok(axum::Json(json!({ "keys": keys, "next_cursor": next })).into_response())
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Rotation {
-    #[serde(default, deserialize_with = "chassis::json::maybe_whole")]
-    overlap_seconds: Option<i64>,
+    Ok(axum::Json(Keys { keys, next_cursor: next }).into_response())
 }
 
 /// `POST …/keys/{id}/rotate`: a new key like the old one, which goes on working for a while. `rotated.withdrawal` names the
 /// gateways that may accept the old one for longer.
 pub(super) async fn rotate(
     Entered { app, actor, project, rest: [key], .. }: Entered<KeysWrite, 1>,
-    Json(rotation): Json<Rotation>,
+    Json(rotation): Json<KeyRotation>,
 ) -> Result<Response, Stop> {
     let overlap = overlap(rotation.overlap_seconds, OVERLAP_SECONDS, OVERLAP_SECONDS_MAX)?;
     let mut write = app.core.store.write().await?;
@@ -240,38 +271,30 @@ async fn room_for_one(write: &mut Write, project: &ProjectRef, leaving: u64) -> 
     Err(Code::KeyLimitReached.refuse(message).into())
 }
 
-fn created(key: &KeyRecord, secret: &PresentedKey, rotated: Option<Value>) -> Response {
-    let mut body = view(key);
-    if let Some(fields) = body.as_object_mut() {
-        fields.insert("key".to_owned(), json!(secret.reveal()));
-        if let Some(old) = rotated {
-            fields.insert("rotated".to_owned(), old);
-        }
-    }
+fn created(made: &KeyRecord, secret: &PresentedKey, rotated: Option<Key>) -> Response {
+    let body = CreatedKey { made: view(made, None), key: secret.reveal().to_string(), rotated };
     (StatusCode::CREATED, [(http::header::CACHE_CONTROL, "no-store")], axum::Json(body)).into_response()
 }
 
 /// A key, with its end while a gateway has not acknowledged it: it was revoked, or ends sooner than before.
-fn waiting_view(waiting: &Waiting, key: &KeyRecord) -> Value {
-    let mut shown = view(key);
-    waiting.add_to(&mut shown, &[What::Key], key.id.as_str());
-    shown
+fn waiting_view(waiting: &Waiting, key: &KeyRecord) -> Key {
+    view(key, waiting.find(&[What::Key], key.id.as_str()))
 }
 
-fn view(key: &KeyRecord) -> Value {
-    json!({
-        "id": key.id,
-        "project_id": key.project,
-        "label": key.label,
-        "scopes": key.scopes,
-        "environment": key.environment,
-        "prefix": format!("th_{}_", key.environment),
-        "last4": key.last4,
-        "created_at": rfc3339(key.created_at),
-        "expires_at": key.expires_at.map(rfc3339_seconds),
-        "revoked_at": key.revoked_at.map(rfc3339),
-        "revoked": key.revoked_at.is_some(),
-        "withdrawal": null,
-        "last_used_at": key.last_used_at.map(rfc3339),
-    })
+fn view(key: &KeyRecord, withdrawal: Option<Withdrawal>) -> Key {
+    Key {
+        id: key.id.clone(),
+        project_id: key.project.name.clone(),
+        label: key.label.clone(),
+        scopes: key.scopes.clone(),
+        environment: key.environment,
+        prefix: format!("th_{}_", key.environment),
+        last4: key.last4.clone(),
+        created_at: key.created_at.into(),
+        expires_at: key.expires_at.map(Rfc3339::from),
+        revoked_at: key.revoked_at.map(Rfc3339::from),
+        revoked: key.revoked_at.is_some(),
+        withdrawal,
+        last_used_at: key.last_used_at.map(Rfc3339::from),
+    }
 }

@@ -5,19 +5,24 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use axum::routing::on;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chassis::openapi::{Method, Success};
 use contract::browsers::{Browsers, Cors, Hsts};
 use contract::feed::Entity;
+use contract::key::Scope;
 use contract::plan::{Limits, Plan};
 use contract::project::{Access, ProjectId, ProjectUid, RESERVED_LABELS, UpstreamName};
+use contract::schema;
 use contract::site::{Serves, Site};
 use http::StatusCode;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::extract::{AnyScope, DomainsRead, Entered, Field, Json, Params};
-use super::view;
+use super::extract::{AnyScope, DomainsRead, Entered, Field, Json, NUMBER_CURSOR, Params};
+use super::types::{self, AcmeAccount, AcmeAccounts, Events};
+use super::{Operation, PROJECT, view};
 use crate::actor::Actor;
 use crate::app::App;
 use crate::domain::proof::{KEY_BYTES, ProofKey};
@@ -28,6 +33,46 @@ use crate::store::projects::{self, ProjectRecord};
 use crate::store::withdrawals::What;
 use crate::store::{StoreError, Write, domains};
 use crate::withdrawals::{self, Waiting};
+
+pub(crate) const SHOW: Operation = Operation {
+    tag: "projects",
+    summary: "Show a project",
+    description: "Any key of the project may ask.",
+    answers: &[Success::new(200, "The project.", schema::of::<types::Project>)],
+    ..Operation::internal("showProject", Method::Get, PROJECT, |get| on(get, show))
+};
+
+pub(crate) const EVENTS: Operation = Operation {
+    tag: "projects",
+    summary: "List events",
+    description: "The audit log of a project.",
+    scope: Some(Scope::DomainsRead),
+    parameters: &[NUMBER_CURSOR],
+    answers: &[Success::new(200, "A page of events, newest first.", schema::of::<Events>)],
+    errors: &[Code::InvalidQuery],
+    ..Operation::internal("listEvents", Method::Get, "/v1/projects/{project}/events", |get| on(get, events))
+};
+
+pub(crate) const ACME_ACCOUNT: Operation = Operation {
+    tag: "projects",
+    summary: "Show the authorities' accounts",
+    description: "What CAA records may say so that certificates can be issued for your domains.",
+    answers: &[Success::new(200, "The accounts.", schema::of::<AcmeAccounts>)],
+    ..Operation::internal("showAcmeAccount", Method::Get, "/v1/acme-account", |get| on(get, acme_account))
+};
+
+pub(crate) const ALL: Operation =
+    Operation::internal("listProjects", Method::Get, "/internal/projects", |get| on(get, list));
+
+/// What operators do with all projects.
+pub(super) const OF_ALL: &[Operation] =
+    &[ALL, Operation::internal("createProject", Method::Post, "/internal/projects", |post| on(post, create))];
+
+/// What operators alone do in one project.
+pub(super) const OF_OPERATORS: &[Operation] = &[
+    Operation::internal("changeProject", Method::Patch, "/internal/projects/{project}", |patch| on(patch, change)),
+    Operation::internal("deployProject", Method::Post, "/internal/projects/{project}/deploy", |post| on(post, deploy)),
+];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -153,8 +198,8 @@ const WITHDRAWN: &[What] = &[What::Suspension, What::Access, What::Upstream, Wha
 /// A project as an answer, with what of it was withdrawn while a gateway has not acknowledged it.
 async fn shown(app: &App, project: &ProjectRecord) -> Result<Response, Stop> {
     let mut shown = view::project(app, project);
-    let waiting = Waiting::of(&app.core.store, &app.gateways, &project.id.uid).await?;
-    waiting.add_to(&mut shown, WITHDRAWN, project.id.name.as_str());
+    let waiting = Waiting::of(app, &project.id.uid).await?;
+    shown.withdrawal = waiting.find(WITHDRAWN, project.id.name.as_str());
     Ok(axum::Json(shown).into_response())
 }
 
@@ -277,28 +322,26 @@ pub(super) async fn events(
 
 /// A page of events, newest first.
 pub(super) fn events_page(events: &[Event], actor: &Actor) -> Response {
-    let show = if actor.is_operator() { view::event_for_operators } else { view::event };
-    let (list, next) = view::page(events, EVENTS_PER_PAGE, |event| event.id.to_string(), show);
-    axum::Json(json!({ "events": list, "next_cursor": next })).into_response()
+    let cursor = |event: &Event| event.id.to_string();
+    if actor.is_operator() {
+        let (list, next) = view::page(events, EVENTS_PER_PAGE, cursor, view::event_for_operators);
+        return axum::Json(json!({ "events": list, "next_cursor": next })).into_response();
+    }
+    let (events, next_cursor) = view::page(events, EVENTS_PER_PAGE, cursor, view::event);
+    axum::Json(Events { events, next_cursor }).into_response()
 }
 
 /// `GET /v1/acme-account`: what a customer may put into their CAA records.
 pub(super) async fn acme_account(State(app): State<Arc<App>>) -> Response {
-    let accounts: Vec<Value> = app
-        .issuing
-        .authorities
-        .caa()
-        .iter()
-        .map(|identity| {
-            let pinned =
-                identity.account_uri.as_ref().map(|uri| format!("0 issue \"{}; accounturi={uri}\"", identity.domain));
-            json!({
-                "ca": identity.domain,
-                "account_uri": identity.account_uri,
-                "caa": format!("0 issue \"{}\"", identity.domain),
-                "caa_pinned": pinned,
-            })
-        })
-        .collect();
-    axum::Json(json!({ "accounts": accounts })).into_response()
+    let identities = app.authorities.caa();
+    let accounts = identities.iter().map(|identity| {
+        let uri = identity.account_uri.as_ref();
+        AcmeAccount {
+            ca: identity.domain.clone(),
+            account_uri: identity.account_uri.clone(),
+            caa: format!("0 issue \"{}\"", identity.domain),
+            caa_pinned: uri.map(|uri| format!("0 issue \"{}; accounturi={uri}\"", identity.domain)),
+        }
+    });
+    axum::Json(AcmeAccounts { accounts: accounts.collect() }).into_response()
 }

@@ -10,13 +10,15 @@ use std::time::Duration;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use axum::routing::on;
+use chassis::openapi::Method;
 use contract::feed::Entity;
 use contract::project::ProjectId;
 use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::extract::{Params, Segments};
-use super::{changes, projects, view};
+use super::{Operation, changes, projects, view};
 use crate::actor::Actor;
 use crate::app::App;
 use crate::error::{Code, Stop};
@@ -25,6 +27,18 @@ use crate::store::projects::{ProjectRecord, erase, find_named, find_removed};
 use crate::store::withdrawals::What;
 use crate::store::{domains, keys};
 use crate::withdrawals::{self, Waiting};
+
+/// On projects that are removed.
+pub(super) const OF_ALL: &[Operation] =
+    &[Operation::internal("listRemovedProjects", Method::Get, "/internal/removed-projects", |get| on(get, list))];
+
+/// On one project.
+pub(super) const OF_ONE: &[Operation] = &[
+    Operation::internal("deleteProject", Method::Delete, "/internal/projects/{project}", |delete| on(delete, remove)),
+    Operation::internal("restoreProject", Method::Post, "/internal/projects/{project}/restore", |post| {
+        on(post, restore)
+    }),
+];
 
 /// `DELETE /internal/projects/{project}?now=bool`: keys and traffic stop, the name is free, and the data is kept until
 /// its time is over; with `now` it is erased at once, together with what is kept of earlier projects of the name.
@@ -123,17 +137,15 @@ pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> Result<
 }
 
 async fn kept(app: &App, project: &ProjectRecord) -> Result<Value, Stop> {
-    let mut shown = json!({
+    let waiting = Waiting::of(app, &project.id.uid).await?;
+    Ok(json!({
         "id": project.id,
         "uid": project.id.uid,
         "plan": project.plan,
         "removed_at": project.removed.as_ref().map(|removed| view::rfc3339(removed.at)),
         "erase_at": project.removed.as_ref().map(|removed| view::rfc3339(removed.erase_at)),
-        "withdrawal": null,
-    });
-    let waiting = Waiting::of(&app.core.store, &app.gateways, &project.id.uid).await?;
-    waiting.add_to(&mut shown, &[What::Project], project.id.name.as_str());
-    Ok(shown)
+        "withdrawal": waiting.find(&[What::Project], project.id.name.as_str()),
+    }))
 }
 
 fn name(text: &str) -> Result<ProjectId, Stop> {

@@ -7,12 +7,15 @@ use axum::Extension;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use contract::erasure::{ERASURES_MAX, Erasures};
-use contract::event::OrderEvents;
+use axum::routing::on;
+use chassis::openapi::Method;
+use contract::erasure::{ERASURES_MAX, ERASURES_PATH, Erasures};
+use contract::event::{ORDER_EVENTS_PATH, OrderEvents};
 use contract::project::ProjectUid;
-use contract::trust::{ORDERS_SERVICE, Trust};
+use contract::trust::{ORDERS_SERVICE, TRUST_PATH, Trust};
 use http::StatusCode;
 
+use super::Operation;
 use super::extract::Segments;
 use crate::app::App;
 use crate::error::{Code, Stop};
@@ -20,6 +23,15 @@ use crate::keyring;
 use crate::store::credentials::Credential;
 use crate::store::{projects, webhooks};
 use crate::worker::EVENTS_MILLIS;
+
+/// What services do.
+pub(super) const OPERATIONS: &[Operation] = &[
+    Operation::internal("takeOrderEvents", Method::Post, ORDER_EVENTS_PATH, |post| on(post, take_order_events)),
+    Operation::internal("showTrust", Method::Get, TRUST_PATH, |get| on(get, trust)),
+    Operation::internal("checkProject", Method::Get, "/internal/known-projects/{uid}", |get| on(get, known_project)),
+    Operation::internal("listErasures", Method::Get, ERASURES_PATH, |get| on(get, erasures)),
+    Operation::internal("confirmErasures", Method::Post, ERASURES_PATH, |post| on(post, erased)),
+];
 
 /// `POST /internal/events/orders`: 204 when all of the events are on disk. They may come again; each is told once.
 pub(super) async fn take_order_events(

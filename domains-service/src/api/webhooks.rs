@@ -1,19 +1,27 @@
 //! Webhooks: who is told what happens to a project's domains and orders. A secret is shown once, in the answer that makes it.
 
-pub(super) mod deliveries;
+pub(crate) mod deliveries;
 
 use axum::response::{IntoResponse, Response};
+use axum::routing::on;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chassis::openapi::{Method, Presence, Success};
 use chassis::webhook::SigningSecret;
 use contract::key::Scope;
+use contract::schema::{self, Given};
 use http::{StatusCode, header};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::extract::{DomainsRead, DomainsWrite, Entered, Json, Params, moment_cursor, name_text, overlap, present};
-use super::projects;
-use super::view::{page, rfc3339};
+use super::extract::{
+    DomainsRead, DomainsWrite, Entered, Json, LIMIT, MOMENT_CURSOR, Params, moment_cursor, name_text, overlap,
+};
+use super::types::{
+    CreatedWebhook, DESCRIPTION_CHARACTERS_MAX, NewWebhook, OVERLAP_SECONDS, OVERLAP_SECONDS_MAX, Rfc3339,
+    SecretRotation, WantedEvents, Webhook, WebhookChange, WebhookUrl, Webhooks,
+};
+use super::view::page;
+use super::{Handler, Operation, projects};
 use crate::actor::Actor;
 use crate::app::App;
 use crate::error::{Code, Stop};
@@ -25,22 +33,70 @@ use crate::webhook::{DisabledReason, EVENTS, EndpointRecord, Wanted};
 /// Endpoints of one project.
 pub(crate) const WEBHOOKS_PER_PROJECT_MAX: u64 = 20;
 
-/// The longest description, in characters.
-pub(crate) const DESCRIPTION_CHARACTERS_MAX: usize = 100;
+pub(crate) const LIST: Operation = Operation {
+    summary: "List webhooks",
+    description: "Who is told what happens to the project's domains.",
+    parameters: &[MOMENT_CURSOR, LIMIT],
+    answers: &[Success::new(200, "A page of webhooks, the oldest first.", schema::of::<Webhooks>)],
+    errors: &[Code::InvalidQuery],
+    ..reading("listWebhooks", "/v1/projects/{project}/webhooks", |get| on(get, list))
+};
 
-/// How long the old secret signs as well after a rotation, unless said otherwise.
-pub(crate) const OVERLAP_SECONDS: u32 = 86_400;
+pub(crate) const CREATE: Operation = Operation {
+    summary: "Create a webhook",
+    description: "Messages follow Standard Webhooks. The secret is in this answer and in no other.",
+    body: Some((schema::of::<NewWebhook>, Presence::Required)),
+    answers: &[Success::new(201, "The webhook and its secret.", schema::of::<CreatedWebhook>)],
+    errors: &[Code::InvalidBody, Code::InvalidWebhookUrl, Code::WebhookLimitReached],
+    ..writing("createWebhook", Method::Post, LIST.path, |post| on(post, create))
+};
 
-/// The longest overlap that can be asked for.
-pub(crate) const OVERLAP_SECONDS_MAX: u32 = 30 * 86_400;
+pub(crate) const SHOW: Operation = Operation {
+    summary: "Show a webhook",
+    description: "Whether it is served, and since when it fails.",
+    answers: &[Success::new(200, "The webhook.", schema::of::<Webhook>)],
+    ..reading("showWebhook", "/v1/projects/{project}/webhooks/{webhook}", |get| on(get, show))
+};
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct NewWebhook {
-    url: String,
-    events: Option<Vec<String>>,
-    #[serde(default)]
-    description: String,
+pub(crate) const CHANGE: Operation = Operation {
+    summary: "Change a webhook",
+    description: "Switching it off fails what waits for it. Switched on, it is told what happens from then on.",
+    body: Some((schema::of::<WebhookChange>, Presence::Required)),
+    answers: &[Success::new(200, "The webhook as it is now.", schema::of::<Webhook>)],
+    errors: &[Code::InvalidBody, Code::InvalidWebhookUrl, Code::WebhookNotFound],
+    ..writing("changeWebhook", Method::Patch, SHOW.path, |patch| on(patch, change))
+};
+
+pub(crate) const REMOVE: Operation = Operation {
+    summary: "Remove a webhook",
+    description: "Nothing is sent to it any more.",
+    answers: &[Success::empty(204, "It is gone, with everything that waited for it.")],
+    ..writing("removeWebhook", Method::Delete, SHOW.path, |delete| on(delete, remove))
+};
+
+pub(crate) const ROTATE: Operation = Operation {
+    summary: "Rotate a webhook's secret",
+    description: "For a while messages are signed with the new secret and the old one.",
+    body: Some((schema::of::<SecretRotation>, Presence::Optional)),
+    answers: &[Success::new(200, "The webhook and its new secret.", schema::of::<CreatedWebhook>)],
+    errors: &[Code::InvalidBody, Code::WebhookNotFound],
+    ..writing("rotateWebhookSecret", Method::Post, "/v1/projects/{project}/webhooks/{webhook}/rotate", |post| {
+        on(post, rotate)
+    })
+};
+
+/// An operation of one who may see webhooks; the others differ from it.
+const fn reading(id: &'static str, path: &'static str, handler: Handler) -> Operation {
+    Operation {
+        tag: "webhooks",
+        scope: Some(Scope::DomainsRead),
+        errors: &[Code::WebhookNotFound],
+        ..Operation::internal(id, Method::Get, path, handler)
+    }
+}
+
+const fn writing(id: &'static str, method: Method, path: &'static str, handler: Handler) -> Operation {
+    Operation { method, scope: Some(Scope::DomainsWrite), ..reading(id, path, handler) }
 }
 
 /// `POST …/webhooks`.
@@ -50,10 +106,10 @@ pub(super) async fn create(
 ) -> Result<Response, Stop> {
     // Nothing named is everything that may be told.
     let everything = || Wanted::everything(may_see_orders(&actor));
-    let events = wanted.events.map_or_else(|| Ok(everything()), parse_events)?;
+    let events = wanted.events.map_or_else(|| Ok(everything()), |WantedEvents(events)| parse_events(events))?;
     may_be_told(&actor, &events)?;
-    check(&app, Some(&wanted.url), Some(&wanted.description))?;
-    let mut write = app.core.store.write().await?;
+    check(&app, Some(&wanted.url.0), Some(&wanted.description))?;
+    let mut write = app.store.write().await?;
     projects::find(&mut write, &project).await?;
     if webhooks::count_webhooks(write.connection(), &project).await? >= WEBHOOKS_PER_PROJECT_MAX {
         let message = format!("The project has {WEBHOOKS_PER_PROJECT_MAX} webhooks; remove one first.");
@@ -65,7 +121,7 @@ pub(super) async fn create(
     let endpoint = EndpointRecord {
         id,
         project: project.clone(),
-        url: wanted.url,
+        url: wanted.url.0,
         description: wanted.description,
         events,
         sealed_secret,
@@ -90,7 +146,7 @@ pub(super) async fn list(Entered { app, project, .. }: Entered<DomainsRead>, par
     projects::load(&app, &project).await?;
     let found = app.core.store.webhooks(&project, &after, limit).await?;
     let (list, next) = page(&found, limit, |endpoint| moment_cursor(endpoint.created_at, &endpoint.id), view);
-    Ok(axum::Json(json!({ "webhooks": list, "next_cursor": next })).into_response())
+    Ok(axum::Json(Webhooks { webhooks: list, next_cursor: next }).into_response())
 }
 
 /// `GET …/webhooks/{webhook}`.
@@ -101,35 +157,28 @@ pub(super) async fn show(
     Ok(axum::Json(view(&endpoint)).into_response())
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct WebhookChange {
-    #[serde(default, deserialize_with = "present")]
-    url: Option<String>,
-    #[serde(default, deserialize_with = "present")]
-    events: Option<Vec<String>>,
-    #[serde(default, deserialize_with = "present")]
-    description: Option<String>,
-    #[serde(default, deserialize_with = "present")]
-    enabled: Option<bool>,
-}
-
 /// `PATCH …/webhooks/{webhook}`. Switching one off fails what waits for it; switching it on sends what happens from
 /// then on.
 pub(super) async fn change(
     Entered { app, actor, project, rest: [webhook], .. }: Entered<DomainsWrite, 1>,
     Json(change): Json<WebhookChange>,
 ) -> Result<Response, Stop> {
-    let events = change.events.map(parse_events).transpose()?;
-    check(&app, change.url.as_deref(), change.description.as_deref())?;
-    let mut write = app.core.store.write().await?;
+    let WebhookChange {
+        url: Given(url),
+        events: Given(events),
+        description: Given(description),
+        enabled: Given(enabled),
+    } = change;
+    let events = events.map(|WantedEvents(events)| parse_events(events)).transpose()?;
+    check(&app, url.as_ref().map(|WebhookUrl(url)| url.as_str()), description.as_deref())?;
+    let mut write = app.store.write().await?;
     let mut endpoint = find(&mut write, &actor, &project, &webhook).await?;
-    endpoint.url = change.url.unwrap_or(endpoint.url);
+    endpoint.url = url.map_or(endpoint.url, |WebhookUrl(url)| url);
     endpoint.events = events.unwrap_or(endpoint.events);
     may_be_told(&actor, &endpoint.events)?;
-    endpoint.description = change.description.unwrap_or(endpoint.description);
+    endpoint.description = description.unwrap_or(endpoint.description);
     endpoint.updated_at = write.now();
-    match change.enabled {
+    match enabled {
         Some(true) => (endpoint.disabled, endpoint.failing_since) = (None, None),
         Some(false) if endpoint.disabled.is_none() => {
             endpoint.disabled = Some((write.now(), DisabledReason::Owner));
@@ -142,13 +191,6 @@ pub(super) async fn change(
     write.record(&project, None, "webhook.changed", &actor, detail).await?;
     write.commit().await?;
     Ok(axum::Json(view(&endpoint)).into_response())
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct SecretRotation {
-    #[serde(default, deserialize_with = "chassis::json::maybe_whole")]
-    overlap_seconds: Option<i64>,
 }
 
 /// `POST …/webhooks/{webhook}/rotate`: a new secret; for a while messages are signed with both.
@@ -243,27 +285,24 @@ fn no_webhook() -> Stop {
 }
 
 fn with_secret(status: StatusCode, endpoint: &EndpointRecord, secret: &SigningSecret) -> Response {
-    let mut body = view(endpoint);
-    if let Some(fields) = body.as_object_mut() {
-        fields.insert("secret".to_owned(), json!(*secret.to_text()));
-    }
+    let body = CreatedWebhook { webhook: view(endpoint), secret: secret.to_text().to_string() };
     (status, [(header::CACHE_CONTROL, "no-store")], axum::Json(body)).into_response()
 }
 
-fn view(endpoint: &EndpointRecord) -> Value {
-    json!({
-        "id": endpoint.id,
-        "project_id": endpoint.project,
-        "url": endpoint.url,
-        "description": endpoint.description,
-        "events": endpoint.events,
-        "enabled": endpoint.disabled.is_none(),
-        "disabled_at": endpoint.disabled.map(|(at, _)| rfc3339(at)),
-        "disabled_reason": endpoint.disabled.map(|(_, reason)| reason.as_str()),
-        "failing_since": endpoint.failing_since.map(rfc3339),
-        "last_delivered_at": endpoint.delivered_at.map(rfc3339),
-        "previous_secret_until": endpoint.previous.as_ref().map(|(_, until)| rfc3339(*until)),
-        "created_at": rfc3339(endpoint.created_at),
-        "updated_at": rfc3339(endpoint.updated_at),
-    })
+fn view(endpoint: &EndpointRecord) -> Webhook {
+    Webhook {
+        id: endpoint.id.clone(),
+        project_id: endpoint.project.name.clone(),
+        url: WebhookUrl(endpoint.url.clone()),
+        description: endpoint.description.clone(),
+        events: WantedEvents(endpoint.events.entries().to_vec()),
+        enabled: endpoint.disabled.is_none(),
+        disabled_at: endpoint.disabled.map(|(at, _)| at.into()),
+        disabled_reason: endpoint.disabled.map(|(_, reason)| reason),
+        failing_since: endpoint.failing_since.map(Rfc3339::from),
+        last_delivered_at: endpoint.delivered_at.map(Rfc3339::from),
+        previous_secret_until: endpoint.previous.as_ref().map(|(_, until)| (*until).into()),
+        created_at: endpoint.created_at.into(),
+        updated_at: endpoint.updated_at.into(),
+    }
 }

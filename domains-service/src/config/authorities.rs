@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use base64::Engine as _;
 use base64::engine::general_purpose::{URL_SAFE, URL_SAFE_NO_PAD};
 use chassis::config::Section;
-use chassis::secret::Secret;
+use chassis::peer::CERTIFICATES_BYTES_MAX;
+use chassis::secret::{Secret, read_regular};
 
 use super::{AcmeSettings, ChallengeKind, ExternalAccount};
 use crate::limits::Limits;
@@ -88,8 +89,8 @@ fn limits(section: &Section<'_>) -> Option<Limits> {
 /// The contents of a file, if one is named.
 fn file(section: &Section<'_>, setting: &str, path: Option<Option<PathBuf>>) -> Option<Option<Vec<u8>>> {
     let Some(path) = path? else { return Some(None) };
-    match std::fs::read(&path) {
-        Ok(bytes) => Some(Some(bytes)),
+    match read_regular(&path, CERTIFICATES_BYTES_MAX) {
+        Ok((bytes, _)) => Some(Some(bytes.to_vec())),
         Err(error) => {
             section.complain(setting, format!("it cannot be read: {error}"));
             None

@@ -7,7 +7,6 @@ use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
 use contract::key::Scope;
 use contract::time::UnixMillis;
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::Dashboard;
@@ -16,26 +15,10 @@ use super::moment::Moment;
 use super::session::Session;
 use super::shell::{Section, Shell, html};
 use super::words as w;
+use crate::api::projects;
+use crate::api::types::{Event, Events};
 use crate::error::Stop;
 use chassis::percent::segment;
-
-/// A page of events as the API gives them.
-#[derive(Deserialize)]
-pub(super) struct Events {
-    events: Vec<Event>,
-    next_cursor: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Event {
-    #[serde(rename = "type")]
-    kind: String,
-    domain: Option<String>,
-    actor: String,
-    client: Option<String>,
-    detail: Value,
-    at: String,
-}
 
 /// An event as people read it.
 #[derive(Clone, Debug)]
@@ -50,21 +33,18 @@ pub(super) struct Entry {
     pub(super) at: Option<Moment>,
 }
 
-impl Events {
-    pub(super) fn entries(&self, now: UnixMillis) -> Vec<Entry> {
-        self.events
-            .iter()
-            .map(|event| Entry {
-                words: w::event(&event.kind),
-                kind: event.kind.clone(),
-                domain: event.domain.clone(),
-                actor: w::actor(&event.actor),
-                client: event.client.clone(),
-                detail: detail(&event.detail),
-                at: Moment::parse(&event.at, now),
-            })
-            .collect()
-    }
+/// Events as people read them.
+pub(super) fn entries(events: &Events, now: UnixMillis) -> Vec<Entry> {
+    let entry = |event: &Event| Entry {
+        words: w::event(&event.kind),
+        kind: event.kind.clone(),
+        domain: event.domain.clone(),
+        actor: w::actor(&event.actor),
+        client: event.client.clone(),
+        detail: detail(&event.detail),
+        at: Moment::parse(&event.at, now),
+    };
+    events.events.iter().map(entry).collect()
 }
 
 /// The details of an event in one line: names and values, and of a change what is different.
@@ -133,13 +113,14 @@ pub(super) async fn show(
     let project = session.actor.enter(&id, Some(Scope::DomainsRead)).map_err(Stop::from)?;
     let query = query.unwrap_or_default();
     let before = query.strip_prefix("before=");
-    let cursor = before.map(|before| format!("?cursor={}", segment(before))).unwrap_or_default();
-    let events: Events = dashboard.api.get(&session.actor, &format!("/v1/projects/{project}/events{cursor}")).await?;
+    let cursor = before.map(|before| format!("cursor={}", segment(before))).unwrap_or_default();
+    let events: Events =
+        dashboard.api.get(&session.actor, &projects::EVENTS, &[project.name.as_str()], &cursor).await?;
     let shell = Shell::within(&session, &project, Section::Activity, w::ACTIVITY);
     Ok(html(&Page {
         shell,
         id: project.to_string(),
-        entries: events.entries(dashboard.app.core.clock.now()),
+        entries: entries(&events, dashboard.app.clock.now()),
         is_first: before.is_none(),
         next: events.next_cursor,
     }))

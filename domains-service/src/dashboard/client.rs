@@ -6,13 +6,13 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use contract::error::ErrorBody;
-use http::Method;
 use http_body_util::BodyExt as _;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tower::ServiceExt as _;
 
 use crate::actor::Actor;
+use crate::api::Operation;
 use crate::app::App;
 
 /// The API's operations.
@@ -24,13 +24,6 @@ pub(super) struct Refused {
     pub(super) status: u16,
     pub(super) code: String,
     pub(super) message: String,
-}
-
-/// What was withdrawn and may be served still, as a page shows it.
-#[derive(Clone, Debug, serde::Deserialize)]
-pub(super) struct Withdrawal {
-    /// The gateways that have not acknowledged it.
-    pub(super) lagging: Vec<String>,
 }
 
 /// An answer of the API.
@@ -62,17 +55,19 @@ impl Api {
         Self(crate::api::in_process(app))
     }
 
-    /// Carries out an operation. `Value::Null` is no body.
+    /// Carries out an operation, with what its path names, in order. `Value::Null` is no body.
     pub(super) async fn call(
         &self,
         actor: &Actor,
-        method: Method,
-        path: &str,
+        operation: &Operation,
+        (named, query): (&[&str], &str),
         body: &Value,
     ) -> Result<Answered, Refused> {
+        let mark = if query.is_empty() { "" } else { "?" };
+        let path = format!("{}{mark}{query}", operation.path_of(named));
         let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
         let mut request = Request::new(body);
-        *request.method_mut() = method;
+        *request.method_mut() = operation.method.as_str().parse().map_err(|_| Refused::internal())?;
         *request.uri_mut() = path.parse().map_err(|_| Refused::internal())?;
         request.extensions_mut().insert(actor.clone());
         let response = match self.0.clone().oneshot(request).await {
@@ -97,7 +92,13 @@ impl Api {
     }
 
     /// Reads something.
-    pub(super) async fn get<T: DeserializeOwned>(&self, actor: &Actor, path: &str) -> Result<T, Refused> {
-        self.call(actor, Method::GET, path, &Value::Null).await?.read()
+    pub(super) async fn get<T: DeserializeOwned>(
+        &self,
+        actor: &Actor,
+        operation: &Operation,
+        named: &[&str],
+        query: &str,
+    ) -> Result<T, Refused> {
+        self.call(actor, operation, (named, query), &Value::Null).await?.read()
     }
 }

@@ -9,12 +9,12 @@ use axum::response::{IntoResponse, Redirect, Response};
 use contract::ban::Ban;
 use contract::key::{KeyId, Scope, Scopes};
 use contract::time::UnixMillis;
-use http::{HeaderMap, Method};
+use http::HeaderMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::Dashboard;
-use super::client::{Answered, Refused, Withdrawal};
+use super::client::{Answered, Refused};
 use super::fault::Fault;
 use super::form::Posted;
 use super::moment::Moment;
@@ -22,6 +22,8 @@ use super::once;
 use super::session::Session;
 use super::shell::{Section, Shell, html_with};
 use super::words as w;
+use crate::api::keys as api;
+use crate::api::types::{Key, Keys};
 use crate::error::Stop;
 use crate::project::ProjectRef;
 use chassis::percent::segment;
@@ -32,36 +34,16 @@ const LIFETIMES: [i64; 4] = [0, 30, 90, 365];
 /// Overlaps of a rotation offered, in seconds.
 const OVERLAPS: [u32; 4] = [0, 3_600, 86_400, 7 * 86_400];
 
-#[derive(Clone, Debug, Deserialize)]
-struct Key {
-    id: String,
-    label: String,
-    scopes: Vec<String>,
-    prefix: String,
-    last4: String,
-    created_at: String,
-    expires_at: Option<String>,
-    revoked: bool,
-    withdrawal: Option<Withdrawal>,
-    last_used_at: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Keys {
-    keys: Vec<Key>,
-    next_cursor: Option<String>,
-}
-
 /// Every key of the project: their number is bounded, so all of them are a few pages.
 async fn all_keys(dashboard: &Dashboard, session: &Session, project: &ProjectRef) -> Result<Vec<Key>, Fault> {
     let mut all = Vec::new();
-    let mut cursor = String::new();
+    let mut page = "limit=200".to_owned();
     loop {
-        let page = format!("{}?limit=200{cursor}", path(project));
-        let Keys { keys, next_cursor } = dashboard.api.get(&session.actor, &page).await?;
+        let place = [project.name.as_str()];
+        let Keys { keys, next_cursor } = dashboard.api.get(&session.actor, &api::LIST, &place, &page).await?;
         all.extend(keys);
         match next_cursor {
-            Some(next) => cursor = format!("&cursor={}", segment(&next)),
+            Some(next) => page = format!("limit=200&cursor={}", segment(&next)),
             None => return Ok(all),
         }
     }
@@ -82,7 +64,7 @@ struct Row {
 impl Row {
     fn of(key: Key, session: &Session, bans: &BTreeMap<KeyId, Ban>, now: UnixMillis) -> Self {
         let moment = |text: &str| Moment::parse(text, now);
-        let ban = key.id.parse().ok().and_then(|id: KeyId| bans.get(&id)).filter(|ban| !ban.shadow);
+        let ban = bans.get(&key.id).filter(|ban| !ban.shadow);
         let expiry = key.expires_at.as_deref().and_then(|text| text.parse::<jiff::Timestamp>().ok());
         Self {
             created: moment(&key.created_at),
@@ -90,7 +72,7 @@ impl Row {
             used: key.last_used_at.as_deref().and_then(|text| Moment::in_minute(text, now)),
             banned: ban.map(|ban| (Moment::at(ban.until.to_millis(), now), w::banned(ban.reason))),
             has_expired: expiry.is_some_and(|at| at.as_millisecond() <= now.0),
-            is_mine: session.record.holder.as_ref().is_some_and(|(_, id)| id.as_str() == key.id),
+            is_mine: session.record.holder.as_ref().is_some_and(|(_, id)| *id == key.id),
             key,
         }
     }
@@ -100,7 +82,7 @@ impl Row {
     }
 
     fn name(&self) -> &str {
-        if self.key.label.is_empty() { &self.key.id } else { &self.key.label }
+        if self.key.label.is_empty() { self.key.id.as_str() } else { &self.key.label }
     }
 }
 
@@ -199,10 +181,6 @@ async fn page(
     Ok(html_with(status, &page))
 }
 
-fn path(project: &ProjectRef) -> String {
-    format!("/v1/projects/{project}/keys")
-}
-
 /// `POST /projects/{project}/keys`: a new key, shown once in the answer.
 pub(super) async fn create(
     State(dashboard): State<Arc<Dashboard>>,
@@ -216,7 +194,7 @@ pub(super) async fn create(
     let expires_at = (days > 0).then(|| jiff::Timestamp::from_second(ends.0).unwrap_or_default().to_string());
     let label = fields.text("label");
     let body = json!({ "label": label, "scopes": scopes, "expires_at": expires_at });
-    match dashboard.api.call(&session.actor, Method::POST, &path(&project), &body).await {
+    match dashboard.api.call(&session.actor, &api::CREATE, (&[project.name.as_str()], ""), &body).await {
         Ok(answered) => made(&dashboard, &session, &project, answered),
         Err(refused) => {
             let shown = Shown { label: label.to_owned(), ..Shown::refused(refused) };
@@ -234,8 +212,8 @@ pub(super) async fn rotate(
     let project = session.actor.enter(&id, Some(Scope::KeysWrite)).map_err(Stop::from)?;
     let overlap = fields.text("overlap").parse::<u32>().ok().filter(|overlap| OVERLAPS.contains(overlap));
     let body = overlap.map_or(json!({}), |overlap| json!({ "overlap_seconds": overlap }));
-    let path = format!("{}/{}/rotate", path(&project), segment(&key));
-    match dashboard.api.call(&session.actor, Method::POST, &path, &body).await {
+    let named = [project.name.as_str(), &key];
+    match dashboard.api.call(&session.actor, &api::ROTATE, (&named, ""), &body).await {
         Ok(answered) => made(&dashboard, &session, &project, answered),
         Err(refused) => page(&dashboard, &session, &id, None, Shown::refused(refused)).await,
     }
@@ -248,8 +226,8 @@ pub(super) async fn revoke(
     Posted { session, fields: _ }: Posted,
 ) -> Result<Response, Fault> {
     let project = session.actor.enter(&id, Some(Scope::KeysWrite)).map_err(Stop::from)?;
-    let path = format!("{}/{}", path(&project), segment(&key));
-    match dashboard.api.call(&session.actor, Method::DELETE, &path, &Value::Null).await {
+    let named = [project.name.as_str(), &key];
+    match dashboard.api.call(&session.actor, &api::REVOKE, (&named, ""), &Value::Null).await {
         Ok(_) => Ok(Redirect::to(&format!("/projects/{project}/keys?revoked")).into_response()),
         Err(refused) => page(&dashboard, &session, &id, None, Shown::refused(refused)).await,
     }

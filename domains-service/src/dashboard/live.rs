@@ -12,7 +12,6 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use contract::key::Scope;
 use futures_util::stream;
-use http::Method;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -21,8 +20,8 @@ use super::domains::list::Look;
 use super::fault::Fault;
 use super::session::{Session, digest_of};
 use super::words as w;
+use crate::api::{Operation, domains as api};
 use crate::shares::Place;
-use chassis::percent::segment;
 
 /// Between two looks.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -48,7 +47,8 @@ pub(super) struct What {
 struct Watch {
     dashboard: Arc<Dashboard>,
     session: Session,
-    path: String,
+    /// The operation, what its path names, and the query.
+    watched: (&'static Operation, Vec<String>, String),
     seen: Option<String>,
     looks: u32,
     _place: Place,
@@ -67,13 +67,11 @@ pub(super) async fn watch(
     let Some(place) = dashboard.watchers.take(holder) else {
         return Err(Fault::refused(503, "too_many_watchers", w::TOO_MANY_WATCHERS));
     };
-    let (id, project) = (project.clone(), segment(&project));
-    let path = if let Some(domain) = what.domain {
-        format!("/v1/projects/{project}/domains/{}", segment(&domain))
-    } else {
-        what.look.path(&id)
+    let watched = match what.domain {
+        Some(domain) => (&api::SHOW, vec![project, domain], String::new()),
+        None => (&api::LIST, vec![project], what.look.list_query()),
     };
-    let watch = Watch { dashboard, session, path, seen: None, looks: 0, _place: place };
+    let watch = Watch { dashboard, session, watched, seen: None, looks: 0, _place: place };
     let events = stream::unfold(watch, |mut watch| async move {
         watch.news().await.map(|event| (Ok::<_, Infallible>(event), watch))
     });
@@ -94,7 +92,9 @@ impl Watch {
                 }
             }
             self.looks += 1;
-            let found = self.dashboard.api.call(&self.session.actor, Method::GET, &self.path, &Value::Null).await;
+            let (operation, named, query) = &self.watched;
+            let named: Vec<&str> = named.iter().map(String::as_str).collect();
+            let found = self.dashboard.api.call(&self.session.actor, operation, (&named, query), &Value::Null).await;
             let state = match found {
                 Ok(answered) => digest_of(&answered.body.to_string()),
                 Err(refused) if refused.status < 500 => refused.code, // removed, for example: that is news too

@@ -22,6 +22,7 @@ use super::shell::{Section, Shell, html};
 use super::words as w;
 use super::{Dashboard, LABEL};
 use crate::actor::Origin;
+use crate::api::{edge, projects as api};
 use crate::app::App;
 use crate::error::Stop;
 use crate::store::bans::KnownBan;
@@ -199,11 +200,11 @@ fn at(millis: i64, now: UnixMillis) -> Moment {
 pub(super) async fn overview(State(dashboard): State<Arc<Dashboard>>, session: Session) -> Result<Response, Fault> {
     require_operator(&session)?;
     let actor = &session.actor;
-    let nodes: Nodes = dashboard.api.get(actor, "/internal/nodes").await?;
-    let status: Status = dashboard.api.get(actor, "/internal/status").await?;
-    let withdrawals: Withdrawals = dashboard.api.get(actor, "/internal/withdrawals").await?;
-    let store = &dashboard.app.core.store;
-    let now = dashboard.app.core.clock.now();
+    let nodes: Nodes = dashboard.api.get(actor, &edge::NODES, &[], "").await?;
+    let status: Status = dashboard.api.get(actor, &edge::STATUS, &[], "").await?;
+    let withdrawals: Withdrawals = dashboard.api.get(actor, &edge::WITHDRAWALS, &[], "").await?;
+    let store = &dashboard.app.store;
+    let now = dashboard.app.clock.now();
     let withdrawals_cut = withdrawals.total > withdrawals.withdrawals.len() as u64;
     let withdrawals = withdrawals.withdrawals.into_iter().map(|row| {
         let since = Moment::parse(&row.since, now);
@@ -268,7 +269,7 @@ pub(super) async fn projects(
 ) -> Result<Response, Fault> {
     require_operator(&session)?;
     let cursor = after.after.map(|after| format!("&cursor={}", segment(&after))).unwrap_or_default();
-    let found: Projects = dashboard.api.get(&session.actor, &format!("/internal/projects?limit=100{cursor}")).await?;
+    let found: Projects = dashboard.api.get(&session.actor, &api::ALL, &[], &format!("limit=100{cursor}")).await?;
     let shell = Shell::of(&session, Section::Projects, w::PROJECTS);
     Ok(html(&ProjectsPage { shell, projects: found.projects, next: found.next_cursor }))
 }

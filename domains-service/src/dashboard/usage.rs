@@ -13,16 +13,16 @@ use contract::plan::Plan;
 use contract::window::Window;
 
 use super::Dashboard;
-use super::domains::list::Project;
 use super::fault::Fault;
 use super::session::Session;
 use super::shell::{Section, Shell, html};
 use super::words as w;
+use crate::api::projects;
+use crate::api::types::Project;
 use crate::error::Stop;
 use crate::plans::Plans;
 use crate::store::usage::DayUsage;
 use chart::Chart;
-use chassis::percent::segment;
 
 /// Days on the chart, today included.
 const DAYS: i64 = 30;
@@ -83,8 +83,8 @@ pub(super) async fn show(
     Path(id): Path<String>,
 ) -> Result<Response, Fault> {
     let project_id = session.actor.enter(&id, None).map_err(Stop::from)?;
-    let project: Project = dashboard.api.get(&session.actor, &format!("/v1/projects/{}", segment(&id))).await?;
-    let now = dashboard.app.core.clock.now_seconds().0;
+    let project: Project = dashboard.api.get(&session.actor, &projects::SHOW, &[&id], "").await?;
+    let now = dashboard.app.clock.now_seconds().0;
     let (minute, day) = (now.div_euclid(60), now.div_euclid(DAY_SECONDS));
     let store = &dashboard.app.core.store;
     let days = store.usage(&project_id, day - DAYS + 1).await?;
@@ -94,24 +94,24 @@ pub(super) async fn show(
         Meter {
             name: "This minute",
             spent: in_minute,
-            limit: project.limits.per_minute,
+            limit: project.limits.per_minute.get().into(),
             resets: w::resets_in(60 - now.rem_euclid(60)),
         },
         Meter {
             name: w::TODAY,
             spent: today.admitted,
-            limit: project.limits.per_day,
+            limit: project.limits.per_day.get().into(),
             resets: w::resets_in(DAY_SECONDS - now.rem_euclid(DAY_SECONDS)),
         },
     ];
     let chart = Chart::of(&days, day - DAYS + 1, day);
-    let offers = offers(&dashboard.app.settings.plans, &project.plan);
+    let offers = offers(&dashboard.app.plans, project.plan);
     let mut shell = Shell::within(&session, &project_id, Section::Usage, w::USAGE);
     shell.reload_seconds = Some(30);
     Ok(html(&Page { shell, project, meters, today, chart, offers }))
 }
 
-fn offers(plans: &Plans, mine: &str) -> Vec<Offer> {
+fn offers(plans: &Plans, mine: Plan) -> Vec<Offer> {
     let offer = |plan: &Plan| {
         let grant = plans.of(*plan);
         let stated = |window| match plan {
@@ -123,7 +123,7 @@ fn offers(plans: &Plans, mine: &str) -> Vec<Offer> {
             per_minute: stated(Window::Minute),
             per_day: stated(Window::Day),
             domains: grant.domains,
-            is_mine: plan.as_str() == mine,
+            is_mine: *plan == mine,
         }
     };
     Plan::ALL.iter().map(offer).collect()

@@ -7,8 +7,7 @@ use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use contract::key::Scope;
 use contract::time::UnixMillis;
-use http::{HeaderMap, Method};
-use serde::Deserialize;
+use http::HeaderMap;
 use serde_json::{Value, json};
 
 use super::Dashboard;
@@ -20,24 +19,14 @@ use super::once;
 use super::session::Session;
 use super::shell::{Section, Shell, html_with};
 use super::words as w;
+use crate::api::types::{Deliveries, Delivery, Webhook, Webhooks};
+use crate::api::webhooks as api;
 use crate::error::Stop;
 use crate::project::ProjectRef;
-use crate::webhook::EVENTS;
+use crate::webhook::{DisabledReason, EVENTS};
 use chassis::percent::segment;
 
-#[derive(Clone, Debug, Deserialize)]
-struct Endpoint {
-    id: String,
-    url: String,
-    description: String,
-    events: Vec<String>,
-    enabled: bool,
-    disabled_reason: Option<String>,
-    failing_since: Option<String>,
-    last_delivered_at: Option<String>,
-}
-
-impl Endpoint {
+impl Webhook {
     fn failing(&self, now: UnixMillis) -> Option<Moment> {
         self.failing_since.as_deref().and_then(|at| Moment::parse(at, now))
     }
@@ -47,28 +36,8 @@ impl Endpoint {
     }
 
     fn why_off(&self) -> &'static str {
-        w::webhook_off(self.disabled_reason.as_deref().unwrap_or_default())
+        w::webhook_off(self.disabled_reason.map_or("", DisabledReason::as_str))
     }
-}
-
-#[derive(Deserialize)]
-struct Endpoints {
-    webhooks: Vec<Endpoint>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-struct Delivery {
-    id: i64,
-    #[serde(rename = "type")]
-    kind: String,
-    state: String,
-    attempts: u64,
-    last_result: Option<String>,
-    last_status: Option<i64>,
-    last_error: Option<String>,
-    created_at: Option<String>,
-    next_attempt_at: Option<String>,
-    payload: Value,
 }
 
 impl Delivery {
@@ -94,13 +63,8 @@ impl Delivery {
     }
 
     fn created(&self, now: UnixMillis) -> Option<Moment> {
-        self.created_at.as_deref().and_then(|at| Moment::parse(at, now))
+        Moment::parse(&self.created_at, now)
     }
-}
-
-#[derive(Deserialize)]
-struct Deliveries {
-    deliveries: Vec<Delivery>,
 }
 
 #[derive(Template)]
@@ -108,7 +72,7 @@ struct Deliveries {
 struct ListPage {
     shell: Shell,
     id: String,
-    endpoints: Vec<Endpoint>,
+    endpoints: Vec<Webhook>,
     kinds: &'static [&'static str],
     may_write: bool,
     now: UnixMillis,
@@ -122,17 +86,13 @@ struct ListPage {
 struct OnePage {
     shell: Shell,
     id: String,
-    endpoint: Endpoint,
+    endpoint: Webhook,
     deliveries: Vec<Delivery>,
     may_write: bool,
     now: UnixMillis,
     note: Option<&'static str>,
     secret: Option<String>,
     problem: Option<Refused>,
-}
-
-fn path(project: &ProjectRef) -> String {
-    format!("/v1/projects/{project}/webhooks")
 }
 
 /// `GET /projects/{project}/webhooks`.
@@ -155,7 +115,8 @@ async fn list_page(
     url: String,
 ) -> Result<Response, Fault> {
     let project = session.actor.enter(id, Some(Scope::DomainsRead)).map_err(Stop::from)?;
-    let found: Endpoints = dashboard.api.get(&session.actor, &format!("{}?limit=200", path(&project))).await?;
+    let place = [project.name.as_str()];
+    let found: Webhooks = dashboard.api.get(&session.actor, &api::LIST, &place, "limit=200").await?;
     let status = problem.as_ref().map_or(200, |refused| refused.status);
     let page = ListPage {
         shell: Shell::within(session, &project, Section::Webhooks, w::WEBHOOKS),
@@ -183,7 +144,7 @@ pub(super) async fn create(
     if let (false, Some(body)) = (kinds.is_empty(), body.as_object_mut()) {
         body.insert("events".to_owned(), json!(kinds));
     }
-    match dashboard.api.call(&session.actor, Method::POST, &path(&project), &body).await {
+    match dashboard.api.call(&session.actor, &api::CREATE, (&[project.name.as_str()], ""), &body).await {
         Ok(answered) => with_secret(&dashboard, &session, &project, &answered.body),
         Err(refused) => list_page(&dashboard, &session, &id, None, Some(refused), fields.text("url").to_owned()).await,
     }
@@ -227,12 +188,12 @@ async fn one_page(
     problem: Option<Refused>,
 ) -> Result<Response, Fault> {
     let project = session.actor.enter(id, Some(Scope::DomainsRead)).map_err(Stop::from)?;
-    let place = format!("{}/{}", path(&project), segment(webhook));
-    let endpoint: Endpoint = dashboard.api.get(&session.actor, &place).await?;
-    let sent: Deliveries = dashboard.api.get(&session.actor, &format!("{place}/deliveries?limit=50")).await?;
+    let place = [project.name.as_str(), webhook];
+    let endpoint: Webhook = dashboard.api.get(&session.actor, &api::SHOW, &place, "").await?;
+    let sent: Deliveries = dashboard.api.get(&session.actor, &api::deliveries::LIST, &place, "limit=50").await?;
     let status = problem.as_ref().map_or(200, |refused| refused.status);
     let page = OnePage {
-        shell: Shell::within(session, &project, Section::Webhooks, endpoint.url.clone()),
+        shell: Shell::within(session, &project, Section::Webhooks, endpoint.url.0.clone()),
         id: project.to_string(),
         endpoint,
         deliveries: sent.deliveries,
@@ -252,14 +213,14 @@ pub(super) async fn change(
     Posted { session, fields }: Posted,
 ) -> Result<Response, Fault> {
     let project = session.actor.enter(&id, Some(Scope::DomainsWrite)).map_err(Stop::from)?;
-    let place = format!("{}/{}", path(&project), segment(&webhook));
-    let (method, place, body) = match fields.text("action") {
-        "remove" => (Method::DELETE, place, Value::Null),
-        "rotate" => (Method::POST, format!("{place}/rotate"), json!({})),
-        action => (Method::PATCH, place, json!({ "enabled": action == "on" })),
+    let (operation, body) = match fields.text("action") {
+        "remove" => (&api::REMOVE, Value::Null),
+        "rotate" => (&api::ROTATE, json!({})),
+        action => (&api::CHANGE, json!({ "enabled": action == "on" })),
     };
-    let removes = method == Method::DELETE;
-    match dashboard.api.call(&session.actor, method, &place, &body).await {
+    let removes = operation.id == api::REMOVE.id;
+    let place = [project.name.as_str(), &webhook];
+    match dashboard.api.call(&session.actor, operation, (&place, ""), &body).await {
         Ok(_) if removes => Ok(Redirect::to(&format!("/projects/{project}/webhooks?removed")).into_response()),
         Ok(answered) if answered.body.get("secret").is_some() => {
             with_secret(&dashboard, &session, &project, &answered.body)
@@ -279,8 +240,8 @@ pub(super) async fn test(
     Posted { session, fields: _ }: Posted,
 ) -> Result<Response, Fault> {
     let project = session.actor.enter(&id, Some(Scope::DomainsWrite)).map_err(Stop::from)?;
-    let place = format!("{}/{}/test", path(&project), segment(&webhook));
-    match dashboard.api.call(&session.actor, Method::POST, &place, &Value::Null).await {
+    let place = [project.name.as_str(), &webhook];
+    match dashboard.api.call(&session.actor, &api::deliveries::TEST, (&place, ""), &Value::Null).await {
         Ok(_) => {
             Ok(Redirect::to(&format!("/projects/{project}/webhooks/{}?tested", segment(&webhook))).into_response())
         }
@@ -295,9 +256,8 @@ pub(super) async fn repeat(
     Posted { session, fields }: Posted,
 ) -> Result<Response, Fault> {
     let project = session.actor.enter(&id, Some(Scope::DomainsWrite)).map_err(Stop::from)?;
-    let delivery = segment(fields.text("delivery"));
-    let place = format!("{}/{}/deliveries/{delivery}/repeat", path(&project), segment(&webhook));
-    match dashboard.api.call(&session.actor, Method::POST, &place, &Value::Null).await {
+    let place = [project.name.as_str(), &webhook, fields.text("delivery")];
+    match dashboard.api.call(&session.actor, &api::deliveries::REPEAT, (&place, ""), &Value::Null).await {
         Ok(_) => {
             let place = format!("/projects/{project}/webhooks/{}?repeated", segment(&webhook));
             Ok(Redirect::to(&place).into_response())

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use async_trait::async_trait;
+use chassis::peer::CERTIFICATES_BYTES_MAX;
+use chassis::secret::read_regular;
 use rcgen::{
     CertificateParams, DistinguishedName, DnType, DnValue, ExtendedKeyUsagePurpose, Issuer as SigningIssuer,
     KeyIdMethod, KeyPair, KeyUsagePurpose, SerialNumber,
@@ -36,10 +38,12 @@ impl LocalAuthority {
     /// When a file cannot be read, is no certificate or key, or they do not belong together.
     pub fn load(files: &LocalAuthorityFiles) -> anyhow::Result<Self> {
         let read = |path: &std::path::Path| {
-            std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
+            let (bytes, _) = read_regular(path, CERTIFICATES_BYTES_MAX)?;
+            let text = std::str::from_utf8(&bytes).with_context(|| format!("reading {}", path.display()))?;
+            anyhow::Ok(Zeroizing::new(text.to_owned()))
         };
-        let key = Zeroizing::new(read(&files.key)?);
-        Self::from_pem(read(&files.certificate)?, &key)
+        let key = read(&files.key)?;
+        Self::from_pem(read(&files.certificate)?.to_string(), &key)
             .with_context(|| format!("the local authority of {}", files.certificate.display()))
     }
 

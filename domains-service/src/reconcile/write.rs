@@ -46,12 +46,11 @@ pub(super) async fn apply(
             Action::Order(permitted) => order = Some(permitted),
         }
     }
-    let next = match order {
-        Some(permitted) => Some((leased.while_held(), permitted)),
-        None => {
-            leased.release(&mut write).await?;
-            None
-        }
+    let next = if let Some(permitted) = order {
+        Some((leased.while_held(), permitted))
+    } else {
+        leased.release(&mut write).await?;
+        None
     };
     write.commit().await?;
     metrics.moved(before, domain.status);

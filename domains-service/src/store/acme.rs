@@ -1,6 +1,6 @@
 //! What of certificate authorities must last: accounts, orders in progress, and what of their limits is used up.
 
-use chassis::sql::{Connection, Found, RowPlace, query, query_as};
+use chassis::sql::{Connection, Found, RowPlace, query, query_as, query_scalar};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 
@@ -52,6 +52,9 @@ impl Stored for Row {
 /// How long an order whose row cannot be read is set aside, in milliseconds.
 const SET_ASIDE_MILLIS: i64 = 3_600_000;
 
+/// A queue for a limit that is shorter is not measured by the number of domains.
+const QUEUE_MILLIS_USUAL: i64 = 31 * 86_400 * 1_000;
+
 /// When all of a limit, or of the queue for it, is free.
 async fn free_at(write: &mut Write, name: &str) -> Result<UnixMillis, StoreError> {
     let free_at: Option<Found<(i64,)>> = query_as("SELECT free_at FROM acme_limits WHERE name = $1")
@@ -62,6 +65,47 @@ async fn free_at(write: &mut Write, name: &str) -> Result<UnixMillis, StoreError
     let place = rows::place(Table::AcmeLimits, name, "");
     let free_at = free_at.map(|free_at| rows::column(write.connection(), &place, "free_at", free_at));
     Ok(UnixMillis(free_at.unwrap_or(0)))
+}
+
+/// The same, and at most `latest`: no order can have moved it further. One that is further is damaged, and would stop orders
+/// for as long; it is written down as `latest`.
+async fn free_by(write: &mut Write, name: &str, latest: UnixMillis) -> Result<UnixMillis, StoreError> {
+    let free_at = free_at(write, name).await?;
+    if free_at <= latest {
+        return Ok(free_at);
+    }
+    tracing::error!(
+        limit = name,
+        free_at = free_at.0,
+        latest = latest.0,
+        "a limit of an authority was said to be free later than it can be, and was brought back to that: its row is damaged, the \
+         clock went back, or the limit was configured larger before"
+    );
+    set_free_at(write, name, latest).await?;
+    Ok(latest)
+}
+
+/// As [`free_at`], for the queue of a limit: at most each domain has a turn in it.
+async fn queue_ends_at(write: &mut Write, demand: &Demand, now: UnixMillis) -> Result<UnixMillis, StoreError> {
+    let ends_at = free_at(write, &demand.queue()).await?;
+    if ends_at.since(now) <= QUEUE_MILLIS_USUAL {
+        return Ok(ends_at);
+    }
+    let domains: i64 = query_scalar("SELECT COUNT(*) FROM domains").fetch_one(write.connection()).await?;
+    let turns = demand.limit.burst.saturating_add(domains).saturating_add(1);
+    free_by(write, &demand.queue(), now.plus(turns.saturating_mul(demand.limit.refill))).await
+}
+
+async fn set_free_at(write: &mut Write, name: &str, free_at: UnixMillis) -> Result<(), StoreError> {
+    query(
+        "INSERT INTO acme_limits (name, free_at) VALUES ($1, $2)
+         ON CONFLICT (name) DO UPDATE SET free_at = excluded.free_at",
+    )
+    .bind(name)
+    .bind(free_at.0)
+    .execute(write.connection())
+    .await?;
+    Ok(())
 }
 
 impl Store {
@@ -162,9 +206,10 @@ impl Store {
         let mut taken = Vec::new();
         let mut full: Option<(UnixMillis, &Demand)> = None;
         for demand in demands {
-            let mut room = admit(free_at(&mut write, &demand.name).await?, now, demand.limit);
+            let latest = now.plus(demand.limit.burst.saturating_mul(demand.limit.refill));
+            let mut room = admit(free_by(&mut write, &demand.name, latest).await?, now, demand.limit);
             // Who comes now has no room that others wait for.
-            if room.is_ok() && demand.takes && !queued && free_at(&mut write, &demand.queue()).await? > now {
+            if room.is_ok() && demand.takes && !queued && queue_ends_at(&mut write, demand, now).await? > now {
                 room = Err(now);
             }
             match room {
@@ -178,21 +223,14 @@ impl Store {
             taken.clear();
             let mut place = Turn { at: from, number: 1 };
             if !queued {
-                let tail = line_up(free_at(&mut write, &demand.queue()).await?, from, now, demand.limit);
+                let tail = line_up(queue_ends_at(&mut write, demand, now).await?, from, now, demand.limit);
                 place = tail;
                 taken.push((demand.queue(), tail.at.plus(demand.limit.refill)));
             }
             turn = Some(place);
         }
         for (name, free_at) in taken {
-            query(
-                "INSERT INTO acme_limits (name, free_at) VALUES ($1, $2)
-                 ON CONFLICT (name) DO UPDATE SET free_at = excluded.free_at",
-            )
-            .bind(name)
-            .bind(free_at.0)
-            .execute(write.connection())
-            .await?;
+            set_free_at(&mut write, &name, free_at).await?;
         }
         write.commit().await?;
         Ok(turn.map_or(Ok(()), Err))

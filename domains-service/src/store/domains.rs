@@ -207,8 +207,10 @@ impl Store {
         now: UnixMillis,
         until: UnixMillis,
     ) -> Result<Option<i64>, StoreError> {
+        // A number that cannot be counted on begins anew: each has to be another one than the one before, no more.
         let fence = query_scalar(
-            "UPDATE domains SET lease_until = $1, lease_fence = lease_fence + 1
+            "UPDATE domains SET lease_until = $1,
+                 lease_fence = CASE WHEN lease_fence < 4611686018427387904 THEN lease_fence + 1 ELSE 1 END
              WHERE name = $2 AND project = $3 AND CAST(lease_until AS BIGINT) <= $4 AND removal IS NULL
              RETURNING lease_fence",
         )

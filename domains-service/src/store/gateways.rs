@@ -35,6 +35,10 @@ impl Stored for GenerationRow {
 /// The highest number that a generation can have: numbers are seconds since the Unix epoch, and the next one after those given.
 const GENERATION_MAX: i64 = 1 << 40;
 
+/// How far the number of a generation can be above one that is given later, in seconds: another replica's clock was ahead. More
+/// than any clock is, and a bit that flips above it is damage.
+const AHEAD_MAX: i64 = 1 << 30;
+
 /// A generation of keys as it rests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SealedGeneration {
@@ -81,13 +85,13 @@ impl Write {
         compromised: bool,
     ) -> Result<(), StoreError> {
         let kept = if compromised { 0 } else { i64::try_from(GENERATIONS_MAX).unwrap_or(i64::MAX) - 1 };
-        // Numbers that were never given, and what is no number, are not among them.
+        // Numbers that were never given, and what is no number, are not among them: they would take their places.
         query(
             "DELETE FROM gateway_keys WHERE number NOT IN
              (SELECT number FROM gateway_keys WHERE number BETWEEN 0 AND $2 ORDER BY number DESC LIMIT $1)",
         )
         .bind(kept)
-        .bind(GENERATION_MAX)
+        .bind(generation.number.saturating_add(AHEAD_MAX).min(GENERATION_MAX))
         .execute(self.connection())
         .await?;
         rows::forget_all(self.connection(), Table::GatewayKeys, "");

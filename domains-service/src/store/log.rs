@@ -2,6 +2,8 @@
 //!
 //! A row of `changes` has the mark of its revision. The effect of an old row is emptied first and its mark is kept longer,
 //! so that a follower far behind still proves that it followed this history. The newest revision always has a row.
+//! A revision between two rows that has none was lost: who follows from it is sent a snapshot. A follower whose mark is another one
+//! than the row has is refused, also where damage changed the row's: nothing tells that from another history.
 
 mod check;
 pub(crate) mod claim;
@@ -9,7 +11,7 @@ mod compaction;
 pub(super) mod counters;
 
 use chassis::seal::SealingKey;
-use chassis::sql::{Connection, Found, Kind, RowPlace, query, query_as, query_scalar};
+use chassis::sql::{Connection, Found, RowPlace, query, query_as, query_scalar};
 use contract::feed::{Change, Entity, Mark, Position, Revision};
 
 pub(crate) use self::check::Check;
@@ -49,7 +51,7 @@ chassis::record! {
 struct Known {
     /// The mark of this revision, while it is kept.
     mark: Option<Mark>,
-    /// The revision is one of this history, but its row is damaged.
+    /// The revision is one of this history, but its row is damaged or lost.
     damaged: bool,
     /// The log holds every change above this revision.
     oldest: Revision,
@@ -162,7 +164,10 @@ impl Store {
         // given out yet is damage, too.
         rows.retain(|found| has_revision(&reading, found) && found.row.revision <= counters.newest);
         let own = rows.first().filter(|found| found.row.revision == after);
-        let damaged = own.is_some_and(|found| found.bad.as_ref().is_some_and(|bad| bad.column == "mark"));
+        let damaged = match own {
+            Some(found) => found.bad.as_ref().is_some_and(|bad| bad.column == "mark"),
+            None => is_lost(&mut reading, after, &counters).await?,
+        };
         let own = own.map(|found| as_mark(found.row.mark));
         let oldest = Revision(counters.oldest.unsigned_abs());
         let known = Known { mark: own, damaged, oldest, replaced_below: counters.replaced_below() };
@@ -200,23 +205,35 @@ impl Store {
         Ok((reading, position, entities.unsigned_abs().saturating_sub(unreadable)))
     }
 
-    /// Gives the newest revision a row with a mark where it has none: in a new database, after a restore, and where the row
-    /// is damaged. No snapshot could be told from those of another history without.
+    /// Gives a new database's revision a row with a mark. No snapshot could be told from those of another history without.
+    ///
+    /// Where the row of the newest revision is lost or damaged, followers that have come to it cannot be told from those of
+    /// another history by any mark drawn now. They are sent a snapshot, so another revision is given out for it.
     pub(super) async fn mend_the_newest(&self) -> Result<(), StoreError> {
         let mut write = self.write().await?;
-        let newest = i64::try_from(write.revision().0).unwrap_or(i64::MAX);
-        let mended =
-            query("INSERT INTO changes (revision, effect, at_ms, mark) VALUES ($1, '', 0, $2) ON CONFLICT DO NOTHING");
-        let mut rows = mended.bind(newest).bind(random_mark()?).execute(write.connection()).await?.rows_affected();
-        if write.connection().kind() == Kind::Sqlite {
-            let mended = query("UPDATE changes SET mark = $1 WHERE typeof(mark) <> 'integer' AND revision = $2");
-            rows += mended.bind(random_mark()?).bind(newest).execute(write.connection()).await?.rows_affected();
+        if newest_row(write.connection()).await?.is_some() {
+            return Ok(());
         }
-        write.commit().await?;
-        if rows > 0 {
-            tracing::info!(revision = newest, "the newest revision had no mark and was given one");
+        let rows: i64 =
+            query_scalar("SELECT COUNT(*) FROM (SELECT 1 FROM changes UNION ALL SELECT 1 FROM entities) AS all_rows")
+                .fetch_one(write.connection())
+                .await?;
+        if rows == 0 {
+            write.mark_the_first().await?;
+        } else {
+            tracing::error!(
+                revision = write.revision().0,
+                "the newest row of the change log is lost or damaged: gateways are sent a snapshot. Something else has written \
+                 to the database, or its disk is damaged: check both"
+            );
+            // Its mark cannot be read: without the row, it is known as lost.
+            query("DELETE FROM changes WHERE revision = $1")
+                .bind(i64::try_from(write.revision().0).unwrap_or(i64::MAX))
+                .execute(write.connection())
+                .await?;
+            write.resend().await?;
         }
-        Ok(())
+        write.commit().await.map(drop)
     }
 
     /// Entities behind those that were read, by kind and name, as they rest, at most `limit`; within the reading of a
@@ -281,6 +298,28 @@ async fn is_mark_of_damaged(
     let found = query_scalar("SELECT COUNT(*) FROM changes WHERE (revision > $1 OR revision < 1) AND mark = $2");
     let found: i64 = found.bind(counters.newest).bind(of_mark(mark)).fetch_one(reading).await?;
     Ok(found > 0)
+}
+
+/// Whether the row of a revision is lost: it is not the log's first, revisions have no gaps, and this one has no row. What was
+/// forgotten because it is old is at the log's beginning. Where a row has a number that was not given out, this may be the
+/// one, and its mark tells.
+async fn is_lost(reading: &mut Connection, revision: i64, counters: &Counters) -> Result<bool, StoreError> {
+    if !(counters.replaced_below.max(2)..=counters.newest).contains(&revision) {
+        return Ok(false);
+    }
+    let is_lost: i64 = query_scalar(
+        "SELECT COUNT(*) FROM (SELECT 1 FROM changes WHERE revision >= 1 AND revision < $1 LIMIT 1) AS earlier
+         WHERE NOT EXISTS (SELECT 1 FROM changes WHERE revision < 1 OR revision > $2)",
+    )
+    .bind(revision)
+    .bind(counters.newest)
+    .fetch_one(&mut *reading)
+    .await?;
+    if is_lost > 0 {
+        let place = rows::place(Table::Changes, revision.to_string(), "");
+        rows::note(reading, &place, "revision", &"the row is lost: the log has earlier ones");
+    }
+    Ok(is_lost > 0)
 }
 
 /// Whether the changes are those right after `revision` without a gap: `limit` of them, or all up to the newest.

@@ -1,10 +1,11 @@
 //! Numbers that the database compares by itself, where SQLite has something that is none, or a revision was never given out.
 //!
 //! Text is behind all numbers, so no comparison finds its row: a delivery would never be due, and a withdrawal never over.
-//! What is put in its place is on the safe side: due now, or waited for longer than needed. Domains that are due are
-//! looked for by their worker (`domains`).
+//! What is put in its place is on the safe side: due now, or waited for longer than needed. The change that a
+//! withdrawal waits for is unknown then, and the log may have lost it: every gateway is sent a snapshot, and the
+//! withdrawal waits for that. Domains that are due are looked for by their worker (`domains`).
 
-use chassis::sql::{Found, Kind, query_as};
+use chassis::sql::{Found, Kind, query_as, query_scalar};
 
 use super::{StoreError, Write};
 
@@ -13,8 +14,8 @@ use super::{StoreError, Write};
 enum Safe {
     /// The present moment.
     Now,
-    /// The newest revision: of all that is above it, too.
-    Newest,
+    /// The revision of a snapshot that every gateway is sent now: of all that is above the newest one, too.
+    Snapshot,
     /// The beginning of time.
     Never,
 }
@@ -27,7 +28,12 @@ const COLUMNS: [(&str, &str, Safe, &str); 7] = [
         Safe::Now,
         "UPDATE acme_orders SET abandoned_at = $1 WHERE abandoned_at >= '' RETURNING url, authority",
     ),
-    ("domains", "removal", Safe::Newest, "UPDATE domains SET removal = $1 WHERE removal > $1 RETURNING name, project"),
+    (
+        "domains",
+        "removal",
+        Safe::Snapshot,
+        "UPDATE domains SET removal = $1 WHERE removal > $1 RETURNING name, project",
+    ),
     (
         "edge_bans",
         "heard_at",
@@ -49,23 +55,35 @@ const COLUMNS: [(&str, &str, Safe, &str); 7] = [
     (
         "withdrawals",
         "revision",
-        Safe::Newest,
+        Safe::Snapshot,
         "UPDATE withdrawals SET revision = $1 WHERE revision > $1 RETURNING which, project",
     ),
     ("withdrawals", "since", Safe::Now, "UPDATE withdrawals SET since = $1 WHERE since >= '' RETURNING which, project"),
 ];
 
+/// Whether a withdrawal waits for a revision that was never given out, or was lost.
+const WAITS_FOR_EVER: &str = "SELECT COUNT(*) FROM
+    (SELECT removal FROM domains WHERE removal > $1 UNION ALL SELECT revision FROM withdrawals WHERE revision > $1) AS waits";
+
+fn newest(write: &Write) -> i64 {
+    i64::try_from(write.revision().0).unwrap_or(i64::MAX)
+}
+
 /// Puts numbers where there are none, and logs which rows those were.
 pub(crate) async fn put_right(write: &mut Write) -> Result<(), StoreError> {
     let may_have_text = write.connection().kind() == Kind::Sqlite;
-    let (now, newest) = (write.now().0, i64::try_from(write.revision().0).unwrap_or(i64::MAX));
+    let waiting: i64 = query_scalar(WAITS_FOR_EVER).bind(newest(write)).fetch_one(write.connection()).await?;
+    if waiting > 0 {
+        write.resend().await?;
+    }
+    let (now, snapshot) = (write.now().0, newest(write));
     for (table, column, safe, statement) in COLUMNS {
-        if !may_have_text && !matches!(safe, Safe::Newest) {
+        if !may_have_text && !matches!(safe, Safe::Snapshot) {
             continue;
         }
         let number = match safe {
             Safe::Now => now,
-            Safe::Newest => newest,
+            Safe::Snapshot => snapshot,
             Safe::Never => 0,
         };
         let rows: Vec<Found<(String, String)>> = query_as(statement).bind(number).fetch_all(write.connection()).await?;

@@ -3,6 +3,7 @@
 mod bounds;
 mod counters;
 mod history;
+mod limits;
 #[path = "../../../chassis/tests/support/postgres.rs"]
 mod server;
 

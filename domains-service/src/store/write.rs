@@ -7,7 +7,7 @@ use contract::feed::{Effect, Entity, EntityName, Revision};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 
-use super::log::counters::{Counters, REVISION_MAX};
+use super::log::counters::{COUNTER_MAX, Counters};
 use super::rows::{self, Table};
 use super::{News, StoreError, log, notices, to_json};
 
@@ -39,14 +39,22 @@ impl Write {
     pub(super) async fn begin(pool: &Pool, now: UnixMillis, news: Arc<News>) -> Result<Self, StoreError> {
         let (mut transaction, mut counters) = lock(pool).await?;
         if counters.are_damaged {
-            counters.repair(&mut transaction).await?;
-            transaction.commit().await?;
+            let is_incomplete = counters.repair(&mut transaction).await?;
+            let mut write = Self::over(transaction, &counters, now, news.clone());
+            if is_incomplete {
+                write.resend().await?;
+            }
+            write.commit().await?;
             (transaction, counters) = lock(pool).await?;
         }
-        let current = counters.newest;
         // All that is known was committed before the lock was taken.
         news.read(counters.revision(), news.highest());
-        Ok(Self { transaction, current, committed: current, now, news, done: Vec::new() })
+        Ok(Self::over(transaction, &counters, now, news))
+    }
+
+    fn over(transaction: Connection, counters: &Counters, now: UnixMillis, news: Arc<News>) -> Self {
+        let current = counters.newest;
+        Self { transaction, current, committed: current, now, news, done: Vec::new() }
     }
 
     /// The connection, for statements within the transaction.
@@ -149,12 +157,7 @@ impl Write {
     /// Has the database count on above every revision that it, or the one that it replaces, which had come to `lost`, ever gave
     /// out. Every follower is sent a snapshot; the marks stay, which say of what this database is a later state.
     pub(crate) async fn replace_earlier(&mut self, lost: i64) -> Result<(), StoreError> {
-        self.current = self.current.max(lost.min(REVISION_MAX / 2)).max(self.now.0).saturating_add(REVISIONS_AHEAD);
-        query("UPDATE changes SET effect = '' WHERE effect <> ''").execute(&mut self.transaction).await?;
-        query("UPDATE revision_counter SET oldest = $1 WHERE id = 1")
-            .bind(self.current)
-            .execute(&mut self.transaction)
-            .await?;
+        self.current = self.current.max(lost.min(COUNTER_MAX)).max(self.now.0).saturating_add(REVISIONS_AHEAD);
         query(
             "INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
         )
@@ -162,6 +165,27 @@ impl Write {
         .bind(self.current.to_string())
         .execute(&mut self.transaction)
         .await?;
+        self.forget_effects().await
+    }
+
+    /// Gives the revision that a new database begins with its row.
+    pub(super) async fn mark_the_first(&mut self) -> Result<(), StoreError> {
+        self.log("").await
+    }
+
+    /// Gives out a revision that every follower comes to by a snapshot alone: the log may lack a change that entities have.
+    pub(crate) async fn resend(&mut self) -> Result<(), StoreError> {
+        self.current += 1;
+        self.forget_effects().await
+    }
+
+    /// Has every follower below the newest revision be sent a snapshot, and gives that revision its row.
+    async fn forget_effects(&mut self) -> Result<(), StoreError> {
+        query("UPDATE changes SET effect = '' WHERE effect <> ''").execute(&mut self.transaction).await?;
+        query("UPDATE revision_counter SET oldest = $1 WHERE id = 1")
+            .bind(self.current)
+            .execute(&mut self.transaction)
+            .await?;
         self.log("").await
     }
 

@@ -36,6 +36,11 @@ impl Wanted {
         }
     }
 
+    /// The events and prefixes, as they were typed.
+    pub(crate) fn entries(&self) -> &[String] {
+        &self.0
+    }
+
     /// Whether events of orders are among them.
     pub(crate) fn include_orders(&self) -> bool {
         ORDER_EVENTS.iter().any(|event| self.include(event))

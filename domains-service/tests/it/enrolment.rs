@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use chassis::guard::operator_token;
 use chassis::secret::{Secret, write_private};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -167,6 +168,36 @@ async fn doubled_empty_and_revoked_files_stop_nothing_and_the_good_ones_are_serv
         let nodes = listed["credentials"].as_array().unwrap().iter().filter(|one| one["kind"] == case.kind);
         let names: Vec<_> = nodes.map(|one| one["name"].clone()).collect();
         assert_eq!(names, ["a-good", "gone", "made", "z-good"]);
+        platform.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_secret_of_another_purpose_is_no_credential() {
+    for case in CASES {
+        let directory = Arc::new(tempfile::tempdir().unwrap());
+        let [platform_secret, sealing, older] = [7, 8, 9].map(|byte| Secret::new(vec![byte; 32]));
+        let good = Secret::generate().unwrap();
+        let pem = rcgen::KeyPair::generate().unwrap().serialize_pem();
+        let both = [sealing.to_text().as_str(), older.to_text().as_str()].join("\n");
+        for (name, text) in [
+            ("a-good", good.to_text().as_str()),
+            ("b-platform", platform_secret.to_text().as_str()),
+            ("c-sealing", sealing.to_text().as_str()),
+            ("d-both-sealing", both.as_str()),
+            ("e-pem", pem.as_str()),
+            ("f-command-line", operator_token(&platform_secret).to_text().as_str()),
+        ] {
+            write_private(&case.file(&directory, name), text.as_bytes()).unwrap();
+        }
+        let mut platform = start(&directory).await;
+        for (credential, status) in [(&good, 200), (&platform_secret, 401), (&sealing, 401)] {
+            assert_eq!(case.ask(&platform, credential).await, status, "{}", case.kind);
+        }
+        let of_files: Vec<_> = refused(&platform).await.into_iter().map(|(reason, _)| reason).collect();
+        assert_eq!(of_files, ["other_secret", "other_secret", "other_secret", "other_secret", "doubled"]);
+        let metrics = platform.metrics().await;
+        assert!(metrics.contains("domains_credential_files_refused{reason=\"other_secret\"} 4\n"), "{metrics}");
         platform.stop().await;
     }
 }

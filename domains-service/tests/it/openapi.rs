@@ -161,6 +161,8 @@ async fn every_described_operation_is_served_and_no_other_method_is() {
             }
         }
     }
-    assert_eq!(count, 24);
+    let undescribed = ["/openapi.json", "/v1/openapi.json", "/reference"];
+    let operations = domains_service::operations().filter(|(_, path, _)| !undescribed.contains(path));
+    assert_eq!(count, operations.count());
     assert_eq!(owner.get("/openapi.json").await.body, document);
 }

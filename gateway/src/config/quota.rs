@@ -4,6 +4,8 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use chassis::config::Section;
+use chassis::peer::CERTIFICATES_BYTES_MAX;
+use chassis::secret::read_regular;
 use contract::plan::Plan;
 
 use quota::ban::BanSwitch;
@@ -62,8 +64,8 @@ fn redis(section: &Section<'_>, used: bool) -> Option<Option<RedisSettings>> {
     let password = section.password("password");
     let ca_file = section.path("ca_certificate_file");
     let ca_certificate = match &ca_file {
-        Some(Some(path)) => match std::fs::read(path) {
-            Ok(pem) => Some(Some(pem)),
+        Some(Some(path)) => match read_regular(path, CERTIFICATES_BYTES_MAX) {
+            Ok((pem, _)) => Some(Some(pem.to_vec())),
             Err(error) => {
                 section.complain("ca_certificate_file", format!("it cannot be read: {error}"));
                 None

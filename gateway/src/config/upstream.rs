@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use chassis::config::Section;
 use chassis::peer::TlsName;
+use chassis::secret::read_regular;
 use contract::project::UpstreamName;
 use http::uri::Authority;
 use http::{HeaderValue, Method};
@@ -133,14 +134,18 @@ fn stays_private(
     true
 }
 
+/// What of a page's file is read, to say of a larger one how large a page may be.
+const ERROR_PAGE_FILE_BYTES_MAX: u64 = 1024 * 1024;
+
 /// The page that visitors see in place of ours.
 fn error_page(section: &Section<'_>) -> Option<Option<ErrorPage>> {
     if !section.has("error_page_file") {
         return Some(None);
     }
     let file: PathBuf = section.required("error_page_file", "\"data/error.html\"")?;
-    let read = std::fs::read(&file).map_err(|error| format!("{} cannot be read: {error}", file.display()));
-    match read.and_then(|bytes| ErrorPage::try_from(bytes).map_err(|error| error.to_string())) {
+    let read = read_regular(&file, ERROR_PAGE_FILE_BYTES_MAX);
+    let read = read.map_err(|error| format!("{} cannot be read: {error}", file.display()));
+    match read.and_then(|(bytes, _)| ErrorPage::try_from(bytes.to_vec()).map_err(|error| error.to_string())) {
         Ok(page) => Some(Some(page)),
         Err(why) => {
             section.complain("error_page_file", why);

@@ -2,7 +2,7 @@
 //! of this crate. Nothing in a running gateway calls this.
 
 use super::downstream::http1::Wire;
-use super::upstream::response;
+use super::upstream::http1_response as response;
 use crate::answer::Answer;
 use crate::decorate::{Spoken, is_foreign, ours};
 use crate::facts::Facts;
@@ -19,7 +19,7 @@ pub(crate) fn client_head(bytes: &[u8], facts: &Facts) -> Result<Vec<u8>, NoHead
     let mut out = Wire::new(false);
     let head = response::read(bytes, false, |name| is_foreign(name, facts), &mut out).map_err(|_| NoHead)?;
     let head = head.ok_or(NoHead)?;
-    ours(facts, true, head.spoken, &mut out).map_err(|_| NoHead)?;
+    ours(facts, true, head.head.spoken, &mut out).map_err(|_| NoHead)?;
     Ok(out.into_bytes())
 }
 

@@ -1,9 +1,326 @@
-//! The upstream's side of a request: one connection, the request on its way there and the response on its way back.
+//! The upstream's side of a request, whichever version it speaks: the request on its way there, and the response on its way
+//! back.
 
-pub(crate) mod connection;
-pub(crate) mod http2;
-pub(crate) mod relay;
-pub(crate) mod request;
-pub(crate) mod response;
-pub(crate) mod trailers;
-pub(crate) mod upload;
+mod http1;
+mod http2;
+mod open;
+mod patience;
+mod source;
+mod trailers;
+
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context, Poll, ready};
+
+use bytes::BytesMut;
+use http::{HeaderMap, StatusCode};
+use pingora::{Error, ErrorSource, ErrorType};
+use pingora_http::RequestHeader;
+use tokio::time::Instant;
+
+use self::http1::Http1;
+pub(super) use self::http1::response as http1_response;
+use self::http2::Http2;
+pub(super) use self::http2::Refused;
+pub(super) use self::http2::head::wants_trailers;
+pub(super) use self::open::open;
+pub(super) use self::patience::Patience;
+use self::patience::{Waits, left};
+pub(super) use self::source::Source;
+pub(super) use self::trailers::{of_response, write as write_trailers};
+use super::downstream::Downstream;
+use super::retry::{Failed, Failure};
+use crate::decorate::{ResponseSink, Spoken};
+use crate::facts::ConnectionKind;
+use crate::upstreams::{Demands, Endpoint};
+
+/// Room for what one read brings of a body that goes on.
+pub(super) const READ_BYTES: usize = 64 * 1024;
+
+/// A request as every attempt at it needs it.
+pub(super) struct Request<'a> {
+    /// Once [`crate::forward::rewrite`] has been over it.
+    pub(super) head: &'a RequestHeader,
+    /// It asks for a WebSocket.
+    pub(super) switches: bool,
+    pub(super) demands: Demands,
+    pub(super) patience: Patience,
+}
+
+/// What the head of a response says.
+#[derive(Debug)]
+pub(super) struct ResponseHead {
+    pub(super) status: StatusCode,
+    /// Bytes of its fields.
+    pub(super) fields_bytes: usize,
+    /// There is no body.
+    pub(super) ends: bool,
+    /// How long the body is, is unknown.
+    pub(super) chunked: bool,
+    /// What it says that the gateway would say otherwise.
+    pub(super) spoken: Spoken,
+    /// Of a call of gRPC that is over with its head.
+    pub(super) grpc_status: Option<u16>,
+}
+
+/// A request on its way to an upstream. Dropped before the response is complete, it ends its stream or connection.
+pub(super) struct UpstreamCall {
+    wire: Wire,
+    /// What came of the response and was not handed on yet.
+    buffer: BytesMut,
+    patience: Patience,
+    /// Over what it goes.
+    pub(super) kind: ConnectionKind,
+}
+
+/// One version or the other.
+#[expect(clippy::large_enum_variant, reason = "the usual one is moved once and not allocated")]
+enum Wire {
+    Http1(Http1),
+    Http2(Box<Http2>),
+}
+
+impl UpstreamCall {
+    fn new(wire: Wire, request: &Request<'_>, kind: ConnectionKind) -> Self {
+        Self { wire, buffer: BytesMut::new(), patience: request.patience, kind }
+    }
+
+    /// Takes the next head of the response, interim or final, if all of it is there, and writes what goes on of it to `out`.
+    /// `to_head` when it answers HEAD.
+    ///
+    /// # Errors
+    /// When it is no head.
+    pub(super) fn take_head(
+        &mut self,
+        to_head: bool,
+        is_foreign: impl Fn(&str) -> bool,
+        out: &mut impl ResponseSink,
+    ) -> pingora::Result<Option<ResponseHead>> {
+        match &mut self.wire {
+            Wire::Http1(wire) => wire.take_head(&mut self.buffer, to_head, is_foreign, out),
+            Wire::Http2(wire) => wire.take_head(to_head, is_foreign, out),
+        }
+    }
+
+    /// Sends on what there is to be sent until more of the head is there.
+    pub(super) async fn receive_head(
+        &mut self,
+        source: &mut Source,
+        client: &mut impl Downstream,
+    ) -> pingora::Result<()> {
+        let came = self.wait(source, client, |wire, buffer, cx| match wire {
+            Wire::Http1(wire) => wire.poll_head(buffer, cx),
+            Wire::Http2(wire) => wire.poll_head(cx),
+        });
+        came.await?.ok_or_else(|| Error::explain(ErrorType::ReadTimedout, "from an upstream").into_up())
+    }
+
+    /// Both sides may say nothing for long, where the version has a way to find out that the upstream is there (PING).
+    pub(super) fn may_be_silent(&mut self) {
+        if self.kind.http2 {
+            self.patience.may_be_silent();
+        }
+    }
+
+    /// The upstream has switched protocols: from here on both sides say what they like, for as long as they like.
+    pub(super) fn switch(&mut self, source: &mut Source) {
+        source.switch();
+        self.patience = Patience::unlimited();
+        if let Wire::Http1(wire) = &mut self.wire {
+            wire.switch();
+        }
+    }
+
+    /// Hands the body of the response on to its end, and counts its bytes in `sent`; its trailers, if there are any. What is
+    /// there at once travels together; before a wait everything is on its way. `in_time` says whether it may go on.
+    pub(super) async fn relay<D: Downstream>(
+        &mut self,
+        source: &mut Source,
+        client: &mut D,
+        in_time: impl Fn() -> pingora::Result<()> + Send + Sync,
+        sent: &mut u64,
+    ) -> pingora::Result<Option<HeaderMap>> {
+        loop {
+            let there = poll_fn(|cx| Poll::Ready(self.wire.poll_data(&mut self.buffer, cx))).await;
+            let came = if let Poll::Ready(came) = there {
+                came?
+            } else {
+                self.hand_on(source, client, |client, _, cx| client.poll_flush(cx)).await?;
+                let came = self.wait(source, client, Wire::poll_data).await?;
+                in_time()?;
+                came.flatten()
+            };
+            let Some(bytes) = came else { break };
+            *sent += bytes as u64;
+            let (mut left, last) = (bytes, self.wire.is_done());
+            self.hand_on(source, client, |client, buffer, cx| client.poll_data(buffer, &mut left, last, cx)).await?;
+            self.wire.has_handed_on(bytes)?;
+            if !last {
+                in_time()?;
+            }
+        }
+        self.wire.trailers().await
+    }
+
+    /// The response is complete: keeps the connection for the next request, where it takes one.
+    pub(super) fn keep(self, endpoint: &Endpoint) {
+        if let Wire::Http1(wire) = self.wire {
+            wire.keep(&self.buffer, endpoint);
+        }
+    }
+
+    /// Why the upstream failed, for an operator, where that is known.
+    pub(super) fn reason(&self, error: &Error) -> Option<std::borrow::Cow<'static, str>> {
+        match &self.wire {
+            Wire::Http1(_) => http1::reason(error),
+            Wire::Http2(wire) => wire.reason(error),
+        }
+    }
+
+    /// What became of the attempt that this error ended, before the response. `interim` says whether an interim one came.
+    pub(super) fn failed(&self, error: Box<Error>, source: &Source, interim: bool) -> Failed {
+        let (refused, unheard, sent_at) = match &self.wire {
+            Wire::Http1(_) => (None, was_reset(&error), Instant::now()),
+            Wire::Http2(wire) => (wire.refused(&error), wire.is_unheard(was_reset(&error)), wire.sent_at),
+        };
+        let may_repeat = !interim && self.buffer.is_empty() && source.is_at_hand();
+        let failure = match refused {
+            Some(refused) if may_repeat => Failure::Refused(refused),
+            None if may_repeat && self.kind.reused && has_ended(&error) => Failure::Ended { unheard },
+            _ => Failure::Unknown,
+        };
+        Failed { failure, reason: self.reason(&error), error, sent_at: Some(sent_at) }
+    }
+
+    /// Writes to the client with `write`, and sends the request on meanwhile, so that a peer that reads only after it was
+    /// read does not stop both directions.
+    async fn hand_on<D: Downstream>(
+        &mut self,
+        source: &mut Source,
+        client: &mut D,
+        mut write: impl FnMut(&mut D, &mut BytesMut, &mut Context<'_>) -> Poll<pingora::Result<()>> + Send,
+    ) -> pingora::Result<()> {
+        poll_fn(|cx| {
+            let written = write(client, &mut self.buffer, cx);
+            if written.is_pending() && !self.wire.has_sent() {
+                self.wire.poll_send(source, client, &mut false, cx)?;
+            }
+            written
+        })
+        .await
+    }
+
+    /// Sends the request on and waits until `look` is ready, within the time limits of both sides and while the client is
+    /// there. `None` at the end of both sides after a switch of protocols.
+    async fn wait<T>(
+        &mut self,
+        source: &mut Source,
+        client: &mut impl Downstream,
+        mut look: impl FnMut(&mut Wire, &mut BytesMut, &mut Context<'_>) -> Poll<pingora::Result<T>> + Send,
+    ) -> pingora::Result<Option<T>> {
+        let Self { wire, buffer, patience, kind } = self;
+        let (began, mut waiting) = (kind.http2.then(Instant::now), None);
+        poll_fn(|cx| {
+            // The response comes first: it may say why the upstream reads no more of the request.
+            if let Poll::Ready(found) = look(wire, buffer, cx) {
+                return Poll::Ready(found.map(Some));
+            }
+            let mut moved = false;
+            let waits = match wire.poll_send(source, client, &mut moved, cx)? {
+                Waits::Nothing => return Poll::Ready(Ok(None)),
+                waits => waits,
+            };
+            if client.poll_gone(cx).is_ready() {
+                return Poll::Ready(left());
+            }
+            let late = ready!(patience.poll(&mut waiting, waits, moved, client, cx));
+            // A client may choose the total time (`grpc-timeout`), so its end says nothing about the connection.
+            if late.is_err() && !patience.is_over() {
+                wire.was_late(began);
+            }
+            Poll::Ready(late.map(|()| None))
+        })
+        .await
+    }
+}
+
+impl Wire {
+    /// Sends as much of the request as is there and the upstream takes, and says what is waited for then; `moved` is set when
+    /// something was sent.
+    fn poll_send(
+        &mut self,
+        source: &mut Source,
+        client: &mut impl Downstream,
+        moved: &mut bool,
+        cx: &mut Context<'_>,
+    ) -> pingora::Result<Waits> {
+        match self {
+            Self::Http1(wire) => wire.poll_send(source, client, moved, cx),
+            Self::Http2(wire) => wire.sending.poll(source, client, moved, cx),
+        }
+    }
+
+    /// Whether nothing more will be sent.
+    fn has_sent(&self) -> bool {
+        match self {
+            Self::Http1(wire) => wire.has_sent(),
+            Self::Http2(wire) => wire.sending.is_over(),
+        }
+    }
+
+    /// Brings some of the body to the start of the buffer: how many bytes; `None` at its end.
+    fn poll_data(&mut self, buffer: &mut BytesMut, cx: &mut Context<'_>) -> Poll<pingora::Result<Option<usize>>> {
+        match self {
+            Self::Http1(wire) => wire.poll_data(buffer, cx),
+            Self::Http2(wire) => wire.poll_data(buffer, cx),
+        }
+    }
+
+    /// Whether the body ends with what was brought last.
+    fn is_done(&self) -> bool {
+        match self {
+            Self::Http1(wire) => wire.is_done(),
+            Self::Http2(wire) => wire.is_done(),
+        }
+    }
+
+    /// So much of the body was handed on: the upstream may send as much again.
+    fn has_handed_on(&mut self, bytes: usize) -> pingora::Result<()> {
+        match self {
+            Self::Http1(_) => Ok(()),
+            Self::Http2(wire) => wire.has_handed_on(bytes),
+        }
+    }
+
+    /// What stands behind the body.
+    async fn trailers(&mut self) -> pingora::Result<Option<HeaderMap>> {
+        match self {
+            Self::Http1(wire) => Ok(wire.trailers()),
+            Self::Http2(wire) => wire.trailers().await,
+        }
+    }
+
+    /// The upstream did not do in time what was waited for since `began`.
+    fn was_late(&self, began: Option<Instant>) {
+        if let Self::Http2(wire) = self {
+            wire.was_late(began);
+        }
+    }
+}
+
+/// Whether the connection ended by itself, as an idle one may at any moment.
+fn has_ended(error: &Error) -> bool {
+    *error.esource() == ErrorSource::Upstream
+        && matches!(error.etype(), ErrorType::ConnectionClosed | ErrorType::ReadError | ErrorType::WriteError)
+}
+
+/// Whether the connection was reset: by a network that forgot it, or by a server that is gone. A server that is overloaded
+/// usually closes its connections in order.
+fn was_reset(error: &Error) -> bool {
+    let Some(cause) = error.cause.as_deref() else { return false };
+    let io = cause.downcast_ref::<io::Error>().or_else(|| cause.downcast_ref::<h2::Error>()?.get_io());
+    io.is_some_and(|io| matches!(io.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe))
+}
+
+#[cfg(test)]
+mod tests;

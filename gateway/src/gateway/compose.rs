@@ -1,4 +1,4 @@
-//! What the gateway says itself, as it is written.
+//! Writes the gateway's own answers.
 
 use std::borrow::Cow;
 
@@ -10,11 +10,11 @@ use crate::answer::Answer;
 use crate::decorate::{ResponseSink, Spoken, ours};
 use crate::facts::{Facts, Shown, Surface};
 use listener::Connection;
-use quota::standing::Outcome;
+use quota::standing::QuotaOutcome;
 
 impl Gateway {
-    /// Writes the head of an answer to `out`, all but what concerns the client's connection. Its status and body: a page
-    /// where that is wanted and people visit.
+    /// Writes the head of an answer to `out`, without the connection's fields; returns the status and the body. With
+    /// `page`, a site for people gets a page.
     pub(crate) fn compose(
         &self,
         facts: &mut Facts,
@@ -22,7 +22,7 @@ impl Gateway {
         (answer, page): (Answer, bool),
         out: &mut impl ResponseSink,
     ) -> pingora::Result<(StatusCode, Cow<'static, str>)> {
-        // What never reached an upstream through our own fault costs nothing; whoever else is to blame was served.
+        // A request that failed by our own fault before an upstream answered costs nothing.
         if matches!(&answer, Answer::Refuse(refusal) if refusal.rejection.is_free())
             && facts.upstream_answered.is_none()
         {
@@ -32,7 +32,7 @@ impl Gateway {
         if let Answer::Refuse(refusal) = &answer {
             facts.refused = Some(refusal.rejection);
         }
-        // A caller of gRPC reads its own statuses and no body.
+        // A gRPC client reads gRPC statuses and no body.
         if let (Answer::Refuse(refusal), true) = (&answer, facts.is_grpc) {
             let (status, code) = refusal.write_grpc(out)?;
             facts.grpc_status = Some(code);
@@ -53,26 +53,26 @@ impl Gateway {
         Ok((status, body))
     }
 
-    /// Takes the charge back. The response still shows what was left after it: figures never rise within a window.
+    /// Refunds the charge. The response still shows the figures before the refund: they never rise within a window.
     fn refund(&self, facts: &mut Facts) {
         if let (Some(standing), Some(payer)) = (facts.charged.take(), &facts.payer) {
             self.pipeline.quota.refund(&payer.uid, &standing);
         }
     }
 
-    /// Every API response shows limits: those of the caller, or those of an address that has not said who it is.
+    /// Every API response shows limits: the caller's, or those of its address if it is not authenticated.
     fn show_limits(&self, facts: &mut Facts, connection: &Connection) {
         if facts.surface == Surface::Api && facts.shown.is_none() {
             let standing = match self.pipeline.failed_authentications.check(facts.client(connection), self.clock.now())
             {
                 Ok(standing) | Err(standing) => standing,
             };
-            facts.shown = Some(Shown { standing, outcome: Outcome::Admitted });
+            facts.shown = Some(Shown { standing, outcome: QuotaOutcome::Admitted });
         }
     }
 }
 
-/// A text as a body; nothing is copied.
+/// A text as a body, without a copy.
 pub(crate) fn bytes(text: Cow<'static, str>) -> Bytes {
     match text {
         Cow::Borrowed(text) => Bytes::from_static(text.as_bytes()),

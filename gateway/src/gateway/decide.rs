@@ -1,4 +1,4 @@
-//! From a head to a decision.
+//! Turns a request head into a decision.
 
 use std::net::IpAddr;
 
@@ -16,17 +16,17 @@ use listener::HEALTH_PATH;
 use listener::forwarded::Forwarders;
 
 impl Gateway {
-    /// A request begins: its id, and when.
+    /// Begins a request: takes its id and the time.
     pub(crate) fn begin(&self) -> Box<Facts> {
         let mut facts = Facts::new(RequestId::random(), self.clock.now(), self.clock.monotonic());
         let tracer = &self.telemetry.tracer;
-        // What clients say of traces is not believed: they would choose how much we record.
+        // Clients do not choose whether a trace is sampled: the load is ours.
         facts.sampled =
             tracer.is_on() && TraceId::parse(facts.request_id.as_str()).is_some_and(|trace| tracer.samples(trace));
         Box::new(facts)
     }
 
-    /// Where the request goes and what body it announces, or what is said instead.
+    /// The target of the request and the body it announces, or the gateway's own answer.
     pub(crate) async fn decide(
         &self,
         head: &RequestHeader,
@@ -47,18 +47,18 @@ impl Gateway {
     }
 }
 
-/// The client that a balancer names.
+/// The client's address from a balancer's field.
 fn named(forwarders: &Forwarders, head: &RequestHeader) -> Option<(IpAddr, HeaderValue)> {
     let address = forwarders.client(&head.headers)?;
     Some((address, HeaderValue::try_from(address.to_string()).ok()?))
 }
 
-/// A balancer asks whether requests may be sent here: for any host or none, and over HTTP/1.0 too.
+/// A balancer's health check: for any host or none, over HTTP/1.0 too.
 fn is_health_check(head: &RequestHeader) -> bool {
     head.uri.path() == HEALTH_PATH && matches!(head.method, Method::GET | Method::HEAD)
 }
 
-/// What a log line says of the connection.
+/// The connection's facts for a log line.
 pub(crate) fn connection_facts<'a>(connection: &'a Connection, facts: &'a Facts) -> ConnectionFacts<'a> {
     ConnectionFacts {
         protocol: if connection.is_h2() { "h2" } else { "h1" },
@@ -67,7 +67,7 @@ pub(crate) fn connection_facts<'a>(connection: &'a Connection, facts: &'a Facts)
     }
 }
 
-/// Kept for the log when it could be one: 16 to 64 characters of `A-Z a-z 0-9 _ -`.
+/// The client's own request id for the log, if valid: 16 to 64 characters of `A-Z a-z 0-9 _ -`.
 fn client_request_id(request: &EdgeRequest<'_>) -> Option<String> {
     let id = request.single(http::header::HeaderName::from_static("x-request-id"))?;
     let fits = (16..=64).contains(&id.len())

@@ -1,7 +1,7 @@
-//! Names for requests: each is 128 random bits. An id says nothing of the next one, and nothing of how many there were.
+//! Request ids: 128 random bits each. An id does not reveal the next one or the number of requests.
 //!
-//! The bits come from the generator of the cryptographic library, which the operating system seeds, many ids at a time:
-//! asking for each would cost more than the rest of its request's bookkeeping.
+//! The bits come from the cryptographic library's generator, which the operating system seeds. A thread fetches bits
+//! for many ids at once, because a fetch for each would cost more than the rest of its request's bookkeeping.
 
 use std::cell::RefCell;
 
@@ -10,10 +10,10 @@ use crate::facts::RequestId;
 /// Bytes of one id.
 const ID_BYTES: usize = 16;
 
-/// Random bytes that a thread fetches at once, enough for 128 ids.
+/// Random bytes that a thread fetches at once: 128 ids.
 const FETCHED_BYTES: usize = 128 * ID_BYTES;
 
-/// Random bytes of one thread, and how many of them are left.
+/// A thread's random bytes, and the number left.
 struct Fetched {
     bytes: [u8; FETCHED_BYTES],
     left: usize,
@@ -24,14 +24,14 @@ thread_local! {
 }
 
 impl RequestId {
-    /// An id that nobody can foresee.
+    /// An unpredictable id.
     pub(crate) fn random() -> Self {
         FETCHED.with_borrow_mut(|fetched| Self::new(u128::from_le_bytes(fetched.take(chassis::random::bytes))))
     }
 }
 
 impl Fetched {
-    /// The next id of those fetched; when there are none left, more are fetched from `source`.
+    /// The next id; fetches more bytes from `source` if none are left.
     fn take<E>(&mut self, source: impl FnOnce() -> Result<[u8; FETCHED_BYTES], E>) -> [u8; ID_BYTES] {
         if self.left == 0
             && let Ok(bytes) = source()
@@ -40,8 +40,8 @@ impl Fetched {
         }
         let (rest, id) = self.bytes.split_at_mut(self.left.saturating_sub(ID_BYTES));
         self.left = rest.len();
-        // The generator was asked at the start of the process, which ends when there is none. Should it fail later, ids
-        // are zeros: they are names, not secrets, and a request without one is still served.
+        // The process checks the generator when it starts, and ends without it. If it fails later, ids are zeros: they
+        // are names, not secrets, and the request is still served.
         id.first_chunk_mut().map(std::mem::take).unwrap_or_default()
     }
 }

@@ -7,7 +7,7 @@ use crate::answer::{Answer, Refusal};
 use crate::facts::{Facts, Shown};
 use contract::rejection::Rejection;
 use quota::ChargeError;
-use quota::standing::Outcome;
+use quota::standing::QuotaOutcome;
 
 impl Pipeline {
     pub(super) async fn charge(&self, facts: &mut Facts) -> Result<(), Answer> {
@@ -26,13 +26,13 @@ impl Pipeline {
         match charged {
             Ok(standing) => {
                 facts.charged = Some(standing);
-                facts.shown = Some(Shown { standing, outcome: Outcome::Admitted });
+                facts.shown = Some(Shown { standing, outcome: QuotaOutcome::Admitted });
                 Ok(())
             }
             // In shadow mode the refusal is counted and its figures are shown, and the request continues.
             Err(ChargeError::Exceeded { standing, .. }) if in_shadow => {
                 facts.in_shadow = true;
-                facts.shown = Some(Shown { standing, outcome: Outcome::Admitted });
+                facts.shown = Some(Shown { standing, outcome: QuotaOutcome::Admitted });
                 Ok(())
             }
             Err(ChargeError::Exceeded { standing, window }) => {
@@ -40,13 +40,13 @@ impl Pipeline {
                     Window::Minute => Rejection::RateLimitExceeded,
                     Window::Day => Rejection::DailyQuotaExceeded,
                 };
-                Err(refuse(facts, rejection, Shown { standing, outcome: Outcome::Refused(window) }))
+                Err(refuse(facts, rejection, Shown { standing, outcome: QuotaOutcome::Refused(window) }))
             }
             Err(ChargeError::Banned { until, standing }) => {
-                Err(refuse(facts, Rejection::ApiKeyBanned, Shown { standing, outcome: Outcome::Banned { until } }))
+                Err(refuse(facts, Rejection::ApiKeyBanned, Shown { standing, outcome: QuotaOutcome::Banned { until } }))
             }
             Err(ChargeError::Unavailable { retry_after_seconds, standing }) => {
-                facts.shown = Some(Shown { standing, outcome: Outcome::Admitted });
+                facts.shown = Some(Shown { standing, outcome: QuotaOutcome::Admitted });
                 Err(Refusal::new(Rejection::QuotaUnavailable).retry_after(i64::from(retry_after_seconds)).into())
             }
         }

@@ -1,139 +1,33 @@
-//! What can be wrong with the platform's certificate, in words for the log and `tollhouse status`.
+//! The faults of the platform's certificate, in words for the log and `tollhouse status`.
 
 use std::fmt;
 use std::path::PathBuf;
 
-use contract::time::UnixSeconds;
+use chassis::certificate::FaultKind;
 
-/// One thing that is wrong.
+/// A fault of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CertificateFault {
-    /// Which certificate it is about.
+    /// The faulty certificate.
     pub place: Place,
     /// The file of the chain.
     pub file: PathBuf,
-    /// What is wrong.
+    /// The kind of fault.
     pub kind: FaultKind,
 }
 
 contract::words! {
-    /// Which certificate a fault is about.
+    /// The certificate with the fault.
     pub enum Place {
-        /// The one that handshakes get.
+        /// The certificate in use: handshakes get it.
         InUse = "in_use",
-        /// The files, which are not taken: handshakes get the one that was in use before.
+        /// The certificate in the files, which is not taken: handshakes get the one in use.
         Refused = "refused",
     }
 }
 
-/// What is wrong with a certificate.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum FaultKind {
-    /// A file cannot be read, or chain and key do not belong together: why.
-    Unusable(String),
-    /// Its last second of validity is over.
-    Expired(UnixSeconds),
-    /// Its first second of validity is still to come.
-    NotYetValid(UnixSeconds),
-    /// It covers these names, and some that are needed are missing.
-    Names {
-        /// What it covers.
-        found: Vec<String>,
-        /// What it should cover as well.
-        missing: Vec<String>,
-    },
-    /// It states purposes, and to be a server's is not among them.
-    Purpose,
-    /// It is an authority's, and no server's.
-    Ca,
-    /// It is its own authority, and the system does not trust it.
-    SelfSigned,
-    /// Nothing shows that it comes from the authority of the one in use, and the system trusts none in its chain.
-    Authority {
-        /// The name of its authority.
-        found: String,
-        /// The name of the authority of the one in use.
-        in_use: String,
-    },
-    /// The certificate in use lasts longer.
-    EndsEarlier {
-        /// Its last second.
-        found: UnixSeconds,
-        /// The last second of the one in use.
-        in_use: UnixSeconds,
-    },
-}
-
-impl FaultKind {
-    /// Every reason there is, for a label.
-    pub(crate) const REASONS: [&'static str; 9] =
-        ["unusable", "expired", "not_yet_valid", "names", "purpose", "ca", "self_signed", "authority", "ends_earlier"];
-
-    /// For a label.
-    pub(crate) const fn reason(&self) -> &'static str {
-        match self {
-            Self::Unusable(_) => "unusable",
-            Self::Expired(_) => "expired",
-            Self::NotYetValid(_) => "not_yet_valid",
-            Self::Names { .. } => "names",
-            Self::Purpose => "purpose",
-            Self::Ca => "ca",
-            Self::SelfSigned => "self_signed",
-            Self::Authority { .. } => "authority",
-            Self::EndsEarlier { .. } => "ends_earlier",
-        }
-    }
-}
-
-/// Names shown in one message at most.
-const NAMES_SHOWN: usize = 5;
-
-fn list(names: &[String]) -> String {
-    let shown = names.iter().take(NAMES_SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(NAMES_SHOWN) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
-}
-
-fn moment(at: UnixSeconds) -> String {
-    jiff::Timestamp::from_second(at.0).map_or_else(|_| at.0.to_string(), |at| at.to_string())
-}
-
-impl fmt::Display for FaultKind {
-    fn fmt(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unusable(why) => write!(text, "{why}"),
-            Self::Expired(at) => write!(text, "it expired at {}", moment(*at)),
-            Self::NotYetValid(at) => write!(text, "it is not valid before {}", moment(*at)),
-            Self::Names { found, missing } => {
-                write!(text, "it covers {} and does not cover {}", list(found), list(missing))
-            }
-            Self::Purpose => write!(text, "it is not for servers (extended key usage)"),
-            Self::Ca => write!(text, "it is an authority's (basic constraints), and clients take none for a server's"),
-            Self::SelfSigned => write!(text, "it is signed by itself, and the system does not trust it"),
-            Self::Authority { found, in_use } if found == in_use => {
-                write!(
-                    text,
-                    "its authority has the name {found:?} of the authority of the one in use, but nothing shows that it has \
-                     the same key, and the system does not trust it"
-                )
-            }
-            Self::Authority { found, in_use } => {
-                write!(
-                    text,
-                    "its chain ends at {found:?}, which the system does not trust; the one in use ends at {in_use:?}"
-                )
-            }
-            Self::EndsEarlier { found, in_use } => {
-                write!(text, "it ends at {}, the one in use at {}", moment(*found), moment(*in_use))
-            }
-        }
-    }
-}
-
 impl CertificateFault {
-    /// What a person should do.
+    /// The remedy.
     pub(crate) const fn remedy(&self) -> &'static str {
         match (self.place, &self.kind) {
             (Place::Refused, FaultKind::EndsEarlier { .. }) => {
@@ -165,10 +59,12 @@ impl fmt::Display for CertificateFault {
 
 #[cfg(test)]
 mod tests {
+    use contract::time::UnixSeconds;
+
     use super::*;
 
     #[test]
-    fn a_fault_names_the_file_what_is_wrong_and_what_to_do() {
+    fn a_fault_names_the_file_the_cause_and_the_remedy() {
         let fault = CertificateFault {
             place: Place::Refused,
             file: "/etc/platform.pem".into(),
@@ -185,21 +81,5 @@ mod tests {
         );
         let fault = CertificateFault { kind: FaultKind::Expired(UnixSeconds(0)), place: Place::InUse, ..fault };
         assert!(fault.to_string().contains("it expired at 1970-01-01T00:00:00Z: put a good pair in its place"));
-    }
-
-    #[test]
-    fn every_reason_is_listed() {
-        let kinds = [
-            FaultKind::Unusable(String::new()),
-            FaultKind::Expired(UnixSeconds(0)),
-            FaultKind::NotYetValid(UnixSeconds(0)),
-            FaultKind::Names { found: Vec::new(), missing: Vec::new() },
-            FaultKind::Purpose,
-            FaultKind::Ca,
-            FaultKind::SelfSigned,
-            FaultKind::Authority { found: String::new(), in_use: String::new() },
-            FaultKind::EndsEarlier { found: UnixSeconds(0), in_use: UnixSeconds(0) },
-        ];
-        assert_eq!(kinds.map(|kind| kind.reason()), FaultKind::REASONS);
     }
 }

@@ -1,29 +1,29 @@
-//! The quota: over Redis for several nodes, or over the embedded store and the file that lets its counts survive a
+//! The quota: over Redis for several nodes, or over the embedded store with a file that keeps its counts over a
 //! restart.
 //!
-//! The file is written once a second and at the end. A process killed in between forgets at most a second of counting;
-//! the limit of the window then admits that much again, which is the stated bound of the embedded store. Over Redis the
-//! file says how many gateways there are, for a start while Redis is away.
+//! The file is written once a second and at the end. A killed process loses at most a second of counts, and the window
+//! then admits that much more: the documented bound of the embedded store. Over Redis the file holds the number of
+//! gateways, for a start while Redis is down.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::Context as _;
 use chassis::clock::Clock;
 use chassis::metrics::{self, Registry};
 use chassis::secret::write_private;
 use parking_lot::Mutex;
 
 use crate::config::Config;
+use crate::damage::{self, FLEET, USAGE};
 use crate::place;
 use quota::Quota;
 use quota::settings::QuotaSettings;
 use quota::store::memory::{BUCKETS_MAX, MemoryStore, Snapshot};
 use quota::store::redis::{CallMetrics, RESULTS, RedisStore};
 
-/// What the next start has to know, in a file.
+/// The file for the next start.
 pub(super) struct UsageFile {
     path: PathBuf,
     known: Known,
@@ -31,7 +31,7 @@ pub(super) struct UsageFile {
     place: PlaceFile,
 }
 
-/// The identity of the data directory as it is on disk.
+/// The identity of the data directory on disk.
 struct PlaceFile {
     directory: PathBuf,
     quota: Quota,
@@ -44,7 +44,7 @@ impl PlaceFile {
         Self { directory, quota, written }
     }
 
-    /// Writes the identity if the node had to take another one.
+    /// Writes the identity if the node has a new one.
     fn write(&self) {
         let (place, written) = (self.quota.place(), self.written.load(Ordering::Relaxed));
         if place == written {
@@ -73,12 +73,12 @@ impl PlaceFile {
 enum Known {
     /// The counts of the embedded store.
     Counts(Arc<MemoryStore>),
-    /// The gateways that share the limits.
+    /// The number of gateways that share the limits.
     Fleet(Quota),
 }
 
 impl UsageFile {
-    /// Writes the file if something changed. A disk that is full costs the knowledge of a restart, not a request.
+    /// Writes the file if its content changed. If the disk is full, the next start lacks it; requests go on.
     pub(super) fn write(&self) {
         self.place.write();
         let known = match &self.known {
@@ -97,10 +97,16 @@ impl UsageFile {
     }
 }
 
-/// How long the start waits for Redis. A gateway must start without it: then it counts as in any outage.
+/// The largest file of counts: a kilobyte for each bucket, which has one component.
+const USAGE_BYTES_MAX: u64 = BUCKETS_MAX as u64 * 1_024;
+
+/// Larger than any file of a few numbers.
+const FLEET_BYTES_MAX: u64 = 4_096;
+
+/// How long the start waits for Redis. Without Redis the gateway starts and counts as in any outage.
 const CONNECT_WAIT: Duration = Duration::from_secs(1);
 
-/// The ledger over the store of the settings.
+/// The quota over the configured store.
 pub(super) async fn open(
     config: &Config,
     place: u64,
@@ -115,8 +121,8 @@ pub(super) async fn open(
     settings.ban.switch = config.quota.bans;
     if let Some(redis) = &config.quota.redis {
         settings.call_budget = redis.call_budget;
-        let path = config.data_directory.join("fleet.json");
-        if let Some(fleet) = std::fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok()) {
+        let path = config.data_directory.join(FLEET);
+        if let Some(fleet) = damage::read(&path, FLEET_BYTES_MAX).and_then(|text| serde_json::from_slice(&text).ok()) {
             settings.fleet = fleet;
         }
         let store = RedisStore::start(redis.clone(), settings.process, calls);
@@ -127,7 +133,7 @@ pub(super) async fn open(
         let (place, known) = (PlaceFile::new(directory, quota.clone()), Known::Fleet(quota.clone()));
         return Ok((quota, UsageFile { path, known, written: Mutex::default(), place }));
     }
-    let (store, path) = embedded(config, clock.clone())?;
+    let (store, path) = embedded(config, clock.clone());
     let quota = Quota::new(store.clone(), settings, clock);
     let (place, known) = (PlaceFile::new(directory, quota.clone()), Known::Counts(store));
     Ok((quota, UsageFile { path, known, written: Mutex::default(), place }))
@@ -152,22 +158,21 @@ fn call_metrics(registry: &Registry) -> anyhow::Result<CallMetrics> {
     Ok(CallMetrics { calls, seconds: seconds.with_label_values(&[] as &[&str]) })
 }
 
-/// The embedded store, with the counts of an earlier life.
-fn embedded(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<(Arc<MemoryStore>, PathBuf)> {
+/// The embedded store, with the counts of the last run.
+fn embedded(config: &Config, clock: Arc<dyn Clock>) -> (Arc<MemoryStore>, PathBuf) {
     let store = Arc::new(MemoryStore::new(clock, BUCKETS_MAX));
-    let path = config.data_directory.join("usage.json");
-    if path.exists() {
-        let text = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+    let path = config.data_directory.join(USAGE);
+    if let Some(text) = damage::read(&path, USAGE_BYTES_MAX) {
         match serde_json::from_slice::<Snapshot>(&text) {
             Ok(counts) => {
                 let buckets = store.import(counts);
-                tracing::info!(buckets, "counts of an earlier life are back");
+                tracing::info!(buckets, "restored the counts of the last run");
             }
-            // A damaged file must not keep the edge from starting: counts begin at zero, and that is said.
+            // A damaged file does not stop the gateway from starting: it logs an error and counts from zero.
             Err(error) => {
                 tracing::error!(%error, file = %path.display(), "the usage file is damaged; counts begin at zero");
             }
         }
     }
-    Ok((store, path))
+    (store, path)
 }

@@ -23,8 +23,8 @@ impl EdgeHooks {
 }
 
 impl Hooks for EdgeHooks {
-    /// A customer's own certificate, else the platform's wildcard, but only for names that have a site: a handshake for
-    /// anything else ends before a certificate is shown.
+    /// A customer's own certificate, else the platform's wildcard, but only for names that have a site: any other
+    /// handshake ends before a certificate is sent.
     fn certificate(&self, sni: &Hostname) -> Option<Arc<CertifiedKey>> {
         let pipeline = &self.gateway.pipeline;
         pipeline.replica.certificate(sni).or_else(|| {

@@ -1,4 +1,4 @@
-//! Beginning and end of the data plane, and the chores in between.
+//! Start and end of the data plane, and the periodic chores.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,10 +27,10 @@ use listener::{Connections, Listener};
 use quota::Quota;
 use quota::settings::Mode;
 
-/// How often usage is written, the platform certificate's files are looked at, and gauges are refreshed.
+/// How often the chores write usage, check the platform certificate's files and refresh gauges.
 const CHORES_EVERY: Duration = Duration::from_secs(1);
 
-/// How long clients without a request in progress may take to leave during the drain.
+/// How long the drain waits for clients without a request in progress to leave.
 const IDLE_GRACE: Duration = Duration::from_millis(250);
 
 /// pingora's server in its thread.
@@ -39,7 +39,7 @@ pub(super) struct DataPlane {
     ended: oneshot::Receiver<()>,
 }
 
-/// pingora asks this when to stop; it knows nothing of signals.
+/// Tells pingora when to stop; it does not watch signals itself.
 struct EndSignal(Mutex<Option<oneshot::Receiver<()>>>);
 
 #[async_trait]
@@ -47,7 +47,7 @@ impl ShutdownSignalWatch for EndSignal {
     async fn recv(&self) -> ShutdownSignal {
         let waiting = self.0.lock().take();
         if let Some(end) = waiting {
-            // A dropped sender means that the gateway's task is gone: the same end.
+            // A dropped sender means that the gateway's task has ended: stop as well.
             let _ = end.await;
         }
         ShutdownSignal::GracefulTerminate
@@ -64,14 +64,14 @@ impl DataPlane {
             server.add_service(http);
             server.add_service(https);
             server.run(RunArgs { shutdown_signal: Box::new(EndSignal(Mutex::new(Some(receiver)))) });
-            // Nobody listens any more when the gateway gave up waiting.
+            // The receiver is gone if the gateway stopped waiting.
             let _ = ended_now.send(());
         };
         std::thread::Builder::new().name("data-plane".to_owned()).spawn(run).context("starting the data plane")?;
         Ok(Self { end, ended })
     }
 
-    /// Lame duck, then drain, then the end: as soon as nothing is in progress.
+    /// Lame duck, then drain, then the end as soon as no request is in progress.
     pub(super) async fn drain(
         self,
         live: &Live,
@@ -95,8 +95,8 @@ impl DataPlane {
     }
 }
 
-/// Waits until no request is in progress. Clients with open connections have been told to leave; those that do not
-/// within the grace have nothing to lose.
+/// Waits until no request is in progress. Clients with open connections were told to leave; after the grace their idle
+/// connections are closed.
 async fn nothing_in_progress(connections: &Connections) {
     loop {
         if tokio::time::timeout(IDLE_GRACE, connections.wait_until_closed()).await.is_ok()
@@ -107,7 +107,7 @@ async fn nothing_in_progress(connections: &Connections) {
     }
 }
 
-/// What is looked after once a second.
+/// The state for the chores of each second.
 pub(super) struct Chores {
     pub(super) quota: Quota,
     pub(super) telemetry: Arc<Telemetry>,
@@ -119,10 +119,10 @@ pub(super) struct Chores {
     pub(super) end: Shutdown,
 }
 
-/// The control plane counts as lost when it was silent for this long; its heartbeat comes every second.
+/// Seconds of silence after which the control plane counts as lost; it sends a heartbeat every second.
 const CONTROL_SILENT: i64 = 5;
 
-/// What the last look found, so that a change of it is remembered with its time.
+/// The last observed state, to record changes with their time.
 #[derive(Default)]
 struct Seen {
     mode: Option<Mode>,
@@ -140,18 +140,18 @@ impl Seen {
         }
         let heard = chores.telemetry.feed_heard.get();
         let silent = chores.clock.now_seconds().0 - heard > CONTROL_SILENT;
-        // Before it was ever heard there is nothing to lose.
+        // Not before the control plane was heard once.
         if heard > 0 && silent != self.control_silent {
             self.control_silent = silent;
             moments.now(
                 "control",
-                if silent { "the control plane fell silent" } else { "the control plane is heard again" },
+                if silent { "the control plane is silent" } else { "the control plane is heard again" },
             );
         }
     }
 }
 
-/// The part of the chores that waits for the disk.
+/// The chores that use the disk.
 pub(super) struct OnDisk {
     pub(super) usage: UsageFile,
     pub(super) replica: Arc<Replica>,
@@ -160,7 +160,7 @@ pub(super) struct OnDisk {
 }
 
 impl OnDisk {
-    /// Writes usage; answers the certificate of a domain that ends first, and whether the platform's has been replaced.
+    /// Writes usage; returns the first expiry among the domains' certificates, and whether the platform's was replaced.
     fn look(&self, now: UnixSeconds, telemetry: &Telemetry) -> (Option<Expiry>, bool) {
         self.usage.write();
         telemetry.show_damaged(&self.data_directory);
@@ -186,7 +186,7 @@ fn show_platform(chores: &Chores, platform: &PlatformCertificate, replaced: bool
             Place::Refused => {
                 tracing::error!(%file, reason, remedy, "platform certificate refused; the one in use stays");
             }
-            Place::InUse => tracing::error!(%file, reason, remedy, "platform certificate in use is bad"),
+            Place::InUse => tracing::error!(%file, reason, remedy, "platform certificate in use is faulty"),
         }
         moments.now("certificate", fault.to_string());
     }
@@ -199,7 +199,7 @@ pub(super) async fn housekeep(chores: Chores, disk: OnDisk) {
     let mut seen = Seen::default();
     loop {
         let ended = tokio::time::timeout(CHORES_EVERY, chores.end.begun()).await.is_ok();
-        // On a thread that may wait: a disk that takes a snapshot of gigabytes lets others wait for seconds.
+        // On a blocking thread: a disk busy with a large snapshot can block for seconds.
         let (looking, telemetry) = (disk.clone(), chores.telemetry.clone());
         let now = chores.clock.now_seconds();
         let looked = tokio::task::spawn_blocking(move || looking.look(now, &telemetry)).await;
@@ -216,7 +216,7 @@ pub(super) async fn housekeep(chores: Chores, disk: OnDisk) {
             }
         }
         if ended {
-            // It has a deadline of its own for what is left.
+            // The exporter has its own deadline.
             if let Some(exporter) = chores.exporter {
                 let _ = exporter.await;
             }

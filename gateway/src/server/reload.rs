@@ -1,9 +1,9 @@
-//! Settings that are taken while the gateway runs: its upstreams with their routes, and which lines are logged.
+//! Settings that the running gateway takes: its upstreams with their routes, and the log filter.
 //!
-//! The file is read again on SIGHUP and when its contents change. A file with a mistake changes nothing: what was in force
-//! stays, the mistakes are logged, and a gauge says so until a good file comes. Everything else that differs is taken at
-//! the next start, and named; `tollhouse check-config --running` shows it. An upstream whose settings did not change keeps
-//! its connections, its places and what is known of its addresses.
+//! The file is read again on SIGHUP and when it changes. A file with a mistake changes nothing: the settings in force
+//! stay, the log has the mistakes, and a gauge is 0 until the file is correct. All other changed settings are named and
+//! apply at the next start; `tollhouse check-config --running` lists them. An upstream with unchanged settings keeps
+//! its connections, its permits and its addresses.
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ use crate::config::{Config, ENVIRONMENT_PREFIX};
 use crate::telemetry::Telemetry;
 use crate::upstreams::Upstreams;
 
-/// The setting of which lines are logged.
+/// The setting for the log filter.
 const LOG_FILTER: &str = "log.filter";
 
-/// Where settings of upstreams stand.
+/// The prefix of upstream settings.
 const UPSTREAMS: &str = "upstreams.";
 
-/// How the last reading went.
+/// The result of the last reading.
 pub(super) struct ReloadMetrics {
     successful: IntGauge,
     at: IntGauge,
@@ -48,7 +48,7 @@ impl ReloadMetrics {
     }
 }
 
-/// Who reads again, and whom it concerns.
+/// The reader of the settings and the parts that take them.
 pub(super) struct Reload {
     pub(super) metrics: ReloadMetrics,
     pub(super) running: Arc<Mutex<EffectiveSettings>>,
@@ -58,7 +58,7 @@ pub(super) struct Reload {
 }
 
 impl Reload {
-    /// Reads again whenever there is a reason to, until `end`.
+    /// Reads the settings again on each signal or change of the file, until `end`.
     pub(super) async fn run(self, mut file: FileWatch, end: Shutdown) {
         loop {
             tokio::select! {
@@ -72,7 +72,7 @@ impl Reload {
                 Err(error) => {
                     self.metrics.successful.set(0);
                     tracing::error!(error = format!("{error:#}"), "the settings are refused; those in force stay");
-                    self.remember("refused; what was in force stays".to_owned());
+                    self.remember("refused; the settings in force stay".to_owned());
                 }
             }
         }
@@ -88,8 +88,8 @@ impl Reload {
             && let Err(error) = self.logs.filter(&config.log_filter)
         {
             self.metrics.successful.set(0);
-            tracing::error!(error = format!("{error:#}"), "log.filter is refused; everything in force stays");
-            return self.remember(format!("refused for {LOG_FILTER}; what was in force stays"));
+            tracing::error!(error = format!("{error:#}"), "log.filter is refused; all settings in force stay");
+            return self.remember(format!("refused for {LOG_FILTER}; the settings in force stay"));
         }
         let changed = |name: &str| {
             let prefix = format!("{UPSTREAMS}{name}.");

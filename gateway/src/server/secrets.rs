@@ -1,4 +1,4 @@
-//! What a gateway signs, seals and knows operators with, as the control plane sends it.
+//! The gateway's keys for signing, sealing and authenticating operators, as the control plane sends them.
 
 use std::sync::Arc;
 
@@ -7,6 +7,7 @@ use chassis::guard::PassGuard;
 use chassis::seal::SealingKey;
 
 use crate::config::Config;
+use crate::damage::KEYRING;
 use crate::keyring::KeyringHolder;
 use crate::place::EnrolledName;
 use crate::vouch::Vouchers;
@@ -16,12 +17,12 @@ pub(super) struct Secrets {
     pub(super) vouchers: Arc<Vouchers>,
     pub(super) tickets: Arc<Tickets>,
     pub(super) operators: PassGuard,
-    /// Who takes what the control plane sends.
+    /// Takes the keys that the control plane sends.
     pub(super) keyring: KeyringHolder,
 }
 
 impl Secrets {
-    /// Passes are judged by the time of the fleet: a gateway whose own clock is wrong must not lock operators out.
+    /// Passes are checked by the fleet's clock, so that a gateway with a wrong clock does not lock operators out.
     pub(super) fn of(
         config: &Config,
         name: EnrolledName,
@@ -33,7 +34,7 @@ impl Secrets {
         let tickets = Tickets::new(Vec::new(), now);
         let operators = PassGuard::of_gateway(fleet_clock);
         let keyring = KeyringHolder {
-            file: config.data_directory.join("keyring.sealed"),
+            file: config.data_directory.join(KEYRING),
             sealing: SealingKey::of(&config.sealing_secret)?,
             vouchers: vouchers.clone(),
             tickets: tickets.clone(),

@@ -1,5 +1,5 @@
-//! What a change of the replica sets in motion: connections of removed names and of suspended projects end, and the
-//! operator's gauges move.
+//! Reacts to changes of the replica: closes connections of removed names and of suspended projects, and updates the
+//! operator's gauges.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(super) struct EdgeWatcher {
     telemetry: Arc<Telemetry>,
     clock: Arc<FleetClock>,
     present: Condition,
-    /// There is this condition for a replica that begins unheard.
+    /// Exists if the replica starts unheard.
     heard: Option<Condition>,
 }
 
@@ -82,13 +82,13 @@ impl Watcher for EdgeWatcher {
 
     fn heard(&self, _newest: Revision, at: UnixMillis) {
         self.clock.heard_control(at);
-        // By our own time: the control plane's clock may be the one that is wrong, and it was heard all the same.
+        // By our own clock, because the control plane's may be wrong.
         self.telemetry.feed_heard.set(self.clock.now_seconds().0);
     }
 
     fn served(&self) {
         self.show();
-        self.telemetry.recent.moments.now("control", "the control plane has heard this gateway, which serves");
+        self.telemetry.recent.moments.now("control", "the control plane has heard this gateway, and it serves");
     }
 
     fn refused(&self, reason: &'static str) {

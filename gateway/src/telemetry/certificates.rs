@@ -1,10 +1,11 @@
 //! Metrics of the certificates that expire first. Names are never labels; the worst certificate of each kind is enough
 //! for an alert.
 
+use chassis::certificate::FaultKind;
 use chassis::metrics::{self, GaugeVec, IntGaugeVec, Registry};
 use contract::time::UnixSeconds;
 
-use crate::platform_certificate::{CertificateFault, FaultKind, Place};
+use crate::platform_certificate::{CertificateFault, Place};
 use crate::replica::Expiry;
 
 contract::words! {

@@ -1,5 +1,5 @@
-//! The certificate that answers a TLS-ALPN-01 challenge (RFC 8737): self-signed, for the one name, with the digest of
-//! the key authorization in a critical extension. Made per handshake: a challenge is asked a handful of times.
+//! The certificate for a TLS-ALPN-01 challenge (RFC 8737): self-signed, for one name, with the digest of the key
+//! authorization in a critical extension. Created per handshake: a challenge has only a few.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use rustls::sign::CertifiedKey;
 /// The challenge certificate.
 ///
 /// # Errors
-/// When the name does not fit a certificate or no key can be made.
+/// The name does not fit a certificate, or no key can be created.
 pub(crate) fn certificate(challenge: &Challenge) -> anyhow::Result<Arc<CertifiedKey>> {
     let key = KeyPair::generate()?;
     let mut params = CertificateParams::new(vec![challenge.hostname.as_str().to_owned()])?;

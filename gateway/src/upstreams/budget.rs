@@ -2,8 +2,9 @@
 //!
 //! An upstream that drops connections because it is overwhelmed is not helped by getting every request twice. Each
 //! request earns a tenth of a retry, ten can be saved up, and without any the client is told the truth at once. Another
-//! address after a connection that was refused costs nothing: each upstream still gets the request once. Neither does another
-//! connection after one on which a PING stayed without an answer: the network lost that one, or its server is gone.
+//! address after a connection that was refused costs nothing: each upstream still gets the request once. Neither does a fresh
+//! connection after one that was reset, or did not answer a PING, and over which nothing had come since the request was sent:
+//! the network lost that one, or its server is gone.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

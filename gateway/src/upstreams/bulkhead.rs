@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use contract::project::ProjectUid;
 
-use super::idle::Tenant;
+use super::Tenant;
 use chassis::network::network_of;
 
 /// A project has no more places than this many times those that are free.

@@ -16,17 +16,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::Stream;
+use super::pool::{self, Demands, IDLE_MAX, Trust};
 
-/// Connections kept per address; fewer than the concurrent requests is a cliff (half the throughput).
-const IDLE_CONNECTIONS_MAX: usize = 1_024;
-
-/// They are kept this long: shorter than most services keep theirs, so that few requests are sent into a connection that is
-/// being closed.
-const IDLE_MAX: Duration = Duration::from_secs(55);
-
-/// Whose requests a connection carries.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tenant(pub u64);
+/// A connection that was used so lately is not about to be closed: services keep theirs for two seconds at the least. Others
+/// are not for requests that nobody may send twice.
+const JUST_USED: Duration = Duration::from_secs(1);
 
 /// Whether a response that has no body (to HEAD, 204, 304) says that it has one. An upstream that believes its own words
 /// sends the body after it, perhaps late: nobody can tell when such a response is complete.
@@ -38,7 +32,7 @@ pub(crate) fn announces_body(length: Option<u64>, coded: bool) -> bool {
 #[derive(Debug)]
 struct Waiting {
     stream: Stream,
-    tenant: Tenant,
+    trust: Trust,
     since: Instant,
     good_for: Duration,
     _place: OwnedSemaphorePermit,
@@ -71,12 +65,15 @@ impl Idle {
         Self { places, waiting: Mutex::default() }
     }
 
-    /// One of this tenant that is open as far as is known here, and has waited no longer than `rested_max`. Without one, those of others make way for a new one until
-    /// no more than `others_max` are left.
-    pub(crate) fn take(&self, tenant: Tenant, others_max: usize, rested_max: Duration) -> Option<Stream> {
+    /// One that meets these demands and is open as far as is known here. Without one, those of others make way for a new one
+    /// until no more than `others_max` are left.
+    pub(crate) fn take(&self, demands: &Demands, others_max: usize) -> Option<Stream> {
         loop {
             let mut all = self.waiting.lock();
-            let fits = |one: &Waiting| one.tenant == tenant && one.since.elapsed() <= rested_max;
+            let fits = |one: &Waiting| {
+                let rested = || one.since.elapsed() <= JUST_USED;
+                demands.are_met(&one.trust, || Some(one.since)) && (demands.may_be_repeated || rested())
+            };
             let Some(waiting) = all.iter().rposition(fits).and_then(|at| all.remove(at)) else {
                 let too_many = all.len().saturating_sub(others_max);
                 let oldest: Vec<Waiting> = all.drain(..too_many).collect();
@@ -91,23 +88,19 @@ impl Idle {
         }
     }
 
-    /// Keeps one of this tenant whose last response is complete, in place of the oldest where there is no other, or closes it.
-    /// The other side keeps it for `good_for`, as far as it has said.
-    pub(crate) fn keep(&self, stream: Stream, tenant: Tenant, good_for: Duration) {
+    /// Keeps one whose last response is complete, in place of the oldest where there is no other, or closes it. The other
+    /// side keeps it for `good_for`, as far as it has said.
+    pub(crate) fn keep(&self, stream: Stream, trust: Trust, good_for: Duration) {
         let mut all = self.waiting.lock();
-        let free = || self.places.clone().try_acquire_owned().ok();
-        let mut place = free().filter(|_| all.len() < IDLE_CONNECTIONS_MAX);
-        if place.is_none()
-            && let Some(oldest) = all.pop_front()
-        {
-            oldest.abandon();
-            drop(oldest);
-            place = free();
-        }
+        let place = pool::place(&self.places, all.len(), || {
+            if let Some(oldest) = all.pop_front() {
+                oldest.abandon();
+            }
+        });
         if let Some(place) = place {
             all.push_back(Waiting {
                 stream,
-                tenant,
+                trust,
                 since: Instant::now(),
                 good_for: good_for.min(IDLE_MAX),
                 _place: place,
@@ -132,14 +125,24 @@ fn is_quiet(stream: &Stream) -> bool {
 mod tests {
     use tokio::net::{TcpListener, TcpStream};
 
+    use super::super::Tenant;
     use super::*;
 
     const TENANT: Tenant = Tenant(1);
     const OTHER: Tenant = Tenant(2);
 
+    /// What requests of this tenant ask that change nothing.
+    fn of(tenant: Tenant) -> Demands {
+        Demands { trust: trust(tenant), may_be_repeated: true, heard_after: None }
+    }
+
+    fn trust(tenant: Tenant) -> Trust {
+        Trust { tenant, shown: None }
+    }
+
     /// Which connection this tenant is given, if any.
     fn take(idle: &Idle, tenant: Tenant) -> Option<std::net::SocketAddr> {
-        idle.take(tenant, usize::MAX, IDLE_MAX).map(|stream| stream.socket().local_addr().unwrap())
+        idle.take(&of(tenant), usize::MAX).map(|stream| stream.socket().local_addr().unwrap())
     }
 
     /// An address, and connections to it.
@@ -158,15 +161,15 @@ mod tests {
         let (one, other, last) = (Idle::new(places.clone()), Idle::new(places.clone()), Idle::new(places));
         let (_listener, [first, second, third, fourth]) = connected().await;
         let kept = third.socket().local_addr().unwrap();
-        one.keep(first, TENANT, IDLE_MAX);
-        other.keep(second, TENANT, IDLE_MAX);
-        other.keep(third, TENANT, IDLE_MAX);
-        last.keep(fourth, TENANT, IDLE_MAX);
-        assert!(last.take(TENANT, 0, IDLE_MAX).is_none(), "it has no older one to give up, and takes none from others");
+        one.keep(first, trust(TENANT), IDLE_MAX);
+        other.keep(second, trust(TENANT), IDLE_MAX);
+        other.keep(third, trust(TENANT), IDLE_MAX);
+        last.keep(fourth, trust(TENANT), IDLE_MAX);
+        assert!(last.take(&of(TENANT), 0).is_none(), "it has no older one to give up, and takes none from others");
         assert_eq!(take(&other, TENANT), Some(kept), "the third has the place of the second");
         assert_eq!(take(&other, TENANT), None);
         let (_listener, [fifth]) = connected().await;
-        one.keep(fifth, TENANT, IDLE_MAX);
+        one.keep(fifth, trust(TENANT), IDLE_MAX);
         assert!(
             take(&one, TENANT).is_some() && take(&one, TENANT).is_some(),
             "a place is free again when its connection is used"
@@ -180,10 +183,10 @@ mod tests {
         let [first, second, third, fourth, fifth] =
             streams.each_ref().map(|stream| stream.socket().local_addr().unwrap());
         for (stream, tenant) in streams.into_iter().zip([TENANT, OTHER, TENANT, OTHER, OTHER]) {
-            idle.keep(stream, tenant, IDLE_MAX);
+            idle.keep(stream, trust(tenant), IDLE_MAX);
         }
         assert_eq!(take(&idle, TENANT), Some(third), "the one used last");
-        assert!(idle.take(Tenant(3), 3, IDLE_MAX).is_none());
+        assert!(idle.take(&of(Tenant(3)), 3).is_none());
         assert_eq!(
             idle.waiting.lock().front().unwrap().stream.socket().local_addr().unwrap(),
             second,
@@ -201,7 +204,7 @@ mod tests {
         let (there, _) = listener.accept().await.unwrap();
         drop(there);
         stream.socket().readable().await.unwrap();
-        idle.keep(stream, TENANT, IDLE_MAX);
+        idle.keep(stream, trust(TENANT), IDLE_MAX);
         assert!(take(&idle, TENANT).is_none());
     }
 
@@ -209,30 +212,31 @@ mod tests {
     async fn a_connection_is_kept_for_55_seconds_from_its_last_response_on() {
         let idle = Idle::new(Arc::new(Semaphore::new(2)));
         let (_listener, [stream, other]) = connected().await;
-        idle.keep(stream, TENANT, IDLE_MAX);
+        idle.keep(stream, trust(TENANT), IDLE_MAX);
         tokio::time::advance(Duration::from_millis(54_999)).await;
-        let stream = idle.take(TENANT, usize::MAX, IDLE_MAX).expect("services close theirs later");
-        idle.keep(other, TENANT, IDLE_MAX);
-        idle.keep(stream, TENANT, IDLE_MAX);
+        let stream = idle.take(&of(TENANT), usize::MAX).expect("services close theirs later");
+        idle.keep(other, trust(TENANT), IDLE_MAX);
+        idle.keep(stream, trust(TENANT), IDLE_MAX);
         tokio::time::advance(Duration::from_millis(54_999)).await;
         idle.tidy();
         assert_eq!(idle.waiting.lock().len(), 2);
         tokio::time::advance(Duration::from_millis(1)).await;
-        assert!(idle.take(TENANT, usize::MAX, IDLE_MAX).is_none(), "55 seconds are over");
+        assert!(idle.take(&of(TENANT), usize::MAX).is_none(), "55 seconds are over");
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_says_how_long_is_believed_and_who_must_not_repeat_gets_one_that_was_just_used() {
         let idle = Idle::new(Arc::new(Semaphore::new(2)));
         let (_listener, [stream, other]) = connected().await;
-        idle.keep(stream, TENANT, Duration::from_secs(4));
-        idle.keep(other, TENANT, IDLE_MAX);
+        idle.keep(stream, trust(TENANT), Duration::from_secs(4));
+        idle.keep(other, trust(TENANT), IDLE_MAX);
         tokio::time::advance(Duration::from_secs(2)).await;
-        assert!(idle.take(TENANT, usize::MAX, Duration::from_secs(1)).is_none(), "both have rested for two seconds");
-        let other = idle.take(TENANT, usize::MAX, Duration::from_secs(2)).expect("the one used last");
+        let once = Demands { may_be_repeated: false, ..of(TENANT) };
+        assert!(idle.take(&once, usize::MAX).is_none(), "both have rested for two seconds");
+        let other = idle.take(&of(TENANT), usize::MAX).expect("the one used last");
         tokio::time::advance(Duration::from_secs(2)).await;
         assert!(take(&idle, TENANT).is_none(), "four seconds are over");
-        idle.keep(other, TENANT, IDLE_MAX);
-        assert!(idle.take(TENANT, usize::MAX, Duration::ZERO).is_some());
+        idle.keep(other, trust(TENANT), IDLE_MAX);
+        assert!(idle.take(&once, usize::MAX).is_some());
     }
 }

@@ -5,9 +5,9 @@
 //! sent there. When nothing was in progress for a while, a connection is closed.
 //!
 //! Of several connections the one that was heard last takes the next request. One that has fallen silent is asked by PING when a
-//! request is sent there (`sessions/ear.rs`), and takes no others until it has answered.
+//! request is sent there (`sessions/read_monitor.rs`), and takes no others until it has answered.
 
-mod ear;
+mod read_monitor;
 mod session;
 
 use std::collections::VecDeque;
@@ -18,19 +18,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use h2::client::SendRequest;
 use parking_lot::Mutex;
-use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use self::session::{Entered, Session, State};
-use super::{DialError, DialFailure, Stream, Tenant};
-
-/// Connections kept per address.
-const SESSIONS_MAX: usize = 1_024;
-
-/// A connection without a request is kept for so long, as those of HTTP/1.1 are.
-const IDLE_MAX: Duration = Duration::from_secs(55);
+use super::pool::{self, Demands, IDLE_MAX, KEPT_MAX, Trust};
+use super::{DialError, DialFailure, Stream};
 
 /// New or full connections that one request looks at in vain. Those that were left by the other side cost it nothing.
 const TRIES_MAX: usize = 4;
@@ -72,11 +66,10 @@ impl Sessions {
         }
     }
 
-    /// A place on a connection of this tenant that was made with what is shown today; `connect` makes another one.
+    /// A place on a connection that meets these demands; `connect` makes another one.
     pub(crate) async fn lease<F>(
         &self,
-        tenant: Tenant,
-        shown: Option<Arc<ClientConfig>>,
+        demands: &Demands,
         patience: Duration,
         connect: impl Fn() -> F,
     ) -> Result<Lease, DialError>
@@ -84,10 +77,11 @@ impl Sessions {
         F: Future<Output = Result<Stream, DialError>> + Send + 'static,
     {
         let mut tries = 0;
-        for _ in 0..=SESSIONS_MAX {
-            let entered = self.enter(tenant, shown.as_ref());
+        for _ in 0..=KEPT_MAX {
+            let entered = self.enter(demands);
             let is_new = entered.is_none();
-            let place = entered.unwrap_or_else(|| self.open(tenant, shown.clone(), patience, connect()));
+            let open = || self.open(demands.trust.clone(), patience, connect());
+            let place = entered.unwrap_or_else(open);
             // A place that is dropped without a sender is given back.
             match place.ready().await? {
                 Entered::Leased(lease) => return Ok(lease),
@@ -103,23 +97,22 @@ impl Sessions {
     }
 
     /// Takes a connection on which HTTP/2 was just agreed on.
-    pub(crate) fn adopt(&self, tenant: Tenant, shown: Option<Arc<ClientConfig>>, patience: Duration, stream: Stream) {
+    pub(crate) fn adopt(&self, demands: &Demands, patience: Duration, stream: Stream) {
         self.note(true);
         // Its place is not used: the request that brought it asks for one as all others do.
-        drop(self.open(tenant, shown, patience, std::future::ready(Ok(stream))));
+        drop(self.open(demands.trust.clone(), patience, std::future::ready(Ok(stream))));
     }
 
     /// A place on the connection that was heard last, of those that take one more request.
-    fn enter(&self, tenant: Tenant, shown: Option<&Arc<ClientConfig>>) -> Option<session::Place> {
+    fn enter(&self, demands: &Demands) -> Option<session::Place> {
         let all = self.all.lock();
-        let taking = all.iter().filter(|session| session.takes(tenant, shown));
+        let taking = all.iter().filter(|session| session.takes(demands));
         taking.max_by_key(|session| session.heard()).and_then(Session::enter)
     }
 
     fn open(
         &self,
-        tenant: Tenant,
-        shown: Option<Arc<ClientConfig>>,
+        trust: Trust,
         patience: Duration,
         connecting: impl Future<Output = Result<Stream, DialError>> + Send + 'static,
     ) -> session::Place {
@@ -130,14 +123,13 @@ impl Sessions {
             }
             Ok(stream)
         };
-        self.add(tenant, shown, patience, connecting)
+        self.add(trust, patience, connecting)
     }
 
     /// A new connection over whatever `connecting` brings, and a place on it.
     fn add<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         &self,
-        tenant: Tenant,
-        shown: Option<Arc<ClientConfig>>,
+        trust: Trust,
         patience: Duration,
         connecting: impl Future<Output = Result<S, DialError>> + Send + 'static,
     ) -> session::Place {
@@ -145,7 +137,7 @@ impl Sessions {
         all.retain(|session| session.is_alive());
         let place = self.place(&mut all);
         let kept = place.is_some();
-        let (session, entered) = Session::open(tenant, shown, patience, connecting, place);
+        let (session, entered) = Session::open(trust, patience, connecting, place);
         // Without a place it serves this one request and is closed.
         if kept {
             all.push_back(session);
@@ -155,17 +147,12 @@ impl Sessions {
 
     /// A place for one more, that of the connection which rests longest where there is no other.
     fn place(&self, all: &mut VecDeque<Arc<Session>>) -> Option<OwnedSemaphorePermit> {
-        let free = || self.places.clone().try_acquire_owned().ok();
-        if all.len() < SESSIONS_MAX
-            && let Some(place) = free()
-        {
-            return Some(place);
-        }
-        let resting = all.iter().enumerate().filter_map(|(at, session)| Some((session.resting()?, at)));
-        if let Some(oldest) = resting.max().and_then(|(_, at)| all.remove(at)) {
-            oldest.close();
-        }
-        free()
+        pool::place(&self.places, all.len(), || {
+            let resting = all.iter().enumerate().filter_map(|(at, session)| Some((session.resting()?, at)));
+            if let Some(oldest) = resting.max().and_then(|(_, at)| all.remove(at)) {
+                oldest.close();
+            }
+        })
     }
 
     /// Closes those that nobody needs any more.
@@ -196,11 +183,9 @@ impl Lease {
         self.session.responds();
     }
 
-    /// The connection takes no more requests if nothing at all has come over it since then.
-    pub(crate) fn leave_if_silent_since(&self, then: Instant) {
-        if self.session.heard().is_none_or(|heard| heard <= then) {
-            self.session.leave();
-        }
+    /// Whether nothing at all has come over the connection since then.
+    pub(crate) fn is_silent_since(&self, then: Instant) -> bool {
+        self.session.heard().is_none_or(|heard| heard <= then)
     }
 
     /// Whether nothing has come over the connection since the other side was asked whether it is there.

@@ -47,6 +47,7 @@ pub(super) fn smuggled() -> String {
 }
 
 /// Sends every row over TLS on a connection of its own, and every third one without TLS as well.
+// promise: edge.31
 pub(super) async fn refused_by_listener(rows: Vec<Row>) {
     let world = World::start().await;
     let mut expected: BTreeMap<String, u64> = BTreeMap::new();
@@ -74,7 +75,7 @@ pub(super) async fn refused_by_listener(rows: Vec<Row>) {
     assert_eq!(world.log.lines().len(), lines + 1, "one refusal, one line");
 }
 
-/// Writes the rows into the file that the environment names: `bench/strictness` sends them to other servers.
+/// Writes the rows into the file that the environment names: `bench/run strictness` sends them to other servers.
 #[expect(clippy::disallowed_methods, reason = "for another program, not a setting of a process")]
 fn hand_out(rows: &[Row]) {
     let Ok(path) = std::env::var("ATTACK_ROWS") else { return };

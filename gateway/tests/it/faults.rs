@@ -310,6 +310,21 @@ async fn reading_is_tried_again_when_an_idle_connection_had_died() {
 }
 
 // promise: faults.12
+/// Of a body that was sent already, as much is kept as a second attempt needs.
+#[tokio::test]
+async fn reading_with_a_body_is_tried_again_with_all_of_it() {
+    let world = World::start().await;
+    assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
+    world.blog.next(Act::AnswerAndClose(Vec::new()));
+    let body = "0123456789".repeat(1_000);
+    let reply = world.ask(Ask::new("GET", BLOG, "/").body(&body)).await;
+    assert_eq!(reply.status, 200);
+    let requests = world.blog.requests();
+    let seen: Vec<_> = requests.iter().map(|one| (one.connection, one.complete, one.body.len())).collect();
+    assert_eq!(seen, [(0, true, 0), (0, true, body.len()), (1, true, body.len())]);
+    assert_eq!(requests[2].body, body.as_bytes());
+}
+
 #[tokio::test]
 async fn cancelling_is_not_tried_again_because_it_may_have_been_carried_out() {
     for (method, path) in [("DELETE", "/v1/store/orders/1"), ("POST", "/v2/orders")] {

@@ -23,6 +23,8 @@ mod conformance;
 #[cfg(test)]
 mod cookies;
 #[cfg(test)]
+mod data_files;
+#[cfg(test)]
 mod distance;
 #[cfg(test)]
 mod exchange;

@@ -133,7 +133,7 @@ fn unusable() -> Vec<(&'static str, CertificateBundle)> {
     // One letter of the leaf is another: what was a sequence is none.
     let flipped = CertificateBundle { chain_pem: good.chain_pem.replacen("\nM", "\nA", 1), ..good };
     vec![
-        ("does not open", of_another_name),
+        ("cannot open", of_another_name),
         ("does not belong to the certificate", chain_of_another),
         ("the chain is empty", no_chain),
         ("does not", flipped),

@@ -14,6 +14,7 @@ use crate::world::h2::H2;
 use crate::world::h2_upstream::{Asked, H2Upstream};
 use crate::world::relay::Relay;
 use crate::world::secure::{file, front, usual};
+use crate::world::upstream::{Act, Upstream, response};
 use crate::world::{BLOG, Setup, World, certificates, eventually};
 
 /// Requests after each silence.
@@ -203,6 +204,75 @@ async fn all_gets_that_were_sent_into_silence_are_served_by_another_connection()
     assert_eq!(upstream.connections(), 2);
     drop(replies);
     world.end().await;
+}
+
+/// Requests that may not be sent once more leave a connection long before it is known to be dead.
+#[tokio::test]
+async fn few_posts_are_sent_into_silence() {
+    const EVERY: Duration = Duration::from_millis(66);
+    let Scene { upstream, relay, world, _files } = scene(false, 100, "first_byte_timeout = \"2s\"").await;
+    let client = world.h2(BLOG).await;
+    let ask = post();
+    assert_eq!(client.ask(&ask).await.status, 200);
+    relay.silence();
+    let (client, ask) = (&client, &ask);
+    let paced = (0..45).map(async |number| {
+        tokio::time::sleep(EVERY * number).await;
+        is_timeout(&client.ask(ask).await)
+    });
+    let failed = join_all(paced).await;
+    let count = failed.iter().filter(|failed| **failed).count();
+    assert!(failed[count..].iter().all(|failed| !failed), "a request failed after one that did not: {failed:?}");
+    // Four begin within 250 ms; 30 would in two seconds.
+    assert!((1..=8).contains(&count), "{count} of 45 failed");
+    assert_eq!(upstream.connections(), 2);
+    world.end().await;
+}
+
+/// More connections, or requests on one, than there are retries in a budget, and a NAT has forgotten all of them.
+#[tokio::test]
+async fn kept_connections_that_are_all_reset_cost_no_request() {
+    const KEPT: usize = 30;
+    for http2 in [false, true] {
+        let (gate, waiting) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (h1, h2) = (Upstream::start().await, H2Upstream::start(100, slowly(gate.clone(), waiting.clone())).await);
+        let relay = Relay::start(if http2 { h2.address } else { h1.address }).await;
+        let url = format!("{}://{}", if http2 { "h2c" } else { "http" }, relay.address);
+        let world = World::with(|setup| setup.blog_urls = vec![url]).await;
+        let client = world.h2(BLOG).await;
+        let hello = response("200 OK", "", "hello").into_bytes();
+        (0..KEPT).for_each(|_| h1.next(Act::AnswerInTwo(Vec::new(), gate.clone(), hello.clone())));
+        let ask = Ask::get(BLOG, "/");
+        let first = async { join_all((0..KEPT).map(|_| client.ask(&ask))).await };
+        let opened = async {
+            let there = async || (waiting.load(Ordering::Relaxed) + h1.requests().len() >= KEPT).then_some(());
+            eventually("requests at the upstream", there).await;
+            gate.add_permits(2 * KEPT);
+        };
+        let (replies, ()) = tokio::join!(first, opened);
+        assert!(replies.iter().all(|reply| reply.status == 200), "{replies:?}");
+        relay.forget();
+        let replies = join_all((0..KEPT).map(|_| client.ask(&ask))).await;
+        let statuses: Vec<u16> = replies.iter().map(|reply| reply.status).collect();
+        assert_eq!(statuses, [200; KEPT], "HTTP/2 {http2}");
+        drop(client);
+        world.end().await;
+    }
+}
+
+/// Answers when the gate has a permit, and counts those that wait.
+fn slowly(
+    gate: Arc<Semaphore>,
+    waiting: Arc<AtomicUsize>,
+) -> impl Fn(Asked) -> futures_util::future::BoxFuture<'static, ()> + Send + Sync + 'static {
+    move |asked| {
+        let (gate, waiting) = (gate.clone(), waiting.clone());
+        Box::pin(async move {
+            waiting.fetch_add(1, Ordering::Relaxed);
+            gate.acquire().await.unwrap().forget();
+            answer(asked).await;
+        })
+    }
 }
 
 /// A request that waits for its response on a connection which answers PING leaves it to others.

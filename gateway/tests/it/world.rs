@@ -82,6 +82,8 @@ pub(crate) struct Setup {
     pub(crate) blog_urls: Vec<String>,
     /// Tables below `[upstreams.blog]`.
     pub(crate) blog_tables: String,
+    /// The fake upstreams speak HTTP/2 without TLS.
+    pub(crate) upstreams_of_http2: bool,
     /// The control plane sends no keys by itself: the test says which.
     pub(crate) sends_no_keys: bool,
     /// Lines for `[quota]`.
@@ -131,7 +133,6 @@ impl World {
 
     pub(crate) async fn with(change: impl FnOnce(&mut Setup)) -> Self {
         let (key, other_key) = (TestKey::new("demo", 1), TestKey::new("other", 1));
-        let (orders, blog) = (Upstream::start().await, Upstream::start().await);
         let mut setup = Setup {
             entities: published(&key, &other_key),
             orders_endpoints: Vec::new(),
@@ -141,6 +142,7 @@ impl World {
             blog: "",
             blog_urls: Vec::new(),
             blog_tables: String::new(),
+            upstreams_of_http2: false,
             sends_no_keys: false,
             quota: "",
             https: "127.0.0.1:0",
@@ -152,6 +154,9 @@ impl World {
             logs: None,
         };
         change(&mut setup);
+        let fake =
+            || async { if setup.upstreams_of_http2 { Upstream::over_http2().await } else { Upstream::start().await } };
+        let (orders, blog) = (fake().await, fake().await);
         if setup.orders_endpoints.is_empty() {
             setup.orders_endpoints.push(orders.address);
         }
@@ -316,6 +321,8 @@ fn published(key: &TestKey, other_key: &TestKey) -> Vec<Entity> {
 fn configuration(setup: &Setup, control: &ControlPlane, directory: &TempDir) -> String {
     let (chain, key) = &setup.platform;
     let file = |name: &str| directory.path().join(name);
+    let scheme = if setup.upstreams_of_http2 { "h2c://" } else { "" };
+    let urls = |all: &[SocketAddr]| all.iter().map(|one| format!("{scheme}{one}")).collect::<Vec<_>>();
     std::fs::write(file("platform.pem"), chain).unwrap();
     std::fs::write(file("platform.key"), key).unwrap();
     format!(
@@ -363,14 +370,10 @@ fn configuration(setup: &Setup, control: &ControlPlane, directory: &TempDir) -> 
         feed_too = setup.feed,
         quota = setup.quota,
         drain = setup.drain,
-        endpoints = setup.orders_endpoints.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        endpoints = urls(&setup.orders_endpoints),
         browsers = setup.browsers,
         orders = setup.orders,
-        blog_endpoints = if setup.blog_urls.is_empty() {
-            setup.blog_endpoints.iter().map(ToString::to_string).collect::<Vec<_>>()
-        } else {
-            setup.blog_urls.clone()
-        },
+        blog_endpoints = if setup.blog_urls.is_empty() { urls(&setup.blog_endpoints) } else { setup.blog_urls.clone() },
         blog = setup.blog,
         blog_tables = setup.blog_tables,
     )

@@ -1,7 +1,7 @@
 //! Trailer fields: parsed to find the end of the body, bounded, and refused if a server might merge them into the head.
 //! The proxy drops all others.
 
-use crate::fields::is_reserved;
+use crate::fields::{is_reserved, may_stand_in_trailers};
 use crate::head::bytes::{is_control, is_token};
 use contract::rejection::Rejection;
 
@@ -11,31 +11,6 @@ const BYTES_MAX: u16 = 4 * 1024;
 const FIELDS_MAX: u8 = 16;
 /// Bytes of a trailer name: enough for every registered one.
 const NAME_BYTES_MAX: usize = 48;
-
-/// Names that frame, route, authenticate or describe a request (RFC 9110 section 6.5.1), in addition to the names that
-/// clients may never send ([`is_reserved`]).
-const FORBIDDEN: &[&[u8]] = &[
-    b"authorization",
-    b"cache-control",
-    b"connection",
-    b"content-encoding",
-    b"content-length",
-    b"content-range",
-    b"content-type",
-    b"cookie",
-    b"expect",
-    b"host",
-    b"http2-settings",
-    b"keep-alive",
-    b"max-forwards",
-    b"origin",
-    b"range",
-    b"set-cookie",
-    b"te",
-    b"trailer",
-    b"transfer-encoding",
-    b"upgrade",
-];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
@@ -106,7 +81,7 @@ impl Trailers {
 
     fn name_complete(&self) -> Result<At, Rejection> {
         let name = self.name.get(..self.name_bytes).unwrap_or_default();
-        let forbidden = FORBIDDEN.contains(&name) || std::str::from_utf8(name).is_ok_and(is_reserved);
-        if forbidden { Err(Rejection::BadFraming) } else { Ok(At::Value) }
+        let is_refused = |name: &str| !may_stand_in_trailers(name) || is_reserved(name);
+        if std::str::from_utf8(name).is_ok_and(is_refused) { Err(Rejection::BadFraming) } else { Ok(At::Value) }
     }
 }

@@ -6,15 +6,11 @@ use super::bytes::{is_token, trim};
 use super::line::RequestLine;
 use super::{Framing, Head, HeadLimits, host};
 use crate::HEALTH_PATH;
+use crate::fields::may_be_nominated;
 use contract::rejection::Rejection;
 
 /// Names that `Connection` may list; no client needs more than close, te, and upgrade with its settings.
 const NOMINATIONS_MAX: usize = 8;
-
-/// The only names that `Connection` may list. Listed fields are removed before the upstream, so any other name would
-/// let a client delete a field that the edge or the upstream relies on.
-const HOP_BY_HOP: &[&[u8]] =
-    &[b"close", b"keep-alive", b"upgrade", b"te", b"trailer", b"proxy-connection", b"http2-settings"];
 
 /// Splits one line without its CRLF into name and trimmed value; refuses a malformed line.
 fn field(line: &[u8]) -> Result<(&[u8], &[u8]), Rejection> {
@@ -189,7 +185,7 @@ impl ConnectionField {
         for name in list.split(|byte| *byte == b',').map(trim).filter(|name| !name.is_empty()) {
             self.names += 1;
             let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
-            if self.names > NOMINATIONS_MAX || !HOP_BY_HOP.iter().any(|known| is(known)) {
+            if self.names > NOMINATIONS_MAX || !std::str::from_utf8(name).is_ok_and(may_be_nominated) {
                 return Err(Rejection::BadConnectionHeader);
             }
             self.close |= is(b"close");

@@ -4,14 +4,28 @@ use axum::Extension;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use axum::routing::on;
+use chassis::openapi::{Method, Success};
 use contract::identity::Identity;
 use contract::key::Scope;
 
-use super::Api;
+use super::{Api, Operation};
 use crate::error::{ApiError, Code};
 use crate::metrics::CancelResult;
 use crate::order::{self, CancelError};
 use crate::store::ChangeError;
+
+pub(super) const OPERATION: Operation = Operation {
+    tag: "orders",
+    summary: "Cancel an order",
+    description: "Only an order with status `pending` can be cancelled. Once this is answered, the cancellation lasts.",
+    scope: Some(Scope::OrdersWrite),
+    answers: &[Success::empty(204, "The order was cancelled.")],
+    errors: &[Code::OrderNotFound, Code::OrderAlreadyShipped, Code::OrderAlreadyCancelled],
+    ..Operation::internal("cancelOrder", Method::Delete, "/v1/store/orders/{orderId}", |delete| {
+        on(delete, cancel_order)
+    })
+};
 
 /// What a client reads whose path names no order by its form.
 pub(crate) const NOT_AN_ID: &str = "There is no order with this id: an order id is a whole number from -9223372036854775808 to \

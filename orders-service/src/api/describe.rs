@@ -1,42 +1,36 @@
-//! `/openapi.json` and `/reference`: what this API is, for machines and for people. No scope is needed.
+//! What this API is, for machines and for people: `/openapi.json` and `/reference`. No scope is needed.
 //!
-//! `/openapi.json` is the description of the stable version, `/v1`; each version has its own below its base address.
+//! One document (OpenAPI 3.1) per version of the API, made from [`super::OPERATIONS`]: `/v1` (1.0.0) as the specification
+//! has it, `/v2` (beta). `/openapi.json` is that of the stable version. They describe what a client of the gateway meets,
+//! so the gateway's own answers (401, 429, 5xx) and headers are in them.
 
 use std::sync::LazyLock;
 
-use axum::Router;
 use axum::http::{HeaderName, header};
 use axum::response::IntoResponse;
-use axum::routing::get;
-use chassis::routes::{Routes, routed};
-use serde_json::Value;
+use axum::routing::on;
+use chassis::openapi::{self, Interface, Method, Parameter};
+use chassis::reference;
+use contract::rejection::Met;
+use contract::schema::{self, SchemaOf};
+use serde_json::{Value, json};
 
-use super::{Api, method_not_allowed};
-use crate::{openapi, reference};
+use super::problem::Problem;
+use super::{OPERATIONS, Operation};
+use crate::error::Code;
+use crate::metrics::OTHER;
 
-static V1: LazyLock<String> = LazyLock::new(|| printed(&openapi::v1()));
-static V2: LazyLock<String> = LazyLock::new(|| printed(&openapi::v2()));
-static REFERENCE: LazyLock<String> = LazyLock::new(|| reference::page(&[openapi::v1(), openapi::v2()]));
+static V1: LazyLock<String> = LazyLock::new(|| openapi::printed(&v1()));
+static V2: LazyLock<String> = LazyLock::new(|| openapi::printed(&v2()));
+static REFERENCE: LazyLock<String> = LazyLock::new(|| reference::page(&[v1(), v2()], Code::ALL));
 
-/// The paths and what may be done there.
-pub(super) fn routes() -> Routes<Api> {
-    vec![
-        ("/openapi.json", get(|| async { document(&V1) })),
-        ("/v1/openapi.json", get(|| async { document(&V1) })),
-        ("/v2/openapi.json", get(|| async { document(&V2) })),
-        ("/reference", get(page)),
-    ]
-}
-
-/// The routes.
-pub(super) fn router() -> Router<Api> {
-    routed(routes()).method_not_allowed_fallback(method_not_allowed)
-}
-
-/// An interface description as it is served and committed.
-pub(crate) fn printed(document: &Value) -> String {
-    format!("{document:#}\n")
-}
+/// Where the descriptions are. They are not described themselves.
+pub(super) const DESCRIPTIONS: &[Operation] = &[
+    Operation::internal(OTHER, Method::Get, "/openapi.json", |get| on(get, || async { document(&V1) })),
+    Operation::internal(OTHER, Method::Get, "/v1/openapi.json", |get| on(get, || async { document(&V1) })),
+    Operation::internal(OTHER, Method::Get, "/v2/openapi.json", |get| on(get, || async { document(&V2) })),
+    Operation::internal(OTHER, Method::Get, "/reference", |get| on(get, page)),
+];
 
 const CACHING: (HeaderName, &str) = (header::CACHE_CONTROL, "private, max-age=300");
 
@@ -45,7 +39,89 @@ fn document(text: &'static LazyLock<String>) -> impl IntoResponse {
 }
 
 async fn page() -> impl IntoResponse {
-    let policy =
-        (header::CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'");
-    ([(header::CONTENT_TYPE, "text/html; charset=utf-8"), CACHING, policy], REFERENCE.as_str())
+    ([reference::POLICY, reference::HTML, CACHING], REFERENCE.as_str())
 }
+
+/// The interface descriptions as they are served, by the names of their committed copies.
+pub(crate) fn documents() -> [(&'static str, String); 2] {
+    [("orders-v1.json", V1.clone()), ("orders-v2.json", V2.clone())]
+}
+
+/// The description of `/v1`.
+fn v1() -> Value {
+    let interface = Interface {
+        title: "Pet Store Orders",
+        version: "1.0.0",
+        description: "List all orders placed in the store and cancel a pending order by its identifier.",
+        base: "/v1",
+        tags: &[("orders", "List orders and cancel pending ones."), ("Store", "The store."), ("Pets", "The pets.")],
+        ..both()
+    };
+    openapi::document(&interface, OPERATIONS)
+}
+
+/// The description of `/v2`.
+fn v2() -> Value {
+    let interface = Interface {
+        title: "Pet Store Orders v2",
+        version: "2.0.0-beta",
+        description: "The next version of the orders API. Beta: it may still change.",
+        base: "/v2",
+        tags: &[("orders", "Find, place, cancel and ship orders.")],
+        ..both()
+    };
+    openapi::document(&interface, OPERATIONS)
+}
+
+/// What stands in a path.
+const SEGMENTS: &[Parameter] = &[
+    Parameter::path("orderId", "The identifier of the order.", id),
+    Parameter::path("petId", "The identifier of the pet.", id),
+];
+
+const ERROR_BODIES: &[(&str, SchemaOf)] =
+    &[("application/json", openapi::error_body), ("application/problem+json", schema::of::<Problem>)];
+
+/// What is the same in both.
+fn both() -> Interface<Code> {
+    Interface {
+        title: "",
+        version: "",
+        description: "",
+        base: "",
+        host: "Below the host of your project.",
+        met: Met::ALL,
+        keys: "Your API key: `Authorization: Bearer <API_KEY>`.".to_owned(),
+        tags: &[],
+        segments: SEGMENTS,
+        headers: &[
+            ("ETag", "Changes whenever an order of the project changes. Send it back as If-None-Match."),
+            ("Location", "Where the new order is."),
+            ("Link", "Links to other pages, or to where a deprecation is explained (RFC 8288)."),
+            ("Deprecation", "Since when the operation is deprecated: @ and a Unix timestamp (RFC 9745)."),
+            ("Sunset", "When the operation will be gone (RFC 8594); absent while no date is set."),
+            ("Idempotency-Replayed", "`true` when the answer is the one given the first time."),
+            ("X-API-Stability", "How stable the operation is: `beta` may still change."),
+        ],
+        errors: &[
+            Code::WrongEnvironment,
+            Code::InsufficientScope,
+            Code::WrongProject,
+            Code::MethodNotAllowed,
+            Code::InternalError,
+            Code::StorageUnavailable,
+            Code::StorageFull,
+        ],
+        error_bodies: ERROR_BODIES,
+    }
+}
+
+/// The schema of an id.
+pub(super) fn id() -> Value {
+    json!({ "type": "integer", "format": "int64", "minimum": i64::MIN, "maximum": i64::MAX })
+}
+
+#[cfg(test)]
+mod compatibility;
+#[cfg(test)]
+mod tests;

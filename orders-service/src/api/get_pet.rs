@@ -8,19 +8,32 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use axum::routing::on;
 use axum::{Extension, Json};
+use chassis::openapi::{MarkValue, Method, Success};
 use contract::identity::Identity;
 use contract::key::Scope;
+use contract::schema;
 
-use super::Api;
+use super::{Api, DEPRECATED, Operation};
 use crate::error::{ApiError, Code};
-use crate::operations;
 use crate::order;
 
-/// A pet, as far as orders know it.
-#[derive(serde::Serialize)]
-pub(super) struct Pet {
-    id: i64,
+pub(super) const OPERATION: Operation = Operation {
+    tag: "Pets",
+    summary: "Find a pet",
+    description: "Whether the store has an order for this pet. Deprecated: it will be gone after the Sunset date.",
+    scope: Some(Scope::OrdersRead),
+    answers: &[Success::new(200, "The pet.", schema::of::<Pet>).with(&["Deprecation", "Sunset", "Link"])],
+    errors: &[Code::PetNotFound, Code::EndpointSunset],
+    marks: &[(DEPRECATED, MarkValue::Is(true))],
+    ..Operation::internal("getPet", Method::Get, "/v1/pets/{petId}", |get| on(get, get_pet))
+};
+
+contract::message! {
+    pub(super) sparse Pet = "A pet, as far as orders know it." {
+        id: i64 = "The pet's identifier.";
+    }
 }
 
 pub(super) async fn get_pet(
@@ -37,7 +50,7 @@ pub(super) async fn get_pet(
 
 /// Around the operation: counts the call, ends it after the sunset, and says so on every answer.
 pub(super) async fn deprecated(State(api): State<Api>, request: Request, next: Next) -> Response {
-    api.metrics.deprecated_calls.with_label_values(&[operations::GET_PET]).inc();
+    api.metrics.deprecated_calls.with_label_values(&[OPERATION.id]).inc();
     let over = api.pets.is_over(api.clock.now_seconds());
     let mut response = if over { Code::EndpointSunset.refuse().into_response() } else { next.run(request).await };
     api.pets.decorate(response.headers_mut());

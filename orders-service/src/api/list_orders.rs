@@ -9,17 +9,35 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
+use axum::routing::on;
 use bytes::Bytes;
+use chassis::openapi::{MarkValue, Method, Success};
 use contract::identity::Identity;
 use contract::key::Scope;
+use contract::schema;
 use futures_util::stream;
 
-use super::Api;
+use super::{Api, Operation};
 use crate::error::ApiError;
 use crate::etag;
 use crate::store::StoreError;
 use crate::walk::Walk;
-use crate::wire::JsonArray;
+use crate::wire::{JsonArray, OrderV1};
+
+pub(super) const OPERATION: Operation = Operation {
+    tag: "orders",
+    summary: "List orders",
+    description: "All orders placed in the store, in one response, in the order of their ids.",
+    scope: Some(Scope::OrdersRead),
+    answers: &[Success::new(200, "All orders.", schema::of::<Vec<OrderV1>>).with(&["ETag"]), NOT_MODIFIED],
+    // The published reference offers no way to try it.
+    marks: &[("x-try-it", MarkValue::Is(false))],
+    ..Operation::internal("listOrders", Method::Get, "/v1/store/orders", |get| on(get, list_orders))
+};
+
+/// The answer to a client that has the list already.
+pub(super) const NOT_MODIFIED: Success =
+    Success::empty(304, "Nothing changed since the ETag in If-None-Match.").with(&["ETag"]);
 
 pub(super) async fn list_orders(
     State(api): State<Api>,

@@ -4,21 +4,21 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use serde::Serialize;
 
 use crate::error::Refused;
 
 const MEDIA_TYPE: &str = "application/problem+json";
 
-/// The members of RFC 9457, and those of the Error body beside them: a client that knows either reads it.
-#[derive(Serialize)]
-struct Problem<'r> {
-    r#type: String,
-    title: &'r str,
-    status: u16,
-    detail: &'r str,
-    code: &'r str,
-    message: &'r str,
+contract::message! {
+    /// With the members of the Error body beside those of RFC 9457, so that a client that knows either reads it.
+    pub(super) sparse Problem = "The same refusal as RFC 9457 writes it, for clients that accept application/problem+json." {
+        kind as "type": String, { "format": "uri-reference" };
+        title: String;
+        status: u16, { "minimum": 400, "maximum": 599 };
+        detail: String;
+        code: String;
+        message: String;
+    }
 }
 
 /// Around the handlers: rewrites a refusal when `Accept` names the media type of problems.
@@ -27,12 +27,12 @@ pub(super) async fn on_request(request: Request, next: Next) -> Response {
     let response = next.run(request).await;
     let Some(Refused(body)) = response.extensions().get::<Refused>().filter(|_| asked) else { return response };
     let problem = Problem {
-        r#type: format!("/reference#{}", body.code),
-        title: response.status().canonical_reason().unwrap_or("Error"),
+        kind: format!("/reference#{}", body.code),
+        title: response.status().canonical_reason().unwrap_or("Error").to_owned(),
         status: body.status,
-        detail: &body.message,
-        code: &body.code,
-        message: &body.message,
+        detail: body.message.clone(),
+        code: body.code.clone(),
+        message: body.message.clone(),
     };
     let text = serde_json::to_string(&problem).unwrap_or_else(|_| body.to_json());
     let (mut head, _) = response.into_parts();

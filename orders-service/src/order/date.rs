@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use contract::schema::{Schema, SharedSchemas, Value, json};
 use contract::time::{UnixMillis, UnixSeconds};
 use jiff::Timestamp;
 
@@ -92,6 +93,12 @@ impl FromStr for ShipDate {
 impl fmt::Display for ShipDate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl Schema for ShipDate {
+    fn schema(_: &mut SharedSchemas) -> Value {
+        json!({ "type": "string", "format": "date-time" })
     }
 }
 

@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::arguments::{Common, Init};
 use crate::client::Client;
-use crate::directory::{Address, Directory, GATEWAY_NAMES, GATEWAYS, INTERNAL_AUTHORITY, RunFile, SERVICES};
+use crate::directory::{Address, Directory, GATEWAY_NAMES, GATEWAYS, RunFile, SERVICES};
 use crate::output::{answer, lines};
 use crate::up::{authority, demo};
 
@@ -103,9 +103,7 @@ pub(super) async fn healthcheck(
     address: &Address,
     server_name: Option<&str>,
 ) -> anyhow::Result<()> {
-    let file = directory.path(INTERNAL_AUTHORITY);
-    let authority = server_name.map(|_| std::fs::read(&file)).transpose();
-    let authority = authority.with_context(|| format!("reading {}", file.display()))?;
+    let authority = server_name.map(|_| directory.internal_authority()).transpose()?;
     let client = crate::client::client(server_name.unwrap_or_default(), authority.as_deref())?;
     let url = format!("{}://{address}/readyz", if server_name.is_some() { "https" } else { "http" });
     let asked = client.get(&url).timeout(Duration::from_secs(2)).send().await;

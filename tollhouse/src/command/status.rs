@@ -24,10 +24,8 @@ pub(super) async fn run(common: &Common, client: &Client) -> anyhow::Result<()> 
             let mut status = or_reason(status);
             if let Some(fields) = status.as_object_mut() {
                 fields.insert("address".to_owned(), json!(edge.admin));
-                // What it says itself counts; one that does not say is called as it was set up.
-                if fields.get("gateway").is_none_or(Value::is_null) {
-                    fields.insert("gateway".to_owned(), json!(edge.gateway));
-                }
+                // As it was set up, and not as it calls itself: one in wrong hands could take another's name.
+                fields.insert("gateway".to_owned(), json!(edge.gateway));
             }
             status
         })

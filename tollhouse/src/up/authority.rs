@@ -9,7 +9,8 @@ pub(crate) mod internal;
 use std::path::Path;
 
 use anyhow::Context as _;
-use chassis::secret::write_private;
+use chassis::peer::CERTIFICATES_BYTES_MAX;
+use chassis::secret::{read_regular, write_private};
 use contract::hostname::Hostname;
 use contract::time::UnixSeconds;
 use rcgen::{
@@ -53,14 +54,18 @@ pub(crate) fn ensure(directory: &Directory, platform_domain: &Hostname, now: Uni
 }
 
 fn issuer(root: &Path, key: &Path) -> anyhow::Result<Issuer<'static, KeyPair>> {
-    let read = |path: &Path| std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()));
+    let read = |path: &Path| {
+        let place = || format!("reading {}", path.display());
+        let (bytes, _) = read_regular(path, CERTIFICATES_BYTES_MAX).with_context(place)?;
+        std::str::from_utf8(&bytes).map(str::to_owned).with_context(place)
+    };
     let key = KeyPair::from_pem(&read(key)?)?;
     domains_service::signing(&read(root)?, key).with_context(|| format!("the authority {} is damaged", root.display()))
 }
 
 fn leaf_is_good(directory: &Directory, platform_domain: &Hostname, now: UnixSeconds) -> bool {
     let file = directory.path("ca/platform.pem");
-    let Ok(text) = std::fs::read(&file) else { return false };
+    let Ok((text, _)) = read_regular(&file, CERTIFICATES_BYTES_MAX) else { return false };
     let Ok((_, pem)) = parse_x509_pem(&text) else { return false };
     let Ok(leaf) = pem.parse_x509() else { return false };
     let wildcard = format!("*.{platform_domain}");

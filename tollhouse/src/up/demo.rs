@@ -28,7 +28,7 @@ const ORDERS: i64 = 40;
 
 /// The demo as `demo.json` describes it, if it is there and can be read.
 pub(crate) fn known(directory: &Directory, client: &Client) -> Option<Value> {
-    let text = std::fs::read(directory.path(FILE)).ok()?;
+    let text = directory.read(FILE).ok()??;
     let read = serde_json::from_slice(&text).inspect_err(|error| tracing::warn!(%error, "demo.json cannot be read"));
     let mut demo: Value = read.ok()?;
     // Ports may be others than last time.

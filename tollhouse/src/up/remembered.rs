@@ -36,7 +36,7 @@ impl Remembered {
     /// When it was begun with another domain, or as another deployment.
     pub(super) fn of(directory: &Directory, options: &Up) -> anyhow::Result<Self> {
         let given = options.platform_domain.as_ref();
-        let text = std::fs::read(directory.path(FILE)).ok();
+        let text = directory.read(FILE).ok().flatten();
         let known: Option<Self> = text.and_then(|text| serde_json::from_slice(&text).ok());
         let is_new = !directory.path("domains/domains.sqlite").exists();
         let domain = known.as_ref().map(|known| known.platform_domain.clone());
@@ -83,7 +83,7 @@ fn live() -> Environment {
 }
 
 fn domain_of_demo(directory: &Directory) -> Option<Hostname> {
-    let demo: Value = serde_json::from_slice(&std::fs::read(directory.path(demo::FILE)).ok()?).ok()?;
+    let demo: Value = serde_json::from_slice(&directory.read(demo::FILE).ok()??).ok()?;
     demo.get("platform_domain")?.as_str()?.parse().ok()
 }
 

@@ -51,9 +51,9 @@ fn settings(
     given: &[UpstreamSetting],
     known: &BTreeMap<UpstreamName, Vec<String>>,
 ) -> anyhow::Result<Settings> {
-    let mut remembered: Settings = match std::fs::read(directory.path(SETTINGS_FILE)) {
-        Ok(text) => serde_json::from_slice(&text).context("reading the remembered settings of upstreams")?,
-        Err(_) => Settings::new(),
+    let mut remembered: Settings = match directory.read(SETTINGS_FILE)? {
+        Some(text) => serde_json::from_slice(&text).context("reading the remembered settings of upstreams")?,
+        None => Settings::new(),
     };
     for UpstreamSetting { name, setting, value } in given {
         anyhow::ensure!(
@@ -75,9 +75,9 @@ async fn resolve(
     directory: &Directory,
     given: &[UpstreamArgument],
 ) -> anyhow::Result<BTreeMap<UpstreamName, Vec<String>>> {
-    let mut remembered: BTreeMap<UpstreamName, String> = match std::fs::read(directory.path(FILE)) {
-        Ok(text) => serde_json::from_slice(&text).context("reading the remembered upstreams")?,
-        Err(_) => BTreeMap::new(),
+    let mut remembered: BTreeMap<UpstreamName, String> = match directory.read(FILE)? {
+        Some(text) => serde_json::from_slice(&text).context("reading the remembered upstreams")?,
+        None => BTreeMap::new(),
     };
     for upstream in given {
         anyhow::ensure!(

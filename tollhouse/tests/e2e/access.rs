@@ -105,6 +105,65 @@ async fn a_token_is_created_used_listed_and_revoked_and_leads_to_the_orders_and_
     assert!(!gone.status.success() && String::from_utf8_lossy(&gone.stderr).contains("not_found"));
 }
 
+/// The names in a list of an answer.
+fn names(answer: &Value, list: &str) -> Vec<String> {
+    let all = answer[list].as_array().unwrap().iter();
+    all.map(|one| one["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn what_a_token_made_is_listed_when_it_is_revoked_and_ends_with_it_if_that_is_wanted() {
+    let platform = Platform::start();
+    let ada = platform.json(&["token", "create", "ada"])["token"].as_str().unwrap().to_owned();
+    let kept = platform.json(&["token", "create", "grace"])["token"].as_str().unwrap().to_owned();
+    let make = async |token: &str, kind: &str, name: &str| {
+        let request = Client::new().post(format!("{}/credentials", control(&platform))).bearer_auth(token);
+        let made = request.json(&json!({ "kind": kind, "name": name })).send().await.unwrap();
+        assert_eq!(made.status(), 201, "{kind} {name}");
+        made.json::<Value>().await.unwrap()["token"].as_str().unwrap().to_owned()
+    };
+    let second = make(&ada, "operator", "eve").await;
+    let third = make(&second, "operator", "mallory").await;
+    let gateway = make(&ada, "gateway", "edge-9").await;
+    let service = make(&third, "service", "shop").await;
+    let feed = "/edge/feed?node=a&after=0&keyring=1";
+    let opened = [(&second, "/projects"), (&third, "/projects"), (&gateway, feed), (&service, "/trust")];
+    let all_open = async |status: u16, when: &str| {
+        for (credential, path) in opened {
+            assert_eq!(asked(&platform, credential, path).await, status, "{when}: {path}");
+        }
+    };
+    all_open(200, "before").await;
+    // Without the flag, people are told what is good still and how to end it.
+    let text = String::from_utf8(platform.command(&["token", "revoke", "ada"]).stdout).unwrap();
+    for words in ["eve", "mallory", "edge-9", "shop", "`tollhouse token revoke ada --made` revokes them as well"] {
+        assert!(text.contains(words), "{words:?} is not in {text}");
+    }
+    assert_eq!(asked(&platform, &ada, "/projects").await, 401);
+    all_open(200, "ada alone is revoked").await;
+    let ended = platform.json(&["token", "revoke", "ada", "--made"]);
+    let mut gone = names(&ended, "revoked");
+    gone.sort();
+    assert_eq!(
+        (gone, names(&ended, "made")),
+        (["edge-9", "eve", "mallory", "shop"].map(str::to_owned).to_vec(), vec![])
+    );
+    all_open(401, "all that ada made, and what that made").await;
+    for (noun, name) in [("token", "eve"), ("token", "mallory"), ("node", "edge-9"), ("node", "shop")] {
+        assert!(listed(&platform, noun, name)["revoked_at"].is_string(), "{name}");
+    }
+    assert_eq!(asked(&platform, &kept, "/projects").await, 200, "another's token stays");
+    // At once as well, with the token itself.
+    let grandchild = make(&kept, "operator", "heidi").await;
+    let ended = platform.json(&["token", "revoke", "grace", "--made"]);
+    let mut gone = names(&ended, "revoked");
+    gone.sort();
+    assert_eq!(gone, ["grace", "heidi"]);
+    for token in [&kept, &grandchild] {
+        assert_eq!(asked(&platform, token, "/projects").await, 401);
+    }
+}
+
 /// A gateway in wrong hands, which answers one question as another gateway would: the pass that it is shown.
 fn thief(listener: &TcpListener, answer: &str) -> String {
     let (mut stream, _) = listener.accept().unwrap();
@@ -127,7 +186,10 @@ async fn what_the_command_line_shows_a_gateway_opens_no_other() {
     run["gateways"].as_array_mut().unwrap().push(json!({ "gateway": "edge-9", "admin": address }));
     std::fs::write(&file, run.to_string()).unwrap();
     let shown = std::thread::spawn(move || thief(&listener, &answer));
-    assert_eq!(platform.json(&["status"])["edges"].as_array().unwrap().len(), 2);
+    let status = platform.json(&["status"]);
+    let mut names: Vec<_> = status["edges"].as_array().unwrap().iter().map(|edge| edge["gateway"].clone()).collect();
+    names.sort_by_key(Value::to_string);
+    assert_eq!(names, ["edge-9", "gateway"], "as they were set up: the thief calls itself gateway");
     let opened =
         Client::new().get(format!("{gateway}/moments")).bearer_auth(shown.join().unwrap()).send().await.unwrap();
     assert_eq!(opened.status(), 401);

@@ -213,7 +213,7 @@ async fn processes_speak_tls_to_each_other_on_internal_listeners_and_apis() {
     assert!(must(directory, &["changes"])["moments"].as_array().is_some_and(|moments| !moments.is_empty()));
     let check = |name: &str| command(directory, &["healthcheck", &admin, "--server-name", name]).status.success();
     assert!(check("gateway-1") && !check("gateway-2"));
-    certificates_are_replaced_while_processes_run(directory, [("gateway-1", &admin), ("orders-service", &orders_at)])
+    certificates_are_replaced_while_processes_run(places, [("gateway-1", &admin), ("orders-service", &orders_at)])
         .await;
     what_a_revoked_gateway_changed_is_listed(places, [&plane, &shop, &edge], &client, &maker).await;
     for (end, processes) in [(edge_end, vec![edge]), (services_end, vec![shop, plane])] {
@@ -226,7 +226,8 @@ async fn processes_speak_tls_to_each_other_on_internal_listeners_and_apis() {
 
 /// A certificate is no other process's, wherever that is reached; one command lists and replaces them, and each process shows
 /// its new one by itself.
-async fn certificates_are_replaced_while_processes_run(directory: &Path, listeners: [(&str, &str); 2]) {
+async fn certificates_are_replaced_while_processes_run(places: Places<'_>, listeners: [(&str, &str); 2]) {
+    let directory = places.directory;
     let (internal, rows) = (directory.join("ca/internal.pem"), must(directory, &["node", "certificates"]));
     let shown = async |name: &str, address: &str| {
         let tls = client_tls(&std::fs::read(&internal).unwrap(), &name.parse().unwrap()).unwrap();
@@ -253,6 +254,34 @@ async fn certificates_are_replaced_while_processes_run(directory: &Path, listene
     assert_eq!(shown(service, at).await, before[1]);
     must(directory, &["node", "certificates", "--replace"]);
     until("so does the service", async || shown(service, at).await != before[1]).await;
+    // The wrong pair would lock the operators out. It is refused, and the status says so.
+    for of_another_platform in [true, false] {
+        for (name, address) in listeners {
+            let good = shown(name, address).await;
+            let (wrong, words) = if of_another_platform {
+                (places.apis.join("tls").join(name), "system does not trust".to_owned())
+            } else {
+                (directory.join("tls/gateway-2"), format!("does not cover {name}"))
+            };
+            for kind in ["key", "pem"] {
+                std::fs::copy(wrong.with_extension(kind), directory.join(format!("tls/{name}.{kind}"))).unwrap();
+            }
+            until(&format!("the status says what is wrong with the pair of {name}"), async || {
+                let status: Value = serde_json::from_slice(&command(directory, &["status", "--json"]).stdout).unwrap();
+                let trouble = status["trouble"].as_array().unwrap();
+                let file = format!("{name}.pem");
+                trouble.iter().filter_map(Value::as_str).any(|one| one.contains(&file) && one.contains(&words))
+            })
+            .await;
+            assert_eq!(shown(name, address).await, good, "{name}");
+        }
+        let before = [shown(gateway, admin).await, shown(service, at).await];
+        must(directory, &["node", "certificates", "--replace"]);
+        until("a good pair is taken", async || {
+            shown(gateway, admin).await != before[0] && shown(service, at).await != before[1]
+        })
+        .await;
+    }
 }
 
 /// A key that passes through a gateway makes keys at the control plane, over TLS. Revoking the gateway lists what was changed

@@ -9,7 +9,7 @@ use crate::tree;
 /// Every code with its status. A code that two parts use has one meaning and one status.
 fn catalogues() -> BTreeSet<(String, u16)> {
     let edge = Rejection::ALL.iter().map(|rejection| (rejection.code(), rejection.status()));
-    let services = orders_service::CATALOGUE.iter().chain(domains_service::CATALOGUE).copied();
+    let services = orders_service::catalogue().chain(domains_service::catalogue());
     edge.chain(services).map(|(code, status)| (code.to_owned(), status)).collect()
 }
 

@@ -145,8 +145,10 @@ async fn a_control_plane_without_ipv6_calls_no_healthy_nameserver_silent() {
         let (facts, judged) = seen(both, v4_only).await;
         assert_eq!((judged.records, codes(&judged)), (Records::Pass, Vec::new()), "{failure}");
         let hosts: Vec<_> = facts.servers.iter().map(|server| (server.host.as_str(), server.cname.clone())).collect();
-        let expected =
-            [("ns1.dns.test", Answer::Is(TARGET.to_owned())), ("ns2.dns.test", Answer::Failed(NoAnswer::Unreachable))];
+        let expected = [
+            ("ns1.dns.test", DnsAnswer::Is(TARGET.to_owned())),
+            ("ns2.dns.test", DnsAnswer::Failed(NoAnswer::Unreachable)),
+        ];
         assert_eq!(hosts, expected, "{failure}");
     }
 }
@@ -258,7 +260,7 @@ async fn six_nameservers_and_seven_labels_are_within_the_limit() {
     let (facts, judged) = look(&world, &DnsConfig::default(), LONG, "customer.test").await;
     assert!(facts.queries <= QUERIES_MAX, "{}", facts.queries);
     assert_eq!(facts.servers.len(), 6);
-    assert!(facts.servers.iter().all(|server| server.cname == Answer::Nothing), "{:?}", facts.servers);
+    assert!(facts.servers.iter().all(|server| server.cname == DnsAnswer::Nothing), "{:?}", facts.servers);
     assert!(facts.caa.iter().all(|level| level.records.is_ok()), "{:?}", facts.caa);
     assert_eq!(codes(&judged), ["DNS_NO_RECORD"]);
 }

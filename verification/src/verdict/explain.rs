@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use super::{Claim, Expectation, ServerVerdict};
 use crate::CaaRecord;
 use crate::caa::{CaaIdentity, CaaRuling, is_critical_unknown};
-use crate::facts::{Answer, CaaLevel, DnsFacts, NoAnswer, ServerFacts};
+use crate::facts::{CaaLevel, DnsAnswer, DnsFacts, NoAnswer, ServerFacts};
 use crate::networks::proxy_of;
 use crate::problem::{Problem, ProblemCode};
 use crate::{TEXT_LABEL, TTL_SECONDS};
@@ -141,8 +141,8 @@ fn explain_one(
     let a: Vec<String> = server.a.iter().take(SHOWN_MAX).map(ToString::to_string).collect();
     let aaaa: Vec<String> = server.aaaa.iter().take(SHOWN_MAX).map(ToString::to_string).collect();
     let cname = match &server.cname {
-        Answer::Is(cname) => cname.clone(),
-        Answer::Nothing | Answer::Failed(_) => String::new(),
+        DnsAnswer::Is(cname) => cname.clone(),
+        DnsAnswer::Nothing | DnsAnswer::Failed(_) => String::new(),
     };
     let problem = |code, message: String, fix: String, observed: Vec<String>| {
         Problem::new(code, server.host.as_str(), message, fix).seen([target.to_string()], observed)
@@ -234,7 +234,7 @@ pub(super) fn partial(facts: &DnsFacts, verdicts: &[ServerVerdict], expected: &E
 /// A nameserver's answer in record syntax.
 fn answer(server: &ServerFacts, verdict: ServerVerdict) -> String {
     match (&server.cname, verdict) {
-        (Answer::Is(cname), _) => format!("CNAME {cname}"),
+        (DnsAnswer::Is(cname), _) => format!("CNAME {cname}"),
         (_, ServerVerdict::Missing) => "nothing".to_owned(),
         (_, ServerVerdict::Unknown(_)) => format!("no usable answer ({})", verdict.as_str()),
         _ => {
@@ -262,8 +262,8 @@ pub(super) fn local_taken() -> Problem {
     Problem::new(
         ProblemCode::OwnershipTxtMissing,
         "localhost",
-        "Another project on this machine holds this local name.",
-        "Remove it from the other project, or choose another name.",
+        "Another project on this machine holds this local name, or one above, below or beside it.",
+        "Remove that from the other project, or choose another name.",
     )
 }
 

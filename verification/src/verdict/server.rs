@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::facts::{Answer, NoAnswer, ServerFacts};
+use crate::facts::{DnsAnswer, NoAnswer, ServerFacts};
 use crate::networks::proxy_of;
 
 /// The verdict on one nameserver's answer.
@@ -86,12 +86,12 @@ pub(super) fn judge(
 
 fn judge_answer(server: &ServerFacts, target: &str, edge: &[IpAddr], apex: bool, chain: &[String]) -> ServerVerdict {
     match &server.cname {
-        Answer::Failed(why) => ServerVerdict::Unknown(*why),
-        Answer::Is(cname) if cname.eq_ignore_ascii_case(target) && apex => ServerVerdict::OkApexCname,
-        Answer::Is(cname) if cname.eq_ignore_ascii_case(target) => ServerVerdict::Ok,
-        Answer::Is(cname) if leads_on(chain, cname, target) => ServerVerdict::CnameChained,
-        Answer::Is(_) => ServerVerdict::CnameMismatch,
-        Answer::Nothing => judge_addresses(server, edge, apex),
+        DnsAnswer::Failed(why) => ServerVerdict::Unknown(*why),
+        DnsAnswer::Is(cname) if cname.eq_ignore_ascii_case(target) && apex => ServerVerdict::OkApexCname,
+        DnsAnswer::Is(cname) if cname.eq_ignore_ascii_case(target) => ServerVerdict::Ok,
+        DnsAnswer::Is(cname) if leads_on(chain, cname, target) => ServerVerdict::CnameChained,
+        DnsAnswer::Is(_) => ServerVerdict::CnameMismatch,
+        DnsAnswer::Nothing => judge_addresses(server, edge, apex),
     }
 }
 

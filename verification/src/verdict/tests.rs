@@ -7,11 +7,11 @@ use crate::facts::{CaaLevel, NoAnswer, ServerFacts};
 const TARGET: &str = "abcdefghijklmnop.edge.tollhouse.dev";
 const EDGE: &str = "203.0.113.10";
 
-fn server(host: &str, cname: Answer<&str>) -> ServerFacts {
+fn server(host: &str, cname: DnsAnswer<&str>) -> ServerFacts {
     let cname = match cname {
-        Answer::Is(name) => Answer::Is(name.to_owned()),
-        Answer::Nothing => Answer::Nothing,
-        Answer::Failed(why) => Answer::Failed(why),
+        DnsAnswer::Is(name) => DnsAnswer::Is(name.to_owned()),
+        DnsAnswer::Nothing => DnsAnswer::Nothing,
+        DnsAnswer::Failed(why) => DnsAnswer::Failed(why),
     };
     ServerFacts {
         host: host.to_owned(),
@@ -25,7 +25,7 @@ fn server(host: &str, cname: Answer<&str>) -> ServerFacts {
 }
 
 fn addressed(host: &str, addresses: &[&str]) -> ServerFacts {
-    let mut server = server(host, Answer::Nothing);
+    let mut server = server(host, DnsAnswer::Nothing);
     for address in addresses {
         match address.parse().unwrap() {
             IpAddr::V4(address) => server.a.push(address),
@@ -105,13 +105,18 @@ fn the_conflict_matrix_names_each_case_exactly() {
             Records::Wrong,
             vec!["DNS_CONFLICTING_A", "DNS_CONFLICTING_AAAA"],
         ),
-        ("4 wrong CNAME", one(server("ns1", Answer::Is(foreign))), Records::Wrong, vec!["DNS_CNAME_MISMATCH"]),
-        ("5 right CNAME in capitals", one(server("ns1", Answer::Is(&TARGET.to_uppercase()))), Records::Pass, vec![]),
+        ("4 wrong CNAME", one(server("ns1", DnsAnswer::Is(foreign))), Records::Wrong, vec!["DNS_CNAME_MISMATCH"]),
+        ("5 right CNAME in capitals", one(server("ns1", DnsAnswer::Is(&TARGET.to_uppercase()))), Records::Pass, vec![]),
         ("6 chained CNAME", chained(), Records::Wrong, vec!["DNS_CNAME_CHAINED"]),
-        ("7 nothing", one(server("ns1", Answer::Nothing)), Records::Missing, vec!["DNS_NO_RECORD"]),
-        ("8 SERVFAIL", one(server("ns1", Answer::Failed(NoAnswer::ServFail))), Records::Unknown, vec!["DNS_SERVFAIL"]),
-        ("9 timeout", one(server("ns1", Answer::Failed(NoAnswer::Timeout))), Records::Unknown, vec!["DNS_TIMEOUT"]),
-        ("10 lame", one(server("ns1", Answer::Failed(NoAnswer::Lame))), Records::Unknown, vec!["DNS_LAME_NS"]),
+        ("7 nothing", one(server("ns1", DnsAnswer::Nothing)), Records::Missing, vec!["DNS_NO_RECORD"]),
+        (
+            "8 SERVFAIL",
+            one(server("ns1", DnsAnswer::Failed(NoAnswer::ServFail))),
+            Records::Unknown,
+            vec!["DNS_SERVFAIL"],
+        ),
+        ("9 timeout", one(server("ns1", DnsAnswer::Failed(NoAnswer::Timeout))), Records::Unknown, vec!["DNS_TIMEOUT"]),
+        ("10 lame", one(server("ns1", DnsAnswer::Failed(NoAnswer::Lame))), Records::Unknown, vec!["DNS_LAME_NS"]),
         ("11 proxied", one(addressed("ns1", &["104.16.1.1"])), Records::Wrong, vec!["DNS_PROXIED"]),
         ("12 no zone", no_zone(), Records::Missing, vec!["DNS_ZONE_MISSING"]),
     ];
@@ -124,15 +129,18 @@ fn the_conflict_matrix_names_each_case_exactly() {
 }
 
 fn chained() -> Judgement {
-    let mut facts = facts("customer.com", vec![server("ns1", Answer::Is("alias.customer.com"))]);
+    let mut facts = facts("customer.com", vec![server("ns1", DnsAnswer::Is("alias.customer.com"))]);
     facts.chain = vec!["alias.customer.com".to_owned(), TARGET.to_owned()];
     Case::of("shop.customer.com").judge(&facts)
 }
 
 #[test]
 fn an_old_record_at_one_nameserver_is_wrong_although_another_is_right() {
-    let servers =
-        vec![server("ns1", Answer::Is(TARGET)), server("ns2", Answer::Is("old.example.net")), addressed("ns3", &[])];
+    let servers = vec![
+        server("ns1", DnsAnswer::Is(TARGET)),
+        server("ns2", DnsAnswer::Is("old.example.net")),
+        addressed("ns3", &[]),
+    ];
     let mut facts = facts("customer.com", servers);
     // The resolver asked the correct one.
     facts.chain = vec![TARGET.to_owned()];
@@ -168,22 +176,22 @@ fn a_conflicting_record_says_what_to_delete_and_what_to_add() {
 #[test]
 fn nameservers_that_disagree_are_propagation() {
     let judged = shop(vec![
-        server("ns1", Answer::Is(TARGET)),
-        server("ns2", Answer::Is(TARGET)),
-        server("ns3", Answer::Nothing),
+        server("ns1", DnsAnswer::Is(TARGET)),
+        server("ns2", DnsAnswer::Is(TARGET)),
+        server("ns3", DnsAnswer::Nothing),
     ]);
     assert_eq!(judged.records, Records::Partial);
     assert_eq!(judged.problems[0].message, "2 of 3 of your nameservers already answer correctly.");
     assert_eq!(judged.problems[0].observed, ["ns3: nothing"]);
-    let stale = shop(vec![server("ns1", Answer::Is(TARGET)), addressed("ns2", &["198.51.100.7"])]);
+    let stale = shop(vec![server("ns1", DnsAnswer::Is(TARGET)), addressed("ns2", &["198.51.100.7"])]);
     assert_eq!(stale.records, Records::Partial);
 }
 
 #[test]
 fn a_nameserver_that_cannot_be_asked_is_a_warning_beside_one_that_answers() {
-    let judged = shop(vec![server("ns1", Answer::Is(TARGET)), server("ns2", Answer::Failed(NoAnswer::Timeout))]);
+    let judged = shop(vec![server("ns1", DnsAnswer::Is(TARGET)), server("ns2", DnsAnswer::Failed(NoAnswer::Timeout))]);
     assert_eq!((judged.records, codes(&judged)), (Records::Pass, vec!["DNS_TIMEOUT"]));
-    let wrong = shop(vec![server("ns1", Answer::Nothing), server("ns2", Answer::Failed(NoAnswer::ServFail))]);
+    let wrong = shop(vec![server("ns1", DnsAnswer::Nothing), server("ns2", DnsAnswer::Failed(NoAnswer::ServFail))]);
     assert_eq!(wrong.records, Records::Missing);
 }
 
@@ -198,9 +206,9 @@ fn an_apex_passes_with_our_addresses_alone() {
         assert_eq!((judged.records, codes(&judged)), (Records::Wrong, vec!["DNS_APEX_ADDRESS_MISMATCH"]));
         assert!(!judged.problems[0].observed.contains(&EDGE.to_owned()), "only what is foreign is named");
     }
-    let missing = apex(vec![server("ns1", Answer::Nothing)]);
+    let missing = apex(vec![server("ns1", DnsAnswer::Nothing)]);
     assert!(missing.problems[0].fix.contains("ALIAS"), "{:?}", missing.problems);
-    let cname = apex(vec![server("ns1", Answer::Is(TARGET))]);
+    let cname = apex(vec![server("ns1", DnsAnswer::Is(TARGET))]);
     assert_eq!((cname.records, codes(&cname)), (Records::Pass, vec!["DNS_APEX_NEEDS_ALIAS"]));
 }
 
@@ -219,21 +227,21 @@ fn addresses_prove_nothing_because_all_projects_share_them() {
         Case { claim, ..Case::of("customer.com") }.judge(&facts)
     };
     let ours = || vec![addressed("ns1", &[EDGE])];
-    let text = || Some(Answer::Is(vec!["edge-verify=right".to_owned()]));
-    let without = judged(Claim::Open, ours(), Some(Answer::Nothing));
+    let text = || Some(DnsAnswer::Is(vec!["edge-verify=right".to_owned()]));
+    let without = judged(Claim::Open, ours(), Some(DnsAnswer::Nothing));
     assert_eq!((without.records, without.ownership), (Records::Pass, Ownership::Missing));
     assert_eq!((without.passes(), codes(&without)), (false, vec!["OWNERSHIP_TXT_MISSING"]));
     assert!(without.problems[0].message.contains("addresses, which all projects share"), "{:?}", without.problems);
     assert!(!judged(Claim::Open, ours(), None).passes(), "the text is unknown");
     assert!(judged(Claim::Open, ours(), text()).passes());
     assert!(judged(Claim::Proven, ours(), None).passes(), "it was proven, and has pointed here since");
-    assert!(!judged(Claim::Contested, ours(), Some(Answer::Nothing)).passes());
+    assert!(!judged(Claim::Contested, ours(), Some(DnsAnswer::Nothing)).passes());
     // A CNAME to the project's target needs no TXT record; if one nameserver has an address, the TXT record is needed.
-    let specific = || server("ns1", Answer::Is(TARGET));
-    assert!(judged(Claim::Open, vec![specific()], Some(Answer::Nothing)).passes());
-    assert!(!judged(Claim::Open, vec![specific(), addressed("ns2", &[EDGE])], Some(Answer::Nothing)).passes());
+    let specific = || server("ns1", DnsAnswer::Is(TARGET));
+    assert!(judged(Claim::Open, vec![specific()], Some(DnsAnswer::Nothing)).passes());
+    assert!(!judged(Claim::Open, vec![specific(), addressed("ns2", &[EDGE])], Some(DnsAnswer::Nothing)).passes());
     // Without any record, both are requested at once.
-    let nothing = judged(Claim::Open, vec![server("ns1", Answer::Nothing)], Some(Answer::Nothing));
+    let nothing = judged(Claim::Open, vec![server("ns1", DnsAnswer::Nothing)], Some(DnsAnswer::Nothing));
     assert_eq!(codes(&nothing), ["DNS_NO_RECORD", "OWNERSHIP_TXT_MISSING"]);
 }
 
@@ -241,18 +249,18 @@ fn addresses_prove_nothing_because_all_projects_share_them() {
 fn contested_names_need_their_text() {
     let case = Case { claim: Claim::Contested, ..Case::of("shop.customer.com") };
     let with = |texts| {
-        let mut facts = facts("customer.com", vec![server("ns1", Answer::Is(TARGET))]);
+        let mut facts = facts("customer.com", vec![server("ns1", DnsAnswer::Is(TARGET))]);
         facts.texts = texts;
         case.judge(&facts)
     };
-    let found = with(Some(Answer::Is(vec!["other".to_owned(), "edge-verify=right".to_owned()])));
+    let found = with(Some(DnsAnswer::Is(vec!["other".to_owned(), "edge-verify=right".to_owned()])));
     assert!(found.passes(), "one of several texts suffices");
-    let missing = with(Some(Answer::Nothing));
+    let missing = with(Some(DnsAnswer::Nothing));
     assert_eq!((missing.ownership, codes(&missing)), (Ownership::Missing, vec!["OWNERSHIP_TXT_MISSING"]));
     assert!(missing.problems[0].fix.contains("_edge-verify.shop.customer.com 3600 TXT \"edge-verify=right\""));
-    let other = with(Some(Answer::Is(vec!["edge-verify=wrong".to_owned()])));
+    let other = with(Some(DnsAnswer::Is(vec!["edge-verify=wrong".to_owned()])));
     assert_eq!((other.ownership, codes(&other)), (Ownership::Missing, vec!["OWNERSHIP_TXT_MISMATCH"]));
-    assert_eq!(with(Some(Answer::Failed(NoAnswer::Timeout))).ownership, Ownership::Unknown);
+    assert_eq!(with(Some(DnsAnswer::Failed(NoAnswer::Timeout))).ownership, Ownership::Unknown);
     assert_eq!(with(None).ownership, Ownership::Unknown);
 }
 
@@ -264,7 +272,7 @@ fn authority(domain: &str) -> CaaIdentity {
 #[test]
 fn caa_that_blocks_names_the_level_and_the_record_to_add() {
     let case = Case { authorities: vec![authority("letsencrypt.org")], ..Case::of("shop.customer.com") };
-    let mut facts = facts("customer.com", vec![server("ns1", Answer::Is(TARGET))]);
+    let mut facts = facts("customer.com", vec![server("ns1", DnsAnswer::Is(TARGET))]);
     let digicert = CaaRecord { flags: 0, tag: "issue".to_owned(), value: b"digicert.com".to_vec() };
     facts.caa = vec![
         CaaLevel { name: "shop.customer.com".to_owned(), records: Ok(Vec::new()) },
@@ -292,7 +300,7 @@ fn the_remedy_for_a_critical_caa_record_works_when_followed() {
     let record =
         |flags, tag: &str, value: &str| CaaRecord { flags, tag: tag.to_owned(), value: value.as_bytes().to_vec() };
     let judged = |records: &[CaaRecord]| {
-        let mut facts = facts("customer.com", vec![server("ns1", Answer::Is(TARGET))]);
+        let mut facts = facts("customer.com", vec![server("ns1", DnsAnswer::Is(TARGET))]);
         facts.caa = vec![CaaLevel { name: "customer.com".to_owned(), records: Ok(records.to_vec()) }];
         case.judge(&facts)
     };
@@ -313,7 +321,8 @@ fn the_remedy_for_a_critical_caa_record_works_when_followed() {
 #[test]
 fn the_view_shows_the_answer_of_each_nameserver() {
     let case = Case::of("shop.customer.com");
-    let facts = facts("customer.com", vec![server("ns1", Answer::Is("x.example")), addressed("ns2", &["192.0.2.1"])]);
+    let facts =
+        facts("customer.com", vec![server("ns1", DnsAnswer::Is("x.example")), addressed("ns2", &["192.0.2.1"])]);
     let judged = case.judge(&facts);
     let view = checks(&facts, &case.expectation(), &judged, 5);
     let verdicts: Vec<&str> = view.nameservers.iter().map(|server| server.verdict.as_str()).collect();

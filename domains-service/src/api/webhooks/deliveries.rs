@@ -1,14 +1,58 @@
 //! What was sent to a webhook, what became of it, and sending it again.
 
 use axum::response::{IntoResponse, Response};
+use axum::routing::on;
+use chassis::openapi::{Method, Parameter, Success};
+use contract::schema;
 use contract::time::UnixMillis;
 use http::StatusCode;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::super::extract::{DomainsRead, DomainsWrite, Entered, Params};
-use super::super::view::{page, rfc3339};
+use super::super::Operation;
+use super::super::extract::{DomainsRead, DomainsWrite, Entered, LIMIT, NUMBER_CURSOR, Params};
+use super::super::types::{Deliveries, Delivery as Shown, Rfc3339};
+use super::super::view::page;
+use super::{reading, writing};
 use crate::error::{Code, Stop};
 use crate::store::webhooks::{self, Delivery, DeliveryState};
+
+pub(crate) const LIST: Operation = Operation {
+    summary: "List deliveries",
+    description: "What was sent, and what became of it.",
+    parameters: &[
+        Parameter::query(
+            "state",
+            "Deliveries in this state.",
+            || json!({ "type": "string", "enum": DeliveryState::WORDS }),
+        ),
+        NUMBER_CURSOR,
+        LIMIT,
+    ],
+    answers: &[Success::new(200, "A page of deliveries, newest first.", schema::of::<Deliveries>)],
+    errors: &[Code::InvalidQuery, Code::WebhookNotFound],
+    ..reading("listWebhookDeliveries", "/v1/projects/{project}/webhooks/{webhook}/deliveries", |get| on(get, list))
+};
+
+pub(crate) const REPEAT: Operation = Operation {
+    summary: "Repeat a delivery",
+    description: "Sends the message again, under the same id.",
+    answers: &[Success::new(202, "It is tried as if for the first time.", schema::of::<Shown>)],
+    errors: &[Code::WebhookNotFound, Code::DeliveryNotFound, Code::WebhookDisabled],
+    ..writing(
+        "repeatWebhookDelivery",
+        Method::Post,
+        "/v1/projects/{project}/webhooks/{webhook}/deliveries/{delivery}/repeat",
+        |post| on(post, repeat),
+    )
+};
+
+pub(crate) const TEST: Operation = Operation {
+    summary: "Send a test message",
+    description: "A message of the type `webhook.test`, signed and sent like every other, whatever the webhook is told.",
+    answers: &[Success::new(202, "The message is on its way.", schema::of::<Shown>)],
+    errors: &[Code::WebhookNotFound, Code::WebhookDisabled],
+    ..writing("testWebhook", Method::Post, "/v1/projects/{project}/webhooks/{webhook}/test", |post| on(post, test))
+};
 
 /// `GET …/webhooks/{webhook}/deliveries`, newest first.
 pub(in crate::api) async fn list(
@@ -24,7 +68,7 @@ pub(in crate::api) async fn list(
     })?;
     let found = app.core.store.deliveries(&endpoint.id, state, before, limit).await?;
     let (list, next) = page(&found, limit, |delivery| delivery.id.to_string(), view);
-    Ok(axum::Json(json!({ "deliveries": list, "next_cursor": next })).into_response())
+    Ok(axum::Json(Deliveries { deliveries: list, next_cursor: next }).into_response())
 }
 
 /// `POST …/webhooks/{webhook}/deliveries/{delivery}/repeat`: from now on it is tried as if for the first time.
@@ -63,20 +107,20 @@ pub(in crate::api) async fn test(
     Ok((StatusCode::ACCEPTED, axum::Json(view(&delivery))).into_response())
 }
 
-fn view(delivery: &Delivery) -> Value {
-    let moment = |at: Option<i64>| at.map(|at| rfc3339(UnixMillis(at)));
-    json!({
-        "id": delivery.id,
-        "message_id": delivery.message,
-        "type": delivery.kind,
-        "state": delivery.state,
-        "attempts": delivery.attempts,
-        "next_attempt_at": moment(delivery.due_at),
-        "last_attempt_at": moment(delivery.last_at),
-        "last_result": delivery.last_result,
-        "last_status": delivery.last_status,
-        "last_error": delivery.last_error,
-        "created_at": moment(Some(delivery.created_at)),
-        "payload": serde_json::from_str::<Value>(&delivery.body).unwrap_or_default(),
-    })
+fn view(delivery: &Delivery) -> Shown {
+    let moment = |at: i64| Rfc3339::from(UnixMillis(at));
+    Shown {
+        id: delivery.id,
+        message_id: delivery.message.clone(),
+        kind: delivery.kind.clone(),
+        state: delivery.state.clone(),
+        attempts: delivery.attempts,
+        next_attempt_at: delivery.due_at.map(moment),
+        last_attempt_at: delivery.last_at.map(moment),
+        last_result: delivery.last_result.clone(),
+        last_status: delivery.last_status,
+        last_error: delivery.last_error.clone(),
+        created_at: moment(delivery.created_at),
+        payload: serde_json::from_str(&delivery.body).unwrap_or_default(),
+    }
 }

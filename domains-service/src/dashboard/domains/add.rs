@@ -6,13 +6,12 @@ use askama::Template;
 use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use contract::key::Scope;
-use http::Method;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::detail;
-use super::list::Project;
-use super::view::{Problem, Record};
+use crate::api::types::{DomainCheck, Problem, Project};
+use crate::api::{check, domains as api, projects};
 use crate::dashboard::Dashboard;
 use crate::dashboard::client::Refused;
 use crate::dashboard::fault::Fault;
@@ -22,19 +21,9 @@ use crate::dashboard::shell::{Section, Shell, html_with};
 use crate::dashboard::words as w;
 use crate::error::Stop;
 use chassis::percent::segment;
+use verification::verdict::RecordState;
 
-/// What adding a name would mean.
-#[derive(Deserialize)]
-struct Check {
-    name: String,
-    local: bool,
-    is_apex: bool,
-    contested: bool,
-    records: Vec<Record>,
-    problems: Vec<Problem>,
-}
-
-impl Check {
+impl DomainCheck {
     /// Problems beside that nothing is there yet, which is how it begins.
     fn conflicts(&self) -> Vec<&Problem> {
         let expected = ["DNS_NO_RECORD", "OWNERSHIP_TXT_MISSING"];
@@ -42,7 +31,7 @@ impl Check {
     }
 
     fn is_ready(&self) -> bool {
-        self.records.iter().all(|record| record.state == "ok") && self.problems.is_empty()
+        self.records.iter().all(|record| record.state == RecordState::Ok) && self.problems.is_empty()
     }
 }
 
@@ -58,7 +47,7 @@ struct Page {
     project: Project,
     id: String,
     name: String,
-    check: Option<Check>,
+    check: Option<DomainCheck>,
     problem: Option<Refused>,
     /// The name that goes with it: visitors try a name with www. and without.
     pair: Option<String>,
@@ -75,8 +64,8 @@ pub(in crate::dashboard) async fn show(
     let project = load(&dashboard, &session, &id).await?;
     let (mut check, mut problem, mut pair) = (None, None, None);
     if !name.is_empty() && project.domain_limit > 0 {
-        let path = format!("/v1/projects/{}/domain-check?name={}", segment(&id), segment(&name));
-        match dashboard.api.get::<Check>(&session.actor, &path).await {
+        let query = format!("name={}", segment(&name));
+        match dashboard.api.get::<DomainCheck>(&session.actor, &check::OPERATION, &[&id], &query).await {
             Ok(found) => {
                 pair = pair_of(&found);
                 check = Some(found);
@@ -88,8 +77,8 @@ pub(in crate::dashboard) async fn show(
 }
 
 /// The name with www. of an apex, or what is behind a name with www.
-fn pair_of(check: &Check) -> Option<String> {
-    match check.name.strip_prefix("www.") {
+fn pair_of(check: &DomainCheck) -> Option<String> {
+    match check.name.as_str().strip_prefix("www.") {
         _ if check.local => None,
         Some(below) => (!check.is_apex).then(|| below.to_owned()),
         None => check.is_apex.then(|| format!("www.{}", check.name)),
@@ -105,14 +94,13 @@ pub(in crate::dashboard) async fn add(
     let name = clean(fields.text("name"));
     let project = load(&dashboard, &session, &id).await?;
     let body = json!({ "name": name, "primary": fields.is_set("primary") });
-    let path = format!("/v1/projects/{}/domains", segment(&id));
-    match dashboard.api.call(&session.actor, Method::POST, &path, &body).await {
+    match dashboard.api.call(&session.actor, &api::ADD, (&[&id], ""), &body).await {
         Ok(answered) => {
             let added = answered.body.get("name").and_then(|name| name.as_str()).unwrap_or(&name);
             let pair = fields.text("pair");
             if pair.strip_prefix("www.") == Some(added) || added.strip_prefix("www.") == Some(pair) {
                 let body = json!({ "name": pair });
-                if let Err(refused) = dashboard.api.call(&session.actor, Method::POST, &path, &body).await {
+                if let Err(refused) = dashboard.api.call(&session.actor, &api::ADD, (&[&id], ""), &body).await {
                     // The first is there; what is wrong with the other is said on its page.
                     return detail::page(&dashboard, &session, &id, added, None, Some(refused)).await;
                 }
@@ -125,7 +113,7 @@ pub(in crate::dashboard) async fn add(
 
 async fn load(dashboard: &Dashboard, session: &Session, id: &str) -> Result<Project, Fault> {
     session.actor.enter(id, Some(Scope::DomainsWrite)).map_err(Stop::from)?;
-    Ok(dashboard.api.get(&session.actor, &format!("/v1/projects/{}", segment(id))).await?)
+    Ok(dashboard.api.get(&session.actor, &projects::SHOW, &[id], "").await?)
 }
 
 /// People paste addresses of pages; what is meant is the host.
@@ -140,7 +128,7 @@ fn page(
     id: &str,
     project: Project,
     name: String,
-    (check, pair): (Option<Check>, Option<String>),
+    (check, pair): (Option<DomainCheck>, Option<String>),
     problem: Option<Refused>,
 ) -> Result<Response, Fault> {
     let project_id = session.actor.enter(id, None).map_err(Stop::from)?;

@@ -6,15 +6,14 @@ use askama::Template;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
 use contract::key::Scope;
-use http::Method;
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::list::RELOAD_SECONDS;
 use super::steps::{self, Step};
-use super::view::Domain;
+use crate::api::domains as api;
+use crate::api::types::{Domain, Domains, Events};
 use crate::dashboard::Dashboard;
-use crate::dashboard::activity::{Entry, Events};
+use crate::dashboard::activity::{Entry, entries};
 use crate::dashboard::client::Refused;
 use crate::dashboard::fault::Fault;
 use crate::dashboard::moment::Moment;
@@ -33,12 +32,6 @@ struct CertificateTimes {
     until: Option<Moment>,
     renewal: Option<Moment>,
     next_attempt: Option<Moment>,
-}
-
-/// Another domain that this one could redirect to.
-#[derive(Deserialize)]
-struct Others {
-    domains: Vec<Domain>,
 }
 
 #[derive(Template)]
@@ -92,14 +85,13 @@ pub(super) async fn page(
 ) -> Result<Response, Fault> {
     let project = session.actor.enter(id, Some(Scope::DomainsRead)).map_err(Stop::from)?;
     let actor = &session.actor;
-    let base = format!("/v1/projects/{project}/domains");
-    let path = format!("{base}/{}", segment(name));
-    let answered = dashboard.api.call(actor, Method::GET, &path, &Value::Null).await?;
+    let place = [project.name.as_str(), name];
+    let answered = dashboard.api.call(actor, &api::SHOW, (&place, ""), &Value::Null).await?;
     let state = digest_of(&answered.body.to_string());
     let domain: Domain = answered.read()?;
-    let events: Events = dashboard.api.get(actor, &format!("{path}/events")).await?;
-    let others: Others = dashboard.api.get(actor, &format!("{base}?limit=200")).await?;
-    let now = dashboard.app.core.clock.now();
+    let events: Events = dashboard.api.get(actor, &api::EVENTS, &place, "").await?;
+    let others: Domains = dashboard.api.get(actor, &api::LIST, &[project.name.as_str()], "limit=200").await?;
+    let now = dashboard.app.clock.now();
     let moment = |text: Option<&str>| text.and_then(|text| Moment::parse(text, now));
     let certificate = &domain.certificate;
     let times = CertificateTimes {
@@ -108,19 +100,19 @@ pub(super) async fn page(
         renewal: moment(certificate.renew_at.as_deref()),
         next_attempt: moment(certificate.next_attempt_at.as_deref()),
     };
-    let entries = events.entries(now);
+    let entries = entries(&events, now);
     let certificates = entries.iter().filter(|entry| entry.kind.starts_with("domain.certificate.")).cloned().collect();
     let has_primary = others.domains.iter().any(|other| other.primary && other.name != domain.name);
     let targets = others
         .domains
         .iter()
         .filter(|other| other.name != domain.name && other.is_served() && other.redirect.is_none());
-    let mut targets: Vec<String> = targets.map(|other| other.name.clone()).collect();
+    let mut targets: Vec<String> = targets.map(|other| other.name.to_string()).collect();
     // Where it leads now is a choice, served or not: saving something else must not take the redirect away.
     let now_to = domain.redirect.as_ref().map(|redirect| redirect.to.clone()).filter(|to| to != "primary");
     targets.extend(now_to.filter(|to| !targets.contains(to)));
-    let mut shell = Shell::within(session, &project, Section::Domains, domain.name.clone());
-    shell = shell.live(format!("/projects/{project}/live?domain={}", segment(&domain.name)), RELOAD_SECONDS);
+    let mut shell = Shell::within(session, &project, Section::Domains, domain.name.to_string());
+    shell = shell.live(format!("/projects/{project}/live?domain={}", segment(domain.name.as_str())), RELOAD_SECONDS);
     if !domain.is_moving() {
         shell.reload_seconds = None;
     }
@@ -130,7 +122,7 @@ pub(super) async fn page(
         shell,
         id: project.to_string(),
         steps: steps::of(&domain),
-        checked: moment(domain.checks.as_ref().map(|checks| checks.at.as_str())),
+        checked: moment(domain.checks.as_ref().map(|checks| &*checks.at)),
         next_check: moment(domain.next_check_at.as_deref()),
         times,
         events: entries.into_iter().take(EVENTS_MAX).collect(),

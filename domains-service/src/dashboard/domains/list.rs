@@ -6,11 +6,11 @@ use askama::Template;
 use axum::extract::{Path, Query, RawQuery, State};
 use axum::response::{Redirect, Response};
 use contract::key::Scope;
-use http::Method;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::view::Domain;
+use crate::api::types::{Domain, DomainQuota, Domains, Project};
+use crate::api::{domains as api, projects};
 use crate::dashboard::Dashboard;
 use crate::dashboard::fault::Fault;
 use crate::dashboard::moment::Moment;
@@ -23,39 +23,6 @@ use chassis::percent::segment;
 
 /// Seconds between reloads where there is no script.
 pub(super) const RELOAD_SECONDS: u32 = 15;
-
-/// What the API says of a project.
-#[derive(Clone, Debug, Deserialize)]
-pub(in crate::dashboard) struct Project {
-    pub(in crate::dashboard) plan: String,
-    pub(in crate::dashboard) limits: Limits,
-    pub(in crate::dashboard) access: String,
-    pub(in crate::dashboard) deployed: bool,
-    pub(in crate::dashboard) suspended: bool,
-    pub(in crate::dashboard) host: Option<String>,
-    pub(in crate::dashboard) domain_limit: u32,
-    domains_until: Option<String>,
-}
-
-/// Requests per minute and day.
-#[derive(Clone, Copy, Debug, Deserialize)]
-pub(in crate::dashboard) struct Limits {
-    pub(in crate::dashboard) per_minute: u64,
-    pub(in crate::dashboard) per_day: u64,
-}
-
-#[derive(Deserialize)]
-struct List {
-    domains: Vec<Domain>,
-    quota: Quota,
-    next_cursor: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Quota {
-    allocated: u32,
-    used: u32,
-}
 
 /// Which domains are looked for, and which page of them.
 #[derive(Default, Deserialize)]
@@ -76,10 +43,10 @@ impl Look {
         pairs.map(|(name, value)| format!("{name}={}", segment(value))).collect::<Vec<_>>().join("&")
     }
 
-    /// The API's list of it.
-    pub(in crate::dashboard) fn path(&self, project: &str) -> String {
+    /// As a query of the API's list.
+    pub(in crate::dashboard) fn list_query(&self) -> String {
         let rest = self.query().replace("after=", "cursor=");
-        format!("/v1/projects/{}/domains?limit=200{}{rest}", segment(project), if rest.is_empty() { "" } else { "&" })
+        format!("limit=200{}{rest}", if rest.is_empty() { "" } else { "&" })
     }
 
     fn is_narrow(&self) -> bool {
@@ -106,7 +73,7 @@ struct Page {
     project: Project,
     id: String,
     rows: Vec<Row>,
-    quota: Quota,
+    quota: DomainQuota,
     next: Option<String>,
     may_write: bool,
     note: Option<&'static str>,
@@ -132,12 +99,12 @@ pub(in crate::dashboard) async fn show(
 ) -> Result<Response, Fault> {
     look.name = look.name.trim().to_owned();
     let project_id = session.actor.enter(&id, Some(Scope::DomainsRead)).map_err(Stop::from)?;
-    let base = format!("/v1/projects/{}", segment(&id));
-    let project: Project = dashboard.api.get(&session.actor, &base).await?;
-    let answered = dashboard.api.call(&session.actor, Method::GET, &look.path(&id), &Value::Null).await?;
+    let project: Project = dashboard.api.get(&session.actor, &projects::SHOW, &[&id], "").await?;
+    let wanted = look.list_query();
+    let answered = dashboard.api.call(&session.actor, &api::LIST, (&[&id], &wanted), &Value::Null).await?;
     let state = digest_of(&answered.body.to_string());
-    let list: List = answered.read()?;
-    let now = dashboard.app.core.clock.now();
+    let list: Domains = answered.read()?;
+    let now = dashboard.app.clock.now();
     let rows: Vec<Row> =
         list.domains.into_iter().map(|domain| Row { ends: domain.certificate_ends(now), domain }).collect();
     let mut shell = Shell::within(&session, &project_id, Section::Domains, w::DOMAINS);

@@ -6,11 +6,10 @@ use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use contract::key::Scope;
-use http::Method;
-use serde::Deserialize;
 use serde_json::Value;
 
-use super::view::Domain;
+use crate::api::types::{Domain, Domains};
+use crate::api::{changes, domains};
 use crate::dashboard::Dashboard;
 use crate::dashboard::client::Refused;
 use crate::dashboard::fault::Fault;
@@ -19,12 +18,6 @@ use crate::dashboard::session::Session;
 use crate::dashboard::shell::{Section, Shell, html, html_with};
 use crate::dashboard::words as w;
 use crate::error::Stop;
-use chassis::percent::segment;
-
-#[derive(Deserialize)]
-struct All {
-    domains: Vec<Domain>,
-}
 
 #[derive(Template)]
 #[template(path = "domain_remove.html")]
@@ -63,14 +56,17 @@ async fn question(
     problem: Option<Refused>,
 ) -> Result<Response, Fault> {
     let project = session.actor.enter(id, Some(Scope::DomainsWrite)).map_err(Stop::from)?;
-    let base = format!("/v1/projects/{project}/domains");
-    let domain: Domain = dashboard.api.get(&session.actor, &format!("{base}/{}", segment(name))).await?;
-    let all: All = dashboard.api.get(&session.actor, &format!("{base}?limit=200")).await?;
+    let project_name = project.name.as_str();
+    let domain: Domain = dashboard.api.get(&session.actor, &domains::SHOW, &[project_name, name], "").await?;
+    let all: Domains = dashboard.api.get(&session.actor, &domains::LIST, &[project_name], "limit=200").await?;
     let leads_here = |other: &&Domain| {
-        other.redirect.as_ref().is_some_and(|rule| rule.to == domain.name || (rule.to == "primary" && domain.primary))
+        other
+            .redirect
+            .as_ref()
+            .is_some_and(|rule| rule.to == domain.name.as_str() || (rule.to == "primary" && domain.primary))
     };
-    let redirecting = all.domains.iter().filter(leads_here).map(|other| other.name.clone()).collect();
-    let shell = Shell::within(session, &project, Section::Domains, w::remove_title(&domain.name));
+    let redirecting = all.domains.iter().filter(leads_here).map(|other| other.name.to_string()).collect();
+    let shell = Shell::within(session, &project, Section::Domains, w::remove_title(domain.name.as_str()));
     let status = problem.as_ref().map_or(200, |refused| refused.status);
     Ok(html_with(status, &Question { shell, id: project.to_string(), domain, redirecting, problem }))
 }
@@ -81,9 +77,9 @@ pub(in crate::dashboard) async fn remove(
     Path((id, name)): Path<(String, String)>,
     Posted { session, fields }: Posted,
 ) -> Result<Response, Fault> {
-    let all = if fields.is_set("with_redirects") { "?with_redirects=true" } else { "" };
-    let path = format!("/v1/projects/{}/domains/{}{all}", segment(&id), segment(&name));
-    let answered = match dashboard.api.call(&session.actor, Method::DELETE, &path, &Value::Null).await {
+    let all = if fields.is_set("with_redirects") { "with_redirects=true" } else { "" };
+    let answered = match dashboard.api.call(&session.actor, &changes::REMOVE, (&[&id, &name], all), &Value::Null).await
+    {
         Ok(answered) => answered,
         Err(refused) if refused.status == 409 => {
             return question(&dashboard, &session, &id, &name, Some(refused)).await;

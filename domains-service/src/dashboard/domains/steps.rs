@@ -1,6 +1,8 @@
 //! How far a domain is, as steps: the record, the proof where one is asked for, the certificate, live.
 
-use super::view::Domain;
+use verification::verdict::RecordState;
+
+use crate::api::types::{Domain, RecordType};
 
 /// Where a step stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,15 +42,16 @@ pub(super) struct Step {
 
 /// The steps of a domain.
 pub(super) fn of(domain: &Domain) -> Vec<Step> {
-    let proves = domain.records.iter().any(|record| record.kind == "TXT");
+    let proves = domain.records.iter().any(|record| record.kind == RecordType::Txt);
     let mut names = vec!["DNS record"];
     if proves {
         names.push("Proof of ownership");
     }
     names.extend(["Certificate", "Live"]);
     let all = names.len();
-    let record_is_right = domain.records.first().is_none_or(|record| record.state == "ok");
-    let proof_is_right = domain.records.iter().filter(|record| record.kind == "TXT").all(|text| text.state == "ok");
+    let record_is_right = domain.records.first().is_none_or(|record| record.state == RecordState::Ok);
+    let proof_is_right =
+        domain.records.iter().filter(|record| record.kind == RecordType::Txt).all(|text| text.state == RecordState::Ok);
     // How many steps are behind it.
     let done = match domain.status.as_str() {
         "active" | "degraded" => all,
@@ -77,13 +80,18 @@ mod tests {
     use super::*;
 
     fn states(status: &str, record: &str, text: Option<&str>) -> Vec<State> {
-        let record_of = |kind: &str, state: &str| json!({ "type": kind, "name": "shop", "value": "x", "ttl": 3600, "state": state });
+        let record_of = |kind: &str, state: &str| {
+            json!({
+                "type": kind, "name": "shop", "fqdn": "shop.a.example", "value": "x", "ttl": 3600, "purpose": "traffic", "state": state,
+            })
+        };
         let mut records = vec![record_of("CNAME", record)];
         records.extend(text.map(|state| record_of("TXT", state)));
         let domain: Domain = serde_json::from_value(json!({
             "name": "a.example", "unicode_name": "a.example", "status": status, "primary": false, "redirect": null,
             "is_apex": false, "records": records, "checks": null, "problems": [], "next_check_at": null,
-            "certificate": { "status": "none" },
+            "certificate": { "status": "none", "attempts": 0 }, "project_id": "demo", "rev": 1,
+            "status_since": "2026-01-31T12:00:00Z", "created_at": "2026-01-31T12:00:00Z", "updated_at": "2026-01-31T12:00:00Z",
         }))
         .unwrap();
         of(&domain).into_iter().map(|step| step.state).collect()

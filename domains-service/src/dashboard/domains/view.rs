@@ -1,90 +1,13 @@
 //! A domain as the API describes it, and as people read it.
 
 use contract::time::UnixMillis;
-use serde::Deserialize;
+use verification::problem::{ProblemCode, Severity};
+use verification::verdict::NameserverView;
 
-use crate::dashboard::client::Withdrawal;
+use crate::api::types::{Domain, Problem, Record};
 use crate::dashboard::moment::Moment;
 use crate::dashboard::words as w;
-
-/// A domain as the API describes it.
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct Domain {
-    pub(super) name: String,
-    pub(super) unicode_name: String,
-    pub(super) status: String,
-    pub(super) primary: bool,
-    pub(super) redirect: Option<Redirect>,
-    pub(super) is_apex: bool,
-    pub(super) records: Vec<Record>,
-    pub(super) checks: Option<Checks>,
-    pub(super) problems: Vec<Problem>,
-    pub(super) next_check_at: Option<String>,
-    pub(super) certificate: Certificate,
-    pub(super) withdrawal: Option<Withdrawal>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct Redirect {
-    pub(super) to: String,
-    pub(super) status: Option<u16>,
-}
-
-/// A record that its owner creates.
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct Record {
-    #[serde(rename = "type")]
-    pub(super) kind: String,
-    pub(super) name: String,
-    pub(super) value: String,
-    pub(super) ttl: u32,
-    pub(super) state: String,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct Checks {
-    pub(super) at: String,
-    pub(super) nameservers: Vec<Nameserver>,
-}
-
-/// What one nameserver says.
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct Nameserver {
-    pub(super) host: String,
-    pub(super) ip: Option<String>,
-    pub(super) verdict: String,
-    pub(super) cname: Option<String>,
-    pub(super) a: Vec<String>,
-    pub(super) aaaa: Vec<String>,
-    pub(super) ttl: Option<u32>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct Problem {
-    pub(super) code: String,
-    pub(super) severity: String,
-    pub(super) who: String,
-    pub(super) message: String,
-    pub(super) expected: Vec<String>,
-    pub(super) observed: Vec<String>,
-    #[serde(rename = "where")]
-    pub(super) place: String,
-    pub(super) fix: String,
-    pub(super) retry_at: Option<String>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct Certificate {
-    pub(super) status: String,
-    pub(super) ca: Option<String>,
-    pub(super) serial: Option<String>,
-    pub(super) not_before: Option<String>,
-    pub(super) not_after: Option<String>,
-    pub(super) key_type: Option<String>,
-    pub(super) renew_at: Option<String>,
-    pub(super) last_error: Option<String>,
-    pub(super) next_attempt_at: Option<String>,
-}
+use crate::domain::Status;
 
 /// A status, a verdict or a state: its word, and how it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,16 +35,16 @@ impl Badge {
 
 impl Domain {
     pub(super) fn badge(&self) -> Badge {
-        Badge::of(w::status(&self.status))
+        Badge::of(w::status(self.status.as_str()))
     }
 
     /// What the status means for its owner.
     pub(super) fn sentence(&self) -> String {
-        if self.status == "propagating" {
+        if self.status == Status::Propagating {
             let (right, all) = self.nameservers_right();
             return w::propagating(right, all);
         }
-        w::status_sentence(&self.status).to_owned()
+        w::status_sentence(self.status.as_str()).to_owned()
     }
 
     /// The same on its own page, where what is meant stands below.
@@ -140,7 +63,7 @@ impl Domain {
 
     pub(super) fn nameservers_right(&self) -> (usize, usize) {
         let servers = self.checks.as_ref().map_or(&[][..], |checks| &checks.nameservers);
-        (servers.iter().filter(|server| server.is_right()).count(), servers.len())
+        (servers.iter().filter(|server| is_right(server)).count(), servers.len())
     }
 
     pub(super) fn is_served(&self) -> bool {
@@ -154,11 +77,11 @@ impl Domain {
 
     /// Whether the name reads differently in its own script.
     pub(super) fn is_foreign(&self) -> bool {
-        self.name != self.unicode_name
+        self.name.as_str() != self.unicode_name
     }
 
     pub(super) fn certificate_badge(&self) -> Badge {
-        Badge::of(w::certificate_status(&self.certificate.status))
+        Badge::of(w::certificate_status(self.certificate.status.as_str()))
     }
 
     pub(super) fn redirect_words(&self) -> Option<String> {
@@ -176,36 +99,34 @@ impl Domain {
 
 impl Record {
     pub(super) fn badge(&self) -> Badge {
-        Badge::of(w::record_state(&self.state))
+        Badge::of(w::record_state(self.state.as_str()))
     }
 }
 
-impl Nameserver {
-    pub(super) fn is_right(&self) -> bool {
-        self.verdict.starts_with("ok")
-    }
+fn is_right(server: &NameserverView) -> bool {
+    server.verdict.starts_with("ok")
+}
 
-    pub(super) fn badge(&self) -> Badge {
-        Badge::of(w::verdict(&self.verdict))
-    }
+pub(super) fn verdict_badge(server: &NameserverView) -> Badge {
+    Badge::of(w::verdict(&server.verdict))
+}
 
-    /// What it answered, as a record reads.
-    pub(super) fn answer(&self) -> String {
-        let cname = self.cname.iter().map(|name| format!("CNAME {name}"));
-        let a = self.a.iter().map(|address| format!("A {address}"));
-        let aaaa = self.aaaa.iter().map(|address| format!("AAAA {address}"));
-        let all: Vec<String> = cname.chain(a).chain(aaaa).collect();
-        if all.is_empty() { "nothing".to_owned() } else { all.join(", ") }
-    }
+/// What a nameserver answered, as a record reads.
+pub(super) fn answer(server: &NameserverView) -> String {
+    let cname = server.cname.iter().map(|name| format!("CNAME {name}"));
+    let a = server.a.iter().map(|address| format!("A {address}"));
+    let aaaa = server.aaaa.iter().map(|address| format!("AAAA {address}"));
+    let all: Vec<String> = cname.chain(a).chain(aaaa).collect();
+    if all.is_empty() { "nothing".to_owned() } else { all.join(", ") }
 }
 
 impl Problem {
     pub(super) fn who_words(&self) -> &'static str {
-        if self.passes_by_itself() { "Time must pass" } else { w::who(&self.who) }
+        if self.passes_by_itself() { "Time must pass" } else { w::who(self.who.as_str()) }
     }
 
     pub(super) fn is_error(&self) -> bool {
-        self.severity == "error" && !self.passes_by_itself()
+        self.severity == Severity::Error && !self.passes_by_itself()
     }
 
     /// When the next attempt is.
@@ -216,6 +137,6 @@ impl Problem {
 
     /// Nothing goes on before it is solved, and yet there is nothing to do about it.
     fn passes_by_itself(&self) -> bool {
-        self.code == "DNS_PARTIAL"
+        self.code == ProblemCode::DnsPartial
     }
 }

@@ -75,7 +75,7 @@ pub(in crate::dashboard) fn bans_shown(shown: usize, total: u64) -> String {
     format!("{shown} of {total} are shown; tollhouse ban list has them all.")
 }
 
-pub(in crate::dashboard) fn domains_used(used: u32, limit: u32) -> String {
+pub(in crate::dashboard) fn domains_used(used: u64, limit: u32) -> String {
     format!("{used} of {limit} in use")
 }
 

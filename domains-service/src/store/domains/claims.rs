@@ -18,14 +18,18 @@ pub(crate) struct Claims {
     pub(crate) holder: Option<ProjectRef>,
     /// The lineage of the project that held it before.
     pub(crate) lineage: Option<String>,
+    /// Of a name under `.localhost`, which no project can prove: the project that holds names above, below or beside it, whose
+    /// pages share cookies with it.
+    pub(crate) beside: Option<ProjectRef>,
 }
 
 impl Claims {
     /// Whether a project must prove that the name is its own: another project has or had it.
     pub(crate) fn contest(&self, project: &ProjectRef, salt: &str) -> bool {
-        match &self.holder {
-            Some(holder) => holder != project,
-            None => self.lineage.as_deref().is_some_and(|lineage| lineage != salt),
+        match (&self.holder, &self.beside) {
+            (Some(holder), _) => holder != project,
+            (None, Some(beside)) if beside != project => true,
+            _ => self.lineage.as_deref().is_some_and(|lineage| lineage != salt),
         }
     }
 }
@@ -43,7 +47,30 @@ pub(crate) async fn find_claims(connection: &mut Connection, name: &Hostname) ->
         .await?;
     // One that cannot be read is no project's: whoever comes proves that the name is theirs.
     let lineage = lineage.map(|found| found.row.0);
-    Ok(Claims { holder: rows::one(connection, holder)?, lineage })
+    let beside = match local_zone(name) {
+        Some(zone) => holder_below(connection, zone).await?,
+        None => None,
+    };
+    Ok(Claims { holder: rows::one(connection, holder)?, lineage, beside })
+}
+
+/// Of a name under `.localhost`, the part that an owner would have registered.
+fn local_zone(name: &Hostname) -> Option<&str> {
+    let above = name.as_str().strip_suffix(".localhost")?;
+    let labels = above.rsplit_once('.').map_or(0, |(below, _)| below.len() + 1);
+    name.as_str().get(labels..)
+}
+
+/// The project that holds names at or below `zone`.
+async fn holder_below(connection: &mut Connection, zone: &str) -> Result<Option<ProjectRef>, StoreError> {
+    let holder: Option<Found<Holder>> = query_as(
+        "SELECT p.id, p.name FROM holders h JOIN projects p ON p.id = h.project
+         WHERE h.name = $1 OR h.name LIKE '%.' || $1 ORDER BY h.name LIMIT 1",
+    )
+    .bind(zone)
+    .fetch_optional(&mut *connection)
+    .await?;
+    rows::one(connection, holder)
 }
 
 chassis::record! {
@@ -142,6 +169,42 @@ mod tests {
     use crate::store::domains::save_domain;
 
     const DAY: i64 = 86_400 * 1_000;
+
+    #[tokio::test]
+    async fn a_local_name_is_contested_beside_those_of_another_project_and_others_are_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let clock = Arc::new(ManualClock::at(UnixMillis(1_000)));
+        let store = Store::open(&directory.path().join("db.sqlite").into(), clock).await.unwrap();
+        let (one, two): (ProjectRef, ProjectRef) = ("one".parse().unwrap(), "two".parse().unwrap());
+        let mut write = store.write().await.unwrap();
+        for project in [&one, &two] {
+            query(
+                "INSERT INTO projects (id, name, salt, proof_key, plan, access, upstream, suspended, created_at, updated_at)
+                 VALUES ($1, $1, $1, '', 'pro', 'key', 'orders', FALSE, 1, 1)",
+            )
+            .bind(project.name.as_str())
+            .execute(write.connection())
+            .await
+            .unwrap();
+        }
+        for held in ["www.shop.localhost", "www.shop.customer.com"] {
+            hold(write.connection(), &held.parse().unwrap(), &one).await.unwrap();
+        }
+        for (name, is_contested) in [
+            ("www.shop.localhost", true),
+            ("shop.localhost", true),
+            ("a.b.www.shop.localhost", true),
+            ("admin.shop.localhost", true),
+            ("workshop.localhost", false),
+            ("shop.localhost.customer.com", false),
+            ("shop.customer.com", false),
+            ("a.www.shop.customer.com", false),
+        ] {
+            let claims = find_claims(write.connection(), &name.parse().unwrap()).await.unwrap();
+            assert_eq!(claims.contest(&two, "two"), is_contested, "{name}");
+            assert!(!claims.contest(&one, "one"), "{name}");
+        }
+    }
 
     #[tokio::test]
     async fn names_that_were_somebodys_are_remembered_by_number_and_apexes_without_end() {

@@ -5,9 +5,10 @@
 //!
 //! A row is a witness of its revision if it has a row right before it, or if a counter names it too. A row far above all
 //! others is none: its own number is damaged. It is set aside under the negative number, where no later change comes upon it and
-//! its mark is still found, until it is compacted.
+//! its mark is still found, until it is compacted. The change that it told of may have been acknowledged, and entities have it:
+//! unless it was the newest revision's own row, every follower is sent a snapshot with a revision of its own.
 
-use chassis::sql::{BadColumn, Connection, Found, query, query_as};
+use chassis::sql::{BadColumn, Connection, Found, query, query_as, query_scalar};
 use contract::feed::Revision;
 
 use super::super::StoreError;
@@ -16,6 +17,9 @@ use super::REPLACED_BELOW;
 
 /// Above every revision that is given out: revisions begin at the millisecond of the first start. What is above is damage.
 pub(in crate::store) const REVISION_MAX: i64 = i64::MAX / 2;
+
+/// The highest counter that is used although no row has its number. From here, changes never come to [`REVISION_MAX`].
+pub(in crate::store) const COUNTER_MAX: i64 = REVISION_MAX / 2;
 
 chassis::record! {
     /// The numbers as they rest, and the highest number of a row of the log.
@@ -90,10 +94,15 @@ impl Counters {
         Revision(self.replaced_below.unsigned_abs())
     }
 
-    /// Writes them down as they are used; within a transaction that holds the lock of writers.
-    pub(in crate::store) async fn repair(&self, connection: &mut Connection) -> Result<(), StoreError> {
+    /// Writes them down as they are used; within a transaction that holds the lock of writers. Answers whether rows were set aside
+    /// that may tell of changes which no other row tells of: then every follower needs a snapshot.
+    pub(in crate::store) async fn repair(&self, connection: &mut Connection) -> Result<bool, StoreError> {
         query("UPDATE revision_counter SET current = $1, oldest = $2 WHERE id = 1")
             .bind(self.newest)
+            .bind(self.oldest)
+            .execute(&mut *connection)
+            .await?;
+        query("UPDATE changes SET effect = '' WHERE effect <> '' AND revision <= $1")
             .bind(self.oldest)
             .execute(&mut *connection)
             .await?;
@@ -109,10 +118,15 @@ impl Counters {
         .bind(i64::MAX)
         .execute(&mut *connection)
         .await?;
-        query("UPDATE changes SET revision = -revision WHERE revision > $1 AND revision <= $2")
+        let set_aside = query("UPDATE changes SET revision = -revision WHERE revision > $1 AND revision <= $2")
             .bind(self.newest)
             .bind(i64::MAX)
             .execute(&mut *connection)
+            .await?
+            .rows_affected();
+        let own: i64 = query_scalar("SELECT COUNT(*) FROM changes WHERE revision = $1")
+            .bind(self.newest)
+            .fetch_one(&mut *connection)
             .await?;
         tracing::error!(
             newest = self.newest,
@@ -121,7 +135,7 @@ impl Counters {
             "a counter of the change log, or the number of a row, could not be true and was repaired from the log: gateways that \
              lack a change are sent a snapshot. Something else has written to the database, or its disk is damaged: check both"
         );
-        Ok(())
+        Ok(set_aside > u64::from(own == 0))
     }
 }
 
@@ -139,7 +153,7 @@ async fn newest(connection: &mut Connection, current: i64, oldest: i64) -> Resul
     .fetch_optional(connection)
     .await?;
     let witness = found.filter(|found| found.bad.is_none()).map_or(1, |found| found.row.0);
-    Ok(if current > REVISION_MAX { witness } else { witness.max(current) }.max(1))
+    Ok(if current > COUNTER_MAX { witness } else { witness.max(current) }.max(1))
 }
 
 /// The text of the setting is judged by what it says.

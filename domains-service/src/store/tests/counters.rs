@@ -1,10 +1,12 @@
 //! Damaged numbers of the change log, in a file and on a server: writes go on, followers stay, and the numbers are repaired.
 
 use chassis::sql::{query, query_as, query_scalar};
-use contract::feed::{Change, Position};
+use contract::feed::{Change, EntityName, Position, Revision};
 
 use super::super::log::Next;
 use super::super::log::claim::Claim;
+use super::super::log::counters::{COUNTER_MAX, REVISION_MAX};
+use super::super::withdrawals::What;
 use super::super::{Store, kept, numbers};
 use super::both;
 use super::history::{change, is_refused, next, with_another_mark};
@@ -68,21 +70,145 @@ async fn a_counter_below_the_log_counts_on_above_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_counter_above_all_numbers_counts_on_from_the_log() {
+    for number in [i64::MAX, REVISION_MAX + 1, REVISION_MAX, REVISION_MAX - 1, COUNTER_MAX + 1] {
+        for (store, _directory) in both().await {
+            change(&store, 0).await;
+            let newest = change(&store, 1).await;
+            damage(&store, "UPDATE revision_counter SET current = $1", number).await;
+            assert_eq!(told(&store, newest).await, [], "{number}");
+            let after = change(&store, 2).await;
+            assert_eq!(after.revision, newest.revision.next(), "{number}");
+            assert_eq!(told(&store, newest).await, [after], "{number}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_counter_that_can_be_true_is_counted_on_from() {
+    for jump in [1_000, COUNTER_MAX] {
+        for (store, _directory) in both().await {
+            let before = change(&store, 0).await;
+            let jumped = if jump == COUNTER_MAX { jump } else { before.revision.0.cast_signed() + jump };
+            damage(&store, "UPDATE revision_counter SET current = $1", jumped).await;
+            assert!(matches!(next(&store, before).await, Next::Snapshot), "{jump}");
+            let (_, snapshot, _) = store.snapshot().await.unwrap();
+            assert_eq!(snapshot.revision.0.cast_signed(), jumped + 1);
+            assert_eq!(told(&store, snapshot).await, []);
+            let mut newest = snapshot;
+            for number in 1..4 {
+                let after = change(&store, number).await;
+                assert_eq!(told(&store, newest).await, [after], "{jump}");
+                newest = after;
+            }
+        }
+    }
+}
+
+/// Withdraws what [`change`] had put there.
+async fn withdraw(store: &Store, number: u64) -> Revision {
+    let mut write = store.write().await.unwrap();
+    write.remove(EntityName::Site(format!("{number}.example").parse().unwrap())).await.unwrap();
+    write.withdrawn(What::Name, "0.example", &"demo".parse().unwrap()).await.unwrap();
+    write.commit().await.unwrap()
+}
+
+async fn put_right(store: &Store) {
+    let mut write = store.write().await.unwrap();
+    numbers::put_right(&mut write).await.unwrap();
+    write.commit().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_withdrawal_is_not_over_for_a_gateway_that_was_not_sent_it_whatever_the_counter_was() {
+    for number in [COUNTER_MAX - 1, COUNTER_MAX, COUNTER_MAX + 1, REVISION_MAX - 1, REVISION_MAX, i64::MAX] {
+        for (store, _directory) in both().await {
+            let served = change(&store, 0).await;
+            damage(&store, "UPDATE revision_counter SET current = $1", number).await;
+            let withdrawn = withdraw(&store, 0).await;
+            for _ in 0..2 {
+                put_right(&store).await;
+                assert_eq!(store.oldest_withdrawal().await.unwrap(), Some(withdrawn), "{number}");
+                assert!(served.revision < withdrawn, "{number}");
+                let next = next(&store, served).await;
+                let is_sent = match &next {
+                    Next::Changes(changes) => changes.iter().any(|change| change.revision == withdrawn),
+                    Next::Snapshot => store.snapshot().await.unwrap().1.revision >= withdrawn,
+                    Next::OtherHistory(_) => false,
+                };
+                assert!(is_sent, "{number}: {next:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_withdrawal_whose_change_was_set_aside_waits_for_a_snapshot() {
     for (store, _directory) in both().await {
-        change(&store, 0).await;
-        let newest = change(&store, 1).await;
-        damage(&store, "UPDATE revision_counter SET current = $1", i64::MAX).await;
-        assert_eq!(told(&store, newest).await, []);
-        let after = change(&store, 2).await;
-        assert_eq!(after.revision, newest.revision.next());
-        assert_eq!(told(&store, newest).await, [after]);
-        // One that can be is jumped to: followers are sent a snapshot.
-        let jumped = after.revision.0.cast_signed() + 1_000;
-        damage(&store, "UPDATE revision_counter SET current = $1", jumped).await;
-        assert!(matches!(next(&store, after).await, Next::Snapshot));
-        let (_, snapshot, _) = store.snapshot().await.unwrap();
-        assert_eq!(snapshot.revision.0.cast_signed(), jumped);
+        let served = change(&store, 0).await;
+        let withdrawn = withdraw(&store, 0).await;
+        // As if it had been given a number beyond all.
+        for statement in [
+            "UPDATE revision_counter SET current = $1",
+            "UPDATE changes SET revision = $1 WHERE revision = (SELECT MAX(revision) FROM changes)",
+            "UPDATE withdrawals SET revision = $1",
+        ] {
+            damage(&store, statement, REVISION_MAX + 1).await;
+        }
+        drop(store.write().await.unwrap());
+        assert!(store.oldest_withdrawal().await.unwrap() >= Some(withdrawn), "it waits before it is put right, too");
+        put_right(&store).await;
+        let waits_for = store.oldest_withdrawal().await.unwrap().unwrap();
+        assert!(waits_for > served.revision, "gateways that have {served:?} serve it still");
+        assert!(matches!(next(&store, served).await, Next::Snapshot));
+        let snapshot = store.snapshot().await.unwrap().1;
+        assert!(snapshot.revision >= waits_for);
         assert_eq!(told(&store, snapshot).await, []);
+        assert_eq!(claim(&store, snapshot).await, Claim::Held);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_that_were_set_aside_are_sent_in_a_snapshot() {
+    for (store, _directory) in both().await {
+        let known = change(&store, 0).await;
+        change(&store, 1).await;
+        change(&store, 2).await;
+        // None of the numbers follows another one.
+        let known_number = known.revision.0.cast_signed();
+        damage(&store, "UPDATE changes SET revision = revision * 2 WHERE revision > $1", known_number).await;
+        damage(&store, "UPDATE revision_counter SET current = $1", i64::MAX).await;
+        drop(store.write().await.unwrap());
+        assert!(matches!(next(&store, known).await, Next::Snapshot), "entities have both changes");
+        assert_eq!(store.snapshot().await.unwrap().1.revision, known.revision.next());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_follower_from_a_row_that_is_lost_is_sent_a_snapshot_and_is_not_refused() {
+    for (store, _directory) in both().await {
+        let mut positions = Vec::new();
+        for number in 0..4 {
+            positions.push(change(&store, number).await);
+        }
+        let revision = |position: &Position| position.revision.0.cast_signed();
+        for lost in [&positions[1], &positions[3]] {
+            damage(&store, "DELETE FROM changes WHERE revision = $1", revision(lost)).await;
+            assert!(matches!(next(&store, *lost).await, Next::Snapshot));
+            assert_eq!(claim(&store, *lost).await, Claim::Unproven, "and proves nothing until it has the snapshot");
+            let noted = store.reader().unreadable().noted(5);
+            assert!(noted.iter().any(|(place, _)| place.row == lost.revision.0.to_string()), "{noted:?}");
+        }
+        // Two gateways were there: the snapshot of one takes nothing from the other.
+        let snapshot = store.snapshot().await.unwrap().1;
+        assert_eq!(snapshot.revision, positions[3].revision.next());
+        assert_eq!(told(&store, snapshot).await, []);
+        assert!(matches!(next(&store, positions[3]).await, Next::Snapshot));
+        change(&store, 9).await;
+        assert!(matches!(next(&store, positions[3]).await, Next::Snapshot));
+        assert!(is_refused(&store, with_another_mark(snapshot)).await);
+        assert!(is_refused(&store, with_another_mark(positions[2])).await, "its row is there");
+        let first = Position { revision: Revision(2), ..positions[0] };
+        assert!(is_refused(&store, first).await, "before the log's beginning");
     }
 }
 
@@ -135,9 +261,9 @@ async fn the_newest_row_with_another_number_is_set_aside() {
             let is_noted = noted.iter().any(|(place, _)| place.table == "changes" && place.row == wrong.to_string());
             assert_eq!(is_noted, wrong > 0, "{noted:?}");
             let (_, mended, _) = store.snapshot().await.unwrap();
-            assert_eq!(mended.revision, newest.revision, "{wrong}");
+            assert_eq!(mended.revision, newest.revision.next(), "{wrong}");
             let after = change(&store, 2).await;
-            assert_eq!(after.revision, newest.revision.next(), "{wrong}");
+            assert_eq!(after.revision, mended.revision.next(), "{wrong}");
             assert_eq!(told(&store, mended).await, [after], "{wrong}");
             assert!(matches!(next(&store, newest).await, Next::Snapshot), "{wrong}: the mark is known still");
             assert_eq!(claim(&store, newest).await, Claim::Unproven, "{wrong}");
@@ -160,17 +286,18 @@ async fn the_number_of_a_restored_database_is_known_without_its_counter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_withdrawal_of_a_revision_that_was_never_given_out_waits_for_the_newest() {
+async fn a_withdrawal_of_a_revision_that_was_never_given_out_waits_for_a_snapshot() {
     for (store, _directory) in both().await {
-        let newest = change(&store, 0).await.revision;
+        let newest = change(&store, 0).await;
         let mut write = store.write().await.unwrap();
-        write.withdrawn(crate::store::withdrawals::What::Key, "key", &"demo".parse().unwrap()).await.unwrap();
+        write.withdrawn(What::Key, "key", &"demo".parse().unwrap()).await.unwrap();
         write.commit().await.unwrap();
         damage(&store, "UPDATE withdrawals SET revision = $1", i64::MAX).await;
-        let mut write = store.write().await.unwrap();
-        numbers::put_right(&mut write).await.unwrap();
-        write.commit().await.unwrap();
-        assert_eq!(store.oldest_withdrawal().await.unwrap(), Some(newest));
+        for _ in 0..2 {
+            put_right(&store).await;
+            assert_eq!(store.oldest_withdrawal().await.unwrap(), Some(newest.revision.next()), "it is put right once");
+        }
+        assert!(matches!(next(&store, newest).await, Next::Snapshot));
     }
 }
 

@@ -134,7 +134,8 @@ pub(crate) async fn claim(store: &Store, id: i64, end: UnixMillis) -> Result<Opt
     let mut write = store.write().await?;
     let now = write.now();
     let claimed: Option<Found<Delivery>> = query_as(
-        "UPDATE webhook_deliveries SET attempts = attempts + 1, due_at = $1 WHERE id = $2 AND due_at <= $3 RETURNING *",
+        "UPDATE webhook_deliveries SET attempts = CASE WHEN attempts < 1000000 THEN attempts + 1 ELSE attempts END, due_at = $1
+         WHERE id = $2 AND due_at <= $3 RETURNING *",
     )
     .bind(end.0)
     .bind(id)

@@ -7,17 +7,21 @@ use crate::stores;
 use crate::world::{Platform, eventually};
 
 /// What is done to the database behind the service's back.
-const DAMAGES: [&str; 9] = [
+const DAMAGES: [&str; 13] = [
     "UPDATE revision_counter SET current = current - 3",
     "UPDATE revision_counter SET current = 0",
     "UPDATE revision_counter SET current = 9223372036854775807",
+    "UPDATE revision_counter SET current = 4611686018427387903",
+    "UPDATE revision_counter SET current = 2305843009213693952",
     "UPDATE revision_counter SET oldest = current + 1000000000",
     "UPDATE revision_counter SET oldest = 9223372036854775807",
     "INSERT INTO settings (name, value) VALUES ('replaced_below', '9223372036854775807')
      ON CONFLICT (name) DO UPDATE SET value = excluded.value",
     "UPDATE changes SET revision = 9223372036854775807 WHERE revision = (SELECT current FROM revision_counter)",
     "UPDATE changes SET revision = revision + 1000000000 WHERE revision = (SELECT current FROM revision_counter)",
+    "DELETE FROM changes WHERE revision = (SELECT current FROM revision_counter)",
     "UPDATE gateway_keys SET number = 9223372036854775807",
+    "UPDATE gateway_keys SET number = 1099511627776",
 ];
 
 /// Follows from the newest revision of before until the control plane says that it is there; with at most one snapshot.
@@ -50,10 +54,10 @@ async fn a_damaged_counter_stops_neither_changes_nor_followers_nor_withdrawals()
         platform.report("edge-1", before).await;
         stores::execute(directory, damage).await;
         let applied = follows(&platform, &format!("after={before}&mark={mark}"), damage).await;
-        assert_eq!(applied, before, "{damage}");
+        assert!(applied >= before, "{damage}: {applied}");
         let revoked = async || platform.operator("DELETE", &format!("/projects/demo/keys/{key}"), Value::Null).await;
         let first = revoked().await;
-        assert!([202, 204].contains(&first.status), "{damage}: {first:?}");
+        assert_eq!(first.status, 202, "{damage}: the gateway has the key still: {first:?}");
         platform.report("edge-1", platform.newest_revision().await).await;
         eventually(1_000, async || {
             let again = revoked().await;

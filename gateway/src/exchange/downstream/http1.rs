@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::Downstream;
 use crate::decorate::ResponseSink;
-use crate::exchange::upstream::trailers;
+use crate::exchange::upstream::write_trailers;
 use contract::rejection::Rejection;
 use listener::{BodyReadError, Client};
 
@@ -214,7 +214,7 @@ impl Downstream for Http1<'_> {
     async fn end(&mut self, trailers: Option<HeaderMap>) -> pingora::Result<()> {
         if self.chunked {
             self.framing.extend_from_slice(b"0\r\n");
-            trailers::write(trailers.as_ref(), &mut self.framing);
+            write_trailers(trailers.as_ref(), &mut self.framing);
         }
         poll_fn(|cx| self.poll_flush(cx)).await
     }

@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout};
 
 use super::Downstream;
 use crate::decorate::ResponseSink;
-use crate::exchange::upstream::connection::READ_BYTES;
+use crate::exchange::upstream::READ_BYTES;
 use crate::gateway::bytes;
 use contract::rejection::Rejection;
 use listener::{Connection, LINGER_MAX, LINGER_MAX_LONG, MinimumRateTimer, ReaderRateTimer, Timer};

@@ -1,129 +1,140 @@
 //! One request and its response over a stream of an HTTP/2 connection to an upstream.
 
-pub(crate) mod body;
-pub(crate) mod head;
+pub(super) mod head;
+mod sending;
 
 use std::borrow::Cow;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use bytes::BytesMut;
 use h2::client::ResponseFuture;
 use h2::{Reason, RecvStream};
-use http::HeaderMap;
+use http::{HeaderMap, StatusCode};
 use pingora::{Error, ErrorType};
 use tokio::time::Instant;
 
-use self::body::{Sending, Source};
-use super::connection::{Patience, READ_BYTES, left};
-use crate::exchange::downstream::Downstream;
+use self::sending::Sending;
+use super::{READ_BYTES, ResponseHead, Source};
+use crate::decorate::ResponseSink;
 use crate::upstreams::Lease;
 
 /// See the module. Dropped before the response is complete, it resets the stream.
-pub(crate) struct Call {
+pub(super) struct Http2 {
     /// Its place on the connection.
-    pub(crate) lease: Lease,
+    lease: Lease,
+    /// When its head was sent.
+    pub(super) sent_at: Instant,
     response: ResponseFuture,
+    /// The head that came last, with whether it is the final one's and nothing follows it.
+    head: Option<(http::response::Parts, bool)>,
     body: Option<RecvStream>,
-    /// What came of the response and was not handed on yet.
-    buffer: BytesMut,
-    pub(crate) sending: Sending,
-    patience: Patience,
+    pub(super) sending: Sending,
 }
 
-/// What comes first of a response.
-pub(crate) enum First {
-    /// An interim response.
-    Interim(http::response::Parts),
-    /// The head of the final one, and whether that is all.
-    Head(http::response::Parts, bool),
-}
-
-impl Call {
+impl Http2 {
     /// Sends the head.
     ///
     /// # Errors
     /// When the connection takes no more streams; then nothing was sent.
-    pub(crate) fn begin(
-        mut lease: Lease,
-        request: http::Request<()>,
-        source: Box<Source>,
-        patience: Patience,
-    ) -> Result<Self, (h2::Error, Box<Source>)> {
-        match lease.sender.send_request(request, source.is_empty()) {
+    pub(super) fn begin(mut lease: Lease, request: http::Request<()>, source: &Source) -> Result<Self, h2::Error> {
+        let ends = source.is_empty();
+        match lease.sender.send_request(request, ends) {
             Ok((response, stream)) => {
                 lease.sends();
-                let sending = Sending::new(stream, source);
-                Ok(Self { lease, response, body: None, buffer: BytesMut::new(), sending, patience })
+                let (sending, sent_at) = (Sending::new(stream, ends), Instant::now());
+                Ok(Self { lease, sent_at, response, head: None, body: None, sending })
             }
             Err(error) => {
                 lease.leave();
-                Err((error, source))
+                Err(error)
             }
         }
     }
 
-    /// Sends on what there is to be sent until there is something of the response.
-    pub(crate) async fn receive_first(&mut self, client: &mut impl Downstream) -> pingora::Result<First> {
-        let Self { lease, response, sending, patience, body, .. } = self;
-        let first = wait(lease, sending, patience, client, |cx| {
-            if let Poll::Ready(Some(Ok(interim))) = response.poll_informational(cx) {
-                return Poll::Ready(Ok(Some(First::Interim(interim.into_parts().0))));
-            }
-            match Pin::new(&mut *response).poll(cx) {
+    /// Waits for the next head.
+    pub(super) fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<pingora::Result<()>> {
+        if let Poll::Ready(Some(Ok(interim))) = self.response.poll_informational(cx) {
+            self.head = Some((interim.into_parts().0, true));
+        } else {
+            match Pin::new(&mut self.response).poll(cx) {
                 Poll::Ready(Ok(whole)) => {
-                    let (head, came) = whole.into_parts();
-                    let ends = came.is_end_stream();
-                    *body = Some(came);
-                    Poll::Ready(Ok(Some(First::Head(head, ends))))
+                    let (head, body) = whole.into_parts();
+                    self.head = Some((head, body.is_end_stream()));
+                    self.body = Some(body);
                 }
-                Poll::Ready(Err(error)) => Poll::Ready(broken(error)),
-                Poll::Pending => Poll::Pending,
+                Poll::Ready(Err(error)) => return Poll::Ready(broken(error)),
+                Poll::Pending => return Poll::Pending,
             }
-        })
-        .await?;
-        if first.is_some() {
-            self.lease.responds();
         }
-        if matches!(first, Some(First::Head(..))) {
-            self.sending.is_answered();
-        }
-        first.ok_or_else(|| Error::explain(ErrorType::ReadTimedout, "from an upstream").into_up())
+        self.lease.responds();
+        Poll::Ready(Ok(()))
     }
 
-    /// Both sides may say nothing for long: PING finds out whether the upstream is there.
-    pub(crate) fn may_be_silent(&mut self) {
-        self.patience.may_be_silent();
-    }
-
-    /// Hands the body of the response on to its end, and counts its bytes in `sent`; its trailers, if there are any. Before
-    /// a wait everything is on its way.
-    pub(crate) async fn relay<D: Downstream>(
+    /// Takes the head that came last.
+    pub(super) fn take_head(
         &mut self,
-        client: &mut D,
-        in_time: impl Fn() -> pingora::Result<()> + Send + Sync,
-        sent: &mut u64,
-    ) -> pingora::Result<Option<HeaderMap>> {
-        loop {
-            let there = poll_fn(|cx| Poll::Ready(self.poll_data(cx))).await;
-            let came = if let Poll::Ready(came) = there {
-                came?
-            } else {
-                self.hand_on(client, |client, _, cx| client.poll_flush(cx)).await?;
-                self.receive(client).await?
-            };
-            in_time()?;
-            let Some(bytes) = came else { break };
+        to_head: bool,
+        is_foreign: impl Fn(&str) -> bool,
+        out: &mut impl ResponseSink,
+    ) -> pingora::Result<Option<ResponseHead>> {
+        let Some((parts, ends)) = self.head.take() else { return Ok(None) };
+        if parts.status == StatusCode::SWITCHING_PROTOCOLS {
+            return Err(Error::explain(ErrorType::InvalidHTTPHeader, "HTTP/2 switches no protocols").into_up());
+        }
+        head::response(&parts, (ends, to_head), is_foreign, out).map(Some)
+    }
+
+    /// Puts some of the body behind what is in the buffer: how many bytes; `None` at its end.
+    pub(super) fn poll_data(
+        &mut self,
+        buffer: &mut BytesMut,
+        cx: &mut Context<'_>,
+    ) -> Poll<pingora::Result<Option<usize>>> {
+        let came = self.gather(buffer, cx);
+        if let Poll::Ready(Ok(Some(_))) = &came {
             self.lease.responds();
-            *sent += bytes as u64;
-            let (mut left, last) = (bytes, self.body.as_ref().is_some_and(RecvStream::is_end_stream));
-            self.hand_on(client, |client, buffer, cx| client.poll_data(buffer, &mut left, last, cx)).await?;
-            // More is taken when this has been handed on.
-            if let Some(body) = &mut self.body {
-                body.flow_control().release_capacity(bytes).or_else(broken)?;
+        }
+        came
+    }
+
+    fn gather(&mut self, buffer: &mut BytesMut, cx: &mut Context<'_>) -> Poll<pingora::Result<Option<usize>>> {
+        let Some(body) = &mut self.body else { return Poll::Ready(Ok(None)) };
+        let before = buffer.len();
+        while buffer.len() - before < READ_BYTES {
+            match body.poll_data(cx) {
+                Poll::Ready(Some(Ok(piece))) => buffer.extend_from_slice(&piece),
+                Poll::Ready(Some(Err(error))) if buffer.len() == before => return Poll::Ready(broken(error)),
+                Poll::Ready(None) if buffer.len() == before => return Poll::Ready(Ok(None)),
+                Poll::Pending if buffer.len() == before => return Poll::Pending,
+                // It is said again when this has been handed on.
+                Poll::Ready(Some(Err(_)) | None) | Poll::Pending => break,
+            }
+            if body.is_end_stream() {
+                break;
             }
         }
+        // The last piece may be empty.
+        let came = buffer.len() - before;
+        Poll::Ready(Ok((came > 0).then_some(came)))
+    }
+
+    /// Whether the body ends with what was brought last.
+    pub(super) fn is_done(&self) -> bool {
+        self.body.as_ref().is_some_and(RecvStream::is_end_stream)
+    }
+
+    /// So much of the body was handed on: the upstream may send as much again.
+    pub(super) fn has_handed_on(&mut self, bytes: usize) -> pingora::Result<()> {
+        match &mut self.body {
+            Some(body) => body.flow_control().release_capacity(bytes).or_else(broken),
+            None => Ok(()),
+        }
+    }
+
+    /// What stands behind the body.
+    pub(super) async fn trailers(&mut self) -> pingora::Result<Option<HeaderMap>> {
         let trailers = poll_fn(|cx| match &mut self.body {
             Some(body) => body.poll_trailers(cx),
             None => Poll::Ready(Ok(None)),
@@ -131,95 +142,32 @@ impl Call {
         trailers.await.or_else(broken)
     }
 
-    /// Waits for some more of the body; `None` at its end.
-    async fn receive(&mut self, client: &mut impl Downstream) -> pingora::Result<Option<usize>> {
-        let Self { lease, sending, patience, body, buffer, .. } = self;
-        let came = wait(lease, sending, patience, client, |cx| gather(body, buffer, cx).map_ok(Some)).await?;
-        came.ok_or_else(|| Error::explain(ErrorType::ReadTimedout, "from an upstream").into_up())
-    }
-
-    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<pingora::Result<Option<usize>>> {
-        gather(&mut self.body, &mut self.buffer, cx)
-    }
-
-    /// Has the client take what `write` hands it, and sends on meanwhile what comes of the request.
-    async fn hand_on<D: Downstream>(
-        &mut self,
-        client: &mut D,
-        mut write: impl FnMut(&mut D, &mut BytesMut, &mut Context<'_>) -> Poll<pingora::Result<()>> + Send,
-    ) -> pingora::Result<()> {
-        poll_fn(|cx| {
-            let written = write(client, &mut self.buffer, cx);
-            if written.is_pending() && !self.sending.is_over() {
-                self.sending.poll(client, &mut false, cx)?;
-            }
-            written
-        })
-        .await
-    }
-
-    /// What the client sends, for another connection.
-    pub(crate) fn into_source(self) -> Box<Source> {
-        self.sending.source
-    }
-}
-
-/// Takes what is there of a body: how many bytes; `None` at its end.
-fn gather(
-    body: &mut Option<RecvStream>,
-    buffer: &mut BytesMut,
-    cx: &mut Context<'_>,
-) -> Poll<pingora::Result<Option<usize>>> {
-    let Some(body) = body else { return Poll::Ready(Ok(None)) };
-    let before = buffer.len();
-    while buffer.len() - before < READ_BYTES {
-        match body.poll_data(cx) {
-            Poll::Ready(Some(Ok(piece))) => buffer.extend_from_slice(&piece),
-            Poll::Ready(Some(Err(error))) if buffer.len() == before => return Poll::Ready(broken(error)),
-            Poll::Ready(None) if buffer.len() == before => return Poll::Ready(Ok(None)),
-            Poll::Pending if buffer.len() == before => return Poll::Pending,
-            // It is said again when this has been handed on.
-            Poll::Ready(Some(Err(_)) | None) | Poll::Pending => break,
-        }
-        if body.is_end_stream() {
-            break;
+    /// Nothing came in the time that the upstream is granted. A connection over which nothing at all came takes no more
+    /// requests.
+    pub(super) fn was_late(&self, began: Option<Instant>) {
+        if began.is_some_and(|began| self.lease.is_silent_since(began)) {
+            self.lease.leave();
         }
     }
-    // The last piece may be empty.
-    let came = buffer.len() - before;
-    Poll::Ready(Ok((came > 0).then_some(came)))
-}
 
-/// Sends on what there is to be sent and waits until `look` has something, for as long as both sides are granted and the
-/// client is there. A connection over which nothing came in the time that the upstream is granted takes no more requests.
-async fn wait<T>(
-    lease: &Lease,
-    sending: &mut Sending,
-    patience: &mut Patience,
-    client: &mut impl Downstream,
-    mut look: impl FnMut(&mut Context<'_>) -> Poll<pingora::Result<Option<T>>> + Send,
-) -> pingora::Result<Option<T>> {
-    let (began, mut waiting) = (Instant::now(), None);
-    poll_fn(|cx| {
-        if let Poll::Ready(found) = look(cx) {
-            return Poll::Ready(found);
+    /// Whether nothing at all has come over the connection since a PING, or since the request was sent when it `was_reset`.
+    pub(super) fn is_unheard(&self, was_reset: bool) -> bool {
+        self.lease.is_unheard() || was_reset && self.lease.is_silent_since(self.sent_at)
+    }
+
+    /// What the upstream has refused, where it has.
+    pub(super) fn refused(&self, error: &Error) -> Option<Refused> {
+        let refused = Refused::of(error);
+        if refused == Some(Refused::Connection) {
+            self.lease.leave();
         }
-        let mut moved = false;
-        let waits = match sending.poll(client, &mut moved, cx) {
-            Ok(waits) => waits,
-            Err(error) => return Poll::Ready(Err(error)),
-        };
-        if client.poll_gone(cx).is_ready() {
-            return Poll::Ready(left());
-        }
-        let late = ready!(patience.poll(&mut waiting, waits, moved, client, cx));
-        // How long a request may take as a whole, a client may say: that teaches nothing about the connection.
-        if late.is_err() && !patience.is_over() {
-            lease.leave_if_silent_since(began);
-        }
-        Poll::Ready(late.map(|()| None))
-    })
-    .await
+        refused
+    }
+
+    /// What a stream or a connection was ended with, for an operator.
+    pub(super) fn reason(&self, error: &Error) -> Option<Cow<'static, str>> {
+        reason(error).or_else(|| self.lease.reason().map(Into::into))
+    }
 }
 
 fn broken<T>(error: h2::Error) -> pingora::Result<T> {
@@ -229,7 +177,7 @@ fn broken<T>(error: h2::Error) -> pingora::Result<T> {
 
 /// What an upstream takes no more of. It has done nothing about the request, which may be sent again whatever it asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(in crate::exchange) enum Refused {
     /// This request: `REFUSED_STREAM`.
     Stream,
     /// Requests on this connection: GOAWAY.
@@ -238,7 +186,7 @@ pub(crate) enum Refused {
 
 impl Refused {
     /// What an upstream has refused, where it has.
-    pub(crate) fn of(error: &Error) -> Option<Self> {
+    fn of(error: &Error) -> Option<Self> {
         let cause = error.cause.as_deref()?.downcast_ref::<h2::Error>()?;
         let is_stream = cause.is_reset() && cause.reason() == Some(Reason::REFUSED_STREAM);
         match (cause.is_remote(), cause.is_go_away()) {
@@ -250,7 +198,7 @@ impl Refused {
 }
 
 /// What an upstream has ended a stream or a connection with, for an operator.
-pub(crate) fn reason(error: &Error) -> Option<Cow<'static, str>> {
+fn reason(error: &Error) -> Option<Cow<'static, str>> {
     let cause = error.cause.as_deref()?.downcast_ref::<h2::Error>()?;
     let word = if cause.is_go_away() { "GOAWAY" } else { "RST_STREAM" };
     let side = if cause.is_remote() { "it sent" } else { "it broke HTTP/2; we sent" };

@@ -2,29 +2,11 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::request::is_hop_by_hop;
 use crate::fields::FieldRules;
-use listener::fields::is_reserved;
+use listener::fields::{is_reserved, may_stand_in_trailers};
 
 /// Field lines of the trailers of a response; the lint of chunks takes fewer.
 const FIELDS_MAX: usize = 32;
-
-/// Names that frame, route, authenticate or describe a message and have no place behind it (RFC 9110 section 6.5.1).
-const NEVER: &[&str] = &[
-    "authorization",
-    "cache-control",
-    "content-encoding",
-    "content-length",
-    "content-range",
-    "content-type",
-    "cookie",
-    "expect",
-    "host",
-    "max-forwards",
-    "origin",
-    "range",
-    "set-cookie",
-];
 
 /// Those of a request, for an upstream with these rules: a server may take them for fields of the head.
 pub(crate) fn of_request(fields: HeaderMap, rules: &FieldRules) -> HeaderMap {
@@ -63,7 +45,7 @@ pub(crate) fn write(fields: Option<&HeaderMap>, into: &mut impl bytes::BufMut) {
 }
 
 fn without(mut fields: HeaderMap, stays_behind: impl Fn(&str) -> bool) -> HeaderMap {
-    let stays = |name: &str| is_hop_by_hop(name) || NEVER.contains(&name) || stays_behind(name);
+    let stays = |name: &str| !may_stand_in_trailers(name) || stays_behind(name);
     let behind: Vec<HeaderName> = fields.keys().filter(|name| stays(name.as_str())).cloned().collect();
     for name in behind {
         fields.remove(name);

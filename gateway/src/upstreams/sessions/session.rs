@@ -11,14 +11,14 @@ use futures_util::FutureExt as _;
 use h2::client::{Connection, SendRequest};
 use h2::{Ping, PingPong};
 use parking_lot::Mutex;
-use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::ear::{Ear, Heard};
+use super::read_monitor::{MonitoredStream, ReadMonitor};
 use super::{Lease, Shared};
-use crate::upstreams::{DialError, DialFailure, Tenant};
+use crate::upstreams::pool::{Demands, Trust};
+use crate::upstreams::{DialError, DialFailure};
 
 /// Requests of one connection at once, where the other side allows that many.
 const STREAMS_MAX: usize = 100;
@@ -49,16 +49,14 @@ pub(super) enum State {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Session {
-    tenant: Tenant,
-    /// The certificates it was made with.
-    shown: Option<Arc<ClientConfig>>,
+    trust: Trust,
     state: Shared,
     streams: AtomicUsize,
     /// It takes no more.
     leaving: AtomicBool,
     has_served: AtomicBool,
     resting_since: Mutex<Instant>,
-    ear: Arc<Ear>,
+    monitor: Arc<ReadMonitor>,
 }
 
 /// A place that is counted, until dropped.
@@ -77,44 +75,37 @@ pub(super) enum Entered {
 impl Session {
     /// Opens one with a place for one request.
     pub(super) fn open<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-        tenant: Tenant,
-        shown: Option<Arc<ClientConfig>>,
+        trust: Trust,
         patience: Duration,
         connecting: impl Future<Output = Result<S, DialError>> + Send + 'static,
         place: Option<OwnedSemaphorePermit>,
     ) -> (Arc<Self>, Place) {
         let (tell, state) = watch::channel(State::Opening);
-        let ear = Arc::new(Ear::new());
+        let monitor = Arc::new(ReadMonitor::new());
         let session = Arc::new(Self {
-            tenant,
-            shown,
+            trust,
             state,
             streams: AtomicUsize::new(1),
             leaving: AtomicBool::new(false),
             has_served: AtomicBool::new(false),
             resting_since: Mutex::new(Instant::now()),
-            ear: ear.clone(),
+            monitor: monitor.clone(),
         });
-        tokio::spawn(run(connecting, patience, ear, tell, place));
+        tokio::spawn(run(connecting, patience, monitor, tell, place));
         (session.clone(), Place(Some(session)))
     }
 
-    /// Whether it takes a request of this tenant now.
-    pub(super) fn takes(&self, tenant: Tenant, shown: Option<&Arc<ClientConfig>>) -> bool {
-        let is_current = match (&self.shown, shown) {
-            (Some(before), Some(now)) => Arc::ptr_eq(before, now),
-            (before, now) => before.is_none() && now.is_none(),
-        };
-        self.tenant == tenant
-            && is_current
+    /// Whether it takes a request with these demands now.
+    pub(super) fn takes(&self, demands: &Demands) -> bool {
+        demands.are_met(&self.trust, || self.heard())
             && !self.leaving.load(Ordering::Relaxed)
             && self.limit().is_some_and(|limit| self.streams.load(Ordering::Relaxed) < limit)
-            && self.ear.takes_requests()
+            && self.monitor.takes_requests(demands.may_be_repeated)
     }
 
     /// When something was heard of the other side the last time; `None` while the connection is being opened.
     pub(super) fn heard(&self) -> Option<Instant> {
-        (!matches!(&*self.state.borrow(), State::Opening)).then(|| self.ear.last())
+        (!matches!(&*self.state.borrow(), State::Opening)).then(|| self.monitor.last())
     }
 
     /// A place on it, if it has one.
@@ -155,22 +146,22 @@ impl Session {
 
     /// A request was sent.
     pub(super) fn sends(&self) {
-        self.ear.sends();
+        self.monitor.sends();
     }
 
     /// Something of a response came.
     pub(super) fn responds(&self) {
-        self.ear.responds();
+        self.monitor.responds();
     }
 
     /// Whether nothing has come since the other side was asked whether it is there.
     pub(super) fn is_unheard(&self) -> bool {
-        self.ear.is_unheard()
+        self.monitor.is_unheard()
     }
 
     /// Why it broke off, where that is known.
     pub(super) fn reason(&self) -> Option<String> {
-        self.ear.reason()
+        self.monitor.reason()
     }
 }
 
@@ -224,16 +215,16 @@ impl Session {
 async fn run<S: AsyncRead + AsyncWrite + Unpin>(
     connecting: impl Future<Output = Result<S, DialError>> + Send,
     patience: Duration,
-    ear: Arc<Ear>,
+    monitor: Arc<ReadMonitor>,
     tell: watch::Sender<State>,
     _place: Option<OwnedSemaphorePermit>,
 ) {
-    let opening = async { shake(connecting.await?, ear.clone()).await };
+    let opening = async { shake(connecting.await?, monitor.clone()).await };
     let late = Err(DialError { kind: DialFailure::TimedOut, reason: None });
     match timeout(patience, opening).await.unwrap_or(late) {
         Ok((sender, connection, pings)) => {
             tell.send_replace(State::Ready(sender));
-            drive(connection, pings, &ear, &tell).await;
+            drive(connection, pings, &monitor, &tell).await;
             tell.send_replace(State::Over);
         }
         Err(error) => drop(tell.send_replace(State::Failed(error))),
@@ -243,13 +234,13 @@ async fn run<S: AsyncRead + AsyncWrite + Unpin>(
 /// Speaks HTTP/2 and waits until the other side has: by the answer to a PING its limits are known.
 async fn shake<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
-    ear: Arc<Ear>,
-) -> Result<(SendRequest<Bytes>, Connection<Heard<S>, Bytes>, PingPong), DialError> {
-    let failed = |_| match ear.reason() {
+    monitor: Arc<ReadMonitor>,
+) -> Result<(SendRequest<Bytes>, Connection<MonitoredStream<S>, Bytes>, PingPong), DialError> {
+    let failed = |_| match monitor.reason() {
         Some(reason) => DialError::because(DialFailure::Tls, reason),
         None => DialError::because(DialFailure::Protocol, "it does not speak HTTP/2 there"),
     };
-    let heard = Heard { stream, ear: ear.clone() };
+    let heard = MonitoredStream { stream, monitor: monitor.clone() };
     let (sender, mut connection) = options().handshake::<_, Bytes>(heard).await.map_err(failed)?;
     let mut pings = connection
         .ping_pong()
@@ -264,7 +255,7 @@ async fn shake<S: AsyncRead + AsyncWrite + Unpin>(
             pong.map_err(failed)?;
         }
     }
-    ear.begins();
+    monitor.begins();
     Ok((sender, connection, pings))
 }
 
@@ -281,12 +272,12 @@ fn options() -> h2::client::Builder {
 
 /// Until the connection is over, the other side is gone, or nobody needs it any more.
 async fn drive<S: AsyncRead + AsyncWrite + Unpin>(
-    mut connection: Connection<Heard<S>, Bytes>,
+    mut connection: Connection<MonitoredStream<S>, Bytes>,
     pings: PingPong,
-    ear: &Ear,
+    monitor: &ReadMonitor,
     tell: &watch::Sender<State>,
 ) {
-    let mut watching = pin!(watch_over(pings, ear));
+    let mut watching = pin!(watch_over(pings, monitor));
     tokio::select! {
         _ = &mut connection => return,
         // What is in progress fails as if the connection had been closed.
@@ -299,15 +290,15 @@ async fn drive<S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// Asks whether the other side is there whenever that is due; ends when it does not answer.
-async fn watch_over(mut pings: PingPong, ear: &Ear) {
+async fn watch_over(mut pings: PingPong, monitor: &ReadMonitor) {
     loop {
-        ear.is_due().await;
-        ear.asks();
+        monitor.ping_is_due().await;
+        monitor.sends_ping();
         match timeout(PONG_MAX, pings.ping(Ping::opaque())).await {
-            Ok(Ok(_)) => ear.is_answered(),
+            Ok(Ok(_)) => monitor.has_pong(),
             // The connection is about to end by itself.
             Ok(Err(_)) => return sleep(PONG_MAX).await,
-            Err(_) => return ear.note(format!("it did not answer a PING within {} s", PONG_MAX.as_secs())),
+            Err(_) => return monitor.note(format!("it did not answer a PING within {} s", PONG_MAX.as_secs())),
         }
     }
 }

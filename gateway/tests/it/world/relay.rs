@@ -1,5 +1,6 @@
 //! A way to a server whose open connections can fall silent, as when a NAT forgets them or a virtual address keeps them on a
-//! node that is lost: nothing comes through any more and nothing is closed, while new connections work.
+//! node that is lost: nothing comes through any more and nothing is closed, while new connections work. Or they are reset
+//! as soon as something is sent there, as when a NAT was restarted.
 
 use std::net::SocketAddr;
 
@@ -7,21 +8,28 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
+/// What becomes of connections that are open.
+#[derive(Clone, Copy)]
+enum Fate {
+    Silence,
+    Reset,
+}
+
 /// See the module. It ends with the test's runtime.
 pub(crate) struct Relay {
     pub(crate) address: SocketAddr,
-    silence: watch::Sender<()>,
+    fate: watch::Sender<Fate>,
 }
 
 impl Relay {
     pub(crate) async fn start(to: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let relay = Self { address: listener.local_addr().unwrap(), silence: watch::Sender::new(()) };
-        let silence = relay.silence.clone();
+        let relay = Self { address: listener.local_addr().unwrap(), fate: watch::Sender::new(Fate::Silence) };
+        let fate = relay.fate.clone();
         tokio::spawn(async move {
             let mut flows = tokio::task::JoinSet::new();
             while let Ok((outside, _)) = listener.accept().await {
-                flows.spawn(pass(outside, to, silence.subscribe()));
+                flows.spawn(pass(outside, to, fate.subscribe()));
             }
         });
         relay
@@ -29,16 +37,26 @@ impl Relay {
 
     /// All connections that are open fall silent.
     pub(crate) fn silence(&self) {
-        self.silence.send_replace(());
+        self.fate.send_replace(Fate::Silence);
+    }
+
+    /// All connections that are open are reset when something is sent over them.
+    pub(crate) fn forget(&self) {
+        self.fate.send_replace(Fate::Reset);
     }
 }
 
-async fn pass(mut outside: TcpStream, to: SocketAddr, mut silence: watch::Receiver<()>) {
+async fn pass(mut outside: TcpStream, to: SocketAddr, mut fate: watch::Receiver<Fate>) {
     let Ok(mut inside) = TcpStream::connect(to).await else { return };
     tokio::select! {
         biased;
-        _ = silence.changed() => {}
+        _ = fate.changed() => {}
         _ = copy_bidirectional(&mut outside, &mut inside) => return,
+    }
+    if matches!(*fate.borrow(), Fate::Reset) {
+        let _ = outside.readable().await;
+        let _ = socket2::SockRef::from(&outside).set_linger(Some(std::time::Duration::ZERO));
+        return;
     }
     // Both stay open, and nobody reads.
     std::future::pending::<()>().await;

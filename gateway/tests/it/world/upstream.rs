@@ -1,5 +1,7 @@
 //! An upstream that does what the test says, byte for byte, and remembers every byte it was sent.
 
+mod http2;
+
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;

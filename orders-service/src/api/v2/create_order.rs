@@ -8,17 +8,53 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
+use axum::routing::on;
+use chassis::openapi::{Method, Parameter, Presence, Success};
 use contract::identity::Identity;
 use contract::key::Scope;
+use contract::schema::{self, Given};
 use contract::time::UnixMillis;
-use serde::Deserialize;
+use serde_json::json;
 
-use super::super::Api;
+use super::super::{Api, Operation};
+use super::BETA;
 use crate::bounds::{IDEMPOTENCY_HOURS, QUANTITY_MAX};
 use crate::error::{ApiError, Code};
 use crate::order::ShipDate;
 use crate::store::{CreateError, Created, Idempotency, NewOrder};
-use crate::wire::{self, OrderLine};
+use crate::wire::OrderLine;
+
+pub(in super::super) const OPERATION: Operation = Operation {
+    tag: "orders",
+    summary: "Place an order",
+    description: "Places a pending order under the next free id.",
+    scope: Some(Scope::OrdersWrite),
+    parameters: &[Parameter {
+        name: "Idempotency-Key",
+        place: "header",
+        required: false,
+        description: "A name of yours for this creation. Sent again within 24 hours with the same order, it is answered as \
+                      the first time and nothing is created.",
+        schema: || json!({ "type": "string", "minLength": 1, "maxLength": KEY_LENGTH_MAX, "pattern": "^[!-~]+$" }),
+    }],
+    body: Some((schema::of::<Placed>, Presence::Required)),
+    answers: &[Success::new(201, "The order was placed.", schema::of::<OrderLine>).with(&[
+        "Location",
+        "Idempotency-Replayed",
+        "X-API-Stability",
+    ])],
+    errors: &[
+        Code::InvalidBody,
+        Code::InvalidIdempotencyKey,
+        Code::OrderIdsExhausted,
+        Code::RequestTimeout,
+        Code::BodyTooLarge,
+        Code::UnsupportedMediaType,
+        Code::IdempotencyKeyReused,
+    ],
+    marks: BETA,
+    ..Operation::internal("createOrder", Method::Post, "/v2/store/orders", |post| on(post, create_order))
+};
 
 /// Bytes of a body: many times what an order needs.
 const BODY_BYTES_MAX: usize = 16 * 1_024;
@@ -29,15 +65,15 @@ const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-re
 /// Characters of a key.
 const KEY_LENGTH_MAX: usize = 255;
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Placed {
-    #[serde(deserialize_with = "chassis::json::whole")]
-    pet_id: i64,
-    #[serde(deserialize_with = "chassis::json::whole")]
-    quantity: i64,
-    #[serde(default, deserialize_with = "wire::present")]
-    ship_date: Option<ShipDate>,
+contract::message! {
+    request Placed as "NewOrder" = "An order to place." {
+        #[serde(deserialize_with = "chassis::json::whole")]
+        pet_id as "petId": i64 = "Identifier of the animal in the order.", { "minimum": i64::MIN, "maximum": i64::MAX };
+        #[serde(deserialize_with = "chassis::json::whole")]
+        quantity: i64 = "Number of units ordered.", { "minimum": 1, "maximum": QUANTITY_MAX };
+        #[serde(default)]
+        ship_date as "shipDate": Given<ShipDate> = "Expected ship date.";
+    }
 }
 
 pub(super) async fn create_order(
@@ -84,7 +120,7 @@ fn read_order(body: &[u8]) -> Result<NewOrder, ApiError> {
     if !(1..=QUANTITY_MAX).contains(&placed.quantity) {
         return Err(Code::InvalidBody.because(format!("quantity must be a whole number from 1 to {QUANTITY_MAX}.")));
     }
-    let Placed { pet_id, quantity, ship_date } = placed;
+    let Placed { pet_id, quantity, ship_date: Given(ship_date) } = placed;
     Ok(NewOrder { pet_id: Some(pet_id), quantity: Some(quantity), ship_date })
 }
 

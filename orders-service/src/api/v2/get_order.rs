@@ -2,17 +2,64 @@
 
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
+use axum::routing::on;
 use axum::{Extension, Json};
+use chassis::openapi::{Method, Success};
 use contract::identity::Identity;
 use contract::key::Scope;
 use contract::project::ProjectUid;
-use serde::Serialize;
+use contract::schema;
 
-use super::super::Api;
-use super::super::cancel_order::{NOT_AN_ID, no_order, order_id};
+use super::super::cancel_order::{self, NOT_AN_ID, no_order, order_id};
+use super::super::{Api, Operation};
+use super::BETA;
 use crate::error::{ApiError, Code, ship_refusal};
 use crate::order::ShipDate;
+use crate::store::EventKind;
 use crate::wire::OrderLine;
+
+/// `GET /v2/store/orders/{orderId}`; the others on one order differ from it.
+pub(in super::super) const GET: Operation = Operation {
+    tag: "orders",
+    summary: "Get an order",
+    description: "The order as it stands.",
+    scope: Some(Scope::OrdersRead),
+    answers: &[Success::new(200, "The order.", schema::of::<OrderLine>).with(&["X-API-Stability"])],
+    errors: &[Code::OrderNotFound],
+    marks: BETA,
+    ..Operation::internal("getOrder", Method::Get, "/v2/store/orders/{orderId}", |get| on(get, get_order))
+};
+
+pub(in super::super) const CANCEL: Operation = Operation {
+    id: "cancelOrderV2",
+    path: GET.path,
+    description: "Only a pending order can be cancelled.",
+    answers: &[Success::empty(204, "The order was cancelled.").with(&["X-API-Stability"])],
+    marks: BETA,
+    ..cancel_order::OPERATION
+};
+
+pub(in super::super) const SHIP: Operation = Operation {
+    id: "shipOrderV2",
+    method: Method::Post,
+    path: "/v2/store/orders/{orderId}/ship",
+    handler: |post| on(post, ship_order),
+    summary: "Ship an order",
+    description: "Only a pending order can be shipped. Its ship date becomes the current time, and it counts as complete.",
+    scope: Some(Scope::OrdersWrite),
+    errors: cancel_order::OPERATION.errors,
+    ..GET
+};
+
+pub(in super::super) const HISTORY: Operation = Operation {
+    id: "getOrderHistory",
+    path: "/v2/store/orders/{orderId}/history",
+    handler: |get| on(get, order_history),
+    summary: "Get an order's history",
+    description: "What happened to the order, oldest first. Of an imported order, what happened since.",
+    answers: &[Success::new(200, "What happened.", schema::of::<History>).with(&["X-API-Stability"])],
+    ..GET
+};
 
 type OrderId = Result<Path<String>, PathRejection>;
 
@@ -36,16 +83,17 @@ pub(super) async fn ship_order(
     shipped.map(|order| Json(order.into())).map_err(|error| ship_refusal(id, error))
 }
 
-/// What happened to an order, oldest first.
-#[derive(Serialize)]
-pub(super) struct History {
-    events: Vec<HistoryEvent>,
+contract::message! {
+    pub(super) sparse History = "What happened to an order." {
+        events: Vec<HistoryEvent> = "Oldest first.";
+    }
 }
 
-#[derive(Serialize)]
-struct HistoryEvent {
-    event: &'static str,
-    at: ShipDate,
+contract::message! {
+    pub(super) sparse HistoryEvent as "" = "One thing that happened." {
+        event: EventKind;
+        at: ShipDate = "When.";
+    }
 }
 
 pub(super) async fn order_history(
@@ -55,8 +103,7 @@ pub(super) async fn order_history(
 ) -> Result<Json<History>, ApiError> {
     let (project, id) = named(&api, &identity, Scope::OrdersRead, id)?;
     let events = api.store.events(&project, id).await?.ok_or_else(|| no_order(id))?;
-    let events =
-        events.into_iter().map(|event| HistoryEvent { event: event.kind.as_str(), at: ShipDate::at(event.at) });
+    let events = events.into_iter().map(|event| HistoryEvent { event: event.kind, at: ShipDate::at(event.at) });
     Ok(Json(History { events: events.collect() }))
 }
 

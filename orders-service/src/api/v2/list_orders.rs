@@ -5,26 +5,43 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
+use axum::routing::on;
+use chassis::openapi::{Method, Success};
 use contract::identity::Identity;
 use contract::key::Scope;
-use serde::Serialize;
+use contract::schema;
 
-use super::super::{Api, list_orders::caching};
-use super::cursor;
-use super::parameters::Parameters;
+use super::super::list_orders::{NOT_MODIFIED, caching};
+use super::super::{Api, Operation};
+use super::parameters::{PARAMETERS, Parameters};
+use super::{BETA, cursor};
 use crate::error::{ApiError, Code};
 use crate::etag;
 use crate::order::ShipDate;
 use crate::store::{After, PageQuery};
 use crate::wire::OrderLine;
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Page {
-    orders: Vec<OrderLine>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next_cursor: Option<String>,
+contract::message! {
+    sparse Page = "One page of orders." {
+        orders: Vec<OrderLine>, { "maxItems": LIMIT_MAX };
+        next_cursor as "nextCursor": Option<String> = "Absent on the last page.";
+    }
 }
+
+pub(in super::super) const OPERATION: Operation = Operation {
+    tag: "orders",
+    summary: "List orders",
+    description: "One page of the project's orders. The Link header and `nextCursor` lead to the next page.",
+    scope: Some(Scope::OrdersRead),
+    parameters: PARAMETERS,
+    answers: &[
+        Success::new(200, "One page of orders.", schema::of::<Page>).with(&["ETag", "Link", "X-API-Stability"]),
+        NOT_MODIFIED,
+    ],
+    errors: &[Code::InvalidParameter, Code::InvalidCursor],
+    marks: BETA,
+    ..Operation::internal("listOrdersV2", Method::Get, "/v2/store/orders", |get| on(get, list_orders))
+};
 
 pub(super) async fn list_orders(
     State(api): State<Api>,

@@ -5,14 +5,42 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
+use chassis::openapi::Parameter;
+use contract::schema::{Schema as _, SharedSchemas};
+use serde_json::json;
+
 use super::cursor;
-use crate::bounds::{LIMIT_DEFAULT, LIMIT_MAX, SORTS};
+use crate::api::describe::id;
+use crate::bounds::{CURSOR_PATTERN, LIMIT_DEFAULT, LIMIT_MAX, SORTS};
 use crate::error::{ApiError, Code};
 use crate::order::{self, ShipDate, Status};
 use crate::store::{Filter, PageQuery, Sort};
 
 /// Every parameter, in the order in which links write them.
-const NAMES: [&str; 8] = ["status", "petId", "complete", "shipDateFrom", "shipDateBefore", "sort", "limit", "cursor"];
+pub(super) const PARAMETERS: &[Parameter] = &[
+    Parameter::query("status", "Orders in this state.", || Status::schema(&mut SharedSchemas::new())),
+    Parameter::query("petId", "Orders of this pet.", id),
+    Parameter::query("complete", "Orders that are (not) fulfilled.", || json!({ "type": "boolean" })),
+    Parameter::query("shipDateFrom", "Ship date at this moment or later.", || {
+        ShipDate::schema(&mut SharedSchemas::new())
+    }),
+    Parameter::query("shipDateBefore", "Ship date before this moment.", || ShipDate::schema(&mut SharedSchemas::new())),
+    Parameter::query(
+        "sort",
+        "A minus turns the order around. Orders without a ship date come before all others, or after them.",
+        || json!({ "type": "string", "enum": SORTS.map(|(word, _)| word), "default": "id" }),
+    ),
+    Parameter::query(
+        "limit",
+        "Orders of a page.",
+        || json!({ "type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": LIMIT_DEFAULT }),
+    ),
+    Parameter::query(
+        "cursor",
+        "`nextCursor` of the page before, with the same filters. It carries its sort, which goes before the parameter.",
+        || json!({ "type": "string", "pattern": CURSOR_PATTERN }),
+    ),
+];
 
 /// The list a request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,8 +54,8 @@ impl Parameters {
     /// From decoded names and values.
     pub(super) fn read(pairs: &[(String, String)]) -> Result<Self, ApiError> {
         for (index, (name, _)) in pairs.iter().enumerate() {
-            if !NAMES.contains(&name.as_str()) {
-                let known = NAMES.join(", ");
+            if !PARAMETERS.iter().any(|known| known.name == name) {
+                let known = PARAMETERS.iter().map(|known| known.name).collect::<Vec<_>>().join(", ");
                 return Err(wrong(format!("There is no parameter {name:?} here; there are: {known}.")));
             }
             if pairs.iter().take(index).any(|(earlier, _)| earlier == name) {

@@ -12,8 +12,9 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use chassis::peer::certified_key;
-use chassis::secret::write_private;
+use chassis::certificate::certified_key;
+use chassis::peer::CERTIFICATES_BYTES_MAX;
+use chassis::secret::{read_regular, write_private};
 use contract::time::UnixSeconds;
 use contract::trust::{CONTROL_PLANE, ORDERS_SERVICE};
 use rcgen::{Issuer, KeyPair, SanType};
@@ -71,7 +72,8 @@ pub(crate) fn replace(
 
 /// The certificates of all processes, by name.
 pub(crate) fn list(directory: &Directory, run: &RunFile, now: UnixSeconds) -> Vec<InternalCertificate> {
-    let authority = std::fs::read(authority(directory).0).ok().and_then(|pem| read(&pem)).and_then(|root| root.key_id);
+    let authority = read_regular(&authority(directory).0, CERTIFICATES_BYTES_MAX).ok();
+    let authority = authority.and_then(|(pem, _)| read(&pem)).and_then(|root| root.key_id);
     let nodes = nodes(run);
     let looked = nodes
         .keys()
@@ -162,7 +164,10 @@ impl Found {
 
 /// The certificate in these two files, whose key fits.
 fn read_pair([certificate, key]: &[PathBuf; 2]) -> anyhow::Result<Found> {
-    let load = |file: &Path| std::fs::read(file).with_context(|| format!("reading {}", file.display()));
+    let load = |file: &Path| {
+        let read = read_regular(file, CERTIFICATES_BYTES_MAX).with_context(|| format!("reading {}", file.display()));
+        read.map(|(bytes, _)| bytes)
+    };
     let (certificate, key) = (load(certificate)?, load(key)?);
     certified_key(&certificate, &key)?;
     read(&certificate).context("the certificate does not parse")
@@ -272,5 +277,28 @@ mod tests {
         assert_eq!(renewed(&directory, &moved, now), all);
         replace(&directory, &moved, now, |one| one.name == "gateway-1").unwrap();
         assert!(list(&directory, &moved, now).iter().all(|one| one.fault.is_none()));
+    }
+
+    #[test]
+    fn what_is_no_file_has_a_fault_and_is_replaced() {
+        let place = tempfile::tempdir().unwrap();
+        let (directory, run) = (Directory::new(place.path()), run("gateway-1:9901", "a:7003", "b:7004"));
+        ensure(&directory, &run, NOW).unwrap();
+        for kind in ["pem", "key"] {
+            let file = directory.path(&format!("tls/gateway-1.{kind}"));
+            for target in ["", "/dev/zero", "nothing/here"] {
+                std::fs::remove_file(&file).unwrap();
+                if target.is_empty() {
+                    assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
+                } else {
+                    std::os::unix::fs::symlink(target, &file).unwrap();
+                }
+                let fault =
+                    |run| list(&directory, run, NOW).into_iter().find(|one| one.name == "gateway-1").unwrap().fault;
+                assert!(fault(&run).is_some(), "{kind} {target}");
+                replace(&directory, &run, NOW, |one| one.name == "gateway-1").unwrap();
+                assert_eq!(fault(&run), None, "{kind} {target}");
+            }
+        }
     }
 }

@@ -5,27 +5,12 @@ use pingora::{Error, ErrorType};
 use pingora_http::RequestHeader;
 
 use crate::decorate::{ResponseSink, Spoken};
-use crate::exchange::upstream::request::is_hop_by_hop;
-use crate::exchange::upstream::response;
+use crate::exchange::upstream::ResponseHead;
+use crate::exchange::upstream::http1_response;
 use crate::grpc;
+use listener::fields::{may_stand_in_request, may_stand_in_response};
 
 const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
-
-/// What a response's head says.
-#[derive(Debug)]
-pub(crate) struct ResponseHead {
-    pub(crate) status: StatusCode,
-    /// Bytes of its fields.
-    pub(crate) fields_bytes: usize,
-    /// There is no body.
-    pub(crate) ends: bool,
-    /// Nobody knows how long the body is.
-    pub(crate) chunked: bool,
-    /// What it says that the gateway would say otherwise.
-    pub(crate) spoken: Spoken,
-    /// Of a call of gRPC that is over with its head.
-    pub(crate) grpc_status: Option<u16>,
-}
 
 /// The head that an upstream is sent, once [`crate::forward::rewrite`] has been over it.
 ///
@@ -46,7 +31,7 @@ pub(crate) fn request(head: &RequestHeader, scheme: uri::Scheme) -> pingora::Res
     let fields = request.headers_mut();
     fields.reserve(head.headers.len());
     for (name, value) in &head.headers {
-        if name != header::HOST && !is_hop_by_hop(name.as_str()) {
+        if name != header::HOST && may_stand_in_request(name.as_str()) {
             fields.append(name.clone(), value.clone());
         }
     }
@@ -77,8 +62,8 @@ pub(crate) fn response(
         fields_bytes += name.as_str().len() + value.len() + 4;
         spoken.hear(name.as_str());
         if name == header::CONTENT_LENGTH {
-            length = response::length(length, value.as_bytes())?;
-        } else if !is_foreign(name.as_str()) {
+            length = http1_response::length(length, value.as_bytes())?;
+        } else if may_stand_in_response(name.as_str()) && !is_foreign(name.as_str()) {
             out.field(name.as_str(), value.as_bytes())?;
         }
     }

@@ -1,0 +1,65 @@
+//! What adding a name would mean, without adding it.
+
+use axum::response::{IntoResponse, Response};
+use axum::routing::on;
+use chassis::openapi::{Parameter, Success};
+use contract::schema;
+use http::header;
+use serde_json::json;
+use verification::verdict::Claim;
+
+use super::domains::{no_domain, reading, throttle, unattachable};
+use super::extract::{DomainsRead, Entered, Params};
+use super::types::{self, DomainCheck};
+use super::{Operation, projects, view};
+use crate::domain::Domain;
+use crate::domain::name::{Attachable, attachable};
+use crate::error::{Code, Stop};
+use crate::reconcile;
+use crate::store::domains;
+use crate::throttle::Asking;
+
+pub(crate) const OPERATION: Operation = Operation {
+    summary: "Check a name",
+    description: "What adding it would mean, without adding it.",
+    parameters: &[Parameter {
+        required: true,
+        ..Parameter::query("name", "The name that might be added.", || json!({ "type": "string", "minLength": 1 }))
+    }],
+    answers: &[Success::new(200, "What was seen.", schema::of::<DomainCheck>)],
+    errors: &[
+        Code::InvalidDomain,
+        Code::ReservedDomain,
+        Code::PublicSuffix,
+        Code::PlatformDomain,
+        Code::VerifyThrottled,
+        Code::ResolverUnavailable,
+    ],
+    ..reading("checkDomain", "/v1/projects/{project}/domain-check", |get| on(get, check))
+};
+
+/// `GET …/domain-check?name=`: what adding the name would mean, without adding it.
+async fn check(Entered { app, project: id, .. }: Entered<DomainsRead>, params: Params) -> Result<Response, Stop> {
+    let project = projects::load(&app, &id).await?;
+    let text = params.text("name").unwrap_or_default();
+    let Attachable { name, local, .. } = attachable(text, &app.platform, app.names).map_err(unattachable)?;
+    throttle(&app, Asking::Check, &id, name.as_str())?;
+    let mut connection = app.store.reader().acquire().await?;
+    let claims = domains::find_claims(&mut connection, &name).await?;
+    drop(connection);
+    let mut domain = Domain::added(name, id, app.clock.now());
+    let claim = reconcile::claim(&claims, &project, &domain);
+    let Some(look) = reconcile::check_dns(&app, &project, &domain, claim).await else { return Err(no_domain()) };
+    if look.unreachable() {
+        let message = "No DNS resolver answers right now. Try again shortly.";
+        return Err(Code::ResolverUnavailable.refuse(message).with_header(header::RETRY_AFTER, "5").into());
+    }
+    domain.is_apex = look.judged.is_apex;
+    domain.checks = look.checks;
+    domain.problems = look.judged.problems;
+    let types::Domain { name, unicode_name, is_apex, records, problems, checks, .. } =
+        view::domain(&app, &project, &domain);
+    let contested = claim == Claim::Contested;
+    let checked = DomainCheck { name, unicode_name, local, is_apex, contested, records, problems, checks };
+    Ok(axum::Json(checked).into_response())
+}

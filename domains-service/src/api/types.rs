@@ -1,0 +1,276 @@
+//! What the API takes and answers: each type once, for handlers, for the interface description and for the dashboard.
+
+mod domain;
+
+use contract::browsers::{Cors, Hsts};
+use contract::hostname::Hostname;
+use contract::key::{Environment, KeyId, Scope, Scopes};
+use contract::plan::{Limits, Plan};
+use contract::project::{Access, ProjectId, ProjectUid, UpstreamName};
+use contract::schema::{Given, Schema, SharedSchemas, Value, json};
+use serde::{Deserialize, Serialize};
+
+pub(crate) use self::domain::*;
+pub(crate) use crate::text::Rfc3339;
+pub(crate) use crate::withdrawals::Shown as Withdrawal;
+use crate::store::webhooks::DeliveryState;
+use crate::webhook::endpoint::WANTED_MAX;
+use crate::webhook::{DisabledReason, EVENTS};
+
+/// The longest label of a key, in characters.
+pub(crate) const LABEL_CHARACTERS_MAX: usize = 100;
+
+/// The longest description of a webhook, in characters.
+pub(crate) const DESCRIPTION_CHARACTERS_MAX: usize = 100;
+
+/// How long an old key or secret goes on working after a rotation, in seconds, unless said otherwise.
+pub(crate) const OVERLAP_SECONDS: u32 = 86_400;
+
+/// The longest overlap that can be asked for, in seconds.
+pub(crate) const OVERLAP_SECONDS_MAX: u32 = 30 * 86_400;
+
+contract::message! {
+    pub(crate) answer Removal = "A removal that not all gateways know of." {
+        lagging: Vec<String> = "Their names.";
+    }
+}
+
+contract::message! {
+    #[derive(Clone, Debug)]
+    pub(crate) answer Event = "Something that happened." {
+        id: i64 = "Grows from event to event.", { "minimum": 0 };
+        kind as "type": String = "What happened, for example `domain.active`.";
+        domain: Option<String> = "To which domain.";
+        actor: String = "Who did it: the id of a key, `operator`, or `system`.";
+        client: Option<String> = "The address it was asked from.";
+        detail: Value = "More, depending on the type.";
+        at: Rfc3339 = "When.";
+    }
+}
+
+contract::message! {
+    pub(crate) answer Events = "A page." {
+        events: Vec<Event>;
+        next_cursor: Option<String> = "`cursor` of the next page; null on the last.";
+    }
+}
+
+contract::message! {
+    #[derive(Clone, Debug)]
+    pub(crate) answer Project = "A project." {
+        id: ProjectId = "Its name, and the label of its host.";
+        uid: ProjectUid = "Its identity, which no other project ever has, also not one of the same name.";
+        plan: Plan = "What it pays for.";
+        limits: Limits;
+        limits_override: Option<Limits>;
+        access: Access = "Whether its visitors need a key.";
+        upstream: UpstreamName = "What stands behind it.";
+        suspended: bool = "Whether nothing of it is served.";
+        cors: Option<Cors> = "Who answers pages of other sites (CORS): upstream, open (any origin may read), off, or the origins that may read; null: the setting of its upstream.";
+        hsts: Option<Hsts> = "Who says that its hosts are reached over TLS alone; null: the setting of its upstream.";
+        deployed: bool = "Whether it was deployed successfully.";
+        deployed_at: Option<Rfc3339> = "When it last was.";
+        host: Option<Hostname> = "Its host on the platform.";
+        cname_target: Hostname = "Where its domains' CNAME records point.";
+        domain_limit: u32 = "Domains its plan has.";
+        withdrawal: Option<Withdrawal>;
+        domains_until: Option<Rfc3339> = "Until when its domains are served though its plan has none any more: seven days after the change.";
+        created_at: Rfc3339 = "When it was created.";
+        updated_at: Rfc3339 = "When it was last changed.";
+    }
+}
+
+contract::message! {
+    pub(crate) answer AcmeAccount = "An account at a certificate authority." {
+        ca: String = "The authority's name in CAA records.";
+        account_uri: Option<String> = "Our account there.";
+        caa: String = "A CAA record that lets it issue.";
+        caa_pinned: Option<String> = "One that lets it issue to us alone.";
+    }
+}
+
+contract::message! {
+    pub(crate) answer AcmeAccounts = "All accounts." {
+        accounts: Vec<AcmeAccount> = "One each.";
+    }
+}
+
+contract::message! {
+    #[derive(Clone, Debug)]
+    pub(crate) answer Key = "A key." {
+        id: KeyId = "Names the key; it is no secret.";
+        project_id: ProjectId = "Whose key it is.";
+        label: String = "What its owner calls it.";
+        scopes: Scopes = "What the key may do.";
+        environment: Environment = "The deployment it belongs to.";
+        prefix: String = "How it begins.";
+        last4: String = "How it ends.";
+        created_at: Rfc3339 = "When it was created.";
+        expires_at: Option<Rfc3339> = "When it stops working.";
+        revoked_at: Option<Rfc3339> = "When it was revoked.";
+        revoked: bool = "Whether it was.";
+        withdrawal: Option<Withdrawal>;
+        last_used_at: Option<Rfc3339> = "The beginning of the minute in which it was used last, to the minute and known within seconds; null: not yet.";
+    }
+}
+
+contract::message! {
+    pub(crate) answer CreatedKey = "A new key." {
+        #[serde(flatten)]
+        made: Key, "flatten";
+        key: String = "The key. It is shown this once.";
+        #[serde(skip_serializing_if = "Option::is_none")]
+        rotated: Option<Key>, "optional";
+    }
+}
+
+contract::message! {
+    pub(crate) answer Keys = "A page." {
+        keys: Vec<Key>;
+        next_cursor: Option<String> = "`cursor` of the next page; null on the last.";
+    }
+}
+
+contract::message! {
+    pub(crate) request NewKey = "A key to make." {
+        #[serde(default)]
+        label: String, { "maxLength": LABEL_CHARACTERS_MAX, "default": "" };
+        scopes: Vec<Scope> = "What the key may do.", { "minItems": 1 };
+        expires_at: Option<String> = "When it stops working; absent: never.", { "format": "date-time" };
+    }
+}
+
+contract::message! {
+    pub(crate) request KeyRotation = "How to rotate a key." {
+        #[serde(default, deserialize_with = "chassis::json::maybe_whole")]
+        overlap_seconds: Option<i64> = "For how long the old key goes on working.",
+            { "minimum": 0, "maximum": OVERLAP_SECONDS_MAX, "default": OVERLAP_SECONDS };
+    }
+}
+
+/// The address of a webhook.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct WebhookUrl(pub(crate) String);
+
+impl Schema for WebhookUrl {
+    fn schema(_: &mut SharedSchemas) -> Value {
+        json!({
+            "type": "string", "format": "uri", "maxLength": chassis::webhook::URL_BYTES_MAX,
+            "description": "Begins with https:// and leads to a public address.",
+        })
+    }
+}
+
+/// What a webhook is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct WantedEvents(pub(crate) Vec<String>);
+
+impl Schema for WantedEvents {
+    fn schema(_: &mut SharedSchemas) -> Value {
+        let prefixes = EVENTS.iter().flat_map(|event| {
+            event.match_indices('.').filter_map(|(at, _)| event.get(..=at)).map(|prefix| format!("{prefix}*"))
+        });
+        let all: std::collections::BTreeSet<String> =
+            prefixes.chain(EVENTS.iter().map(|event| (*event).to_owned())).collect();
+        json!({
+            "type": "array", "items": { "type": "string", "enum": all }, "minItems": 1, "maxItems": WANTED_MAX,
+            "description": "Events, or prefixes such as `domain.certificate.*`. Absent: all.",
+        })
+    }
+}
+
+contract::message! {
+    #[derive(Clone, Debug)]
+    pub(crate) answer Webhook = "A webhook." {
+        id: String = "Names the webhook.";
+        project_id: ProjectId = "Whose it is.";
+        url: WebhookUrl;
+        description: String = "What its owner calls it.";
+        events: WantedEvents;
+        enabled: bool = "Whether anything is sent to it.";
+        disabled_at: Option<Rfc3339> = "When it was switched off.";
+        disabled_reason: Option<DisabledReason> = "Why it was.";
+        failing_since: Option<Rfc3339> = "The first failed attempt since the last delivery.";
+        last_delivered_at: Option<Rfc3339> = "The last delivery.";
+        previous_secret_until: Option<Rfc3339> = "Until when messages are signed with the old secret as well.";
+        created_at: Rfc3339 = "When it was created.";
+        updated_at: Rfc3339 = "When it was last changed.";
+    }
+}
+
+contract::message! {
+    pub(crate) answer CreatedWebhook = "A webhook with its secret." {
+        #[serde(flatten)]
+        webhook: Webhook, "flatten";
+        secret: String = "What messages are signed with. It is shown this once.";
+    }
+}
+
+contract::message! {
+    pub(crate) answer Webhooks = "A page." {
+        webhooks: Vec<Webhook>;
+        next_cursor: Option<String> = "`cursor` of the next page; null on the last.";
+    }
+}
+
+contract::message! {
+    pub(crate) request NewWebhook = "A webhook to make." {
+        url: WebhookUrl;
+        events: Option<WantedEvents>;
+        #[serde(default)]
+        description: String, { "maxLength": DESCRIPTION_CHARACTERS_MAX, "default": "" };
+    }
+}
+
+contract::message! {
+    pub(crate) request WebhookChange = "What to change of a webhook." {
+        #[serde(default)]
+        url: Given<WebhookUrl>;
+        #[serde(default)]
+        events: Given<WantedEvents>;
+        #[serde(default)]
+        description: Given<String>, { "maxLength": DESCRIPTION_CHARACTERS_MAX };
+        #[serde(default)]
+        enabled: Given<bool> = "Whether anything is sent to it.";
+    }
+}
+
+contract::message! {
+    pub(crate) request SecretRotation = "How to rotate a webhook's secret." {
+        #[serde(default, deserialize_with = "chassis::json::maybe_whole")]
+        overlap_seconds: Option<i64> = "For how long messages are signed with both.",
+            { "minimum": 0, "maximum": OVERLAP_SECONDS_MAX, "default": OVERLAP_SECONDS };
+    }
+}
+
+/// How an attempt may have ended; null: there was none.
+fn results() -> Vec<Option<&'static str>> {
+    chassis::webhook::AttemptResult::WORDS.iter().copied().map(Some).chain([None]).collect()
+}
+
+contract::message! {
+    #[derive(Clone, Debug)]
+    pub(crate) answer Delivery = "One event on its way to one webhook." {
+        id: i64 = "Names the delivery.", { "minimum": 0 };
+        message_id: String = "`webhook-id` of the message, the same in every attempt.";
+        kind as "type": String = "The event.";
+        state: String = "What became of it.", { "enum": DeliveryState::WORDS };
+        attempts: i64 = "How often it was tried.", { "minimum": 0 };
+        next_attempt_at: Option<Rfc3339> = "When it is tried next.";
+        last_attempt_at: Option<Rfc3339> = "When the last attempt ended.";
+        last_result: Option<String> = "How it ended.", { "enum": results() };
+        last_status: Option<i64> = "The status that the receiver answered.";
+        last_error: Option<String> = "What was wrong: one phrase for each class of failure. Nothing that the receiver said is in it.";
+        created_at: Rfc3339 = "When the event happened.";
+        payload: Value = "What was sent: the body of the message.";
+    }
+}
+
+contract::message! {
+    pub(crate) answer Deliveries = "A page." {
+        deliveries: Vec<Delivery>;
+        next_cursor: Option<String> = "`cursor` of the next page; null on the last.";
+    }
+}

@@ -1,0 +1,185 @@
+//! A connection of HTTP/1.1 to an upstream that serves one request.
+
+mod framing;
+mod request;
+pub(in crate::exchange) mod response;
+mod sending;
+
+use std::borrow::Cow;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf as _, BytesMut};
+use http::HeaderMap;
+use pingora::{Error, ErrorType};
+use tokio_util::io::poll_read_buf;
+
+use self::framing::Framing;
+use self::sending::Sending;
+use super::patience::Waits;
+use super::source::Source;
+use super::{READ_BYTES, Request, ResponseHead, trailers};
+use crate::decorate::ResponseSink;
+use crate::exchange::downstream::Downstream;
+use crate::forward::RESPONSE_HEAD_BYTES_MAX;
+use crate::upstreams::{Endpoint, Stream, Trust, tls_reason};
+
+/// Room for what one read brings at first: a small response as a whole.
+const FIRST_READ_BYTES: usize = 8 * 1024;
+
+/// See the module.
+pub(super) struct Http1 {
+    stream: Stream,
+    trust: Trust,
+    sending: Sending,
+    /// Bytes of the buffer in which no head ends.
+    seen: usize,
+    framing: Framing,
+    /// Those of the response as they came, blank line included, if there are any.
+    trailers: Vec<u8>,
+    /// Whether the upstream takes another request on the connection once the body is there.
+    reusable: bool,
+    /// How long it may be kept for one.
+    good_for: Duration,
+}
+
+impl Http1 {
+    pub(super) fn new(stream: Stream, request: &Request<'_>, source: &Source) -> Self {
+        let head = request::bytes(request.head, source.is_chunked(), request.switches);
+        Self {
+            stream,
+            trust: request.demands.trust.clone(),
+            sending: Sending::new(head, source),
+            seen: 0,
+            framing: Framing::End,
+            trailers: Vec::new(),
+            reusable: false,
+            good_for: Duration::ZERO,
+        }
+    }
+
+    pub(super) fn poll_send(
+        &mut self,
+        source: &mut Source,
+        client: &mut impl Downstream,
+        moved: &mut bool,
+        cx: &mut Context<'_>,
+    ) -> pingora::Result<Waits> {
+        self.sending.poll(&mut self.stream, source, client, moved, cx)
+    }
+
+    /// Whether nothing more will be sent.
+    pub(super) fn has_sent(&self) -> bool {
+        self.sending.is_over()
+    }
+
+    /// Reads more of the head.
+    pub(super) fn poll_head(&mut self, buffer: &mut BytesMut, cx: &mut Context<'_>) -> Poll<pingora::Result<()>> {
+        buffer.reserve(FIRST_READ_BYTES);
+        match ready!(poll_read_buf(Pin::new(&mut self.stream), cx, buffer)) {
+            Ok(0) => Poll::Ready(ended("no response")),
+            Ok(_) => Poll::Ready(Ok(())),
+            Err(error) => Poll::Ready(broken(error)),
+        }
+    }
+
+    /// Takes the head at the start of the buffer, if all of it is there.
+    pub(super) fn take_head(
+        &mut self,
+        buffer: &mut BytesMut,
+        to_head: bool,
+        is_foreign: impl Fn(&str) -> bool,
+        out: &mut impl ResponseSink,
+    ) -> pingora::Result<Option<ResponseHead>> {
+        let is_large = buffer.len() > RESPONSE_HEAD_BYTES_MAX;
+        // Without the end of a line there is nothing new to be read: a head that drips is not read again for each byte.
+        let fresh = buffer.get(self.seen..).unwrap_or_default();
+        let may_end = memchr::memchr(b'\n', fresh).is_some() || is_large;
+        if may_end && let Some(parsed) = response::read(buffer, to_head, is_foreign, out)? {
+            buffer.advance(parsed.bytes);
+            (self.seen, self.framing) = (0, parsed.framing);
+            (self.reusable, self.good_for) = (parsed.reusable, parsed.good_for);
+            return Ok(Some(parsed.head));
+        }
+        self.seen = buffer.len();
+        if is_large {
+            let why = "the head of the response is too large";
+            return Err(Error::explain(ErrorType::InvalidHTTPHeader, why).into_up());
+        }
+        Ok(None)
+    }
+
+    /// Brings some of the body to the start of the buffer: how many bytes; `None` at its end. Chunks are made anew for the
+    /// client: their extensions are between us and the upstream (RFC 9112 section 7.1.1).
+    pub(super) fn poll_data(
+        &mut self,
+        buffer: &mut BytesMut,
+        cx: &mut Context<'_>,
+    ) -> Poll<pingora::Result<Option<usize>>> {
+        loop {
+            while let Some(piece) = self.framing.take(buffer)? {
+                // Nearly always there are none: a blank line alone.
+                let skipped = buffer.get(..piece.skipped).unwrap_or_default();
+                if piece.is_trailer && (!self.trailers.is_empty() || skipped != b"\r\n") {
+                    self.trailers.extend_from_slice(skipped);
+                }
+                buffer.advance(piece.skipped);
+                if piece.data > 0 {
+                    return Poll::Ready(Ok(Some(piece.data)));
+                }
+            }
+            if self.framing.is_done() {
+                return Poll::Ready(Ok(None));
+            }
+            buffer.reserve(READ_BYTES);
+            match ready!(poll_read_buf(Pin::new(&mut self.stream), cx, buffer)) {
+                Ok(1..) => {}
+                Ok(_) if self.framing == Framing::End => return Poll::Ready(Ok(None)),
+                Ok(_) => return Poll::Ready(ended("the response broke off")),
+                Err(error) => return Poll::Ready(broken(error)),
+            }
+        }
+    }
+
+    /// Whether the body ends with what was brought last.
+    pub(super) fn is_done(&self) -> bool {
+        self.framing.is_done()
+    }
+
+    /// What stands behind the body.
+    pub(super) fn trailers(&self) -> Option<HeaderMap> {
+        (!self.trailers.is_empty()).then(|| trailers::read(&self.trailers))
+    }
+
+    /// The upstream has switched protocols: both sides now send bytes of their own.
+    pub(super) fn switch(&mut self) {
+        (self.sending, self.framing, self.reusable) = (Sending::default(), Framing::End, false);
+    }
+
+    /// Keeps the connection for another request, if the response is complete and nothing came after it.
+    pub(super) fn keep(mut self, buffer: &BytesMut, endpoint: &Endpoint) {
+        let is_complete = self.framing.is_done() && buffer.is_empty();
+        if self.reusable && is_complete && self.sending.is_whole() && self.stream.is_read() {
+            endpoint.idle.keep(self.stream, self.trust, self.good_for);
+        }
+    }
+}
+
+fn ended<T>(why: &'static str) -> pingora::Result<T> {
+    Err(Error::explain(ErrorType::ConnectionClosed, why).into_up())
+}
+
+fn broken<T>(error: io::Error) -> pingora::Result<T> {
+    // With TLS 1.3 a server refuses our certificate when the handshake is over for us.
+    if tls_reason(&error).is_some() {
+        return Err(Error::because(ErrorType::TLSHandshakeFailure, "from an upstream", error).into_up());
+    }
+    Err(Error::because(ErrorType::ReadError, "from an upstream", error).into_up())
+}
+
+/// Why TLS broke off, in words for an operator.
+pub(super) fn reason(error: &Error) -> Option<Cow<'static, str>> {
+    error.cause.as_deref().and_then(|cause| cause.downcast_ref()).and_then(tls_reason).map(Cow::Owned)
+}

@@ -1,0 +1,164 @@
+//! A request on its way over a connection of HTTP/1.1: its head, and its body as it comes.
+
+use std::fmt::Write as _;
+use std::io::IoSlice;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use tokio::io::AsyncWrite as _;
+
+use crate::exchange::downstream::Downstream;
+use crate::exchange::upstream::patience::Waits;
+use crate::exchange::upstream::source::Source;
+use crate::exchange::upstream::trailers;
+use crate::upstreams::Stream;
+
+/// Behind the data of a chunk.
+const CHUNK_END: &[u8] = b"\r\n";
+
+/// The same of the last one with data, where no trailers follow.
+const BODY_END: &[u8] = b"\r\n0\r\n\r\n";
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Sending {
+    /// What goes first: the head, and the size of a chunk.
+    head: BytesMut,
+    /// Of the body.
+    piece: Bytes,
+    /// What follows it.
+    tail: &'static [u8],
+    /// Nothing more will be taken from the source.
+    is_over: bool,
+    /// The upstream takes no more.
+    refused: bool,
+    /// TLS may hold some of it back.
+    held: bool,
+}
+
+impl Sending {
+    pub(super) fn new(head: BytesMut, source: &Source) -> Self {
+        Self { head, is_over: source.is_empty(), ..Self::default() }
+    }
+
+    /// Whether nothing more will be sent.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over && !self.is_pending() && !self.held
+    }
+
+    /// Whether all of the request was sent.
+    pub(super) fn is_whole(&self) -> bool {
+        self.is_over() && !self.refused
+    }
+
+    fn is_pending(&self) -> bool {
+        !(self.head.is_empty() && self.piece.is_empty() && self.tail.is_empty())
+    }
+
+    /// Sends as much as is there and the upstream takes, and says what is waited for then; `moved` is set when something
+    /// was sent. An upstream that takes no more may still answer, so that is no error here.
+    ///
+    /// # Errors
+    /// When the client breaks off, or its body is larger than it may be.
+    pub(super) fn poll(
+        &mut self,
+        stream: &mut Stream,
+        source: &mut Source,
+        client: &mut impl Downstream,
+        moved: &mut bool,
+        cx: &mut Context<'_>,
+    ) -> pingora::Result<Waits> {
+        loop {
+            let waits = self.take(source, client, cx)?;
+            if !self.is_pending() {
+                return Ok(if self.held { self.poll_flush(stream, waits, cx) } else { waits });
+            }
+            match self.poll_write(stream, cx) {
+                Poll::Ready(Ok(sent)) => {
+                    self.advance(sent);
+                    *moved = true;
+                    self.held = stream.is_tls();
+                }
+                Poll::Ready(Err(_)) => self.give_up(),
+                Poll::Pending => return Ok(Waits::Upstream),
+            }
+        }
+    }
+
+    /// Takes the next piece of the body where none is left, and says what is waited for when all of it was sent.
+    fn take(
+        &mut self,
+        source: &mut Source,
+        client: &mut impl Downstream,
+        cx: &mut Context<'_>,
+    ) -> pingora::Result<Waits> {
+        if !self.is_over && self.piece.is_empty() && self.tail.is_empty() {
+            match source.poll_piece(client, cx) {
+                Poll::Ready(Ok(Some(piece))) => self.frame(piece, source),
+                Poll::Ready(Ok(None)) => self.end(source),
+                Poll::Ready(Err(error)) => return Err(error),
+                Poll::Pending if source.is_switched() => return Ok(Waits::Either),
+                Poll::Pending => return Ok(Waits::Client),
+            }
+        }
+        Ok(if source.has_hung_up() { Waits::Nothing } else { Waits::Response })
+    }
+
+    fn frame(&mut self, piece: Bytes, source: &Source) {
+        self.is_over = source.is_given() && source.trailers().is_none();
+        if source.is_chunked() {
+            let _ = write!(self.head, "{:x}\r\n", piece.len());
+            self.tail = if self.is_over { BODY_END } else { CHUNK_END };
+        }
+        self.piece = piece;
+    }
+
+    fn end(&mut self, source: &Source) {
+        if source.is_chunked() {
+            self.head.put_slice(b"0\r\n");
+            trailers::write(source.trailers(), &mut self.head);
+        }
+        self.is_over = true;
+    }
+
+    fn poll_write(&self, stream: &mut Stream, cx: &mut Context<'_>) -> Poll<std::io::Result<usize>> {
+        let stream = Pin::new(stream);
+        if self.piece.is_empty() && self.tail.is_empty() {
+            return stream.poll_write(cx, &self.head);
+        }
+        stream.poll_write_vectored(cx, &[IoSlice::new(&self.head), IoSlice::new(&self.piece), IoSlice::new(self.tail)])
+    }
+
+    /// So much was sent.
+    fn advance(&mut self, sent: usize) {
+        let mut left = sent;
+        let mut take = |there: usize| {
+            let here = left.min(there);
+            left -= here;
+            here
+        };
+        self.head.advance(take(self.head.len()));
+        self.piece.advance(take(self.piece.len()));
+        self.tail.advance(take(self.tail.len()));
+        if self.piece.is_empty() {
+            // Its room can be used again.
+            self.piece = Bytes::new();
+        }
+    }
+
+    /// Sees on its way what TLS has taken and not sent.
+    fn poll_flush(&mut self, stream: &mut Stream, waits: Waits, cx: &mut Context<'_>) -> Waits {
+        match Pin::new(stream).poll_flush(cx) {
+            Poll::Ready(Ok(())) => self.held = false,
+            Poll::Ready(Err(_)) => self.give_up(),
+            Poll::Pending => return Waits::Upstream,
+        }
+        waits
+    }
+
+    /// The upstream takes no more.
+    fn give_up(&mut self) {
+        *self = Self { is_over: true, refused: true, ..Self::default() };
+    }
+}

@@ -1,0 +1,143 @@
+use std::borrow::Cow;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::AsyncReadExt as _;
+use tokio::net::{TcpListener, TcpStream};
+
+use super::*;
+use crate::exchange::downstream::http1::Wire as Head;
+use crate::request::BodyPromise;
+use crate::upstreams::{Stream, Trust};
+use contract::rejection::Rejection;
+use listener::Timer;
+
+/// A client that says so much and then nothing, and whoever waits for it is woken by the time alone.
+struct Silent {
+    body: Vec<Bytes>,
+    timer: Timer,
+}
+
+impl Downstream for Silent {
+    type Head = Head;
+
+    const TAKES_TRAILERS: bool = false;
+
+    fn head(&self) -> Head {
+        unreachable!()
+    }
+
+    fn may_switch(&self) -> bool {
+        unreachable!()
+    }
+
+    fn ends(&mut self) {
+        unreachable!()
+    }
+
+    async fn interim(&mut self, _: Head) -> pingora::Result<()> {
+        unreachable!()
+    }
+
+    async fn switch(&mut self, _: Head) -> pingora::Result<()> {
+        unreachable!()
+    }
+
+    async fn begin(&mut self, _: Head, _: bool, _: bool) -> pingora::Result<()> {
+        unreachable!()
+    }
+
+    fn poll_data(
+        &mut self,
+        _: &mut BytesMut,
+        _: &mut usize,
+        _: bool,
+        _: &mut Context<'_>,
+    ) -> Poll<pingora::Result<()>> {
+        unreachable!()
+    }
+
+    fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<pingora::Result<()>> {
+        unreachable!()
+    }
+
+    async fn end(&mut self, _: Option<HeaderMap>) -> pingora::Result<()> {
+        unreachable!()
+    }
+
+    async fn answer(&mut self, _: Head, _: Cow<'static, str>) -> pingora::Result<()> {
+        unreachable!()
+    }
+
+    fn poll_body(&mut self, into: &mut BytesMut, _: &mut Context<'_>) -> Poll<pingora::Result<usize>> {
+        self.body.pop().map_or(Poll::Pending, |piece| {
+            into.extend_from_slice(&piece);
+            Poll::Ready(Ok(piece.len()))
+        })
+    }
+
+    fn poll_trailers(&mut self, _: &mut Context<'_>) -> Poll<pingora::Result<Option<HeaderMap>>> {
+        Poll::Ready(Ok(None))
+    }
+
+    fn refusal(&self) -> Option<Rejection> {
+        None
+    }
+
+    fn body_bytes(&self) -> u64 {
+        unreachable!()
+    }
+
+    fn poll_gone(&mut self, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Pending
+    }
+
+    fn poll_deadline(&mut self, deadline: Instant, cx: &mut Context<'_>) -> Poll<()> {
+        self.timer.poll(deadline, cx)
+    }
+}
+
+/// What is waited for in vain when an upstream says nothing and a client this much; and what the upstream was sent.
+async fn waits_in_vain(promise: BodyPromise, pieces: &[&'static str]) -> (Box<Error>, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (stream, accepted) =
+        tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), async { listener.accept().await.unwrap().0 });
+    let (stream, mut accepted) = (stream.unwrap(), accepted);
+    let head = RequestHeader::build_no_case("GET", b"/", None).unwrap();
+    let demands = Demands { trust: Trust::default(), may_be_repeated: true, heard_after: None };
+    let patience = Patience::new(Duration::from_secs(5), Some(Instant::now() + Duration::from_mins(1)));
+    let request = Request { head: &head, switches: false, demands, patience };
+    let mut source = Source::new(promise, 10, None);
+    source.begin(false, false);
+    let wire = Wire::Http1(Http1::new(Stream::Plain(stream), &request, &source));
+    let kind = ConnectionKind { reused: false, http2: false, tls: false };
+    let mut upstream = UpstreamCall::new(wire, &request, kind);
+    let pieces = pieces.iter().rev();
+    let body = pieces.map(|piece| Bytes::from_static(piece.as_bytes())).collect();
+    let mut client = Silent { body, timer: Timer::default() };
+    let error = upstream.receive_head(&mut source, &mut client).await.unwrap_err();
+    drop(upstream);
+    let mut sent = String::new();
+    accepted.read_to_string(&mut sent).await.unwrap();
+    (error, sent.split_once("\r\n\r\n").map_or_else(String::new, |(_, body)| format!("HEAD {body}")))
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_side_has_its_time() {
+    let (error, sent) = waits_in_vain(BodyPromise::None, &[]).await;
+    assert_eq!((error.to_string().contains("Upstream ReadTimedout"), sent.as_str()), (true, "HEAD "), "{error}");
+    let (error, sent) = waits_in_vain(BodyPromise::Unknown, &["abc"]).await;
+    assert!(error.to_string().contains("Downstream ReadTimedout"), "{error}");
+    assert_eq!(sent, "HEAD 3\r\nabc\r\n");
+    let (error, sent) = waits_in_vain(BodyPromise::Unknown, &["abc", "defghi", ""]).await;
+    assert!(error.to_string().contains("Upstream ReadTimedout"), "{error}");
+    assert_eq!(sent, "HEAD 9\r\nabcdefghi\r\n0\r\n\r\n");
+    let (error, sent) = waits_in_vain(BodyPromise::Length(9), &["abc", "defghi"]).await;
+    assert_eq!((error.to_string().contains("Upstream ReadTimedout"), sent.as_str()), (true, "HEAD abcdefghi"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_of_more_than_it_may_have_is_not_sent() {
+    let (error, sent) = waits_in_vain(BodyPromise::Length(11), &["abcdef", "ghijk"]).await;
+    assert_eq!((error.etype(), sent.as_str()), (&ErrorType::HTTPStatus(413), ""));
+}

@@ -1,0 +1,55 @@
+//! A start over a data directory in which something else is in the place of a file: a pipe, a device, a directory, a link
+//! that leads nowhere, or a file of any size.
+
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::world::{World, eventually};
+
+/// Puts what is no file of bounded size in the place of a file.
+fn put(kind: &str, path: &Path) {
+    std::fs::remove_file(path).ok();
+    match kind {
+        "pipe" => assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success()),
+        "endless device" => symlink("/dev/zero", path).unwrap(),
+        "directory" => std::fs::create_dir_all(path.join("below")).unwrap(),
+        "dangling link" => symlink("nothing/here", path).unwrap(),
+        _ => std::fs::File::create(path).unwrap().set_len(1 << 40).unwrap(),
+    }
+}
+
+/// Every file of the data directory that a start reads, and when it is written again.
+const FILES: [&str; 6] = ["fleet.json", "keyring.sealed", "place", "place-starts", "replica.redb", "usage.json"];
+
+#[tokio::test]
+async fn what_is_no_file_stops_no_start_wherever_it_is() {
+    let mut world = World::start().await;
+    let stop = async |world: &mut World| {
+        world.begin_stop();
+        world.stopped().await.expect("a clean end");
+    };
+    stop(&mut world).await;
+    // The second directory takes the place of the first, which was set aside.
+    for kind in ["pipe", "endless device", "directory", "directory", "dangling link", "endless file"] {
+        for file in FILES {
+            put(kind, &world.data(file));
+        }
+        tokio::time::timeout(Duration::from_secs(60), world.run()).await.expect(kind);
+        world.is_ready().await;
+        assert_eq!(world.ask(world.list()).await.status, 200, "{kind}");
+        let keyring = world.data("keyring.sealed");
+        let is_file = || std::fs::symlink_metadata(&keyring).is_ok_and(|facts| facts.is_file());
+        eventually("the keys are kept again", async || is_file().then_some(())).await;
+        stop(&mut world).await;
+        // Without Redis, the file of the fleet is not read.
+        for file in FILES.into_iter().filter(|file| *file != "fleet.json") {
+            let is_file = std::fs::symlink_metadata(world.data(file)).is_ok_and(|facts| facts.is_file());
+            assert!(is_file, "{kind}: {file} is written again");
+            let kept = world.data(&format!("{file}.damaged"));
+            assert!(kept.symlink_metadata().is_ok() || kind == "endless file", "{kind}: {file} is kept");
+        }
+        let fleet = world.data("fleet.json");
+        std::fs::remove_file(&fleet).or_else(|_| std::fs::remove_dir_all(&fleet)).unwrap();
+    }
+}
