@@ -219,7 +219,7 @@ async fn pace(State(app): State<Arc<App>>, request: Request, next: Next) -> Resp
     let actor = request.extensions().get::<Actor>().filter(|_| !request.method().is_safe());
     let outcome = actor.map_or(Ok(()), |actor| {
         let (session, project) = actor.session();
-        app.api.pace.change(&session, project)
+        app.api.throttles.pace.change(&session, project)
     });
     match outcome {
         Ok(()) => next.run(request).await,

@@ -25,7 +25,7 @@ use crate::nodes::Nodes;
 use crate::peers::Peers;
 use crate::settings::Settings;
 use crate::store::Store;
-use crate::throttle::{Pace, Throttles};
+use crate::throttle::Throttles;
 
 /// A day.
 const DAY_MILLIS: i64 = 86_400 * 1_000;
@@ -42,7 +42,6 @@ pub(crate) struct App {
 /// What requests have in common.
 pub(crate) struct ApiState {
     pub(crate) throttles: Throttles,
-    pub(crate) pace: Pace,
     /// What operators' sessions and links are kept under is made with this key: they end when its secret changes.
     pub(crate) operators: hmac::Key,
     pub(crate) webhook_sender: Sender,
@@ -83,11 +82,11 @@ impl App {
         };
         let api = ApiState {
             throttles: Throttles::new(clock.clone()),
-            pace: Pace::new(clock.clone()),
             operators: hmac::Key::new(hmac::HMAC_SHA256, operator_token(&config.secret).reveal()),
             webhook_sender: Sender::new(rules, Arc::new(SystemLookup))?,
             last_trouble: Mutex::default(),
             refused_files: Mutex::default(),
+            listeners: Listeners::of([&config.tls, &config.internal_tls]),
         };
         let gateways = Gateways {
             nodes,
@@ -110,15 +109,8 @@ impl App {
             environment: config.environment,
             names: config.names,
             removed_kept_millis: i64::from(config.removed_projects_kept_days) * DAY_MILLIS,
-            throttles: Throttles::new(clock.clone()),
-            pace: Pace::new(clock.clone()),
-            webhooks: config.webhooks,
-            webhook_sender: Sender::new(rules, Arc::new(SystemLookup))?,
-            wake: Notify::new(),
-            last_trouble: Mutex::default(),
-            refused_files: Mutex::default(),
-            listeners: Listeners::of([&config.tls, &config.internal_tls]),
-            clock,
-        })
+        };
+        let core = Core { store, clock, sealing: SealingKey::of(&config.sealing_secret)?, metrics };
+        Ok(Self { core, gateways, issuing, settings, api })
     }
 }

@@ -66,7 +66,7 @@ fn other_use(app: &App, platform: &Secret, credential: &Secret) -> Option<&'stat
     let lines = std::str::from_utf8(bytes).ok().and_then(|text| SealingSecrets::parse(text).ok());
     let sealing = SealingKey::of(&lines.unwrap_or_else(|| credential.clone().into())).ok()?;
     let mut names = sealing.older().chain([sealing.newest()]);
-    names.any(|name| app.sealing.has(name)).then_some("a sealing secret of the platform")
+    names.any(|name| app.core.sealing.has(name)).then_some("a sealing secret of the platform")
 }
 
 /// The files with credentials and the names that they stand for, in the order of their names.

@@ -79,11 +79,11 @@ pub(crate) fn refuse(gateways: &Gateways, gateway: &str) {
 }
 
 /// Makes a generation. If the ones before are `compromised` they are forgotten, and it signs at once.
-pub(crate) async fn renew(app: &App, compromised: bool) -> anyhow::Result<()> {
-    let now = app.clock.now_seconds();
-    let stored = app.store.generations().await?;
+pub(crate) async fn renew(core: &Core, compromised: bool) -> anyhow::Result<()> {
+    let now = core.clock.now_seconds();
+    let stored = core.store.generations().await?;
     // A generation whose number is damaged does not open: nothing counts on from it.
-    let newest = stored.iter().find_map(|stored| open(app, stored)).map(|newest| newest.number);
+    let newest = stored.iter().find_map(|stored| open(core, stored)).map(|newest| newest.number);
     let is_first = compromised || newest.is_none();
     // Counts on from the clock, so that a restored database does not give a number twice.
     let number = now.0.max(newest.map_or(0, |newest| newest.saturating_add(1)));

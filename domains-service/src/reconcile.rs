@@ -112,7 +112,7 @@ async fn take_check(
     };
     let before = domain.status;
     let (domain, actions) = decide(domain, check, &policy, now);
-    let written = Box::pin(apply(&app.metrics, write, leased, (before, domain), actions)).await?;
+    let written = Box::pin(apply(&app.core.metrics, write, leased, (before, domain), actions)).await?;
     if let Some((leased, permitted)) = written {
         Box::pin(issue::order(app, leased, &permitted)).await?;
     }

@@ -136,9 +136,9 @@ pub async fn start_in(
     seals::check(&app.core, lost).await?;
     publish_platform(&app).await?;
     enrolment::at_start(&app, &secret, credentials).await?;
-    app.recall_processes().await?;
-    keyring::look(&app).await?;
-    app.store.look_at_credentials().await?;
+    app.gateways.recall_processes(&app.core.store).await?;
+    keyring::look(&app.core, &app.gateways).await?;
+    app.core.store.look_at_credentials().await?;
     let health = Health::new();
     let listening = health.condition("listening");
 

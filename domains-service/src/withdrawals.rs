@@ -20,7 +20,7 @@ use crate::project::ProjectRef;
 use crate::store::log::claim;
 use crate::store::projects::find_project;
 use crate::store::withdrawals::{self, What, Withdrawal};
-use crate::store::{StoreError, acme};
+use crate::store::{Store, StoreError, acme};
 use crate::text::Rfc3339;
 
 /// How long an answer waits for the gateways.
@@ -200,14 +200,14 @@ impl Waiting {
 }
 
 /// A withdrawal in the view of what is withdrawn.
-fn view(app: &App, withdrawal: &Withdrawal) -> Shown {
-    let lagging = app.nodes.behind_of_all(withdrawal.revision).lagging;
+fn view(nodes: &Nodes, withdrawal: &Withdrawal) -> Shown {
+    let lagging = nodes.behind_of_all(withdrawal.revision).lagging;
     Shown { what: withdrawal.what, since: withdrawal.since.into(), lagging }
 }
 
 /// A withdrawal in the operators' list.
-pub(crate) fn listed(app: &App, withdrawal: &Withdrawal) -> Value {
-    let mut shown = json!(view(app, withdrawal));
+pub(crate) fn listed(nodes: &Nodes, withdrawal: &Withdrawal) -> Value {
+    let mut shown = json!(view(nodes, withdrawal));
     if let Some(fields) = shown.as_object_mut() {
         fields.insert("which".to_owned(), json!(withdrawal.which));
         fields.insert("project".to_owned(), json!(withdrawal.project_name));

@@ -134,7 +134,7 @@ pub(super) async fn add(
     Entered { app, actor, project: id, .. }: Entered<DomainsWrite>,
     Json(wanted): Json<NewDomain>,
 ) -> Result<Response, Stop> {
-    let name = attachable(&wanted.name, &app.platform, app.names).map_err(unattachable)?.name;
+    let name = attachable(&wanted.name, &app.settings.platform, app.settings.names).map_err(unattachable)?.name;
     let rule = wanted.redirect.map(NewRedirect::rule).transpose()?;
     if wanted.primary && rule.is_some() {
         return Err(Code::RedirectLoop.refuse("The primary domain serves; it cannot redirect.").into());
@@ -223,7 +223,7 @@ pub(super) async fn shown(
 ) -> Result<Response, Stop> {
     let mut shown = view::domain(app, project, domain);
     let etag = view::etag(&shown);
-    let waiting = Waiting::of(app, &project.id.uid).await?;
+    let waiting = Waiting::of(&app.core.store, &app.gateways, &project.id.uid).await?;
     shown.withdrawal = waiting.find(WITHDRAWN, domain.name.as_str());
     Ok((status, [(header::ETAG, etag)], axum::Json(shown)).into_response())
 }
@@ -245,15 +245,15 @@ pub(super) async fn list(
     // A name in another script is kept in its ASCII form.
     let part = if part.is_ascii() { part } else { Hostname::parse(&part).map_or(part, |name| name.to_string()) };
     let wanted = (part.as_str(), status.map_or("", Status::as_str));
-    let found = app.store.domains(&id, params.text("cursor").unwrap_or_default(), wanted, limit).await?;
-    let used = app.store.count_domains(&id).await?;
-    let waiting = Waiting::of(&app, &id.uid).await?;
+    let found = app.core.store.domains(&id, params.text("cursor").unwrap_or_default(), wanted, limit).await?;
+    let used = app.core.store.count_domains(&id).await?;
+    let waiting = Waiting::of(&app.core.store, &app.gateways, &id.uid).await?;
     let show = |domain: &Domain| types::Domain {
         withdrawal: waiting.find(WITHDRAWN, domain.name.as_str()),
         ..view::domain(&app, &project, domain)
     };
     let (list, next) = view::page(&found, limit, |domain| domain.name.to_string(), show);
-    let allocated = app.plans.of(project.plan).domains;
+    let allocated = app.settings.plans.of(project.plan).domains;
     let quota = DomainQuota { allocated, used, hard_cap: true };
     Ok(axum::Json(Domains { domains: list, next_cursor: next, quota }).into_response())
 }
@@ -325,7 +325,7 @@ async fn look_now(app: &App, domain: &Domain) -> Result<(), StoreError> {
 }
 
 pub(super) fn throttle(app: &App, asking: Asking, project: &ProjectRef, name: &str) -> Result<(), Refusal> {
-    app.throttles.look(asking, project, name).map_err(|wait| {
+    app.api.throttles.look(asking, project, name).map_err(|wait| {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         let message = format!("A domain is checked once in ten seconds. Ask again in {seconds} s.");
         Code::VerifyThrottled.refuse(message).with_header(header::RETRY_AFTER, &seconds.max(1).to_string())

@@ -307,9 +307,9 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, Stop
         "certificate_authorities": app.issuing.authorities.names(),
         "sealed_with_older": seals.older,
         "sealed_with_missing": seals.missing,
-        "credential_files_refused": *app.refused_files.lock(),
-        "listener_certificate_faults": app.listeners.faults(),
-        "unreadable_rows": unreadable_rows(app.store.reader().unreadable()),
+        "credential_files_refused": *app.api.refused_files.lock(),
+        "listener_certificate_faults": app.api.listeners.faults(),
+        "unreadable_rows": unreadable_rows(app.core.store.reader().unreadable()),
         "trouble": trouble,
     }))
     .into_response())

@@ -198,7 +198,7 @@ const WITHDRAWN: &[What] = &[What::Suspension, What::Access, What::Upstream, Wha
 /// A project as an answer, with what of it was withdrawn while a gateway has not acknowledged it.
 async fn shown(app: &App, project: &ProjectRecord) -> Result<Response, Stop> {
     let mut shown = view::project(app, project);
-    let waiting = Waiting::of(app, &project.id.uid).await?;
+    let waiting = Waiting::of(&app.core.store, &app.gateways, &project.id.uid).await?;
     shown.withdrawal = waiting.find(WITHDRAWN, project.id.name.as_str());
     Ok(axum::Json(shown).into_response())
 }
@@ -333,7 +333,7 @@ pub(super) fn events_page(events: &[Event], actor: &Actor) -> Response {
 
 /// `GET /v1/acme-account`: what a customer may put into their CAA records.
 pub(super) async fn acme_account(State(app): State<Arc<App>>) -> Response {
-    let identities = app.authorities.caa();
+    let identities = app.issuing.authorities.caa();
     let accounts = identities.iter().map(|identity| {
         let uri = identity.account_uri.as_ref();
         AcmeAccount {

@@ -137,7 +137,7 @@ pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> Result<
 }
 
 async fn kept(app: &App, project: &ProjectRecord) -> Result<Value, Stop> {
-    let waiting = Waiting::of(app, &project.id.uid).await?;
+    let waiting = Waiting::of(&app.core.store, &app.gateways, &project.id.uid).await?;
     Ok(json!({
         "id": project.id,
         "uid": project.id.uid,

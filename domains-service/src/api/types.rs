@@ -11,11 +11,11 @@ use contract::schema::{Given, Schema, SharedSchemas, Value, json};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::domain::*;
-pub(crate) use crate::text::Rfc3339;
-pub(crate) use crate::withdrawals::Shown as Withdrawal;
 use crate::store::webhooks::DeliveryState;
+pub(crate) use crate::text::Rfc3339;
 use crate::webhook::endpoint::WANTED_MAX;
 use crate::webhook::{DisabledReason, EVENTS};
+pub(crate) use crate::withdrawals::Shown as Withdrawal;
 
 /// The longest label of a key, in characters.
 pub(crate) const LABEL_CHARACTERS_MAX: usize = 100;

@@ -109,7 +109,7 @@ pub(super) async fn create(
     let events = wanted.events.map_or_else(|| Ok(everything()), |WantedEvents(events)| parse_events(events))?;
     may_be_told(&actor, &events)?;
     check(&app, Some(&wanted.url.0), Some(&wanted.description))?;
-    let mut write = app.store.write().await?;
+    let mut write = app.core.store.write().await?;
     projects::find(&mut write, &project).await?;
     if webhooks::count_webhooks(write.connection(), &project).await? >= WEBHOOKS_PER_PROJECT_MAX {
         let message = format!("The project has {WEBHOOKS_PER_PROJECT_MAX} webhooks; remove one first.");
@@ -171,7 +171,7 @@ pub(super) async fn change(
     } = change;
     let events = events.map(|WantedEvents(events)| parse_events(events)).transpose()?;
     check(&app, url.as_ref().map(|WebhookUrl(url)| url.as_str()), description.as_deref())?;
-    let mut write = app.store.write().await?;
+    let mut write = app.core.store.write().await?;
     let mut endpoint = find(&mut write, &actor, &project, &webhook).await?;
     endpoint.url = url.map_or(endpoint.url, |WebhookUrl(url)| url);
     endpoint.events = events.unwrap_or(endpoint.events);

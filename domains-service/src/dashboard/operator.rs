@@ -203,8 +203,8 @@ pub(super) async fn overview(State(dashboard): State<Arc<Dashboard>>, session: S
     let nodes: Nodes = dashboard.api.get(actor, &edge::NODES, &[], "").await?;
     let status: Status = dashboard.api.get(actor, &edge::STATUS, &[], "").await?;
     let withdrawals: Withdrawals = dashboard.api.get(actor, &edge::WITHDRAWALS, &[], "").await?;
-    let store = &dashboard.app.store;
-    let now = dashboard.app.clock.now();
+    let store = &dashboard.app.core.store;
+    let now = dashboard.app.core.clock.now();
     let withdrawals_cut = withdrawals.total > withdrawals.withdrawals.len() as u64;
     let withdrawals = withdrawals.withdrawals.into_iter().map(|row| {
         let since = Moment::parse(&row.since, now);
