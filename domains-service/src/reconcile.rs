@@ -1,9 +1,9 @@
 //! Reconciling one domain: check DNS, decide, write, and order a certificate when everything passes.
 //!
-//! One worker acts on a domain at a time, under a claim that ends by itself; what it found is written only if no other worker
-//! has claimed the domain since. Between a check and its write the world may have changed, so the transaction reads the domain
-//! again and [decides](crate::domain::reconcile) by what it finds there. When the database is gone, nothing is written and
-//! the domain stays due.
+//! One worker acts on a domain at a time, under a claim that ends by itself; what it found is written only if no
+//! other worker has claimed the domain since. Between a check and its write the world may have changed, so the
+//! transaction reads the domain again and [decides](crate::domain::reconcile) by what it finds there. When the
+//! database is gone, nothing is written and the domain stays due.
 
 mod advice;
 mod check;
@@ -119,7 +119,8 @@ async fn take_check(
     Ok(Reconciled::Done)
 }
 
-/// Which project holds the domain's name. Another one's domain is read, and locked, only where the check lets it be taken.
+/// Which project holds the domain's name. Another one's domain is read, and locked, only where the check lets it be
+/// taken.
 async fn holder(
     write: &mut Write,
     domain: &Domain,

@@ -1,4 +1,5 @@
-//! What came of asking certificate authorities, and what that makes of a domain: decided here, written by `crate::reconcile`.
+//! What came of asking certificate authorities, and what that makes of a domain: decided here, written by
+//! `crate::reconcile`.
 
 use std::collections::BTreeMap;
 
@@ -45,9 +46,9 @@ pub(crate) enum OrderResult {
 }
 
 impl OrderResult {
-    /// What an error means for a name with so many failed attempts. What stands in the way of one proof stands in the way
-    /// of the next; an authority that does not answer gets a second chance, as its order is in progress. A limit that does
-    /// not say when it ends is left alone ever longer, as a failure is.
+    /// What an error means for a name with so many failed attempts. What stands in the way of one proof stands in the
+    /// way of the next; an authority that does not answer gets a second chance, as its order is in progress. A limit
+    /// that does not say when it ends is left alone ever longer, as a failure is.
     pub(crate) fn of(error: IssueError, attempts: u32) -> Self {
         if let Some(until) = error.until() {
             return Self::Wait { until, why: error };
@@ -248,7 +249,8 @@ pub(crate) fn postponed(mut domain: Domain, until: UnixMillis, now: UnixMillis, 
     domain
 }
 
-/// What to do about a failure. Without an authority that was asked, the platform has none for the name: waiting is no cure.
+/// What to do about a failure. Without an authority that was asked, the platform has none for the name: waiting is no
+/// cure.
 fn fix(code: ProblemCode, was_asked: bool) -> &'static str {
     match code {
         ProblemCode::ChallengeUnreachable => "Remove whatever stands between the name and us, then choose Re-verify.",

@@ -1,8 +1,8 @@
 //! What a check of DNS makes of a domain: decided here, written by `crate::reconcile`.
 //!
-//! [`decide`] takes the domain as it is, what the check found, and what else is known, and gives the domain as it is from now
-//! on and everything that is to be written beside it, in order. What came of an order for a certificate is decided in
-//! [`super::order`].
+//! [`decide`] takes the domain as it is, what the check found, and what else is known, and gives the domain as it is
+//! from now on and everything that is to be written beside it, in order. What came of an order for a certificate is
+//! decided in [`super::order`].
 
 use contract::certificate::CertificateBundle;
 use contract::time::{UnixMillis, UnixSeconds};
@@ -157,8 +157,8 @@ fn standing(domain: &Domain, policy: &Policy, now: UnixMillis) -> Standing {
     }
 }
 
-/// Gives the name to the domain's project. A project that held it loses it, and its certificate serves on: the name has the
-/// same visitors.
+/// Gives the name to the domain's project. A project that held it loses it, and its certificate serves on: the name
+/// has the same visitors.
 fn take_name(domain: &mut Domain, holder: &Holder, now: UnixMillis, jitter: f64, actions: &mut Vec<Action>) {
     match holder {
         Holder::This => {}

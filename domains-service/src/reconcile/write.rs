@@ -13,8 +13,8 @@ use crate::store::leased::Leased;
 use crate::store::withdrawals::What;
 use crate::store::{StoreError, Write, acme, domains};
 
-/// Carries out the actions in their order for a domain that was in the state `before`, and commits. Gives the claim and the
-/// authorities to order from, if an order is among the actions; otherwise the claim is given back.
+/// Carries out the actions in their order for a domain that was in the state `before`, and commits. Gives the claim
+/// and the authorities to order from, if an order is among the actions; otherwise the claim is given back.
 pub(super) async fn apply(
     metrics: &Metrics,
     mut write: Write,
@@ -94,7 +94,8 @@ async fn take_over(
     let Some((was, lost)) = lost else {
         return domains::hold(write.connection(), &domain.name, &domain.project).await;
     };
-    // A row that cannot be read stays as it is: once it is mended, the next check finds that the name is held by another.
+    // A row that cannot be read stays as it is: once it is mended, the next check finds that the name is held by
+    // another.
     if lost.unreadable.is_none() {
         domains::save_domain(write.connection(), &lost).await?;
     }

@@ -90,7 +90,8 @@ pub(crate) struct Lost {
     pub(crate) revoked: Vec<Revoked>,
 }
 
-/// Reads a lost database, if it is a later state of the one whose newest change this is. What is the newest of its own is noted.
+/// Reads a lost database, if it is a later state of the one whose newest change this is. What is the newest of its
+/// own is noted.
 pub(crate) async fn read_lost(
     place: &Place,
     (revision, mark, _): (i64, i64, i64),

@@ -1,8 +1,8 @@
 //! The right to act on one record: one worker claims it, and only that worker's results are written.
 //!
-//! A claim ends by itself, so a worker that died holds nothing up. Between the claim and the write the world may have changed:
-//! [`Leased::reload`] reads the record again within the writing transaction, and gives nothing when the result may not be
-//! written any more.
+//! A claim ends by itself, so a worker that died holds nothing up. Between the claim and the write the world may have
+//! changed: [`Leased::reload`] reads the record again within the writing transaction, and gives nothing when the
+//! result may not be written any more.
 
 use contract::time::UnixMillis;
 
@@ -40,8 +40,8 @@ impl Leased<Domain> {
         Self { must_hold: true, ..self }
     }
 
-    /// The domain as it is now; `None` when another worker has claimed it since, when it is gone or being removed, and when
-    /// its project has lost the name that it must hold.
+    /// The domain as it is now; `None` when another worker has claimed it since, when it is gone or being removed,
+    /// and when its project has lost the name that it must hold.
     pub(crate) async fn reload(&self, write: &mut Write) -> Result<Option<Domain>, StoreError> {
         let Domain { project, name, .. } = &self.record;
         let found = find_domain(write.connection(), project, name).await?;
@@ -83,7 +83,8 @@ mod tests {
     async fn store(directory: &tempfile::TempDir) -> (Store, Domain, [ProjectRef; 2]) {
         let store = Store::open(&directory.path().join("db.sqlite").into(), Arc::new(ManualClock::at(NOW))).await;
         let store = store.unwrap();
-        let insert = "INSERT INTO projects (id, name, salt, proof_key, plan, access, upstream, suspended, created_at, updated_at)
+        let insert = "INSERT INTO projects (id, name, salt, proof_key, plan, access, upstream, suspended, created_at,
+                 updated_at)
              VALUES ('demo', 'demo', 's', '', 'pro', 'key', 'orders', FALSE, 1, 1),
                  ('other', 'other', 't', '', 'pro', 'key', 'orders', FALSE, 1, 1);";
         sqlx::raw_sql(insert).execute(store.writer().sqlite().unwrap()).await.unwrap();

@@ -1,4 +1,5 @@
-//! What replicas over one PostgreSQL tell each other, through the database's notifications. Over SQLite there is one process.
+//! What replicas over one PostgreSQL tell each other, through the database's notifications. Over SQLite there is one
+//! process.
 
 use chassis::sql::{Connection, Kind, query};
 use contract::feed::Revision;

@@ -57,7 +57,8 @@ fn what_a_round_without_a_certificate_makes_of_a_domain() {
     use ProblemCode::{CaRateLimited, CaRejected, CaUnavailable, CaaForbids, CertQueued, ChallengeUnreachable};
     let noted = "domain.certificate.failed save";
     let ended = "forget-order-at-one withdrawchallenges domain.certificate.failed save";
-    // What the authority says, the problem, attempts counted, seconds to the next attempt, limited for, what is written.
+    // What the authority says, the problem, attempts counted, seconds to the next attempt, limited for, what is
+    // written.
     let endless = IssueError::RateLimited { until: None, message: text() };
     for (error, code, attempts, next, limited_for, written) in [
         (IssueError::Unreachable(text()), ChallengeUnreachable, 1, 48, None, ended),
