@@ -205,7 +205,7 @@ pub(crate) async fn place(
     let operator = request.extensions().get::<Actor>().filter(|actor| actor.is_operator()).cloned();
     let name = parameters.iter().find(|(parameter, _)| *parameter == "project").and_then(|(_, name)| name.parse().ok());
     if let Some((actor, name)) = operator.zip(name) {
-        match app.store.project_named(&name).await {
+        match app.core.store.project_named(&name).await {
             Ok(place) => drop(request.extensions_mut().insert(actor.within(place))),
             Err(error) => return Stop::from(error).into_response(),
         }
@@ -219,7 +219,7 @@ async fn pace(State(app): State<Arc<App>>, request: Request, next: Next) -> Resp
     let actor = request.extensions().get::<Actor>().filter(|_| !request.method().is_safe());
     let outcome = actor.map_or(Ok(()), |actor| {
         let (session, project) = actor.session();
-        app.pace.change(&session, project)
+        app.api.throttles.pace.change(&session, project)
     });
     match outcome {
         Ok(()) => next.run(request).await,

@@ -10,12 +10,14 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chassis::clock::Clock;
 use chassis::shutdown::Shutdown;
-use chassis::webhook::{Attempt, AttemptResult, Message, next_attempt};
+use chassis::webhook::{Attempt, AttemptResult, Message, Sender, next_attempt};
 use contract::time::UnixMillis;
 use tokio::task::{Id, JoinSet};
 
-use crate::app::{App, jitter};
+use crate::app::App;
+use crate::common::{Core, jitter};
 use crate::store::StoreError;
 use crate::store::webhooks::{self, Delivery, Due};
 use crate::webhook::EndpointRecord;
@@ -36,12 +38,13 @@ const CLAIM: Duration = Duration::from_secs(10);
 /// Between two renewals.
 const RENEW_INTERVAL: Duration = Duration::from_secs(3);
 
-/// Sends what is due until `shutdown`, then finishes the attempts in progress, each of which has a deadline.
-pub(crate) async fn deliver(app: Arc<App>, shutdown: Shutdown) {
+/// Sends what is due, and switches off endpoints that failed for `disable_after`, until `shutdown`; then finishes the attempts
+/// in progress, each of which has a deadline.
+pub(crate) async fn deliver(app: Arc<App>, disable_after: Duration, shutdown: Shutdown) {
     let mut attempts = Attempts::default();
     while !shutdown.has_begun() {
-        match app.store.due_deliveries(app.clock.now()).await {
-            Ok(due) => due.into_iter().for_each(|due| attempts.start(&app, due)),
+        match app.core.store.due_deliveries(app.core.clock.now()).await {
+            Ok(due) => due.into_iter().for_each(|due| attempts.start(&app, disable_after, due)),
             Err(error) => tracing::error!(%error, "webhooks could not be looked for; trying again"),
         }
         tokio::select! {
@@ -64,7 +67,7 @@ struct Attempts {
 
 impl Attempts {
     /// Starts an attempt, unless its endpoint has one or there is no room; then it is found again later.
-    fn start(&mut self, app: &Arc<App>, due: Due) {
+    fn start(&mut self, app: &Arc<App>, disable_after: Duration, due: Due) {
         let of_project = self.of.values().filter(|other| other.project == due.project).count();
         let is_busy = self.of.values().any(|other| other.endpoint == due.endpoint);
         if is_busy || of_project >= ATTEMPTS_PER_PROJECT || self.of.len() >= ATTEMPTS_AT_ONCE {
@@ -72,7 +75,7 @@ impl Attempts {
         }
         let (app, delivery) = (app.clone(), due.delivery);
         let task = self.tasks.spawn(async move {
-            if let Err(error) = attempt(&app, delivery).await {
+            if let Err(error) = attempt(&app.core, &app.api.webhook_sender, disable_after, delivery).await {
                 tracing::error!(%error, "an attempt to deliver a webhook could not be noted; it will be repeated");
             }
         });
@@ -90,36 +93,38 @@ impl Attempts {
     }
 }
 
-async fn attempt(app: &App, delivery: i64) -> Result<(), StoreError> {
-    let Some(mut delivery) = webhooks::claim(&app.store, delivery, claim_end(app)).await? else { return Ok(()) };
-    let Some(endpoint) = app.store.webhook(&delivery.endpoint).await? else { return Ok(()) };
+async fn attempt(core: &Core, sender: &Sender, disable_after: Duration, delivery: i64) -> Result<(), StoreError> {
+    let Some(mut delivery) = webhooks::claim(&core.store, delivery, claim_end(&*core.clock)).await? else {
+        return Ok(());
+    };
+    let Some(endpoint) = core.store.webhook(&delivery.endpoint).await? else { return Ok(()) };
     if endpoint.unreadable.is_some_and(|column| column != "events") {
         // Its URL or secret may be another than it seems. It is claimed again until the record is mended.
         return Ok(());
     }
-    let started = app.clock.monotonic();
+    let started = core.clock.monotonic();
     let message = delivery.clone();
-    let mut sending = pin!(send(app, &endpoint, &message));
+    let mut sending = pin!(send(core, sender, &endpoint, &message));
     let attempt = loop {
         match tokio::time::timeout(RENEW_INTERVAL, &mut sending).await {
             Ok(attempt) => break attempt,
             Err(_) => {
-                if let Err(error) = webhooks::renew(&app.store, &mut delivery, claim_end(app)).await {
+                if let Err(error) = webhooks::renew(&core.store, &mut delivery, claim_end(&*core.clock)).await {
                     tracing::warn!(%error, "an attempt to deliver a webhook is not known to go on; it may be made twice");
                 }
             }
         }
     };
-    let took = app.clock.monotonic().saturating_sub(started);
-    app.metrics.webhook_attempts.with_label_values(&[attempt.result.as_str()]).inc();
-    app.metrics.webhook_seconds.with_label_values::<&str>(&[]).observe(took.as_secs_f64());
+    let took = core.clock.monotonic().saturating_sub(started);
+    core.metrics.webhook_attempts.with_label_values(&[attempt.result.as_str()]).inc();
+    core.metrics.webhook_seconds.with_label_values::<&str>(&[]).observe(took.as_secs_f64());
     let attempts = u32::try_from(delivery.attempts).unwrap_or(u32::MAX);
     let next = match attempt.result {
         AttemptResult::Delivered | AttemptResult::Gone => None,
-        _ => next_attempt(attempts, app.clock.now(), attempt.retry_after, jitter()),
+        _ => next_attempt(attempts, core.clock.now(), attempt.retry_after, jitter()),
     };
-    let patience = i64::try_from(app.webhooks.disable_after.as_millis()).unwrap_or(i64::MAX);
-    let disabled = webhooks::note(&app.store, &delivery, &endpoint.project, &attempt, next, patience).await?;
+    let patience = i64::try_from(disable_after.as_millis()).unwrap_or(i64::MAX);
+    let disabled = webhooks::note(&core.store, &delivery, &endpoint.project, &attempt, next, patience).await?;
     if let Some(reason) = disabled {
         tracing::warn!(project.id = %endpoint.project, webhook = endpoint.id, reason = reason.as_str(),
             "nothing is sent to a webhook any more");
@@ -128,13 +133,13 @@ async fn attempt(app: &App, delivery: i64) -> Result<(), StoreError> {
 }
 
 /// Until when what is claimed now stays claimed.
-fn claim_end(app: &App) -> UnixMillis {
-    app.clock.now().plus(i64::try_from(CLAIM.as_millis()).unwrap_or(i64::MAX))
+fn claim_end(clock: &dyn Clock) -> UnixMillis {
+    clock.now().plus(i64::try_from(CLAIM.as_millis()).unwrap_or(i64::MAX))
 }
 
-async fn send(app: &App, endpoint: &EndpointRecord, delivery: &Delivery) -> Attempt {
-    let now = app.clock.now();
-    let secrets = match endpoint.secrets(&app.sealing, now) {
+async fn send(core: &Core, sender: &Sender, endpoint: &EndpointRecord, delivery: &Delivery) -> Attempt {
+    let now = core.clock.now();
+    let secrets = match endpoint.secrets(&core.sealing, now) {
         Ok(secrets) => secrets,
         Err(error) => {
             tracing::error!(error = format!("{error:#}"), webhook = endpoint.id, "a webhook cannot be signed");
@@ -147,5 +152,5 @@ async fn send(app: &App, endpoint: &EndpointRecord, delivery: &Delivery) -> Atte
         }
     };
     let message = Message { id: &delivery.message, at: now.to_seconds(), body: &delivery.body, secrets: &secrets };
-    app.webhook_sender.send(&endpoint.url, &message).await
+    sender.send(&endpoint.url, &message).await
 }

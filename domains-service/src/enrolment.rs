@@ -66,7 +66,7 @@ fn other_use(app: &App, platform: &Secret, credential: &Secret) -> Option<&'stat
     let lines = std::str::from_utf8(bytes).ok().and_then(|text| SealingSecrets::parse(text).ok());
     let sealing = SealingKey::of(&lines.unwrap_or_else(|| credential.clone().into())).ok()?;
     let mut names = sealing.older().chain([sealing.newest()]);
-    names.any(|name| app.sealing.has(name)).then_some("a sealing secret of the platform")
+    names.any(|name| app.core.sealing.has(name)).then_some("a sealing secret of the platform")
 }
 
 /// The files with credentials and the names that they stand for, in the order of their names.
@@ -96,7 +96,7 @@ async fn enrol(
         Ok(credential) => {
             let digest = digest_of(&credential);
             let new = Enrolment { kind, name, digest: &digest, expires_at: None, from: Origin::File(file) };
-            let mut write = app.store.write().await?;
+            let mut write = app.core.store.write().await?;
             let enrolled = write.enrol(&new).await?;
             write.commit().await?;
             match enrolled {
@@ -122,8 +122,8 @@ async fn enrol(
 /// Notes that a file is not used, and why.
 fn refuse(app: &App, file: &str, name: &str, (reason, what_to_do): (&'static str, String)) {
     tracing::warn!(file, name, reason, what_to_do, "refused a credential file; the other files are used");
-    app.metrics.credential_files_refused.with_label_values(&[reason]).inc();
-    let mut all = app.refused_files.lock();
+    app.core.metrics.credential_files_refused.with_label_values(&[reason]).inc();
+    let mut all = app.api.refused_files.lock();
     if all.len() < REMEMBERED_MAX {
         all.push(RefusedFile { file: file.to_owned(), reason, what_to_do });
     }

@@ -117,8 +117,8 @@ impl Drop for Counted {
 
 /// Serves one follower until it leaves, stalls, is revoked, or the service ends.
 pub(crate) async fn serve(follower: Follower, shutdown: Shutdown) -> Result<(), Ended> {
-    let _counted = Counted::new(follower.app.metrics.clone());
-    let mut watch = follower.app.store.watch_credential(&follower.credential.digest);
+    let _counted = Counted::new(follower.app.core.metrics.clone());
+    let mut watch = follower.app.core.store.watch_credential(&follower.credential.digest);
     tokio::select! {
         biased;
         () = watch.revoked() => Err(Ended::Revoked),
@@ -139,7 +139,7 @@ pub(crate) fn body(pieces: mpsc::Receiver<Bytes>, watch: Watch) -> impl Stream<I
 }
 
 async fn follow(mut follower: Follower, shutdown: Shutdown) -> Result<(), Ended> {
-    let mut news = follower.app.store.news();
+    let mut news = follower.app.core.store.news();
     let mut beat = tokio::time::interval(HEARTBEAT);
     // First, so that a gateway that is ready has them.
     follower.keyring().await?;
@@ -188,7 +188,7 @@ impl Follower {
         if !self.wants_keyring {
             return Ok(());
         }
-        match keyring::news(&self.app, &self.credential, self.keys).await {
+        match keyring::news(&self.app.core, &self.app.gateways, &self.credential, self.keys).await {
             Ok(News::Keys { sealed, version }) => {
                 let mut piece = Vec::new();
                 write_frame(&mut piece, &Frame::Keyring { sealed });
@@ -210,7 +210,7 @@ impl Follower {
     async fn catch_up(&mut self) -> Result<(), Ended> {
         let mut last = None;
         loop {
-            match self.app.store.changes_after(&self.app.sealing, self.sent, CHANGES_PER_READ).await? {
+            match self.app.core.store.changes_after(&self.app.core.sealing, self.sent, CHANGES_PER_READ).await? {
                 Next::Changes(changes) if changes.is_empty() => return Ok(()),
                 Next::Changes(changes) => self.changes(changes).await?,
                 Next::Snapshot if last == Some(self.sent) => return Err(Ended::Circle),
@@ -220,7 +220,7 @@ impl Follower {
                 }
                 // It followed this history until now.
                 Next::OtherHistory(_) => {
-                    self.app.went_back();
+                    self.app.gateways.went_back();
                     return Err(Ended::OtherHistory);
                 }
             }
@@ -249,11 +249,11 @@ impl Follower {
     }
 
     async fn read_snapshot(&self) -> Result<Position, Ended> {
-        let (mut reading, position, entities) = self.app.store.snapshot().await?;
+        let (mut reading, position, entities) = self.app.core.store.snapshot().await?;
         let mut piece = Vec::new();
         write_frame(&mut piece, &Frame::SnapshotBegin { entities });
         // By kind, certificates before the sites that need them.
-        let (mut read, mut check) = (Read::default(), Check::new(&self.app.sealing));
+        let (mut read, mut check) = (Read::default(), Check::new(&self.app.core.sealing));
         let (mut sent, mut unreadable) = (0, Vec::new());
         loop {
             let entities = Store::entities_after(&mut reading, &read, ENTITIES_PER_READ).await?;
@@ -287,7 +287,7 @@ impl Follower {
 
     async fn heartbeat(&self) -> Result<(), Ended> {
         let mut piece = Vec::new();
-        write_frame(&mut piece, &Frame::Heartbeat { revision: self.sent.0, at: self.app.clock.now() });
+        write_frame(&mut piece, &Frame::Heartbeat { revision: self.sent.0, at: self.app.core.clock.now() });
         self.send(piece).await
     }
 

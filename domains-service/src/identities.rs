@@ -74,10 +74,14 @@ impl Identities {
         Self { names, public: self.public.clone(), ..Self::default() }
     }
 
-    /// What the gateway with this credential is sent; `None` when the credential is not good.
-    pub(crate) fn generations(&self, gateway: &Credential) -> anyhow::Result<Option<Vec<Generation>>> {
-        let is_good = self.gateways.contains(gateway);
-        is_good.then(|| self.masters.iter().map(|master| master.generation(gateway)).collect()).transpose()
+    /// Whether the gateway with this credential is on record.
+    pub(crate) fn is_good(&self, gateway: &Credential) -> bool {
+        self.gateways.contains(gateway)
+    }
+
+    /// What the gateway with this credential is sent.
+    pub(crate) fn generations(&self, gateway: &Credential) -> anyhow::Result<Vec<Generation>> {
+        self.masters.iter().map(|master| master.generation(gateway)).collect()
     }
 
     /// The gateway that signs with the key of this name.

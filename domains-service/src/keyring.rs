@@ -18,6 +18,8 @@ use chassis::shutdown::Shutdown;
 use contract::keyring::{KEYRING_PLACE, Keyring};
 
 use crate::app::App;
+use crate::common::Core;
+use crate::gateways::Gateways;
 use crate::identities::{Identities, Master, Version, version_of};
 use crate::store::credentials::{Credential, Kind};
 use crate::store::gateways::SealedGeneration;
@@ -37,58 +39,58 @@ fn place(number: i64) -> String {
     format!("keys of the gateways {number}")
 }
 
-fn open(app: &App, stored: &SealedGeneration) -> Option<Master> {
-    let plain = app.sealing.open(&stored.sealed, &place(stored.number)).ok()?;
+fn open(core: &Core, stored: &SealedGeneration) -> Option<Master> {
+    let plain = core.sealing.open(&stored.sealed, &place(stored.number)).ok()?;
     serde_json::from_slice(&plain).ok()
 }
 
 /// Whether our sealing secrets open the keys of any generation.
-pub(crate) async fn opens(app: &App) -> Result<bool, StoreError> {
-    Ok(app.store.generations().await?.iter().any(|stored| open(app, stored).is_some()))
+pub(crate) async fn opens(core: &Core) -> Result<bool, StoreError> {
+    Ok(core.store.generations().await?.iter().any(|stored| open(core, stored).is_some()))
 }
 
-fn seal(app: &App, master: &Master) -> anyhow::Result<SealedGeneration> {
-    let sealed = app.sealing.seal(&serde_json::to_vec(master)?, &place(master.number))?;
+fn seal(core: &Core, master: &Master) -> anyhow::Result<SealedGeneration> {
+    let sealed = core.sealing.seal(&serde_json::to_vec(master)?, &place(master.number))?;
     Ok(SealedGeneration { number: master.number, sealed, signs_from: master.signs_from })
 }
 
 /// The keys of all gateways on record now. They are derived when something has changed, and remembered.
-pub(crate) async fn identities(app: &App) -> anyhow::Result<Arc<Identities>> {
+pub(crate) async fn identities(core: &Core, gateways: &Gateways) -> anyhow::Result<Arc<Identities>> {
     // In this order: a credential that is revoked after the generations were read is not in the list, so it is never sent
     // the tickets that its revocation made.
-    let stored = app.store.generations().await?;
-    let gateways = app.store.good_credentials(Some(Kind::Gateway)).await?;
-    let version = version_of(&stored, &gateways);
-    let known = app.identities.lock().clone();
+    let stored = core.store.generations().await?;
+    let credentials = core.store.good_credentials(Some(Kind::Gateway)).await?;
+    let version = version_of(&stored, &credentials);
+    let known = gateways.identities.lock().clone();
     if known.version == version {
         return Ok(known);
     }
-    let masters = stored.iter().filter_map(|stored| open(app, stored)).collect();
-    let made = Arc::new(Identities::derive(version, masters, gateways)?);
-    *app.identities.lock() = made.clone();
+    let masters = stored.iter().filter_map(|stored| open(core, stored)).collect();
+    let made = Arc::new(Identities::derive(version, masters, credentials)?);
+    *gateways.identities.lock() = made.clone();
     Ok(made)
 }
 
 /// Refuses what this gateway signs, without asking the database: for a revocation after which it cannot be read. The next
 /// [`identities`] makes everything anew.
-pub(crate) fn refuse(app: &App, gateway: &str) {
-    let mut identities = app.identities.lock();
+pub(crate) fn refuse(gateways: &Gateways, gateway: &str) {
+    let mut identities = gateways.identities.lock();
     *identities = Arc::new(identities.without(gateway));
 }
 
 /// Makes a generation. If the ones before are `compromised` they are forgotten, and it signs at once.
-pub(crate) async fn renew(app: &App, compromised: bool) -> anyhow::Result<()> {
-    let now = app.clock.now_seconds();
-    let stored = app.store.generations().await?;
+pub(crate) async fn renew(core: &Core, compromised: bool) -> anyhow::Result<()> {
+    let now = core.clock.now_seconds();
+    let stored = core.store.generations().await?;
     // A generation whose number is damaged does not open: nothing counts on from it.
-    let newest = stored.iter().find_map(|stored| open(app, stored)).map(|newest| newest.number);
+    let newest = stored.iter().find_map(|stored| open(core, stored)).map(|newest| newest.number);
     let is_first = compromised || newest.is_none();
     // Counts on from the clock, so that a restored database does not give a number twice.
     let number = now.0.max(newest.map_or(0, |newest| newest.saturating_add(1)));
     let signs_from = if is_first { now } else { now.plus(KNOWN_BEFORE_SECONDS) };
     let master = Master { number, signs_from, identity: chassis::random::bytes()?, tickets: chassis::random::bytes()? };
-    let sealed = seal(app, &master)?;
-    let mut write = app.store.write().await?;
+    let sealed = seal(core, &master)?;
+    let mut write = core.store.write().await?;
     write.add_generation(&sealed, compromised).await?;
     write.commit().await?;
     tracing::info!(number, compromised, "gateways are given new keys");
@@ -96,14 +98,14 @@ pub(crate) async fn renew(app: &App, compromised: bool) -> anyhow::Result<()> {
 }
 
 /// Seals generations anew that an older secret opens: gateways sign on with them when that secret is taken away.
-async fn reseal(app: &App, stored: &[SealedGeneration]) -> anyhow::Result<()> {
-    let is_older = |stored: &SealedGeneration| app.sealing.older().any(|older| older == name_in(&stored.sealed));
+async fn reseal(core: &Core, stored: &[SealedGeneration]) -> anyhow::Result<()> {
+    let is_older = |stored: &SealedGeneration| core.sealing.older().any(|older| older == name_in(&stored.sealed));
     if !stored.iter().any(is_older) {
         return Ok(());
     }
-    let mut write = app.store.write().await?;
+    let mut write = core.store.write().await?;
     for stored in write.generations().await?.into_iter().filter(is_older) {
-        match app.sealing.reseal(&stored.sealed, &place(stored.number)) {
+        match core.sealing.reseal(&stored.sealed, &place(stored.number)) {
             Ok(sealed) => write.replace_generation(&SealedGeneration { sealed, ..stored }).await?,
             // It is damaged, and is not used.
             Err(error) => tracing::debug!(number = stored.number, %error, "keys of gateways could not be sealed anew"),
@@ -113,22 +115,22 @@ async fn reseal(app: &App, stored: &[SealedGeneration]) -> anyhow::Result<()> {
 }
 
 /// Makes a generation if it is time for one.
-async fn renew_when_due(app: &App) -> anyhow::Result<()> {
-    let stored = app.store.generations().await?;
-    reseal(app, &stored).await?;
+async fn renew_when_due(core: &Core) -> anyhow::Result<()> {
+    let stored = core.store.generations().await?;
+    reseal(core, &stored).await?;
     // What is sealed says since when it signs: the column may be damaged.
-    let newest = stored.iter().find_map(|stored| open(app, stored)).map(|newest| newest.signs_from);
-    let due = newest.is_none_or(|newest| app.clock.now_seconds().0 >= newest.0.saturating_add(GENERATION_SECONDS));
-    if due { renew(app, false).await } else { Ok(()) }
+    let newest = stored.iter().find_map(|stored| open(core, stored)).map(|newest| newest.signs_from);
+    let due = newest.is_none_or(|newest| core.clock.now_seconds().0 >= newest.0.saturating_add(GENERATION_SECONDS));
+    if due { renew(core, false).await } else { Ok(()) }
 }
 
 /// Gives the gateways new keys for session tickets when `write` commits, with which a gateway was revoked. Its key for identities
 /// is withdrawn with its credential.
-pub(crate) async fn replace_tickets(app: &App, write: &mut Write) -> anyhow::Result<()> {
+pub(crate) async fn replace_tickets(core: &Core, write: &mut Write) -> anyhow::Result<()> {
     for stored in write.generations().await? {
-        let Some(mut master) = open(app, &stored) else { continue };
+        let Some(mut master) = open(core, &stored) else { continue };
         master.tickets = chassis::random::bytes()?;
-        write.replace_generation(&seal(app, &master)?).await?;
+        write.replace_generation(&seal(core, &master)?).await?;
     }
     Ok(())
 }
@@ -144,15 +146,23 @@ pub(crate) enum News {
 }
 
 /// What the gateway with this credential is sent that was sent the keys of version `has`.
-pub(crate) async fn news(app: &App, gateway: &Credential, has: Option<Version>) -> anyhow::Result<News> {
-    let identities = identities(app).await?;
-    let Some(generations) = identities.generations(gateway)? else { return Ok(News::Revoked) };
+pub(crate) async fn news(
+    core: &Core,
+    gateways: &Gateways,
+    gateway: &Credential,
+    has: Option<Version>,
+) -> anyhow::Result<News> {
+    let identities = identities(core, gateways).await?;
+    if !identities.is_good(gateway) {
+        return Ok(News::Revoked);
+    }
     if has == Some(identities.version) {
         return Ok(News::None);
     }
+    let generations = identities.generations(gateway)?;
     let (gateway, public) = (gateway.name.clone(), identities.public.clone());
-    let keyring = Keyring { gateway, generations, identities: public, passes: app.passes() };
-    let sealed = app.sealing.seal(&serde_json::to_vec(&keyring)?, KEYRING_PLACE)?;
+    let keyring = Keyring { gateway, generations, identities: public, passes: gateways.passes() };
+    let sealed = core.sealing.seal(&serde_json::to_vec(&keyring)?, KEYRING_PLACE)?;
     Ok(News::Keys { sealed, version: identities.version })
 }
 
@@ -160,7 +170,7 @@ pub(crate) async fn news(app: &App, gateway: &Credential, has: Option<Version>) 
 pub(crate) async fn keep(app: Arc<App>, shutdown: Shutdown) {
     let mut failing = false;
     while !shutdown.has_begun() {
-        let looked = look(&app).await;
+        let looked = look(&app.core, &app.gateways).await;
         if let (Err(error), false) = (&looked, failing) {
             tracing::warn!(error = format!("{error:#}"), "the keys of the gateways cannot be looked after");
         }
@@ -173,8 +183,8 @@ pub(crate) async fn keep(app: Arc<App>, shutdown: Shutdown) {
 }
 
 /// Renews the keys if it is time, and believes what is signed with them.
-pub(crate) async fn look(app: &App) -> anyhow::Result<()> {
-    renew_when_due(app).await.context("renewing the keys of the gateways")?;
-    app.trusted.replace(&identities(app).await?.public);
+pub(crate) async fn look(core: &Core, gateways: &Gateways) -> anyhow::Result<()> {
+    renew_when_due(core).await.context("renewing the keys of the gateways")?;
+    gateways.trusted.replace(&identities(core, gateways).await?.public);
     Ok(())
 }

@@ -16,16 +16,19 @@ use serde_json::json;
 
 use self::write::apply;
 use crate::actor::Actor;
-use crate::app::{App, jitter};
+use crate::app::App;
+use crate::common::jitter;
 use crate::domain::reconcile::{DnsCheck, Holder, Policy, decide};
 use crate::domain::state::UNPAID_GRACE_MILLIS;
 use crate::domain::{Domain, Status, order};
+use crate::issuer::Authorities;
+use crate::metrics::Metrics;
 use crate::plans::Plans;
 use crate::publish;
 use crate::store::leased::Leased;
 use crate::store::projects::{ProjectRecord, find_project};
 use crate::store::withdrawals::What;
-use crate::store::{StoreError, Write, domains};
+use crate::store::{Store, StoreError, Write, domains};
 
 pub(crate) use self::check::{check_dns, claim};
 pub(crate) use crate::domain::reconcile::Reason;
@@ -44,34 +47,33 @@ pub(crate) enum Reconciled {
 
 /// Checks a domain and does what is to be done.
 pub(crate) async fn reconcile(app: &App, domain: &Domain, reason: Reason) -> Result<Reconciled, StoreError> {
-    let now = app.clock.now();
-    let Some(mut leased) = Leased::claim(&app.store, domain, now).await? else { return Ok(Reconciled::Elsewhere) };
-    if reason == Reason::Schedule && waits_only_for_authorities(app, domain, now) {
-        postpone(app, leased).await?;
+    let now = app.core.clock.now();
+    let Some(mut leased) = Leased::claim(&app.core.store, domain, now).await? else { return Ok(Reconciled::Elsewhere) };
+    if reason == Reason::Schedule && waits_only_for_authorities(&app.issuing.authorities, domain, now) {
+        postpone(&app.core.store, &app.issuing.authorities, leased).await?;
         return Ok(Reconciled::Done);
     }
-    let started = app.clock.monotonic();
+    let started = app.core.clock.monotonic();
     let check = check(app, domain).await?;
-    let seconds = app.clock.monotonic().saturating_sub(started).as_secs_f64();
-    app.metrics.verify_seconds.with_label_values(&[reason.as_str()]).observe(seconds);
+    let seconds = app.core.clock.monotonic().saturating_sub(started).as_secs_f64();
+    app.core.metrics.verify_seconds.with_label_values(&[reason.as_str()]).observe(seconds);
     let Some(check) = check else { return Ok(Reconciled::Elsewhere) };
-    advice::ask(app, &mut leased).await?;
+    advice::ask(&app.core, &app.issuing.authorities, &mut leased).await?;
     Box::pin(take_check(app, leased, check, reason)).await
 }
 
-/// Whether all that is due is an order, and every authority is away: DNS was checked lately and need not be asked
-/// again.
-fn waits_only_for_authorities(app: &App, domain: &Domain, now: UnixMillis) -> bool {
+/// Whether all that is due is an order, and every authority is away: DNS was checked lately and need not be asked again.
+fn waits_only_for_authorities(authorities: &Authorities, domain: &Domain, now: UnixMillis) -> bool {
     let is_fresh = domain.checked_at.is_some_and(|at| now.since(at) < FRESH_MILLIS);
-    is_fresh && domain.certificate.next_attempt_at.is_some() && app.authorities.away_until(now).is_some()
+    is_fresh && domain.certificate.next_attempt_at.is_some() && authorities.away_until(now).is_some()
 }
 
 /// Has the order wait until an authority is back.
-async fn postpone(app: &App, mut leased: Leased<Domain>) -> Result<(), StoreError> {
-    let mut write = app.store.write().await?;
+async fn postpone(store: &Store, authorities: &Authorities, mut leased: Leased<Domain>) -> Result<(), StoreError> {
+    let mut write = store.write().await?;
     let now = write.now();
     let Some(domain) = leased.reload(&mut write).await? else { return Ok(()) };
-    let until = app.authorities.away_until(now).unwrap_or(now);
+    let until = authorities.away_until(now).unwrap_or(now);
     leased.save(&mut write, order::postponed(domain, until, now, jitter())).await?;
     leased.release(&mut write).await?;
     write.commit().await?;
@@ -80,8 +82,8 @@ async fn postpone(app: &App, mut leased: Leased<Domain>) -> Result<(), StoreErro
 
 /// Checks DNS; `None` when the project is gone, or the name may not be attached any more.
 async fn check(app: &App, domain: &Domain) -> Result<Option<DnsCheck>, StoreError> {
-    let Some(project) = app.store.find_project(&domain.project).await? else { return Ok(None) };
-    let mut connection = app.store.reader().acquire().await?;
+    let Some(project) = app.core.store.find_project(&domain.project).await? else { return Ok(None) };
+    let mut connection = app.core.store.reader().acquire().await?;
     let claims = domains::find_claims(&mut connection, &domain.name).await?;
     drop(connection);
     Ok(check_dns(app, &project, domain, claim(&claims, &project, domain)).await)
@@ -94,7 +96,7 @@ async fn take_check(
     check: DnsCheck,
     reason: Reason,
 ) -> Result<Reconciled, StoreError> {
-    let mut write = app.store.write().await?;
+    let mut write = app.core.store.write().await?;
     let now = write.now();
     let Some(domain) = leased.reload(&mut write).await? else { return Ok(Reconciled::Elsewhere) };
     let Some(project) = find_project(write.connection(), &domain.project).await? else {
@@ -103,14 +105,14 @@ async fn take_check(
     let claims = domains::find_claims(write.connection(), &domain.name).await?;
     let policy = Policy {
         claim: claim(&claims, &project, &domain),
-        pays: pays(&app.plans, &project, now),
+        pays: pays(&app.settings.plans, &project, now),
         holder: holder(&mut write, &domain, claims, &check).await?,
         reason,
         jitter: jitter(),
     };
     let before = domain.status;
     let (domain, actions) = decide(domain, check, &policy, now);
-    let written = Box::pin(apply(&app.metrics, write, leased, (before, domain), actions)).await?;
+    let written = Box::pin(apply(&app.core.metrics, write, leased, (before, domain), actions)).await?;
     if let Some((leased, permitted)) = written {
         Box::pin(issue::order(app, leased, &permitted)).await?;
     }
@@ -148,7 +150,7 @@ pub(crate) fn pays(plans: &Plans, project: &ProjectRecord, now: UnixMillis) -> b
 /// Takes domains out of service: from the commit on, no gateway that has applied it serves their names. Returns the
 /// revision to wait for.
 pub(crate) async fn remove(
-    app: &App,
+    metrics: &Metrics,
     mut write: Write,
     domains_to_remove: Vec<Domain>,
     project: &ProjectRecord,
@@ -169,7 +171,7 @@ pub(crate) async fn remove(
         }
         domain.enter(Status::Removing, now);
         write.record(&project.id, Some(&domain.name), "domain.removed", actor, json!({})).await?;
-        app.metrics.moved(before, domain.status);
+        metrics.moved(before, domain.status);
         removed.push(domain);
     }
     // The revision that contains the withdrawals; the commit below adds no further change.

@@ -128,24 +128,25 @@ pub async fn start_in(
         authorities.public.push(Arc::new(authority));
     }
     let lost = config.sealing_secret_lost;
+    let bounds = (config.change_log_rows, config.webhooks.disable_after);
     let credentials =
         [(Kind::Gateway, config.gateways_directory.clone()), (Kind::Service, config.services_directory.clone())];
     let dns = Arc::new(CountedDns { dns: world.dns, metrics: metrics.clone() });
     let app = Arc::new(App::new(config, store, nodes, clock.clone(), dns, authorities, metrics)?);
-    seals::check(&app, lost).await?;
+    seals::check(&app.core, lost).await?;
     publish_platform(&app).await?;
     enrolment::at_start(&app, &secret, credentials).await?;
-    app.recall_processes().await?;
-    keyring::look(&app).await?;
-    app.store.look_at_credentials().await?;
+    app.gateways.recall_processes(&app.core.store).await?;
+    keyring::look(&app.core, &app.gateways).await?;
+    app.core.store.look_at_credentials().await?;
     let health = Health::new();
     let listening = health.condition("listening");
 
     let limits = ServeLimits { drain_timeout: DRAIN_TIME_MAX, ..ServeLimits::default() };
-    let guard = GatewayGuard::new(app.trusted.clone(), API_UPSTREAM, clock);
+    let guard = GatewayGuard::new(app.gateways.trusted.clone(), API_UPSTREAM, clock);
     let for_pages = guard.for_audience(DASHBOARD_UPSTREAM);
     let pages = dashboard::router(app.clone(), for_pages, shutdown.clone());
-    let public = dashboard::beside(api::public(app.clone(), guard), pages, &app.platform)
+    let public = dashboard::beside(api::public(app.clone(), guard), pages, &app.settings.platform)
         .layer(middleware::from_fn_with_state(traced_by, traced));
     let inside = api::internal(app.clone(), effective, dashboard::operators(), shutdown.clone());
     let for_admin = chassis::admin::answer_to(admin_router(&app, &health, registry), admin_hosts);
@@ -157,7 +158,7 @@ pub async fn start_in(
     let mut parts = JoinSet::new();
     parts.spawn(serve_over(http, tls, public, limits, shutdown.clone()));
     parts.spawn(serve_over(internal, internal_tls, inside, limits, shutdown.clone()));
-    let workers = workers(&app, watched, &shutdown);
+    let workers = workers(&app, watched, bounds, &shutdown);
     let admin = tokio::spawn(serve(admin, for_admin, ServeLimits::default(), admin_shutdown.clone()));
     listening.set(true);
     let task = tokio::spawn(async move {
@@ -176,26 +177,31 @@ pub async fn start_in(
         }
         admin_shutdown.begin();
         result = result.and(admin.await.context("the admin listener broke off").and_then(|ended| ended));
-        app.store.close().await;
+        app.core.store.close().await;
         result
     });
     Ok(Running::new("domains-service", addresses, task))
 }
 
-/// Starts what happens by itself until `shutdown`.
-fn workers(app: &Arc<App>, watched: StoreMetrics, shutdown: &Shutdown) -> [JoinHandle<()>; 11] {
+/// Starts what happens by itself until `shutdown`. `change_log_rows` and `disable_after`: see the settings of these names.
+fn workers(
+    app: &Arc<App>,
+    watched: StoreMetrics,
+    (change_log_rows, disable_after): (u64, Duration),
+    shutdown: &Shutdown,
+) -> [JoinHandle<()>; 11] {
     [
-        tokio::spawn(worker::attend_to_domains(app.clone(), shutdown.clone())),
+        tokio::spawn(worker::reconcile_domains(app.clone(), shutdown.clone())),
         tokio::spawn(worker::end_withdrawals(app.clone(), shutdown.clone())),
-        tokio::spawn(sql::watch(app.store.database(), watched, shutdown.clone())),
-        tokio::spawn(app.peers.clone().listen(app.nodes.clone(), shutdown.clone())),
-        tokio::spawn(record::keep(app.store.clone(), app.nodes.clone(), shutdown.clone())),
+        tokio::spawn(sql::watch(app.core.store.database(), watched, shutdown.clone())),
+        tokio::spawn(app.gateways.peers.clone().listen(app.gateways.nodes.clone(), shutdown.clone())),
+        tokio::spawn(record::keep(app.core.store.clone(), app.gateways.nodes.clone(), shutdown.clone())),
         tokio::spawn(seals::keep_new(app.clone(), shutdown.clone())),
         tokio::spawn(keyring::keep(app.clone(), shutdown.clone())),
-        tokio::spawn(app.store.clone().keep_credentials(shutdown.clone())),
-        tokio::spawn(worker::tidy(app.clone(), shutdown.clone())),
+        tokio::spawn(app.core.store.clone().keep_credentials(shutdown.clone())),
+        tokio::spawn(worker::tidy(app.clone(), change_log_rows, shutdown.clone())),
         tokio::spawn(worker::abandon_orders(app.clone(), shutdown.clone())),
-        tokio::spawn(delivery::deliver(app.clone(), shutdown.clone())),
+        tokio::spawn(delivery::deliver(app.clone(), disable_after, shutdown.clone())),
     ]
 }
 
@@ -213,7 +219,7 @@ fn admin_router(app: &Arc<App>, health: &Health, registry: Registry) -> axum::Ro
             let app = measured.clone();
             async move {
                 if request.uri().path() == "/metrics"
-                    && let Err(error) = worker::measure(&app).await
+                    && let Err(error) = worker::measure(&app.core, &app.gateways).await
                 {
                     tracing::warn!(%error, "gauges are out of date: the database does not answer");
                 }
@@ -225,25 +231,25 @@ fn admin_router(app: &Arc<App>, health: &Health, registry: Registry) -> axum::Ro
 
 /// Publishes the platform's own sites, and projects whose plan's figures were changed in the configuration.
 async fn publish_platform(app: &App) -> anyhow::Result<()> {
-    let mut write = app.store.write().await?;
+    let mut write = app.core.store.write().await?;
     for (label, upstream, access) in
         [(API_LABEL, API_UPSTREAM, Access::Key), (dashboard::LABEL, DASHBOARD_UPSTREAM, Access::Public)]
     {
-        let hostname = app.platform.child(label).context("the platform's domain is too long")?;
+        let hostname = app.settings.platform.child(label).context("the platform's domain is too long")?;
         let serves = Serves::Platform { upstream: upstream.parse()?, access };
         write.put(Entity::Site(Site { hostname, serves, redirect: None })).await?;
     }
     write.commit().await?;
-    let plans = format!("{:?}", app.plans);
-    if app.store.setting(PUBLISHED_PLANS).await?.as_ref() == Some(&plans) {
+    let plans = format!("{:?}", app.settings.plans);
+    if app.core.store.setting(PUBLISHED_PLANS).await?.as_ref() == Some(&plans) {
         return Ok(()); // a million projects need not be read to find that nothing changed
     }
     let mut after = String::new();
     loop {
-        let found = app.store.projects(&after, PROJECTS_PER_READ).await?;
+        let found = app.core.store.projects(&after, PROJECTS_PER_READ).await?;
         let Some(last) = found.last() else { break };
         after = last.id.to_string();
-        let mut write = app.store.write().await?;
+        let mut write = app.core.store.write().await?;
         for seen in &found {
             // A project that cannot be read stays at the edge as it is.
             if seen.unreadable.is_some() {
@@ -251,12 +257,12 @@ async fn publish_platform(app: &App) -> anyhow::Result<()> {
             }
             // Read again: nothing else writes yet, but another process may.
             if let Some(project) = projects::find_project(write.connection(), &seen.id).await? {
-                write.put(Entity::Project(project.published(&app.plans))).await?;
+                write.put(Entity::Project(project.published(&app.settings.plans))).await?;
             }
         }
         write.commit().await?;
     }
-    app.store.set_setting(PUBLISHED_PLANS, &plans).await?;
+    app.core.store.set_setting(PUBLISHED_PLANS, &plans).await?;
     Ok(())
 }
 

@@ -16,7 +16,9 @@ use anyhow::Context as _;
 use chassis::shutdown::Shutdown;
 
 use crate::app::App;
+use crate::common::Core;
 use crate::keyring;
+use crate::nodes::Nodes;
 use crate::store::seals::{COLUMNS, Column, Resealed, Seals};
 use crate::store::{StoreError, domains};
 
@@ -36,37 +38,37 @@ const LEARNING_TIME_MAX: Duration = Duration::from_secs(5);
 const INTERVAL: Duration = Duration::from_mins(1);
 
 /// Brings the gauge up to date.
-fn show(app: &App, seals: Seals) {
+fn show(core: &Core, seals: Seals) {
     for (word, count) in Seals::WORDS.iter().zip([seals.newest, seals.older, seals.missing]) {
-        app.metrics.sealed.with_label_values(&[word]).set(count);
+        core.metrics.sealed.with_label_values(&[word]).set(count);
     }
 }
 
 /// How many texts are sealed with what, now.
-pub(crate) async fn look(app: &App) -> Result<Seals, StoreError> {
-    Ok(Seals::of(&app.sealing, &app.store.count_seals().await?))
+pub(crate) async fn look(core: &Core) -> Result<Seals, StoreError> {
+    Ok(Seals::of(&core.sealing, &core.store.count_seals().await?))
 }
 
 /// Makes sure, before anything is served, that no secret is missing; or goes on without what does not open, if it is
 /// `lost`. A text that alone names its secret is damaged, and stops nothing where anything else shows that our secrets are
 /// right.
-pub(crate) async fn check(app: &App, lost: bool) -> anyhow::Result<()> {
-    let found = app.store.count_seals().await.context("looking at what is sealed")?;
-    if Seals::of(&app.sealing, &found).missing == 0 {
+pub(crate) async fn check(core: &Core, lost: bool) -> anyhow::Result<()> {
+    let found = core.store.count_seals().await.context("looking at what is sealed")?;
+    if Seals::of(&core.sealing, &found).missing == 0 {
         return Ok(());
     }
-    mend(app, &found).await.context("mending what says how certificates are sealed")?;
-    let counts = app.store.count_seals().await.context("looking at what is sealed")?;
-    let seals = Seals::of(&app.sealing, &counts);
+    mend(core, &found).await.context("mending what says how certificates are sealed")?;
+    let counts = core.store.count_seals().await.context("looking at what is sealed")?;
+    let seals = Seals::of(&core.sealing, &counts);
     let missing = seals.missing;
     if missing == 0 {
         return Ok(());
     }
-    let names: Vec<&String> = counts.keys().filter(|name| !app.sealing.has(name)).collect();
-    let is_right = seals.newest + seals.older > 0 || keyring::opens(app).await.context("reading keys of gateways")?;
+    let names: Vec<&String> = counts.keys().filter(|name| !core.sealing.has(name)).collect();
+    let is_right = seals.newest + seals.older > 0 || keyring::opens(core).await.context("reading keys of gateways")?;
     if !lost && is_right && names.iter().all(|name| is_damaged(&counts, name)) {
         for name in names {
-            say_damaged(app, name).await.context("naming what is damaged")?;
+            say_damaged(core, name).await.context("naming what is damaged")?;
         }
         return Ok(());
     }
@@ -78,7 +80,7 @@ pub(crate) async fn check(app: &App, lost: bool) -> anyhow::Result<()> {
          without what it sealed: certificates are ordered anew, and webhooks need new secrets"
     );
     for name in names {
-        give_up(app, name).await.context("letting go of what nobody can open")?;
+        give_up(core, name).await.context("letting go of what nobody can open")?;
     }
     tracing::warn!(
         texts = missing,
@@ -93,16 +95,16 @@ fn is_damaged(counts: &BTreeMap<String, i64>, name: &str) -> bool {
 }
 
 /// Writes anew which secret a certificate needs, where its column is damaged and its key is not.
-async fn mend(app: &App, counts: &BTreeMap<String, i64>) -> Result<(), StoreError> {
-    for name in counts.keys().filter(|name| !app.sealing.has(name) && is_damaged(counts, name)) {
-        app.store.mend_seals(name, BATCH).await?;
+async fn mend(core: &Core, counts: &BTreeMap<String, i64>) -> Result<(), StoreError> {
+    for name in counts.keys().filter(|name| !core.sealing.has(name) && is_damaged(counts, name)) {
+        core.store.mend_seals(name, BATCH).await?;
     }
     Ok(())
 }
 
 /// Names the texts that a damaged name of a secret stands before.
-async fn say_damaged(app: &App, name: &str) -> Result<(), StoreError> {
-    for (table, row) in app.store.texts_with(name, NAMED_MAX).await? {
+async fn say_damaged(core: &Core, name: &str) -> Result<(), StoreError> {
+    for (table, row) in core.store.texts_with(name, NAMED_MAX).await? {
         tracing::error!(
             table = table.as_str(),
             row,
@@ -117,13 +119,13 @@ async fn say_damaged(app: &App, name: &str) -> Result<(), StoreError> {
 
 /// Lets go of what only a lost secret opens: accounts and orders are begun anew, certificates ordered anew. What a
 /// certificate's gateways still have in memory is served until then.
-async fn give_up(app: &App, seal: &str) -> Result<(), StoreError> {
-    app.store.forget_sealed(seal).await?;
+async fn give_up(core: &Core, seal: &str) -> Result<(), StoreError> {
+    core.store.forget_sealed(seal).await?;
     let mut after = String::new();
     loop {
-        let mut write = app.store.write().await?;
+        let mut write = core.store.write().await?;
         let now = write.now();
-        let names = app.store.sealed_names(write.connection(), seal, &after, BATCH).await?;
+        let names = core.store.sealed_names(write.connection(), seal, &after, BATCH).await?;
         let Some(last) = names.last() else { return Ok(()) };
         after = last.to_string();
         for name in names {
@@ -142,7 +144,7 @@ async fn give_up(app: &App, seal: &str) -> Result<(), StoreError> {
 /// Seals anew what needs another than the newest secret, until `shutdown`.
 pub(crate) async fn keep_new(app: std::sync::Arc<App>, shutdown: Shutdown) {
     while !shutdown.has_begun() {
-        if let Err(error) = round(&app, &shutdown).await {
+        if let Err(error) = round(&app.core, &app.gateways.nodes, &shutdown).await {
             tracing::error!(%error, "sealing anew failed; going on in a minute");
         }
         tokio::select! {
@@ -152,41 +154,47 @@ pub(crate) async fn keep_new(app: std::sync::Arc<App>, shutdown: Shutdown) {
     }
 }
 
-async fn round(app: &App, shutdown: &Shutdown) -> Result<(), StoreError> {
-    let counts = app.store.count_seals().await?;
-    mend(app, &counts).await?;
-    show(app, Seals::of(&app.sealing, &counts));
+async fn round(core: &Core, nodes: &Nodes, shutdown: &Shutdown) -> Result<(), StoreError> {
+    let counts = core.store.count_seals().await?;
+    mend(core, &counts).await?;
+    show(core, Seals::of(&core.sealing, &counts));
     let needed = |name: &&str| counts.get(*name).is_some_and(|count| *count > 0);
     let mut done = 0;
-    let older: Vec<&str> = app.sealing.older().filter(needed).collect();
+    let older: Vec<&str> = core.sealing.older().filter(needed).collect();
     for seal in &older {
         for column in std::iter::once(None).chain(COLUMNS.map(Some)) {
-            done += all_in(app, shutdown, column, seal).await?;
+            done += all_in(core, nodes, shutdown, column, seal).await?;
         }
     }
     if !older.is_empty() {
-        let seals = look(app).await?;
-        show(app, seals);
+        let seals = look(core).await?;
+        show(core, seals);
         tracing::info!(texts = done, left = seals.older, "keys and secrets were sealed with the newest sealing secret");
     }
     Ok(())
 }
 
 /// Seals anew what needs one secret in one column, or in certificates; how many texts.
-async fn all_in(app: &App, shutdown: &Shutdown, column: Option<Column>, seal: &str) -> Result<u64, StoreError> {
+async fn all_in(
+    core: &Core,
+    nodes: &Nodes,
+    shutdown: &Shutdown,
+    column: Option<Column>,
+    seal: &str,
+) -> Result<u64, StoreError> {
     let (mut done, mut after) = (0, String::new());
     loop {
         let Resealed { done: now, last, revision } = match column {
-            None => app.store.reseal_certificates(&app.sealing, seal, &after, BATCH).await?,
-            Some(column) => app.store.reseal_column(column, &app.sealing, seal, &after, BATCH).await?,
+            None => core.store.reseal_certificates(&core.sealing, seal, &after, BATCH).await?,
+            Some(column) => core.store.reseal_column(column, &core.sealing, seal, &after, BATCH).await?,
         };
         let Some(last) = last else { return Ok(done) };
         (done, after) = (done + now, last);
         let moved = i64::try_from(now).unwrap_or(0);
-        app.metrics.sealed.with_label_values(&["newest"]).add(moved);
-        app.metrics.sealed.with_label_values(&["older"]).sub(moved);
+        core.metrics.sealed.with_label_values(&["newest"]).add(moved);
+        core.metrics.sealed.with_label_values(&["older"]).sub(moved);
         if let Some(revision) = revision {
-            app.nodes.acknowledged(revision, LEARNING_TIME_MAX).await;
+            nodes.acknowledged(revision, LEARNING_TIME_MAX).await;
         }
         tokio::select! {
             () = shutdown.begun() => return Ok(done),

@@ -89,6 +89,8 @@ pub(crate) struct Throttles {
     domains: Throttle<(Asking, String)>,
     projects: Throttle<(Asking, ProjectRef)>,
     sign_ins: Throttle<String>,
+    /// How often sessions and projects may change anything.
+    pub(crate) pace: Pace,
 }
 
 impl Throttles {
@@ -96,7 +98,8 @@ impl Throttles {
         Self {
             domains: Throttle::new(clock.clone(), DOMAIN_INTERVAL, REMEMBERED_MAX),
             projects: Throttle::new(clock.clone(), PROJECT_WINDOW, REMEMBERED_MAX),
-            sign_ins: Throttle::new(clock, SIGN_IN_WINDOW, REMEMBERED_MAX),
+            sign_ins: Throttle::new(clock.clone(), SIGN_IN_WINDOW, REMEMBERED_MAX),
+            pace: Pace::new(clock),
         }
     }
 

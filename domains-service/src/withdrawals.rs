@@ -13,13 +13,14 @@ use contract::project::ProjectUid;
 use serde_json::{Value, json};
 
 use crate::actor::Actor;
-use crate::app::App;
-use crate::nodes::Acknowledged;
+use crate::common::Core;
+use crate::gateways::Gateways;
+use crate::nodes::{Acknowledged, Nodes};
 use crate::project::ProjectRef;
 use crate::store::log::claim;
 use crate::store::projects::find_project;
 use crate::store::withdrawals::{self, What, Withdrawal};
-use crate::store::{StoreError, acme};
+use crate::store::{Store, StoreError, acme};
 use crate::text::Rfc3339;
 
 /// How long an answer waits for the gateways.
@@ -37,9 +38,9 @@ const RECORD_NOT_READ: &str = "processes on record, which could not be read";
 /// Waits, a second at most, until no process of a gateway serves what was withdrawn by `revision` and before. What they
 /// have all acknowledged is done with. What is withdrawn is committed, so this never fails: without the record of processes
 /// those in memory are waited for, and the record is named among those that have not acknowledged.
-pub(crate) async fn wait(app: &App, revision: Revision) -> Result<Acknowledged, StoreError> {
-    let recalled = app.recall_processes().await;
-    let mut acknowledged = app.nodes.acknowledged_by_all(revision, ACKNOWLEDGEMENT_TIME_MAX).await;
+pub(crate) async fn wait(core: &Core, gateways: &Gateways, revision: Revision) -> Result<Acknowledged, StoreError> {
+    let recalled = gateways.recall_processes(&core.store).await;
+    let mut acknowledged = gateways.nodes.acknowledged_by_all(revision, ACKNOWLEDGEMENT_TIME_MAX).await;
     if let Err(error) = recalled {
         tracing::warn!(
             %error,
@@ -50,9 +51,9 @@ pub(crate) async fn wait(app: &App, revision: Revision) -> Result<Acknowledged, 
         acknowledged.lagging.push(RECORD_NOT_READ.to_owned());
     }
     if acknowledged.lagging.is_empty() {
-        match end(app, revision).await {
+        match end(core, gateways, revision).await {
             Ok(true) => {}
-            Ok(false) => acknowledged = app.nodes.behind_of_all(revision),
+            Ok(false) => acknowledged = gateways.nodes.behind_of_all(revision),
             Err(error) => tracing::warn!(
                 %error,
                 revision = revision.0,
@@ -66,12 +67,13 @@ pub(crate) async fn wait(app: &App, revision: Revision) -> Result<Acknowledged, 
 /// As [`wait`], for what of `which` was withdrawn just now: when a gateway has not acknowledged it, the project's events
 /// say so.
 pub(crate) async fn settle(
-    app: &App,
+    core: &Core,
+    gateways: &Gateways,
     revision: Revision,
     (whats, which): (&[What], &str),
     project: &ProjectRef,
 ) -> Result<Acknowledged, StoreError> {
-    let acknowledged = wait(app, revision).await?;
+    let acknowledged = wait(core, gateways, revision).await?;
     if acknowledged.lagging.is_empty() {
         return Ok(acknowledged);
     }
@@ -84,7 +86,7 @@ pub(crate) async fn settle(
             gateways = acknowledged.lagging.join(", "),
             "a withdrawal is not on every gateway: these may serve it still; waiting until they have acknowledged it"
         );
-        if let Err(error) = record(app, *what, which, project, &acknowledged).await {
+        if let Err(error) = record(&core.store, *what, which, project, &acknowledged).await {
             tracing::warn!(%error, "no event says that a withdrawal waits for gateways");
         }
     }
@@ -93,29 +95,30 @@ pub(crate) async fn settle(
 
 /// As [`wait`], for what of `which` was withdrawn earlier and may wait still; `None` when nothing does.
 pub(crate) async fn repeat(
-    app: &App,
+    core: &Core,
+    gateways: &Gateways,
     (whats, which): (&[What], &str),
     project: &ProjectRef,
 ) -> Result<Option<Acknowledged>, StoreError> {
-    let found = app.store.withdrawals_of(&project.uid).await?;
+    let found = core.store.withdrawals_of(&project.uid).await?;
     let waiting = found.iter().filter(|one| whats.contains(&one.what) && one.which == which);
     // One that is not kept, because the project has so many, is as old as the oldest that is, or older.
     let is_full = found.len() >= usize::try_from(withdrawals::WITHDRAWALS_OF_ONE_MAX).unwrap_or(usize::MAX);
     let oldest = found.first().filter(|_| is_full).map(|one| one.revision);
     match waiting.map(|one| one.revision).max().or(oldest) {
-        Some(revision) => wait(app, revision).await.map(Some),
+        Some(revision) => wait(core, gateways, revision).await.map(Some),
         None => Ok(None),
     }
 }
 
 async fn record(
-    app: &App,
+    store: &Store,
     what: What,
     which: &str,
     project: &ProjectRef,
     acknowledged: &Acknowledged,
 ) -> Result<(), StoreError> {
-    let mut write = app.store.write().await?;
+    let mut write = store.write().await?;
     // Nothing is kept of a project that was erased.
     if find_project(write.connection(), project).await?.is_none() {
         return Ok(());
@@ -128,20 +131,20 @@ async fn record(
 }
 
 /// Ends what every process has acknowledged. Called again and again.
-pub(crate) async fn end_acknowledged(app: &App) -> Result<(), StoreError> {
-    let Some(oldest) = app.store.oldest_withdrawal().await? else { return Ok(()) };
-    app.recall_processes().await?;
-    let applied = app.nodes.applied_by_all();
-    if applied < oldest { Ok(()) } else { end(app, applied).await.map(drop) }
+pub(crate) async fn end_acknowledged(core: &Core, gateways: &Gateways) -> Result<(), StoreError> {
+    let Some(oldest) = core.store.oldest_withdrawal().await? else { return Ok(()) };
+    gateways.recall_processes(&core.store).await?;
+    let applied = gateways.nodes.applied_by_all();
+    if applied < oldest { Ok(()) } else { end(core, gateways, applied).await.map(drop) }
 }
 
 /// Ends the withdrawals up to `revision`, which every process has applied. Whether it did: nothing is ended if the history that
 /// a process has applied is not the one that is written on here.
-async fn end(app: &App, revision: Revision) -> Result<bool, StoreError> {
-    let mut write = app.store.write().await?;
-    let missing = claim::missing(write.connection(), app.nodes.positions()).await?;
-    app.disbelieve_at(&missing);
-    if app.nodes.applied_by_all() < revision {
+async fn end(core: &Core, gateways: &Gateways, revision: Revision) -> Result<bool, StoreError> {
+    let mut write = core.store.write().await?;
+    let missing = claim::missing(write.connection(), gateways.nodes.positions()).await?;
+    gateways.disbelieve_at(&missing);
+    if gateways.nodes.applied_by_all() < revision {
         return Ok(false);
     }
     let now = write.now();
@@ -181,12 +184,12 @@ pub(crate) struct Waiting(HashMap<(&'static str, String), Shown>);
 
 impl Waiting {
     /// What of this project waits.
-    pub(crate) async fn of(app: &App, project: &ProjectUid) -> Result<Self, StoreError> {
-        let found = app.store.withdrawals_of(project).await?;
+    pub(crate) async fn of(store: &Store, gateways: &Gateways, project: &ProjectUid) -> Result<Self, StoreError> {
+        let found = store.withdrawals_of(project).await?;
         if !found.is_empty() {
-            app.recall_processes().await?;
+            gateways.recall_processes(store).await?;
         }
-        let shown = found.into_iter().map(|one| ((one.what.as_str(), one.which.clone()), view(app, &one)));
+        let shown = found.into_iter().map(|one| ((one.what.as_str(), one.which.clone()), view(&gateways.nodes, &one)));
         Ok(Self(shown.collect()))
     }
 
@@ -197,14 +200,14 @@ impl Waiting {
 }
 
 /// A withdrawal in the view of what is withdrawn.
-fn view(app: &App, withdrawal: &Withdrawal) -> Shown {
-    let lagging = app.nodes.behind_of_all(withdrawal.revision).lagging;
+fn view(nodes: &Nodes, withdrawal: &Withdrawal) -> Shown {
+    let lagging = nodes.behind_of_all(withdrawal.revision).lagging;
     Shown { what: withdrawal.what, since: withdrawal.since.into(), lagging }
 }
 
 /// A withdrawal in the operators' list.
-pub(crate) fn listed(app: &App, withdrawal: &Withdrawal) -> Value {
-    let mut shown = json!(view(app, withdrawal));
+pub(crate) fn listed(nodes: &Nodes, withdrawal: &Withdrawal) -> Value {
+    let mut shown = json!(view(nodes, withdrawal));
     if let Some(fields) = shown.as_object_mut() {
         fields.insert("which".to_owned(), json!(withdrawal.which));
         fields.insert("project".to_owned(), json!(withdrawal.project_name));
@@ -215,25 +218,25 @@ pub(crate) fn listed(app: &App, withdrawal: &Withdrawal) -> Value {
 }
 
 /// Brings the gauges up to date.
-pub(crate) async fn measure(app: &App) -> Result<(), StoreError> {
-    let counts = app.store.count_withdrawals().await?;
+pub(crate) async fn measure(core: &Core, gateways: &Gateways) -> Result<(), StoreError> {
+    let counts = core.store.count_withdrawals().await?;
     for &what in What::ALL {
         let count = counts.iter().find(|counted| counted.what == what).map_or(0, |counted| counted.count);
-        app.metrics.withdrawals.with_label_values(&[what.as_str()]).set(count);
+        core.metrics.withdrawals.with_label_values(&[what.as_str()]).set(count);
     }
     let oldest = counts.iter().map(|counted| counted.oldest.to_seconds().0).min();
-    app.metrics.withdrawal_oldest.set(oldest.unwrap_or(0));
-    app.metrics.withdrawals_awaited.reset();
-    let rows = app.store.withdrawals(ROWS_MEASURED_MAX).await?;
+    core.metrics.withdrawal_oldest.set(oldest.unwrap_or(0));
+    core.metrics.withdrawals_awaited.reset();
+    let rows = core.store.withdrawals(ROWS_MEASURED_MAX).await?;
     if !rows.is_empty() {
-        app.recall_processes().await?;
+        gateways.recall_processes(&core.store).await?;
     }
-    let waits = app.nodes.all().into_iter().filter_map(|known| {
+    let waits = gateways.nodes.all().into_iter().filter_map(|known| {
         let first = rows.iter().find(|row| row.revision > known.report.applied)?;
         Some((known.report.node, first.since))
     });
     for (process, since) in waits.take(PROCESSES_NAMED_MAX) {
-        app.metrics.withdrawals_awaited.with_label_values(&[&process]).set(since.to_seconds().0);
+        core.metrics.withdrawals_awaited.with_label_values(&[&process]).set(since.to_seconds().0);
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! What happens by itself: looks at domains whose time has come, the end of removals, and keeping tables bounded.
+//! What happens by itself: checks of domains whose time has come, the end of removals, and keeping tables bounded.
 //!
-//! A bounded number of domains is attended to at once. When the database or DNS is away, the worker waits and comes
+//! A bounded number of domains is reconciled at once. When the database or DNS is away, the worker waits and comes
 //! again; nothing is lost, because what is due is written down.
 
 use std::collections::HashMap;
@@ -13,18 +13,22 @@ use contract::hostname::Hostname;
 use tokio::task::{self, JoinSet};
 
 use crate::app::App;
+use crate::common::Core;
 use crate::domain::{Domain, Status};
+use crate::gateways::Gateways;
+use crate::issuer::Authorities;
+use crate::nodes::Nodes;
 use crate::project::ProjectRef;
 use crate::reconcile::{self, Reason};
 use crate::store::sessions::{ABSOLUTE_MILLIS_MAX, IDLE_MILLIS_MAX};
 use crate::store::usage::USAGE_DAYS_MAX;
-use crate::store::{StoreError, acme, domains, keys, numbers, processes, projects, webhooks};
+use crate::store::{Store, StoreError, acme, domains, keys, numbers, processes, projects, webhooks};
 use crate::withdrawals;
 
 /// Between two searches for domains that are due; a change wakes the worker at once.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Domains attended to at once, of all projects and of one.
+/// Domains reconciled at once, of all projects and of one.
 const DOMAINS_AT_ONCE: usize = 32;
 const DOMAINS_AT_ONCE_PER_PROJECT: usize = 16;
 
@@ -97,9 +101,9 @@ impl InProgress {
             match reconcile::reconcile(&app, &domain, Reason::Schedule).await {
                 // It is noted which row; the domain waits until that is mended.
                 Err(StoreError::Unreadable { .. }) => {
-                    app.store.set_aside(&domains::place(&domain), app.clock.now()).await
+                    app.core.store.set_aside(&domains::place(&domain), app.core.clock.now()).await
                 }
-                attended => attended.map(|_| ()),
+                reconciled => reconciled.map(|_| ()),
             }
             .inspect_err(|error| tracing::error!(%error, domain = %domain.name, "a domain could not be attended to"))
         });
@@ -123,9 +127,9 @@ impl InProgress {
     }
 }
 
-/// Attends to domains until `shutdown`. One that takes long, because DNS or an authority does, holds up nobody but a few
-/// of its own project.
-pub(crate) async fn attend_to_domains(app: Arc<App>, shutdown: Shutdown) {
+/// Reconciles the domains that are due until `shutdown`. One that takes long, because DNS or an authority does, holds up a few
+/// of its own project and no others.
+pub(crate) async fn reconcile_domains(app: Arc<App>, shutdown: Shutdown) {
     let mut in_progress = InProgress::default();
     let mut search = true;
     while !shutdown.has_begun() {
@@ -134,7 +138,7 @@ pub(crate) async fn attend_to_domains(app: Arc<App>, shutdown: Shutdown) {
         }
         search = tokio::select! {
             () = shutdown.begun() => break,
-            () = app.wake.notified() => true,
+            () = app.issuing.wake.notified() => true,
             () = tokio::time::sleep(SEARCH_INTERVAL) => true,
             // What failed is tried again after the pause, not at once.
             went_well = in_progress.one_done() => went_well,
@@ -152,7 +156,9 @@ async fn take_up(app: &Arc<App>, in_progress: &mut InProgress) -> Result<(), Sto
     if in_progress.domains.len() >= DOMAINS_AT_ONCE {
         return Ok(());
     }
-    for domain in app.store.due_domains(app.clock.now(), DOMAINS_AT_ONCE_PER_PROJECT, DOMAINS_PER_SEARCH).await? {
+    for domain in
+        app.core.store.due_domains(app.core.clock.now(), DOMAINS_AT_ONCE_PER_PROJECT, DOMAINS_PER_SEARCH).await?
+    {
         if in_progress.has_room_for(&domain) {
             in_progress.begin(app, domain);
         }
@@ -163,7 +169,7 @@ async fn take_up(app: &Arc<App>, in_progress: &mut InProgress) -> Result<(), Sto
 /// Ends withdrawals until `shutdown`, as gateways acknowledge them.
 pub(crate) async fn end_withdrawals(app: Arc<App>, shutdown: Shutdown) {
     while !shutdown.has_begun() {
-        if let Err(error) = withdrawals::end_acknowledged(&app).await {
+        if let Err(error) = withdrawals::end_acknowledged(&app.core, &app.gateways).await {
             tracing::error!(%error, "acknowledged withdrawals could not be ended; trying again");
         }
         tokio::select! {
@@ -183,7 +189,7 @@ async fn at_the_end(shutdown: &Shutdown) {
 pub(crate) async fn abandon_orders(app: Arc<App>, shutdown: Shutdown) {
     while !shutdown.has_begun() {
         let given_up = tokio::select! {
-            given_up = abandon_due_orders(&app) => given_up,
+            given_up = abandon_due_orders(&app.core, &app.issuing.authorities) => given_up,
             () = at_the_end(&shutdown) => return,
         };
         if let Err(error) = given_up {
@@ -196,21 +202,21 @@ pub(crate) async fn abandon_orders(app: Arc<App>, shutdown: Shutdown) {
     }
 }
 
-async fn abandon_due_orders(app: &App) -> Result<(), StoreError> {
-    for order in app.store.abandoned_orders(app.clock.now(), ORDERS_PER_ROUND).await? {
-        let given_up = match app.authorities.find(&order.authority) {
+async fn abandon_due_orders(core: &Core, authorities: &Authorities) -> Result<(), StoreError> {
+    for order in core.store.abandoned_orders(core.clock.now(), ORDERS_PER_ROUND).await? {
+        let given_up = match authorities.find(&order.authority) {
             Some(authority) => authority.abandon(&order.url).await,
             None => Ok(()), // no authority of ours any more: what it knows expires by itself
         };
-        let is_old = app.clock.now().since(order.created_at) > AUTHORIZATION_MILLIS_MAX;
+        let is_old = core.clock.now().since(order.created_at) > AUTHORIZATION_MILLIS_MAX;
         match given_up {
             Err(error) if !is_old => {
                 tracing::warn!(domain = %order.hostname, authority = order.authority, %error,
                     "authorizations of a removed name could not be deactivated; trying again");
-                app.store.postpone_abandonment(&order, app.clock.now().plus(ABANDON_AGAIN_MILLIS)).await?;
+                core.store.postpone_abandonment(&order, core.clock.now().plus(ABANDON_AGAIN_MILLIS)).await?;
             }
             _ => {
-                app.store.forget_abandoned(&order).await?;
+                core.store.forget_abandoned(&order).await?;
                 tracing::info!(domain = %order.hostname, authority = order.authority, "nothing is asked for the name any more");
             }
         }
@@ -218,10 +224,10 @@ async fn abandon_due_orders(app: &App) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Keeps tables bounded and gauges true until `shutdown`.
-pub(crate) async fn tidy(app: Arc<App>, shutdown: Shutdown) {
+/// Keeps tables bounded, the change log at so many rows among them, until `shutdown`.
+pub(crate) async fn tidy(app: Arc<App>, change_log_rows: u64, shutdown: Shutdown) {
     while !shutdown.has_begun() {
-        if let Err(error) = tidy_once(&app).await {
+        if let Err(error) = tidy_once(&app.core, &app.gateways.nodes, change_log_rows).await {
             tracing::error!(%error, "tidying up failed; trying again");
         }
         tokio::select! {
@@ -231,13 +237,13 @@ pub(crate) async fn tidy(app: Arc<App>, shutdown: Shutdown) {
     }
 }
 
-async fn tidy_once(app: &App) -> Result<(), StoreError> {
-    app.store.mend_projects(None).await?;
-    let forgotten = app.store.compact_log(app.change_log_rows).await?;
+async fn tidy_once(core: &Core, nodes: &Nodes, change_log_rows: u64) -> Result<(), StoreError> {
+    core.store.mend_projects(None).await?;
+    let forgotten = core.store.compact_log(change_log_rows).await?;
     if forgotten > 0 {
         tracing::info!(changes = forgotten, "the change log was compacted");
     }
-    let mut write = app.store.write().await?;
+    let mut write = core.store.write().await?;
     numbers::put_right(&mut write).await?;
     let now = write.now();
     for key in keys::stale_keys(write.connection(), now.plus(-MEMORY_MILLIS), KEYS_PER_TIDYING).await? {
@@ -248,7 +254,7 @@ async fn tidy_once(app: &App) -> Result<(), StoreError> {
     acme::tidy(write.connection(), now).await?;
     domains::forget_tombstones(write.connection(), now.plus(-MEMORY_MILLIS)).await?;
     write.forget_events(now.plus(-EVENTS_MILLIS)).await?;
-    for process in processes::forget_silent(write.connection(), app.nodes.forgotten_before()).await? {
+    for process in processes::forget_silent(write.connection(), nodes.forgotten_before()).await? {
         tracing::warn!(
             process = process.trim_start_matches('/'),
             "a gateway was not heard for 24 hours: removals do not wait for it any more"
@@ -262,16 +268,16 @@ async fn tidy_once(app: &App) -> Result<(), StoreError> {
     webhooks::forget_taken(&mut write, now.plus(-DELIVERIES_MILLIS)).await?;
     write.commit().await?;
     if let Some(since) = Instant::now().checked_sub(UNREAD_MAX) {
-        app.store.reader().unreadable().forget_unread_since(since);
+        core.store.reader().unreadable().forget_unread_since(since);
     }
-    erase_due_projects(app).await?;
-    app.store.forget_sessions(now.plus(-ABSOLUTE_MILLIS_MAX), now.plus(-IDLE_MILLIS_MAX), now).await?;
-    app.store.wipe_erased().await
+    erase_due_projects(&core.store).await?;
+    core.store.forget_sessions(now.plus(-ABSOLUTE_MILLIS_MAX), now.plus(-IDLE_MILLIS_MAX), now).await?;
+    core.store.wipe_erased().await
 }
 
 /// Erases removed projects whose time is over.
-async fn erase_due_projects(app: &App) -> Result<(), StoreError> {
-    let mut write = app.store.write().await?;
+async fn erase_due_projects(store: &Store) -> Result<(), StoreError> {
+    let mut write = store.write().await?;
     let now = write.now();
     for project in projects::to_erase(write.connection(), now, PROJECTS_ERASED_AT_ONCE).await? {
         projects::erase(write.connection(), &project.id, now).await?;
@@ -283,22 +289,22 @@ async fn erase_due_projects(app: &App) -> Result<(), StoreError> {
 }
 
 /// Brings the gauges up to date.
-pub(crate) async fn measure(app: &App) -> Result<(), StoreError> {
-    let mut counts: HashMap<String, i64> = app.store.domains_by_status().await?.into_iter().collect();
+pub(crate) async fn measure(core: &Core, gateways: &Gateways) -> Result<(), StoreError> {
+    let mut counts: HashMap<String, i64> = core.store.domains_by_status().await?.into_iter().collect();
     for status in Status::ALL {
         let count = counts.remove(status.as_str()).unwrap_or(0);
-        app.metrics.states.with_label_values(&[status.as_str()]).set(count);
+        core.metrics.states.with_label_values(&[status.as_str()]).set(count);
     }
-    app.metrics.unreadable_row.reset();
-    for (RowPlace { table, row, of }, bad) in app.store.reader().unreadable().noted(ROWS_NAMED_MAX) {
-        app.metrics.unreadable_row.with_label_values(&[table, &row, &of, bad.column]).set(1);
+    core.metrics.unreadable_row.reset();
+    for (RowPlace { table, row, of }, bad) in core.store.reader().unreadable().noted(ROWS_NAMED_MAX) {
+        core.metrics.unreadable_row.with_label_values(&[table, &row, &of, bad.column]).set(1);
     }
-    app.metrics.of_another_history.set(i64::try_from(app.nodes.of_another_history().len()).unwrap_or(i64::MAX));
-    let revision = app.store.newest_revision().await?;
-    app.metrics.revision.set(revision.0.cast_signed());
-    withdrawals::measure(app).await?;
-    let (waiting, overdue) = app.store.delivery_backlog(app.clock.now().plus(-OVERDUE_MILLIS)).await?;
-    app.metrics.webhook_deliveries.with_label_values(&["waiting"]).set(waiting);
-    app.metrics.webhook_deliveries.with_label_values(&["overdue"]).set(overdue);
+    core.metrics.of_another_history.set(i64::try_from(gateways.nodes.of_another_history().len()).unwrap_or(i64::MAX));
+    let revision = core.store.newest_revision().await?;
+    core.metrics.revision.set(revision.0.cast_signed());
+    withdrawals::measure(core, gateways).await?;
+    let (waiting, overdue) = core.store.delivery_backlog(core.clock.now().plus(-OVERDUE_MILLIS)).await?;
+    core.metrics.webhook_deliveries.with_label_values(&["waiting"]).set(waiting);
+    core.metrics.webhook_deliveries.with_label_values(&["overdue"]).set(overdue);
     Ok(())
 }

@@ -27,7 +27,7 @@ pub(crate) async fn came_through(State(app): State<Arc<App>>, mut request: Reque
     let (Some(identity), Some(signed_by)) = (extensions.get::<Identity>(), extensions.get::<SignedBy>()) else {
         return identity_required().into_response();
     };
-    let gateway = app.identities.lock().gateway(&signed_by.0).map(str::to_owned);
+    let gateway = app.gateways.identities.lock().gateway(&signed_by.0).map(str::to_owned);
     let Some(gateway) = gateway else { return identity_required().into_response() };
     let origin = Origin { client: identity.client, gateway };
     request.extensions_mut().insert(origin);
@@ -69,10 +69,10 @@ async fn holder(
     origin: Origin,
 ) -> Result<Actor, Stop> {
     let presented = presented?;
-    let found = app.store.key_by_digest(presented.digest()).await?;
-    let usable = found.filter(|key| key.revoked_at.is_none() && key.environment == app.environment);
+    let found = app.core.store.key_by_digest(presented.digest()).await?;
+    let usable = found.filter(|key| key.revoked_at.is_none() && key.environment == app.settings.environment);
     let key = usable.ok_or_else(invalid)?;
-    if key.expires_at.is_some_and(|end| end <= app.clock.now_seconds()) {
+    if key.expires_at.is_some_and(|end| end <= app.core.clock.now_seconds()) {
         return Err(refused(Code::ExpiredApiKey, "The API key has expired."));
     }
     // An honest gateway signs for the key that it hands on.

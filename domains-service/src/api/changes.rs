@@ -141,7 +141,7 @@ pub(super) async fn change(
         Field::Null => Field::Null,
         Field::Value(redirect) => Field::Value(redirect.rule()?),
     };
-    let mut write = app.store.write().await?;
+    let mut write = app.core.store.write().await?;
     let project = projects::find(&mut write, &id).await?;
     let mut domain = find(&mut write, &project.id, &name).await?;
     check_revision(&headers, &view::domain(&app, &project, &domain))?;
@@ -166,7 +166,7 @@ pub(super) async fn change(
     let after = view_of_choice(&domain);
     if before == after {
         drop(write);
-        withdrawals::repeat(&app, (&[What::Redirect], domain.name.as_str()), &id).await?;
+        withdrawals::repeat(&app.core, &app.gateways, (&[What::Redirect], domain.name.as_str()), &id).await?;
     } else {
         let now = write.now();
         domain.touch(now);
@@ -181,10 +181,14 @@ pub(super) async fn change(
         }
         let revision = write.commit().await?;
         if withdraws {
-            withdrawals::settle(&app, revision, (&[What::Redirect], domain.name.as_str()), &id).await?;
+            withdrawals::settle(&app.core, &app.gateways, revision, (&[What::Redirect], domain.name.as_str()), &id)
+                .await?;
         }
     }
-    let waits = Waiting::of(&app, &id.uid).await?.find(&[What::Redirect], domain.name.as_str()).is_some();
+    let waits = Waiting::of(&app.core.store, &app.gateways, &id.uid)
+        .await?
+        .find(&[What::Redirect], domain.name.as_str())
+        .is_some();
     shown(&app, &project, &domain, if waits { StatusCode::ACCEPTED } else { StatusCode::OK }).await
 }
 
@@ -270,14 +274,14 @@ pub(super) async fn remove(
     params: Params,
 ) -> Result<Response, Stop> {
     let with_redirects = params.value("with_redirects", false, "true or false")?;
-    let started = app.clock.monotonic();
-    let mut write = app.store.write().await?;
+    let started = app.core.clock.monotonic();
+    let mut write = app.core.store.write().await?;
     let project = projects::find(&mut write, &id).await?;
     let domain = find_any(&mut write, &id, &name).await?;
     if let Some(revision) = domain.removal {
         drop(write);
-        let acknowledged = withdrawals::wait(&app, Revision(revision)).await?;
-        return Ok(removed(&acknowledged, app.clock.monotonic().saturating_sub(started)));
+        let acknowledged = withdrawals::wait(&app.core, &app.gateways, Revision(revision)).await?;
+        return Ok(removed(&acknowledged, app.core.clock.monotonic().saturating_sub(started)));
     }
     check_revision(&headers, &view::domain(&app, &project, &domain))?;
     let dependants = domains::dependants(write.connection(), &domain).await?;
@@ -294,9 +298,10 @@ pub(super) async fn remove(
     }
     let name = domain.name.clone();
     let all = std::iter::once(domain).chain(dependants).collect();
-    let revision = reconcile::remove(&app, write, all, &project, &actor).await?;
-    let acknowledged = withdrawals::settle(&app, revision, (&[What::Name], name.as_str()), &id).await?;
-    Ok(removed(&acknowledged, app.clock.monotonic().saturating_sub(started)))
+    let revision = reconcile::remove(&app.core.metrics, write, all, &project, &actor).await?;
+    let acknowledged =
+        withdrawals::settle(&app.core, &app.gateways, revision, (&[What::Name], name.as_str()), &id).await?;
+    Ok(removed(&acknowledged, app.core.clock.monotonic().saturating_sub(started)))
 }
 
 /// The answer to a withdrawal.

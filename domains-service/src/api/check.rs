@@ -42,12 +42,13 @@ pub(crate) const OPERATION: Operation = Operation {
 async fn check(Entered { app, project: id, .. }: Entered<DomainsRead>, params: Params) -> Result<Response, Stop> {
     let project = projects::load(&app, &id).await?;
     let text = params.text("name").unwrap_or_default();
-    let Attachable { name, local, .. } = attachable(text, &app.platform, app.names).map_err(unattachable)?;
+    let Attachable { name, local, .. } =
+        attachable(text, &app.settings.platform, app.settings.names).map_err(unattachable)?;
     throttle(&app, Asking::Check, &id, name.as_str())?;
-    let mut connection = app.store.reader().acquire().await?;
+    let mut connection = app.core.store.reader().acquire().await?;
     let claims = domains::find_claims(&mut connection, &name).await?;
     drop(connection);
-    let mut domain = Domain::added(name, id, app.clock.now());
+    let mut domain = Domain::added(name, id, app.core.clock.now());
     let claim = reconcile::claim(&claims, &project, &domain);
     let Some(look) = reconcile::check_dns(&app, &project, &domain, claim).await else { return Err(no_domain()) };
     if look.unreachable() {

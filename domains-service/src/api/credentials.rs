@@ -86,7 +86,7 @@ pub(super) async fn create(
     let days = wanted.days()?;
     let NewCredential { kind, name, .. } = wanted;
     let credential = Secret::generate().map_err(|_| Code::InternalError.refuse("There is no randomness."))?;
-    let mut write = app.store.write().await?;
+    let mut write = app.core.store.write().await?;
     write.confirm(&maker).await?;
     let expires_at = days.map(|days| write.now().plus(i64::from(days) * DAY_MILLIS));
     let (digest, from) = (digest_of(&credential), Origin::Maker(&maker.digest));
@@ -115,7 +115,7 @@ pub(super) async fn create(
 /// `GET /internal/credentials?kind=`: all of them, or those of one kind.
 pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> Result<Response, Stop> {
     let kind = params.text("kind").map(str::parse).transpose().map_err(|_| no_kind())?;
-    let all: Vec<_> = app.store.credentials(kind).await?.iter().map(view).collect();
+    let all: Vec<_> = app.core.store.credentials(kind).await?.iter().map(view).collect();
     Ok(axum::Json(json!({ "credentials": all })).into_response())
 }
 
@@ -155,7 +155,7 @@ pub(super) async fn revoke(
         let message = "The command line's credential derives from the platform's secret: replace the secret and restart the control plane.";
         return Err(Code::CommandLineCredential.refuse(message).into());
     }
-    let mut write = app.store.write().await?;
+    let mut write = app.core.store.write().await?;
     write.confirm(&actor).await?;
     let mut revoked: Vec<_> = write.good_credential(kind, &name).await?.into_iter().collect();
     let mut made = write.made_by(kind, &name).await?;
@@ -172,16 +172,16 @@ pub(super) async fn revoke(
     }
     let gateways: Vec<_> = names(&revoked, Kind::Gateway).collect();
     if !gateways.is_empty() {
-        keyring::replace_tickets(&app, &mut write).await?;
+        keyring::replace_tickets(&app.core, &mut write).await?;
     }
     let before = write.now().plus(-EVENTS_MILLIS);
     projects::end_erasures(write.connection(), before).await?;
     write.commit().await?;
     for gateway in &gateways {
-        app.nodes.revoke(gateway);
+        app.gateways.nodes.revoke(gateway);
     }
     let digests: Vec<_> = revoked.iter().map(|one| one.credential.digest.as_str()).collect();
-    app.store.credentials_revoked(&digests).await;
+    app.core.store.credentials_revoked(&digests).await;
     for Recorded { credential: Credential { kind, name, .. }, .. } in &revoked {
         tracing::warn!(kind = kind.as_str(), name, actor = actor.name, "a credential is revoked");
     }
@@ -199,9 +199,9 @@ async fn forget_signatures(app: &App, gateways: &[&str]) -> Result<(), Stop> {
     if gateways.is_empty() {
         return Ok(());
     }
-    let Err(error) = keyring::look(app).await else { return Ok(()) };
+    let Err(error) = keyring::look(&app.core, &app.gateways).await else { return Ok(()) };
     for gateway in gateways {
-        keyring::refuse(app, gateway);
+        keyring::refuse(&app.gateways, gateway);
     }
     tracing::error!(
         gateways = gateways.join(", "),
@@ -224,7 +224,7 @@ pub(super) async fn changes(
     let since = params.value("since", jiff::Timestamp::UNIX_EPOCH, "a moment such as 2026-01-31T12:00:00Z")?;
     let before = params.number_cursor()?;
     let since = UnixMillis(since.as_millisecond());
-    let found = app.store.changes_through(&gateway, since, Some(before)).await?;
+    let found = app.core.store.changes_through(&gateway, since, Some(before)).await?;
     let full = i64::try_from(found.len()).is_ok_and(|count| count == EVENTS_PER_PAGE);
     let next = found.last().filter(|_| full).map(|change| change.event.id.to_string());
     let list: Vec<_> = found.iter().map(view_of_change).collect();
@@ -242,7 +242,7 @@ fn view_of_change(change: &Through) -> serde_json::Value {
 
 /// Believes from now on what the gateways on record sign. A failure is put right within a second, and logged there.
 async fn learn(app: &App) {
-    if let Err(error) = keyring::look(app).await {
+    if let Err(error) = keyring::look(&app.core, &app.gateways).await {
         tracing::debug!(error = format!("{error:#}"), "the keys of the gateways are read again in a second");
     }
 }
@@ -252,7 +252,7 @@ pub(super) async fn rotate(
     State(app): State<Arc<App>>,
     Extension(actor): Extension<Credential>,
 ) -> Result<Response, Stop> {
-    keyring::renew(&app, true).await.map_err(|error| {
+    keyring::renew(&app.core, true).await.map_err(|error| {
         tracing::error!(error = format!("{error:#}"), "the keys of the gateways could not be replaced");
         Code::StorageUnavailable.refuse("The keys of the gateways could not be replaced.")
     })?;
@@ -273,6 +273,6 @@ pub(super) async fn pass(
         return Err(Code::InvalidBody.refuse(message).into());
     }
     tracing::info!(actor = actor.name, to = to.audience(), "an operator has a pass");
-    let pass = guard::pass(&app.pass_key, &to, app.clock.now_seconds());
+    let pass = guard::pass(&app.gateways.pass_key, &to, app.core.clock.now_seconds());
     Ok((StatusCode::CREATED, axum::Json(Pass { pass })).into_response())
 }

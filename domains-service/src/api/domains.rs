@@ -134,12 +134,12 @@ pub(super) async fn add(
     Entered { app, actor, project: id, .. }: Entered<DomainsWrite>,
     Json(wanted): Json<NewDomain>,
 ) -> Result<Response, Stop> {
-    let name = attachable(&wanted.name, &app.platform, app.names).map_err(unattachable)?.name;
+    let name = attachable(&wanted.name, &app.settings.platform, app.settings.names).map_err(unattachable)?.name;
     let rule = wanted.redirect.map(NewRedirect::rule).transpose()?;
     if wanted.primary && rule.is_some() {
         return Err(Code::RedirectLoop.refuse("The primary domain serves; it cannot redirect.").into());
     }
-    let mut write = app.store.write().await?;
+    let mut write = app.core.store.write().await?;
     let project = projects::find(&mut write, &id).await?;
     let limit = preconditions(&app, &project)?;
     if let Some(known) = domains::find_domain(write.connection(), &id, &name).await? {
@@ -171,7 +171,7 @@ pub(super) async fn add(
     domains::save_domain(write.connection(), &domain).await?;
     write.record(&id, Some(&domain.name), "domain.created", &actor, json!({ "primary": wanted.primary })).await?;
     write.commit().await?;
-    app.wake.notify_one();
+    app.issuing.wake.notify_one();
     shown(&app, &project, &domain, StatusCode::CREATED).await
 }
 
@@ -186,7 +186,7 @@ fn differs(known: &Domain, primary: bool, rule: Option<&RedirectRule>) -> Option
 
 /// A paid plan and a successful deploy. Returns how many domains the plan has.
 fn preconditions(app: &App, project: &ProjectRecord) -> Result<u32, Refusal> {
-    let limit = app.plans.of(project.plan).domains;
+    let limit = app.settings.plans.of(project.plan).domains;
     if limit == 0 {
         let message = format!("Custom domains need the Pro plan or above; this project is on {}.", project.plan);
         return Err(Code::PlanRequired.refuse(message));
@@ -223,7 +223,7 @@ pub(super) async fn shown(
 ) -> Result<Response, Stop> {
     let mut shown = view::domain(app, project, domain);
     let etag = view::etag(&shown);
-    let waiting = Waiting::of(app, &project.id.uid).await?;
+    let waiting = Waiting::of(&app.core.store, &app.gateways, &project.id.uid).await?;
     shown.withdrawal = waiting.find(WITHDRAWN, domain.name.as_str());
     Ok((status, [(header::ETAG, etag)], axum::Json(shown)).into_response())
 }
@@ -245,15 +245,15 @@ pub(super) async fn list(
     // A name in another script is kept in its ASCII form.
     let part = if part.is_ascii() { part } else { Hostname::parse(&part).map_or(part, |name| name.to_string()) };
     let wanted = (part.as_str(), status.map_or("", Status::as_str));
-    let found = app.store.domains(&id, params.text("cursor").unwrap_or_default(), wanted, limit).await?;
-    let used = app.store.count_domains(&id).await?;
-    let waiting = Waiting::of(&app, &id.uid).await?;
+    let found = app.core.store.domains(&id, params.text("cursor").unwrap_or_default(), wanted, limit).await?;
+    let used = app.core.store.count_domains(&id).await?;
+    let waiting = Waiting::of(&app.core.store, &app.gateways, &id.uid).await?;
     let show = |domain: &Domain| types::Domain {
         withdrawal: waiting.find(WITHDRAWN, domain.name.as_str()),
         ..view::domain(&app, &project, domain)
     };
     let (list, next) = view::page(&found, limit, |domain| domain.name.to_string(), show);
-    let allocated = app.plans.of(project.plan).domains;
+    let allocated = app.settings.plans.of(project.plan).domains;
     let quota = DomainQuota { allocated, used, hard_cap: true };
     Ok(axum::Json(Domains { domains: list, next_cursor: next, quota }).into_response())
 }
@@ -261,7 +261,7 @@ pub(super) async fn list(
 /// The project's domain of a name in a path, or 404.
 pub(super) async fn load(app: &App, id: &ProjectRef, name: &str) -> Result<Domain, Stop> {
     let found = match Hostname::parse(name) {
-        Ok(name) => app.store.find_domain(id, &name).await?,
+        Ok(name) => app.core.store.find_domain(id, &name).await?,
         Err(_) => None,
     };
     found.ok_or_else(no_domain)
@@ -310,7 +310,13 @@ pub(super) async fn verify(
 /// Looks, after whoever is looking already: what they see may be older than what the owner has just changed.
 async fn look_now(app: &App, domain: &Domain) -> Result<(), StoreError> {
     while reconcile::reconcile(app, domain, Reason::Asked).await? == Reconciled::Elsewhere {
-        if app.store.find_domain(&domain.project, &domain.name).await?.is_none_or(|domain| domain.removal.is_some()) {
+        if app
+            .core
+            .store
+            .find_domain(&domain.project, &domain.name)
+            .await?
+            .is_none_or(|domain| domain.removal.is_some())
+        {
             return Ok(()); // gone meanwhile
         }
         tokio::time::sleep(LOOK_AGAIN).await;
@@ -319,7 +325,7 @@ async fn look_now(app: &App, domain: &Domain) -> Result<(), StoreError> {
 }
 
 pub(super) fn throttle(app: &App, asking: Asking, project: &ProjectRef, name: &str) -> Result<(), Refusal> {
-    app.throttles.look(asking, project, name).map_err(|wait| {
+    app.api.throttles.look(asking, project, name).map_err(|wait| {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         let message = format!("A domain is checked once in ten seconds. Ask again in {seconds} s.");
         Code::VerifyThrottled.refuse(message).with_header(header::RETRY_AFTER, &seconds.max(1).to_string())
@@ -327,7 +333,7 @@ pub(super) fn throttle(app: &App, asking: Asking, project: &ProjectRef, name: &s
 }
 
 async fn begin_again(app: &App, domain: &Domain, actor: &Actor) -> Result<(), Stop> {
-    let mut write = app.store.write().await?;
+    let mut write = app.core.store.write().await?;
     let now = write.now();
     let mut domain =
         domains::find_domain(write.connection(), &domain.project, &domain.name).await?.ok_or_else(no_domain)?;
@@ -350,7 +356,7 @@ pub(super) async fn events(
     projects::load(&app, &id).await?;
     let name = Hostname::parse(&name).map_err(|_| no_domain())?;
     let before = params.number_cursor()?;
-    let events = app.store.events(&id, Some(&name), Some(before)).await?;
+    let events = app.core.store.events(&id, Some(&name), Some(before)).await?;
     if events.is_empty() {
         load(&app, &id, name.as_str()).await?; // never heard of: 404; a removed domain keeps its events
     }

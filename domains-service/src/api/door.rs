@@ -30,15 +30,15 @@ pub(super) async fn pass(State(door): State<Door>, mut request: Request, next: N
     let Door { app, lets_in } = door;
     let Some(token) = guard::bearer(request.headers()) else { return guard::token_required() };
     // Digests are compared, so time tells nothing of the token.
-    let Ok(found) = app.store.credential(&hexadecimal(guard::digest_of(token))).await else {
+    let Ok(found) = app.core.store.credential(&hexadecimal(guard::digest_of(token))).await else {
         let message = "The credential is not known here, and the database does not answer. Retry shortly.";
         return Code::StorageUnavailable.refuse(message).with_header(header::RETRY_AFTER, "1").into_response();
     };
-    let now = app.clock.now();
+    let now = app.core.clock.now();
     let Some(credential) = found.filter(|found| lets_in.contains(&found.kind) && found.is_current(now)) else {
         return guard::token_required();
     };
-    app.store.note_use(&credential.digest, now);
+    app.core.store.note_use(&credential.digest, now);
     if credential.kind == Kind::Operator {
         request.extensions_mut().insert(Actor::operator_named(&credential.name));
     }

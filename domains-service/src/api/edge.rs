@@ -74,19 +74,19 @@ pub(super) async fn feed(
     let after = Revision(params.value("after", 0, "a revision")?);
     let mark =
         params.text("mark").map(|text| text.parse().map_err(|error: InvalidMark| bad_mark(&error))).transpose()?;
-    if let Next::OtherHistory(newest) = app.store.changes_after(&app.sealing, (after, mark), 0).await? {
-        let (_, here, _) = app.store.snapshot().await?;
+    if let Next::OtherHistory(newest) = app.core.store.changes_after(&app.core.sealing, (after, mark), 0).await? {
+        let (_, here, _) = app.core.store.snapshot().await?;
         return Err(refuse_history(&app, &node, after, newest).with_details(json!(here)).into());
     }
     admit(&app, &node).await?;
-    if !app.store.is_good(&edge.digest) {
+    if !app.core.store.is_good(&edge.digest) {
         return Ok(guard::token_required());
     }
     let Some(place) = places.take(&edge.digest) else {
         return Err(Code::StorageUnavailable.refuse("There are as many followers as can be served.").into());
     };
     let (pieces, waiting) = mpsc::channel(PIECES_WAITING_MAX);
-    let watch = app.store.watch_credential(&edge.digest);
+    let watch = app.core.store.watch_credential(&edge.digest);
     let wants_keyring = params.text("keyring") == Some("1");
     let place_of_follower = if params.text("whole") == Some("1") { (Revision::default(), None) } else { (after, mark) };
     let follower = feed::Follower::new(app, places, edge, wants_keyring, place_of_follower, pieces);
@@ -107,7 +107,7 @@ fn bad_mark(error: &InvalidMark) -> Stop {
 
 /// The refusal for a gateway that followed another history.
 fn refuse_history(app: &App, node: &str, after: Revision, newest: Revision) -> Refusal {
-    app.nodes.refused_history(node);
+    app.gateways.nodes.refused_history(node);
     tracing::warn!(
         node,
         revision = after.0,
@@ -137,29 +137,29 @@ pub(super) async fn report(
     }
     let report = NodeReport { node: edge.node(&report.node), ..report };
     admit(&app, &report.node).await?;
-    let report = match app.store.claim(&report).await? {
+    let report = match app.core.store.claim(&report).await? {
         Claim::Held => report,
         Claim::Unproven => report.of_nothing(),
         Claim::NeverGiven => return Err(refuse_revision(&app, &report)),
         Claim::OtherHistory(newest) => {
-            app.nodes.disbelieve(&report.node);
+            app.gateways.nodes.disbelieve(&report.node);
             return Err(refuse_history(&app, &report.node, report.applied, newest).into());
         }
     };
-    let on_record = app.nodes.report(report.clone());
-    app.peers.tell(&report, on_record).await;
+    let on_record = app.gateways.nodes.report(report.clone());
+    app.gateways.peers.tell(&report, on_record).await;
     Ok(http::StatusCode::NO_CONTENT.into_response())
 }
 
 /// Refuses a process that would be one too many with its credential.
 async fn admit(app: &App, node: &str) -> Result<(), Stop> {
-    if app.nodes.knows(node) {
+    if app.gateways.nodes.knows(node) {
         return Ok(());
     }
-    if let Err(error) = app.recall_processes().await {
+    if let Err(error) = app.gateways.recall_processes(&app.core.store).await {
         tracing::debug!(%error, "the processes on record could not be read; those that were heard lately are counted");
     }
-    if app.nodes.has_room_for(node) {
+    if app.gateways.nodes.has_room_for(node) {
         return Ok(());
     }
     tracing::warn!(
@@ -174,8 +174,8 @@ async fn admit(app: &App, node: &str) -> Result<(), Stop> {
 
 /// The refusal for a report of a revision that there is not.
 fn refuse_revision(app: &App, report: &NodeReport) -> Stop {
-    app.nodes.disbelieve(&report.node);
-    app.nodes.refused_history(&report.node);
+    app.gateways.nodes.disbelieve(&report.node);
+    app.gateways.nodes.refused_history(&report.node);
     tracing::warn!(
         node = report.node,
         revision = report.applied.0,
@@ -202,7 +202,7 @@ pub(super) async fn usage(
         return Err(Code::InvalidBody.refuse(message).into());
     }
     let node = edge.node(&node);
-    let (mut write, mut has_room) = (app.store.write().await?, true);
+    let (mut write, mut has_room) = (app.core.store.write().await?, true);
     for usage in &projects {
         has_room &= write.note_usage(&node, usage).await?;
     }
@@ -223,7 +223,7 @@ pub(super) async fn take_keys(
         return Err(Code::InvalidBody.refuse(message).into());
     }
     let report = KeyReport { node: edge.node(&report.node), ..report };
-    let mut write = app.store.write().await?;
+    let mut write = app.core.store.write().await?;
     let now = write.now();
     for KeyUse { key, minute } in &report.used {
         keys::note_use(write.connection(), key, *minute, now).await?;
@@ -250,9 +250,9 @@ fn taken(node: &str, has_room: bool, what: &'static str) -> Result<Response, Sto
 
 /// `GET /internal/nodes`: the processes of gateways that removals wait for.
 pub(super) async fn nodes(State(app): State<Arc<App>>) -> Result<Response, Stop> {
-    let revision = app.recall_processes().await?;
-    let now = app.clock.now();
-    let nodes = app.nodes.all().into_iter().map(|known| {
+    let revision = app.gateways.recall_processes(&app.core.store).await?;
+    let now = app.core.clock.now();
+    let nodes = app.gateways.nodes.all().into_iter().map(|known| {
         json!({
             "gateway": gateway_of(&known.report.node),
             "node": known.report.node,
@@ -271,45 +271,45 @@ pub(super) async fn nodes(State(app): State<Arc<App>>) -> Result<Response, Stop>
 
 /// `GET /internal/withdrawals`: what a gateway may serve still, the oldest first, at most [`WITHDRAWALS_SHOWN_MAX`].
 pub(super) async fn withdrawals(State(app): State<Arc<App>>) -> Result<Response, Stop> {
-    let total: i64 = app.store.count_withdrawals().await?.iter().map(|counted| counted.count).sum();
-    let found = app.store.withdrawals(WITHDRAWALS_SHOWN_MAX).await?;
+    let total: i64 = app.core.store.count_withdrawals().await?.iter().map(|counted| counted.count).sum();
+    let found = app.core.store.withdrawals(WITHDRAWALS_SHOWN_MAX).await?;
     if !found.is_empty() {
-        app.recall_processes().await?;
+        app.gateways.recall_processes(&app.core.store).await?;
     }
-    let list: Vec<_> = found.iter().map(|withdrawal| withdrawals::listed(&app, withdrawal)).collect();
+    let list: Vec<_> = found.iter().map(|withdrawal| withdrawals::listed(&app.gateways.nodes, withdrawal)).collect();
     Ok(axum::Json(json!({ "withdrawals": list, "total": total })).into_response())
 }
 
 /// `GET /internal/status`.
 pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, Stop> {
-    let revision = app.store.newest_revision().await?;
+    let revision = app.core.store.newest_revision().await?;
     let domains: serde_json::Map<String, serde_json::Value> =
-        app.store.domains_by_status().await?.into_iter().map(|(status, count)| (status, json!(count))).collect();
-    let (projects, keys) = app.store.count_projects_and_keys().await?;
-    let nodes = app.nodes.behind(revision);
-    let seals = seals::look(&app).await?;
-    let withdrawals: i64 = app.store.count_withdrawals().await?.iter().map(|counted| counted.count).sum();
-    let now = app.clock.now();
-    let trouble = app.last_trouble.lock().clone();
+        app.core.store.domains_by_status().await?.into_iter().map(|(status, count)| (status, json!(count))).collect();
+    let (projects, keys) = app.core.store.count_projects_and_keys().await?;
+    let nodes = app.gateways.nodes.behind(revision);
+    let seals = seals::look(&app.core).await?;
+    let withdrawals: i64 = app.core.store.count_withdrawals().await?.iter().map(|counted| counted.count).sum();
+    let now = app.core.clock.now();
+    let trouble = app.api.last_trouble.lock().clone();
     let trouble =
         trouble.map(|(code, at)| json!({ "code": code, "at": at, "seconds_ago": (now.0 - at.0).max(0) / 1_000 }));
     Ok(axum::Json(json!({
         "revision": revision,
-        "environment": app.environment,
-        "platform_domain": app.platform,
+        "environment": app.settings.environment,
+        "platform_domain": app.settings.platform,
         "projects": projects,
         "keys": keys,
         "domains": domains,
         "nodes_live": nodes.asked,
         "nodes_lagging": nodes.lagging,
-        "gateways_of_another_history": app.nodes.of_another_history(),
+        "gateways_of_another_history": app.gateways.nodes.of_another_history(),
         "withdrawals": withdrawals,
-        "certificate_authorities": app.authorities.names(),
+        "certificate_authorities": app.issuing.authorities.names(),
         "sealed_with_older": seals.older,
         "sealed_with_missing": seals.missing,
-        "credential_files_refused": *app.refused_files.lock(),
-        "listener_certificate_faults": app.listeners.faults(),
-        "unreadable_rows": unreadable_rows(app.store.reader().unreadable()),
+        "credential_files_refused": *app.api.refused_files.lock(),
+        "listener_certificate_faults": app.api.listeners.faults(),
+        "unreadable_rows": unreadable_rows(app.core.store.reader().unreadable()),
         "trouble": trouble,
     }))
     .into_response())

@@ -85,7 +85,7 @@ pub(super) async fn create(
     Entered { app, actor, project, .. }: Entered<KeysWrite>,
     Json(wanted): Json<NewKey>,
 ) -> Result<Response, Stop> {
-    let now = app.clock.now();
+    let now = app.core.clock.now();
     let scopes: Scopes = wanted.scopes.into_iter().collect();
     if scopes.is_empty() {
         return Err(Code::InvalidBody.refuse("A key needs at least one scope.").into());
@@ -102,24 +102,24 @@ pub(super) async fn create(
     if !actor.may_grant(&scopes) {
         return Err(Code::ScopeNotGrantable.refuse("A key cannot give scopes that it does not have.").into());
     }
-    let mut write = app.store.write().await?;
+    let mut write = app.core.store.write().await?;
     project_exists(&mut write, &project).await?;
     room_for_one(&mut write, &project, 0).await?;
-    let (key, secret) = generate(&project, app.environment, wanted.label, scopes, expires_at, now)?;
+    let (key, secret) = generate(&project, app.settings.environment, wanted.label, scopes, expires_at, now)?;
     publish(&mut write, &key).await?;
     write.record(&project, None, "key.created", &actor, json!({ "key": key.id, "scopes": key.scopes })).await?;
-    app.commit_everywhere(write).await?;
+    app.gateways.commit_everywhere(write).await?;
     Ok(created(&key, &secret, None))
 }
 
 /// `GET …/keys`.
 pub(super) async fn list(Entered { app, project, .. }: Entered<KeysWrite>, params: Params) -> Result<Response, Stop> {
     let (after, limit) = (params.moment_cursor()?, params.limit()?);
-    if app.store.find_project(&project).await?.is_none() {
+    if app.core.store.find_project(&project).await?.is_none() {
         return Err(no_project().into());
     }
-    let found = app.store.keys(&project, &after, limit).await?;
-    let waiting = Waiting::of(&app, &project.uid).await?;
+    let found = app.core.store.keys(&project, &after, limit).await?;
+    let waiting = Waiting::of(&app.core.store, &app.gateways, &project.uid).await?;
     let cursor = |key: &KeyRecord| moment_cursor(key.created_at, key.id.as_str());
     let (keys, next) = page(&found, limit, cursor, |key| waiting_view(&waiting, key));
     Ok(axum::Json(Keys { keys, next_cursor: next }).into_response())
@@ -132,7 +132,7 @@ pub(super) async fn rotate(
     Json(rotation): Json<KeyRotation>,
 ) -> Result<Response, Stop> {
     let overlap = overlap(rotation.overlap_seconds, OVERLAP_SECONDS, OVERLAP_SECONDS_MAX)?;
-    let mut write = app.store.write().await?;
+    let mut write = app.core.store.write().await?;
     let now = write.now();
     let mut old = find(&mut write, &project, &key).await?;
     let expired = old.expires_at.is_some_and(|at| at <= now.to_seconds());
@@ -148,7 +148,7 @@ pub(super) async fn rotate(
     }
     room_for_one(&mut write, &project, u64::from(overlap == 0)).await?;
     let (new, secret) =
-        generate(&project, app.environment, old.label.clone(), old.scopes.clone(), old.expires_at, now)?;
+        generate(&project, app.settings.environment, old.label.clone(), old.scopes.clone(), old.expires_at, now)?;
     publish(&mut write, &new).await?;
     let ends = now.to_seconds().plus(overlap.into());
     let ends_sooner = old.expires_at.is_none_or(|at| at > ends);
@@ -164,11 +164,11 @@ pub(super) async fn rotate(
     write.record(&project, None, "key.rotated", &actor, detail).await?;
     if overlap == 0 || ends_sooner {
         let revision = write.commit().await?;
-        withdrawals::settle(&app, revision, (&[What::Key], old.id.as_str()), &project).await?;
+        withdrawals::settle(&app.core, &app.gateways, revision, (&[What::Key], old.id.as_str()), &project).await?;
     } else {
-        app.commit_everywhere(write).await?;
+        app.gateways.commit_everywhere(write).await?;
     }
-    let waiting = Waiting::of(&app, &project.uid).await?;
+    let waiting = Waiting::of(&app.core.store, &app.gateways, &project.uid).await?;
     Ok(created(&new, &secret, Some(waiting_view(&waiting, &old))))
 }
 
@@ -177,8 +177,8 @@ pub(super) async fn rotate(
 pub(super) async fn revoke(
     Entered { app, actor, project, rest: [key], .. }: Entered<KeysWrite, 1>,
 ) -> Result<Response, Stop> {
-    let started = app.clock.monotonic();
-    let mut write = app.store.write().await?;
+    let started = app.core.clock.monotonic();
+    let mut write = app.core.store.write().await?;
     let mut key = find(&mut write, &project, &key).await?;
     if !actor.may_grant(&key.scopes) {
         return Err(Code::ScopeNotGrantable.refuse("A key cannot revoke one that may do more than itself.").into());
@@ -189,12 +189,12 @@ pub(super) async fn revoke(
         withdraw(&mut write, &mut key).await?;
         write.record(&project, None, "key.revoked", &actor, json!({ "key": key.id })).await?;
         let revision = write.commit().await?;
-        Some(withdrawals::settle(&app, revision, withdrawal, &project).await?)
+        Some(withdrawals::settle(&app.core, &app.gateways, revision, withdrawal, &project).await?)
     } else {
         drop(write);
-        withdrawals::repeat(&app, withdrawal, &project).await?
+        withdrawals::repeat(&app.core, &app.gateways, withdrawal, &project).await?
     };
-    let took = app.clock.monotonic().saturating_sub(started);
+    let took = app.core.clock.monotonic().saturating_sub(started);
     Ok(acknowledged
         .map_or_else(|| StatusCode::NO_CONTENT.into_response(), |acknowledged| changes::removed(&acknowledged, took)))
 }

@@ -15,18 +15,18 @@ pub(super) async fn count(State(app): State<Arc<App>>, request: Request, next: N
     let operation = super::name(request.method().as_str(), path);
     let response = next.run(request).await;
     let class = class(response.status().as_u16());
-    app.metrics.requests.with_label_values(&[operation, class]).inc();
+    app.core.metrics.requests.with_label_values(&[operation, class]).inc();
     if class == "5xx"
         && let Some(code) = response.extensions().get::<RefusalCode>()
     {
-        *app.last_trouble.lock() = Some((code.0.clone(), app.clock.now()));
+        *app.api.last_trouble.lock() = Some((code.0.clone(), app.core.clock.now()));
     }
     response
 }
 
 /// Counts a request for which there is no operation.
 pub(super) fn unknown(app: &App) {
-    app.metrics.requests.with_label_values(&["unknown", "4xx"]).inc();
+    app.core.metrics.requests.with_label_values(&["unknown", "4xx"]).inc();
 }
 
 const fn class(status: u16) -> &'static str {

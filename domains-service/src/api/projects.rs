@@ -112,12 +112,12 @@ pub(super) async fn create(
     if RESERVED_LABELS.contains(&name.as_str()) {
         return Err(Code::ProjectReserved.refuse("The platform itself speaks at this name; choose another.").into());
     }
-    if app.platform.child(name.as_str()).is_err() {
+    if app.settings.platform.child(name.as_str()).is_err() {
         return Err(Code::InvalidProject.refuse("The project's hostname would be too long.").into());
     }
     // One whose record is damaged keeps its name.
-    app.store.mend_projects(Some(&name)).await?;
-    let mut write = app.store.write().await?;
+    app.core.store.mend_projects(Some(&name)).await?;
+    let mut write = app.core.store.write().await?;
     if projects::find_named(write.connection(), &name).await?.is_some() {
         return Err(Code::ProjectExists.refuse("There is a project of this name.").into());
     }
@@ -142,7 +142,7 @@ pub(super) async fn create(
     };
     save(&app, &mut write, &project).await?;
     write.record(&project.id, None, "project.created", &actor, json!({ "plan": project.plan })).await?;
-    app.commit_everywhere(write).await?;
+    app.gateways.commit_everywhere(write).await?;
     Ok((StatusCode::CREATED, axum::Json(view::project(&app, &project))).into_response())
 }
 
@@ -153,12 +153,12 @@ fn invalid(field: &str, error: contract::project::InvalidLabel) -> Stop {
 /// Writes a project and tells the edge.
 pub(super) async fn save(app: &App, write: &mut Write, project: &ProjectRecord) -> Result<(), Stop> {
     projects::save_project(write.connection(), project).await?;
-    Ok(write.put(Entity::Project(project.published(&app.plans))).await?)
+    Ok(write.put(Entity::Project(project.published(&app.settings.plans))).await?)
 }
 
 /// Tells the edge to serve the project at its own host.
 pub(super) async fn publish_host(app: &App, write: &mut Write, project: &ProjectRecord) -> Result<(), Stop> {
-    if let Some(hostname) = project.host(&app.platform) {
+    if let Some(hostname) = project.host(&app.settings.platform) {
         let serves = Serves::Project(project.id.name.clone());
         write.put(Entity::Site(Site { hostname, serves, redirect: None })).await?;
     }
@@ -173,14 +173,14 @@ pub(super) async fn find(write: &mut Write, id: &ProjectRef) -> Result<ProjectRe
 
 /// The project, or 404, without a transaction.
 pub(super) async fn load(app: &App, id: &ProjectRef) -> Result<ProjectRecord, Stop> {
-    let project = app.store.find_project(id).await?;
+    let project = app.core.store.find_project(id).await?;
     project.ok_or_else(|| Code::ProjectNotFound.refuse("There is no such project.").into())
 }
 
 /// `GET /internal/projects`.
 pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> Result<Response, Stop> {
     let limit = params.limit()?;
-    let found = app.store.projects(params.text("cursor").unwrap_or_default(), limit).await?;
+    let found = app.core.store.projects(params.text("cursor").unwrap_or_default(), limit).await?;
     let (list, next) =
         view::page(&found, limit, |project| project.id.name.to_string(), |project| view::project(&app, project));
     Ok(axum::Json(json!({ "projects": list, "next_cursor": next })).into_response())
@@ -198,7 +198,7 @@ const WITHDRAWN: &[What] = &[What::Suspension, What::Access, What::Upstream, Wha
 /// A project as an answer, with what of it was withdrawn while a gateway has not acknowledged it.
 async fn shown(app: &App, project: &ProjectRecord) -> Result<Response, Stop> {
     let mut shown = view::project(app, project);
-    let waiting = Waiting::of(app, &project.id.uid).await?;
+    let waiting = Waiting::of(&app.core.store, &app.gateways, &project.id.uid).await?;
     shown.withdrawal = waiting.find(WITHDRAWN, project.id.name.as_str());
     Ok(axum::Json(shown).into_response())
 }
@@ -226,7 +226,7 @@ pub(super) async fn change(
 ) -> Result<Response, Stop> {
     let upstream = change.upstream.map(|name| name.parse::<UpstreamName>()).transpose();
     let upstream = upstream.map_err(|error| invalid("upstream", error))?;
-    let mut write = app.store.write().await?;
+    let mut write = app.core.store.write().await?;
     let now = write.now();
     let mut project = find(&mut write, &id).await?;
     let before = project.clone();
@@ -238,7 +238,7 @@ pub(super) async fn change(
     project.upstream = upstream.unwrap_or(project.upstream);
     project.suspended = change.suspended.unwrap_or(project.suspended);
     project.updated_at = now;
-    let pays = |project: &ProjectRecord| app.plans.of(project.plan).domains > 0;
+    let pays = |project: &ProjectRecord| app.settings.plans.of(project.plan).domains > 0;
     if pays(&project) {
         project.unpaid_since = None;
     } else if pays(&before) {
@@ -254,7 +254,7 @@ pub(super) async fn change(
     });
     write.record(&project.id, None, "project.changed", &actor, detail).await?;
     let waits = spread(&app, write, &before, &project).await?;
-    app.wake.notify_one();
+    app.issuing.wake.notify_one();
     let mut answer = shown(&app, &project).await?;
     if waits {
         *answer.status_mut() = StatusCode::ACCEPTED;
@@ -286,18 +286,18 @@ async fn spread(
         }
     }
     let acknowledged = if fresh.is_empty() {
-        app.commit_everywhere(write).await?;
-        withdrawals::repeat(app, (WITHDRAWN, name), &project.id).await?
+        app.gateways.commit_everywhere(write).await?;
+        withdrawals::repeat(&app.core, &app.gateways, (WITHDRAWN, name), &project.id).await?
     } else {
         let revision = write.commit().await?;
-        Some(withdrawals::settle(app, revision, (&fresh, name), &project.id).await?)
+        Some(withdrawals::settle(&app.core, &app.gateways, revision, (&fresh, name), &project.id).await?)
     };
     Ok(acknowledged.is_some_and(|acknowledged| !acknowledged.lagging.is_empty()))
 }
 
 /// `POST /internal/projects/{project}/deploy`: notes a successful deploy, from which on the project is served.
 pub(super) async fn deploy(Entered { app, actor, project: id, .. }: Entered<AnyScope>) -> Result<Response, Stop> {
-    let mut write = app.store.write().await?;
+    let mut write = app.core.store.write().await?;
     let now = write.now();
     let mut project = find(&mut write, &id).await?;
     project.deployed_at = Some(now);
@@ -305,7 +305,7 @@ pub(super) async fn deploy(Entered { app, actor, project: id, .. }: Entered<AnyS
     save(&app, &mut write, &project).await?;
     publish_host(&app, &mut write, &project).await?;
     write.record(&id, None, "project.deployed", &actor, json!({})).await?;
-    app.commit_everywhere(write).await?;
+    app.gateways.commit_everywhere(write).await?;
     Ok(axum::Json(view::project(&app, &project)).into_response())
 }
 
@@ -316,7 +316,7 @@ pub(super) async fn events(
 ) -> Result<Response, Stop> {
     load(&app, &id).await?;
     let before = params.number_cursor()?;
-    let events = app.store.events(&id, None, Some(before)).await?;
+    let events = app.core.store.events(&id, None, Some(before)).await?;
     Ok(events_page(&events, &actor))
 }
 
@@ -333,7 +333,7 @@ pub(super) fn events_page(events: &[Event], actor: &Actor) -> Response {
 
 /// `GET /v1/acme-account`: what a customer may put into their CAA records.
 pub(super) async fn acme_account(State(app): State<Arc<App>>) -> Response {
-    let identities = app.authorities.caa();
+    let identities = app.issuing.authorities.caa();
     let accounts = identities.iter().map(|identity| {
         let uri = identity.account_uri.as_ref();
         AcmeAccount {

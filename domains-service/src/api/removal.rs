@@ -50,21 +50,27 @@ pub(super) async fn remove(
 ) -> Result<Response, Stop> {
     let at_once = params.value("now", false, "true or false")?;
     let name = name(&project)?;
-    let started = app.clock.monotonic();
-    let mut write = app.store.write().await?;
+    let started = app.core.clock.monotonic();
+    let mut write = app.core.store.write().await?;
     let found = find_named(write.connection(), &name).await?;
     let kept = if at_once { find_removed(write.connection(), &name).await? } else { Vec::new() };
     if found.is_none() && kept.is_empty() {
         drop(write);
         // Asked for again while gateways are waited for: the same answer.
-        let waiting = app.store.project_removal(name.as_str()).await?.ok_or_else(no_project)?;
-        let acknowledged = withdrawals::wait(&app, waiting.revision).await?;
-        return Ok(changes::removed(&acknowledged, app.clock.monotonic().saturating_sub(started)));
+        let waiting = app.core.store.project_removal(name.as_str()).await?.ok_or_else(no_project)?;
+        let acknowledged = withdrawals::wait(&app.core, &app.gateways, waiting.revision).await?;
+        return Ok(changes::removed(&acknowledged, app.core.clock.monotonic().saturating_sub(started)));
     }
     let gone = found.as_ref().or(kept.first()).map(|project| project.id.clone()).ok_or_else(no_project)?;
     let now = write.now();
     if let Some(mut project) = found {
-        publish::withdraw_project(&mut write, &app.platform, &mut project, now.plus(app.removed_kept_millis)).await?;
+        publish::withdraw_project(
+            &mut write,
+            &app.settings.platform,
+            &mut project,
+            now.plus(app.settings.removed_kept_millis),
+        )
+        .await?;
         if at_once {
             erase(write.connection(), &project.id, now).await?;
         } else {
@@ -75,8 +81,9 @@ pub(super) async fn remove(
         erase(write.connection(), &project.id, now).await?;
     }
     let revision = write.commit().await?;
-    let acknowledged = withdrawals::settle(&app, revision, (&[What::Project], name.as_str()), &gone).await?;
-    let took = app.clock.monotonic().saturating_sub(started);
+    let acknowledged =
+        withdrawals::settle(&app.core, &app.gateways, revision, (&[What::Project], name.as_str()), &gone).await?;
+    let took = app.core.clock.monotonic().saturating_sub(started);
     Ok(changes::removed(&acknowledged, took.min(Duration::from_mins(1))))
 }
 
@@ -88,7 +95,7 @@ pub(super) async fn restore(
     Segments([project]): Segments<1>,
 ) -> Result<Response, Stop> {
     let name = name(&project)?;
-    let mut write = app.store.write().await?;
+    let mut write = app.core.store.write().await?;
     let now = write.now();
     if find_named(write.connection(), &name).await?.is_some() {
         let message = "There is a project of this name. Remove it first; both are kept then.";
@@ -111,16 +118,16 @@ pub(super) async fn restore(
         domains::save_domain(write.connection(), &kept.added(&project.id, now)).await?;
     }
     write.record(&project.id, None, "project.restored", &actor, json!({})).await?;
-    app.commit_everywhere(write).await?;
-    app.wake.notify_one();
+    app.gateways.commit_everywhere(write).await?;
+    app.issuing.wake.notify_one();
     Ok(axum::Json(view::project(&app, &project)).into_response())
 }
 
 /// `GET /internal/removed-projects?project=NAME`: those that can be restored, all or of this name, the one removed last first.
 pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> Result<Response, Stop> {
     let removed = match params.text("project") {
-        Some(text) => find_removed(&mut app.store.reading().await?, &name(text)?).await?,
-        None => app.store.removed_projects().await?,
+        Some(text) => find_removed(&mut app.core.store.reading().await?, &name(text)?).await?,
+        None => app.core.store.removed_projects().await?,
     };
     let mut list = Vec::new();
     for project in removed {
@@ -130,7 +137,7 @@ pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> Result<
 }
 
 async fn kept(app: &App, project: &ProjectRecord) -> Result<Value, Stop> {
-    let waiting = Waiting::of(app, &project.id.uid).await?;
+    let waiting = Waiting::of(&app.core.store, &app.gateways, &project.id.uid).await?;
     Ok(json!({
         "id": project.id,
         "uid": project.id.uid,

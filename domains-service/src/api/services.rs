@@ -47,7 +47,7 @@ pub(super) async fn take_order_events(
     if !events.is_sound() {
         return Err(Code::InvalidBody.refuse("Something in these events is out of its bounds.").into());
     }
-    let mut write = app.store.write().await?;
+    let mut write = app.core.store.write().await?;
     webhooks::take(&mut write, &events).await?;
     write.commit().await?;
     Ok(StatusCode::NO_CONTENT.into_response())
@@ -60,7 +60,7 @@ pub(super) async fn erasures(
     Extension(service): Extension<Credential>,
 ) -> Result<Response, Stop> {
     let limit = i64::try_from(ERASURES_MAX).unwrap_or(i64::MAX);
-    Ok(axum::Json(Erasures { projects: app.store.erasures(&service.name, limit).await? }).into_response())
+    Ok(axum::Json(Erasures { projects: app.core.store.erasures(&service.name, limit).await? }).into_response())
 }
 
 /// `POST /internal/erasures`: the service has erased these.
@@ -71,7 +71,7 @@ pub(super) async fn erased(
 ) -> Result<Response, Stop> {
     let done: Erasures = serde_json::from_slice(&body)
         .map_err(|error| Code::InvalidBody.refuse(format!("These are no projects: {error}.")))?;
-    let mut write = app.store.write().await?;
+    let mut write = app.core.store.write().await?;
     for project in done.projects.iter().take(ERASURES_MAX) {
         projects::note_erased(write.connection(), project, &service.name).await?;
     }
@@ -89,7 +89,7 @@ pub(super) async fn known_project(
 ) -> Result<Response, Stop> {
     let project: Option<ProjectUid> = project.parse().ok();
     let found = match &project {
-        Some(project) => projects::find_by_uid(&mut app.store.reading().await?, project).await?,
+        Some(project) => projects::find_by_uid(&mut app.core.store.reading().await?, project).await?,
         None => None,
     };
     match found {
@@ -100,9 +100,9 @@ pub(super) async fn known_project(
 
 /// `GET /internal/trust`: whose word the service may believe.
 pub(super) async fn trust(State(app): State<Arc<App>>) -> Result<Response, Stop> {
-    let identities = keyring::identities(&app).await.map_err(|error| {
+    let identities = keyring::identities(&app.core, &app.gateways).await.map_err(|error| {
         tracing::error!(error = format!("{error:#}"), "the keys of the gateways cannot be read");
         Code::StorageUnavailable.refuse("The database does not answer.")
     })?;
-    Ok(axum::Json(Trust { gateways: identities.public.clone(), operators: app.passes() }).into_response())
+    Ok(axum::Json(Trust { gateways: identities.public.clone(), operators: app.gateways.passes() }).into_response())
 }

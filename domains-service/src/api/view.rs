@@ -37,7 +37,7 @@ pub(super) fn project(app: &App, project: &ProjectRecord) -> types::Project {
         id: project.id.name.clone(),
         uid: project.id.uid.clone(),
         plan: project.plan,
-        limits: project.published(&app.plans).limits,
+        limits: project.published(&app.settings.plans).limits,
         limits_override: project.limits,
         access: project.access,
         upstream: project.upstream.clone(),
@@ -46,9 +46,9 @@ pub(super) fn project(app: &App, project: &ProjectRecord) -> types::Project {
         hsts: project.browsers.hsts,
         deployed: project.deployed_at.is_some(),
         deployed_at: project.deployed_at.map(Rfc3339::from),
-        host: project.host(&app.platform),
-        cname_target: app.prover.target(project.proof()),
-        domain_limit: app.plans.of(project.plan).domains,
+        host: project.host(&app.settings.platform),
+        cname_target: app.issuing.prover.target(project.proof()),
+        domain_limit: app.settings.plans.of(project.plan).domains,
         withdrawal: None,
         domains_until: project.unpaid_since.map(|since| since.plus(UNPAID_GRACE_MILLIS).into()),
         created_at: project.created_at.into(),
@@ -113,14 +113,16 @@ pub(super) fn etag(shown: &types::Domain) -> String {
 
 fn is_apex(app: &App, domain: &Domain) -> bool {
     domain.is_apex.unwrap_or_else(|| {
-        name::attachable(domain.name.as_str(), &app.platform, app.names)
+        name::attachable(domain.name.as_str(), &app.settings.platform, app.settings.names)
             .is_ok_and(|name| name.looks_apex() && !name.local)
     })
 }
 
 /// The records the owner is to create, as their provider's form wants them.
 pub(super) fn records(app: &App, project: &ProjectRecord, domain: &Domain) -> Vec<Record> {
-    let Ok(attachable) = name::attachable(domain.name.as_str(), &app.platform, app.names) else { return Vec::new() };
+    let Ok(attachable) = name::attachable(domain.name.as_str(), &app.settings.platform, app.settings.names) else {
+        return Vec::new();
+    };
     if attachable.local {
         return Vec::new(); // it means this machine by definition
     }
@@ -137,7 +139,7 @@ pub(super) fn records(app: &App, project: &ProjectRecord, domain: &Domain) -> Ve
         kind: if is_apex { RecordType::Alias } else { RecordType::Cname },
         name: relative(domain.name.as_str()),
         fqdn: domain.name.to_string(),
-        value: app.prover.target(project.proof()).to_string(),
+        value: app.issuing.prover.target(project.proof()).to_string(),
         ttl: TTL_SECONDS,
         purpose: RecordPurpose::Traffic,
         state,
@@ -151,7 +153,7 @@ pub(super) fn records(app: &App, project: &ProjectRecord, domain: &Domain) -> Ve
             kind: RecordType::Txt,
             name: relative(&place),
             fqdn: place,
-            value: app.prover.ownership_text(project.proof(), &domain.name),
+            value: app.issuing.prover.ownership_text(project.proof(), &domain.name),
             ttl: TTL_SECONDS,
             purpose: RecordPurpose::Ownership,
             state: text_state.unwrap_or(RecordState::Unknown),

@@ -109,7 +109,7 @@ pub(super) async fn create(
     let events = wanted.events.map_or_else(|| Ok(everything()), |WantedEvents(events)| parse_events(events))?;
     may_be_told(&actor, &events)?;
     check(&app, Some(&wanted.url.0), Some(&wanted.description))?;
-    let mut write = app.store.write().await?;
+    let mut write = app.core.store.write().await?;
     projects::find(&mut write, &project).await?;
     if webhooks::count_webhooks(write.connection(), &project).await? >= WEBHOOKS_PER_PROJECT_MAX {
         let message = format!("The project has {WEBHOOKS_PER_PROJECT_MAX} webhooks; remove one first.");
@@ -117,7 +117,7 @@ pub(super) async fn create(
     }
     let now = write.now();
     let id = format!("wh_{}", URL_SAFE_NO_PAD.encode(chassis::random::bytes::<12>()?));
-    let (secret, sealed_secret) = generate_secret(&app.sealing, &id)?;
+    let (secret, sealed_secret) = generate_secret(&app.core.sealing, &id)?;
     let endpoint = EndpointRecord {
         id,
         project: project.clone(),
@@ -144,7 +144,7 @@ pub(super) async fn create(
 pub(super) async fn list(Entered { app, project, .. }: Entered<DomainsRead>, params: Params) -> Result<Response, Stop> {
     let (after, limit) = (params.moment_cursor()?, params.limit()?);
     projects::load(&app, &project).await?;
-    let found = app.store.webhooks(&project, &after, limit).await?;
+    let found = app.core.store.webhooks(&project, &after, limit).await?;
     let (list, next) = page(&found, limit, |endpoint| moment_cursor(endpoint.created_at, &endpoint.id), view);
     Ok(axum::Json(Webhooks { webhooks: list, next_cursor: next }).into_response())
 }
@@ -171,7 +171,7 @@ pub(super) async fn change(
     } = change;
     let events = events.map(|WantedEvents(events)| parse_events(events)).transpose()?;
     check(&app, url.as_ref().map(|WebhookUrl(url)| url.as_str()), description.as_deref())?;
-    let mut write = app.store.write().await?;
+    let mut write = app.core.store.write().await?;
     let mut endpoint = find(&mut write, &actor, &project, &webhook).await?;
     endpoint.url = url.map_or(endpoint.url, |WebhookUrl(url)| url);
     endpoint.events = events.unwrap_or(endpoint.events);
@@ -199,13 +199,13 @@ pub(super) async fn rotate(
     Json(rotation): Json<SecretRotation>,
 ) -> Result<Response, Stop> {
     let overlap = overlap(rotation.overlap_seconds, OVERLAP_SECONDS, OVERLAP_SECONDS_MAX)?;
-    let mut write = app.store.write().await?;
+    let mut write = app.core.store.write().await?;
     let now = write.now();
     let mut endpoint = find(&mut write, &actor, &project, &webhook).await?;
-    let (secret, sealed) = generate_secret(&app.sealing, &endpoint.id)?;
+    let (secret, sealed) = generate_secret(&app.core.sealing, &endpoint.id)?;
     let old = std::mem::replace(&mut endpoint.sealed_secret, sealed);
     // One that a lost sealing secret took along cannot sign any more.
-    let signs_on = overlap > 0 && app.sealing.has_secret_of(&old);
+    let signs_on = overlap > 0 && app.core.sealing.has_secret_of(&old);
     endpoint.previous = signs_on.then(|| (old, now.plus(i64::from(overlap) * 1_000)));
     endpoint.updated_at = now;
     webhooks::save_webhook(write.connection(), &endpoint).await?;
@@ -219,7 +219,7 @@ pub(super) async fn rotate(
 pub(super) async fn remove(
     Entered { app, actor, project, rest: [webhook], .. }: Entered<DomainsWrite, 1>,
 ) -> Result<Response, Stop> {
-    let mut write = app.store.write().await?;
+    let mut write = app.core.store.write().await?;
     let endpoint = find(&mut write, &actor, &project, &webhook).await?;
     webhooks::delete_webhook(write.connection(), &endpoint).await?;
     write.record(&project, None, "webhook.removed", &actor, json!({ "webhook": endpoint.id })).await?;
@@ -258,7 +258,7 @@ fn may_see_orders(actor: &Actor) -> bool {
 }
 
 fn check(app: &App, url: Option<&str>, description: Option<&str>) -> Result<(), Stop> {
-    if let Some(Err(error)) = url.map(|url| app.webhook_sender.check(url)) {
+    if let Some(Err(error)) = url.map(|url| app.api.webhook_sender.check(url)) {
         return Err(Code::InvalidWebhookUrl.refuse(format!("The webhook's url cannot be used: {error}.")).into());
     }
     description.map_or(Ok(()), |text| name_text("description", text, DESCRIPTION_CHARACTERS_MAX))
@@ -275,7 +275,7 @@ async fn find(write: &mut Write, actor: &Actor, project: &ProjectRef, id: &str) 
 /// The same without a transaction.
 async fn load(app: &App, actor: &Actor, project: &ProjectRef, id: &str) -> Result<EndpointRecord, Stop> {
     projects::load(app, project).await?;
-    let endpoint = app.store.find_webhook(project, id).await?.ok_or_else(no_webhook)?;
+    let endpoint = app.core.store.find_webhook(project, id).await?.ok_or_else(no_webhook)?;
     may_be_told(actor, &endpoint.events)?;
     Ok(endpoint)
 }

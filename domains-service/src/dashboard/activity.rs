@@ -120,7 +120,7 @@ pub(super) async fn show(
     Ok(html(&Page {
         shell,
         id: project.to_string(),
-        entries: entries(&events, dashboard.app.clock.now()),
+        entries: entries(&events, dashboard.app.core.clock.now()),
         is_first: before.is_none(),
         next: events.next_cursor,
     }))

@@ -159,8 +159,8 @@ async fn page(
 ) -> Result<Response, Fault> {
     let project = session.actor.enter(id, Some(Scope::KeysWrite)).map_err(Stop::from)?;
     let keys = all_keys(dashboard, session, &project).await?;
-    let now = dashboard.app.clock.now();
-    let (bans, _) = dashboard.app.store.bans_in_force(now).await?;
+    let now = dashboard.app.core.clock.now();
+    let (bans, _) = dashboard.app.core.store.bans_in_force(now).await?;
     let all = keys.into_iter().rev().map(|key| Row::of(key, session, &bans, now));
     let (rows, gone): (Vec<Row>, Vec<Row>) = all.partition(Row::is_usable);
     let scopes = Scopes::all();
@@ -190,7 +190,7 @@ pub(super) async fn create(
     let project = session.actor.enter(&id, Some(Scope::KeysWrite)).map_err(Stop::from)?;
     let scopes: Vec<&str> = fields.all("scope").collect();
     let days = fields.text("days").parse::<i64>().ok().filter(|days| LIFETIMES.contains(days)).unwrap_or(0);
-    let ends = dashboard.app.clock.now_seconds().plus(days * 86_400);
+    let ends = dashboard.app.core.clock.now_seconds().plus(days * 86_400);
     let expires_at = (days > 0).then(|| jiff::Timestamp::from_second(ends.0).unwrap_or_default().to_string());
     let label = fields.text("label");
     let body = json!({ "label": label, "scopes": scopes, "expires_at": expires_at });

@@ -29,14 +29,14 @@ pub(super) fn lead(
     value: &impl Serialize,
 ) -> Result<Response, Stop> {
     let text = serde_json::to_vec(value).map_err(anyhow::Error::new)?;
-    let sealed = dashboard.app.sealing.seal(&text, &place(session))?;
+    let sealed = dashboard.app.core.sealing.seal(&text, &place(session))?;
     let set = AppendHeaders([(header::SET_COOKIE, cookie(COOKIE, &sealed, SECONDS)?)]);
     Ok((set, Redirect::to(path)).into_response())
 }
 
 /// What there is to show, if anything is.
 pub(super) fn find<T: DeserializeOwned>(dashboard: &Dashboard, session: &Session, headers: &HeaderMap) -> Option<T> {
-    let text = dashboard.app.sealing.open(presented(headers, COOKIE)?, &place(session)).ok()?;
+    let text = dashboard.app.core.sealing.open(presented(headers, COOKIE)?, &place(session)).ok()?;
     serde_json::from_slice(&text).ok()
 }
 

@@ -45,10 +45,10 @@ pub(super) async fn make_link(
     Extension(operator): Extension<Credential>,
 ) -> Result<Response, Stop> {
     let secret = session::random_secret()?;
-    let expires_at = app.clock.now().plus(LINK_MILLIS);
-    app.store.save_link(&operator_digest_of(&app, &secret), &operator.name, expires_at).await?;
+    let expires_at = app.core.clock.now().plus(LINK_MILLIS);
+    app.core.store.save_link(&operator_digest_of(&app, &secret), &operator.name, expires_at).await?;
     let body = json!({
-        "host": format!("{LABEL}.{}", app.platform),
+        "host": format!("{LABEL}.{}", app.settings.platform),
         "path": format!("/enter?link={secret}"),
         "expires_at": jiff::Timestamp::from_millisecond(expires_at.0).unwrap_or_default().to_string(),
     });
@@ -78,12 +78,12 @@ pub(super) async fn entered(
     Extension(origin): Extension<Origin>,
     fields: Fields,
 ) -> Result<Response, Fault> {
-    if let Err(seconds) = dashboard.app.throttles.sign_in_from(origin.client) {
+    if let Err(seconds) = dashboard.app.api.throttles.sign_in_from(origin.client) {
         return Err(Fault::refused(429, "too_many_attempts", &w::too_many_attempts(seconds)));
     }
-    let now = dashboard.app.clock.now();
+    let now = dashboard.app.core.clock.now();
     let digest = operator_digest_of(&dashboard.app, fields.text("link"));
-    let Some(operator) = dashboard.app.store.spend_link(&digest, now).await? else {
+    let Some(operator) = dashboard.app.core.store.spend_link(&digest, now).await? else {
         return Err(Fault::refused(403, "link_spent", w::LINK_SPENT));
     };
     let cookie = session::open(&dashboard, None, Some(operator.clone()), &origin).await?;
@@ -203,8 +203,8 @@ pub(super) async fn overview(State(dashboard): State<Arc<Dashboard>>, session: S
     let nodes: Nodes = dashboard.api.get(actor, &edge::NODES, &[], "").await?;
     let status: Status = dashboard.api.get(actor, &edge::STATUS, &[], "").await?;
     let withdrawals: Withdrawals = dashboard.api.get(actor, &edge::WITHDRAWALS, &[], "").await?;
-    let store = &dashboard.app.store;
-    let now = dashboard.app.clock.now();
+    let store = &dashboard.app.core.store;
+    let now = dashboard.app.core.clock.now();
     let withdrawals_cut = withdrawals.total > withdrawals.withdrawals.len() as u64;
     let withdrawals = withdrawals.withdrawals.into_iter().map(|row| {
         let since = Moment::parse(&row.since, now);

@@ -71,7 +71,7 @@ pub(super) fn digest_of(secret: &str) -> String {
 
 /// The digest by which an operator's session or link is kept: another one after the operators' secret has changed.
 pub(super) fn operator_digest_of(app: &App, secret: &str) -> String {
-    URL_SAFE_NO_PAD.encode(hmac::sign(&app.operators, secret.as_bytes()))
+    URL_SAFE_NO_PAD.encode(hmac::sign(&app.api.operators, secret.as_bytes()))
 }
 
 /// The digest of a cookie.
@@ -103,7 +103,7 @@ pub(super) async fn open(
 ) -> Result<HeaderValue, Stop> {
     let random = random_secret()?;
     let secret = if holder.is_none() { format!("{OPERATOR_MARK}{random}") } else { random };
-    let now = dashboard.app.clock.now();
+    let now = dashboard.app.core.clock.now();
     let client = origin.client.to_string();
     let record = SessionRecord {
         digest: kept_under(&dashboard.app, &secret),
@@ -113,7 +113,7 @@ pub(super) async fn open(
         created_at: now,
         seen_at: now,
     };
-    dashboard.app.store.open_session(&record).await?;
+    dashboard.app.core.store.open_session(&record).await?;
     cookie(COOKIE, &secret, ABSOLUTE_MILLIS_MAX / 1_000)
 }
 
@@ -163,7 +163,7 @@ pub(super) async fn place(
     let name = parameters.iter().find(|(parameter, _)| *parameter == "project").and_then(|(_, name)| name.parse().ok());
     let session = request.extensions_mut().get_mut::<Session>().filter(|session| session.is_operator());
     if let Some((session, name)) = session.zip(name) {
-        match dashboard.app.store.project_named(&name).await {
+        match dashboard.app.core.store.project_named(&name).await {
             Ok(place) => session.actor = session.actor.clone().within(place),
             Err(error) => return Fault::from(Stop::from(error)).into_response(),
         }
@@ -172,7 +172,7 @@ pub(super) async fn place(
 }
 
 async fn find(dashboard: &Dashboard, secret: &str, origin: Origin, by_itself: bool) -> Result<Option<Session>, Stop> {
-    let store = &dashboard.app.store;
+    let store = &dashboard.app.core.store;
     let Some(record) = store.find_session(&kept_under(&dashboard.app, secret)).await? else {
         return Ok(None);
     };
@@ -180,7 +180,7 @@ async fn find(dashboard: &Dashboard, secret: &str, origin: Origin, by_itself: bo
     if record.holder.is_none() != secret.starts_with(OPERATOR_MARK) {
         return Ok(None);
     }
-    let now = dashboard.app.clock.now();
+    let now = dashboard.app.core.clock.now();
     if now.since(record.seen_at) > IDLE_MILLIS_MAX || now.since(record.created_at) > ABSOLUTE_MILLIS_MAX {
         return Ok(None);
     }

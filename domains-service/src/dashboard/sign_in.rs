@@ -58,17 +58,17 @@ pub(super) async fn sign_in(
         let problem = Some(problem);
         Ok(html_with(status, &Page { shell: Shell::outside(w::SIGN_IN), problem, signed_out: false }))
     };
-    if let Err(seconds) = dashboard.app.throttles.sign_in_from(origin.client) {
+    if let Err(seconds) = dashboard.app.api.throttles.sign_in_from(origin.client) {
         return refused(429, w::too_many_attempts(seconds));
     }
     let Ok(presented) = PresentedKey::parse(fields.text("key")) else {
         return refused(400, w::NOT_A_KEY.to_owned());
     };
-    if let Err(seconds) = dashboard.app.throttles.sign_in_with(presented.digest().to_text()) {
+    if let Err(seconds) = dashboard.app.api.throttles.sign_in_with(presented.digest().to_text()) {
         return refused(429, w::too_many_attempts(seconds));
     }
-    let found = dashboard.app.store.key_by_digest(presented.digest()).await?;
-    let now = dashboard.app.clock.now_seconds();
+    let found = dashboard.app.core.store.key_by_digest(presented.digest()).await?;
+    let now = dashboard.app.core.clock.now_seconds();
     let Some(key) = found.filter(|key| session::is_usable(key, now)) else {
         return refused(401, w::UNKNOWN_KEY.to_owned());
     };
@@ -84,7 +84,7 @@ pub(super) async fn sign_in(
 /// Whoever owns the project can see who came in, and with which key.
 async fn note(dashboard: &Dashboard, key: &KeyRecord, origin: Origin) -> Result<(), Fault> {
     let actor = Actor::holder(&key.id, key.project.clone(), key.scopes.clone(), origin);
-    let mut write = dashboard.app.store.write().await?;
+    let mut write = dashboard.app.core.store.write().await?;
     let now = write.now();
     keys::note_use(write.connection(), &key.id, Window::Minute.index(now), now).await?;
     write.record(&key.project, None, "dashboard.signed_in", &actor, json!({ "key": key.id })).await?;
@@ -97,6 +97,6 @@ pub(super) async fn sign_out(
     State(dashboard): State<Arc<Dashboard>>,
     Posted { session, fields }: Posted,
 ) -> Result<Response, Fault> {
-    dashboard.app.store.end_sessions(&session.record, fields.is_set("everywhere")).await?;
+    dashboard.app.core.store.end_sessions(&session.record, fields.is_set("everywhere")).await?;
     Ok(([(header::SET_COOKIE, session::no_cookie()?)], Redirect::to("/sign-in?signed-out")).into_response())
 }

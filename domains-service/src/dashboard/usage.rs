@@ -84,9 +84,9 @@ pub(super) async fn show(
 ) -> Result<Response, Fault> {
     let project_id = session.actor.enter(&id, None).map_err(Stop::from)?;
     let project: Project = dashboard.api.get(&session.actor, &projects::SHOW, &[&id], "").await?;
-    let now = dashboard.app.clock.now_seconds().0;
+    let now = dashboard.app.core.clock.now_seconds().0;
     let (minute, day) = (now.div_euclid(60), now.div_euclid(DAY_SECONDS));
-    let store = &dashboard.app.store;
+    let store = &dashboard.app.core.store;
     let days = store.usage(&project_id, day - DAYS + 1).await?;
     let in_minute = store.usage_of_minute(&project_id, minute).await?;
     let today = days.iter().copied().find(|usage| usage.day == day).unwrap_or(DayUsage { day, ..DayUsage::default() });
@@ -105,7 +105,7 @@ pub(super) async fn show(
         },
     ];
     let chart = Chart::of(&days, day - DAYS + 1, day);
-    let offers = offers(&dashboard.app.plans, project.plan);
+    let offers = offers(&dashboard.app.settings.plans, project.plan);
     let mut shell = Shell::within(&session, &project_id, Section::Usage, w::USAGE);
     shell.reload_seconds = Some(30);
     Ok(html(&Page { shell, project, meters, today, chart, offers }))

@@ -5,9 +5,9 @@
 
 use contract::time::UnixSeconds;
 
-use crate::app::{App, jitter};
+use crate::common::{Core, jitter};
 use crate::domain::Domain;
-use crate::issuer::RenewalAdvice;
+use crate::issuer::{Authorities, RenewalAdvice};
 use crate::store::StoreError;
 use crate::store::leased::Leased;
 
@@ -18,14 +18,14 @@ const ASK_AGAIN_SECONDS: i64 = 12 * 3_600;
 const ASK_AGAIN_BOUNDS: (i64, i64) = (60, 24 * 3_600);
 
 /// Asks about the domain's certificate if it is time to, and notes the answer.
-pub(super) async fn ask(app: &App, leased: &mut Leased<Domain>) -> Result<(), StoreError> {
+pub(super) async fn ask(core: &Core, authorities: &Authorities, leased: &mut Leased<Domain>) -> Result<(), StoreError> {
     let domain = leased.record();
     let certificate = &domain.certificate;
-    let now = app.clock.now_seconds();
+    let now = core.clock.now_seconds();
     let is_due = certificate.advice_at.is_some_and(|at| at <= now);
-    let authority = certificate.ca.as_deref().and_then(|name| app.authorities.find(name));
+    let authority = certificate.ca.as_deref().and_then(|name| authorities.find(name));
     let (true, Some(authority)) = (is_due, authority) else { return Ok(()) };
-    let Some(chain) = app.store.published_chain(&domain.name).await? else { return Ok(()) };
+    let Some(chain) = core.store.published_chain(&domain.name).await? else { return Ok(()) };
     let advice = match authority.renewal(&chain).await {
         Ok(advice) => advice,
         Err(error) => {
@@ -33,7 +33,7 @@ pub(super) async fn ask(app: &App, leased: &mut Leased<Domain>) -> Result<(), St
             None
         }
     };
-    let mut write = app.store.write().await?;
+    let mut write = core.store.write().await?;
     let Some(mut current) = leased.reload(&mut write).await? else { return Ok(()) };
     follow(&mut current, advice.as_ref(), now, jitter());
     leased.save(&mut write, current).await?;

@@ -21,13 +21,14 @@ pub(crate) fn claim(claims: &Claims, project: &ProjectRecord, domain: &Domain) -
 
 /// Checks the DNS of a name as a project's domain; `None` when the name may not be attached any more.
 pub(crate) async fn check_dns(app: &App, project: &ProjectRecord, domain: &Domain, claim: Claim) -> Option<DnsCheck> {
-    let attachable = name::attachable(domain.name.as_str(), &app.platform, app.names).ok()?;
+    let attachable = name::attachable(domain.name.as_str(), &app.settings.platform, app.settings.names).ok()?;
     if attachable.local {
         return Some(DnsCheck { judged: Judgement::local(claim == Claim::Contested), checks: None, claim });
     }
-    let target = app.prover.target(project.proof());
-    let text = app.prover.ownership_text(project.proof(), &domain.name);
-    let authorities = app.authorities.caa();
+    let issuing = &app.issuing;
+    let target = issuing.prover.target(project.proof());
+    let text = issuing.prover.ownership_text(project.proof(), &domain.name);
+    let authorities = issuing.authorities.caa();
     let subject = Subject {
         name: &domain.name,
         registrable: &attachable.delegable,
@@ -35,16 +36,16 @@ pub(crate) async fn check_dns(app: &App, project: &ProjectRecord, domain: &Domai
         claim,
         caa: !authorities.is_empty(),
     };
-    let facts = collect(app.dns.as_ref(), &app.dns_config, app.clock.as_ref(), &subject).await;
+    let facts = collect(issuing.dns.as_ref(), &issuing.dns_config, app.core.clock.as_ref(), &subject).await;
     let expected = Expectation {
         name: &domain.name,
         target: &target,
-        edge: &app.edge_addresses,
+        edge: &issuing.edge_addresses,
         text: &text,
         claim,
         authorities: &authorities,
     };
     let judged = verdict::judge(&facts, &expected);
-    let checks = verdict::checks(&facts, &expected, &judged, app.clock.now().0);
+    let checks = verdict::checks(&facts, &expected, &judged, app.core.clock.now().0);
     Some(DnsCheck { judged, checks: Some(checks), claim })
 }

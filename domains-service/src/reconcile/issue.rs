@@ -9,7 +9,8 @@ use contract::certificate::CertificateBundle;
 use tokio::time::Instant;
 
 use super::write::apply;
-use crate::app::{App, jitter};
+use crate::app::App;
+use crate::common::{Core, jitter};
 use crate::domain::order::{self, AfterResult, CertificateFacts, OrderResult, Round, Verdict};
 use crate::domain::{Domain, name};
 use crate::issuer::{IssueError, IssueRequest, Issuer, bundle};
@@ -27,26 +28,27 @@ pub(super) async fn order(
     permitted: &[(String, Vec<String>)],
 ) -> Result<(), StoreError> {
     let domain = leased.record();
-    let local = name::attachable(domain.name.as_str(), &app.platform, app.names).is_ok_and(|name| name.local);
+    let local =
+        name::attachable(domain.name.as_str(), &app.settings.platform, app.settings.names).is_ok_and(|name| name.local);
     let mut round = Round::begin(&domain.certificate);
     let deadline = Instant::now() + ORDER_TIME_MAX;
-    for (issuer, methods) in app.authorities.choose(local, permitted) {
-        if round.skips(issuer.name(), app.clock.now_seconds()) {
+    for (issuer, methods) in app.issuing.authorities.choose(local, permitted) {
+        if round.skips(issuer.name(), app.core.clock.now_seconds()) {
             continue;
         }
-        let result = ask(app, domain, issuer.as_ref(), methods, deadline).await;
+        let result = ask(&app.core, domain, issuer.as_ref(), methods, deadline).await;
         match round.note(issuer.name(), result) {
             AfterResult::Deploy(bundle, facts) => return deploy(app, leased, issuer.name(), (bundle, facts)).await,
             AfterResult::AskNext => {}
             AfterResult::Stop => break,
         }
     }
-    wait(app, leased, round).await
+    wait(&app.core, leased, round).await
 }
 
 /// Asks one authority.
 async fn ask(
-    app: &App,
+    core: &Core,
     domain: &Domain,
     authority: &dyn Issuer,
     methods: Vec<String>,
@@ -54,13 +56,13 @@ async fn ask(
 ) -> OrderResult {
     // An authority is told which of its own certificates the new one replaces.
     let replaces = match &domain.certificate.ca {
-        Some(ca) if ca == authority.name() => app.store.published_chain(&domain.name).await.unwrap_or_default(),
+        Some(ca) if ca == authority.name() => core.store.published_chain(&domain.name).await.unwrap_or_default(),
         _ => None,
     };
     let request = IssueRequest {
         hostname: domain.name.clone(),
         methods,
-        now: app.clock.now_seconds(),
+        now: core.clock.now_seconds(),
         project: domain.project.uid.clone(),
         attempt: domain.certificate.attempts,
         queued: domain.certificate.waiting.get(authority.name()).is_some_and(|wait| wait.queued),
@@ -84,8 +86,8 @@ async fn ask(
         }
     };
     // An order takes its time: what it brought may have begun to be valid after it was made.
-    let now = app.clock.now_seconds();
-    match bundle::bundle(&issued, &domain.name, now, domain.certificate.not_before, &app.sealing) {
+    let now = core.clock.now_seconds();
+    match bundle::bundle(&issued, &domain.name, now, domain.certificate.not_before, &core.sealing) {
         Ok((bundle, facts)) => OrderResult::Issued(Box::new(bundle), facts),
         Err(unfit) => {
             warn(&format!("{unfit}: {}", unfit.cause()));
@@ -101,7 +103,7 @@ async fn deploy(
     authority: &str,
     (bundle, facts): (Box<CertificateBundle>, CertificateFacts),
 ) -> Result<(), StoreError> {
-    let mut write = app.store.write().await?;
+    let mut write = app.core.store.write().await?;
     let now = write.now();
     let Some(domain) = leased.reload(&mut write).await? else {
         return give_up(write, leased.record()).await; // what came too late is not served
@@ -109,22 +111,22 @@ async fn deploy(
     let (before, renewed) = (domain.status, domain.certificate.not_after.is_some());
     tracing::info!(domain = %domain.name, authority, chain = bundle::fingerprint(&bundle.chain_pem),
         not_after = bundle.not_after.0, "a certificate was issued");
-    let has_advice = app.authorities.find(authority).is_some();
+    let has_advice = app.issuing.authorities.find(authority).is_some();
     let (domain, actions) = order::issued(domain, (authority, has_advice), (bundle, facts), now, jitter());
-    apply(&app.metrics, write, leased, (before, domain), actions).await?;
-    app.metrics.certificate_orders.with_label_values(&[if renewed { "renewed" } else { "issued" }]).inc();
+    apply(&app.core.metrics, write, leased, (before, domain), actions).await?;
+    app.core.metrics.certificate_orders.with_label_values(&[if renewed { "renewed" } else { "issued" }]).inc();
     Ok(())
 }
 
 /// Notes that no authority issued, and when the next attempt is made.
-async fn wait(app: &App, leased: Leased<Domain>, round: Round) -> Result<(), StoreError> {
-    app.metrics.certificate_orders.with_label_values(&[round.label()]).inc();
-    let mut write = app.store.write().await?;
+async fn wait(core: &Core, leased: Leased<Domain>, round: Round) -> Result<(), StoreError> {
+    core.metrics.certificate_orders.with_label_values(&[round.label()]).inc();
+    let mut write = core.store.write().await?;
     let now = write.now();
     let Some(domain) = leased.reload(&mut write).await? else { return give_up(write, leased.record()).await };
     let before = domain.status;
     let (domain, actions) = order::unissued(domain, round, now, jitter());
-    apply(&app.metrics, write, leased, (before, domain), actions).await?;
+    apply(&core.metrics, write, leased, (before, domain), actions).await?;
     Ok(())
 }
 

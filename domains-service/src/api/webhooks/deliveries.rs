@@ -66,7 +66,7 @@ pub(in crate::api) async fn list(
     let state = state.map_err(|_| {
         Code::InvalidQuery.refuse(format!("state must be one of: {}.", DeliveryState::WORDS.join(", ")))
     })?;
-    let found = app.store.deliveries(&endpoint.id, state, before, limit).await?;
+    let found = app.core.store.deliveries(&endpoint.id, state, before, limit).await?;
     let (list, next) = page(&found, limit, |delivery| delivery.id.to_string(), view);
     Ok(axum::Json(Deliveries { deliveries: list, next_cursor: next }).into_response())
 }
@@ -76,7 +76,7 @@ pub(in crate::api) async fn repeat(
     Entered { app, actor, project, rest: [webhook, delivery], .. }: Entered<DomainsWrite, 2>,
 ) -> Result<Response, Stop> {
     let not_found = || Stop::from(Code::DeliveryNotFound.refuse("The webhook has no delivery of this id."));
-    let mut write = app.store.write().await?;
+    let mut write = app.core.store.write().await?;
     let endpoint = super::find(&mut write, &actor, &project, &webhook).await?;
     if endpoint.disabled.is_some() {
         return Err(Code::WebhookDisabled.refuse("The webhook is switched off; switch it on first.").into());
@@ -93,7 +93,7 @@ pub(in crate::api) async fn repeat(
 pub(in crate::api) async fn test(
     Entered { app, actor, project, rest: [webhook], .. }: Entered<DomainsWrite, 1>,
 ) -> Result<Response, Stop> {
-    let mut write = app.store.write().await?;
+    let mut write = app.core.store.write().await?;
     let endpoint = super::find(&mut write, &actor, &project, &webhook).await?;
     let off = || Stop::from(Code::WebhookDisabled.refuse("The webhook is switched off; switch it on first."));
     if endpoint.disabled.is_some() {

@@ -91,7 +91,7 @@ pub(super) async fn page(
     let domain: Domain = answered.read()?;
     let events: Events = dashboard.api.get(actor, &api::EVENTS, &place, "").await?;
     let others: Domains = dashboard.api.get(actor, &api::LIST, &[project.name.as_str()], "limit=200").await?;
-    let now = dashboard.app.clock.now();
+    let now = dashboard.app.core.clock.now();
     let moment = |text: Option<&str>| text.and_then(|text| Moment::parse(text, now));
     let certificate = &domain.certificate;
     let times = CertificateTimes {

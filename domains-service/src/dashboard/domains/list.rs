@@ -104,7 +104,7 @@ pub(in crate::dashboard) async fn show(
     let answered = dashboard.api.call(&session.actor, &api::LIST, (&[&id], &wanted), &Value::Null).await?;
     let state = digest_of(&answered.body.to_string());
     let list: Domains = answered.read()?;
-    let now = dashboard.app.clock.now();
+    let now = dashboard.app.core.clock.now();
     let rows: Vec<Row> =
         list.domains.into_iter().map(|domain| Row { ends: domain.certificate_ends(now), domain }).collect();
     let mut shell = Shell::within(&session, &project_id, Section::Domains, w::DOMAINS);

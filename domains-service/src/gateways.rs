@@ -1,0 +1,93 @@
+//! The gateways: which processes there are, and whose word is taken.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chassis::guard::TrustedKeys;
+use contract::feed::{Position, Revision};
+use contract::token::{KeySet, SigningKey};
+use parking_lot::Mutex;
+
+use crate::identities::Identities;
+use crate::nodes::{Nodes, doubt};
+use crate::peers::Peers;
+use crate::store::log::claim;
+use crate::store::{Store, StoreError, Write};
+
+/// How long a change waits for the gateways.
+const ACKNOWLEDGEMENT_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// The gateways that follow this service, and the keys that they sign with.
+pub(crate) struct Gateways {
+    pub(crate) nodes: Arc<Nodes>,
+    pub(crate) peers: Peers,
+    /// Signs operators' passes for services and for gateways.
+    pub(crate) pass_key: SigningKey,
+    /// Of all gateways on record: what the public API and the dashboard trust.
+    pub(crate) trusted: TrustedKeys,
+    /// The keys of all gateways on record, as they were looked up last.
+    pub(crate) identities: Mutex<Arc<Identities>>,
+}
+
+impl Gateways {
+    /// Commits, and waits until every live gateway has applied what was committed, for a second at most: who is told
+    /// that something is done finds it done.
+    pub(crate) async fn commit_everywhere(&self, write: Write) -> Result<(), StoreError> {
+        let revision = write.commit().await?;
+        let learnt = self.nodes.acknowledged(revision, ACKNOWLEDGEMENT_TIME_MAX).await;
+        if !learnt.lagging.is_empty() {
+            tracing::warn!(
+                revision = revision.0,
+                gateways = learnt.lagging.join(", "),
+                "a change is not on every gateway yet"
+            );
+        }
+        Ok(())
+    }
+
+    /// What verifies operators' passes.
+    pub(crate) fn passes(&self) -> KeySet {
+        [self.pass_key.public().clone()].into_iter().collect()
+    }
+
+    /// Looks up which processes of gateways are on record. Returns the newest revision, which is read before them.
+    pub(crate) async fn recall_processes(&self, store: &Store) -> Result<Revision, StoreError> {
+        let newest = store.newest_revision().await?;
+        if store.has_gone_back() {
+            self.went_back();
+        }
+        let revoked = store.revoked_gateways().await?;
+        let mut processes = store.processes_heard_since(self.nodes.forgotten_before()).await?;
+        let mut positions = self.nodes.positions();
+        positions.extend(processes.iter().filter_map(|process| process.report.position()));
+        let missing = claim::missing(&mut store.reader().acquire().await?, positions).await?;
+        self.disbelieve_at(&missing);
+        for process in &mut processes {
+            doubt::without(&mut process.report, &missing);
+        }
+        self.nodes.recall(processes, &revoked);
+        Ok(newest)
+    }
+
+    /// The database does not have these positions: who says that it has applied them acknowledges nothing.
+    pub(crate) fn disbelieve_at(&self, missing: &HashSet<Position>) {
+        let gateways = self.nodes.disbelieve_at(missing);
+        if !gateways.is_empty() {
+            tracing::warn!(
+                gateways = gateways.join(", "),
+                "the change log does not have the revisions that these gateways have applied: withdrawals wait for each until \
+                 it reports again"
+            );
+        }
+    }
+
+    /// The database went back to an earlier state. Withdrawals wait for every process until it reports again.
+    pub(crate) fn went_back(&self) {
+        tracing::error!(
+            "the database went back to an earlier state: gateways refuse to follow it, and withdrawals wait for each of them. \
+             Put the right database back, or run `tollhouse node accept`"
+        );
+        self.nodes.disbelieve_all();
+    }
+}

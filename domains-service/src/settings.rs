@@ -1,0 +1,17 @@
+//! What the platform grants and permits, as the configuration says.
+
+use contract::hostname::Hostname;
+use contract::key::Environment;
+
+use crate::config::NameRules;
+use crate::plans::Plans;
+
+/// Settings that decide what projects may do.
+pub(crate) struct Settings {
+    pub(crate) plans: Plans,
+    pub(crate) platform: Hostname,
+    pub(crate) environment: Environment,
+    pub(crate) names: NameRules,
+    /// How long a removed project can be restored, in milliseconds.
+    pub(crate) removed_kept_millis: i64,
+}
