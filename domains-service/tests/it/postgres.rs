@@ -89,7 +89,7 @@ async fn a_removal_waits_for_gateways_that_report_to_another_replica() {
     }
     // With nobody behind, it is answered as done: 204, where both are heard within the second that is waited.
     let mut number = 0;
-    eventually(10, async || {
+    eventually(50, async || {
         number += 1;
         let name = format!("till-{number}.localhost");
         one.local_domain("demo", json!({ "name": name })).await;

@@ -270,9 +270,9 @@ fn text(row: &Value, field: &str) -> String {
 
 /// Has everything read that is read when somebody looks.
 async fn look_at_all(platform: &Platform) {
-    let revision = platform.newest_revision().await;
     // Of a gateway that lacks the last change.
-    let mut stream = platform.follow(revision - 1).await;
+    let before = stores::revision_before(platform.directory.path(), platform.newest_revision().await).await;
+    let mut stream = platform.follow(before).await;
     let _ = stream.next().await;
     let _ = sites(platform).await;
     for list in ["keys", "webhooks", "events", "domains"] {

@@ -230,6 +230,14 @@ pub(crate) async fn mark_of(directory: &Path, revision: u64) -> Option<String> {
     Some(format!("{mark:016x}"))
 }
 
+/// The newest revision in the log before this one: a row that is lost leaves a gap. 0 if there is none.
+pub(crate) async fn revision_before(directory: &Path, revision: u64) -> u64 {
+    let text =
+        format!("SELECT CAST(MAX(revision) AS TEXT), 'x' FROM changes WHERE revision > 0 AND revision < {revision}");
+    let found = Beside::open(directory).await.pairs(&text).await.into_iter().next();
+    found.and_then(|(revision, _)| revision).map_or(0, |revision| revision.parse().unwrap())
+}
+
 /// The tables of a test's database and their columns, read from the database itself.
 pub(crate) async fn schema(directory: &Path) -> BTreeMap<String, Vec<String>> {
     let columns: Vec<(String, String)> = if directory.join(NOTE).exists() {

@@ -17,9 +17,10 @@ const DAMAGES: [&str; 13] = [
     "UPDATE revision_counter SET oldest = 9223372036854775807",
     "INSERT INTO settings (name, value) VALUES ('replaced_below', '9223372036854775807')
      ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+    // While a row is set aside nothing tells which row is lost, and gateways are refused: this comes first.
+    "DELETE FROM changes WHERE revision = (SELECT current FROM revision_counter)",
     "UPDATE changes SET revision = 9223372036854775807 WHERE revision = (SELECT current FROM revision_counter)",
     "UPDATE changes SET revision = revision + 1000000000 WHERE revision = (SELECT current FROM revision_counter)",
-    "DELETE FROM changes WHERE revision = (SELECT current FROM revision_counter)",
     "UPDATE gateway_keys SET number = 9223372036854775807",
     "UPDATE gateway_keys SET number = 1099511627776",
 ];

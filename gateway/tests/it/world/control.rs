@@ -99,9 +99,10 @@ impl ControlPlane {
         self.book.lock().streams.clear();
     }
 
-    /// Back at the same address.
+    /// Back at the same address, once no other process has its port for a connection.
     pub(crate) async fn revive(&self) {
-        self.serve(TcpListener::bind(self.address).await.unwrap());
+        let listener = eventually("the address is free", async || TcpListener::bind(self.address).await.ok()).await;
+        self.serve(listener);
     }
 
     /// Streams that begin from now on bring no keys.
