@@ -14,10 +14,10 @@ const NOMINATED: u8 = 8;
 const OTHERS: u8 = REQUEST | RESPONSE | TRAILER;
 
 /// Fields that do not go everywhere, and where each may stand: fields of one connection (RFC 9110 section 7.6.1), and fields
-/// that frame, route, authenticate or describe a message, which have no place behind it (section 6.5.1). Called for every
-/// field of every message: most names are told apart by their first letter.
-fn places(name: &str) -> u8 {
-    let rows: &[(&str, u8)] = match name.as_bytes().first().map(u8::to_ascii_lowercase) {
+/// that frame, route, authenticate or describe a message, which have no place behind it (section 6.5.1). Only those with the
+/// first letter of `name` are returned.
+fn rows(name: &str) -> &'static [(&'static str, u8)] {
+    match name.as_bytes().first().map(u8::to_ascii_lowercase) {
         Some(b'a') => &[("authorization", REQUEST | RESPONSE)],
         Some(b'c') => &[
             ("cache-control", REQUEST | RESPONSE),
@@ -42,28 +42,35 @@ fn places(name: &str) -> u8 {
         Some(b't') => &[("te", NOMINATED), ("trailer", NOMINATED), ("transfer-encoding", 0)],
         Some(b'u') => &[("upgrade", NOMINATED)],
         _ => &[],
-    };
-    rows.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map_or(OTHERS, |(_, places)| *places)
+    }
+}
+
+/// Whether a field of this name, in any spelling, may stand in this place. Called for every field of every message: only rows
+/// that differ from [`OTHERS`] in this place are compared.
+fn may_stand_in(place: u8, name: &str) -> bool {
+    let usually = OTHERS & place != 0;
+    let differs = |(known, places): &(&str, u8)| (places & place != 0) != usually && known.eq_ignore_ascii_case(name);
+    rows(name).iter().any(differs) != usually
 }
 
 /// Whether a field of this name, in any spelling, may stand in a request that goes on to an upstream.
 pub fn may_stand_in_request(name: &str) -> bool {
-    places(name) & REQUEST != 0
+    may_stand_in(REQUEST, name)
 }
 
 /// Whether a field of this name, in any spelling, may stand in a response that goes on to a client.
 pub fn may_stand_in_response(name: &str) -> bool {
-    places(name) & RESPONSE != 0
+    may_stand_in(RESPONSE, name)
 }
 
 /// Whether a field of this name, in any spelling, may stand behind a body.
 pub fn may_stand_in_trailers(name: &str) -> bool {
-    places(name) & TRAILER != 0
+    may_stand_in(TRAILER, name)
 }
 
 /// Whether `Connection` of a client may list this name, in any spelling.
 pub fn may_be_nominated(name: &str) -> bool {
-    places(name) & NOMINATED != 0
+    may_stand_in(NOMINATED, name)
 }
 
 /// Fields that an edge, a balancer or an authenticating proxy sends to a service, by first letter. A trailing `*`
