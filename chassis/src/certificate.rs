@@ -9,6 +9,7 @@ mod authority;
 mod fault;
 mod names;
 
+use std::collections::VecDeque;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use anyhow::Context as _;
 use aws_lc_rs::digest::{SHA256, digest};
 use contract::hostname::Hostname;
 use contract::time::UnixSeconds;
+use parking_lot::Mutex;
 use rustls::RootCertStore;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier as _;
@@ -92,8 +94,7 @@ impl Pair {
     }
 
     /// SHA-256 of the chain as its file has it.
-    #[must_use]
-    pub fn digest(&self) -> Vec<u8> {
+    fn digest(&self) -> Vec<u8> {
         digest(&SHA256, &self.chain_pem).as_ref().to_vec()
     }
 
@@ -179,6 +180,35 @@ impl Pair {
 
     fn covers_name(&self, name: &str) -> bool {
         self.names.iter().any(|own| own == name) || (!name.starts_with("*.") && self.covers(name))
+    }
+}
+
+/// The largest number of remembered chains. Chains change every few months, or return after a mistake.
+const SERVED_MAX: usize = 16;
+
+/// The chains that were replaced: one of them may return although the chain in use is better.
+#[derive(Debug, Default)]
+pub struct Served {
+    /// In the order in which they were replaced first.
+    digests: Mutex<VecDeque<Vec<u8>>>,
+}
+
+impl Served {
+    /// Whether this chain was replaced before.
+    #[must_use]
+    pub fn contains(&self, pair: &Pair) -> bool {
+        self.digests.lock().contains(&pair.digest())
+    }
+
+    /// Remembers a chain that is replaced; the oldest is forgotten when there are too many.
+    pub fn note(&self, replaced: &Pair) {
+        let (mut digests, digest) = (self.digests.lock(), replaced.digest());
+        if !digests.contains(&digest) {
+            if digests.len() == SERVED_MAX {
+                digests.pop_front();
+            }
+            digests.push_back(digest);
+        }
     }
 }
 

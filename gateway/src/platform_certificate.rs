@@ -8,13 +8,12 @@
 //! with its key is served, and its faults are reported. If clients cannot trust the certificate in use, the replacement
 //! may have any authority and end.
 
-use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
-use chassis::certificate::{FaultKind, Pair, names_of};
+use chassis::certificate::{FaultKind, Pair, Served, names_of};
 use chassis::peer::CERTIFICATES_BYTES_MAX;
 use chassis::secret::{FILE_BYTES_MAX, read_regular};
 use contract::hostname::Hostname;
@@ -27,9 +26,6 @@ use crate::replica::{Expiry, Replica};
 
 mod fault;
 
-/// The largest number of remembered chains that were served. Chains change every few months, or return after a mistake.
-const SERVED_MAX: usize = 16;
-
 /// A certificate for the platform's hosts. Reading it is lock-free; [`PlatformCertificate::look`] replaces it.
 pub(crate) struct PlatformCertificate {
     chain_file: PathBuf,
@@ -37,8 +33,8 @@ pub(crate) struct PlatformCertificate {
     current: ArcSwap<Pair>,
     faults: Mutex<Vec<CertificateFault>>,
     known: Mutex<KnownHosts>,
-    /// Digests of the chains that were served before the current one.
-    served: Mutex<VecDeque<Vec<u8>>>,
+    /// The chains that were served before the current one.
+    served: Served,
 }
 
 /// The platform's own hosts, read once per judged chain: finding them reads all sites.
@@ -62,7 +58,7 @@ impl PlatformCertificate {
             current,
             faults: Mutex::default(),
             known: Mutex::default(),
-            served: Mutex::default(),
+            served: Served::default(),
         })
     }
 
@@ -96,7 +92,7 @@ impl PlatformCertificate {
             Ok(found) if found.chain_pem == current.chain_pem => None,
             Ok(found) => match self.judge(&found, &current, &hosts, now) {
                 Ok(()) => {
-                    self.note_served(&current);
+                    self.served.note(&current);
                     self.current.store(Arc::new(found));
                     self.faults.lock().clear();
                     return true;
@@ -112,20 +108,10 @@ impl PlatformCertificate {
     }
 
     fn judge(&self, found: &Pair, current: &Pair, hosts: &[Hostname], now: UnixSeconds) -> Result<(), FaultKind> {
-        if self.served.lock().contains(&found.digest()) {
+        if self.served.contains(found) {
             return found.usable(now).and_then(|()| found.cover_hosts(hosts));
         }
         found.judge_against(current, hosts, now)
-    }
-
-    fn note_served(&self, replaced: &Pair) {
-        let (mut served, digest) = (self.served.lock(), replaced.digest());
-        if !served.contains(&digest) {
-            if served.len() == SERVED_MAX {
-                served.pop_front();
-            }
-            served.push_back(digest);
-        }
     }
 
     fn platform_hosts(&self, replica: &Replica, chain_pem: &[u8]) -> Vec<Hostname> {

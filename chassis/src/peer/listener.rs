@@ -1,6 +1,5 @@
 //! What a listener shows.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -21,7 +20,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use zeroize::Zeroizing;
 
-use crate::certificate::{FaultKind, Pair};
+use crate::certificate::{FaultKind, Pair, Served};
 use crate::clock::{Clock as _, SystemClock};
 use crate::config::Section;
 use crate::metrics::{self, IntGauge, IntGaugeVec, Registry};
@@ -30,9 +29,6 @@ use crate::shutdown::Shutdown;
 
 /// Time for a handshake: one that takes longer gives its place back.
 const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(5);
-
-/// Chains that are remembered because they were shown.
-const SHOWN_MAX: usize = 16;
 
 /// How often the files of a certificate are read again.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -52,8 +48,8 @@ struct Shown {
     certificate: PathBuf,
     key: PathBuf,
     current: ArcSwap<Pair>,
-    /// Digests of the chains that were shown before the present one: one of them may come back.
-    before: Mutex<VecDeque<Vec<u8>>>,
+    /// The chains that were shown before the current one.
+    before: Served,
     /// What is wrong with the certificate in use, and with the files in its place.
     faults: Mutex<Faults>,
     gauges: OnceLock<Gauges>,
@@ -111,16 +107,12 @@ impl Shown {
             return Ok(false);
         }
         let found = read(&self.certificate, &self.key).map_err(unusable)?;
-        let mut before = self.before.lock();
-        if before.contains(&found.digest()) {
+        if self.before.contains(&found) {
             found.usable(now)?;
         } else {
             judge(&found, &current, now)?;
         }
-        before.push_back(current.digest());
-        if before.len() > SHOWN_MAX {
-            before.pop_front();
-        }
+        self.before.note(&current);
         self.current.store(Arc::new(found));
         Ok(true)
     }
@@ -145,7 +137,7 @@ impl ServerTls {
             certificate: certificate.to_owned(),
             key: key.to_owned(),
             current: ArcSwap::from_pointee(read(certificate, key)?),
-            before: Mutex::default(),
+            before: Served::default(),
             faults: Mutex::default(),
             gauges: OnceLock::new(),
         });
