@@ -95,7 +95,7 @@ impl Peers {
     /// Listens on one connection, until it says nothing for a while.
     async fn listen_once(&self, nodes: &Nodes) -> Result<(), StoreError> {
         let Some(mut notices) = self.store.notices().await? else { return Ok(()) };
-        // What was committed while nobody listened.
+        // Commits before this connection began to listen.
         self.store.heard_of(self.store.newest_revision().await?);
         loop {
             match tokio::time::timeout(SILENCE_MAX, notices.next()).await {

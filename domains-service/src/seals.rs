@@ -80,7 +80,7 @@ pub(crate) async fn check(core: &Core, lost: bool) -> anyhow::Result<()> {
          without what it sealed: certificates are ordered anew, and webhooks need new secrets"
     );
     for name in names {
-        give_up(core, name).await.context("letting go of what nobody can open")?;
+        give_up(core, name).await.context("removing what is sealed with the lost secret")?;
     }
     tracing::warn!(
         texts = missing,

@@ -52,7 +52,7 @@ struct Outcome {
 /// An upstream that has begun to answer, what the head of its response says, and the head as the client gets it.
 type Answered<H> = (UpstreamCall, ResponseHead, H);
 
-/// See the module.
+/// One request: its head, the facts about it, and what left of its response.
 struct Exchange<'a> {
     gateway: &'a Gateway,
     connection: &'a Connection,

@@ -45,7 +45,7 @@ pub struct Config {
     pub internal_tls: Option<ServerTls>,
     /// What the gateway calls this upstream: identities for another one are refused. Default `orders`.
     pub audience: UpstreamName,
-    /// A JWK set whose keys are believed; read again when it changes. Default: what the control plane publishes.
+    /// A JWK set of the trusted keys; read again when it changes. Default: what the control plane publishes.
     pub key_set_file: Option<PathBuf>,
     /// Where what the control plane said last is kept, for starts without it. Default: `trust.json` beside the database
     /// file of SQLite, or `data/orders/trust.json`.

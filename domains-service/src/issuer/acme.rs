@@ -2,7 +2,7 @@
 //!
 //! Each order is written down, with the sealed key of the certificate it asks for, before anything is proven: whoever
 //! goes on after a crash finishes that order and does not begin another. What proves our control is published through
-//! the change log, so any gateway answers whoever the authority sends. Before an order is made, a [mirror](crate::limits) of
+//! the change log, so the authority may ask any gateway. Before an order is made, a [mirror](crate::limits) of
 //! the authority's limits is asked, so that we wait instead of being refused.
 //!
 //! When the authority does not answer, the order stays and is taken up at the next attempt; what is in service stays.

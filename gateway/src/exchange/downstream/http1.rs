@@ -34,7 +34,7 @@ pub(crate) struct Wishes {
     pub(crate) is_old: bool,
 }
 
-/// See the module.
+/// The client of one request over HTTP/1.
 pub(crate) struct Http1<'a> {
     client: &'a mut dyn Client,
     wishes: Wishes,

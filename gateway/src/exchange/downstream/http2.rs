@@ -20,7 +20,7 @@ use crate::gateway::bytes;
 use contract::rejection::Rejection;
 use listener::{Connection, LINGER_MAX, LINGER_MAX_LONG, MinimumRateTimer, ReaderRateTimer, Timer};
 
-/// See the module. Dropped before its response is complete, it resets the stream.
+/// The client of one request over HTTP/2. Dropped before its response is complete, it resets the stream.
 pub(crate) struct Http2 {
     request: RecvStream,
     respond: SendResponse<Bytes>,

@@ -29,7 +29,7 @@ use crate::upstreams::{Endpoint, Stream, Trust, tls_reason};
 /// Room for what one read brings at first: a small response as a whole.
 const FIRST_READ_BYTES: usize = 8 * 1024;
 
-/// See the module.
+/// One exchange over a connection of HTTP/1.1, which serves no other meanwhile.
 pub(super) struct Http1 {
     stream: Stream,
     trust: Trust,

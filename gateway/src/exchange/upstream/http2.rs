@@ -20,7 +20,7 @@ use super::{READ_BYTES, ResponseHead, Source};
 use crate::decorate::ResponseSink;
 use crate::upstreams::Lease;
 
-/// See the module. Dropped before the response is complete, it resets the stream.
+/// One exchange over a stream. Dropped before the response is complete, it resets the stream.
 pub(super) struct Http2 {
     /// Its place on the connection.
     lease: Lease,

@@ -22,7 +22,7 @@ const GATHERED_MAX: usize = 64 * 1024;
 /// Bytes that are kept for sending them once more.
 const KEPT_BYTES_MAX: usize = 64 * 1024;
 
-/// See the module.
+/// A request body as it is read from the client.
 #[expect(clippy::struct_excessive_bools, reason = "what has happened, each for itself")]
 pub(crate) struct Source {
     promise: BodyPromise,

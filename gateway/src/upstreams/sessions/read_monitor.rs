@@ -44,7 +44,7 @@ const CLOSE_PINGS_MAX: usize = 3;
 /// How far apart the PINGs after these are.
 const APART: Duration = Duration::from_secs(310);
 
-/// See the module.
+/// The bytes read over one connection, and what follows from their absence.
 #[derive(Debug)]
 pub(super) struct ReadMonitor {
     state: Mutex<State>,

@@ -46,7 +46,7 @@ pub(super) enum State {
     Over,
 }
 
-/// See the module.
+/// One HTTP/2 connection to an upstream.
 #[derive(Debug)]
 pub(super) struct Session {
     trust: Trust,

@@ -47,7 +47,7 @@ impl Framing {
                 let is_trailer = chunks.is_in_trailers();
                 let (read, data) = chunks
                     .run(bytes)
-                    .map_err(|_| Error::explain(ErrorType::InvalidHTTPHeader, "chunks that are none").into_up())?;
+                    .map_err(|_| Error::explain(ErrorType::InvalidHTTPHeader, "the chunks are malformed").into_up())?;
                 Piece { skipped: read - data, is_trailer, data }
             }
             Self::End => Piece { skipped: 0, is_trailer: false, data: bytes.len() },

@@ -118,7 +118,7 @@ pub(in crate::exchange) fn length(earlier: Option<u64>, field: &[u8]) -> pingora
     for one in field.split(|byte| *byte == b',') {
         let number = number(one.trim_ascii());
         if number.is_none() || length.is_some() && length != number {
-            return wrong("lengths that are none, or contradict each other");
+            return wrong("a length is no number, or lengths contradict each other");
         }
         length = number;
     }

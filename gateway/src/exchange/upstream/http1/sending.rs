@@ -20,7 +20,7 @@ const CHUNK_END: &[u8] = b"\r\n";
 /// The same of the last one with data, where no trailers follow.
 const BODY_END: &[u8] = b"\r\n0\r\n\r\n";
 
-/// See the module.
+/// A request that is sent: the bytes of its head, then its body.
 #[derive(Default)]
 pub(super) struct Sending {
     /// What goes first: the head, and the size of a chunk.

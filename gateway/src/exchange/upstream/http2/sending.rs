@@ -9,7 +9,7 @@ use crate::exchange::downstream::Downstream;
 use crate::exchange::upstream::Source;
 use crate::exchange::upstream::patience::Waits;
 
-/// See the module.
+/// A request body that is sent over a stream.
 pub(in crate::exchange::upstream) struct Sending {
     stream: SendStream<Bytes>,
     /// What the upstream is to take next.
