@@ -6,6 +6,7 @@
 //! replacement's authority and end.
 
 mod authority;
+mod chain;
 mod fault;
 mod names;
 
@@ -29,6 +30,7 @@ use rustls::sign::CertifiedKey;
 use x509_parser::certificate::X509Certificate;
 
 use self::authority::{Authority, is_signed_by};
+use self::chain::Chain;
 pub use self::fault::FaultKind;
 pub use self::names::{covers, names_of};
 
@@ -51,6 +53,7 @@ pub struct Pair {
     is_authoritys: bool,
     is_self_signed: bool,
     authority: Authority,
+    chain: Chain,
 }
 
 /// The authorities that the system trusts, as of the first time that they are asked for.
@@ -82,6 +85,7 @@ impl Pair {
             is_authoritys: leaf.is_ca(),
             is_self_signed,
             authority,
+            chain: Chain::of(&certified.cert),
             certified: Arc::new(certified),
             chain_pem,
         })
@@ -121,7 +125,12 @@ impl Pair {
         if now > self.not_after {
             return Err(FaultKind::Expired(self.not_after));
         }
-        if now < self.not_before { Err(FaultKind::NotYetValid(self.not_before)) } else { Ok(()) }
+        if now < self.not_before {
+            return Err(FaultKind::NotYetValid(self.not_before));
+        }
+        // A root that the system trusts may be reached past a signer that is over.
+        let over = self.chain.over(now).filter(|_| !self.is_trusted(now));
+        over.or_else(|| self.chain.fault.clone()).map_or(Ok(()), |why| Err(FaultKind::Unusable(why)))
     }
 
     /// Whether it covers all of these hosts.
@@ -256,6 +265,7 @@ mod tests {
             is_authoritys: false,
             is_self_signed: false,
             authority: Authority::behind(&ONE.cert).unwrap(),
+            chain: Chain::default(),
         }
     }
 

@@ -16,15 +16,7 @@ impl Authority {
     /// The authority of `chain`, unless it is empty. Certificates outside the path of signatures from the leaf do not
     /// count.
     pub(super) fn behind(chain: &[CertificateDer<'static>]) -> Option<Self> {
-        let mut last = chain.first()?;
-        for _ in 0..SIGNATURES_MAX {
-            if is_signed_by(last, last) {
-                break;
-            }
-            let Some(signer) = chain.iter().find(|signer| is_signed_by(last, signer)) else { break };
-            last = signer;
-        }
-        Some(Self(last.clone()))
+        path(chain).last().map(|last| Self((*last).clone()))
     }
 
     /// The authority's name.
@@ -47,6 +39,16 @@ impl Authority {
             (false, false) => self.0 == other.0 || key_named(&last).is_some_and(|key| key_named(&others) == Some(key)),
         }
     }
+}
+
+/// The leaf of a chain, and the signers that signatures from it lead to.
+pub(super) fn path<'a>(chain: &'a [CertificateDer<'static>]) -> Vec<&'a CertificateDer<'static>> {
+    let mut path: Vec<_> = chain.first().into_iter().collect();
+    while let Some(last) = path.last().filter(|last| path.len() <= SIGNATURES_MAX && !is_signed_by(last, last)) {
+        let Some(signer) = chain.iter().find(|signer| is_signed_by(last, signer)) else { break };
+        path.push(signer);
+    }
+    path
 }
 
 fn parsed<'a>(certificate: &'a CertificateDer<'_>) -> Option<X509Certificate<'a>> {

@@ -74,7 +74,7 @@ fn list(names: &[String]) -> String {
     }
 }
 
-fn moment(at: UnixSeconds) -> String {
+pub(super) fn moment(at: UnixSeconds) -> String {
     jiff::Timestamp::from_second(at.0).map_or_else(|_| at.0.to_string(), |at| at.to_string())
 }
 

@@ -34,6 +34,11 @@ fn with_root((chain, key): (String, String)) -> (String, String) {
     (chain + &certificates::root(), key)
 }
 
+/// A block behind the certificate that holds none: clients end the handshake.
+fn with_junk((chain, key): (String, String)) -> (String, String) {
+    (chain + "-----BEGIN CERTIFICATE-----\nMAMCAQU=\n-----END CERTIFICATE-----\n", key)
+}
+
 /// A pair that no client trusts: signed by itself, and good for long.
 fn staging() -> (String, String) {
     let rcgen::CertifiedKey { cert, signing_key } = rcgen::generate_simple_self_signed([WILDCARD.to_owned()]).unwrap();
@@ -100,6 +105,7 @@ async fn a_wrong_certificate_never_replaces_a_good_one() {
         (namesake(), "authority", "nothing shows that it has the same key"),
         // The right authority's certificate behind it makes it no better.
         (with_root(namesake()), "authority", "nothing shows that it has the same key"),
+        (with_junk(pair(&[WILDCARD], -1, 90)), "unusable", "certificate 2 of its chain does not parse"),
         (clients(), "purpose", "it is not for servers"),
         (authoritys(), "ca", "it is an authority's"),
         (broken, "unusable", "the private key does not belong to the certificate"),
