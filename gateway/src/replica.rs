@@ -25,8 +25,8 @@ use contract::certificate::Challenge;
 use contract::feed::{Change, Effect, Entity, EntityName, Position, Revision};
 use contract::hostname::Hostname;
 use contract::key::{ApiKey, KeyDigest, KeyId};
-use contract::project::{Project, ProjectId};
-use contract::site::Site;
+use contract::project::{Project, ProjectId, UpstreamName};
+use contract::site::{Serves, Site};
 use contract::time::UnixSeconds;
 use parking_lot::Mutex;
 use rustls::sign::CertifiedKey;
@@ -206,6 +206,14 @@ impl Replica {
     /// The key with this public id. Keys are stored by digest, so this searches all of them; for operators.
     pub(crate) fn key_called(&self, id: &KeyId) -> Option<ApiKey> {
         self.file.find(Kind::Key, |key: &ApiKey| key.id == *id)
+    }
+
+    /// Whether a site is served by this upstream. Searches all sites: not for requests.
+    pub(crate) fn uses(&self, upstream: &UpstreamName) -> bool {
+        let of_platform =
+            |site: &Site| matches!(&site.serves, Serves::Platform { upstream: own, .. } if own == upstream);
+        let of_project = |project: &Project| project.upstream == *upstream;
+        self.file.find(Kind::Site, of_platform).is_some() || self.file.find(Kind::Project, of_project).is_some()
     }
 
     /// The platform's own hosts without a certificate of their own. Searches all sites: not for requests.

@@ -289,6 +289,7 @@ fn admin_router(
         metrics: ReloadMetrics::new(&registry)?,
         running: running.clone(),
         upstreams: view.gateway.pipeline.upstreams.clone(),
+        replica: view.gateway.pipeline.replica.clone(),
         logs: logs.clone(),
         telemetry: view.gateway.telemetry.clone(),
     };

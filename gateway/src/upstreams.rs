@@ -193,6 +193,11 @@ impl Upstreams {
         self.all.load().get(name).cloned()
     }
 
+    /// The names of all.
+    pub(crate) fn names(&self) -> Vec<UpstreamName> {
+        self.all.load().keys().cloned().collect()
+    }
+
     /// Takes other settings. Upstreams that have not `changed` stay as they are, with what is known of them; requests in
     /// progress end where they began. Names of new ones are looked up before they are used.
     pub(crate) async fn replace(&self, settings: Vec<UpstreamSettings>, changed: impl Fn(&str) -> bool) {

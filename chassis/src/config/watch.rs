@@ -14,6 +14,9 @@ use crate::secret::read_regular;
 /// Interval of the checks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// Changed contents that stay the same for so long are whole: half of a file, while it is written, may be valid too.
+const SETTLED_AFTER: Duration = Duration::from_millis(250);
+
 /// A watched file.
 pub struct FileWatch {
     path: PathBuf,
@@ -40,16 +43,25 @@ impl FileWatch {
     pub async fn changed(&mut self) {
         loop {
             let asked = tokio::time::timeout(LOOK_EVERY, self.hangup.recv()).await.is_ok();
-            let path = self.path.clone();
-            let now = tokio::task::spawn_blocking(move || read(&path)).await.ok().flatten();
-            let differs = now.is_some() && now != self.seen;
-            if differs {
-                self.seen = now;
+            let mut now = self.look().await;
+            while now.is_some() && now != self.seen {
+                tokio::time::sleep(SETTLED_AFTER).await;
+                let again = self.look().await;
+                if again == now {
+                    self.seen = now;
+                    return;
+                }
+                now = again;
             }
-            if asked || differs {
+            if asked {
                 return;
             }
         }
+    }
+
+    async fn look(&self) -> Option<Vec<u8>> {
+        let path = self.path.clone();
+        tokio::task::spawn_blocking(move || read(&path)).await.ok().flatten()
     }
 }
 
@@ -73,5 +85,25 @@ pub async fn keep_log_filter(
                 tracing::error!(error = format!("{error:#}"), "cannot reload the settings; keeping the current ones");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_is_read_when_its_writer_is_done() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("settings.toml");
+        std::fs::write(&path, "whole").unwrap();
+        let mut watch = FileWatch::new(&path).unwrap();
+        std::fs::write(&path, "half of").unwrap();
+        let writer = async {
+            tokio::time::sleep(LOOK_EVERY + SETTLED_AFTER / 2).await;
+            std::fs::write(&path, "half of another").unwrap();
+        };
+        tokio::join!(watch.changed(), writer);
+        assert_eq!(watch.seen.as_deref(), Some("half of another".as_bytes()));
     }
 }

@@ -1,7 +1,8 @@
 //! Settings that the running gateway takes: its upstreams with their routes, and the log filter.
 //!
 //! The file is read again on SIGHUP and when it changes. A file with a mistake changes nothing: the settings in force
-//! stay, the log has the mistakes, and a gauge is 0 until the file is correct. All other changed settings are named and
+//! stay, the log has the mistakes, and a gauge is 0 until the file is correct. So does a file without an upstream that
+//! sites use: half of a file, cut between two tables, has no other mistake. All other changed settings are named and
 //! apply at the next start; `tollhouse check-config --running` lists them. An upstream with unchanged settings keeps
 //! its connections, its permits and its addresses.
 
@@ -11,9 +12,11 @@ use chassis::config::{EffectiveSettings, FileWatch, Source};
 use chassis::logs::Logs;
 use chassis::metrics::{self, IntGauge, Registry};
 use chassis::shutdown::Shutdown;
+use contract::project::UpstreamName;
 use parking_lot::Mutex;
 
 use crate::config::{Config, ENVIRONMENT_PREFIX};
+use crate::replica::Replica;
 use crate::telemetry::Telemetry;
 use crate::upstreams::Upstreams;
 
@@ -53,6 +56,7 @@ pub(super) struct Reload {
     pub(super) metrics: ReloadMetrics,
     pub(super) running: Arc<Mutex<EffectiveSettings>>,
     pub(super) upstreams: Arc<Upstreams>,
+    pub(super) replica: Arc<Replica>,
     pub(super) logs: Arc<Logs>,
     pub(super) telemetry: Arc<Telemetry>,
 }
@@ -78,7 +82,30 @@ impl Reload {
         }
     }
 
+    /// The upstreams in force that these settings lack and that a site uses. Searches all of them.
+    async fn missing(&self, config: &Config) -> Vec<UpstreamName> {
+        let mut gone = self.upstreams.names();
+        gone.retain(|name| config.upstreams.iter().all(|one| one.name != *name));
+        if gone.is_empty() {
+            return gone;
+        }
+        let replica = self.replica.clone();
+        let used = tokio::task::spawn_blocking(move || gone.into_iter().filter(|name| replica.uses(name)).collect());
+        used.await.unwrap_or_default()
+    }
+
     async fn take(&self, config: Config) {
+        let missing = self.missing(&config).await;
+        if !missing.is_empty() {
+            self.metrics.successful.set(0);
+            let missing = missing.iter().map(UpstreamName::as_str).collect::<Vec<_>>().join(", ");
+            tracing::error!(
+                missing,
+                "the settings are refused: they lack upstreams that sites use, as half of a file does; those in force stay. If \
+                 these upstreams are to go, move their projects first, or restart the gateway"
+            );
+            return self.remember(format!("refused: without {missing}, which sites use; the settings in force stay"));
+        }
         let (taken, waiting) = {
             let running = self.running.lock();
             let differences = running.differences(&config.effective).into_iter().map(str::to_owned);

@@ -26,6 +26,21 @@ async fn a_changed_upstream_is_taken_and_the_others_stay() {
     assert_eq!(world.admin.metric(GOOD).await, 1);
 }
 
+// promise: edge.24
+#[tokio::test]
+async fn half_of_a_file_that_lacks_upstreams_of_sites_changes_nothing() {
+    let world = World::start().await;
+    world.reconfigure(|good| {
+        let cut = good.find("[upstreams.orders").expect("the upstream of the demo's sites");
+        good.get(..cut).expect("what stands before it").to_owned()
+    });
+    eventually("the file is refused", async || (world.admin.metric(GOOD).await == 0).then_some(())).await;
+    assert_eq!(world.ask(world.list()).await.status, 200);
+    world.reconfigure(str::to_owned);
+    eventually("the whole file is taken", async || (world.admin.metric(GOOD).await == 1).then_some(())).await;
+    assert_eq!(world.ask(world.list()).await.status, 200);
+}
+
 /// What a hand that slips leaves in a file, wherever it stands in it.
 const MISTAKES: [&str; 5] = ["[upstreams.orders", "nonsense = 1", "= 5", "threads = \"many", "}}"];
 
