@@ -15,6 +15,7 @@ mod room;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use chassis::clock::Clock;
@@ -97,6 +98,8 @@ pub(crate) struct Nodes {
     /// When we started, by the monotonic clock and by the wall clock.
     started: Duration,
     started_at: UnixMillis,
+    /// For how long before our start no process had been heard, in milliseconds.
+    unheard_millis: AtomicI64,
     by_name: Mutex<HashMap<String, Node>>,
     /// The record, as it was read last.
     record: Mutex<Arc<[Process]>>,
@@ -112,6 +115,7 @@ impl Nodes {
         Self {
             started: clock.monotonic(),
             started_at: clock.now(),
+            unheard_millis: AtomicI64::new(0),
             clock,
             by_name: Mutex::default(),
             record: Mutex::new(Arc::new([])),
@@ -238,12 +242,18 @@ impl Nodes {
         }
     }
 
+    /// Before our start a process was heard last at this moment. Nobody may have been there since to hear any, so this is no
+    /// silence of theirs; neither is a wall clock that was put forward meanwhile.
+    pub(crate) fn heard_last_before_start(&self, last: UnixMillis) {
+        self.unheard_millis.store(self.started_at.since(last).max(0), Ordering::Relaxed);
+    }
+
     /// Processes that were heard last before this moment are forgotten. A wall clock that steps forward moves it no further
     /// than the time since the start.
     pub(crate) fn forgotten_before(&self) -> UnixMillis {
         let past = self.clock.monotonic().saturating_sub(self.started);
         let latest = self.started_at.plus(i64::try_from(past.as_millis()).unwrap_or(i64::MAX));
-        self.clock.now().min(latest).plus(-FORGOTTEN_AFTER)
+        self.clock.now().min(latest).plus(-FORGOTTEN_AFTER).plus(-self.unheard_millis.load(Ordering::Relaxed))
     }
 
     /// Every process that may serve, by name.

@@ -136,6 +136,9 @@ pub async fn start_in(
     seals::check(&app.core, lost).await?;
     publish_platform(&app).await?;
     enrolment::at_start(&app, &secret, credentials).await?;
+    if let Some(last) = app.core.store.last_heard().await? {
+        app.gateways.nodes.heard_last_before_start(last);
+    }
     app.gateways.recall_processes(&app.core.store).await?;
     keyring::look(&app.core, &app.gateways).await?;
     app.core.store.look_at_credentials().await?;

@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use chassis::sql::{Connection, Found, RowPlace, query, query_as};
+use chassis::sql::{Connection, Found, RowPlace, query, query_as, query_scalar};
 use contract::feed::{NodeReport, Revision};
 use contract::time::UnixMillis;
 
@@ -113,7 +113,15 @@ impl Store {
         Ok(found.into_iter().map(|found| found.row.0).collect())
     }
 
-    /// Writes down that a process was heard; nothing, if its credential was revoked meanwhile.
+    /// When a process was heard last, of all that are on record.
+    pub(crate) async fn last_heard(&self) -> Result<Option<UnixMillis>, StoreError> {
+        let last = query_scalar("SELECT MAX(CAST(last_heard_at AS BIGINT)) FROM processes");
+        let last: Option<i64> = last.fetch_one(self.reader()).await?;
+        Ok(last.map(UnixMillis))
+    }
+
+    /// Writes down that a process was heard; nothing, if its credential was revoked meanwhile, or another replica heard it later.
+    /// A moment more than an hour from now is no later one: it was written by a wrong clock, or is damage.
     pub(crate) async fn note_process(&self, process: &Process) -> Result<(), StoreError> {
         let (gateway, name) = parts(&process.report.node);
         query(
@@ -123,7 +131,8 @@ impl Store {
              ON CONFLICT (gateway, process) DO UPDATE
              SET place = excluded.place, version = excluded.version, applied = excluded.applied, mark = excluded.mark,
                  first_heard_at = CAST(processes.first_heard_at AS BIGINT), last_heard_at = excluded.last_heard_at
-             WHERE excluded.last_heard_at >= CAST(processes.last_heard_at AS BIGINT)",
+             WHERE excluded.last_heard_at >= CAST(processes.last_heard_at AS BIGINT)
+                 OR excluded.last_heard_at + 3600000 < CAST(processes.last_heard_at AS BIGINT)",
         )
         .bind(gateway)
         .bind(name)

@@ -83,9 +83,15 @@ fn waits_for(answer: &Answer, lagging: &[&str]) {
 }
 
 /// Ends a control plane and starts another one over its database, at the moment at which the first ended.
-async fn restarted(mut platform: Platform) -> Platform {
+async fn restarted(platform: Platform) -> Platform {
+    restarted_after(platform, Duration::ZERO).await
+}
+
+/// The same with a control plane that was away for a time.
+async fn restarted_after(mut platform: Platform, away: Duration) -> Platform {
     platform.stop().await;
-    let (directory, start) = (platform.directory.clone(), platform.clock.now());
+    let start = platform.clock.now().plus(i64::try_from(away.as_millis()).unwrap());
+    let directory = platform.directory.clone();
     Platform::bent(Bend { directory: Some(directory), start, ..Bend::default() }).await
 }
 
@@ -300,6 +306,23 @@ async fn every_replica_waits_for_every_process_whichever_replica_it_reported_to(
         gone(replica, "a.localhost").await;
         gone(replica, "b.localhost").await;
     }
+}
+
+// promise: domains.4
+#[tokio::test]
+async fn the_time_in_which_nobody_could_hear_a_process_is_no_silence_of_it() {
+    let platform = Platform::start().await;
+    let token = enrolled(&platform, "edge").await;
+    let revision = with_names(&platform, &["a.localhost"]).await;
+    two(&token).reports(&platform, revision).await;
+    on_record(&platform, &["edge/two"]).await;
+    // The control plane is stopped over a weekend, or its machine starts with a wrong clock.
+    let platform = restarted_after(platform, Duration::from_hours(25)).await;
+    waits_for(&remove(&platform, "a.localhost").await, &["edge/two"]);
+    platform.clock.advance(Duration::from_hours(23));
+    waits_for(&one(&token).follows(&platform, remove(&platform, "a.localhost")).await, &["edge/two"]);
+    platform.clock.advance(Duration::from_hours(2));
+    gone(&platform, "a.localhost").await;
 }
 
 #[tokio::test]
