@@ -113,6 +113,66 @@ async fn both() -> [(Store, Option<tempfile::TempDir>); 2] {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_process_noted_by_a_wrong_clock_is_noted_again_by_a_right_one() {
+    for (store, _directory) in both().await {
+        let enrolled = "INSERT INTO credentials (digest, kind, name, created_at) VALUES ('d', 'gateway', 'edge', 1)";
+        query(enrolled).execute(store.writer()).await.unwrap();
+        let day = 86_400_000;
+        for (heard, on_record) in [(365 * day, 365 * day), (0, 0), (-1_000, 0), (2_000, 2_000), (1_000, 2_000)] {
+            let report = contract::feed::NodeReport { node: "edge/a".to_owned(), ..Default::default() };
+            let last_heard = NOW.plus(heard);
+            store.note_process(&processes::Process { report, first_heard: NOW, last_heard }).await.unwrap();
+            assert_eq!(store.last_heard().await.unwrap(), Some(NOW.plus(on_record)), "{heard}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn figures_that_cannot_be_end_no_tidying_and_hide_no_others() {
+    for (store, _directory) in both().await {
+        let demo = "demo".parse().unwrap();
+        let row = "INSERT INTO usage_days (project, day, node, admitted, refused, banned, minute, in_minute)
+                   VALUES ('demo', $1, $2, $3, 2, 3, $1 * 1440, $3)";
+        for (day, node, admitted) in [(1_i64, "a", i64::MAX), (1, "b", 5), (2, "", i64::MAX), (2, "b", 6), (3, "a", 7)]
+        {
+            query(row).bind(day).bind(node).bind(admitted).execute(store.writer()).await.unwrap();
+        }
+        let figures = async || {
+            let days = store.usage(&demo, 0).await.unwrap();
+            days.iter().map(|day| (day.day, day.admitted, day.refused)).collect::<Vec<_>>()
+        };
+        let expected = [(1, 5, 4), (2, 6, 4), (3, 7, 2)];
+        assert_eq!(figures().await, expected);
+        assert_eq!(store.usage_of_minute(&demo, 1_440).await.unwrap(), 5);
+        for _ in 0..2 {
+            let mut write = store.write().await.unwrap();
+            write.tidy_usage(0, 3).await.unwrap();
+            write.commit().await.unwrap();
+            assert_eq!(figures().await, expected, "tidied, and once more");
+        }
+        // What a gateway says next replaces what it cannot have said.
+        for column in ["admitted", "refused", "banned"] {
+            let damage = format!("UPDATE usage_days SET {column} = 9223372036854775807 WHERE node = 'a'");
+            query(sqlx::AssertSqlSafe(damage)).execute(store.writer()).await.unwrap();
+            let (project, day, minute) = ("demo".parse().unwrap(), 1, 0);
+            let said = contract::usage::UsageOfProject {
+                project,
+                day,
+                admitted: 8,
+                refused: 0,
+                banned: 0,
+                minute,
+                in_minute: 0,
+            };
+            let mut write = store.write().await.unwrap();
+            write.note_usage("a", &said).await.unwrap();
+            write.commit().await.unwrap();
+            assert_eq!(figures().await[0], (1, 13, 4), "{column}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_gateways_say_of_usage_and_bans_is_bounded() {
     for (store, _directory) in both().await {
         let rows =

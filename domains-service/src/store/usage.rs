@@ -58,6 +58,20 @@ impl Stored for Row {
     }
 }
 
+/// The sums of figures. One that no gateway can have said is damage and counts as none: both databases end a
+/// statement whose sum leaves their numbers, and with it whatever else its transaction does.
+macro_rules! with_sums {
+    ($begin:literal, $rest:literal) => {
+        concat!(
+            $begin,
+            "CAST(SUM(CASE WHEN admitted BETWEEN 0 AND 1000000000000000 THEN admitted ELSE 0 END) AS BIGINT) AS admitted,
+             CAST(SUM(CASE WHEN refused BETWEEN 0 AND 1000000000000000 THEN refused ELSE 0 END) AS BIGINT) AS refused,
+             CAST(SUM(CASE WHEN banned BETWEEN 0 AND 1000000000000000 THEN banned ELSE 0 END) AS BIGINT) AS banned ",
+            $rest
+        )
+    };
+}
+
 impl Write {
     /// Takes down what a gateway says of a project and day. What it said before about them is replaced, unless this is
     /// older. Figures of a project that is erased are not kept, nor those of a day that would be forgotten at once or never:
@@ -88,7 +102,10 @@ impl Write {
              ON CONFLICT (project, day, node) DO UPDATE SET admitted = excluded.admitted, refused = excluded.refused,
                  banned = excluded.banned, minute = excluded.minute, in_minute = excluded.in_minute
              WHERE excluded.admitted + excluded.refused + excluded.banned
-                 >= usage_days.admitted + usage_days.refused + usage_days.banned",
+                     >= CAST(usage_days.admitted AS NUMERIC) + usage_days.refused + usage_days.banned
+                 OR usage_days.admitted NOT BETWEEN 0 AND 1000000000000000
+                 OR usage_days.refused NOT BETWEEN 0 AND 1000000000000000
+                 OR usage_days.banned NOT BETWEEN 0 AND 1000000000000000",
         )
         .bind(usage.project.as_str())
         .bind(usage.day)
@@ -107,13 +124,18 @@ impl Write {
     /// or will not speak of them again.
     pub(crate) async fn tidy_usage(&mut self, oldest: i64, settled: i64) -> Result<(), StoreError> {
         query("DELETE FROM usage_days WHERE day < $1").bind(oldest).execute(self.connection()).await?;
-        query(
+        query(with_sums!(
             "INSERT INTO usage_days (project, day, node, admitted, refused, banned, minute, in_minute)
-             SELECT project, day, '', SUM(admitted), SUM(refused), SUM(banned), 0, 0 FROM usage_days
-             WHERE day < $1 AND node <> '' GROUP BY project, day
-             ON CONFLICT (project, day, node) DO UPDATE SET admitted = usage_days.admitted + excluded.admitted,
-                 refused = usage_days.refused + excluded.refused, banned = usage_days.banned + excluded.banned",
-        )
+             SELECT project, day, '', admitted, refused, banned, 0, 0 FROM (SELECT project, day, ",
+            "FROM usage_days WHERE day < $1 AND node <> '' GROUP BY project, day) AS sums WHERE TRUE
+             ON CONFLICT (project, day, node) DO UPDATE SET
+                 admitted = excluded.admitted + CASE WHEN usage_days.admitted BETWEEN 0 AND 1000000000000000
+                     THEN usage_days.admitted ELSE 0 END,
+                 refused = excluded.refused + CASE WHEN usage_days.refused BETWEEN 0 AND 1000000000000000
+                     THEN usage_days.refused ELSE 0 END,
+                 banned = excluded.banned + CASE WHEN usage_days.banned BETWEEN 0 AND 1000000000000000
+                     THEN usage_days.banned ELSE 0 END"
+        ))
         .bind(settled)
         .execute(self.connection())
         .await?;
@@ -125,11 +147,10 @@ impl Write {
 impl Store {
     /// A project's days from `first` on that had requests, oldest first.
     pub(crate) async fn usage(&self, project: &ProjectRef, first: i64) -> Result<Vec<DayUsage>, StoreError> {
-        let found: Vec<Found<Row>> = query_as(
-            "SELECT project, day, CAST(SUM(admitted) AS BIGINT) AS admitted, CAST(SUM(refused) AS BIGINT) AS refused,
-                 CAST(SUM(banned) AS BIGINT) AS banned
-             FROM usage_days WHERE project = $1 AND day >= $2 GROUP BY project, day ORDER BY day",
-        )
+        let found: Vec<Found<Row>> = query_as(with_sums!(
+            "SELECT project, day, ",
+            "FROM usage_days WHERE project = $1 AND day >= $2 GROUP BY project, day ORDER BY day"
+        ))
         .bind(project.uid.as_str())
         .bind(first)
         .fetch_all(self.reader())
@@ -140,7 +161,8 @@ impl Store {
     /// Requests of a project admitted in a minute, by its number since the epoch.
     pub(crate) async fn usage_of_minute(&self, project: &ProjectRef, minute: i64) -> Result<i64, StoreError> {
         let sum: Option<i64> = query_scalar(
-            "SELECT CAST(SUM(in_minute) AS BIGINT) FROM usage_days WHERE project = $1 AND day = $2 AND minute = $3",
+            "SELECT CAST(SUM(CASE WHEN in_minute BETWEEN 0 AND 1000000000000000 THEN in_minute ELSE 0 END) AS BIGINT)
+             FROM usage_days WHERE project = $1 AND day = $2 AND minute = $3",
         )
         .bind(project.uid.as_str())
         .bind(minute.div_euclid(1_440))
