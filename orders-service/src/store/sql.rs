@@ -73,6 +73,9 @@ impl SqlOrders {
         let fresh = chassis::random::bytes::<8>()?.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
         let mark = database.first(async || mark_of(&database, &fresh).await).await;
         let mark = mark.with_context(|| format!("reading {place:?}"))?;
+        if database.kind() == Kind::Sqlite {
+            outbox::count_on(&database.write).await.with_context(|| format!("reading {place:?}"))?;
+        }
         let writers = match database.kind() {
             Kind::Sqlite => 1,
             Kind::Postgres => WRITERS_OVER_NETWORK,

@@ -6,10 +6,14 @@ use contract::time::UnixMillis;
 
 use super::{erase, outbox, row};
 use crate::order::{CancelError, Order, ShipDate, ShipError};
-use crate::store::{ChangeError, CreateError, Created, EventKind, Idempotency, NewOrder, StoreError};
+use crate::store::{ChangeError, CreateError, Created, EventKind, FaultKind, Idempotency, NewOrder, StoreError};
 
 /// The largest id given to a new order: 2^53 - 1, above which JSON numbers lose digits in many clients.
 pub(super) const NEW_ID_MAX: i64 = (1 << 53) - 1;
+
+/// Versions, counts and sequences from here on are damage: nothing is counted so far. The highest number plus one is none, and
+/// ends the transaction, in which there are changes of other projects.
+const COUNTED_MAX: i64 = 1 << 62;
 
 /// Expired idempotency keys removed with each creation that brings one: more than one, so that their number falls.
 const EXPIRED_KEYS_PER_CREATION: i64 = 8;
@@ -211,19 +215,36 @@ async fn record(
 ) -> Result<(), StoreError> {
     let text = "INSERT INTO order_events (project, order_id, sequence, event, at_millis) \
                 SELECT $1, $2, COALESCE(MAX(sequence), 0) + 1, $3, $4 FROM order_events \
-                WHERE project = $1 AND order_id = $2";
-    query(text).bind(project.as_str()).bind(id).bind(event.as_str()).bind(at.0).execute(&mut *connection).await?;
+                WHERE project = $1 AND order_id = $2 AND sequence < $5";
+    query(text)
+        .bind(project.as_str())
+        .bind(id)
+        .bind(event.as_str())
+        .bind(at.0)
+        .bind(COUNTED_MAX)
+        .execute(&mut *connection)
+        .await?;
     Ok(())
 }
 
-/// Raises the project's version, in the transaction of the change itself.
+/// Raises the project's version, in the transaction of the change itself. A version or a count that cannot be is replaced, the
+/// version by one that no list had.
 pub(super) async fn touch(
     connection: &mut Connection,
     project: &ProjectUid,
     more_orders: i64,
 ) -> Result<(), StoreError> {
     let text = "INSERT INTO stores (project, version, orders) VALUES ($1, 1, $2) ON CONFLICT (project) DO UPDATE SET \
-                version = stores.version + 1, orders = stores.orders + excluded.orders";
-    query(text).bind(project.as_str()).bind(more_orders).execute(&mut *connection).await?;
+                version = CASE WHEN stores.version < $3 THEN stores.version + 1 ELSE $4 END, \
+                orders = CASE WHEN stores.orders < $3 THEN stores.orders + excluded.orders \
+                         ELSE (SELECT COUNT(*) FROM orders WHERE orders.project = $1) END";
+    let fresh = chassis::random::bytes().map_err(|error| StoreError::new(FaultKind::Io, error.to_string()))?;
+    query(text)
+        .bind(project.as_str())
+        .bind(more_orders)
+        .bind(COUNTED_MAX)
+        .bind(i64::from_le_bytes(fresh).rem_euclid(COUNTED_MAX / 2))
+        .execute(&mut *connection)
+        .await?;
     Ok(())
 }

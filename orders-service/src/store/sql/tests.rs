@@ -133,6 +133,61 @@ async fn a_damaged_row_fails_alone() {
     assert_eq!(sound.unwrap().status, Status::Cancelled);
 }
 
+// promise: orders.15, faults.16
+#[tokio::test]
+async fn a_number_that_cannot_be_raised_is_replaced_and_fails_no_other_project() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = SqlOrders::open(&directory.path().join("orders.db").into()).await.unwrap();
+    let (project, other) = (demo(), "other".parse().unwrap());
+    let new = crate::store::NewOrder { pet_id: None, quantity: None, ship_date: None };
+    for project in [&project, &other] {
+        store.import(project, orders(1..10)).await.unwrap();
+        store.create(project, new, None, AT).await.unwrap();
+    }
+    for (damage, order) in [
+        ("UPDATE stores SET version = 9223372036854775807 WHERE project = 'demo'", 2),
+        ("UPDATE stores SET orders = 9223372036854775807 WHERE project = 'demo'", 3),
+        ("UPDATE order_events SET sequence = 9223372036854775807 WHERE project = 'demo'", 10),
+    ] {
+        writer(&store).execute(damage).await.unwrap();
+        // They share a commit.
+        let (cancelled, made, sound) = tokio::join!(
+            store.cancel(&project, order, AT),
+            store.create(&project, new, None, AT),
+            store.cancel(&other, order, AT)
+        );
+        assert!(cancelled.is_ok() && made.is_ok() && sound.is_ok(), "{damage}: {cancelled:?} {made:?} {sound:?}");
+        let edition = store.edition(&project).await.unwrap();
+        let there = store.batch(&project, None, 100).await.unwrap().len();
+        assert_eq!(edition.orders, i64::try_from(there).unwrap(), "{damage}");
+        assert!(edition.version < 1 << 62, "{damage}: {edition:?}");
+    }
+    store.close().await;
+}
+
+// promise: faults.16
+#[tokio::test]
+async fn a_damaged_count_of_events_ends_no_changes() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("orders.db");
+    for damage in [
+        "UPDATE sqlite_sequence SET seq = 9223372036854775807",
+        "UPDATE sqlite_sequence SET seq = 'garbage'",
+        "UPDATE order_outbox SET number = 9223372036854775807 WHERE number = (SELECT MAX(number) FROM order_outbox)",
+    ] {
+        let store = SqlOrders::open(&path.clone().into()).await.unwrap();
+        let new = crate::store::NewOrder { pet_id: None, quantity: None, ship_date: None };
+        store.create(&demo(), new, None, AT).await.unwrap();
+        writer(&store).execute(damage).await.unwrap();
+        store.close().await;
+        let store = SqlOrders::open(&path.clone().into()).await.unwrap();
+        let before = store.untold(100).await.unwrap().events.len();
+        store.create(&demo(), new, None, AT).await.unwrap();
+        assert_eq!(store.untold(100).await.unwrap().events.len(), before + 1, "{damage}");
+        store.close().await;
+    }
+}
+
 // promise: orders.6
 #[tokio::test]
 async fn an_order_that_disappeared_is_noticed_at_the_end_of_a_list() {
