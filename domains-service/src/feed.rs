@@ -56,10 +56,20 @@ const SNAPSHOTS_MAX: usize = 3;
 /// Of them for followers with one credential, which wait for each other.
 const SNAPSHOTS_OF_ONE_MAX: usize = 2;
 
-/// The right to follow, by the digest of a credential, and the right to read snapshots.
+/// Reports written at once: every change in the database waits for its turn behind them.
+const REPORTS_MAX: usize = 16;
+
+/// Of them with one credential, which wait for each other.
+const REPORTS_OF_ONE_MAX: usize = 2;
+
+/// A report waits so long for its turn. Gateways repeat what was not taken.
+const REPORT_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// The right to follow, by the digest of a credential, the right to read snapshots, and the right to write reports.
 pub(crate) struct Places {
     followers: Arc<Shares>,
     snapshots: Arc<Shares>,
+    reports: Arc<Shares>,
 }
 
 impl Default for Places {
@@ -67,6 +77,7 @@ impl Default for Places {
         Self {
             followers: Shares::new(FOLLOWERS_MAX, FOLLOWERS_OF_ONE_MAX),
             snapshots: Shares::new(SNAPSHOTS_MAX, SNAPSHOTS_OF_ONE_MAX),
+            reports: Shares::new(REPORTS_MAX, REPORTS_OF_ONE_MAX),
         }
     }
 }
@@ -75,6 +86,11 @@ impl Places {
     /// A place for who came in with the credential of this digest, if there is one.
     pub(crate) fn take(&self, digest: &str) -> Option<Place> {
         self.followers.take(digest)
+    }
+
+    /// Waits for a place to write a report of who came in with the credential of this digest; `None` when none is free in time.
+    pub(crate) async fn to_report(&self, digest: &str) -> Option<Place> {
+        tokio::time::timeout(REPORT_WAIT_MAX, self.reports.wait(digest)).await.ok().flatten()
     }
 }
 
@@ -346,6 +362,19 @@ mod tests {
         let stolen: Vec<_> = (0..FOLLOWERS_OF_ONE_MAX).map_while(|_| places.snapshots.take("stolen")).collect();
         assert_eq!(stolen.len(), SNAPSHOTS_OF_ONE_MAX);
         assert!(places.snapshots.take("another").is_some());
+    }
+
+    #[tokio::test]
+    async fn one_credential_leaves_reports_to_others() {
+        use futures_util::FutureExt as _;
+
+        let places = Places::default();
+        let report = |digest: &'static str| places.to_report(digest).now_or_never().flatten();
+        let stolen: Vec<_> = (0..REPORTS_MAX).map_while(|_| report("stolen")).collect();
+        assert_eq!(stolen.len(), REPORTS_OF_ONE_MAX);
+        assert!(report("another").is_some());
+        drop(stolen);
+        assert!(report("stolen").is_some());
     }
 
     #[test]

@@ -78,7 +78,7 @@ pub(super) async fn feed(
         let (_, here, _) = app.core.store.snapshot().await?;
         return Err(refuse_history(&app, &node, after, newest).with_details(json!(here)).into());
     }
-    admit(&app, &node).await?;
+    admit(&app, &places, &edge, &node).await?;
     if !app.core.store.is_good(&edge.digest) {
         return Ok(guard::token_required());
     }
@@ -124,6 +124,7 @@ fn refuse_history(app: &App, node: &str, after: Revision, newest: Revision) -> R
 /// counts as nothing applied.
 pub(super) async fn report(
     State(app): State<Arc<App>>,
+    Extension(places): Extension<Arc<Places>>,
     Extension(edge): Extension<Credential>,
     Json(report): Json<NodeReport>,
 ) -> Result<Response, Stop> {
@@ -136,7 +137,7 @@ pub(super) async fn report(
         return Err(Code::InvalidBody.refuse("place is 16 hexadecimal digits.").into());
     }
     let report = NodeReport { node: edge.node(&report.node), ..report };
-    admit(&app, &report.node).await?;
+    admit(&app, &places, &edge, &report.node).await?;
     let report = match app.core.store.claim(&report).await? {
         Claim::Held => report,
         Claim::Unproven => report.of_nothing(),
@@ -152,10 +153,11 @@ pub(super) async fn report(
 }
 
 /// Refuses a process that would be one too many with its credential.
-async fn admit(app: &App, node: &str) -> Result<(), Stop> {
+async fn admit(app: &App, places: &Places, edge: &Credential, node: &str) -> Result<(), Stop> {
     if app.gateways.nodes.knows(node) {
         return Ok(());
     }
+    let _place = places.to_report(&edge.digest).await.ok_or_else(too_many_reports)?;
     if let Err(error) = app.gateways.recall_processes(&app.core.store).await {
         tracing::debug!(%error, "the processes on record could not be read; those that were heard lately are counted");
     }
@@ -193,6 +195,7 @@ fn is_place(place: &str) -> bool {
 /// `POST /internal/edge/usage`: the requests a gateway has counted, for the dashboard. What there is no room for is refused.
 pub(super) async fn usage(
     State(app): State<Arc<App>>,
+    Extension(places): Extension<Arc<Places>>,
     Extension(edge): Extension<Credential>,
     Json(report): Json<UsageReport>,
 ) -> Result<Response, Stop> {
@@ -202,6 +205,7 @@ pub(super) async fn usage(
         return Err(Code::InvalidBody.refuse(message).into());
     }
     let node = edge.node(&node);
+    let _place = places.to_report(&edge.digest).await.ok_or_else(too_many_reports)?;
     let (mut write, mut has_room) = (app.core.store.write().await?, true);
     for usage in &projects {
         has_room &= write.note_usage(&node, usage).await?;
@@ -213,6 +217,7 @@ pub(super) async fn usage(
 /// `POST /internal/edge/keys`: the keys a gateway has seen, and the bans it knows. Bans that there is no room for are refused.
 pub(super) async fn take_keys(
     State(app): State<Arc<App>>,
+    Extension(places): Extension<Arc<Places>>,
     Extension(edge): Extension<Credential>,
     Json(report): Json<KeyReport>,
 ) -> Result<Response, Stop> {
@@ -223,6 +228,7 @@ pub(super) async fn take_keys(
         return Err(Code::InvalidBody.refuse(message).into());
     }
     let report = KeyReport { node: edge.node(&report.node), ..report };
+    let _place = places.to_report(&edge.digest).await.ok_or_else(too_many_reports)?;
     let mut write = app.core.store.write().await?;
     let now = write.now();
     for KeyUse { key, minute } in &report.used {
@@ -231,6 +237,11 @@ pub(super) async fn take_keys(
     let has_room = write.note_bans(&report).await?;
     write.commit().await?;
     taken(&report.node, has_room, "bans")
+}
+
+fn too_many_reports() -> Stop {
+    let message = "As many reports with this credential wait as can be written. Retry shortly.";
+    Code::StorageUnavailable.refuse(message).with_header(header::RETRY_AFTER, "1").into()
 }
 
 /// The answer to a report: a refusal where there was no room for something in it. What there was room for is taken.
