@@ -28,6 +28,16 @@ pub(super) async fn list(client: &Client, operators: bool) -> anyhow::Result<Val
     Ok(all)
 }
 
+/// Those that are good, of every kind.
+pub(super) async fn good(client: &Client) -> anyhow::Result<Value> {
+    let mut found = client.control(Method::GET, PATH, &Value::Null).await?;
+    let mut all = found.get_mut("credentials").map(Value::take).context("an answer without credentials")?;
+    if let Some(all) = all.as_array_mut() {
+        all.retain(|one| one.get("revoked_at").is_none_or(Value::is_null));
+    }
+    Ok(all)
+}
+
 /// Revokes one, with what it made if `made` says so.
 pub(super) async fn revoke(client: &Client, kind: &str, name: &str, made: bool) -> anyhow::Result<Value> {
     let path = format!("{PATH}/{kind}/{}?made={made}", segment(name));

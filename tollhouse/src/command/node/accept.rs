@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::arguments::Common;
 use crate::client::Client;
+use crate::command::credentials;
 use crate::directory::GatewayAdmin;
 use crate::output::{Attention, answer, word};
 
@@ -26,8 +28,12 @@ pub(super) async fn run(common: &Common, client: &Client) -> anyhow::Result<()> 
         tokio::time::sleep(ASK_EVERY).await;
         gateways.extend(by_name(client.every_edge(&Method::GET, PATH).await));
     }
-    let all = json!({ "gateways": gateways });
+    // Gateways know nothing of credentials: what was revoked since is found by people alone.
+    let credentials = credentials::good(client).await;
+    let all = json!({ "gateways": gateways, "good_credentials": credentials.as_ref().ok() });
     answer(common, &all, readable);
+    credentials
+        .context("which credentials are good again is not known: see tollhouse node list and tollhouse token list")?;
     Attention::when(!gateways.values().all(has_taken))
 }
 
@@ -47,7 +53,12 @@ fn has_taken(gateway: &Value) -> bool {
 
 fn readable(all: &Value) -> String {
     let gateways = all.get("gateways").and_then(Value::as_object).into_iter().flatten();
-    gateways.map(|(name, gateway)| of_gateway(name, gateway)).collect()
+    let mut text: String = gateways.map(|(name, gateway)| of_gateway(name, gateway)).collect();
+    if let Some(good) = all.get("good_credentials").filter(|good| good.is_array()) {
+        text.push_str("these credentials are good in this database; revoke again those that were revoked before:\n");
+        text.push_str(&credentials::shown(good));
+    }
+    text
 }
 
 fn of_gateway(name: &str, gateway: &Value) -> String {
@@ -107,6 +118,16 @@ mod tests {
         );
         let taken = json!({ "state": "taken", "revision": 7, "keys": same, "hostnames": same, "projects": same });
         assert!(of_gateway("a:1", &taken).ends_with("\n  no key, hostname or project differs\n"));
+    }
+
+    #[test]
+    fn what_an_acceptance_makes_good_again_is_listed() {
+        let stolen =
+            json!({ "name": "edge-9", "kind": "gateway", "made_by": "ada", "created_at": "2026-01-01T00:00:00Z" });
+        let text = readable(&json!({ "gateways": {}, "good_credentials": [stolen] }));
+        assert!(text.starts_with("these credentials are good in this database"), "{text}");
+        assert!(text.contains("edge-9") && text.contains("ada"), "{text}");
+        assert_eq!(readable(&json!({ "gateways": {}, "good_credentials": null })), "");
     }
 
     #[test]
