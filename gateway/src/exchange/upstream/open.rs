@@ -1,6 +1,7 @@
 //! Over what a request goes: a connection that is kept, or a new one.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use pingora::{Error, ErrorType};
 
@@ -10,6 +11,20 @@ use super::{Request, Source, UpstreamCall, Wire};
 use crate::exchange::retry::{Failed, Failure};
 use crate::facts::ConnectionKind;
 use crate::upstreams::{DialError, DialFailure, Endpoint, Lease, Stream, Upstream, dial};
+
+/// How long a server that took a connection may take to speak HTTP/2 there.
+const FIRST_FRAME_MAX: Duration = Duration::from_secs(8);
+
+/// How long a connection may take until HTTP/2 is spoken on it. A server that pauses takes connections all the while, and nothing
+/// was sent to it yet: a request waits for it as for its response. Where there is another address it does not wait here.
+fn opening_time(upstream: &Upstream) -> Duration {
+    let settings = &upstream.settings;
+    longest_opening(settings.connect_timeout, settings.first_byte_timeout, upstream.endpoints.len())
+}
+
+fn longest_opening(connect: Duration, first_byte: Duration, addresses: usize) -> Duration {
+    if addresses > 1 { connect } else { connect.max(first_byte.min(FIRST_FRAME_MAX)) }
+}
 
 /// Begins to send a request.
 pub(in crate::exchange) async fn open(
@@ -33,7 +48,7 @@ pub(in crate::exchange) async fn open(
             }
             return Ok(http1(stream, false, request, source));
         }
-        endpoint.sessions.adopt(&request.demands, patience, stream);
+        endpoint.sessions.adopt(&request.demands, opening_time(upstream), stream);
     }
     let lease = match Box::pin(lease(upstream, endpoint, request)).await {
         Ok(lease) => lease,
@@ -71,7 +86,7 @@ async fn lease(upstream: &Arc<Upstream>, endpoint: &Arc<Endpoint>, request: &Req
             dial(&settings.transport, &endpoint, true, settings.connect_timeout).await
         }
     };
-    endpoint.sessions.lease(&request.demands, upstream.settings.connect_timeout, connect).await
+    endpoint.sessions.lease(&request.demands, opening_time(upstream), connect).await
 }
 
 /// No connection came about, or none that takes requests.
@@ -81,4 +96,20 @@ fn unopened(endpoint: &Endpoint, failure: Failure, error: DialError) -> Failed {
     }
     let told = Error::explain(error.kind.error_type(), "connecting to an upstream").into_up();
     Failed { failure, error: told, reason: error.reason, sent_at: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_paused_server_is_waited_for_as_for_a_response_where_there_is_no_other() {
+        let seconds = Duration::from_secs;
+        for (connect, first_byte, addresses, expected) in
+            [(1, 10, 1, 8), (1, 5, 1, 5), (1, 60, 1, 8), (10, 5, 1, 10), (1, 10, 2, 1)]
+        {
+            let longest = longest_opening(seconds(connect), seconds(first_byte), addresses);
+            assert_eq!(longest, seconds(expected), "{connect} {first_byte} {addresses}");
+        }
+    }
 }
