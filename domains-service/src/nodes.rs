@@ -242,7 +242,7 @@ impl Nodes {
         }
     }
 
-    /// Before our start a process was heard last at this moment. Nobody may have been there since to hear any, so this is no
+    /// Before our start a process was heard last at this moment. The control plane may have been away since, so this is no
     /// silence of theirs; neither is a wall clock that was put forward meanwhile.
     pub(crate) fn heard_last_before_start(&self, last: UnixMillis) {
         self.unheard_millis.store(self.started_at.since(last).max(0), Ordering::Relaxed);

@@ -310,7 +310,7 @@ async fn every_replica_waits_for_every_process_whichever_replica_it_reported_to(
 
 // promise: domains.4
 #[tokio::test]
-async fn the_time_in_which_nobody_could_hear_a_process_is_no_silence_of_it() {
+async fn the_absence_of_the_control_plane_is_no_silence_of_a_process() {
     let platform = Platform::start().await;
     let token = enrolled(&platform, "edge").await;
     let revision = with_names(&platform, &["a.localhost"]).await;
