@@ -1,7 +1,7 @@
 //! The pure parts of this module as functions of bytes, for benchmarks and for campaigns of random input, which live outside
 //! of this crate. Nothing in a running gateway calls this.
 
-use super::downstream::http1::Wire;
+use super::downstream::http1::Http1Head;
 use super::upstream::http1_response as response;
 use crate::answer::Answer;
 use crate::decorate::{Spoken, is_foreign, ours};
@@ -9,14 +9,14 @@ use crate::facts::Facts;
 
 /// What goes on to a client of the head at the start of `bytes`, and how many bytes the head has. `Ok(None)` asks for more.
 pub fn response_head(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, NoHead> {
-    let mut out = Wire::new(false);
+    let mut out = Http1Head::new(false);
     let head = response::read(bytes, false, |_| false, &mut out).map_err(|_| NoHead)?;
     Ok(head.map(|head| (out.into_bytes(), head.bytes)))
 }
 
 /// The same with the fields that the edge adds, all but what concerns the connection.
 pub(crate) fn client_head(bytes: &[u8], facts: &Facts) -> Result<Vec<u8>, NoHead> {
-    let mut out = Wire::new(false);
+    let mut out = Http1Head::new(false);
     let head = response::read(bytes, false, |name| is_foreign(name, facts), &mut out).map_err(|_| NoHead)?;
     let head = head.ok_or(NoHead)?;
     ours(facts, true, head.head.spoken, &mut out).map_err(|_| NoHead)?;
@@ -25,7 +25,7 @@ pub(crate) fn client_head(bytes: &[u8], facts: &Facts) -> Result<Vec<u8>, NoHead
 
 /// The head of what the gateway says itself, all but what concerns the connection.
 pub(crate) fn answer_head(answer: Answer, facts: &Facts) -> Result<Vec<u8>, NoHead> {
-    let mut out = Wire::new(false);
+    let mut out = Http1Head::new(false);
     answer.say(&mut out).map_err(|_| NoHead)?;
     ours(facts, true, Spoken::default(), &mut out).map_err(|_| NoHead)?;
     Ok(out.into_bytes())

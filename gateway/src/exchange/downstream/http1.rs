@@ -66,7 +66,7 @@ impl<'a> Http1<'a> {
 
     /// Ends a head: the fields of every final response, and the blank line. Where the client has not sent all of its body by
     /// now, what is left of it would be read as the next request: the connection ends.
-    fn finish(&mut self, head: &mut Wire) -> pingora::Result<()> {
+    fn finish(&mut self, head: &mut Http1Head) -> pingora::Result<()> {
         let again = self.wishes.keep_alive && !self.wishes.is_old && self.client.is_whole();
         self.closes = !again || self.client.connection().should_close();
         head.field("Connection", if self.closes { b"close" } else { b"keep-alive" })?;
@@ -115,12 +115,12 @@ impl<'a> Http1<'a> {
 }
 
 /// A head as it travels.
-pub(crate) struct Wire {
+pub(crate) struct Http1Head {
     bytes: Vec<u8>,
     is_old: bool,
 }
 
-impl Wire {
+impl Http1Head {
     pub(crate) fn new(is_old: bool) -> Self {
         Self { bytes: Vec::with_capacity(HEAD_BYTES_USUAL), is_old }
     }
@@ -130,7 +130,7 @@ impl Wire {
     }
 }
 
-impl ResponseSink for Wire {
+impl ResponseSink for Http1Head {
     fn status(&mut self, status: StatusCode, reason: &str) -> pingora::Result<()> {
         self.bytes.put_slice(b"HTTP/1.1 ");
         self.bytes.put_slice(status.as_str().as_bytes());
@@ -154,12 +154,12 @@ impl ResponseSink for Wire {
 }
 
 impl Downstream for Http1<'_> {
-    type Head = Wire;
+    type Head = Http1Head;
 
     const TAKES_TRAILERS: bool = false;
 
-    fn head(&self) -> Wire {
-        Wire::new(self.wishes.is_old)
+    fn head(&self) -> Http1Head {
+        Http1Head::new(self.wishes.is_old)
     }
 
     fn may_switch(&self) -> bool {
@@ -170,7 +170,7 @@ impl Downstream for Http1<'_> {
         self.wishes.keep_alive = false;
     }
 
-    async fn interim(&mut self, mut head: Wire) -> pingora::Result<()> {
+    async fn interim(&mut self, mut head: Http1Head) -> pingora::Result<()> {
         if self.wishes.is_old {
             return Ok(());
         }
@@ -179,7 +179,7 @@ impl Downstream for Http1<'_> {
         self.flush().await
     }
 
-    async fn switch(&mut self, mut head: Wire) -> pingora::Result<()> {
+    async fn switch(&mut self, mut head: Http1Head) -> pingora::Result<()> {
         self.closes = true;
         head.bytes.put_slice(b"Connection: upgrade\r\n\r\n");
         self.write(&head.bytes).await?;
@@ -188,7 +188,7 @@ impl Downstream for Http1<'_> {
         Ok(())
     }
 
-    async fn begin(&mut self, mut head: Wire, _ends: bool, chunked: bool) -> pingora::Result<()> {
+    async fn begin(&mut self, mut head: Http1Head, _ends: bool, chunked: bool) -> pingora::Result<()> {
         self.chunked = chunked && !self.wishes.is_old;
         self.finish(&mut head)?;
         self.write(&head.bytes).await
@@ -219,7 +219,7 @@ impl Downstream for Http1<'_> {
         poll_fn(|cx| self.poll_flush(cx)).await
     }
 
-    async fn answer(&mut self, mut head: Wire, body: Cow<'static, str>) -> pingora::Result<()> {
+    async fn answer(&mut self, mut head: Http1Head, body: Cow<'static, str>) -> pingora::Result<()> {
         self.finish(&mut head)?;
         head.bytes.put_slice(body.as_bytes());
         self.write(&head.bytes).await?;

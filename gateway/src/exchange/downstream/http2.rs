@@ -163,9 +163,9 @@ const FLEETING: &[&str] = &["x-request-id", "x-ratelimit-remaining", "x-ratelimi
 const FIELDS_USUAL: usize = 24;
 
 /// A head as the engine takes it.
-pub(crate) struct Fields(StatusCode, HeaderMap);
+pub(crate) struct Http2Head(StatusCode, HeaderMap);
 
-impl Fields {
+impl Http2Head {
     fn into_response(self) -> http::Response<()> {
         let mut response = http::Response::new(());
         (*response.status_mut(), *response.headers_mut()) = (self.0, self.1);
@@ -173,7 +173,7 @@ impl Fields {
     }
 }
 
-impl ResponseSink for Fields {
+impl ResponseSink for Http2Head {
     fn status(&mut self, status: StatusCode, _reason: &str) -> pingora::Result<()> {
         self.0 = status;
         Ok(())
@@ -195,12 +195,12 @@ impl ResponseSink for Fields {
 }
 
 impl Downstream for Http2 {
-    type Head = Fields;
+    type Head = Http2Head;
 
     const TAKES_TRAILERS: bool = true;
 
-    fn head(&self) -> Fields {
-        Fields(StatusCode::OK, HeaderMap::with_capacity(FIELDS_USUAL))
+    fn head(&self) -> Http2Head {
+        Http2Head(StatusCode::OK, HeaderMap::with_capacity(FIELDS_USUAL))
     }
 
     fn may_switch(&self) -> bool {
@@ -209,15 +209,15 @@ impl Downstream for Http2 {
 
     fn ends(&mut self) {}
 
-    async fn interim(&mut self, head: Fields) -> pingora::Result<()> {
+    async fn interim(&mut self, head: Http2Head) -> pingora::Result<()> {
         self.respond.send_informational(head.into_response()).or_else(unsent)
     }
 
-    async fn switch(&mut self, _head: Fields) -> pingora::Result<()> {
+    async fn switch(&mut self, _head: Http2Head) -> pingora::Result<()> {
         Err(Error::explain(ErrorType::InternalError, "a stream switches no protocols"))
     }
 
-    async fn begin(&mut self, head: Fields, ends: bool, _chunked: bool) -> pingora::Result<()> {
+    async fn begin(&mut self, head: Http2Head, ends: bool, _chunked: bool) -> pingora::Result<()> {
         // One that is refused or sent elsewhere sends no more.
         self.stops_reading &= head.0.is_success();
         self.response = Some(self.respond.send_response(head.into_response(), ends).or_else(unsent)?);
@@ -271,7 +271,7 @@ impl Downstream for Http2 {
         Ok(())
     }
 
-    async fn answer(&mut self, head: Fields, body: Cow<'static, str>) -> pingora::Result<()> {
+    async fn answer(&mut self, head: Http2Head, body: Cow<'static, str>) -> pingora::Result<()> {
         self.stops_reading = false;
         self.begin(head, body.is_empty(), false).await?;
         let mut body = bytes(body);

@@ -6,7 +6,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
-use crate::exchange::downstream::http1::Wire as Head;
+use crate::exchange::downstream::http1::Http1Head as Head;
 use crate::request::BodyPromise;
 use crate::upstreams::{Stream, Trust};
 use contract::rejection::Rejection;

@@ -86,7 +86,7 @@ pub(crate) fn response(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exchange::downstream::http1::Wire;
+    use crate::exchange::downstream::http1::Http1Head;
 
     /// What goes on of a head; `None` where it is refused.
     fn written(status: u16, fields: &[(&str, &str)]) -> Option<String> {
@@ -94,7 +94,7 @@ mod tests {
         for (name, value) in fields {
             head = head.header(*name, *value);
         }
-        let mut out = Wire::new(false);
+        let mut out = Http1Head::new(false);
         response(&head.body(()).unwrap().into_parts().0, (true, true), |_| false, &mut out).ok()?;
         Some(String::from_utf8(out.into_bytes()).unwrap())
     }

@@ -1,9 +1,9 @@
 use super::*;
-use crate::exchange::downstream::http1::Wire;
+use crate::exchange::downstream::http1::Http1Head;
 
 /// What goes on of a head, with what it says about its body; `None` where it is refused.
 fn read_whole(text: &str, to_head: bool) -> Option<(String, Framing, bool)> {
-    let mut out = Wire::new(false);
+    let mut out = Http1Head::new(false);
     let head = read(text.as_bytes(), to_head, |name| name.eq_ignore_ascii_case("server"), &mut out).ok()?.unwrap();
     assert_eq!(head.bytes, text.find("\r\n\r\n").unwrap() + 4);
     Some((String::from_utf8(out.into_bytes()).unwrap(), head.framing, head.reusable))
@@ -106,7 +106,7 @@ fn what_a_proxy_mends_is_mended() {
 #[test]
 fn what_is_no_head_is_refused_and_what_is_not_all_there_is_waited_for() {
     let read = |text: &str| {
-        let mut out = Wire::new(false);
+        let mut out = Http1Head::new(false);
         let outcome = read(text.as_bytes(), false, |_| false, &mut out);
         assert!(out.into_bytes().is_empty(), "{text:?}");
         outcome
@@ -134,7 +134,7 @@ fn what_is_no_head_is_refused_and_what_is_not_all_there_is_waited_for() {
 fn an_upstream_that_says_how_long_it_keeps_a_connection_is_believed() {
     let good_for = |fields: &str| {
         let text = format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{fields}\r\n");
-        read(text.as_bytes(), false, |_| false, &mut Wire::new(false)).unwrap().unwrap().good_for
+        read(text.as_bytes(), false, |_| false, &mut Http1Head::new(false)).unwrap().unwrap().good_for
     };
     assert_eq!(good_for("Keep-Alive: timeout=5\r\n"), Duration::from_secs(4));
     assert_eq!(good_for("keep-alive: max=100, timeout=2\r\n"), Duration::from_secs(1));
