@@ -65,7 +65,7 @@ pub(super) struct ResponseHead {
 
 /// A request on its way to an upstream. Dropped before the response is complete, it ends its stream or connection.
 pub(super) struct UpstreamCall {
-    wire: Wire,
+    version: Version,
     /// What came of the response and was not handed on yet.
     buffer: BytesMut,
     patience: Patience,
@@ -73,16 +73,16 @@ pub(super) struct UpstreamCall {
     pub(super) kind: ConnectionKind,
 }
 
-/// One version or the other.
+/// The version of HTTP that the upstream speaks, with the state of the call.
 #[expect(clippy::large_enum_variant, reason = "the usual one is moved once and not allocated")]
-enum Wire {
+enum Version {
     Http1(Http1),
     Http2(Box<Http2>),
 }
 
 impl UpstreamCall {
-    fn new(wire: Wire, request: &Request<'_>, kind: ConnectionKind) -> Self {
-        Self { wire, buffer: BytesMut::new(), patience: request.patience, kind }
+    fn new(version: Version, request: &Request<'_>, kind: ConnectionKind) -> Self {
+        Self { version, buffer: BytesMut::new(), patience: request.patience, kind }
     }
 
     /// Takes the next head of the response, interim or final, if all of it is there, and writes what goes on of it to `out`.
@@ -96,9 +96,9 @@ impl UpstreamCall {
         is_foreign: impl Fn(&str) -> bool,
         out: &mut impl ResponseSink,
     ) -> pingora::Result<Option<ResponseHead>> {
-        match &mut self.wire {
-            Wire::Http1(wire) => wire.take_head(&mut self.buffer, to_head, is_foreign, out),
-            Wire::Http2(wire) => wire.take_head(to_head, is_foreign, out),
+        match &mut self.version {
+            Version::Http1(http1) => http1.take_head(&mut self.buffer, to_head, is_foreign, out),
+            Version::Http2(http2) => http2.take_head(to_head, is_foreign, out),
         }
     }
 
@@ -108,9 +108,9 @@ impl UpstreamCall {
         source: &mut Source,
         client: &mut impl Downstream,
     ) -> pingora::Result<()> {
-        let came = self.wait(source, client, |wire, buffer, cx| match wire {
-            Wire::Http1(wire) => wire.poll_head(buffer, cx),
-            Wire::Http2(wire) => wire.poll_head(cx),
+        let came = self.wait(source, client, |version, buffer, cx| match version {
+            Version::Http1(http1) => http1.poll_head(buffer, cx),
+            Version::Http2(http2) => http2.poll_head(cx),
         });
         came.await?.ok_or_else(|| Error::explain(ErrorType::ReadTimedout, "from an upstream").into_up())
     }
@@ -126,8 +126,8 @@ impl UpstreamCall {
     pub(super) fn switch(&mut self, source: &mut Source) {
         source.switch();
         self.patience = Patience::unlimited();
-        if let Wire::Http1(wire) = &mut self.wire {
-            wire.switch();
+        if let Version::Http1(http1) = &mut self.version {
+            http1.switch();
         }
     }
 
@@ -141,47 +141,47 @@ impl UpstreamCall {
         sent: &mut u64,
     ) -> pingora::Result<Option<HeaderMap>> {
         loop {
-            let there = poll_fn(|cx| Poll::Ready(self.wire.poll_data(&mut self.buffer, cx))).await;
+            let there = poll_fn(|cx| Poll::Ready(self.version.poll_data(&mut self.buffer, cx))).await;
             let came = if let Poll::Ready(came) = there {
                 came?
             } else {
                 self.hand_on(source, client, |client, _, cx| client.poll_flush(cx)).await?;
-                let came = self.wait(source, client, Wire::poll_data).await?;
+                let came = self.wait(source, client, Version::poll_data).await?;
                 in_time()?;
                 came.flatten()
             };
             let Some(bytes) = came else { break };
             *sent += bytes as u64;
-            let (mut left, last) = (bytes, self.wire.is_done());
+            let (mut left, last) = (bytes, self.version.is_done());
             self.hand_on(source, client, |client, buffer, cx| client.poll_data(buffer, &mut left, last, cx)).await?;
-            self.wire.has_handed_on(bytes)?;
+            self.version.has_handed_on(bytes)?;
             if !last {
                 in_time()?;
             }
         }
-        self.wire.trailers().await
+        self.version.trailers().await
     }
 
     /// The response is complete: keeps the connection for the next request, where it takes one.
     pub(super) fn keep(self, endpoint: &Endpoint) {
-        if let Wire::Http1(wire) = self.wire {
-            wire.keep(&self.buffer, endpoint);
+        if let Version::Http1(http1) = self.version {
+            http1.keep(&self.buffer, endpoint);
         }
     }
 
     /// Why the upstream failed, for an operator, where that is known.
     pub(super) fn reason(&self, error: &Error) -> Option<std::borrow::Cow<'static, str>> {
-        match &self.wire {
-            Wire::Http1(_) => http1::reason(error),
-            Wire::Http2(wire) => wire.reason(error),
+        match &self.version {
+            Version::Http1(_) => http1::reason(error),
+            Version::Http2(http2) => http2.reason(error),
         }
     }
 
     /// What became of the attempt that this error ended, before the response. `interim` says whether an interim one came.
     pub(super) fn failed(&self, error: Box<Error>, source: &Source, interim: bool) -> Failed {
-        let (refused, unheard, sent_at) = match &self.wire {
-            Wire::Http1(_) => (None, was_reset(&error), Instant::now()),
-            Wire::Http2(wire) => (wire.refused(&error), wire.is_unheard(was_reset(&error)), wire.sent_at),
+        let (refused, unheard, sent_at) = match &self.version {
+            Version::Http1(_) => (None, was_reset(&error), Instant::now()),
+            Version::Http2(http2) => (http2.refused(&error), http2.is_unheard(was_reset(&error)), http2.sent_at),
         };
         let may_repeat = !interim && self.buffer.is_empty() && source.is_at_hand();
         let failure = match refused {
@@ -202,8 +202,8 @@ impl UpstreamCall {
     ) -> pingora::Result<()> {
         poll_fn(|cx| {
             let written = write(client, &mut self.buffer, cx);
-            if written.is_pending() && !self.wire.has_sent() {
-                self.wire.poll_send(source, client, &mut false, cx)?;
+            if written.is_pending() && !self.version.has_sent() {
+                self.version.poll_send(source, client, &mut false, cx)?;
             }
             written
         })
@@ -216,17 +216,17 @@ impl UpstreamCall {
         &mut self,
         source: &mut Source,
         client: &mut impl Downstream,
-        mut look: impl FnMut(&mut Wire, &mut BytesMut, &mut Context<'_>) -> Poll<pingora::Result<T>> + Send,
+        mut look: impl FnMut(&mut Version, &mut BytesMut, &mut Context<'_>) -> Poll<pingora::Result<T>> + Send,
     ) -> pingora::Result<Option<T>> {
-        let Self { wire, buffer, patience, kind } = self;
+        let Self { version, buffer, patience, kind } = self;
         let (began, mut waiting) = (kind.http2.then(Instant::now), None);
         poll_fn(|cx| {
             // The response comes first: it may say why the upstream reads no more of the request.
-            if let Poll::Ready(found) = look(wire, buffer, cx) {
+            if let Poll::Ready(found) = look(version, buffer, cx) {
                 return Poll::Ready(found.map(Some));
             }
             let mut moved = false;
-            let waits = match wire.poll_send(source, client, &mut moved, cx)? {
+            let waits = match version.poll_send(source, client, &mut moved, cx)? {
                 Waits::Nothing => return Poll::Ready(Ok(None)),
                 waits => waits,
             };
@@ -236,7 +236,7 @@ impl UpstreamCall {
             let late = ready!(patience.poll(&mut waiting, waits, moved, client, cx));
             // A client may choose the total time (`grpc-timeout`), so its end says nothing about the connection.
             if late.is_err() && !patience.is_over() {
-                wire.was_late(began);
+                version.was_late(began);
             }
             Poll::Ready(late.map(|()| None))
         })
@@ -244,7 +244,7 @@ impl UpstreamCall {
     }
 }
 
-impl Wire {
+impl Version {
     /// Sends as much of the request as is there and the upstream takes, and says what is waited for then; `moved` is set when
     /// something was sent.
     fn poll_send(
@@ -255,32 +255,32 @@ impl Wire {
         cx: &mut Context<'_>,
     ) -> pingora::Result<Waits> {
         match self {
-            Self::Http1(wire) => wire.poll_send(source, client, moved, cx),
-            Self::Http2(wire) => wire.sending.poll(source, client, moved, cx),
+            Self::Http1(http1) => http1.poll_send(source, client, moved, cx),
+            Self::Http2(http2) => http2.sending.poll(source, client, moved, cx),
         }
     }
 
     /// Whether nothing more will be sent.
     fn has_sent(&self) -> bool {
         match self {
-            Self::Http1(wire) => wire.has_sent(),
-            Self::Http2(wire) => wire.sending.is_over(),
+            Self::Http1(http1) => http1.has_sent(),
+            Self::Http2(http2) => http2.sending.is_over(),
         }
     }
 
     /// Brings some of the body to the start of the buffer: how many bytes; `None` at its end.
     fn poll_data(&mut self, buffer: &mut BytesMut, cx: &mut Context<'_>) -> Poll<pingora::Result<Option<usize>>> {
         match self {
-            Self::Http1(wire) => wire.poll_data(buffer, cx),
-            Self::Http2(wire) => wire.poll_data(buffer, cx),
+            Self::Http1(http1) => http1.poll_data(buffer, cx),
+            Self::Http2(http2) => http2.poll_data(buffer, cx),
         }
     }
 
     /// Whether the body ends with what was brought last.
     fn is_done(&self) -> bool {
         match self {
-            Self::Http1(wire) => wire.is_done(),
-            Self::Http2(wire) => wire.is_done(),
+            Self::Http1(http1) => http1.is_done(),
+            Self::Http2(http2) => http2.is_done(),
         }
     }
 
@@ -288,22 +288,22 @@ impl Wire {
     fn has_handed_on(&mut self, bytes: usize) -> pingora::Result<()> {
         match self {
             Self::Http1(_) => Ok(()),
-            Self::Http2(wire) => wire.has_handed_on(bytes),
+            Self::Http2(http2) => http2.has_handed_on(bytes),
         }
     }
 
     /// What stands behind the body.
     async fn trailers(&mut self) -> pingora::Result<Option<HeaderMap>> {
         match self {
-            Self::Http1(wire) => Ok(wire.trailers()),
-            Self::Http2(wire) => wire.trailers().await,
+            Self::Http1(http1) => Ok(http1.trailers()),
+            Self::Http2(http2) => http2.trailers().await,
         }
     }
 
     /// The upstream did not do in time what was waited for since `began`.
     fn was_late(&self, began: Option<Instant>) {
-        if let Self::Http2(wire) = self {
-            wire.was_late(began);
+        if let Self::Http2(http2) = self {
+            http2.was_late(began);
         }
     }
 }
