@@ -9,8 +9,8 @@ use pingora::{ErrorType, OrErr as _};
 use pingora_http::RequestHeader;
 
 use super::Exchange;
-use super::downstream::http1::{Http1, Wishes};
-use super::downstream::http2::Http2;
+use super::downstream::http1::{Http1Client, Wishes};
+use super::downstream::http2::Http2Client;
 use crate::gateway::Gateway;
 use contract::rejection::Rejection;
 use listener::head::Framing;
@@ -37,7 +37,7 @@ impl Handler for Exchanges {
         let is_old = head.version == http::Version::HTTP_10;
         let body_follows = !matches!(said.framing, Framing::None | Framing::Length(0));
         let wishes = Wishes { keep_alive: said.keep_alive, websocket: said.websocket, is_old };
-        let mut client = Http1::new(client, wishes);
+        let mut client = Http1Client::new(client, wishes);
         let outcome = Exchange::new(&self.0, &connection, head).serve(&mut client, body_follows).await;
         match (outcome.whole, client.closes) {
             (true, false) => ServeOutcome::Whole,
@@ -50,7 +50,7 @@ impl Handler for Exchanges {
         let H2Request { head, body, respond } = request;
         let progress = Progress::begin(&self.0, connection);
         let (body_follows, head) = (!body.is_end_stream(), RequestHeader::from(head));
-        let mut client = Http2::new(body, respond, connection).mind(&head);
+        let mut client = Http2Client::new(body, respond, connection).mind(&head);
         let outcome = Exchange::new(&self.0, connection, head).serve(&mut client, body_follows).await;
         drop(progress);
         client.linger().await;

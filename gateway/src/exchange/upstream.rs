@@ -18,9 +18,9 @@ use pingora::{Error, ErrorSource, ErrorType};
 use pingora_http::RequestHeader;
 use tokio::time::Instant;
 
-use self::http1::Http1;
+use self::http1::Http1Call;
 pub(super) use self::http1::response as http1_response;
-use self::http2::Http2;
+use self::http2::Http2Call;
 pub(super) use self::http2::Refused;
 pub(super) use self::http2::head::wants_trailers;
 pub(super) use self::open::open;
@@ -76,8 +76,8 @@ pub(super) struct UpstreamCall {
 /// The version of HTTP that the upstream speaks, with the state of the call.
 #[expect(clippy::large_enum_variant, reason = "the usual one is moved once and not allocated")]
 enum Version {
-    Http1(Http1),
-    Http2(Box<Http2>),
+    Http1(Http1Call),
+    Http2(Box<Http2Call>),
 }
 
 impl UpstreamCall {

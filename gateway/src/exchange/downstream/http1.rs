@@ -35,7 +35,7 @@ pub(crate) struct Wishes {
 }
 
 /// The client of one request over HTTP/1.
-pub(crate) struct Http1<'a> {
+pub(crate) struct Http1Client<'a> {
     client: &'a mut dyn Client,
     wishes: Wishes,
     /// The response says that the connection ends with it.
@@ -50,7 +50,7 @@ pub(crate) struct Http1<'a> {
     refusal: Option<Rejection>,
 }
 
-impl<'a> Http1<'a> {
+impl<'a> Http1Client<'a> {
     pub(crate) fn new(client: &'a mut dyn Client, wishes: Wishes) -> Self {
         Self {
             client,
@@ -153,7 +153,7 @@ impl ResponseSink for Http1Head {
     }
 }
 
-impl Downstream for Http1<'_> {
+impl Downstream for Http1Client<'_> {
     type Head = Http1Head;
 
     const TAKES_TRAILERS: bool = false;

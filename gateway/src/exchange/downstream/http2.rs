@@ -21,7 +21,7 @@ use contract::rejection::Rejection;
 use listener::{Connection, LINGER_MAX, LINGER_MAX_LONG, MinimumRateTimer, ReaderRateTimer, Timer};
 
 /// The client of one request over HTTP/2. Dropped before its response is complete, it resets the stream.
-pub(crate) struct Http2 {
+pub(crate) struct Http2Client {
     request: RecvStream,
     respond: SendResponse<Bytes>,
     /// The response, once its head is on its way.
@@ -42,7 +42,7 @@ pub(crate) struct Http2 {
     held: Option<Bytes>,
 }
 
-impl Http2 {
+impl Http2Client {
     pub(crate) fn new(request: RecvStream, respond: SendResponse<Bytes>, connection: &Arc<Connection>) -> Self {
         let (body_timer, write_timer) =
             (MinimumRateTimer::new(connection.body_minimum_rate()), ReaderRateTimer::new(connection));
@@ -194,7 +194,7 @@ impl ResponseSink for Http2Head {
     }
 }
 
-impl Downstream for Http2 {
+impl Downstream for Http2Client {
     type Head = Http2Head;
 
     const TAKES_TRAILERS: bool = true;

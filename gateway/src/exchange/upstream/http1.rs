@@ -30,7 +30,7 @@ use crate::upstreams::{Endpoint, Stream, Trust, tls_reason};
 const FIRST_READ_BYTES: usize = 8 * 1024;
 
 /// One exchange over a connection of HTTP/1.1, which serves no other meanwhile.
-pub(super) struct Http1 {
+pub(super) struct Http1Call {
     stream: Stream,
     trust: Trust,
     sending: Sending,
@@ -45,7 +45,7 @@ pub(super) struct Http1 {
     good_for: Duration,
 }
 
-impl Http1 {
+impl Http1Call {
     pub(super) fn new(stream: Stream, request: &Request<'_>, source: &Source) -> Self {
         let head = request::bytes(request.head, source.is_chunked(), request.switches);
         Self {

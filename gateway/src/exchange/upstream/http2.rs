@@ -21,7 +21,7 @@ use crate::decorate::ResponseSink;
 use crate::upstreams::Lease;
 
 /// One exchange over a stream. Dropped before the response is complete, it resets the stream.
-pub(super) struct Http2 {
+pub(super) struct Http2Call {
     /// Its place on the connection.
     lease: Lease,
     /// When its head was sent.
@@ -33,7 +33,7 @@ pub(super) struct Http2 {
     pub(super) sending: Sending,
 }
 
-impl Http2 {
+impl Http2Call {
     /// Sends the head.
     ///
     /// # Errors

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use pingora::{Error, ErrorType};
 
-use super::http1::Http1;
-use super::http2::{self, Http2};
+use super::http1::Http1Call;
+use super::http2::{self, Http2Call};
 use super::{Request, Source, UpstreamCall, Version};
 use crate::exchange::retry::{Failed, Failure};
 use crate::facts::ConnectionKind;
@@ -47,7 +47,7 @@ pub(in crate::exchange) async fn open(
     let kind = ConnectionKind { reused: lease.reused, http2: true, tls: transport.tls().is_some() };
     let head = http2::head::request(request.head, transport.url_scheme())?;
     source.begin(true, true);
-    match Http2::begin(lease, head, source) {
+    match Http2Call::begin(lease, head, source) {
         Ok(call) => Ok(UpstreamCall::new(Version::Http2(Box::new(call)), request, kind)),
         Err(error) => {
             let error = Error::because(ErrorType::H2Error, "to an upstream", error).into_up();
@@ -59,7 +59,7 @@ pub(in crate::exchange) async fn open(
 fn http1(stream: Stream, reused: bool, request: &Request<'_>, source: &mut Source) -> UpstreamCall {
     let kind = ConnectionKind { reused, http2: false, tls: stream.is_tls() };
     source.begin(reused && request.demands.may_be_repeated, false);
-    UpstreamCall::new(Version::Http1(Http1::new(stream, request, source)), request, kind)
+    UpstreamCall::new(Version::Http1(Http1Call::new(stream, request, source)), request, kind)
 }
 
 /// A place on a connection of HTTP/2.

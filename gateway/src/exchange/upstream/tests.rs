@@ -109,7 +109,7 @@ async fn waits_in_vain(promise: BodyPromise, pieces: &[&'static str]) -> (Box<Er
     let request = Request { head: &head, switches: false, demands, patience };
     let mut source = Source::new(promise, 10, None);
     source.begin(false, false);
-    let version = Version::Http1(Http1::new(Stream::Plain(stream), &request, &source));
+    let version = Version::Http1(Http1Call::new(Stream::Plain(stream), &request, &source));
     let kind = ConnectionKind { reused: false, http2: false, tls: false };
     let mut upstream = UpstreamCall::new(version, &request, kind);
     let pieces = pieces.iter().rev();

@@ -34,7 +34,7 @@ async fn a_body_that_drips_is_given_up() {
     let mut engine = h2::server::handshake(here).await.unwrap();
     let (request, respond) = engine.accept().await.unwrap().unwrap();
     let driven = tokio::spawn(async move { while engine.accept().await.is_some() {} });
-    let mut stream = Http2::new(request.into_body(), respond, &connection());
+    let mut stream = Http2Client::new(request.into_body(), respond, &connection());
     let error = loop {
         match poll_fn(|cx| stream.poll_piece(cx)).await {
             Ok(piece) => assert_eq!(piece.unwrap(), "x"),
@@ -55,7 +55,7 @@ async fn images(here: DuplexStream, requests: usize) -> (usize, usize) {
     let (connection, mut serving) = (connection(), JoinSet::new());
     for _ in 0..requests {
         let (request, respond) = engine.accept().await.unwrap().unwrap();
-        let mut stream = Http2::new(request.into_body(), respond, &connection);
+        let mut stream = Http2Client::new(request.into_body(), respond, &connection);
         serving.spawn(async move {
             stream.begin(stream.head(), false, false).await?;
             let (mut image, mut left) = (BytesMut::zeroed(IMAGE_BYTES), IMAGE_BYTES);
