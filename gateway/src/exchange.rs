@@ -145,7 +145,7 @@ impl<'a> Exchange<'a> {
         let body_bytes_max = self.facts.target.as_ref().map_or(0, |target| target.body_bytes_max);
         let mut source = Source::new(promise, body_bytes_max, self.facts.upstream());
         let (mut call, head, mut out) = self.ask(&mut source, client).await?;
-        ours(&self.facts, self.connection.is_tls(), head.spoken, &mut out)?;
+        ours(&self.facts, self.connection.is_tls(), head.present, &mut out)?;
         self.status = head.status.as_u16();
         self.facts.grpc_status = head.grpc_status;
         let switches = head.status == StatusCode::SWITCHING_PROTOCOLS;
@@ -270,7 +270,7 @@ impl<'a> Exchange<'a> {
                 continue;
             };
             forward::inspect(head.status, head.fields_bytes, &mut self.facts)?;
-            forward::accepted(head.spoken.refuses_identity(head.status))?;
+            forward::accepted(head.present.refuses_identity(head.status))?;
             if !head.status.is_informational() || head.status == StatusCode::SWITCHING_PROTOCOLS {
                 return Ok((head, out));
             }

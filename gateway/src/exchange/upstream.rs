@@ -30,7 +30,7 @@ pub(super) use self::source::Source;
 pub(super) use self::trailers::{of_response, write as write_trailers};
 use super::downstream::Downstream;
 use super::retry::{Failed, Failure};
-use crate::decorate::{ResponseSink, Spoken};
+use crate::decorate::{PresentFields, ResponseSink};
 use crate::facts::ConnectionKind;
 use crate::upstreams::{Demands, Endpoint};
 
@@ -58,7 +58,7 @@ pub(super) struct ResponseHead {
     /// How long the body is, is unknown.
     pub(super) chunked: bool,
     /// What it says that the gateway would say otherwise.
-    pub(super) spoken: Spoken,
+    pub(super) present: PresentFields,
     /// Of a call of gRPC that is over with its head.
     pub(super) grpc_status: Option<u16>,
 }

@@ -10,7 +10,7 @@ use http::StatusCode;
 use pingora::ErrorType::InvalidHTTPHeader;
 
 use super::framing::Framing;
-use crate::decorate::{ResponseSink, Spoken};
+use crate::decorate::{PresentFields, ResponseSink};
 use crate::exchange::upstream::ResponseHead;
 use crate::upstreams::announces_body;
 use listener::chunks::Chunks;
@@ -41,7 +41,7 @@ struct Said {
     keep_alive: bool,
     /// Seconds for which the upstream keeps a connection that rests, where it says so.
     kept: Option<u64>,
-    spoken: Spoken,
+    present: PresentFields,
 }
 
 /// Reads the head at the start of `buffer`, and writes its first line and the fields that go on to `out`. `None` asks for
@@ -70,7 +70,7 @@ pub(in crate::exchange) fn read(
         return wrong("a head without a status");
     };
     let Ok(status) = StatusCode::from_u16(code) else { return wrong("a status out of range") };
-    let (said, fields_bytes) = hear(response.headers)?;
+    let (said, fields_bytes) = framing_fields(response.headers)?;
     let framing = framing(&said, status, version, to_head)?;
     write(&response, status, &said, &framing, &is_foreign, out)?;
     let stays = if version == 1 { !said.close } else { said.keep_alive && !said.close };
@@ -80,16 +80,16 @@ pub(in crate::exchange) fn read(
     // A second less, so that no request meets the end on its way.
     let good_for = said.kept.map_or(Duration::MAX, |kept| Duration::from_secs(kept.saturating_sub(1)));
     let (ends, chunked) = (framing.is_done(), framing.is_chunked());
-    let head = ResponseHead { status, fields_bytes, ends, chunked, spoken: said.spoken, grpc_status: None };
+    let head = ResponseHead { status, fields_bytes, ends, chunked, present: said.present, grpc_status: None };
     Ok(Some(Parsed { head, bytes, framing, reusable, good_for }))
 }
 
 /// Looks at the fields that frame the body; how many bytes all fields have.
-fn hear(fields: &[httparse::Header<'_>]) -> pingora::Result<(Said, usize)> {
+fn framing_fields(fields: &[httparse::Header<'_>]) -> pingora::Result<(Said, usize)> {
     let (mut said, mut bytes) = (Said::default(), 0);
     for field in fields {
         bytes += field.name.len() + field.value.len() + 4;
-        said.spoken.hear(field.name);
+        said.present.record(field.name);
         if field.name.eq_ignore_ascii_case("content-length") {
             said.length = length(said.length, field.value)?;
         } else if field.name.eq_ignore_ascii_case("transfer-encoding") {

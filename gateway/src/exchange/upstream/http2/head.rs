@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, Uri, header, uri};
 use pingora::{Error, ErrorType};
 use pingora_http::RequestHeader;
 
-use crate::decorate::{ResponseSink, Spoken};
+use crate::decorate::{PresentFields, ResponseSink};
 use crate::exchange::upstream::ResponseHead;
 use crate::exchange::upstream::http1_response;
 use crate::grpc;
@@ -55,12 +55,12 @@ pub(crate) fn response(
     is_foreign: impl Fn(&str) -> bool,
     out: &mut impl ResponseSink,
 ) -> pingora::Result<ResponseHead> {
-    let (status, mut spoken, mut fields_bytes) = (head.status, Spoken::default(), 0);
+    let (status, mut present, mut fields_bytes) = (head.status, PresentFields::default(), 0);
     out.status(status, status.canonical_reason().unwrap_or_default())?;
     let mut length = None;
     for (name, value) in &head.headers {
         fields_bytes += name.as_str().len() + value.len() + 4;
-        spoken.hear(name.as_str());
+        present.record(name.as_str());
         if name == header::CONTENT_LENGTH {
             length = http1_response::length(length, value.as_bytes())?;
         } else if may_stand_in_response(name.as_str()) && !is_foreign(name.as_str()) {
@@ -80,7 +80,7 @@ pub(crate) fn response(
         out.figure("Content-Length", 0)?;
     }
     let grpc_status = if ends { grpc::status(&head.headers) } else { None };
-    Ok(ResponseHead { status, fields_bytes, ends, chunked, spoken, grpc_status })
+    Ok(ResponseHead { status, fields_bytes, ends, chunked, present, grpc_status })
 }
 
 #[cfg(test)]
