@@ -1,6 +1,6 @@
 //! Headers that the gateway adds to every response, and headers of an upstream that stay ([`PresentFields`]).
 //!
-//! [`ours`] adds fields, and [`is_foreign`] selects those to remove. Cookies are in `cookies`.
+//! [`add_fields`] adds fields, and [`is_removed`] selects those to remove. Cookies are in `cookies`.
 
 mod cookies;
 
@@ -109,7 +109,7 @@ impl PresentFields {
 }
 
 /// Writes the fields that every response of this surface has, except those already set (`present`).
-pub(crate) fn ours(
+pub(crate) fn add_fields(
     facts: &Facts,
     is_tls: bool,
     present: PresentFields,
@@ -162,7 +162,7 @@ fn readers(readers: &Readers, out: &mut impl ResponseSink) -> pingora::Result<()
 }
 
 /// Whether a field of an upstream's response is removed because it is the gateway's.
-pub(crate) fn is_foreign(name: &str, facts: &Facts) -> bool {
+pub(crate) fn is_removed(name: &str, facts: &Facts) -> bool {
     is_among(name, b"t", &[IDENTITY]) || facts.surface == Surface::Api && is_among(name, b"xrsd", OURS_ON_AN_API)
 }
 

@@ -30,7 +30,7 @@ use self::downstream::Downstream;
 use self::retry::{Failed, Failure, Retries, Retry};
 use self::upstream::{Patience, Request, ResponseHead, Source, UpstreamCall, of_response, open, wants_trailers};
 use crate::answer::{Answer, Refusal, accepts_html};
-use crate::decorate::{HostCookies, ResponseSink as _, is_foreign, ours};
+use crate::decorate::{HostCookies, ResponseSink as _, add_fields, is_removed};
 use crate::facts::Facts;
 use crate::forward;
 use crate::gateway::{Gateway, connection_facts, explain};
@@ -145,7 +145,7 @@ impl<'a> Exchange<'a> {
         let body_bytes_max = self.facts.target.as_ref().map_or(0, |target| target.body_bytes_max);
         let mut source = Source::new(promise, body_bytes_max, self.facts.upstream());
         let (mut call, head, mut out) = self.ask(&mut source, client).await?;
-        ours(&self.facts, self.connection.is_tls(), head.present, &mut out)?;
+        add_fields(&self.facts, self.connection.is_tls(), head.present, &mut out)?;
         self.status = head.status.as_u16();
         self.facts.grpc_status = head.grpc_status;
         let switches = head.status == StatusCode::SWITCHING_PROTOCOLS;
@@ -182,7 +182,7 @@ impl<'a> Exchange<'a> {
     /// Ends the response, with what of its trailers the client takes.
     async fn end<D: Downstream>(&self, client: &mut D, trailers: Option<HeaderMap>) -> pingora::Result<()> {
         let trailers = trailers.filter(|_| D::TAKES_TRAILERS || wants_trailers(&self.head.headers));
-        let trailers = trailers.map(|all| of_response(all, |name| is_foreign(name, &self.facts)));
+        let trailers = trailers.map(|all| of_response(all, |name| is_removed(name, &self.facts)));
         client.end(trailers.filter(|all| !all.is_empty())).await
     }
 
@@ -263,8 +263,8 @@ impl<'a> Exchange<'a> {
     ) -> pingora::Result<(ResponseHead, D::Head)> {
         let (to_head, mut out) = (self.is_head(), client.head());
         loop {
-            let is_foreign = |name: &str| is_foreign(name, &self.facts);
-            let Some(head) = call.take_head(to_head, is_foreign, &mut self.host_cookies(&mut out))? else {
+            let is_removed = |name: &str| is_removed(name, &self.facts);
+            let Some(head) = call.take_head(to_head, is_removed, &mut self.host_cookies(&mut out))? else {
                 call.receive_head(source, client).await?;
                 forward::in_time(&self.facts, self.gateway.clock.monotonic())?;
                 continue;

@@ -4,7 +4,7 @@
 use super::downstream::http1::Http1Head;
 use super::upstream::http1_response as response;
 use crate::answer::Answer;
-use crate::decorate::{PresentFields, is_foreign, ours};
+use crate::decorate::{PresentFields, add_fields, is_removed};
 use crate::facts::Facts;
 
 /// What goes on to a client of the head at the start of `bytes`, and how many bytes the head has. `Ok(None)` asks for more.
@@ -17,9 +17,9 @@ pub fn response_head(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, NoHead> {
 /// The same with the fields that the edge adds, all but what concerns the connection.
 pub(crate) fn client_head(bytes: &[u8], facts: &Facts) -> Result<Vec<u8>, NoHead> {
     let mut out = Http1Head::new(false);
-    let head = response::read(bytes, false, |name| is_foreign(name, facts), &mut out).map_err(|_| NoHead)?;
+    let head = response::read(bytes, false, |name| is_removed(name, facts), &mut out).map_err(|_| NoHead)?;
     let head = head.ok_or(NoHead)?;
-    ours(facts, true, head.head.present, &mut out).map_err(|_| NoHead)?;
+    add_fields(facts, true, head.head.present, &mut out).map_err(|_| NoHead)?;
     Ok(out.into_bytes())
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn client_head(bytes: &[u8], facts: &Facts) -> Result<Vec<u8>, NoHead
 pub(crate) fn answer_head(answer: Answer, facts: &Facts) -> Result<Vec<u8>, NoHead> {
     let mut out = Http1Head::new(false);
     answer.say(&mut out).map_err(|_| NoHead)?;
-    ours(facts, true, PresentFields::default(), &mut out).map_err(|_| NoHead)?;
+    add_fields(facts, true, PresentFields::default(), &mut out).map_err(|_| NoHead)?;
     Ok(out.into_bytes())
 }
 

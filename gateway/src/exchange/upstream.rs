@@ -93,12 +93,12 @@ impl UpstreamCall {
     pub(super) fn take_head(
         &mut self,
         to_head: bool,
-        is_foreign: impl Fn(&str) -> bool,
+        is_removed: impl Fn(&str) -> bool,
         out: &mut impl ResponseSink,
     ) -> pingora::Result<Option<ResponseHead>> {
         match &mut self.version {
-            Version::Http1(http1) => http1.take_head(&mut self.buffer, to_head, is_foreign, out),
-            Version::Http2(http2) => http2.take_head(to_head, is_foreign, out),
+            Version::Http1(http1) => http1.take_head(&mut self.buffer, to_head, is_removed, out),
+            Version::Http2(http2) => http2.take_head(to_head, is_removed, out),
         }
     }
 

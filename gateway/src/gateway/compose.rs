@@ -7,7 +7,7 @@ use http::StatusCode;
 
 use super::Gateway;
 use crate::answer::Answer;
-use crate::decorate::{PresentFields, ResponseSink, ours};
+use crate::decorate::{PresentFields, ResponseSink, add_fields};
 use crate::facts::{Facts, Shown, Surface};
 use listener::Connection;
 use quota::standing::QuotaOutcome;
@@ -36,7 +36,7 @@ impl Gateway {
         if let (Answer::Refuse(refusal), true) = (&answer, facts.is_grpc) {
             let (status, code) = refusal.write_grpc(out)?;
             facts.grpc_status = Some(code);
-            ours(facts, connection.is_tls(), PresentFields::default(), out)?;
+            add_fields(facts, connection.is_tls(), PresentFields::default(), out)?;
             return Ok((status, Cow::Borrowed("")));
         }
         let (status, body) = match &answer {
@@ -46,7 +46,7 @@ impl Gateway {
             }
             _ => answer.say(out)?,
         };
-        ours(facts, connection.is_tls(), PresentFields::default(), out)?;
+        add_fields(facts, connection.is_tls(), PresentFields::default(), out)?;
         if status != StatusCode::NO_CONTENT {
             out.figure("Content-Length", body.len())?;
         }

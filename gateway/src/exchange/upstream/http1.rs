@@ -90,14 +90,14 @@ impl Http1Call {
         &mut self,
         buffer: &mut BytesMut,
         to_head: bool,
-        is_foreign: impl Fn(&str) -> bool,
+        is_removed: impl Fn(&str) -> bool,
         out: &mut impl ResponseSink,
     ) -> pingora::Result<Option<ResponseHead>> {
         let is_large = buffer.len() > RESPONSE_HEAD_BYTES_MAX;
         // Without the end of a line there is nothing new to be read: a head that drips is not read again for each byte.
         let fresh = buffer.get(self.seen..).unwrap_or_default();
         let may_end = memchr::memchr(b'\n', fresh).is_some() || is_large;
-        if may_end && let Some(parsed) = response::read(buffer, to_head, is_foreign, out)? {
+        if may_end && let Some(parsed) = response::read(buffer, to_head, is_removed, out)? {
             buffer.advance(parsed.bytes);
             (self.seen, self.framing) = (0, parsed.framing);
             (self.reusable, self.good_for) = (parsed.reusable, parsed.good_for);

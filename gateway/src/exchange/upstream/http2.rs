@@ -76,14 +76,14 @@ impl Http2Call {
     pub(super) fn take_head(
         &mut self,
         to_head: bool,
-        is_foreign: impl Fn(&str) -> bool,
+        is_removed: impl Fn(&str) -> bool,
         out: &mut impl ResponseSink,
     ) -> pingora::Result<Option<ResponseHead>> {
         let Some((parts, ends)) = self.head.take() else { return Ok(None) };
         if parts.status == StatusCode::SWITCHING_PROTOCOLS {
             return Err(Error::explain(ErrorType::InvalidHTTPHeader, "HTTP/2 switches no protocols").into_up());
         }
-        head::response(&parts, (ends, to_head), is_foreign, out).map(Some)
+        head::response(&parts, (ends, to_head), is_removed, out).map(Some)
     }
 
     /// Puts some of the body behind what is in the buffer: how many bytes; `None` at its end.

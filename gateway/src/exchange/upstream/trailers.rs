@@ -14,8 +14,8 @@ pub(crate) fn of_request(fields: HeaderMap, rules: &FieldRules) -> HeaderMap {
 }
 
 /// Those of a response.
-pub(crate) fn of_response(fields: HeaderMap, is_foreign: impl Fn(&str) -> bool) -> HeaderMap {
-    without(fields, is_foreign)
+pub(crate) fn of_response(fields: HeaderMap, is_removed: impl Fn(&str) -> bool) -> HeaderMap {
+    without(fields, is_removed)
 }
 
 /// Those of a response as they stand behind its last chunk, blank line included.

@@ -52,7 +52,7 @@ struct Said {
 pub(in crate::exchange) fn read(
     buffer: &[u8],
     to_head: bool,
-    is_foreign: impl Fn(&str) -> bool,
+    is_removed: impl Fn(&str) -> bool,
     out: &mut impl ResponseSink,
 ) -> pingora::Result<Option<Parsed>> {
     let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
@@ -72,7 +72,7 @@ pub(in crate::exchange) fn read(
     let Ok(status) = StatusCode::from_u16(code) else { return wrong("a status out of range") };
     let (said, fields_bytes) = framing_fields(response.headers)?;
     let framing = framing(&said, status, version, to_head)?;
-    write(&response, status, &said, &framing, &is_foreign, out)?;
+    write(&response, status, &said, &framing, &is_removed, out)?;
     let stays = if version == 1 { !said.close } else { said.keep_alive && !said.close };
     let ambiguous =
         said.coded && said.length.is_some() || framing == Framing::None && announces_body(said.length, said.coded);
@@ -145,7 +145,7 @@ fn write(
     status: StatusCode,
     said: &Said,
     framing: &Framing,
-    is_foreign: &impl Fn(&str) -> bool,
+    is_removed: &impl Fn(&str) -> bool,
     out: &mut impl ResponseSink,
 ) -> pingora::Result<()> {
     let reason = response.reason.filter(|reason| !reason.is_empty());
@@ -159,7 +159,7 @@ fn write(
         let agreed = status == StatusCode::SWITCHING_PROTOCOLS && field.name.eq_ignore_ascii_case("upgrade");
         // The length is written anew.
         let goes_on = may_stand_in_response(field.name) && !field.name.eq_ignore_ascii_case("content-length");
-        let stays_behind = !goes_on || is_foreign(field.name) || has_options && is_named(field.name);
+        let stays_behind = !goes_on || is_removed(field.name) || has_options && is_named(field.name);
         if stays_behind && !agreed {
             continue;
         }

@@ -48,11 +48,11 @@ pub(crate) fn wants_trailers(fields: &HeaderMap) -> bool {
     values.flat_map(|value| value.split(',')).any(|one| one.trim().eq_ignore_ascii_case("trailers"))
 }
 
-/// Writes the head of a response to `out`, but for what is foreign. `ends` when nothing follows it.
+/// Writes the head of a response to `out`, without the fields that the gateway removes. `ends` when nothing follows it.
 pub(crate) fn response(
     head: &http::response::Parts,
     (ends, to_head): (bool, bool),
-    is_foreign: impl Fn(&str) -> bool,
+    is_removed: impl Fn(&str) -> bool,
     out: &mut impl ResponseSink,
 ) -> pingora::Result<ResponseHead> {
     let (status, mut present, mut fields_bytes) = (head.status, PresentFields::default(), 0);
@@ -63,7 +63,7 @@ pub(crate) fn response(
         present.record(name.as_str());
         if name == header::CONTENT_LENGTH {
             length = http1_response::length(length, value.as_bytes())?;
-        } else if may_stand_in_response(name.as_str()) && !is_foreign(name.as_str()) {
+        } else if may_stand_in_response(name.as_str()) && !is_removed(name.as_str()) {
             out.field(name.as_str(), value.as_bytes())?;
         }
     }
