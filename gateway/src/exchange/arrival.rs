@@ -9,7 +9,7 @@ use pingora::{ErrorType, OrErr as _};
 use pingora_http::RequestHeader;
 
 use super::Exchange;
-use super::downstream::http1::{Http1Client, Wishes};
+use super::downstream::http1::{Http1Client, RequestOptions};
 use super::downstream::http2::Http2Client;
 use crate::gateway::Gateway;
 use contract::rejection::Rejection;
@@ -34,10 +34,10 @@ impl Handler for Exchanges {
         client.take_head();
         let connection = Arc::clone(client.connection());
         let _progress = Progress::begin(&self.0, &connection);
-        let is_old = head.version == http::Version::HTTP_10;
+        let is_http10 = head.version == http::Version::HTTP_10;
         let body_follows = !matches!(said.framing, Framing::None | Framing::Length(0));
-        let wishes = Wishes { keep_alive: said.keep_alive, websocket: said.websocket, is_old };
-        let mut client = Http1Client::new(client, wishes);
+        let options = RequestOptions { keep_alive: said.keep_alive, websocket: said.websocket, is_http10 };
+        let mut client = Http1Client::new(client, options);
         let outcome = Exchange::new(&self.0, &connection, head).serve(&mut client, body_follows).await;
         match (outcome.whole, client.closes) {
             (true, false) => ServeOutcome::Whole,
@@ -98,13 +98,18 @@ fn parse(bytes: &[u8]) -> Result<RequestHeader, Rejection> {
         .map_err(|_| Rejection::BadRequest)
 }
 
-fn head(method: &str, target: &str, fields: &[httparse::Header<'_>], is_old: bool) -> pingora::Result<RequestHeader> {
+fn head(
+    method: &str,
+    target: &str,
+    fields: &[httparse::Header<'_>],
+    is_http10: bool,
+) -> pingora::Result<RequestHeader> {
     let mut head = RequestHeader::build_no_case(method, target.as_bytes(), Some(fields.len()))?;
     for field in fields {
         let name = http::HeaderName::from_bytes(field.name.as_bytes());
         head.append_header(name.or_err(ErrorType::InvalidHTTPHeader, "a name that is none")?, field.value)?;
     }
-    if is_old {
+    if is_http10 {
         head.set_version(http::Version::HTTP_10);
     }
     Ok(head)

@@ -24,20 +24,20 @@ const HEAD_BYTES_USUAL: usize = 1_280;
 
 /// What a client asked for beside the request itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wishes {
+pub(crate) struct RequestOptions {
     /// It wants to use the connection again.
     pub(crate) keep_alive: bool,
     /// It wants to speak WebSocket.
     pub(crate) websocket: bool,
     /// It speaks HTTP/1.0: it knows neither chunks nor interim responses, and reads to the end of the connection (RFC 9112
     /// section 9.3).
-    pub(crate) is_old: bool,
+    pub(crate) is_http10: bool,
 }
 
 /// The client of one request over HTTP/1.
 pub(crate) struct Http1Client<'a> {
     client: &'a mut dyn Client,
-    wishes: Wishes,
+    options: RequestOptions,
     /// The response says that the connection ends with it.
     pub(crate) closes: bool,
     /// The response goes in chunks.
@@ -51,10 +51,10 @@ pub(crate) struct Http1Client<'a> {
 }
 
 impl<'a> Http1Client<'a> {
-    pub(crate) fn new(client: &'a mut dyn Client, wishes: Wishes) -> Self {
+    pub(crate) fn new(client: &'a mut dyn Client, options: RequestOptions) -> Self {
         Self {
             client,
-            wishes,
+            options,
             closes: false,
             chunked: false,
             framing: Vec::new(),
@@ -67,7 +67,7 @@ impl<'a> Http1Client<'a> {
     /// Ends a head: the fields of every final response, and the blank line. Where the client has not sent all of its body by
     /// now, what is left of it would be read as the next request: the connection ends.
     fn finish(&mut self, head: &mut Http1Head) -> pingora::Result<()> {
-        let again = self.wishes.keep_alive && !self.wishes.is_old && self.client.is_whole();
+        let again = self.options.keep_alive && !self.options.is_http10 && self.client.is_whole();
         self.closes = !again || self.client.connection().should_close();
         head.field("Connection", if self.closes { b"close" } else { b"keep-alive" })?;
         head.bytes.put_slice(b"\r\n");
@@ -117,12 +117,12 @@ impl<'a> Http1Client<'a> {
 /// A head as it travels.
 pub(crate) struct Http1Head {
     bytes: Vec<u8>,
-    is_old: bool,
+    is_http10: bool,
 }
 
 impl Http1Head {
-    pub(crate) fn new(is_old: bool) -> Self {
-        Self { bytes: Vec::with_capacity(HEAD_BYTES_USUAL), is_old }
+    pub(crate) fn new(is_http10: bool) -> Self {
+        Self { bytes: Vec::with_capacity(HEAD_BYTES_USUAL), is_http10 }
     }
 
     pub(crate) fn into_bytes(self) -> Vec<u8> {
@@ -142,7 +142,7 @@ impl ResponseSink for Http1Head {
 
     fn field(&mut self, name: &str, value: &[u8]) -> pingora::Result<()> {
         // Without chunks a body of unknown length ends with the connection (RFC 9112 section 6.3).
-        if self.is_old && name.eq_ignore_ascii_case("transfer-encoding") {
+        if self.is_http10 && name.eq_ignore_ascii_case("transfer-encoding") {
             return Ok(());
         }
         self.bytes.put_slice(name.as_bytes());
@@ -159,19 +159,19 @@ impl Downstream for Http1Client<'_> {
     const TAKES_TRAILERS: bool = false;
 
     fn head(&self) -> Http1Head {
-        Http1Head::new(self.wishes.is_old)
+        Http1Head::new(self.options.is_http10)
     }
 
     fn may_switch(&self) -> bool {
-        self.wishes.websocket
+        self.options.websocket
     }
 
     fn ends(&mut self) {
-        self.wishes.keep_alive = false;
+        self.options.keep_alive = false;
     }
 
     async fn interim(&mut self, mut head: Http1Head) -> pingora::Result<()> {
-        if self.wishes.is_old {
+        if self.options.is_http10 {
             return Ok(());
         }
         head.bytes.put_slice(b"\r\n");
@@ -189,7 +189,7 @@ impl Downstream for Http1Client<'_> {
     }
 
     async fn begin(&mut self, mut head: Http1Head, _ends: bool, chunked: bool) -> pingora::Result<()> {
-        self.chunked = chunked && !self.wishes.is_old;
+        self.chunked = chunked && !self.options.is_http10;
         self.finish(&mut head)?;
         self.write(&head.bytes).await
     }
