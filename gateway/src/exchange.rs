@@ -13,7 +13,7 @@ mod downstream;
 mod retry;
 mod upstream;
 
-pub mod trial;
+pub mod fuzzing;
 
 use std::borrow::Cow;
 use std::future::poll_fn;

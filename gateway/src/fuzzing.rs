@@ -15,7 +15,7 @@ use pingora_http::RequestHeader;
 use quota::standing::{QuotaOutcome, Standing};
 
 use crate::answer::Refusal;
-pub use crate::exchange::trial as exchange;
+pub use crate::exchange::fuzzing as exchange;
 use crate::facts::{Facts, RequestId, Shown, Surface};
 pub use crate::replica::fuzzing as replica;
 pub use crate::telemetry::Telemetry;
