@@ -22,6 +22,6 @@ impl Pipeline {
             facts.key = self.keys.authenticate(request, project.as_ref(), self.clock.now_seconds()).ok();
             return Err(Rejection::HttpsRequired.into());
         }
-        Err(self.lead_to(request, facts))
+        Err(self.redirect_to_final_url(request, facts))
     }
 }
