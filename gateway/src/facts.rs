@@ -60,7 +60,7 @@ contract::words! {
     /// The part of the product that answered: a label of metrics.
     pub enum Surface {
         /// Before a site was known.
-        Door = "door",
+        Listener = "listener",
         /// A certificate authority's validation request.
         Challenge = "challenge",
         /// A redirect, to https or to the primary domain.
@@ -216,7 +216,7 @@ impl Facts {
             request_id,
             began_at,
             began,
-            surface: Surface::Door,
+            surface: Surface::Listener,
             host: None,
             port: None,
             site: None,

@@ -40,7 +40,7 @@ impl Gateway {
             return Ok((status, Cow::Borrowed("")));
         }
         let (status, body) = match &answer {
-            Answer::Refuse(refusal) if page && matches!(facts.surface, Surface::Site | Surface::Door) => {
+            Answer::Refuse(refusal) if page && matches!(facts.surface, Surface::Site | Surface::Listener) => {
                 let own = facts.backend.as_ref().and_then(|upstream| upstream.settings.error_page.as_ref());
                 refusal.show(own, &facts.request_id, out)?
             }

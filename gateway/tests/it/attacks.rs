@@ -101,14 +101,14 @@ async fn is_refused(world: &World, mut client: Client, row: &Row) {
     reply.refused(rejection.status(), rejection.code());
     assert_eq!(client.rest().await, b"", "{name}: one answer, and then the connection ends");
     let line = world.log.line_of(reply.request_id()).await;
-    assert_eq!((&line["surface"], &line["code"]), (&"door".into(), &rejection.code().into()), "{name}");
+    assert_eq!((&line["surface"], &line["code"]), (&"listener".into(), &rejection.code().into()), "{name}");
     world.assert_upstreams_untouched();
 }
 
-/// The counter of a refusal at the door.
+/// The counter of a refusal before a site is known.
 fn series(rejection: Rejection) -> String {
     format!(
-        "edge_requests_total{{blame=\"{}\",code=\"{}\",status_class=\"{}xx\",surface=\"door\"}}",
+        "edge_requests_total{{blame=\"{}\",code=\"{}\",status_class=\"{}xx\",surface=\"listener\"}}",
         rejection.blame().as_str(),
         rejection.code(),
         rejection.status() / 100

@@ -114,12 +114,12 @@ async fn a_refusal_of_the_door_looks_like_any_other_refusal() {
             let line = world.log.line_of(reply.request_id()).await;
             assert_eq!(
                 (&line["code"], &line["status"], &line["surface"], &line["gateway"]),
-                (&code.into(), &status.into(), &"door".into(), &name(0).into())
+                (&code.into(), &status.into(), &"listener".into(), &name(0).into())
             );
         }
         let class = status / 100;
         let series = format!(
-            "edge_requests_total{{blame=\"client\",code=\"{code}\",status_class=\"{class}xx\",surface=\"door\"}}"
+            "edge_requests_total{{blame=\"client\",code=\"{code}\",status_class=\"{class}xx\",surface=\"listener\"}}"
         );
         assert_eq!(world.admin.metric(&series).await, 2);
     }

@@ -64,7 +64,7 @@ async fn over_http_2_authority_and_host_that_disagree_are_refused() {
         refused.refused(400, "bad_host");
         let line = world.log.line_of(refused.request_id()).await;
         let said = ["code", "surface", "proto", "path"].map(|name| line[name].as_str());
-        assert_eq!(said, ["bad_host", "door", "h2", ORDERS].map(Some), "Host: {host}");
+        assert_eq!(said, ["bad_host", "listener", "h2", ORDERS].map(Some), "Host: {host}");
     }
     let posted = stranger.ask(&Ask::new("POST", DEMO, "/v2/orders").field("Host", OTHER).body("12345")).await;
     posted.refused(400, "bad_host");
