@@ -24,12 +24,12 @@ pub use crate::tls::CertificateOpener;
 use crate::vouch::Vouchers;
 
 /// An API request of an authenticated and charged caller.
-pub struct Known {
+pub struct KnownRequest {
     facts: Facts,
     vouchers: Vouchers,
 }
 
-impl Known {
+impl KnownRequest {
     /// A request with the project's own key.
     ///
     /// # Errors

@@ -8,29 +8,29 @@ use crate::decorate::{PresentFields, add_fields, is_removed};
 use crate::facts::Facts;
 
 /// What goes on to a client of the head at the start of `bytes`, and how many bytes the head has. `Ok(None)` asks for more.
-pub fn response_head(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, NoHead> {
+pub fn response_head(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, InvalidHead> {
     let mut out = Http1Head::new(false);
-    let head = response::read(bytes, false, |_| false, &mut out).map_err(|_| NoHead)?;
+    let head = response::read(bytes, false, |_| false, &mut out).map_err(|_| InvalidHead)?;
     Ok(head.map(|head| (out.into_bytes(), head.bytes)))
 }
 
 /// The same with the fields that the edge adds, all but what concerns the connection.
-pub(crate) fn client_head(bytes: &[u8], facts: &Facts) -> Result<Vec<u8>, NoHead> {
+pub(crate) fn client_head(bytes: &[u8], facts: &Facts) -> Result<Vec<u8>, InvalidHead> {
     let mut out = Http1Head::new(false);
-    let head = response::read(bytes, false, |name| is_removed(name, facts), &mut out).map_err(|_| NoHead)?;
-    let head = head.ok_or(NoHead)?;
-    add_fields(facts, true, head.head.present, &mut out).map_err(|_| NoHead)?;
+    let head = response::read(bytes, false, |name| is_removed(name, facts), &mut out).map_err(|_| InvalidHead)?;
+    let head = head.ok_or(InvalidHead)?;
+    add_fields(facts, true, head.head.present, &mut out).map_err(|_| InvalidHead)?;
     Ok(out.into_bytes())
 }
 
 /// The head of what the gateway says itself, all but what concerns the connection.
-pub(crate) fn answer_head(answer: Answer, facts: &Facts) -> Result<Vec<u8>, NoHead> {
+pub(crate) fn answer_head(answer: Answer, facts: &Facts) -> Result<Vec<u8>, InvalidHead> {
     let mut out = Http1Head::new(false);
-    answer.say(&mut out).map_err(|_| NoHead)?;
-    add_fields(facts, true, PresentFields::default(), &mut out).map_err(|_| NoHead)?;
+    answer.say(&mut out).map_err(|_| InvalidHead)?;
+    add_fields(facts, true, PresentFields::default(), &mut out).map_err(|_| InvalidHead)?;
     Ok(out.into_bytes())
 }
 
-/// It is no head of a response.
+/// The bytes are not the head of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoHead;
+pub struct InvalidHead;
