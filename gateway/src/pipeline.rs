@@ -62,7 +62,7 @@ impl Pipeline {
     pub(crate) async fn decide(&self, request: &EdgeRequest<'_>, facts: &mut Facts) -> Result<Target, Answer> {
         self.answer_challenge(request, facts)?; //      a request of a certificate authority, not of a visitor
         self.locate(request, facts)?; //                whose host is this, and may it be asked on this connection?
-        self.shed(facts)?; //                           is there room for this plan?
+        self.shed(facts)?; //                           is there memory for this plan?
         self.require_encryption(request, facts)?; //    keys are refused in plain HTTP, visitors redirected
         self.redirect_to_primary(request, facts)?; //   before authentication: a redirect costs no quota
         self.publish_keys(request, facts)?; //          the public keys of identities need no API key

@@ -62,7 +62,7 @@ impl Pipeline {
             Busy::Visitor => Refusal::new(Rejection::TooManyInProgress).retry_after(1).saying(TOO_MANY_OF_ADDRESS),
         })?;
         let plan = facts.project.as_ref().map(|project| project.plan);
-        let reservation = self.overload.enter(plan, payer.as_ref()).ok_or(Rejection::Overloaded)?;
+        let reservation = self.overload.reserve(plan, payer.as_ref()).ok_or(Rejection::Overloaded)?;
         Ok(Target { upstream: upstream.clone(), body_bytes_max, place, reservation })
     }
 }

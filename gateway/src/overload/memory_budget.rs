@@ -44,7 +44,7 @@ const LOOKS: usize = 3;
 
 /// How many requests may begin, and how many have.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct MemoryBudget {
     /// The number of the last check, from one.
     look: AtomicU64,
     /// Requests of projects in progress, by the last check before they began; and those of the platform's own hosts.
@@ -59,14 +59,14 @@ pub(crate) struct Room {
 /// One request's reservation, until it ends or a check includes it.
 #[derive(Debug)]
 pub(crate) struct Reservation {
-    room: Arc<Room>,
+    budget: Arc<MemoryBudget>,
     look: u64,
     of_platform: bool,
     /// The counter of the project that pays.
     project: Option<usize>,
 }
 
-impl Default for Room {
+impl Default for MemoryBudget {
     /// Unlimited until the first check.
     fn default() -> Self {
         let counts = || (0..PROJECTS).map(|_| AtomicU32::new(0)).collect();
@@ -80,10 +80,10 @@ impl Default for Room {
     }
 }
 
-impl Room {
+impl MemoryBudget {
     /// Reserves memory for another request to a project with this plan, or to the platform's own hosts, that `payer` pays
     /// for; `None` if recent requests may need all that is left for it, or the payer already has its share.
-    pub(crate) fn enter(self: &Arc<Self>, plan: Option<Plan>, payer: Option<&ProjectUid>) -> Option<Reservation> {
+    pub(crate) fn reserve(self: &Arc<Self>, plan: Option<Plan>, payer: Option<&ProjectUid>) -> Option<Reservation> {
         // A thread that sees a check's number also sees its empty count.
         let look = self.look.load(Ordering::Acquire);
         let (of_platform, begun) = (plan.is_none(), |look| self.slot(plan.is_none(), look));
@@ -97,7 +97,7 @@ impl Room {
                 return None;
             }
         }
-        let reservation = Reservation { room: self.clone(), look, of_platform, project };
+        let reservation = Reservation { budget: self.clone(), look, of_platform, project };
         for count in reservation.counts() {
             count.fetch_add(1, Ordering::Relaxed);
         }
@@ -147,15 +147,15 @@ fn of_look<T>([a, b, c]: &[T; LOOKS], look: u64) -> &T {
 impl Reservation {
     /// The counters that include this reservation.
     fn counts(&self) -> impl Iterator<Item = &AtomicU32> {
-        let of_project = self.project.and_then(|project| self.room.of_project(project, self.look));
-        std::iter::once(self.room.slot(self.of_platform, self.look)).chain(of_project)
+        let of_project = self.project.and_then(|project| self.budget.of_project(project, self.look));
+        std::iter::once(self.budget.slot(self.of_platform, self.look)).chain(of_project)
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
         // Older reservations have expired, and their count is reused.
-        if self.room.look.load(Ordering::Acquire) <= self.look + 1 {
+        if self.budget.look.load(Ordering::Acquire) <= self.look + 1 {
             let one_less = |begun: u32| begun.checked_sub(1);
             for count in self.counts() {
                 // Nothing to subtract: a check has dropped this request meanwhile.
@@ -171,70 +171,70 @@ mod tests {
 
     const HIGHEST: Option<Plan> = Some(Plan::Enterprise);
 
-    fn entered(room: &Arc<Room>, plan: Option<Plan>) -> Vec<Reservation> {
-        (0..1_000).filter_map(|_| room.enter(plan, None)).collect()
+    fn reserved(budget: &Arc<MemoryBudget>, plan: Option<Plan>) -> Vec<Reservation> {
+        (0..1_000).filter_map(|_| budget.reserve(plan, None)).collect()
     }
 
-    fn with_room_for(requests: u64) -> Arc<Room> {
-        let room = Room::default();
-        room.looked(requests * BYTES_OF_ONE);
-        Arc::new(room)
+    fn budget_for(requests: u64) -> Arc<MemoryBudget> {
+        let budget = MemoryBudget::default();
+        budget.looked(requests * BYTES_OF_ONE);
+        Arc::new(budget)
     }
 
     // promise: faults.21
     #[test]
     fn no_more_begin_than_there_is_memory_for() {
-        assert_eq!(entered(&Arc::default(), HIGHEST).len(), 1_000, "no check yet");
-        let room = with_room_for(20);
-        let mut begun = entered(&room, HIGHEST);
+        assert_eq!(reserved(&Arc::default(), HIGHEST).len(), 1_000, "no check yet");
+        let budget = budget_for(20);
+        let mut begun = reserved(&budget, HIGHEST);
         assert_eq!(begun.len(), 20);
         begun.truncate(15);
-        assert_eq!(entered(&room, HIGHEST).len(), 5, "a finished request frees its reservation");
+        assert_eq!(reserved(&budget, HIGHEST).len(), 5, "a finished request frees its reservation");
     }
 
     #[test]
     fn a_request_counts_until_the_second_look_after_it_began() {
-        let room = with_room_for(20);
-        let old = entered(&room, HIGHEST);
-        room.looked(20 * BYTES_OF_ONE);
-        assert!(room.enter(HIGHEST, None).is_none(), "the figures may not show it yet");
-        room.looked(15 * BYTES_OF_ONE);
-        let young = entered(&room, HIGHEST);
+        let budget = budget_for(20);
+        let old = reserved(&budget, HIGHEST);
+        budget.looked(20 * BYTES_OF_ONE);
+        assert!(budget.reserve(HIGHEST, None).is_none(), "the figures may not show it yet");
+        budget.looked(15 * BYTES_OF_ONE);
+        let young = reserved(&budget, HIGHEST);
         assert_eq!(young.len(), 15);
         drop(old);
-        assert!(room.enter(HIGHEST, None).is_none(), "what no longer counts makes no room when it ends");
+        assert!(budget.reserve(HIGHEST, None).is_none(), "a request that no longer counts frees nothing when it ends");
     }
 
     #[test]
     fn a_burst_of_one_project_leaves_room_to_the_others_until_two_looks_have_shown_it() {
-        let room = with_room_for(80);
+        let budget = budget_for(80);
         let project = |number: usize| format!("p{number}").parse::<ProjectUid>().unwrap();
-        let count = |project: &ProjectUid| room.secret.hash_one(project) % PROJECTS as u64;
+        let count = |project: &ProjectUid| budget.secret.hash_one(project) % PROJECTS as u64;
         let loud = project(0);
         let other = (1..100).map(project).find(|other| count(other) != count(&loud)).unwrap();
-        let begin = |payer| (0..1_000).filter_map(|_| room.enter(HIGHEST, Some(payer))).collect::<Vec<_>>();
+        let begin = |payer| (0..1_000).filter_map(|_| budget.reserve(HIGHEST, Some(payer))).collect::<Vec<_>>();
         let burst = begin(&loud);
         assert_eq!(burst.len(), 70, "seven eighths of 80");
         let rest = begin(&other);
         assert_eq!(rest.len(), 9, "another project finds seven eighths of the 10 that are left");
         drop(burst);
         assert_eq!(begin(&loud).len(), 63, "a request that ends makes room for its project");
-        room.looked(80 * BYTES_OF_ONE);
-        room.looked(80 * BYTES_OF_ONE);
+        budget.looked(80 * BYTES_OF_ONE);
+        budget.looked(80 * BYTES_OF_ONE);
         assert_eq!(begin(&loud).len(), 70, "the system's figures speak for older requests");
     }
 
     #[test]
     fn the_lowest_plans_find_it_full_first_and_the_platform_has_one_of_its_own() {
         for (all, expected) in [(100, [70, 10, 10, 10]), (0, [8, 1, 1, 2])] {
-            let room = with_room_for(all);
-            let begun = Plan::ALL.iter().map(|plan| entered(&room, Some(*plan))).collect::<Vec<_>>();
+            let budget = budget_for(all);
+            let begun = Plan::ALL.iter().map(|plan| reserved(&budget, Some(*plan))).collect::<Vec<_>>();
             assert_eq!(begun.iter().map(Vec::len).collect::<Vec<_>>(), expected);
-            let of_platform = entered(&room, None);
+            let of_platform = reserved(&budget, None);
             assert_eq!(of_platform.len() as u64, (all / 2).max(8));
             drop(begun);
-            assert!(room.enter(None, None).is_none(), "what projects leave is not the platform's");
-            assert_eq!(entered(&room, HIGHEST).len() as u64, all.max(12), "nor the other way round");
+            assert!(budget.reserve(None, None).is_none(), "what projects leave is not the platform's");
+            assert_eq!(reserved(&budget, HIGHEST).len() as u64, all.max(12), "nor the other way round");
         }
     }
 }
