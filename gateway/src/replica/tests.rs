@@ -338,7 +338,7 @@ fn a_snapshot_with_duplicates_is_refused_whole() {
 }
 
 #[test]
-fn a_change_without_room_on_the_disk_is_refused_and_everything_known_goes_on_being_read() {
+fn a_change_is_refused_on_a_full_disk_and_reads_continue() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("replica.redb");
     let file = File::open(&path).unwrap();
@@ -352,7 +352,7 @@ fn a_change_without_room_on_the_disk_is_refused_and_everything_known_goes_on_bei
     assert_eq!(full.position().unwrap(), Some(at(1)));
     assert!(full.get::<Project>(Kind::Project, "a").is_some());
     drop(full);
-    // Room for changes is not yet room for everything anew.
+    // Enough space for changes is not enough for a whole snapshot.
     let narrow = File::open_on(&path, |_| Ok(file::ROOM_MIN)).unwrap();
     assert!(narrow.replace(&[project("c", Plan::Pro)], &[], at(3)).is_err());
     narrow.apply(&[Step::Take(&second)], at(2)).unwrap();
