@@ -116,7 +116,7 @@ pub(crate) struct Target {
     /// Largest request body in bytes.
     pub body_bytes_max: u64,
     /// Its permit among the requests in progress; released when the request ends.
-    pub place: Permit,
+    pub permit: Permit,
     /// Its reserved memory; released with the permit.
     #[expect(dead_code, reason = "dropping it releases the memory")]
     pub reservation: Reservation,

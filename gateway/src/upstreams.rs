@@ -140,15 +140,15 @@ impl Upstream {
         }
     }
 
-    /// A place among the requests in progress, for a request that this project pays for, sent by this visitor. Visitors of
-    /// the platform's own hosts have no project, and a caller with a key is no visitor.
-    pub(crate) fn enter(&self, project: Option<&ProjectUid>, visitor: Option<IpAddr>) -> Result<Permit, Busy> {
-        self.bulkhead.enter(project, visitor)
+    /// Acquires a permit for a request that this project pays for, sent by this visitor. The platform's own hosts have no
+    /// project, and a caller with a key does not count as a visitor.
+    pub(crate) fn acquire(&self, project: Option<&ProjectUid>, visitor: Option<IpAddr>) -> Result<Permit, Busy> {
+        self.bulkhead.acquire(project, visitor)
     }
 
-    /// Whose connections a request with this place may use.
-    pub(crate) fn tenant(&self, place: &Permit) -> Tenant {
-        if self.settings.shared_connections { Tenant::default() } else { place.tenant() }
+    /// The tenant whose connections a request with this permit may use.
+    pub(crate) fn tenant(&self, permit: &Permit) -> Tenant {
+        if self.settings.shared_connections { Tenant::default() } else { permit.tenant() }
     }
 
     /// Connections that may wait for a request beside those in use: with them there are `in_flight_max`.

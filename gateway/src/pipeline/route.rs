@@ -56,13 +56,13 @@ impl Pipeline {
         // that a later project with the same name is not affected.
         let payer = facts.payer.as_ref().or(facts.project.as_ref()).map(|project| project.uid.clone());
         let visitor = facts.key.is_none().then_some(request.client);
-        let place = upstream.enter(payer.as_ref(), visitor).map_err(|busy| match busy {
+        let permit = upstream.acquire(payer.as_ref(), visitor).map_err(|busy| match busy {
             Busy::Upstream => Refusal::new(Rejection::Overloaded),
             Busy::Project => Refusal::new(Rejection::TooManyInProgress).retry_after(1),
             Busy::Visitor => Refusal::new(Rejection::TooManyInProgress).retry_after(1).saying(TOO_MANY_OF_ADDRESS),
         })?;
         let plan = facts.project.as_ref().map(|project| project.plan);
         let reservation = self.overload.reserve(plan, payer.as_ref()).ok_or(Rejection::Overloaded)?;
-        Ok(Target { upstream: upstream.clone(), body_bytes_max, place, reservation })
+        Ok(Target { upstream: upstream.clone(), body_bytes_max, permit, reservation })
     }
 }

@@ -78,7 +78,7 @@ impl Sessions {
     {
         let mut tries = 0;
         for _ in 0..=KEPT_MAX {
-            let entered = self.enter(demands);
+            let entered = self.acquire(demands);
             let is_new = entered.is_none();
             let open = || self.open(demands.trust.clone(), patience, connect());
             let place = entered.unwrap_or_else(open);
@@ -104,10 +104,10 @@ impl Sessions {
     }
 
     /// A place on the connection that was heard last, of those that take one more request.
-    fn enter(&self, demands: &Demands) -> Option<session::Place> {
+    fn acquire(&self, demands: &Demands) -> Option<session::Place> {
         let all = self.all.lock();
         let taking = all.iter().filter(|session| session.takes(demands));
-        taking.max_by_key(|session| session.heard()).and_then(Session::enter)
+        taking.max_by_key(|session| session.heard()).and_then(Session::acquire)
     }
 
     fn open(

@@ -109,7 +109,7 @@ impl Session {
     }
 
     /// A place on it, if it has one.
-    pub(super) fn enter(this: &Arc<Self>) -> Option<Place> {
+    pub(super) fn acquire(this: &Arc<Self>) -> Option<Place> {
         let limit = this.limit()?;
         let more = |streams: usize| (streams < limit).then_some(streams + 1);
         this.streams.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;

@@ -47,7 +47,7 @@ impl Scene {
     async fn lease(&self, may_be_repeated: bool) -> Lease {
         let demands = Demands { trust: TRUST, may_be_repeated, heard_after: None };
         loop {
-            let place = self.sessions.enter(&demands).unwrap_or_else(|| self.open());
+            let place = self.sessions.acquire(&demands).unwrap_or_else(|| self.open());
             if let Entered::Leased(lease) = place.ready().await.unwrap() {
                 return lease;
             }
