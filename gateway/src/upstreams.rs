@@ -175,7 +175,7 @@ impl Upstream {
 pub(crate) struct Upstreams {
     all: ArcSwap<HashMap<UpstreamName, Arc<Upstream>>>,
     look_again: Notify,
-    /// Places for connections that wait for a request.
+    /// Permits for connections that wait for a request.
     idle: Arc<Semaphore>,
 }
 

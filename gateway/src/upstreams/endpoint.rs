@@ -149,7 +149,7 @@ pub(crate) struct Endpoints {
     places: Vec<Place>,
     all: ArcSwap<Vec<Arc<Endpoint>>>,
     next: AtomicUsize,
-    /// Places for connections that wait, of all upstreams.
+    /// Permits for connections that wait for a request, shared by all upstreams.
     idle: Arc<Semaphore>,
     /// Two names with one address are two endpoints: certificates are for names.
     by_name: bool,

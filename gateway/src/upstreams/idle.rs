@@ -35,7 +35,7 @@ struct Waiting {
     trust: Trust,
     since: Instant,
     good_for: Duration,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Waiting {
@@ -53,16 +53,16 @@ impl Waiting {
 /// The one used last is used next, so that those too many grow old.
 #[derive(Debug)]
 pub(crate) struct Idle {
-    /// One for each connection that waits, whatever its address: each holds a descriptor.
-    places: Arc<Semaphore>,
+    /// One permit for each idle connection, of all addresses together: each holds a file descriptor.
+    permits: Arc<Semaphore>,
     /// Those that have waited longest come first.
     waiting: Mutex<VecDeque<Waiting>>,
 }
 
 impl Idle {
-    /// None yet. All that share these `places` have no more connections than there are places.
-    pub(crate) fn new(places: Arc<Semaphore>) -> Self {
-        Self { places, waiting: Mutex::default() }
+    /// None yet. All addresses that share these permits keep at most as many connections.
+    pub(crate) fn new(permits: Arc<Semaphore>) -> Self {
+        Self { permits, waiting: Mutex::default() }
     }
 
     /// One that meets these demands and is open as far as is known here. Without one, those of others make way for a new one
@@ -92,18 +92,18 @@ impl Idle {
     /// side keeps it for `good_for`, as far as it has said.
     pub(crate) fn keep(&self, stream: Stream, trust: Trust, good_for: Duration) {
         let mut all = self.waiting.lock();
-        let place = pool::place(&self.places, all.len(), || {
+        let permit = pool::keep_one_more(&self.permits, all.len(), || {
             if let Some(oldest) = all.pop_front() {
                 oldest.abandon();
             }
         });
-        if let Some(place) = place {
+        if let Some(permit) = permit {
             all.push_back(Waiting {
                 stream,
                 trust,
                 since: Instant::now(),
                 good_for: good_for.min(IDLE_MAX),
-                _place: place,
+                _permit: permit,
             });
         }
     }
@@ -156,23 +156,26 @@ mod tests {
 
     // promise: edge.28
     #[tokio::test]
-    async fn all_addresses_together_keep_no_more_than_there_are_places() {
-        let places = Arc::new(Semaphore::new(2));
-        let (one, other, last) = (Idle::new(places.clone()), Idle::new(places.clone()), Idle::new(places));
+    async fn all_addresses_together_keep_no_more_connections_than_permits() {
+        let permits = Arc::new(Semaphore::new(2));
+        let (one, other, last) = (Idle::new(permits.clone()), Idle::new(permits.clone()), Idle::new(permits));
         let (_listener, [first, second, third, fourth]) = connected().await;
         let kept = third.socket().local_addr().unwrap();
         one.keep(first, trust(TENANT), IDLE_MAX);
         other.keep(second, trust(TENANT), IDLE_MAX);
         other.keep(third, trust(TENANT), IDLE_MAX);
         last.keep(fourth, trust(TENANT), IDLE_MAX);
-        assert!(last.take(&of(TENANT), 0).is_none(), "it has no older one to give up, and takes none from others");
-        assert_eq!(take(&other, TENANT), Some(kept), "the third has the place of the second");
+        assert!(
+            last.take(&of(TENANT), 0).is_none(),
+            "it has no older connection to close, and closes none of other addresses"
+        );
+        assert_eq!(take(&other, TENANT), Some(kept), "the third has the permit of the second");
         assert_eq!(take(&other, TENANT), None);
         let (_listener, [fifth]) = connected().await;
         one.keep(fifth, trust(TENANT), IDLE_MAX);
         assert!(
             take(&one, TENANT).is_some() && take(&one, TENANT).is_some(),
-            "a place is free again when its connection is used"
+            "a permit is free again when its connection is used"
         );
     }
 

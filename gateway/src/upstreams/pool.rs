@@ -15,14 +15,18 @@ pub(super) const IDLE_MAX: Duration = Duration::from_secs(55);
 /// throughput).
 pub(super) const KEPT_MAX: usize = 1_024;
 
-/// A place among `places` for a connection that joins so many `kept` ones of its address. Where there is none, `make_way`
-/// may give one up. Each holds a descriptor, so all addresses share their places.
-pub(super) fn place(places: &Arc<Semaphore>, kept: usize, make_way: impl FnOnce()) -> Option<OwnedSemaphorePermit> {
-    let free = || places.clone().try_acquire_owned().ok();
-    let place = if kept < KEPT_MAX { free() } else { None };
-    place.or_else(|| {
-        make_way();
-        free()
+/// Acquires a permit to keep one more connection of an address that has `kept` ones. If there is none, `close_oldest` may
+/// free one. All addresses share the permits, because each connection holds a file descriptor.
+pub(super) fn keep_one_more(
+    permits: &Arc<Semaphore>,
+    kept: usize,
+    close_oldest: impl FnOnce(),
+) -> Option<OwnedSemaphorePermit> {
+    let acquire = || permits.clone().try_acquire_owned().ok();
+    let permit = if kept < KEPT_MAX { acquire() } else { None };
+    permit.or_else(|| {
+        close_oldest();
+        acquire()
     })
 }
 

@@ -22,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use self::session::{Entered, Session, State};
+use self::session::{Acquired, Session, State};
 use super::pool::{self, Demands, IDLE_MAX, KEPT_MAX, Trust};
 use super::{DialError, DialFailure, Stream};
 
@@ -32,14 +32,14 @@ const TRIES_MAX: usize = 4;
 /// The connections of an address.
 #[derive(Debug)]
 pub(crate) struct Sessions {
-    /// One for each connection that is kept, whatever its address: each holds a descriptor.
-    places: Arc<Semaphore>,
+    /// One permit for each connection that is kept, of all addresses together: each holds a file descriptor.
+    permits: Arc<Semaphore>,
     all: Mutex<VecDeque<Arc<Session>>>,
     /// HTTP/2 was agreed on the last time.
     agreed: AtomicBool,
 }
 
-/// A place for one request on a connection, until dropped.
+/// One request's use of a connection, until dropped.
 #[derive(Debug)]
 pub(crate) struct Lease {
     session: Arc<Session>,
@@ -50,8 +50,8 @@ pub(crate) struct Lease {
 }
 
 impl Sessions {
-    pub(super) fn new(places: Arc<Semaphore>) -> Self {
-        Self { places, all: Mutex::default(), agreed: AtomicBool::new(false) }
+    pub(super) fn new(permits: Arc<Semaphore>) -> Self {
+        Self { permits, all: Mutex::default(), agreed: AtomicBool::new(false) }
     }
 
     /// Whether HTTP/2 was agreed on the last time that TLS came about.
@@ -66,7 +66,7 @@ impl Sessions {
         }
     }
 
-    /// A place on a connection that meets these demands; `connect` makes another one.
+    /// Leases a connection that meets these demands; `connect` opens another one.
     pub(crate) async fn lease<F>(
         &self,
         demands: &Demands,
@@ -78,16 +78,15 @@ impl Sessions {
     {
         let mut tries = 0;
         for _ in 0..=KEPT_MAX {
-            let entered = self.acquire(demands);
-            let is_new = entered.is_none();
+            let acquired = self.acquire(demands);
+            let is_new = acquired.is_none();
             let open = || self.open(demands.trust.clone(), patience, connect());
-            let place = entered.unwrap_or_else(open);
-            // A place that is dropped without a sender is given back.
-            match place.ready().await? {
-                Entered::Leased(lease) => return Ok(lease),
+            let permit = acquired.unwrap_or_else(open);
+            match permit.ready().await? {
+                Acquired::Leased(lease) => return Ok(lease),
                 // It takes no more requests, so each is met once.
-                Entered::Gone if !is_new => {}
-                Entered::Full | Entered::Gone => tries += 1,
+                Acquired::Gone if !is_new => {}
+                Acquired::Full | Acquired::Gone => tries += 1,
             }
             if tries == TRIES_MAX {
                 break;
@@ -99,12 +98,12 @@ impl Sessions {
     /// Takes a connection on which HTTP/2 was just agreed on.
     pub(crate) fn adopt(&self, demands: &Demands, patience: Duration, stream: Stream) {
         self.note(true);
-        // Its place is not used: the request that brought it asks for one as all others do.
+        // The request that opened it leases it as all others do, so this permit is not used.
         drop(self.open(demands.trust.clone(), patience, std::future::ready(Ok(stream))));
     }
 
-    /// A place on the connection that was heard last, of those that take one more request.
-    fn acquire(&self, demands: &Demands) -> Option<session::Place> {
+    /// Acquires a permit of the connection that was heard last, of those that accept one more request.
+    fn acquire(&self, demands: &Demands) -> Option<session::StreamPermit> {
         let all = self.all.lock();
         let taking = all.iter().filter(|session| session.takes(demands));
         taking.max_by_key(|session| session.heard()).and_then(Session::acquire)
@@ -115,7 +114,7 @@ impl Sessions {
         trust: Trust,
         patience: Duration,
         connecting: impl Future<Output = Result<Stream, DialError>> + Send + 'static,
-    ) -> session::Place {
+    ) -> session::StreamPermit {
         let connecting = async move {
             let stream = connecting.await?;
             if stream.is_tls() && !stream.agreed_on_http2() {
@@ -126,28 +125,28 @@ impl Sessions {
         self.add(trust, patience, connecting)
     }
 
-    /// A new connection over whatever `connecting` brings, and a place on it.
+    /// Adds the connection that `connecting` opens, and acquires a permit of it.
     fn add<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         &self,
         trust: Trust,
         patience: Duration,
         connecting: impl Future<Output = Result<S, DialError>> + Send + 'static,
-    ) -> session::Place {
+    ) -> session::StreamPermit {
         let mut all = self.all.lock();
         all.retain(|session| session.is_alive());
-        let place = self.place(&mut all);
-        let kept = place.is_some();
-        let (session, entered) = Session::open(trust, patience, connecting, place);
-        // Without a place it serves this one request and is closed.
-        if kept {
+        let kept = self.keep(&mut all);
+        let is_kept = kept.is_some();
+        let (session, permit) = Session::open(trust, patience, connecting, kept);
+        // One that is not kept serves this one request and is closed.
+        if is_kept {
             all.push_back(session);
         }
-        entered
+        permit
     }
 
-    /// A place for one more, that of the connection which rests longest where there is no other.
-    fn place(&self, all: &mut VecDeque<Arc<Session>>) -> Option<OwnedSemaphorePermit> {
-        pool::place(&self.places, all.len(), || {
+    /// Acquires a permit to keep one more connection; if there is none, closes the connection that is idle for longest.
+    fn keep(&self, all: &mut VecDeque<Arc<Session>>) -> Option<OwnedSemaphorePermit> {
+        pool::keep_one_more(&self.permits, all.len(), || {
             let resting = all.iter().enumerate().filter_map(|(at, session)| Some((session.resting()?, at)));
             if let Some(oldest) = resting.max().and_then(|(_, at)| all.remove(at)) {
                 oldest.close();

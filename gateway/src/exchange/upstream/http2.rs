@@ -22,7 +22,7 @@ use crate::upstreams::Lease;
 
 /// One exchange over a stream. Dropped before the response is complete, it resets the stream.
 pub(super) struct Http2Call {
-    /// Its place on the connection.
+    /// Its use of the connection.
     lease: Lease,
     /// When its head was sent.
     pub(super) sent_at: Instant,

@@ -62,7 +62,7 @@ fn http1(stream: Stream, reused: bool, request: &Request<'_>, source: &mut Sourc
     UpstreamCall::new(Version::Http1(Http1Call::new(stream, request, source)), request, kind)
 }
 
-/// A place on a connection of HTTP/2.
+/// Leases a connection of HTTP/2.
 async fn lease(upstream: &Arc<Upstream>, endpoint: &Arc<Endpoint>, request: &Request<'_>) -> Result<Lease, DialError> {
     let connect = || {
         let (upstream, endpoint) = (upstream.clone(), endpoint.clone());

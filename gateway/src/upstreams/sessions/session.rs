@@ -59,27 +59,27 @@ pub(super) struct Session {
     monitor: Arc<ReadMonitor>,
 }
 
-/// A place that is counted, until dropped.
-pub(super) struct Place(Option<Arc<Session>>);
+/// The right to one request on a connection that may still be opening, until dropped.
+pub(super) struct StreamPermit(Option<Arc<Session>>);
 
-/// What became of a place.
-pub(super) enum Entered {
+/// The result of waiting for the connection of a [`StreamPermit`].
+pub(super) enum Acquired {
     /// A request can be sent.
     Leased(Lease),
-    /// More requests waited for the connection than it takes.
+    /// More requests waited for the connection than it accepts.
     Full,
     /// The connection is over, or the other side takes no more requests on it (GOAWAY).
     Gone,
 }
 
 impl Session {
-    /// Opens one with a place for one request.
+    /// Opens one, and acquires a permit for its first request.
     pub(super) fn open<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         trust: Trust,
         patience: Duration,
         connecting: impl Future<Output = Result<S, DialError>> + Send + 'static,
-        place: Option<OwnedSemaphorePermit>,
-    ) -> (Arc<Self>, Place) {
+        kept: Option<OwnedSemaphorePermit>,
+    ) -> (Arc<Self>, StreamPermit) {
         let (tell, state) = watch::channel(State::Opening);
         let monitor = Arc::new(ReadMonitor::new());
         let session = Arc::new(Self {
@@ -91,8 +91,8 @@ impl Session {
             resting_since: Mutex::new(Instant::now()),
             monitor: monitor.clone(),
         });
-        tokio::spawn(run(connecting, patience, monitor, tell, place));
-        (session.clone(), Place(Some(session)))
+        tokio::spawn(run(connecting, patience, monitor, tell, kept));
+        (session.clone(), StreamPermit(Some(session)))
     }
 
     /// Whether it takes a request with these demands now.
@@ -108,12 +108,12 @@ impl Session {
         (!matches!(&*self.state.borrow(), State::Opening)).then(|| self.monitor.last())
     }
 
-    /// A place on it, if it has one.
-    pub(super) fn acquire(this: &Arc<Self>) -> Option<Place> {
+    /// Acquires a permit for one more request, if the connection accepts it.
+    pub(super) fn acquire(this: &Arc<Self>) -> Option<StreamPermit> {
         let limit = this.limit()?;
         let more = |streams: usize| (streams < limit).then_some(streams + 1);
         this.streams.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
-        Some(Place(Some(this.clone())))
+        Some(StreamPermit(Some(this.clone())))
     }
 
     /// Requests that it may have now; `None` when it is gone.
@@ -165,32 +165,32 @@ impl Session {
     }
 }
 
-impl Place {
+impl StreamPermit {
     /// Waits until the connection is there. One that is gone takes no more requests from here on.
-    pub(super) async fn ready(mut self) -> Result<Entered, DialError> {
-        let Some(session) = &self.0 else { return Ok(Entered::Gone) };
+    pub(super) async fn ready(mut self) -> Result<Acquired, DialError> {
+        let Some(session) = &self.0 else { return Ok(Acquired::Gone) };
         let mut state = session.state.clone();
         let mut sender = match state.wait_for(|state| !matches!(state, State::Opening)).await.as_deref() {
             Ok(State::Ready(sender)) => sender.clone(),
             Ok(State::Failed(error)) => return Err(error.clone()),
-            Ok(State::Opening | State::Over) | Err(_) => return Ok(Entered::Gone),
+            Ok(State::Opening | State::Over) | Err(_) => return Ok(Acquired::Gone),
         };
         // The engine knows of a GOAWAY, while the connection still serves what is in progress.
         if poll_fn(|cx| sender.poll_ready(cx)).now_or_never().is_some_and(|ready| ready.is_err()) {
             session.leave();
-            return Ok(Entered::Gone);
+            return Ok(Acquired::Gone);
         }
         // More may have waited than there is room for.
         let room = sender.current_max_send_streams().min(STREAMS_MAX);
         if session.streams.load(Ordering::Relaxed) > room {
-            return Ok(Entered::Full);
+            return Ok(Acquired::Full);
         }
         let reused = session.has_served.swap(true, Ordering::Relaxed);
-        Ok(self.0.take().map_or(Entered::Gone, |session| Entered::Leased(Lease { session, sender, reused })))
+        Ok(self.0.take().map_or(Acquired::Gone, |session| Acquired::Leased(Lease { session, sender, reused })))
     }
 }
 
-impl Drop for Place {
+impl Drop for StreamPermit {
     fn drop(&mut self) {
         if let Some(session) = &self.0 {
             session.left();
@@ -217,7 +217,7 @@ async fn run<S: AsyncRead + AsyncWrite + Unpin>(
     patience: Duration,
     monitor: Arc<ReadMonitor>,
     tell: watch::Sender<State>,
-    _place: Option<OwnedSemaphorePermit>,
+    _kept: Option<OwnedSemaphorePermit>,
 ) {
     let opening = async { shake(connecting.await?, monitor.clone()).await };
     let late = Err(DialError { kind: DialFailure::TimedOut, reason: None });

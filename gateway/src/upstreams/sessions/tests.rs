@@ -37,7 +37,7 @@ impl Scene {
         self.opened.load(Ordering::Relaxed)
     }
 
-    fn open(&self) -> session::Place {
+    fn open(&self) -> session::StreamPermit {
         self.opened.fetch_add(1, Ordering::Relaxed);
         let (here, there) = duplex(1 << 20);
         tokio::spawn(serve(there, self.silence.subscribe()));
@@ -47,8 +47,8 @@ impl Scene {
     async fn lease(&self, may_be_repeated: bool) -> Lease {
         let demands = Demands { trust: TRUST, may_be_repeated, heard_after: None };
         loop {
-            let place = self.sessions.acquire(&demands).unwrap_or_else(|| self.open());
-            if let Entered::Leased(lease) = place.ready().await.unwrap() {
+            let permit = self.sessions.acquire(&demands).unwrap_or_else(|| self.open());
+            if let Acquired::Leased(lease) = permit.ready().await.unwrap() {
                 return lease;
             }
         }
@@ -196,7 +196,7 @@ async fn slow_responses_cost_few_connections_and_no_request() {
 async fn the_connection_that_was_heard_last_takes_the_next_request() {
     let scene = Scene::new();
     let older = scene.lease(true).await;
-    let Entered::Leased(newer) = scene.open().ready().await.unwrap() else { panic!("a new connection") };
+    let Acquired::Leased(newer) = scene.open().ready().await.unwrap() else { panic!("a new connection") };
     sleep(Duration::from_millis(10)).await;
     for lease in [&older, &newer, &older] {
         let (response, _) = lease
