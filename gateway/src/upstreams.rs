@@ -8,7 +8,7 @@ mod endpoint;
 mod error_page;
 mod health;
 mod idle;
-mod place;
+mod host_port;
 mod pool;
 mod route;
 mod sessions;
@@ -34,8 +34,8 @@ pub(crate) use dial::{DialError, DialFailure, Stream, dial};
 pub(crate) use endpoint::{Endpoint, Endpoints};
 pub(crate) use error_page::ErrorPage;
 pub(crate) use health::{HealthCheck, Question};
+pub(crate) use host_port::{EndpointUrl, HostPort, Scheme};
 pub(crate) use idle::announces_body;
-pub(crate) use place::{EndpointUrl, Place, Scheme};
 pub(crate) use pool::{Demands, Tenant, Trust};
 pub(crate) use route::{Route, RouteError, RouteTable};
 pub(crate) use sessions::Lease;
@@ -74,8 +74,8 @@ contract::words! {
 pub(crate) struct UpstreamSettings {
     /// Its name.
     pub name: UpstreamName,
-    /// Where it answers, at least one place.
-    pub endpoints: Vec<Place>,
+    /// Its addresses or names with ports, at least one.
+    pub endpoints: Vec<HostPort>,
     /// How it is spoken to there.
     pub transport: Transport,
     /// The host it is asked for; `None`: the one the client asked for.

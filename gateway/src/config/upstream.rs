@@ -91,7 +91,7 @@ fn read(section: &Section<'_>, name: &str) -> Option<UpstreamSettings> {
     let routes = routes.filter(|_| is_private)?;
     Some(UpstreamSettings {
         name: parsed?,
-        endpoints: endpoints?.into_iter().map(|endpoint| endpoint.place).collect(),
+        endpoints: endpoints?.into_iter().map(|endpoint| endpoint.host_port).collect(),
         transport: transport?,
         host: host?,
         connect_timeout: connect?,
@@ -120,7 +120,7 @@ fn stays_private(
 ) -> bool {
     let Some(plain_text) = section.flag("plain_text", false) else { return false };
     let is_plain = matches!(transport, Some(Transport::Plain | Transport::PlainHttp2));
-    let is_here = endpoints.is_some_and(|all| all.iter().all(|endpoint| endpoint.place.is_loopback()));
+    let is_here = endpoints.is_some_and(|all| all.iter().all(|endpoint| endpoint.host_port.is_loopback()));
     if is_plain && !plain_text && !is_here {
         section.complain(
             "endpoints",

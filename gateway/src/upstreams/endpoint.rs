@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 use super::dial::{DialFailure, dial};
 use super::idle::Idle;
 use super::sessions::Sessions;
-use super::{DialError, HealthCheck, Place, UpstreamSettings};
+use super::{DialError, HealthCheck, HostPort, UpstreamSettings};
 use chassis::names;
 
 /// How long an address that failed is left alone.
@@ -146,7 +146,7 @@ impl Endpoint {
 /// The addresses of an upstream.
 #[derive(Debug)]
 pub(crate) struct Endpoints {
-    places: Vec<Place>,
+    configured: Vec<HostPort>,
     all: ArcSwap<Vec<Arc<Endpoint>>>,
     next: AtomicUsize,
     /// Permits for connections that wait for a request, shared by all upstreams.
@@ -159,26 +159,26 @@ pub(crate) struct Endpoints {
 type Found = (SocketAddr, Option<Arc<str>>);
 
 impl Endpoints {
-    pub(super) fn new(places: &[Place], idle: Arc<Semaphore>, by_name: bool) -> Self {
-        let addresses = places.iter().filter_map(|place| match place {
-            Place::Address(address) => Some(Arc::new(Endpoint::new(*address, None, idle.clone()))),
-            Place::Name(..) => None,
+    pub(super) fn new(configured: &[HostPort], idle: Arc<Semaphore>, by_name: bool) -> Self {
+        let addresses = configured.iter().filter_map(|one| match one {
+            HostPort::Address(address) => Some(Arc::new(Endpoint::new(*address, None, idle.clone()))),
+            HostPort::Name(..) => None,
         });
         let all = ArcSwap::from_pointee(addresses.collect());
-        Self { places: places.to_vec(), all, next: AtomicUsize::new(0), idle, by_name }
+        Self { configured: configured.to_vec(), all, next: AtomicUsize::new(0), idle, by_name }
     }
 
     /// Whether some of the addresses have to be looked up.
     pub(crate) fn have_names(&self) -> bool {
-        self.places.iter().any(|place| matches!(place, Place::Name(..)))
+        self.configured.iter().any(|one| matches!(one, HostPort::Name(..)))
     }
 
     /// Looks up the names. A name that cannot be looked up keeps the addresses it had.
     pub(crate) async fn look_up(&self) {
         let before = self.all.load_full();
-        let looking = self.places.iter().map(async |place| match place {
-            Place::Address(address) => vec![(*address, None)],
-            Place::Name(name, port) => match names::look_up(name, *port).await {
+        let looking = self.configured.iter().map(async |one| match one {
+            HostPort::Address(address) => vec![(*address, None)],
+            HostPort::Name(name, port) => match names::look_up(name, *port).await {
                 Ok(found) => {
                     let known: Option<Arc<str>> = self.by_name.then(|| name.as_str().into());
                     found.take(ADDRESSES_PER_NAME_MAX).map(|address| (address, known.clone())).collect()
@@ -286,8 +286,8 @@ fn millis(duration: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    fn of(places: &[Place]) -> Endpoints {
-        Endpoints::new(places, Arc::new(Semaphore::new(1)), false)
+    fn of(configured: &[HostPort]) -> Endpoints {
+        Endpoints::new(configured, Arc::new(Semaphore::new(1)), false)
     }
 
     #[tokio::test]

@@ -1,19 +1,19 @@
-//! Where an upstream is and how it is spoken to, as settings have it.
+//! The endpoints of an upstream as the settings have them: a scheme, and an address or a name with a port.
 
 use std::net::SocketAddr;
 use std::str::FromStr;
 
-/// Where an upstream answers, as configured: `127.0.0.1:7001` or `orders-service:7001`.
+/// Address or name, and port: `127.0.0.1:7001` or `orders-service:7001`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum HostPort {
     /// An address.
     Address(SocketAddr),
-    /// A name and a port, to be looked up.
+    /// A name and a port; the name is looked up.
     Name(String, u16),
 }
 
-impl Place {
-    /// Whether what is sent there stays on this machine.
+impl HostPort {
+    /// Whether it is on this machine.
     pub(crate) fn is_loopback(&self) -> bool {
         match self {
             Self::Address(address) => address.ip().is_loopback(),
@@ -22,7 +22,7 @@ impl Place {
     }
 }
 
-impl FromStr for Place {
+impl FromStr for HostPort {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -33,7 +33,7 @@ impl FromStr for Place {
         let (name, port) = text.rsplit_once(':').ok_or_else(wrong)?;
         let good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
         let port = port.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?;
-        // Digits and dots alone are an address with a mistake in it.
+        // Only digits and dots: a malformed address.
         let is_name = !name.is_empty() && name.len() <= 253 && name.bytes().all(good);
         if !is_name || name.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
             return Err(wrong());
@@ -42,16 +42,16 @@ impl FromStr for Place {
     }
 }
 
-impl From<SocketAddr> for Place {
+impl From<SocketAddr> for HostPort {
     fn from(address: SocketAddr) -> Self {
         Self::Address(address)
     }
 }
 
-/// How an upstream is spoken to, as the start of an endpoint says.
+/// The protocol, which the start of an endpoint names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scheme {
-    /// HTTP/1.1 in clear text: also where nothing is said.
+    /// HTTP/1.1 in clear text; the default.
     Http,
     /// HTTP/2 in clear text.
     H2c,
@@ -59,13 +59,13 @@ pub(crate) enum Scheme {
     Https,
 }
 
-/// An endpoint as it is written: `127.0.0.1:7001`, `https://shop.internal`, `h2c://127.0.0.1:50051`.
+/// An endpoint: `127.0.0.1:7001`, `https://shop.internal`, `h2c://127.0.0.1:50051`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EndpointUrl {
-    /// How it is spoken to.
+    /// The protocol.
     pub scheme: Scheme,
-    /// Where it is.
-    pub place: Place,
+    /// Address or name, and port.
+    pub host_port: HostPort,
 }
 
 impl FromStr for EndpointUrl {
@@ -73,7 +73,7 @@ impl FromStr for EndpointUrl {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (scheme, rest) = match text.split_once("://") {
-            None => return Ok(Self { scheme: Scheme::Http, place: text.parse()? }),
+            None => return Ok(Self { scheme: Scheme::Http, host_port: text.parse()? }),
             Some(("http", rest)) => (Scheme::Http, rest),
             Some(("https", rest)) => (Scheme::Https, rest),
             Some(("h2c", rest)) => (Scheme::H2c, rest),
@@ -82,8 +82,8 @@ impl FromStr for EndpointUrl {
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         let has_port = rest.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
         let usual = if scheme == Scheme::Https { 443 } else { 80 };
-        let place = if has_port { rest.parse()? } else { format!("{rest}:{usual}").parse()? };
-        Ok(Self { scheme, place })
+        let host_port = if has_port { rest.parse()? } else { format!("{rest}:{usual}").parse()? };
+        Ok(Self { scheme, host_port })
     }
 }
 
@@ -92,19 +92,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_an_address_or_a_name_with_a_port() {
-        assert_eq!("127.0.0.1:7001".parse(), Ok(Place::Address("127.0.0.1:7001".parse().unwrap())));
-        assert_eq!("[::1]:7001".parse(), Ok(Place::Address("[::1]:7001".parse().unwrap())));
-        assert_eq!("orders-service:7001".parse(), Ok(Place::Name("orders-service".to_owned(), 7001)));
+    fn an_endpoint_is_an_address_or_a_name_with_a_port() {
+        assert_eq!("127.0.0.1:7001".parse(), Ok(HostPort::Address("127.0.0.1:7001".parse().unwrap())));
+        assert_eq!("[::1]:7001".parse(), Ok(HostPort::Address("[::1]:7001".parse().unwrap())));
+        assert_eq!("orders-service:7001".parse(), Ok(HostPort::Name("orders-service".to_owned(), 7001)));
         for wrong in ["orders", "orders:", "orders:0", "orders:70000", ":7001", "127.0.0:7001", "a b:1", "http://a:1"] {
-            let error = wrong.parse::<Place>().unwrap_err();
+            let error = wrong.parse::<HostPort>().unwrap_err();
             assert!(error.contains("orders-service:7001"), "{wrong}: {error}");
         }
     }
 
     #[test]
-    fn an_endpoint_says_how_it_is_spoken_to() {
-        for (text, scheme, place) in [
+    fn an_endpoint_may_begin_with_a_scheme() {
+        for (text, scheme, host_port) in [
             ("127.0.0.1:7001", Scheme::Http, "127.0.0.1:7001"),
             ("http://shop", Scheme::Http, "shop:80"),
             ("https://shop.internal", Scheme::Https, "shop.internal:443"),
@@ -112,7 +112,7 @@ mod tests {
             ("https://[::1]", Scheme::Https, "[::1]:443"),
             ("h2c://[::1]:50051", Scheme::H2c, "[::1]:50051"),
         ] {
-            assert_eq!(text.parse(), Ok(EndpointUrl { scheme, place: place.parse().unwrap() }), "{text}");
+            assert_eq!(text.parse(), Ok(EndpointUrl { scheme, host_port: host_port.parse().unwrap() }), "{text}");
         }
         for wrong in ["ftp://a:1", "https://a/b", "https://u:p@a", "https://", "HTTPS://a:1", "https://a?b"] {
             assert!(wrong.parse::<EndpointUrl>().is_err(), "{wrong}");
