@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 use super::counting::UsageFile;
 use crate::admin::Live;
 use crate::clock::FleetClock;
-use crate::platform_certificate::{CertificateFault, Place, PlatformCertificate};
+use crate::platform_certificate::{CertificateFault, FaultyCertificate, PlatformCertificate};
 use crate::replica::{Expiry, Replica};
 use crate::telemetry::{CertificateKind, Telemetry};
 use listener::{Connections, Listener};
@@ -182,11 +182,11 @@ fn show_platform(chores: &Chores, platform: &PlatformCertificate, replaced: bool
     }
     for fault in faults.iter().filter(|fault| !known.contains(fault)) {
         let (file, reason, remedy) = (fault.file.display(), fault.kind.to_string(), fault.remedy());
-        match fault.place {
-            Place::Refused => {
+        match fault.which {
+            FaultyCertificate::Refused => {
                 tracing::error!(%file, reason, remedy, "platform certificate refused; the one in use stays");
             }
-            Place::InUse => tracing::error!(%file, reason, remedy, "platform certificate in use is faulty"),
+            FaultyCertificate::InUse => tracing::error!(%file, reason, remedy, "platform certificate in use is faulty"),
         }
         moments.now("certificate", fault.to_string());
     }
