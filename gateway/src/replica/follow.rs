@@ -20,7 +20,7 @@ use tokio_util::codec::{FramedRead, LinesCodec};
 use tokio_util::io::StreamReader;
 
 use super::acceptance::Refused;
-use super::stream::{ChangeStream, Told};
+use super::stream::{ChangeStream, StreamEvent};
 use super::{Invalid, Replica, ReplicaError, Unheard, Unusable};
 use crate::place::EnrolledName;
 use chassis::names;
@@ -171,14 +171,14 @@ impl Follower {
             for line in chunk {
                 let line = line.context("reading the change stream")?;
                 match stream.read(&line).map_err(|error| self.refuse(error))? {
-                    Told::Change(change) => changes.push(change),
-                    Told::Alive(revision, at) => {
+                    StreamEvent::Change(change) => changes.push(change),
+                    StreamEvent::Heartbeat(revision, at) => {
                         newest = Some(revision);
                         self.watcher.heard(revision, at);
                     }
-                    Told::Part => {}
-                    Told::Keyring(sealed) => self.take_keys(sealed).await,
-                    Told::Whole(entities, position) => self.replace(entities, position).await?,
+                    StreamEvent::SnapshotPart => {}
+                    StreamEvent::Keyring(sealed) => self.take_keys(sealed).await,
+                    StreamEvent::Snapshot(entities, position) => self.replace(entities, position).await?,
                 }
             }
             self.apply(changes).await?;
