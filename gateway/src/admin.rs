@@ -174,7 +174,7 @@ async fn usage(State(view): State<View>, Path(project): Path<String>) -> Respons
         return Refusal::new(404, "project_not_found", "This gateway knows no such project.").into_response();
     };
     // The store's record covers all nodes; without it, this node's own figures are shown.
-    let books = pipeline.quota.usage(&project.uid).await;
+    let figures = pipeline.quota.usage(&project.uid).await;
     let mut known = json!({
         "project": project.id,
         "plan": project.plan,
@@ -190,16 +190,16 @@ async fn usage(State(view): State<View>, Path(project): Path<String>) -> Respons
             "resets_at": window.resets_at,
         })
     };
-    let (minute, day, nodes) = match books {
-        Ok(Some(books)) => {
+    let (minute, day, nodes) = match figures {
+        Ok(Some(figures)) => {
             let window = |window: Window, charged: u64, index: i64| {
                 let limit = project.limits.of(window);
                 let remaining = u64::from(limit).saturating_sub(charged);
                 json!({ "limit": limit, "used": charged, "remaining": remaining, "resets_at": window.ends_at(index) })
             };
-            let minute = window(Window::Minute, books.minute_charged, books.minute);
-            let day = window(Window::Day, books.day_charged, ledger::day_of(books.minute));
-            (minute, day, json!(books.nodes.iter().map(node).collect::<Vec<_>>()))
+            let minute = window(Window::Minute, figures.minute_charged, figures.minute);
+            let day = window(Window::Day, figures.day_charged, ledger::day_of(figures.minute));
+            (minute, day, json!(figures.nodes.iter().map(node).collect::<Vec<_>>()))
         }
         Ok(None) => (of_this_node(standing.minute), json!(standing.day.map(of_this_node)), json!([])),
         Err(_) => (of_this_node(standing.minute), json!(standing.day.map(of_this_node)), Value::Null),

@@ -260,7 +260,7 @@ fn background(config: &Config, gateway: &Gateway, live: &Live) -> impl Future<Ou
         control: config.feed.clone(),
         token: config.credential.clone(),
         node: live.node.clone(),
-        book: gateway.telemetry.usage.clone(),
+        counts: gateway.telemetry.usage.clone(),
         quota: pipeline.quota.clone(),
         clock: pipeline.clock.clone(),
     };

@@ -28,7 +28,7 @@ use crate::keys::Authentication;
 use crate::place::EnrolledName;
 use crate::recent::Recent;
 use crate::replica::Invalid;
-use crate::usage::UsageBook;
+use crate::usage::UsageCounts;
 use contract::rejection::{Blame, Rejection};
 
 use own_answers::OwnAnswers;
@@ -67,7 +67,7 @@ pub struct Telemetry {
     /// Charges, and how requests are counted.
     pub(crate) quota: QuotaMetrics,
     /// Requests per project, for the dashboard.
-    pub(crate) usage: Arc<UsageBook>,
+    pub(crate) usage: Arc<UsageCounts>,
     upstream: Vec<IntCounter>,
     upstream_duration: Histogram,
     /// Requests in progress.
@@ -241,7 +241,7 @@ impl Telemetry {
         }
         // Even if it was refused afterwards: the sender has the key and uses it.
         if let (Some(Authentication::Recognised), Some(key)) = (facts.authentication, &facts.key) {
-            self.usage.keys.note(&key.id, now);
+            self.usage.keys.record(&key.id, now);
         }
         let name = self.gateway.load();
         let names = (name.as_deref().map_or("", String::as_str), &*self.node);

@@ -10,7 +10,7 @@ use contract::ban::Ban;
 use contract::usage::{BANS_MAX, KEY_USES_MAX, KeyReport, USAGE_PROJECTS_MAX, UsageReport};
 use serde::Serialize;
 
-use super::UsageBook;
+use super::UsageCounts;
 use quota::Quota;
 
 /// Interval of the reports.
@@ -34,7 +34,7 @@ pub(crate) struct Reporter {
     /// This node's name.
     pub node: String,
     /// The usage to report.
-    pub book: Arc<UsageBook>,
+    pub counts: Arc<UsageCounts>,
     /// The source of bans.
     pub quota: Quota,
     /// The time.
@@ -73,14 +73,14 @@ impl Reporter {
 
     async fn report_usage(&self, client: &reqwest::Client) {
         for _ in 0..REPORTS_PER_ROUND {
-            let projects = self.book.take(USAGE_PROJECTS_MAX);
+            let projects = self.counts.take(USAGE_PROJECTS_MAX);
             if projects.is_empty() {
                 return;
             }
             let report = UsageReport { node: self.node.clone(), projects };
             if let Err(error) = self.send(client, "usage", &report).await {
                 tracing::debug!(%error, "could not report usage; retrying in the next round");
-                self.book.give_back(report.projects);
+                self.counts.give_back(report.projects);
                 return;
             }
         }
@@ -91,7 +91,7 @@ impl Reporter {
             let mut bans = self.quota.bans();
             let total = u64::try_from(bans.len()).unwrap_or(u64::MAX);
             bans.truncate(BANS_MAX);
-            let used = self.book.keys.take(KEY_USES_MAX, self.clock.now());
+            let used = self.counts.keys.take(KEY_USES_MAX, self.clock.now());
             let now = self.clock.monotonic();
             if used.is_empty() && !reported.is_outdated(&bans, total, now) {
                 return;
@@ -99,7 +99,7 @@ impl Reporter {
             let report = KeyReport { node: self.node.clone(), used, bans, bans_total: total };
             if let Err(error) = self.send(client, "keys", &report).await {
                 tracing::debug!(%error, "could not report keys; retrying in the next round");
-                self.book.keys.give_back(report.used);
+                self.counts.keys.give_back(report.used);
                 return;
             }
             *reported = ReportedBans { bans: report.bans, total, at: now };
