@@ -141,7 +141,7 @@ impl<'a> Exchange<'a> {
             client.interim(head).await?;
         }
         let now = self.gateway.clock.now_seconds();
-        forward::rewrite(&mut self.head, &self.facts, self.connection, &self.gateway.pipeline.vouchers, now)?;
+        forward::rewrite(&mut self.head, &self.facts, self.connection, &self.gateway.pipeline.identity_tokens, now)?;
         let body_bytes_max = self.facts.target.as_ref().map_or(0, |target| target.body_bytes_max);
         let mut source = Source::new(promise, body_bytes_max, self.facts.upstream());
         let (mut call, head, mut out) = self.ask(&mut source, client).await?;

@@ -12,9 +12,9 @@ use pingora::{ErrorSource, ErrorType, OrErr as _};
 use pingora_http::RequestHeader;
 
 use crate::facts::{Facts, Surface};
+use crate::identity::IdentityTokens;
 use crate::telemetry::client_span;
 use crate::upstreams::{Endpoint, IdentityForm, Upstream};
-use crate::vouch::Vouchers;
 use contract::rejection::Rejection;
 use listener::Connection;
 
@@ -52,11 +52,11 @@ pub(crate) fn rewrite(
     head: &mut RequestHeader,
     facts: &Facts,
     connection: &Connection,
-    vouchers: &Vouchers,
+    identity_tokens: &IdentityTokens,
     now: UnixSeconds,
 ) -> pingora::Result<()> {
     let mut parts = http::request::Parts::from(take_out(head)?);
-    let rewritten = rewrite_fields(&mut parts, facts, connection, vouchers, now);
+    let rewritten = rewrite_fields(&mut parts, facts, connection, identity_tokens, now);
     *head = RequestHeader::from(parts);
     rewritten.or_err(ErrorType::InternalError, "a header value of our own")
 }
@@ -74,7 +74,7 @@ fn rewrite_fields(
     parts: &mut http::request::Parts,
     facts: &Facts,
     connection: &Connection,
-    vouchers: &Vouchers,
+    identity_tokens: &IdentityTokens,
     now: UnixSeconds,
 ) -> Result<(), InvalidHeaderValue> {
     let headers = &mut parts.headers;
@@ -104,7 +104,7 @@ fn rewrite_fields(
     say_where(headers, facts, connection)?;
     say_trace(headers, facts)?;
     headers.insert(name::REQUEST_ID.clone(), HeaderValue::from_str(facts.request_id.as_str())?);
-    identify(parts, facts, vouchers, facts.client(connection), now)
+    identify(parts, facts, identity_tokens, facts.client(connection), now)
 }
 
 /// RFC 9110 section 7.6.3: that the request passed here, behind whom it passed before. An upstream that would draw wrong
@@ -190,7 +190,7 @@ fn one_cookie(headers: &mut http::HeaderMap) -> Result<(), InvalidHeaderValue> {
 fn identify(
     parts: &mut http::request::Parts,
     facts: &Facts,
-    vouchers: &Vouchers,
+    identity_tokens: &IdentityTokens,
     client: std::net::IpAddr,
     now: UnixSeconds,
 ) -> Result<(), InvalidHeaderValue> {
@@ -217,7 +217,7 @@ fn identify(
         }),
         issued_at: now,
     };
-    if let Some(token) = vouchers.token(facts, &upstream.settings.name, now, identity)? {
+    if let Some(token) = identity_tokens.token(facts, &upstream.settings.name, now, identity)? {
         parts.headers.insert(name::IDENTITY_TOKEN.clone(), token);
     }
     Ok(())

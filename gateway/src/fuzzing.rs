@@ -17,16 +17,16 @@ use quota::standing::{QuotaOutcome, Standing};
 use crate::answer::Refusal;
 pub use crate::exchange::fuzzing as exchange;
 use crate::facts::{Facts, RequestId, Shown, Surface};
+use crate::identity::IdentityTokens;
 pub use crate::replica::fuzzing as replica;
 pub use crate::telemetry::Telemetry;
 use crate::telemetry::{ConnectionFacts, Entry};
 pub use crate::tls::CertificateOpener;
-use crate::vouch::Vouchers;
 
 /// An API request of an authenticated and charged caller.
 pub struct KnownRequest {
     facts: Facts,
-    vouchers: Vouchers,
+    identity_tokens: IdentityTokens,
 }
 
 impl KnownRequest {
@@ -49,14 +49,15 @@ impl KnownRequest {
         facts.payer = Some(project);
         facts.shown = Some(Shown { standing, outcome: QuotaOutcome::Admitted });
         facts.key = Some(key);
-        let vouchers = Vouchers::waiting();
-        vouchers.replace(&[generation], KeySet::default())?;
-        Ok(Self { facts, vouchers })
+        let identity_tokens = IdentityTokens::waiting();
+        identity_tokens.replace(&[generation], KeySet::default())?;
+        Ok(Self { facts, identity_tokens })
     }
 
     /// Rewrites the client's head into the upstream's.
     pub fn rewrite(&self, head: &mut RequestHeader, connection: &Connection) -> bool {
-        crate::forward::rewrite(head, &self.facts, connection, &self.vouchers, UnixSeconds(1_700_000_000)).is_ok()
+        crate::forward::rewrite(head, &self.facts, connection, &self.identity_tokens, UnixSeconds(1_700_000_000))
+            .is_ok()
     }
 
     /// A response head with the edge's fields; `None` if there is no head.

@@ -21,13 +21,13 @@ use contract::plan::Plan;
 
 use crate::answer::Answer;
 use crate::facts::{Facts, Surface, Target};
+use crate::identity::IdentityTokens;
 use crate::keys::Keys;
 use crate::overload::Overload;
 use crate::platform_certificate::PlatformCertificate;
 use crate::replica::Replica;
 use crate::request::EdgeRequest;
 use crate::upstreams::Upstreams;
-use crate::vouch::Vouchers;
 use quota::Quota;
 use quota::failed_authentications::FailedAuthenticationLimits;
 
@@ -46,7 +46,7 @@ pub(crate) struct Pipeline {
     /// Load shedding.
     pub overload: Arc<Overload>,
     /// Signs identities for upstreams.
-    pub vouchers: Arc<Vouchers>,
+    pub identity_tokens: Arc<IdentityTokens>,
     /// The upstreams.
     pub upstreams: Arc<Upstreams>,
     /// The certificate of the platform's hosts, which decides which names may share a connection.

@@ -113,7 +113,7 @@ pub async fn start(
             std::hash::RandomState::new(),
         ),
         overload: Arc::new(Overload::new(&registry)?),
-        vouchers: secrets.vouchers.clone(),
+        identity_tokens: secrets.identity_tokens.clone(),
         upstreams,
         platform_certificate: platform.clone(),
         https_port: config.public_https_port.map_or_else(OnceLock::new, OnceLock::from),

@@ -41,14 +41,14 @@ impl Keys {
 }
 
 /// Signs tokens and keeps them while they are fresh.
-pub(crate) struct Vouchers {
+pub(crate) struct IdentityTokens {
     keys: ArcSwap<Keys>,
-    tokens: Cache<Occasion, Arc<Token>>,
+    tokens: Cache<TokenKey, Arc<Token>>,
 }
 
 /// The caller, the site and the upstream of a token.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Occasion {
+struct TokenKey {
     upstream: UpstreamName,
     key: Option<KeyId>,
     site: Option<ProjectId>,
@@ -83,7 +83,7 @@ fn is_same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
     }
 }
 
-impl Vouchers {
+impl IdentityTokens {
     /// Has no keys yet.
     pub(crate) fn waiting() -> Self {
         Self { keys: ArcSwap::default(), tokens: Cache::new(TOKENS_MAX) }
@@ -118,13 +118,13 @@ impl Vouchers {
         now: UnixSeconds,
         identity: impl FnOnce() -> Identity,
     ) -> Result<Option<HeaderValue>, InvalidHeaderValue> {
-        let occasion = Occasion {
+        let token_key = TokenKey {
             upstream: upstream.clone(),
             key: facts.key.as_ref().map(|key| key.id.clone()),
             site: facts.project.as_ref().map(|project| project.id.clone()),
         };
         let keys = self.keys.load();
-        if let Some(token) = self.tokens.get(&occasion).filter(|token| token.is_good(&keys, facts, now)) {
+        if let Some(token) = self.tokens.get(&token_key).filter(|token| token.is_good(&keys, facts, now)) {
             return Ok(Some(token.value.clone()));
         }
         let Some(signing) = keys.at(now) else { return Ok(None) };
@@ -137,7 +137,7 @@ impl Vouchers {
             payer: facts.payer.clone(),
             site: facts.project.clone(),
         };
-        self.tokens.insert(occasion, Arc::new(token));
+        self.tokens.insert(token_key, Arc::new(token));
         Ok(Some(value))
     }
 }
@@ -154,11 +154,11 @@ mod tests {
 
     #[test]
     fn a_token_that_was_being_signed_while_the_keys_were_replaced_is_not_sent_again() {
-        let vouchers = Vouchers::waiting();
+        let identity_tokens = IdentityTokens::waiting();
         let replace = |seed: u8| {
             let generation =
                 Generation { number: 1, signs_from: UnixSeconds(0), identity: [seed; 32], tickets: [0; 32] };
-            vouchers.replace(&[generation], KeySet::default()).unwrap();
+            identity_tokens.replace(&[generation], KeySet::default()).unwrap();
         };
         let now = UnixSeconds(1_700_000_000);
         let facts = Facts::new(RequestId::new(7), UnixMillis(now.0 * 1_000), Duration::ZERO);
@@ -168,7 +168,7 @@ mod tests {
                 let client = Ipv4Addr::LOCALHOST.into();
                 Identity { request_id: "7".to_owned(), client, site_project: None, caller: None, issued_at: now }
             };
-            vouchers.token(&facts, &"orders".parse().unwrap(), now, identity).unwrap().unwrap()
+            identity_tokens.token(&facts, &"orders".parse().unwrap(), now, identity).unwrap().unwrap()
         };
         replace(1);
         let of_before = token(&|| replace(2));
