@@ -28,7 +28,7 @@ use tokio::time::Instant;
 pub(crate) use self::arrival::Exchanges;
 use self::downstream::Downstream;
 use self::retry::{Failed, Failure, Retries, Retry};
-use self::upstream::{Patience, Request, ResponseHead, Source, UpstreamCall, of_response, open, wants_trailers};
+use self::upstream::{Request, ResponseHead, Source, UpstreamCall, WaitLimits, of_response, open, wants_trailers};
 use crate::answer::{Answer, Refusal, accepts_html};
 use crate::decorate::{HostCookies, ResponseSink as _, add_fields, is_removed};
 use crate::facts::Facts;
@@ -241,17 +241,17 @@ impl<'a> Exchange<'a> {
             head: &self.head,
             switches: self.facts.upgrade,
             demands: Demands { trust, may_be_repeated: self.head.method.is_safe(), heard_after },
-            patience: self.patience(upstream),
+            wait_limits: self.wait_limits(upstream),
         }
     }
 
     /// How long this upstream is waited for.
-    fn patience(&self, upstream: &Upstream) -> Patience {
+    fn wait_limits(&self, upstream: &Upstream) -> WaitLimits {
         let asked_for = if self.facts.is_grpc { grpc::timeout(&self.head.headers) } else { None };
         let granted = upstream.settings.total_timeout.into_iter().chain(asked_for).min();
         let age = || self.gateway.clock.monotonic().saturating_sub(self.facts.began);
         let ends = granted.map(|granted| Instant::now() + granted.saturating_sub(age()));
-        Patience::new(upstream.settings.first_byte_timeout, ends)
+        WaitLimits::new(upstream.settings.first_byte_timeout, ends)
     }
 
     /// Hands interim responses on and reads the head of the final one.

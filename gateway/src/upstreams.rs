@@ -215,16 +215,16 @@ impl Upstreams {
         self.all.store(Arc::new(all));
     }
 
-    /// Looks up the names among the endpoints until each upstream has an address, for its `patience` at most: where a
+    /// Looks up the names among the endpoints until each upstream has an address, for at most `wait_max`: where a
     /// gateway starts, names may not be known yet (a container whose network is being made). Names that nobody knows hold
     /// it up for so long and no longer.
-    pub(crate) async fn look_up_first(&self, patience: Duration) {
+    pub(crate) async fn look_up_first(&self, wait_max: Duration) {
         let looking = async {
             while !self.look_up().await {
                 tokio::time::sleep(LOOK_UP_SOON).await;
             }
         };
-        if tokio::time::timeout(patience, looking).await.is_err() {
+        if tokio::time::timeout(wait_max, looking).await.is_err() {
             let all = self.all();
             let lost = all.iter().filter(|upstream| upstream.endpoints.is_empty());
             let names = lost.map(|upstream| upstream.settings.name.as_str()).collect::<Vec<_>>().join(", ");
@@ -307,7 +307,7 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(1);
+    const WAIT_MAX: Duration = Duration::from_secs(1);
 
     fn at(endpoint: &str) -> Arc<Upstreams> {
         let settings = UpstreamSettings {
@@ -337,9 +337,9 @@ mod tests {
     async fn finds(endpoint: &str) -> bool {
         let upstreams = at(endpoint);
         let began = Instant::now();
-        upstreams.look_up_first(PATIENCE).await;
+        upstreams.look_up_first(WAIT_MAX).await;
         let found = !upstreams.find(&"shop".parse().unwrap()).unwrap().endpoints.is_empty();
-        assert!(found || began.elapsed() >= PATIENCE, "it gave up too soon");
+        assert!(found || began.elapsed() >= WAIT_MAX, "it gave up too soon");
         found
     }
 

@@ -4,7 +4,7 @@
 mod http1;
 mod http2;
 mod open;
-mod patience;
+mod wait_limits;
 mod source;
 mod trailers;
 
@@ -24,10 +24,10 @@ use self::http2::Http2Call;
 pub(super) use self::http2::Refused;
 pub(super) use self::http2::head::wants_trailers;
 pub(super) use self::open::open;
-pub(super) use self::patience::Patience;
-use self::patience::{Waits, left};
 pub(super) use self::source::Source;
 pub(super) use self::trailers::{of_response, write as write_trailers};
+pub(super) use self::wait_limits::WaitLimits;
+use self::wait_limits::{Waits, left};
 use super::downstream::Downstream;
 use super::retry::{Failed, Failure};
 use crate::decorate::{PresentFields, ResponseSink};
@@ -44,7 +44,7 @@ pub(super) struct Request<'a> {
     /// It asks for a WebSocket.
     pub(super) switches: bool,
     pub(super) demands: Demands,
-    pub(super) patience: Patience,
+    pub(super) wait_limits: WaitLimits,
 }
 
 /// What the head of a response says.
@@ -68,7 +68,7 @@ pub(super) struct UpstreamCall {
     version: Version,
     /// What came of the response and was not handed on yet.
     buffer: BytesMut,
-    patience: Patience,
+    wait_limits: WaitLimits,
     /// Over what it goes.
     pub(super) kind: ConnectionKind,
 }
@@ -82,7 +82,7 @@ enum Version {
 
 impl UpstreamCall {
     fn new(version: Version, request: &Request<'_>, kind: ConnectionKind) -> Self {
-        Self { version, buffer: BytesMut::new(), patience: request.patience, kind }
+        Self { version, buffer: BytesMut::new(), wait_limits: request.wait_limits, kind }
     }
 
     /// Takes the next head of the response, interim or final, if all of it is there, and writes what goes on of it to `out`.
@@ -118,14 +118,14 @@ impl UpstreamCall {
     /// Both sides may say nothing for long, where the version has a way to find out that the upstream is there (PING).
     pub(super) fn may_be_silent(&mut self) {
         if self.kind.http2 {
-            self.patience.may_be_silent();
+            self.wait_limits.may_be_silent();
         }
     }
 
     /// The upstream has switched protocols: from here on both sides say what they like, for as long as they like.
     pub(super) fn switch(&mut self, source: &mut Source) {
         source.switch();
-        self.patience = Patience::unlimited();
+        self.wait_limits = WaitLimits::unlimited();
         if let Version::Http1(http1) = &mut self.version {
             http1.switch();
         }
@@ -218,7 +218,7 @@ impl UpstreamCall {
         client: &mut impl Downstream,
         mut look: impl FnMut(&mut Version, &mut BytesMut, &mut Context<'_>) -> Poll<pingora::Result<T>> + Send,
     ) -> pingora::Result<Option<T>> {
-        let Self { version, buffer, patience, kind } = self;
+        let Self { version, buffer, wait_limits, kind } = self;
         let (began, mut waiting) = (kind.http2.then(Instant::now), None);
         poll_fn(|cx| {
             // The response comes first: it may say why the upstream reads no more of the request.
@@ -233,9 +233,9 @@ impl UpstreamCall {
             if client.poll_gone(cx).is_ready() {
                 return Poll::Ready(left());
             }
-            let late = ready!(patience.poll(&mut waiting, waits, moved, client, cx));
+            let late = ready!(wait_limits.poll(&mut waiting, waits, moved, client, cx));
             // A client may choose the total time (`grpc-timeout`), so its end says nothing about the connection.
-            if late.is_err() && !patience.is_over() {
+            if late.is_err() && !wait_limits.is_over() {
                 version.was_late(began);
             }
             Poll::Ready(late.map(|()| None))

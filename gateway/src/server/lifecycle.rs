@@ -77,14 +77,14 @@ impl DataPlane {
         live: &Live,
         telemetry: &Telemetry,
         lame_duck: Duration,
-        patience: Duration,
+        drain_max: Duration,
     ) -> anyhow::Result<()> {
         live.health.drain();
         telemetry.draining.set(1);
         live.connections.announce_drain();
         tokio::time::sleep(lame_duck).await;
         live.connections.drain();
-        let finished = tokio::time::timeout(patience, nothing_in_progress(&live.connections)).await;
+        let finished = tokio::time::timeout(drain_max, nothing_in_progress(&live.connections)).await;
         let left = live.connections.in_flight();
         tracing::info!(requests_left = left, connections_left = live.connections.live(), "drained");
         live.connections.close_all();

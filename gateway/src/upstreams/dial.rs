@@ -85,21 +85,21 @@ impl From<io::Error> for DialError {
     }
 }
 
-/// Connects, and shakes hands where there is TLS; `http2` is offered if it may be spoken. No longer than `patience`.
+/// Connects, and shakes hands where there is TLS; `http2` is offered if it may be spoken. No longer than `connect_timeout`.
 pub(crate) async fn dial(
     transport: &Transport,
     endpoint: &Endpoint,
     http2: bool,
-    patience: Duration,
+    connect_timeout: Duration,
 ) -> Result<Stream, DialError> {
     let late = |_| DialError { kind: DialFailure::TimedOut, reason: None };
     // Only what differs is boxed: the usual way is a connection without TLS.
     match transport {
         Transport::Plain | Transport::PlainHttp2 => {
-            timeout(patience, connect(endpoint)).await.map_err(late)?.map(Stream::Plain)
+            timeout(connect_timeout, connect(endpoint)).await.map_err(late)?.map(Stream::Plain)
         }
         Transport::Tls(tls) => {
-            let until = Instant::now() + patience;
+            let until = Instant::now() + connect_timeout;
             let name = tls.settings.server_name.clone().map_or_else(|| name_of(endpoint), Ok)?;
             let stream = timeout_at(until, connect(endpoint)).await.map_err(late)??;
             let silent = |_| DialError::because(DialFailure::TimedOut, "no handshake in time: is TLS spoken there?");

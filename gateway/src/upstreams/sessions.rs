@@ -70,7 +70,7 @@ impl Sessions {
     pub(crate) async fn lease<F>(
         &self,
         demands: &Demands,
-        patience: Duration,
+        connect_timeout: Duration,
         connect: impl Fn() -> F,
     ) -> Result<Lease, DialError>
     where
@@ -80,7 +80,7 @@ impl Sessions {
         for _ in 0..=KEPT_MAX {
             let acquired = self.acquire(demands);
             let is_new = acquired.is_none();
-            let open = || self.open(demands.trust.clone(), patience, connect());
+            let open = || self.open(demands.trust.clone(), connect_timeout, connect());
             let permit = acquired.unwrap_or_else(open);
             match permit.ready().await? {
                 Acquired::Leased(lease) => return Ok(lease),
@@ -96,10 +96,10 @@ impl Sessions {
     }
 
     /// Takes a connection on which HTTP/2 was just agreed on.
-    pub(crate) fn adopt(&self, demands: &Demands, patience: Duration, stream: Stream) {
+    pub(crate) fn adopt(&self, demands: &Demands, connect_timeout: Duration, stream: Stream) {
         self.note(true);
         // The request that opened it leases it as all others do, so this permit is not used.
-        drop(self.open(demands.trust.clone(), patience, std::future::ready(Ok(stream))));
+        drop(self.open(demands.trust.clone(), connect_timeout, std::future::ready(Ok(stream))));
     }
 
     /// Acquires a permit of the connection that was heard last, of those that accept one more request.
@@ -112,7 +112,7 @@ impl Sessions {
     fn open(
         &self,
         trust: Trust,
-        patience: Duration,
+        connect_timeout: Duration,
         connecting: impl Future<Output = Result<Stream, DialError>> + Send + 'static,
     ) -> session::StreamPermit {
         let connecting = async move {
@@ -122,21 +122,21 @@ impl Sessions {
             }
             Ok(stream)
         };
-        self.add(trust, patience, connecting)
+        self.add(trust, connect_timeout, connecting)
     }
 
     /// Adds the connection that `connecting` opens, and acquires a permit of it.
     fn add<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         &self,
         trust: Trust,
-        patience: Duration,
+        connect_timeout: Duration,
         connecting: impl Future<Output = Result<S, DialError>> + Send + 'static,
     ) -> session::StreamPermit {
         let mut all = self.all.lock();
         all.retain(|session| session.is_alive());
         let kept = self.keep(&mut all);
         let is_kept = kept.is_some();
-        let (session, permit) = Session::open(trust, patience, connecting, kept);
+        let (session, permit) = Session::open(trust, connect_timeout, connecting, kept);
         // One that is not kept serves this one request and is closed.
         if is_kept {
             all.push_back(session);

@@ -18,8 +18,8 @@ use tokio_util::io::poll_read_buf;
 
 use self::framing::Framing;
 use self::sending::Sending;
-use super::patience::Waits;
 use super::source::Source;
+use super::wait_limits::Waits;
 use super::{READ_BYTES, Request, ResponseHead, trailers};
 use crate::decorate::ResponseSink;
 use crate::exchange::downstream::Downstream;

@@ -17,14 +17,14 @@ pub(in crate::exchange) async fn open(
     request: &Request<'_>,
     source: &mut Source,
 ) -> Result<UpstreamCall, Failed> {
-    let (transport, patience) = (&upstream.settings.transport, upstream.settings.connect_timeout);
+    let (transport, connect_timeout) = (&upstream.settings.transport, upstream.settings.connect_timeout);
     // What asks for another protocol goes over a connection of its own.
     let http2 = !request.switches || transport.tls().is_none();
     if !http2 || !transport.multiplexes(endpoint) {
         if let Some(stream) = endpoint.idle.take(&request.demands, upstream.idle_max()) {
             return Ok(http1(stream, true, request, source));
         }
-        let stream = dial(transport, endpoint, http2, patience)
+        let stream = dial(transport, endpoint, http2, connect_timeout)
             .await
             .map_err(|error| unopened(endpoint, Failure::Unconnected, error))?;
         if !stream.agreed_on_http2() {
@@ -33,7 +33,7 @@ pub(in crate::exchange) async fn open(
             }
             return Ok(http1(stream, false, request, source));
         }
-        endpoint.sessions.adopt(&request.demands, patience, stream);
+        endpoint.sessions.adopt(&request.demands, connect_timeout, stream);
     }
     let lease = match Box::pin(lease(upstream, endpoint, request)).await {
         Ok(lease) => lease,

@@ -105,8 +105,8 @@ async fn waits_in_vain(promise: BodyPromise, pieces: &[&'static str]) -> (Box<Er
     let (stream, mut accepted) = (stream.unwrap(), accepted);
     let head = RequestHeader::build_no_case("GET", b"/", None).unwrap();
     let demands = Demands { trust: Trust::default(), may_be_repeated: true, heard_after: None };
-    let patience = Patience::new(Duration::from_secs(5), Some(Instant::now() + Duration::from_mins(1)));
-    let request = Request { head: &head, switches: false, demands, patience };
+    let wait_limits = WaitLimits::new(Duration::from_secs(5), Some(Instant::now() + Duration::from_mins(1)));
+    let request = Request { head: &head, switches: false, demands, wait_limits };
     let mut source = Source::new(promise, 10, None);
     source.begin(false, false);
     let version = Version::Http1(Http1Call::new(Stream::Plain(stream), &request, &source));

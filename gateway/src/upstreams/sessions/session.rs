@@ -76,7 +76,7 @@ impl Session {
     /// Opens one, and acquires a permit for its first request.
     pub(super) fn open<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         trust: Trust,
-        patience: Duration,
+        connect_timeout: Duration,
         connecting: impl Future<Output = Result<S, DialError>> + Send + 'static,
         kept: Option<OwnedSemaphorePermit>,
     ) -> (Arc<Self>, StreamPermit) {
@@ -91,7 +91,7 @@ impl Session {
             resting_since: Mutex::new(Instant::now()),
             monitor: monitor.clone(),
         });
-        tokio::spawn(run(connecting, patience, monitor, tell, kept));
+        tokio::spawn(run(connecting, connect_timeout, monitor, tell, kept));
         (session.clone(), StreamPermit(Some(session)))
     }
 
@@ -214,14 +214,14 @@ impl Session {
 /// Opens a connection, says so, and drives it to its end.
 async fn run<S: AsyncRead + AsyncWrite + Unpin>(
     connecting: impl Future<Output = Result<S, DialError>> + Send,
-    patience: Duration,
+    connect_timeout: Duration,
     monitor: Arc<ReadMonitor>,
     tell: watch::Sender<State>,
     _kept: Option<OwnedSemaphorePermit>,
 ) {
     let opening = async { shake(connecting.await?, monitor.clone()).await };
     let late = Err(DialError { kind: DialFailure::TimedOut, reason: None });
-    match timeout(patience, opening).await.unwrap_or(late) {
+    match timeout(connect_timeout, opening).await.unwrap_or(late) {
         Ok((sender, connection, pings)) => {
             tell.send_replace(State::Ready(sender));
             drive(connection, pings, &monitor, &tell).await;

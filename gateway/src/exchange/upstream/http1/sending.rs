@@ -9,9 +9,9 @@ use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use tokio::io::AsyncWrite as _;
 
 use crate::exchange::downstream::Downstream;
-use crate::exchange::upstream::patience::Waits;
 use crate::exchange::upstream::source::Source;
 use crate::exchange::upstream::trailers;
+use crate::exchange::upstream::wait_limits::Waits;
 use crate::upstreams::Stream;
 
 /// Behind the data of a chunk.

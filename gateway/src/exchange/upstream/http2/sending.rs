@@ -7,7 +7,7 @@ use h2::SendStream;
 
 use crate::exchange::downstream::Downstream;
 use crate::exchange::upstream::Source;
-use crate::exchange::upstream::patience::Waits;
+use crate::exchange::upstream::wait_limits::Waits;
 
 /// A request body that is sent over a stream.
 pub(in crate::exchange::upstream) struct Sending {

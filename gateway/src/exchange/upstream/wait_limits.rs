@@ -28,14 +28,14 @@ pub(crate) enum Waits {
 
 /// How long an upstream is waited for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub(crate) struct WaitLimits {
     /// The longest wait for one read or write.
     each: Duration,
     /// The end of the time that the request has as a whole.
     ends: Option<Instant>,
 }
 
-impl Patience {
+impl WaitLimits {
     pub(crate) fn new(each: Duration, ends: Option<Instant>) -> Self {
         Self { each, ends }
     }
