@@ -50,10 +50,10 @@ impl Handler for Exchanges {
         let H2Request { head, body, respond } = request;
         let progress = Progress::begin(&self.0, connection);
         let (body_follows, head) = (!body.is_end_stream(), RequestHeader::from(head));
-        let mut client = Http2Client::new(body, respond, connection).mind(&head);
+        let mut client = Http2Client::new(body, respond, connection).with_known_client(&head);
         let outcome = Exchange::new(&self.0, connection, head).serve(&mut client, body_follows).await;
         drop(progress);
-        client.linger().await;
+        client.discard_rest_of_request().await;
         !outcome.malformed
     }
 }

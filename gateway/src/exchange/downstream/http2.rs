@@ -62,34 +62,37 @@ impl Http2Client {
         }
     }
 
-    /// Takes note of a client that is known to hang on a response which ends before its request: curl up to 7.88 does, which
-    /// then looks for no window any more.
-    pub(crate) fn mind(mut self, head: &RequestHeader) -> Self {
+    /// Recognises clients that hang if a response ends before their request: curl 7 stops reading flow-control windows
+    /// then.
+    pub(crate) fn with_known_client(mut self, head: &RequestHeader) -> Self {
         let agent = head.headers.get(header::USER_AGENT).map(HeaderValue::as_bytes);
         self.stops_reading = agent.is_some_and(|agent| agent.starts_with(b"curl/7."));
         self
     }
 
-    /// Takes what the client still sends after a response that is complete, while it goes on sending and not for ever: a
-    /// reset, even one that says that nothing is wrong, costs some clients the response (curl 7.88 shows none).
-    pub(crate) async fn linger(mut self) {
+    /// After a complete response: reads and discards the rest of the request, because some clients lose the response if
+    /// the stream is reset, even with `NO_ERROR` (curl 7.88 shows none). The connection goes on; what a connection reads
+    /// after its last response is a matter of the listener.
+    pub(crate) async fn discard_rest_of_request(mut self) {
         if self.ended {
-            self.take_rest().await;
+            self.discard_rest().await;
         }
     }
 
-    async fn take_rest(&mut self) {
+    /// Until the end of the request, a pause of [`LINGER_MAX`], [`LINGER_MAX_LONG`] in all, or the end of the connection's
+    /// budget for discarded bytes.
+    async fn discard_rest(&mut self) {
         if self.request.is_end_stream() {
             return;
         }
-        let taking = async {
+        let discarding = async {
             while let Ok(Ok(Some(piece))) = timeout(LINGER_MAX, poll_fn(|cx| self.poll_piece(cx))).await {
                 if !self.connection.streams().may_waste(piece.len()) {
                     return;
                 }
             }
         };
-        let _ = timeout(LINGER_MAX_LONG, taking).await;
+        let _ = timeout(LINGER_MAX_LONG, discarding).await;
     }
 
     /// How many of so many bytes the client takes now, at least one.
@@ -258,7 +261,7 @@ impl Downstream for Http2Client {
             return Ok(());
         }
         if std::mem::take(&mut self.stops_reading) {
-            self.take_rest().await;
+            self.discard_rest().await;
         }
         let held = self.held.take().unwrap_or_default();
         let Some(trailers) = trailers else { return self.send(held, true) };
