@@ -59,6 +59,6 @@ impl Gateway {
     /// Records that the endpoint took no connection.
     pub(crate) fn has_not_connected(&self, endpoint: &Endpoint) {
         endpoint.failed(self.clock.monotonic());
-        self.pipeline.upstreams.look_again();
+        self.pipeline.upstreams.look_up_now();
     }
 }

@@ -174,7 +174,7 @@ impl Upstream {
 #[derive(Debug)]
 pub(crate) struct Upstreams {
     all: ArcSwap<HashMap<UpstreamName, Arc<Upstream>>>,
-    look_again: Notify,
+    look_up_now: Notify,
     /// Permits for connections that wait for a request.
     idle: Arc<Semaphore>,
 }
@@ -185,7 +185,7 @@ impl Upstreams {
         let idle = Arc::new(Semaphore::new(idle_max.min(Semaphore::MAX_PERMITS)));
         let new = |one: UpstreamSettings| (one.name.clone(), Arc::new(Upstream::new(one, idle.clone())));
         let all = settings.into_iter().map(new).collect();
-        Self { all: ArcSwap::from_pointee(all), look_again: Notify::new(), idle }
+        Self { all: ArcSwap::from_pointee(all), look_up_now: Notify::new(), idle }
     }
 
     /// The backend with this name.
@@ -241,7 +241,7 @@ impl Upstreams {
             tokio::time::sleep(LOOK_UP_AGAIN).await;
             if complete {
                 let rest = LOOK_UP_EVERY.saturating_sub(LOOK_UP_AGAIN);
-                let _ = tokio::time::timeout(rest, self.look_again.notified()).await;
+                let _ = tokio::time::timeout(rest, self.look_up_now.notified()).await;
             }
             complete = self.look_up().await;
             for upstream in self.all() {
@@ -260,8 +260,8 @@ impl Upstreams {
     }
 
     /// An address took no connection.
-    pub(crate) fn look_again(&self) {
-        self.look_again.notify_one();
+    pub(crate) fn look_up_now(&self) {
+        self.look_up_now.notify_one();
     }
 
     /// Asks the addresses of those that want it for their health, until dropped; also of those that come with a reload.

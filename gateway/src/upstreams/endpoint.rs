@@ -92,7 +92,7 @@ impl Endpoint {
     }
 
     /// Remembers why a connection did not come about.
-    pub(crate) fn note(&self, error: &DialError) {
+    pub(crate) fn record_failure(&self, error: &DialError) {
         *self.failure.lock() = Some(error.clone());
     }
 
@@ -230,7 +230,7 @@ impl Endpoints {
         let probing = failing.map(async |endpoint| {
             match dial(&settings.transport, endpoint, true, settings.connect_timeout).await {
                 Ok(_) => endpoint.worked(),
-                Err(error) => endpoint.note(&error),
+                Err(error) => endpoint.record_failure(&error),
             }
         });
         join_all(probing).await;

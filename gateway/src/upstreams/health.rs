@@ -84,7 +84,7 @@ impl HealthCheck {
 
     fn unconnected(&self, endpoint: &Endpoint, error: &DialError) -> bool {
         if self.port.is_none() {
-            endpoint.note(error);
+            endpoint.record_failure(error);
         }
         false
     }

@@ -55,13 +55,13 @@ impl Sessions {
     }
 
     /// Whether HTTP/2 was agreed on the last time that TLS came about.
-    pub(crate) fn agreed(&self) -> bool {
+    pub(crate) fn http2_agreed(&self) -> bool {
         self.agreed.load(Ordering::Relaxed)
     }
 
     /// Remembers what was agreed on.
-    pub(crate) fn note(&self, agreed: bool) {
-        if self.agreed() != agreed {
+    pub(crate) fn set_http2_agreed(&self, agreed: bool) {
+        if self.http2_agreed() != agreed {
             self.agreed.store(agreed, Ordering::Relaxed);
         }
     }
@@ -96,8 +96,8 @@ impl Sessions {
     }
 
     /// Takes a connection on which HTTP/2 was just agreed on.
-    pub(crate) fn adopt(&self, demands: &Demands, connect_timeout: Duration, stream: Stream) {
-        self.note(true);
+    pub(crate) fn add_connected(&self, demands: &Demands, connect_timeout: Duration, stream: Stream) {
+        self.set_http2_agreed(true);
         // The request that opened it leases it as all others do, so this permit is not used.
         drop(self.open(demands.trust.clone(), connect_timeout, std::future::ready(Ok(stream))));
     }

@@ -75,7 +75,7 @@ impl Transport {
         match self {
             Self::Plain => false,
             Self::PlainHttp2 => true,
-            Self::Tls(tls) => tls.settings.http2 && endpoint.sessions.agreed(),
+            Self::Tls(tls) => tls.settings.http2 && endpoint.sessions.http2_agreed(),
         }
     }
 

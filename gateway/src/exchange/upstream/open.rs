@@ -29,17 +29,17 @@ pub(in crate::exchange) async fn open(
             .map_err(|error| unopened(endpoint, Failure::Unconnected, error))?;
         if !stream.agreed_on_http2() {
             if http2 && stream.is_tls() {
-                endpoint.sessions.note(false);
+                endpoint.sessions.set_http2_agreed(false);
             }
             return Ok(http1(stream, false, request, source));
         }
-        endpoint.sessions.adopt(&request.demands, connect_timeout, stream);
+        endpoint.sessions.add_connected(&request.demands, connect_timeout, stream);
     }
     let lease = match Box::pin(lease(upstream, endpoint, request)).await {
         Ok(lease) => lease,
         // It may have changed its mind about the version.
         Err(error) if error.kind == DialFailure::Protocol && transport.tls().is_some() => {
-            endpoint.sessions.note(false);
+            endpoint.sessions.set_http2_agreed(false);
             return Err(unopened(endpoint, Failure::Unsent, error));
         }
         Err(error) => return Err(unopened(endpoint, Failure::Unconnected, error)),
@@ -77,7 +77,7 @@ async fn lease(upstream: &Arc<Upstream>, endpoint: &Arc<Endpoint>, request: &Req
 /// No connection came about, or none that takes requests.
 fn unopened(endpoint: &Endpoint, failure: Failure, error: DialError) -> Failed {
     if failure == Failure::Unconnected {
-        endpoint.note(&error);
+        endpoint.record_failure(&error);
     }
     let told = Error::explain(error.kind.error_type(), "connecting to an upstream").into_up();
     Failed { failure, error: told, reason: error.reason, sent_at: None }

@@ -178,7 +178,7 @@ impl ReadMonitor {
         self.reason.lock().clone()
     }
 
-    pub(super) fn note(&self, reason: String) {
+    pub(super) fn set_reason(&self, reason: String) {
         *self.reason.lock() = Some(reason);
     }
 }
@@ -199,7 +199,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for MonitoredStream<S> {
             Ok(()) => self.monitor.hears(),
             Err(error) => {
                 if let Some(reason) = tls::reason(error) {
-                    self.monitor.note(reason);
+                    self.monitor.set_reason(reason);
                 }
             }
         }

@@ -298,7 +298,7 @@ async fn watch_over(mut pings: PingPong, monitor: &ReadMonitor) {
             Ok(Ok(_)) => monitor.has_pong(),
             // The connection is about to end by itself.
             Ok(Err(_)) => return sleep(PONG_MAX).await,
-            Err(_) => return monitor.note(format!("it did not answer a PING within {} s", PONG_MAX.as_secs())),
+            Err(_) => return monitor.set_reason(format!("it did not answer a PING within {} s", PONG_MAX.as_secs())),
         }
     }
 }
