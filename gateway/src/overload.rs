@@ -21,12 +21,12 @@ use chassis::metrics::{self, IntCounterVec, IntGauge, Registry};
 use contract::plan::Plan;
 use contract::project::ProjectUid;
 
-pub(crate) use self::memory::{Look, Memory};
+pub(crate) use self::memory::{Memory, Reading};
 pub(crate) use self::memory_budget::{MemoryBudget, Reservation};
 use listener::Connections;
 
 /// How often memory is checked.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+const CHECK_EVERY: Duration = Duration::from_millis(250);
 
 /// Thousandths of the memory at which refusals begin.
 const SHEDDING: u64 = 920;
@@ -147,19 +147,19 @@ impl Overload {
     pub(crate) async fn watch(self: Arc<Self>, memory: Memory, connections: Arc<Connections>) {
         let mut stage = Stage::Calm;
         loop {
-            match memory.look() {
-                Look::Seen(seen) => {
-                    self.budget.looked(seen.left_until(SHEDDING));
-                    stage = self.act(seen.thousandths(), stage, &connections);
+            match memory.read() {
+                Reading::Limited(memory_use) => {
+                    self.budget.record_check(memory_use.left_until(SHEDDING));
+                    stage = self.act(memory_use.thousandths(), stage, &connections);
                 }
                 // Also if there was a limit before: nothing is shed any more.
-                Look::Unlimited => {
-                    self.budget.looked(u64::MAX);
+                Reading::Unlimited => {
+                    self.budget.record_check(u64::MAX);
                     stage = self.act(0, stage, &connections);
                 }
-                Look::InVain => {}
+                Reading::Failed => {}
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(CHECK_EVERY).await;
         }
     }
 

@@ -46,7 +46,7 @@ use crate::exchange::Exchanges;
 use crate::facts::RequestId;
 use crate::gateway::Gateway;
 use crate::keys::Keys;
-use crate::overload::{Look, Memory, Overload};
+use crate::overload::{Memory, Overload, Reading};
 use crate::pipeline::Pipeline;
 use crate::platform_certificate::PlatformCertificate;
 use crate::replica::follow::Follower;
@@ -327,8 +327,8 @@ fn listener_settings(config: &Config, descriptors: u64) -> Arc<ListenerSettings>
         ..ListenerSettings::default()
     };
     let settings = settings.for_descriptors(descriptors);
-    Arc::new(match memory(config).look() {
-        Look::Seen(seen) => settings.for_memory(seen.limit()),
+    Arc::new(match memory(config).read() {
+        Reading::Limited(memory_use) => settings.for_memory(memory_use.limit()),
         _ => settings,
     })
 }

@@ -40,17 +40,17 @@ const PROJECT_TIMES: u32 = 7;
 const PROJECTS: usize = 1_024;
 
 /// Number of request counts: since the last check, since the one before, and an empty one for the next check.
-const LOOKS: usize = 3;
+const CHECKS: usize = 3;
 
 /// How many requests may begin, and how many have.
 #[derive(Debug)]
 pub(crate) struct MemoryBudget {
     /// The number of the last check, from one.
-    look: AtomicU64,
+    check: AtomicU64,
     /// Requests of projects in progress, by the last check before they began; and those of the platform's own hosts.
-    begun: [[AtomicU32; LOOKS]; 2],
+    begun: [[AtomicU32; CHECKS]; 2],
     /// The same by the project that pays.
-    of_projects: [Box<[AtomicU32]>; LOOKS],
+    of_projects: [Box<[AtomicU32]>; CHECKS],
     secret: RandomState,
     /// How many may have begun since the check before the last.
     allowed: AtomicU32,
@@ -60,7 +60,7 @@ pub(crate) struct MemoryBudget {
 #[derive(Debug)]
 pub(crate) struct Reservation {
     budget: Arc<MemoryBudget>,
-    look: u64,
+    check: u64,
     of_platform: bool,
     /// The counter of the project that pays.
     project: Option<usize>,
@@ -71,7 +71,7 @@ impl Default for MemoryBudget {
     fn default() -> Self {
         let counts = || (0..PROJECTS).map(|_| AtomicU32::new(0)).collect();
         Self {
-            look: AtomicU64::new(1),
+            check: AtomicU64::new(1),
             begun: Default::default(),
             of_projects: [counts(), counts(), counts()],
             secret: RandomState::new(),
@@ -85,19 +85,19 @@ impl MemoryBudget {
     /// for; `None` if recent requests may need all that is left for it, or the payer already has its share.
     pub(crate) fn reserve(self: &Arc<Self>, plan: Option<Plan>, payer: Option<&ProjectUid>) -> Option<Reservation> {
         // A thread that sees a check's number also sees its empty count.
-        let look = self.look.load(Ordering::Acquire);
-        let (of_platform, begun) = (plan.is_none(), |look| self.slot(plan.is_none(), look));
+        let check = self.check.load(Ordering::Acquire);
+        let (of_platform, begun) = (plan.is_none(), |check| self.slot(plan.is_none(), check));
         // Concurrent threads may all take the last reservation; a few requests more do no harm.
-        let young = begun(look).load(Ordering::Relaxed) + begun(look - 1).load(Ordering::Relaxed);
+        let young = begun(check).load(Ordering::Relaxed) + begun(check - 1).load(Ordering::Relaxed);
         let free = self.allowed(plan).checked_sub(young).filter(|free| *free > 0)?;
         let project = payer.and_then(|payer| usize::try_from(self.secret.hash_one(payer) % PROJECTS as u64).ok());
         if let Some(project) = project {
-            let count = |look| self.of_project(project, look).map_or(0, |count| count.load(Ordering::Relaxed));
-            if count(look) + count(look - 1) >= free.saturating_mul(PROJECT_TIMES) {
+            let count = |check| self.of_project(project, check).map_or(0, |count| count.load(Ordering::Relaxed));
+            if count(check) + count(check - 1) >= free.saturating_mul(PROJECT_TIMES) {
                 return None;
             }
         }
-        let reservation = Reservation { budget: self.clone(), look, of_platform, project };
+        let reservation = Reservation { budget: self.clone(), check, of_platform, project };
         for count in reservation.counts() {
             count.fetch_add(1, Ordering::Relaxed);
         }
@@ -112,32 +112,32 @@ impl MemoryBudget {
 
     /// Records a memory check with `left` bytes left. Requests that began before the previous check are included in the
     /// figures. Do not call it without a figure, so that no request is dropped that no figure includes.
-    pub(super) fn looked(&self, left: u64) {
+    pub(super) fn record_check(&self, left: u64) {
         let allowed = u32::try_from(left / BYTES_OF_ONE).unwrap_or(u32::MAX);
         self.allowed.store(allowed, Ordering::Relaxed);
-        let next = self.look.load(Ordering::Relaxed) + 1;
+        let next = self.check.load(Ordering::Relaxed) + 1;
         for of_platform in [false, true] {
             self.slot(of_platform, next).store(0, Ordering::Relaxed);
         }
-        for count in of_look(&self.of_projects, next) {
+        for count in of_check(&self.of_projects, next) {
             count.store(0, Ordering::Relaxed);
         }
-        self.look.store(next, Ordering::Release);
+        self.check.store(next, Ordering::Release);
     }
 
-    fn slot(&self, of_platform: bool, look: u64) -> &AtomicU32 {
+    fn slot(&self, of_platform: bool, check: u64) -> &AtomicU32 {
         let [projects, platform] = &self.begun;
-        of_look(if of_platform { platform } else { projects }, look)
+        of_check(if of_platform { platform } else { projects }, check)
     }
 
-    fn of_project(&self, project: usize, look: u64) -> Option<&AtomicU32> {
-        of_look(&self.of_projects, look).get(project)
+    fn of_project(&self, project: usize, check: u64) -> Option<&AtomicU32> {
+        of_check(&self.of_projects, check).get(project)
     }
 }
 
 /// The entry of a check.
-fn of_look<T>([a, b, c]: &[T; LOOKS], look: u64) -> &T {
-    match look % LOOKS as u64 {
+fn of_check<T>([a, b, c]: &[T; CHECKS], check: u64) -> &T {
+    match check % CHECKS as u64 {
         0 => a,
         1 => b,
         _ => c,
@@ -147,15 +147,15 @@ fn of_look<T>([a, b, c]: &[T; LOOKS], look: u64) -> &T {
 impl Reservation {
     /// The counters that include this reservation.
     fn counts(&self) -> impl Iterator<Item = &AtomicU32> {
-        let of_project = self.project.and_then(|project| self.budget.of_project(project, self.look));
-        std::iter::once(self.budget.slot(self.of_platform, self.look)).chain(of_project)
+        let of_project = self.project.and_then(|project| self.budget.of_project(project, self.check));
+        std::iter::once(self.budget.slot(self.of_platform, self.check)).chain(of_project)
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
         // Older reservations have expired, and their count is reused.
-        if self.budget.look.load(Ordering::Acquire) <= self.look + 1 {
+        if self.budget.check.load(Ordering::Acquire) <= self.check + 1 {
             let one_less = |begun: u32| begun.checked_sub(1);
             for count in self.counts() {
                 // Nothing to subtract: a check has dropped this request meanwhile.
@@ -177,7 +177,7 @@ mod tests {
 
     fn budget_for(requests: u64) -> Arc<MemoryBudget> {
         let budget = MemoryBudget::default();
-        budget.looked(requests * BYTES_OF_ONE);
+        budget.record_check(requests * BYTES_OF_ONE);
         Arc::new(budget)
     }
 
@@ -193,12 +193,12 @@ mod tests {
     }
 
     #[test]
-    fn a_request_counts_until_the_second_look_after_it_began() {
+    fn a_request_counts_until_the_second_check_after_it_began() {
         let budget = budget_for(20);
         let old = reserved(&budget, HIGHEST);
-        budget.looked(20 * BYTES_OF_ONE);
+        budget.record_check(20 * BYTES_OF_ONE);
         assert!(budget.reserve(HIGHEST, None).is_none(), "the figures may not show it yet");
-        budget.looked(15 * BYTES_OF_ONE);
+        budget.record_check(15 * BYTES_OF_ONE);
         let young = reserved(&budget, HIGHEST);
         assert_eq!(young.len(), 15);
         drop(old);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_of_one_project_leaves_room_to_the_others_until_two_looks_have_shown_it() {
+    fn a_burst_of_one_project_leaves_memory_to_the_others_until_two_checks_have_seen_it() {
         let budget = budget_for(80);
         let project = |number: usize| format!("p{number}").parse::<ProjectUid>().unwrap();
         let count = |project: &ProjectUid| budget.secret.hash_one(project) % PROJECTS as u64;
@@ -218,9 +218,9 @@ mod tests {
         let rest = begin(&other);
         assert_eq!(rest.len(), 9, "another project finds seven eighths of the 10 that are left");
         drop(burst);
-        assert_eq!(begin(&loud).len(), 63, "a request that ends makes room for its project");
-        budget.looked(80 * BYTES_OF_ONE);
-        budget.looked(80 * BYTES_OF_ONE);
+        assert_eq!(begin(&loud).len(), 63, "a request that ends frees memory for its project");
+        budget.record_check(80 * BYTES_OF_ONE);
+        budget.record_check(80 * BYTES_OF_ONE);
         assert_eq!(begin(&loud).len(), 70, "the system's figures speak for older requests");
     }
 
