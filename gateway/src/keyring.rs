@@ -40,7 +40,7 @@ pub(crate) struct KeyringHolder {
 impl KeyringHolder {
     /// Loads the keys from the file, if it exists. Keys that do not open are left alone: the control plane sends new
     /// ones.
-    pub(crate) fn recall(&self) {
+    pub(crate) fn restore(&self) {
         let Some(sealed) = damage::read(&self.file, FILE_BYTES_MAX) else { return };
         let used = std::str::from_utf8(&sealed).map_err(anyhow::Error::from).and_then(|sealed| self.use_keys(sealed));
         if let Err(error) = used {

@@ -1,11 +1,11 @@
 //! The last minutes of the gateway, for operators: the busiest projects and their results ([`top`]), single requests
-//! ([`requests`]), and changes ([`moments`]).
+//! ([`requests`]), and changes ([`changes`]).
 //!
 //! Names of projects, hosts and keys may be stored here, because these are not metrics: everything is bounded, in
 //! memory, and lost with the process. The access log has all of it. Nothing depends on this module; when it is full the
 //! rarest and the oldest entries are dropped.
 
-pub(crate) mod moments;
+pub(crate) mod changes;
 pub(crate) mod requests;
 pub(crate) mod top;
 
@@ -15,7 +15,7 @@ use std::time::Duration;
 use chassis::clock::Clock;
 use contract::feed::{Change, Effect, Entity, EntityName};
 
-use self::moments::Moments;
+use self::changes::RecentChanges;
 use self::requests::Requests;
 use self::top::{By, Ended, Top};
 use crate::facts::Facts;
@@ -30,16 +30,16 @@ pub(crate) struct Recent {
     /// Single requests.
     pub requests: Requests,
     /// Changes.
-    pub moments: Moments,
+    pub changes: RecentChanges,
     clock: Arc<dyn Clock>,
 }
 
 impl Recent {
     /// An empty history with its start.
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
-        let moments = Moments::new(clock.clone());
-        moments.now("start", format!("version {} started", env!("CARGO_PKG_VERSION")));
-        Self { top: Top::default(), requests: Requests::default(), moments, clock }
+        let changes = RecentChanges::new(clock.clone());
+        changes.record("start", format!("version {} started", env!("CARGO_PKG_VERSION")));
+        Self { top: Top::default(), requests: Requests::default(), changes, clock }
     }
 
     /// Records the end of a request, its time on the monotonic clock and duration, and its line of the access log.
@@ -80,7 +80,7 @@ impl Recent {
                 Effect::Remove(EntityName::Certificate(host)) => ("removed", Some(format!("certificate of {host}"))),
             };
             if let Some(name) = name {
-                self.moments.at(change.at, "change", format!("revision {}: {verb} {name}", change.revision));
+                self.changes.record_at(change.at, "change", format!("revision {}: {verb} {name}", change.revision));
             }
         }
     }

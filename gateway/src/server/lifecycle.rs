@@ -131,19 +131,19 @@ struct Seen {
 
 impl Seen {
     fn look(&mut self, chores: &Chores) {
-        let moments = &chores.telemetry.recent.moments;
+        let changes = &chores.telemetry.recent.changes;
         let mode = chores.quota.mode();
         if let Some(before) = self.mode.replace(mode)
             && before != mode
         {
-            moments.now("quota", format!("counting changed from {} to {}", before.as_str(), mode.as_str()));
+            changes.record("quota", format!("counting changed from {} to {}", before.as_str(), mode.as_str()));
         }
         let heard = chores.telemetry.feed_heard.get();
         let silent = chores.clock.now_seconds().0 - heard > CONTROL_SILENT;
         // Not before the control plane was heard once.
         if heard > 0 && silent != self.control_silent {
             self.control_silent = silent;
-            moments.now(
+            changes.record(
                 "control",
                 if silent { "the control plane is silent" } else { "the control plane is heard again" },
             );
@@ -169,16 +169,16 @@ impl OnDisk {
     }
 }
 
-/// Shows the platform's certificate in metrics, log and recent moments. A fault is logged once, until it changes.
+/// Shows the platform's certificate in metrics, log and recent changes. A fault is logged once, until it changes.
 fn show_platform(chores: &Chores, platform: &PlatformCertificate, replaced: bool, known: &mut Vec<CertificateFault>) {
     let gauges = &chores.telemetry.certificates;
     let (expiry, faults) = (platform.expiry(), platform.faults());
     gauges.show(CertificateKind::Platform, Some(&expiry), chores.clock.now_seconds());
     gauges.show_faults(&faults);
-    let moments = &chores.telemetry.recent.moments;
+    let changes = &chores.telemetry.recent.changes;
     if replaced {
         tracing::info!(name = expiry.hostname, ends_at = expiry.not_after.0, "platform certificate replaced");
-        moments.now("certificate", "the platform's certificate was replaced");
+        changes.record("certificate", "the platform's certificate was replaced");
     }
     for fault in faults.iter().filter(|fault| !known.contains(fault)) {
         let (file, reason, remedy) = (fault.file.display(), fault.kind.to_string(), fault.remedy());
@@ -188,7 +188,7 @@ fn show_platform(chores: &Chores, platform: &PlatformCertificate, replaced: bool
             }
             FaultyCertificate::InUse => tracing::error!(%file, reason, remedy, "platform certificate in use is faulty"),
         }
-        moments.now("certificate", fault.to_string());
+        changes.record("certificate", fault.to_string());
     }
     *known = faults;
 }

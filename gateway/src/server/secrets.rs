@@ -41,7 +41,7 @@ impl Secrets {
             operators: operators.clone(),
             name,
         };
-        keyring.recall();
+        keyring.restore();
         Ok(Self { identity_tokens, tickets, operators, keyring })
     }
 }

@@ -11,7 +11,7 @@ use contract::site::Site;
 use serde_json::{Value, json};
 
 use super::View;
-use crate::recent::moments::MOMENTS_MAX;
+use crate::recent::changes::CHANGES_MAX;
 use crate::recent::top::{By, MINUTES};
 use crate::replica::Expiry;
 use contract::rejection::Rejection;
@@ -28,7 +28,7 @@ pub(super) fn router() -> Router<View> {
         .route("/top", get(top))
         .route("/requests/{id}", get(request))
         .route("/keys/{id}", get(key))
-        .route("/moments", get(moments))
+        .route("/moments", get(changes))
         .route("/drain", post(drain).delete(resume))
 }
 
@@ -234,16 +234,16 @@ struct Newest {
     limit: Option<usize>,
 }
 
-async fn moments(State(view): State<View>, Query(newest): Query<Newest>) -> Json<Value> {
-    let limit = newest.limit.unwrap_or(MOMENTS_MAX).min(MOMENTS_MAX);
-    Json(json!({ "node": view.live.node, "moments": view.gateway.telemetry.recent.moments.newest(limit) }))
+async fn changes(State(view): State<View>, Query(newest): Query<Newest>) -> Json<Value> {
+    let limit = newest.limit.unwrap_or(CHANGES_MAX).min(CHANGES_MAX);
+    Json(json!({ "node": view.live.node, "moments": view.gateway.telemetry.recent.changes.newest(limit) }))
 }
 
 async fn drain(State(view): State<View>) -> Json<Value> {
     view.live.health.drain();
     view.gateway.telemetry.draining.set(1);
     view.live.connections.announce_drain();
-    view.gateway.telemetry.recent.moments.now("drain", "taken out of rotation by an operator");
+    view.gateway.telemetry.recent.changes.record("drain", "taken out of rotation by an operator");
     tracing::info!("taken out of rotation by an operator");
     Json(json!({ "node": view.live.node, "draining": true, "connections": view.live.connections.live() }))
 }
@@ -255,7 +255,7 @@ async fn resume(State(view): State<View>) -> Response {
     view.live.connections.revoke_drain();
     view.gateway.telemetry.draining.set(0);
     view.live.health.resume();
-    view.gateway.telemetry.recent.moments.now("drain", "put back into rotation by an operator");
+    view.gateway.telemetry.recent.changes.record("drain", "put back into rotation by an operator");
     tracing::info!("put back into rotation by an operator");
     Json(json!({ "node": view.live.node, "draining": false, "connections": view.live.connections.live() }))
         .into_response()

@@ -12,11 +12,11 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 /// The longest list.
-pub(crate) const MOMENTS_MAX: usize = 512;
+pub(crate) const CHANGES_MAX: usize = 512;
 
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Moment {
+pub(crate) struct RecentChange {
     /// When.
     pub at: UnixMillis,
     /// The kind: `start`, `quota`, `control`, `change`, `replica`, `settings`, `certificate`, `drain`, `ban`.
@@ -26,32 +26,32 @@ pub(crate) struct Moment {
 }
 
 /// The changes of one gateway.
-pub(crate) struct Moments {
-    list: Mutex<VecDeque<Moment>>,
+pub(crate) struct RecentChanges {
+    list: Mutex<VecDeque<RecentChange>>,
     clock: Arc<dyn Clock>,
 }
 
-impl Moments {
+impl RecentChanges {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
         Self { list: Mutex::default(), clock }
     }
 
     /// Records a change now.
-    pub(crate) fn now(&self, what: &'static str, words: impl Into<String>) {
-        self.at(self.clock.now(), what, words);
+    pub(crate) fn record(&self, what: &'static str, words: impl Into<String>) {
+        self.record_at(self.clock.now(), what, words);
     }
 
     /// Records a change at a given time.
-    pub(crate) fn at(&self, at: UnixMillis, what: &'static str, words: impl Into<String>) {
+    pub(crate) fn record_at(&self, at: UnixMillis, what: &'static str, words: impl Into<String>) {
         let mut list = self.list.lock();
-        if list.len() >= MOMENTS_MAX {
+        if list.len() >= CHANGES_MAX {
             list.pop_front();
         }
-        list.push_back(Moment { at, what, words: words.into() });
+        list.push_back(RecentChange { at, what, words: words.into() });
     }
 
     /// The newest `limit` changes, newest first.
-    pub(crate) fn newest(&self, limit: usize) -> Vec<Moment> {
+    pub(crate) fn newest(&self, limit: usize) -> Vec<RecentChange> {
         self.list.lock().iter().rev().take(limit).cloned().collect()
     }
 }
@@ -64,14 +64,14 @@ mod tests {
 
     #[test]
     fn the_newest_come_first_and_the_oldest_go() {
-        let moments = Moments::new(Arc::new(ManualClock::at(UnixMillis(5))));
-        for round in 0..=MOMENTS_MAX {
-            moments.now("start", format!("{round}"));
+        let changes = RecentChanges::new(Arc::new(ManualClock::at(UnixMillis(5))));
+        for round in 0..=CHANGES_MAX {
+            changes.record("start", format!("{round}"));
         }
-        let newest = moments.newest(usize::MAX);
-        assert_eq!(newest.len(), MOMENTS_MAX);
+        let newest = changes.newest(usize::MAX);
+        assert_eq!(newest.len(), CHANGES_MAX);
         assert_eq!((newest[0].words.as_str(), newest[0].at), ("512", UnixMillis(5)));
-        assert_eq!(newest.last().map(|moment| moment.words.as_str()), Some("1"));
-        assert_eq!(moments.newest(2).len(), 2);
+        assert_eq!(newest.last().map(|change| change.words.as_str()), Some("1"));
+        assert_eq!(changes.newest(2).len(), 2);
     }
 }
