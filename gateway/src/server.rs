@@ -109,7 +109,7 @@ pub async fn start(
         quota: quota.clone(),
         shadow_plans: config.quota.shadow_plans.clone(),
         failed_authentications: FailedAuthenticationLimits::new(
-            config.quota.anonymous_per_minute,
+            config.quota.failed_authentications_per_minute,
             std::hash::RandomState::new(),
         ),
         overload: Arc::new(Overload::new(&registry)?),
