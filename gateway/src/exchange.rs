@@ -236,7 +236,7 @@ impl<'a> Exchange<'a> {
     /// What an attempt at this upstream sends, and asks of its connection.
     fn request(&self, upstream: &Upstream, heard_after: Option<Instant>) -> Request<'_> {
         let tenant = self.facts.target.as_ref().map(|target| upstream.tenant(&target.permit)).unwrap_or_default();
-        let trust = Trust { tenant, shown: upstream.settings.transport.shown() };
+        let trust = Trust { tenant, tls_config: upstream.settings.transport.tls_config() };
         Request {
             head: &self.head,
             switches: self.facts.upgrade,

@@ -137,7 +137,7 @@ mod tests {
     }
 
     fn trust(tenant: Tenant) -> Trust {
-        Trust { tenant, shown: None }
+        Trust { tenant, tls_config: None }
     }
 
     /// Which connection this tenant is given, if any.

@@ -40,7 +40,7 @@ pub(crate) struct Trust {
     /// Whose requests it carries.
     pub tenant: Tenant,
     /// The certificates that it was made with; `None` without TLS.
-    pub shown: Option<Arc<ClientConfig>>,
+    pub tls_config: Option<Arc<ClientConfig>>,
 }
 
 /// What a request asks of its connection.
@@ -56,7 +56,7 @@ pub(crate) struct Demands {
 
 impl PartialEq for Trust {
     fn eq(&self, other: &Self) -> bool {
-        let is_current = match (&self.shown, &other.shown) {
+        let is_current = match (&self.tls_config, &other.tls_config) {
             (Some(one), Some(other)) => Arc::ptr_eq(one, other),
             (one, other) => one.is_none() && other.is_none(),
         };

@@ -80,7 +80,7 @@ impl Transport {
     }
 
     /// What a connection that carries many is made with today.
-    pub(crate) fn shown(&self) -> Option<Arc<ClientConfig>> {
+    pub(crate) fn tls_config(&self) -> Option<Arc<ClientConfig>> {
         self.tls().map(|tls| tls.config(true))
     }
 

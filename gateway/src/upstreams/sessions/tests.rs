@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 use super::*;
 use crate::upstreams::Tenant;
 
-const TRUST: Trust = Trust { tenant: Tenant(1), shown: None };
+const TRUST: Trust = Trust { tenant: Tenant(1), tls_config: None };
 
 /// How long a response is waited for.
 const RESPONSE_MAX: Duration = Duration::from_mins(1);
