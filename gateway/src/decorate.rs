@@ -8,7 +8,7 @@ use http::StatusCode;
 use pingora::protocols::http::date;
 
 pub(crate) use self::cookies::HostCookies;
-use crate::facts::{Facts, Shown, Surface};
+use crate::facts::{Facts, QuotaFigures, Surface};
 use crate::upstreams::{Hsts, Readers};
 
 // Text, not `HeaderName`: HTTP/1 clients see these names in the specification's spelling.
@@ -138,7 +138,7 @@ pub(crate) fn add_fields(
         return Ok(());
     }
     out.field(CONTENT_TYPE_OPTIONS, b"nosniff")?;
-    let Some(Shown { standing, outcome }) = facts.shown else { return Ok(()) };
+    let Some(QuotaFigures { standing, outcome }) = facts.figures else { return Ok(()) };
     let headers = standing.rate_limit_headers(outcome);
     out.figure(LIMIT, headers.limit)?;
     out.figure(REMAINING, headers.remaining)?;

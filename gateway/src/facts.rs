@@ -74,7 +74,7 @@ contract::words! {
 
 /// The quota figures a response shows.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shown {
+pub(crate) struct QuotaFigures {
     /// The standing.
     pub standing: Standing,
     /// The quota's decision.
@@ -155,7 +155,7 @@ pub(crate) struct Facts {
     /// The project of the key: the request is charged to its quota.
     pub payer: Option<Arc<Project>>,
     /// The quota figures to show.
-    pub shown: Option<Shown>,
+    pub figures: Option<QuotaFigures>,
     /// The standing after the charge, for a refund.
     pub charged: Option<Standing>,
     /// The quota would have refused it, but its plan's limits are in shadow mode.
@@ -227,7 +227,7 @@ impl Facts {
             key: None,
             authentication: None,
             payer: None,
-            shown: None,
+            figures: None,
             charged: None,
             in_shadow: false,
             quota_mode: None,

@@ -16,7 +16,7 @@ use quota::standing::{QuotaOutcome, Standing};
 
 use crate::answer::Refusal;
 pub use crate::exchange::fuzzing as exchange;
-use crate::facts::{Facts, RequestId, Shown, Surface};
+use crate::facts::{Facts, QuotaFigures, RequestId, Surface};
 use crate::identity::IdentityTokens;
 pub use crate::replica::fuzzing as replica;
 pub use crate::telemetry::Telemetry;
@@ -47,7 +47,7 @@ impl KnownRequest {
         facts.host = Some(host);
         facts.project = Some(project.clone());
         facts.payer = Some(project);
-        facts.shown = Some(Shown { standing, outcome: QuotaOutcome::Admitted });
+        facts.figures = Some(QuotaFigures { standing, outcome: QuotaOutcome::Admitted });
         facts.key = Some(key);
         let identity_tokens = IdentityTokens::waiting();
         identity_tokens.replace(&[generation], KeySet::default())?;

@@ -8,7 +8,7 @@ use http::StatusCode;
 use super::Gateway;
 use crate::answer::Answer;
 use crate::decorate::{PresentFields, ResponseSink, add_fields};
-use crate::facts::{Facts, Shown, Surface};
+use crate::facts::{Facts, QuotaFigures, Surface};
 use listener::Connection;
 use quota::standing::QuotaOutcome;
 
@@ -62,12 +62,12 @@ impl Gateway {
 
     /// Every API response shows limits: the caller's, or those of its address if it is not authenticated.
     fn show_limits(&self, facts: &mut Facts, connection: &Connection) {
-        if facts.surface == Surface::Api && facts.shown.is_none() {
+        if facts.surface == Surface::Api && facts.figures.is_none() {
             let standing = match self.pipeline.failed_authentications.check(facts.client(connection), self.clock.now())
             {
                 Ok(standing) | Err(standing) => standing,
             };
-            facts.shown = Some(Shown { standing, outcome: QuotaOutcome::Admitted });
+            facts.figures = Some(QuotaFigures { standing, outcome: QuotaOutcome::Admitted });
         }
     }
 }

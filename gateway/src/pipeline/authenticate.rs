@@ -5,7 +5,7 @@
 
 use super::Pipeline;
 use crate::answer::{Answer, Refusal};
-use crate::facts::{Facts, Shown};
+use crate::facts::{Facts, QuotaFigures};
 use crate::keys::{AuthError, Authentication};
 use crate::request::EdgeRequest;
 use contract::rejection::Rejection;
@@ -26,7 +26,7 @@ impl Pipeline {
             facts.backend.as_ref().is_some_and(|upstream| upstream.routes.is_open(request.method, request.path));
         if is_open {
             let (Ok(standing) | Err(standing)) = self.failed_authentications.check(request.client, self.clock.now());
-            facts.shown = Some(Shown { standing, outcome: QuotaOutcome::Admitted });
+            facts.figures = Some(QuotaFigures { standing, outcome: QuotaOutcome::Admitted });
         }
         is_open
     }
@@ -56,13 +56,13 @@ impl Pipeline {
         if let Err(standing) = self.failed_authentications.check(request.client, now) {
             facts.authentication = Some(Authentication::Throttled);
             let outcome = QuotaOutcome::Refused(Window::Minute);
-            facts.shown = Some(Shown { standing, outcome });
+            facts.figures = Some(QuotaFigures { standing, outcome });
             let wait = standing.retry_after_seconds(outcome).unwrap_or(1);
             return Refusal::new(Rejection::TooManyAuthFailures).retry_after(i64::from(wait)).into();
         }
         facts.authentication = Some(Authentication::Failed(error));
         let standing = self.failed_authentications.fail(request.client, now);
-        facts.shown = Some(Shown { standing, outcome: QuotaOutcome::Admitted });
+        facts.figures = Some(QuotaFigures { standing, outcome: QuotaOutcome::Admitted });
         let (rejection, challenge) = match error {
             // RFC 6750 section 3: no error attribute if no credentials were sent.
             AuthError::Missing => (Rejection::MissingApiKey, r#"Bearer realm="tollhouse""#),

@@ -109,8 +109,8 @@ pub(super) fn line(
             line.text("event", "key_exposed_in_plain_http");
         }
     }
-    if let Some(shown) = facts.shown {
-        let headers = shown.standing.rate_limit_headers(shown.outcome);
+    if let Some(figures) = facts.figures {
+        let headers = figures.standing.rate_limit_headers(figures.outcome);
         line.number("quota_limit", u64::from(headers.limit));
         line.number("quota_remaining", u64::from(headers.remaining));
     }
