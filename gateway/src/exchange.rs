@@ -28,7 +28,7 @@ use tokio::time::Instant;
 pub(crate) use self::arrival::Exchanges;
 use self::downstream::Downstream;
 use self::retry::{Failed, Failure, Retries, Retry};
-use self::upstream::{Request, ResponseHead, Source, UpstreamCall, WaitLimits, of_response, open, wants_trailers};
+use self::upstream::{Request, RequestBody, ResponseHead, UpstreamCall, WaitLimits, of_response, open, wants_trailers};
 use crate::answer::{Answer, Refusal, accepts_html};
 use crate::decorate::{HostCookies, ResponseSink as _, add_fields, is_removed};
 use crate::facts::Facts;
@@ -143,15 +143,15 @@ impl<'a> Exchange<'a> {
         let now = self.gateway.clock.now_seconds();
         forward::rewrite(&mut self.head, &self.facts, self.connection, &self.gateway.pipeline.identity_tokens, now)?;
         let body_bytes_max = self.facts.target.as_ref().map_or(0, |target| target.body_bytes_max);
-        let mut source = Source::new(promise, body_bytes_max, self.facts.upstream());
-        let (mut call, head, mut out) = self.ask(&mut source, client).await?;
+        let mut request_body = RequestBody::new(promise, body_bytes_max, self.facts.upstream());
+        let (mut call, head, mut out) = self.ask(&mut request_body, client).await?;
         add_fields(&self.facts, self.connection.is_tls(), head.present, &mut out)?;
         self.status = head.status.as_u16();
         self.facts.grpc_status = head.grpc_status;
         let switches = head.status == StatusCode::SWITCHING_PROTOCOLS;
         if switches {
             client.switch(out).await?;
-            call.switch(&mut source);
+            call.switch(&mut request_body);
         } else {
             client.begin(out, head.ends, head.chunked).await?;
             if self.facts.is_grpc {
@@ -161,7 +161,7 @@ impl<'a> Exchange<'a> {
         let trailers = if switches || !head.ends {
             let (facts, clock) = (&*self.facts, &*self.gateway.clock);
             let in_time = || if switches { Ok(()) } else { forward::in_time(facts, clock.monotonic()) };
-            match call.relay(&mut source, client, in_time, &mut self.body_bytes).await {
+            match call.relay(&mut request_body, client, in_time, &mut self.body_bytes).await {
                 Ok(trailers) => trailers,
                 Err(error) => {
                     self.facts.upstream_reason = call.reason(&error);
@@ -187,7 +187,11 @@ impl<'a> Exchange<'a> {
     }
 
     /// Sends the request and reads the head of the response; what fails is tried again as [`Retries`] say.
-    async fn ask<D: Downstream>(&mut self, source: &mut Source, client: &mut D) -> pingora::Result<Answered<D::Head>> {
+    async fn ask<D: Downstream>(
+        &mut self,
+        request_body: &mut RequestBody,
+        client: &mut D,
+    ) -> pingora::Result<Answered<D::Head>> {
         if poll_fn(|cx| Poll::Ready(client.poll_gone(cx).is_ready())).await {
             return Err(Error::explain(ErrorType::ConnectionClosed, "the client has left").into_down());
         }
@@ -196,7 +200,7 @@ impl<'a> Exchange<'a> {
             let now = self.gateway.clock.monotonic();
             let (upstream, endpoint) = forward::choose(&mut self.facts, now)
                 .ok_or_else(|| Error::explain(ErrorType::ConnectNoRoute, "the upstream has no address"))?;
-            let failed = match self.attempt((&upstream, &endpoint), heard_after, source, client).await {
+            let failed = match self.attempt((&upstream, &endpoint), heard_after, request_body, client).await {
                 Ok(answered) => return Ok(answered),
                 Err(failed) => failed,
             };
@@ -217,19 +221,19 @@ impl<'a> Exchange<'a> {
         &mut self,
         (upstream, endpoint): (&Arc<Upstream>, &Arc<Endpoint>),
         heard_after: Option<Instant>,
-        source: &mut Source,
+        request_body: &mut RequestBody,
         client: &mut D,
     ) -> Result<Answered<D::Head>, Failed> {
-        let mut call = open((upstream, endpoint), &self.request(upstream, heard_after), source).await?;
+        let mut call = open((upstream, endpoint), &self.request(upstream, heard_after), request_body).await?;
         self.facts.upstream_connection = Some(call.kind);
-        match self.receive(&mut call, source, client).await {
+        match self.receive(&mut call, request_body, client).await {
             Ok((head, out)) => {
-                source.forget();
+                request_body.forget();
                 endpoint.worked();
                 self.facts.upstream_answered = Some(self.gateway.clock.monotonic());
                 Ok((call, head, out))
             }
-            Err(error) => Err(call.failed(error, source, self.facts.interim_responses > 0)),
+            Err(error) => Err(call.failed(error, request_body, self.facts.interim_responses > 0)),
         }
     }
 
@@ -258,14 +262,14 @@ impl<'a> Exchange<'a> {
     async fn receive<D: Downstream>(
         &mut self,
         call: &mut UpstreamCall,
-        source: &mut Source,
+        request_body: &mut RequestBody,
         client: &mut D,
     ) -> pingora::Result<(ResponseHead, D::Head)> {
         let (to_head, mut out) = (self.is_head(), client.head());
         loop {
             let is_removed = |name: &str| is_removed(name, &self.facts);
             let Some(head) = call.take_head(to_head, is_removed, &mut self.host_cookies(&mut out))? else {
-                call.receive_head(source, client).await?;
+                call.receive_head(request_body, client).await?;
                 forward::in_time(&self.facts, self.gateway.clock.monotonic())?;
                 continue;
             };

@@ -5,7 +5,7 @@ mod http1;
 mod http2;
 mod open;
 mod wait_limits;
-mod source;
+mod request_body;
 mod trailers;
 
 use std::future::poll_fn;
@@ -24,7 +24,7 @@ use self::http2::Http2Call;
 pub(super) use self::http2::Refused;
 pub(super) use self::http2::head::wants_trailers;
 pub(super) use self::open::open;
-pub(super) use self::source::Source;
+pub(super) use self::request_body::RequestBody;
 pub(super) use self::trailers::{of_response, write as write_trailers};
 pub(super) use self::wait_limits::WaitLimits;
 use self::wait_limits::{Waits, left};
@@ -105,10 +105,10 @@ impl UpstreamCall {
     /// Sends on what there is to be sent until more of the head is there.
     pub(super) async fn receive_head(
         &mut self,
-        source: &mut Source,
+        request_body: &mut RequestBody,
         client: &mut impl Downstream,
     ) -> pingora::Result<()> {
-        let came = self.wait(source, client, |version, buffer, cx| match version {
+        let came = self.wait(request_body, client, |version, buffer, cx| match version {
             Version::Http1(http1) => http1.poll_head(buffer, cx),
             Version::Http2(http2) => http2.poll_head(cx),
         });
@@ -123,8 +123,8 @@ impl UpstreamCall {
     }
 
     /// The upstream has switched protocols: from here on both sides say what they like, for as long as they like.
-    pub(super) fn switch(&mut self, source: &mut Source) {
-        source.switch();
+    pub(super) fn switch(&mut self, request_body: &mut RequestBody) {
+        request_body.switch();
         self.wait_limits = WaitLimits::unlimited();
         if let Version::Http1(http1) = &mut self.version {
             http1.switch();
@@ -135,7 +135,7 @@ impl UpstreamCall {
     /// there at once travels together; before a wait everything is on its way. `in_time` says whether it may go on.
     pub(super) async fn relay<D: Downstream>(
         &mut self,
-        source: &mut Source,
+        request_body: &mut RequestBody,
         client: &mut D,
         in_time: impl Fn() -> pingora::Result<()> + Send + Sync,
         sent: &mut u64,
@@ -145,15 +145,16 @@ impl UpstreamCall {
             let came = if let Poll::Ready(came) = there {
                 came?
             } else {
-                self.hand_on(source, client, |client, _, cx| client.poll_flush(cx)).await?;
-                let came = self.wait(source, client, Version::poll_data).await?;
+                self.hand_on(request_body, client, |client, _, cx| client.poll_flush(cx)).await?;
+                let came = self.wait(request_body, client, Version::poll_data).await?;
                 in_time()?;
                 came.flatten()
             };
             let Some(bytes) = came else { break };
             *sent += bytes as u64;
             let (mut left, last) = (bytes, self.version.is_done());
-            self.hand_on(source, client, |client, buffer, cx| client.poll_data(buffer, &mut left, last, cx)).await?;
+            self.hand_on(request_body, client, |client, buffer, cx| client.poll_data(buffer, &mut left, last, cx))
+                .await?;
             self.version.has_handed_on(bytes)?;
             if !last {
                 in_time()?;
@@ -178,12 +179,12 @@ impl UpstreamCall {
     }
 
     /// What became of the attempt that this error ended, before the response. `interim` says whether an interim one came.
-    pub(super) fn failed(&self, error: Box<Error>, source: &Source, interim: bool) -> Failed {
+    pub(super) fn failed(&self, error: Box<Error>, request_body: &RequestBody, interim: bool) -> Failed {
         let (refused, unheard, sent_at) = match &self.version {
             Version::Http1(_) => (None, was_reset(&error), Instant::now()),
             Version::Http2(http2) => (http2.refused(&error), http2.is_unheard(was_reset(&error)), http2.sent_at),
         };
-        let may_repeat = !interim && self.buffer.is_empty() && source.is_at_hand();
+        let may_repeat = !interim && self.buffer.is_empty() && request_body.is_at_hand();
         let failure = match refused {
             Some(refused) if may_repeat => Failure::Refused(refused),
             None if may_repeat && self.kind.reused && has_ended(&error) => Failure::Ended { unheard },
@@ -196,14 +197,14 @@ impl UpstreamCall {
     /// read does not stop both directions.
     async fn hand_on<D: Downstream>(
         &mut self,
-        source: &mut Source,
+        request_body: &mut RequestBody,
         client: &mut D,
         mut write: impl FnMut(&mut D, &mut BytesMut, &mut Context<'_>) -> Poll<pingora::Result<()>> + Send,
     ) -> pingora::Result<()> {
         poll_fn(|cx| {
             let written = write(client, &mut self.buffer, cx);
             if written.is_pending() && !self.version.has_sent() {
-                self.version.poll_send(source, client, &mut false, cx)?;
+                self.version.poll_send(request_body, client, &mut false, cx)?;
             }
             written
         })
@@ -214,7 +215,7 @@ impl UpstreamCall {
     /// there. `None` at the end of both sides after a switch of protocols.
     async fn wait<T>(
         &mut self,
-        source: &mut Source,
+        request_body: &mut RequestBody,
         client: &mut impl Downstream,
         mut look: impl FnMut(&mut Version, &mut BytesMut, &mut Context<'_>) -> Poll<pingora::Result<T>> + Send,
     ) -> pingora::Result<Option<T>> {
@@ -226,7 +227,7 @@ impl UpstreamCall {
                 return Poll::Ready(found.map(Some));
             }
             let mut moved = false;
-            let waits = match version.poll_send(source, client, &mut moved, cx)? {
+            let waits = match version.poll_send(request_body, client, &mut moved, cx)? {
                 Waits::Nothing => return Poll::Ready(Ok(None)),
                 waits => waits,
             };
@@ -249,14 +250,14 @@ impl Version {
     /// something was sent.
     fn poll_send(
         &mut self,
-        source: &mut Source,
+        request_body: &mut RequestBody,
         client: &mut impl Downstream,
         moved: &mut bool,
         cx: &mut Context<'_>,
     ) -> pingora::Result<Waits> {
         match self {
-            Self::Http1(http1) => http1.poll_send(source, client, moved, cx),
-            Self::Http2(http2) => http2.sending.poll(source, client, moved, cx),
+            Self::Http1(http1) => http1.poll_send(request_body, client, moved, cx),
+            Self::Http2(http2) => http2.sending.poll(request_body, client, moved, cx),
         }
     }
 

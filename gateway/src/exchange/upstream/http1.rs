@@ -18,7 +18,7 @@ use tokio_util::io::poll_read_buf;
 
 use self::framing::Framing;
 use self::sending::Sending;
-use super::source::Source;
+use super::request_body::RequestBody;
 use super::wait_limits::Waits;
 use super::{READ_BYTES, Request, ResponseHead, trailers};
 use crate::decorate::ResponseSink;
@@ -46,12 +46,12 @@ pub(super) struct Http1Call {
 }
 
 impl Http1Call {
-    pub(super) fn new(stream: Stream, request: &Request<'_>, source: &Source) -> Self {
-        let head = request::bytes(request.head, source.is_chunked(), request.switches);
+    pub(super) fn new(stream: Stream, request: &Request<'_>, request_body: &RequestBody) -> Self {
+        let head = request::bytes(request.head, request_body.is_chunked(), request.switches);
         Self {
             stream,
             trust: request.demands.trust.clone(),
-            sending: Sending::new(head, source),
+            sending: Sending::new(head, request_body),
             seen: 0,
             framing: Framing::End,
             trailers: Vec::new(),
@@ -62,12 +62,12 @@ impl Http1Call {
 
     pub(super) fn poll_send(
         &mut self,
-        source: &mut Source,
+        request_body: &mut RequestBody,
         client: &mut impl Downstream,
         moved: &mut bool,
         cx: &mut Context<'_>,
     ) -> pingora::Result<Waits> {
-        self.sending.poll(&mut self.stream, source, client, moved, cx)
+        self.sending.poll(&mut self.stream, request_body, client, moved, cx)
     }
 
     /// Whether nothing more will be sent.

@@ -16,7 +16,7 @@ use pingora::{Error, ErrorType};
 use tokio::time::Instant;
 
 use self::sending::Sending;
-use super::{READ_BYTES, ResponseHead, Source};
+use super::{READ_BYTES, RequestBody, ResponseHead};
 use crate::decorate::ResponseSink;
 use crate::upstreams::Lease;
 
@@ -38,8 +38,12 @@ impl Http2Call {
     ///
     /// # Errors
     /// When the connection takes no more streams; then nothing was sent.
-    pub(super) fn begin(mut lease: Lease, request: http::Request<()>, source: &Source) -> Result<Self, h2::Error> {
-        let ends = source.is_empty();
+    pub(super) fn begin(
+        mut lease: Lease,
+        request: http::Request<()>,
+        request_body: &RequestBody,
+    ) -> Result<Self, h2::Error> {
+        let ends = request_body.is_empty();
         match lease.sender.send_request(request, ends) {
             Ok((response, stream)) => {
                 lease.sends();

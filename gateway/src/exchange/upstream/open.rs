@@ -6,7 +6,7 @@ use pingora::{Error, ErrorType};
 
 use super::http1::Http1Call;
 use super::http2::{self, Http2Call};
-use super::{Request, Source, UpstreamCall, Version};
+use super::{Request, RequestBody, UpstreamCall, Version};
 use crate::exchange::retry::{Failed, Failure};
 use crate::facts::ConnectionKind;
 use crate::upstreams::{DialError, DialFailure, Endpoint, Lease, Stream, Upstream, dial};
@@ -15,14 +15,14 @@ use crate::upstreams::{DialError, DialFailure, Endpoint, Lease, Stream, Upstream
 pub(in crate::exchange) async fn open(
     (upstream, endpoint): (&Arc<Upstream>, &Arc<Endpoint>),
     request: &Request<'_>,
-    source: &mut Source,
+    request_body: &mut RequestBody,
 ) -> Result<UpstreamCall, Failed> {
     let (transport, connect_timeout) = (&upstream.settings.transport, upstream.settings.connect_timeout);
     // What asks for another protocol goes over a connection of its own.
     let http2 = !request.switches || transport.tls().is_none();
     if !http2 || !transport.multiplexes(endpoint) {
         if let Some(stream) = endpoint.idle.take(&request.demands, upstream.idle_max()) {
-            return Ok(http1(stream, true, request, source));
+            return Ok(http1(stream, true, request, request_body));
         }
         let stream = dial(transport, endpoint, http2, connect_timeout)
             .await
@@ -31,7 +31,7 @@ pub(in crate::exchange) async fn open(
             if http2 && stream.is_tls() {
                 endpoint.sessions.set_http2_agreed(false);
             }
-            return Ok(http1(stream, false, request, source));
+            return Ok(http1(stream, false, request, request_body));
         }
         endpoint.sessions.add_connected(&request.demands, connect_timeout, stream);
     }
@@ -46,8 +46,8 @@ pub(in crate::exchange) async fn open(
     };
     let kind = ConnectionKind { reused: lease.reused, http2: true, tls: transport.tls().is_some() };
     let head = http2::head::request(request.head, transport.url_scheme())?;
-    source.begin(true, true);
-    match Http2Call::begin(lease, head, source) {
+    request_body.begin(true, true);
+    match Http2Call::begin(lease, head, request_body) {
         Ok(call) => Ok(UpstreamCall::new(Version::Http2(Box::new(call)), request, kind)),
         Err(error) => {
             let error = Error::because(ErrorType::H2Error, "to an upstream", error).into_up();
@@ -56,10 +56,10 @@ pub(in crate::exchange) async fn open(
     }
 }
 
-fn http1(stream: Stream, reused: bool, request: &Request<'_>, source: &mut Source) -> UpstreamCall {
+fn http1(stream: Stream, reused: bool, request: &Request<'_>, request_body: &mut RequestBody) -> UpstreamCall {
     let kind = ConnectionKind { reused, http2: false, tls: stream.is_tls() };
-    source.begin(reused && request.demands.may_be_repeated, false);
-    UpstreamCall::new(Version::Http1(Http1Call::new(stream, request, source)), request, kind)
+    request_body.begin(reused && request.demands.may_be_repeated, false);
+    UpstreamCall::new(Version::Http1(Http1Call::new(stream, request, request_body)), request, kind)
 }
 
 /// Leases a connection of HTTP/2.

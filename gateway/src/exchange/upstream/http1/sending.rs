@@ -9,7 +9,7 @@ use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use tokio::io::AsyncWrite as _;
 
 use crate::exchange::downstream::Downstream;
-use crate::exchange::upstream::source::Source;
+use crate::exchange::upstream::request_body::RequestBody;
 use crate::exchange::upstream::trailers;
 use crate::exchange::upstream::wait_limits::Waits;
 use crate::upstreams::Stream;
@@ -29,7 +29,7 @@ pub(super) struct Sending {
     piece: Bytes,
     /// What follows it.
     tail: &'static [u8],
-    /// Nothing more will be taken from the source.
+    /// Nothing more will be taken from the request_body.
     is_over: bool,
     /// The upstream takes no more.
     refused: bool,
@@ -38,8 +38,8 @@ pub(super) struct Sending {
 }
 
 impl Sending {
-    pub(super) fn new(head: BytesMut, source: &Source) -> Self {
-        Self { head, is_over: source.is_empty(), ..Self::default() }
+    pub(super) fn new(head: BytesMut, request_body: &RequestBody) -> Self {
+        Self { head, is_over: request_body.is_empty(), ..Self::default() }
     }
 
     /// Whether nothing more will be sent.
@@ -64,13 +64,13 @@ impl Sending {
     pub(super) fn poll(
         &mut self,
         stream: &mut Stream,
-        source: &mut Source,
+        request_body: &mut RequestBody,
         client: &mut impl Downstream,
         moved: &mut bool,
         cx: &mut Context<'_>,
     ) -> pingora::Result<Waits> {
         loop {
-            let waits = self.take(source, client, cx)?;
+            let waits = self.take(request_body, client, cx)?;
             if !self.is_pending() {
                 return Ok(if self.held { self.poll_flush(stream, waits, cx) } else { waits });
             }
@@ -89,35 +89,35 @@ impl Sending {
     /// Takes the next piece of the body where none is left, and says what is waited for when all of it was sent.
     fn take(
         &mut self,
-        source: &mut Source,
+        request_body: &mut RequestBody,
         client: &mut impl Downstream,
         cx: &mut Context<'_>,
     ) -> pingora::Result<Waits> {
         if !self.is_over && self.piece.is_empty() && self.tail.is_empty() {
-            match source.poll_piece(client, cx) {
-                Poll::Ready(Ok(Some(piece))) => self.frame(piece, source),
-                Poll::Ready(Ok(None)) => self.end(source),
+            match request_body.poll_piece(client, cx) {
+                Poll::Ready(Ok(Some(piece))) => self.frame(piece, request_body),
+                Poll::Ready(Ok(None)) => self.end(request_body),
                 Poll::Ready(Err(error)) => return Err(error),
-                Poll::Pending if source.is_switched() => return Ok(Waits::Either),
+                Poll::Pending if request_body.is_switched() => return Ok(Waits::Either),
                 Poll::Pending => return Ok(Waits::Client),
             }
         }
-        Ok(if source.has_hung_up() { Waits::Nothing } else { Waits::Response })
+        Ok(if request_body.has_hung_up() { Waits::Nothing } else { Waits::Response })
     }
 
-    fn frame(&mut self, piece: Bytes, source: &Source) {
-        self.is_over = source.is_given() && source.trailers().is_none();
-        if source.is_chunked() {
+    fn frame(&mut self, piece: Bytes, request_body: &RequestBody) {
+        self.is_over = request_body.is_given() && request_body.trailers().is_none();
+        if request_body.is_chunked() {
             let _ = write!(self.head, "{:x}\r\n", piece.len());
             self.tail = if self.is_over { BODY_END } else { CHUNK_END };
         }
         self.piece = piece;
     }
 
-    fn end(&mut self, source: &Source) {
-        if source.is_chunked() {
+    fn end(&mut self, request_body: &RequestBody) {
+        if request_body.is_chunked() {
             self.head.put_slice(b"0\r\n");
-            trailers::write(source.trailers(), &mut self.head);
+            trailers::write(request_body.trailers(), &mut self.head);
         }
         self.is_over = true;
     }

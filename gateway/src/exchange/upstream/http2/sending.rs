@@ -6,7 +6,7 @@ use bytes::Bytes;
 use h2::SendStream;
 
 use crate::exchange::downstream::Downstream;
-use crate::exchange::upstream::Source;
+use crate::exchange::upstream::RequestBody;
 use crate::exchange::upstream::wait_limits::Waits;
 
 /// A request body that is sent over a stream.
@@ -35,17 +35,17 @@ impl Sending {
     /// When the client breaks off, or its body is larger than it may be.
     pub(in crate::exchange::upstream) fn poll(
         &mut self,
-        source: &mut Source,
+        request_body: &mut RequestBody,
         client: &mut impl Downstream,
         moved: &mut bool,
         cx: &mut Context<'_>,
     ) -> pingora::Result<Waits> {
         while !self.is_over {
             if self.pending.is_empty() {
-                match source.poll_piece(client, cx) {
+                match request_body.poll_piece(client, cx) {
                     Poll::Ready(Ok(Some(piece))) => self.pending = piece,
                     Poll::Ready(Ok(None)) => {
-                        self.end(source);
+                        self.end(request_body);
                         break;
                     }
                     Poll::Ready(Err(error)) => return Err(error),
@@ -64,21 +64,21 @@ impl Sending {
                 },
                 room => room,
             };
-            self.give(room, source);
+            self.give(room, request_body);
             *moved = true;
         }
         Ok(Waits::Response)
     }
 
-    fn give(&mut self, room: usize, source: &Source) {
+    fn give(&mut self, room: usize, request_body: &RequestBody) {
         let piece = self.pending.split_to(room.min(self.pending.len()));
-        let is_last = self.pending.is_empty() && source.is_given() && source.trailers().is_none();
+        let is_last = self.pending.is_empty() && request_body.is_given() && request_body.trailers().is_none();
         self.is_over = self.stream.send_data(piece, is_last).is_err() || is_last;
     }
 
-    fn end(&mut self, source: &Source) {
+    fn end(&mut self, request_body: &RequestBody) {
         // One that fails is of a stream that has ended. The trailers stay: another connection may need them.
-        let _ = match source.trailers() {
+        let _ = match request_body.trailers() {
             Some(trailers) => self.stream.send_trailers(trailers.clone()),
             None => self.stream.send_data(Bytes::new(), true),
         };

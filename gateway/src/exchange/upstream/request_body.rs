@@ -24,7 +24,7 @@ const KEPT_BYTES_MAX: usize = 64 * 1024;
 
 /// A request body as it is read from the client.
 #[expect(clippy::struct_excessive_bools, reason = "what has happened, each for itself")]
-pub(crate) struct Source {
+pub(crate) struct RequestBody {
     promise: BodyPromise,
     /// Both sides have switched protocols: what comes is no body.
     switched: bool,
@@ -47,7 +47,7 @@ pub(crate) struct Source {
     reads_trailers: bool,
 }
 
-impl Source {
+impl RequestBody {
     pub(crate) fn new(promise: BodyPromise, body_bytes_max: u64, upstream: Option<&Arc<Upstream>>) -> Self {
         Self {
             promise,
