@@ -126,11 +126,11 @@ pub(crate) fn add_fields(
         return Ok(());
     }
     if !present.cors {
-        readers(&facts.readers, out)?;
+        readers(&facts.caller.readers, out)?;
     }
     // RFC 6797 section 7.2: never over plain HTTP.
     let own = facts.project.as_ref().and_then(|project| project.browsers.hsts);
-    let hsts = own.or_else(|| facts.backend.as_ref().map(|backend| backend.settings.hsts));
+    let hsts = own.or_else(|| facts.upstream.backend.as_ref().map(|backend| backend.settings.hsts));
     if hsts == Some(Hsts::On) && is_tls && !present.transport_security {
         out.field(TRANSPORT_SECURITY, HSTS.as_bytes())?;
     }
@@ -138,7 +138,7 @@ pub(crate) fn add_fields(
         return Ok(());
     }
     out.field(CONTENT_TYPE_OPTIONS, b"nosniff")?;
-    let Some(QuotaFigures { standing, outcome }) = facts.figures else { return Ok(()) };
+    let Some(QuotaFigures { standing, outcome }) = facts.quota.figures else { return Ok(()) };
     let headers = standing.rate_limit_headers(outcome);
     out.figure(LIMIT, headers.limit)?;
     out.figure(REMAINING, headers.remaining)?;

@@ -71,13 +71,13 @@ impl<'a> Exchange<'a> {
 
     /// Decides, answers or forwards, counts and logs. `body_follows` where the client has not ended its request.
     async fn serve<D: Downstream>(mut self, client: &mut D, body_follows: bool) -> Outcome {
-        self.facts.is_grpc =
+        self.facts.connection.is_grpc =
             D::TAKES_TRAILERS && self.head.method == http::Method::POST && grpc::is_call(&self.head.headers);
         let decided = self.gateway.decide(&self.head, body_follows, self.connection, &mut self.facts).await;
         let served = match decided {
             Ok((target, promise)) => {
-                self.facts.target = Some(target);
-                self.facts.upgrade &= client.may_switch();
+                self.facts.upstream.target = Some(target);
+                self.facts.connection.upgrade &= client.may_switch();
                 self.forward(client, promise).await
             }
             Err(answer) => self.answer(client, answer).await,
@@ -86,7 +86,7 @@ impl<'a> Exchange<'a> {
             Ok(()) => (true, None),
             Err(error) => (self.fail(client, &error).await, Some(error)),
         };
-        self.facts.body_bytes = client.body_bytes();
+        self.facts.connection.body_bytes = client.body_bytes();
         let entry = Entry {
             status: self.status,
             method: self.head.method.as_str(),
@@ -110,7 +110,7 @@ impl<'a> Exchange<'a> {
         self.status = status.as_u16();
         self.body_bytes = body.len() as u64;
         // What lies behind a body where none belongs, or behind a request for another protocol, is no next request.
-        if self.facts.upgrade || self.facts.refused == Some(Rejection::BodyNotAllowed) {
+        if self.facts.connection.upgrade || self.facts.refused == Some(Rejection::BodyNotAllowed) {
             client.ends();
         }
         client.answer(head, body).await
@@ -121,7 +121,7 @@ impl<'a> Exchange<'a> {
         let Some(rejection) = client.refusal().or_else(|| forward::rejection(error)) else { return false };
         self.facts.refused = Some(rejection);
         if self.status != 0 {
-            return self.facts.is_grpc && self.end_call(client, rejection).await;
+            return self.facts.connection.is_grpc && self.end_call(client, rejection).await;
         }
         let answered = self.answer(client, Refusal::new(rejection).into()).await;
         answered.inspect_err(|error| tracing::debug!(%error, "a refusal could not be written")).is_ok()
@@ -130,7 +130,7 @@ impl<'a> Exchange<'a> {
     /// Ends a call of gRPC whose response has begun with what became of it. Whether there was room for that.
     async fn end_call(&mut self, client: &mut impl Downstream, rejection: Rejection) -> bool {
         let (trailers, code) = grpc::trailers(rejection);
-        self.facts.grpc_status = Some(code);
+        self.facts.connection.grpc_status = Some(code);
         client.end(Some(trailers)).await.is_ok()
     }
 
@@ -142,19 +142,19 @@ impl<'a> Exchange<'a> {
         }
         let now = self.gateway.clock.now_seconds();
         forward::rewrite(&mut self.head, &self.facts, self.connection, &self.gateway.pipeline.identity_tokens, now)?;
-        let body_bytes_max = self.facts.target.as_ref().map_or(0, |target| target.body_bytes_max);
-        let mut request_body = RequestBody::new(promise, body_bytes_max, self.facts.upstream());
+        let body_bytes_max = self.facts.upstream.target.as_ref().map_or(0, |target| target.body_bytes_max);
+        let mut request_body = RequestBody::new(promise, body_bytes_max, self.facts.upstream.forwarded_to());
         let (mut call, head, mut out) = self.ask(&mut request_body, client).await?;
         add_fields(&self.facts, self.connection.is_tls(), head.present, &mut out)?;
         self.status = head.status.as_u16();
-        self.facts.grpc_status = head.grpc_status;
+        self.facts.connection.grpc_status = head.grpc_status;
         let switches = head.status == StatusCode::SWITCHING_PROTOCOLS;
         if switches {
             client.switch(out).await?;
             call.switch(&mut request_body);
         } else {
             client.begin(out, head.ends, head.chunked).await?;
-            if self.facts.is_grpc {
+            if self.facts.connection.is_grpc {
                 call.may_be_silent();
             }
         }
@@ -164,16 +164,17 @@ impl<'a> Exchange<'a> {
             match call.relay(&mut request_body, client, in_time, &mut self.body_bytes).await {
                 Ok(trailers) => trailers,
                 Err(error) => {
-                    self.facts.upstream_reason = call.reason(&error);
+                    self.facts.upstream.reason = call.reason(&error);
                     return Err(error);
                 }
             }
         } else {
             None
         };
-        self.facts.grpc_status = trailers.as_ref().and_then(grpc::status).or(self.facts.grpc_status);
+        self.facts.connection.grpc_status =
+            trailers.as_ref().and_then(grpc::status).or(self.facts.connection.grpc_status);
         // The response is complete: the connection serves others while the client takes its time.
-        if let Some(endpoint) = &self.facts.endpoint {
+        if let Some(endpoint) = &self.facts.upstream.endpoint {
             call.keep(endpoint);
         }
         self.end(client, trailers).await
@@ -204,11 +205,11 @@ impl<'a> Exchange<'a> {
                 Ok(answered) => return Ok(answered),
                 Err(failed) => failed,
             };
-            self.facts.upstream_reason = failed.reason;
+            self.facts.upstream.reason = failed.reason;
             if failed.failure == Failure::Unconnected {
                 self.gateway.has_not_connected(&endpoint);
             }
-            match retries.after(failed.failure, self.facts.attempts, &self.head.method, &upstream) {
+            match retries.after(failed.failure, self.facts.upstream.attempts, &self.head.method, &upstream) {
                 Retry::AnotherAddress | Retry::AnotherStream => {}
                 Retry::FreshConnection => heard_after = failed.sent_at,
                 Retry::Never => return Err(failed.error),
@@ -225,25 +226,26 @@ impl<'a> Exchange<'a> {
         client: &mut D,
     ) -> Result<Answered<D::Head>, Failed> {
         let mut call = open((upstream, endpoint), &self.request(upstream, heard_after), request_body).await?;
-        self.facts.upstream_connection = Some(call.kind);
+        self.facts.upstream.connection = Some(call.kind);
         match self.receive(&mut call, request_body, client).await {
             Ok((head, out)) => {
                 request_body.forget();
                 endpoint.worked();
-                self.facts.upstream_answered = Some(self.gateway.clock.monotonic());
+                self.facts.upstream.answered = Some(self.gateway.clock.monotonic());
                 Ok((call, head, out))
             }
-            Err(error) => Err(call.failed(error, request_body, self.facts.interim_responses > 0)),
+            Err(error) => Err(call.failed(error, request_body, self.facts.upstream.interim_responses > 0)),
         }
     }
 
     /// What an attempt at this upstream sends, and asks of its connection.
     fn request(&self, upstream: &Upstream, heard_after: Option<Instant>) -> Request<'_> {
-        let tenant = self.facts.target.as_ref().map(|target| upstream.tenant(&target.permit)).unwrap_or_default();
+        let tenant =
+            self.facts.upstream.target.as_ref().map(|target| upstream.tenant(&target.permit)).unwrap_or_default();
         let trust = Trust { tenant, tls_config: upstream.settings.transport.tls_config() };
         Request {
             head: &self.head,
-            switches: self.facts.upgrade,
+            switches: self.facts.connection.upgrade,
             demands: Demands { trust, may_be_repeated: self.head.method.is_safe(), heard_after },
             wait_limits: self.wait_limits(upstream),
         }
@@ -251,7 +253,7 @@ impl<'a> Exchange<'a> {
 
     /// How long this upstream is waited for.
     fn wait_limits(&self, upstream: &Upstream) -> WaitLimits {
-        let asked_for = if self.facts.is_grpc { grpc::timeout(&self.head.headers) } else { None };
+        let asked_for = if self.facts.connection.is_grpc { grpc::timeout(&self.head.headers) } else { None };
         let granted = upstream.settings.total_timeout.into_iter().chain(asked_for).min();
         let age = || self.gateway.clock.monotonic().saturating_sub(self.facts.began);
         let ends = granted.map(|granted| Instant::now() + granted.saturating_sub(age()));

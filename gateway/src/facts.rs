@@ -72,7 +72,7 @@ contract::words! {
     }
 }
 
-/// The quota figures a response shows.
+/// The quota figures in a response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QuotaFigures {
     /// The standing.
@@ -122,8 +122,7 @@ pub(crate) struct Target {
     pub reservation: Reservation,
 }
 
-/// All facts about one request.
-#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
+/// All facts about one request: those about the request itself, and what the stages learned in four parts.
 #[derive(Debug)]
 pub(crate) struct Facts {
     /// The id.
@@ -132,6 +131,8 @@ pub(crate) struct Facts {
     pub began_at: UnixMillis,
     /// The monotonic start, for durations.
     pub began: Duration,
+    /// Its trace is sampled.
+    pub sampled: bool,
     /// The part of the product that answers.
     pub surface: Surface,
     /// The requested host.
@@ -142,126 +143,134 @@ pub(crate) struct Facts {
     pub site: Option<Arc<Site>>,
     /// The project behind the site; `None` on the platform's own hosts.
     pub project: Option<Arc<Project>>,
-    /// The site's backend, if the settings have one of that name.
-    pub backend: Option<Arc<Upstream>>,
-    /// The origins that may read the response, unless the backend decides.
-    pub readers: Readers,
-    /// A browser's preflight, without a key, that the API's backend answers.
-    pub is_preflight: bool,
+    /// The reason of a refusal.
+    pub refused: Option<Rejection>,
+    /// Who sent it.
+    pub caller: CallerFacts,
+    /// What it costs.
+    pub quota: QuotaFacts,
+    /// Where it goes.
+    pub upstream: UpstreamFacts,
+    /// How it came.
+    pub connection: ConnectionFacts,
+}
+
+/// The sender of a request.
+#[derive(Debug, Default)]
+pub(crate) struct CallerFacts {
     /// The presented key.
     pub key: Option<Arc<ApiKey>>,
     /// The result of authentication; `None` if none was required.
     pub authentication: Option<Authentication>,
     /// The project of the key: the request is charged to its quota.
     pub payer: Option<Arc<Project>>,
-    /// The quota figures to show.
+    /// A browser's preflight, without a key, that the API's backend answers.
+    pub is_preflight: bool,
+    /// The origins that may read the response, unless the backend decides.
+    pub readers: Readers,
+}
+
+/// The charge of a request.
+#[derive(Debug, Default)]
+pub(crate) struct QuotaFacts {
+    /// The figures in the response.
     pub figures: Option<QuotaFigures>,
     /// The standing after the charge, for a refund.
     pub charged: Option<Standing>,
     /// The quota would have refused it, but its plan's limits are in shadow mode.
     pub in_shadow: bool,
     /// How the quota was counted.
-    pub quota_mode: Option<Mode>,
-    /// The reason of a refusal.
-    pub refused: Option<Rejection>,
+    pub mode: Option<Mode>,
+}
+
+/// The way of a request to its upstream.
+#[derive(Debug, Default)]
+pub(crate) struct UpstreamFacts {
+    /// The site's backend, if the settings have one of that name.
+    pub backend: Option<Arc<Upstream>>,
     /// The destination.
     pub target: Option<Target>,
     /// The last endpoint that was tried.
     pub endpoint: Option<Arc<Endpoint>>,
-    /// Connection attempts to the upstream.
+    /// Connection attempts.
     pub attempts: u32,
-    /// The kind of connection to the upstream.
-    pub upstream_connection: Option<ConnectionKind>,
+    /// The kind of the last connection.
+    pub connection: Option<ConnectionKind>,
     /// Why the upstream failed, for the operator only.
-    pub upstream_reason: Option<Cow<'static, str>>,
-    /// The caller speaks gRPC.
+    pub reason: Option<Cow<'static, str>>,
+    /// Interim responses (1xx) so far.
+    pub interim_responses: u32,
+    /// The monotonic time of the first attempt.
+    pub began: Option<Duration>,
+    /// The monotonic time of the response head.
+    pub answered: Option<Duration>,
+}
+
+/// The client's connection, and what it carries besides HTTP requests of the usual form.
+#[derive(Debug, Default)]
+pub(crate) struct ConnectionFacts {
+    /// The client's address and its text, from a trusted balancer's field; `None`: the connection's address.
+    pub forwarded_for: Option<(IpAddr, HeaderValue)>,
+    /// The client's own request id, for the log only.
+    pub client_request_id: Option<String>,
+    /// The request asks for a WebSocket and may have one.
+    pub upgrade: bool,
+    /// The request is a gRPC call.
     pub is_grpc: bool,
     /// The gRPC status in the response.
     pub grpc_status: Option<u16>,
-    /// Interim responses (1xx) of the upstream so far.
-    pub interim_responses: u32,
-    /// The time of the first attempt at the upstream.
-    pub upstream_began: Option<Duration>,
-    /// The time of the upstream's response head.
-    pub upstream_answered: Option<Duration>,
     /// Bytes of the request body so far.
     pub body_bytes: u64,
-    /// The request asks for a WebSocket and may have one.
-    pub upgrade: bool,
-    /// The client's own request id, for the log only.
-    pub client_request_id: Option<String>,
-    /// The client's address and its text, from a trusted balancer's field; else the connection's count.
-    pub forwarded_for: Option<(IpAddr, HeaderValue)>,
-    /// Its trace is sampled.
-    pub sampled: bool,
 }
 
 impl Facts {
-    /// The quota's decision; `None` if the request was neither charged nor refused by the quota.
-    pub(crate) fn decision(&self) -> Option<Decision> {
-        self.quota_mode?;
-        Some(match self.refused {
-            Some(Rejection::RateLimitExceeded) => Decision::RefusedMinute,
-            Some(Rejection::DailyQuotaExceeded) => Decision::RefusedDay,
-            Some(Rejection::ApiKeyBanned) => Decision::Banned,
-            Some(Rejection::QuotaUnavailable) => Decision::Unavailable,
-            _ if self.in_shadow => Decision::Shadow,
-            _ => Decision::Admitted,
-        })
-    }
-
     /// Knows the id and the start only.
     pub(crate) fn new(request_id: RequestId, began_at: UnixMillis, began: Duration) -> Self {
         Self {
             request_id,
             began_at,
             began,
+            sampled: false,
             surface: Surface::Listener,
             host: None,
             port: None,
             site: None,
             project: None,
-            backend: None,
-            readers: Readers::Unsaid,
-            is_preflight: false,
-            key: None,
-            authentication: None,
-            payer: None,
-            figures: None,
-            charged: None,
-            in_shadow: false,
-            quota_mode: None,
             refused: None,
-            target: None,
-            endpoint: None,
-            attempts: 0,
-            upstream_connection: None,
-            upstream_reason: None,
-            is_grpc: false,
-            grpc_status: None,
-            interim_responses: 0,
-            upstream_began: None,
-            upstream_answered: None,
-            body_bytes: 0,
-            upgrade: false,
-            client_request_id: None,
-            forwarded_for: None,
-            sampled: false,
+            caller: CallerFacts::default(),
+            quota: QuotaFacts::default(),
+            upstream: UpstreamFacts::default(),
+            connection: ConnectionFacts::default(),
         }
+    }
+
+    /// The quota's decision; `None` if the request was neither charged nor refused by the quota.
+    pub(crate) fn decision(&self) -> Option<Decision> {
+        self.quota.mode?;
+        Some(match self.refused {
+            Some(Rejection::RateLimitExceeded) => Decision::RefusedMinute,
+            Some(Rejection::DailyQuotaExceeded) => Decision::RefusedDay,
+            Some(Rejection::ApiKeyBanned) => Decision::Banned,
+            Some(Rejection::QuotaUnavailable) => Decision::Unavailable,
+            _ if self.quota.in_shadow => Decision::Shadow,
+            _ => Decision::Admitted,
+        })
     }
 
     /// The client's address.
     pub(crate) fn client(&self, connection: &Connection) -> IpAddr {
-        self.forwarded_for.as_ref().map_or_else(|| connection.client().ip(), |(address, _)| *address)
+        self.connection.forwarded_for.as_ref().map_or_else(|| connection.client().ip(), |(address, _)| *address)
     }
 
     /// The client's address as text.
     pub(crate) fn client_text<'a>(&'a self, connection: &'a Connection) -> &'a HeaderValue {
-        self.forwarded_for.as_ref().map_or_else(|| connection.client_text(), |(_, text)| text)
+        self.connection.forwarded_for.as_ref().map_or_else(|| connection.client_text(), |(_, text)| text)
     }
+}
 
-    /// The backend of the request.
-    pub(crate) fn upstream(&self) -> Option<&Arc<Upstream>> {
+impl UpstreamFacts {
+    /// The upstream that the request is forwarded to.
+    pub(crate) fn forwarded_to(&self) -> Option<&Arc<Upstream>> {
         self.target.as_ref().map(|target| &target.upstream)
     }
 }

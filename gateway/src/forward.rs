@@ -78,9 +78,9 @@ fn rewrite_fields(
     now: UnixSeconds,
 ) -> Result<(), InvalidHeaderValue> {
     let headers = &mut parts.headers;
-    let rules = facts.upstream().map_or(USUAL, |upstream| &upstream.settings.fields);
+    let rules = facts.upstream.forwarded_to().map_or(USUAL, |upstream| &upstream.settings.fields);
     // A preflight comes without a key; no field may make another request of it.
-    let stays_behind = |name: &str| rules.stays_behind(name) || facts.is_preflight && is_method_override(name);
+    let stays_behind = |name: &str| rules.stays_behind(name) || facts.caller.is_preflight && is_method_override(name);
     let behind: Vec<HeaderName> = headers.keys().filter(|name| stays_behind(name.as_str())).cloned().collect();
     for name in behind {
         headers.remove(name);
@@ -90,7 +90,7 @@ fn rewrite_fields(
     // The key has done its work, except for the control plane, which looks it up itself. A public site's own Authorization
     // belongs to the application behind it.
     if facts.surface == Surface::Api {
-        let takes_keys = facts.upstream().is_some_and(|upstream| upstream.settings.takes_keys);
+        let takes_keys = facts.upstream.forwarded_to().is_some_and(|upstream| upstream.settings.takes_keys);
         if !takes_keys {
             headers.remove(header::AUTHORIZATION);
         } else if let Some(presented) = headers.get_mut(header::AUTHORIZATION) {
@@ -153,7 +153,7 @@ fn say_where(headers: &mut http::HeaderMap, facts: &Facts, connection: &Connecti
             Some(port) => HeaderValue::try_from(format!("{host}:{port}"))?,
         };
         headers.insert(name::FORWARDED_HOST.clone(), host.clone());
-        let told = facts.upstream().and_then(|upstream| upstream.settings.host.clone());
+        let told = facts.upstream.forwarded_to().and_then(|upstream| upstream.settings.host.clone());
         headers.insert(header::HOST, told.unwrap_or(host));
     }
     Ok(())
@@ -194,13 +194,15 @@ fn identify(
     client: std::net::IpAddr,
     now: UnixSeconds,
 ) -> Result<(), InvalidHeaderValue> {
-    let caller = facts.key.as_deref().zip(facts.payer.as_deref());
+    let caller = facts.caller.key.as_deref().zip(facts.caller.payer.as_deref());
     if let Some((key, payer)) = caller {
         parts.headers.insert(name::KEY_ID.clone(), HeaderValue::from_str(key.id.as_str())?);
         parts.headers.insert(name::PROJECT.clone(), HeaderValue::from_str(key.project.as_str())?);
         parts.headers.insert(name::PLAN.clone(), HeaderValue::from_static(payer.plan.as_str()));
     }
-    let Some(upstream) = facts.upstream().filter(|upstream| upstream.settings.identity == IdentityForm::Jwt) else {
+    let Some(upstream) =
+        facts.upstream.forwarded_to().filter(|upstream| upstream.settings.identity == IdentityForm::Jwt)
+    else {
         return Ok(());
     };
     let identity = || Identity {
@@ -268,11 +270,11 @@ pub(crate) const RESPONSE_HEAD_BYTES_MAX: usize = 64 * 1024;
 pub(crate) fn inspect(status: StatusCode, bytes: usize, facts: &mut Facts) -> pingora::Result<()> {
     let wrong = |why: &'static str| Err(pingora::Error::explain(ErrorType::InvalidHTTPHeader, why).into_up());
     if status == StatusCode::SWITCHING_PROTOCOLS {
-        return if facts.upgrade { Ok(()) } else { wrong("a switch of protocols nobody asked for") };
+        return if facts.connection.upgrade { Ok(()) } else { wrong("a switch of protocols nobody asked for") };
     }
     if status.is_informational() {
-        facts.interim_responses += 1;
-        if facts.interim_responses > INTERIM_RESPONSES_MAX {
+        facts.upstream.interim_responses += 1;
+        if facts.upstream.interim_responses > INTERIM_RESPONSES_MAX {
             return wrong("too many interim responses");
         }
     }
@@ -303,7 +305,7 @@ pub(crate) fn accepted(refused: bool) -> pingora::Result<()> {
 /// # Errors
 /// Then, as a timeout of the upstream: a client that is slow is caught by the door.
 pub(crate) fn in_time(facts: &Facts, now: std::time::Duration) -> pingora::Result<()> {
-    let granted = facts.upstream().and_then(|upstream| upstream.settings.total_timeout);
+    let granted = facts.upstream.forwarded_to().and_then(|upstream| upstream.settings.total_timeout);
     match granted {
         Some(granted) if now.saturating_sub(facts.began) > granted => {
             Err(pingora::Error::explain(ErrorType::ReadTimedout, "the request as a whole took too long").into_up())
@@ -314,15 +316,15 @@ pub(crate) fn in_time(facts: &Facts, now: std::time::Duration) -> pingora::Resul
 
 /// Chooses the address for the next attempt and remembers it.
 pub(crate) fn choose(facts: &mut Facts, now: std::time::Duration) -> Option<(Arc<Upstream>, Arc<Endpoint>)> {
-    let upstream = facts.upstream()?.clone();
-    let tried = facts.endpoint.as_ref().map(|endpoint| endpoint.address);
+    let upstream = facts.upstream.forwarded_to()?.clone();
+    let tried = facts.upstream.endpoint.as_ref().map(|endpoint| endpoint.address);
     let endpoint = upstream.endpoints.choose(tried, now)?;
-    if facts.attempts == 0 {
+    if facts.upstream.attempts == 0 {
         upstream.retries.earn();
     }
-    facts.attempts += 1;
-    facts.upstream_began.get_or_insert(now);
-    facts.endpoint = Some(endpoint.clone());
+    facts.upstream.attempts += 1;
+    facts.upstream.began.get_or_insert(now);
+    facts.upstream.endpoint = Some(endpoint.clone());
     Some((upstream, endpoint))
 }
 

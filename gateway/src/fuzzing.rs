@@ -20,7 +20,7 @@ use crate::facts::{Facts, QuotaFigures, RequestId, Surface};
 use crate::identity::IdentityTokens;
 pub use crate::replica::fuzzing as replica;
 pub use crate::telemetry::Telemetry;
-use crate::telemetry::{ConnectionFacts, Entry};
+use crate::telemetry::{Entry, LoggedConnection};
 pub use crate::tls::CertificateOpener;
 
 /// An API request of an authenticated and charged caller.
@@ -46,9 +46,9 @@ impl KnownRequest {
         facts.surface = Surface::Api;
         facts.host = Some(host);
         facts.project = Some(project.clone());
-        facts.payer = Some(project);
-        facts.figures = Some(QuotaFigures { standing, outcome: QuotaOutcome::Admitted });
-        facts.key = Some(key);
+        facts.caller.payer = Some(project);
+        facts.quota.figures = Some(QuotaFigures { standing, outcome: QuotaOutcome::Admitted });
+        facts.caller.key = Some(key);
         let identity_tokens = IdentityTokens::waiting();
         identity_tokens.replace(&[generation], KeySet::default())?;
         Ok(Self { facts, identity_tokens })
@@ -73,7 +73,7 @@ impl KnownRequest {
 
     /// Counts the request as answered with 200 and writes its log line.
     pub fn finish(&self, telemetry: &Telemetry) {
-        let connection = ConnectionFacts { protocol: "h1", tls: "TLSv1_3", client: Some("203.0.113.195") };
+        let connection = LoggedConnection { protocol: "h1", tls: "TLSv1_3", client: Some("203.0.113.195") };
         let (method, path) = ("GET", "/v1/store/orders");
         telemetry.finish(&self.facts, &Entry { status: 200, method, path, bytes_sent: 1024, connection, error: None });
     }

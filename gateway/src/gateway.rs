@@ -39,7 +39,7 @@ pub(crate) fn explain(error: &Error) -> String {
 impl Gateway {
     /// Records the end of a request and of its attempt at an upstream.
     pub(crate) fn account(&self, facts: &Facts, entry: &Entry<'_>) {
-        if facts.upstream_began.is_some() {
+        if facts.upstream.began.is_some() {
             let outcome = match facts.refused {
                 Some(Rejection::UpstreamTimeout) => UpstreamOutcome::Timeout,
                 Some(Rejection::UpstreamTls) => UpstreamOutcome::TlsError,
@@ -48,8 +48,9 @@ impl Gateway {
                 _ => UpstreamOutcome::Answered,
             };
             let took = facts
-                .upstream_began
-                .zip(facts.upstream_answered)
+                .upstream
+                .began
+                .zip(facts.upstream.answered)
                 .map(|(began, answered)| answered.saturating_sub(began));
             self.telemetry.upstream_ended(outcome, took);
         }

@@ -68,8 +68,8 @@ impl Token {
     fn is_good(&self, keys: &Arc<Keys>, facts: &Facts, now: UnixSeconds) -> bool {
         Arc::ptr_eq(&self.keys, keys)
             && (0..FRESH_SECONDS).contains(&now.0.saturating_sub(self.signed_at.0))
-            && is_same(self.key.as_ref(), facts.key.as_ref())
-            && is_same(self.payer.as_ref(), facts.payer.as_ref())
+            && is_same(self.key.as_ref(), facts.caller.key.as_ref())
+            && is_same(self.payer.as_ref(), facts.caller.payer.as_ref())
             && is_same(self.site.as_ref(), facts.project.as_ref())
     }
 }
@@ -120,7 +120,7 @@ impl IdentityTokens {
     ) -> Result<Option<HeaderValue>, InvalidHeaderValue> {
         let token_key = TokenKey {
             upstream: upstream.clone(),
-            key: facts.key.as_ref().map(|key| key.id.clone()),
+            key: facts.caller.key.as_ref().map(|key| key.id.clone()),
             site: facts.project.as_ref().map(|project| project.id.clone()),
         };
         let keys = self.keys.load();
@@ -133,8 +133,8 @@ impl IdentityTokens {
             value: value.clone(),
             signed_at: now,
             keys: Arc::clone(&keys),
-            key: facts.key.clone(),
-            payer: facts.payer.clone(),
+            key: facts.caller.key.clone(),
+            payer: facts.caller.payer.clone(),
             site: facts.project.clone(),
         };
         self.tokens.insert(token_key, Arc::new(token));

@@ -67,7 +67,7 @@ impl Pipeline {
         self.redirect_to_primary(request, facts)?; //   before authentication: a redirect costs no quota
         self.publish_keys(request, facts)?; //          the public keys of identities need no API key
         self.answer_preflight(request, facts)?; //      browsers ask before they send; they have no key yet
-        let asks_for_key = facts.surface == Surface::Api && !facts.is_preflight;
+        let asks_for_key = facts.surface == Surface::Api && !facts.caller.is_preflight;
         if asks_for_key && !self.is_open(request, facts) {
             // what describes the API is for everybody
             self.authenticate(request, facts)?; //      who is calling?

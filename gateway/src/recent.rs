@@ -47,8 +47,9 @@ impl Recent {
         let ended = Ended { blame: facts.refused.map(contract::rejection::Rejection::blame), status, took };
         // A stranger chooses a host that is not served: it must not displace served ones.
         let host = facts.host.as_ref().filter(|_| facts.site.is_some()).map_or(NO_NAME, |host| host.as_str());
-        let project = facts.payer.as_ref().or(facts.project.as_ref()).map_or(NO_NAME, |project| project.id.as_str());
-        let key = facts.key.as_ref().map_or(NO_NAME, |key| key.id.as_str());
+        let project =
+            facts.caller.payer.as_ref().or(facts.project.as_ref()).map_or(NO_NAME, |project| project.id.as_str());
+        let key = facts.caller.key.as_ref().map_or(NO_NAME, |key| key.id.as_str());
         let code = facts.refused.map_or_else(|| top::outcome(status), contract::rejection::Rejection::code);
         for (by, name) in [(By::Project, project), (By::Host, host), (By::Key, key), (By::Code, code)] {
             self.top.count(by, name, &ended, now);

@@ -24,7 +24,7 @@ impl Gateway {
     ) -> pingora::Result<(StatusCode, Cow<'static, str>)> {
         // A request that failed by our own fault before an upstream answered costs nothing.
         if matches!(&answer, Answer::Refuse(refusal) if refusal.rejection.is_free())
-            && facts.upstream_answered.is_none()
+            && facts.upstream.answered.is_none()
         {
             self.refund(facts);
         }
@@ -33,15 +33,15 @@ impl Gateway {
             facts.refused = Some(refusal.rejection);
         }
         // A gRPC client reads gRPC statuses and no body.
-        if let (Answer::Refuse(refusal), true) = (&answer, facts.is_grpc) {
+        if let (Answer::Refuse(refusal), true) = (&answer, facts.connection.is_grpc) {
             let (status, code) = refusal.write_grpc(out)?;
-            facts.grpc_status = Some(code);
+            facts.connection.grpc_status = Some(code);
             add_fields(facts, connection.is_tls(), PresentFields::default(), out)?;
             return Ok((status, Cow::Borrowed("")));
         }
         let (status, body) = match &answer {
             Answer::Refuse(refusal) if page && matches!(facts.surface, Surface::Site | Surface::Listener) => {
-                let own = facts.backend.as_ref().and_then(|upstream| upstream.settings.error_page.as_ref());
+                let own = facts.upstream.backend.as_ref().and_then(|upstream| upstream.settings.error_page.as_ref());
                 refusal.show(own, &facts.request_id, out)?
             }
             _ => answer.say(out)?,
@@ -55,19 +55,19 @@ impl Gateway {
 
     /// Refunds the charge. The response still shows the figures before the refund: they never rise within a window.
     fn refund(&self, facts: &mut Facts) {
-        if let (Some(standing), Some(payer)) = (facts.charged.take(), &facts.payer) {
+        if let (Some(standing), Some(payer)) = (facts.quota.charged.take(), &facts.caller.payer) {
             self.pipeline.quota.refund(&payer.uid, &standing);
         }
     }
 
     /// Every API response shows limits: the caller's, or those of its address if it is not authenticated.
     fn show_limits(&self, facts: &mut Facts, connection: &Connection) {
-        if facts.surface == Surface::Api && facts.figures.is_none() {
+        if facts.surface == Surface::Api && facts.quota.figures.is_none() {
             let standing = match self.pipeline.failed_authentications.check(facts.client(connection), self.clock.now())
             {
                 Ok(standing) | Err(standing) => standing,
             };
-            facts.figures = Some(QuotaFigures { standing, outcome: QuotaOutcome::Admitted });
+            facts.quota.figures = Some(QuotaFigures { standing, outcome: QuotaOutcome::Admitted });
         }
     }
 }

@@ -10,7 +10,7 @@ use super::Gateway;
 use crate::answer::Answer;
 use crate::facts::{Facts, RequestId, Target};
 use crate::request::{BodyPromise, EdgeRequest};
-use crate::telemetry::ConnectionFacts;
+use crate::telemetry::LoggedConnection;
 use listener::Connection;
 use listener::HEALTH_PATH;
 use listener::forwarded::Forwarders;
@@ -37,11 +37,11 @@ impl Gateway {
         if is_health_check(head) {
             return Err(Answer::Health { ready: self.health.is_ready() });
         }
-        facts.forwarded_for = connection.forwarders().and_then(|forwarders| named(forwarders, head));
+        facts.connection.forwarded_for = connection.forwarders().and_then(|forwarders| named(forwarders, head));
         let request =
             EdgeRequest { client: facts.client(connection), ..EdgeRequest::parse(head, body_follows, connection)? };
         connection.note_host(&request.host);
-        facts.client_request_id = client_request_id(&request);
+        facts.connection.client_request_id = client_request_id(&request);
         let target = self.pipeline.decide(&request, facts).await?;
         Ok((target, request.body))
     }
@@ -59,8 +59,8 @@ fn is_health_check(head: &RequestHeader) -> bool {
 }
 
 /// The connection's facts for a log line.
-pub(crate) fn connection_facts<'a>(connection: &'a Connection, facts: &'a Facts) -> ConnectionFacts<'a> {
-    ConnectionFacts {
+pub(crate) fn connection_facts<'a>(connection: &'a Connection, facts: &'a Facts) -> LoggedConnection<'a> {
+    LoggedConnection {
         protocol: if connection.is_h2() { "h2" } else { "h1" },
         tls: connection.tls().map_or("", |tls| tls.version),
         client: facts.client_text(connection).to_str().ok(),

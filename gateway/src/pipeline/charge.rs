@@ -12,7 +12,7 @@ use quota::standing::QuotaOutcome;
 impl Pipeline {
     pub(super) async fn charge(&self, facts: &mut Facts) -> Result<(), Answer> {
         // Authentication has set both, or refused the request.
-        let (Some(key), Some(payer)) = (facts.key.clone(), facts.payer.clone()) else {
+        let (Some(key), Some(payer)) = (facts.caller.key.clone(), facts.caller.payer.clone()) else {
             return Err(Rejection::InternalError.into());
         };
         let bucket = payer.uid.clone();
@@ -22,17 +22,17 @@ impl Pipeline {
         } else {
             self.quota.charge(&bucket, payer.limits, &key.id).await
         };
-        facts.quota_mode = Some(self.quota.mode());
+        facts.quota.mode = Some(self.quota.mode());
         match charged {
             Ok(standing) => {
-                facts.charged = Some(standing);
-                facts.figures = Some(QuotaFigures { standing, outcome: QuotaOutcome::Admitted });
+                facts.quota.charged = Some(standing);
+                facts.quota.figures = Some(QuotaFigures { standing, outcome: QuotaOutcome::Admitted });
                 Ok(())
             }
             // In shadow mode the refusal is counted and its figures are shown, and the request continues.
             Err(ChargeError::Exceeded { standing, .. }) if in_shadow => {
-                facts.in_shadow = true;
-                facts.figures = Some(QuotaFigures { standing, outcome: QuotaOutcome::Admitted });
+                facts.quota.in_shadow = true;
+                facts.quota.figures = Some(QuotaFigures { standing, outcome: QuotaOutcome::Admitted });
                 Ok(())
             }
             Err(ChargeError::Exceeded { standing, window }) => {
@@ -48,7 +48,7 @@ impl Pipeline {
                 QuotaFigures { standing, outcome: QuotaOutcome::Banned { until } },
             )),
             Err(ChargeError::Unavailable { retry_after_seconds, standing }) => {
-                facts.figures = Some(QuotaFigures { standing, outcome: QuotaOutcome::Admitted });
+                facts.quota.figures = Some(QuotaFigures { standing, outcome: QuotaOutcome::Admitted });
                 Err(Refusal::new(Rejection::QuotaUnavailable).retry_after(i64::from(retry_after_seconds)).into())
             }
         }
@@ -56,7 +56,7 @@ impl Pipeline {
 }
 
 fn refuse(facts: &mut Facts, rejection: Rejection, figures: QuotaFigures) -> Answer {
-    facts.figures = Some(figures);
+    facts.quota.figures = Some(figures);
     let wait = figures.standing.retry_after_seconds(figures.outcome).unwrap_or(1);
     Refusal::new(rejection).retry_after(i64::from(wait)).into()
 }
