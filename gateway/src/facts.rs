@@ -273,4 +273,9 @@ impl UpstreamFacts {
     pub(crate) fn forwarded_to(&self) -> Option<&Arc<Upstream>> {
         self.target.as_ref().map(|target| &target.upstream)
     }
+
+    /// From the first attempt to the response head; `None` without a response.
+    pub(crate) fn waited(&self) -> Option<Duration> {
+        Some(self.answered?.saturating_sub(self.began?))
+    }
 }

@@ -47,12 +47,7 @@ impl Gateway {
                 Some(Rejection::UpstreamInvalid) => UpstreamOutcome::Invalid,
                 _ => UpstreamOutcome::Answered,
             };
-            let took = facts
-                .upstream
-                .began
-                .zip(facts.upstream.answered)
-                .map(|(began, answered)| answered.saturating_sub(began));
-            self.telemetry.upstream_ended(outcome, took);
+            self.telemetry.upstream_ended(outcome, facts.upstream.waited());
         }
         self.telemetry.finish(facts, entry);
     }

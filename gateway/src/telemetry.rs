@@ -227,10 +227,7 @@ impl Telemetry {
         }
         let (now, ended_at) = (self.clock.now(), self.clock.monotonic());
         let took = ended_at.saturating_sub(facts.began);
-        let waited = match (facts.upstream.began, facts.upstream.answered) {
-            (Some(began), Some(answered)) => answered.saturating_sub(began),
-            _ => Duration::ZERO,
-        };
+        let waited = facts.upstream.waited().unwrap_or_default();
         if let Some(histogram) = self.durations.get(surface) {
             histogram.observe(took.as_secs_f64());
         }
