@@ -18,7 +18,7 @@ pub(super) struct Secrets {
     pub(super) tickets: Arc<Tickets>,
     pub(super) operators: PassGuard,
     /// Takes the keys that the control plane sends.
-    pub(super) keyring: KeyringHolder,
+    pub(super) keyring: Arc<KeyringHolder>,
 }
 
 impl Secrets {
@@ -42,6 +42,6 @@ impl Secrets {
             name,
         };
         keyring.restore();
-        Ok(Self { identity_tokens, tickets, operators, keyring })
+        Ok(Self { identity_tokens, tickets, operators, keyring: Arc::new(keyring) })
     }
 }
