@@ -1,7 +1,6 @@
 //! The facts about a request so far: the stages fill them; decoration, log and metrics read them.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,46 +14,13 @@ use http::HeaderValue;
 
 use crate::keys::Authentication;
 use crate::overload::Reservation;
+use crate::request_id::RequestId;
 use crate::upstreams::{Endpoint, Permit, Readers, Upstream};
 use crate::usage::Decision;
 use contract::rejection::Rejection;
 use listener::Connection;
 use quota::settings::Mode;
 use quota::standing::{QuotaOutcome, Standing};
-
-/// A request's id, and the trace id of its spans: 128 random bits in hex.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct RequestId([u8; 32]);
-
-impl RequestId {
-    /// From 16 bytes.
-    pub(crate) fn new(bits: u128) -> Self {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let mut text = [b'0'; 32];
-        for (index, digit) in text.iter_mut().enumerate() {
-            let nibble = (bits >> (124 - index * 4)) & 0xf;
-            *digit = DIGITS.get(usize::try_from(nibble).unwrap_or(0)).copied().unwrap_or(b'0');
-        }
-        Self(text)
-    }
-
-    /// The text.
-    pub(crate) fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.0).unwrap_or("0")
-    }
-}
-
-impl fmt::Display for RequestId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl fmt::Debug for RequestId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
 
 contract::words! {
     /// The part of the product that answered: a label of metrics.

@@ -335,7 +335,7 @@ mod tests {
     use contract::time::UnixMillis;
 
     use super::*;
-    use crate::facts::RequestId;
+    use crate::request_id::RequestId;
 
     /// What an upstream is told of the trace that a visitor names: parent, state, baggage.
     fn told(surface: Surface, sampled: bool) -> [Option<String>; 3] {

@@ -16,9 +16,10 @@ use quota::standing::{QuotaOutcome, Standing};
 
 use crate::answer::Refusal;
 pub use crate::exchange::fuzzing as exchange;
-use crate::facts::{Facts, QuotaFigures, RequestId, Surface};
+use crate::facts::{Facts, QuotaFigures, Surface};
 use crate::identity::IdentityTokens;
 pub use crate::replica::fuzzing as replica;
+use crate::request_id::RequestId;
 pub use crate::telemetry::Telemetry;
 use crate::telemetry::{Entry, LoggedConnection};
 pub use crate::tls::CertificateOpener;

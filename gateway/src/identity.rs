@@ -150,7 +150,7 @@ mod tests {
     use contract::time::UnixMillis;
 
     use super::*;
-    use crate::facts::RequestId;
+    use crate::request_id::RequestId;
 
     #[test]
     fn a_token_that_was_being_signed_while_the_keys_were_replaced_is_not_sent_again() {

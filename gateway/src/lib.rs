@@ -13,6 +13,7 @@
 
 mod fields;
 mod grpc;
+mod request_id;
 mod request;
 mod usage;
 mod overload;

@@ -6,7 +6,8 @@ use chassis::trace::{AttributeValue, Span, SpanKind, TraceId, Tracer};
 use contract::time::UnixMillis;
 
 use super::access_log::Entry;
-use crate::facts::{Facts, RequestId};
+use crate::facts::Facts;
+use crate::request_id::RequestId;
 use contract::rejection::{Blame, Rejection};
 
 /// The span of the gateway's response.

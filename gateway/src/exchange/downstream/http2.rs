@@ -16,7 +16,6 @@ use tokio::time::{Instant, timeout};
 use super::Downstream;
 use crate::decorate::ResponseSink;
 use crate::exchange::upstream::READ_BYTES;
-use crate::gateway::bytes;
 use contract::rejection::Rejection;
 use listener::{Connection, LINGER_MAX, LINGER_MAX_LONG, MinimumRateTimer, ReaderRateTimer, Timer};
 
@@ -319,6 +318,14 @@ impl Downstream for Http2Client {
 
     fn poll_deadline(&mut self, deadline: Instant, cx: &mut Context<'_>) -> Poll<()> {
         self.timer.poll(deadline, cx)
+    }
+}
+
+/// A text as a body, without a copy.
+fn bytes(text: Cow<'static, str>) -> Bytes {
+    match text {
+        Cow::Borrowed(text) => Bytes::from_static(text.as_bytes()),
+        Cow::Owned(text) => Bytes::from(text),
     }
 }
 

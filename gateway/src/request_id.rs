@@ -4,8 +4,46 @@
 //! for many ids at once, because a fetch for each would cost more than the rest of its request's bookkeeping.
 
 use std::cell::RefCell;
+use std::fmt;
 
-use crate::facts::RequestId;
+/// A request's id, and the trace id of its spans: 128 random bits in hex.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RequestId([u8; 32]);
+
+impl RequestId {
+    /// An unpredictable id.
+    pub(crate) fn random() -> Self {
+        FETCHED.with_borrow_mut(|fetched| Self::new(u128::from_le_bytes(fetched.take(chassis::random::bytes))))
+    }
+
+    /// From 16 bytes.
+    pub(crate) fn new(bits: u128) -> Self {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut text = [b'0'; 32];
+        for (index, digit) in text.iter_mut().enumerate() {
+            let nibble = (bits >> (124 - index * 4)) & 0xf;
+            *digit = DIGITS.get(usize::try_from(nibble).unwrap_or(0)).copied().unwrap_or(b'0');
+        }
+        Self(text)
+    }
+
+    /// The text.
+    pub(crate) fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or("0")
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
 
 /// Bytes of one id.
 const ID_BYTES: usize = 16;
@@ -21,13 +59,6 @@ struct Fetched {
 
 thread_local! {
     static FETCHED: RefCell<Fetched> = const { RefCell::new(Fetched { bytes: [0; FETCHED_BYTES], left: 0 }) };
-}
-
-impl RequestId {
-    /// An unpredictable id.
-    pub(crate) fn random() -> Self {
-        FETCHED.with_borrow_mut(|fetched| Self::new(u128::from_le_bytes(fetched.take(chassis::random::bytes))))
-    }
 }
 
 impl Fetched {
