@@ -19,18 +19,18 @@ use crate::exchange::upstream::write_trailers;
 use contract::rejection::Rejection;
 use listener::{BodyReadError, Client};
 
-/// Bytes of a usual head, with the body of a refusal.
+/// Buffer size for a usual head with the body of a refusal.
 const HEAD_BYTES_USUAL: usize = 1_280;
 
-/// What a client asked for beside the request itself.
+/// What a request says about its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RequestOptions {
-    /// It wants to use the connection again.
+    /// The client keeps the connection for another request.
     pub(crate) keep_alive: bool,
-    /// It wants to speak WebSocket.
+    /// The client asks for a WebSocket.
     pub(crate) websocket: bool,
-    /// It speaks HTTP/1.0: it knows neither chunks nor interim responses, and reads to the end of the connection (RFC 9112
-    /// section 9.3).
+    /// The client speaks HTTP/1.0: it accepts neither chunks nor interim responses, and the connection ends with the
+    /// response (RFC 9112 section 9.3).
     pub(crate) is_http10: bool,
 }
 
@@ -38,13 +38,13 @@ pub(crate) struct RequestOptions {
 pub(crate) struct Http1Client<'a> {
     client: &'a mut dyn Client,
     options: RequestOptions,
-    /// The response says that the connection ends with it.
+    /// The response says `Connection: close`.
     pub(crate) closes: bool,
-    /// The response goes in chunks.
+    /// The response is sent in chunks.
     chunked: bool,
-    /// Framing of chunks that waits to be written before anything else.
+    /// Chunk framing that must be written before anything else.
     framing: Vec<u8>,
-    /// The size of the chunk in hand was said.
+    /// The size of the current chunk was written.
     in_chunk: bool,
     body_bytes: u64,
     refusal: Option<Rejection>,
@@ -64,11 +64,11 @@ impl<'a> Http1Client<'a> {
         }
     }
 
-    /// Ends a head: the fields of every final response, and the blank line. Where the client has not sent all of its body by
-    /// now, what is left of it would be read as the next request: the connection ends.
+    /// Ends a head: the fields of every final response, and the blank line. If the client has not sent its whole body
+    /// yet, the connection closes, or the rest would be read as the next request.
     fn finish(&mut self, head: &mut Http1Head) -> pingora::Result<()> {
-        let again = self.options.keep_alive && !self.options.is_http10 && self.client.is_whole();
-        self.closes = !again || self.client.connection().should_close();
+        let is_kept = self.options.keep_alive && !self.options.is_http10 && self.client.is_whole();
+        self.closes = !is_kept || self.client.connection().should_close();
         head.field("Connection", if self.closes { b"close" } else { b"keep-alive" })?;
         head.bytes.put_slice(b"\r\n");
         Ok(())
@@ -82,7 +82,7 @@ impl<'a> Http1Client<'a> {
         self.client.flush().await.or_else(unsent)
     }
 
-    /// Writes the framing that waits.
+    /// Writes the pending framing.
     fn poll_framing(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.framing.is_empty() {
             let written = ready!(Pin::new(&mut *self.client).poll_write(cx, &self.framing))?;
@@ -107,14 +107,14 @@ impl<'a> Http1Client<'a> {
             *left -= written;
         }
         if std::mem::take(&mut self.in_chunk) {
-            // It travels with what comes next.
+            // Written with the next bytes.
             self.framing.extend_from_slice(b"\r\n");
         }
         Poll::Ready(Ok(()))
     }
 }
 
-/// A head as it travels.
+/// The head of a response as bytes.
 pub(crate) struct Http1Head {
     bytes: Vec<u8>,
     is_http10: bool,
@@ -141,7 +141,7 @@ impl ResponseSink for Http1Head {
     }
 
     fn field(&mut self, name: &str, value: &[u8]) -> pingora::Result<()> {
-        // Without chunks a body of unknown length ends with the connection (RFC 9112 section 6.3).
+        // HTTP/1.0: a body of unknown length ends with the connection (RFC 9112 section 6.3).
         if self.is_http10 && name.eq_ignore_ascii_case("transfer-encoding") {
             return Ok(());
         }
@@ -166,7 +166,7 @@ impl Downstream for Http1Client<'_> {
         self.options.websocket
     }
 
-    fn ends(&mut self) {
+    fn close_after_response(&mut self) {
         self.options.keep_alive = false;
     }
 
@@ -262,7 +262,7 @@ impl Downstream for Http1Client<'_> {
     }
 }
 
-/// The client did not take what it was sent.
+/// The error of a failed write to the client.
 fn unsent<T>(error: io::Error) -> pingora::Result<T> {
     let kind = if error.kind() == io::ErrorKind::TimedOut { ErrorType::WriteTimedout } else { ErrorType::WriteError };
     Err(Error::because(kind, "to the client", error).into_down())
