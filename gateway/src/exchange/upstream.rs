@@ -1,5 +1,4 @@
-//! The upstream's side of a request, whichever version it speaks: the request on its way there, and the response on its way
-//! back.
+//! The upstream's side of a request, for either version of HTTP: sends the request and receives the response.
 
 mod http1;
 mod http2;
@@ -27,27 +26,27 @@ pub(super) use self::open::open;
 pub(super) use self::request_body::RequestBody;
 pub(super) use self::trailers::{of_response, write as write_trailers};
 pub(super) use self::wait_limits::WaitLimits;
-use self::wait_limits::{Waits, left};
+use self::wait_limits::{Waits, client_left};
 use super::downstream::Downstream;
 use super::retry::{Failed, Failure};
 use crate::decorate::{PresentFields, ResponseSink};
 use crate::facts::ConnectionKind;
 use crate::upstreams::{Demands, Endpoint};
 
-/// Room for what one read brings of a body that goes on.
+/// Buffer size for one read of a body.
 pub(super) const READ_BYTES: usize = 64 * 1024;
 
-/// A request as every attempt at it needs it.
+/// A request, as each attempt needs it.
 pub(super) struct Request<'a> {
-    /// Once [`crate::forward::rewrite`] has been over it.
+    /// As [`crate::forward::rewrite`] has rewritten it.
     pub(super) head: &'a RequestHeader,
-    /// It asks for a WebSocket.
+    /// The request asks for a WebSocket.
     pub(super) switches: bool,
     pub(super) demands: Demands,
     pub(super) wait_limits: WaitLimits,
 }
 
-/// What the head of a response says.
+/// The head of a response, without the fields that were written to the client.
 #[derive(Debug)]
 pub(super) struct ResponseHead {
     pub(super) status: StatusCode,
@@ -55,21 +54,21 @@ pub(super) struct ResponseHead {
     pub(super) fields_bytes: usize,
     /// There is no body.
     pub(super) ends: bool,
-    /// How long the body is, is unknown.
+    /// The length of the body is unknown.
     pub(super) chunked: bool,
-    /// What it says that the gateway would say otherwise.
+    /// Fields that it has set, so that the gateway does not.
     pub(super) present: PresentFields,
-    /// Of a call of gRPC that is over with its head.
+    /// The gRPC status, if it is in the head.
     pub(super) grpc_status: Option<u16>,
 }
 
 /// A request on its way to an upstream. Dropped before the response is complete, it ends its stream or connection.
 pub(super) struct UpstreamCall {
     version: Version,
-    /// What came of the response and was not handed on yet.
+    /// Bytes of the response that were read and not forwarded yet.
     buffer: BytesMut,
     wait_limits: WaitLimits,
-    /// Over what it goes.
+    /// The kind of the connection.
     pub(super) kind: ConnectionKind,
 }
 
@@ -85,11 +84,11 @@ impl UpstreamCall {
         Self { version, buffer: BytesMut::new(), wait_limits: request.wait_limits, kind }
     }
 
-    /// Takes the next head of the response, interim or final, if all of it is there, and writes what goes on of it to `out`.
-    /// `to_head` when it answers HEAD.
+    /// Takes the next head of the response, interim or final, if it is complete, and writes the forwarded fields to
+    /// `out`. `to_head` if it answers HEAD.
     ///
     /// # Errors
-    /// When it is no head.
+    /// If it is malformed.
     pub(super) fn take_head(
         &mut self,
         to_head: bool,
@@ -102,7 +101,7 @@ impl UpstreamCall {
         }
     }
 
-    /// Sends on what there is to be sent until more of the head is there.
+    /// Sends the request until more of the head arrives.
     pub(super) async fn receive_head(
         &mut self,
         request_body: &mut RequestBody,
@@ -115,14 +114,14 @@ impl UpstreamCall {
         came.await?.ok_or_else(|| Error::explain(ErrorType::ReadTimedout, "from an upstream").into_up())
     }
 
-    /// Both sides may say nothing for long, where the version has a way to find out that the upstream is there (PING).
+    /// Allows long silence of both sides, if the version can check that the upstream is alive (PING).
     pub(super) fn may_be_silent(&mut self) {
         if self.kind.http2 {
             self.wait_limits.may_be_silent();
         }
     }
 
-    /// The upstream has switched protocols: from here on both sides say what they like, for as long as they like.
+    /// The upstream has switched protocols: from here on both sides send bytes of their own, for an unlimited time.
     pub(super) fn switch(&mut self, request_body: &mut RequestBody) {
         request_body.switch();
         self.wait_limits = WaitLimits::unlimited();
@@ -131,8 +130,9 @@ impl UpstreamCall {
         }
     }
 
-    /// Hands the body of the response on to its end, and counts its bytes in `sent`; its trailers, if there are any. What is
-    /// there at once travels together; before a wait everything is on its way. `in_time` says whether it may go on.
+    /// Forwards the body of the response to its end, counts its bytes in `sent`, and returns its trailers. Bytes that
+    /// are available together are written together, and everything is flushed before a wait. `in_time` fails if the
+    /// request has taken too long.
     pub(super) async fn relay<D: Downstream>(
         &mut self,
         request_body: &mut RequestBody,
@@ -145,7 +145,7 @@ impl UpstreamCall {
             let came = if let Poll::Ready(came) = there {
                 came?
             } else {
-                self.hand_on(request_body, client, |client, _, cx| client.poll_flush(cx)).await?;
+                self.write_and_send(request_body, client, |client, _, cx| client.poll_flush(cx)).await?;
                 let came = self.wait(request_body, client, Version::poll_data).await?;
                 in_time()?;
                 came.flatten()
@@ -153,9 +153,11 @@ impl UpstreamCall {
             let Some(bytes) = came else { break };
             *sent += bytes as u64;
             let (mut left, last) = (bytes, self.version.is_done());
-            self.hand_on(request_body, client, |client, buffer, cx| client.poll_data(buffer, &mut left, last, cx))
-                .await?;
-            self.version.has_handed_on(bytes)?;
+            self.write_and_send(request_body, client, |client, buffer, cx| {
+                client.poll_data(buffer, &mut left, last, cx)
+            })
+            .await?;
+            self.version.has_forwarded(bytes)?;
             if !last {
                 in_time()?;
             }
@@ -163,14 +165,14 @@ impl UpstreamCall {
         self.version.trailers().await
     }
 
-    /// The response is complete: keeps the connection for the next request, where it takes one.
+    /// The response is complete: keeps the connection for the next request, if it accepts one.
     pub(super) fn keep(self, endpoint: &Endpoint) {
         if let Version::Http1(http1) = self.version {
             http1.keep(&self.buffer, endpoint);
         }
     }
 
-    /// Why the upstream failed, for an operator, where that is known.
+    /// Why the upstream failed, for an operator, if known.
     pub(super) fn reason(&self, error: &Error) -> Option<std::borrow::Cow<'static, str>> {
         match &self.version {
             Version::Http1(_) => http1::reason(error),
@@ -178,7 +180,7 @@ impl UpstreamCall {
         }
     }
 
-    /// What became of the attempt that this error ended, before the response. `interim` says whether an interim one came.
+    /// The failure of an attempt that this error ended before the response. `interim` if an interim response arrived.
     pub(super) fn failed(&self, error: Box<Error>, request_body: &RequestBody, interim: bool) -> Failed {
         let (refused, unheard, sent_at) = match &self.version {
             Version::Http1(_) => (None, was_reset(&error), Instant::now()),
@@ -193,9 +195,9 @@ impl UpstreamCall {
         Failed { failure, reason: self.reason(&error), error, sent_at: Some(sent_at) }
     }
 
-    /// Writes to the client with `write`, and sends the request on meanwhile, so that a peer that reads only after it was
-    /// read does not stop both directions.
-    async fn hand_on<D: Downstream>(
+    /// Writes to the client with `write`, and sends the request meanwhile, so that a peer that reads only after its own
+    /// bytes were read does not stop both directions.
+    async fn write_and_send<D: Downstream>(
         &mut self,
         request_body: &mut RequestBody,
         client: &mut D,
@@ -211,19 +213,19 @@ impl UpstreamCall {
         .await
     }
 
-    /// Sends the request on and waits until `look` is ready, within the time limits of both sides and while the client is
-    /// there. `None` at the end of both sides after a switch of protocols.
+    /// Sends the request and waits until `poll` is ready, within the time limits of both sides and while the client is
+    /// connected. `None` at the end of both sides after a switch of protocols.
     async fn wait<T>(
         &mut self,
         request_body: &mut RequestBody,
         client: &mut impl Downstream,
-        mut look: impl FnMut(&mut Version, &mut BytesMut, &mut Context<'_>) -> Poll<pingora::Result<T>> + Send,
+        mut poll: impl FnMut(&mut Version, &mut BytesMut, &mut Context<'_>) -> Poll<pingora::Result<T>> + Send,
     ) -> pingora::Result<Option<T>> {
         let Self { version, buffer, wait_limits, kind } = self;
         let (began, mut waiting) = (kind.http2.then(Instant::now), None);
         poll_fn(|cx| {
-            // The response comes first: it may say why the upstream reads no more of the request.
-            if let Poll::Ready(found) = look(version, buffer, cx) {
+            // The response first: it may say why the upstream stopped reading the request.
+            if let Poll::Ready(found) = poll(version, buffer, cx) {
                 return Poll::Ready(found.map(Some));
             }
             let mut moved = false;
@@ -232,10 +234,10 @@ impl UpstreamCall {
                 waits => waits,
             };
             if client.poll_gone(cx).is_ready() {
-                return Poll::Ready(left());
+                return Poll::Ready(client_left());
             }
             let late = ready!(wait_limits.poll(&mut waiting, waits, moved, client, cx));
-            // A client may choose the total time (`grpc-timeout`), so its end says nothing about the connection.
+            // A client may choose the total time (`grpc-timeout`), so this timeout says nothing about the connection.
             if late.is_err() && !wait_limits.is_over() {
                 version.was_late(began);
             }
@@ -246,8 +248,8 @@ impl UpstreamCall {
 }
 
 impl Version {
-    /// Sends as much of the request as is there and the upstream takes, and says what is waited for then; `moved` is set when
-    /// something was sent.
+    /// Sends as much of the request as is available and the upstream accepts, and returns what to wait for; sets
+    /// `moved` if something was sent.
     fn poll_send(
         &mut self,
         request_body: &mut RequestBody,
@@ -269,7 +271,7 @@ impl Version {
         }
     }
 
-    /// Brings some of the body to the start of the buffer: how many bytes; `None` at its end.
+    /// Moves more of the body to the start of the buffer and returns the number of bytes; `None` at its end.
     fn poll_data(&mut self, buffer: &mut BytesMut, cx: &mut Context<'_>) -> Poll<pingora::Result<Option<usize>>> {
         match self {
             Self::Http1(http1) => http1.poll_data(buffer, cx),
@@ -277,7 +279,7 @@ impl Version {
         }
     }
 
-    /// Whether the body ends with what was brought last.
+    /// Whether the body ends with the bytes of the last [`Self::poll_data`].
     fn is_done(&self) -> bool {
         match self {
             Self::Http1(http1) => http1.is_done(),
@@ -285,15 +287,15 @@ impl Version {
         }
     }
 
-    /// So much of the body was handed on: the upstream may send as much again.
-    fn has_handed_on(&mut self, bytes: usize) -> pingora::Result<()> {
+    /// These bytes of the body were forwarded: the upstream may send as many again.
+    fn has_forwarded(&mut self, bytes: usize) -> pingora::Result<()> {
         match self {
             Self::Http1(_) => Ok(()),
-            Self::Http2(http2) => http2.has_handed_on(bytes),
+            Self::Http2(http2) => http2.has_forwarded(bytes),
         }
     }
 
-    /// What stands behind the body.
+    /// The trailers after the body.
     async fn trailers(&mut self) -> pingora::Result<Option<HeaderMap>> {
         match self {
             Self::Http1(http1) => Ok(http1.trailers()),
@@ -301,7 +303,7 @@ impl Version {
         }
     }
 
-    /// The upstream did not do in time what was waited for since `began`.
+    /// The wait for the upstream since `began` timed out.
     fn was_late(&self, began: Option<Instant>) {
         if let Self::Http2(http2) = self {
             http2.was_late(began);
@@ -315,8 +317,8 @@ fn has_ended(error: &Error) -> bool {
         && matches!(error.etype(), ErrorType::ConnectionClosed | ErrorType::ReadError | ErrorType::WriteError)
 }
 
-/// Whether the connection was reset: by a network that forgot it, or by a server that is gone. A server that is overloaded
-/// usually closes its connections in order.
+/// Whether the connection was reset, by a network that has dropped it or by a server that has died. An overloaded
+/// server usually closes its connections instead.
 fn was_reset(error: &Error) -> bool {
     let Some(cause) = error.cause.as_deref() else { return false };
     let io = cause.downcast_ref::<io::Error>().or_else(|| cause.downcast_ref::<h2::Error>()?.get_io());

@@ -1,4 +1,4 @@
-//! A connection of HTTP/1.1 to an upstream that serves one request.
+//! One request and its response over an HTTP/1.1 connection to an upstream.
 
 mod framing;
 mod request;
@@ -26,22 +26,22 @@ use crate::exchange::downstream::Downstream;
 use crate::forward::RESPONSE_HEAD_BYTES_MAX;
 use crate::upstreams::{Endpoint, Stream, Trust, tls_reason};
 
-/// Room for what one read brings at first: a small response as a whole.
+/// Buffer size for the first read: a small response fits.
 const FIRST_READ_BYTES: usize = 8 * 1024;
 
-/// One exchange over a connection of HTTP/1.1, which serves no other meanwhile.
+/// One request over a connection of HTTP/1.1, which serves no other meanwhile.
 pub(super) struct Http1Call {
     stream: Stream,
     trust: Trust,
     sending: Sending,
-    /// Bytes of the buffer in which no head ends.
+    /// Bytes of the buffer that were parsed without finding the end of the head.
     seen: usize,
     framing: Framing,
-    /// Those of the response as they came, blank line included, if there are any.
+    /// The trailers of the response as received, including the blank line; empty if there are none.
     trailers: Vec<u8>,
-    /// Whether the upstream takes another request on the connection once the body is there.
+    /// Whether the upstream accepts another request on the connection after the body.
     reusable: bool,
-    /// How long it may be kept for one.
+    /// How long it may be kept idle.
     good_for: Duration,
 }
 
@@ -85,7 +85,7 @@ impl Http1Call {
         }
     }
 
-    /// Takes the head at the start of the buffer, if all of it is there.
+    /// Takes the head at the start of the buffer, if it is complete.
     pub(super) fn take_head(
         &mut self,
         buffer: &mut BytesMut,
@@ -94,7 +94,7 @@ impl Http1Call {
         out: &mut impl ResponseSink,
     ) -> pingora::Result<Option<ResponseHead>> {
         let is_large = buffer.len() > RESPONSE_HEAD_BYTES_MAX;
-        // Without the end of a line there is nothing new to be read: a head that drips is not read again for each byte.
+        // Parse only after a new line end: a head that arrives byte by byte is not parsed again for each byte.
         let fresh = buffer.get(self.seen..).unwrap_or_default();
         let may_end = memchr::memchr(b'\n', fresh).is_some() || is_large;
         if may_end && let Some(parsed) = response::read(buffer, to_head, is_removed, out)? {
@@ -111,8 +111,8 @@ impl Http1Call {
         Ok(None)
     }
 
-    /// Brings some of the body to the start of the buffer: how many bytes; `None` at its end. Chunks are made anew for the
-    /// client: their extensions are between us and the upstream (RFC 9112 section 7.1.1).
+    /// Moves more of the body to the start of the buffer and returns the number of bytes; `None` at its end. Chunks are
+    /// not forwarded as such: their extensions are for this connection only (RFC 9112 section 7.1.1).
     pub(super) fn poll_data(
         &mut self,
         buffer: &mut BytesMut,
@@ -120,7 +120,7 @@ impl Http1Call {
     ) -> Poll<pingora::Result<Option<usize>>> {
         loop {
             while let Some(piece) = self.framing.take(buffer)? {
-                // Nearly always there are none: a blank line alone.
+                // Usually there are no trailers, only a blank line.
                 let skipped = buffer.get(..piece.skipped).unwrap_or_default();
                 if piece.is_trailer && (!self.trailers.is_empty() || skipped != b"\r\n") {
                     self.trailers.extend_from_slice(skipped);
@@ -143,12 +143,12 @@ impl Http1Call {
         }
     }
 
-    /// Whether the body ends with what was brought last.
+    /// Whether the body ends with the bytes of the last [`Self::poll_data`].
     pub(super) fn is_done(&self) -> bool {
         self.framing.is_done()
     }
 
-    /// What stands behind the body.
+    /// The trailers after the body.
     pub(super) fn trailers(&self) -> Option<HeaderMap> {
         (!self.trailers.is_empty()).then(|| trailers::read(&self.trailers))
     }
@@ -172,14 +172,14 @@ fn ended<T>(why: &'static str) -> pingora::Result<T> {
 }
 
 fn broken<T>(error: io::Error) -> pingora::Result<T> {
-    // With TLS 1.3 a server refuses our certificate when the handshake is over for us.
+    // With TLS 1.3 a server may refuse our certificate after the handshake has ended on our side.
     if tls_reason(&error).is_some() {
         return Err(Error::because(ErrorType::TLSHandshakeFailure, "from an upstream", error).into_up());
     }
     Err(Error::because(ErrorType::ReadError, "from an upstream", error).into_up())
 }
 
-/// Why TLS broke off, in words for an operator.
+/// Why TLS failed, for an operator.
 pub(super) fn reason(error: &Error) -> Option<Cow<'static, str>> {
     error.cause.as_deref().and_then(|cause| cause.downcast_ref()).and_then(tls_reason).map(Cow::Owned)
 }

@@ -20,14 +20,14 @@ use crate::decorate::ResponseSink;
 use crate::exchange::downstream::Downstream;
 use crate::upstreams::Lease;
 
-/// One exchange over a stream. Dropped before the response is complete, it resets the stream.
+/// One request over a stream. Dropped before the response is complete, it resets the stream.
 pub(super) struct Http2Call {
     /// Its use of the connection.
     lease: Lease,
     /// When its head was sent.
     pub(super) sent_at: Instant,
     response: ResponseFuture,
-    /// The head that came last, with whether it is the final one's and nothing follows it.
+    /// The last head, and whether nothing follows it.
     head: Option<(http::response::Parts, bool)>,
     body: Option<RecvStream>,
     pub(super) sending: Sending,
@@ -37,7 +37,7 @@ impl Http2Call {
     /// Sends the head.
     ///
     /// # Errors
-    /// When the connection takes no more streams; then nothing was sent.
+    /// If the connection accepts no more streams; nothing was sent then.
     pub(super) fn begin(
         mut lease: Lease,
         request: http::Request<()>,
@@ -76,7 +76,7 @@ impl Http2Call {
         Poll::Ready(Ok(()))
     }
 
-    /// Takes the head that came last.
+    /// Takes the last head.
     pub(super) fn take_head(
         &mut self,
         to_head: bool,
@@ -85,25 +85,25 @@ impl Http2Call {
     ) -> pingora::Result<Option<ResponseHead>> {
         let Some((parts, ends)) = self.head.take() else { return Ok(None) };
         if parts.status == StatusCode::SWITCHING_PROTOCOLS {
-            return Err(Error::explain(ErrorType::InvalidHTTPHeader, "HTTP/2 switches no protocols").into_up());
+            return Err(Error::explain(ErrorType::InvalidHTTPHeader, "a switch of protocols over HTTP/2").into_up());
         }
         head::response(&parts, (ends, to_head), is_removed, out).map(Some)
     }
 
-    /// Puts some of the body behind what is in the buffer: how many bytes; `None` at its end.
+    /// Appends more of the body to the buffer and returns the number of bytes; `None` at its end.
     pub(super) fn poll_data(
         &mut self,
         buffer: &mut BytesMut,
         cx: &mut Context<'_>,
     ) -> Poll<pingora::Result<Option<usize>>> {
-        let came = self.gather(buffer, cx);
+        let came = self.append_data(buffer, cx);
         if let Poll::Ready(Ok(Some(_))) = &came {
             self.lease.responds();
         }
         came
     }
 
-    fn gather(&mut self, buffer: &mut BytesMut, cx: &mut Context<'_>) -> Poll<pingora::Result<Option<usize>>> {
+    fn append_data(&mut self, buffer: &mut BytesMut, cx: &mut Context<'_>) -> Poll<pingora::Result<Option<usize>>> {
         let Some(body) = &mut self.body else { return Poll::Ready(Ok(None)) };
         let before = buffer.len();
         while buffer.len() - before < READ_BYTES {
@@ -112,7 +112,7 @@ impl Http2Call {
                 Poll::Ready(Some(Err(error))) if buffer.len() == before => return Poll::Ready(broken(error)),
                 Poll::Ready(None) if buffer.len() == before => return Poll::Ready(Ok(None)),
                 Poll::Pending if buffer.len() == before => return Poll::Pending,
-                // It is said again when this has been handed on.
+                // Reported again after these bytes were forwarded.
                 Poll::Ready(Some(Err(_)) | None) | Poll::Pending => break,
             }
             if body.is_end_stream() {
@@ -124,20 +124,20 @@ impl Http2Call {
         Poll::Ready(Ok((came > 0).then_some(came)))
     }
 
-    /// Whether the body ends with what was brought last.
+    /// Whether the body ends with the bytes of the last [`Self::poll_data`].
     pub(super) fn is_done(&self) -> bool {
         self.body.as_ref().is_some_and(RecvStream::is_end_stream)
     }
 
-    /// So much of the body was handed on: the upstream may send as much again.
-    pub(super) fn has_handed_on(&mut self, bytes: usize) -> pingora::Result<()> {
+    /// These bytes of the body were forwarded: the upstream may send as many again.
+    pub(super) fn has_forwarded(&mut self, bytes: usize) -> pingora::Result<()> {
         match &mut self.body {
             Some(body) => body.flow_control().release_capacity(bytes).or_else(broken),
             None => Ok(()),
         }
     }
 
-    /// What stands behind the body.
+    /// The trailers after the body.
     pub(super) async fn trailers(&mut self) -> pingora::Result<Option<HeaderMap>> {
         let trailers = poll_fn(|cx| match &mut self.body {
             Some(body) => body.poll_trailers(cx),
@@ -146,20 +146,19 @@ impl Http2Call {
         trailers.await.or_else(broken)
     }
 
-    /// Nothing came in the time that the upstream is granted. A connection over which nothing at all came takes no more
-    /// requests.
+    /// The upstream timed out. If the whole connection was silent since `began`, it gets no more requests.
     pub(super) fn was_late(&self, began: Option<Instant>) {
         if began.is_some_and(|began| self.lease.is_silent_since(began)) {
             self.lease.leave();
         }
     }
 
-    /// Whether nothing at all has come over the connection since a PING, or since the request was sent when it `was_reset`.
+    /// Whether the connection was silent since a PING, or, if it `was_reset`, since the request was sent.
     pub(super) fn is_unheard(&self, was_reset: bool) -> bool {
         self.lease.is_unheard() || was_reset && self.lease.is_silent_since(self.sent_at)
     }
 
-    /// What the upstream has refused, where it has.
+    /// The kind of the refusal, if the upstream refused the request. A connection with a GOAWAY gets no more requests.
     pub(super) fn refused(&self, error: &Error) -> Option<Refused> {
         let refused = Refused::of(error);
         if refused == Some(Refused::Connection) {
@@ -168,18 +167,18 @@ impl Http2Call {
         refused
     }
 
-    /// What a stream or a connection was ended with, for an operator.
+    /// The code that ended the stream or connection, for an operator.
     pub(super) fn reason(&self, error: &Error) -> Option<Cow<'static, str>> {
         reason(error).or_else(|| self.lease.reason().map(Into::into))
     }
 }
 
-/// A request body that is sent over a stream.
+/// A request body that is being sent over a stream.
 pub(super) struct Sending {
     stream: SendStream<Bytes>,
-    /// What the upstream is to take next.
+    /// The bytes to send next.
     pending: Bytes,
-    /// Nothing more will be sent: all was, or the upstream takes no more.
+    /// Everything was sent, or the upstream accepts no more.
     is_over: bool,
 }
 
@@ -193,11 +192,11 @@ impl Sending {
         self.is_over
     }
 
-    /// Sends as much as is there and the upstream takes, and says what is waited for then; `moved` is set when something
-    /// was sent. Why an upstream takes no more, its response says.
+    /// Sends as much as is available and the upstream accepts, and returns what to wait for; sets `moved` if something
+    /// was sent. If the upstream accepts no more, its response says why.
     ///
     /// # Errors
-    /// When the client breaks off, or its body is larger than it may be.
+    /// If the client breaks off, or its body exceeds the limit.
     pub(super) fn poll(
         &mut self,
         request_body: &mut RequestBody,
@@ -229,20 +228,20 @@ impl Sending {
                 },
                 room => room,
             };
-            self.give(room, request_body);
+            self.send(room, request_body);
             *moved = true;
         }
         Ok(Waits::Response)
     }
 
-    fn give(&mut self, room: usize, request_body: &RequestBody) {
+    fn send(&mut self, room: usize, request_body: &RequestBody) {
         let piece = self.pending.split_to(room.min(self.pending.len()));
         let is_last = self.pending.is_empty() && request_body.is_given() && request_body.trailers().is_none();
         self.is_over = self.stream.send_data(piece, is_last).is_err() || is_last;
     }
 
     fn end(&mut self, request_body: &RequestBody) {
-        // One that fails is of a stream that has ended. The trailers stay: another connection may need them.
+        // An error means that the stream has ended. The trailers are kept: another attempt may need them.
         let _ = match request_body.trailers() {
             Some(trailers) => self.stream.send_trailers(trailers.clone()),
             None => self.stream.send_data(Bytes::new(), true),
@@ -256,17 +255,17 @@ fn broken<T>(error: h2::Error) -> pingora::Result<T> {
     Err(Error::because(kind, "from an upstream", error).into_up())
 }
 
-/// What an upstream takes no more of. It has done nothing about the request, which may be sent again whatever it asks for.
+/// How an upstream refused a request unread. The request may be retried, whatever its method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::exchange) enum Refused {
-    /// This request: `REFUSED_STREAM`.
+    /// `REFUSED_STREAM`: this request.
     Stream,
-    /// Requests on this connection: GOAWAY.
+    /// GOAWAY: further requests on this connection.
     Connection,
 }
 
 impl Refused {
-    /// What an upstream has refused, where it has.
+    /// The refusal in an error, if it is one.
     fn of(error: &Error) -> Option<Self> {
         let cause = error.cause.as_deref()?.downcast_ref::<h2::Error>()?;
         let is_stream = cause.is_reset() && cause.reason() == Some(Reason::REFUSED_STREAM);
@@ -278,7 +277,7 @@ impl Refused {
     }
 }
 
-/// What an upstream has ended a stream or a connection with, for an operator.
+/// The code that ended a stream or a connection, for an operator.
 fn reason(error: &Error) -> Option<Cow<'static, str>> {
     let cause = error.cause.as_deref()?.downcast_ref::<h2::Error>()?;
     let word = if cause.is_go_away() { "GOAWAY" } else { "RST_STREAM" };

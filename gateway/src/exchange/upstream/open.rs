@@ -1,4 +1,4 @@
-//! Over what a request goes: a connection that is kept, or a new one.
+//! Chooses the connection of a request: a kept one, or a new one.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use crate::exchange::retry::{Failed, Failure};
 use crate::facts::ConnectionKind;
 use crate::upstreams::{DialError, DialFailure, Endpoint, Lease, Stream, Upstream, dial};
 
-/// Begins to send a request.
+/// Opens a call for a request.
 pub(in crate::exchange) async fn open(
     (upstream, endpoint): (&Arc<Upstream>, &Arc<Endpoint>),
     request: &Request<'_>,
     request_body: &mut RequestBody,
 ) -> Result<UpstreamCall, Failed> {
     let (transport, connect_timeout) = (&upstream.settings.transport, upstream.settings.connect_timeout);
-    // What asks for another protocol goes over a connection of its own.
+    // A request for another protocol needs a connection of its own, so HTTP/1.1.
     let http2 = !request.switches || transport.tls().is_none();
     if !http2 || !transport.multiplexes(endpoint) {
         if let Some(stream) = endpoint.idle.take(&request.demands, upstream.idle_max()) {
@@ -37,7 +37,7 @@ pub(in crate::exchange) async fn open(
     }
     let lease = match Box::pin(lease(upstream, endpoint, request)).await {
         Ok(lease) => lease,
-        // It may have changed its mind about the version.
+        // The upstream may no longer speak HTTP/2.
         Err(error) if error.kind == DialFailure::Protocol && transport.tls().is_some() => {
             endpoint.sessions.set_http2_agreed(false);
             return Err(unopened(endpoint, Failure::Unsent, error));
@@ -74,11 +74,11 @@ async fn lease(upstream: &Arc<Upstream>, endpoint: &Arc<Endpoint>, request: &Req
     endpoint.sessions.lease(&request.demands, upstream.settings.connect_timeout, connect).await
 }
 
-/// No connection came about, or none that takes requests.
+/// The failure of an attempt without a connection.
 fn unopened(endpoint: &Endpoint, failure: Failure, error: DialError) -> Failed {
     if failure == Failure::Unconnected {
         endpoint.record_failure(&error);
     }
-    let told = Error::explain(error.kind.error_type(), "connecting to an upstream").into_up();
-    Failed { failure, error: told, reason: error.reason, sent_at: None }
+    let connect_error = Error::explain(error.kind.error_type(), "connecting to an upstream").into_up();
+    Failed { failure, error: connect_error, reason: error.reason, sent_at: None }
 }

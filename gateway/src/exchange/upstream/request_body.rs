@@ -1,7 +1,7 @@
-//! The body of a request as it comes from the client, whichever connection it goes to and however it is framed there.
+//! The body of a request as it arrives from the client, for either version towards the upstream.
 //!
-//! Where the request may have to go to another connection, what was taken is kept until the response begins, up to a bound:
-//! an upstream may refuse a request that it has not begun to serve, and a connection may have ended before.
+//! If the request may have to be sent over another connection, its first bytes are kept until the response begins: an
+//! upstream may refuse a request unread, and a connection may have ended before.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,34 +16,34 @@ use crate::exchange::downstream::Downstream;
 use crate::request::BodyPromise;
 use crate::upstreams::Upstream;
 
-/// Bytes that are gathered for one piece while more are there.
-const GATHERED_MAX: usize = 64 * 1024;
+/// Largest piece, in bytes, that is collected while more bytes are available.
+const PIECE_BYTES_MAX: usize = 64 * 1024;
 
-/// Bytes that are kept for sending them once more.
+/// Bytes that are kept for a retry.
 const KEPT_BYTES_MAX: usize = 64 * 1024;
 
-/// A request body as it is read from the client.
-#[expect(clippy::struct_excessive_bools, reason = "what has happened, each for itself")]
+/// A request body that is being read from the client.
+#[expect(clippy::struct_excessive_bools, reason = "independent states")]
 pub(crate) struct RequestBody {
     promise: BodyPromise,
-    /// Both sides have switched protocols: what comes is no body.
+    /// Both sides have switched protocols: the bytes are not a body.
     switched: bool,
-    /// Whose rules its trailers keep, where there may be some.
+    /// The upstream, whose rules apply to the trailers; `None` without a body.
     upstream: Option<Arc<Upstream>>,
-    gathered: BytesMut,
-    /// Nothing more will be taken from the client.
+    collected: BytesMut,
+    /// Nothing more will be read from the client.
     is_over: bool,
     trailers: Option<HeaderMap>,
-    /// Bytes that it may have.
+    /// Bytes left of the limit.
     left: u64,
-    /// What was taken so far, where it is kept; `None` also when that would be too much.
+    /// The pieces so far, if they are kept; `None` also if they exceed the bound.
     kept: Option<VecDeque<Bytes>>,
     kept_bytes: usize,
-    /// How many of the kept pieces this connection was given.
+    /// Number of kept pieces that this attempt has taken.
     given: usize,
-    /// Something was taken from the client.
+    /// Something was read from the client.
     begun: bool,
-    /// What stands behind a body whose length is known is read too.
+    /// Trailers are read also after a body of known length.
     reads_trailers: bool,
 }
 
@@ -53,7 +53,7 @@ impl RequestBody {
             promise,
             switched: false,
             upstream: upstream.filter(|_| promise != BodyPromise::None).cloned(),
-            gathered: BytesMut::new(),
+            collected: BytesMut::new(),
             is_over: promise == BodyPromise::None,
             trailers: None,
             left: body_bytes_max,
@@ -65,7 +65,7 @@ impl RequestBody {
         }
     }
 
-    /// Another connection is sent it from its start. What it is sent is kept if it `may_go_elsewhere`.
+    /// Starts an attempt with the body from its start. The body is kept for a retry if it `may_go_elsewhere`.
     pub(super) fn begin(&mut self, may_go_elsewhere: bool, reads_trailers: bool) {
         (self.given, self.reads_trailers) = (0, reads_trailers);
         if may_go_elsewhere && !self.begun && self.kept.is_none() {
@@ -73,17 +73,17 @@ impl RequestBody {
         }
     }
 
-    /// Whether all of it can be sent to another connection.
+    /// Whether all of it can be sent over another connection.
     pub(super) fn is_at_hand(&self) -> bool {
         !self.begun || self.kept.is_some()
     }
 
-    /// Whether there is no body at all.
+    /// Whether there is no body.
     pub(super) fn is_empty(&self) -> bool {
         self.is_over && !self.begun && self.trailers.is_none()
     }
 
-    /// Whether it comes in chunks.
+    /// Whether its length is unknown, so that it is sent in chunks.
     pub(super) fn is_chunked(&self) -> bool {
         self.promise == BodyPromise::Unknown
     }
@@ -93,37 +93,37 @@ impl RequestBody {
         self.switched
     }
 
-    /// Whether the client has hung up after a switch of protocols.
+    /// Whether the client has disconnected after a switch of protocols.
     pub(super) fn has_hung_up(&self) -> bool {
         self.switched && self.is_over
     }
 
-    /// What stands behind it, once it has ended.
+    /// Its trailers, once it has ended.
     pub(super) fn trailers(&self) -> Option<&HeaderMap> {
         self.trailers.as_ref()
     }
 
-    /// Both sides have switched protocols: what comes from here on is no body and has no bound.
+    /// Both sides have switched protocols: the bytes from here on are not a body and have no limit.
     pub(super) fn switch(&mut self) {
         *self = Self { switched: true, is_over: false, ..Self::new(BodyPromise::None, u64::MAX, None) };
     }
 
-    /// It will not be sent again.
+    /// It will not be sent again: drops the kept pieces.
     pub(crate) fn forget(&mut self) {
         let rest = self.kept.take().map(|kept| kept.into_iter().skip(self.given)).into_iter().flatten();
-        // What this connection was not given yet goes first.
+        // Kept pieces that this attempt has not taken yet come first.
         let rest: Vec<Bytes> = rest.collect();
         if !rest.is_empty() {
             let mut all = BytesMut::from(rest.concat().as_slice());
-            all.extend_from_slice(&self.gathered);
-            self.gathered = all;
+            all.extend_from_slice(&self.collected);
+            self.collected = all;
         }
     }
 
     /// The next piece; `None` at the end.
     ///
     /// # Errors
-    /// When the client breaks off, or its body is larger than it may be.
+    /// If the client breaks off, or its body exceeds the limit.
     pub(super) fn poll_piece(
         &mut self,
         client: &mut impl Downstream,
@@ -133,10 +133,10 @@ impl RequestBody {
             self.given += 1;
             return Poll::Ready(Ok(Some(piece.clone())));
         }
-        while !self.is_over && self.gathered.len() < GATHERED_MAX {
-            match client.poll_body(&mut self.gathered, cx) {
+        while !self.is_over && self.collected.len() < PIECE_BYTES_MAX {
+            match client.poll_body(&mut self.collected, cx) {
                 Poll::Ready(Ok(bytes @ 1..)) => self.count(bytes)?,
-                // After a switch of protocols a client ends by leaving.
+                // After a switch of protocols the end is the end of the connection.
                 Poll::Ready(_) if self.switched => self.is_over = true,
                 Poll::Ready(Ok(_)) => match client.poll_trailers(cx)? {
                     Poll::Ready(trailers) => self.end(trailers),
@@ -146,10 +146,10 @@ impl RequestBody {
                 Poll::Pending => break,
             }
         }
-        if self.gathered.is_empty() {
+        if self.collected.is_empty() {
             return if self.is_over { Poll::Ready(Ok(None)) } else { Poll::Pending };
         }
-        let piece = self.gathered.split().freeze();
+        let piece = self.collected.split().freeze();
         self.keep(&piece);
         Poll::Ready(Ok(Some(piece)))
     }
@@ -160,7 +160,7 @@ impl RequestBody {
             *left = left.saturating_sub(bytes as u64);
             self.is_over = *left == 0 && !self.reads_trailers;
         }
-        // After a switch of protocols there is no bound.
+        // After a switch of protocols there is no limit.
         let bytes = if self.switched { 0 } else { bytes as u64 };
         let left = self.left.checked_sub(bytes);
         self.left =
@@ -186,8 +186,8 @@ impl RequestBody {
         }
     }
 
-    /// Whether this connection was given all of it, but for trailers.
+    /// Whether this attempt has taken all of it, except trailers.
     pub(super) fn is_given(&self) -> bool {
-        self.is_over && self.gathered.is_empty() && self.kept.as_ref().is_none_or(|kept| kept.len() == self.given)
+        self.is_over && self.collected.is_empty() && self.kept.as_ref().is_none_or(|kept| kept.len() == self.given)
     }
 }

@@ -1,4 +1,4 @@
-//! How long an upstream and its client are waited for.
+//! Time limits for waiting for an upstream and its client.
 
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -8,17 +8,17 @@ use tokio::time::Instant;
 
 use crate::exchange::downstream::Downstream;
 
-/// A WebSocket or a gRPC stream ends after so long without a byte.
+/// A WebSocket or a gRPC stream ends after this time without a byte.
 const SILENCE_MAX: Duration = Duration::from_hours(1);
 
 /// What a request in progress waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waits {
-    /// More of its body.
+    /// The client: more of the request body.
     Client,
-    /// That the upstream takes what is there.
+    /// The upstream: it must accept bytes.
     Upstream,
-    /// The response: all was sent.
+    /// The response: the request is sent.
     Response,
     /// A byte from either side, after a switch of protocols.
     Either,
@@ -26,12 +26,12 @@ pub(crate) enum Waits {
     Nothing,
 }
 
-/// How long an upstream is waited for.
+/// The time limits of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaitLimits {
     /// The longest wait for one read or write.
     each: Duration,
-    /// The end of the time that the request has as a whole.
+    /// The deadline of the whole request.
     ends: Option<Instant>,
 }
 
@@ -45,18 +45,18 @@ impl WaitLimits {
         Self::new(SILENCE_MAX, None)
     }
 
-    /// Each wait may be long.
+    /// Allows long silence.
     pub(crate) fn may_be_silent(&mut self) {
         self.each = SILENCE_MAX;
     }
 
-    /// Whether the time that the request has as a whole is over.
+    /// Whether the deadline of the whole request has passed.
     pub(crate) fn is_over(&self) -> bool {
         self.ends.is_some_and(|ends| ends <= Instant::now())
     }
 
-    /// Ready when a side was too late. `waiting` says since when, and `moved` that something has
-    /// happened since it was asked the last time.
+    /// Ready when a side is too late. `waiting` keeps the present wait and its deadline between calls; `moved` starts a
+    /// new wait.
     pub(crate) fn poll(
         &self,
         waiting: &mut Option<(Waits, Instant)>,
@@ -66,7 +66,7 @@ impl WaitLimits {
         cx: &mut Context<'_>,
     ) -> Poll<pingora::Result<()>> {
         let until = match *waiting {
-            // A client keeps its own time.
+            // A client's minimum rate is checked where its body is read.
             _ if waits == Waits::Client => None,
             Some((known, until)) if known == waits && !moved => Some(until),
             _ => Some(waiting.insert((waits, Instant::now() + self.each)).1),
@@ -76,12 +76,12 @@ impl WaitLimits {
     }
 }
 
-/// The client is no longer there.
-pub(crate) fn left<T>() -> pingora::Result<T> {
+/// The error of a client that has disconnected.
+pub(crate) fn client_left<T>() -> pingora::Result<T> {
     Err(Error::explain(ErrorType::ConnectionClosed, "the client has left").into_down())
 }
 
-/// The error of the side that was too late.
+/// The error of the side that is too late.
 fn late(waits: Waits) -> pingora::Result<()> {
     Err(match waits {
         Waits::Either | Waits::Nothing => return Ok(()),

@@ -1,4 +1,4 @@
-//! Heads of HTTP/2 exchanges with an upstream.
+//! Heads of requests and responses over HTTP/2 to upstreams.
 
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header, uri};
 use pingora::{Error, ErrorType};
@@ -12,12 +12,12 @@ use listener::fields::{may_stand_in_request, may_stand_in_response};
 
 const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 
-/// The head that an upstream is sent, once [`crate::forward::rewrite`] has been over it.
+/// The rewritten head for the h2 library.
 ///
 /// # Errors
-/// When its host is no authority, which the door has seen to.
+/// If its host is not a valid authority; the listener has checked that.
 pub(crate) fn request(head: &RequestHeader, scheme: uri::Scheme) -> pingora::Result<http::Request<()>> {
-    let wrong = |error: http::Error| Error::because(ErrorType::InternalError, "a head of our own", error);
+    let wrong = |error: http::Error| Error::because(ErrorType::InternalError, "invalid request head", error);
     let mut parts = uri::Parts::default();
     parts.scheme = Some(scheme);
     let host = head.headers.get(header::HOST).map_or(&b""[..], HeaderValue::as_bytes);
@@ -35,20 +35,21 @@ pub(crate) fn request(head: &RequestHeader, scheme: uri::Scheme) -> pingora::Res
             fields.append(name.clone(), value.clone());
         }
     }
-    // RFC 9113 section 8.2.2: the one thing it may say.
+    // RFC 9113 section 8.2.2: the only value that is allowed.
     if wants_trailers(&head.headers) {
         fields.insert(header::TE, TRAILERS);
     }
     Ok(request)
 }
 
-/// Whether whoever sent these fields reads trailers.
+/// Whether the sender of these fields accepts trailers.
 pub(crate) fn wants_trailers(fields: &HeaderMap) -> bool {
     let values = fields.get_all(header::TE).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).any(|one| one.trim().eq_ignore_ascii_case("trailers"))
 }
 
-/// Writes the head of a response to `out`, without the fields that the gateway removes. `ends` when nothing follows it.
+/// Writes the head of a response to `out`, without the fields that the gateway removes. `ends` if nothing follows it;
+/// `to_head` if it answers HEAD.
 pub(crate) fn response(
     head: &http::response::Parts,
     (ends, to_head): (bool, bool),
@@ -73,7 +74,7 @@ pub(crate) fn response(
     if chunked {
         out.field("Transfer-Encoding", b"chunked")?;
     } else if status.is_informational() || status == StatusCode::NO_CONTENT {
-        // RFC 9110 section 8.6: these have none.
+        // RFC 9110 section 8.6: these have no length.
     } else if let Some(length) = length {
         out.figure("Content-Length", length)?;
     } else if !bodiless && !grpc::is_call(&head.headers) {
@@ -88,7 +89,7 @@ mod tests {
     use super::*;
     use crate::exchange::downstream::http1::Http1Head;
 
-    /// What goes on of a head; `None` where it is refused.
+    /// A head as the client gets it; `None` if it is refused.
     fn written(status: u16, fields: &[(&str, &str)]) -> Option<String> {
         let mut head = http::Response::builder().status(status);
         for (name, value) in fields {
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_is_said_once_and_only_where_there_may_be_one() {
+    fn a_length_is_written_once_and_only_where_it_is_allowed() {
         let twice: &[_] = &[("content-length", "9"), ("content-length", "9")];
         assert_eq!(written(200, twice).unwrap(), "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n");
         assert_eq!(written(304, &[("content-length", "9, 9")]).unwrap().matches("Content-Length: 9\r\n").count(), 1);
