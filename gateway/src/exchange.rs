@@ -276,7 +276,7 @@ impl<'a> Exchange<'a> {
                 continue;
             };
             forward::inspect(head.status, head.fields_bytes, &mut self.facts)?;
-            forward::accepted(head.present.refuses_identity(head.status))?;
+            forward::check_identity_accepted(head.present.refuses_identity(head.status))?;
             if !head.status.is_informational() || head.status == StatusCode::SWITCHING_PROTOCOLS {
                 return Ok((head, out));
             }
