@@ -125,8 +125,8 @@ fn stays_private(
         section.complain(
             "endpoints",
             format!(
-                "{sent} would be sent there as plain text: use https:// and tls.ca_certificate_file, or say \
-                 plain_text = true if nobody else can read on the way"
+                "{sent} would be sent there as plain text: use https:// and tls.ca_certificate_file, or set \
+                 plain_text = true if the network path is private"
             ),
         );
         return false;
