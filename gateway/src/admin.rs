@@ -97,7 +97,7 @@ async fn status(State(view): State<View>) -> Json<Value> {
                 "name": upstream.settings.name,
                 "endpoints": upstream.endpoints.len(),
                 "up": upstream.endpoints.up(now),
-                "in_turn": upstream.endpoints.in_turn(now),
+                "in_turn": upstream.endpoints.in_rotation(now),
                 "speaks": upstream.settings.transport.scheme(),
                 "insecure": upstream.settings.transport.is_insecure(),
                 "failing_because": upstream.endpoints.failing_because(),

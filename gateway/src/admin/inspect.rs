@@ -220,7 +220,7 @@ pub(super) fn why_host(
         });
     }
     if upstream.and_then(|upstream| upstream.get("insecure")?.as_bool()) == Some(true) {
-        why.push("INSECURE: the certificate of its service is not looked at (tls.insecure).".to_owned());
+        why.push("INSECURE: the certificate of its service is not verified (tls.insecure).".to_owned());
     }
     if why.is_empty() {
         why.push("Requests are served.".to_owned());

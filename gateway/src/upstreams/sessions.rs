@@ -1,11 +1,11 @@
-//! HTTP/2 connections to one address of an upstream: each carries many requests at once, all of one tenant.
+//! HTTP/2 connections to one address of an upstream: each carries many concurrent requests of one tenant.
 //!
-//! A connection takes as many requests as the other side allows, and 100 at most; the next opens another. Requests that come
-//! while one is being opened wait for it together. What an upstream that has said GOAWAY still owes arrives; nothing new is
-//! sent there. When nothing was in progress for a while, a connection is closed.
+//! A connection carries as many requests as the upstream allows, at most 100; further requests open another. Requests
+//! that arrive while a connection is being opened wait for it together. After GOAWAY, responses in progress still
+//! arrive, and no new requests are sent. An idle connection is closed after a while.
 //!
-//! Of several connections the one that was heard last takes the next request. One that has fallen silent is asked by PING when a
-//! request is sent there (`sessions/read_monitor.rs`), and takes no others until it has answered.
+//! The connection that last received bytes gets the next request. A silent connection is checked with a PING when a
+//! request is sent (`sessions/read_monitor.rs`), and gets no further requests until it has answered.
 
 mod read_monitor;
 mod session;
@@ -26,7 +26,7 @@ use self::session::{Acquired, Session, State};
 use super::pool::{self, Demands, IDLE_MAX, KEPT_MAX, Trust};
 use super::{DialError, DialFailure, Stream};
 
-/// New or full connections that one request looks at in vain. Those that were left by the other side cost it nothing.
+/// The most new or full connections that one request tries. Connections that the upstream is closing do not count.
 const TRIES_MAX: usize = 4;
 
 /// The connections of an address.
@@ -35,7 +35,7 @@ pub(crate) struct Sessions {
     /// One permit for each connection that is kept, of all addresses together: each holds a file descriptor.
     permits: Arc<Semaphore>,
     all: Mutex<VecDeque<Arc<Session>>>,
-    /// HTTP/2 was agreed on the last time.
+    /// HTTP/2 was negotiated the last time.
     agreed: AtomicBool,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Sessions {
 #[derive(Debug)]
 pub(crate) struct Lease {
     session: Arc<Session>,
-    /// What sends the request.
+    /// Sends the request.
     pub sender: SendRequest<Bytes>,
     /// The connection has served others.
     pub reused: bool,
@@ -54,12 +54,12 @@ impl Sessions {
         Self { permits, all: Mutex::default(), agreed: AtomicBool::new(false) }
     }
 
-    /// Whether HTTP/2 was agreed on the last time that TLS came about.
+    /// Whether the last TLS handshake negotiated HTTP/2.
     pub(crate) fn http2_agreed(&self) -> bool {
         self.agreed.load(Ordering::Relaxed)
     }
 
-    /// Remembers what was agreed on.
+    /// Records whether HTTP/2 was negotiated.
     pub(crate) fn set_http2_agreed(&self, agreed: bool) {
         if self.http2_agreed() != agreed {
             self.agreed.store(agreed, Ordering::Relaxed);
@@ -84,7 +84,7 @@ impl Sessions {
             let permit = acquired.unwrap_or_else(open);
             match permit.ready().await? {
                 Acquired::Leased(lease) => return Ok(lease),
-                // It takes no more requests, so each is met once.
+                // It accepts no more requests, so each is tried once.
                 Acquired::Gone if !is_new => {}
                 Acquired::Full | Acquired::Gone => tries += 1,
             }
@@ -92,10 +92,10 @@ impl Sessions {
                 break;
             }
         }
-        Err(DialError::because(DialFailure::Protocol, "its HTTP/2 connections take no requests"))
+        Err(DialError::because(DialFailure::Protocol, "its HTTP/2 connections accept no requests"))
     }
 
-    /// Takes a connection on which HTTP/2 was just agreed on.
+    /// Adds a connection that has just negotiated HTTP/2.
     pub(crate) fn add_connected(&self, demands: &Demands, connect_timeout: Duration, stream: Stream) {
         self.set_http2_agreed(true);
         // The request that opened it leases it as all others do, so this permit is not used.
@@ -118,7 +118,7 @@ impl Sessions {
         let connecting = async move {
             let stream = connecting.await?;
             if stream.is_tls() && !stream.agreed_on_http2() {
-                return Err(DialError::because(DialFailure::Protocol, "it does not agree on HTTP/2"));
+                return Err(DialError::because(DialFailure::Protocol, "it did not negotiate HTTP/2"));
             }
             Ok(stream)
         };
@@ -147,17 +147,17 @@ impl Sessions {
     /// Acquires a permit to keep one more connection; if there is none, closes the connection that is idle for longest.
     fn keep(&self, all: &mut VecDeque<Arc<Session>>) -> Option<OwnedSemaphorePermit> {
         pool::keep_one_more(&self.permits, all.len(), || {
-            let resting = all.iter().enumerate().filter_map(|(at, session)| Some((session.resting()?, at)));
-            if let Some(oldest) = resting.max().and_then(|(_, at)| all.remove(at)) {
+            let idle = all.iter().enumerate().filter_map(|(at, session)| Some((session.idle()?, at)));
+            if let Some(oldest) = idle.max().and_then(|(_, at)| all.remove(at)) {
                 oldest.close();
             }
         })
     }
 
-    /// Closes those that nobody needs any more.
+    /// Closes connections that were idle for too long.
     pub(super) fn tidy(&self) {
         self.all.lock().retain(|session| {
-            let stays = session.is_alive() && session.resting().is_none_or(|resting| resting < IDLE_MAX);
+            let stays = session.is_alive() && session.idle().is_none_or(|idle| idle < IDLE_MAX);
             if !stays {
                 session.close();
             }
@@ -167,38 +167,38 @@ impl Sessions {
 }
 
 impl Lease {
-    /// The connection takes no more requests.
+    /// The connection gets no more requests.
     pub(crate) fn leave(&self) {
         self.session.leave();
     }
 
-    /// The request was sent: where nothing has come for a while, the other side is asked whether it is there.
+    /// Records that the request was sent. If the connection was silent for a while, a PING checks it.
     pub(crate) fn sends(&self) {
         self.session.sends();
     }
 
-    /// Something of a response came.
+    /// Records that bytes of a response arrived.
     pub(crate) fn responds(&self) {
         self.session.responds();
     }
 
-    /// Whether nothing at all has come over the connection since then.
+    /// Whether the connection has received nothing since then.
     pub(crate) fn is_silent_since(&self, then: Instant) -> bool {
         self.session.heard().is_none_or(|heard| heard <= then)
     }
 
-    /// Whether nothing has come over the connection since the other side was asked whether it is there.
+    /// Whether the connection has received nothing since its last PING.
     pub(crate) fn is_unheard(&self) -> bool {
         self.session.is_unheard()
     }
 
-    /// Why the connection broke off, where that is known.
+    /// Why the connection broke off, if known.
     pub(crate) fn reason(&self) -> Option<String> {
         self.session.reason()
     }
 }
 
-/// What a connection is to whoever asks for one.
+/// The state of a connection, for requests that wait for it.
 type Shared = tokio::sync::watch::Receiver<State>;
 
 #[cfg(test)]

@@ -210,7 +210,8 @@ async fn a_request_that_goaway_leaves_out_is_served_by_another_connection() {
     world.end().await;
 }
 
-/// An upstream that restarts: six connections with room for one more request each say GOAWAY and go on serving another one.
+/// An upstream that restarts: six connections with room for one more request each say GOAWAY and go on serving another
+/// one.
 #[tokio::test]
 async fn a_request_meets_any_number_of_connections_that_go_away() {
     let (upstream, mut taken) = H2Upstream::limited(2).await;
@@ -460,6 +461,6 @@ async fn an_upstream_without_http2_is_502_with_a_reason() {
     let world = world(upstream.address, |_| {}).await;
     let reply = world.ask(Ask::get(BLOG, "/")).await;
     reply.refused(502, "upstream_invalid");
-    assert_eq!(world.log.line_of(reply.request_id()).await["reason"], "it does not speak HTTP/2 there");
+    assert_eq!(world.log.line_of(reply.request_id()).await["reason"], "it does not speak HTTP/2 on this port");
     world.end().await;
 }

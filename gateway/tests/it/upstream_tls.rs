@@ -81,13 +81,13 @@ async fn what_cannot_be_believed_is_502_with_a_reason_for_the_operator_alone() {
     let good = certificates::leaf(&["127.0.0.1"]);
     let all = rustls::ALL_VERSIONS;
     for (config, words) in [
-        (Some(server(&stranger, all, false)), "authority that is not believed"),
+        (Some(server(&stranger, all, false)), "authority that is not trusted"),
         (Some(server(&expired, all, false)), "has expired"),
         (Some(server(&early, all, false)), "not valid yet"),
         (Some(server(&elsewhere, all, false)), "for another name"),
-        (Some(server(&good, &[&rustls::version::TLS13], true)), "wants a client certificate"),
+        (Some(server(&good, &[&rustls::version::TLS13], true)), "requires a client certificate"),
         (Some(server(&good, &[&rustls::version::TLS12], true)), "certificate"),
-        (None, "is TLS spoken there"),
+        (None, "does the upstream speak TLS"),
     ] {
         let (upstream, files) = (Upstream::start().await, directory());
         let late = config.is_none();

@@ -22,22 +22,22 @@ use crate::upstreams::{DialError, DialFailure};
 
 /// Requests of one connection at once, where the other side allows that many.
 const STREAMS_MAX: usize = 100;
-/// Bytes of a response that may wait for a client that does not read. A connection may have as many of them as streams, so
-/// that no stream keeps another from being read.
+/// Bytes of a response that may wait for a client that does not read. The connection's window has room for all streams,
+/// so that no stream blocks another.
 const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = STREAM_WINDOW * 100;
 /// Bytes of a request that may wait for an upstream that does not read.
 const SEND_BUFFER_MAX: usize = 64 * 1024;
 /// Bytes of a head as RFC 9113 section 6.5.2 counts them, with 32 for each field.
 const HEADER_BYTES_MAX: u32 = 72 * 1024;
-/// How long a connection that nobody needs may take to say goodbye.
+/// How long the orderly close of an unused connection may take.
 const GOODBYE_MAX: Duration = Duration::from_secs(5);
 
-/// How long the answer to a PING may take. Shorter than the usual time for a response (`first_byte_timeout`), so that a
-/// request that changes nothing can be sent again in time.
+/// How long the answer to a PING may take. Shorter than the usual `first_byte_timeout`, so that a safe request can be
+/// retried in time.
 const PONG_MAX: Duration = Duration::from_secs(8);
 
-/// How far a connection is.
+/// The state of a connection.
 #[derive(Debug)]
 pub(super) enum State {
     Opening,
@@ -52,10 +52,10 @@ pub(super) struct Session {
     trust: Trust,
     state: Shared,
     streams: AtomicUsize,
-    /// It takes no more.
+    /// It gets no more requests.
     leaving: AtomicBool,
     has_served: AtomicBool,
-    resting_since: Mutex<Instant>,
+    idle_since: Mutex<Instant>,
     monitor: Arc<ReadMonitor>,
 }
 
@@ -88,14 +88,14 @@ impl Session {
             streams: AtomicUsize::new(1),
             leaving: AtomicBool::new(false),
             has_served: AtomicBool::new(false),
-            resting_since: Mutex::new(Instant::now()),
+            idle_since: Mutex::new(Instant::now()),
             monitor: monitor.clone(),
         });
         tokio::spawn(run(connecting, connect_timeout, monitor, tell, kept));
         (session.clone(), StreamPermit(Some(session)))
     }
 
-    /// Whether it takes a request with these demands now.
+    /// Whether it accepts a request with these demands now.
     pub(super) fn takes(&self, demands: &Demands) -> bool {
         demands.are_met(&self.trust, || self.heard())
             && !self.leaving.load(Ordering::Relaxed)
@@ -103,7 +103,7 @@ impl Session {
             && self.monitor.takes_requests(demands.may_be_repeated)
     }
 
-    /// When something was heard of the other side the last time; `None` while the connection is being opened.
+    /// When it last received bytes; `None` while it is being opened.
     pub(super) fn heard(&self) -> Option<Instant> {
         (!matches!(&*self.state.borrow(), State::Opening)).then(|| self.monitor.last())
     }
@@ -116,7 +116,7 @@ impl Session {
         Some(StreamPermit(Some(this.clone())))
     }
 
-    /// Requests that it may have now; `None` when it is gone.
+    /// The number of requests that it may carry now; `None` if it is over.
     fn limit(&self) -> Option<usize> {
         match &*self.state.borrow() {
             State::Opening => Some(STREAMS_MAX),
@@ -125,21 +125,21 @@ impl Session {
         }
     }
 
-    /// Whether it may take requests, now or soon.
+    /// Whether it may accept requests, now or soon.
     pub(super) fn is_alive(&self) -> bool {
         !self.leaving.load(Ordering::Relaxed) && self.limit().is_some() && self.state.has_changed().is_ok()
     }
 
-    /// For how long it has had nothing to do; `None` while it has.
-    pub(super) fn resting(&self) -> Option<Duration> {
-        (self.streams.load(Ordering::Relaxed) == 0).then(|| self.resting_since.lock().elapsed())
+    /// For how long it has been idle; `None` while it has requests.
+    pub(super) fn idle(&self) -> Option<Duration> {
+        (self.streams.load(Ordering::Relaxed) == 0).then(|| self.idle_since.lock().elapsed())
     }
 
     pub(super) fn leave(&self) {
         self.leaving.store(true, Ordering::Relaxed);
     }
 
-    /// It takes no more, and ends when it has nothing left to do.
+    /// It gets no more requests, and ends after those in progress.
     pub(super) fn close(&self) {
         self.leave();
     }
@@ -149,24 +149,24 @@ impl Session {
         self.monitor.sends();
     }
 
-    /// Something of a response came.
+    /// Bytes of a response arrived.
     pub(super) fn responds(&self) {
         self.monitor.responds();
     }
 
-    /// Whether nothing has come since the other side was asked whether it is there.
+    /// Whether it has received nothing since its last PING.
     pub(super) fn is_unheard(&self) -> bool {
         self.monitor.is_unheard()
     }
 
-    /// Why it broke off, where that is known.
+    /// Why it broke off, if known.
     pub(super) fn reason(&self) -> Option<String> {
         self.monitor.reason()
     }
 }
 
 impl StreamPermit {
-    /// Waits until the connection is there. One that is gone takes no more requests from here on.
+    /// Waits until the connection is open. A connection with a GOAWAY gets no more requests from here on.
     pub(super) async fn ready(mut self) -> Result<Acquired, DialError> {
         let Some(session) = &self.0 else { return Ok(Acquired::Gone) };
         let mut state = session.state.clone();
@@ -175,12 +175,12 @@ impl StreamPermit {
             Ok(State::Failed(error)) => return Err(error.clone()),
             Ok(State::Opening | State::Over) | Err(_) => return Ok(Acquired::Gone),
         };
-        // The engine knows of a GOAWAY, while the connection still serves what is in progress.
+        // The h2 library knows of a GOAWAY while responses in progress still arrive.
         if poll_fn(|cx| sender.poll_ready(cx)).now_or_never().is_some_and(|ready| ready.is_err()) {
             session.leave();
             return Ok(Acquired::Gone);
         }
-        // More may have waited than there is room for.
+        // More requests may have waited than it accepts.
         let room = sender.current_max_send_streams().min(STREAMS_MAX);
         if session.streams.load(Ordering::Relaxed) > room {
             return Ok(Acquired::Full);
@@ -206,12 +206,12 @@ impl Drop for Lease {
 
 impl Session {
     fn left(&self) {
-        *self.resting_since.lock() = Instant::now();
+        *self.idle_since.lock() = Instant::now();
         self.streams.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// Opens a connection, says so, and drives it to its end.
+/// Opens a connection, publishes its state, and drives it to its end.
 async fn run<S: AsyncRead + AsyncWrite + Unpin>(
     connecting: impl Future<Output = Result<S, DialError>> + Send,
     connect_timeout: Duration,
@@ -219,7 +219,7 @@ async fn run<S: AsyncRead + AsyncWrite + Unpin>(
     tell: watch::Sender<State>,
     _kept: Option<OwnedSemaphorePermit>,
 ) {
-    let opening = async { shake(connecting.await?, monitor.clone()).await };
+    let opening = async { handshake(connecting.await?, monitor.clone()).await };
     let late = Err(DialError { kind: DialFailure::TimedOut, reason: None });
     match timeout(connect_timeout, opening).await.unwrap_or(late) {
         Ok((sender, connection, pings)) => {
@@ -231,25 +231,25 @@ async fn run<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-/// Speaks HTTP/2 and waits until the other side has: by the answer to a PING its limits are known.
-async fn shake<S: AsyncRead + AsyncWrite + Unpin>(
+/// The HTTP/2 handshake. Waits for the answer to a PING: the settings of the upstream are known then.
+async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     monitor: Arc<ReadMonitor>,
 ) -> Result<(SendRequest<Bytes>, Connection<MonitoredStream<S>, Bytes>, PingPong), DialError> {
     let failed = |_| match monitor.reason() {
         Some(reason) => DialError::because(DialFailure::Tls, reason),
-        None => DialError::because(DialFailure::Protocol, "it does not speak HTTP/2 there"),
+        None => DialError::because(DialFailure::Protocol, "it does not speak HTTP/2 on this port"),
     };
     let heard = MonitoredStream { stream, monitor: monitor.clone() };
     let (sender, mut connection) = options().handshake::<_, Bytes>(heard).await.map_err(failed)?;
     let mut pings = connection
         .ping_pong()
-        .ok_or_else(|| DialError::because(DialFailure::Protocol, "its connection cannot be asked"))?;
+        .ok_or_else(|| DialError::because(DialFailure::Protocol, "its connection cannot be checked with PING"))?;
     tokio::select! {
         biased;
         ended = &mut connection => {
             ended.map_err(failed)?;
-            return Err(DialError::because(DialFailure::Protocol, "it ended the connection at once"));
+            return Err(DialError::because(DialFailure::Protocol, "it closed the connection in the handshake"));
         }
         pong = pings.ping(Ping::opaque()) => {
             pong.map_err(failed)?;
@@ -270,7 +270,7 @@ fn options() -> h2::client::Builder {
     options
 }
 
-/// Until the connection is over, the other side is gone, or nobody needs it any more.
+/// Drives the connection until it is over, the upstream is gone, or it is unused.
 async fn drive<S: AsyncRead + AsyncWrite + Unpin>(
     mut connection: Connection<MonitoredStream<S>, Bytes>,
     pings: PingPong,
@@ -280,23 +280,23 @@ async fn drive<S: AsyncRead + AsyncWrite + Unpin>(
     let mut watching = pin!(watch_over(pings, monitor));
     tokio::select! {
         _ = &mut connection => return,
-        // What is in progress fails as if the connection had been closed.
+        // Requests in progress fail as if the connection had been closed.
         () = &mut watching => return,
         () = tell.closed() => {}
     }
-    // With the last of those who send the engine says goodbye.
+    // The h2 library sends GOAWAY when the last sender is dropped.
     tell.send_replace(State::Over);
     let _ = timeout(GOODBYE_MAX, connection).await;
 }
 
-/// Asks whether the other side is there whenever that is due; ends when it does not answer.
+/// Sends a PING whenever one is due; returns if it is not answered.
 async fn watch_over(mut pings: PingPong, monitor: &ReadMonitor) {
     loop {
         monitor.ping_is_due().await;
         monitor.sends_ping();
         match timeout(PONG_MAX, pings.ping(Ping::opaque())).await {
             Ok(Ok(_)) => monitor.has_pong(),
-            // The connection is about to end by itself.
+            // The connection is ending by itself.
             Ok(Err(_)) => return sleep(PONG_MAX).await,
             Err(_) => return monitor.set_reason(format!("it did not answer a PING within {} s", PONG_MAX.as_secs())),
         }

@@ -15,7 +15,7 @@ const TRUST: Trust = Trust { tenant: Tenant(1), tls_config: None };
 /// How long a response is waited for.
 const RESPONSE_MAX: Duration = Duration::from_mins(1);
 
-/// An upstream in memory, and the connections to it.
+/// An upstream in memory, and connections to it.
 struct Scene {
     sessions: Sessions,
     opened: AtomicUsize,
@@ -54,7 +54,7 @@ impl Scene {
         }
     }
 
-    /// Whether a request that changes nothing is served, whose response takes so long.
+    /// Whether a safe request with a response after this time is served.
     async fn serves(&self, takes: Duration) -> bool {
         self.serves_one(takes, true).await
     }
@@ -81,7 +81,7 @@ impl Scene {
     }
 }
 
-/// Sends a request every `pause`, whatever becomes of those before; which of them were served.
+/// Sends a request every `pause` without waiting for earlier ones; returns which were served.
 async fn steady(scene: &Arc<Scene>, pause: Duration, requests: usize, may_be_repeated: bool) -> Vec<bool> {
     let mut asking = JoinSet::new();
     for number in 0..requests {
@@ -94,7 +94,7 @@ async fn steady(scene: &Arc<Scene>, pause: Duration, requests: usize, may_be_rep
     served.into_iter().map(|(_, served)| served).collect()
 }
 
-/// Answers each request in the milliseconds that its path says, until its connection falls silent.
+/// Answers each request after the milliseconds in its path, until its connection falls silent.
 async fn serve(stream: DuplexStream, mut silence: watch::Receiver<()>) {
     let mut connection = h2::server::handshake(stream).await.unwrap();
     loop {
