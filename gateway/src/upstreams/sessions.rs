@@ -102,7 +102,7 @@ impl Sessions {
         drop(self.open(demands.trust.clone(), connect_timeout, std::future::ready(Ok(stream))));
     }
 
-    /// Acquires a permit of the connection that was heard last, of those that accept one more request.
+    /// Acquires a permit of the connection that was last to receive bytes, of those that accept one more request.
     fn acquire(&self, demands: &Demands) -> Option<session::StreamPermit> {
         let all = self.all.lock();
         let taking = all.iter().filter(|session| session.takes(demands));

@@ -29,7 +29,7 @@ pub(super) struct Sending {
     piece: Bytes,
     /// Bytes after the piece.
     tail: &'static [u8],
-    /// Nothing more will be taken from the request_body.
+    /// Nothing more follows from the request body.
     is_over: bool,
     /// The upstream accepts no more.
     refused: bool,
