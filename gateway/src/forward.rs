@@ -80,9 +80,9 @@ fn rewrite_fields(
     let headers = &mut parts.headers;
     let rules = facts.upstream.forwarded_to().map_or(USUAL, |upstream| &upstream.settings.fields);
     // A preflight has no key, so no field may change its method.
-    let stays_behind = |name: &str| rules.stays_behind(name) || facts.caller.is_preflight && is_method_override(name);
-    let behind: Vec<HeaderName> = headers.keys().filter(|name| stays_behind(name.as_str())).cloned().collect();
-    for name in behind {
+    let is_dropped = |name: &str| rules.removes(name) || facts.caller.is_preflight && is_method_override(name);
+    let dropped: Vec<HeaderName> = headers.keys().filter(|name| is_dropped(name.as_str())).cloned().collect();
+    for name in dropped {
         headers.remove(name);
     }
     // The gateway has answered it.

@@ -10,7 +10,7 @@ const FIELDS_MAX: usize = 32;
 
 /// The forwarded trailers of a request, by the rules of the upstream: a server may merge them into the head.
 pub(crate) fn of_request(fields: HeaderMap, rules: &FieldRules) -> HeaderMap {
-    without(fields, |name| is_reserved(name) || rules.stays_behind(name))
+    without(fields, |name| is_reserved(name) || rules.removes(name))
 }
 
 /// The forwarded trailers of a response.
@@ -44,10 +44,10 @@ pub(crate) fn write(fields: Option<&HeaderMap>, into: &mut impl bytes::BufMut) {
     into.put_slice(b"\r\n");
 }
 
-fn without(mut fields: HeaderMap, stays_behind: impl Fn(&str) -> bool) -> HeaderMap {
-    let stays = |name: &str| !may_stand_in_trailers(name) || stays_behind(name);
-    let behind: Vec<HeaderName> = fields.keys().filter(|name| stays(name.as_str())).cloned().collect();
-    for name in behind {
+fn without(mut fields: HeaderMap, is_dropped: impl Fn(&str) -> bool) -> HeaderMap {
+    let is_dropped = |name: &str| !may_stand_in_trailers(name) || is_dropped(name);
+    let dropped: Vec<HeaderName> = fields.keys().filter(|name| is_dropped(name.as_str())).cloned().collect();
+    for name in dropped {
         fields.remove(name);
     }
     fields

@@ -159,9 +159,9 @@ fn write(
         // A switch of protocols is agreed on end to end.
         let agreed = status == StatusCode::SWITCHING_PROTOCOLS && field.name.eq_ignore_ascii_case("upgrade");
         // The length is written anew.
-        let goes_on = may_stand_in_response(field.name) && !field.name.eq_ignore_ascii_case("content-length");
-        let stays_behind = !goes_on || is_removed(field.name) || has_options && is_named(field.name);
-        if stays_behind && !agreed {
+        let is_forwarded = may_stand_in_response(field.name) && !field.name.eq_ignore_ascii_case("content-length");
+        let is_dropped = !is_forwarded || is_removed(field.name) || has_options && is_named(field.name);
+        if is_dropped && !agreed {
             continue;
         }
         if memchr::memchr2(b'\r', b'\n', field.value).is_none() {
