@@ -26,7 +26,7 @@ use crate::replica::{Expiry, Replica};
 
 mod fault;
 
-/// A certificate for the platform's hosts. Reading it is lock-free; [`PlatformCertificate::look`] replaces it.
+/// A certificate for the platform's hosts. Reading it is lock-free; [`PlatformCertificate::reload`] replaces it.
 pub(crate) struct PlatformCertificate {
     chain_file: PathBuf,
     key_file: PathBuf,
@@ -75,14 +75,14 @@ impl PlatformCertificate {
         Expiry { hostname, not_before: current.not_before, not_after: current.not_after }
     }
 
-    /// The faults at the last look: of the certificate in use, or of the files that were to replace it.
+    /// The faults at the last reload: of the certificate in use, or of the files that were to replace it.
     pub(crate) fn faults(&self) -> Vec<CertificateFault> {
         self.faults.lock().clone()
     }
 
     /// Reads the files again and takes their certificate if it may replace the one in use. Returns whether the
     /// certificate changed; [`PlatformCertificate::faults`] has the faults.
-    pub(crate) fn look(&self, replica: &Replica, now: UnixSeconds) -> bool {
+    pub(crate) fn reload(&self, replica: &Replica, now: UnixSeconds) -> bool {
         let current = self.current.load_full();
         let fault = |which, kind| CertificateFault { which, file: self.chain_file.clone(), kind };
         let found = read(&self.chain_file, &self.key_file);

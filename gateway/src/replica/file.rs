@@ -153,7 +153,7 @@ impl File {
     }
 
     /// Records whether it may not be waiting.
-    pub(super) fn note_stopped(&self, stopped: bool) -> anyhow::Result<()> {
+    pub(super) fn set_stopped(&self, stopped: bool) -> anyhow::Result<()> {
         let write = self.write(0)?;
         if stopped {
             write.open_table(STOPPED)?.insert((), ())?;

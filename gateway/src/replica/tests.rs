@@ -232,7 +232,7 @@ fn a_snapshot_without_most_of_what_is_served_is_taken_when_an_operator_accepts_i
 
 /// Refuses a database that is there, and accepts it at the moment 0.
 fn accept(replica: &Replica, there: Position) {
-    replica.note_refusal(Some(Refused { why: "another history".to_owned(), there: Some(there) }));
+    replica.set_refusal(Some(Refused { why: "another history".to_owned(), there: Some(there) }));
     replica.accept(Duration::ZERO).unwrap();
 }
 
@@ -242,7 +242,7 @@ fn an_acceptance_is_of_what_was_refused_and_ends() {
     let replica = replica(directory.path());
     replica.replace(&[site("a.example", "a")], at(9)).unwrap();
     assert!(matches!(replica.accept(Duration::ZERO), Err(NotAccepted::NothingRefused)));
-    replica.note_refusal(Some(Refused { why: "the disk is full".to_owned(), there: None }));
+    replica.set_refusal(Some(Refused { why: "the disk is full".to_owned(), there: None }));
     let why = replica.accept(Duration::ZERO).unwrap_err();
     assert!(why.to_string().contains("the disk is full"), "{why}");
     assert_eq!((replica.acceptance(), replica.accepted_place(Duration::ZERO)), (Acceptance::None, None));

@@ -130,7 +130,7 @@ struct Seen {
 }
 
 impl Seen {
-    fn look(&mut self, chores: &Chores) {
+    fn check(&mut self, chores: &Chores) {
         let changes = &chores.telemetry.recent.changes;
         let mode = chores.quota.mode();
         if let Some(before) = self.mode.replace(mode)
@@ -161,10 +161,10 @@ pub(super) struct OnDisk {
 
 impl OnDisk {
     /// Writes usage; returns the first expiry among the domains' certificates, and whether the platform's was replaced.
-    fn look(&self, now: UnixSeconds, telemetry: &Telemetry) -> (Option<Expiry>, bool) {
+    fn check(&self, now: UnixSeconds, telemetry: &Telemetry) -> (Option<Expiry>, bool) {
         self.usage.write();
         telemetry.show_damaged(&self.data_directory);
-        let replaced = self.platform.as_ref().is_some_and(|platform| platform.look(&self.replica, now));
+        let replaced = self.platform.as_ref().is_some_and(|platform| platform.reload(&self.replica, now));
         (self.replica.soonest_to_expire(1).pop(), replaced)
     }
 }
@@ -200,16 +200,16 @@ pub(super) async fn housekeep(chores: Chores, disk: OnDisk) {
     loop {
         let ended = tokio::time::timeout(CHORES_EVERY, chores.end.begun()).await.is_ok();
         // On a blocking thread: a disk busy with a large snapshot can block for seconds.
-        let (looking, telemetry) = (disk.clone(), chores.telemetry.clone());
+        let (checking, telemetry) = (disk.clone(), chores.telemetry.clone());
         let now = chores.clock.now_seconds();
-        let looked = tokio::task::spawn_blocking(move || looking.look(now, &telemetry)).await;
+        let checked = tokio::task::spawn_blocking(move || checking.check(now, &telemetry)).await;
         chores.telemetry.runtime_stall.set(chores.watchdog.longest_silence().as_secs_f64());
         chores.telemetry.show_clocks(chores.clock.off().by_name());
         chores.telemetry.show_dropped(chores.logs.dropped());
         chores.telemetry.quota.show_mode(chores.quota.mode());
         chores.telemetry.show_connections(chores.live.connections.live());
-        seen.look(&chores);
-        if let Ok((domains, replaced)) = looked {
+        seen.check(&chores);
+        if let Ok((domains, replaced)) = checked {
             chores.telemetry.certificates.show(CertificateKind::Domains, domains.as_ref(), now);
             if let Some(platform) = &disk.platform {
                 show_platform(&chores, platform, replaced, &mut platform_faults);
