@@ -173,13 +173,13 @@ impl Lease {
     }
 
     /// Records that the request was sent. If the connection was silent for a while, a PING checks it.
-    pub(crate) fn sends(&self) {
-        self.session.sends();
+    pub(crate) fn request_sent(&self) {
+        self.session.request_sent();
     }
 
     /// Records that bytes of a response arrived.
-    pub(crate) fn responds(&self) {
-        self.session.responds();
+    pub(crate) fn response_received(&self) {
+        self.session.response_received();
     }
 
     /// Whether the connection has received nothing since then.

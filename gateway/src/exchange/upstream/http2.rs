@@ -46,7 +46,7 @@ impl Http2Call {
         let ends = request_body.is_empty();
         match lease.sender.send_request(request, ends) {
             Ok((response, stream)) => {
-                lease.sends();
+                lease.request_sent();
                 let (sending, sent_at) = (Sending::new(stream, ends), Instant::now());
                 Ok(Self { lease, sent_at, response, head: None, body: None, sending })
             }
@@ -72,7 +72,7 @@ impl Http2Call {
                 Poll::Pending => return Poll::Pending,
             }
         }
-        self.lease.responds();
+        self.lease.response_received();
         Poll::Ready(Ok(()))
     }
 
@@ -98,7 +98,7 @@ impl Http2Call {
     ) -> Poll<pingora::Result<Option<usize>>> {
         let came = self.append_data(buffer, cx);
         if let Poll::Ready(Ok(Some(_))) = &came {
-            self.lease.responds();
+            self.lease.response_received();
         }
         came
     }

@@ -80,7 +80,7 @@ impl Session {
         connecting: impl Future<Output = Result<S, DialError>> + Send + 'static,
         kept: Option<OwnedSemaphorePermit>,
     ) -> (Arc<Self>, StreamPermit) {
-        let (tell, state) = watch::channel(State::Opening);
+        let (states, state) = watch::channel(State::Opening);
         let monitor = Arc::new(ReadMonitor::new());
         let session = Arc::new(Self {
             trust,
@@ -91,7 +91,7 @@ impl Session {
             idle_since: Mutex::new(Instant::now()),
             monitor: monitor.clone(),
         });
-        tokio::spawn(run(connecting, connect_timeout, monitor, tell, kept));
+        tokio::spawn(run(connecting, connect_timeout, monitor, states, kept));
         (session.clone(), StreamPermit(Some(session)))
     }
 
@@ -145,13 +145,13 @@ impl Session {
     }
 
     /// A request was sent.
-    pub(super) fn sends(&self) {
-        self.monitor.sends();
+    pub(super) fn request_sent(&self) {
+        self.monitor.request_sent();
     }
 
     /// Bytes of a response arrived.
-    pub(super) fn responds(&self) {
-        self.monitor.responds();
+    pub(super) fn response_received(&self) {
+        self.monitor.response_received();
     }
 
     /// Whether it has received nothing since its last PING.
@@ -181,8 +181,8 @@ impl StreamPermit {
             return Ok(Acquired::Gone);
         }
         // More requests may have waited than it accepts.
-        let room = sender.current_max_send_streams().min(STREAMS_MAX);
-        if session.streams.load(Ordering::Relaxed) > room {
+        let limit = sender.current_max_send_streams().min(STREAMS_MAX);
+        if session.streams.load(Ordering::Relaxed) > limit {
             return Ok(Acquired::Full);
         }
         let reused = session.has_served.swap(true, Ordering::Relaxed);
@@ -216,18 +216,18 @@ async fn run<S: AsyncRead + AsyncWrite + Unpin>(
     connecting: impl Future<Output = Result<S, DialError>> + Send,
     connect_timeout: Duration,
     monitor: Arc<ReadMonitor>,
-    tell: watch::Sender<State>,
+    states: watch::Sender<State>,
     _kept: Option<OwnedSemaphorePermit>,
 ) {
     let opening = async { handshake(connecting.await?, monitor.clone()).await };
     let late = Err(DialError { kind: DialFailure::TimedOut, reason: None });
     match timeout(connect_timeout, opening).await.unwrap_or(late) {
         Ok((sender, connection, pings)) => {
-            tell.send_replace(State::Ready(sender));
-            drive(connection, pings, &monitor, &tell).await;
-            tell.send_replace(State::Over);
+            states.send_replace(State::Ready(sender));
+            drive(connection, pings, &monitor, &states).await;
+            states.send_replace(State::Over);
         }
-        Err(error) => drop(tell.send_replace(State::Failed(error))),
+        Err(error) => drop(states.send_replace(State::Failed(error))),
     }
 }
 
@@ -275,17 +275,17 @@ async fn drive<S: AsyncRead + AsyncWrite + Unpin>(
     mut connection: Connection<MonitoredStream<S>, Bytes>,
     pings: PingPong,
     monitor: &ReadMonitor,
-    tell: &watch::Sender<State>,
+    states: &watch::Sender<State>,
 ) {
     let mut watching = pin!(watch_over(pings, monitor));
     tokio::select! {
         _ = &mut connection => return,
         // Requests in progress fail as if the connection had been closed.
         () = &mut watching => return,
-        () = tell.closed() => {}
+        () = states.closed() => {}
     }
     // The h2 library sends GOAWAY when the last sender is dropped.
-    tell.send_replace(State::Over);
+    states.send_replace(State::Over);
     let _ = timeout(GOODBYE_MAX, connection).await;
 }
 
@@ -293,9 +293,9 @@ async fn drive<S: AsyncRead + AsyncWrite + Unpin>(
 async fn watch_over(mut pings: PingPong, monitor: &ReadMonitor) {
     loop {
         monitor.ping_is_due().await;
-        monitor.sends_ping();
+        monitor.ping_sent();
         match timeout(PONG_MAX, pings.ping(Ping::opaque())).await {
-            Ok(Ok(_)) => monitor.has_pong(),
+            Ok(Ok(_)) => monitor.pong_received(),
             // The connection is ending by itself.
             Ok(Err(_)) => return sleep(PONG_MAX).await,
             Err(_) => return monitor.set_reason(format!("it did not answer a PING within {} s", PONG_MAX.as_secs())),

@@ -63,11 +63,11 @@ impl Scene {
         let mut lease = self.lease(may_be_repeated).await;
         let request = http::Request::get(format!("http://a.example/{}", takes.as_millis())).body(()).unwrap();
         let (response, _) = lease.sender.send_request(request, true).unwrap();
-        lease.sends();
+        lease.request_sent();
         let began = Instant::now();
         match timeout(RESPONSE_MAX, response).await {
             Ok(Ok(_)) => {
-                lease.responds();
+                lease.response_received();
                 true
             }
             Ok(Err(_)) => false,

@@ -8,10 +8,10 @@ async fn connected(lives: Duration) -> (SendRequest<Bytes>, Arc<ReadMonitor>, to
     tokio::spawn(serve(there, lives));
     let monitor = Arc::new(ReadMonitor::new());
     let (sender, connection, pings) = handshake(here, monitor.clone()).await.unwrap();
-    let (tell, state) = watch::channel(State::Opening);
+    let (states, state) = watch::channel(State::Opening);
     let heard = monitor.clone();
     let driven = tokio::spawn(async move {
-        drive(connection, pings, &heard, &tell).await;
+        drive(connection, pings, &heard, &states).await;
         drop(state);
     });
     (sender, monitor, driven)
@@ -33,11 +33,11 @@ async fn serve(stream: DuplexStream, lives: Duration) {
 /// How long a request that is sent after this idle time waits until the peer is known to be dead.
 async fn given_up_after(lives: Duration, rest: Duration) -> Duration {
     let (mut sender, monitor, driven) = connected(lives).await;
-    monitor.responds();
+    monitor.response_received();
     sleep(rest).await;
     let began = Instant::now();
     let (response, _) = sender.send_request(http::Request::new(()), true).unwrap();
-    monitor.sends();
+    monitor.request_sent();
     let error = response.await.unwrap_err();
     assert!(error.is_io(), "{error}");
     driven.await.unwrap();
