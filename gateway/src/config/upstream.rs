@@ -134,10 +134,10 @@ fn stays_private(
     true
 }
 
-/// What of a page's file is read, to say of a larger one how large a page may be.
+/// The most bytes of a page file that are read; above the limit for pages, so that the error can name that limit.
 const ERROR_PAGE_FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// The page that visitors see in place of ours.
+/// The page that visitors see instead of the gateway's.
 fn error_page(section: &Section<'_>) -> Option<Option<ErrorPage>> {
     if !section.has("error_page_file") {
         return Some(None);
