@@ -10,7 +10,7 @@ use chassis::clock::Clock;
 use contract::erasure::{ERASURES_PATH, Erasures};
 use reqwest::{Method, StatusCode};
 
-use crate::control::{Chore, Control, Failure};
+use crate::control_plane::{Chore, Control, Failure};
 use crate::orders::Orders;
 
 /// Between two questions.

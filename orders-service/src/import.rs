@@ -5,9 +5,9 @@
 
 use std::fmt;
 
+use crate::json::OrderLine;
 use crate::order::Order;
 use crate::store::{ImportError, StoreError};
-use crate::wire::OrderLine;
 
 /// Orders in one import.
 pub const ORDERS_MAX: usize = 2_000_000;

@@ -25,15 +25,15 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 
 use crate::api::{method_not_allowed, not_found, panicked};
-use crate::control::Control;
+use crate::control_plane::Control;
 use crate::error::{ApiError, Code, ship_refusal};
 use crate::import::ImportFailure;
+use crate::json::OrderLine;
 use crate::metrics::{Metrics, OTHER};
 use crate::observe::{self, Observer};
 use crate::order;
 use crate::orders::Orders;
 use crate::store::Summary;
-use crate::wire::OrderLine;
 
 /// How long an import waits for the next bytes. One import runs at a time, so a silent one would block the others.
 const IMPORT_SILENCE_MAX: Duration = Duration::from_secs(30);

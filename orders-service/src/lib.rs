@@ -12,23 +12,23 @@
 //! nothing acknowledged is lost.
 
 pub mod order;
-mod wire;
+mod json;
 pub mod store;
 mod error;
 mod bounds;
 mod etag;
-mod walk;
+mod scan;
 mod import;
 mod orders;
 mod access;
 mod deprecation;
 mod config;
-mod control;
-mod trust;
+mod control_plane;
+mod trusted_keys;
 mod erasure;
 mod metrics;
 mod observe;
-mod handover;
+mod outbox_relay;
 mod api;
 mod internal;
 mod server;

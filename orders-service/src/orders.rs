@@ -13,10 +13,10 @@ use futures_util::{Stream, StreamExt as _, stream};
 use tokio::sync::Semaphore;
 
 use crate::import::{Collector, ImportFailure};
+use crate::json;
 use crate::order::{Order, ShipError};
+use crate::scan::Walk;
 use crate::store::{ChangeError, OrderStore, SqlOrders, StoreError, Summary};
-use crate::walk::Walk;
-use crate::wire;
 
 /// How long an import waits for its next piece.
 const PIECE_WAIT_MAX: Duration = Duration::from_secs(30);
@@ -87,7 +87,7 @@ impl Orders {
                 Export::Begin(store, project) => Walk::begin(store, project).await?,
                 Export::Walk(walk) => walk,
             };
-            Ok(walk.next().await?.map(|orders| (wire::lines(&orders), Export::Walk(walk))))
+            Ok(walk.next().await?.map(|orders| (json::lines(&orders), Export::Walk(walk))))
         })
     }
 

@@ -17,13 +17,13 @@ use parking_lot::Mutex;
 
 use crate::api::{self, Api};
 use crate::config::Config;
-use crate::control::{Control, keep};
+use crate::control_plane::{Control, keep};
 use crate::erasure::Eraser;
-use crate::handover::Handover;
 use crate::internal::{self, Internal};
 use crate::metrics::Metrics;
 use crate::orders::Orders;
-use crate::trust::{Believed, Publisher};
+use crate::outbox_relay::Handover;
+use crate::trusted_keys::{Believed, Publisher};
 
 /// Connections of operators served at once.
 const INTERNAL_CONNECTIONS_MAX: usize = 64;

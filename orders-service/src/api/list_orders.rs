@@ -20,9 +20,9 @@ use futures_util::stream;
 use super::{Api, Operation};
 use crate::error::ApiError;
 use crate::etag;
+use crate::json::{JsonArray, OrderV1};
+use crate::scan::Walk;
 use crate::store::StoreError;
-use crate::walk::Walk;
-use crate::wire::{JsonArray, OrderV1};
 
 pub(super) const OPERATION: Operation = Operation {
     tag: "orders",

@@ -4,8 +4,8 @@ use contract::project::ProjectUid;
 use contract::time::UnixMillis;
 
 use super::EventKind;
+use crate::json;
 use crate::order::Order;
-use crate::wire;
 
 /// What of the outbox was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub struct Untold {
 impl Untold {
     /// The order as it is kept in the outbox.
     pub(super) fn snapshot(order: &Order) -> String {
-        String::from_utf8_lossy(wire::lines(std::slice::from_ref(order)).trim_ascii_end()).into_owned()
+        String::from_utf8_lossy(json::lines(std::slice::from_ref(order)).trim_ascii_end()).into_owned()
     }
 }
 

@@ -33,7 +33,7 @@ mod scopes;
 #[cfg(test)]
 mod slow;
 #[cfg(test)]
-mod trust;
+mod trusted_keys;
 #[cfg(test)]
 mod v1;
 #[cfg(test)]

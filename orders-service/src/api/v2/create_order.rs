@@ -20,9 +20,9 @@ use super::super::{Api, Operation};
 use super::BETA;
 use crate::bounds::{IDEMPOTENCY_HOURS, QUANTITY_MAX};
 use crate::error::{ApiError, Code};
+use crate::json::OrderLine;
 use crate::order::ShipDate;
 use crate::store::{CreateError, Created, Idempotency, NewOrder};
-use crate::wire::OrderLine;
 
 pub(in super::super) const OPERATION: Operation = Operation {
     tag: "orders",

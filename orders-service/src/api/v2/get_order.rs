@@ -14,9 +14,9 @@ use super::super::cancel_order::{self, NOT_AN_ID, no_order, order_id};
 use super::super::{Api, Operation};
 use super::BETA;
 use crate::error::{ApiError, Code, ship_refusal};
+use crate::json::OrderLine;
 use crate::order::ShipDate;
 use crate::store::EventKind;
-use crate::wire::OrderLine;
 
 /// `GET /v2/store/orders/{orderId}`; the others on one order differ from it.
 pub(in super::super) const GET: Operation = Operation {

@@ -18,9 +18,9 @@ use super::{BETA, cursor};
 use crate::bounds::LIMIT_MAX;
 use crate::error::{ApiError, Code};
 use crate::etag;
+use crate::json::OrderLine;
 use crate::order::ShipDate;
 use crate::store::{After, PageQuery};
-use crate::wire::OrderLine;
 
 contract::message! {
     sparse Page = "One page of orders." {

@@ -20,7 +20,7 @@ use contract::trust::{TRUST_PATH, Trust};
 use parking_lot::Mutex;
 use reqwest::Method;
 
-use crate::control::{Chore, Control, Failure};
+use crate::control_plane::{Chore, Control, Failure};
 
 /// Between two questions.
 const ASK_EVERY: Duration = Duration::from_secs(1);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use contract::event::{EVENTS_MAX, ORDER_EVENTS_PATH, OrderEvent, OrderEvents};
 use reqwest::{Method, StatusCode};
 
-use crate::control::{Chore, Control, Failure};
+use crate::control_plane::{Chore, Control, Failure};
 use crate::metrics::{EventResult, Metrics};
 use crate::orders::Orders;
 use crate::store::{Untold, Waiting};
