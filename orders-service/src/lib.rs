@@ -2,7 +2,7 @@
 //!
 //! A request comes from the gateway, signed. In reading order: `api` routes it, `access` finds whose orders it is
 //! about and whether it may, `api/list_orders`, `api/cancel_order` and `api/get_pet` each answer one operation,
-//! [`order`] holds the rules, [`store`] keeps the orders (SQLite or PostgreSQL, in `store/sql`), `walk` reads all of them without
+//! [`order`] holds the rules, [`store`] keeps the orders (SQLite or PostgreSQL, in `store/sql`), `scan` reads all of them without
 //! holding anything, `wire` writes them, `error` says no. Beside it `internal` serves operators and `import` reads
 //! what they bring, `control` is the way to the control plane: `handover` passes on what happened, `erasure` erases what is
 //! gone, `trust` asks whose word is believed; [`Orders`] is the same for a process that runs this service inside itself.

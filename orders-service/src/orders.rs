@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 use crate::import::{Collector, ImportFailure};
 use crate::json;
 use crate::order::{Order, ShipError};
-use crate::scan::Walk;
+use crate::scan::Scan;
 use crate::store::{ChangeError, OrderStore, SqlOrders, StoreError, Summary};
 
 /// How long an import waits for its next piece.
@@ -80,14 +80,14 @@ impl Orders {
     pub fn export(&self, project: &ProjectUid) -> impl Stream<Item = Result<Bytes, StoreError>> + Send + 'static {
         enum Export {
             Begin(Arc<dyn OrderStore>, ProjectUid),
-            Walk(Walk),
+            Scan(Scan),
         }
         stream::try_unfold(Export::Begin(self.store.clone(), project.clone()), |export| async move {
-            let mut walk = match export {
-                Export::Begin(store, project) => Walk::begin(store, project).await?,
-                Export::Walk(walk) => walk,
+            let mut scan = match export {
+                Export::Begin(store, project) => Scan::begin(store, project).await?,
+                Export::Scan(scan) => scan,
             };
-            Ok(walk.next().await?.map(|orders| (json::lines(&orders), Export::Walk(walk))))
+            Ok(scan.next().await?.map(|orders| (json::lines(&orders), Export::Scan(scan))))
         })
     }
 

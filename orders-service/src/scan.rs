@@ -1,4 +1,4 @@
-//! A walk through all orders of a project, one batch at a time.
+//! A scan through all orders of a project, one batch at a time.
 //!
 //! Between two batches nothing is held: no connection, no lock, no snapshot. So a slow reader costs one batch of
 //! memory and nothing else. Lists take turns at reading, so that however many there are, they wait for each other and
@@ -32,8 +32,8 @@ static TURNS: Semaphore = Semaphore::const_new(READING_MAX);
 /// How long a list waits for its turn: a little less than the gateway waits for the next bytes of a response.
 const TURN_WAIT_MAX: Duration = Duration::from_secs(9);
 
-/// A walk in progress.
-pub(crate) struct Walk {
+/// A scan in progress.
+pub(crate) struct Scan {
     store: Arc<dyn OrderStore>,
     project: ProjectUid,
     edition: Edition,
@@ -42,14 +42,14 @@ pub(crate) struct Walk {
     finished: bool,
 }
 
-impl Walk {
+impl Scan {
     /// At the beginning, knowing which edition it walks through.
     pub(crate) async fn begin(store: Arc<dyn OrderStore>, project: ProjectUid) -> Result<Self, StoreError> {
         let edition = store.edition(&project).await?;
         Ok(Self { store, project, edition, after: None, seen: 0, finished: false })
     }
 
-    /// The project's edition when the walk began.
+    /// The project's edition when the scan began.
     pub(crate) fn edition(&self) -> Edition {
         self.edition
     }
@@ -59,7 +59,7 @@ impl Walk {
         self.finished
     }
 
-    /// The next orders, possibly none; `None` when the walk is over.
+    /// The next orders, possibly none; `None` when the scan is over.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<Order>>, StoreError> {
         if self.finished {
             return Ok(None);

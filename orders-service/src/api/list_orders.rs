@@ -21,7 +21,7 @@ use super::{Api, Operation};
 use crate::error::ApiError;
 use crate::etag;
 use crate::json::{JsonArray, OrderV1};
-use crate::scan::Walk;
+use crate::scan::Scan;
 use crate::store::StoreError;
 
 pub(super) const OPERATION: Operation = Operation {
@@ -45,17 +45,17 @@ pub(super) async fn list_orders(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let project = api.authorise(&identity, Scope::OrdersRead)?;
-    let mut walk = Walk::begin(api.store.clone(), project).await?;
-    let tag = etag::of(api.store.mark(), walk.edition());
+    let mut scan = Scan::begin(api.store.clone(), project).await?;
+    let tag = etag::of(api.store.mark(), scan.edition());
     if etag::is_current(&headers, &tag) {
         return Ok((StatusCode::NOT_MODIFIED, caching(tag)).into_response());
     }
     let mut array = JsonArray::begin();
-    array.push(&walk.next().await?.unwrap_or_default());
-    let body = if walk.is_finished() {
+    array.push(&scan.next().await?.unwrap_or_default());
+    let body = if scan.is_finished() {
         Body::from(array.end())
     } else {
-        Body::from_stream(rest(api, walk, array, identity.request_id))
+        Body::from_stream(rest(api, scan, array, identity.request_id))
     };
     Ok((caching(tag), [(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
@@ -73,23 +73,23 @@ pub(super) fn caching(tag: String) -> [(HeaderName, String); 3] {
 /// taken, so memory is one batch however slowly the client reads.
 fn rest(
     api: Api,
-    walk: Walk,
+    scan: Scan,
     array: JsonArray,
     request_id: String,
 ) -> impl stream::Stream<Item = Result<Bytes, StoreError>> {
-    stream::try_unfold(Some((walk, array)), move |state| {
+    stream::try_unfold(Some((scan, array)), move |state| {
         let metrics = api.metrics.clone();
         let request_id = request_id.clone();
         async move {
-            let Some((mut walk, mut array)) = state else { return Ok(None) };
+            let Some((mut scan, mut array)) = state else { return Ok(None) };
             let ready = array.take();
             if !ready.is_empty() {
-                return Ok(Some((ready, Some((walk, array)))));
+                return Ok(Some((ready, Some((scan, array)))));
             }
-            match walk.next().await {
+            match scan.next().await {
                 Ok(Some(orders)) => {
                     array.push(&orders);
-                    Ok(Some((array.take(), Some((walk, array)))))
+                    Ok(Some((array.take(), Some((scan, array)))))
                 }
                 Ok(None) => Ok(Some((array.end(), None))),
                 Err(error) => {
