@@ -4,7 +4,7 @@
 //! about and whether it may, `api/list_orders`, `api/cancel_order` and `api/get_pet` each answer one operation,
 //! [`order`] holds the rules, [`store`] keeps the orders (SQLite or PostgreSQL, in `store/sql`), `scan` reads all of them without
 //! holding anything, `wire` writes them, `error` says no. Beside it `internal` serves operators and `import` reads
-//! what they bring, `control` is the way to the control plane: `handover` passes on what happened, `erasure` erases what is
+//! what they bring, `control` is the way to the control plane: `outbox_relay` passes on what happened, `erasure` erases what is
 //! gone, `trust` asks whose word is believed; [`Orders`] is the same for a process that runs this service inside itself.
 //!
 //! Left to others: authentication, quotas and customers' TLS are the gateway's; which projects there are, the control

@@ -27,24 +27,24 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 const LIMIT: u32 = EVENTS_MAX as u32;
 
 /// The way of events to the control plane.
-pub(crate) struct Handover {
+pub(crate) struct OutboxRelay {
     pub(crate) orders: Orders,
     pub(crate) metrics: Metrics,
     pub(crate) control: Control,
 }
 
-impl Chore for Handover {
+impl Chore for OutboxRelay {
     const FAILS: &'static str = "events cannot be handed to the control plane; they wait";
     const GOES_ON: &'static str = "events are handed to the control plane again";
 
     async fn round(&self) -> Result<Duration, Failure> {
-        Ok(if self.hand_over_some().await? { Duration::ZERO } else { LOOK_INTERVAL })
+        Ok(if self.relay_batch().await? { Duration::ZERO } else { LOOK_INTERVAL })
     }
 }
 
-impl Handover {
+impl OutboxRelay {
     /// One hand-over. Whether there may be more.
-    async fn hand_over_some(&self) -> Result<bool, Failure> {
+    async fn relay_batch(&self) -> Result<bool, Failure> {
         let store = self.orders.store();
         let Waiting { events, damaged } = store.untold(LIMIT).await?;
         self.metrics.events_oldest.set(events.first().map_or(0, |event| event.at.to_seconds().0));
@@ -57,8 +57,8 @@ impl Handover {
         }
         self.count(EventResult::Damaged, damaged.len());
         let (mut done, numbers) = (damaged, events.iter().map(|event| event.number).collect::<Vec<_>>());
-        let handed_over = if events.is_empty() { Ok(()) } else { self.hand_over(store.mark(), events).await };
-        if handed_over.is_ok() {
+        let sent = if events.is_empty() { Ok(()) } else { self.send(store.mark(), events).await };
+        if sent.is_ok() {
             self.count(EventResult::HandedOver, numbers.len());
             done.extend(numbers);
         }
@@ -68,14 +68,14 @@ impl Handover {
             self.count(EventResult::Dropped, usize::try_from(dropped).unwrap_or(usize::MAX));
             tracing::error!(dropped, "too many events wait for the control plane; the oldest are told to nobody");
         }
-        handed_over.map(|()| seen == EVENTS_MAX)
+        sent.map(|()| seen == EVENTS_MAX)
     }
 
     fn count(&self, result: EventResult, events: usize) {
         self.metrics.events.with_label_values(&[result.as_str()]).inc_by(u64::try_from(events).unwrap_or(u64::MAX));
     }
 
-    async fn hand_over(&self, source: &str, events: Vec<Untold>) -> Result<(), Failure> {
+    async fn send(&self, source: &str, events: Vec<Untold>) -> Result<(), Failure> {
         let body = OrderEvents { source: source.to_owned(), events: events.into_iter().map(written).collect() };
         let status = self.control.request(Method::POST, ORDER_EVENTS_PATH).json(&body).send().await?.status();
         if status == StatusCode::NO_CONTENT { Ok(()) } else { Err(Failure::Refused(status)) }

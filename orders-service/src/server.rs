@@ -22,7 +22,7 @@ use crate::erasure::Eraser;
 use crate::internal::{self, Internal};
 use crate::metrics::Metrics;
 use crate::orders::Orders;
-use crate::outbox_relay::Handover;
+use crate::outbox_relay::OutboxRelay;
 use crate::trusted_keys::{Believed, Publisher};
 
 /// Connections of operators served at once.
@@ -76,7 +76,7 @@ pub async fn start_with(
         control: control.clone(),
         listeners: Listeners::of([&config.tls, &config.internal_tls]),
     };
-    let handover = Handover { orders: orders.clone(), metrics: api.metrics.clone(), control: control.clone() };
+    let outbox_relay = OutboxRelay { orders: orders.clone(), metrics: api.metrics.clone(), control: control.clone() };
     let eraser = Eraser { orders: orders.clone(), clock: clock.clone(), control: control.clone() };
     let http = bind(config.listen).await?;
     let operators = bind(config.internal_listen).await?;
@@ -97,7 +97,7 @@ pub async fn start_with(
     tokio::spawn(keep(publisher, shutdown.clone()));
     let passes = PassGuard::of_service(operator_keys, ORDERS_SERVICE, clock);
     let api = api::router(api).layer(axum::middleware::from_fn_with_state(traced_by, traced));
-    let telling = tokio::spawn(keep(handover, shutdown.clone()));
+    let relaying = tokio::spawn(keep(outbox_relay, shutdown.clone()));
     let erasing = tokio::spawn(keep(eraser, shutdown.clone()));
     let public = serve_over(http, config.tls, api, limits, shutdown.clone());
     let inside = internal::router(internal, Arc::new(Mutex::new(config.effective)), passes);
@@ -117,7 +117,7 @@ pub async fn start_with(
             health.drain();
         };
         let (public, private, ()) = tokio::join!(public, private, draining);
-        telling.await?;
+        relaying.await?;
         erasing.await?;
         orders.close().await;
         exporter_end.begin();
