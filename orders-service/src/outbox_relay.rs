@@ -3,7 +3,7 @@
 //! An event waits in the store's outbox, written in the transaction of its change, and is forgotten when the control
 //! plane has it on disk: so it is handed over at least once, whatever crashes, and told once, because the control plane
 //! knows events by their numbers. This is a task of its own: a control plane that is slow or away costs no request
-//! anything. While it is away events wait; of more than [`UNTOLD_MAX`] the oldest are dropped, counted, and remain in
+//! anything. While it is away events wait; of more than [`UNDELIVERED_MAX`] the oldest are dropped, counted, and remain in
 //! each order's history.
 
 use std::time::Duration;
@@ -14,10 +14,10 @@ use reqwest::{Method, StatusCode};
 use crate::control_plane::{Chore, Control, Failure};
 use crate::metrics::{EventResult, Metrics};
 use crate::orders::Orders;
-use crate::store::{Untold, Waiting};
+use crate::store::{Undelivered, Waiting};
 
 /// Events that may wait: some 40 MB on disk.
-pub(crate) const UNTOLD_MAX: u32 = 100_000;
+pub(crate) const UNDELIVERED_MAX: u32 = 100_000;
 
 /// Between two looks into an outbox that was empty.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
@@ -46,7 +46,7 @@ impl OutboxRelay {
     /// One hand-over. Whether there may be more.
     async fn relay_batch(&self) -> Result<bool, Failure> {
         let store = self.orders.store();
-        let Waiting { events, damaged } = store.untold(LIMIT).await?;
+        let Waiting { events, damaged } = store.undelivered(LIMIT).await?;
         self.metrics.events_oldest.set(events.first().map_or(0, |event| event.at.to_seconds().0));
         let seen = events.len() + damaged.len();
         if seen == 0 {
@@ -63,7 +63,7 @@ impl OutboxRelay {
             done.extend(numbers);
         }
         // The bound is kept also, and above all, while nothing can be handed over.
-        let dropped = store.forget(done, UNTOLD_MAX).await?;
+        let dropped = store.forget(done, UNDELIVERED_MAX).await?;
         if dropped > 0 {
             self.count(EventResult::Dropped, usize::try_from(dropped).unwrap_or(usize::MAX));
             tracing::error!(dropped, "too many events wait for the control plane; the oldest are told to nobody");
@@ -75,7 +75,7 @@ impl OutboxRelay {
         self.metrics.events.with_label_values(&[result.as_str()]).inc_by(u64::try_from(events).unwrap_or(u64::MAX));
     }
 
-    async fn send(&self, source: &str, events: Vec<Untold>) -> Result<(), Failure> {
+    async fn send(&self, source: &str, events: Vec<Undelivered>) -> Result<(), Failure> {
         let body = OrderEvents { source: source.to_owned(), events: events.into_iter().map(written).collect() };
         let status = self.control.request(Method::POST, ORDER_EVENTS_PATH).json(&body).send().await?.status();
         if status == StatusCode::NO_CONTENT { Ok(()) } else { Err(Failure::Refused(status)) }
@@ -83,7 +83,7 @@ impl OutboxRelay {
 }
 
 /// An event as it is handed over.
-fn written(event: Untold) -> OrderEvent {
+fn written(event: Undelivered) -> OrderEvent {
     OrderEvent {
         number: event.number,
         project: event.project,

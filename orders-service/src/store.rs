@@ -20,7 +20,7 @@ use contract::time::UnixMillis;
 use crate::order::{CancelError, Order, ShipDate, ShipError, Status};
 
 pub use fault::{FaultKind, StoreError};
-pub use outbox::{Untold, Waiting};
+pub use outbox::{Undelivered, Waiting};
 pub use sql::{SqlOrders, finish_restore, newest_schema};
 
 /// How long a request waits for the store before it is told so: a little more than the store's own wait for a lock.
@@ -267,10 +267,10 @@ pub trait OrderStore: Send + Sync {
 
     /// The oldest events that nobody was told of yet, in the order of their numbers. Every change of an order writes one
     /// in its own transaction; an import writes none.
-    async fn untold(&self, limit: u32) -> Result<Waiting, StoreError>;
+    async fn undelivered(&self, limit: u32) -> Result<Waiting, StoreError>;
 
     /// Forgets events that were told, and of the others the oldest beyond `keep`. Returns how many of the latter.
-    async fn forget(&self, told: Vec<i64>, keep: u32) -> Result<u64, StoreError>;
+    async fn forget(&self, delivered: Vec<i64>, keep: u32) -> Result<u64, StoreError>;
 
     /// The database underneath, for those who watch it; a store without one is nothing to watch.
     fn database(&self) -> Option<Database> {

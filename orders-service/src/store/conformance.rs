@@ -46,7 +46,7 @@ where
     an_idempotency_key_makes_one_order(&*make().await).await;
     pages_filter(&*make().await).await;
     pages_sort_and_resume(&*make().await).await;
-    every_change_waits_to_be_told(&*make().await).await;
+    every_change_leaves_one_undelivered_event(&*make().await).await;
     an_erased_project_leaves_nothing_and_takes_nothing(&*make().await).await;
     concurrent_changes_agree(make().await).await;
 }
@@ -79,41 +79,41 @@ async fn what_is_imported_is_read_back(store: &dyn OrderStore) {
     assert_eq!(store.import(&project("other"), vec![order(0)]).await, Ok(1));
 }
 
-async fn every_change_waits_to_be_told(store: &dyn OrderStore) {
+async fn every_change_leaves_one_undelivered_event(store: &dyn OrderStore) {
     const KEEP: u32 = 1_000;
     let demo = project("demo");
     store.import(&demo, vec![order(1), order(2)]).await.unwrap();
-    assert_eq!(store.untold(10).await, Ok(Waiting::default()), "an import tells nothing");
+    assert_eq!(store.undelivered(10).await, Ok(Waiting::default()), "an import tells nothing");
     store.cancel(&demo, 1, AT).await.unwrap();
     assert!(store.cancel(&demo, 1, AT).await.is_err());
     assert!(store.ship(&demo, 77, AT).await.is_err());
     let new = NewOrder { pet_id: Some(5), quantity: Some(1), ship_date: None };
     store.create(&demo, new, None, AT.plus(1)).await.unwrap();
     store.ship(&demo, 3, AT.plus(2)).await.unwrap();
-    let told = store.untold(10).await.unwrap().events;
-    let seen: Vec<_> = told.iter().map(|event| (event.project.as_str(), event.kind, event.at)).collect();
+    let events = store.undelivered(10).await.unwrap().events;
+    let seen: Vec<_> = events.iter().map(|event| (event.project.as_str(), event.kind, event.at)).collect();
     let expected = [
         ("demo", EventKind::Cancelled, AT),
         ("demo", EventKind::Created, AT.plus(1)),
         ("demo", EventKind::Shipped, AT.plus(2)),
     ];
     assert_eq!(seen, expected, "what was refused is not told");
-    assert_eq!(told[0].order, r#"{"id":1,"status":"cancelled"}"#);
+    assert_eq!(events[0].order, r#"{"id":1,"status":"cancelled"}"#);
     // Each as it was right after its change, whatever came later.
-    assert_eq!(told[1].order, r#"{"id":3,"petId":5,"quantity":1,"complete":false,"status":"pending"}"#);
-    assert!(told[2].order.contains(r#""status":"shipped""#), "{}", told[2].order);
-    assert!(told.windows(2).all(|pair| pair[0].number < pair[1].number));
-    assert_eq!(store.untold(2).await.unwrap().events, told[..2]);
+    assert_eq!(events[1].order, r#"{"id":3,"petId":5,"quantity":1,"complete":false,"status":"pending"}"#);
+    assert!(events[2].order.contains(r#""status":"shipped""#), "{}", events[2].order);
+    assert!(events.windows(2).all(|pair| pair[0].number < pair[1].number));
+    assert_eq!(store.undelivered(2).await.unwrap().events, events[..2]);
     // What was told is gone; what was not stays, up to a bound.
-    assert_eq!(store.forget(vec![told[1].number, 4_711], KEEP).await, Ok(0));
-    assert_eq!(store.untold(10).await.unwrap().events, [told[0].clone(), told[2].clone()]);
+    assert_eq!(store.forget(vec![events[1].number, 4_711], KEEP).await, Ok(0));
+    assert_eq!(store.undelivered(10).await.unwrap().events, [events[0].clone(), events[2].clone()]);
     assert_eq!(store.forget(Vec::new(), 1).await, Ok(1), "the oldest goes first");
-    assert_eq!(store.untold(10).await.unwrap().events, [told[2].clone()]);
-    assert_eq!(store.forget(vec![told[2].number], KEEP).await, Ok(0));
-    assert_eq!(store.untold(10).await, Ok(Waiting::default()));
+    assert_eq!(store.undelivered(10).await.unwrap().events, [events[2].clone()]);
+    assert_eq!(store.forget(vec![events[2].number], KEEP).await, Ok(0));
+    assert_eq!(store.undelivered(10).await, Ok(Waiting::default()));
     // A number is never given again.
     store.cancel(&demo, 2, AT).await.unwrap();
-    assert!(store.untold(1).await.unwrap().events[0].number > told[2].number);
+    assert!(store.undelivered(1).await.unwrap().events[0].number > events[2].number);
 }
 
 async fn an_import_is_all_or_nothing(store: &dyn OrderStore) {
@@ -213,7 +213,7 @@ async fn an_erased_project_leaves_nothing_and_takes_nothing(store: &dyn OrderSto
     assert_eq!(store.edition(&gone).await, Ok(Edition::default()));
     assert_eq!(store.batch(&gone, None, 10).await, Ok(Vec::new()));
     assert_eq!(store.events(&gone, 5_010).await, Ok(None));
-    let waiting = store.untold(10).await.unwrap();
+    let waiting = store.undelivered(10).await.unwrap();
     assert!(waiting.events.iter().all(|event| event.project == other) && waiting.events.len() == 1, "{waiting:?}");
     // What is still on its way, from a gateway that is behind, is not kept.
     assert_eq!(store.create(&gone, NEW, key(), AT).await, Err(CreateError::Erased));

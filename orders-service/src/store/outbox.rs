@@ -11,7 +11,7 @@ use crate::order::Order;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
     /// The oldest events, in the order of their numbers.
-    pub events: Vec<Untold>,
+    pub events: Vec<Undelivered>,
     /// Numbers of events that do not read back as they were written: nobody can be told of them.
     pub damaged: Vec<i64>,
 }
@@ -21,7 +21,7 @@ impl Waiting {
     pub(super) fn add(&mut self, number: i64, project: &str, event: &str, at: i64, order: String, sum: i64) {
         match (event.parse(), project.parse()) {
             (Ok(kind), Ok(project)) if sum == checksum(&project, kind, UnixMillis(at), &order) => {
-                self.events.push(Untold { number, project, kind, at: UnixMillis(at), order });
+                self.events.push(Undelivered { number, project, kind, at: UnixMillis(at), order });
             }
             _ => self.damaged.push(number),
         }
@@ -30,7 +30,7 @@ impl Waiting {
 
 /// An event that nobody was told of yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Untold {
+pub struct Undelivered {
     /// Unique in the store; of two events of one order the later has the larger one.
     pub number: i64,
     /// Whose order it is.
@@ -43,7 +43,7 @@ pub struct Untold {
     pub order: String,
 }
 
-impl Untold {
+impl Undelivered {
     /// The order as it is kept in the outbox.
     pub(super) fn snapshot(order: &Order) -> String {
         String::from_utf8_lossy(json::lines(std::slice::from_ref(order)).trim_ascii_end()).into_owned()

@@ -240,14 +240,14 @@ impl OrderStore for SqlOrders {
         Some(self.database.clone())
     }
 
-    async fn untold(&self, limit: u32) -> Result<Waiting, StoreError> {
+    async fn undelivered(&self, limit: u32) -> Result<Waiting, StoreError> {
         outbox::read(&self.database.read, limit).await
     }
 
-    async fn forget(&self, told: Vec<i64>, keep: u32) -> Result<u64, StoreError> {
+    async fn forget(&self, delivered: Vec<i64>, keep: u32) -> Result<u64, StoreError> {
         // Of all projects; among several writers any will do.
         let writer = self.writers.first().ok_or_else(no_writer)?;
-        Self::write_by(writer, WAIT_MAX, |reply| Job::Forget { told, keep, reply }).await?
+        Self::write_by(writer, WAIT_MAX, |reply| Job::Forget { delivered, keep, reply }).await?
     }
 
     async fn close(&self) {

@@ -165,7 +165,7 @@ async fn every_acknowledged_cancellation_survives_kill_9() {
     // The version counts exactly the import and the cancellations: no half state.
     assert_eq!(store.edition(&project).await.unwrap().version, 1 + summary.cancelled);
     // And each has one event that waits to be told.
-    let waiting = store.untold(u32::MAX).await.unwrap();
+    let waiting = store.undelivered(u32::MAX).await.unwrap();
     assert_eq!((waiting.events.len(), waiting.damaged.len()), (usize::try_from(summary.cancelled).unwrap(), 0));
     println!("{kills} kills, {} acknowledged cancels, each of them found again, once told", acknowledged.len());
     orders.close().await;

@@ -86,8 +86,8 @@ async fn what_happens_to_orders_is_handed_over_in_order() {
     assert_eq!(world.delete("/v1/store/orders/1").await.status(), 204);
     assert_eq!(world.request(Method::POST, "/v2/store/orders/3/ship").send().await.unwrap().status(), 200);
     let events = plane.has(3).await;
-    let told: Vec<_> = events.iter().map(|event| (event.kind.as_str(), event.order["id"].as_i64())).collect();
-    assert_eq!(told, [("order.created", Some(3)), ("order.cancelled", Some(1)), ("order.shipped", Some(3))]);
+    let delivered: Vec<_> = events.iter().map(|event| (event.kind.as_str(), event.order["id"].as_i64())).collect();
+    assert_eq!(delivered, [("order.created", Some(3)), ("order.cancelled", Some(1)), ("order.shipped", Some(3))]);
     assert_eq!(events[0].order["status"], "pending");
     assert!(events.iter().all(|event| event.project.as_str() == "demo" && event.at == crate::world::NOW));
     assert!(events.windows(2).all(|pair| pair[0].number < pair[1].number));
@@ -114,8 +114,8 @@ async fn a_control_plane_that_is_ill_or_hangs_costs_no_request_anything_and_miss
     }
     plane.mood.send_replace(Mood::Well);
     let events = plane.has(300).await;
-    let told: Vec<_> = events.iter().filter_map(|event| event.order["id"].as_i64()).collect();
-    assert_eq!(told, (0..300).collect::<Vec<_>>(), "each, once, in order");
+    let delivered: Vec<_> = events.iter().filter_map(|event| event.order["id"].as_i64()).collect();
+    assert_eq!(delivered, (0..300).collect::<Vec<_>>(), "each, once, in order");
     until("nothing waits", async || world.metrics().await.contains("orders_events_oldest_timestamp_seconds 0\n")).await;
 }
 
@@ -149,14 +149,14 @@ async fn a_kill_between_the_change_and_the_handover_loses_no_event() {
     plane.mood.send_replace(Mood::Well);
     let process = start(&database, address);
     let everything: Vec<i64> = (0..ROUNDS * CANCELLED).collect();
-    let told = || {
-        let mut told: Vec<(i64, i64)> =
+    let delivered = || {
+        let mut delivered: Vec<(i64, i64)> =
             plane.events().iter().map(|event| (event.number, event.order["id"].as_i64().unwrap())).collect();
-        told.sort_unstable();
-        told.dedup(); // one that was handed over when the kill came is handed over again, under its number
-        told.into_iter().map(|(_, id)| id).collect::<Vec<_>>()
+        delivered.sort_unstable();
+        delivered.dedup(); // one that was handed over when the kill came is handed over again, under its number
+        delivered.into_iter().map(|(_, id)| id).collect::<Vec<_>>()
     };
-    until("every event came", async || told() == everything).await;
+    until("every event came", async || delivered() == everything).await;
     process.kill();
 }
 

@@ -99,7 +99,7 @@ impl OrderStore for Failing {
         Err(self.trouble())
     }
 
-    async fn untold(&self, _: u32) -> Result<Waiting, StoreError> {
+    async fn undelivered(&self, _: u32) -> Result<Waiting, StoreError> {
         Ok(Waiting::default())
     }
 

@@ -61,8 +61,8 @@ async fn what_each_released_version_has_written_is_said_still() {
         assert_eq!(history, json!({ "events": [{ "event": event, "at": at }] }), "order {id}");
     }
     // What was not told yet is told as it was written.
-    let waiting = world.orders.store().untold(10).await.unwrap();
-    let told: Vec<_> = waiting
+    let waiting = world.orders.store().undelivered(10).await.unwrap();
+    let undelivered: Vec<_> = waiting
         .events
         .iter()
         .map(|event| (event.number, event.kind.as_str(), event.at.0, event.order.as_str()))
@@ -70,7 +70,7 @@ async fn what_each_released_version_has_written_is_said_still() {
     let shipped = "{\"id\":11,\"petId\":6,\"quantity\":1,\"shipDate\":\"2026-11-20T14:00:00Z\",\"complete\":true,\
                    \"status\":\"shipped\"}";
     assert_eq!(
-        told,
+        undelivered,
         [
             (
                 1,

@@ -64,7 +64,7 @@ pub(super) enum Job {
         reply: Reply<Result<bool, StoreError>>,
     },
     Forget {
-        told: Vec<i64>,
+        delivered: Vec<i64>,
         keep: u32,
         reply: Reply<Result<u64, StoreError>>,
     },
@@ -157,10 +157,10 @@ async fn run(pool: Pool, mut jobs: mpsc::Receiver<Job>, mut stopped: oneshot::Re
                     write_group(&pool, std::mem::take(&mut group)).await;
                     let _ = reply.send(erase::some(&pool, &project, at).await);
                 }
-                Job::Forget { told, keep, reply } => {
+                Job::Forget { delivered, keep, reply } => {
                     // Nobody waits for this one: changes go first.
                     write_group(&pool, std::mem::take(&mut group)).await;
-                    let _ = reply.send(outbox::forget(&pool, &told, keep).await);
+                    let _ = reply.send(outbox::forget(&pool, &delivered, keep).await);
                 }
                 change => group.push(change),
             }

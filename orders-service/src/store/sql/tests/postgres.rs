@@ -105,12 +105,12 @@ impl OrderStore for Replicas {
         self.next().erase(project, at).await
     }
 
-    async fn untold(&self, limit: u32) -> Result<Waiting, StoreError> {
-        self.next().untold(limit).await
+    async fn undelivered(&self, limit: u32) -> Result<Waiting, StoreError> {
+        self.next().undelivered(limit).await
     }
 
-    async fn forget(&self, told: Vec<i64>, keep: u32) -> Result<u64, StoreError> {
-        self.next().forget(told, keep).await
+    async fn forget(&self, delivered: Vec<i64>, keep: u32) -> Result<u64, StoreError> {
+        self.next().forget(delivered, keep).await
     }
 
     async fn close(&self) {
