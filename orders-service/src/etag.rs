@@ -7,10 +7,10 @@ use crate::store::Edition;
 /// The tag of everything one project's list can show.
 ///
 /// Weak: the list is compressed when asked for, and while it streams an order may change behind its front, so two
-/// bodies under one tag say the same but need not be the same bytes. The database's mark keeps the tags of a database
+/// bodies under one tag say the same but need not be the same bytes. The store id keeps the tags of a database
 /// that was replaced from matching.
-pub(crate) fn of(mark: &str, edition: Edition) -> String {
-    format!("W/\"{mark}-{}\"", edition.version)
+pub(crate) fn of(store_id: &str, edition: Edition) -> String {
+    format!("W/\"{store_id}-{}\"", edition.version)
 }
 
 /// Whether `If-None-Match` names the tag, compared weakly, as the header demands.

@@ -57,7 +57,7 @@ impl OutboxRelay {
         }
         self.count(EventResult::Damaged, damaged.len());
         let (mut done, numbers) = (damaged, events.iter().map(|event| event.number).collect::<Vec<_>>());
-        let sent = if events.is_empty() { Ok(()) } else { self.send(store.mark(), events).await };
+        let sent = if events.is_empty() { Ok(()) } else { self.send(store.store_id(), events).await };
         if sent.is_ok() {
             self.count(EventResult::HandedOver, numbers.len());
             done.extend(numbers);

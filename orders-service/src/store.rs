@@ -219,8 +219,8 @@ pub struct PageQuery {
 /// A store of orders. Every implementation passes the same suite.
 #[async_trait]
 pub trait OrderStore: Send + Sync {
-    /// Which database this is: a mark that another one does not share.
-    fn mark(&self) -> &str;
+    /// Identifies this database; no other one has the same id.
+    fn store_id(&self) -> &str;
 
     /// Version and number of a project's orders, as of one moment.
     async fn edition(&self, project: &ProjectUid) -> Result<Edition, StoreError>;

@@ -46,7 +46,7 @@ pub(super) async fn list_orders(
 ) -> Result<Response, ApiError> {
     let project = api.authorise(&identity, Scope::OrdersRead)?;
     let mut scan = Scan::begin(api.store.clone(), project).await?;
-    let tag = etag::of(api.store.mark(), scan.edition());
+    let tag = etag::of(api.store.store_id(), scan.edition());
     if etag::is_current(&headers, &tag) {
         return Ok((StatusCode::NOT_MODIFIED, caching(tag)).into_response());
     }

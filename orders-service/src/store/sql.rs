@@ -38,7 +38,7 @@ const WRITERS_OVER_NETWORK: usize = 3;
 pub struct SqlOrders {
     database: Database,
     writers: Vec<Writer>,
-    mark: String,
+    store_id: String,
 }
 
 fn migrations() -> Migrations {
@@ -71,14 +71,14 @@ impl SqlOrders {
     pub async fn open(place: &Place) -> anyhow::Result<Self> {
         let database = Database::open(place, &migrations()).await?;
         let fresh = chassis::random::bytes::<8>()?.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
-        let mark = database.first(async || mark_of(&database, &fresh).await).await;
-        let mark = mark.with_context(|| format!("reading {place:?}"))?;
+        let store_id = database.first(async || store_id_of(&database, &fresh).await).await;
+        let store_id = store_id.with_context(|| format!("reading {place:?}"))?;
         let writers = match database.kind() {
             Kind::Sqlite => 1,
             Kind::Postgres => WRITERS_OVER_NETWORK,
         };
         let writers = (0..writers).map(|_| Writer::start(database.write.clone())).collect();
-        Ok(Self { database, writers, mark })
+        Ok(Self { database, writers, store_id })
     }
 
     /// The writer of a project. Its changes follow one another, so they need not wait for locks here.
@@ -116,8 +116,8 @@ fn no_writer() -> StoreError {
     StoreError::new(FaultKind::Other, "there is no writer")
 }
 
-/// The database's mark, `fresh` on first start.
-async fn mark_of(database: &Database, fresh: &str) -> Result<String, sqlx::Error> {
+/// The id of the store; `fresh` at the first start.
+async fn store_id_of(database: &Database, fresh: &str) -> Result<String, sqlx::Error> {
     query("INSERT INTO installation (one, mark) VALUES (1, $1) ON CONFLICT (one) DO NOTHING")
         .bind(fresh)
         .execute(&database.write)
@@ -135,8 +135,8 @@ async fn within<T>(read: impl Future<Output = Result<T, sqlx::Error>>) -> Result
 
 #[async_trait]
 impl OrderStore for SqlOrders {
-    fn mark(&self) -> &str {
-        &self.mark
+    fn store_id(&self) -> &str {
+        &self.store_id
     }
 
     async fn edition(&self, project: &ProjectUid) -> Result<Edition, StoreError> {

@@ -35,7 +35,7 @@ impl Failing {
 
 #[async_trait]
 impl OrderStore for Failing {
-    fn mark(&self) -> &'static str {
+    fn store_id(&self) -> &'static str {
         "failing"
     }
 

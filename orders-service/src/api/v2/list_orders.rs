@@ -55,7 +55,7 @@ pub(super) async fn list_orders(
         return Err(Code::InvalidParameter.because("The query is not percent-encoded UTF-8."));
     };
     let parameters = Parameters::read(&pairs)?;
-    let tag = etag::of(api.store.mark(), api.store.edition(&project).await?);
+    let tag = etag::of(api.store.store_id(), api.store.edition(&project).await?);
     if etag::is_current(&headers, &tag) {
         return Ok((StatusCode::NOT_MODIFIED, caching(tag)).into_response());
     }

@@ -36,7 +36,7 @@ impl Replicas {
     async fn over(url: &str) -> Self {
         // At once: both find an empty database.
         let (one, other) = tokio::join!(replica(url), replica(url));
-        assert_eq!(one.mark(), other.mark());
+        assert_eq!(one.store_id(), other.store_id());
         Self { each: [one, other], turn: AtomicUsize::new(0) }
     }
 
@@ -47,8 +47,8 @@ impl Replicas {
 
 #[async_trait]
 impl OrderStore for Replicas {
-    fn mark(&self) -> &str {
-        self.next().mark()
+    fn store_id(&self) -> &str {
+        self.next().store_id()
     }
 
     async fn edition(&self, project: &ProjectUid) -> Result<Edition, StoreError> {
