@@ -36,13 +36,13 @@ pub(crate) enum Failure {
 
 /// The way to the control plane. Clones share connections.
 #[derive(Clone)]
-pub(crate) struct Control {
+pub(crate) struct ControlPlane {
     client: Client,
     place: Peer,
     token: Secret,
 }
 
-impl Control {
+impl ControlPlane {
     pub(crate) fn new(place: Peer, token: Secret) -> anyhow::Result<Self> {
         let client = place.client().and_then(|builder| Ok(builder.timeout(ANSWER_TIME_MAX).build()?));
         Ok(Self { client: client.context("an HTTP client for the control plane")?, place, token })
@@ -70,11 +70,11 @@ async fn code(answer: Response) -> Option<String> {
 }
 
 /// Something that is done again and again.
-pub(crate) trait Chore: Send + Sync {
+pub(crate) trait PeriodicTask: Send + Sync {
     /// Said once when it begins to fail, and once when it goes on.
-    const FAILS: &'static str;
-    /// See [`Chore::FAILS`].
-    const GOES_ON: &'static str;
+    const FAILED: &'static str;
+    /// See [`PeriodicTask::FAILED`].
+    const RECOVERED: &'static str;
 
     /// The longest wait after a round that failed.
     const RETRY_MAX: Duration = RETRY_MAX;
@@ -84,7 +84,7 @@ pub(crate) trait Chore: Send + Sync {
 }
 
 /// Does it until `shutdown`, ever rarer while it fails. What is on its way then is repeated at the next start.
-pub(crate) async fn keep<C: Chore>(chore: C, shutdown: Shutdown) {
+pub(crate) async fn run_periodically<C: PeriodicTask>(chore: C, shutdown: Shutdown) {
     let mut failures = 0_u32;
     while !shutdown.has_begun() {
         let round = tokio::select! {
@@ -94,14 +94,14 @@ pub(crate) async fn keep<C: Chore>(chore: C, shutdown: Shutdown) {
         let wait = match round {
             Ok(wait) => {
                 if failures > 0 {
-                    tracing::info!("{}", C::GOES_ON);
+                    tracing::info!("{}", C::RECOVERED);
                 }
                 failures = 0;
                 wait
             }
             Err(error) => {
                 if failures == 0 {
-                    tracing::warn!(%error, "{}", C::FAILS);
+                    tracing::warn!(%error, "{}", C::FAILED);
                 }
                 failures = failures.saturating_add(1);
                 RETRY_FIRST.saturating_mul(1 << (failures - 1).min(5)).min(C::RETRY_MAX)

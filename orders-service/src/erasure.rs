@@ -10,7 +10,7 @@ use chassis::clock::Clock;
 use contract::erasure::{ERASURES_PATH, Erasures};
 use reqwest::{Method, StatusCode};
 
-use crate::control_plane::{Chore, Control, Failure};
+use crate::control_plane::{ControlPlane, Failure, PeriodicTask};
 use crate::orders::Orders;
 
 /// Between two questions.
@@ -20,15 +20,15 @@ const ASK_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct Eraser {
     pub(crate) orders: Orders,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) control: Control,
+    pub(crate) control_plane: ControlPlane,
 }
 
-impl Chore for Eraser {
-    const FAILS: &'static str = "removed projects cannot be erased now; trying again";
-    const GOES_ON: &'static str = "removed projects are erased again";
+impl PeriodicTask for Eraser {
+    const FAILED: &'static str = "removed projects cannot be erased now; trying again";
+    const RECOVERED: &'static str = "removed projects are erased again";
 
     async fn round(&self) -> Result<Duration, Failure> {
-        let answer = self.control.request(Method::GET, ERASURES_PATH).send().await?;
+        let answer = self.control_plane.request(Method::GET, ERASURES_PATH).send().await?;
         if answer.status() != StatusCode::OK {
             return Err(Failure::Refused(answer.status()));
         }
@@ -40,7 +40,7 @@ impl Chore for Eraser {
             self.orders.store().erase(project, self.clock.now()).await?;
             tracing::info!(project.uid = %project, "everything of a removed project was erased");
         }
-        let status = self.control.request(Method::POST, ERASURES_PATH).json(&wanted).send().await?.status();
+        let status = self.control_plane.request(Method::POST, ERASURES_PATH).json(&wanted).send().await?.status();
         if status == StatusCode::NO_CONTENT { Ok(ASK_INTERVAL) } else { Err(Failure::Refused(status)) }
     }
 }

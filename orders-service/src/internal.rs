@@ -25,7 +25,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 
 use crate::api::{method_not_allowed, not_found, panicked};
-use crate::control_plane::Control;
+use crate::control_plane::ControlPlane;
 use crate::error::{ApiError, Code, ship_refusal};
 use crate::import::ImportFailure;
 use crate::json::OrderLine;
@@ -44,7 +44,7 @@ pub(crate) struct Internal {
     pub(crate) orders: Orders,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) metrics: Metrics,
-    pub(crate) control: Control,
+    pub(crate) control_plane: ControlPlane,
     pub(crate) listeners: Listeners,
 }
 
@@ -107,7 +107,7 @@ async fn import(
 ) -> Result<Json<Imported>, ApiError> {
     let project = project_in(project)?;
     // One that is erased after this is erased here as well: the import comes before that, or is refused.
-    match internal.control.has_project(&project).await {
+    match internal.control_plane.has_project(&project).await {
         Ok(true) => {}
         Ok(false) => return Err(no_project()),
         Err(error) => {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use contract::event::{EVENTS_MAX, ORDER_EVENTS_PATH, OrderEvent, OrderEvents};
 use reqwest::{Method, StatusCode};
 
-use crate::control_plane::{Chore, Control, Failure};
+use crate::control_plane::{ControlPlane, Failure, PeriodicTask};
 use crate::metrics::{EventResult, Metrics};
 use crate::orders::Orders;
 use crate::store::{Undelivered, Waiting};
@@ -30,12 +30,12 @@ const LIMIT: u32 = EVENTS_MAX as u32;
 pub(crate) struct OutboxRelay {
     pub(crate) orders: Orders,
     pub(crate) metrics: Metrics,
-    pub(crate) control: Control,
+    pub(crate) control_plane: ControlPlane,
 }
 
-impl Chore for OutboxRelay {
-    const FAILS: &'static str = "events cannot be handed to the control plane; they wait";
-    const GOES_ON: &'static str = "events are handed to the control plane again";
+impl PeriodicTask for OutboxRelay {
+    const FAILED: &'static str = "events cannot be handed to the control plane; they wait";
+    const RECOVERED: &'static str = "events are handed to the control plane again";
 
     async fn round(&self) -> Result<Duration, Failure> {
         Ok(if self.relay_batch().await? { Duration::ZERO } else { LOOK_INTERVAL })
@@ -77,7 +77,7 @@ impl OutboxRelay {
 
     async fn send(&self, source: &str, events: Vec<Undelivered>) -> Result<(), Failure> {
         let body = OrderEvents { source: source.to_owned(), events: events.into_iter().map(written).collect() };
-        let status = self.control.request(Method::POST, ORDER_EVENTS_PATH).json(&body).send().await?.status();
+        let status = self.control_plane.request(Method::POST, ORDER_EVENTS_PATH).json(&body).send().await?.status();
         if status == StatusCode::NO_CONTENT { Ok(()) } else { Err(Failure::Refused(status)) }
     }
 }

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 use crate::api::{self, Api};
 use crate::config::Config;
-use crate::control_plane::{Control, keep};
+use crate::control_plane::{ControlPlane, run_periodically};
 use crate::erasure::Eraser;
 use crate::internal::{self, Internal};
 use crate::metrics::Metrics;
@@ -68,16 +68,17 @@ pub async fn start_with(
     if let Some(database) = orders.store().database() {
         tokio::spawn(sql::watch(database, watched, shutdown.clone()));
     }
-    let control = Control::new(config.control_plane, config.credential)?;
+    let control_plane = ControlPlane::new(config.control_plane, config.credential)?;
     let internal = Internal {
         orders: orders.clone(),
         clock: clock.clone(),
         metrics: api.metrics.clone(),
-        control: control.clone(),
+        control_plane: control_plane.clone(),
         listeners: Listeners::of([&config.tls, &config.internal_tls]),
     };
-    let outbox_relay = OutboxRelay { orders: orders.clone(), metrics: api.metrics.clone(), control: control.clone() };
-    let eraser = Eraser { orders: orders.clone(), clock: clock.clone(), control: control.clone() };
+    let outbox_relay =
+        OutboxRelay { orders: orders.clone(), metrics: api.metrics.clone(), control_plane: control_plane.clone() };
+    let eraser = Eraser { orders: orders.clone(), clock: clock.clone(), control_plane: control_plane.clone() };
     let http = bind(config.listen).await?;
     let operators = bind(config.internal_listen).await?;
     let watchers = bind(config.admin_listen).await?;
@@ -92,13 +93,13 @@ pub async fn start_with(
         believed.gateways = None;
     }
     let confirmed = (clock.clone(), trust_confirmed);
-    let publisher = Publisher::recalling(believed, control, config.trust_file, confirmed);
+    let publisher = Publisher::recalling(believed, control_plane, config.trust_file, confirmed);
     publisher.begin().await;
-    tokio::spawn(keep(publisher, shutdown.clone()));
+    tokio::spawn(run_periodically(publisher, shutdown.clone()));
     let passes = PassGuard::of_service(operator_keys, ORDERS_SERVICE, clock);
     let api = api::router(api).layer(axum::middleware::from_fn_with_state(traced_by, traced));
-    let relaying = tokio::spawn(keep(outbox_relay, shutdown.clone()));
-    let erasing = tokio::spawn(keep(eraser, shutdown.clone()));
+    let relaying = tokio::spawn(run_periodically(outbox_relay, shutdown.clone()));
+    let erasing = tokio::spawn(run_periodically(eraser, shutdown.clone()));
     let public = serve_over(http, config.tls, api, limits, shutdown.clone());
     let inside = internal::router(internal, Arc::new(Mutex::new(config.effective)), passes);
     let private = serve_over(operators, config.internal_tls, inside, operators_limits, shutdown.clone());

@@ -20,7 +20,7 @@ use contract::trust::{TRUST_PATH, Trust};
 use parking_lot::Mutex;
 use reqwest::Method;
 
-use crate::control_plane::{Chore, Control, Failure};
+use crate::control_plane::{ControlPlane, Failure, PeriodicTask};
 
 /// Between two questions.
 const ASK_EVERY: Duration = Duration::from_secs(1);
@@ -43,7 +43,7 @@ pub(crate) struct Believed {
 /// Asks the control plane, and keeps what it says.
 pub(crate) struct Publisher {
     believed: Believed,
-    control: Control,
+    control_plane: ControlPlane,
     clock: Arc<dyn Clock>,
     /// When the control plane said so last; seconds.
     confirmed: IntGauge,
@@ -58,7 +58,7 @@ impl Publisher {
     /// Believes what was kept, if anything was.
     pub(crate) fn recalling(
         believed: Believed,
-        control: Control,
+        control_plane: ControlPlane,
         file: PathBuf,
         (clock, confirmed): (Arc<dyn Clock>, IntGauge),
     ) -> Self {
@@ -70,7 +70,15 @@ impl Publisher {
             believed.take(kept);
             confirmed.set(written_at(&file));
         }
-        Self { believed, control, clock, confirmed, file, kept: Mutex::new(kept), failing: AtomicBool::new(false) }
+        Self {
+            believed,
+            control_plane,
+            clock,
+            confirmed,
+            file,
+            kept: Mutex::new(kept),
+            failing: AtomicBool::new(false),
+        }
     }
 
     /// Asks now if nobody is believed yet: who starts everything at once finds this service knowing whom to believe. A
@@ -132,15 +140,15 @@ fn written_at(file: &Path) -> i64 {
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
-impl Chore for Publisher {
-    const FAILS: &'static str = "the control plane does not say whose identities are good: still accepting the keys from before, also \
+impl PeriodicTask for Publisher {
+    const FAILED: &'static str = "the control plane does not say whose identities are good: still accepting the keys from before, also \
         of gateways that are revoked meanwhile; see orders_trust_confirmed_timestamp_seconds";
-    const GOES_ON: &'static str = "the control plane says again whose identities are good";
+    const RECOVERED: &'static str = "the control plane says again whose identities are good";
     // A gateway that was revoked while the control plane was away is known at once when it is back.
     const RETRY_MAX: Duration = ASK_EVERY;
 
     async fn round(&self) -> Result<Duration, Failure> {
-        let answer = self.control.request(Method::GET, TRUST_PATH).timeout(ANSWER_TIME_MAX).send().await?;
+        let answer = self.control_plane.request(Method::GET, TRUST_PATH).timeout(ANSWER_TIME_MAX).send().await?;
         let trust: Trust = answer.error_for_status()?.json().await?;
         self.believed.take(&trust);
         self.confirmed.set(self.clock.now_seconds().0);
