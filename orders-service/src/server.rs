@@ -23,7 +23,7 @@ use crate::internal::{self, Internal};
 use crate::metrics::Metrics;
 use crate::orders::Orders;
 use crate::outbox_relay::OutboxRelay;
-use crate::trusted_keys::{Believed, Publisher};
+use crate::trusted_keys::{KeyRefresh, KeySets};
 
 /// Connections of operators served at once.
 const INTERNAL_CONNECTIONS_MAX: usize = 64;
@@ -86,16 +86,16 @@ pub async fn start_with(
         [("http", http.local_addr()?), ("internal", operators.local_addr()?), ("admin", watchers.local_addr()?)];
     let limits = ServeLimits::default();
     let operators_limits = ServeLimits { connections_max: INTERNAL_CONNECTIONS_MAX, ..limits };
-    let mut believed = Believed { gateways: Some(keys.clone()), operators: operator_keys.clone() };
+    let mut key_sets = KeySets { gateways: Some(keys.clone()), operators: operator_keys.clone() };
     if let Some(file) = &config.key_set_file {
         keys.read(file)?;
         tokio::spawn(keys.clone().keep_read(file.clone(), shutdown.clone()));
-        believed.gateways = None;
+        key_sets.gateways = None;
     }
     let confirmed = (clock.clone(), trust_confirmed);
-    let publisher = Publisher::recalling(believed, control_plane, config.trust_file, confirmed);
-    publisher.begin().await;
-    tokio::spawn(run_periodically(publisher, shutdown.clone()));
+    let key_refresh = KeyRefresh::with_saved_keys(key_sets, control_plane, config.trust_file, confirmed);
+    key_refresh.begin().await;
+    tokio::spawn(run_periodically(key_refresh, shutdown.clone()));
     let passes = PassGuard::of_service(operator_keys, ORDERS_SERVICE, clock);
     let api = api::router(api).layer(axum::middleware::from_fn_with_state(traced_by, traced));
     let relaying = tokio::spawn(run_periodically(outbox_relay, shutdown.clone()));

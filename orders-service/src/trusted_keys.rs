@@ -1,7 +1,7 @@
 //! Whose word is believed about callers and operators: what the control plane says, asked for again and again, so that a
 //! change of keys, or a gateway that is revoked, is known within a second or two. Requests wait for none of this.
 //!
-//! What it said last is kept in a file, so that this service starts and serves while the control plane is away, for as long as
+//! What it said last is saved in a file, so that this service starts and serves while the control plane is away, for as long as
 //! that takes: a gateway that is revoked meanwhile goes on being believed here. How old that word is, a metric and the status
 //! say. Whoever may write that file may say who calls: one that others than its owner may write is not read.
 
@@ -23,7 +23,7 @@ use reqwest::Method;
 use crate::control_plane::{ControlPlane, Failure, PeriodicTask};
 
 /// Between two questions.
-const ASK_EVERY: Duration = Duration::from_secs(1);
+const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long the control plane may take.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
@@ -33,7 +33,7 @@ const FILE_BYTES_MAX: u64 = 256 * 1024;
 
 /// Who believes.
 #[derive(Clone)]
-pub(crate) struct Believed {
+pub(crate) struct KeySets {
     /// About callers; `None` where a file of the operator's says which.
     pub(crate) gateways: Option<TrustedKeys>,
     /// About operators.
@@ -41,42 +41,42 @@ pub(crate) struct Believed {
 }
 
 /// Asks the control plane, and keeps what it says.
-pub(crate) struct Publisher {
-    believed: Believed,
+pub(crate) struct KeyRefresh {
+    key_sets: KeySets,
     control_plane: ControlPlane,
     clock: Arc<dyn Clock>,
     /// When the control plane said so last; seconds.
     confirmed: IntGauge,
     file: PathBuf,
     /// What is in the file.
-    kept: Mutex<Option<Trust>>,
+    saved: Mutex<Option<Trust>>,
     /// Whether the file could not be written last.
     failing: AtomicBool,
 }
 
-impl Publisher {
-    /// Believes what was kept, if anything was.
-    pub(crate) fn recalling(
-        believed: Believed,
+impl KeyRefresh {
+    /// Believes what was saved, if anything was.
+    pub(crate) fn with_saved_keys(
+        key_sets: KeySets,
         control_plane: ControlPlane,
         file: PathBuf,
         (clock, confirmed): (Arc<dyn Clock>, IntGauge),
     ) -> Self {
-        let kept = read(&file).unwrap_or_else(|error| {
-            tracing::warn!(error = format!("{error:#}"), "the keys that were kept are not used; they are asked for");
+        let saved = read(&file).unwrap_or_else(|error| {
+            tracing::warn!(error = format!("{error:#}"), "the keys that were saved are not used; they are asked for");
             None
         });
-        if let Some(kept) = &kept {
-            believed.take(kept);
+        if let Some(saved) = &saved {
+            key_sets.replace(saved);
             confirmed.set(written_at(&file));
         }
         Self {
-            believed,
+            key_sets,
             control_plane,
             clock,
             confirmed,
             file,
-            kept: Mutex::new(kept),
+            saved: Mutex::new(saved),
             failing: AtomicBool::new(false),
         }
     }
@@ -84,15 +84,15 @@ impl Publisher {
     /// Asks now if nobody is believed yet: who starts everything at once finds this service knowing whom to believe. A
     /// control plane that is away costs a moment.
     pub(crate) async fn begin(&self) {
-        if self.believed.operators.all().keys().is_empty()
+        if self.key_sets.operators.all().keys().is_empty()
             && let Err(error) = self.round().await
         {
             tracing::warn!(%error, "nobody is believed until the control plane says who");
         }
     }
 
-    async fn keep(&self, trust: Trust) {
-        if self.kept.lock().as_ref() == Some(&trust) {
+    async fn save(&self, trust: Trust) {
+        if self.saved.lock().as_ref() == Some(&trust) {
             return;
         }
         let (file, text) = (self.file.clone(), serde_json::to_vec(&trust).unwrap_or_default());
@@ -100,19 +100,19 @@ impl Publisher {
         match written.map_err(anyhow::Error::from).and_then(|written| written) {
             Ok(()) => {
                 self.failing.store(false, Ordering::Relaxed);
-                *self.kept.lock() = Some(trust);
+                *self.saved.lock() = Some(trust);
             }
             Err(error) if !self.failing.swap(true, Ordering::Relaxed) => tracing::warn!(
                 error = format!("{error:#}"),
-                "the keys are believed but cannot be kept; a start without the control plane would not know them"
+                "the keys are believed but cannot be saved; a start without the control plane would not know them"
             ),
             Err(_) => {}
         }
     }
 }
 
-impl Believed {
-    fn take(&self, trust: &Trust) {
+impl KeySets {
+    fn replace(&self, trust: &Trust) {
         if let Some(gateways) = &self.gateways {
             gateways.replace(&trust.gateways);
         }
@@ -120,7 +120,7 @@ impl Believed {
     }
 }
 
-/// What was kept; `None` when nothing was.
+/// What was saved; `None` when nothing was.
 fn read(file: &Path) -> anyhow::Result<Option<Trust>> {
     let place = || format!("the file {}", file.display());
     if file.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
@@ -140,20 +140,20 @@ fn written_at(file: &Path) -> i64 {
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
-impl PeriodicTask for Publisher {
+impl PeriodicTask for KeyRefresh {
     const FAILED: &'static str = "the control plane does not say whose identities are good: still accepting the keys from before, also \
         of gateways that are revoked meanwhile; see orders_trust_confirmed_timestamp_seconds";
     const RECOVERED: &'static str = "the control plane says again whose identities are good";
     // A gateway that was revoked while the control plane was away is known at once when it is back.
-    const RETRY_MAX: Duration = ASK_EVERY;
+    const RETRY_MAX: Duration = REFRESH_INTERVAL;
 
     async fn round(&self) -> Result<Duration, Failure> {
         let answer = self.control_plane.request(Method::GET, TRUST_PATH).timeout(ANSWER_TIME_MAX).send().await?;
         let trust: Trust = answer.error_for_status()?.json().await?;
-        self.believed.take(&trust);
+        self.key_sets.replace(&trust);
         self.confirmed.set(self.clock.now_seconds().0);
-        self.keep(trust).await;
-        Ok(ASK_EVERY)
+        self.save(trust).await;
+        Ok(REFRESH_INTERVAL)
     }
 }
 
