@@ -1,10 +1,10 @@
-//! Hands what happened to orders to the control plane, which tells it to whom a project's owner chose.
+//! Outbox relay: sends the events of orders to the control plane, which sends them to the project's webhooks.
 //!
-//! An event waits in the store's outbox, written in the transaction of its change, and is forgotten when the control
-//! plane has it on disk: so it is handed over at least once, whatever crashes, and told once, because the control plane
-//! knows events by their numbers. This is a task of its own: a control plane that is slow or away costs no request
-//! anything. While it is away events wait; of more than [`UNDELIVERED_MAX`] the oldest are dropped, counted, and remain in
-//! each order's history.
+//! The transaction that changes an order also writes its event to the store's outbox. The event stays there until the
+//! control plane has stored it, so a crash on either side loses no event. The control plane recognises a repeated event
+//! by its number and sends each one once. The relay is a separate task: requests do not wait for the control plane. While the
+//! control plane is unreachable, events wait; above [`UNDELIVERED_MAX`] the oldest are dropped and counted. The order's
+//! history still lists them.
 
 use std::time::Duration;
 
@@ -16,17 +16,17 @@ use crate::metrics::{EventResult, Metrics};
 use crate::orders::Orders;
 use crate::store::{Undelivered, Waiting};
 
-/// Events that may wait: some 40 MB on disk.
+/// Largest number of undelivered events: about 40 MB on disk.
 pub(crate) const UNDELIVERED_MAX: u32 = 100_000;
 
-/// Between two looks into an outbox that was empty.
-const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+/// Interval between reads of an empty outbox.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Events read at once.
 #[expect(clippy::cast_possible_truncation, reason = "the number is a few hundred")]
 const LIMIT: u32 = EVENTS_MAX as u32;
 
-/// The way of events to the control plane.
+/// The task that sends events to the control plane.
 pub(crate) struct OutboxRelay {
     pub(crate) orders: Orders,
     pub(crate) metrics: Metrics,
@@ -34,16 +34,17 @@ pub(crate) struct OutboxRelay {
 }
 
 impl PeriodicTask for OutboxRelay {
-    const FAILED: &'static str = "events cannot be handed to the control plane; they wait";
-    const RECOVERED: &'static str = "events are handed to the control plane again";
+    const FAILED: &'static str =
+        "cannot send order events to the control plane; keeping them in the outbox and retrying";
+    const RECOVERED: &'static str = "sending order events to the control plane again";
 
     async fn round(&self) -> Result<Duration, Failure> {
-        Ok(if self.relay_batch().await? { Duration::ZERO } else { LOOK_INTERVAL })
+        Ok(if self.relay_batch().await? { Duration::ZERO } else { POLL_INTERVAL })
     }
 }
 
 impl OutboxRelay {
-    /// One hand-over. Whether there may be more.
+    /// Sends one batch. Returns whether more events may wait.
     async fn relay_batch(&self) -> Result<bool, Failure> {
         let store = self.orders.store();
         let Waiting { events, damaged } = store.undelivered(LIMIT).await?;
@@ -53,7 +54,7 @@ impl OutboxRelay {
             return Ok(false);
         }
         for number in &damaged {
-            tracing::error!(event = number, "an event in the outbox is not what was written; it is told to nobody");
+            tracing::error!(event = number, "dropped a damaged event from the outbox; no webhook receives it");
         }
         self.count(EventResult::Damaged, damaged.len());
         let (mut done, numbers) = (damaged, events.iter().map(|event| event.number).collect::<Vec<_>>());
@@ -62,11 +63,15 @@ impl OutboxRelay {
             self.count(EventResult::HandedOver, numbers.len());
             done.extend(numbers);
         }
-        // The bound is kept also, and above all, while nothing can be handed over.
+        // The bound also holds while the control plane is unreachable.
         let dropped = store.forget(done, UNDELIVERED_MAX).await?;
         if dropped > 0 {
             self.count(EventResult::Dropped, usize::try_from(dropped).unwrap_or(usize::MAX));
-            tracing::error!(dropped, "too many events wait for the control plane; the oldest are told to nobody");
+            tracing::error!(
+                dropped,
+                undelivered_max = UNDELIVERED_MAX,
+                "dropped the oldest order events: the outbox is full; no webhook receives them; check the control plane"
+            );
         }
         sent.map(|()| seen == EVENTS_MAX)
     }
@@ -82,7 +87,7 @@ impl OutboxRelay {
     }
 }
 
-/// An event as it is handed over.
+/// The event in the form that the control plane expects.
 fn written(event: Undelivered) -> OrderEvent {
     OrderEvent {
         number: event.number,

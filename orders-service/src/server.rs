@@ -1,4 +1,4 @@
-//! The parts become a running service: three listeners over one store.
+//! Wires the parts into a running service: three listeners over one store.
 
 use std::sync::Arc;
 
@@ -25,19 +25,19 @@ use crate::orders::Orders;
 use crate::outbox_relay::OutboxRelay;
 use crate::trusted_keys::{KeyRefresh, KeySets};
 
-/// Connections of operators served at once.
+/// Most connections of operators at a time.
 const INTERNAL_CONNECTIONS_MAX: usize = 64;
 
 /// Opens the database and serves until `shutdown`. Listeners: `http`, `internal`, `admin`.
 ///
 /// # Errors
-/// When the database cannot be opened or an address is taken.
+/// If the database cannot be opened or an address is in use.
 pub async fn start(config: Config, clock: Arc<dyn Clock>, shutdown: Shutdown) -> anyhow::Result<Running> {
     let orders = Orders::open(&config.database).await?;
     start_with(config, orders, clock, shutdown).await
 }
 
-/// As [`start`], over orders that the caller has opened and goes on using. They are closed when the service stops.
+/// Like [`start`], with a store that the caller opened and may use as well. The service closes it when it stops.
 pub async fn start_with(
     config: Config,
     orders: Orders,
@@ -103,7 +103,7 @@ pub async fn start_with(
     let public = serve_over(http, config.tls, api, limits, shutdown.clone());
     let inside = internal::router(internal, Arc::new(Mutex::new(config.effective)), passes);
     let private = serve_over(operators, config.internal_tls, inside, operators_limits, shutdown.clone());
-    // The admin listener ends last: it tells that the others are draining.
+    // The admin listener ends last: until then it reports that the others drain.
     let admin_end = Shutdown::new();
     let admin_limits = ServeLimits { connections_max: admin::CONCURRENT_REQUESTS_MAX, ..limits };
     let answers = admin::answer_to(admin::router(health.clone(), registry), config.admin_hosts);
@@ -134,9 +134,9 @@ pub async fn start_with(
     Ok(Running::new("orders-service", addresses, task))
 }
 
-/// Traces, if anybody collects them.
+/// The tracer, and the exporter if `tracing.otlp_endpoint` is set.
 fn tracing(config: &Config, registry: &metrics::Registry) -> anyhow::Result<(Tracer, Option<Exporter>)> {
-    let help = "Spans of traces, by what became of them.";
+    let help = "Spans of traces, by result.";
     let spans = metrics::counter_vec(registry, "orders_trace_spans_total", help, &["result"])?;
     Tracer::new(&config.tracing, "orders-service", &spans)
 }

@@ -1,9 +1,12 @@
-//! Whose word is believed about callers and operators: what the control plane says, asked for again and again, so that a
-//! change of keys, or a gateway that is revoked, is known within a second or two. Requests wait for none of this.
+//! The keys that this service trusts: gateways sign the identity of a caller, the control plane signs operators' passes.
 //!
-//! What it said last is saved in a file, so that this service starts and serves while the control plane is away, for as long as
-//! that takes: a gateway that is revoked meanwhile goes on being believed here. How old that word is, a metric and the status
-//! say. Whoever may write that file may say who calls: one that others than its owner may write is not read.
+//! A task fetches the keys from the control plane every second, so a rotated key or a revoked gateway takes effect
+//! within two seconds. Requests do not wait for it.
+//!
+//! The newest keys are also saved in a file. With it the service starts and serves while the control plane is unreachable;
+//! during that time a revoked gateway is still accepted. The metric `orders_trust_confirmed_timestamp_seconds` and the
+//! status report the age of the keys. A process that can write the file could add its own key, so a file that users other
+//! than its owner can write is rejected.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -22,40 +25,40 @@ use reqwest::Method;
 
 use crate::control_plane::{ControlPlane, Failure, PeriodicTask};
 
-/// Between two questions.
+/// Interval between two requests for the keys.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long the control plane may take.
+/// Longest wait for the control plane's response.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Bytes of the file: three keys of each gateway, of 256 gateways at most, and those of operators.
+/// Largest file in bytes: three keys for each of 256 gateways, and the operators' keys.
 const FILE_BYTES_MAX: u64 = 256 * 1024;
 
-/// Who believes.
+/// The key sets in use.
 #[derive(Clone)]
 pub(crate) struct KeySets {
-    /// About callers; `None` where a file of the operator's says which.
+    /// Keys of gateways; `None` if a file (`identity.key_set_file`) provides them.
     pub(crate) gateways: Option<TrustedKeys>,
-    /// About operators.
+    /// Keys that sign operators' passes.
     pub(crate) operators: TrustedKeys,
 }
 
-/// Asks the control plane, and keeps what it says.
+/// The task that fetches the keys from the control plane and saves them.
 pub(crate) struct KeyRefresh {
     key_sets: KeySets,
     control_plane: ControlPlane,
     clock: Arc<dyn Clock>,
-    /// When the control plane said so last; seconds.
+    /// Time of the newest response, in seconds.
     confirmed: IntGauge,
     file: PathBuf,
-    /// What is in the file.
+    /// The contents of the file.
     saved: Mutex<Option<Trust>>,
-    /// Whether the file could not be written last.
+    /// Whether the last write of the file failed.
     failing: AtomicBool,
 }
 
 impl KeyRefresh {
-    /// Believes what was saved, if anything was.
+    /// Starts with the saved keys, if the file has any.
     pub(crate) fn with_saved_keys(
         key_sets: KeySets,
         control_plane: ControlPlane,
@@ -63,7 +66,11 @@ impl KeyRefresh {
         (clock, confirmed): (Arc<dyn Clock>, IntGauge),
     ) -> Self {
         let saved = read(&file).unwrap_or_else(|error| {
-            tracing::warn!(error = format!("{error:#}"), "the keys that were saved are not used; they are asked for");
+            tracing::warn!(
+                error = format!("{error:#}"),
+                file = %file.display(),
+                "ignored the file of trusted keys; requesting the keys from the control plane"
+            );
             None
         });
         if let Some(saved) = &saved {
@@ -81,13 +88,13 @@ impl KeyRefresh {
         }
     }
 
-    /// Asks now if nobody is believed yet: who starts everything at once finds this service knowing whom to believe. A
-    /// control plane that is away costs a moment.
+    /// Fetches the keys now if there are none, so that a platform whose processes start together serves at once. An
+    /// unreachable control plane delays the start by at most two seconds.
     pub(crate) async fn begin(&self) {
         if self.key_sets.operators.all().keys().is_empty()
             && let Err(error) = self.round().await
         {
-            tracing::warn!(%error, "nobody is believed until the control plane says who");
+            tracing::warn!(%error, "has no gateway keys yet: refusing all requests until the control plane responds");
         }
     }
 
@@ -104,7 +111,8 @@ impl KeyRefresh {
             }
             Err(error) if !self.failing.swap(true, Ordering::Relaxed) => tracing::warn!(
                 error = format!("{error:#}"),
-                "the keys are believed but cannot be saved; a start without the control plane would not know them"
+                file = %self.file.display(),
+                "cannot save the trusted keys; a start without the control plane would refuse all requests"
             ),
             Err(_) => {}
         }
@@ -120,20 +128,24 @@ impl KeySets {
     }
 }
 
-/// What was saved; `None` when nothing was.
+/// The saved keys; `None` if there is no file.
 fn read(file: &Path) -> anyhow::Result<Option<Trust>> {
-    let place = || format!("the file {}", file.display());
+    let path = || format!("the file {}", file.display());
     if file.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
         return Ok(None);
     }
-    let (text, facts) = read_regular(file, FILE_BYTES_MAX).with_context(place)?;
-    anyhow::ensure!(facts.permissions().mode() & 0o022 == 0, "others may write {}", file.display());
-    let trust: Trust = serde_json::from_slice(&text).with_context(place)?;
-    anyhow::ensure!(!trust.gateways.keys().is_empty(), "there is no key in {}", file.display());
+    let (text, facts) = read_regular(file, FILE_BYTES_MAX).with_context(path)?;
+    anyhow::ensure!(
+        facts.permissions().mode() & 0o022 == 0,
+        "users other than its owner can write {}; run chmod go-w on it",
+        file.display()
+    );
+    let trust: Trust = serde_json::from_slice(&text).with_context(path)?;
+    anyhow::ensure!(!trust.gateways.keys().is_empty(), "{} contains no gateway key", file.display());
     Ok(Some(trust))
 }
 
-/// When the file was written, in seconds: what is in it was said then, and perhaps later again.
+/// The time of the last write in seconds: the earliest time at which the control plane can have confirmed the keys.
 fn written_at(file: &Path) -> i64 {
     let written = std::fs::metadata(file).and_then(|facts| facts.modified()).ok();
     let since = written.and_then(|at| at.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
@@ -141,10 +153,10 @@ fn written_at(file: &Path) -> i64 {
 }
 
 impl PeriodicTask for KeyRefresh {
-    const FAILED: &'static str = "the control plane does not say whose identities are good: still accepting the keys from before, also \
-        of gateways that are revoked meanwhile; see orders_trust_confirmed_timestamp_seconds";
-    const RECOVERED: &'static str = "the control plane says again whose identities are good";
-    // A gateway that was revoked while the control plane was away is known at once when it is back.
+    const FAILED: &'static str = "cannot fetch the trusted keys from the control plane: still accepting the previous keys, \
+        also those of gateways revoked since; see orders_trust_confirmed_timestamp_seconds";
+    const RECOVERED: &'static str = "fetching the trusted keys from the control plane again";
+    // When the control plane returns, a gateway revoked in the meantime must be refused at once.
     const RETRY_MAX: Duration = REFRESH_INTERVAL;
 
     async fn round(&self) -> Result<Duration, Failure> {
@@ -164,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_file_is_not_waited_for_and_not_used() {
+    fn pipes_devices_and_directories_are_rejected_without_waiting() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("trust.json");
         assert!(std::process::Command::new("mkfifo").args(["-m", "600"]).arg(&file).status().unwrap().success());
@@ -180,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_may_write_what_is_too_long_and_what_says_nothing_is_not_believed() {
+    fn a_file_that_others_can_write_is_too_long_or_has_no_keys_is_rejected() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("trust.json");
         assert_eq!(read(&file).unwrap(), None);
@@ -189,7 +201,7 @@ mod tests {
         write_private(&file, &serde_json::to_vec(&trust).unwrap()).unwrap();
         assert_eq!(read(&file).unwrap(), Some(trust));
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o666)).unwrap();
-        assert!(read(&file).unwrap_err().to_string().contains("others may write"));
+        assert!(read(&file).unwrap_err().to_string().contains("users other than its owner can write"));
         for text in ["", "[]", "{\"gateways\":{\"keys\":[]},\"operators\":{\"keys\":[]}}", &" ".repeat(300_000)] {
             write_private(&file, text.as_bytes()).unwrap();
             std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();

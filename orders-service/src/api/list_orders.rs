@@ -1,8 +1,8 @@
 //! `GET /v1/store/orders`: every order of the caller's project, as one JSON array.
 //!
-//! A list of a few hundred orders is one answer with a length. A longer one streams: the status is sent after the
-//! first batch was read, and if the store fails later the body is cut off visibly, without its closing bracket and
-//! without HTTP's end of body, never ended early as if it were whole.
+//! A list of up to 256 orders has a Content-Length. A longer list is streamed: the status is sent after the first batch was
+//! read. If the store fails later, the connection is closed without the closing bracket and without HTTP's end of body, so
+//! that the client notices the missing rest.
 
 use axum::Extension;
 use axum::body::Body;
@@ -35,7 +35,7 @@ pub(super) const OPERATION: Operation = Operation {
     ..Operation::internal("listOrders", Method::Get, "/v1/store/orders", |get| on(get, list_orders))
 };
 
-/// The answer to a client that has the list already.
+/// The response to a client that has the current list.
 pub(super) const NOT_MODIFIED: Success =
     Success::empty(304, "Nothing changed since the ETag in If-None-Match.").with(&["ETag"]);
 
@@ -60,7 +60,7 @@ pub(super) async fn list_orders(
     Ok((caching(tag), [(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
-/// Lists are for their caller alone, and are asked for again before each use; the tag makes that cheap.
+/// Caching headers: only the caller may store the list, and must revalidate it before each use.
 pub(super) fn caching(tag: String) -> [(HeaderName, String); 3] {
     [
         (header::ETAG, tag),
@@ -69,8 +69,8 @@ pub(super) fn caching(tag: String) -> [(HeaderName, String); 3] {
     ]
 }
 
-/// Everything after the first batch, which `array` holds already. The next batch is read when the last one has been
-/// taken, so memory is one batch however slowly the client reads.
+/// The body from the first batch on, which `array` contains. The next batch is read after the previous one was sent, so a
+/// slow client costs the memory of one batch.
 fn rest(
     api: Api,
     scan: Scan,
@@ -94,7 +94,7 @@ fn rest(
                 Ok(None) => Ok(Some((array.end(), None))),
                 Err(error) => {
                     metrics.store_errors.with_label_values(&[error.kind.as_str()]).inc();
-                    tracing::error!(request.id = request_id, kind = error.kind.as_str(), %error, "a list was cut off");
+                    tracing::error!(request.id = request_id, kind = error.kind.as_str(), %error, "broke off a list: the store failed");
                     Err(error)
                 }
             }

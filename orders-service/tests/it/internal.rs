@@ -50,10 +50,10 @@ async fn a_bad_line_is_named_and_nothing_is_imported() {
         ("{\"id\":1}\n{\"id\":2,\"color\":\"red\"}\n".to_owned(), 2, "unknown field `color`"),
         ("{\"id\":1}\n\nnot json\n".to_owned(), 3, "expected"),
         ("{\"petId\":1}\n".to_owned(), 1, "missing field `id`"),
-        ("{\"id\":1}\n{\"id\":1}\n".to_owned(), 2, "order 1 stands on line 1 already"),
-        ("{\"id\":1}\n{\"id\":5}\n".to_owned(), 2, "the project has an order 5 already"),
-        (format!("{many}{{\"id\":5}}\n"), 2_001, "the project has an order 5 already"),
-        (format!("{many}{{\"id\":1000}}\n"), 2_001, "order 1000 stands on line 1 already"),
+        ("{\"id\":1}\n{\"id\":1}\n".to_owned(), 2, "line 1 already has order 1"),
+        ("{\"id\":1}\n{\"id\":5}\n".to_owned(), 2, "the project already has order 5"),
+        (format!("{many}{{\"id\":5}}\n"), 2_001, "the project already has order 5"),
+        (format!("{many}{{\"id\":1000}}\n"), 2_001, "line 1 already has order 1000"),
         (format!("{{\"id\":1}}\n{{\"id\":2{}", " ".repeat(5_000)), 2, "longer than 4096 bytes"),
     ] {
         let response = world.import("demo", text).await;

@@ -1,4 +1,4 @@
-//! `GET /v2/store/orders`: one page of orders, and a link to the next.
+//! `GET /v2/store/orders`: one page of orders with a link to the next page.
 
 use axum::Extension;
 use axum::extract::rejection::QueryRejection;
@@ -59,7 +59,7 @@ pub(super) async fn list_orders(
     if etag::is_current(&headers, &tag) {
         return Ok((StatusCode::NOT_MODIFIED, caching(tag)).into_response());
     }
-    // One more than the page shows says whether there is a next one.
+    // One order more than the page shows: its presence means that there is a next page.
     let limit = parameters.query.limit;
     let mut orders = api.store.page(&project, &PageQuery { limit: limit + 1, ..parameters.query }).await?;
     let shown = usize::try_from(limit).unwrap_or(usize::MAX);
