@@ -1,6 +1,7 @@
 //! Authorisation: finds the project of a request and checks that its API key has the required scope.
 //!
-//! The gateway authenticates the caller and signs its identity. This module checks that identity against this deployment.
+//! The gateway authenticates the caller and signs its identity. This module checks that identity against this
+//! deployment.
 
 use axum::http::header;
 use chassis::guard::IDENTITY_REQUIRED;

@@ -118,7 +118,8 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Operation> {
     OPERATIONS.iter().chain(describe::DESCRIPTIONS)
 }
 
-/// A router of the operations with this mark; with an empty mark, of the operations that are neither deprecated nor beta.
+/// A router of the operations with this mark; with an empty mark, of the operations that are neither deprecated nor
+/// beta.
 fn marked(mark: &str) -> Router<Api> {
     let fits = |operation: &&Operation| match mark {
         "" => !(operation.is_marked(DEPRECATED) || operation.is_marked(v2::STABILITY)),

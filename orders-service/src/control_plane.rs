@@ -1,5 +1,5 @@
-//! The client of the control plane, and the loop that runs this service's periodic tasks against it. Customers' requests
-//! do not wait for either.
+//! The client of the control plane, and the loop that runs this service's periodic tasks against it. Customers'
+//! requests do not wait for either.
 
 use std::time::Duration;
 
@@ -83,8 +83,8 @@ pub(crate) trait PeriodicTask: Send + Sync {
     fn round(&self) -> impl Future<Output = Result<Duration, Failure>> + Send;
 }
 
-/// Runs a task until `shutdown` and backs off while it fails. A round that shutdown interrupts is repeated after the next
-/// start.
+/// Runs a task until `shutdown` and backs off while it fails. A round that shutdown interrupts is repeated after the
+/// next start.
 pub(crate) async fn run_periodically<T: PeriodicTask>(task: T, shutdown: Shutdown) {
     let mut failures = 0_u32;
     while !shutdown.has_begun() {

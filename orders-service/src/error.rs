@@ -1,4 +1,5 @@
-//! Refusals of this service: every code with its status and message, and the conversion of a store's failure to a response.
+//! Refusals of this service: every code with its status and message, and the conversion of a store's failure to a
+//! response.
 
 use axum::http::header;
 use axum::response::{IntoResponse, Response};

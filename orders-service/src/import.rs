@@ -1,7 +1,7 @@
 //! Reads an import: JSON lines in pieces of any size. Every error names its line.
 //!
-//! The store is written after the last line was read, so a slow sender holds no lock and an invalid line changes nothing.
-//! Until then the orders are in memory: at most [`ORDERS_MAX`] of under a hundred bytes each.
+//! The store is written after the last line was read, so a slow sender holds no lock and an invalid line changes
+//! nothing. Until then the orders are in memory: at most [`ORDERS_MAX`] of under a hundred bytes each.
 
 use std::fmt;
 

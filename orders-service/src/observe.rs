@@ -21,8 +21,8 @@ pub(crate) struct Observer {
     pub(crate) label: fn(&str, &str) -> Option<&'static str>,
 }
 
-/// Measures and counts a request. The gateway logs each request; this service logs it at debug, and at error if the store
-/// failed.
+/// Measures and counts a request. The gateway logs each request; this service logs it at debug, and at error if the
+/// store failed.
 pub(crate) async fn observe(State(observer): State<Observer>, request: Request, next: Next) -> Response {
     let method = request.method().clone();
     let pattern = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);

@@ -48,7 +48,8 @@ impl Orders {
         self.store.clone()
     }
 
-    /// Imports JSON lines, all or none: the five fields of an order and `status` (default: pending). Returns the number.
+    /// Imports JSON lines, all or none: the five fields of an order and `status` (default: pending). Returns the
+    /// number.
     ///
     /// # Errors
     /// [`ImportFailure`]; nothing was imported.
@@ -76,7 +77,8 @@ impl Orders {
         self.store.import(project, orders).await.map_err(|error| numbers.explain(error, &ids))
     }
 
-    /// All orders of a project as JSON lines in id order, in the format of [`Orders::import`]. An error ends the stream.
+    /// All orders of a project as JSON lines in id order, in the format of [`Orders::import`]. An error ends the
+    /// stream.
     pub fn export(&self, project: &ProjectUid) -> impl Stream<Item = Result<Bytes, StoreError>> + Send + 'static {
         enum Export {
             Begin(Arc<dyn OrderStore>, ProjectUid),

@@ -2,9 +2,9 @@
 //!
 //! The transaction that changes an order also writes its event to the store's outbox. The event stays there until the
 //! control plane has stored it, so a crash on either side loses no event. The control plane recognises a repeated event
-//! by its number and sends each one once. The relay is a separate task: requests do not wait for the control plane. While the
-//! control plane is unreachable, events wait; above [`UNDELIVERED_MAX`] the oldest are dropped and counted. The order's
-//! history still lists them.
+//! by its number and sends each one once. The relay is a separate task: requests do not wait for the control plane.
+//! While the control plane is unreachable, events wait; above [`UNDELIVERED_MAX`] the oldest are dropped and counted.
+//! The order's history still lists them.
 
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
 //! Reads all orders of a project in batches.
 //!
-//! Between two batches the scan holds no connection, lock or snapshot, so a slow reader costs the memory of one batch. A
-//! semaphore limits how many scans read at the same time; the remaining connections stay free for other requests. A reader
-//! gets every order that existed at the start exactly once, in id order, in its state when its batch was read. An order
-//! added during the scan appears if its id is larger than the last one read. If no order changed during the scan, the scan
-//! compares the number of orders with the store's own count and fails if orders are missing.
+//! Between two batches the scan holds no connection, lock or snapshot, so a slow reader costs the memory of one batch.
+//! A semaphore limits how many scans read at the same time; the remaining connections stay free for other requests. A
+//! reader gets every order that existed at the start exactly once, in id order, in its state when its batch was read.
+//! An order added during the scan appears if its id is larger than the last one read. If no order changed during the
+//! scan, the scan compares the number of orders with the store's own count and fails if orders are missing.
 
 use std::sync::Arc;
 use std::time::Duration;

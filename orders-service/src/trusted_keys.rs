@@ -1,12 +1,13 @@
-//! The keys that this service trusts: gateways sign the identity of a caller, the control plane signs operators' passes.
+//! The keys that this service trusts: gateways sign the identity of a caller, the control plane signs operators'
+//! passes.
 //!
 //! A task fetches the keys from the control plane every second, so a rotated key or a revoked gateway takes effect
 //! within two seconds. Requests do not wait for it.
 //!
-//! The newest keys are also saved in a file. With it the service starts and serves while the control plane is unreachable;
-//! during that time a revoked gateway is still accepted. The metric `orders_trust_confirmed_timestamp_seconds` and the
-//! status report the age of the keys. A process that can write the file could add its own key, so a file that users other
-//! than its owner can write is rejected.
+//! The newest keys are also saved in a file. With it the service starts and serves while the control plane is
+//! unreachable; during that time a revoked gateway is still accepted. The metric
+//! `orders_trust_confirmed_timestamp_seconds` and the status report the age of the keys. A process that can write the
+//! file could add its own key, so a file that users other than its owner can write is rejected.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};

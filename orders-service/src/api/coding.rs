@@ -1,7 +1,7 @@
 //! Content codings: chooses one (RFC 9110 section 12.5.3) and compresses the body while it is written.
 //!
-//! The request has already been processed when its response is compressed. A client that forbids `identity` and accepts no
-//! supported coding therefore gets the plain body, which section 12.5.3 allows, and never a 406.
+//! The request has already been processed when its response is compressed. A client that forbids `identity` and accepts
+//! no supported coding therefore gets the plain body, which section 12.5.3 allows, and never a 406.
 
 use std::io::{self, Write};
 
@@ -93,8 +93,8 @@ fn weighted(member: &str) -> (&str, f32) {
     (name, weight.map_or(1.0, |(_, weight)| weight.trim().parse().unwrap_or(0.0)))
 }
 
-/// A compressor at its fastest level, which keeps the tables of each stream small. The library writes into a vector, which
-/// is emptied after each piece.
+/// A compressor at its fastest level, which keeps the tables of each stream small. The library writes into a vector,
+/// which is emptied after each piece.
 enum Encoder {
     Gzip(flate2::write::GzEncoder<Vec<u8>>),
     Brotli(Box<brotli::CompressorWriter<Vec<u8>>>),

@@ -1,8 +1,8 @@
 //! The API's description: `/openapi.json` for programs, `/reference` for people. Neither needs a scope.
 //!
 //! Each version of the API has an OpenAPI 3.1 document, generated from [`super::OPERATIONS`]: `/v1` (1.0.0) follows the
-//! specification, `/v2` is beta. `/openapi.json` returns the document of `/v1`. The documents describe the API as clients
-//! see it through the gateway, so they include the gateway's own responses (401, 429, 5xx) and headers.
+//! specification, `/v2` is beta. `/openapi.json` returns the document of `/v1`. The documents describe the API as
+//! clients see it through the gateway, so they include the gateway's own responses (401, 429, 5xx) and headers.
 
 use std::sync::LazyLock;
 

@@ -1,8 +1,8 @@
 //! `GET /v1/pets/{petId}`, deprecated: whether the store has orders for a pet.
 //!
 //! The specification names the operation but not its fields. Orders contain only a pet's id, so a pet of an order is
-//! `{"id": …}` and any other is 404. Every response, also a refusal, has the deprecation headers; from the sunset date on
-//! every response is 410.
+//! `{"id": …}` and any other is 404. Every response, also a refusal, has the deprecation headers; from the sunset date
+//! on every response is 410.
 
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};

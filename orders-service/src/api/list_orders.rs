@@ -1,8 +1,8 @@
 //! `GET /v1/store/orders`: every order of the caller's project, as one JSON array.
 //!
-//! A list of up to 256 orders has a Content-Length. A longer list is streamed: the status is sent after the first batch was
-//! read. If the store fails later, the connection is closed without the closing bracket and without HTTP's end of body, so
-//! that the client notices the missing rest.
+//! A list of up to 256 orders has a Content-Length. A longer list is streamed: the status is sent after the first batch
+//! was read. If the store fails later, the connection is closed without the closing bracket and without HTTP's end of
+//! body, so that the client notices the missing rest.
 
 use axum::Extension;
 use axum::body::Body;
@@ -69,8 +69,8 @@ pub(super) fn caching(tag: String) -> [(HeaderName, String); 3] {
     ]
 }
 
-/// The body from the first batch on, which `array` contains. The next batch is read after the previous one was sent, so a
-/// slow client costs the memory of one batch.
+/// The body from the first batch on, which `array` contains. The next batch is read after the previous one was sent, so
+/// a slow client costs the memory of one batch.
 fn rest(
     api: Api,
     scan: Scan,

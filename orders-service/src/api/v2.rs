@@ -1,6 +1,8 @@
-//! `/v2`, stability `beta`. It adds to `/v1`: filters, sort and cursors of the list; get, create and ship an order; history.
+//! `/v2`, stability `beta`. It adds to `/v1`: filters, sort and cursors of the list; get, create and ship an order;
+//! history.
 //!
-//! Scopes, quotas and errors are those of `/v1`. A beta may change; the header `X-API-Stability` of every response says so.
+//! Scopes, quotas and errors are those of `/v1`. A beta may change; the header `X-API-Stability` of every response says
+//! so.
 
 pub(super) mod create_order;
 mod cursor;

@@ -1,4 +1,5 @@
-//! Events are handed to the control plane: each at least once, in order, whatever crashes, and never in a request's way.
+//! Events are handed to the control plane: each at least once, in order, whatever crashes, and never in a request's
+//! way.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;

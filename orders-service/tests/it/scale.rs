@@ -316,8 +316,8 @@ async fn a_reader_who_does_not_read_holds_no_lock_no_snapshot_and_no_connection_
         assert_eq!(one.json::<serde_json::Value>().await.unwrap()["status"], "cancelled");
     }
     let Kept::File(file) = &service.kept else { panic!("it is kept in a file") };
-    // A snapshot that somebody still reads from keeps the log from being emptied, and the first figure says so. Soon all
-    // buffers on the way are full; from then on nothing is read any more.
+    // A snapshot that somebody still reads from keeps the log from being emptied, and the first figure says so. Soon
+    // all buffers on the way are full; from then on nothing is read any more.
     let mut pause = tokio::time::interval(Duration::from_millis(50));
     let began = Instant::now();
     loop {

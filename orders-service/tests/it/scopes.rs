@@ -7,8 +7,8 @@ use reqwest::Method;
 
 use crate::world::{World, refusal};
 
-/// What one operation needs, by method and path, and its status with that scope: the one order is cancelled by the first
-/// operation that can, and conflicts with what comes after.
+/// What one operation needs, by method and path, and its status with that scope: the one order is cancelled by the
+/// first operation that can, and conflicts with what comes after.
 const TABLE: &[(&str, &str, Option<Scope>, u16)] = &[
     ("GET", "/v1/store/orders", Some(Scope::OrdersRead), 200),
     ("DELETE", "/v1/store/orders/{orderId}", Some(Scope::OrdersWrite), 204),

@@ -1,5 +1,5 @@
-//! Data that a released version has written: `versions/` holds one database of each as text (docs/tenant/versioning.md). What they
-//! say is said still, to the byte.
+//! Data that a released version has written: `versions/` holds one database of each as text
+//! (docs/tenant/versioning.md). What they say is said still, to the byte.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

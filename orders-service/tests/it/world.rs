@@ -202,8 +202,8 @@ pub(crate) fn config(database: &std::path::Path, settings: &str) -> Config {
     Config { trust_file: database.with_file_name("trust.json"), ..config }
 }
 
-/// What a control plane says to a service with [`CREDENTIAL`], and to no other: whom to believe, and that it knows every
-/// project but `nobody`.
+/// What a control plane says to a service with [`CREDENTIAL`], and to no other: whom to believe, and that it knows
+/// every project but `nobody`.
 pub(crate) fn answers<S: Clone + Send + Sync + 'static>() -> Router<S> {
     let known = get(|Path(uid): Path<String>| async move {
         if uid == "nobody" {

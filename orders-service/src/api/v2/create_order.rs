@@ -1,7 +1,8 @@
 //! `POST /v2/store/orders`: places a pending order. With an `Idempotency-Key`, repeated requests create one order.
 //!
-//! Keys are separate per project. A repeated request with the same key and the same order within 24 hours gets the first
-//! response with `Idempotency-Replayed: true`; with another order it gets 409. A refused request does not use its key.
+//! Keys are separate per project. A repeated request with the same key and the same order within 24 hours gets the
+//! first response with `Idempotency-Replayed: true`; with another order it gets 409. A refused request does not use its
+//! key.
 
 use axum::Extension;
 use axum::body::Body;

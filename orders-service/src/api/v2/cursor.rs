@@ -1,8 +1,8 @@
 //! Cursors: the position after the last order of a page, and the sort of the list.
 //!
-//! A cursor contains a position, not a count: orders added or changed before it neither repeat nor skip others. Every text
-//! that matches the pattern is a valid cursor. The cursor's sort overrides the parameter's, so the two cannot contradict
-//! each other. A cursor is not a secret: the project comes from the caller's identity.
+//! A cursor contains a position, not a count: orders added or changed before it neither repeat nor skip others. Every
+//! text that matches the pattern is a valid cursor. The cursor's sort overrides the parameter's, so the two cannot
+//! contradict each other. A cursor is not a secret: the project comes from the caller's identity.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -98,8 +98,8 @@ impl Parameters {
     }
 }
 
-/// Filters and sort in canonical spelling. It needs no percent-encoding: colons are allowed in a query, and dates are in
-/// UTC, without a plus.
+/// Filters and sort in canonical spelling. It needs no percent-encoding: colons are allowed in a query, and dates are
+/// in UTC, without a plus.
 fn canonical(filter: &Filter, sort: Sort) -> String {
     let word = SORTS.iter().find(|(_, of)| *of == sort).map_or("id", |(word, _)| *word);
     let mut text = format!("sort={word}");

@@ -1,4 +1,4 @@
-//! The outbox of events as a table: written with each change, read and emptied by whoever tells them.
+//! The outbox table: each change writes an event; the outbox relay reads and deletes them.
 
 use chassis::sql::{Begin, Builder, Connection, Found, Pool, query, query_as};
 use contract::project::ProjectUid;
@@ -9,7 +9,7 @@ use crate::order::Order;
 use crate::store::outbox::checksum;
 use crate::store::{EventKind, StoreError, Undelivered, Waiting};
 
-/// Events deleted by one statement: each has a parameter of its own, and a statement may have 32,766.
+/// Events deleted by one statement. Each needs a parameter, and a statement may have 32,766.
 const DELETED_AT_ONCE: usize = 1_000;
 
 chassis::record! {
@@ -23,8 +23,8 @@ chassis::record! {
     }
 }
 
-/// Notes an event in the transaction of its change.
-pub(super) async fn note(
+/// Writes an event in the transaction of its change.
+pub(super) async fn add(
     connection: &mut Connection,
     project: &ProjectUid,
     order: &Order,
@@ -60,7 +60,7 @@ pub(super) async fn read(pool: &Pool, limit: u32) -> Result<Waiting, StoreError>
     Ok(waiting)
 }
 
-/// Deletes events that were told, and of the others the oldest beyond `keep`.
+/// Deletes the delivered events, and the oldest undelivered ones above `keep`.
 pub(super) async fn forget(pool: &Pool, delivered: &[i64], keep: u32) -> Result<u64, StoreError> {
     let mut transaction = pool.begin(Begin::Write).await?;
     match forget_in(&mut transaction, delivered, keep).await {

@@ -66,7 +66,8 @@ pub(super) fn beside_updates(kept: &Kept) {
     );
 }
 
-/// Datasette, which serves SQLite files as JSON over HTTP, asked for the same list, if `bench/run orders` has installed it.
+/// Datasette, which serves SQLite files as JSON over HTTP, asked for the same list, if `bench/run orders` has installed
+/// it.
 #[expect(clippy::disallowed_methods, reason = "a tool of a long run, no setting of the product")]
 async fn beside_datasette(database: &Path, orders: i64) {
     let Ok(program) = std::env::var("BENCH_DATASETTE") else { return };
