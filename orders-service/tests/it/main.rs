@@ -1,4 +1,4 @@
-//! The orders-service over HTTP, as the gateway, operators and crashes meet it.
+//! The orders-service over HTTP: requests of the gateway and of operators, faults and crashes.
 
 #[cfg(test)]
 mod crash;
