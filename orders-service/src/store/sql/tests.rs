@@ -12,8 +12,8 @@ use sqlx::Executor as _;
 
 use super::SqlOrders;
 use crate::order::{Order, Status};
+use crate::scan::Scan;
 use crate::store::{ChangeError, FaultKind, ImportError, OrderStore, StoreError, conformance};
-use crate::walk::Walk;
 
 const AT: UnixMillis = UnixMillis(1_795_176_000_000);
 
@@ -146,9 +146,9 @@ async fn a_list_fails_at_its_end_if_an_order_disappeared() {
 }
 
 async fn listed(store: Arc<dyn OrderStore>) -> Result<Vec<Order>, StoreError> {
-    let mut walk = Walk::begin(store, demo()).await?;
+    let mut scan = Scan::begin(store, demo()).await?;
     let mut listed = Vec::new();
-    while let Some(batch) = walk.next().await? {
+    while let Some(batch) = scan.next().await? {
         listed.extend(batch);
     }
     Ok(listed)
