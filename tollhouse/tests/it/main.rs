@@ -21,6 +21,8 @@ mod monitoring;
 #[cfg(test)]
 mod rules;
 #[cfg(test)]
+mod samples;
+#[cfg(test)]
 mod settings;
 #[cfg(test)]
 mod shipped;
