@@ -110,7 +110,8 @@ pub fn printed(document: &Value) -> String {
 type ByStatus = BTreeMap<u16, Vec<&'static str>>;
 
 impl<C: Coded> Interface<C> {
-    /// Every refusal that any operation may have: those of the gateway that this interface's clients can meet, and the service's.
+    /// Every refusal that any operation may have: those of the gateway that this interface's clients can meet, and the
+    /// service's.
     fn any_errors(&self) -> ByStatus {
         let edge = Rejection::ALL.iter().filter(|rejection| self.met.contains(&rejection.met()));
         let mut found = ByStatus::new();
@@ -225,7 +226,8 @@ fn response(description: &str, content: Option<Value>, own: &[&str]) -> Value {
     response
 }
 
-/// Every header that a response may have: those of the gateway and of refusals, and the service's own with what they say.
+/// Every header that a response may have: those of the gateway and of refusals, and the service's own with what they
+/// say.
 fn headers(own: &[(&str, &str)]) -> Value {
     const NUMBERS: &[(&str, &str)] = &[
         ("X-RateLimit-Limit", "The limit that applies."),
