@@ -273,7 +273,7 @@ async fn a_backup_that_is_not_what_was_made_is_not_restored() {
     refused("is not what this platform signed");
     std::fs::rename(place.join("aside"), place.join("backup.json.sig")).unwrap();
     std::fs::remove_file(place.join("backup.json")).unwrap();
-    refused("is no complete backup");
+    refused("is not a complete backup");
 }
 
 pub(crate) fn refused(output: &Output, words: &str) {

@@ -80,7 +80,7 @@ async fn what_was_withdrawn_stays_withdrawn_when_the_database_is_an_old_copy_unt
     let why = status["edge"]["replica_refuses"].as_str().unwrap();
     assert!(why.contains("went back to an earlier state") && why.contains("tollhouse node accept"), "{why}");
     let trouble = status["trouble"].to_string();
-    assert!(trouble.contains("serves what it knew before"), "{trouble}");
+    assert!(trouble.contains("serves its previous replica"), "{trouble}");
     assert_eq!(answers(&platform, &shop, &other).await, WITHDRAWN);
     // Other changes take the numbers of those that are lost.
     until("the numbers are given out again", async || {

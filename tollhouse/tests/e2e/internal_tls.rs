@@ -306,7 +306,7 @@ async fn what_a_revoked_gateway_changed_is_listed(
     let revoked = command(directory, &["node", "revoke", "gateway-1"]);
     let text = String::from_utf8(revoked.stdout).unwrap();
     let file = directory.join("secrets/gateways/gateway-1.key").display().to_string();
-    for words in [file.as_str(), "Changed through gateway-1", "key.created", maker["id"].as_str().unwrap()] {
+    for words in [file.as_str(), "Changes made through gateway-1", "key.created", maker["id"].as_str().unwrap()] {
         assert!(text.contains(words), "{words:?} is not in {text}");
     }
     assert_eq!(must(directory, &["node", "changes", "gateway-1", "--since", "1h"]).as_array().unwrap().len(), 1);

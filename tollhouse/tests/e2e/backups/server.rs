@@ -121,7 +121,7 @@ async fn a_platform_over_postgresql_is_restored_by_the_documented_lines_after_ev
             let all: Vec<&str> = restore.lines().filter(|line| !line.contains("RENAME TO")).collect();
             let all = all.join("\n").replace(" --lost domains_lost", "");
             let said = as_administrator(&server, &all);
-            assert!(said.contains("none was named with --lost") && said.contains(&format!("shop {id}")), "{said}");
+            assert!(said.contains("--lost was not given") && said.contains(&format!("shop {id}")), "{said}");
         })
         .await;
     let pause = Duration::from_millis(500);
