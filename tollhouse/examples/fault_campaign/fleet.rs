@@ -354,7 +354,7 @@ fn faster(rules: &str) -> String {
     out.replace("timestamp_seconds > 300", "timestamp_seconds > 5")
 }
 
-/// Ports that nobody listens on now.
+/// Ports that are free now.
 fn ports() -> anyhow::Result<Ports> {
     let listeners: Vec<TcpListener> =
         (0..15).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<std::io::Result<_>>()?;

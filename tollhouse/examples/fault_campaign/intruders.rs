@@ -1,6 +1,6 @@
-//! Who has no business here asks, all the while: with keys that are unknown, revoked, damaged, of another environment or of
-//! another tenant, and with requests of which some bytes are changed at random. Whatever fails meanwhile, none of it may
-//! succeed, and nothing secret may come back.
+//! Who has no business here asks, all the while: with keys that are unknown, revoked, damaged, of another environment
+//! or of another tenant, and with requests of which some bytes are changed at random. Whatever fails meanwhile, none of
+//! it may succeed, and nothing secret may come back.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -32,7 +32,7 @@ const FROM_ONE_ADDRESS: u32 = 40;
 /// How long an answer is waited for: requests that were damaged may never be whole.
 const ANSWER_WAIT_MAX: Duration = Duration::from_millis(500);
 
-/// A pet nobody else orders: its number in an answer gives away the orders of the shop.
+/// A pet in the shop's orders only: a response with its number shows an order of the shop.
 pub(crate) const PET: u64 = 777_000_777_000_777;
 
 /// What is tried with the good key, one letter of it changed.
@@ -253,8 +253,8 @@ fn judge(loot: &Loot, what: &str, answer: &[u8]) -> bool {
     status != 0 && !text.to_ascii_lowercase().contains("connection: close")
 }
 
-/// A customer makes the order that nobody else may see, or does so once more: that it works shows that what the intruders
-/// were refused was there to be had.
+/// A customer places an order that only the shop may see, in each round again: its success shows that the intruders'
+/// requests could have succeeded.
 pub(crate) async fn order(fleet: &Fleet, key: &str) -> anyhow::Result<()> {
     let began = Instant::now();
     for port in fleet.ports.https {

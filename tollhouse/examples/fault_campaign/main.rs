@@ -1,6 +1,6 @@
 //! Every fault that an operator can cause, one after the other, on a platform of several processes: is it seen in
-//! `tollhouse status`, in a metric that a dashboard shows, in a firing alert of a real Prometheus, and is all of that gone
-//! after recovery? `bench/run fault-campaign` runs this and keeps the table in docs/reference/fault-campaign.md.
+//! `tollhouse status`, in a metric that a dashboard shows, in a firing alert of a real Prometheus, and is all of that
+//! gone after recovery? `bench/run fault-campaign` runs this and keeps the table in docs/reference/fault-campaign.md.
 //!
 //! The platform is what is shipped: the programs, the files in `config/`, the alert rules. Only time is another: in the
 //! copy of the rules that Prometheus is given, an hour is a minute and a minute is a second.
@@ -52,7 +52,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The campaign on a fresh platform. Whoever gives up finds nothing left behind.
+/// Runs the campaign on a new platform. An interrupted run leaves no processes or files.
 async fn on_a_platform(
     programs: &Path,
     repository: &Path,

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// How long anything may take before the test says what it waited for.
+/// Deadline of every wait; the test then fails and names the condition.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// How long a browser may take to end.
+/// Longest wait for the end of a browser.
 const SESSION_END_MAX: Duration = Duration::from_secs(20);
 
 /// What Chromium says when an interface of the machine came or went.
@@ -139,8 +139,9 @@ impl Driver {
         }
     }
 
-    /// Whether the page could not be fetched because an interface of this machine came or went meanwhile: Chromium gives
-    /// up on every request then, those to loopback included, and containers that start elsewhere are enough for that.
+    /// Whether the page could not be fetched because an interface of this machine came or went meanwhile: Chromium
+    /// gives up on every request then, those to loopback included, and containers that start elsewhere are enough for
+    /// that.
     async fn was_cut_off(&self) -> bool {
         self.text().await.contains(CUT_OFF)
     }
@@ -228,7 +229,7 @@ impl Driver {
         self.devtools("Emulation.setDeviceMetricsOverride", size).await;
         let media = json!({ "features": [
             { "name": "prefers-color-scheme", "value": scheme },
-            // Colours half-way from one scheme to the other are nobody's.
+            // During the transition between two schemes, colours match neither.
             { "name": "prefers-reduced-motion", "value": "reduce" },
         ] });
         self.devtools("Emulation.setEmulatedMedia", media).await;

@@ -1,8 +1,8 @@
 //! The sample files `config/*.toml` and the settings that the programs read say the same: names, defaults and ranges.
 //!
 //! A value in a sample is the default. Where a platform needs another value, the comment of the line names the default
-//! ("Default: …"), or says "Required" or "Default: none" if there is none. The comment of a number or a time contains its
-//! range. The comment of a line is the block above it and the text behind it.
+//! ("Default: …"), or says "Required" or "Default: none" if there is none. The comment of a number or a time contains
+//! its range. The comment of a line is the block above it and the text behind it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
