@@ -82,7 +82,7 @@ fn people_read_tables_and_reasons(platform: &Platform) {
     let shop = platform.project("business").id;
     assert_eq!(says(platform, &["webhook", "list", &shop]), "none\n");
     let added = says(platform, &["webhook", "add", &shop, "https://hooks.example.com/in"]);
-    assert!(added.starts_with("whsec_") && added.contains("It is shown once"), "{added}");
+    assert!(added.starts_with("whsec_") && added.contains("It is shown only once"), "{added}");
     let table = says(platform, &["webhook", "list", &shop]);
     assert!(table.starts_with("WEBHOOK") && table.contains("https://hooks.example.com/in"), "{table}");
     let clear = refuses(platform, &["webhook", "add", &shop, "http://hooks.example.com/in"]);
