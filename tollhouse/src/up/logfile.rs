@@ -46,8 +46,8 @@ impl LogFile {
     /// Rotates: renames the current file and starts a new one.
     fn turn(&mut self) -> std::io::Result<()> {
         let newest = finished(&self.folder)?.last().map_or(0, |(number, _)| *number);
-        let aside = self.folder.join(format!("tollhouse.{:06}.log", newest + 1));
-        std::fs::rename(current(&self.folder), aside)?;
+        let rotated = self.folder.join(format!("tollhouse.{:06}.log", newest + 1));
+        std::fs::rename(current(&self.folder), rotated)?;
         self.file = File::options().append(true).create(true).open(current(&self.folder))?;
         self.bytes = 0;
         self.remove_oldest()

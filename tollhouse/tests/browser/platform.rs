@@ -77,7 +77,7 @@ impl Platform {
         records.map(|record| (field(record, "type"), field(record, "value"))).collect()
     }
 
-    /// A client for which every name is this machine, that believes every certificate and follows no redirect.
+    /// A client that resolves every name to this machine, accepts every certificate and does not follow redirects.
     pub(crate) fn visitor(&self, host: &str) -> (reqwest::Client, String) {
         let port = self.demo["https_port"].as_u64().unwrap();
         let client = reqwest::Client::builder()
@@ -93,7 +93,7 @@ impl Platform {
 
 impl Drop for Platform {
     fn drop(&mut self) {
-        // Asked, not killed: the authority it started ends with it only then.
+        // SIGTERM, not SIGKILL: it must also stop the authority that it started.
         let pid = self.process.id().to_string();
         let _ = Command::new("kill").args(["-INT", &pid]).status();
         let _ = self.process.wait();

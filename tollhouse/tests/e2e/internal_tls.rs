@@ -140,7 +140,7 @@ async fn gateway(places: Places<'_>, name: &str, plane: &Running, orders: &Runni
 }
 
 /// A client that trusts only the authority in this file.
-fn believing(file: &Path) -> Client {
+fn trusting(file: &Path) -> Client {
     let root = reqwest::Certificate::from_pem(&std::fs::read(file).unwrap()).unwrap();
     Client::builder().tls_certs_only([root]).no_proxy().dns_resolver(ThisMachine).build().unwrap()
 }
@@ -192,7 +192,7 @@ async fn processes_speak_tls_to_each_other_on_internal_listeners_and_apis() {
     let maker = must(directory, &["key", "create", "acme", "--scope", "keys:write", "--scope", "orders:read"]);
     let key = must(directory, &["key", "create", "acme"])["key"].as_str().unwrap().to_owned();
     let customers = directory.join("ca/ca.pem");
-    let client = believing(&customers);
+    let client = trusting(&customers);
     let port = edge.address("https").unwrap().port();
     for (host, path) in [("acme", "/v1/store/orders"), ("api", "/v1/projects/acme")] {
         let url = format!("https://{host}.tollhouse.localhost:{port}{path}");
@@ -241,7 +241,7 @@ async fn certificates_are_replaced_while_processes_run(places: Places<'_>, liste
         assert_eq!((&row["names"], &row["fault"]), (&serde_json::json!([name]), &Value::Null));
         let port = address.rsplit_once(':').unwrap().1;
         for host in ["localhost", "127.0.0.1"] {
-            let answer = believing(&internal).get(format!("https://{host}:{port}/")).send().await;
+            let answer = trusting(&internal).get(format!("https://{host}:{port}/")).send().await;
             assert!(answer.is_err(), "{name} passes for {host}");
         }
         before.push(shown(name, address).await);
