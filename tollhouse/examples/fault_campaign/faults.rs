@@ -1,4 +1,4 @@
-//! The faults, and by what each is known.
+//! The faults, and their expected symptoms.
 
 use crate::fleet::Fleet;
 
@@ -6,21 +6,21 @@ use crate::fleet::Fleet;
 pub(crate) struct Fault {
     /// Its name in the table.
     pub(crate) name: &'static str,
-    /// Makes it.
+    /// Causes the fault.
     pub(crate) inject: fn(&mut Fleet) -> anyhow::Result<()>,
-    /// Takes it back.
+    /// Ends the fault.
     pub(crate) recover: fn(&mut Fleet) -> anyhow::Result<()>,
-    /// Words under `trouble` of `tollhouse status`.
+    /// Part of the line under `trouble` in `tollhouse status`.
     pub(crate) status: &'static str,
-    /// A question to Prometheus that has an answer while the fault lasts.
+    /// A Prometheus query with a result during the fault.
     pub(crate) metric: &'static str,
-    /// The metric in it, which a dashboard shows.
+    /// The metric in it; a dashboard shows it.
     pub(crate) shown: &'static str,
     /// The alerts that must fire.
     pub(crate) alerts: &'static [&'static str],
 }
 
-/// What is made of a platform that keeps what must last in files, in this order.
+/// The faults of a platform with SQLite files, in this order.
 pub(crate) const OVER_FILES: &[Fault] = &[
     Fault {
         name: "Redis is killed",
@@ -89,7 +89,7 @@ pub(crate) const OVER_FILES: &[Fault] = &[
         name: "The disk of one gateway is full",
         inject: |fleet| {
             fleet.fill("gateway-2")?;
-            // Changes of what is there find room in the file; what is new does not.
+            // Updates of existing rows fit into the file; new rows do not.
             fleet.attach(25)
         },
         recover: |fleet| fleet.clear("gateway-2"),
@@ -100,10 +100,10 @@ pub(crate) const OVER_FILES: &[Fault] = &[
     },
 ];
 
-/// Both services know their database by the same words.
+/// The query for the databases of both services.
 const BOTH_DOWN: &str = "orders_store_up + on () domains_store_up == 0";
 
-/// What is made of a platform over a PostgreSQL server.
+/// The faults of a platform with a PostgreSQL server.
 pub(crate) const OVER_SERVER: &[Fault] = &[
     Fault {
         name: "PostgreSQL is stopped",

@@ -1,4 +1,4 @@
-//! `tollhouse up --test-world` as a process, and the commands a person would type beside it.
+//! `tollhouse up --test-world` as a process, with commands of a user.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Output, Stdio};
@@ -36,7 +36,7 @@ impl Platform {
         format!("https://dashboard.{domain}:{}{path}", self.demo["https_port"])
     }
 
-    /// The first key of the demo project of a plan: it may do everything.
+    /// The first key of a plan's demo project, with all scopes.
     pub(crate) fn key(&self, plan: &str) -> String {
         let projects = self.demo["projects"].as_array().unwrap();
         let project = projects.iter().find(|project| project["plan"] == plan).unwrap();
@@ -54,22 +54,22 @@ impl Platform {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// A record of the test world's DNS.
+    /// Sets a DNS record of the test world.
     pub(crate) fn dns(&self, name: &str, kind: &str, value: &str) {
         let output = self.command(&["dns", "set", name, kind, value]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// Lines at the end of what the test world's nameservers go by.
+    /// Appends lines to the zone file of the test world's nameservers.
     pub(crate) fn world(&self, lines: &[String]) {
         let file = self.directory.path().join("test-world/zones.txt");
         let text = std::fs::read_to_string(&file).unwrap() + &lines.join("\n") + "\n";
-        // At once or not at all: they may read it at any moment.
+        // Atomically, because the nameservers can read it at any time.
         std::fs::write(file.with_extension("new"), text).unwrap();
         std::fs::rename(file.with_extension("new"), &file).unwrap();
     }
 
-    /// The records that a project would be asked to create for a name.
+    /// The records that a project must create for a name.
     pub(crate) fn records(&self, project: &str, name: &str) -> Vec<(String, String)> {
         let checked = self.json(&["domain", "check", project, name]);
         let field = |record: &Value, name: &str| record[name].as_str().unwrap().to_owned();

@@ -82,7 +82,7 @@ fn key_id(platform: &Platform, project: &Project) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_withdrawn_since_the_backup_is_withdrawn_again_or_listed() {
+async fn withdrawals_since_the_backup_are_repeated_or_listed() {
     let mut platform = Platform::start();
     let (shop, other) = (platform.project("pro"), platform.project("business"));
     let edge = platform.json(&["node", "add", "edge-9"])["credential"].as_str().unwrap().to_owned();

@@ -247,7 +247,9 @@ async fn certificates_are_replaced_while_processes_run(places: Places<'_>, liste
         before.push(shown(name, address).await);
     }
     let refused = command(directory, &["node", "certificates", "--replace", "gateway-9"]);
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("processes with a certificate: domains-service, gateway-1"));
+    assert!(
+        String::from_utf8_lossy(&refused.stderr).contains("processes with a certificate: domains-service, gateway-1")
+    );
     must(directory, &["node", "certificates", "--replace", "gateway-1"]);
     let [(gateway, admin), (service, at)] = listeners;
     until("the gateway shows its new certificate", async || shown(gateway, admin).await != before[0]).await;
