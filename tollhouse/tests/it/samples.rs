@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use chassis::config::{EffectiveSettings, Source};
+use chassis::config::{EffectiveSettings, KnownSetting, Source};
 use toml_edit::{DocumentMut, Value};
 
 use crate::tree;
@@ -94,11 +94,22 @@ fn complete(text: &str, chosen: fn(&[usize]) -> usize) -> String {
     }
     let taken: BTreeSet<usize> = places.values().map(|places| chosen(places)).collect();
     let line = |(index, line): (usize, &str)| {
-        let is_taken = table_in(line).is_some() || taken.contains(&index);
-        let bare = if is_taken { line.strip_prefix("# ").unwrap_or(line) } else { line };
-        if setting_in(line).is_some() && !is_taken { String::new() } else { format!("{bare}\n") }
+        let is_setting = setting_in(line).is_some();
+        if is_setting && !taken.contains(&index) {
+            return String::new();
+        }
+        let is_live = is_setting || table_in(line).is_some();
+        if is_live { line.strip_prefix("# ").unwrap_or(line).to_owned() } else { line.to_owned() }
     };
-    text.lines().enumerate().map(line).collect()
+    text.lines().enumerate().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// The lines that give a setting, or a table or list with it.
+fn of<'l>(lines: &'l [Line], setting: &'l str) -> impl Iterator<Item = &'l Line> {
+    lines.iter().filter(move |line| {
+        let rest = setting.strip_prefix(line.setting.as_str());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    })
 }
 
 /// The value behind "Default: " in a comment, if it is written as TOML: `"30s"`, `false`, `256`.
@@ -127,56 +138,56 @@ fn is_default(process: &str, document: &DocumentMut, path: &str, value: Option<&
     effective.value(path).is_some() && effective.own(path).is_none()
 }
 
-/// Everything in which a sample differs from the process.
-fn differences(process: &str, text: &str) -> Vec<String> {
+/// The names and ranges in which a sample differs from the process, and the settings that the process knows.
+fn differing_names(process: &str, text: &str, lines: &[Line]) -> (Vec<String>, BTreeMap<String, KnownSetting>) {
     let mut found = Vec::new();
-    let (lines, live): (_, DocumentMut) = (lines(text), text.parse().unwrap());
-    let of = |setting: &str| {
-        lines.iter().filter(move |line| setting == line.setting || setting.starts_with(&format!("{}.", line.setting)))
-    };
     let (mut given, mut known) = (BTreeSet::new(), BTreeMap::new());
     for complete in [complete(text, |places| places[0]), complete(text, |places| places[places.len() - 1])] {
+        complete.parse::<DocumentMut>().unwrap();
         let effective = effective(process, &complete);
         given.extend(effective.given().map(general));
         known.extend(effective.known().iter().map(|(path, setting)| (general(path), setting.clone())));
     }
-    let is_table = |setting: &str| known.keys().any(|other| other.starts_with(&format!("{setting}.")));
     for (setting, facts) in &known {
-        let by_file = format!("{setting}_file");
-        if !given.contains(setting) && !is_table(setting) && !given.contains(&by_file) {
+        let is_table = known.keys().any(|other| other.starts_with(&format!("{setting}.")));
+        if !given.contains(setting) && !is_table && !given.contains(&format!("{setting}_file")) {
             found.push(format!("{setting} is missing"));
         }
         if let Some(range) = &facts.range
-            && !of(setting).any(|line| line.comment.contains(range.as_str()))
+            && !of(lines, setting).any(|line| line.comment.contains(range.as_str()))
         {
             found.push(format!("{setting}: its comment does not contain its range, {range}"));
         }
     }
-    found.extend(
-        given.iter().filter(|setting| !known.contains_key(*setting)).map(|setting| format!("{setting} is unknown")),
-    );
+    let unknown = given.iter().filter(|setting| !known.contains_key(*setting));
+    found.extend(unknown.map(|setting| format!("{setting} is unknown")));
+    (found, known)
+}
+
+/// Everything in which a sample differs from the process.
+fn differences(process: &str, text: &str) -> Vec<String> {
+    let lines = lines(text);
+    let (mut found, known) = differing_names(process, text, &lines);
+    let has_default = |setting: &str| known.get(setting).is_some_and(|facts| facts.has_default);
     let complete = effective(process, &complete(text, |places| places[0]));
-    for path in complete.given().filter(|path| complete.own(path).is_some()) {
-        let setting = general(path);
-        let has_default = known.get(&setting).is_some_and(|facts| facts.has_default);
-        if has_default && of(&setting).any(|line| !line.is_live && !line.comment.contains("Default: ")) {
+    for setting in complete.given().filter(|path| complete.own(path).is_some()).map(general) {
+        let is_example = of(&lines, &setting).all(|line| !line.is_live);
+        let is_stated = of(&lines, &setting).any(|line| line.comment.contains("Default: "));
+        if has_default(&setting) && is_example && !is_stated {
             found
                 .push(format!("{setting}: the example is not its default, and its comment does not state the default"));
         }
     }
-    let effective = effective(process, text);
-    for path in effective.given() {
+    let live: DocumentMut = text.parse().unwrap();
+    for path in effective(process, text).given().filter(|path| !path.contains('[')) {
         let setting = general(path);
-        let has_default = known.get(&setting).is_some_and(|facts| facts.has_default);
-        if path.contains('[') || is_default(process, &live, path, None) {
-            continue;
-        }
-        let comments: Vec<&str> = of(&setting).filter(|line| line.is_live).map(|line| line.comment.as_str()).collect();
-        let is_stated = |comment: &&str| match stated_default(comment) {
-            Some(stated) => has_default && is_default(process, &live, path, Some(&stated)),
-            None => !has_default && ["Required", "Default: none"].iter().any(|words| comment.contains(words)),
+        let is_stated = |comment: &str| match stated_default(comment) {
+            Some(stated) => has_default(&setting) && is_default(process, &live, path, Some(&stated)),
+            None => !has_default(&setting) && ["Required", "Default: none"].iter().any(|words| comment.contains(words)),
         };
-        if !comments.iter().any(is_stated) {
+        if !is_default(process, &live, path, None)
+            && !of(&lines, &setting).any(|line| line.is_live && is_stated(&line.comment))
+        {
             found.push(format!("{setting} is not its default, and its comment does not state the default correctly"));
         }
     }
