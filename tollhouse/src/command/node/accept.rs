@@ -24,7 +24,7 @@ pub(super) async fn run(common: &Common, client: &Client) -> anyhow::Result<()> 
     let mut gateways = by_name(client.every_edge(&Method::POST, PATH).await);
     let deadline = tokio::time::Instant::now() + TAKE_MAX;
     while gateways.values().any(waits) && tokio::time::Instant::now() < deadline {
-        tokio::time::sleep(ASK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
         gateways.extend(by_name(client.every_edge(&Method::GET, PATH).await));
     }
     let all = json!({ "gateways": gateways });
