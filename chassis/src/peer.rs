@@ -45,10 +45,10 @@ impl Peer {
     /// Reads `url`, `ca_certificate_file`, `server_name` and `plain_text`. Plain text off loopback needs `plain_text =
     /// true`.
     pub fn read(section: &Section<'_>, default: &str) -> Option<Self> {
-        let (url, authority) = (section.optional::<Self>("url"), section.path("ca_certificate_file"));
+        let (url, authority) =
+            (section.value("url", default.parse::<Self>().ok()?), section.path("ca_certificate_file"));
         let (server_name, plain_text) = (section.optional("server_name"), section.flag("plain_text", false));
-        let (url, authority, server_name, plain_text) = (url?, authority?, server_name?, plain_text?);
-        let peer = url.map_or_else(|| default.parse().ok(), Some)?;
+        let (peer, authority, server_name, plain_text) = (url?, authority?, server_name?, plain_text?);
         let is_plain = peer.url.scheme() == "http";
         if is_plain && authority.is_some() {
             section.complain("url", "use https:// with ca_certificate_file");

@@ -20,30 +20,30 @@ use crate::order::ShipDate;
 /// Prefix of the environment variables that override the file.
 pub const ENVIRONMENT_PREFIX: &str = "TOLLHOUSE_ORDERS";
 
-/// The settings. A value of this type is valid.
+/// The settings. A value of this type is valid. `config/orders-service.toml` documents each setting with its default.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Address of the API for the gateway. Default `127.0.0.1:7001`; port 0 takes any free port.
+    /// Address of the API for the gateway; port 0 takes any free port.
     pub listen: SocketAddr,
-    /// Address for operators: import, export, ship. Default `127.0.0.1:7004`.
+    /// Address for operators: import, export, ship.
     pub internal_listen: SocketAddr,
-    /// Address for health and metrics. Default `127.0.0.1:9902`.
+    /// Address for health and metrics.
     pub admin_listen: SocketAddr,
     /// Host names that `admin_listen` accepts in requests, besides addresses and `localhost`.
     pub admin_hosts: Vec<AdminHost>,
-    /// The database. Default: the SQLite file `data/orders/orders.db`, created if it is missing.
+    /// The database; an SQLite file is created if it is missing.
     pub database: Place,
     /// This service's credential at the control plane.
     pub credential: Secret,
     /// The environment of this deployment; API keys of the other one are refused.
     pub environment: Environment,
-    /// The control plane's internal listener. Default `http://127.0.0.1:7003`.
+    /// The control plane's internal listener.
     pub control_plane: Peer,
     /// TLS of `listen`; `None`: plain text.
     pub tls: Option<ServerTls>,
     /// TLS of `internal_listen`; `None`: plain text, which needs loopback or `plain_text = true`.
     pub internal_tls: Option<ServerTls>,
-    /// This upstream's name in the gateway's settings; identities for another upstream are refused. Default `orders`.
+    /// This upstream's name in the gateway's settings; identities for another upstream are refused.
     pub audience: UpstreamName,
     /// A file with the JWK set of the trusted gateway keys, reloaded when it changes. Default: the control plane's
     /// keys.
@@ -53,7 +53,7 @@ pub struct Config {
     pub trust_file: PathBuf,
     /// Deprecation of `GET /v1/pets/{petId}`.
     pub pets: Deprecation,
-    /// Format of log lines. Default JSON.
+    /// Format of log lines.
     pub log_format: Format,
     /// Filter of log lines, for example `info,sqlx=warn`.
     pub log_filter: String,
@@ -96,7 +96,7 @@ impl Config {
         let internal_address = internal_listen.as_ref().map(|listen| listen.0);
         let internal_tls = ServerTls::read_for(&root.section("internal_tls"), "internal_listen", internal_address);
         let identity = root.section("identity");
-        let audience = identity.optional::<UpstreamName>("audience");
+        let audience = AUDIENCE.parse::<UpstreamName>().ok().and_then(|usual| identity.value("audience", usual));
         let key_set_file = identity.path("key_set_file");
         let trust_file = identity.path("trust_file");
         let pets = read_pets(&root.section("pets"));
@@ -118,7 +118,7 @@ impl Config {
                 control_plane: control_plane?,
                 tls: tls?,
                 internal_tls: internal_tls?,
-                audience: audience?.map_or_else(|| AUDIENCE.parse().ok(), Some)?,
+                audience: audience?,
                 key_set_file: key_set_file?,
                 pets: pets?,
                 log_format: log_format?,
@@ -159,8 +159,8 @@ fn default_trust_file(database: &Place) -> PathBuf {
 fn read_pets(section: &Section<'_>) -> Option<Deprecation> {
     let since = section.value("deprecated_since", Day(PETS_DEPRECATED_SINCE)).map(|day| day.0);
     let sunset = section.optional::<Day>("sunset").map(|day| day.map(|day| day.0));
-    let link = section.optional::<LinkTarget>("link");
-    let (since, sunset, link) = (since?, sunset?, link?.map_or_else(|| PETS_LINK.parse().ok(), Some)?);
+    let link = PETS_LINK.parse::<LinkTarget>().ok().and_then(|usual| section.value("link", usual));
+    let (since, sunset, link) = (since?, sunset?, link?);
     if sunset.is_some_and(|sunset| sunset < since) {
         section.complain("sunset", "sunset is before deprecated_since; use a later day");
         return None;
