@@ -42,8 +42,8 @@ impl std::str::FromStr for Peer {
 }
 
 impl Peer {
-    /// Reads `url`, `ca_certificate_file`, `server_name` and `plain_text`. Plain text off loopback needs `plain_text =
-    /// true`.
+    /// Reads `url`, `ca_certificate_file`, `server_name` and `plain_text`. Without `plain_text`, plain text is refused
+    /// off loopback.
     pub fn read(section: &Section<'_>, default: &str) -> Option<Self> {
         let (url, authority) =
             (section.value("url", default.parse::<Self>().ok()?), section.path("ca_certificate_file"));
