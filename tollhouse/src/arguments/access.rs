@@ -9,7 +9,7 @@ const AGO_MAX: Duration = Duration::from_hours(400 * 24);
 
 /// A time such as `90m`, `12h` or `7d`.
 fn ago(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is not a valid time: use for example 90m, 12h or 7d, at most 400d");
+    let wrong = || format!("{text:?} is not a valid time: use 90m, 12h or 7d, at most 400 days");
     let (digits, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or_else(wrong)?;
     let seconds = match unit {
         "m" => 60,
