@@ -1,4 +1,4 @@
-//! A service with a credential of its own and no secret of the platform: whom it believes, and for how long.
+//! A service without the platform's secret: which keys it trusts, and for how long.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 
 use crate::world::{CREDENTIAL, NOW, World, caller, refusal, signed, until};
 
-/// A secret that opens a whole platform.
+/// The secret of a platform.
 const PLATFORM_SECRET: &str = "the secret of a whole platform";
 
 fn key(seed: u8) -> SigningKey {
@@ -34,7 +34,7 @@ fn set(key: &SigningKey) -> KeySet {
     [key.public().clone()].into_iter().collect()
 }
 
-/// A control plane that says whom to believe, until it is gone.
+/// A control plane that publishes trusted keys; with `None` it answers 503.
 #[derive(Clone)]
 struct ControlPlane(Arc<Mutex<Option<Trust>>>);
 
@@ -43,13 +43,13 @@ impl ControlPlane {
         let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let plane = Self(Arc::new(Mutex::new(Some(trust))));
-        let router = Router::new().route(TRUST_PATH, get(tell)).with_state(plane.clone());
+        let router = Router::new().route(TRUST_PATH, get(publish)).with_state(plane.clone());
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         (plane, address)
     }
 }
 
-async fn tell(State(plane): State<ControlPlane>, headers: HeaderMap) -> Response {
+async fn publish(State(plane): State<ControlPlane>, headers: HeaderMap) -> Response {
     let token = Secret::parse(CREDENTIAL).unwrap().to_token();
     assert_eq!(headers["authorization"], format!("Bearer {}", &*token));
     match &*plane.0.lock() {
@@ -79,7 +79,7 @@ async fn listed(world: &World, key: &SigningKey) -> u16 {
     from_gateway(world, key, Method::GET, "/v1/store/orders").send().await.unwrap().status().as_u16()
 }
 
-/// A body whose first byte is sent now and the rest when the sender says so.
+/// A body that sends its first byte now and the rest after a message on the channel.
 fn unfinished() -> (oneshot::Sender<()>, Body) {
     let (rest, arrives) = oneshot::channel::<()>();
     let rest_of_it = stream::once(async move {
@@ -89,18 +89,18 @@ fn unfinished() -> (oneshot::Sender<()>, Body) {
     (rest, Body::wrap_stream(stream::iter([Ok(&b"{"[..])]).chain(rest_of_it)))
 }
 
-/// The status of an operator's question with this token.
+/// The status of an operator's request with this token.
 async fn asked(world: &World, token: &str) -> u16 {
     world.outsider(Method::GET, "/internal/status").bearer_auth(token).send().await.unwrap().status().as_u16()
 }
 
 #[tokio::test]
-async fn who_was_believed_is_believed_after_a_start_without_the_control_plane() {
+async fn saved_keys_are_trusted_after_a_start_without_the_control_plane() {
     let (gateways, operators) = (key(1), key(9));
     let trust = Trust { gateways: set(&gateways), operators: set(&operators) };
     let (plane, address) = ControlPlane::start(trust).await;
     let world = World::with(&settings(address)).await;
-    until("the gateways are believed", async || listed(&world, &gateways).await == 200).await;
+    until("the gateways are trusted", async || listed(&world, &gateways).await == 200).await;
     let place = world.stop().await;
     let kept = std::fs::read_to_string(place.path().join("trust.json")).unwrap();
     assert!(!kept.contains("\"d\""), "public keys and nothing else: {kept}");
@@ -109,14 +109,14 @@ async fn who_was_believed_is_believed_after_a_start_without_the_control_plane() 
     assert_eq!(listed(&world, &gateways).await, 200);
     assert_eq!(listed(&world, &key(2)).await, 401);
     assert_eq!(asked(&world, &pass(&operators, &PassFor::service(ORDERS_SERVICE), NOW.to_seconds())).await, 200);
-    // When it is back, who was revoked meanwhile is believed no longer.
+    // When the control plane returns, a gateway revoked in the meantime is refused.
     *plane.0.lock() = Some(Trust { gateways: set(&key(2)), operators: set(&operators) });
     until("the new keys are known", async || listed(&world, &key(2)).await == 200).await;
     assert_eq!(listed(&world, &gateways).await, 401);
     world.stop().await;
 }
 
-/// How old the word of the control plane is, as operators are told, in seconds.
+/// The age of the trusted keys in the operators' status, in seconds.
 async fn trust_seconds_old(world: &World, operators: &SigningKey) -> serde_json::Value {
     let pass = pass(operators, &PassFor::service(ORDERS_SERVICE), world.clock.now_seconds());
     let status = world.outsider(Method::GET, "/internal/status").bearer_auth(&pass).send().await.unwrap();
@@ -124,14 +124,14 @@ async fn trust_seconds_old(world: &World, operators: &SigningKey) -> serde_json:
 }
 
 #[tokio::test]
-async fn the_age_of_the_control_planes_word_is_told_while_it_is_away() {
+async fn the_status_reports_the_age_of_the_keys_while_the_control_plane_is_down() {
     let (gateways, operators) = (key(1), key(9));
     let (plane, address) = ControlPlane::start(Trust { gateways: set(&gateways), operators: set(&operators) }).await;
     let world = World::with(&settings(address)).await;
-    until("the word is new", async || trust_seconds_old(&world, &operators).await == 0).await;
+    until("the keys are confirmed", async || trust_seconds_old(&world, &operators).await == 0).await;
     *plane.0.lock() = None;
-    // Again, should an answer be on its way.
-    until("the word is old", async || {
+    // Repeated, in case a response was in progress.
+    until("the keys are ten minutes old", async || {
         world.clock.advance(Duration::from_mins(10));
         trust_seconds_old(&world, &operators).await == 600
     })
@@ -139,14 +139,14 @@ async fn the_age_of_the_control_planes_word_is_told_while_it_is_away() {
     let metrics = world.metrics().await;
     let confirmed = format!("orders_trust_confirmed_timestamp_seconds {}", world.clock.now_seconds().0 - 600);
     assert!(metrics.contains(&confirmed), "{confirmed}: {metrics}");
-    assert_eq!(listed(&world, &gateways).await, 200, "it goes on with that word");
+    assert_eq!(listed(&world, &gateways).await, 200, "the old keys are still trusted");
     *plane.0.lock() = Some(Trust { gateways: set(&key(2)), operators: set(&operators) });
-    until("the word is new", async || trust_seconds_old(&world, &operators).await == 0).await;
+    until("the keys are confirmed", async || trust_seconds_old(&world, &operators).await == 0).await;
     assert_eq!(listed(&world, &gateways).await, 401);
 }
 
 #[tokio::test]
-async fn what_others_have_put_in_the_place_of_the_keys_is_not_believed() {
+async fn a_key_file_that_other_users_can_write_is_ignored() {
     let place = tempfile::tempdir().unwrap();
     let forged = serde_json::to_string(&Trust { gateways: set(&key(1)), operators: set(&key(1)) }).unwrap();
     let file = place.path().join("trust.json");
@@ -158,14 +158,14 @@ async fn what_others_have_put_in_the_place_of_the_keys_is_not_believed() {
 }
 
 #[tokio::test]
-async fn operators_have_a_pass_for_this_service_and_less_than_a_minute() {
+async fn a_pass_is_valid_for_one_service_and_less_than_a_minute() {
     let (gateways, operators) = (key(1), key(9));
     let trust = Trust { gateways: set(&gateways), operators: set(&operators) };
     let (_plane, address) = ControlPlane::start(trust).await;
     let world = World::with(&settings(address)).await;
     let now = NOW.to_seconds();
     let good = pass(&operators, &PassFor::service(ORDERS_SERVICE), now);
-    until("passes are believed", async || asked(&world, &good).await == 200).await;
+    until("passes are accepted", async || asked(&world, &good).await == 200).await;
     for (bad, why) in [
         (pass(&operators, &PassFor::service("another-service"), now), "for another service"),
         (pass(&operators, &PassFor::service(ORDERS_SERVICE), now.plus(-60)), "a minute old"),
@@ -179,7 +179,7 @@ async fn operators_have_a_pass_for_this_service_and_less_than_a_minute() {
     let settings = world.outsider(Method::GET, "/internal/settings");
     let settings = settings.bearer_auth(&good).send().await.unwrap().text().await.unwrap();
     assert!(!settings.contains(CREDENTIAL), "{settings}");
-    // A pass is no identity, and neither is what a gateway of another platform signs.
+    // A pass is not an identity, and an identity signed by another platform's gateway is refused.
     let request = world.unsigned(Method::GET, "/v1/store/orders").header(IDENTITY_TOKEN_HEADER, &good);
     let request = request.header("x-request-id", "r1").header("x-forwarded-for", "192.0.2.1");
     assert_eq!(refusal(request.send().await.unwrap()).await, (401, "identity_required".to_owned()));
@@ -212,7 +212,7 @@ async fn an_order_whose_body_arrives_after_its_gateway_was_revoked_is_refused() 
 }
 
 #[tokio::test]
-async fn a_stranger_is_refused_before_the_body_arrives() {
+async fn a_request_without_a_trusted_signature_is_refused_before_its_body_arrives() {
     let world = World::new().await;
     let (_rest, body) = unfinished();
     let request = from_gateway(&world, &key(3), Method::POST, "/v2/store/orders").body(body);

@@ -1,11 +1,10 @@
-//! A walk through all orders of a project, one batch at a time.
+//! Reads all orders of a project in batches.
 //!
-//! Between two batches nothing is held: no connection, no lock, no snapshot. So a slow reader costs one batch of
-//! memory and nothing else. Lists take turns at reading, so that however many there are, they wait for each other and
-//! leave connections to everybody else. What a reader sees: every order that existed at the beginning exactly once, in id order,
-//! each as it was when its batch was read; orders added meanwhile appear when their id is still ahead. If nothing
-//! changed on the way, the number of orders is compared with the store's own count, and a list that came out short is
-//! an error instead of an answer.
+//! Between two batches the scan holds no connection, lock or snapshot, so a slow reader costs the memory of one batch.
+//! A semaphore limits how many scans read at the same time; the remaining connections stay free for other requests. A
+//! reader gets every order that existed at the start exactly once, in id order, in its state when its batch was read.
+//! An order added during the scan appears if its id is larger than the last one read. If no order changed during the
+//! scan, the scan compares the number of orders with the store's own count and fails if orders are missing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,24 +15,23 @@ use tokio::sync::Semaphore;
 use crate::order::Order;
 use crate::store::{Edition, FaultKind, OrderStore, StoreError};
 
-/// Orders of the first batch: few, so that the first byte is quick and a small list is one answer.
+/// Orders in the first batch: few, so that the first byte is sent early and a short list needs one read.
 const FIRST_BATCH: u32 = 256;
 
-/// Orders of every further batch: about 200 kB as JSON.
+/// Orders in each further batch: about 200 kB as JSON.
 const BATCH: u32 = 2_048;
 
-/// Batches that all lists of the process read at the same time: half of the embedded store's connections for reading,
-/// and more than two processors have work with.
+/// Batches read at the same time by all scans of the process: half of the embedded store's read connections.
 const READING_MAX: usize = 4;
 
-/// Who reads next: first come, first served.
-static TURNS: Semaphore = Semaphore::const_new(READING_MAX);
+/// Permits to read a batch, granted first come, first served.
+static READ_PERMITS: Semaphore = Semaphore::const_new(READING_MAX);
 
-/// How long a list waits for its turn: a little less than the gateway waits for the next bytes of a response.
-const TURN_WAIT_MAX: Duration = Duration::from_secs(9);
+/// Longest wait for a permit: slightly shorter than the gateway's wait for the next bytes of a response.
+const PERMIT_WAIT_MAX: Duration = Duration::from_secs(9);
 
-/// A walk in progress.
-pub(crate) struct Walk {
+/// A scan in progress.
+pub(crate) struct Scan {
     store: Arc<dyn OrderStore>,
     project: ProjectUid,
     edition: Edition,
@@ -42,24 +40,24 @@ pub(crate) struct Walk {
     finished: bool,
 }
 
-impl Walk {
-    /// At the beginning, knowing which edition it walks through.
+impl Scan {
+    /// Starts a scan of the project's current edition.
     pub(crate) async fn begin(store: Arc<dyn OrderStore>, project: ProjectUid) -> Result<Self, StoreError> {
         let edition = store.edition(&project).await?;
         Ok(Self { store, project, edition, after: None, seen: 0, finished: false })
     }
 
-    /// The project's edition when the walk began.
+    /// The project's edition at the start of the scan.
     pub(crate) fn edition(&self) -> Edition {
         self.edition
     }
 
-    /// Whether every order has been handed out.
+    /// Whether `next` has returned every order.
     pub(crate) fn is_finished(&self) -> bool {
         self.finished
     }
 
-    /// The next orders, possibly none; `None` when the walk is over.
+    /// The next batch, possibly empty; `None` after the last one.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<Order>>, StoreError> {
         if self.finished {
             return Ok(None);
@@ -69,7 +67,7 @@ impl Walk {
         let length = u32::try_from(batch.len()).unwrap_or(u32::MAX);
         self.seen += i64::from(length);
         for order in &batch {
-            // A damaged page may show an order twice, and another one not at all.
+            // A damaged page can return one order twice and skip another.
             if self.after.is_some_and(|before| before >= order.id) {
                 return Err(StoreError::corrupt(format!("orders of project {} are out of order", self.project)));
             }
@@ -83,8 +81,8 @@ impl Walk {
     }
 
     async fn read(&self, limit: u32) -> Result<Vec<Order>, StoreError> {
-        let Ok(Ok(_turn)) = tokio::time::timeout(TURN_WAIT_MAX, TURNS.acquire()).await else {
-            return Err(StoreError::new(FaultKind::Busy, "too many lists are being read"));
+        let Ok(Ok(_permit)) = tokio::time::timeout(PERMIT_WAIT_MAX, READ_PERMITS.acquire()).await else {
+            return Err(StoreError::new(FaultKind::Busy, "too many lists are read at the same time"));
         };
         self.store.batch(&self.project, self.after, limit).await
     }

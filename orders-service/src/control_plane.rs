@@ -1,5 +1,5 @@
-//! The control plane as this service speaks to it: where it is, what this service proves itself with, and how often it is
-//! asked. Requests of customers wait for none of this.
+//! The client of the control plane, and the loop that runs this service's periodic tasks against it. Customers'
+//! requests do not wait for either.
 
 use std::time::Duration;
 
@@ -13,52 +13,52 @@ use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 
 use crate::store::StoreError;
 
-/// How long one question may take.
+/// Longest wait for a response.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// After a question that failed: the first wait, and the longest of those that double from there.
+/// Back-off after a failed request: the first wait; it doubles up to the longest.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(30);
 
-/// Why the control plane was not asked, or what it was asked could not be done.
+/// Why a task failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
-    /// No connection, or no answer.
-    #[error("the control plane is not reached: {0}")]
+    /// No connection, or no response.
+    #[error("cannot reach the control plane: {0}")]
     Unreached(#[from] reqwest::Error),
-    /// An answer that is not the one.
+    /// An unexpected status.
     #[error("the control plane answered {0}")]
     Refused(StatusCode),
-    /// Our own store.
-    #[error("the store has trouble: {0}")]
+    /// The store of this service failed.
+    #[error("the store failed: {0}")]
     Store(#[from] StoreError),
 }
 
-/// The way to the control plane. Clones share connections.
+/// A client of the control plane. Clones share connections.
 #[derive(Clone)]
-pub(crate) struct Control {
+pub(crate) struct ControlPlane {
     client: Client,
-    place: Peer,
+    peer: Peer,
     token: Secret,
 }
 
-impl Control {
-    pub(crate) fn new(place: Peer, token: Secret) -> anyhow::Result<Self> {
-        let client = place.client().and_then(|builder| Ok(builder.timeout(ANSWER_TIME_MAX).build()?));
-        Ok(Self { client: client.context("an HTTP client for the control plane")?, place, token })
+impl ControlPlane {
+    pub(crate) fn new(peer: Peer, token: Secret) -> anyhow::Result<Self> {
+        let client = peer.client().and_then(|builder| Ok(builder.timeout(ANSWER_TIME_MAX).build()?));
+        Ok(Self { client: client.context("creating the HTTP client for the control plane")?, peer, token })
     }
 
-    /// A request to it, as this service.
+    /// A request with this service's credential.
     pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        self.client.request(method, self.place.at(path)).bearer_auth(self.token.to_token().as_str())
+        self.client.request(method, self.peer.at(path)).bearer_auth(self.token.to_token().as_str())
     }
 
-    /// Whether there is a project with this identity.
+    /// Whether a project with this identity exists.
     pub(crate) async fn has_project(&self, project: &ProjectUid) -> Result<bool, Failure> {
         let answer = self.request(Method::GET, &known_project_path(project)).send().await?;
         match answer.status() {
             StatusCode::NO_CONTENT => Ok(true),
-            // An older control plane has nothing at this path, and says so in other words.
+            // An older control plane does not have this path: it also answers 404, but with another code.
             StatusCode::NOT_FOUND if code(answer).await.as_deref() == Some("project_not_found") => Ok(false),
             status => Err(Failure::Refused(status)),
         }
@@ -69,42 +69,43 @@ async fn code(answer: Response) -> Option<String> {
     answer.json::<contract::error::ErrorBody>().await.ok().map(|body| body.code)
 }
 
-/// Something that is done again and again.
-pub(crate) trait Chore: Send + Sync {
-    /// Said once when it begins to fail, and once when it goes on.
-    const FAILS: &'static str;
-    /// See [`Chore::FAILS`].
-    const GOES_ON: &'static str;
+/// A task that runs repeatedly until shutdown.
+pub(crate) trait PeriodicTask: Send + Sync {
+    /// Logged at the first failure in a row.
+    const FAILED: &'static str;
+    /// Logged at the first success after failures.
+    const RECOVERED: &'static str;
 
-    /// The longest wait after a round that failed.
+    /// Longest wait after a failed round.
     const RETRY_MAX: Duration = RETRY_MAX;
 
-    /// Does it once; how long until it is done again.
+    /// Runs once and returns the wait until the next round.
     fn round(&self) -> impl Future<Output = Result<Duration, Failure>> + Send;
 }
 
-/// Does it until `shutdown`, ever rarer while it fails. What is on its way then is repeated at the next start.
-pub(crate) async fn keep<C: Chore>(chore: C, shutdown: Shutdown) {
+/// Runs a task until `shutdown` and backs off while it fails. A round that shutdown interrupts is repeated after the
+/// next start.
+pub(crate) async fn run_periodically<T: PeriodicTask>(task: T, shutdown: Shutdown) {
     let mut failures = 0_u32;
     while !shutdown.has_begun() {
         let round = tokio::select! {
-            round = chore.round() => round,
+            round = task.round() => round,
             () = shutdown.begun() => return,
         };
         let wait = match round {
             Ok(wait) => {
                 if failures > 0 {
-                    tracing::info!("{}", C::GOES_ON);
+                    tracing::info!("{}", T::RECOVERED);
                 }
                 failures = 0;
                 wait
             }
             Err(error) => {
                 if failures == 0 {
-                    tracing::warn!(%error, "{}", C::FAILS);
+                    tracing::warn!(%error, "{}", T::FAILED);
                 }
                 failures = failures.saturating_add(1);
-                RETRY_FIRST.saturating_mul(1 << (failures - 1).min(5)).min(C::RETRY_MAX)
+                RETRY_FIRST.saturating_mul(1 << (failures - 1).min(5)).min(T::RETRY_MAX)
             }
         };
         tokio::select! {

@@ -7,7 +7,7 @@ use crate::order::{Order, ShipDate, Status};
 
 contract::message! {
     /// An order in `/v1` (specification, section 2), which promises no member.
-    pub(crate) sparse OrderV1 as "Order" = "What is not known is absent." {
+    pub(crate) sparse OrderV1 as "Order" = "Unknown fields are absent." {
         id: i64 = "Unique order identifier.", "optional";
         pet_id as "petId": Option<i64> = "Identifier of the animal in the order.";
         quantity: Option<i64> = "Number of units ordered.";
@@ -23,7 +23,7 @@ pub(crate) struct JsonArray {
 }
 
 impl JsonArray {
-    /// With its opening bracket.
+    /// Starts an array: writes its opening bracket.
     pub(crate) fn begin() -> Self {
         Self { written: vec![b'['], first: true }
     }
@@ -39,12 +39,12 @@ impl JsonArray {
         }
     }
 
-    /// What has been written since it was last taken.
+    /// Returns the text written since the last call.
     pub(crate) fn take(&mut self) -> Bytes {
         Bytes::from(std::mem::take(&mut self.written))
     }
 
-    /// The rest, closing bracket included.
+    /// Returns the remaining text with the closing bracket.
     pub(crate) fn end(mut self) -> Bytes {
         self.written.push(b']');
         Bytes::from(self.written)
@@ -55,7 +55,7 @@ contract::message! {
     /// An order in `/v2`, and one line of an import or export: the five fields and the status.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[serde(deny_unknown_fields)]
-    pub(crate) sparse OrderLine as "OrderV2" = "What is not known is absent." {
+    pub(crate) sparse OrderLine as "OrderV2" = "Unknown fields are absent." {
         id: i64 = "Unique order identifier.";
         pet_id as "petId": Option<i64> = "Identifier of the animal in the order.";
         quantity: Option<i64> = "Number of units ordered.";
@@ -91,7 +91,7 @@ pub(crate) fn lines(orders: &[Order]) -> Bytes {
 }
 
 fn write(to: &mut Vec<u8>, value: &impl Serialize) {
-    // Numbers, booleans and ASCII text into memory: there is nothing that could fail.
+    // Writing numbers, booleans and ASCII text to memory cannot fail.
     let _ = serde_json::to_writer(to, value);
 }
 
@@ -116,7 +116,7 @@ mod tests {
 
     // rule: 2.1, 2.2, 2.3, 2.4, 2.5, 2.6, 2.7
     #[test]
-    fn the_array_has_exactly_the_five_fields_and_leaves_out_what_is_unknown() {
+    fn the_array_has_exactly_the_five_fields_and_omits_unknown_ones() {
         let mut array = JsonArray::begin();
         array.push(&[full(1)]);
         array.push(&[]);
