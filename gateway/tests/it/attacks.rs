@@ -31,7 +31,7 @@ pub(super) fn row(name: &str, bytes: impl Into<Vec<u8>>, rejection: Rejection) -
     Row { name: name.to_owned(), bytes: bytes.into(), rejection }
 }
 
-/// A GET of the orders with a good Host, a key's place taken by nobody's, and these field lines.
+/// A GET of the orders with a good Host, without a key, and with these field lines.
 pub(super) fn get(lines: &str) -> String {
     format!("GET {ORDERS} HTTP/1.1\r\nHost: {DEMO}\r\n{lines}\r\n")
 }

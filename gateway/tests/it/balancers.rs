@@ -1,4 +1,4 @@
-//! Behind a load balancer that names its clients, by PROXY protocol or in a field: its word counts, nobody else's does.
+//! Behind a load balancer that names its clients, by PROXY protocol or in a field: only a trusted balancer is heard.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -49,7 +49,7 @@ async fn the_client_is_whom_the_balancer_names() {
     assert_eq!(reply.status, 200);
     assert_eq!(world.blog.only_request().head.get("x-forwarded-for"), Some("192.0.2.7"));
     assert_eq!(world.log.line_of(reply.request_id()).await["client_ip"], "192.0.2.7");
-    // Limits of an address are the client's own: one that keeps guessing keeps nobody else out.
+    // Limits count by the client's own address: a client that guesses keys does not lock others out.
     for number in 0..60 {
         let mut guesser = tls_behind(&world, &header(Ipv4Addr::new(192, 0, 2, 8)), DEMO).await.expect("a handshake");
         let status = guesser.ask(&Ask::get(DEMO, ORDERS)).await.status;
@@ -83,7 +83,7 @@ async fn the_client_is_whom_a_trusted_balancer_names_in_its_field() {
     let world = World::with(|setup| setup.listen = "forwarded_from = [\"127.0.0.0/8\"]").await;
     let mut balancer = world.tls(BLOG).await;
     for (said, expected) in
-        [("6.6.6.6, 192.0.2.7", "192.0.2.7"), ("2001:db8::7", "2001:db8::7"), ("6.6.6.6, nobody", "127.0.0.1")]
+        [("6.6.6.6, 192.0.2.7", "192.0.2.7"), ("2001:db8::7", "2001:db8::7"), ("6.6.6.6, a-name", "127.0.0.1")]
     {
         // The other field is the client's own word.
         let ask = Ask::get(BLOG, "/").field("X-Forwarded-For", said).field("Forwarded", "for=7.7.7.7");
@@ -112,7 +112,7 @@ async fn the_client_is_whom_a_trusted_balancer_names_in_its_field() {
 
     let world = World::start().await;
     let reply = world.ask(Ask::get(BLOG, "/").field("X-Forwarded-For", "6.6.6.6")).await;
-    assert_eq!(world.log.line_of(reply.request_id()).await["client_ip"], "127.0.0.1", "nobody is trusted");
+    assert_eq!(world.log.line_of(reply.request_id()).await["client_ip"], "127.0.0.1", "no peer is trusted");
 }
 
 #[tokio::test]
@@ -134,7 +134,7 @@ async fn a_client_has_one_address_however_it_is_written() {
 
 // promise: edge.10
 #[tokio::test]
-async fn a_balancer_that_names_nobody_gets_nothing() {
+async fn a_balancer_without_a_valid_header_gets_no_answer() {
     let world = World::with(|setup| setup.listen = TRUSTED).await;
     let mut truncated = header(Ipv4Addr::LOCALHOST);
     truncated[15] = 200;

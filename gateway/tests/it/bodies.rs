@@ -1,5 +1,5 @@
-//! Requests with bodies, each sent over HTTP/1.1 and over HTTP/2, to upstreams of either version: the client gets the same
-//! response, the upstream the same request, and the log the same line.
+//! Requests with bodies, each sent over HTTP/1.1 and over HTTP/2, to upstreams of either version: the client gets the
+//! same response, the upstream the same request, and the log the same line.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -131,7 +131,7 @@ async fn over_h1(world: &World, case: &Case) -> Option<Reply> {
     let closes = reply.header("connection") == Some("close");
     assert_eq!(closes, case.way == Way::Unfinished, "{}: {reply:?}", case.what);
     if closes {
-        // Whoever sends on is read, and sees an end and no reset.
+        // The gateway reads a client that keeps sending, which sees an end and no reset.
         client.send("more").await;
         assert_eq!(client.rest().await, b"");
     } else if reply.complete {
@@ -267,7 +267,7 @@ async fn a_refusal_reaches_a_client_that_sends_all_of_its_body_first() {
     world.assert_upstreams_untouched();
 }
 
-/// A small body is here with its head: nobody has to come again because of a refusal.
+/// A small body arrives with its head, so a refusal leaves the connection usable.
 #[tokio::test]
 async fn a_refusal_of_a_request_that_is_whole_leaves_its_connection_open() {
     let world = World::start().await;

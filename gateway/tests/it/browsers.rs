@@ -1,4 +1,5 @@
-//! Pages of other sites (CORS) and browsers that insist on TLS (HSTS): who says what, and that what an upstream says stands.
+//! Pages of other sites (CORS) and browsers that insist on TLS (HSTS): who says what, and that what an upstream says
+//! stands.
 
 use contract::browsers::{Browsers, Cors, Hsts};
 use contract::feed::Entity;
@@ -55,7 +56,7 @@ async fn listed(world: &World, origin: &str, fields: &str) -> Vec<Reply> {
 }
 
 #[tokio::test]
-async fn an_upstreams_own_answers_to_browsers_stand_whoever_else_would_answer() {
+async fn an_upstreams_own_cors_and_hsts_fields_are_never_replaced() {
     for browsers in
         ["", "cors = \"open\"\nhsts = \"on\"", "cors = [\"https://b.example\"]\nhsts = \"on\"", "cors = \"off\""]
     {

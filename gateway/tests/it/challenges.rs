@@ -13,7 +13,7 @@ use crate::world::{BLOG, DEMO, SHOP, World, certificates};
 const PATH: &str = "/.well-known/acme-challenge/";
 
 #[tokio::test]
-async fn the_proof_is_shown_over_plain_http_to_whoever_knows_token_and_host() {
+async fn the_proof_is_served_over_plain_http_for_its_token_and_host() {
     let world = World::start().await;
     // A domain that is being attached has no site yet.
     world.control.put(Entity::Challenge(challenge("new.example", "token-1"))).await;
@@ -29,7 +29,7 @@ async fn a_wrong_token_or_host_is_not_found_never_redirected_and_never_forwarded
     world.control.put(Entity::Challenge(challenge("new.example", "token-1"))).await;
     // A tenant whose upstream could answer the authority could obtain certificates.
     world.control.put(redirecting("www.shop.example", "demo", Some((SHOP, Some(RedirectStatus::Found))))).await;
-    for host in [DEMO, BLOG, SHOP, "www.shop.example", "nobody.example"] {
+    for host in [DEMO, BLOG, SHOP, "www.shop.example", "unknown.example"] {
         for token in ["token-1", "token-2", "", "..", "a/b", "t%6fken-1"] {
             let reply = world.ask_plain(Ask::get(host, &format!("{PATH}{token}"))).await;
             reply.refused(404, "not_found");

@@ -298,7 +298,7 @@ impl<'a> Asks<'a> {
     }
 
     /// `listOrders` without a key: the gateway refuses it by itself.
-    fn nobody(&self) -> Vec<u8> {
+    fn keyless(&self) -> Vec<u8> {
         let mut block = vec![0x82, 0x87, 0x01];
         block.extend(string(self.host.as_bytes()));
         block.push(0x04);

@@ -1,5 +1,5 @@
-//! One exchange for both versions: clients, upstreams and logs see no difference between them. Bodies of requests have a table
-//! of their own ([`crate::bodies`]).
+//! One exchange for both versions: clients, upstreams and logs see no difference between them. Bodies of requests have
+//! a table of their own ([`crate::bodies`]).
 
 use std::future::poll_fn;
 
@@ -16,7 +16,8 @@ const WWW: &str = "www.shop.example";
 /// Fields of a request's log line that say when and where it was answered.
 const VARYING: [&str; 4] = ["timestamp", "request_id", "gateway", "node"];
 
-/// The log line of a reply, all of it but [`VARYING`]. A field that is not expected is seen, and so is one that is missing.
+/// The log line of a reply, all of it but [`VARYING`]. A field that is not expected is seen, and so is one that is
+/// missing.
 async fn logged(world: &World, reply: &Reply) -> Value {
     let mut line = world.log.line_of(reply.request_id()).await;
     without(&mut line, &VARYING);
@@ -146,8 +147,8 @@ fn own_cases(world: &World) -> Vec<Own> {
     ]
 }
 
-/// Takes fields from a line that differ from case to case. Each must be there: a name that the gateway does not write is a
-/// mistake of the test.
+/// Takes fields from a line that differ from case to case. Each must be there: a name that the gateway does not write
+/// is a mistake of the test.
 #[track_caller]
 fn without(line: &mut Value, names: &[&str]) {
     for name in names {
@@ -215,7 +216,8 @@ struct Case {
     status: u16,
     /// Fields of the response beside those of every response here.
     fields: Vec<&'static str>,
-    /// `None`: the response breaks off. How much of it arrives is a matter of time: over HTTP/2 a reset overtakes what waits.
+    /// `None`: the response breaks off. How much of it arrives is a matter of time: over HTTP/2 a reset overtakes what
+    /// waits.
     body: Option<String>,
     /// Of the log line: what is not the same in all cases.
     log: Value,
@@ -401,7 +403,7 @@ async fn over_http2_a_body_that_becomes_too_large_is_413() {
     assert_eq!(complete[0].body.len(), 100);
 }
 
-/// What is left of the body goes nowhere, and the connection with half a request in it serves nobody else.
+/// The rest of the body goes nowhere, and the connection with half a request in it serves no other request.
 // promise: edge.7
 #[tokio::test]
 async fn over_http2_an_answer_before_the_body_was_read_is_the_answer() {
@@ -483,7 +485,7 @@ async fn a_connection_to_an_upstream_serves_many_requests_and_one_that_died_none
         assert_eq!(client.ask(&Ask::get(BLOG, "/")).await.status, 200);
     }
     assert_eq!(world.blog.connections(), 2, "the next one is opened when the first has said that it is gone");
-    // What comes behind a response belongs to nobody.
+    // Bytes behind a response belong to no request.
     let more = format!("{}HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison", response("200 OK", "", "good"));
     world.blog.next(Act::Answer(more.into_bytes()));
     assert_eq!(client.ask(&Ask::get(BLOG, "/")).await.text(), "good");

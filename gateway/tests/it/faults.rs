@@ -15,13 +15,12 @@ use crate::world::entities::project;
 use crate::world::upstream::{Act, Upstream, response};
 use crate::world::{BLOG, DEMO, MINUTE_END, ORDERS, World, eventually};
 
-/// An address at which nobody listens, for as long as the socket is there: it holds the port, and the kernel refuses
-/// connections to it.
-fn nobody() -> (TcpSocket, SocketAddr) {
-    let silent = TcpSocket::new_v4().unwrap();
-    silent.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
-    let address = silent.local_addr().unwrap();
-    (silent, address)
+/// An address that refuses connections while the socket lives: the socket holds the port and does not listen.
+fn refusing_address() -> (TcpSocket, SocketAddr) {
+    let held = TcpSocket::new_v4().unwrap();
+    held.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let address = held.local_addr().unwrap();
+    (held, address)
 }
 
 /// Asserts a failure that is charged and says when to come back.
@@ -35,8 +34,8 @@ fn assert_failed(reply: &Reply, status: u16, code: &str, left: i64) {
 // promise: faults.10
 #[tokio::test]
 async fn an_upstream_that_refuses_connections_is_502() {
-    let (_silent, nobody) = nobody();
-    let world = World::with(|setup| setup.orders_endpoints = vec![nobody]).await;
+    let (_held, refusing) = refusing_address();
+    let world = World::with(|setup| setup.orders_endpoints = vec![refusing]).await;
     let reply = world.ask(world.list()).await;
     assert_failed(&reply, 502, "upstream_unreachable", 299);
     let line = world.log.line_of(reply.request_id()).await;
@@ -48,8 +47,8 @@ async fn an_upstream_that_refuses_connections_is_502() {
 
 #[tokio::test]
 async fn an_upstream_that_takes_connections_again_counts_as_reached_before_a_request_tries_it() {
-    let (silent, nobody) = nobody();
-    let world = World::with(|setup| setup.orders_endpoints = vec![nobody]).await;
+    let (held, refusing) = refusing_address();
+    let world = World::with(|setup| setup.orders_endpoints = vec![refusing]).await;
     let up = async || {
         let status: serde_json::Value = serde_json::from_str(&world.admin.get("/status").await.1).unwrap();
         let upstreams = status["upstreams"].as_array().unwrap();
@@ -57,7 +56,7 @@ async fn an_upstream_that_takes_connections_again_counts_as_reached_before_a_req
     };
     world.ask(world.list()).await.refused(502, "upstream_unreachable");
     assert_eq!(up().await, 0);
-    let _back = silent.listen(16).unwrap();
+    let _back = held.listen(16).unwrap();
     eventually("the upstream counts as reached", async || (up().await == 1).then_some(())).await;
 }
 
@@ -198,7 +197,7 @@ async fn one_project_leaves_places_of_its_upstream_to_others() {
     let series =
         "edge_requests_total{blame=\"client\",code=\"too_many_in_progress\",status_class=\"4xx\",surface=\"api\"}";
     world.admin.counts(series, 1).await;
-    assert_eq!(world.ask(Ask::get(BLOG, ORDERS)).await.status, 200, "somebody else's project, the same upstream");
+    assert_eq!(world.ask(Ask::get(BLOG, ORDERS)).await.status, 200, "another project, the same upstream");
     gate.add_permits(7);
     for client in &mut waiting {
         assert_eq!(client.reply("GET").await.expect("a response").status, 200);
@@ -266,8 +265,8 @@ async fn a_client_that_leaves_gives_its_place_back() {
 #[tokio::test]
 async fn with_one_of_two_addresses_dead_no_request_fails() {
     let living = Upstream::start().await;
-    let (_silent, nobody) = nobody();
-    let endpoints = vec![nobody, living.address];
+    let (_held, refusing) = refusing_address();
+    let endpoints = vec![refusing, living.address];
     let world = World::with(|setup| setup.orders_endpoints = endpoints).await;
     let mut client = world.tls(DEMO).await;
     for _ in 0..20 {
@@ -283,8 +282,8 @@ async fn with_one_of_two_addresses_dead_no_request_fails() {
 
 #[tokio::test]
 async fn with_all_addresses_dead_the_answer_is_502_after_two_attempts() {
-    let silent = [nobody(), nobody(), nobody()];
-    let endpoints = silent.iter().map(|(_, address)| *address).collect();
+    let refusing = [refusing_address(), refusing_address(), refusing_address()];
+    let endpoints = refusing.iter().map(|(_, address)| *address).collect();
     let world = World::with(|setup| setup.orders_endpoints = endpoints).await;
     let reply = world.ask(world.list()).await;
     assert_failed(&reply, 502, "upstream_unreachable", 299);
@@ -345,6 +344,6 @@ async fn a_connection_whose_response_was_not_read_to_its_end_is_not_used_again()
     let mut client = world.tls(DEMO).await;
     assert_eq!(client.ask(&world.list()).await.text(), "[]");
     let other = Ask::get(crate::world::OTHER, "/v1/store/orders").key(&world.other_key.text);
-    assert_eq!(world.ask(other).await.text(), "[]", "nobody gets what was meant for nobody");
+    assert_eq!(world.ask(other).await.text(), "[]", "the bytes behind the response answer no request");
     assert_eq!(client.ask(&world.list()).await.text(), "[]");
 }

@@ -1,6 +1,6 @@
-//! 3.3: HTTP/2 clients that do not ask but flood, frame by frame over TLS, against a gateway in a process of its own. The
-//! connection ends or stays harmless, the gateway's memory stays where it was, hardly anything reaches the upstream, and
-//! a bystander on a connection of its own is served throughout.
+//! 3.3: HTTP/2 clients that do not ask but flood, frame by frame over TLS, against a gateway in a process of its own.
+//! The connection ends or stays harmless, the gateway's memory stays where it was, hardly anything reaches the
+//! upstream, and a bystander on a connection of its own is served throughout.
 
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,7 @@ struct Seen {
     waited: Vec<Duration>,
 }
 
-/// A request of somebody else's; how long it took.
+/// A request of another client, and how long it took.
 async fn bystander(connection: &H2, pair: &Pair) -> Duration {
     let began = Instant::now();
     assert_eq!(within(connection.ask(&pair.ask())).await.status, 200, "a bystander");
@@ -161,7 +161,7 @@ async fn floods_end_their_connection_and_nothing_else() {
     }
     let grown = pair.resident(0).saturating_sub(resident);
     assert!(grown <= GROWTH_MAX, "memory grew by {} KiB over all of them", grown / 1_024);
-    // Open since before the first flood: nobody ended it.
+    // This connection is older than the first flood and is still open.
     bystander(&undisturbed, &pair).await;
     println!(
         "p99 of {} requests of bystanders: {:.1} ms, {:.1} ms before",
@@ -171,8 +171,8 @@ async fn floods_end_their_connection_and_nothing_else() {
     );
 }
 
-/// Clients that send answers to what they were not sent. A body that the edge throws away pays for no answers, a window that
-/// is opened byte by byte for no more than an open one, and a response or a refusal for a few.
+/// Clients that send answers to what they were not sent. A body that the edge throws away pays for no answers, a window
+/// that is opened byte by byte for no more than an open one, and a response or a refusal for a few.
 // promise: edge.11
 #[tokio::test(flavor = "multi_thread")]
 async fn refused_bodies_small_windows_and_short_responses_pay_for_no_flood() {
@@ -238,7 +238,7 @@ async fn a_header_bomb_unpacks_to_nothing() {
     assert!(pair.asked() - asked <= 2, "the bystander's alone");
 }
 
-/// Responses that nobody takes: no more of them than streams are allowed, and others are served.
+/// Unread responses: each connection holds at most as many as it may have streams, and others are served.
 // promise: edge.11
 #[tokio::test(flavor = "multi_thread")]
 async fn closed_windows_hold_what_one_connection_may_hold_and_no_more() {

@@ -10,7 +10,7 @@ use crate::world::credentials::identities;
 use crate::world::upstream::{Act, Received, response};
 use crate::world::{BLOG, DEMO, NOW, ORDERS, SHOP, World};
 
-/// Something of everything with which a client could pretend to be the gateway or somebody else.
+/// One field of each kind by which a client could pretend to be the gateway or another client.
 const FORGED: [(&str, &str); 39] = [
     ("Tollhouse-Identity-Token", "e30.e30.forged"),
     ("Tollhouse-Anything", "x"),
@@ -113,7 +113,7 @@ fn with_forgeries(ask: Ask) -> Ask {
     ask.field("Accept", "application/json").field("User-Agent", "tests")
 }
 
-/// Asserts that exactly these fields arrived: those listed and those of the client that are nobody's but its own.
+/// Asserts that exactly these fields arrived: those listed, and the client's own end-to-end fields.
 #[track_caller]
 fn assert_fields(request: &Received, added: &[&str]) {
     let mut expected: Vec<&str> = added.iter().copied().chain(["accept", "user-agent"]).collect();
@@ -129,7 +129,7 @@ fn assert_fields(request: &Received, added: &[&str]) {
 }
 
 #[tokio::test]
-async fn an_api_is_told_who_asks_and_nobody_can_pretend() {
+async fn an_api_learns_the_caller_and_clients_cannot_forge_one() {
     let world = World::start().await;
     let h2 = world.h2(DEMO).await;
     let ask = with_forgeries(Ask::get(DEMO, "/v1/store/orders?x=%2F").key(&world.key.text));

@@ -17,12 +17,12 @@ async fn is_refused(world: &World, sni: Option<&str>) -> bool {
 }
 
 #[tokio::test]
-async fn a_handshake_for_a_name_nobody_has_published_ends_with_an_alert() {
+async fn a_handshake_for_an_unknown_name_ends_with_an_alert() {
     let world = World::start().await;
     let unknown = "edge_tls_handshakes_total{outcome=\"unknown_name\"}";
     assert_eq!(world.admin.metric(unknown).await, 0);
-    assert!(is_refused(&world, Some("nobody.example")).await);
-    assert!(is_refused(&world, Some("nobody.tollhouse.localhost")).await, "the wildcard covers it, nobody has it");
+    assert!(is_refused(&world, Some("unknown.example")).await);
+    assert!(is_refused(&world, Some("unknown.tollhouse.localhost")).await, "covered by the wildcard, but no project");
     assert!(is_refused(&world, Some("tollhouse.localhost")).await);
     assert!(is_refused(&world, Some("a.demo.tollhouse.localhost")).await);
     world.admin.counts(unknown, 4).await;
@@ -70,7 +70,7 @@ async fn a_request_for_another_tenant_on_this_connection_is_misdirected_in_http_
     for (host, key) in [(OTHER, &world.other_key), (SHOP, &world.key)] {
         client.ask(&Ask::get(host, ORDERS).key(&key.text)).await.refused(421, "misdirected_request");
     }
-    client.ask(&Ask::get("nobody.example", "/")).await.refused(421, "misdirected_request");
+    client.ask(&Ask::get("unknown.example", "/")).await.refused(421, "misdirected_request");
     world.assert_upstreams_untouched();
     // The connection is as good as before for its own name.
     assert_eq!(client.ask(&world.list()).await.status, 200);
@@ -83,7 +83,7 @@ async fn a_request_for_another_tenant_on_this_connection_is_misdirected_in_http_
     let client = world.h2(DEMO).await;
     client.ask(&Ask::get(OTHER, ORDERS).key(&world.other_key.text)).await.refused(421, "misdirected_request");
     client.ask(&Ask::get(SHOP, ORDERS).key(&world.key.text)).await.refused(421, "misdirected_request");
-    client.ask(&Ask::get("nobody.example", "/")).await.refused(421, "misdirected_request");
+    client.ask(&Ask::get("unknown.example", "/")).await.refused(421, "misdirected_request");
     world.assert_upstreams_untouched();
     assert_eq!(client.ask(&world.list()).await.status, 200);
 }
@@ -137,15 +137,15 @@ async fn a_connection_used_for_more_hosts_than_anybody_needs_is_told_to_close() 
 }
 
 #[tokio::test]
-async fn a_host_nobody_has_published_is_unknown() {
+async fn an_unpublished_host_is_unknown() {
     let world = World::start().await;
-    let reply = world.ask_plain(Ask::get("nobody.example", "/?token=secret")).await;
+    let reply = world.ask_plain(Ask::get("unknown.example", "/?token=secret")).await;
     reply.refused(404, "unknown_host");
-    assert_eq!(reply.header("x-ratelimit-limit"), None, "nobody's limit is anybody's");
+    assert_eq!(reply.header("x-ratelimit-limit"), None, "an unknown host has no limit to show");
     let line = world.log.line_of(reply.request_id()).await;
     assert_eq!(
         (&line["host"], &line["code"], &line["status"]),
-        (&"nobody.example".into(), &"unknown_host".into(), &404.into())
+        (&"unknown.example".into(), &"unknown_host".into(), &404.into())
     );
     world.assert_upstreams_untouched();
 }

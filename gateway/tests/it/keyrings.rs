@@ -120,11 +120,12 @@ async fn an_operator_is_known_by_a_pass_for_this_gateway_alone() {
     let signed = |key: &SigningKey, to: &PassFor, at: i64| pass(key, to, UnixSeconds(at));
     let (key, this, other) = (operators(), PassFor::gateway(&name(0)), PassFor::gateway(&name(1)));
     let good = operator_pass(UnixSeconds(NOW));
-    assert_eq!(asked(&world, &good).await, 401, "it knows nobody yet");
+    assert_eq!(asked(&world, &good).await, 401, "no signing key has arrived yet");
     world.control.say(&keys(vec![generation(1, NOW)]));
     assert_eq!(signer(&world, &[1]).await, 1);
     assert_eq!(asked(&world, &good).await, 200);
-    // What the thief of a gateway has: what it signs identities with, passes that it was shown, and those of a minute ago.
+    // What the thief of a gateway has: what it signs identities with, passes that it was shown, and those of a minute
+    // ago.
     let stolen = SigningKey::from_seed(&[1; 32]).unwrap();
     for (what, token) in [
         ("the platform's token", operator_token(&Secret::parse(PLATFORM_SECRET).unwrap()).to_token().to_string()),

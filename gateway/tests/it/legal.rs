@@ -1,4 +1,5 @@
-//! Legal messages pass, and what they say arrives: one table over both versions, and clients that do what libraries do not.
+//! Legal messages pass, and what they say arrives: one table over both versions, and clients that do what libraries do
+//! not.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -8,7 +9,8 @@ use crate::world::client::{Ask, Client, Reply};
 use crate::world::upstream::{Act, Received, response};
 use crate::world::{BLOG, DEMO, ORDERS, World, within};
 
-/// A port of this machine at which connections are refused: it is bound, so no other process gets it, and nothing listens.
+/// A port of this machine at which connections are refused: it is bound, so no other process gets it, and nothing
+/// listens.
 struct ClosedPort(TcpSocket);
 
 impl ClosedPort {
@@ -71,7 +73,7 @@ async fn what_browsers_and_libraries_send_passes_over_both_versions() {
         for method in ["PROPFIND", "REPORT", "QUERY", "PURGE", "M-SEARCH"] {
             assert_eq!(over(&world, h2, &Ask::new(method, BLOG, "/")).await.0.status, 200, "{method}");
         }
-        // An upload of nothing, as boto3 announces it, and of something, spelt like nobody else.
+        // An empty upload as boto3 announces it, and one with a body and an unusual spelling of the field.
         let nothing = Ask::new("PUT", BLOG, "/").field("expect", "100-continue").field("content-length", "0");
         assert_eq!(over(&world, h2, &nothing).await.0.status, 200);
     }
@@ -224,7 +226,7 @@ async fn who_visits_a_site_sees_a_page_where_programs_get_json() {
         over(&world, h2, &ask.clone().field("Accept", "*/*")).await.0.refused(502, "upstream_unreachable");
         over(&world, h2, &ask).await.0.refused(502, "upstream_unreachable");
     }
-    // An API stays one, whoever looks at it.
+    // An API answers with its own error, also to a browser.
     world.ask(Ask::get(DEMO, ORDERS).field("Accept", html)).await.refused(401, "missing_api_key");
 }
 
@@ -244,8 +246,8 @@ async fn a_site_has_an_error_page_of_its_own() {
     assert_eq!(reply.text(), format!("<p>Sorry: 502 {} {{unknown}}</p>", reply.request_id()));
 }
 
-/// A response that ends before its request does: whole at once, but for a client that would then read nothing more, not even
-/// that it may send the rest.
+/// A response that ends before its request does: whole at once, but for a client that would then read nothing more, not
+/// even that it may send the rest.
 #[tokio::test]
 async fn a_response_that_ends_before_its_upload_arrives_whole() {
     let world = World::start().await;

@@ -60,7 +60,7 @@ async fn an_idle_gateway_ends_at_once_and_so_do_idle_connections() {
     h2.ended().await;
     world.stopped().await.expect("a clean end");
     for address in [world.http, world.https, world.admin.0] {
-        assert!(tokio::net::TcpStream::connect(address).await.is_err(), "nobody listens any more");
+        assert!(tokio::net::TcpStream::connect(address).await.is_err(), "the listener is closed");
     }
 }
 
@@ -167,7 +167,7 @@ async fn status(world: &World) -> Value {
 async fn after_a_stop_in_order_nothing_is_served_until_the_control_plane_has_heard_of_the_start() {
     let mut world = World::start().await;
     assert_eq!(world.ask(world.list()).await.status, 200);
-    // Whoever is not on record is not waited for: what is withdrawn now may be acknowledged by all others.
+    // The control plane does not wait for a gateway that left its record, so all others may confirm the removal below.
     stop_both(&mut world).await;
     world.control.publish(contract::feed::Effect::Remove(world.key.entity().name()));
     for _ in 0..2 {

@@ -1,5 +1,6 @@
-//! Figures that a test holds to a bound and a command shows at length: memory of idle connections (`bench/run idle-memory`),
-//! memory and metrics after names that nobody has (`bench/run edge-proof`), time that refused keys take (`bench/run key-timing`).
+//! Figures that a test holds to a bound and a command shows at length: memory of idle connections (`bench/run
+//! idle-memory`), memory and metrics after unknown names (`bench/run edge-proof`), time that refused keys take
+//! (`bench/run key-timing`).
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Instant;
@@ -18,7 +19,7 @@ const IDLE_BYTES_MAX: u64 = 48 * 1024;
 /// Connections that one address is asked for: fewer than it may have.
 const PER_ADDRESS: u32 = 200;
 
-/// What names that nobody has may leave behind in memory.
+/// Memory that unknown names may leave in use, in bytes.
 const UNKNOWN_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Names in one turn, from one address of this machine.
@@ -32,7 +33,7 @@ fn stranger(turn: u32) -> IpAddr {
 // A20, A24
 // promise: edge.25
 #[tokio::test(flavor = "multi_thread")]
-async fn names_that_nobody_has_leave_neither_memory_nor_metrics_behind() {
+async fn unknown_names_leave_neither_memory_nor_metrics_behind() {
     let names = extent("UNKNOWN_NAMES", 1_000);
     let pair = Pair::single(None).await;
     let place = pair.places()[0];
@@ -56,7 +57,7 @@ async fn names_that_nobody_has_leave_neither_memory_nor_metrics_behind() {
     let (resident, series) = (pair.resident(0), pair.admin(0).metrics().await.len());
     ask_for(500..500 + names).await;
     let grown = pair.resident(0).saturating_sub(resident);
-    println!("{names} names that nobody has, twice each: memory +{} KiB, {series} series", grown / 1_024);
+    println!("{names} unknown names, twice each: memory +{} KiB, {series} series", grown / 1_024);
     assert!(grown <= UNKNOWN_BYTES_MAX, "memory grew by {} KiB", grown / 1_024);
     assert_eq!(pair.admin(0).metrics().await.len(), series);
     assert!(series <= 3_000, "{series} series");

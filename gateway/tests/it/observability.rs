@@ -211,11 +211,11 @@ async fn an_operator_can_ask_what_the_gateway_believes() {
     let host = view("/hosts/SHOP.example").await;
     assert_eq!((&host["certificate"], &host["project"]["plan"]), (&"own".into(), &"pro".into()));
     assert_eq!(view(&format!("/hosts/{DEMO}")).await["certificate"], "platform");
-    assert_eq!(world.admin.get("/hosts/nobody.example").await.0, 404);
+    assert_eq!(world.admin.get("/hosts/unknown.example").await.0, 404);
     let usage = view("/usage/demo").await;
     let minute = serde_json::json!({ "limit": 300, "used": 1, "remaining": 299, "resets_at": MINUTE_END });
     assert_eq!((&usage["minute"], &usage["mode"]), (&minute, &"exact".into()));
-    assert_eq!(world.admin.get("/usage/nobody").await.0, 404);
+    assert_eq!(world.admin.get("/usage/unknown").await.0, 404);
     let status = view("/status").await;
     assert_eq!((&status["draining"], &status["revision"]), (&false.into(), &1.into()));
     let names: Vec<&str> =

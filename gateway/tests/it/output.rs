@@ -1,4 +1,4 @@
-//! What the gateway writes for others is nobody's reason to wait: a log that nobody reads, metrics that everybody reads.
+//! Output never delays requests: an unread log, and metrics with many readers at once.
 
 use std::process::Stdio;
 
@@ -9,7 +9,7 @@ use crate::world::{DEMO, World};
 // F39
 // promise: faults.24
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_that_nobody_reads_delays_no_request_and_not_the_end() {
+async fn an_unread_log_delays_no_request_and_no_shutdown() {
     let mut pair = Pair::prepare("0s").await;
     pair.run_into(0, Stdio::piped());
     pair.serves().await;

@@ -1,4 +1,4 @@
-//! Memory and descriptors run short: what is given up first, and that operators are always answered.
+//! Memory and descriptors run short: the order in which the gateway sheds work, and operators are always answered.
 
 use std::cmp::Ordering;
 use std::net::{IpAddr, Ipv4Addr};
@@ -45,7 +45,7 @@ async fn before_memory_runs_out_idle_connections_go_then_the_lowest_plans_then_n
 
     squeeze(&pair, 880, 1).await;
     let mut free = Client::try_tls(https, &pair.free_ask().host).await.expect("a handshake");
-    assert_eq!(free.ask(&pair.free_ask()).await.status, 200, "nobody is refused yet");
+    assert_eq!(free.ask(&pair.free_ask()).await.status, 200, "no request is refused yet");
     assert_eq!(resting.rest().await, b"", "but who rests has to go");
     assert!(shed("idle").await >= 1);
 
@@ -55,7 +55,7 @@ async fn before_memory_runs_out_idle_connections_go_then_the_lowest_plans_then_n
     refused.refused(503, "overloaded");
     assert_eq!(refused.number("retry-after"), 1);
     busy = if busy.try_ask(&pair.ask()).await.is_some() { busy } else { connect().await };
-    assert_eq!(busy.ask(&pair.ask()).await.status, 200, "whoever pays most is served");
+    assert_eq!(busy.ask(&pair.ask()).await.status, 200, "the highest plan is served");
     assert_eq!(shed("request").await, 1);
 
     squeeze(&pair, 990, 3).await;
@@ -88,7 +88,7 @@ async fn no_more_requests_begin_at_once_than_there_is_memory_for() {
     let ask = pair.ask();
     let asked = join_all((0..AT_ONCE).map(|_| asking.try_ask(&ask)));
     let opened = async {
-        // None ends before each has begun or was refused: nobody finds the room that another one has left.
+        // No request ends before all have begun or were refused, so none can use memory that another has freed.
         let decided = async || shed().await + (pair.asked() - before) as u64;
         eventually("all to be decided", async || (decided().await == AT_ONCE as u64).then_some(())).await;
         gate.add_permits(AT_ONCE);

@@ -20,15 +20,15 @@ fn change(revision: u64, effect: Effect) -> String {
     line(&Frame::Change(Change { revision: Revision(revision), mark: Mark(revision), at: UnixMillis(0), effect }))
 }
 
-/// What would follow and must not be believed.
+/// The change that follows a lie. It must not be applied.
 fn removal() -> String {
     change(NEXT, Effect::Remove(EntityName::Site(DEMO.parse().unwrap())))
 }
 
-/// Tells a gateway each lie in a stream of its own, and asserts that nothing of it is believed, no request fails, and
-/// the truth is believed afterwards. `reason` is what the metric says; none when the stream merely broke.
+/// Sends a gateway each bad stream by itself, and asserts that the gateway applies nothing of it, no request fails, and
+/// the next good stream is applied. `reason` is the metric's label; `None` when the stream merely broke.
 ///
-/// `bench/run edge-proof` tells each of them several times.
+/// `bench/run edge-proof` sends each of them several times.
 async fn assert_survives(reason: Option<&str>, lies: Vec<(&str, String)>) {
     let rounds = usize::try_from(extent("POISON_ROUNDS", 1)).unwrap();
     let count = lies.len() * rounds;

@@ -152,7 +152,7 @@ async fn a_higher_plan_helps_at_once_and_what_was_used_stays_used() {
 #[tokio::test]
 async fn of_a_thousand_requests_for_the_last_unit_one_is_let_through() {
     let world = world_with(1, 2_000).await;
-    // HTTP/2, because so many connections are nobody's right: ten connections with a hundred streams each.
+    // HTTP/2, because one client may not open so many connections: ten connections with a hundred streams each.
     let mut clients = Vec::new();
     for _ in 0..10 {
         clients.push(std::sync::Arc::new(world.h2(DEMO).await));
@@ -194,7 +194,7 @@ async fn a_key_that_keeps_asking_after_429_is_banned_for_a_while_and_its_sibling
         assert_eq!(client.ask(&world.list()).await.status, 200);
     }
     client.ask(&world.list()).await.refused(429, "rate_limit_exceeded");
-    // Within a second of the first refusal nobody is an offender yet.
+    // Refusals within a second of the first one do not count as abuse yet.
     for _ in 0..30 {
         client.ask(&world.list()).await.refused(429, "rate_limit_exceeded");
     }

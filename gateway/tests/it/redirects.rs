@@ -50,7 +50,7 @@ async fn a_secondary_domain_leads_to_the_primary_one_with_the_status_chosen() {
             }
         }
         world.assert_upstreams_untouched();
-        // And there it ends: the primary domain redirects nobody.
+        // The redirect ends there: the primary domain answers by itself.
         world.ask(Ask::get(SHOP, ORDERS)).await.refused(401, "missing_api_key");
         world.end().await;
     }

@@ -31,7 +31,7 @@ async fn removing_a_domain_stops_traffic_at_once_on_open_http_1_connections() {
     // From the report on: no response for the name, and the connection is over.
     assert!(open.try_ask(&ask).await.is_none());
     assert_eq!(open.rest().await, b"");
-    // New connections find nobody.
+    // New connections are refused.
     if let Ok(stream) = handshake(world.https, Some(SHOP), certificates::client(&[b"http/1.1"])).await {
         let mut fresh = Client { wire: crate::world::wire::Wire::new(stream) };
         fresh.ask(&ask).await.refused(404, "unknown_host");
@@ -330,7 +330,7 @@ async fn what_was_missed_while_the_control_plane_was_away_is_learnt_when_it_is_b
 }
 
 #[tokio::test]
-async fn whoever_is_too_far_behind_takes_a_snapshot_and_drops_what_is_not_in_it() {
+async fn a_gateway_too_far_behind_takes_a_snapshot_and_drops_everything_absent_from_it() {
     let world = World::start().await;
     let open = world.h2(BLOG).await;
     assert_eq!(open.ask(&Ask::get(BLOG, "/")).await.status, 200);

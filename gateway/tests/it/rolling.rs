@@ -1,5 +1,5 @@
-//! Two gateways behind a balancer, under load, while one after the other goes away: by a restart, which nobody may
-//! notice, and by a kill, which may cost what was in progress and nothing more.
+//! Two gateways behind a balancer, under load, while one after the other goes away: by a restart, which fails no
+//! request, and by a kill, which fails the requests in progress and no others.
 //!
 //! `bench/run rolling-restart` runs the same at length, over optimised programs.
 
@@ -64,7 +64,7 @@ async fn a_proxy_of_the_environment_is_not_told_what_the_control_plane_publishes
     pair.serves().await;
     proxy.set_nonblocking(true).unwrap();
     let came = proxy.accept().map(|(_, from)| from);
-    assert_eq!(came.unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "nobody came to the proxy");
+    assert_eq!(came.unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "no connection reached the proxy");
 }
 
 // A15, F31

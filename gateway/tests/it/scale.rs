@@ -1,5 +1,5 @@
-//! Very many domains: how soon a gateway is ready, what it holds in memory, and what a name costs that nobody has asked
-//! for yet. `bench/run many-domains` runs this with up to a million, beside others with the same.
+//! Very many domains: time until a gateway is ready, its memory, and the cost of the first request for a name.
+//! `bench/run many-domains` runs this with up to a million, beside peers with the same.
 
 mod peers;
 mod process;
@@ -28,7 +28,7 @@ use crate::world::{SEALING_SECRET, certificates};
 /// The longest the first snapshot of a million may take on a slow machine.
 const LOADING_MAX: Duration = Duration::from_mins(20);
 
-/// How often somebody who starts is asked whether it is ready.
+/// Interval between two questions whether a starting process is ready.
 const POLL: Duration = Duration::from_millis(2);
 
 /// Clients that shake hands at the same time.
@@ -44,8 +44,8 @@ fn chosen(variable: &str) -> Option<String> {
     std::env::var(variable).ok()
 }
 
-/// Starts a gateway over a directory that outlives it; returns it when it is ready and has the snapshot, and how long that
-/// took.
+/// Starts a gateway over a directory that outlives it; returns it when it is ready and has the snapshot, and how long
+/// that took.
 async fn start(configuration: &Path, https: SocketAddr, admin: SocketAddr) -> (Process, Duration) {
     let began = Instant::now();
     let program = chosen("GATEWAY").unwrap_or_else(|| env!("CARGO_BIN_EXE_gateway").to_owned());
@@ -94,8 +94,8 @@ fn share(times: &[Duration], percent: usize) -> Duration {
 /// A figure and its unit, of one process.
 type Figure = (String, f64);
 
-/// What a process shows that was ready after so long: handshakes for so many names that it has not been asked for, and then
-/// for the same again.
+/// What a process shows that was ready after so long: handshakes for so many names that it has not been asked for, and
+/// then for the same again.
 async fn measured(process: &Process, ready: Duration, names: u32) -> Vec<Figure> {
     let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
     let megabytes = || f64::from(process.resident_kib()) * 1.024e-3;

@@ -1,4 +1,4 @@
-//! Tenants share upstreams and hosts of the platform, and yet nobody takes another's place or reads another's bytes.
+//! Tenants share upstreams and platform hosts; none can use up another's permits or read another's bytes.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ async fn world_with_few_places() -> (World, Vec<TestKey>) {
     (world.await, keys)
 }
 
-/// Somebody else is served on the same host and on their own, while whoever has all that one may have is told to wait.
+/// Another tenant is served on the same host and on its own, while a tenant with all its permits in use is refused.
 async fn assert_others_are_served(world: &World, noisy: &TestKey) {
     world.ask(Ask::get(API, ORDERS).key(&noisy.text)).await.refused(429, "too_many_in_progress");
     world.ask(Ask::get(DEMO, ORDERS).key(&noisy.text)).await.refused(429, "too_many_in_progress");
@@ -225,8 +225,8 @@ fn random_response(dice: &mut Dice, host: &str) -> Vec<u8> {
     format!("HTTP/1.1 {status}\r\nX-Of: {host}\r\n{framing}\r\n{body}").into_bytes()
 }
 
-/// An upstream that answers at random, and keeps some of its bytes until the next request has come on the connection, so
-/// that they are as late as bytes can be.
+/// An upstream that answers at random, and keeps some of its bytes until the next request has come on the connection,
+/// so that they are as late as bytes can be.
 async fn random_upstream(seed: u64, asked: Arc<Mutex<Vec<String>>>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,4 +1,4 @@
-//! Clients that send slowly: a pause is theirs, whoever waits for it, and an upload has an end. The same over both versions.
+//! Slow uploads: a client may pause, and an upload has a maximum duration. The same over both versions of HTTP.
 
 use std::time::Duration;
 

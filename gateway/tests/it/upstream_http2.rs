@@ -52,7 +52,7 @@ async fn requests_of_both_versions_share_a_connection_over_http2() {
                 "{number}"
             );
         }
-        // Nobody says how long it is.
+        // Without a content-length.
         let mut ask = ask.clone();
         ask.fields.clear();
         assert_eq!(new.ask(&ask).await.text(), body);
@@ -210,7 +210,8 @@ async fn a_request_that_goaway_leaves_out_is_served_by_another_connection() {
     world.end().await;
 }
 
-/// An upstream that restarts: six connections with room for one more request each say GOAWAY and go on serving another one.
+/// An upstream that restarts: six connections with room for one more request each say GOAWAY and go on serving another
+/// one.
 #[tokio::test]
 async fn a_request_meets_any_number_of_connections_that_go_away() {
     let (upstream, mut taken) = H2Upstream::limited(2).await;
@@ -333,7 +334,7 @@ async fn a_stream_that_is_reset_is_not_sent_again_and_cuts_its_response() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_keeps_nobody_from_being_served() {
+async fn a_client_that_does_not_read_delays_no_other_client() {
     let large = Bytes::from(vec![b'x'; 4 << 20]);
     let upstream = H2Upstream::start(100, move |asked: Asked| {
         let large = large.clone();

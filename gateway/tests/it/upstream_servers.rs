@@ -12,12 +12,12 @@ use crate::world::client::{Ask, Reply};
 use crate::world::secure::file;
 use crate::world::{BLOG, World, certificates, eventually};
 
-/// A port that nobody has at the moment.
+/// A port that is free at the moment.
 async fn free() -> u16 {
     TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port()
 }
 
-/// Starts a server at a free port, again where somebody else was quicker; and waits until it answers.
+/// Starts a server at a free port and waits until it answers. Tries another port where a process took it first.
 async fn started(mut server: impl AsyncFnMut(u16) -> Child) -> (Child, u16) {
     loop {
         let port = free().await;

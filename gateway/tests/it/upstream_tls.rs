@@ -1,4 +1,4 @@
-//! Upstreams that are reached over TLS: who is believed, what is shown, and what is said when it does not come about.
+//! Upstreams over TLS: accepted certificates, the gateway's own certificate, and the errors of failed handshakes.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::world::secure::{file, front, server, usual};
 use crate::world::upstream::{Act, Upstream, response};
 use crate::world::{BLOG, World, certificates, eventually, within};
 
-/// A world whose blog is at this address behind TLS, believed by the authority of the tests, and these lines.
+/// A world with the blog at this address behind TLS, the tests' authority as its CA, and these settings.
 async fn world(at: SocketAddr, lines: &str, directory: &Path) -> World {
     let root = file(directory, "root.pem", &certificates::root());
     World::with(|setup| {
@@ -42,7 +42,7 @@ async fn an_upstream_over_tls_is_served_over_connections_that_are_kept() {
             assert_eq!(line["upstream_connection"], kind, "{version:?}");
         }
         assert_eq!(upstream.connections(), 1, "{version:?}");
-        // What comes behind a response belongs to nobody, also when it waits behind TLS.
+        // Bytes behind a response belong to no request, also when they wait in the TLS buffer.
         let more = format!("{}HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison", response("200 OK", "", "good"));
         upstream.next(Act::Answer(more.into_bytes()));
         assert_eq!(client.ask(&Ask::get(BLOG, "/")).await.text(), "good");
@@ -67,9 +67,9 @@ async fn bodies_of_both_directions_arrive_over_tls_as_they_were_sent() {
     world.end().await;
 }
 
-/// Certificates that must not be believed, and servers that are none, with what an operator reads of it.
+/// Certificates that must be refused, and servers without TLS, each with the reason that an operator reads.
 #[tokio::test]
-async fn what_cannot_be_believed_is_502_with_a_reason_for_the_operator_alone() {
+async fn an_untrusted_upstream_is_502_with_a_reason_for_the_operator_alone() {
     let stranger = {
         let key = rcgen::KeyPair::generate().unwrap();
         let params = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
@@ -81,7 +81,7 @@ async fn what_cannot_be_believed_is_502_with_a_reason_for_the_operator_alone() {
     let good = certificates::leaf(&["127.0.0.1"]);
     let all = rustls::ALL_VERSIONS;
     for (config, words) in [
-        (Some(server(&stranger, all, false)), "authority that is not believed"),
+        (Some(server(&stranger, all, false)), "(tls.ca_certificate_file)"),
         (Some(server(&expired, all, false)), "has expired"),
         (Some(server(&early, all, false)), "not valid yet"),
         (Some(server(&elsewhere, all, false)), "for another name"),

@@ -3,7 +3,8 @@
 //!
 //! | Host | Project | Access | Upstream |
 //! |---|---|---|---|
-//! | `DEMO`, `DEMO_TOO` (one tenant, two names of the platform), `SHOP` (own certificate) | `demo`, Pro | key | `orders` |
+//! | `DEMO`, `DEMO_TOO` (one tenant, two names of the platform), `SHOP` (own certificate) | `demo`, Pro | key |
+//! `orders` |
 //! | `OTHER` | `other`, Free | key | `orders` |
 //! | `BLOG` | `blog`, Pro | public | `blog` |
 
@@ -96,7 +97,7 @@ pub(crate) struct Setup {
     pub(crate) feed: &'static str,
     /// Lines for `[drain]`.
     pub(crate) drain: &'static str,
-    /// Nobody answers where the control plane should be, until it is revived.
+    /// The control plane's address refuses connections until the control plane is revived.
     pub(crate) control_plane_is_dead: bool,
     /// Chain and key of the platform's certificate, PEM.
     pub(crate) platform: (String, String),

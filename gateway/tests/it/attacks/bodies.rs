@@ -81,7 +81,7 @@ async fn trailers_are_dropped() {
     assert!(request.head.all("x-late").is_empty() && request.head.all("trailer").is_empty(), "{request:?}");
 }
 
-/// What is left of the body is nobody's next request, to the gateway and to the upstream.
+/// Neither the gateway nor the upstream takes the unread rest of the body for the next request.
 // promise: edge.7
 #[tokio::test]
 async fn an_answer_before_the_body_was_read_costs_both_connections() {

@@ -5,7 +5,7 @@ use crate::world::{BLOG, DEMO, ORDERS, OTHER, World};
 
 // promise: edge.13, edge.18
 #[tokio::test]
-async fn what_is_no_good_key_is_401_and_reaches_nobody() {
+async fn an_invalid_key_is_401_and_reaches_no_upstream() {
     let world = World::start().await;
     let key = &world.key.text;
     let mut broken = key.clone();

@@ -67,7 +67,7 @@ fn obscured_codings() -> Vec<Row> {
             format!("POST /v2/orders HTTP/1.0\r\nHost: {DEMO}\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
             BadFraming,
         ),
-        row("TE that nobody decodes", post("Transfer-Encoding: gzip\r\n", ""), NotImplemented),
+        row("TE that is unsupported", post("Transfer-Encoding: gzip\r\n", ""), NotImplemented),
         row("Transfer_Encoding", post("Transfer_Encoding: chunked\r\n", "0\r\n\r\n"), UnderscoreHeader),
         row("Content_Length", post("Content_Length: 5\r\n", "12345"), UnderscoreHeader),
     ]

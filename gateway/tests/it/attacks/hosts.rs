@@ -44,7 +44,7 @@ async fn hosts_that_are_not_one_name_are_refused() {
 
 // promise: edge.9
 #[tokio::test]
-async fn an_address_for_a_host_is_nobodys() {
+async fn an_address_for_a_host_is_unknown() {
     let world = World::start().await;
     for host in ["127.0.0.1", "[::1]", "127.0.0.1:8080"] {
         let reply = world.plain().await.try_ask(&Ask::get(host, "/")).await.expect("an answer");
@@ -93,7 +93,7 @@ async fn over_http_2_a_connection_of_many_requests_that_are_none_is_cut() {
 // A20 in small.
 // promise: edge.25, edge.29
 #[tokio::test]
-async fn names_that_nobody_has_leave_nothing_behind() {
+async fn unknown_names_leave_nothing_behind() {
     let world = World::start().await;
     let series = world.admin.metrics().await.len();
     for number in 0..200 {

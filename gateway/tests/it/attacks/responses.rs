@@ -54,11 +54,11 @@ async fn a_flood_of_interim_responses_is_cut() {
     world.admin.counts("edge_upstream_requests_total{outcome=\"invalid\"}", 1).await;
 }
 
-/// Length and coding together: the coding counts, the length never reaches the client, and what the upstream hid behind
-/// the last chunk is nobody's answer.
+/// Length and coding together: the coding counts, the length never reaches the client, and bytes that the upstream hid
+/// behind the last chunk answer no request.
 // promise: edge.8
 #[tokio::test]
-async fn an_answer_with_length_and_coding_poisons_nobody() {
+async fn an_answer_with_length_and_coding_poisons_no_connection() {
     let world = World::start().await;
     let hidden = response("200 OK", "", "\"poison\"");
     let both = format!(

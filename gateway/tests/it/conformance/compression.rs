@@ -28,11 +28,11 @@ fn bad(asks: &Asks<'_>, name: &'static str, section: &'static str, bytes: &[u8])
 fn tables(asks: &Asks<'_>) -> Vec<Case> {
     let list = asks.list();
     let key = [vec![0x57], string(format!("Bearer {}", asks.key).as_bytes())].concat();
-    let nobody = asks.nobody();
+    let keyless = asks.keyless();
     let both = |first: &[u8], second: &[u8]| [with(asks, 1, first), with(asks, 3, second)].concat();
     let large = |size: usize| [vec![0x40, 1, b'x'], string(&vec![b'y'; size])].concat();
     let then_bad = |name, section, first: &[u8], second: &[u8]| {
-        let first = headers(1, &[&nobody[..], first].concat(), true);
+        let first = headers(1, &[&keyless[..], first].concat(), true);
         let steps = vec![Send(first), Ended(1), Send(with(asks, 3, second))];
         script(name, section, steps, BAD).instead(GENERAL_CODE)
     };
@@ -42,7 +42,7 @@ fn tables(asks: &Asks<'_>) -> Vec<Case> {
         case(
             "a key in the table",
             "6.2.1",
-            [headers(1, &[&nobody[..], &key].concat(), true), headers(3, &[&nobody[..], &[NEWEST]].concat(), true)]
+            [headers(1, &[&keyless[..], &key].concat(), true), headers(3, &[&keyless[..], &[NEWEST]].concat(), true)]
                 .concat(),
             Served(&[1, 3]),
         ),
@@ -87,7 +87,7 @@ fn sizes_of_the_table(asks: &Asks<'_>) -> Vec<Case> {
     let too_large =
         |name, update: &[u8]| case(name, "6.3", headers(1, &[update, &list].concat(), true), BAD).instead(GENERAL_CODE);
     let late = frame(CONTINUATION, END_HEADERS, 1, &[&[EMPTIED][..], &list[2..]].concat());
-    let adding = headers(1, &[&asks.nobody()[..], ADDING].concat(), true);
+    let adding = headers(1, &[&asks.keyless()[..], ADDING].concat(), true);
     let emptied = headers(3, &[&[EMPTIED][..], &list, &[NEWEST]].concat(), true);
     vec![
         first("a size of 0", "6.3", &[EMPTIED]),

@@ -146,7 +146,7 @@ fn connects(asks: &Asks<'_>) -> Vec<Case> {
         ask("CONNECT with :scheme and :path", "8.5", &[connect, SCHEME, AUTHORITY, PATH]),
         ask("CONNECT to nowhere", "8.5", &[connect]),
         ask(
-            "CONNECT for a WebSocket that nobody offered",
+            "CONNECT for a WebSocket that was not offered",
             "RFC 8441 3",
             &[connect, (":protocol", "websocket"), SCHEME, AUTHORITY, PATH],
         ),
@@ -186,7 +186,7 @@ async fn over_http_2_a_request_has_each_pseudo_field_once_and_first() {
 
 // promise: edge.14
 #[tokio::test]
-async fn over_http_2_a_connect_reaches_nobody() {
+async fn over_http_2_a_connect_reaches_no_upstream() {
     hold(connects).await;
 }
 

@@ -16,7 +16,7 @@ fn with_trailers(asks: &Asks<'_>, trailers: &[(&str, &str)]) -> Vec<u8> {
 fn trailers(asks: &Asks<'_>) -> Vec<Case> {
     let these =
         |name, section, trailers: &[(&str, &str)]| case(name, section, with_trailers(asks, trailers), MALFORMED).cut();
-    // h2 drops pseudo-fields behind a body. No trailer of a request is passed on, so nobody is told of them.
+    // h2 drops pseudo-fields behind a body. The gateway passes no trailer of a request on, so no upstream sees them.
     let dropped = |name, trailers: &[(&str, &str)]| {
         case(name, "8.1", with_trailers(asks, trailers), MALFORMED).instead(Served(&[1]))
     };
@@ -135,8 +135,8 @@ async fn over_http_2_an_upstream_gets_neither_padding_nor_trailers() {
     }
 }
 
-/// A client that does not know the length of its body sends the end in a frame of its own. What follows the last chunk
-/// on the upstream's connection would be taken for the next request, and its answer for that of somebody else.
+/// A client that does not know the length of its body sends the end in a frame of its own. The upstream would take
+/// bytes after the last chunk for the next request, and another client would get the answer.
 // promise: edge.14
 #[tokio::test]
 async fn over_http_2_a_body_whose_end_comes_by_itself_ends_once_at_the_upstream() {

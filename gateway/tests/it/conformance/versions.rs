@@ -1,8 +1,8 @@
 //! One validator for both versions: each generated request goes over HTTP/1 and over HTTP/2, as bytes, and what one of
 //! them serves the other serves alike. Requests have one oddity each, so that a refusal has one right status.
 //!
-//! Left out is what only one version can say (`Connection`, codings, pseudo-fields), and `#` in a target: the library of
-//! HTTP/2 cuts it off before anybody reads it (see `fields.rs`).
+//! Left out is what only one version can say (`Connection`, codings, pseudo-fields), and `#` in a target: the library
+//! of HTTP/2 cuts it off before anybody reads it (see `fields.rs`).
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -182,7 +182,7 @@ fn heads() -> impl Strategy<Value = Sent> {
         "blog..tollhouse.localhost",
         "a@blog.tollhouse.localhost",
         "bl_og.tollhouse.localhost",
-        "nobody.example",
+        "unknown.example",
         "demo.tollhouse.localhost",
         "127.0.0.1",
         "[::1]",

@@ -9,7 +9,7 @@ use crate::world::{DEMO, World, within};
 
 /// The largest window there is.
 const LARGEST: u32 = 0x7fff_ffff;
-/// The window of a stream, as nobody said otherwise.
+/// The window of a stream by default.
 const INITIAL: u32 = 65_535;
 
 const OVERFLOW: super::Outcome = Connection(&[FLOW_CONTROL_ERROR]);
@@ -55,7 +55,8 @@ async fn over_http_2_windows_never_grow_beyond_their_limit() {
     hold(updates).await;
 }
 
-/// RFC 9113 sections 6.9.1 and 6.9.2: a window that settings make negative has to be filled up before a byte more comes.
+/// RFC 9113 sections 6.9.1 and 6.9.2: a window that settings make negative has to be filled up before a byte more
+/// comes.
 // promise: edge.14
 #[tokio::test]
 async fn over_http_2_a_response_keeps_to_the_clients_window() {

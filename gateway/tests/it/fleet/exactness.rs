@@ -1,4 +1,4 @@
-//! Exactly the limit, whoever asks whom.
+//! Exactly the limit, for all clients and gateways together.
 
 use super::*;
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! A proxy in front of Redis that delays, drops, cuts and swallows. It has a thread of its own: the hundreds of requests that a
-//! test makes at once must not delay what Redis answers.
+//! A proxy in front of Redis that delays, drops, cuts and swallows. It has a thread of its own: the hundreds of
+//! requests that a test makes at once must not delay what Redis answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -17,7 +17,7 @@ struct Faults {
     lost_percent: AtomicU32,
     /// Bytes go nowhere, connections stay.
     swallows: AtomicBool,
-    /// Nobody is let in.
+    /// New connections are closed at once.
     refuses: AtomicBool,
     cut: Notify,
     random: AtomicU64,
@@ -67,7 +67,7 @@ impl FaultProxy {
         self.faults.swallows.store(swallows, Ordering::SeqCst);
     }
 
-    /// Cuts all connections, and lets nobody in while `refuses`.
+    /// Cuts all connections, and closes new ones while `refuses`.
     pub(crate) fn cut(&self, refuses: bool) {
         self.faults.refuses.store(refuses, Ordering::SeqCst);
         self.faults.cut.notify_waiters();

@@ -32,8 +32,8 @@ async fn all_are_back(fleet: &Fleet) {
 async fn lost_replies_lose_nothing_and_grant_nothing_twice() {
     let limits = [(1_000, 100_000); 3];
     let turn = TURN.lock().await;
-    // Patient, so that on a busy machine a call that is late is not taken for lost; and a key that goes on after 429 would be
-    // banned before its minute is full.
+    // Patient, so that on a busy machine a call that is late is not taken for lost; and a key that goes on after 429
+    // would be banned before its minute is full.
     let quota = "bans = \"off\"\non_store_down = \"deny\"";
     let fleet = Fleet::over(Redis::in_a_fresh_minute(), &[0; 3], &limits, quota, "300ms", turn).await;
     // A minute may end in the middle; three in a row do not.
@@ -116,7 +116,7 @@ async fn a_silent_network_delays_only_the_first_requests() {
     fleet.proxies[0].swallow(true);
     let connection = fleet.connect(0, 0).await;
     eventually("the node stops asking", async || {
-        assert_eq!(connection.ask(&fleet.ask(0)).await.status, 200, "nobody suffers for our fault");
+        assert_eq!(connection.ask(&fleet.ask(0)).await.status, 200, "the store's fault refuses no request");
         let metrics = fleet.nodes[0].admin.metrics().await;
         metrics.get("edge_quota_mode{mode=\"allow\"}").is_some_and(|on| on == "1").then_some(())
     })
@@ -200,7 +200,7 @@ async fn a_slow_store_is_waited_for_within_its_budget_and_no_longer() {
 
 // promise: faults.1
 #[tokio::test(flavor = "multi_thread")]
-async fn a_killed_and_emptied_store_gives_nobody_a_fresh_limit() {
+async fn a_killed_and_emptied_store_resets_no_limit() {
     let mut fleet = Fleet::start(3, &[(600, 100_000)], "on_store_down = \"deny\"").await;
     let mut outcome = fleet.burst(0, 400).await;
     fleet.redis.kill();
@@ -363,7 +363,7 @@ async fn a_gateway_with_a_wrong_clock_tells_callers_and_upstreams_the_time_of_th
         assert_eq!(connection.ask(&fleet.ask(0)).await.status, 200);
         let asked = fleet.orders.requests().pop().unwrap();
         let token = asked.head.get("tollhouse-identity-token").expect("a token");
-        let told = keys.verify(token, &["orders"], UnixSeconds(now())).expect("good for whoever has the right time");
+        let told = keys.verify(token, &["orders"], UnixSeconds(now())).expect("valid by a correct clock");
         assert!((told.issued_at.0 - now()).abs() < 30, "{told:?}");
         let refused = connection.ask(&Ask::get(&fleet.tenants[0].host, ORDERS)).await;
         assert_eq!(refused.status, 401);

@@ -116,7 +116,7 @@ impl Stuck {
         Self(held)
     }
 
-    /// Whether all of them have died. The kernel keeps the dead for whoever held them, and the process with them.
+    /// Whether all of them have died. The kernel keeps a dead thread, and its process, until its tracer waits for it.
     fn are_gone(&mut self) -> bool {
         self.0.retain(|thread| {
             let seen = waitpid(*thread, Some(WaitPidFlag::__WALL | WaitPidFlag::WNOHANG));

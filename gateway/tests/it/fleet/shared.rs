@@ -64,7 +64,7 @@ async fn a_higher_plan_and_a_revoked_key_take_effect_on_every_node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plan_in_shadow_mode_is_measured_and_refuses_nobody() {
+async fn a_plan_in_shadow_mode_is_measured_and_refuses_no_request() {
     let fleet = Fleet::start(1, &[(5, 100_000)], "shadow_plans = [\"enterprise\"]").await;
     let connection = fleet.connect(0, 0).await;
     for number in 0..40 {
@@ -73,7 +73,7 @@ async fn a_plan_in_shadow_mode_is_measured_and_refuses_nobody() {
         assert_eq!(reply.number("x-ratelimit-limit"), 5, "the figures are true");
     }
     let shadow = "edge_quota_decisions_total{outcome=\"shadow\",plan=\"enterprise\"}";
-    assert!(fleet.nodes[0].admin.metric(shadow).await >= 30, "counted, and nobody is banned for it");
+    assert!(fleet.nodes[0].admin.metric(shadow).await >= 30, "counted, and no key is banned for it");
 }
 
 #[tokio::test(flavor = "multi_thread")]

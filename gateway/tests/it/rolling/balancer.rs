@@ -64,9 +64,10 @@ impl Balancer {
         })
     }
 
-    /// No connection could be opened: nothing was sent, and nothing is sent there before it says again that it is ready.
+    /// No connection could be opened: nothing was sent, and nothing is sent there before it says again that it is
+    /// ready.
     pub(super) fn refused(&self, node: usize, life: u64) {
-        // Somebody else may have noticed as well.
+        // Another client may have noticed the same death already.
         let _ = self.lives[node].compare_exchange(life, 0, Ordering::SeqCst, Ordering::SeqCst);
     }
 }

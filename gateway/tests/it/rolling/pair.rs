@@ -88,7 +88,7 @@ impl Pair {
         }
     }
 
-    /// Nobody answers where the control plane was.
+    /// The control plane's address refuses connections.
     pub(crate) async fn control_dies(&self) {
         self.control.die().await;
     }
@@ -122,8 +122,8 @@ impl Pair {
         .await;
     }
 
-    /// What the control group of the gateways may have from now on. As with the kernel's own file, nobody reads half of
-    /// a figure.
+    /// Sets the memory limit of the gateways' control group, in bytes. As with the kernel's own file, a reader never
+    /// sees half a figure.
     pub(crate) fn grant_memory(&self, bytes: u64) {
         let file = self.directory.path().join("group/memory.max");
         let new = file.with_extension("new");

@@ -233,7 +233,7 @@ pub(crate) async fn handshake(
     mut config: rustls::ClientConfig,
 ) -> std::io::Result<TlsStream<TcpStream>> {
     config.enable_sni = sni.is_some();
-    let name = ServerName::try_from(sni.unwrap_or("nobody.example").to_owned()).unwrap();
+    let name = ServerName::try_from(sni.unwrap_or("unknown.example").to_owned()).unwrap();
     let stream = connect(to, IpAddr::from([127, 0, 0, 1])).await;
     within(TlsConnector::from(Arc::new(config)).connect(name, stream)).await
 }

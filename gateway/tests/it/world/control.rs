@@ -88,7 +88,7 @@ impl ControlPlane {
         *self.serving.lock() = Some(serving);
     }
 
-    /// Nobody listens any more and every stream is cut.
+    /// Closes the listener and cuts every stream.
     pub(crate) async fn die(&self) {
         let serving = self.serving.lock().take();
         if let Some(serving) = serving {
@@ -243,7 +243,7 @@ impl ControlPlane {
         self.book.lock().lies.push_back(text);
     }
 
-    /// The log was trimmed: whoever is behind needs a snapshot.
+    /// Trims the log: a follower that is behind needs a snapshot.
     pub(crate) fn forget_changes(&self) {
         let mut book = self.book.lock();
         book.forgotten = book.revision;
@@ -273,7 +273,7 @@ impl Book {
         }
     }
 
-    /// What somebody who has applied `after` must be told.
+    /// The messages for a follower that has applied `after`.
     fn story(&self, after: u64) -> String {
         if after >= self.forgotten && after <= self.revision {
             let news = self.changes.iter().filter(|change| change.revision > Revision(after));

@@ -84,7 +84,7 @@ impl H2 {
         .await
     }
 
-    /// Sends a request without a body; nobody reads the response until it is asked for.
+    /// Sends a request without a body. The response stays unread until the caller awaits it.
     pub(crate) async fn hold(&self, ask: &Ask) -> ResponseFuture {
         let mut sender = within(self.sender.clone().ready()).await.expect("a connection");
         sender.send_request(request(ask), true).expect("a stream").0

@@ -1,6 +1,6 @@
-//! A way to a server whose open connections can fall silent, as when a NAT forgets them or a virtual address keeps them on a
-//! node that is lost: nothing comes through any more and nothing is closed, while new connections work. Or they are reset
-//! as soon as something is sent there, as when a NAT was restarted.
+//! A way to a server whose open connections can fall silent, as when a NAT forgets them or a virtual address keeps them
+//! on a node that is lost: nothing comes through any more and nothing is closed, while new connections work. Or they
+//! are reset as soon as something is sent there, as when a NAT was restarted.
 
 use std::net::SocketAddr;
 
@@ -58,6 +58,6 @@ async fn pass(mut outside: TcpStream, to: SocketAddr, mut fate: watch::Receiver<
         let _ = socket2::SockRef::from(&outside).set_linger(Some(std::time::Duration::ZERO));
         return;
     }
-    // Both stay open, and nobody reads.
+    // Both connections stay open and unread.
     std::future::pending::<()>().await;
 }

@@ -1,4 +1,4 @@
-//! Somebody who notices when a request fails.
+//! A client that notices when a request fails.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,7 +44,7 @@ impl Visitor {
     pub(crate) async fn leave(self) -> u32 {
         self.leaves.store(true, Ordering::SeqCst);
         let answers = self.visit.await.expect("no request failed");
-        assert!(answers > 0, "nobody asked for anything");
+        assert!(answers > 0, "no request was sent");
         answers
     }
 }
