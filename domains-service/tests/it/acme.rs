@@ -191,7 +191,7 @@ async fn a_project_that_adds_hundreds_of_names_leaves_the_authority_to_others() 
 
 // promise: domains.6
 #[tokio::test]
-async fn nothing_is_asked_for_names_nobody_has_proven() {
+async fn no_order_is_made_for_an_unproven_name() {
     let ca = FakeCa::start().await;
     let platform = platform(&[("one", &ca)]).await;
     platform.operator("POST", "/projects/demo/domains", json!({ "name": SHOP })).await;

@@ -203,7 +203,7 @@ async fn a_renewal_waits_while_the_name_leads_elsewhere() {
     platform.dns.clear(SHOP);
     platform.clock.advance(Duration::from_hours(65 * 24));
     platform.domain_when("demo", SHOP, |domain| domain["problems"][0]["code"] == "DNS_NO_RECORD").await;
-    assert_eq!(authority.orders(), 1, "nobody renews for a name that left");
+    assert_eq!(authority.orders(), 1, "no renewal for a name that points elsewhere");
 }
 
 // promise: domains.28

@@ -147,7 +147,7 @@ async fn credentials_that_are_known_open_their_doors_while_the_database_is_full_
         assert!(matches!(opens(&platform, kind, token).await, 200 | 204), "{kind}");
     }
     let unknown = ask(&platform, "a stranger's", "GET", "/settings", Value::Null).await;
-    assert_eq!(unknown.code(), (503, "storage_unavailable"), "nobody can say");
+    assert_eq!(unknown.code(), (503, "storage_unavailable"), "the credential cannot be checked");
     execute(directory, "ALTER TABLE away RENAME TO credentials").await;
     eventually(500, async || {
         let unknown = ask(&platform, "a stranger's", "GET", "/settings", Value::Null).await;

@@ -37,7 +37,7 @@ async fn a_snapshot_is_followed_by_changes_without_gaps() {
     platform.project("other", "free").await;
     let (first, second) = (stream.change().await, stream.change().await);
     assert_eq!((first.revision.0, second.revision.0), (revision + 1, revision + 2));
-    // Whoever continues from where they are gets the changes alone.
+    // A follower that continues from its revision gets the changes alone.
     let mut again = platform.follow(revision).await;
     assert_eq!(again.change().await, first);
     assert_eq!(again.change().await, second);

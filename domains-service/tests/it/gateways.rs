@@ -54,7 +54,7 @@ async fn a_gateway_speaks_for_its_own_processes_alone() {
     let report = json!({ "node": "gw-1", "applied": 1, "version": "1" });
     assert_eq!(status(&platform, &token, "POST", "/internal/edge/nodes", report).await, 204);
     let nodes = platform.operator("GET", "/nodes", Value::Null).await;
-    assert_eq!(nodes.body["nodes"][0]["node"], "edge-1/gw-1", "nobody speaks for another gateway");
+    assert_eq!(nodes.body["nodes"][0]["node"], "edge-1/gw-1", "a gateway reports only for itself");
     let public = platform.client.get(format!("{}/v1/projects/demo", platform.http)).bearer_auth(&token);
     assert_eq!(public.send().await.unwrap().status(), 401);
 }

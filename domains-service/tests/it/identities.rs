@@ -1,4 +1,4 @@
-//! A project is more than its name: what one leaves behind is nobody else's.
+//! A project's identity is not its name: a new project of the same name inherits nothing from the removed one.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -180,7 +180,8 @@ async fn a_removed_project_is_erased_when_its_time_is_over_and_services_are_told
     let before = rows_with(directory.path(), &ids).await;
     for (table, columns) in stores::schema(directory.path()).await {
         let is_of_projects = columns.iter().any(|column| column == "project" || column == "endpoint");
-        // A withdrawal outlives its project, until every gateway has acknowledged it: `withdrawals::an_erased_project…`.
+        // A withdrawal outlives its project, until every gateway has acknowledged it:
+        // `withdrawals::an_erased_project…`.
         let is_of_erasures = ["erasures", "erased_by", "withdrawals"].contains(&table.as_str());
         assert!(
             !is_of_projects || is_of_erasures || before.contains_key(&table),
@@ -216,7 +217,8 @@ async fn a_removed_project_is_erased_when_its_time_is_over_and_services_are_told
     again.stop().await;
 }
 
-/// What can be told of the project `acme`: its name, its host, its identity, and those of its keys, webhooks and certificates.
+/// What can be told of the project `acme`: its name, its host, its identity, and those of its keys, webhooks and
+/// certificates.
 async fn told_of(platform: &Platform, uid: &ProjectUid) -> Vec<String> {
     let mut told = known_by(platform, uid).await;
     for (table, column) in [("api_keys", "digest"), ("webhook_endpoints", "url")] {
@@ -296,7 +298,7 @@ async fn what_a_project_publishes_ends_with_it() {
     assert_eq!(published().await, before);
 }
 
-/// Verifies `shop.customer.test` as often as somebody else is at it.
+/// Verifies `shop.customer.test`, again while another worker has the domain's lease.
 async fn verify(platform: &Platform) -> Answer {
     for _ in 0..100 {
         platform.clock.advance(Duration::from_secs(11));
@@ -306,7 +308,7 @@ async fn verify(platform: &Platform) -> Answer {
             return answer;
         }
     }
-    panic!("somebody else is always at it");
+    panic!("another worker always has the lease");
 }
 
 #[tokio::test]
@@ -320,7 +322,7 @@ async fn another_platform_secret_breaks_no_domain() {
     assert_eq!(before.operator("POST", "/projects/acme/domains", body).await.status, 201);
     before.domain_in("acme", "shop.customer.test", "active").await;
     before.stop().await;
-    // The domain is looked at and its certificate renewed with the secret that nobody knew before.
+    // The worker checks the domain and renews its certificate with the secret that was unknown before.
     let directory = Some(before.directory.clone());
     let start = UnixMillis(START.0 + 65 * 86_400_000);
     let secret = Secret::new(vec![9; 32]);

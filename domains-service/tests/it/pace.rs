@@ -1,4 +1,4 @@
-//! Changes have a pace, whoever makes them and however.
+//! Changes per minute are limited, for every kind of caller.
 
 use contract::key::Scope;
 use serde_json::{Value, json};

@@ -25,7 +25,7 @@ async fn replicas_at(url: &str) -> [Platform; 2] {
     [one, other]
 }
 
-/// Until a replica answers `is`; nobody does anything for it.
+/// Waits until a replica answers `is`, without any action on it.
 async fn until(platform: &Platform, path: &str, is: impl Fn(u16) -> bool) {
     eventually(3_000, async || {
         let answer = platform.operator("GET", path, Value::Null).await;
@@ -87,7 +87,7 @@ async fn a_removal_waits_for_gateways_that_report_to_another_replica() {
     for replica in [&one, &other] {
         replica.domain_when("demo", "shop.localhost", |domain| domain["code"] == "domain_not_found").await;
     }
-    // With nobody behind, it is answered as done: 204, where both are heard within the second that is waited.
+    // With all gateways up to date a removal is answered as done, 204, when both confirm within one second.
     let mut number = 0;
     eventually(50, async || {
         number += 1;
@@ -224,7 +224,7 @@ async fn a_lock_that_somebody_holds_is_503_in_time_and_reading_goes_on() {
     let sleeping = "FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()";
     let deadline = Instant::now() + Duration::from_secs(20);
     while server.sql(&database, &format!("SELECT COUNT(*) {sleeping}")) != "1" {
-        assert!(Instant::now() < deadline, "nobody holds the lock");
+        assert!(Instant::now() < deadline, "no connection holds the lock");
     }
     for platform in [&one, &other] {
         let answer = platform.operator("POST", "/projects", json!({ "id": "second" })).await;

@@ -55,7 +55,7 @@ async fn wrong_projects_are_refused() {
     platform.project("demo", "pro").await;
     let again = platform.operator("POST", "/projects", json!({ "id": "demo" })).await;
     assert_eq!(again.code(), (409, "project_exists"));
-    let missing = platform.operator("GET", "/projects/nobody", Value::Null).await;
+    let missing = platform.operator("GET", "/projects/unknown", Value::Null).await;
     assert_eq!(missing.code(), (404, "project_not_found"));
 }
 
@@ -128,9 +128,9 @@ async fn a_caller_sees_its_own_project_alone() {
     let caller = platform.caller("mine", &[Scope::OrdersRead]);
     assert_eq!(caller.get("/v1/projects/mine").await.body["id"], "mine");
     let theirs = caller.get("/v1/projects/theirs").await;
-    let nobody = caller.get("/v1/projects/nobody").await;
+    let unknown = caller.get("/v1/projects/unknown").await;
     assert_eq!(theirs.code(), (404, "project_not_found"));
-    assert_eq!(theirs.body, nobody.body, "whether it exists cannot be told");
+    assert_eq!(theirs.body, unknown.body, "whether it exists cannot be told");
 }
 
 #[tokio::test]

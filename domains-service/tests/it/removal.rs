@@ -93,7 +93,7 @@ async fn what_others_redirect_to_is_removed_only_together_with_them() {
 
 // promise: domains.5
 #[tokio::test]
-async fn a_removed_domain_can_be_added_again_and_nobody_renews_it_meanwhile() {
+async fn a_removed_domain_is_not_renewed_and_can_be_added_again() {
     let (platform, _) = with_shop().await;
     let owner = platform.owner("demo");
     assert_eq!(owner.send("DELETE", SHOP, Value::Null).await.status, 204);

@@ -54,7 +54,7 @@ fn body(method: &str, path: &str) -> Value {
     }
 }
 
-/// What a router offers at a path: the methods it names to whoever asks with one that nothing has.
+/// The methods that a router allows at a path, read from its answer to a method that no path has.
 async fn offered(platform: &Platform, place: &str) -> Vec<String> {
     let refused = platform.owner("demo").send("PUT", place, Value::Null).await;
     assert_eq!(refused.status, 405, "{place}: {refused:?}");

@@ -96,7 +96,7 @@ async fn everything_is_sealed_anew_and_the_old_secret_can_go() {
     assert!(refused.contains(&format!("{} private keys", DOMAINS + 2)), "{refused}");
     assert!(refused.contains("Put it back") && refused.contains(key(OLD).newest()), "{refused}");
 
-    // On top, it seals, and everything is sealed anew, also by whoever comes after one that was interrupted.
+    // The first secret seals. Every row is sealed again, also by a process that follows an interrupted one.
     let both = format!("{NEW}\n{OLD}");
     let mut platform = Platform::bent(bend(&directory, &both)).await;
     platform.stop().await;

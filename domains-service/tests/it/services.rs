@@ -96,9 +96,9 @@ async fn services_are_told_which_projects_there_are() {
         (answer.status().as_u16(), answer.text().await.unwrap())
     };
     assert_eq!(known(uid.as_str()).await.0, 204);
-    for nobody in ["demo", "prj_aaaaaaaaaaaaaaaaaaaaaaaaaa", "NOT-ONE"] {
-        let (status, body) = known(nobody).await;
-        assert!(status == 404 && body.contains("project_not_found"), "{nobody}: {status} {body}");
+    for unknown in ["demo", "prj_aaaaaaaaaaaaaaaaaaaaaaaaaa", "NOT-ONE"] {
+        let (status, body) = known(unknown).await;
+        assert!(status == 404 && body.contains("project_not_found"), "{unknown}: {status} {body}");
     }
     platform.operator("DELETE", "/projects/demo", Value::Null).await;
     assert_eq!(known(uid.as_str()).await.0, 404, "nothing is added to what is removed");

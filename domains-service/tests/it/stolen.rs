@@ -1,5 +1,5 @@
-//! What the thief of a gateway can do at the control plane's public API with everything that a gateway has: its credential,
-//! the stream, and its keys for identities.
+//! What the thief of a gateway can do at the control plane's public API with everything that a gateway has: its
+//! credential, the stream, and its keys for identities.
 
 use std::fmt::Write as _;
 
@@ -152,12 +152,12 @@ async fn a_stolen_gateway_acts_only_as_keys_that_pass_through_it() {
     let (weak, weak_text) = key(&platform, "demo", &["orders:read"]).await;
     let invented = PresentedKey::generate(Environment::Live, &[3; 30]).reveal().to_owned();
     let staging = PresentedKey::generate(Environment::Test, &[3; 30]).reveal().to_owned();
-    let nobody = KeyId::from_random([1; 10]);
+    let unknown = KeyId::from_random([1; 10]);
     let said = |key: &KeyId, presented| Said { project: "demo", key: key.clone(), scopes: Scopes::all(), presented };
     for (what, said) in [
-        ("a key that does not exist", said(&nobody, None)),
-        ("an invented key", said(&nobody, Some(&invented))),
-        ("a key of staging", said(&nobody, Some(&staging))),
+        ("a key that does not exist", said(&unknown, None)),
+        ("an invented key", said(&unknown, Some(&invented))),
+        ("a key of staging", said(&unknown, Some(&staging))),
         ("an owner's key that was not presented", said(&victim, None)),
         ("an owner's key, and another one presented", said(&victim, Some(&weak_text))),
         ("a revoked key", said(&revoked, Some(&revoked_text))),

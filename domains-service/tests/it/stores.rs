@@ -23,7 +23,7 @@ const NOTE: &str = "database.url";
 const CONNECTIONS: u32 = 5;
 
 /// Whether the tests run over PostgreSQL.
-#[expect(clippy::disallowed_methods, reason = "tests are told by whoever starts them, not by a file of settings")]
+#[expect(clippy::disallowed_methods, reason = "tests have no file of settings; the command that runs them sets this")]
 pub(crate) fn over_postgres() -> bool {
     std::env::var_os(OVER_POSTGRES).is_some()
 }
@@ -173,7 +173,7 @@ pub(crate) async fn row_number(directory: &Path, table: &str, row: &str) -> Opti
 
 /// The value of a column as SQL, in SQLite's row of this number; `None` when the row is gone.
 pub(crate) async fn quoted(directory: &Path, table: &str, column: &str, row: i64) -> Option<String> {
-    // Of a text that is none as well: as the bytes that it has.
+    // Invalid UTF-8 in a text column too: quoted as its bytes.
     let shown = format!(
         "CASE typeof({column}) WHEN 'text' THEN 'CAST(x''' || hex({column}) || ''' AS TEXT)' ELSE quote({column}) END"
     );

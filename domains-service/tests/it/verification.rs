@@ -41,7 +41,7 @@ async fn verify(platform: &Platform, project: &str, name: &str) -> Answer {
         }
         platform.clock.advance(Duration::from_secs(11));
     }
-    panic!("somebody else is always at it");
+    panic!("another worker always has the lease");
 }
 
 fn first_problem(answer: &Answer) -> &str {
@@ -180,7 +180,7 @@ async fn prove(platform: &Platform, project: &str, name: &str) {
 // rule: 1.12
 // promise: domains.14
 #[tokio::test]
-async fn an_apex_that_leads_to_us_is_certified_for_nobody_without_its_text() {
+async fn an_apex_that_points_at_us_gets_no_certificate_without_its_txt_record() {
     const APEX: &str = "customer.test";
     let platform = with_zone().await;
     platform.project("thief", "pro").await;
@@ -224,7 +224,7 @@ async fn an_apex_with_an_alias_is_active_and_foreign_addresses_are_named() {
 }
 
 #[tokio::test]
-async fn a_contested_name_goes_to_whoever_proves_it_and_the_loser_is_told() {
+async fn a_contested_name_goes_to_the_project_that_proves_it_and_the_loser_is_notified() {
     let platform = with_zone().await;
     platform.project("thief", "pro").await;
     platform.dns.set(SHOP, RecordData::Cname(target(&platform, "demo").await));

@@ -229,7 +229,7 @@ async fn a_crash_between_event_and_delivery_loses_nothing() {
     for name in ["a.localhost", "b.localhost", "c.localhost"] {
         happen(&platform, name).await;
     }
-    // The first message is on its way; nobody has begun with the others.
+    // The first message is being sent; the others have not started.
     receiver.message(0).await;
     let taken = deliveries(&platform, &id, |list| list[2]["attempts"] == 1).await;
     assert_eq!((&taken[0]["attempts"], &taken[1]["attempts"]), (&json!(0), &json!(0)));

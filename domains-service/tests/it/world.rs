@@ -41,13 +41,13 @@ pub(crate) const START: UnixMillis = UnixMillis(1_781_481_600_000);
 /// The gateway that tests speak as. What it names a node is `tests/NODE` on record.
 const GATEWAY: &str = "tests";
 
-/// The tokens of gateways and services that operators have put on record, by database and name: several services may run
-/// over one database.
+/// The tokens of gateways and services that operators have put on record, by database and name: several services may
+/// run over one database.
 static ON_RECORD: tokio::sync::Mutex<BTreeMap<(String, String), String>> =
     tokio::sync::Mutex::const_new(BTreeMap::new());
 
 /// The identity of no project.
-fn nobodys() -> ProjectUid {
+fn unknown_uid() -> ProjectUid {
     ProjectUid::from_random([0; 16])
 }
 
@@ -293,10 +293,10 @@ impl Platform {
         }
     }
 
-    /// Waits until identities that are signed with this key are believed: a replica learns within a second of a gateway that
-    /// another one has put on record.
+    /// Waits until identities signed with this key are accepted: a replica learns within a second of a gateway that
+    /// another replica has put on record.
     async fn believes(&self, key: &SigningKey) {
-        let nobody = Claims {
+        let no_caller = Claims {
             audience: "domains".to_owned(),
             caller: None,
             site_project: None,
@@ -305,7 +305,7 @@ impl Platform {
         eventually(2_000, async || {
             let request = self.client.get(format!("{}/v1/acme-account", self.http)).header("x-request-id", "r1");
             let request =
-                request.header("x-forwarded-for", "192.0.2.1").header(IDENTITY_TOKEN_HEADER, key.sign(&nobody));
+                request.header("x-forwarded-for", "192.0.2.1").header(IDENTITY_TOKEN_HEADER, key.sign(&no_caller));
             let answer = Answer::of(request.send().await.unwrap()).await;
             if answer.code().1 == "identity_required" { Err(format!("{answer:?}")) } else { Ok(()) }
         })
@@ -318,7 +318,7 @@ impl Platform {
             return known.clone();
         }
         self.operator("GET", &format!("/projects/{project}"), Value::Null).await;
-        self.identities.lock().get(project.as_str()).cloned().unwrap_or_else(nobodys)
+        self.identities.lock().get(project.as_str()).cloned().unwrap_or_else(unknown_uid)
     }
 
     /// A request as the gateway would forward it.
@@ -334,8 +334,8 @@ impl Platform {
         request.header(IDENTITY_TOKEN_HEADER, token)
     }
 
-    /// A key of the project that has this identity, with these scopes: its id, and the key. It is made once, by an operator.
-    /// Where there is no such project it is a key that nobody was given.
+    /// A key of the project that has this identity, with these scopes: its id, and the key. It is made once, by an
+    /// operator. Without such a project it is a key that was never issued.
     pub(crate) async fn presented(&self, name: &ProjectId, uid: &ProjectUid, scopes: &Scopes) -> (KeyId, String) {
         let of = (uid.clone(), scopes.iter().collect::<Vec<_>>());
         if let Some(known) = self.presented.lock().get(&of) {
@@ -346,8 +346,8 @@ impl Platform {
         let body = json!({ "label": "caller", "scopes": wanted });
         let made = self.operator("POST", &format!("/projects/{name}/keys"), body).await;
         if made.status != 201 {
-            let nobodys = PresentedKey::generate(Environment::Live, &[9; 30]).reveal().to_owned();
-            return (KeyId::from_random([1; 10]), nobodys);
+            let unissued = PresentedKey::generate(Environment::Live, &[9; 30]).reveal().to_owned();
+            return (KeyId::from_random([1; 10]), unissued);
         }
         let text = |field: &str| made.body[field].as_str().unwrap();
         let made = (text("id").parse::<KeyId>().unwrap(), text("key").to_owned());
@@ -363,7 +363,7 @@ impl Platform {
             caller: Some(Caller {
                 key: KeyId::from_random([1; 10]),
                 project: project.parse().unwrap(),
-                project_uid: nobodys(),
+                project_uid: unknown_uid(),
                 plan: Plan::Pro,
                 scopes: scopes.iter().copied().collect(),
                 environment: Environment::Live,
@@ -496,7 +496,7 @@ impl Client<'_> {
 
     pub(crate) async fn send_with(&self, method: &str, path: &str, body: Value, headers: &[(&str, &str)]) -> Answer {
         let mut claims = self.claims.clone();
-        if let Some(caller) = claims.caller.as_mut().filter(|caller| caller.project_uid == nobodys()) {
+        if let Some(caller) = claims.caller.as_mut().filter(|caller| caller.project_uid == unknown_uid()) {
             caller.project_uid = self.platform.identity(&caller.project).await;
         }
         let mut presented = None;
@@ -539,7 +539,8 @@ pub(crate) async fn while_reporting<T>(mut report: impl AsyncFnMut(), work: impl
     }
 }
 
-/// Looks up to so many times, a hundredth of a second apart, and returns what was looked for. Fails with what it saw last.
+/// Looks up to so many times, a hundredth of a second apart, and returns what was looked for. Fails with what it saw
+/// last.
 pub(crate) async fn eventually<T>(looks: usize, mut look: impl AsyncFnMut() -> Result<T, String>) -> T {
     let mut last = String::new();
     let mut pause = tokio::time::interval(Duration::from_millis(10));

@@ -125,7 +125,7 @@ async fn two_control_planes_over_one_database_ask_for_one_certificate_per_name()
 
 // promise: domains.23
 #[tokio::test]
-async fn a_project_whose_orders_hang_holds_up_nobody_else() {
+async fn a_project_whose_orders_hang_delays_no_other_project() {
     let ca = FakeCa::start().await;
     // From here on the authority takes requests and says nothing.
     ca.stop_at(1, false);

@@ -13,7 +13,7 @@ pub(crate) struct Browser<'a> {
     client: reqwest::Client,
     pub(crate) address: &'static str,
     pub(crate) cookie: Option<String>,
-    /// What is shown once travels beside the session.
+    /// The cookie with a new secret, which the next page shows once.
     made: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Every page in its states, as whoever reads it.
+//! Every page in its states, as tenants and operators see it.
 
 use std::net::IpAddr;
 
@@ -241,7 +241,7 @@ async fn a_key_is_made_shown_once_rotated_and_revoked() {
     listed.says("checkout &#60;1&#62;");
     listed.says("Expires in 30 days");
     assert!(!listed.text.contains(&secret), "it is shown once");
-    // Whoever loads the page again makes no second key.
+    // Loading the page again makes no second key.
     let again = browser.get(&format!("{keys}?made")).await;
     again.says("It was shown once.");
     assert!(!again.text.contains(&secret));
@@ -345,7 +345,7 @@ async fn a_page_that_is_open_is_told_when_its_domain_changes() {
     let shown = browser.get(&format!("{DOMAINS}/{SHOP}")).await.between("data-state=\"", "\"").to_owned();
     let mut stream = browser.open(&format!("/projects/demo/live?domain={SHOP}")).await;
     let first = stream.event().await;
-    assert_eq!(first, shown, "what is told first is what the page shows");
+    assert_eq!(first, shown, "the first event repeats what the page shows");
     platform.operator("DELETE", &format!("/projects/demo/domains/{SHOP}"), Value::Null).await;
     assert_ne!(stream.event().await, first);
 }

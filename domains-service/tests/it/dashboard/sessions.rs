@@ -1,4 +1,4 @@
-//! Who is signed in, for how long, and what forms are believed.
+//! Sessions: sign-in, duration, and which forms are accepted.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ async fn a_key_signs_in_and_every_page_sends_strangers_to_the_sign_in_page() {
 }
 
 #[tokio::test]
-async fn whoever_signs_in_gets_another_session_than_the_one_before() {
+async fn each_sign_in_starts_a_new_session() {
     let platform = demo().await;
     let key = new_key(&platform, "demo", &["domains:read"]).await;
     let mut browser = Browser::new(&platform);
@@ -111,7 +111,7 @@ async fn a_session_ends_when_it_is_idle_when_it_is_old_and_with_its_key() {
     platform.clock.advance(Duration::from_mins(61));
     assert_eq!(idle.get(HOME).await.location(), "/sign-in");
 
-    // A page that stands open somewhere asks by itself; nobody sits before it.
+    // An open page sends requests by itself, also when its user has left.
     let mut open = Browser::signed_in(&platform, "demo", &["domains:read"]).await;
     for _ in 0..3 {
         platform.clock.advance(Duration::from_mins(19));
@@ -148,7 +148,7 @@ async fn signing_out_ends_the_session_on_our_side_here_or_everywhere() {
 }
 
 #[tokio::test]
-async fn forms_are_believed_only_from_our_own_pages_and_their_own_session() {
+async fn forms_are_accepted_only_from_our_own_pages_and_their_own_session() {
     let platform = demo().await;
     let mut browser = Browser::signed_in(&platform, "demo", &["domains:read", "domains:write"]).await;
     let csrf = browser.get(HOME).await.csrf().to_owned();

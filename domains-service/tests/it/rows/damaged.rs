@@ -1,5 +1,5 @@
-//! What no type allows and SQLite keeps all the same: bytes that are no text, and text where a number belongs. Every column
-//! of every table, found from the schema.
+//! What no type allows and SQLite keeps all the same: bytes that are no text, and text where a number belongs. Every
+//! column of every table, found from the schema.
 //!
 //! PostgreSQL cannot hold any of it. Over PostgreSQL the test is that it refuses.
 
@@ -25,7 +25,7 @@ const NO_NUMBER: &str = "'garbage'";
 enum Read {
     /// A worker, a list or the stream reads all of its columns but these: it is named, or written anew.
     But(&'static [&'static str]),
-    /// Somebody who is not asked here, or the database alone.
+    /// A reader that these tests do not call, or only the database.
     Elsewhere,
     /// Everybody, and it is compared with the log: `withdrawals::counters` damages it.
     Everybody,
@@ -63,8 +63,8 @@ const ROWS: &[(&str, &str, Read)] = &[
     ("withdrawals", "which = 'bad'", But(&[])),
 ];
 
-/// Rows that nothing makes here, and that go while the clock is moved. The good process is heard for ever, and the withdrawal
-/// waits for it.
+/// Rows that nothing makes here, and that go while the clock is moved. The good process is heard for ever, and the
+/// withdrawal waits for it.
 async fn more_by_hand(platform: &Platform) {
     by_hand(platform).await;
     let now = platform.clock.now().0;
@@ -98,8 +98,8 @@ async fn more_by_hand(platform: &Platform) {
     stores::execute(platform.directory.path(), &rows).await;
 }
 
-/// What is put into the columns of a table, one after the other; nothing into the key by which SQLite itself finds a row,
-/// which can be nothing else than a number.
+/// What is put into the columns of a table, one after the other; nothing into the key by which SQLite itself finds a
+/// row, which can be nothing else than a number.
 fn damages(columns: &[stores::Column], table: &str) -> Vec<(String, &'static str)> {
     let of_table = columns.iter().filter(|column| column.table == table && column.kind != "INTEGER");
     let damages = of_table.flat_map(|column| {
@@ -272,7 +272,7 @@ async fn what_is_damaged_can_be_removed() {
         assert!(!sites(&platform).await.unwrap().contains(&"bad.localhost".to_owned()), "{column}");
         platform.local_domain("demo", json!({ "name": "bad.localhost" })).await;
     }
-    // The process of a gateway on record, of which nobody knows what it has applied, is waited for and named.
+    // A gateway process on record with an unknown revision is waited for and named.
     platform.gateway().await;
     let now = platform.clock.now().0;
     let process = format!(

@@ -50,7 +50,7 @@ async fn an_endpoint_that_fails_for_days_is_switched_off_and_can_be_switched_on(
 }
 
 #[tokio::test]
-async fn a_receiver_that_says_it_is_gone_is_believed() {
+async fn an_answer_of_410_disables_the_endpoint() {
     let (platform, receiver) = (platform().await, Receiver::start().await);
     receiver.answer_with(&[410]);
     let (id, _) = endpoint(&platform, &receiver, json!(["domain.created"])).await;
@@ -103,8 +103,8 @@ async fn wrong_webhooks_are_refused() {
     ] {
         assert_eq!(owner.send("POST", WEBHOOKS, body.clone()).await.code(), (400, code), "{body}");
     }
-    let nobody = platform.operator("POST", "/projects/nobody/webhooks", json!({ "url": url })).await;
-    assert_eq!(nobody.code(), (404, "project_not_found"));
+    let unknown = platform.operator("POST", "/projects/unknown/webhooks", json!({ "url": url })).await;
+    assert_eq!(unknown.code(), (404, "project_not_found"));
     let mut last = Value::Null;
     for _ in 0..20 {
         let made = owner.send("POST", WEBHOOKS, json!({ "url": url })).await;

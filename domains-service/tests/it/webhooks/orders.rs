@@ -102,7 +102,7 @@ async fn orders_are_told_on_behalf_of_those_who_may_read_them() {
     assert_eq!(refused.code(), (403, "insufficient_scope"));
     let owner = platform.owner("demo");
     assert_eq!(owner.send("PATCH", &one, json!({ "events": ["order.*"] })).await.status, 200);
-    // Nor may they be led elsewhere by somebody who may not read them.
+    // A caller that may not read orders may not redirect their events either.
     let led = json!({ "url": receiver.url() });
     assert_eq!(owner_of_domains.send("PATCH", &one, led).await.code(), (403, "insufficient_scope"));
 }

@@ -94,7 +94,7 @@ async fn take(
     body: String,
 ) -> StatusCode {
     script.received.lock().push(Received { headers, body });
-    // The sender may be gone by then; nobody minds.
+    // The sender may have disconnected by then.
     let _ = hangs.wait_for(|hangs| !hangs).await;
     let status = script.statuses.lock().pop_front().unwrap_or(204);
     StatusCode::from_u16(status).unwrap()
