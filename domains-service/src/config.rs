@@ -62,7 +62,7 @@ pub struct Config {
     pub gateways_directory: Option<PathBuf>,
     /// Credentials of services that are put on record at the start, each in a file NAME.key.
     pub services_directory: Option<PathBuf>,
-    /// Whether to go on without what is sealed with a secret that nobody has any more.
+    /// Whether to drop everything that is sealed with a lost secret, and to start without it.
     pub sealing_secret_lost: bool,
     /// What plans grant.
     pub plans: Plans,

@@ -21,7 +21,7 @@ pub use crate::domain::failure::IssueError;
 pub use local::{LocalAuthority, signing};
 pub use verification::caa::CaaIdentity;
 
-/// What is asked for.
+/// The certificate to order.
 #[derive(Clone, Debug)]
 pub struct IssueRequest {
     /// The one name of the certificate.

@@ -1,13 +1,13 @@
 //! The keys of the gateways: made here, renewed every day, sent sealed.
 //!
-//! Each gateway signs identities with a key of its own, so one can be withdrawn without the others, and a signature names
-//! its gateway. A gateway's key is derived from a secret that stays here, its name and its credential: no gateway can derive
-//! another's. All gateways share the keys of session tickets, so sessions are resumed at any of them.
+//! Each gateway signs identities with a key of its own, so one can be withdrawn without the others, and a signature
+//! names its gateway. A gateway's key is derived from a secret that stays here, its name and its credential: no gateway
+//! can derive another's. All gateways share the keys of session tickets, so sessions are resumed at any of them.
 //!
 //! A new generation is known to gateways and services for [`KNOWN_BEFORE_SECONDS`] before it signs, so no token is
-//! refused because of a change. Generations are sealed anew as soon as there is a newer sealing secret; one whose secret is gone
-//! is replaced, and services refuse gateways until they know the new keys. While the database is away the gateways keep what
-//! they have.
+//! refused because of a change. Generations are sealed anew as soon as there is a newer sealing secret; one whose
+//! secret is gone is replaced, and services refuse gateways until they know the new keys. While the database is away
+//! the gateways keep what they have.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,8 +56,8 @@ fn seal(core: &Core, master: &Master) -> anyhow::Result<SealedGeneration> {
 
 /// The keys of all gateways on record now. They are derived when something has changed, and remembered.
 pub(crate) async fn identities(core: &Core, gateways: &Gateways) -> anyhow::Result<Arc<Identities>> {
-    // In this order: a credential that is revoked after the generations were read is not in the list, so it is never sent
-    // the tickets that its revocation made.
+    // In this order: a credential that is revoked after the generations were read is not in the list, so it is never
+    // sent the tickets that its revocation made.
     let stored = core.store.generations().await?;
     let credentials = core.store.good_credentials(Some(Kind::Gateway)).await?;
     let version = version_of(&stored, &credentials);
@@ -71,8 +71,8 @@ pub(crate) async fn identities(core: &Core, gateways: &Gateways) -> anyhow::Resu
     Ok(made)
 }
 
-/// Refuses what this gateway signs, without asking the database: for a revocation after which it cannot be read. The next
-/// [`identities`] makes everything anew.
+/// Refuses what this gateway signs, without asking the database: for a revocation after which it cannot be read. The
+/// next [`identities`] makes everything anew.
 pub(crate) fn refuse(gateways: &Gateways, gateway: &str) {
     let mut identities = gateways.identities.lock();
     *identities = Arc::new(identities.without(gateway));
@@ -124,8 +124,8 @@ async fn renew_when_due(core: &Core) -> anyhow::Result<()> {
     if due { renew(core, false).await } else { Ok(()) }
 }
 
-/// Gives the gateways new keys for session tickets when `write` commits, with which a gateway was revoked. Its key for identities
-/// is withdrawn with its credential.
+/// Gives the gateways new keys for session tickets when `write` commits, with which a gateway was revoked. Its key for
+/// identities is withdrawn with its credential.
 pub(crate) async fn replace_tickets(core: &Core, write: &mut Write) -> anyhow::Result<()> {
     for stored in write.generations().await? {
         let Some(mut master) = open(core, &stored) else { continue };
@@ -172,7 +172,10 @@ pub(crate) async fn keep(app: Arc<App>, shutdown: Shutdown) {
     while !shutdown.has_begun() {
         let looked = look(&app.core, &app.gateways).await;
         if let (Err(error), false) = (&looked, failing) {
-            tracing::warn!(error = format!("{error:#}"), "the keys of the gateways cannot be looked after");
+            tracing::warn!(
+                error = format!("{error:#}"),
+                "cannot read or rotate the signing keys of gateways; the current keys stay in use, retrying"
+            );
         }
         failing = looked.is_err();
         tokio::select! {

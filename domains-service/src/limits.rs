@@ -16,7 +16,7 @@ pub(crate) struct Limit {
     pub(crate) refill: i64,
 }
 
-/// What is asked of a limit.
+/// One request's demand on a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Demand {
     /// Which bucket.
@@ -121,8 +121,8 @@ impl Limit {
 }
 
 impl Limits {
-    /// What an order asks of the limits. A renewal that says which certificate it replaces is exempt from all but the one
-    /// on failures.
+    /// What an order asks of the limits. A renewal that says which certificate it replaces is exempt from all but the
+    /// one on failures.
     pub(crate) fn of_order(
         &self,
         authority: &str,
@@ -203,7 +203,7 @@ mod tests {
             turns.push((turn.at.since(from) / limit.refill, turn.number));
         }
         assert_eq!(turns, [(0, 1), (1, 2), (2, 3)]);
-        // Nobody waits any more: the next turn is as soon as there is room.
+        // The queue is empty: the next turn comes as soon as the limit has room.
         let later = START.plus(DAY);
         assert_eq!(line_up(tail, later, later, limit), Turn { at: later, number: 1 });
     }

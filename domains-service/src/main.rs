@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     match run(&Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Logs may not be up yet, and whoever started this is at a terminal.
+            // Logging may not have started yet, and the person who ran this command reads the terminal.
             eprintln!("{error:#}");
             ExitCode::FAILURE
         }

@@ -65,8 +65,8 @@ pub(crate) async fn site_and_dependants(write: &mut Write, domain: &Domain) -> R
     Ok(())
 }
 
-/// Withdraws the site, if the name is this project's: another project's site of the same name stays. Gateways that may
-/// serve it still are waited for, though nobody asked.
+/// Withdraws the site if the name belongs to this project; another project's site of the same name stays. The
+/// withdrawal ends when every gateway has confirmed it, although no API call waits for the result.
 async fn withdraw_site(write: &mut Write, domain: &Domain) -> Result<(), StoreError> {
     let claims = domains::find_claims(write.connection(), &domain.name).await?;
     if claims.holder.as_ref().is_some_and(|holder| *holder != domain.project) {

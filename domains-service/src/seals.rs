@@ -1,13 +1,14 @@
-//! Changing the sealing secret while everything runs.
+//! Rotation of the sealing secret while all processes run.
 //!
-//! A service may be given several secrets: the newest seals, all open. What still needs another than the newest is sealed
-//! anew in small batches, each of which commits by itself, so that a crash loses nothing and whoever comes next goes on.
-//! Certificates are changes like any other: a batch waits until the live gateways have taken the one before, so that a
-//! million of them holds nobody up. Replicas may do this at the same time.
+//! A service may have several secrets: it seals with the newest and opens with all. A background task seals older rows
+//! again with the newest secret, in small batches. Each batch commits by itself, so a crash loses nothing and the next
+//! run continues. Resealed certificates are changes that gateways must load: a batch waits until the live gateways have
+//! applied the one before, so that a million certificates delay no other change. Replicas may do this at the same time.
 //!
-//! A secret may be taken away when nothing needs it any more. Earlier, a service refuses to start and says what to do,
-//! unless a single text needs the secret. So an operator who removes a secret here first learns of it before any gateway does.
-//! When a secret is lost for good, [`give_up`] lets go of what only it opens. While the database is away, everything waits and is tried again.
+//! An operator may remove a secret when no row needs it any more. Before that, the service refuses to start and says
+//! what to do, except when only one row needs the secret. So an operator who removes a secret here first sees the
+//! mistake before any gateway does. For a secret that is lost for good, [`give_up`] drops the rows that only it opens.
+//! While the database is away, all of this waits and is tried again.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -50,8 +51,8 @@ pub(crate) async fn look(core: &Core) -> Result<Seals, StoreError> {
 }
 
 /// Makes sure, before anything is served, that no secret is missing; or goes on without what does not open, if it is
-/// `lost`. A text that alone names its secret is damaged, and stops nothing where anything else shows that our secrets are
-/// right.
+/// `lost`. A text that alone names its secret is damaged, and stops nothing where anything else shows that our secrets
+/// are right.
 pub(crate) async fn check(core: &Core, lost: bool) -> anyhow::Result<()> {
     let found = core.store.count_seals().await.context("looking at what is sealed")?;
     if Seals::of(&core.sealing, &found).missing == 0 {
@@ -76,8 +77,8 @@ pub(crate) async fn check(core: &Core, lost: bool) -> anyhow::Result<()> {
         lost,
         "{missing} private keys or secrets of webhooks are sealed with a sealing secret that was taken away (named \
          {names:?}). Put it back, in a line below the others of sealing_secret_file, start again, and take it away when \
-         `tollhouse status` says sealed_with_older 0. If nobody has it any more, sealing_secret_lost = true goes on \
-         without what it sealed: certificates are ordered anew, and webhooks need new secrets"
+         `tollhouse status` says sealed_with_older 0. If it is lost for good, set sealing_secret_lost = true: the service \
+         drops what it sealed and orders new certificates; webhooks need new secrets"
     );
     for name in names {
         give_up(core, name).await.context("removing what is sealed with the lost secret")?;

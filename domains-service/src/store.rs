@@ -62,7 +62,8 @@ macro_rules! with_project {
     };
 }
 
-/// The same for one page of a project's things, oldest first: for [`Store::page`]. A moment that is no number is the first.
+/// The same for one page of a project's things, oldest first: for [`Store::page`]. A moment that is no number is the
+/// first.
 macro_rules! page_of {
     ($table:literal) => {
         concat!(
@@ -248,19 +249,20 @@ struct News {
     newest: watch::Sender<Revision>,
     /// The highest revision of the present history.
     highest: AtomicU64,
-    /// The database was found at an earlier state, and nobody has asked since.
+    /// The database went back to an earlier state, and `has_gone_back` has not been read since.
     has_gone_back: AtomicBool,
 }
 
 impl News {
-    /// A revision was committed: followers are woken if it is another one. A lower one is news as well: the database went back.
+    /// A revision was committed: followers are woken if it is another one. A lower one is news as well: the database
+    /// went back.
     fn committed(&self, revision: Revision) {
         self.highest.fetch_max(revision.0, Ordering::AcqRel);
         self.newest.send_if_modified(|newest| std::mem::replace(newest, revision) != revision);
     }
 
-    /// The newest revision was read as `newest`, after `highest` was known: where it is lower, the database went back to an
-    /// earlier state, as a standby that lagged does when it takes over.
+    /// The newest revision was read as `newest`, after `highest` was known: where it is lower, the database went back
+    /// to an earlier state, as a standby that lagged does when it takes over.
     fn read(&self, newest: Revision, highest: u64) {
         if newest.0 < highest
             && self.highest.compare_exchange(highest, newest.0, Ordering::AcqRel, Ordering::Acquire).is_ok()

@@ -1,6 +1,6 @@
 //! How often somebody may ask for a check: once in ten seconds per domain, thirty times a minute per project. How often
-//! somebody may try to sign in: ten times in five minutes per address, thirty per key. And how often somebody may change
-//! something, through the API or the dashboard.
+//! somebody may try to sign in: ten times in five minutes per address, thirty per key. And how often somebody may
+//! change something, through the API or the dashboard.
 //!
 //! In memory and bounded. What is forgotten early only lets somebody ask a little sooner.
 
@@ -25,7 +25,8 @@ pub(crate) const DOMAIN_INTERVAL: Duration = Duration::from_secs(10);
 const PROJECT_CHECKS_MAX: usize = 30;
 const PROJECT_WINDOW: Duration = Duration::from_mins(1);
 
-/// Attempts to sign in count this long. A key has 178 bits of randomness, so this protects the database more than the keys.
+/// Attempts to sign in count this long. A key has 178 bits of randomness, so this protects the database more than the
+/// keys.
 const SIGN_IN_WINDOW: Duration = Duration::from_mins(5);
 
 /// Attempts of one address (one /64 of IPv6) in [`SIGN_IN_WINDOW`].
@@ -131,7 +132,7 @@ impl Throttles {
 /// Changes of one key or session: so many at once, and as many in a minute.
 const SESSION_CHANGES: Limit = per_minute(300);
 
-/// Changes in one project, whoever makes them.
+/// Changes in one project, by all callers together.
 const PROJECT_CHANGES: Limit = per_minute(600);
 
 const fn per_minute(count: i64) -> Limit {
@@ -193,7 +194,7 @@ mod tests {
         assert_eq!(changes("one", &demo), 300);
         assert_eq!(pace.change("one", Some(&demo)), Err(Duration::from_millis(200)));
         assert_eq!(changes("two", &demo), 300);
-        assert_eq!(changes("three", &demo), 0, "the project has had its share, whoever asks");
+        assert_eq!(changes("three", &demo), 0, "the project's share is used up for every caller");
         assert_eq!(changes("three", &other), 300, "and the session was not charged for it");
         clock.advance(Duration::from_millis(200));
         assert_eq!((changes("one", &demo), changes("two", &demo)), (1, 1));

@@ -68,8 +68,8 @@ const OVERDUE_MILLIS: i64 = 60 * 1_000;
 /// Removed projects erased per round: each may have many events.
 const PROJECTS_ERASED_AT_ONCE: i64 = 10;
 
-/// A row that could not be read and was not read again for so long is on the list no more: it is deleted, or it has another
-/// key. Domains and orders that are set aside are read again earlier.
+/// A row that could not be read and was not read again for so long is on the list no more: it is deleted, or it has
+/// another key. Domains and orders that are set aside are read again earlier.
 const UNREAD_MAX: Duration = Duration::from_hours(2);
 
 /// Rows that cannot be read and that metrics name. Of more, those of the first tables.
@@ -86,7 +86,7 @@ struct InProgress {
 }
 
 impl InProgress {
-    /// Whether there is room for another domain of this project, and nobody is at it yet.
+    /// Whether this project may have another domain in progress, and this domain is not in progress yet.
     fn has_room_for(&self, domain: &Domain) -> bool {
         let of_project = self.domains.values().filter(|(project, _)| *project == domain.project);
         self.domains.len() < DOMAINS_AT_ONCE
@@ -127,8 +127,8 @@ impl InProgress {
     }
 }
 
-/// Reconciles the domains that are due until `shutdown`. One that takes long, because DNS or an authority does, holds up a few
-/// of its own project and no others.
+/// Reconciles the domains that are due until `shutdown`. One that takes long, because DNS or an authority does, holds
+/// up a few of its own project and no others.
 pub(crate) async fn reconcile_domains(app: Arc<App>, shutdown: Shutdown) {
     let mut in_progress = InProgress::default();
     let mut search = true;
@@ -144,7 +144,7 @@ pub(crate) async fn reconcile_domains(app: Arc<App>, shutdown: Shutdown) {
             went_well = in_progress.one_done() => went_well,
         };
     }
-    // An order may take minutes. What is cut off here is gone on with by whoever comes next.
+    // An order may take minutes. The next worker continues the orders that are cut off here.
     let rest = async { while in_progress.tasks.join_next().await.is_some() {} };
     if tokio::time::timeout(LAST_WORDS_MAX, rest).await.is_err() {
         in_progress.tasks.shutdown().await;

@@ -1,7 +1,7 @@
-//! What is kept of the domains of a removed project.
+//! The record of a removed project's domains, for a restore.
 //!
-//! Its domains leave the edge and are let go at once: their names belong to whoever proves them. A project that is
-//! restored has them again as if they were just added, with the place they had: DNS decides anew.
+//! A removal takes the domains off the edge and releases their names at once: another project may prove and take them.
+//! A restore adds the domains again, each with its former role and redirect, and DNS is checked anew.
 
 use contract::hostname::Hostname;
 use contract::site::RedirectStatus;

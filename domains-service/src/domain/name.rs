@@ -4,7 +4,7 @@ use contract::hostname::{Hostname, InvalidHostname};
 
 use crate::config::NameRules;
 
-/// Names nobody can own: RFC 2606, 6761, 6762, 7686, 8375, 9476, and ICANN's `internal`.
+/// Reserved names, refused as domains: RFC 2606, 6761, 6762, 7686, 8375, 9476, and ICANN's `internal`.
 const RESERVED: &[&str] = &[
     "localhost",
     "local",

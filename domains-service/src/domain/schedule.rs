@@ -24,9 +24,9 @@ const INTERVALS: [(i64, i64); 5] =
 /// Between two looks at a domain that is served.
 pub(crate) const SERVED_INTERVAL: i64 = 24 * HOUR;
 
-/// The next look at a domain that is not served, or `None` when nobody looks any more until asked. `jitter` in
-/// `0.0..1.0` spreads looks by a fifth either way, so that domains added together are not asked about together for
-/// ever.
+/// The time of the next DNS check of a domain that is not served. `None` when checks stop until the owner asks for one.
+/// `jitter` in `0.0..1.0` moves the time by up to a fifth either way, so that domains added together are not checked
+/// together for ever.
 pub(crate) fn next_look(status: Status, watched_since: UnixMillis, now: UnixMillis, jitter: f64) -> Option<UnixMillis> {
     let age = now.since(watched_since).max(0);
     let wait = match status {

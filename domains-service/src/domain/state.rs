@@ -55,7 +55,7 @@ pub(crate) struct Standing {
     pub(crate) paid: bool,
     /// What it waits for is ours or the authority's to bring: its owner can do nothing.
     pub(crate) waits_for_us: bool,
-    /// The 30 minutes ran out once already and nobody has asked for a new look since.
+    /// The 30 minutes ran out once already, and the owner has not asked for another check since.
     pub(crate) delayed: bool,
 }
 

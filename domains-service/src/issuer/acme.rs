@@ -1,11 +1,12 @@
 //! Certificates from a public authority, by ACME (RFC 8555), with renewal information (RFC 9773).
 //!
-//! Each order is written down, with the sealed key of the certificate it asks for, before anything is proven: whoever
-//! goes on after a crash finishes that order and does not begin another. What proves our control is published through
-//! the change log, so the authority may ask any gateway. Before an order is made, a [mirror](crate::limits) of
-//! the authority's limits is asked, so that we wait instead of being refused.
+//! Each order is stored with the sealed key of its certificate before any proof begins. After a crash, the next worker
+//! finishes that order and does not begin another. Challenge responses are published through the change log, so the
+//! authority may ask any gateway. A [mirror](crate::limits) of the authority's limits is consulted before each order:
+//! this service waits where the authority would refuse.
 //!
-//! When the authority does not answer, the order stays and is taken up at the next attempt; what is in service stays.
+//! When the authority does not answer, the order stays and the next attempt continues it. The certificate in service
+//! stays too.
 
 mod account;
 pub(crate) mod desk;
@@ -52,7 +53,7 @@ const STEPS_MAX: u32 = 6;
 /// Orders older than this have expired at any authority.
 const ORDER_AGE_MAX_MILLIS: i64 = 7 * 86_400 * 1_000;
 
-/// What somebody who waits knows of the failures: there was one at least, and somebody else finds out whether it lasts.
+/// Failures that a waiting task reports: at least one happened, and another task tests whether the outage lasts.
 const ASKED_BY_ANOTHER: u32 = 2;
 
 /// The longest removal's word to the authority may take.

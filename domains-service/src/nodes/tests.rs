@@ -303,7 +303,7 @@ fn the_list_is_bounded() {
 }
 
 #[test]
-fn a_wall_clock_that_steps_forward_forgets_nobody() {
+fn a_wall_clock_that_steps_forward_forgets_no_gateway() {
     let mut world = World::new();
     world.report(report("gw/a", 3));
     world.clock.advance(Duration::from_mins(1));

@@ -67,8 +67,8 @@ async fn free_at(write: &mut Write, name: &str) -> Result<UnixMillis, StoreError
     Ok(UnixMillis(free_at.unwrap_or(0)))
 }
 
-/// The same, and at most `latest`: no order can have moved it further. One that is further is damaged, and would stop orders
-/// for as long; it is written down as `latest`.
+/// The same, and at most `latest`: no order can have moved it further. One that is further is damaged, and would stop
+/// orders for as long; it is written down as `latest`.
 async fn free_by(write: &mut Write, name: &str, latest: UnixMillis) -> Result<UnixMillis, StoreError> {
     let free_at = free_at(write, name).await?;
     if free_at <= latest {
@@ -199,7 +199,8 @@ impl Store {
     }
 
     /// Takes from every limit at once, or from none: then a turn in the queue for the one that has room last. Who has
-    /// been `queued` and still finds no room, because somebody was faster, waits for the next room without another turn.
+    /// been `queued` and still finds no room, because somebody was faster, waits for the next room without another
+    /// turn.
     pub(crate) async fn admit(&self, demands: &[Demand], queued: bool) -> Result<Result<(), Turn>, StoreError> {
         let mut write = self.write().await?;
         let now = write.now();
@@ -267,7 +268,7 @@ impl Store {
     }
 }
 
-/// The certificate of a name's orders is in service: nobody goes on with them.
+/// Ends the orders of a name because its certificate is in service.
 pub(crate) async fn finish_orders(connection: &mut Connection, hostname: &Hostname) -> Result<(), StoreError> {
     query("UPDATE acme_orders SET sealed_key = NULL WHERE hostname = $1")
         .bind(hostname.as_str())
@@ -290,7 +291,7 @@ pub(crate) async fn forget_order(
     Ok(())
 }
 
-/// Forgets limits of which all is free again, and gives up orders of names that nobody has: what a crash may leave.
+/// Deletes limits that are wholly free again, and abandons orders of names without a domain, which a crash may leave.
 pub(crate) async fn tidy(connection: &mut Connection, now: UnixMillis) -> Result<(), StoreError> {
     query("DELETE FROM acme_limits WHERE CAST(free_at AS BIGINT) < $1").bind(now.0).execute(&mut *connection).await?;
     // Only those in progress: a domain in service keeps its last order.

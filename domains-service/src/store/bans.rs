@@ -1,8 +1,8 @@
 //! The bans in force, as gateways report them.
 //!
-//! Bans live in the gateways and their quota store; here is what each gateway said last, for people to look at. Gateways
-//! that share a store report the same bans, so they are told apart by key. What a gateway said counts for half a minute:
-//! one that ended, or that cannot reach us, says nothing any more, and nobody is shown bans that may long be lifted.
+//! Gateways and their quota store hold the bans; this table holds each gateway's last report, for people to read.
+//! Gateways that share a store report the same bans, so bans are told apart by key. A report counts for half a minute:
+//! a gateway that ended or lost its connection reports no more, and its bans may have been lifted.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

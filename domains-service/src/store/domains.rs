@@ -121,8 +121,8 @@ impl Store {
         rows::one(self.reader(), row)
     }
 
-    /// Up to `limit` domains of the project after the name `after`, by name: those with `part` in their names and in this
-    /// state; empty is any.
+    /// Up to `limit` domains of the project after the name `after`, by name: those with `part` in their names and in
+    /// this state; empty is any.
     pub(crate) async fn domains(
         &self,
         project: &ProjectRef,
@@ -145,9 +145,9 @@ impl Store {
         Ok(rows::each(self.reader(), found))
     }
 
-    /// Domains whose time has come and that nobody is acting on, at most `limit` and at most `per_project` of one
-    /// project: however many of one are due, those of others come as well. Those that cannot be read are set aside for
-    /// [`SET_ASIDE_MILLIS`], or they would be found again at once and take the place of others.
+    /// Due domains without a lease: at most `limit`, and at most `per_project` of one project, so that a project with
+    /// many due domains does not delay the others. Rows that cannot be read are postponed by [`SET_ASIDE_MILLIS`];
+    /// otherwise each query would return them again in place of readable ones.
     pub(crate) async fn due_domains(
         &self,
         now: UnixMillis,
@@ -199,8 +199,8 @@ impl Store {
         Ok(())
     }
 
-    /// Takes the right to act on a domain until `until`; `None` when somebody else has it. The number returned must
-    /// still be the domain's when the result is written: a worker that was held up past its lease writes nothing.
+    /// Takes a lease on a domain until `until`; `None` when another worker has one. The fence returned must still be
+    /// the domain's when the result is written: a worker that outlived its lease writes nothing.
     pub(crate) async fn lease_domain(
         &self,
         domain: &Domain,
@@ -241,8 +241,9 @@ impl Store {
 const FIND: &str = with_project!("domains WHERE name = $1 AND project = $2");
 const FIND_AND_LOCK: &str = with_project!("domains WHERE name = $1 AND project = $2 FOR UPDATE");
 
-/// The project's domain of this name, within a writing transaction. Until its end nobody takes the domain's lease: one
-/// whose fence was looked at here is still the one when the result is written. (SQLite has one writer anyway.)
+/// The project's domain of this name, within a writing transaction. No worker can lease the domain until the
+/// transaction ends, so a fence that was read here is still current when the result is written. (SQLite has one writer
+/// anyway.)
 pub(crate) async fn find_domain(
     connection: &mut Connection,
     project: &ProjectRef,

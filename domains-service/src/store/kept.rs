@@ -1,7 +1,7 @@
-//! Counting what is kept of one owner as it is written: a maximum then costs one row to know, not a scan.
+//! A count of each owner's rows, updated with every write: checking a maximum then reads one row and scans nothing.
 //!
-//! A count is never too low. What is forgotten for its age leaves it too high, and the next time the maximum is reached
-//! it is put right.
+//! A count is never too low. Deleting rows for their age leaves it too high; it is corrected the next time the maximum
+//! is reached.
 
 use chassis::sql::{Connection, query, query_scalar};
 

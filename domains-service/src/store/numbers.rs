@@ -1,9 +1,9 @@
-//! Numbers that the database compares by itself, where SQLite has something that is none, or a revision was never given out.
+//! Repair of damaged numbers in columns that SQL compares: SQLite may hold text in them, or a revision never given out.
 //!
-//! Text is behind all numbers, so no comparison finds its row: a delivery would never be due, and a withdrawal never over.
-//! What is put in its place is on the safe side: due now, or waited for longer than needed. The change that a
-//! withdrawal waits for is unknown then, and the log may have lost it: every gateway is sent a snapshot, and the
-//! withdrawal waits for that. Domains that are due are looked for by their worker (`domains`).
+//! SQLite sorts text after all numbers, so a comparison never finds such a row: a delivery would never be due, and a
+//! withdrawal would never end. The repaired value is a safe one: due now, or a longer wait than needed. The change that
+//! a withdrawal waits for is unknown then, and the log may have lost it: every gateway is sent a snapshot, and the
+//! withdrawal waits for that. The worker repairs due times of domains (`domains`).
 
 use chassis::sql::{Found, Kind, query_as, query_scalar};
 

@@ -1,7 +1,7 @@
 //! Processes of gateways on record.
 //!
-//! What is written here says only who is waited for, so the statements stand alone and hold up no change: when the disk is
-//! full or the database is gone, gateways go on reporting and what they say is kept in memory (`nodes`).
+//! What is written here says only who is waited for, so the statements stand alone and hold up no change: when the disk
+//! is full or the database is gone, gateways go on reporting and what they say is kept in memory (`nodes`).
 
 use std::collections::HashSet;
 
@@ -19,7 +19,8 @@ pub(crate) const FORGOTTEN_AFTER: i64 = 24 * 3_600 * 1_000;
 /// The clocks of two replicas may differ by so much when they say which of two processes came later, in milliseconds.
 pub(crate) const CLOCKS_DIFFER_MILLIS: i64 = 5_000;
 
-/// Processes on record of one credential: of more, those are forgotten that are not waited for, then those that came last.
+/// Processes on record of one credential: of more, those are forgotten that are not waited for, then those that came
+/// last.
 pub(crate) const PROCESSES_OF_ONE_MAX: i64 = 128;
 
 chassis::record! {
@@ -54,7 +55,7 @@ impl Stored for Row {
         rows::place(Table::Processes, &self.process, &self.gateway)
     }
 
-    /// One that cannot be read is waited for all the same: as one that has applied nothing, and took nobody's place.
+    /// An unreadable process is waited for too: it counts as having applied no change and replaced no other process.
     fn read(self, _: &mut Columns) -> Option<Process> {
         let Self { gateway, process, place, version, applied, mark, first_heard_at, last_heard_at } = self;
         let report = NodeReport {
@@ -94,7 +95,7 @@ impl Store {
         let rows: Vec<Found<Row>> = found.bind(moment.0).fetch_all(self.reader()).await?;
         let mut processes = rows::each(self.reader(), rows);
         for process in &mut processes {
-            // It was found, so what is read of it as earlier is no moment: nobody knows since when it is silent.
+            // The query selected by time, so an earlier value here is damaged: the silence starts now.
             if process.last_heard < moment {
                 process.last_heard = self.clock.now();
             }

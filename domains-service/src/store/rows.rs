@@ -1,12 +1,12 @@
-//! Rows that cannot be read: noted in one place, so that one bad row stops nothing but itself.
+//! Unreadable rows: recorded in one place, so that a bad row stops nothing but itself.
 //!
-//! A row is unreadable when a column holds something that this version does not understand: a damaged text, bytes that are
-//! no text, a number that is none, or a word that only a newer version knows. Each row of a result is read by itself
-//! ([`Found`] and [`each`]). What cannot be read is logged once with table, row, column and reason, is counted by table for
+//! A row is unreadable when a column holds a value that this version does not understand: a damaged text, invalid
+//! UTF-8, text in place of a number, or a word of a newer version. Each row of a result is read by itself ([`Found`]
+//! and [`each`]). An unreadable row is logged once with table, row, column and reason, is counted by table in
 //! `domains_unreadable_row`, and is listed by `/internal/status` until it reads again or is deleted.
 //!
-//! A record that people list or remove is still made where its identity can be read: the bad columns have defaults, and
-//! `unreadable` names the first of them. Such a record is shown and removed, and never saved over the row.
+//! A record that people list or remove is still returned where its identity can be read: bad columns have defaults, and
+//! `unreadable` names the first of them. Such a record can be shown and removed, and is never saved over the row.
 
 use chassis::sql::{BadColumn, Connection, Found, Pool, RowPlace, UnreadableRows};
 use contract::project::{ProjectId, ProjectUid};

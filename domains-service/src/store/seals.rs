@@ -66,7 +66,8 @@ pub(crate) struct Column {
 }
 
 /// Every column of sealed texts but that of certificates in service. Accounts rest under the names they are sealed for.
-/// Two orders for one name stand at two authorities; one that is missed at the end of a batch is found by the next round.
+/// Two orders for one name stand at two authorities; one that is missed at the end of a batch is found by the next
+/// round.
 pub(crate) const COLUMNS: [Column; 4] = [
     Column {
         table: Table::WebhookEndpoints,
@@ -144,7 +145,7 @@ impl Store {
         after: &str,
         limit: i64,
     ) -> Result<Resealed, StoreError> {
-        // Chosen and written in one transaction of a writer: nobody else changes them between.
+        // One writing transaction chooses and writes the rows, so no other writer changes them in between.
         let mut write = self.write().await?;
         let mut resealed = Resealed::default();
         let found = certificates(write.connection(), seal, after, limit).await?;

@@ -59,7 +59,7 @@ impl Stored for Row {
     }
 
     fn read(self, columns: &mut Columns) -> Option<SessionRecord> {
-        // Nobody is let in by half a record.
+        // A session with an unreadable column signs no user in.
         if columns.unreadable().is_some() {
             return None;
         }
@@ -143,7 +143,7 @@ impl Store {
         Ok(())
     }
 
-    /// Ends a session, or every session of whoever has it.
+    /// Ends a session, or with `everywhere` every session of its user.
     pub(crate) async fn end_sessions(&self, session: &SessionRecord, everywhere: bool) -> Result<(), StoreError> {
         let mut write = self.write().await?;
         let statement = match (&session.holder, everywhere) {
@@ -203,7 +203,8 @@ impl Store {
         Ok(())
     }
 
-    /// Spends a link: the operator who asked for it, or nothing if it is not good. Of two who try at once, one finds it.
+    /// Spends a link: the operator who asked for it, or nothing if it is not good. Of two who try at once, one finds
+    /// it.
     pub(crate) async fn spend_link(&self, digest: &str, now: UnixMillis) -> Result<Option<String>, StoreError> {
         let mut write = self.write().await?;
         // An end that is no number is over.
@@ -227,7 +228,7 @@ impl Store {
         .fetch_optional(self.reader())
         .await?;
         let Some(Found { row: (project, name, id), .. }) = found else { return Ok(None) };
-        // One that cannot be read is noted where its row is read; nobody signs in with it.
+        // An unreadable key signs no user in. It is recorded where its row is read.
         let (Ok(uid), Ok(name), Ok(id)) = (project.parse(), name.parse(), id.parse()) else { return Ok(None) };
         self.key(&ProjectRef { uid, name }, &id).await
     }

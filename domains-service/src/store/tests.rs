@@ -70,7 +70,7 @@ async fn of_many_workers_one_gets_the_lease() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_takes_the_lease_between_a_look_at_its_fence_and_the_result() {
+async fn a_transaction_that_read_a_fence_keeps_other_workers_from_the_lease() {
     let (stores, domain) = with_domain().await;
     stores[0].lease_domain(&domain, NOW, NOW.plus(10)).await.unwrap().unwrap();
     let mut write = stores[0].write().await.unwrap();
@@ -85,7 +85,7 @@ async fn nobody_takes_the_lease_between_a_look_at_its_fence_and_the_result() {
                    (SELECT pid FROM pg_stat_activity WHERE datname = current_database())";
     let deadline = std::time::Instant::now() + Duration::from_secs(20);
     while query_scalar::<i64>(waiting).fetch_one(stores[0].reader()).await.unwrap() == 0 {
-        assert!(std::time::Instant::now() < deadline, "nobody waits for the row");
+        assert!(std::time::Instant::now() < deadline, "no transaction waits for the row");
     }
     domains::release_lease(write.connection(), &seen).await.unwrap();
     write.commit().await.unwrap();
@@ -126,7 +126,7 @@ async fn what_gateways_say_of_usage_and_bans_is_bounded() {
             minute: i64::MAX,
             in_minute: u64::MAX,
         };
-        // Days that are nobody's, which nothing would ever forget.
+        // Days of no project, which no cleanup by project would ever delete.
         let mut write = store.write().await.unwrap();
         for day in [i64::MIN, -63, 2, 1_000, i64::MAX] {
             write.note_usage("thief/a", &of(day, 1)).await.unwrap();

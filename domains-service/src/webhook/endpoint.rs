@@ -18,7 +18,7 @@ pub(crate) const WANTED_MAX: usize = 50;
 pub(crate) struct Wanted(Vec<String>);
 
 impl Wanted {
-    /// What is told to an endpoint that names nothing: everything that its owner may see.
+    /// The events of an endpoint that lists none: every kind that its owner may see.
     pub(crate) fn everything(with_orders: bool) -> Self {
         let orders = with_orders.then_some("order.*");
         Self(std::iter::once("domain.*").chain(orders).map(str::to_owned).collect())

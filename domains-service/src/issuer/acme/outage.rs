@@ -15,7 +15,7 @@ const PAUSE_MAX: i64 = 5 * 60 * 1_000;
 /// While one order asks, the others wait this long: longer than a few calls take to fail.
 const ASKING: i64 = 30_000;
 
-/// The failures in a row, and until when nobody asks.
+/// The failures in a row, and the time until which no request is sent.
 #[derive(Default)]
 struct Failing {
     failures: u32,
@@ -29,8 +29,8 @@ pub(super) struct Outage {
 }
 
 impl Outage {
-    /// Whether the authority may be asked now; otherwise from when on. Whoever may is the one who finds out: for a while
-    /// the others may not.
+    /// Whether the authority may be asked now; otherwise the time from which it may. During an outage one caller gets
+    /// permission to test it, and the others wait.
     pub(super) fn may_ask(&self, now: UnixMillis) -> Result<(), UnixMillis> {
         let mut failing = self.failing.lock();
         match failing.as_mut() {
@@ -43,7 +43,7 @@ impl Outage {
         }
     }
 
-    /// Until when nobody asks.
+    /// The time until which no request is sent; `None` when requests are allowed.
     pub(super) fn until(&self, now: UnixMillis) -> Option<UnixMillis> {
         self.failing.lock().as_ref().map(|failing| failing.until).filter(|until| now < *until)
     }

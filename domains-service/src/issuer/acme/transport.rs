@@ -107,7 +107,7 @@ fn other(error: reqwest::Error) -> Error {
 
 fn note_pause(status: StatusCode, headers: &HeaderMap) {
     if status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE {
-        // Outside of an order nobody asks.
+        // `PAUSE` exists only within an order; other requests have no caller that would read it.
         let _ = PAUSE.try_with(|pause| pause.set(asked_for(headers)));
     }
 }

@@ -18,8 +18,8 @@ pub(crate) struct Claims {
     pub(crate) holder: Option<ProjectRef>,
     /// The lineage of the project that held it before.
     pub(crate) lineage: Option<String>,
-    /// Of a name under `.localhost`, which no project can prove: the project that holds names above, below or beside it, whose
-    /// pages share cookies with it.
+    /// Of a name under `.localhost`, which no project can prove: the project that holds names above, below or beside
+    /// it, whose pages share cookies with it.
     pub(crate) beside: Option<ProjectRef>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) async fn find_claims(connection: &mut Connection, name: &Hostname) ->
         .bind(name.as_str())
         .fetch_optional(&mut *connection)
         .await?;
-    // One that cannot be read is no project's: whoever comes proves that the name is theirs.
+    // An unreadable lineage counts as absent: the next project must prove that the name is its own.
     let lineage = lineage.map(|found| found.row.0);
     let beside = match local_zone(name) {
         Some(zone) => holder_below(connection, zone).await?,
@@ -137,7 +137,7 @@ pub(crate) async fn let_go(
     .bind(project.uid.as_str())
     .execute(&mut *connection)
     .await?;
-    // Whoever proves a zone can make names in it without end, so of one project so many are remembered.
+    // The owner of a zone can invent names in it without end, so each project has a maximum of tombstones.
     query(
         "DELETE FROM tombstones WHERE name IN
              (SELECT name FROM tombstones WHERE lineage = $1 ORDER BY removed_at DESC LIMIT 1000 OFFSET $2)",

@@ -8,7 +8,7 @@ use super::outbox::{Delivery, disable};
 use crate::project::ProjectRef;
 use crate::webhook::{DisabledReason, TEST, Wanted, compose_test};
 
-/// Deliveries that may wait for one endpoint. It is switched off when more come: what nobody fetches must not grow.
+/// Deliveries that may wait for one endpoint. One more disables the endpoint, so that the outbox stays bounded.
 const WAITING_MAX: i64 = 10_000;
 
 /// Deliveries kept of one endpoint, whatever their age: those that wait and those that are settled.
@@ -93,8 +93,8 @@ pub(crate) async fn deliver_to(
     Ok(())
 }
 
-/// Puts a message that tells nothing into the outbox of one endpoint; `None` when too many wait for it already, and it is
-/// switched off.
+/// Puts a message that tells nothing into the outbox of one endpoint; `None` when too many wait for it already, and it
+/// is switched off.
 pub(crate) async fn send_test(
     write: &mut Write,
     project: &ProjectRef,

@@ -22,7 +22,7 @@ contract::words! {
         Waiting = "waiting",
         /// The receiver has it.
         Delivered = "delivered",
-        /// Nobody tries any more, unless it is repeated.
+        /// All attempts failed. A delivery in this state is sent again only on request.
         Failed = "failed",
     }
 }
@@ -116,7 +116,7 @@ pub(super) async fn disable(
     }
     fail_waiting(write.connection(), endpoint).await?;
     let detail = serde_json::json!({ "webhook": endpoint, "reason": reason.as_str() });
-    // Recording an event enqueues in turn; this kind is told to nobody, so that ends here.
+    // Recording an event enqueues deliveries in turn. No endpoint receives this kind, so the recursion ends here.
     Box::pin(write.record(project, None, "webhook.disabled", &Actor::system(), detail)).await
 }
 
@@ -129,7 +129,7 @@ pub(crate) async fn fail_waiting(connection: &mut Connection, endpoint: &str) ->
     Ok(())
 }
 
-/// Takes a due delivery: before `end` nobody else does. `None` when somebody was faster.
+/// Claims a due delivery until `end`. `None` when another worker has it.
 pub(crate) async fn claim(store: &Store, id: i64, end: UnixMillis) -> Result<Option<Delivery>, StoreError> {
     let mut write = store.write().await?;
     let now = write.now();
