@@ -45,7 +45,7 @@ pub(crate) async fn deliver(app: Arc<App>, disable_after: Duration, shutdown: Sh
     while !shutdown.has_begun() {
         match app.core.store.due_deliveries(app.core.clock.now()).await {
             Ok(due) => due.into_iter().for_each(|due| attempts.start(&app, disable_after, due)),
-            Err(error) => tracing::error!(%error, "webhooks could not be looked for; trying again"),
+            Err(error) => tracing::error!(%error, "could not read due webhook deliveries; retrying"),
         }
         tokio::select! {
             () = shutdown.begun() => {}
@@ -76,7 +76,7 @@ impl Attempts {
         let (app, delivery) = (app.clone(), due.delivery);
         let task = self.tasks.spawn(async move {
             if let Err(error) = attempt(&app.core, &app.api.webhook_sender, disable_after, delivery).await {
-                tracing::error!(%error, "an attempt to deliver a webhook could not be noted; it will be repeated");
+                tracing::error!(%error, "could not record a webhook delivery; it will be sent again");
             }
         });
         self.of.insert(task.id(), due);
@@ -110,7 +110,7 @@ async fn attempt(core: &Core, sender: &Sender, disable_after: Duration, delivery
             Ok(attempt) => break attempt,
             Err(_) => {
                 if let Err(error) = webhooks::renew(&core.store, &mut delivery, claim_end(&*core.clock)).await {
-                    tracing::warn!(%error, "an attempt to deliver a webhook is not known to go on; it may be made twice");
+                    tracing::warn!(%error, "could not extend the claim on a webhook delivery; it may be sent twice");
                 }
             }
         }
@@ -127,7 +127,7 @@ async fn attempt(core: &Core, sender: &Sender, disable_after: Duration, delivery
     let disabled = webhooks::note(&core.store, &delivery, &endpoint.project, &attempt, next, patience).await?;
     if let Some(reason) = disabled {
         tracing::warn!(project.id = %endpoint.project, webhook = endpoint.id, reason = reason.as_str(),
-            "nothing is sent to a webhook any more");
+            "disabled a webhook; its owner must enable it again");
     }
     Ok(())
 }
@@ -142,7 +142,7 @@ async fn send(core: &Core, sender: &Sender, endpoint: &EndpointRecord, delivery:
     let secrets = match endpoint.secrets(&core.sealing, now) {
         Ok(secrets) => secrets,
         Err(error) => {
-            tracing::error!(error = format!("{error:#}"), webhook = endpoint.id, "a webhook cannot be signed");
+            tracing::error!(error = format!("{error:#}"), webhook = endpoint.id, "could not sign a webhook delivery");
             return Attempt {
                 result: AttemptResult::Unreachable,
                 status: None,

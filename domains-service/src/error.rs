@@ -138,7 +138,7 @@ pub(crate) fn storage(error: &StoreError) -> Refusal {
         return Code::InvalidApiKey
             .refuse("The credential of this request was revoked meanwhile. Nothing was changed.");
     }
-    tracing::error!(%error, "a request failed at the database");
+    tracing::error!(%error, "database operation failed; answering 503");
     let is_full = matches!(error, StoreError::Database(error) if chassis::sql::is_full(error));
     let refusal = if is_full {
         Code::StorageFull.refuse("The database has no space left; nothing was changed. Reading still works.")
@@ -184,7 +184,7 @@ impl From<sqlx::Error> for Stop {
 
 impl From<anyhow::Error> for Stop {
     fn from(error: anyhow::Error) -> Self {
-        tracing::error!(error = format!("{error:#}"), "a request failed");
+        tracing::error!(error = format!("{error:#}"), "request failed; answering 500");
         Code::InternalError.refuse("Something went wrong on our side.").into()
     }
 }

@@ -81,19 +81,17 @@ impl Places {
 /// Why a stream ended.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Ended {
-    #[error("the follower left")]
+    #[error("the follower disconnected")]
     Left,
-    #[error("the credential of the follower is revoked")]
+    #[error("the follower's credential is revoked")]
     Revoked,
-    #[error("the follower does not read")]
+    #[error("the follower reads too slowly")]
     Stalled,
-    #[error("the database went back to an earlier state, and no longer is where the follower is")]
+    #[error("the database went back to an earlier state than the follower's")]
     OtherHistory,
-    #[error("other entities than known cannot be read; the follower is sent the next snapshot")]
+    #[error("more entities became unreadable; the follower gets a snapshot when it reconnects")]
     Unreadable,
-    #[error(
-        "the change log asks for one snapshot after the other; the follower is sent the next one when it comes again"
-    )]
+    #[error("the change log was repaired again during a snapshot; the follower gets another when it reconnects")]
     Circle,
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -199,7 +197,7 @@ impl Follower {
             Ok(News::Revoked) => Err(Ended::Revoked),
             Ok(News::None) => Ok(()),
             Err(error) => {
-                tracing::debug!(error = format!("{error:#}"), "keys not read; the gateway keeps those it has");
+                tracing::debug!(error = format!("{error:#}"), "could not read signing keys; the gateway keeps its own");
                 Ok(())
             }
         }

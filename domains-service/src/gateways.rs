@@ -40,7 +40,7 @@ impl Gateways {
             tracing::warn!(
                 revision = revision.0,
                 gateways = learnt.lagging.join(", "),
-                "a change is not on every gateway yet"
+                "these gateways have not applied a change in time"
             );
         }
         Ok(())
@@ -76,8 +76,7 @@ impl Gateways {
         if !gateways.is_empty() {
             tracing::warn!(
                 gateways = gateways.join(", "),
-                "the change log does not have the revisions that these gateways have applied: withdrawals wait for each until \
-                 it reports again"
+                "these gateways applied revisions that the change log lacks; withdrawals wait until each reports again"
             );
         }
     }
@@ -85,8 +84,8 @@ impl Gateways {
     /// The database went back to an earlier state. Withdrawals wait for every process until it reports again.
     pub(crate) fn went_back(&self) {
         tracing::error!(
-            "the database went back to an earlier state: gateways refuse to follow it, and withdrawals wait for each of them. \
-             Put the right database back, or run `tollhouse node accept`"
+            "the database went back to an earlier state; gateways refuse it, and withdrawals wait for each of them. Restore \
+             the right database, or run `tollhouse node accept`"
         );
         self.nodes.disbelieve_all();
     }

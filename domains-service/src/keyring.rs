@@ -93,7 +93,7 @@ pub(crate) async fn renew(core: &Core, compromised: bool) -> anyhow::Result<()> 
     let mut write = core.store.write().await?;
     write.add_generation(&sealed, compromised).await?;
     write.commit().await?;
-    tracing::info!(number, compromised, "gateways are given new keys");
+    tracing::info!(number, compromised, "rotated the signing keys of gateways");
     Ok(())
 }
 
@@ -108,7 +108,9 @@ async fn reseal(core: &Core, stored: &[SealedGeneration]) -> anyhow::Result<()> 
         match core.sealing.reseal(&stored.sealed, &place(stored.number)) {
             Ok(sealed) => write.replace_generation(&SealedGeneration { sealed, ..stored }).await?,
             // It is damaged, and is not used.
-            Err(error) => tracing::debug!(number = stored.number, %error, "keys of gateways could not be sealed anew"),
+            Err(error) => {
+                tracing::debug!(number = stored.number, %error, "could not seal gateway keys with the newest secret")
+            }
         }
     }
     Ok(write.commit().await.map(drop)?)
@@ -172,10 +174,7 @@ pub(crate) async fn keep(app: Arc<App>, shutdown: Shutdown) {
     while !shutdown.has_begun() {
         let looked = look(&app.core, &app.gateways).await;
         if let (Err(error), false) = (&looked, failing) {
-            tracing::warn!(
-                error = format!("{error:#}"),
-                "cannot read or rotate the signing keys of gateways; the current keys stay in use, retrying"
-            );
+            tracing::warn!(error = format!("{error:#}"), "rotation of gateway keys failed; keeping the keys, retrying");
         }
         failing = looked.is_err();
         tokio::select! {
@@ -187,7 +186,7 @@ pub(crate) async fn keep(app: Arc<App>, shutdown: Shutdown) {
 
 /// Renews the keys if it is time, and believes what is signed with them.
 pub(crate) async fn look(core: &Core, gateways: &Gateways) -> anyhow::Result<()> {
-    renew_when_due(core).await.context("renewing the keys of the gateways")?;
+    renew_when_due(core).await.context("rotating the signing keys of gateways")?;
     gateways.trusted.replace(&identities(core, gateways).await?.public);
     Ok(())
 }

@@ -70,7 +70,7 @@ impl FromStr for Limit {
 
 /// A text that is no limit.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("say how many in which time, for example \"300 in 3h\": 1 to 1000000, in 1s to 31d")]
+#[error("write COUNT in DURATION, for example \"300 in 3h\": 1 to 1000000, in 1s to 31d")]
 pub(crate) struct InvalidLimit;
 
 const SECOND: i64 = 1_000;

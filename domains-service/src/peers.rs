@@ -62,8 +62,8 @@ impl Peers {
         let text = serde_json::to_string(&told).unwrap_or_default();
         match tokio::time::timeout(TELL_WAIT_MAX, self.store.tell_replicas(&text)).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(%error, "other replicas were not told of a gateway"),
-            Err(_) => tracing::debug!("other replicas were not told of a gateway in time"),
+            Ok(Err(error)) => tracing::debug!(%error, "could not pass a gateway's report to other replicas"),
+            Err(_) => tracing::debug!("could not pass a gateway's report to other replicas in time"),
         }
     }
 
@@ -81,9 +81,9 @@ impl Peers {
             match ended {
                 Ok(()) => heard = true,
                 Err(error) if std::mem::replace(&mut heard, false) => {
-                    tracing::warn!(%error, "other replicas are not heard; changes are looked for every second");
+                    tracing::warn!(%error, "lost notifications of other replicas; reading changes every second");
                 }
-                Err(error) => tracing::debug!(%error, "other replicas are still not heard"),
+                Err(error) => tracing::debug!(%error, "still no notifications of other replicas"),
             }
             tokio::select! {
                 () = shutdown.begun() => return,
@@ -111,7 +111,7 @@ impl Peers {
         match serde_json::from_str::<Told>(text) {
             Ok(told) if *told.replica != *self.replica => nodes.overhear(told.report, told.on_record),
             Ok(_) => {}
-            Err(error) => tracing::debug!(%error, "a notification is no gateway's report"),
+            Err(error) => tracing::debug!(%error, "ignored a malformed notification"),
         }
     }
 }

@@ -92,7 +92,9 @@ pub async fn finish_restore(
             if bring_back {
                 (Outcome::Back, None, since)
             } else {
-                withdraw(&mut write, &lost, &since).await.context("withdrawing what was withdrawn since the backup")?;
+                withdraw(&mut write, &lost, &since)
+                    .await
+                    .context("withdrawing sites that were removed after the backup")?;
                 (Outcome::Withdrawn, None, since)
             }
         }
@@ -122,7 +124,7 @@ async fn withdraw(write: &mut Write, lost: &Lost, since: &Good) -> anyhow::Resul
                 let Some(mut project) = projects::find_named(write.connection(), &name.parse()?).await? else {
                     continue;
                 };
-                let platform = platform.as_ref().context("it has no host of the platform")?;
+                let platform = platform.as_ref().context("it has no platform host")?;
                 let erase_at = UnixMillis(lost.kept.get(id).copied().unwrap_or(now.0));
                 publish::withdraw_project(write, platform, &mut project, erase_at).await?;
             }

@@ -54,12 +54,12 @@ pub(crate) async fn look(core: &Core) -> Result<Seals, StoreError> {
 /// `lost`. A text that alone names its secret is damaged, and stops nothing where anything else shows that our secrets
 /// are right.
 pub(crate) async fn check(core: &Core, lost: bool) -> anyhow::Result<()> {
-    let found = core.store.count_seals().await.context("looking at what is sealed")?;
+    let found = core.store.count_seals().await.context("counting sealed rows")?;
     if Seals::of(&core.sealing, &found).missing == 0 {
         return Ok(());
     }
-    mend(core, &found).await.context("mending what says how certificates are sealed")?;
-    let counts = core.store.count_seals().await.context("looking at what is sealed")?;
+    mend(core, &found).await.context("repairing the names of sealing secrets")?;
+    let counts = core.store.count_seals().await.context("counting sealed rows")?;
     let seals = Seals::of(&core.sealing, &counts);
     let missing = seals.missing;
     if missing == 0 {
@@ -69,7 +69,7 @@ pub(crate) async fn check(core: &Core, lost: bool) -> anyhow::Result<()> {
     let is_right = seals.newest + seals.older > 0 || keyring::opens(core).await.context("reading keys of gateways")?;
     if !lost && is_right && names.iter().all(|name| is_damaged(&counts, name)) {
         for name in names {
-            say_damaged(core, name).await.context("naming what is damaged")?;
+            say_damaged(core, name).await.context("listing damaged rows")?;
         }
         return Ok(());
     }
@@ -81,12 +81,9 @@ pub(crate) async fn check(core: &Core, lost: bool) -> anyhow::Result<()> {
          drops what it sealed and orders new certificates; webhooks need new secrets"
     );
     for name in names {
-        give_up(core, name).await.context("removing what is sealed with the lost secret")?;
+        give_up(core, name).await.context("dropping rows sealed with the lost secret")?;
     }
-    tracing::warn!(
-        texts = missing,
-        "what only a lost sealing secret opens is given up; owners of webhooks must rotate theirs"
-    );
+    tracing::warn!(rows = missing, "dropped rows of a lost sealing secret; owners must rotate their webhooks' secrets");
     Ok(())
 }
 
@@ -110,9 +107,9 @@ async fn say_damaged(core: &Core, name: &str) -> Result<(), StoreError> {
             table = table.as_str(),
             row,
             secret = name,
-            "sealed text set aside: no sealing secret opens it, and everything else goes on. If its secret was taken away, put \
-             it back into sealing_secret_file; else remove the domain and add it again, rotate the webhook's secret, or \
-             delete the row of an order or account"
+            "skipped a row that no sealing secret opens; all others are in use. If its secret was removed, put it back into \
+             sealing_secret_file. If the row is damaged, remove and add the domain, rotate the webhook's secret, or \
+             delete the row of the order or account"
         );
     }
     Ok(())
@@ -146,7 +143,7 @@ async fn give_up(core: &Core, seal: &str) -> Result<(), StoreError> {
 pub(crate) async fn keep_new(app: std::sync::Arc<App>, shutdown: Shutdown) {
     while !shutdown.has_begun() {
         if let Err(error) = round(&app.core, &app.gateways.nodes, &shutdown).await {
-            tracing::error!(%error, "sealing anew failed; going on in a minute");
+            tracing::error!(%error, "could not seal rows with the newest secret; retrying in a minute");
         }
         tokio::select! {
             () = shutdown.begun() => return,
@@ -170,7 +167,7 @@ async fn round(core: &Core, nodes: &Nodes, shutdown: &Shutdown) -> Result<(), St
     if !older.is_empty() {
         let seals = look(core).await?;
         show(core, seals);
-        tracing::info!(texts = done, left = seals.older, "keys and secrets were sealed with the newest sealing secret");
+        tracing::info!(texts = done, left = seals.older, "sealed keys and secrets with the newest sealing secret");
     }
     Ok(())
 }

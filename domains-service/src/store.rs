@@ -93,7 +93,7 @@ pub(crate) enum StoreError {
         column: &'static str,
     },
     /// What the caller acts with was revoked after it was authenticated and before the change was written.
-    #[error("the caller's credential was revoked meanwhile")]
+    #[error("the caller's credential was revoked during the request")]
     ActorRevoked,
 }
 
@@ -128,7 +128,7 @@ impl Store {
         };
         database.first(count_on).await.context("starting the change log")?;
         let store = Self { database, clock, news: Arc::default(), last_used: Arc::default(), admitted: Arc::default() };
-        store.mend_the_newest().await.context("marking the newest revision")?;
+        store.mend_the_newest().await.context("writing the mark of the newest revision")?;
         store.heard_of(store.newest_revision().await.context("reading the change log")?);
         Ok(store)
     }
@@ -178,7 +178,7 @@ impl Store {
         tokio::spawn(async move {
             let note = query("UPDATE credentials SET last_used_at = $2 WHERE digest = $1");
             if let Err(error) = note.bind(digest).bind(now.0).execute(&writer).await {
-                tracing::debug!(%error, "the last use of a credential was not written down");
+                tracing::debug!(%error, "could not record the last use of a credential");
             }
         });
     }

@@ -45,7 +45,7 @@ pub(crate) async fn wait(core: &Core, gateways: &Gateways, revision: Revision) -
         tracing::warn!(
             %error,
             revision = revision.0,
-            "the record of gateways' processes could not be read: a withdrawal waits until it can be"
+            "could not read the gateways' processes; a withdrawal waits until it can be confirmed"
         );
         acknowledged.asked += 1;
         acknowledged.lagging.push(RECORD_NOT_READ.to_owned());
@@ -57,7 +57,7 @@ pub(crate) async fn wait(core: &Core, gateways: &Gateways, revision: Revision) -
             Err(error) => tracing::warn!(
                 %error,
                 revision = revision.0,
-                "acknowledged withdrawals could not be ended; trying again"
+                "could not end confirmed withdrawals; retrying"
             ),
         }
     }
@@ -84,10 +84,10 @@ pub(crate) async fn settle(
             project.id = %project,
             revision = revision.0,
             gateways = acknowledged.lagging.join(", "),
-            "a withdrawal is not on every gateway: these may serve it still; waiting until they have acknowledged it"
+            "a withdrawal waits for these gateways to confirm it; they may still serve it"
         );
         if let Err(error) = record(&core.store, *what, which, project, &acknowledged).await {
-            tracing::warn!(%error, "no event says that a withdrawal waits for gateways");
+            tracing::warn!(%error, "could not record the event of a waiting withdrawal");
         }
     }
     Ok(acknowledged)
@@ -164,7 +164,7 @@ async fn end(core: &Core, gateways: &Gateways, revision: Revision) -> Result<boo
             which,
             project.id = project_name,
             waited_ms,
-            "every gateway has acknowledged a withdrawal"
+            "every gateway has confirmed a withdrawal"
         );
     }
     Ok(true)

@@ -105,7 +105,9 @@ impl InProgress {
                 }
                 reconciled => reconciled.map(|_| ()),
             }
-            .inspect_err(|error| tracing::error!(%error, domain = %domain.name, "a domain could not be attended to"))
+            .inspect_err(
+                |error| tracing::error!(%error, domain = %domain.name, "could not reconcile a domain; retrying"),
+            )
         });
         self.domains.insert(handle.id(), place);
     }
@@ -119,7 +121,7 @@ impl InProgress {
             }
             Some(Err(broken)) => {
                 self.domains.remove(&broken.id());
-                tracing::error!(error = %broken, "attending to a domain broke off");
+                tracing::error!(error = %broken, "the task of a domain panicked; retrying when its lease ends");
                 false
             }
             None => std::future::pending().await,
@@ -134,7 +136,7 @@ pub(crate) async fn reconcile_domains(app: Arc<App>, shutdown: Shutdown) {
     let mut search = true;
     while !shutdown.has_begun() {
         if search && let Err(error) = take_up(&app, &mut in_progress).await {
-            tracing::error!(%error, "domains could not be attended to; trying again");
+            tracing::error!(%error, "could not read due domains; retrying");
         }
         search = tokio::select! {
             () = shutdown.begun() => break,
@@ -170,7 +172,7 @@ async fn take_up(app: &Arc<App>, in_progress: &mut InProgress) -> Result<(), Sto
 pub(crate) async fn end_withdrawals(app: Arc<App>, shutdown: Shutdown) {
     while !shutdown.has_begun() {
         if let Err(error) = withdrawals::end_acknowledged(&app.core, &app.gateways).await {
-            tracing::error!(%error, "acknowledged withdrawals could not be ended; trying again");
+            tracing::error!(%error, "could not end confirmed withdrawals; retrying");
         }
         tokio::select! {
             () = shutdown.begun() => return,
@@ -193,7 +195,7 @@ pub(crate) async fn abandon_orders(app: Arc<App>, shutdown: Shutdown) {
             () = at_the_end(&shutdown) => return,
         };
         if let Err(error) = given_up {
-            tracing::error!(%error, "orders of removed names could not be given up; trying again");
+            tracing::error!(%error, "could not read orders of removed domains; retrying");
         }
         tokio::select! {
             () = shutdown.begun() => return,
@@ -212,12 +214,12 @@ async fn abandon_due_orders(core: &Core, authorities: &Authorities) -> Result<()
         match given_up {
             Err(error) if !is_old => {
                 tracing::warn!(domain = %order.hostname, authority = order.authority, %error,
-                    "authorizations of a removed name could not be deactivated; trying again");
+                    "could not deactivate authorizations of a removed domain; retrying");
                 core.store.postpone_abandonment(&order, core.clock.now().plus(ABANDON_AGAIN_MILLIS)).await?;
             }
             _ => {
                 core.store.forget_abandoned(&order).await?;
-                tracing::info!(domain = %order.hostname, authority = order.authority, "nothing is asked for the name any more");
+                tracing::info!(domain = %order.hostname, authority = order.authority, "ended the orders of a removed domain");
             }
         }
     }
@@ -228,7 +230,7 @@ async fn abandon_due_orders(core: &Core, authorities: &Authorities) -> Result<()
 pub(crate) async fn tidy(app: Arc<App>, change_log_rows: u64, shutdown: Shutdown) {
     while !shutdown.has_begun() {
         if let Err(error) = tidy_once(&app.core, &app.gateways.nodes, change_log_rows).await {
-            tracing::error!(%error, "tidying up failed; trying again");
+            tracing::error!(%error, "cleanup failed; retrying");
         }
         tokio::select! {
             () = shutdown.begun() => return,
@@ -241,7 +243,7 @@ async fn tidy_once(core: &Core, nodes: &Nodes, change_log_rows: u64) -> Result<(
     core.store.mend_projects(None).await?;
     let forgotten = core.store.compact_log(change_log_rows).await?;
     if forgotten > 0 {
-        tracing::info!(changes = forgotten, "the change log was compacted");
+        tracing::info!(changes = forgotten, "compacted the change log");
     }
     let mut write = core.store.write().await?;
     numbers::put_right(&mut write).await?;
@@ -257,7 +259,7 @@ async fn tidy_once(core: &Core, nodes: &Nodes, change_log_rows: u64) -> Result<(
     for process in processes::forget_silent(write.connection(), nodes.forgotten_before()).await? {
         tracing::warn!(
             process = process.trim_start_matches('/'),
-            "a gateway was not heard for 24 hours: removals do not wait for it any more"
+            "a gateway process was silent for 24 hours; removals no longer wait for it"
         );
     }
     webhooks::forget_deliveries(&mut write, now.plus(-DELIVERIES_MILLIS)).await?;
@@ -281,7 +283,7 @@ async fn erase_due_projects(store: &Store) -> Result<(), StoreError> {
     let now = write.now();
     for project in projects::to_erase(write.connection(), now, PROJECTS_ERASED_AT_ONCE).await? {
         projects::erase(write.connection(), &project.id, now).await?;
-        tracing::info!(project.id = %project.id, project.uid = %project.id.uid, "a removed project was erased: its time is over");
+        tracing::info!(project.id = %project.id, project.uid = %project.id.uid, "erased a removed project after its restore period");
     }
     projects::end_erasures(write.connection(), now.plus(-EVENTS_MILLIS)).await?;
     write.commit().await?;

@@ -92,7 +92,7 @@ fn file(section: &Section<'_>, setting: &str, path: Option<Option<PathBuf>>) -> 
     match read_regular(&path, CERTIFICATES_BYTES_MAX) {
         Ok((bytes, _)) => Some(Some(bytes.to_vec())),
         Err(error) => {
-            section.complain(setting, format!("it cannot be read: {error}"));
+            section.complain(setting, format!("cannot read it: {error}"));
             None
         }
     }

@@ -9,7 +9,7 @@ use verification::problem::ProblemCode;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IssueError {
     /// The authority asks us to come back later.
-    #[error("the certificate authority limits us: {message}")]
+    #[error("the certificate authority rate-limits us: {message}")]
     RateLimited {
         /// When to come back, if it said so.
         until: Option<UnixSeconds>,
@@ -20,13 +20,13 @@ pub enum IssueError {
     #[error("the certificate authority could not verify the name: {0}")]
     Unreachable(String),
     /// The authority reads CAA records that forbid it.
-    #[error("CAA records forbid the certificate authority to issue: {0}")]
+    #[error("CAA records forbid this certificate authority: {0}")]
     Caa(String),
     /// The authority refuses this name.
     #[error("the certificate authority refuses the name: {0}")]
     Rejected(String),
     /// The mirror of the authority's limits has no room yet: the order waits in our queue.
-    #[error("the order waits in our queue, number {number}")]
+    #[error("the order waits at number {number} of our queue")]
     Queued {
         /// When its turn comes.
         until: UnixSeconds,
@@ -34,7 +34,7 @@ pub enum IssueError {
         number: i64,
     },
     /// The authority does not answer, or fails whatever it is asked: nothing of the name's.
-    #[error("the certificate authority is away: {message}")]
+    #[error("the certificate authority does not answer: {message}")]
     Away {
         /// When it is asked again.
         until: UnixSeconds,
@@ -76,9 +76,9 @@ impl IssueError {
     /// What the domain's owner reads of it: nothing that a network, the operating system or another server said.
     pub(crate) fn phrase(&self) -> &'static str {
         match self {
-            Self::RateLimited { .. } => "the certificate authority limits us",
+            Self::RateLimited { .. } => "the certificate authority's rate limit is reached",
             Self::Unreachable(_) => "the certificate authority could not verify the name",
-            Self::Caa(_) => "CAA records forbid the certificate authority to issue",
+            Self::Caa(_) => "CAA records forbid this certificate authority",
             Self::Rejected(_) => "the certificate authority refuses the name",
             Self::Queued { .. } => "the order waits in our queue",
             Self::Away { .. } | Self::Unavailable(_) => "the certificate authority is not available",

@@ -149,7 +149,7 @@ impl AcmeAuthority {
             Err(error) if is_gone(&error) => Ok(None),
             // An order of another account, or at an address where the authority is no more.
             Err(error) if !known.url.starts_with(self.origin()) => {
-                tracing::info!(domain = %known.hostname, %error, "an order at another address is given up");
+                tracing::info!(domain = %known.hostname, %error, "abandoned an order of another authority address");
                 Ok(None)
             }
             Err(error) => {
@@ -218,7 +218,7 @@ impl AcmeAuthority {
             && !demands.is_empty()
             && let Err(error) = self.desk.admit(&demands, true).await
         {
-            tracing::debug!(domain = name, %error, "a certificate beyond what the mirror knew");
+            tracing::debug!(domain = name, %error, "the authority issued more than the local count of its limits allows");
         }
     }
 
@@ -242,13 +242,13 @@ impl AcmeAuthority {
                 tracing::warn!(
                     authority = name,
                     error = message,
-                    "the certificate authority does not answer; orders wait and it is asked again at least every 5 minutes"
+                    "lost the certificate authority; orders wait, retrying at least every 5 minutes"
                 );
             }
             return away(until, failures, message);
         }
         if let Some(failures) = self.outage.ended() {
-            tracing::info!(authority = name, failures, "the certificate authority answers again; orders go on");
+            tracing::info!(authority = name, failures, "reached the certificate authority again; continuing orders");
         }
         outcome
     }
@@ -284,7 +284,7 @@ impl AcmeAuthority {
 
     /// Asks for the certificate.
     async fn finalize(&self, in_progress: &mut InProgress, hostname: &Hostname) -> Result<(), IssueError> {
-        let broken = |error: rcgen::Error| IssueError::Unavailable(format!("a request could not be made: {error}"));
+        let broken = |error: rcgen::Error| IssueError::Unavailable(format!("cannot build the request: {error}"));
         let key = KeyPair::from_pem(&in_progress.key_pem).map_err(broken)?;
         let mut params = CertificateParams::new([hostname.to_string()]).map_err(broken)?;
         // The name stands in the alternative names alone: a common name has room for 64 characters only.

@@ -28,11 +28,11 @@ const CHAIN_BYTES_MAX: usize = 64 * 1024;
 /// Why a certificate is not published. The domain's owner reads it, so it repeats nothing that a library said.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unfit {
-    #[error("the chain cannot be read")]
+    #[error("the certificate chain is malformed")]
     Chain(String),
     #[error("the chain is longer than {CHAIN_BYTES_MAX} bytes")]
     TooLong,
-    #[error("the private key cannot be read or does not belong to the certificate")]
+    #[error("the private key is malformed or does not match the certificate")]
     Key,
     #[error("the certificate is not for {0}")]
     Name(Hostname),
@@ -40,7 +40,7 @@ pub(crate) enum Unfit {
     Dates,
     #[error("the certificate is older than the one deployed")]
     Older,
-    #[error("the key could not be sealed")]
+    #[error("cannot seal the private key")]
     Seal(String),
 }
 
@@ -125,9 +125,9 @@ fn key_type(leaf: &X509Certificate<'_>) -> String {
 /// Checks that an authority's certificate and key belong together and may sign.
 pub(super) fn check_authority(certificate_pem: &str, key_pem: &str) -> anyhow::Result<()> {
     let certified = certified(certificate_pem, key_pem)?;
-    let authority = certified.cert.first().ok_or_else(|| anyhow::anyhow!("it is empty"))?;
+    let authority = certified.cert.first().ok_or_else(|| anyhow::anyhow!("the file is empty"))?;
     let (_, authority) = X509Certificate::from_der(authority)?;
-    anyhow::ensure!(authority.is_ca(), "it is not the certificate of an authority");
+    anyhow::ensure!(authority.is_ca(), "it is not a CA certificate");
     Ok(())
 }
 

@@ -44,7 +44,7 @@ impl LocalAuthority {
         };
         let key = read(&files.key)?;
         Self::from_pem(read(&files.certificate)?.to_string(), &key)
-            .with_context(|| format!("the local authority of {}", files.certificate.display()))
+            .with_context(|| format!("reading the local authority {}", files.certificate.display()))
     }
 
     /// From its certificate and key, both PEM.
@@ -85,7 +85,7 @@ pub fn signing(certificate_pem: &str, key: KeyPair) -> anyhow::Result<SigningIss
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     for attribute in certificate.subject().iter_attributes() {
-        let kind: Vec<u64> = attribute.attr_type().iter().context("a name's part is of no kind")?.collect();
+        let kind: Vec<u64> = attribute.attr_type().iter().context("an attribute of its name has no type")?.collect();
         let (tag, text) = (attribute.attr_value().tag(), attribute.as_str());
         let value = match tag {
             Tag::Utf8String => DnValue::Utf8String(text?.to_owned()),

@@ -20,10 +20,10 @@ pub(crate) async fn keep(store: Store, nodes: Arc<Nodes>, shutdown: Shutdown) {
             Ok(()) => is_written = true,
             Err(error) if std::mem::replace(&mut is_written, false) => tracing::warn!(
                 %error,
-                "the gateways' processes could not be written to the database; trying again every second, and waiting for \
-                 those that were heard since the start"
+                "could not write the gateways' processes to the database; retrying every second. Removals wait for gateways \
+                 that reported since this start"
             ),
-            Err(error) => tracing::debug!(%error, "the gateways' processes still could not be written to the database"),
+            Err(error) => tracing::debug!(%error, "still cannot write the gateways' processes to the database"),
         }
         if ends {
             return;

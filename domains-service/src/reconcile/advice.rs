@@ -29,7 +29,7 @@ pub(super) async fn ask(core: &Core, authorities: &Authorities, leased: &mut Lea
     let advice = match authority.renewal(&chain).await {
         Ok(advice) => advice,
         Err(error) => {
-            tracing::warn!(domain = %domain.name, authority = authority.name(), %error, "no renewal information");
+            tracing::warn!(domain = %domain.name, authority = authority.name(), %error, "could not read renewal information; keeping the planned time");
             None
         }
     };
@@ -64,7 +64,7 @@ fn follow(domain: &mut Domain, advice: Option<&RenewalAdvice>, now: UnixSeconds,
     let latest = end.plus(-(end.0 - begin.0) / 6);
     certificate.renew_at = Some(chosen.min(latest));
     if let Some(explanation) = &advice.explanation {
-        tracing::info!(domain = %domain.name, explanation, "the authority says why it wants a renewal");
+        tracing::info!(domain = %domain.name, explanation, "the authority asks for an early renewal");
     }
 }
 

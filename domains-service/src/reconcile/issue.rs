@@ -73,7 +73,7 @@ async fn ask(
         Err(_) => Err(IssueError::Unavailable("it did not finish in time".to_owned())),
     };
     let warn = |error: &dyn std::fmt::Display| {
-        tracing::warn!(domain = %domain.name, authority = authority.name(), %error, "a certificate order failed");
+        tracing::warn!(domain = %domain.name, authority = authority.name(), %error, "certificate order failed; the domain shows when it is tried again");
     };
     let issued = match issued {
         Ok(issued) => issued,
@@ -110,7 +110,7 @@ async fn deploy(
     };
     let (before, renewed) = (domain.status, domain.certificate.not_after.is_some());
     tracing::info!(domain = %domain.name, authority, chain = bundle::fingerprint(&bundle.chain_pem),
-        not_after = bundle.not_after.0, "a certificate was issued");
+        not_after = bundle.not_after.0, "issued a certificate");
     let has_advice = app.issuing.authorities.find(authority).is_some();
     let (domain, actions) = order::issued(domain, (authority, has_advice), (bundle, facts), now, jitter());
     apply(&app.core.metrics, write, leased, (before, domain), actions).await?;

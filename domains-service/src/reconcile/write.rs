@@ -56,7 +56,7 @@ pub(super) async fn apply(
     metrics.moved(before, domain.status);
     if before != domain.status {
         tracing::info!(domain = %domain.name, project.id = %domain.project, from = before.as_str(),
-            to = domain.status.as_str(), "a domain changed its state");
+            to = domain.status.as_str(), "domain changed its state");
     }
     Ok(next)
 }

@@ -78,8 +78,8 @@ async fn free_by(write: &mut Write, name: &str, latest: UnixMillis) -> Result<Un
         limit = name,
         free_at = free_at.0,
         latest = latest.0,
-        "a limit of an authority was said to be free later than it can be, and was brought back to that: its row is damaged, the \
-         clock went back, or the limit was configured larger before"
+        "repaired an authority's limit whose free_at was later than possible: its row was damaged, the clock went back, \
+         or the configured limit was larger before"
     );
     set_free_at(write, name, latest).await?;
     Ok(latest)

@@ -109,7 +109,7 @@ impl Store {
     /// This process has revoked the credentials with these digests: once this returns they open nothing, and streams are cut.
     pub(crate) async fn credentials_revoked(&self, digests: &[&str]) {
         if let Err(error) = self.look_at_credentials().await {
-            tracing::debug!(%error, "the credentials that are good could not be read after a revocation");
+            tracing::debug!(%error, "could not read valid credentials after a revocation");
             let _looking = self.admitted.looking.lock().await;
             let mut good = Good::clone(&self.admitted.good.borrow());
             good.retain(|digest, _| !digests.contains(&digest.as_str()));
@@ -123,7 +123,7 @@ impl Store {
         while !shutdown.has_begun() {
             let looked = self.look_at_credentials().await;
             if let (Err(error), false) = (&looked, failing) {
-                tracing::warn!(%error, "the credentials that are good could not be read: those that were read last stay");
+                tracing::warn!(%error, "could not read valid credentials; keeping the last list");
             }
             failing = looked.is_err();
             tokio::time::sleep(UNKNOWN_PAUSE).await;

@@ -105,7 +105,7 @@ pub(crate) async fn read_lost(
     *newest = Some((current, changed_at));
     let same = query_scalar("SELECT COUNT(*) FROM changes WHERE revision = $1 AND mark = $2");
     let same: i64 = same.bind(revision).bind(mark).fetch_one(&mut reading).await?;
-    anyhow::ensure!(same > 0, "it does not have the newest change of the backup, so it is no later state of it");
+    anyhow::ensure!(same > 0, "it lacks the backup's newest change, so it is not a later state of the same database");
     let (good, unreadable) = good(&mut reading, now).await?;
     anyhow::ensure!(unreadable == 0, "{unreadable} of its rows cannot be read");
     let lost = Lost {

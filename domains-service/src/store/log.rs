@@ -223,8 +223,8 @@ impl Store {
         } else {
             tracing::error!(
                 revision = write.revision().0,
-                "the newest row of the change log is lost or damaged: gateways are sent a snapshot. Something else has written \
-                 to the database, or its disk is damaged: check both"
+                "the newest row of the change log is lost or damaged; sending gateways a snapshot. Another program wrote to \
+                 the database, or its disk is damaged: check both"
             );
             // Its mark cannot be read: without the row, it is known as lost.
             query("DELETE FROM changes WHERE revision = $1")

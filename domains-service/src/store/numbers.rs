@@ -94,8 +94,7 @@ pub(crate) async fn put_right(write: &mut Write) -> Result<(), StoreError> {
                 row,
                 of,
                 number,
-                "database column was no number, or a revision that was never given out, and was replaced: the row is due or waited \
-                 for anew"
+                "repaired a database column that held no number or an unknown revision; the row is due or waited for again"
             );
         }
     }

@@ -122,7 +122,7 @@ impl Stored for Row {
             let limits = u32::try_from(minute).ok().zip(u32::try_from(day).ok());
             let limits = limits.and_then(|(minute, day)| Limits::new(minute, day));
             if limits.is_none() {
-                columns.bad("per_minute", format!("{minute} a minute and {day} a day are no limits"));
+                columns.bad("per_minute", format!("{minute} a minute and {day} a day are invalid limits"));
             }
             limits
         });

@@ -160,7 +160,7 @@ impl Store {
                 }
                 Err(error) => {
                     // Damaged, or moved from its place: it needs a new certificate, whatever secret there is.
-                    tracing::error!(domain = %bundle.hostname, %error, "a private key could not be sealed anew");
+                    tracing::error!(domain = %bundle.hostname, %error, "could not seal a private key with the newest secret");
                 }
             }
         }
@@ -184,7 +184,7 @@ impl Store {
                         .bind(hostname.as_str())
                         .execute(write.connection())
                         .await?;
-                    tracing::warn!(domain = %hostname, "the column seal of a certificate was damaged and is written anew");
+                    tracing::warn!(domain = %hostname, "repaired the damaged column seal of a certificate");
                 }
             }
             write.commit().await?;
@@ -244,7 +244,10 @@ impl Store {
         for Found { row: (key, text), bad } in found {
             // After a key that is no text nothing can be looked for; all others come before it.
             if bad.is_some_and(|bad| bad.column == "1") {
-                tracing::error!(key, "a secret could not be sealed anew: its name cannot be read");
+                tracing::error!(
+                    key,
+                    "could not seal a secret with the newest secret: the name of its present one is unreadable"
+                );
                 continue;
             }
             match sealing.reseal(&text, &(column.place)(&key)) {
@@ -254,7 +257,7 @@ impl Store {
                     resealed.done += 1;
                 }
                 Err(error) => {
-                    tracing::error!(key, %error, "a secret could not be sealed anew");
+                    tracing::error!(key, %error, "could not seal a secret with the newest secret");
                 }
             }
             resealed.last = Some(key);

@@ -21,7 +21,7 @@ impl AcmeAuthority {
             None => self.create_account().await?,
         };
         let credentials: AccountCredentials = serde_json::from_slice(&credentials)
-            .map_err(|error| IssueError::Unavailable(format!("the stored account cannot be read: {error}")))?;
+            .map_err(|error| IssueError::Unavailable(format!("cannot read the stored account: {error}")))?;
         let builder = Account::builder_with_http(Box::new(self.transport.clone()));
         let account = builder.from_credentials(credentials).await.map_err(|error| self.failed(&error))?;
         *self.account_uri.lock() = Some(account.id().to_owned());
@@ -41,7 +41,11 @@ impl AcmeAuthority {
             external.as_ref()
         ))
         .map_err(|error| self.failed(&error))?;
-        tracing::info!(authority = self.settings.name, account = account.id(), "an account was created");
+        tracing::info!(
+            authority = self.settings.name,
+            account = account.id(),
+            "created an account at the certificate authority"
+        );
         let credentials = serde_json::to_vec(&credentials).map(Zeroizing::new);
         let credentials = credentials.map_err(|error| IssueError::Unavailable(error.to_string()))?;
         self.desk.keep_account(&directory, &credentials).await

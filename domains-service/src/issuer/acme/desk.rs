@@ -89,7 +89,7 @@ impl Desk {
         let revision = write.commit().await?;
         let learnt = self.nodes.acknowledged(revision, LEARNING_TIME_MAX).await;
         if !learnt.lagging.is_empty() {
-            tracing::warn!(domain = %hostname, gateways = learnt.lagging.join(", "), "not every gateway answers the challenge yet");
+            tracing::warn!(domain = %hostname, gateways = learnt.lagging.join(", "), "these gateways do not answer the challenge yet; the authority is asked all the same");
         }
         Ok(())
     }

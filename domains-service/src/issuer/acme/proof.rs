@@ -64,11 +64,11 @@ impl AcmeAuthority {
             let failure = self.settings.limits.of_failure(&self.settings.name, request.hostname.as_str());
             let taken = self.desk.admit(&failure, true).await;
             if let Err(error) = taken {
-                tracing::debug!(domain = %request.hostname, %error, at = now.0, "the limit on failures is reached");
+                tracing::debug!(domain = %request.hostname, %error, at = now.0, "reached the limit on failed validations");
             }
         }
         if let Err(error) = self.desk.store.forget_order(&self.settings.name, &request.hostname).await {
-            tracing::warn!(domain = %request.hostname, %error, "a failed order could not be forgotten; it will be found invalid");
+            tracing::warn!(domain = %request.hostname, %error, "could not delete a failed order; the next attempt will find it invalid");
         }
         meaning
     }

@@ -95,7 +95,7 @@ impl HttpClient for Transport {
 fn as_problem(status: StatusCode, body: &[u8]) -> Bytes {
     let mut problem: serde_json::Map<String, Value> = serde_json::from_slice(body).unwrap_or_default();
     if problem.is_empty() {
-        problem.insert("detail".to_owned(), format!("it answers {status} and gives no reason").into());
+        problem.insert("detail".to_owned(), format!("it answered {status} without a reason").into());
     }
     problem.entry("status").or_insert_with(|| status.as_u16().into());
     Value::Object(problem).to_string().into()
@@ -147,7 +147,7 @@ mod tests {
         for body in ["", "<html>", "[]", "null", "{}"] {
             assert_eq!(
                 read(body),
-                serde_json::json!({ "status": 404, "detail": "it answers 404 Not Found and gives no reason" })
+                serde_json::json!({ "status": 404, "detail": "it answered 404 Not Found without a reason" })
             );
         }
         assert_eq!(read(r#"{"type":"a"}"#), serde_json::json!({ "type": "a", "status": 404 }));

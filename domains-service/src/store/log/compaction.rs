@@ -42,7 +42,7 @@ impl Store {
             return Ok(());
         }
         if let Err(error) = self.database.wipe_deleted().await {
-            tracing::info!(%error, "what was erased can still be read in the database's write-ahead log; trying again in a minute");
+            tracing::info!(%error, "erased data is still in the database's write-ahead log; truncating it again in a minute");
             return Ok(());
         }
         query("DELETE FROM settings WHERE name = $1 AND value = $2")

@@ -132,8 +132,8 @@ impl Counters {
             newest = self.newest,
             oldest = self.oldest,
             replaced_below = self.replaced_below,
-            "a counter of the change log, or the number of a row, could not be true and was repaired from the log: gateways that \
-             lack a change are sent a snapshot. Something else has written to the database, or its disk is damaged: check both"
+            "repaired an impossible counter or row number of the change log; gateways that lack a change get a snapshot. \
+             Another program wrote to the database, or its disk is damaged: check both"
         );
         Ok(set_aside > u64::from(own == 0))
     }

@@ -74,8 +74,8 @@ async fn mend(connection: &mut Connection, project: &Project) -> Result<bool, St
         tracing::error!(
             project.id = name,
             project.uid = uid,
-            "the record of a project had lost its identity, its name, or that it is there: put back from what the gateways were \
-             told. Something else has written to the database, or its disk is damaged: check both"
+            "repaired the identity, name or state of a project's row from the change log. Another program wrote to the \
+             database, or its disk is damaged: check both"
         );
         rows::forget(connection, &rows::place(Table::Projects, uid, ""));
         if let Some(found) = named {
