@@ -41,8 +41,8 @@ pub(crate) async fn at_start(
             match credential.as_ref().ok().and_then(|credential| other_use(app, platform, credential)) {
                 Some(what) => {
                     let what_to_do = format!(
-                        "{what} is in it, which no gateway or service is to have; write a credential of {name}'s own into it, \
-                         or remove the file"
+                        "it holds {what}, which no gateway or service may have; write {name}'s own credential into it, or remove \
+                         the file"
                     );
                     refuse(app, &file, &name, ("other_secret", what_to_do));
                 }
@@ -138,24 +138,24 @@ fn in_words(why: &NotEnrolled, kind: Kind, name: &str) -> (&'static str, String)
     match why {
         _ if kind == Kind::Operator => (
             "revoked",
-            format!("another secret took its place, so the {name} is refused; put that back, or make a new one"),
+            format!("another secret replaced it, so {name} is refused; restore that secret, or make a new one"),
         ),
         NotEnrolled::Revoked => (
             "revoked",
             format!(
-                "the credential in it was revoked or replaced and is never taken again; put the present credential of \
-                 {name} into it (`{add}` makes one if it has none), or remove the file"
+                "it holds a credential that was revoked or replaced; write the present credential of {name} into it (`{add}` \
+                 makes one if it has none), or remove the file"
             ),
         ),
         NotEnrolled::Doubled(holder) => (
             "doubled",
             format!(
-                "the credential in it belongs to {holder}; give {name} a credential of its own, or remove the file"
+                "it holds the credential of {holder}; give {name} a credential of its own, or remove the file"
             ),
         ),
         NotEnrolled::Exists => (
             "replaced",
-            format!("{name} has another credential, made by `{add}`; put that into the file, or remove the file"),
+            format!("{name} has another credential, made by `{add}`; write that into the file, or remove the file"),
         ),
         NotEnrolled::OtherKind => (
             "other_kind",
@@ -165,7 +165,7 @@ fn in_words(why: &NotEnrolled, kind: Kind, name: &str) -> (&'static str, String)
             let kind = kind.as_str();
             (
                 "too_many",
-                format!("as many credentials of the kind {kind} are good as may be; remove the file of {name}"),
+                format!("the maximum of {kind} credentials is reached; revoke one, or remove the file of {name}"),
             )
         }
     }
