@@ -1,4 +1,4 @@
-//! What nearly every part of the service needs.
+//! The parts that most modules of the service share: store, clock, sealing secrets, metrics.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Settings of the control plane.
 //!
-//! Text becomes a [`Config`] whose fields cannot be wrong; `config/domains-service.toml` is the reference, and a test
-//! proves that it parses.
+//! The text becomes a [`Config`], whose fields are valid by type. `config/domains-service.toml` is the reference, and a
+//! test proves that it parses.
 
 mod acme;
 mod authorities;

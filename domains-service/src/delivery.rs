@@ -1,9 +1,9 @@
-//! The worker that empties the outbox.
+//! The worker that delivers webhooks from the outbox.
 //!
-//! To one endpoint there is one attempt at a time, the oldest due message first; one that waits for its next attempt
-//! does not hold up those behind it. A slow receiver therefore holds one place of many, and a project a bounded number.
-//! While the database is away nothing is sent. An attempt holds a claim of [`CLAIM`], which it renews while it lasts: what
-//! was under way in a crash is tried again that soon, by whichever replica finds it first.
+//! Each endpoint gets one attempt at a time, the oldest due message first; a message that waits for its next attempt
+//! does not delay later ones. A slow receiver therefore holds one of many permits, and a project a bounded number. An
+//! attempt holds a claim of [`CLAIM`] and extends it while it runs, so after a crash any replica repeats the attempt
+//! that soon. While the database is away nothing is sent.
 
 use std::collections::HashMap;
 use std::pin::pin;

@@ -1,9 +1,9 @@
 //! Custom domains: the rules, pure.
 //!
-//! [`name`] decides what may be attached, [`state`] how a domain moves between its states, [`redirect`] who sends
-//! visitors where, [`schedule`] when it is checked next, [`proof`] what its owner must put into DNS. [`reconcile`] decides
-//! what a check makes of a domain, [`order`] what an order for a certificate does. Nothing here asks a database, a resolver or
-//! a clock.
+//! [`name`] decides which names can be attached, [`state`] how a domain changes its state, [`redirect`] where visitors
+//! are redirected, [`schedule`] when DNS is checked next, [`proof`] which records the owner must create. [`reconcile`]
+//! applies a DNS check to a domain, and [`order`] the result of a certificate order. Nothing here calls a database, a
+//! resolver or a clock.
 
 pub(crate) mod failure;
 pub(crate) mod kept;

@@ -1,8 +1,8 @@
-//! Credentials in files: each start puts gateways and services on record whose credentials are in a directory, one in each
-//! file `NAME.key`.
+//! Credentials in files: at each start, gateways and services get a record from the files `NAME.key` of a directory,
+//! one credential in each.
 //!
-//! A file that cannot be used stops nothing. It is logged, counted and shown in the status with what to do, and the other
-//! files are enrolled. What the API made later, and what was revoked, a file does not change.
+//! An unusable file stops nothing. It is logged, counted and shown in the status with the fix, and the other files are
+//! enrolled. A file changes neither a credential that the API made later nor a revocation.
 
 use std::path::{Path, PathBuf};
 
@@ -149,9 +149,7 @@ fn in_words(why: &NotEnrolled, kind: Kind, name: &str) -> (&'static str, String)
         ),
         NotEnrolled::Doubled(holder) => (
             "doubled",
-            format!(
-                "it holds the credential of {holder}; give {name} a credential of its own, or remove the file"
-            ),
+            format!("it holds the credential of {holder}; give {name} a credential of its own, or remove the file"),
         ),
         NotEnrolled::Exists => (
             "replaced",

@@ -1,4 +1,4 @@
-//! Every way the control plane says no: one catalogue.
+//! The catalogue of all refusals of the control plane.
 //!
 //! Each code has one status and a heading in the documentation of errors.
 

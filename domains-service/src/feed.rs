@@ -1,9 +1,10 @@
-//! The change stream: what gateways follow.
+//! The change stream that gateways follow.
 //!
-//! One task per follower. It sends what the follower lacks, then waits for news: a commit of this process wakes it at
-//! once, that of another replica does through the database, and a look every second finds what went unheard and carries
-//! the heartbeat. A follower that does not read is dropped after a while; it comes back and continues, or gets a snapshot when
-//! the log no longer holds what it lacks. One whose credential is revoked is cut at once, wherever its stream is.
+//! Each follower has a task. The task sends the changes that the follower lacks, then waits for a notification: a
+//! commit of this process wakes it at once, and a commit of another replica does through the database. A poll each
+//! second finds changes whose notification was lost, and carries the heartbeat. A follower that reads too slowly is
+//! disconnected; when it comes back it continues, or gets a snapshot if the log no longer holds the changes that it
+//! lacks. A follower with a revoked credential is disconnected at once.
 
 use std::sync::Arc;
 use std::time::Duration;

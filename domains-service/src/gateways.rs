@@ -1,4 +1,4 @@
-//! The gateways: which processes there are, and whose word is taken.
+//! The gateways: their processes, and the keys by which their identities and passes are verified.
 
 use std::collections::HashSet;
 use std::sync::Arc;

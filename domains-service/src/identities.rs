@@ -1,4 +1,4 @@
-//! The keys by which each gateway signs identities, derived from the secrets of their generations: without I/O.
+//! Derives the key by which each gateway signs identities from the secret of a generation. No I/O.
 
 use std::collections::HashMap;
 

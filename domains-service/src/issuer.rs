@@ -1,8 +1,8 @@
-//! Certificates: who issues them, and what must be true of one before it replaces anything.
+//! Certificates: the issuers, and the checks of a certificate before it replaces another.
 //!
-//! An [`Issuer`] is asked for a certificate for one name whose records, ownership and CAA have passed. What it returns
-//! is [checked](bundle) before it is sealed and published. When no issuer answers, domains wait in `issuing` with a
-//! problem that says so, and what is deployed stays.
+//! An [`Issuer`] is asked for a certificate for one name with valid records, ownership and CAA. The returned
+//! certificate is [checked](bundle) before it is sealed and published. When no issuer answers, domains wait in
+//! `issuing` with a problem that says so, and the deployed certificate stays.
 
 pub(crate) mod acme;
 pub(crate) mod bundle;

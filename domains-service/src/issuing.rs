@@ -1,4 +1,4 @@
-//! What checks of domains and orders for certificates need of the world.
+//! Dependencies of DNS checks and certificate orders: DNS, issuers and authorities.
 
 use std::net::IpAddr;
 use std::sync::Arc;

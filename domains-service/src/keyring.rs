@@ -1,13 +1,14 @@
-//! The keys of the gateways: made here, renewed every day, sent sealed.
+//! The keys of the gateways: made here, rotated every day, sent sealed.
 //!
-//! Each gateway signs identities with a key of its own, so one can be withdrawn without the others, and a signature
-//! names its gateway. A gateway's key is derived from a secret that stays here, its name and its credential: no gateway
-//! can derive another's. All gateways share the keys of session tickets, so sessions are resumed at any of them.
+//! Each gateway signs identities with its own key, so one key can be withdrawn without the others, and a signature
+//! names its gateway. A gateway's key derives from a secret that never leaves this service, the gateway's name and its
+//! credential: no gateway can derive another's key. All gateways share the keys of session tickets, so any of them
+//! resumes a session.
 //!
-//! A new generation is known to gateways and services for [`KNOWN_BEFORE_SECONDS`] before it signs, so no token is
-//! refused because of a change. Generations are sealed anew as soon as there is a newer sealing secret; one whose
-//! secret is gone is replaced, and services refuse gateways until they know the new keys. While the database is away
-//! the gateways keep what they have.
+//! Gateways and services know a new generation for [`KNOWN_BEFORE_SECONDS`] before it signs, so no token is refused
+//! during a rotation. Generations are sealed again as soon as there is a newer sealing secret. A generation whose
+//! sealing secret is lost is replaced, and services refuse gateways until they know the new keys. While the database is
+//! away the gateways keep their keys.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
-//! A mirror of what a certificate authority lets an account do, so that we wait before we are refused.
+//! A local count of an authority's rate limits, so that this service waits where the authority would refuse.
 //!
-//! Each limit is a bucket: so many at once, one more every so often. Kept is only the moment at which all of it is free
-//! again (the generic cell rate algorithm), so a limit takes one row whatever its size.
+//! Each limit is a bucket of a size with one more unit per interval. Only the time at which the bucket is full again is
+//! stored (the generic cell rate algorithm), so a limit takes one row, whatever its size.
 
 use std::str::FromStr;
 

@@ -1,4 +1,4 @@
-//! What the control plane counts.
+//! Metrics of the control plane.
 
 use chassis::metrics::{
     HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Registry, counter_vec, gauge, gauge_vec, latency_vec,

@@ -1,13 +1,13 @@
-//! The processes of gateways that follow us, and how far each has come.
+//! The gateway processes that follow the change stream, and the revision that each has applied.
 //!
-//! What they report is kept in memory and, once a minute, in the database (`store::processes`), so that those who come
-//! after us know of them. A report to another replica of this service is heard through the database (`peers`). A process
-//! that is silent for five seconds is not live: it serves what it has, and only withdrawals wait for it.
+//! Reports are kept in memory and, once a minute, in the database (`store::processes`), for the next start of this
+//! service. A report to another replica arrives through the database (`peers`). A process that is silent for five
+//! seconds is not live: it serves its last state, and only withdrawals wait for it.
 //!
-//! A withdrawal is over when no process serves on what was withdrawn. So it waits for every process on record, silent or
-//! not, until the process acknowledges it or says goodbye, its credential is revoked, nothing was heard of it for
-//! [`FORGOTTEN_AFTER`], or another process has taken its place: one that uses the same data directory and was first heard
-//! after this one was heard last.
+//! A withdrawal is over when no process can serve the withdrawn entity any more. It waits for every process on record,
+//! live or silent, until one of these: the process confirms it or says goodbye; the credential is revoked; the process
+//! was silent for [`FORGOTTEN_AFTER`]; or another process has replaced it, which uses the same data directory and was
+//! first heard after this one was heard last.
 
 pub(crate) mod doubt;
 pub(crate) mod record;

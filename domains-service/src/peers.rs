@@ -1,12 +1,11 @@
-//! The other replicas of this service over one PostgreSQL: what they must hear at once.
+//! Notifications between the replicas of this service over one PostgreSQL.
 //!
-//! Two things are told through the database's notifications: that a revision was committed, so that followers of every
-//! replica are woken, and how far a gateway has come, so that a removal waits for gateways whichever replica they
-//! report to. A notification of a commit is part of its transaction.
+//! Notifications of the database carry two messages: a committed revision, which wakes the followers of every replica,
+//! and a gateway's report, so that a removal waits for gateways whichever replica they report to. The notification of a
+//! commit is part of its transaction.
 //!
-//! Over SQLite there is one process and nothing to tell. When the notifications are interrupted, changes are found by
-//! the look that every follower's stream takes each second, and a removal is finished by the replica that its gateways report
-//! to.
+//! Over SQLite there is one process and no notification. When notifications are interrupted, each follower's poll finds
+//! changes once a second, and only the replica that receives a gateway's reports ends a removal.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,6 +1,6 @@
-//! Plans: what each grants, from a file, or as the specification states.
+//! The limits of each plan, from a file or as the specification states them.
 //!
-//! The figures of the three stated plans can be changed by an operator; the names cannot.
+//! An operator can change the figures of the three stated plans, but not their names.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
-//! Which project something belongs to: the identity decides, the name is shown.
+//! A reference to a project: its identity decides, its name is for display.
 //!
-//! Everything at rest hangs on the identity, so that a project made under a name that was free again inherits nothing.
+//! All stored data refers to the identity, so a new project under a freed name inherits nothing.
 
 use std::fmt;
 

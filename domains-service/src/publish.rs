@@ -1,7 +1,7 @@
-//! What of a domain the edge is told, and how a domain or a project leaves it.
+//! Publishes a domain's site to the edge, and withdraws the sites of a domain or project.
 //!
-//! Called within the transaction that changes a domain, so that records and change log agree. A domain that is served
-//! has a site; where its redirect leads is worked out anew whenever it or its target changes.
+//! The functions run in the transaction that changes a domain, so that records and change log agree. A served domain
+//! has a site; its redirect is computed again whenever the domain or its target changes.
 
 use contract::feed::{Entity, EntityName};
 use contract::hostname::Hostname;

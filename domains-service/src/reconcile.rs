@@ -1,9 +1,9 @@
-//! Reconciling one domain: check DNS, decide, write, and order a certificate when everything passes.
+//! Reconciles one domain: check DNS, decide, write, and order a certificate when all checks pass.
 //!
-//! One worker acts on a domain at a time, under a claim that ends by itself; what it found is written only if no
-//! other worker has claimed the domain since. Between a check and its write the world may have changed, so the
-//! transaction reads the domain again and [decides](crate::domain::reconcile) by what it finds there. When the
-//! database is gone, nothing is written and the domain stays due.
+//! One worker acts on a domain at a time, under a lease that expires. Its result is written only if no other worker has
+//! taken the lease since. The world may change between a check and its write, so the transaction reads the domain again
+//! and [decides](crate::domain::reconcile) by that state. When the database is gone, nothing is written and the domain
+//! stays due.
 
 mod advice;
 mod check;

@@ -1,11 +1,13 @@
-//! What a database needs that was put back from a backup, before a service opens it.
+//! Prepares a database that was restored from a backup, before a service opens it.
 //!
-//! It knows less than the lost one did, so it counts on above every number that was ever given out, and each gateway is sent
-//! everything anew. Sessions and links of the dashboard end, and gateways are given new keys at their next connection.
+//! The restored database lacks the last changes, so its revisions continue above every number ever given out, and each
+//! gateway gets a snapshot. Dashboard sessions and sign-in links end, and gateways get new keys at their next
+//! connection.
 //!
-//! What was revoked or removed since the backup is good again. Where the lost database can be read and is a later state of the
-//! backup (it has the change that was the backup's newest), the two are compared, and what is good in the backup alone is
-//! withdrawn again. Otherwise everything that is good is listed, for operators to look at. Without `lost` nothing is guessed.
+//! Credentials and entities that were revoked or removed after the backup are valid again. If the lost database is
+//! readable and is a later state of the backup (it has the backup's newest change), the two are compared, and
+//! everything that is valid only in the backup is withdrawn again. Otherwise everything valid is listed for operators.
+//! Without `lost` nothing is withdrawn.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,15 +1,15 @@
-//! What must last: one relational database, and the change log in it.
+//! Storage: one relational database, and the change log in it.
 //!
-//! Every change the edge must know of is a row of `changes` with the next revision, written in the transaction that
-//! makes the change; `entities` holds the result, so a snapshot is one consistent read. The first statement of every
-//! writing transaction takes the row of `revision_counter`: writers queue there, so revisions have no gaps and appear
-//! in the order of commits.
+//! Every change for the edge is a row of `changes` with the next revision, written in the transaction that makes the
+//! change; `entities` holds the result, so a snapshot is one consistent read. The first statement of every writing
+//! transaction takes the row of `revision_counter`: writers queue there, so revisions have no gaps and appear in the
+//! order of commits.
 //!
-//! SQLite embedded, or PostgreSQL under several replicas of this service: one set of statements for both. A replica
-//! keeps nothing that another would have to know; what happens is told to the others through the database (`peers`).
+//! The database is embedded SQLite, or PostgreSQL for several replicas of this service, with the same statements for
+//! both. A replica keeps no state that another needs; notifications pass through the database (`peers`).
 //!
 //! When the database is gone, reads and writes fail with [`StoreError`] after a bounded wait and the API answers 503;
-//! followers of the stream keep what they have.
+//! followers of the stream keep their state.
 
 pub(crate) mod acme;
 pub(crate) mod admitted;

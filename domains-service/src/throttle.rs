@@ -1,8 +1,8 @@
-//! How often somebody may ask for a check: once in ten seconds per domain, thirty times a minute per project. How often
-//! somebody may try to sign in: ten times in five minutes per address, thirty per key. And how often somebody may
-//! change something, through the API or the dashboard.
+//! Rate limits of the control plane's own API. DNS checks: one in ten seconds per domain, thirty a minute per project.
+//! Sign-ins: ten in five minutes per address, thirty per key. Changes through the API or the dashboard: see the
+//! constants.
 //!
-//! In memory and bounded. What is forgotten early only lets somebody ask a little sooner.
+//! In memory and bounded. A count that is dropped early only lets a caller continue a little sooner.
 
 use std::collections::VecDeque;
 use std::hash::Hash;

@@ -1,9 +1,9 @@
-//! Withdrawals: names, keys and projects, and what of a project or a domain was public, that gateways are to serve no more.
+//! Withdrawals: names, keys, projects, and public parts of a project or domain, which gateways must stop serving.
 //!
-//! All go the same way. The change and the row that says what it withdrew are one transaction; then every process of a
-//! gateway on record is waited for (`nodes`), for a second. When all have acknowledged, the row goes and the answer is 204.
-//! Otherwise the answer is 202 with the names of those that have not, an event says the same, and the row stays until they
-//! have: who asks again, operators and owners are shown it with the same names, and metrics count it.
+//! All follow the same steps. The change and the row of the withdrawal are one transaction. Then the caller waits up to
+//! a second for every gateway process on record (`nodes`). When all have confirmed, the row is deleted and the answer
+//! is 204. Otherwise the answer is 202 with the names of the others, an event says the same, and the row stays until
+//! they have confirmed: later requests, operators and owners see it with the same names, and metrics count it.
 
 use std::collections::HashMap;
 use std::time::Duration;

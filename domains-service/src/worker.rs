@@ -1,7 +1,7 @@
-//! What happens by itself: checks of domains whose time has come, the end of removals, and keeping tables bounded.
+//! Background work: checks of due domains, the end of removals, and cleanup of tables.
 //!
-//! A bounded number of domains is reconciled at once. When the database or DNS is away, the worker waits and comes
-//! again; nothing is lost, because what is due is written down.
+//! A bounded number of domains is reconciled at once. When the database or DNS is away, the worker waits and tries
+//! again; nothing is lost, because due work is stored.
 
 use std::collections::HashMap;
 use std::sync::Arc;

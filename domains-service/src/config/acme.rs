@@ -1,4 +1,4 @@
-//! One certificate authority, as the configuration describes it.
+//! The configuration of one certificate authority.
 
 use chassis::secret::Secret;
 use instant_acme::ChallengeType;

@@ -1,4 +1,4 @@
-//! Why a certificate authority issued no certificate.
+//! Reasons why a certificate authority issued no certificate.
 
 use contract::text::is_deceptive;
 use contract::time::UnixSeconds;

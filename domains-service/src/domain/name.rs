@@ -1,4 +1,4 @@
-//! What may be attached: a public name somebody can own, outside of our own zone.
+//! Validates a name for attaching: a public name below a public suffix, outside of the platform's own zone.
 
 use contract::hostname::{Hostname, InvalidHostname};
 

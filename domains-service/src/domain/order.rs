@@ -1,5 +1,4 @@
-//! What came of asking certificate authorities, and what that makes of a domain: decided here, written by
-//! `crate::reconcile`.
+//! Applies the result of a certificate order to a domain: decided here, written by `crate::reconcile`.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What stands between a domain and its certificate, after a look.
+//! The problems of a domain after a DNS check.
 
 use super::{Domain, Status};
 use verification::problem::{Problem, ProblemCode};

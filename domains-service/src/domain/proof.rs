@@ -1,8 +1,9 @@
-//! What an owner must put into DNS: a CNAME target that is the project's alone, and a text where ownership is contested.
+//! The DNS records that prove ownership: a CNAME target that only this project has, and a text where ownership is
+//! contested.
 //!
-//! Both derive from a random key that is stored with the project, and from its salt: they cannot be guessed, stay the
-//! same whatever happens to the platform's secret, and are never used again. A dangling CNAME of a deleted project leads
-//! nowhere, not even to a new project of the same name.
+//! Both derive from a random key that is stored with the project, and from its salt. They cannot be guessed, do not
+//! depend on the platform's secret, and are never used again. A dangling CNAME of a deleted project therefore reaches
+//! no project, not even a new one of the same name.
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;

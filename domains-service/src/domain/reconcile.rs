@@ -1,8 +1,7 @@
-//! What a check of DNS makes of a domain: decided here, written by `crate::reconcile`.
+//! Applies a DNS check to a domain: decided here, written by `crate::reconcile`.
 //!
-//! [`decide`] takes the domain as it is, what the check found, and what else is known, and gives the domain as it is
-//! from now on and everything that is to be written beside it, in order. What came of an order for a certificate is
-//! decided in [`super::order`].
+//! [`decide`] takes the domain, the result of the check, and other facts from the database. It returns the new domain
+//! and all other records to write, in order. [`super::order`] decides about the result of a certificate order.
 
 use contract::certificate::CertificateBundle;
 use contract::time::{UnixMillis, UnixSeconds};

@@ -1,7 +1,7 @@
-//! Who sends visitors where.
+//! Redirects between domains of a project.
 //!
-//! A domain may redirect to the primary domain of its project or to a named one. What it redirects to never redirects
-//! itself, so there are no chains and no loops; and it is served, so there is nothing to dangle.
+//! A domain may redirect to the primary domain of its project or to a named one. A redirect's target never redirects,
+//! so there are no chains and no loops; and the target is served, so no redirect dangles.
 
 use contract::hostname::Hostname;
 use contract::site::RedirectStatus;

@@ -1,7 +1,7 @@
-//! When a domain is looked at next.
+//! The time of a domain's next DNS check.
 //!
-//! Often while somebody waits in front of the screen, then rarer, for the 48 hours DNS changes may take, and a few days
-//! beyond; after a week only when asked. Active domains are looked at once a day.
+//! Checks are frequent while the owner waits at the screen, then rarer for the 48 hours that DNS changes may take and a
+//! few days beyond. After a week they stop until the owner asks. Active domains are checked once a day.
 
 use contract::time::{UnixMillis, UnixSeconds};
 

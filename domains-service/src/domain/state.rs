@@ -1,7 +1,7 @@
-//! How a domain moves between its states.
+//! The states of a domain and the transitions between them.
 //!
-//! One user-facing status. What DNS said comes in as a [`Judgement`]; a resolver that could not be asked is not an
-//! answer, and never moves a domain.
+//! Users see one status. The result of a DNS check comes in as a [`Judgement`]; a resolver that could not be asked is
+//! not an answer, and never changes a domain's state.
 
 use contract::time::UnixMillis;
 

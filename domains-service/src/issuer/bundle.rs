@@ -1,7 +1,7 @@
-//! What must be true of a certificate before it replaces anything.
+//! Checks a certificate before it replaces another.
 //!
-//! An authority's answer is checked like any other input: that it is for the name, valid now, signed for our key, and
-//! no worse than what is deployed. Only then is the key sealed for its hostname.
+//! An authority's answer is validated like any other input: the certificate must be for the name, valid now, signed for
+//! our key, and no worse than the deployed one. Only then is the key sealed for its hostname.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;

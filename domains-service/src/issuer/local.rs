@@ -1,4 +1,4 @@
-//! Our own certificate authority: for one machine, where a root can be trusted by hand.
+//! A local certificate authority, for one machine whose user trusts its root by hand.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Acknowledgements that do not count any more: their processes have applied nothing until they report again, and withdrawals
-//! wait for them.
+//! Invalid confirmations: their processes count as having applied nothing until they report again, and withdrawals wait
+//! for them.
 
 use std::collections::HashSet;
 use std::time::Duration;

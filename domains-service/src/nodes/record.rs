@@ -1,4 +1,4 @@
-//! Keeping the record of processes: beside the reports, which wait neither for the disk nor for the database.
+//! Writes the record of processes in the background: reports wait neither for the disk nor for the database.
 
 use std::sync::Arc;
 use std::time::Duration;

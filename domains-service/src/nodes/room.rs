@@ -1,4 +1,4 @@
-//! Room in our memory of processes. What is forgotten here and is on record is waited for all the same.
+//! Bounds the memory for processes. A process that is dropped here and is on record is still waited for.
 
 use std::collections::HashMap;
 

@@ -1,7 +1,7 @@
-//! When the authority would like a certificate to be renewed (RFC 9773).
+//! The authority's advice on when to renew a certificate (RFC 9773).
 //!
-//! Asked twice a day or as often as the authority says; a mass revocation is heard of within one such time. What it
-//! advises decides, but never lets a certificate come closer to its end than a sixth of its life.
+//! The advice is requested twice a day, or as often as the authority says; a mass revocation is noticed within that
+//! time. The advice decides, but a renewal never starts later than at a sixth of the certificate's life before its end.
 
 use contract::time::UnixSeconds;
 
@@ -64,7 +64,7 @@ fn follow(domain: &mut Domain, advice: Option<&RenewalAdvice>, now: UnixSeconds,
     let latest = end.plus(-(end.0 - begin.0) / 6);
     certificate.renew_at = Some(chosen.min(latest));
     if let Some(explanation) = &advice.explanation {
-        tracing::info!(domain = %domain.name, explanation, "the authority asks for an early renewal");
+        tracing::info!(domain = %domain.name, explanation, "received the authority's reason for the renewal time");
     }
 }
 

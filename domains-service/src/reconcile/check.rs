@@ -1,4 +1,4 @@
-//! One check of a name's DNS: the question, and what is expected.
+//! One check of a name's DNS: the query and the expected records.
 
 use crate::app::App;
 use crate::domain::reconcile::DnsCheck;

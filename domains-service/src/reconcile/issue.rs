@@ -1,7 +1,7 @@
-//! Ordering a certificate and putting it into service.
+//! Orders a certificate and puts it into service.
 //!
-//! A working certificate is never replaced by a worse one, and a failed order changes nothing that is served: it is
-//! noted, with the moment of the next attempt.
+//! A working certificate is never replaced by a worse one. A failed order changes nothing that is served: it is
+//! recorded with the time of the next attempt.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Writing what was decided: the domain, its events, and what the edge is told, in one transaction.
+//! Writes a decision: the domain, its events, and the changes for the edge, in one transaction.
 
 use contract::feed::Entity;
 use serde_json::json;

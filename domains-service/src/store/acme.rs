@@ -1,4 +1,4 @@
-//! What of certificate authorities must last: accounts, orders in progress, and what of their limits is used up.
+//! Stored data about certificate authorities: accounts, orders in progress, and the used part of their limits.
 
 use chassis::sql::{Connection, Found, RowPlace, query, query_as, query_scalar};
 use contract::hostname::Hostname;

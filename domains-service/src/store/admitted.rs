@@ -1,8 +1,8 @@
-//! The credentials that are good, in memory: no request waits for the disk to be recognised.
+//! Valid credentials, in memory: no request waits for the disk to be authenticated.
 //!
-//! They are read as a whole every second, at once when this process revokes one, and soon when a request comes with one that
-//! is unknown. So a revocation is effective at once here, and within a second or two at other replicas. While the database is
-//! away, those that were read last stay, and streams end because nothing can be read for them.
+//! The list is read as a whole every second, at once when this process revokes a credential, and soon after a request
+//! with an unknown one. So a revocation is effective at once here, and within two seconds at other replicas. While the
+//! database is away the last list stays, and streams end because their changes cannot be read.
 
 use std::collections::HashMap;
 use std::sync::Arc;

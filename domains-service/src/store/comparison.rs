@@ -1,4 +1,4 @@
-//! Two databases compared: one that was put back from a backup, and the lost one that it replaces.
+//! Compares two databases: one restored from a backup, and the lost one that it replaces.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Credentials on record: of gateways, services and operators, the command line among them. Rows are never deleted, so no
-//! credential is taken again that was revoked or replaced, and what a credential made is found after its end as well.
+//! Credentials of gateways, services and operators, the command line among them. Rows are never deleted, so a revoked
+//! or replaced credential is never accepted again, and records made with a credential can be found after its end.
 
 use chassis::sql::{Found, RowPlace, query, query_as, query_scalar};
 use contract::keyring::GATEWAYS_WITH_KEYS_MAX;

@@ -1,4 +1,4 @@
-//! Domains at rest, who holds a name, and the leases by which one worker acts on one domain.
+//! Stored domains, the holders of names, and the leases by which one worker acts on a domain.
 
 mod claims;
 

@@ -1,4 +1,4 @@
-//! What happened, for a project's owner: the audit log.
+//! The audit log: events of a project, for its owner.
 
 use chassis::sql::{Found, RowPlace, query, query_as, query_scalar};
 use contract::hostname::Hostname;

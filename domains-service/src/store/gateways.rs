@@ -1,4 +1,4 @@
-//! The generations of the keys of gateways, at rest.
+//! Stored generations of the gateways' keys.
 
 use chassis::sql::{Connection, Found, RowPlace, query, query_as};
 use contract::keyring::GENERATIONS_MAX;

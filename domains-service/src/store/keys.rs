@@ -1,4 +1,4 @@
-//! API keys at rest: digests, never keys.
+//! Stored API keys: digests, never keys.
 
 use chassis::sql::{Connection, Found, RowPlace, query, query_as, query_scalar};
 use contract::feed::{Entity, EntityName};

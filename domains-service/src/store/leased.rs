@@ -1,8 +1,8 @@
-//! The right to act on one record: one worker claims it, and only that worker's results are written.
+//! A lease on one record: only the worker that has it can write results.
 //!
-//! A claim ends by itself, so a worker that died holds nothing up. Between the claim and the write the world may have
-//! changed: [`Leased::reload`] reads the record again within the writing transaction, and gives nothing when the
-//! result may not be written any more.
+//! A lease expires, so a worker that died delays no other for long. The record may change between the lease and the
+//! write: [`Leased::reload`] reads it again within the writing transaction, and returns nothing when the result may not
+//! be written any more.
 
 use contract::time::UnixMillis;
 

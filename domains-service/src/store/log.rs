@@ -1,9 +1,10 @@
-//! Reading the change log and the snapshot, and keeping the log bounded.
+//! Reads the change log and the snapshot, and bounds the log.
 //!
-//! A row of `changes` has the mark of its revision. The effect of an old row is emptied first and its mark is kept longer,
-//! so that a follower far behind still proves that it followed this history. The newest revision always has a row.
-//! A revision between two rows that has none was lost: who follows from it is sent a snapshot. A follower whose mark is another one
-//! than the row has is refused, also where damage changed the row's: nothing tells that from another history.
+//! A row of `changes` has the mark of its revision. The effect of an old row is deleted first and its mark stays
+//! longer, so that a follower far behind can still prove that it followed this history. The newest revision always has
+//! a row. A missing row between two others was lost: a follower that continues from there gets a snapshot. A follower
+//! with another mark than the row's is refused, even if damage changed the row's mark, because the two cases cannot be
+//! told apart.
 
 mod check;
 pub(crate) mod claim;

@@ -1,5 +1,4 @@
-//! What replicas over one PostgreSQL tell each other, through the database's notifications. Over SQLite there is one
-//! process.
+//! Notifications between replicas over one PostgreSQL, through the database. Over SQLite there is one process.
 
 use chassis::sql::{Connection, Kind, query};
 use contract::feed::Revision;

@@ -1,4 +1,4 @@
-//! What an operator looks at first: certificates that end soonest, and domains that are stuck.
+//! An operator's overview: the certificates that expire first, and domains without progress.
 
 use super::{Store, StoreError};
 use crate::domain::CertificateState;

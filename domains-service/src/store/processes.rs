@@ -1,7 +1,7 @@
-//! Processes of gateways on record.
+//! Gateway processes on record.
 //!
-//! What is written here says only who is waited for, so the statements stand alone and hold up no change: when the disk
-//! is full or the database is gone, gateways go on reporting and what they say is kept in memory (`nodes`).
+//! The rows say only which processes are waited for, so the statements stand alone and delay no change: when the disk
+//! is full or the database is gone, gateways continue to report and their reports are kept in memory (`nodes`).
 
 use std::collections::HashSet;
 

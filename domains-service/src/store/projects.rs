@@ -1,4 +1,4 @@
-//! Projects at rest: those that are there, and those that are removed and kept for a while.
+//! Stored projects: present ones, and removed ones that can still be restored.
 
 mod erasures;
 mod mended;

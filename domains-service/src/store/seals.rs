@@ -1,8 +1,9 @@
-//! Sealed texts at rest: private keys of certificates in service and of orders in progress, accounts at certificate
-//! authorities, secrets of webhooks. Which secret each needs, and sealing them anew.
+//! Sealed texts in the database: private keys of certificates in service and of orders in progress, accounts at
+//! certificate authorities, secrets of webhooks. Finds the sealing secret of each, and seals texts again with the
+//! newest.
 //!
-//! Each text begins with the name of its secret and a full stop; certificates have the name in a column of its own, by
-//! which it is found among a million.
+//! Each text begins with the name of its secret and a full stop. Certificates have the name in a separate column, with
+//! an index that finds one among a million.
 
 use std::collections::BTreeMap;
 

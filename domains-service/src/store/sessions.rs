@@ -1,4 +1,4 @@
-//! Who is signed in to the dashboard, at rest: digests, never what a cookie says.
+//! Stored dashboard sessions: digests, never the value of a cookie.
 
 use chassis::sql::{Found, RowPlace, query, query_as};
 use contract::key::{KeyDigest, KeyId};

@@ -1,4 +1,4 @@
-//! What two replicas over one PostgreSQL could do to each other, below the API.
+//! Races between two replicas over one PostgreSQL, below the API.
 
 mod bounds;
 mod counters;

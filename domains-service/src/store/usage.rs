@@ -1,8 +1,8 @@
 //! Requests per project and UTC day, as gateways report them.
 //!
-//! Each gateway process writes its own figures for the day, absolute and over and over, under its own name: a report
-//! that is lost or comes twice changes nothing. What a process had not reported when it ended is missing: this
-//! is for looking at. Quotas are counted elsewhere, exactly.
+//! Each gateway process writes its own total for the day, repeatedly, under its own name: a lost or repeated report
+//! changes nothing. Requests that a process had not reported when it ended are missing: these figures are for display.
+//! Quotas are counted elsewhere, exactly.
 
 use chassis::sql::{Found, RowPlace, query, query_as, query_scalar};
 use contract::usage::UsageOfProject;

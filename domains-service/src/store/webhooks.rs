@@ -1,4 +1,4 @@
-//! Webhooks at rest: endpoints, and the outbox of deliveries.
+//! Stored webhooks: endpoints, and the outbox of deliveries.
 
 mod address;
 mod outbox;

@@ -1,6 +1,7 @@
-//! What the edge was told to serve no more, as long as a gateway may serve it still.
+//! Withdrawals in progress: entities that a gateway may still serve.
 //!
-//! A row is written in the transaction that withdraws, and goes when every process on record has applied its revision.
+//! A row is written in the transaction of the withdrawal, and deleted when every process on record has applied its
+//! revision.
 
 use chassis::sql::{Connection, Found, RowPlace, query, query_as};
 use contract::feed::Revision;

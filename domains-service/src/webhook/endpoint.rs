@@ -1,4 +1,4 @@
-//! Who wants to be told: an endpoint and the events it wants.
+//! An endpoint and its subscribed events.
 
 use anyhow::Context as _;
 use chassis::seal::SealingKey;

@@ -1,4 +1,4 @@
-//! What a receiver is told: the event as JSON, the same bytes in every attempt.
+//! The message for a receiver: the event as JSON, the same bytes in every attempt.
 
 use crate::project::ProjectRef;
 use crate::text::rfc3339;

@@ -1,4 +1,4 @@
-//! What authorities say, and what it makes of a domain, one case a line.
+//! Results of orders and the domains that they lead to, one case a line.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What holds for every domain and every history of checks, orders and rivals.
+//! Properties that hold for every domain and every sequence of checks, orders and rivals.
 
 use contract::certificate::SealedKey;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! The rules of a domain's life, one a line: given a domain in a state, a check of its DNS makes this of it.
+//! The rules of a domain's states, one a line: a state, a check of its DNS, and the resulting state.
 
 use contract::time::UnixMillis;
 

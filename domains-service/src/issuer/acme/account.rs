@@ -1,4 +1,5 @@
-//! Our account at an authority: kept sealed, made where there is none, made anew where the authority has forgotten it.
+//! The account at an authority: stored sealed, created at the first use, and created again if the authority has lost
+//! it.
 
 use instant_acme::{Account, AccountCredentials, Error, ExternalAccountKey, NewAccount};
 use zeroize::Zeroizing;

@@ -1,5 +1,4 @@
-//! What an authority's engine needs of the rest of the service: a place for what must last, and gateways that answer
-//! challenges.
+//! The interface between an ACME engine and the service: storage, and gateways that answer challenges.
 
 use std::sync::Arc;
 use std::time::Duration;

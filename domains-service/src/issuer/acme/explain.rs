@@ -1,4 +1,4 @@
-//! What an authority's refusals mean for a domain (RFC 8555, section 6.7).
+//! Translates refusals of an authority into problems of a domain (RFC 8555, section 6.7).
 
 use contract::time::UnixSeconds;
 use http::StatusCode;

@@ -1,7 +1,8 @@
-//! Whether an authority answers: while it does not, one order at a time asks, and the others wait without asking.
+//! Detects outages of an authority: during one, a single order at a time tries it, and the others wait without a
+//! request.
 //!
-//! What fails because the authority is away says nothing about a name. So it costs the name no attempt, and when the
-//! authority is back, all that waited go on within minutes.
+//! A failure during an outage says nothing about a name. So it costs the name no attempt, and all waiting orders
+//! continue within minutes after the authority is back.
 
 use contract::time::UnixMillis;
 use parking_lot::Mutex;

@@ -1,4 +1,4 @@
-//! Proving control of a name: an answer that every gateway gives, and what the authority made of it.
+//! Proves control of a name: every gateway answers the challenge, and the authority validates it.
 
 use contract::certificate::Challenge as Proof;
 use instant_acme::{AuthorizationStatus, Error, Order, OrderStatus};

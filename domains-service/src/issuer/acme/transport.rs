@@ -1,4 +1,4 @@
-//! HTTP to a certificate authority: with deadlines, bounded answers, and what it asks of us for later.
+//! HTTP to a certificate authority, with deadlines, bounded answers, and its `Retry-After` for later attempts.
 
 use std::cell::Cell;
 use std::future::Future;

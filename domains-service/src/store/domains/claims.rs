@@ -1,4 +1,4 @@
-//! Who holds a name, and who held it before.
+//! Present and former holders of a name.
 
 use chassis::sql::{Connection, Found, RowPlace, query, query_as};
 use contract::hostname::Hostname;

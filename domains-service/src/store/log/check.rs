@@ -1,4 +1,4 @@
-//! Whether what rests in the log can be used by a gateway. What cannot is not sent.
+//! Checks that a gateway can use an entity of the log. Unusable entities are not sent.
 
 use chassis::seal::{SealingKey, name_in};
 use chassis::sql::{BadColumn, Connection, Found, RowPlace};

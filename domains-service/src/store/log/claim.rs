@@ -1,4 +1,4 @@
-//! What a process of a gateway says that it has applied, compared with the log.
+//! Compares the position that a gateway process reports with the log.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! Keeping the change log bounded, and free of what was erased.
+//! Bounds the change log, and removes erased data from it.
 
 use chassis::sql::{Connection, query, query_as, query_scalar};
 use contract::time::UnixMillis;

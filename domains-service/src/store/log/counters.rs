@@ -1,12 +1,13 @@
-//! The numbers that order the change log, checked against the log itself.
+//! Checks the numbers that order the change log against the log itself.
 //!
-//! A number that cannot be true is not used: the log has the rows, and they say what was given out. What is used in its place
-//! is the same for readers, and the next writing transaction writes it down.
+//! An impossible number is not used: the rows of the log show which numbers were given out. Readers use the repaired
+//! value, and the next writing transaction stores it.
 //!
-//! A row is a witness of its revision if it has a row right before it, or if a counter names it too. A row far above all
-//! others is none: its own number is damaged. It is set aside under the negative number, where no later change comes upon it and
-//! its mark is still found, until it is compacted. The change that it told of may have been acknowledged, and entities have it:
-//! unless it was the newest revision's own row, every follower is sent a snapshot with a revision of its own.
+//! A row proves its revision if the row before it exists, or if a counter has the same number. A row far above all
+//! others proves nothing: its own number is damaged. It is moved to the negative number, where no later change can
+//! collide with it and its mark is still found, until it is compacted. The change in it may have been confirmed, and
+//! entities contain it: unless it was the newest revision's own row, every follower gets a snapshot with a new
+//! revision.
 
 use chassis::sql::{BadColumn, Connection, Found, query, query_as, query_scalar};
 use contract::feed::Revision;

@@ -1,7 +1,7 @@
-//! Identities of projects that were damaged, put back from what the edge was told.
+//! Repairs damaged identities of projects from the data that was published to the edge.
 //!
-//! Without its identity, its name, or whether it is removed, a project is not found, so neither its keys nor its domains could
-//! be withdrawn. The edge was told identity and name of every project that is there, and of no other.
+//! Without its identity, its name or its state a project is not found, so neither its keys nor its domains could be
+//! withdrawn. The edge has identity and name of every present project, and of no other.
 
 use chassis::sql::{Connection, Found, query, query_as};
 use contract::feed::Entity;

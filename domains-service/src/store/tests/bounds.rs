@@ -1,4 +1,5 @@
-//! Tables that grow with names and with what other services say: each is filled, and ends where docs/reference/bounds.md says.
+//! Tables that grow with names and with reports of other services: each is filled, and stops at the bound in
+//! docs/reference/bounds.md.
 
 use contract::event::{OrderEvent, OrderEvents};
 use contract::hostname::Hostname;

@@ -1,4 +1,5 @@
-//! Damaged numbers of the change log, in a file and on a server: writes go on, followers stay, and the numbers are repaired.
+//! Damaged numbers of the change log, in a file and on a server: writes continue, followers stay, and the numbers are
+//! repaired.
 
 use chassis::sql::{query, query_as, query_scalar};
 use contract::feed::{Change, EntityName, Position, Revision};

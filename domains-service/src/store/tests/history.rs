@@ -1,4 +1,4 @@
-//! Which followers a database knows, in a file and on a server: new, compacted and restored.
+//! The followers that a database accepts, in a file and on a server: new, compacted and restored.
 
 use chassis::seal::SealingKey;
 use chassis::secret::Secret;

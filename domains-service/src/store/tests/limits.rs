@@ -1,4 +1,4 @@
-//! Damaged numbers that are counted on, or that work waits for: it goes on, and orders wait for what a limit allows, not for ever.
+//! Damaged numbers of limits: work continues, and orders wait as long as the limit requires, not for ever.
 
 use chassis::sql::query;
 

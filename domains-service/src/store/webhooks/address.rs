@@ -1,4 +1,4 @@
-//! Addressing a message: who wants it, and a place in the outbox of each.
+//! Puts an event into the outbox of every subscribed endpoint.
 
 use chassis::sql::{Found, RowPlace, query, query_as, query_scalar};
 

@@ -1,4 +1,4 @@
-//! The outbox: deliveries that wait, and what became of the others.
+//! The outbox: waiting deliveries, and the results of the others.
 
 use chassis::sql::{Connection, Found, RowPlace, query, query_as};
 use chassis::webhook::{Attempt, AttemptResult};

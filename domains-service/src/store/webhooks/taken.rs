@@ -1,4 +1,4 @@
-//! Events that other services hand over, on their way into the outbox.
+//! Events that other services relay, on their way into the outbox.
 
 use chassis::sql::query;
 use contract::event::{OrderEvent, OrderEvents};
