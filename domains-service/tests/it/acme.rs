@@ -1,4 +1,4 @@
-//! Certificates by ACME: whatever the authority does and wherever we are interrupted.
+//! Certificates by ACME, with a misbehaving authority and interruptions at every step.
 
 mod authority;
 mod crashes;

@@ -1,4 +1,4 @@
-//! Certificates: issued, renewed long before they end, and never replaced by anything worse.
+//! Certificates: issued, renewed long before they expire, and never replaced by a worse one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

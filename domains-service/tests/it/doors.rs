@@ -1,4 +1,4 @@
-//! Who may ask for what on the internal listener: a credential of each kind at every door.
+//! Access to the internal listener: a credential of each kind at every operation.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Credentials in files over several starts: what was revoked stays refused, and a file that cannot be used stops nothing.
+//! Credentials in files over several starts: a revoked credential stays refused, and an unusable file stops nothing.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Gateways with a credential of their own: what it opens, and how it ends.
+//! Gateways with their own credentials: what a credential opens, and how it ends.
 
 use chassis::clock::Clock as _;
 use chassis::guard::pass_key;

@@ -1,4 +1,4 @@
-//! The door: who may come in, and how everybody else is told.
+//! The public listener: accepted identities, and the refusals of all other requests.
 
 use std::collections::BTreeMap;
 

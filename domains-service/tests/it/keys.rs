@@ -1,4 +1,4 @@
-//! API keys: made, shown once, rotated, revoked; digests at rest.
+//! API keys: created, shown once, rotated, revoked; stored as digests.
 
 use chassis::clock::Clock as _;
 use contract::feed::{Effect, Entity, EntityName};

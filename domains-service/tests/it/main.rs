@@ -1,4 +1,4 @@
-//! The control plane over HTTP: requests in, answers and the change stream out, in a world of our own.
+//! The control plane over HTTP: requests in, answers and the change stream out, with fakes for its neighbours.
 
 #![expect(
     clippy::unwrap_used,

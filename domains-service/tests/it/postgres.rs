@@ -1,4 +1,4 @@
-//! Several control planes over one PostgreSQL, and a server that is gone or locked.
+//! Several control planes over one PostgreSQL, and a server that is stopped or locked.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Removing domains: acknowledged by every live gateway, or honest about those that lag.
+//! Removing domains: confirmed by every live gateway, or answered with the names of the others.
 
 use contract::feed::{Effect, EntityName};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! A removed project: its sessions end, and its webhooks are sent nothing until it is restored.
+//! A removed project: its sessions end, and its webhooks get nothing until it is restored.
 
 use std::time::Duration;
 

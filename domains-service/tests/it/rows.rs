@@ -1,4 +1,4 @@
-//! One row that cannot be read stops nothing but itself, whichever table and column it is, over either store.
+//! An unreadable row stops nothing but itself, in every table and column, over either database.
 
 mod damaged;
 mod wrong;

@@ -1,4 +1,4 @@
-//! A sealing secret that is changed while everything goes on, taken away too early, or lost.
+//! A sealing secret that is rotated during operation, removed too early, or lost.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Services with a credential of their own: what it opens, what they are told, and whom an erasure waits for.
+//! Services with their own credentials: what a credential opens, which events they receive, and which services an
+//! erasure waits for.
 
 use chassis::guard::pass_key;
 use chassis::secret::{Secret, write_private};

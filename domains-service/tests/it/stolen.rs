@@ -1,5 +1,5 @@
-//! What the thief of a gateway can do at the control plane's public API with everything that a gateway has: its
-//! credential, the stream, and its keys for identities.
+//! An attacker with all secrets of one gateway (credential, change stream, identity keys) at the control plane's public
+//! API.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Which database the tests of this program run over: SQLite, or PostgreSQL when they are run once more.
+//! The database of a test run: SQLite, or PostgreSQL in a second run.
 
 #[path = "../../../chassis/tests/support/postgres.rs"]
 pub(crate) mod postgres;

@@ -1,4 +1,4 @@
-//! Webhooks: what happens is told to whom the owner chose: signed, in order, at least once, and nowhere else.
+//! Webhooks: events reach the owner's endpoints signed, in order, at least once, and no other address.
 
 mod lifecycle;
 mod orders;

@@ -1,4 +1,4 @@
-//! Withdrawals: whatever gateways are to serve no more is answered, listed, counted and ended the same way.
+//! Withdrawals: every kind is answered, listed, counted and ended in the same way.
 
 mod counters;
 mod history;

@@ -1,4 +1,4 @@
-//! A service on loopback with a scripted DNS, a clock that stands, and a gateway's signature at hand.
+//! A service on loopback with a scripted DNS, a clock under the test's control, and a gateway's signing key.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;

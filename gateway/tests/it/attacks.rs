@@ -1,8 +1,8 @@
-//! The attack matrix as raw bytes through a whole gateway. Every row is refused with an exact status and code, no
-//! upstream is so much as connected to, the connection is closed, there is one log line and one count.
+//! The attack matrix as raw bytes through a whole gateway. Every row is refused with an exact status and code; the
+//! gateway opens no connection to an upstream, closes the client's, writes one log line and counts once.
 //!
-//! What the lint of heads and chunks makes of every cut of such bytes is tested beside it; here the rows prove that
-//! nothing between the socket and the upstream changes that, and that nothing is refused in silence.
+//! The unit tests of heads and chunks cut such bytes at every place. These rows prove that nothing between the socket
+//! and the upstream changes the result, and that every refusal is logged.
 
 mod bodies;
 mod credentials;

@@ -1,4 +1,4 @@
-//! Who may ask: keys, what is wrong with them, and addresses that guess.
+//! Authentication: valid keys, the faults of others, and addresses that guess keys.
 
 use contract::feed::{Effect, Entity, EntityName};
 use contract::key::Environment;

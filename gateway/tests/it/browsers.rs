@@ -1,5 +1,5 @@
-//! Pages of other sites (CORS) and browsers that insist on TLS (HSTS): who says what, and that what an upstream says
-//! stands.
+//! Cross-origin requests (CORS) and forced TLS (HSTS): the gateway answers by its settings, and an upstream's own
+//! fields win.
 
 use contract::browsers::{Browsers, Cors, Hsts};
 use contract::feed::Entity;

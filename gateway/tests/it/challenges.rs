@@ -1,4 +1,4 @@
-//! What a certificate authority asks while a domain is being proven.
+//! Requests of a certificate authority while it validates a domain.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
-//! What RFC 9113 and RFC 7541 demand of a server, section by section: bytes through TLS into a whole gateway, and what
-//! has to come back. Nothing but a good request reaches the upstream, and after whatever is no error of the connection
-//! a good request on the same connection is served.
+//! Requirements of RFC 9113 and RFC 7541 for a server, section by section: bytes through TLS into a whole gateway, and
+//! the expected bytes. Only valid requests reach the upstream, and after everything but a connection error the
+//! connection serves a valid request.
 //!
-//! A row says what the RFC demands. Where the library does something else, the row says that too, and why it is
-//! harmless; a row whose difference is gone turns red.
+//! A row states the RFC's requirement. Where the library deviates, the row states that too, with the reason why it is
+//! harmless; when the deviation disappears the row fails.
 
 mod compression;
 mod connection;

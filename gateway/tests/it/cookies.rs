@@ -1,4 +1,4 @@
-//! Cookies that upstreams set: on the platform's hosts they stay with the host.
+//! Cookies of upstreams: on platform hosts they are limited to the host.
 
 use crate::world::client::Ask;
 use crate::world::h2_upstream::{Asked, H2Upstream};

@@ -1,5 +1,5 @@
-//! A start over a data directory in which something else is in the place of a file: a pipe, a device, a directory, a link
-//! that leads nowhere, or a file of any size.
+//! A start over a data directory with a wrong file: a pipe, a device, a directory, a dangling link, or a file of any
+//! size.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Clients far away: what their windows hold grows with the distance.
+//! Distant clients: flow-control windows grow with the round-trip time.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
-//! One exchange for both versions: clients, upstreams and logs see no difference between them. Bodies of requests have
-//! a table of their own ([`crate::bodies`]).
+//! One exchange for both versions: clients, upstreams and logs see no difference. Request bodies are in
+//! [`crate::bodies`].
 
 use std::future::poll_fn;
 

@@ -1,4 +1,5 @@
-//! Upstreams that are gone, slow, broken or overwhelmed: the client is told the truth, and nothing is done twice.
+//! Upstreams that are unreachable, slow, broken or overloaded: the client gets the right error, and no request is sent
+//! twice.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;

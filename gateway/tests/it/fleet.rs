@@ -1,5 +1,5 @@
-//! Several gateways as processes, one Redis, and between them a proxy that breaks things: what a customer of a platform
-//! with many nodes is promised.
+//! Several gateway processes, one Redis, and a proxy between them that injects faults: the promises to customers of a
+//! platform with many gateways.
 
 mod exactness;
 mod fault_proxy;

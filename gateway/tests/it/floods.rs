@@ -1,6 +1,6 @@
-//! 3.3: HTTP/2 clients that do not ask but flood, frame by frame over TLS, against a gateway in a process of its own.
-//! The connection ends or stays harmless, the gateway's memory stays where it was, hardly anything reaches the
-//! upstream, and a bystander on a connection of its own is served throughout.
+//! 3.3: HTTP/2 clients that flood, frame by frame over TLS, against a gateway process. The connection ends or stays
+//! harmless, the gateway's memory does not grow, almost nothing reaches the upstream, and another client on its own
+//! connection is served throughout.
 
 use std::time::{Duration, Instant};
 

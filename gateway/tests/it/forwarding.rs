@@ -1,4 +1,4 @@
-//! What an upstream is told, by whom, and what of its response reaches the client.
+//! Headers for the upstream, their origin, and the response headers that reach the client.
 
 use contract::identity::{Caller, Identity};
 use contract::key::{Environment, Scopes};

@@ -1,4 +1,4 @@
-//! Addresses that say themselves how they are.
+//! Health checks of upstream addresses.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

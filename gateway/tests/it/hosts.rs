@@ -1,4 +1,4 @@
-//! Which names are served, and which of them may share a connection.
+//! Served names, and names that may share a connection.
 
 use contract::feed::Entity;
 use contract::plan::Plan;

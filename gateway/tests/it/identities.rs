@@ -1,4 +1,4 @@
-//! The token that tells an upstream who is calling: to whom it is sent, for whom it is good, and how long.
+//! The identity token for upstreams: its receivers, its audience, and its lifetime.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! A gateway with a credential of its own: what it signs with, and whom it obeys, is what the control plane sends it.
+//! A gateway with its own credential: its signing keys, and the operators whose passes it accepts, come from the
+//! control plane.
 
 use chassis::guard::{operator_token, pass};
 use chassis::seal::SealingKey;

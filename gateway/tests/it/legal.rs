@@ -1,5 +1,4 @@
-//! Legal messages pass, and what they say arrives: one table over both versions, and clients that do what libraries do
-//! not.
+//! Valid messages pass unchanged: one table over both versions, and clients that do unusual but valid things.
 
 use std::net::{Ipv4Addr, SocketAddr};
 

@@ -1,4 +1,4 @@
-//! Beginning and end: ready when there is something to serve, and gone only when what was begun is finished.
+//! Start and end: ready when there is a site to serve, and ended only when the requests in progress are finished.
 
 use std::sync::Arc;
 

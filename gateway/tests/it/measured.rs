@@ -1,6 +1,6 @@
-//! Figures that a test holds to a bound and a command shows at length: memory of idle connections (`bench/run
-//! idle-memory`), memory and metrics after unknown names (`bench/run edge-proof`), time that refused keys take
-//! (`bench/run key-timing`).
+//! Figures that a test compares with a bound and a command measures at length: memory of idle connections (`bench/run
+//! idle-memory`), memory and metrics after unknown names (`bench/run edge-proof`), time to refuse keys (`bench/run
+//! key-timing`).
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Instant;

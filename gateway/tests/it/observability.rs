@@ -1,4 +1,4 @@
-//! What operators see: every request once, nothing a client chose as a label, and no secret anywhere.
+//! Logs and metrics: every request once, no label that a client chose, and no secret anywhere.
 
 use std::sync::Arc;
 

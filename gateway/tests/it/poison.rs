@@ -1,4 +1,4 @@
-//! A control plane gone wrong: whatever it says, the last good state is served and no request fails.
+//! A faulty control plane: with any bad data the last good state is served and no request fails.
 
 use chassis::seal::SealingKey;
 use chassis::secret::Secret;

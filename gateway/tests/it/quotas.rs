@@ -1,4 +1,4 @@
-//! How much may be asked: minute and day, both or neither, and what the headers say about it.
+//! Quotas: a request is charged to minute and day or to neither, and the headers describe both.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Moving house: to https, and to the primary domain, in exactly one hop.
+//! Redirects to https and to the primary domain, in exactly one hop.
 
 use contract::site::RedirectStatus;
 

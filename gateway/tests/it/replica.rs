@@ -1,4 +1,4 @@
-//! What the gateway knows: learnt within a moment, kept when the control plane is gone, and never traded for nonsense.
+//! The gateway's replica: current within a second, kept without the control plane, and never replaced by bad data.
 
 use contract::feed::{Change, Effect, Entity, EntityName, Frame, Mark, Revision};
 use contract::plan::Plan;

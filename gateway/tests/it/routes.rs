@@ -1,4 +1,4 @@
-//! Which paths, methods and bodies an API takes, decided before its upstream hears of them.
+//! Paths, methods and bodies that an API accepts, decided before its upstream sees a request.
 
 use crate::world::client::{Ask, Reply, status_of};
 use crate::world::upstream::{Act, response};

@@ -1,4 +1,4 @@
-//! gRPC through the gateway: by grpcio on both sides, and what only a server of our own can do.
+//! gRPC through the gateway: with grpcio on both sides, and cases that need a server of our own.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;

@@ -1,4 +1,4 @@
-//! Upstreams that speak HTTP/2, agreed on in the TLS handshake or known before.
+//! Upstreams over HTTP/2, negotiated in the TLS handshake or configured.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! Upstreams that are not ours: nginx and nghttpd, over every way there is to them.
+//! Third-party upstreams: nginx and nghttpd, over every protocol to an upstream.
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Upstreams over HTTP/2 whose open connections fall silent while new ones work. Each such connection costs one request at
-//! most, and those that follow go over new ones.
+//! Upstreams over HTTP/2 with open connections that fall silent while new ones work. Each such connection costs at most
+//! one request, and later requests use new connections.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! WebSocket: through public sites, never through an API.
+//! WebSocket: allowed on public sites, refused on APIs.
 
 use contract::feed::{Entity, EntityName};
 use contract::plan::Plan;

@@ -1,5 +1,5 @@
-//! An authority that speaks ACME and does what a test says: the parts of the protocol that no packaged authority has
-//! (renewal information, limits, refusals of its choice), and a place to stop at any request.
+//! A scripted ACME authority with the parts of the protocol that no packaged authority has (renewal information,
+//! limits, refusals on demand), and a way to stop at any request.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

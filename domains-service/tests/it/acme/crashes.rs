@@ -1,4 +1,4 @@
-//! The process dies at any moment of an order: the next one finishes that order and asks for no second certificate.
+//! The process dies at each step of an order: the next process finishes that order and orders no second certificate.
 
 use std::sync::Arc;
 

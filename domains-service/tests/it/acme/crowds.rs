@@ -1,4 +1,4 @@
-//! Many domains, many workers, and an authority that is away for long.
+//! Many domains, many workers, and a long outage of the authority.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Renewal: when the authority advises it, and what it says of the certificate that is replaced.
+//! Renewal: on the authority's advice, with a reference to the replaced certificate.
 
 use super::*;
 

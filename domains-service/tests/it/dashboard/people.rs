@@ -1,4 +1,4 @@
-//! What people do beside the straight way: they come back late, search, downgrade, and have names with and without www.
+//! Unusual visits: late returns, searches, downgrades, and names with and without www.
 
 use std::time::Duration;
 

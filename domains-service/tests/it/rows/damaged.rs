@@ -1,7 +1,7 @@
-//! What no type allows and SQLite keeps all the same: bytes that are no text, and text where a number belongs. Every
+//! Values that no type allows and SQLite stores all the same: invalid UTF-8, and text in place of a number. Every
 //! column of every table, found from the schema.
 //!
-//! PostgreSQL cannot hold any of it. Over PostgreSQL the test is that it refuses.
+//! PostgreSQL cannot store any of them. Over PostgreSQL the test is that it refuses.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Rows that read and say something that cannot be: no gateway is sent what would have it refuse everything after it.
+//! Readable rows with impossible content: no gateway is sent a change that would stop it from taking later ones.
 
 use chassis::seal::{SealingKey, name_in};
 use chassis::secret::Secret;

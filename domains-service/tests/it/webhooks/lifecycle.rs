@@ -1,4 +1,4 @@
-//! Endpoints: made, changed, switched off and on, removed; deliveries repeated.
+//! Endpoints: created, changed, disabled, enabled, removed; deliveries repeated.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Events of orders: handed over by the service of the orders, told by the same machinery as those of domains.
+//! Events of orders: relayed by the orders-service, delivered like those of domains.
 
 use chassis::guard::operator_token;
 use contract::event::{EVENTS_MAX, OrderEvent, OrderEvents};

@@ -1,4 +1,4 @@
-//! A receiver on loopback that answers as it is told and keeps what it got.
+//! A receiver on loopback with scripted answers, which keeps the requests.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,4 +1,4 @@
-//! Withdrawals while a number of the change log, or of the gateways' keys, is damaged: all is as before.
+//! Withdrawals while a number of the change log, or of the gateways' keys, is damaged: the results are the same.
 
 use contract::feed::Frame;
 use serde_json::{Value, json};

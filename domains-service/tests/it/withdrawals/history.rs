@@ -1,5 +1,5 @@
-//! Withdrawals in a database that went back to an earlier state: what gateways have applied of the history before is no
-//! acknowledgement, whether they report it, a row says it, or another replica has heard it.
+//! Withdrawals in a database that went back to an earlier state: a gateway's confirmation of the former history does
+//! not count, whether the gateway reports it, a row holds it, or another replica received it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! DNS as a test tells it.
+//! A scripted DNS.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

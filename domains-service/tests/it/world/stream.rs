@@ -1,4 +1,4 @@
-//! The change stream, as a gateway reads it.
+//! A follower of the change stream.
 
 use contract::feed::Frame;
 

@@ -1,4 +1,4 @@
-//! 3.4: keys and what is made of them. The canary is a secret that must appear nowhere.
+//! 3.4: keys and data derived from them. The canary is a secret that must appear nowhere.
 
 use crate::world::client::Ask;
 use crate::world::{BLOG, DEMO, ORDERS, OTHER, World};

@@ -1,4 +1,4 @@
-//! 3.1: where a body ends.
+//! 3.1: the end of a body.
 
 use contract::rejection::Rejection::{BadFraming, BadRequest, NotImplemented, UnderscoreHeader};
 

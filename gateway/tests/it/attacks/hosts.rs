@@ -1,4 +1,4 @@
-//! 3.2: hosts, names of handshakes, forwarded headers.
+//! 3.2: hosts, server names in handshakes, forwarded headers.
 
 use contract::rejection::Rejection::BadHost;
 

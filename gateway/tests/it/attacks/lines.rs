@@ -1,4 +1,4 @@
-//! 3.1: request lines, versions, other protocols, expectations, sizes, what `Connection` names.
+//! 3.1: request lines, versions, other protocols, expectations, sizes, fields that `Connection` lists.
 
 use contract::rejection::Rejection::{
     BadConnectionHeader, BadRequest, BadTarget, BodyNotAllowed, ExpectationFailed, HeadersTooLarge, MethodNotAllowed,

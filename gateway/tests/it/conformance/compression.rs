@@ -1,4 +1,4 @@
-//! Header compression: RFC 7541, and what RFC 9113 section 4.3 makes of its errors.
+//! Header compression: RFC 7541, and the handling of its errors in RFC 9113 section 4.3.
 
 use super::Outcome::{Connection, Served, Stream};
 use super::Step::{Ended, Send};

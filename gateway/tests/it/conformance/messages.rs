@@ -1,4 +1,5 @@
-//! Requests as sequences of frames: RFC 9113 sections 8.1 and 8.1.1, and what of allowed ones arrives at an upstream.
+//! Requests as sequences of frames: RFC 9113 sections 8.1 and 8.1.1, and the form in which valid ones reach an
+//! upstream.
 
 use super::Outcome::{Served, Stream};
 use super::peer::{Peer, Seen};

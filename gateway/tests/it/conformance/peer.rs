@@ -1,4 +1,4 @@
-//! A client that reads frames as they come and keeps what they say.
+//! A client that reads frames as they come and records their content.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,8 +1,8 @@
-//! One validator for both versions: each generated request goes over HTTP/1 and over HTTP/2, as bytes, and what one of
-//! them serves the other serves alike. Requests have one oddity each, so that a refusal has one right status.
+//! One validator for both versions: each generated request is sent as bytes over HTTP/1 and over HTTP/2, with the same
+//! result. Each request has one fault, so that one status is right.
 //!
-//! Left out is what only one version can say (`Connection`, codings, pseudo-fields), and `#` in a target: the library
-//! of HTTP/2 cuts it off before anybody reads it (see `fields.rs`).
+//! Faults that only one version can express (`Connection`, codings, pseudo-fields) are left out, and `#` in a target:
+//! the HTTP/2 library cuts it off before the gateway reads it (see `fields.rs`).
 
 use proptest::prelude::*;
 use proptest::sample::select;

@@ -1,5 +1,5 @@
-//! A proxy in front of Redis that delays, drops, cuts and swallows. It has a thread of its own: the hundreds of
-//! requests that a test makes at once must not delay what Redis answers.
+//! A proxy in front of Redis that delays, drops, cuts and swallows. It has its own thread, so that a test's hundreds of
+//! simultaneous requests do not delay Redis's answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};

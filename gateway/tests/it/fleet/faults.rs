@@ -1,4 +1,4 @@
-//! The way to Redis, and Redis, break in every way there is. Never an error of ours, never over the limit.
+//! Redis and the network to it fail in every way. No request gets an error, and no limit is exceeded.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! What became of many requests, for every test of a fleet.
+//! The results of many requests, for every test of a fleet.
 
 use std::collections::BTreeMap;
 

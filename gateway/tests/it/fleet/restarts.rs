@@ -1,4 +1,4 @@
-//! All gateways end and start again together; one is stuck and ends itself.
+//! All gateways stop and start together; one hangs and ends itself.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! What all nodes know alike: bans, changes of plan, revoked keys; and what every answer says of the limits.
+//! State that all gateways share: bans, plan changes, revoked keys; and the limits in every answer.
 
 use contract::feed::Effect;
 use std::collections::BTreeMap;

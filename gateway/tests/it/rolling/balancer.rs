@@ -1,4 +1,4 @@
-//! What a load balancer knows: which gateways say that they are ready. It retries nothing.
+//! A load balancer: it knows which gateways report that they are ready, and retries nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

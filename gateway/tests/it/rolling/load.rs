@@ -1,4 +1,5 @@
-//! Clients that ask at a steady rate, half of them over HTTP/1.1 keep-alive, half over HTTP/2, and write down what failed.
+//! Clients that send requests at a steady rate, half over HTTP/1.1 keep-alive and half over HTTP/2, and record
+//! failures.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Others with the same names and certificates, a file for each, with the settings of `bench/peers`.
+//! Peers with the same names and certificates, one file for each name, with the settings of `bench/peers`.
 
 use std::fmt::Write as _;
 use std::path::Path;

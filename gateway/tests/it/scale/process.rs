@@ -1,4 +1,4 @@
-//! A process under measurement: the gateway, or one that does the same work.
+//! A process under measurement: the gateway or a peer.
 
 use std::fs::read_to_string;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! A certificate authority for the tests, and clients that believe it.
+//! A certificate authority for the tests, and clients that trust it.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,4 +1,4 @@
-//! Clients: HTTP/1.1 written by hand, so that a test can send what no library would, and requests for both versions.
+//! Clients: HTTP/1.1 written by hand, so that a test can send invalid bytes, and requests for both versions.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! A control plane with a change log: it serves the change stream, keeps node reports, and can be made to lie, fall
-//! silent, die and come back.
+//! A control plane with a change log: it serves the change stream, keeps node reports, and can send bad data, stop
+//! answering, die and come back.
 
 mod answers;
 

@@ -1,5 +1,5 @@
-//! What the control plane of these tests gives to gateways, as the shipped one does: a credential for each, and sealed keys
-//! to sign identities and to seal session tickets with. No gateway has a secret of the platform.
+//! Secrets that this control plane gives to gateways, as the shipped one does: a credential for each, and sealed keys
+//! that sign identities and seal session tickets. No gateway has a secret of the platform.
 
 use chassis::guard::pass;
 use chassis::seal::SealingKey;

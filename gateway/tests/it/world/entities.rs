@@ -1,4 +1,4 @@
-//! What the control plane publishes in these tests.
+//! The entities that the control plane publishes in these tests.
 
 use chassis::seal::SealingKey;
 use chassis::secret::Secret;

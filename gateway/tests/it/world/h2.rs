@@ -1,4 +1,4 @@
-//! An HTTP/2 client that may say one name in the handshake and another in `:authority`.
+//! An HTTP/2 client that can send one name in the handshake and another in `:authority`.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! An upstream that speaks HTTP/2: the test says what becomes of each request.
+//! An upstream over HTTP/2; the test decides the answer to each request.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! A way to a server whose open connections can fall silent, as when a NAT forgets them or a virtual address keeps them
-//! on a node that is lost: nothing comes through any more and nothing is closed, while new connections work. Or they
-//! are reset as soon as something is sent there, as when a NAT was restarted.
+//! A relay to a server that can silence its open connections, as when a NAT forgets them or a virtual address keeps
+//! them on a lost node: no byte passes and no connection closes, while new connections work. It can also reset them at
+//! the next byte, as a restarted NAT does.
 
 use std::net::SocketAddr;
 

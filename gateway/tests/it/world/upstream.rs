@@ -1,4 +1,4 @@
-//! An upstream that does what the test says, byte for byte, and remembers every byte it was sent.
+//! A scripted upstream that sends exact bytes and records every byte that it receives.
 
 mod http2;
 

@@ -1,4 +1,4 @@
-//! HTTP/1.1 as bytes, for both ends: what was sent is kept as it was sent, and a message that was cut short says so.
+//! HTTP/1.1 as bytes, for both ends: messages are recorded as sent, and a truncated message is reported as such.
 
 use std::io;
 

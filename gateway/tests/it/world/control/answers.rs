@@ -1,4 +1,4 @@
-//! What the control plane answers on a connection.
+//! The control plane's answers on a connection.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The same upstream over HTTP/2: what a test says in HTTP/1.1 is done frame for frame, and requests are remembered as if
-//! they had come in HTTP/1.1.
+//! The same upstream over HTTP/2: a script in HTTP/1.1 is sent as frames, and requests are recorded as if they had come
+//! in HTTP/1.1.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
