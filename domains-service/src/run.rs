@@ -31,10 +31,10 @@ use crate::delivery;
 use crate::enrolment;
 use crate::issuer::acme::{AcmeAuthority, Desk};
 use crate::issuer::{Authorities, Issuer, LocalAuthority};
+use crate::key_rotation;
 use crate::keyring;
 use crate::metrics::Metrics;
 use crate::nodes::{Nodes, record};
-use crate::seals;
 use crate::store::credentials::Kind;
 use crate::store::{Store, projects};
 use crate::worker;
@@ -133,7 +133,7 @@ pub async fn start_in(
         [(Kind::Gateway, config.gateways_directory.clone()), (Kind::Service, config.services_directory.clone())];
     let dns = Arc::new(CountedDns { dns: world.dns, metrics: metrics.clone() });
     let app = Arc::new(App::new(config, store, nodes, clock.clone(), dns, authorities, metrics)?);
-    seals::check(&app.core, lost).await?;
+    key_rotation::check(&app.core, lost).await?;
     publish_platform(&app).await?;
     enrolment::at_start(&app, &secret, credentials).await?;
     app.gateways.recall_processes(&app.core.store).await?;
@@ -196,7 +196,7 @@ fn workers(
         tokio::spawn(sql::watch(app.core.store.database(), watched, shutdown.clone())),
         tokio::spawn(app.gateways.peers.clone().listen(app.gateways.nodes.clone(), shutdown.clone())),
         tokio::spawn(record::keep(app.core.store.clone(), app.gateways.nodes.clone(), shutdown.clone())),
-        tokio::spawn(seals::keep_new(app.clone(), shutdown.clone())),
+        tokio::spawn(key_rotation::keep_new(app.clone(), shutdown.clone())),
         tokio::spawn(keyring::keep(app.clone(), shutdown.clone())),
         tokio::spawn(app.core.store.clone().keep_credentials(shutdown.clone())),
         tokio::spawn(worker::tidy(app.clone(), change_log_rows, shutdown.clone())),

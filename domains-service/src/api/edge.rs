@@ -24,8 +24,8 @@ use super::view::rfc3339;
 use crate::app::App;
 use crate::error::{Code, Stop};
 use crate::feed::{self, Ended, PIECES_WAITING_MAX, Places};
+use crate::key_rotation;
 use crate::nodes::{NODES_OF_ONE_MAX, gateway_of};
-use crate::seals;
 use crate::store::credentials::Credential;
 use crate::store::keys;
 use crate::store::log::Next;
@@ -287,7 +287,7 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, Stop
         app.core.store.domains_by_status().await?.into_iter().map(|(status, count)| (status, json!(count))).collect();
     let (projects, keys) = app.core.store.count_projects_and_keys().await?;
     let nodes = app.gateways.nodes.behind(revision);
-    let seals = seals::look(&app.core).await?;
+    let seals = key_rotation::look(&app.core).await?;
     let withdrawals: i64 = app.core.store.count_withdrawals().await?.iter().map(|counted| counted.count).sum();
     let now = app.core.clock.now();
     let trouble = app.api.last_trouble.lock().clone();
