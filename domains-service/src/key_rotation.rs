@@ -20,7 +20,7 @@ use crate::app::App;
 use crate::common::Core;
 use crate::keyring;
 use crate::nodes::Nodes;
-use crate::store::seals::{COLUMNS, Column, Resealed, Seals};
+use crate::store::sealed::{COLUMNS, Column, Resealed, Seals};
 use crate::store::{StoreError, domains};
 
 /// Texts sealed anew at once.

@@ -6,7 +6,7 @@ use chassis::metrics::{
 use chassis::webhook::AttemptResult;
 
 use crate::domain::Status;
-use crate::store::seals::Seals;
+use crate::store::sealed::Seals;
 use crate::store::withdrawals::What;
 use verification::RecordKind;
 

@@ -29,7 +29,7 @@ pub(crate) mod overview;
 pub(crate) mod processes;
 pub(crate) mod projects;
 pub(crate) mod rows;
-pub(crate) mod seals;
+pub(crate) mod sealed;
 pub(crate) mod sessions;
 #[cfg(test)]
 mod tests;

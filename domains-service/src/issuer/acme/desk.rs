@@ -15,7 +15,7 @@ use crate::limits::Demand;
 use crate::nodes::Nodes;
 use crate::publish;
 use crate::store::acme::OrderRecord;
-use crate::store::seals::order_place;
+use crate::store::sealed::order_place;
 use crate::store::{Store, StoreError};
 
 /// How long the gateways may take to learn a challenge; longer than they may take to come back after our restart. One that

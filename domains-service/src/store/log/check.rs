@@ -8,7 +8,7 @@ use contract::time::UnixMillis;
 
 use super::super::rows::{self, Stored as _, Table};
 use super::super::write::kind_and_name;
-use super::super::{StoreError, seals};
+use super::super::{StoreError, sealed};
 use super::{Row, StoredEntity, as_mark};
 
 impl StoredEntity {
@@ -107,7 +107,7 @@ impl<'a> Check<'a> {
             return Ok(opened.map_or_else(|error| Key::Damaged(error.to_string()), |_| Key::Usable));
         }
         if self.missing.as_deref() != Some(seal) {
-            if !seals::is_in_use(reading, seal).await? {
+            if !sealed::is_in_use(reading, seal).await? {
                 let reason = format!("its private key names the sealing secret {seal:?}, which is not in use");
                 return Ok(Key::Gone(reason));
             }
