@@ -7,8 +7,8 @@
 //!
 //! An operator may remove a secret when no row needs it any more. Before that, the service refuses to start and says
 //! what to do, except when only one row needs the secret. So an operator who removes a secret here first sees the
-//! mistake before any gateway does. For a secret that is lost for good, [`give_up`] drops the rows that only it opens.
-//! While the database is away, all of this waits and is tried again.
+//! mistake before any gateway does. For a secret that is lost for good, [`drop_sealed_with`] drops the rows that only
+//! it opens. While the database is away, all of this waits and is tried again.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,56 +20,59 @@ use crate::app::App;
 use crate::common::Core;
 use crate::keyring;
 use crate::nodes::Nodes;
-use crate::store::sealed::{COLUMNS, Column, Resealed, Seals};
+use crate::store::sealed::{COLUMNS, Column, Resealed, SealedCounts};
 use crate::store::{StoreError, domains};
 
-/// Texts sealed anew at once.
+/// Rows that one transaction seals again.
 const BATCH: i64 = 50;
 
-/// Damaged texts that the log names, of each column.
+/// Damaged rows that the log names, of each column.
 const NAMED_MAX: i64 = 100;
 
-/// Between two batches: others want to write as well.
+/// Pause between two batches, for other writers.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How long the gateways may take to learn a batch. One that is slower is not waited for.
-const LEARNING_TIME_MAX: Duration = Duration::from_secs(5);
+/// Longest wait until the gateways have applied a batch. Slower gateways are not waited for.
+const APPLY_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Between two searches: another replica may have sealed something with the secret that it was started with.
+/// Interval between two searches: a replica with an older configuration may have sealed rows with an older secret.
 const INTERVAL: Duration = Duration::from_mins(1);
 
-/// Brings the gauge up to date.
-fn show(core: &Core, seals: Seals) {
-    for (word, count) in Seals::WORDS.iter().zip([seals.newest, seals.older, seals.missing]) {
+/// Sets the gauge.
+fn set_gauge(core: &Core, sealed: SealedCounts) {
+    for (word, count) in SealedCounts::WORDS.iter().zip([sealed.newest, sealed.older, sealed.missing]) {
         core.metrics.sealed.with_label_values(&[word]).set(count);
     }
 }
 
-/// How many texts are sealed with what, now.
-pub(crate) async fn look(core: &Core) -> Result<Seals, StoreError> {
-    Ok(Seals::of(&core.sealing, &core.store.count_seals().await?))
+/// Counts sealed rows by the age of their secret.
+pub(crate) async fn count(core: &Core) -> Result<SealedCounts, StoreError> {
+    Ok(SealedCounts::of(&core.sealing, &core.store.count_sealed().await?))
 }
 
-/// Makes sure, before anything is served, that no secret is missing; or goes on without what does not open, if it is
-/// `lost`. A text that alone names its secret is damaged, and stops nothing where anything else shows that our secrets
-/// are right.
+/// Checks at the start that every sealed row can be opened. With `lost`, drops the rows that cannot. A row that alone
+/// names its secret is damaged; it stops nothing if other rows prove that the configured secrets are right.
+///
+/// # Errors
+/// When a secret is missing and not `lost`, or the database does not answer.
 pub(crate) async fn check(core: &Core, lost: bool) -> anyhow::Result<()> {
-    let found = core.store.count_seals().await.context("counting sealed rows")?;
-    if Seals::of(&core.sealing, &found).missing == 0 {
+    let found = core.store.count_sealed().await.context("counting sealed rows")?;
+    if SealedCounts::of(&core.sealing, &found).missing == 0 {
         return Ok(());
     }
-    mend(core, &found).await.context("repairing the names of sealing secrets")?;
-    let counts = core.store.count_seals().await.context("counting sealed rows")?;
-    let seals = Seals::of(&core.sealing, &counts);
-    let missing = seals.missing;
+    repair_names(core, &found).await.context("repairing the names of sealing secrets")?;
+    let counts = core.store.count_sealed().await.context("counting sealed rows")?;
+    let sealed = SealedCounts::of(&core.sealing, &counts);
+    let missing = sealed.missing;
     if missing == 0 {
         return Ok(());
     }
     let names: Vec<&String> = counts.keys().filter(|name| !core.sealing.has(name)).collect();
-    let is_right = seals.newest + seals.older > 0 || keyring::opens(core).await.context("reading keys of gateways")?;
+    let is_right =
+        sealed.newest + sealed.older > 0 || keyring::opens(core).await.context("reading keys of gateways")?;
     if !lost && is_right && names.iter().all(|name| is_damaged(&counts, name)) {
         for name in names {
-            say_damaged(core, name).await.context("listing damaged rows")?;
+            log_damaged(core, name).await.context("listing damaged rows")?;
         }
         return Ok(());
     }
@@ -81,27 +84,27 @@ pub(crate) async fn check(core: &Core, lost: bool) -> anyhow::Result<()> {
          drops what it sealed and orders new certificates; webhooks need new secrets"
     );
     for name in names {
-        give_up(core, name).await.context("dropping rows sealed with the lost secret")?;
+        drop_sealed_with(core, name).await.context("dropping rows sealed with the lost secret")?;
     }
     tracing::warn!(rows = missing, "dropped rows of a lost sealing secret; owners must rotate their webhooks' secrets");
     Ok(())
 }
 
-/// Whether no text but a damaged one needs the secret of this name. Two are not damaged in the same way.
+/// Whether only damaged rows name this secret: damage does not give two rows the same name.
 fn is_damaged(counts: &BTreeMap<String, i64>, name: &str) -> bool {
     name.is_empty() || counts.get(name) == Some(&1)
 }
 
-/// Writes anew which secret a certificate needs, where its column is damaged and its key is not.
-async fn mend(core: &Core, counts: &BTreeMap<String, i64>) -> Result<(), StoreError> {
+/// Repairs the name of a certificate's secret where the column is damaged and the key is not.
+async fn repair_names(core: &Core, counts: &BTreeMap<String, i64>) -> Result<(), StoreError> {
     for name in counts.keys().filter(|name| !core.sealing.has(name) && is_damaged(counts, name)) {
-        core.store.mend_seals(name, BATCH).await?;
+        core.store.repair_seal_names(name, BATCH).await?;
     }
     Ok(())
 }
 
-/// Names the texts that a damaged name of a secret stands before.
-async fn say_damaged(core: &Core, name: &str) -> Result<(), StoreError> {
+/// Logs the rows with a damaged name of a secret.
+async fn log_damaged(core: &Core, name: &str) -> Result<(), StoreError> {
     for (table, row) in core.store.texts_with(name, NAMED_MAX).await? {
         tracing::error!(
             table = table.as_str(),
@@ -115,9 +118,9 @@ async fn say_damaged(core: &Core, name: &str) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Lets go of what only a lost secret opens: accounts and orders are begun anew, certificates ordered anew. What a
-/// certificate's gateways still have in memory is served until then.
-async fn give_up(core: &Core, seal: &str) -> Result<(), StoreError> {
+/// Drops the rows of a lost secret, and orders new accounts and certificates. Gateways serve the certificates in their
+/// memory until then.
+async fn drop_sealed_with(core: &Core, seal: &str) -> Result<(), StoreError> {
     core.store.forget_sealed(seal).await?;
     let mut after = String::new();
     loop {
@@ -139,10 +142,10 @@ async fn give_up(core: &Core, seal: &str) -> Result<(), StoreError> {
     }
 }
 
-/// Seals anew what needs another than the newest secret, until `shutdown`.
-pub(crate) async fn keep_new(app: std::sync::Arc<App>, shutdown: Shutdown) {
+/// Seals rows of older secrets with the newest, until `shutdown`.
+pub(crate) async fn rotate(app: std::sync::Arc<App>, shutdown: Shutdown) {
     while !shutdown.has_begun() {
-        if let Err(error) = round(&app.core, &app.gateways.nodes, &shutdown).await {
+        if let Err(error) = rotate_once(&app.core, &app.gateways.nodes, &shutdown).await {
             tracing::error!(%error, "could not seal rows with the newest secret; retrying in a minute");
         }
         tokio::select! {
@@ -152,28 +155,28 @@ pub(crate) async fn keep_new(app: std::sync::Arc<App>, shutdown: Shutdown) {
     }
 }
 
-async fn round(core: &Core, nodes: &Nodes, shutdown: &Shutdown) -> Result<(), StoreError> {
-    let counts = core.store.count_seals().await?;
-    mend(core, &counts).await?;
-    show(core, Seals::of(&core.sealing, &counts));
+async fn rotate_once(core: &Core, nodes: &Nodes, shutdown: &Shutdown) -> Result<(), StoreError> {
+    let counts = core.store.count_sealed().await?;
+    repair_names(core, &counts).await?;
+    set_gauge(core, SealedCounts::of(&core.sealing, &counts));
     let needed = |name: &&str| counts.get(*name).is_some_and(|count| *count > 0);
     let mut done = 0;
     let older: Vec<&str> = core.sealing.older().filter(needed).collect();
     for seal in &older {
         for column in std::iter::once(None).chain(COLUMNS.map(Some)) {
-            done += all_in(core, nodes, shutdown, column, seal).await?;
+            done += reseal_all(core, nodes, shutdown, column, seal).await?;
         }
     }
     if !older.is_empty() {
-        let seals = look(core).await?;
-        show(core, seals);
-        tracing::info!(texts = done, left = seals.older, "sealed keys and secrets with the newest sealing secret");
+        let sealed = count(core).await?;
+        set_gauge(core, sealed);
+        tracing::info!(texts = done, left = sealed.older, "sealed keys and secrets with the newest sealing secret");
     }
     Ok(())
 }
 
-/// Seals anew what needs one secret in one column, or in certificates; how many texts.
-async fn all_in(
+/// Seals again the rows of one secret in one column, or in certificates; returns their number.
+async fn reseal_all(
     core: &Core,
     nodes: &Nodes,
     shutdown: &Shutdown,
@@ -192,7 +195,7 @@ async fn all_in(
         core.metrics.sealed.with_label_values(&["newest"]).add(moved);
         core.metrics.sealed.with_label_values(&["older"]).sub(moved);
         if let Some(revision) = revision {
-            nodes.acknowledged(revision, LEARNING_TIME_MAX).await;
+            nodes.acknowledged(revision, APPLY_TIME_MAX).await;
         }
         tokio::select! {
             () = shutdown.begun() => return Ok(done),

@@ -6,7 +6,7 @@ use chassis::metrics::{
 use chassis::webhook::AttemptResult;
 
 use crate::domain::Status;
-use crate::store::sealed::Seals;
+use crate::store::sealed::SealedCounts;
 use crate::store::withdrawals::What;
 use verification::RecordKind;
 
@@ -162,7 +162,7 @@ impl Metrics {
         for reason in REASONS {
             self.credential_files_refused.with_label_values(&[reason]).set(0);
         }
-        for word in Seals::WORDS {
+        for word in SealedCounts::WORDS {
             self.sealed.with_label_values(&[word]).set(0);
         }
         for what in What::ALL {

@@ -183,7 +183,8 @@ pub async fn start_in(
     Ok(Running::new("domains-service", addresses, task))
 }
 
-/// Starts what happens by itself until `shutdown`. `change_log_rows` and `disable_after`: see the settings of these names.
+/// Starts what happens by itself until `shutdown`. `change_log_rows` and `disable_after`: see the settings of these
+/// names.
 fn workers(
     app: &Arc<App>,
     watched: StoreMetrics,
@@ -196,7 +197,7 @@ fn workers(
         tokio::spawn(sql::watch(app.core.store.database(), watched, shutdown.clone())),
         tokio::spawn(app.gateways.peers.clone().listen(app.gateways.nodes.clone(), shutdown.clone())),
         tokio::spawn(record::keep(app.core.store.clone(), app.gateways.nodes.clone(), shutdown.clone())),
-        tokio::spawn(key_rotation::keep_new(app.clone(), shutdown.clone())),
+        tokio::spawn(key_rotation::rotate(app.clone(), shutdown.clone())),
         tokio::spawn(keyring::keep(app.clone(), shutdown.clone())),
         tokio::spawn(app.core.store.clone().keep_credentials(shutdown.clone())),
         tokio::spawn(worker::tidy(app.clone(), change_log_rows, shutdown.clone())),

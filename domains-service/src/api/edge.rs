@@ -57,8 +57,9 @@ const WITHDRAWALS_SHOWN_MAX: i64 = 200;
 /// The longest name of a node.
 const NODE_BYTES_MAX: usize = 128;
 
-/// `GET /internal/edge/feed?node=ID&after=REVISION&mark=MARK&keyring=1&whole=1`: frames, for ever; with the gateway's keys for
-/// one that asks for them, and with a snapshot first for one that wants the whole. Refuses a follower of another history.
+/// `GET /internal/edge/feed?node=ID&after=REVISION&mark=MARK&keyring=1&whole=1`: frames, for ever; with the gateway's
+/// keys for one that asks for them, and with a snapshot first for one that wants the whole. Refuses a follower of
+/// another history.
 pub(super) async fn feed(
     State(app): State<Arc<App>>,
     Extension(places): Extension<Arc<Places>>,
@@ -119,9 +120,9 @@ fn refuse_history(app: &App, node: &str, after: Revision, newest: Revision) -> R
     Code::History.refuse(message)
 }
 
-/// `POST /internal/edge/nodes`: how far a gateway has come. What cannot be is refused: a revision that there is not, one of
-/// another history, and one process more than its credential may have. A revision of which the log keeps no mark any more
-/// counts as nothing applied.
+/// `POST /internal/edge/nodes`: how far a gateway has come. What cannot be is refused: a revision that there is not,
+/// one of another history, and one process more than its credential may have. A revision of which the log keeps no mark
+/// any more counts as nothing applied.
 pub(super) async fn report(
     State(app): State<Arc<App>>,
     Extension(edge): Extension<Credential>,
@@ -190,7 +191,8 @@ fn is_place(place: &str) -> bool {
     place.len() == 16 && place.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// `POST /internal/edge/usage`: the requests a gateway has counted, for the dashboard. What there is no room for is refused.
+/// `POST /internal/edge/usage`: the requests a gateway has counted, for the dashboard. What there is no room for is
+/// refused.
 pub(super) async fn usage(
     State(app): State<Arc<App>>,
     Extension(edge): Extension<Credential>,
@@ -210,7 +212,8 @@ pub(super) async fn usage(
     taken(&node, has_room, "usage")
 }
 
-/// `POST /internal/edge/keys`: the keys a gateway has seen, and the bans it knows. Bans that there is no room for are refused.
+/// `POST /internal/edge/keys`: the keys a gateway has seen, and the bans it knows. Bans that there is no room for are
+/// refused.
 pub(super) async fn take_keys(
     State(app): State<Arc<App>>,
     Extension(edge): Extension<Credential>,
@@ -287,7 +290,7 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, Stop
         app.core.store.domains_by_status().await?.into_iter().map(|(status, count)| (status, json!(count))).collect();
     let (projects, keys) = app.core.store.count_projects_and_keys().await?;
     let nodes = app.gateways.nodes.behind(revision);
-    let seals = key_rotation::look(&app.core).await?;
+    let sealed = key_rotation::count(&app.core).await?;
     let withdrawals: i64 = app.core.store.count_withdrawals().await?.iter().map(|counted| counted.count).sum();
     let now = app.core.clock.now();
     let trouble = app.api.last_trouble.lock().clone();
@@ -305,8 +308,8 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, Stop
         "gateways_of_another_history": app.gateways.nodes.of_another_history(),
         "withdrawals": withdrawals,
         "certificate_authorities": app.issuing.authorities.names(),
-        "sealed_with_older": seals.older,
-        "sealed_with_missing": seals.missing,
+        "sealed_with_older": sealed.older,
+        "sealed_with_missing": sealed.missing,
         "credential_files_refused": *app.api.refused_files.lock(),
         "listener_certificate_faults": app.api.listeners.faults(),
         "unreadable_rows": unreadable_rows(app.core.store.reader().unreadable()),
