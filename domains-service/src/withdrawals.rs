@@ -66,7 +66,7 @@ pub(crate) async fn wait(core: &Core, gateways: &Gateways, revision: Revision) -
 
 /// As [`wait`], for what of `which` was withdrawn just now: when a gateway has not acknowledged it, the project's events
 /// say so.
-pub(crate) async fn settle(
+pub(crate) async fn confirm(
     core: &Core,
     gateways: &Gateways,
     revision: Revision,

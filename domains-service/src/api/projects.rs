@@ -290,7 +290,7 @@ async fn spread(
         withdrawals::repeat(&app.core, &app.gateways, (WITHDRAWN, name), &project.id).await?
     } else {
         let revision = write.commit().await?;
-        Some(withdrawals::settle(&app.core, &app.gateways, revision, (&fresh, name), &project.id).await?)
+        Some(withdrawals::confirm(&app.core, &app.gateways, revision, (&fresh, name), &project.id).await?)
     };
     Ok(acknowledged.is_some_and(|acknowledged| !acknowledged.lagging.is_empty()))
 }
