@@ -135,7 +135,7 @@ pub(crate) async fn reconcile_domains(app: Arc<App>, shutdown: Shutdown) {
     let mut in_progress = InProgress::default();
     let mut search = true;
     while !shutdown.has_begun() {
-        if search && let Err(error) = take_up(&app, &mut in_progress).await {
+        if search && let Err(error) = claim_due(&app, &mut in_progress).await {
             tracing::error!(%error, "could not read due domains; retrying");
         }
         search = tokio::select! {
@@ -154,7 +154,7 @@ pub(crate) async fn reconcile_domains(app: Arc<App>, shutdown: Shutdown) {
 }
 
 /// Begins with what is due now, as far as there is room.
-async fn take_up(app: &Arc<App>, in_progress: &mut InProgress) -> Result<(), StoreError> {
+async fn claim_due(app: &Arc<App>, in_progress: &mut InProgress) -> Result<(), StoreError> {
     if in_progress.domains.len() >= DOMAINS_AT_ONCE {
         return Ok(());
     }
