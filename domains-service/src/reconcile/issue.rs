@@ -106,7 +106,7 @@ async fn deploy(
     let mut write = app.core.store.write().await?;
     let now = write.now();
     let Some(domain) = leased.reload(&mut write).await? else {
-        return give_up(write, leased.record()).await; // what came too late is not served
+        return abandon(write, leased.record()).await; // what came too late is not served
     };
     let (before, renewed) = (domain.status, domain.certificate.not_after.is_some());
     tracing::info!(domain = %domain.name, authority, chain = bundle::fingerprint(&bundle.chain_pem),
@@ -123,7 +123,7 @@ async fn wait(core: &Core, leased: Leased<Domain>, round: Round) -> Result<(), S
     core.metrics.certificate_orders.with_label_values(&[round.label()]).inc();
     let mut write = core.store.write().await?;
     let now = write.now();
-    let Some(domain) = leased.reload(&mut write).await? else { return give_up(write, leased.record()).await };
+    let Some(domain) = leased.reload(&mut write).await? else { return abandon(write, leased.record()).await };
     let before = domain.status;
     let (domain, actions) = order::unissued(domain, round, now, jitter());
     apply(&core.metrics, write, leased, (before, domain), actions).await?;
@@ -132,7 +132,7 @@ async fn wait(core: &Core, leased: Leased<Domain>, round: Round) -> Result<(), S
 
 /// The domain was removed or lost while its order was in progress: what the order proved is given up, unless a
 /// project still holds the name.
-async fn give_up(mut write: Write, gone: &Domain) -> Result<(), StoreError> {
+async fn abandon(mut write: Write, gone: &Domain) -> Result<(), StoreError> {
     let now = write.now();
     acme::abandon_orders(write.connection(), &gone.name, now).await?;
     // Another project may be proving the name by now.
