@@ -95,7 +95,7 @@ pub(crate) async fn withdraw(write: &mut Write, domain: &Domain) -> Result<(), S
 pub(crate) async fn forget(write: &mut Write, domain: &Domain, lineage: &str) -> Result<(), StoreError> {
     let now = write.now();
     withdraw(write, domain).await?;
-    domains::let_go(write.connection(), &domain.name, &domain.project, lineage, now).await?;
+    domains::release(write.connection(), &domain.name, &domain.project, lineage, now).await?;
     domains::delete_domain(write.connection(), domain).await?;
     acme::abandon_orders(write.connection(), &domain.name, now).await
 }

@@ -161,7 +161,7 @@ pub(crate) async fn remove(
     for mut domain in domains_to_remove {
         let before = domain.status;
         publish::withdraw(&mut write, &domain).await?;
-        domains::let_go(write.connection(), &domain.name, &project.id, &project.salt, now).await?;
+        domains::release(write.connection(), &domain.name, &project.id, &project.salt, now).await?;
         domain.primary = false;
         domain.redirect = None;
         domain.due_at = None;

@@ -153,7 +153,7 @@ pub(crate) async fn reconcile_domains(app: Arc<App>, shutdown: Shutdown) {
     }
 }
 
-/// Begins with what is due now, as far as there is room.
+/// Claims due domains, up to the maximum in progress.
 async fn claim_due(app: &Arc<App>, in_progress: &mut InProgress) -> Result<(), StoreError> {
     if in_progress.domains.len() >= DOMAINS_AT_ONCE {
         return Ok(());
@@ -187,14 +187,14 @@ async fn at_the_end(shutdown: &Shutdown) {
     tokio::time::sleep(LAST_WORDS_MAX).await;
 }
 
-/// Gives up at the authorities what removed names had proven, until `shutdown`.
+/// Deactivates authorizations of removed names at the authorities, until `shutdown`.
 pub(crate) async fn abandon_orders(app: Arc<App>, shutdown: Shutdown) {
     while !shutdown.has_begun() {
-        let given_up = tokio::select! {
-            given_up = abandon_due_orders(&app.core, &app.issuing.authorities) => given_up,
+        let abandoned = tokio::select! {
+            abandoned = abandon_due_orders(&app.core, &app.issuing.authorities) => abandoned,
             () = at_the_end(&shutdown) => return,
         };
-        if let Err(error) = given_up {
+        if let Err(error) = abandoned {
             tracing::error!(%error, "could not read orders of removed domains; retrying");
         }
         tokio::select! {
@@ -206,12 +206,12 @@ pub(crate) async fn abandon_orders(app: Arc<App>, shutdown: Shutdown) {
 
 async fn abandon_due_orders(core: &Core, authorities: &Authorities) -> Result<(), StoreError> {
     for order in core.store.abandoned_orders(core.clock.now(), ORDERS_PER_ROUND).await? {
-        let given_up = match authorities.find(&order.authority) {
+        let abandoned = match authorities.find(&order.authority) {
             Some(authority) => authority.abandon(&order.url).await,
             None => Ok(()), // no authority of ours any more: what it knows expires by itself
         };
         let is_old = core.clock.now().since(order.created_at) > AUTHORIZATION_MILLIS_MAX;
-        match given_up {
+        match abandoned {
             Err(error) if !is_old => {
                 tracing::warn!(domain = %order.hostname, authority = order.authority, %error,
                     "could not deactivate authorizations of a removed domain; retrying");

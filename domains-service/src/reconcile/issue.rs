@@ -130,8 +130,8 @@ async fn wait(core: &Core, leased: Leased<Domain>, round: Round) -> Result<(), S
     Ok(())
 }
 
-/// The domain was removed or lost while its order was in progress: what the order proved is given up, unless a
-/// project still holds the name.
+/// The domain was removed or lost while its order was in progress: abandons the order, unless a project still
+/// holds the name.
 async fn abandon(mut write: Write, gone: &Domain) -> Result<(), StoreError> {
     let now = write.now();
     acme::abandon_orders(write.connection(), &gone.name, now).await?;

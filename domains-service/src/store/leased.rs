@@ -73,7 +73,7 @@ mod tests {
 
     use chassis::clock::ManualClock;
 
-    use super::super::domains::{hold, let_go};
+    use super::super::domains::{hold, release};
     use super::*;
     use crate::project::ProjectRef;
 
@@ -143,7 +143,7 @@ mod tests {
         write.commit().await.unwrap();
         assert!(!may_write(&store, &leased).await);
         let mut write = store.write().await.unwrap();
-        let_go(write.connection(), &domain.name, &other, "t", NOW).await.unwrap();
+        release(write.connection(), &domain.name, &other, "t", NOW).await.unwrap();
         write.commit().await.unwrap();
         assert!(!may_write(&store, &leased).await);
     }

@@ -172,7 +172,7 @@ fn a_certificate_that_does_not_come_in_thirty_minutes_needs_the_owner() {
 }
 
 #[test]
-fn a_served_domain_is_let_go_by_two_checks_ten_minutes_apart_and_thirty_days() {
+fn a_served_domain_is_released_after_two_checks_ten_minutes_apart_and_thirty_days() {
     use Status::{Active, Degraded, Suspended};
     for withdrawn in [NO_RECORD, WRONG_RECORD, NO_TEXT, CAA_FORBIDS] {
         let first = given(Active).check(withdrawn).becomes(Active, "save publish");

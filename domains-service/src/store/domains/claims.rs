@@ -109,8 +109,8 @@ pub(crate) async fn hold(connection: &mut Connection, name: &Hostname, project: 
     Ok(())
 }
 
-/// Lets a name go, if the project holds it, and remembers whose it was.
-pub(crate) async fn let_go(
+/// Releases a name if the project holds it, and stores the former holder.
+pub(crate) async fn release(
     connection: &mut Connection,
     name: &Hostname,
     project: &ProjectRef,
@@ -227,7 +227,7 @@ mod tests {
             domain.is_apex = Some(is_apex);
             save_domain(write.connection(), &domain).await.unwrap();
             hold(write.connection(), name, &project).await.unwrap();
-            let_go(write.connection(), name, &project, "mine", UnixMillis(DAY)).await.unwrap();
+            release(write.connection(), name, &project, "mine", UnixMillis(DAY)).await.unwrap();
         }
         forget_tombstones(write.connection(), UnixMillis(DAY)).await.unwrap();
         let lineage = async |write: &mut crate::store::Write, name: &Hostname| {
@@ -247,7 +247,7 @@ mod tests {
         .await
         .unwrap();
         hold(write.connection(), &below, &project).await.unwrap();
-        let_go(write.connection(), &below, &project, "mine", UnixMillis(20_000 * DAY)).await.unwrap();
+        release(write.connection(), &below, &project, "mine", UnixMillis(20_000 * DAY)).await.unwrap();
         let count: i64 = query_scalar("SELECT COUNT(*) FROM tombstones").fetch_one(write.connection()).await.unwrap();
         assert_eq!(count, TOMBSTONES_PER_PROJECT_MAX);
         assert_eq!(lineage(&mut write, &below).await.as_deref(), Some("mine"), "the newest stay");

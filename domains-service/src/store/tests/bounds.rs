@@ -54,7 +54,7 @@ async fn holders_orders_and_limits_of_authorities_end_with_the_names_they_are_of
         // The names are let go; a crash kept their orders from being given up.
         let mut write = store.write().await.unwrap();
         for number in 0..MANY {
-            domains::let_go(write.connection(), &name(number), &demo(), "s", NOW).await.unwrap();
+            domains::release(write.connection(), &name(number), &demo(), "s", NOW).await.unwrap();
         }
         acme::tidy(write.connection(), NOW.plus(1_000)).await.unwrap();
         write.commit().await.unwrap();
