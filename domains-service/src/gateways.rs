@@ -52,7 +52,7 @@ impl Gateways {
     }
 
     /// Looks up which processes of gateways are on record. Returns the newest revision, which is read before them.
-    pub(crate) async fn recall_processes(&self, store: &Store) -> Result<Revision, StoreError> {
+    pub(crate) async fn load_processes(&self, store: &Store) -> Result<Revision, StoreError> {
         let newest = store.newest_revision().await?;
         if store.has_gone_back() {
             self.went_back();
@@ -66,7 +66,7 @@ impl Gateways {
         for process in &mut processes {
             doubt::without(&mut process.report, &missing);
         }
-        self.nodes.recall(processes, &revoked);
+        self.nodes.load_record(processes, &revoked);
         Ok(newest)
     }
 

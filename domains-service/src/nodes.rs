@@ -31,11 +31,12 @@ pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(5);
 /// How often the database is told that a process was heard.
 const NOTED_EVERY: Duration = Duration::from_mins(1);
 
-/// After our start the processes on record have so long to come back before anything that must reach all of them goes on
-/// without them.
+/// After our start the processes on record have so long to come back before anything that must reach all of them goes
+/// on without them.
 const RETURN_TIME: Duration = Duration::from_secs(10);
 
-/// Those that were heard this long before our start, or less, are on their way back: the record is a minute old at most.
+/// Those that were heard this long before our start, or less, are on their way back: the record is a minute old at
+/// most.
 const LATELY_MILLIS: i64 = 2 * 60 * 1_000;
 
 /// Processes remembered; beyond that, one that is over is forgotten, or the one that came last. Names are unique per
@@ -121,9 +122,9 @@ impl Nodes {
         }
     }
 
-    /// These processes are on record and were heard lately, by us, another replica, or those before us. The credentials in
-    /// `revoked` are: whichever replica was asked to revoke them, no process with one of them is waited for.
-    pub(crate) fn recall(&self, record: Vec<Process>, revoked: &HashSet<String>) {
+    /// Takes the record as the database has it, and drops processes with `revoked` credentials: no withdrawal waits for
+    /// them, whichever replica revoked them.
+    pub(crate) fn load_record(&self, record: Vec<Process>, revoked: &HashSet<String>) {
         {
             let mut nodes = self.by_name.lock();
             nodes.retain(|name, _| !gateway_of(name).is_some_and(|gateway| revoked.contains(gateway)));
@@ -143,8 +144,8 @@ impl Nodes {
         self.by_name.lock().contains_key(node)
     }
 
-    /// Whether a process of this name may serve, or its credential may have one more that does. What waits for others must
-    /// not be forgotten because of it.
+    /// Whether a process of this name may serve, or its credential may have one more that does. What waits for others
+    /// must not be forgotten because of it.
     pub(crate) fn has_room_for(&self, node: &str) -> bool {
         let gateway = gateway_of(node);
         let all = self.all();
@@ -175,7 +176,8 @@ impl Nodes {
             let on_record = on_record || known.as_ref().map_or(report.goodbye, |known| known.on_record);
             if known.is_none() {
                 room::make(&mut nodes, &report.node, now);
-                // Should one with this data directory live still, its row says soon that it was heard after this moment.
+                // Should one with this data directory live still, its row says soon that it was heard after this
+                // moment.
                 let siblings = nodes.values_mut().filter(|node| is_sibling(&node.report, &report));
                 siblings.for_each(|node| node.noted = None);
             }
@@ -238,8 +240,8 @@ impl Nodes {
         }
     }
 
-    /// Processes that were heard last before this moment are forgotten. A wall clock that steps forward moves it no further
-    /// than the time since the start.
+    /// Processes that were heard last before this moment are forgotten. A wall clock that steps forward moves it no
+    /// further than the time since the start.
     pub(crate) fn forgotten_before(&self) -> UnixMillis {
         let past = self.clock.monotonic().saturating_sub(self.started);
         let latest = self.started_at.plus(i64::try_from(past.as_millis()).unwrap_or(i64::MAX));
@@ -344,8 +346,8 @@ fn is_sibling(left: &NodeReport, right: &NodeReport) -> bool {
     left.place.is_some() && left.place == right.place && gateway_of(&left.node) == gateway_of(&right.node)
 }
 
-/// Leaves out those whose data directory another process has taken over. One that was heard after the newest process with its
-/// directory had come is no predecessor but has a copy of the directory, or drains: it counts.
+/// Leaves out those whose data directory another process has taken over. One that was heard after the newest process
+/// with its directory had come is no predecessor but has a copy of the directory, or drains: it counts.
 fn without_replaced(mut all: Vec<Known>) -> Vec<Known> {
     let mut newest: HashMap<(Option<String>, String), UnixMillis> = HashMap::new();
     let key = |known: &Known| {

@@ -122,7 +122,7 @@ pub async fn start_in(
         let authority = AcmeAuthority::new(settings.clone(), desk.clone());
         let authority = authority.with_context(|| format!("the certificate authority {:?}", settings.name))?;
         // An account that cannot be read is found out again, with its reason, at the first order.
-        if let Err(error) = authority.recall().await {
+        if let Err(error) = authority.load_account().await {
             tracing::warn!(authority = settings.name, error = format!("{error:#}"), "the account is not known yet");
         }
         authorities.public.push(Arc::new(authority));
@@ -136,7 +136,7 @@ pub async fn start_in(
     key_rotation::check(&app.core, lost).await?;
     publish_platform(&app).await?;
     enrolment::at_start(&app, &secret, credentials).await?;
-    app.gateways.recall_processes(&app.core.store).await?;
+    app.gateways.load_processes(&app.core.store).await?;
     keyring::look(&app.core, &app.gateways).await?;
     app.core.store.look_at_credentials().await?;
     let health = Health::new();

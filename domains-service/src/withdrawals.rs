@@ -36,12 +36,12 @@ const PROCESSES_NAMED_MAX: usize = 64;
 const RECORD_NOT_READ: &str = "processes on record, which could not be read";
 
 /// Waits, a second at most, until no process of a gateway serves what was withdrawn by `revision` and before. What they
-/// have all acknowledged is done with. What is withdrawn is committed, so this never fails: without the record of processes
-/// those in memory are waited for, and the record is named among those that have not acknowledged.
+/// have all acknowledged is done with. What is withdrawn is committed, so this never fails: without the record of
+/// processes those in memory are waited for, and the record is named among those that have not acknowledged.
 pub(crate) async fn wait(core: &Core, gateways: &Gateways, revision: Revision) -> Result<Acknowledged, StoreError> {
-    let recalled = gateways.recall_processes(&core.store).await;
+    let loaded = gateways.load_processes(&core.store).await;
     let mut acknowledged = gateways.nodes.acknowledged_by_all(revision, ACKNOWLEDGEMENT_TIME_MAX).await;
-    if let Err(error) = recalled {
+    if let Err(error) = loaded {
         tracing::warn!(
             %error,
             revision = revision.0,
@@ -64,8 +64,8 @@ pub(crate) async fn wait(core: &Core, gateways: &Gateways, revision: Revision) -
     Ok(acknowledged)
 }
 
-/// As [`wait`], for what of `which` was withdrawn just now: when a gateway has not acknowledged it, the project's events
-/// say so.
+/// As [`wait`], for what of `which` was withdrawn just now: when a gateway has not acknowledged it, the project's
+/// events say so.
 pub(crate) async fn confirm(
     core: &Core,
     gateways: &Gateways,
@@ -133,13 +133,13 @@ async fn record(
 /// Ends what every process has acknowledged. Called again and again.
 pub(crate) async fn end_acknowledged(core: &Core, gateways: &Gateways) -> Result<(), StoreError> {
     let Some(oldest) = core.store.oldest_withdrawal().await? else { return Ok(()) };
-    gateways.recall_processes(&core.store).await?;
+    gateways.load_processes(&core.store).await?;
     let applied = gateways.nodes.applied_by_all();
     if applied < oldest { Ok(()) } else { end(core, gateways, applied).await.map(drop) }
 }
 
-/// Ends the withdrawals up to `revision`, which every process has applied. Whether it did: nothing is ended if the history that
-/// a process has applied is not the one that is written on here.
+/// Ends the withdrawals up to `revision`, which every process has applied. Whether it did: nothing is ended if the
+/// history that a process has applied is not the one that is written on here.
 async fn end(core: &Core, gateways: &Gateways, revision: Revision) -> Result<bool, StoreError> {
     let mut write = core.store.write().await?;
     let missing = claim::missing(write.connection(), gateways.nodes.positions()).await?;
@@ -187,7 +187,7 @@ impl Waiting {
     pub(crate) async fn of(store: &Store, gateways: &Gateways, project: &ProjectUid) -> Result<Self, StoreError> {
         let found = store.withdrawals_of(project).await?;
         if !found.is_empty() {
-            gateways.recall_processes(store).await?;
+            gateways.load_processes(store).await?;
         }
         let shown = found.into_iter().map(|one| ((one.what.as_str(), one.which.clone()), view(&gateways.nodes, &one)));
         Ok(Self(shown.collect()))
@@ -229,7 +229,7 @@ pub(crate) async fn measure(core: &Core, gateways: &Gateways) -> Result<(), Stor
     core.metrics.withdrawals_awaited.reset();
     let rows = core.store.withdrawals(ROWS_MEASURED_MAX).await?;
     if !rows.is_empty() {
-        gateways.recall_processes(&core.store).await?;
+        gateways.load_processes(&core.store).await?;
     }
     let waits = gateways.nodes.all().into_iter().filter_map(|known| {
         let first = rows.iter().find(|row| row.revision > known.report.applied)?;

@@ -157,7 +157,7 @@ async fn admit(app: &App, node: &str) -> Result<(), Stop> {
     if app.gateways.nodes.knows(node) {
         return Ok(());
     }
-    if let Err(error) = app.gateways.recall_processes(&app.core.store).await {
+    if let Err(error) = app.gateways.load_processes(&app.core.store).await {
         tracing::debug!(%error, "the processes on record could not be read; those that were heard lately are counted");
     }
     if app.gateways.nodes.has_room_for(node) {
@@ -253,7 +253,7 @@ fn taken(node: &str, has_room: bool, what: &'static str) -> Result<Response, Sto
 
 /// `GET /internal/nodes`: the processes of gateways that removals wait for.
 pub(super) async fn nodes(State(app): State<Arc<App>>) -> Result<Response, Stop> {
-    let revision = app.gateways.recall_processes(&app.core.store).await?;
+    let revision = app.gateways.load_processes(&app.core.store).await?;
     let now = app.core.clock.now();
     let nodes = app.gateways.nodes.all().into_iter().map(|known| {
         json!({
@@ -277,7 +277,7 @@ pub(super) async fn withdrawals(State(app): State<Arc<App>>) -> Result<Response,
     let total: i64 = app.core.store.count_withdrawals().await?.iter().map(|counted| counted.count).sum();
     let found = app.core.store.withdrawals(WITHDRAWALS_SHOWN_MAX).await?;
     if !found.is_empty() {
-        app.gateways.recall_processes(&app.core.store).await?;
+        app.gateways.load_processes(&app.core.store).await?;
     }
     let list: Vec<_> = found.iter().map(|withdrawal| withdrawals::listed(&app.gateways.nodes, withdrawal)).collect();
     Ok(axum::Json(json!({ "withdrawals": list, "total": total })).into_response())

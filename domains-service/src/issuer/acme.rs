@@ -99,8 +99,8 @@ impl AcmeAuthority {
         Ok(Self { settings, desk, transport, account, outage: Outage::default(), account_uri })
     }
 
-    /// Remembers which account we have, before anything is judged by CAA records that name it.
-    pub(crate) async fn recall(&self) -> anyhow::Result<()> {
+    /// Loads the stored account, before any check of CAA records that name it.
+    pub(crate) async fn load_account(&self) -> anyhow::Result<()> {
         let Some(credentials) = self.desk.account(&self.settings.directory_url).await? else { return Ok(()) };
         let credentials: serde_json::Value = serde_json::from_slice(&credentials)?;
         *self.account_uri.lock() = credentials.get("id").and_then(|id| id.as_str()).map(str::to_owned);

@@ -39,7 +39,7 @@ impl World {
             }
             self.nodes.told(&due);
         }
-        self.nodes.recall(self.rows.clone(), &HashSet::new());
+        self.nodes.load_record(self.rows.clone(), &HashSet::new());
     }
 
     fn report(&mut self, report: NodeReport) {
@@ -49,7 +49,7 @@ impl World {
 
     fn restart(&mut self) {
         self.nodes = Nodes::new(self.clock.clone());
-        self.nodes.recall(self.rows.clone(), &HashSet::new());
+        self.nodes.load_record(self.rows.clone(), &HashSet::new());
     }
 
     fn pass(&self, time: Duration) {
@@ -184,7 +184,7 @@ fn a_process_that_the_database_could_not_be_told_of_is_waited_for() {
     let world = World::new();
     world.nodes.report(report("gw/a", 1));
     world.pass(SILENCE);
-    world.nodes.recall(Vec::new(), &HashSet::new());
+    world.nodes.load_record(Vec::new(), &HashSet::new());
     assert_eq!(world.lagging(5), ["gw/a"]);
 }
 
@@ -196,7 +196,7 @@ fn another_replica_has_revoked_the_credential() {
     world.nodes.overhear(report("stolen/b", 1), false);
     world.pass(SILENCE);
     assert_eq!(world.lagging(5), ["gw/a", "stolen/b"]);
-    world.nodes.recall(world.rows.clone(), &HashSet::from(["stolen".to_owned()]));
+    world.nodes.load_record(world.rows.clone(), &HashSet::from(["stolen".to_owned()]));
     assert_eq!(world.lagging(5), ["gw/a"]);
 }
 
