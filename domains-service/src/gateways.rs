@@ -10,7 +10,7 @@ use contract::token::{KeySet, SigningKey};
 use parking_lot::Mutex;
 
 use crate::identities::Identities;
-use crate::nodes::{Nodes, doubt};
+use crate::nodes::{Nodes, invalid};
 use crate::peers::Peers;
 use crate::store::log::claim;
 use crate::store::{Store, StoreError, Write};
@@ -31,8 +31,8 @@ pub(crate) struct Gateways {
 }
 
 impl Gateways {
-    /// Commits, and waits until every live gateway has applied what was committed, for a second at most: who is told
-    /// that something is done finds it done.
+    /// Commits, and waits up to a second until every live gateway has applied the change, so that the caller gets its
+    /// answer when the change is effective.
     pub(crate) async fn commit_everywhere(&self, write: Write) -> Result<(), StoreError> {
         let revision = write.commit().await?;
         let learnt = self.nodes.acknowledged(revision, ACKNOWLEDGEMENT_TIME_MAX).await;
@@ -46,12 +46,12 @@ impl Gateways {
         Ok(())
     }
 
-    /// What verifies operators' passes.
+    /// The keys that verify operators' passes.
     pub(crate) fn passes(&self) -> KeySet {
         [self.pass_key.public().clone()].into_iter().collect()
     }
 
-    /// Looks up which processes of gateways are on record. Returns the newest revision, which is read before them.
+    /// Loads the gateway processes on record. Returns the newest revision, which is read before them.
     pub(crate) async fn load_processes(&self, store: &Store) -> Result<Revision, StoreError> {
         let newest = store.newest_revision().await?;
         if store.has_gone_back() {
@@ -62,17 +62,17 @@ impl Gateways {
         let mut positions = self.nodes.positions();
         positions.extend(processes.iter().filter_map(|process| process.report.position()));
         let missing = claim::missing(&mut store.reader().acquire().await?, positions).await?;
-        self.disbelieve_at(&missing);
+        self.invalidate_at(&missing);
         for process in &mut processes {
-            doubt::without(&mut process.report, &missing);
+            invalid::without(&mut process.report, &missing);
         }
         self.nodes.load_record(processes, &revoked);
         Ok(newest)
     }
 
-    /// The database does not have these positions: who says that it has applied them acknowledges nothing.
-    pub(crate) fn disbelieve_at(&self, missing: &HashSet<Position>) {
-        let gateways = self.nodes.disbelieve_at(missing);
+    /// Discards confirmations at positions that the database lacks.
+    pub(crate) fn invalidate_at(&self, missing: &HashSet<Position>) {
+        let gateways = self.nodes.invalidate_at(missing);
         if !gateways.is_empty() {
             tracing::warn!(
                 gateways = gateways.join(", "),
@@ -87,6 +87,6 @@ impl Gateways {
             "the database went back to an earlier state; gateways refuse it, and withdrawals wait for each of them. Restore \
              the right database, or run `tollhouse node accept`"
         );
-        self.nodes.disbelieve_all();
+        self.nodes.invalidate_all();
     }
 }

@@ -9,7 +9,7 @@
 //! was silent for [`FORGOTTEN_AFTER`]; or another process has replaced it, which uses the same data directory and was
 //! first heard after this one was heard last.
 
-pub(crate) mod doubt;
+pub(crate) mod invalid;
 pub(crate) mod record;
 mod room;
 

@@ -143,7 +143,7 @@ pub(crate) async fn end_acknowledged(core: &Core, gateways: &Gateways) -> Result
 async fn end(core: &Core, gateways: &Gateways, revision: Revision) -> Result<bool, StoreError> {
     let mut write = core.store.write().await?;
     let missing = claim::missing(write.connection(), gateways.nodes.positions()).await?;
-    gateways.disbelieve_at(&missing);
+    gateways.invalidate_at(&missing);
     if gateways.nodes.applied_by_all() < revision {
         return Ok(false);
     }

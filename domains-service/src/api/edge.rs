@@ -143,7 +143,7 @@ pub(super) async fn report(
         Claim::Unproven => report.of_nothing(),
         Claim::NeverGiven => return Err(refuse_revision(&app, &report)),
         Claim::OtherHistory(newest) => {
-            app.gateways.nodes.disbelieve(&report.node);
+            app.gateways.nodes.invalidate(&report.node);
             return Err(refuse_history(&app, &report.node, report.applied, newest).into());
         }
     };
@@ -175,7 +175,7 @@ async fn admit(app: &App, node: &str) -> Result<(), Stop> {
 
 /// The refusal for a report of a revision that there is not.
 fn refuse_revision(app: &App, report: &NodeReport) -> Stop {
-    app.gateways.nodes.disbelieve(&report.node);
+    app.gateways.nodes.invalidate(&report.node);
     app.gateways.nodes.refused_history(&report.node);
     tracing::warn!(
         node = report.node,

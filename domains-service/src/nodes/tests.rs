@@ -206,7 +206,7 @@ fn what_was_applied_of_another_history_counts_for_nothing() {
     world.report(report("gw/a", 8));
     world.report(report("gw/b", 7));
     assert_eq!(world.lagging(7), Vec::<String>::new());
-    world.nodes.disbelieve_all();
+    world.nodes.invalidate_all();
     assert_eq!(world.lagging(1), ["gw/a", "gw/b"]);
     // Told to the database too.
     world.write();
@@ -225,13 +225,13 @@ fn a_position_that_the_database_does_not_have_counts_for_nothing_in_memory_and_o
     let missing = HashSet::from([at("", 7, 1).position().unwrap()]);
     let none = Vec::<String>::new();
     assert_eq!((world.lagging(7), world.nodes.positions().len()), (none.clone(), 2));
-    assert_eq!(world.nodes.disbelieve_at(&missing), ["gw/a"]);
+    assert_eq!(world.nodes.invalidate_at(&missing), ["gw/a"]);
     assert_eq!(world.lagging(7), ["gw/a"]);
     // One that was heard by those before us alone.
     world.report(at("gw/a", 7, 1));
     world.restart();
     assert_eq!(world.lagging(7), none);
-    assert_eq!(world.nodes.disbelieve_at(&missing), none, "it was not heard");
+    assert_eq!(world.nodes.invalidate_at(&missing), none, "it was not heard");
     assert_eq!(world.lagging(7), ["gw/a"]);
 }
 
