@@ -99,16 +99,16 @@ impl Peers {
         loop {
             match tokio::time::timeout(SILENCE_MAX, notices.next()).await {
                 Ok(Ok(Some(Notice::Committed(revision)))) => self.store.heard_of(revision),
-                Ok(Ok(Some(Notice::Report(text)))) => self.hear(nodes, &text),
+                Ok(Ok(Some(Notice::Report(text)))) => self.receive(nodes, &text),
                 Ok(Ok(None)) | Err(_) => return Ok(()),
                 Ok(Err(error)) => return Err(error),
             }
         }
     }
 
-    fn hear(&self, nodes: &Nodes, text: &str) {
+    fn receive(&self, nodes: &Nodes, text: &str) {
         match serde_json::from_str::<Told>(text) {
-            Ok(told) if *told.replica != *self.replica => nodes.overhear(told.report, told.on_record),
+            Ok(told) if *told.replica != *self.replica => nodes.report_from_replica(told.report, told.on_record),
             Ok(_) => {}
             Err(error) => tracing::debug!(%error, "ignored a malformed notification"),
         }

@@ -53,7 +53,7 @@ pub(crate) async fn wait(core: &Core, gateways: &Gateways, revision: Revision) -
     if acknowledged.lagging.is_empty() {
         match end(core, gateways, revision).await {
             Ok(true) => {}
-            Ok(false) => acknowledged = gateways.nodes.behind_of_all(revision),
+            Ok(false) => acknowledged = gateways.nodes.status_of_all(revision),
             Err(error) => tracing::warn!(
                 %error,
                 revision = revision.0,
@@ -201,7 +201,7 @@ impl Waiting {
 
 /// A withdrawal in the view of what is withdrawn.
 fn view(nodes: &Nodes, withdrawal: &Withdrawal) -> Shown {
-    let lagging = nodes.behind_of_all(withdrawal.revision).lagging;
+    let lagging = nodes.status_of_all(withdrawal.revision).lagging;
     Shown { what: withdrawal.what, since: withdrawal.since.into(), lagging }
 }
 

@@ -66,7 +66,7 @@ impl Nodes {
         let mut names = Vec::new();
         for node in self.by_name.lock().values_mut().filter(|node| is_invalid(node)) {
             node.report = std::mem::take(&mut node.report).of_nothing();
-            node.noted = None;
+            node.recorded_at = None;
             names.push(node.report.node.clone());
         }
         names

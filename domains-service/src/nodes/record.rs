@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use chassis::shutdown::Shutdown;
 
-use super::{Due, Nodes};
+use super::{Nodes, RecordChange};
 use crate::store::{Store, StoreError};
 
-/// Between two looks at what is to be written.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Interval between two searches for due changes.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Writes down which processes were heard, each once a minute and at once when it is new or says goodbye, until `shutdown`.
+/// Writes live processes to the database, each once a minute, and at once when it is new or says goodbye, until
+/// `shutdown`.
 pub(crate) async fn keep(store: Store, nodes: Arc<Nodes>, shutdown: Shutdown) {
     let mut is_written = true;
     loop {
@@ -31,7 +32,7 @@ pub(crate) async fn keep(store: Store, nodes: Arc<Nodes>, shutdown: Shutdown) {
         tokio::select! {
             () = shutdown.begun() => {}
             () = nodes.due_soon() => {}
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
         }
     }
 }
@@ -39,10 +40,10 @@ pub(crate) async fn keep(store: Store, nodes: Arc<Nodes>, shutdown: Shutdown) {
 async fn write(store: &Store, nodes: &Nodes) -> Result<(), StoreError> {
     for due in nodes.due() {
         match &due {
-            Due::Note(process) => store.note_process(process).await?,
-            Due::Forget(node) => store.forget_process(node).await?,
+            RecordChange::Write(process) => store.record_process(process).await?,
+            RecordChange::Delete(node) => store.forget_process(node).await?,
         }
-        nodes.told(&due);
+        nodes.recorded(&due);
     }
     Ok(())
 }

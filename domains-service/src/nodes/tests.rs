@@ -24,20 +24,20 @@ impl World {
         Self { nodes: Nodes::new(clock.clone()), clock, rows: Vec::new() }
     }
 
-    /// Writes what is to be written.
+    /// Writes the due changes of the record.
     fn write(&mut self) {
         for due in self.nodes.due() {
             let name = match &due {
-                Due::Note(process) => &process.report.node,
-                Due::Forget(name) => name,
+                RecordChange::Write(process) => &process.report.node,
+                RecordChange::Delete(name) => name,
             };
             let first = self.rows.iter().find(|row| row.report.node == *name).map(|row| row.first_heard);
             self.rows.retain(|row| row.report.node != *name);
-            if let Due::Note(process) = &due {
+            if let RecordChange::Write(process) = &due {
                 let first_heard = first.unwrap_or(process.first_heard);
                 self.rows.push(Process { first_heard, ..process.clone() });
             }
-            self.nodes.told(&due);
+            self.nodes.recorded(&due);
         }
         self.nodes.load_record(self.rows.clone(), &HashSet::new());
     }
@@ -57,7 +57,7 @@ impl World {
     }
 
     fn lagging(&self, revision: u64) -> Vec<String> {
-        self.nodes.behind_of_all(Revision(revision)).lagging
+        self.nodes.status_of_all(Revision(revision)).lagging
     }
 }
 
@@ -68,11 +68,11 @@ fn live_processes_alone_hold_up_what_is_no_withdrawal() {
     let mut world = World::new();
     world.report(report("a", 5));
     world.report(report("b", 3));
-    let state = world.nodes.behind(Revision(5));
+    let state = world.nodes.status_of_live(Revision(5));
     assert_eq!((state.asked, state.lagging), (2, vec!["b".to_owned()]));
     world.pass(SILENCE);
     world.report(report("a", 5));
-    assert_eq!(world.nodes.behind(Revision(5)), Acknowledged { asked: 1, lagging: Vec::new() });
+    assert_eq!(world.nodes.status_of_live(Revision(5)), Acknowledged { asked: 1, lagging: Vec::new() });
     assert_eq!(world.lagging(5), ["b"], "a withdrawal waits for the silent one too");
 }
 
@@ -89,9 +89,9 @@ fn each_process_is_waited_for_also_when_several_share_a_credential() {
     // The same after a restart, whichever process comes back.
     world.restart();
     assert_eq!(world.lagging(5), ["gw/b", "shared"]);
-    assert_eq!(world.nodes.behind(Revision(5)).lagging, ["gw/b", "shared"], "they may be on their way back");
+    assert_eq!(world.nodes.status_of_live(Revision(5)).lagging, ["gw/b", "shared"], "they may be on their way back");
     world.pass(RETURN_TIME + Duration::from_millis(1));
-    assert_eq!(world.nodes.behind(Revision(5)).lagging, Vec::<String>::new());
+    assert_eq!(world.nodes.status_of_live(Revision(5)).lagging, Vec::<String>::new());
     world.report(report("gw/b", 6));
     assert_eq!(world.lagging(6), ["gw/a", "shared"]);
 }
@@ -161,7 +161,7 @@ fn a_copy_of_a_directory_replaces_nothing() {
 }
 
 #[test]
-fn the_database_is_told_once_a_minute_and_at_once_of_what_is_new() {
+fn a_process_is_written_once_a_minute_and_at_once_when_it_is_new() {
     let mut world = World::new();
     assert!(!world.nodes.report(report("gw/a", 1)));
     assert_eq!(world.nodes.due().len(), 1);
@@ -174,13 +174,13 @@ fn the_database_is_told_once_a_minute_and_at_once_of_what_is_new() {
     world.pass(Duration::from_secs(1));
     world.nodes.report(report("gw/a", 1));
     assert_eq!(world.nodes.due().len(), 1);
-    // What another replica heard, it writes itself.
-    world.nodes.overhear(report("gw/b", 1), true);
+    // The other replica writes its own reports.
+    world.nodes.report_from_replica(report("gw/b", 1), true);
     assert_eq!(world.nodes.due().len(), 1);
 }
 
 #[test]
-fn a_process_that_the_database_could_not_be_told_of_is_waited_for() {
+fn a_process_that_could_not_be_written_is_waited_for() {
     let world = World::new();
     world.nodes.report(report("gw/a", 1));
     world.pass(SILENCE);
@@ -192,8 +192,8 @@ fn a_process_that_the_database_could_not_be_told_of_is_waited_for() {
 fn another_replica_has_revoked_the_credential() {
     let mut world = World::new();
     world.report(report("gw/a", 1));
-    // Heard by that replica alone, which has not told the database.
-    world.nodes.overhear(report("stolen/b", 1), false);
+    // Only that replica has its report, and has not written it.
+    world.nodes.report_from_replica(report("stolen/b", 1), false);
     world.pass(SILENCE);
     assert_eq!(world.lagging(5), ["gw/a", "stolen/b"]);
     world.nodes.load_record(world.rows.clone(), &HashSet::from(["stolen".to_owned()]));
@@ -201,14 +201,14 @@ fn another_replica_has_revoked_the_credential() {
 }
 
 #[test]
-fn what_was_applied_of_another_history_counts_for_nothing() {
+fn confirmations_of_another_history_do_not_count() {
     let mut world = World::new();
     world.report(report("gw/a", 8));
     world.report(report("gw/b", 7));
     assert_eq!(world.lagging(7), Vec::<String>::new());
     world.nodes.invalidate_all();
     assert_eq!(world.lagging(1), ["gw/a", "gw/b"]);
-    // Told to the database too.
+    // Also in the database.
     world.write();
     world.restart();
     assert_eq!(world.lagging(1), ["gw/a", "gw/b"]);
@@ -217,7 +217,7 @@ fn what_was_applied_of_another_history_counts_for_nothing() {
 }
 
 #[test]
-fn a_position_that_the_database_does_not_have_counts_for_nothing_in_memory_and_on_record() {
+fn a_position_that_the_database_lacks_does_not_count_in_memory_and_on_record() {
     let mut world = World::new();
     let at = |node: &str, revision: u64, mark: u64| NodeReport { mark: Some(Mark(mark)), ..report(node, revision) };
     world.report(at("gw/a", 7, 1));
@@ -227,11 +227,11 @@ fn a_position_that_the_database_does_not_have_counts_for_nothing_in_memory_and_o
     assert_eq!((world.lagging(7), world.nodes.positions().len()), (none.clone(), 2));
     assert_eq!(world.nodes.invalidate_at(&missing), ["gw/a"]);
     assert_eq!(world.lagging(7), ["gw/a"]);
-    // One that was heard by those before us alone.
+    // A process that reported only before the restart.
     world.report(at("gw/a", 7, 1));
     world.restart();
     assert_eq!(world.lagging(7), none);
-    assert_eq!(world.nodes.invalidate_at(&missing), none, "it was not heard");
+    assert_eq!(world.nodes.invalidate_at(&missing), none, "it has not reported since");
     assert_eq!(world.lagging(7), ["gw/a"]);
 }
 
@@ -308,8 +308,8 @@ fn a_wall_clock_that_steps_forward_forgets_no_gateway() {
     world.report(report("gw/a", 3));
     world.clock.advance(Duration::from_mins(1));
     world.clock.jump_to(UnixMillis(25 * 3_600_000));
-    assert_eq!(world.nodes.behind_of_all(Revision(4)).lagging, ["gw/a"]);
+    assert_eq!(world.nodes.status_of_all(Revision(4)).lagging, ["gw/a"]);
     world.clock.jump_to(UnixMillis(60_000));
     world.clock.advance(Duration::from_hours(24));
-    assert_eq!(world.nodes.behind_of_all(Revision(4)).asked, 0, "24 hours of silence are over");
+    assert_eq!(world.nodes.status_of_all(Revision(4)).asked, 0, "24 hours of silence are over");
 }

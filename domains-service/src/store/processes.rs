@@ -115,7 +115,7 @@ impl Store {
     }
 
     /// Writes down that a process was heard; nothing, if its credential was revoked meanwhile.
-    pub(crate) async fn note_process(&self, process: &Process) -> Result<(), StoreError> {
+    pub(crate) async fn record_process(&self, process: &Process) -> Result<(), StoreError> {
         let (gateway, name) = parts(&process.report.node);
         query(
             "INSERT INTO processes (gateway, process, place, version, applied, mark, first_heard_at, last_heard_at)
