@@ -31,12 +31,10 @@ pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(5);
 /// Interval between two writes of a live process to the database.
 const RECORD_INTERVAL: Duration = Duration::from_mins(1);
 
-/// After our start the processes on record have so long to come back before anything that must reach all of them goes
-/// on without them.
+/// Time after our start in which processes on record may come back before a change stops waiting for them.
 const RETURN_TIME: Duration = Duration::from_secs(10);
 
-/// Those that were heard this long before our start, or less, are on their way back: the record is a minute old at
-/// most.
+/// Processes that were heard at most this long before our start are expected back. The record is at most a minute old.
 const LATELY_MILLIS: i64 = 2 * 60 * 1_000;
 
 /// Maximum of processes in memory. Beyond it an ended process is dropped, else the newest. Names are unique per start
@@ -144,8 +142,8 @@ impl Nodes {
         self.by_name.lock().contains_key(node)
     }
 
-    /// Whether a process of this name may serve, or its credential may have one more that does. What waits for others
-    /// must not be forgotten because of it.
+    /// Whether a process of this name may serve, or its credential may have one more that does. A new process must not
+    /// displace one that a withdrawal waits for.
     pub(crate) fn has_room_for(&self, node: &str) -> bool {
         let gateway = gateway_of(node);
         let all = self.all();
@@ -177,8 +175,8 @@ impl Nodes {
             let on_record = on_record || known.as_ref().map_or(report.goodbye, |known| known.on_record);
             if known.is_none() {
                 eviction::evict(&mut nodes, &report.node, now);
-                // Should one with this data directory live still, its row says soon that it was heard after this
-                // moment.
+                // If another process with this data directory still lives, its next write shows a later time than this
+                // one.
                 let siblings = nodes.values_mut().filter(|node| is_sibling(&node.report, &report));
                 siblings.for_each(|node| node.recorded_at = None);
             }
@@ -241,8 +239,8 @@ impl Nodes {
         }
     }
 
-    /// Processes that were heard last before this moment are forgotten. A wall clock that steps forward moves it no
-    /// further than the time since the start.
+    /// Processes that were last heard before this time are forgotten. A wall clock that steps forward moves it by at
+    /// most the time since the start.
     pub(crate) fn forgotten_before(&self) -> UnixMillis {
         let past = self.clock.monotonic().saturating_sub(self.started);
         let latest = self.started_at.plus(i64::try_from(past.as_millis()).unwrap_or(i64::MAX));
@@ -348,8 +346,8 @@ fn is_sibling(left: &NodeReport, right: &NodeReport) -> bool {
     left.place.is_some() && left.place == right.place && gateway_of(&left.node) == gateway_of(&right.node)
 }
 
-/// Leaves out those whose data directory another process has taken over. One that was heard after the newest process
-/// with its directory had come is no predecessor but has a copy of the directory, or drains: it counts.
+/// Leaves out processes that another one has replaced over their data directory. A process that was heard after the
+/// newest one started has a copy of the directory, or drains: it counts.
 fn without_replaced(mut all: Vec<ServingProcess>) -> Vec<ServingProcess> {
     let mut newest: HashMap<(Option<String>, String), UnixMillis> = HashMap::new();
     let key = |known: &ServingProcess| {

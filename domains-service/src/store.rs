@@ -183,8 +183,8 @@ impl Store {
         });
     }
 
-    /// Another replica has committed: followers of this one are woken.
-    pub(crate) fn heard_of(&self, revision: Revision) {
+    /// Wakes the followers of this replica because another one has committed.
+    pub(crate) fn committed_elsewhere(&self, revision: Revision) {
         self.news.committed(revision);
     }
 

@@ -148,7 +148,7 @@ pub(super) async fn report(
         }
     };
     let on_record = app.gateways.nodes.report(report.clone());
-    app.gateways.peers.tell(&report, on_record).await;
+    app.gateways.peers.send(&report, on_record).await;
     Ok(http::StatusCode::NO_CONTENT.into_response())
 }
 
