@@ -43,7 +43,7 @@ pub(crate) struct Domain {
     pub(crate) redirect: Option<RedirectRule>,
     /// Whether it is the apex of its zone; `None` until DNS has been asked.
     pub(crate) is_apex: Option<bool>,
-    /// The last look at DNS.
+    /// The last check of DNS.
     pub(crate) checks: Option<Checks>,
     pub(crate) problems: Vec<Problem>,
     pub(crate) certificate: CertificateState,
@@ -52,7 +52,7 @@ pub(crate) struct Domain {
     pub(crate) checked_at: Option<UnixMillis>,
     /// The first failed check in a row of an active domain.
     pub(crate) failing_since: Option<UnixMillis>,
-    /// When the worker looks next; `None`: only when asked.
+    /// The time of the next check; `None`: only on request.
     pub(crate) due_at: Option<UnixMillis>,
     pub(crate) lease_fence: i64,
     /// The revision whose acknowledgement by every live gateway ends the removal.
@@ -67,7 +67,7 @@ pub(crate) struct Domain {
 }
 
 impl Domain {
-    /// A domain as it is when somebody adds it: nothing known, to be looked at now.
+    /// A new domain: nothing is known about it, and its first check is due now.
     pub(crate) fn added(name: Hostname, project: ProjectRef, now: UnixMillis) -> Self {
         Self {
             name,
@@ -103,14 +103,14 @@ impl Domain {
         }
     }
 
-    /// Notes a change that a client may conflict with.
+    /// Counts a change that a client's conditional request may conflict with.
     pub(crate) fn touch(&mut self, now: UnixMillis) {
         self.rev += 1;
         self.updated_at = now;
     }
 
-    /// What the edge serves for the domain, given where its redirect leads at present (see
-    /// [`redirect::destination`]). Nothing unless it is served.
+    /// The site that the edge serves for the domain, with its redirect's present target (see
+    /// [`redirect::destination`]). `None` unless the domain is served.
     pub(crate) fn site(&self, redirect: Option<(Hostname, Option<RedirectStatus>)>) -> Option<Site> {
         self.status.is_served().then(|| Site {
             hostname: self.name.clone(),
@@ -121,15 +121,15 @@ impl Domain {
 }
 
 contract::words! {
-    /// How far a domain's certificate is.
+    /// The state of a domain's certificate.
     #[derive(Default)]
     pub(crate) enum CertificateStatus {
-        /// There is none and none is being made.
+        /// There is no certificate and no order.
         #[default]
         None = "none",
-        /// It will be ordered as soon as there is room.
+        /// The order waits for capacity.
         Queued = "queued",
-        /// The authority has been asked.
+        /// The authority has the order.
         Ordering = "ordering",
         /// The authority is checking the proof.
         Validating = "validating",
@@ -137,7 +137,7 @@ contract::words! {
         Finalizing = "finalizing",
         /// On every gateway.
         Deployed = "deployed",
-        /// On every gateway while its successor is being made.
+        /// On every gateway, and its successor is ordered.
         Renewing = "renewing",
         /// The last attempt failed; there will be another.
         Failed = "failed",
@@ -155,19 +155,19 @@ pub(crate) struct CertificateState {
     pub(crate) key_type: Option<String>,
     /// When it will be renewed.
     pub(crate) renew_at: Option<UnixSeconds>,
-    /// When its authority is asked again when it would like that (RFC 9773).
+    /// When the authority is next asked for the best time of renewal (RFC 9773).
     #[serde(default)]
     pub(crate) advice_at: Option<UnixSeconds>,
-    /// Until when the advice that `renew_at` follows holds, so that the moment is chosen once.
+    /// Until when the advice behind `renew_at` is valid, so that a time is chosen once per advice.
     #[serde(default)]
     pub(crate) advised_until: Option<UnixSeconds>,
     pub(crate) last_error: Option<String>,
     /// Failed attempts in a row.
     pub(crate) attempts: u32,
     pub(crate) next_attempt_at: Option<UnixSeconds>,
-    /// Until when the authority, or our queue for it, makes the order wait.
+    /// Until when the order waits for the authority or for our queue.
     pub(crate) rate_limited_until: Option<UnixSeconds>,
-    /// The authorities that are not to be asked yet.
+    /// Authorities that must not be asked yet.
     #[serde(default)]
     pub(crate) waiting: BTreeMap<String, Wait>,
 }

@@ -33,7 +33,7 @@ const GENERATION_SECONDS: i64 = 86_400;
 const KNOWN_BEFORE_SECONDS: i64 = 120;
 
 /// How often services and gateways look for a change, the control plane itself included.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The place that a generation at rest is sealed for.
 fn place(number: i64) -> String {
@@ -173,20 +173,20 @@ pub(crate) async fn news(
 pub(crate) async fn keep(app: Arc<App>, shutdown: Shutdown) {
     let mut failing = false;
     while !shutdown.has_begun() {
-        let looked = look(&app.core, &app.gateways).await;
-        if let (Err(error), false) = (&looked, failing) {
+        let rotated = rotate_if_due(&app.core, &app.gateways).await;
+        if let (Err(error), false) = (&rotated, failing) {
             tracing::warn!(error = format!("{error:#}"), "rotation of gateway keys failed; keeping the keys, retrying");
         }
-        failing = looked.is_err();
+        failing = rotated.is_err();
         tokio::select! {
             () = shutdown.begun() => return,
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = tokio::time::sleep(CHECK_INTERVAL) => {}
         }
     }
 }
 
 /// Renews the keys if it is time, and believes what is signed with them.
-pub(crate) async fn look(core: &Core, gateways: &Gateways) -> anyhow::Result<()> {
+pub(crate) async fn rotate_if_due(core: &Core, gateways: &Gateways) -> anyhow::Result<()> {
     renew_when_due(core).await.context("rotating the signing keys of gateways")?;
     gateways.trusted.replace(&identities(core, gateways).await?.public);
     Ok(())

@@ -137,8 +137,8 @@ pub async fn start_in(
     publish_platform(&app).await?;
     enrolment::at_start(&app, &secret, credentials).await?;
     app.gateways.load_processes(&app.core.store).await?;
-    keyring::look(&app.core, &app.gateways).await?;
-    app.core.store.look_at_credentials().await?;
+    keyring::rotate_if_due(&app.core, &app.gateways).await?;
+    app.core.store.reload_credentials().await?;
     let health = Health::new();
     let listening = health.condition("listening");
 

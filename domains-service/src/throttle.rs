@@ -105,7 +105,7 @@ impl Throttles {
     }
 
     /// Notes a check of `domain`, or says how long to wait first.
-    pub(crate) fn look(&self, asking: Asking, project: &ProjectRef, domain: &str) -> Result<(), Duration> {
+    pub(crate) fn admit(&self, asking: Asking, project: &ProjectRef, domain: &str) -> Result<(), Duration> {
         let domain = (asking, format!("{} {domain}", project.uid));
         self.projects.take_with((asking, project.clone()), PROJECT_CHECKS_MAX, || self.domains.take(domain, 1))
     }
@@ -206,18 +206,18 @@ mod tests {
         let clock = Arc::new(ManualClock::at(UnixMillis(0)));
         let throttles = Throttles::new(clock.clone());
         let project: ProjectRef = "demo".parse().unwrap();
-        assert_eq!(throttles.look(Asking::Check, &project, "a.example"), Ok(()));
+        assert_eq!(throttles.admit(Asking::Check, &project, "a.example"), Ok(()));
         clock.advance(Duration::from_secs(4));
-        assert_eq!(throttles.look(Asking::Check, &project, "a.example"), Err(Duration::from_secs(6)));
-        assert_eq!(throttles.look(Asking::Check, &project, "b.example"), Ok(()));
+        assert_eq!(throttles.admit(Asking::Check, &project, "a.example"), Err(Duration::from_secs(6)));
+        assert_eq!(throttles.admit(Asking::Check, &project, "b.example"), Ok(()));
         for index in 0..28 {
-            assert_eq!(throttles.look(Asking::Check, &project, &format!("{index}.example")), Ok(()));
+            assert_eq!(throttles.admit(Asking::Check, &project, &format!("{index}.example")), Ok(()));
         }
-        assert_eq!(throttles.look(Asking::Check, &project, "c.example"), Err(Duration::from_secs(56)));
-        assert_eq!(throttles.look(Asking::Verify, &project, "a.example"), Ok(()), "checking costs no verification");
-        assert_eq!(throttles.look(Asking::Check, &"other".parse().unwrap(), "c.example"), Ok(()));
+        assert_eq!(throttles.admit(Asking::Check, &project, "c.example"), Err(Duration::from_secs(56)));
+        assert_eq!(throttles.admit(Asking::Verify, &project, "a.example"), Ok(()), "checking costs no verification");
+        assert_eq!(throttles.admit(Asking::Check, &"other".parse().unwrap(), "c.example"), Ok(()));
         clock.advance(Duration::from_secs(56));
-        assert_eq!(throttles.look(Asking::Check, &project, "c.example"), Ok(()));
+        assert_eq!(throttles.admit(Asking::Check, &project, "c.example"), Ok(()));
     }
 
     #[test]

@@ -246,7 +246,7 @@ pub(super) async fn change(
     }
     save(&app, &mut write, &project).await?;
     if project.plan != before.plan {
-        domains::look_again(write.connection(), &project.id, now).await?;
+        domains::check_again(write.connection(), &project.id, now).await?;
     }
     let detail = json!({
         "plan": project.plan, "limits": project.limits, "access": project.access, "upstream": project.upstream,

@@ -64,7 +64,7 @@ impl IssueError {
         }
     }
 
-    /// From when on the authority may be asked again, where that is known.
+    /// The time from which the authority may be asked again, if known.
     pub(crate) fn until(&self) -> Option<UnixSeconds> {
         match self {
             Self::RateLimited { until, .. } => *until,
@@ -73,7 +73,7 @@ impl IssueError {
         }
     }
 
-    /// What the domain's owner reads of it: nothing that a network, the operating system or another server said.
+    /// The text for the domain's owner. It contains no text of the network, the operating system or another server.
     pub(crate) fn phrase(&self) -> &'static str {
         match self {
             Self::RateLimited { .. } => "the certificate authority's rate limit is reached",
@@ -85,8 +85,8 @@ impl IssueError {
         }
     }
 
-    /// What the authority found when it looked at the owner's own name, in its words: the owner needs them to mend it.
-    /// Every other text is for operators.
+    /// The authority's own words about the owner's name, which the owner needs for the fix. Every other text is for
+    /// operators.
     pub(crate) fn verdict(&self) -> Option<String> {
         let (Self::Unreachable(words) | Self::Caa(words) | Self::Rejected(words)) = self else { return None };
         let shown = words.chars().map(|letter| if is_deceptive(letter) { ' ' } else { letter });

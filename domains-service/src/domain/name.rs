@@ -48,7 +48,7 @@ pub(crate) struct Attachable {
 
 impl Attachable {
     /// Whether the name looks like the apex of its zone, before DNS has been asked.
-    pub(crate) fn looks_apex(&self) -> bool {
+    pub(crate) fn seems_apex(&self) -> bool {
         self.name == self.registrable
     }
 }
@@ -204,7 +204,7 @@ mod tests {
         assert!(local.local);
         assert!(check("shop.test", NameRules { allow_local: true, allow_test: false }).is_err());
         let test = check("shop.customer.example", NameRules { allow_local: false, allow_test: true }).unwrap();
-        assert!(!test.local && !test.looks_apex());
+        assert!(!test.local && !test.seems_apex());
         assert_eq!(test.registrable.as_str(), "customer.example");
     }
 

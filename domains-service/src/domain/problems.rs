@@ -7,7 +7,7 @@ use verification::problem::{Problem, ProblemCode};
 pub(crate) const WAITING: [ProblemCode; 3] =
     [ProblemCode::CaRateLimited, ProblemCode::CertQueued, ProblemCode::CaUnavailable];
 
-/// What is between an authority and us: known from orders, not from looks.
+/// Problems between an authority and this service. Orders report them, not DNS checks.
 pub(crate) fn is_with_authority(code: ProblemCode) -> bool {
     WAITING.contains(&code) || matches!(code, ProblemCode::CaRejected | ProblemCode::ChallengeUnreachable)
 }

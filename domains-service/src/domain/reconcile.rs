@@ -170,7 +170,7 @@ fn take_name(domain: &mut Domain, holder: &Holder, now: UnixMillis, jitter: f64,
                 lost.problems.clear();
                 lost.enter(Status::PendingOwnership, now);
                 lost.watched_since = now;
-                lost.due_at = schedule::next_look(lost.status, now, now, jitter);
+                lost.due_at = schedule::next_check(lost.status, now, now, jitter);
                 (was, lost)
             });
             actions.push(Action::TakeOver(loser.clone(), lost));
@@ -213,9 +213,9 @@ fn may_order(domain: &Domain, reason: Reason, now: UnixSeconds) -> bool {
 /// When the domain is due next: at the next check, or when the certificate needs it, whichever is first.
 pub(super) fn due_at(domain: &Domain, now: UnixMillis, jitter: f64) -> Option<UnixMillis> {
     let check = if domain.status == Status::Active && domain.failing_since.is_some() {
-        Some(schedule::second_look(now))
+        Some(schedule::second_check(now))
     } else {
-        schedule::next_look(domain.status, domain.watched_since, now, jitter)
+        schedule::next_check(domain.status, domain.watched_since, now, jitter)
     };
     let renewal = domain.certificate.renew_at.map(UnixSeconds::to_millis);
     let attempt = domain.certificate.next_attempt_at.map(UnixSeconds::to_millis);

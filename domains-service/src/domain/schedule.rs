@@ -14,34 +14,39 @@ const SECOND: i64 = 1_000;
 const MINUTE: i64 = 60 * SECOND;
 const HOUR: i64 = 60 * MINUTE;
 
-/// The first looks, counted from when the watching began.
-const FIRST_LOOKS: [i64; 4] = [5 * SECOND, 10 * SECOND, 20 * SECOND, 40 * SECOND];
+/// The first checks, counted from the start of the watch.
+const FIRST_CHECKS: [i64; 4] = [5 * SECOND, 10 * SECOND, 20 * SECOND, 40 * SECOND];
 
-/// Until that age, the time between two looks.
+/// Pairs of an age and the interval of checks up to it.
 const INTERVALS: [(i64, i64); 5] =
     [(10 * MINUTE, MINUTE), (HOUR, 5 * MINUTE), (6 * HOUR, 15 * MINUTE), (48 * HOUR, HOUR), (7 * 24 * HOUR, 6 * HOUR)];
 
-/// Between two looks at a domain that is served.
+/// Interval of checks of a served domain.
 pub(crate) const SERVED_INTERVAL: i64 = 24 * HOUR;
 
 /// The time of the next DNS check of a domain that is not served. `None` when checks stop until the owner asks for one.
 /// `jitter` in `0.0..1.0` moves the time by up to a fifth either way, so that domains added together are not checked
 /// together for ever.
-pub(crate) fn next_look(status: Status, watched_since: UnixMillis, now: UnixMillis, jitter: f64) -> Option<UnixMillis> {
+pub(crate) fn next_check(
+    status: Status,
+    watched_since: UnixMillis,
+    now: UnixMillis,
+    jitter: f64,
+) -> Option<UnixMillis> {
     let age = now.since(watched_since).max(0);
     let wait = match status {
         Status::Removing => return None,
         Status::Active | Status::Degraded => SERVED_INTERVAL,
-        _ => match FIRST_LOOKS.iter().find(|look| age < **look) {
-            Some(look) => look - age,
+        _ => match FIRST_CHECKS.iter().find(|check| age < **check) {
+            Some(check) => check - age,
             None => INTERVALS.iter().find(|(until, _)| age < *until).map(|(_, interval)| *interval)?,
         },
     };
     Some(now.plus(spread(wait, jitter)))
 }
 
-/// The second look at an active domain whose first one failed.
-pub(crate) fn second_look(now: UnixMillis) -> UnixMillis {
+/// The time of the second check of an active domain after a failed one.
+pub(crate) fn second_check(now: UnixMillis) -> UnixMillis {
     now.plus(DOUBT_MILLIS)
 }
 
@@ -86,23 +91,23 @@ mod tests {
     const START: UnixMillis = UnixMillis(1_000_000_000_000);
 
     /// The schedule without spread.
-    fn looks(until: i64) -> Vec<i64> {
-        let (mut at, mut looks) = (START, Vec::new());
-        while let Some(next) = next_look(Status::PendingDns, START, at, 0.5) {
+    fn check_times(until: i64) -> Vec<i64> {
+        let (mut at, mut times) = (START, Vec::new());
+        while let Some(next) = next_check(Status::PendingDns, START, at, 0.5) {
             if next.since(START) > until {
                 break;
             }
-            looks.push(next.since(START) / SECOND);
+            times.push(next.since(START) / SECOND);
             at = next;
         }
-        looks
+        times
     }
 
     // rule: 1.14
     #[test]
-    fn looks_are_frequent_at_first_and_end_after_a_week() {
-        assert_eq!(looks(4 * MINUTE), [5, 10, 20, 40, 100, 160, 220]);
-        let all = looks(i64::MAX / 2);
+    fn checks_are_frequent_at_first_and_end_after_a_week() {
+        assert_eq!(check_times(4 * MINUTE), [5, 10, 20, 40, 100, 160, 220]);
+        let all = check_times(i64::MAX / 2);
         let last = *all.last().unwrap();
         assert!((7 * 86_400..7 * 86_400 + 6 * 3_600).contains(&last), "{last}");
         // The 48 hours a change may take: no gap longer than an hour.
@@ -114,16 +119,16 @@ mod tests {
     #[test]
     fn spread_stays_within_a_fifth() {
         for (jitter, expected) in [(0.0, 48), (0.5, 60), (1.0, 72)] {
-            let next = next_look(Status::ActionRequired, START, START.plus(2 * MINUTE), jitter).unwrap();
+            let next = next_check(Status::ActionRequired, START, START.plus(2 * MINUTE), jitter).unwrap();
             assert_eq!(next.since(START.plus(2 * MINUTE)) / SECOND, expected);
         }
     }
 
     #[test]
-    fn served_domains_are_looked_at_daily_and_removed_ones_never() {
+    fn served_domains_are_checked_daily_and_removed_ones_never() {
         let year = START.plus(365 * 24 * HOUR);
-        assert_eq!(next_look(Status::Active, START, year, 0.5), Some(year.plus(24 * HOUR)));
-        assert_eq!(next_look(Status::Removing, START, START, 0.5), None);
+        assert_eq!(next_check(Status::Active, START, year, 0.5), Some(year.plus(24 * HOUR)));
+        assert_eq!(next_check(Status::Removing, START, START, 0.5), None);
     }
 
     // promise: domains.22

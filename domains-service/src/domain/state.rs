@@ -7,13 +7,13 @@ use contract::time::UnixMillis;
 
 use verification::verdict::{Caa, Judgement, Ownership, Records};
 
-/// Without a certificate after this long in `issuing`, the owner must look: the specification's 30 minutes.
+/// Without a certificate after this time in `issuing`, the owner is asked to act: the specification's 30 minutes.
 pub(crate) const ISSUING_MILLIS_MAX: i64 = 30 * 60 * 1_000;
 
-/// An active domain whose records are wrong is degraded when a second look this much later sees the same.
+/// An active domain with wrong records is degraded when a second check this much later finds the same.
 pub(crate) const DOUBT_MILLIS: i64 = 10 * 60 * 1_000;
 
-/// A degraded domain is served this long before it is let go.
+/// A degraded domain is served this long before it is released.
 pub(crate) const DEGRADED_MILLIS_MAX: i64 = 30 * 86_400 * 1_000;
 
 /// After a plan without custom domains comes into force, domains are served this long.
@@ -41,7 +41,7 @@ impl Status {
     }
 }
 
-/// What of a domain decides where it goes next.
+/// The facts about a domain that decide its next state.
 #[expect(clippy::struct_excessive_bools, reason = "each is the answer to a question of its own")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Standing {
@@ -59,7 +59,7 @@ pub(crate) struct Standing {
     pub(crate) delayed: bool,
 }
 
-/// Where a domain goes.
+/// The next state of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Advance {
     pub(crate) status: Status,
@@ -70,7 +70,7 @@ pub(crate) struct Advance {
     pub(crate) delayed: bool,
 }
 
-/// The next state of a domain after a look at DNS.
+/// The next state of a domain after a DNS check.
 pub(crate) fn advance(standing: &Standing, judged: &Judgement, now: UnixMillis) -> Advance {
     let may_issue = standing.paid && judged.passes();
     let stay = Advance { status: standing.status, failing_since: standing.failing_since, may_issue, delayed: false };
@@ -209,14 +209,14 @@ mod tests {
         assert_eq!(advance(&issuing, &pass(), NOW.plus(30 * MINUTE - 1)).status, Status::Issuing);
         let late = advance(&issuing, &pass(), NOW.plus(30 * MINUTE));
         assert_eq!((late.status, late.delayed, late.may_issue), (Status::ActionRequired, true, true));
-        // It stays so on its own, and a new look that somebody asked for starts afresh.
+        // It stays so by itself, and a check that the owner requests starts over.
         let stuck = Standing { delayed: true, ..standing(Status::ActionRequired) };
         assert_eq!(advance(&stuck, &pass(), NOW).status, Status::ActionRequired);
         assert_eq!(advance(&standing(Status::ActionRequired), &pass(), NOW).status, Status::Issuing);
     }
 
     #[test]
-    fn an_active_domain_is_degraded_by_two_looks_ten_minutes_apart_and_recovers_by_one() {
+    fn an_active_domain_is_degraded_by_two_checks_ten_minutes_apart_and_recovers_by_one() {
         let active = Standing { certified: true, ..standing(Status::Active) };
         let doubtful = Standing { failing_since: Some(NOW), ..active };
         let degraded = Standing { status: Status::Degraded, failing_since: Some(NOW), ..active };

@@ -355,7 +355,7 @@ pub(crate) async fn save_domain(connection: &mut Connection, domain: &Domain) ->
 }
 
 /// Has the worker look at the project's domains now: its plan has changed.
-pub(crate) async fn look_again(
+pub(crate) async fn check_again(
     connection: &mut Connection,
     project: &ProjectRef,
     now: UnixMillis,

@@ -236,15 +236,15 @@ pub(crate) async fn find_by_uid(
     connection: &mut Connection,
     uid: &ProjectUid,
 ) -> Result<Option<ProjectRecord>, StoreError> {
-    whole(look_up(connection, uid).await?)
+    whole(read_project(connection, uid).await?)
 }
 
 /// The project's identity and name at present, also where the rest of its row cannot be read.
 pub(crate) async fn find_ref(connection: &mut Connection, uid: &ProjectUid) -> Result<Option<ProjectRef>, StoreError> {
-    Ok(look_up(connection, uid).await?.map(|project| project.id))
+    Ok(read_project(connection, uid).await?.map(|project| project.id))
 }
 
-async fn look_up(connection: &mut Connection, uid: &ProjectUid) -> Result<Option<ProjectRecord>, StoreError> {
+async fn read_project(connection: &mut Connection, uid: &ProjectUid) -> Result<Option<ProjectRecord>, StoreError> {
     let row: Option<Found<Row>> = query_as("SELECT * FROM projects WHERE id = $1 AND removed_at IS NULL")
         .bind(uid.as_str())
         .fetch_optional(&mut *connection)
