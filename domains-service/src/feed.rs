@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 
 use crate::app::App;
 use crate::identities::Version;
-use crate::keyring::{self, News};
+use crate::keyring::{self, KeyUpdate};
 use crate::metrics::Metrics;
 use crate::shares::{Place, Shares};
 use crate::store::admitted::Watch;
@@ -138,16 +138,16 @@ pub(crate) fn body(pieces: mpsc::Receiver<Bytes>, watch: Watch) -> impl Stream<I
 }
 
 async fn follow(mut follower: Follower, shutdown: Shutdown) -> Result<(), Ended> {
-    let mut news = follower.app.core.store.news();
+    let mut commits = follower.app.core.store.commits();
     let mut beat = tokio::time::interval(HEARTBEAT);
     // First, so that a gateway that is ready has them.
     follower.keyring().await?;
     loop {
-        news.mark_unchanged();
+        commits.mark_unchanged();
         follower.catch_up().await?;
         tokio::select! {
             () = shutdown.begun() => return Ok(()),
-            changed = news.changed() => if changed.is_err() { return Ok(()) },
+            changed = commits.changed() => if changed.is_err() { return Ok(()) },
             _ = beat.tick() => {
                 follower.keyring().await?;
                 follower.heartbeat().await?;
@@ -187,16 +187,16 @@ impl Follower {
         if !self.wants_keyring {
             return Ok(());
         }
-        match keyring::news(&self.app.core, &self.app.gateways, &self.credential, self.keys).await {
-            Ok(News::Keys { sealed, version }) => {
+        match keyring::update_for(&self.app.core, &self.app.gateways, &self.credential, self.keys).await {
+            Ok(KeyUpdate::Keys { sealed, version }) => {
                 let mut piece = Vec::new();
                 write_frame(&mut piece, &Frame::Keyring { sealed });
                 self.send(piece).await?;
                 self.keys = Some(version);
                 Ok(())
             }
-            Ok(News::Revoked) => Err(Ended::Revoked),
-            Ok(News::None) => Ok(()),
+            Ok(KeyUpdate::Revoked) => Err(Ended::Revoked),
+            Ok(KeyUpdate::None) => Ok(()),
             Err(error) => {
                 tracing::debug!(error = format!("{error:#}"), "could not read signing keys; the gateway keeps its own");
                 Ok(())

@@ -139,7 +139,7 @@ pub(crate) async fn replace_tickets(core: &Core, write: &mut Write) -> anyhow::R
 }
 
 /// What a follower is sent of the keys.
-pub(crate) enum News {
+pub(crate) enum KeyUpdate {
     /// Nothing: it has them.
     None,
     /// Nothing more: its credential is not good.
@@ -149,24 +149,24 @@ pub(crate) enum News {
 }
 
 /// What the gateway with this credential is sent that was sent the keys of version `has`.
-pub(crate) async fn news(
+pub(crate) async fn update_for(
     core: &Core,
     gateways: &Gateways,
     gateway: &Credential,
     has: Option<Version>,
-) -> anyhow::Result<News> {
+) -> anyhow::Result<KeyUpdate> {
     let identities = identities(core, gateways).await?;
     if !identities.is_good(gateway) {
-        return Ok(News::Revoked);
+        return Ok(KeyUpdate::Revoked);
     }
     if has == Some(identities.version) {
-        return Ok(News::None);
+        return Ok(KeyUpdate::None);
     }
     let generations = identities.generations(gateway)?;
     let (gateway, public) = (gateway.name.clone(), identities.public.clone());
     let keyring = Keyring { gateway, generations, identities: public, passes: gateways.passes() };
     let sealed = core.sealing.seal(&serde_json::to_vec(&keyring)?, KEYRING_PLACE)?;
-    Ok(News::Keys { sealed, version: identities.version })
+    Ok(KeyUpdate::Keys { sealed, version: identities.version })
 }
 
 /// Renews the keys, and believes what is signed with them, until `shutdown`.

@@ -97,12 +97,12 @@ pub(crate) enum StoreError {
     ActorRevoked,
 }
 
-/// The database and the news of commits.
+/// The database, and a watch of its commits.
 #[derive(Clone)]
 pub(crate) struct Store {
     database: Database,
     clock: Arc<dyn Clock>,
-    news: Arc<News>,
+    commits: Arc<Commits>,
     /// When the use of each credential was written down last, by its digest.
     last_used: Arc<Mutex<HashMap<String, UnixMillis>>>,
     admitted: Arc<Admitted>,
@@ -127,25 +127,26 @@ impl Store {
                 .await
         };
         database.first(count_on).await.context("starting the change log")?;
-        let store = Self { database, clock, news: Arc::default(), last_used: Arc::default(), admitted: Arc::default() };
-        store.mend_the_newest().await.context("writing the mark of the newest revision")?;
-        store.heard_of(store.newest_revision().await.context("reading the change log")?);
+        let store =
+            Self { database, clock, commits: Arc::default(), last_used: Arc::default(), admitted: Arc::default() };
+        store.repair_newest().await.context("writing the mark of the newest revision")?;
+        store.committed_elsewhere(store.newest_revision().await.context("reading the change log")?);
         Ok(store)
     }
 
-    /// Wakes whenever a transaction of this process has committed a change, or another's that we were told of.
-    pub(crate) fn news(&self) -> watch::Receiver<Revision> {
-        self.news.newest.subscribe()
+    /// Changes whenever a transaction of this process, or one of another replica, has committed a change.
+    pub(crate) fn commits(&self) -> watch::Receiver<Revision> {
+        self.commits.newest.subscribe()
     }
 
-    /// Whether the database was found at an earlier state than before, since this was asked last.
+    /// Whether the database went back to an earlier state since the last call.
     pub(crate) fn has_gone_back(&self) -> bool {
-        self.news.has_gone_back.swap(false, Ordering::AcqRel)
+        self.commits.has_gone_back.swap(false, Ordering::AcqRel)
     }
 
     /// Begins a writing transaction.
     pub(crate) async fn write(&self) -> Result<Write, StoreError> {
-        Write::begin(&self.database.write, self.clock.now(), self.news.clone()).await
+        Write::begin(&self.database.write, self.clock.now(), self.commits.clone()).await
     }
 
     /// Connections for reading.
@@ -158,13 +159,13 @@ impl Store {
         Ok(self.reader().begin(Begin::Snapshot).await?)
     }
 
-    /// Connections for statements that change nothing the edge knows.
+    /// Connections for statements without a change for the edge.
     pub(crate) fn writer(&self) -> &Pool {
         &self.database.write
     }
 
-    /// Writes down that a credential was used, beside the request that came with it: clients are let in even while the
-    /// database takes no writes. A failed note is not repeated: the next one comes a minute later.
+    /// Records in the background that a credential was used, so that clients are served even while the database accepts
+    /// no writes. A failed write is not repeated; the next one follows a minute later.
     pub(crate) fn note_use(&self, digest: &str, now: UnixMillis) {
         let mut last_used = self.last_used.lock();
         if last_used.get(digest).is_some_and(|at| now.since(*at) < USE_NOTED_EVERY_MILLIS) {
@@ -185,10 +186,10 @@ impl Store {
 
     /// Wakes the followers of this replica because another one has committed.
     pub(crate) fn committed_elsewhere(&self, revision: Revision) {
-        self.news.committed(revision);
+        self.commits.committed(revision);
     }
 
-    /// Up to `limit` rows of a statement of [`page_of`], behind the moment and id `after`.
+    /// Up to `limit` rows of a statement of [`page_of`], after the time and id in `after`.
     pub(crate) async fn page<R: Record>(
         &self,
         statement: &'static str,
@@ -200,7 +201,7 @@ impl Store {
         Ok(rows.fetch_all(self.reader()).await?)
     }
 
-    /// What the service remembers under a name. A text that is damaged is noted, and is read like any other wrong one.
+    /// The setting of this name. A damaged text is recorded as unreadable and returned as it reads.
     pub(crate) async fn setting(&self, name: &str) -> Result<Option<String>, StoreError> {
         let value = query_as("SELECT value FROM settings WHERE name = $1");
         let value: Option<Found<(String,)>> = value.bind(name).fetch_optional(self.reader()).await?;
@@ -208,7 +209,7 @@ impl Store {
         Ok(value.map(|value| rows::column(self.reader(), &place, "value", value)))
     }
 
-    /// Remembers something.
+    /// Stores a setting.
     pub(crate) async fn set_setting(&self, name: &str, value: &str) -> Result<(), StoreError> {
         query(
             "INSERT INTO settings (name, value) VALUES ($1, $2)
@@ -221,12 +222,12 @@ impl Store {
         Ok(())
     }
 
-    /// The database itself, for those who watch it.
+    /// The database itself, for health checks.
     pub(crate) fn database(&self) -> Database {
         self.database.clone()
     }
 
-    /// Finishes what is in progress.
+    /// Finishes the statements in progress and closes the connections.
     pub(crate) async fn close(&self) {
         self.database.close().await;
     }
@@ -242,10 +243,10 @@ pub fn newest_schema() -> i64 {
     migrations().newest()
 }
 
-/// What is known of commits.
+/// The commits that this process knows of.
 #[derive(Debug, Default)]
-struct News {
-    /// The revision that was heard of last.
+struct Commits {
+    /// The revision of the last known commit.
     newest: watch::Sender<Revision>,
     /// The highest revision of the present history.
     highest: AtomicU64,
@@ -253,16 +254,16 @@ struct News {
     has_gone_back: AtomicBool,
 }
 
-impl News {
-    /// A revision was committed: followers are woken if it is another one. A lower one is news as well: the database
+impl Commits {
+    /// Takes a committed revision and wakes followers if it is another one. A lower one wakes them too: the database
     /// went back.
     fn committed(&self, revision: Revision) {
         self.highest.fetch_max(revision.0, Ordering::AcqRel);
         self.newest.send_if_modified(|newest| std::mem::replace(newest, revision) != revision);
     }
 
-    /// The newest revision was read as `newest`, after `highest` was known: where it is lower, the database went back
-    /// to an earlier state, as a standby that lagged does when it takes over.
+    /// Takes the newest revision as read from the database after `highest` was known. If it is lower, the database went
+    /// back to an earlier state, for example because a lagging standby took over.
     fn read(&self, newest: Revision, highest: u64) {
         if newest.0 < highest
             && self.highest.compare_exchange(highest, newest.0, Ordering::AcqRel, Ordering::Acquire).is_ok()

@@ -36,7 +36,7 @@ pub(crate) struct Admitted {
     begun: AtomicU64,
     /// Number of the last read that succeeded.
     finished: watch::Sender<u64>,
-    /// Held while reading: what an earlier look has read never takes the place of what a later one has.
+    /// Held during a read, so that an earlier read never replaces the result of a later one.
     reading: Mutex<()>,
     /// Notified when a request waits for the next read.
     wanted: Notify,

@@ -136,9 +136,9 @@ impl Read {
 impl Store {
     /// The newest revision.
     pub(crate) async fn newest_revision(&self) -> Result<Revision, StoreError> {
-        let highest = self.news.highest();
+        let highest = self.commits.highest();
         let newest = Counters::read(&mut self.reader().acquire().await?).await?.revision();
-        self.news.read(newest, highest);
+        self.commits.read(newest, highest);
         Ok(newest)
     }
 
@@ -196,7 +196,7 @@ impl Store {
         let mut newest = newest_row(&mut reading).await?;
         if newest.is_none() {
             drop(reading);
-            self.mend_the_newest().await?;
+            self.repair_newest().await?;
             reading = self.reading().await?;
             newest = newest_row(&mut reading).await?;
         }
@@ -210,7 +210,7 @@ impl Store {
     ///
     /// Where the row of the newest revision is lost or damaged, followers that have come to it cannot be told from those of
     /// another history by any mark drawn now. They are sent a snapshot, so another revision is given out for it.
-    pub(super) async fn mend_the_newest(&self) -> Result<(), StoreError> {
+    pub(super) async fn repair_newest(&self) -> Result<(), StoreError> {
         let mut write = self.write().await?;
         if newest_row(write.connection()).await?.is_some() {
             return Ok(());

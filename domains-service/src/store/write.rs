@@ -9,7 +9,7 @@ use contract::time::UnixMillis;
 
 use super::log::counters::{COUNTER_MAX, Counters};
 use super::rows::{self, Table};
-use super::{News, StoreError, log, notices, to_json};
+use super::{Commits, StoreError, log, notices, to_json};
 
 /// A writing transaction. Dropped without [`Write::commit`], it leaves nothing behind.
 pub(crate) struct Write {
@@ -17,7 +17,7 @@ pub(crate) struct Write {
     current: i64,
     committed: i64,
     now: UnixMillis,
-    news: Arc<News>,
+    commits: Arc<Commits>,
     done: Vec<Done>,
 }
 
@@ -36,11 +36,11 @@ pub(super) struct Done {
 }
 
 impl Write {
-    pub(super) async fn begin(pool: &Pool, now: UnixMillis, news: Arc<News>) -> Result<Self, StoreError> {
+    pub(super) async fn begin(pool: &Pool, now: UnixMillis, commits: Arc<Commits>) -> Result<Self, StoreError> {
         let (mut transaction, mut counters) = lock(pool).await?;
         if counters.are_damaged {
             let is_incomplete = counters.repair(&mut transaction).await?;
-            let mut write = Self::over(transaction, &counters, now, news.clone());
+            let mut write = Self::over(transaction, &counters, now, commits.clone());
             if is_incomplete {
                 write.resend().await?;
             }
@@ -48,13 +48,13 @@ impl Write {
             (transaction, counters) = lock(pool).await?;
         }
         // All that is known was committed before the lock was taken.
-        news.read(counters.revision(), news.highest());
-        Ok(Self::over(transaction, &counters, now, news))
+        commits.read(counters.revision(), commits.highest());
+        Ok(Self::over(transaction, &counters, now, commits))
     }
 
-    fn over(transaction: Connection, counters: &Counters, now: UnixMillis, news: Arc<News>) -> Self {
+    fn over(transaction: Connection, counters: &Counters, now: UnixMillis, commits: Arc<Commits>) -> Self {
         let current = counters.newest;
-        Self { transaction, current, committed: current, now, news, done: Vec::new() }
+        Self { transaction, current, committed: current, now, commits, done: Vec::new() }
     }
 
     /// The connection, for statements within the transaction.
@@ -205,7 +205,7 @@ impl Write {
         }
         let revision = Revision(self.current.unsigned_abs());
         if self.current != self.committed {
-            self.news.committed(revision);
+            self.commits.committed(revision);
         }
         Ok(revision)
     }
