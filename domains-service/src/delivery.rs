@@ -99,7 +99,7 @@ async fn attempt(core: &Core, sender: &Sender, disable_after: Duration, delivery
     };
     let Some(endpoint) = core.store.webhook(&delivery.endpoint).await? else { return Ok(()) };
     if endpoint.unreadable.is_some_and(|column| column != "events") {
-        // Its URL or secret may be another than it seems. It is claimed again until the record is mended.
+        // Its URL or secret may be another than it seems. It is claimed again until the record is repaired.
         return Ok(());
     }
     let started = core.clock.monotonic();

@@ -131,7 +131,7 @@ impl Code {
 /// logged where it was read.
 pub(crate) fn storage(error: &StoreError) -> Refusal {
     if let StoreError::Unreadable { .. } = error {
-        let message = "Our record of this cannot be read. The platform's operators are told; until it is mended it can be removed, and not changed.";
+        let message = "This record is damaged and cannot be changed, but it can be removed. The platform's operators are notified.";
         return Code::RecordUnreadable.refuse(message);
     }
     if let StoreError::ActorRevoked = error {

@@ -99,7 +99,7 @@ impl InProgress {
         let app = app.clone();
         let handle = self.tasks.spawn(async move {
             match reconcile::reconcile(&app, &domain, Reason::Schedule).await {
-                // It is noted which row; the domain waits until that is mended.
+                // It is noted which row; the domain waits until that is repaired.
                 Err(StoreError::Unreadable { .. }) => {
                     app.core.store.set_aside(&domains::place(&domain), app.core.clock.now()).await
                 }

@@ -94,7 +94,7 @@ async fn take_over(
     let Some((was, lost)) = lost else {
         return domains::hold(write.connection(), &domain.name, &domain.project).await;
     };
-    // A row that cannot be read stays as it is: once it is mended, the next check finds that the name is held by
+    // A row that cannot be read stays as it is: once it is repaired, the next check finds that the name is held by
     // another.
     if lost.unreadable.is_none() {
         domains::save_domain(write.connection(), &lost).await?;

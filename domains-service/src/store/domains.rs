@@ -104,7 +104,7 @@ fn unreadable_problem(name: &Hostname) -> Problem {
     Problem::new(
         ProblemCode::RecordUnreadable,
         name.as_str(),
-        "Our record of this domain cannot be read. It is served as before, and it is not checked or renewed until the record is mended.",
+        "This domain's record is damaged. It is served as before, but not checked or renewed until an operator repairs it.",
         "There is nothing you can change in DNS. The platform's operators are told; you can also remove the domain and add it again.",
     )
 }

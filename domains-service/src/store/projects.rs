@@ -1,7 +1,7 @@
 //! Stored projects: present ones, and removed ones that can still be restored.
 
 mod erasures;
-mod mended;
+mod repaired;
 
 use chassis::sql::{Connection, Found, RowPlace, query, query_as};
 use contract::browsers::Browsers;

@@ -144,7 +144,7 @@ async fn a_server_that_is_gone_is_503_and_its_return_is_noticed() {
     let answer = tokio::time::timeout(Duration::from_secs(10), asking).await.expect("an answer in time");
     assert_eq!((answer.code(), answer.header("retry-after")), ((503, "storage_unavailable"), "1"));
     let ready = platform.client.get(format!("{}/readyz", platform.admin)).send().await.unwrap();
-    assert_eq!(ready.status(), 200, "starting this process anew would mend nothing");
+    assert_eq!(ready.status(), 200, "starting this process anew would repair nothing");
     server.start_again();
     until(&platform, "/projects/demo", |status| status == 200).await;
     let (again, at) = platform.follow(0).await.snapshot().await;

@@ -330,7 +330,7 @@ async fn garbage_in_any_column_stops_nothing_but_its_row() {
             let rows = unreadable(&platform).await;
             // A change that is past is not read again until it is compacted.
             let left = rows.iter().filter(|row| !row.starts_with("changes ")).count();
-            if left == 0 { Ok(()) } else { Err(format!("{case} is mended, and still: {rows:?}")) }
+            if left == 0 { Ok(()) } else { Err(format!("{case} is repaired, and still: {rows:?}")) }
         })
         .await;
         if *table == "domains" {

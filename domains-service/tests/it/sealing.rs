@@ -169,7 +169,7 @@ async fn single_damaged_texts_do_not_stop_the_start_and_a_missing_secret_does() 
     let mut platform = sealed_with_old(&directory).await;
     name_another_secret(&platform, &directory, "shop-02.localhost", "0123456789abcdef").await;
     platform.stop().await;
-    // Damage of the column alone is mended.
+    // Damage of the column alone is repaired.
     damage(&directory, "shop-00.localhost", "seal", "").await;
     damage(&directory, "shop-01.localhost", "seal", "no secret").await;
     let mut platform = Platform::bent(bend(&directory, OLD)).await;

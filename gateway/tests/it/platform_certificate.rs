@@ -152,9 +152,9 @@ async fn a_bad_certificate_at_the_start_is_served_and_reported() {
     says(&world, "platform.pem): it expired at 2027-01-13T08:00:10Z: put a good pair in its place").await;
     world.admin.counts(&series("in_use", "expired"), 1).await;
     // One that ends within a month is better than one that is over.
-    let mended = pair(&[WILDCARD], -1, 5);
-    world.put_platform_certificate(&mended);
-    eventually("the mended one", async || (shown(&world).await == leaf(&mended)).then_some(())).await;
+    let fixed = pair(&[WILDCARD], -1, 5);
+    world.put_platform_certificate(&fixed);
+    eventually("the fixed one", async || (shown(&world).await == leaf(&fixed)).then_some(())).await;
     world.admin.counts(&series("in_use", "expired"), 0).await;
     assert_eq!(faults(&world).await, Vec::<String>::new());
 }

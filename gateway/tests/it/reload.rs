@@ -55,7 +55,7 @@ async fn a_file_with_a_mistake_changes_nothing_until_it_is_mended() {
         });
         eventually("the mistake is seen", async || (world.admin.metric(GOOD).await == 0).then_some(())).await;
         world.reconfigure(str::to_owned);
-        eventually("the file is mended", async || (world.admin.metric(GOOD).await == 1).then_some(())).await;
+        eventually("the file is fixed", async || (world.admin.metric(GOOD).await == 1).then_some(())).await;
     }
     let asked = visitor.leave().await;
     assert_eq!(world.ask(world.list()).await.status, 200);

@@ -32,12 +32,12 @@ impl Store {
         if lost(&mut self.reader().acquire().await?, name).await?.is_empty() {
             return Ok(false);
         }
-        let (mut write, mut is_mended) = (self.write().await?, false);
+        let (mut write, mut is_repaired) = (self.write().await?, false);
         for project in lost(write.connection(), name).await? {
-            is_mended |= mend(write.connection(), &project).await?;
+            is_repaired |= repair(write.connection(), &project).await?;
         }
         write.commit().await?;
-        Ok(is_mended)
+        Ok(is_repaired)
     }
 }
 
@@ -52,7 +52,7 @@ async fn lost(connection: &mut Connection, name: Option<&ProjectId>) -> Result<V
 }
 
 /// Puts a project back: the row with its identity, or that with its name whose identity cannot be read.
-async fn mend(connection: &mut Connection, project: &Project) -> Result<bool, StoreError> {
+async fn repair(connection: &mut Connection, project: &Project) -> Result<bool, StoreError> {
     let (uid, name) = (project.uid.as_str(), project.id.as_str());
     let named = query_as("SELECT id FROM projects WHERE name = $1 AND removed_at IS NULL");
     let named: Option<Found<(String,)>> = named.bind(name).fetch_optional(&mut *connection).await?;
@@ -69,8 +69,8 @@ async fn mend(connection: &mut Connection, project: &Project) -> Result<bool, St
         // It is another project, and what the edge was told is damaged.
         Some(_) => return Ok(false),
     };
-    let is_mended = rows.rows_affected() > 0;
-    if is_mended {
+    let is_repaired = rows.rows_affected() > 0;
+    if is_repaired {
         tracing::error!(
             project.id = name,
             project.uid = uid,
@@ -82,5 +82,5 @@ async fn mend(connection: &mut Connection, project: &Project) -> Result<bool, St
             rows::forget(connection, &rows::place(Table::Projects, found.row.0, ""));
         }
     }
-    Ok(is_mended)
+    Ok(is_repaired)
 }

@@ -261,11 +261,11 @@ async fn the_newest_row_with_another_number_is_set_aside() {
             let noted = store.reader().unreadable().noted(5);
             let is_noted = noted.iter().any(|(place, _)| place.table == "changes" && place.row == wrong.to_string());
             assert_eq!(is_noted, wrong > 0, "{noted:?}");
-            let (_, mended, _) = store.snapshot().await.unwrap();
-            assert_eq!(mended.revision, newest.revision.next(), "{wrong}");
+            let (_, repaired, _) = store.snapshot().await.unwrap();
+            assert_eq!(repaired.revision, newest.revision.next(), "{wrong}");
             let after = change(&store, 2).await;
-            assert_eq!(after.revision, mended.revision.next(), "{wrong}");
-            assert_eq!(told(&store, mended).await, [after], "{wrong}");
+            assert_eq!(after.revision, repaired.revision.next(), "{wrong}");
+            assert_eq!(told(&store, repaired).await, [after], "{wrong}");
             assert!(matches!(next(&store, newest).await, Next::Snapshot), "{wrong}: the mark is known still");
             assert_eq!(claim(&store, newest).await, Claim::Unproven, "{wrong}");
         }

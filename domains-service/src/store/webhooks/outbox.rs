@@ -143,7 +143,7 @@ pub(crate) async fn claim(store: &Store, id: i64, end: UnixMillis) -> Result<Opt
     .fetch_optional(write.connection())
     .await?;
     if claimed.as_ref().is_some_and(|found| found.bad.is_some()) {
-        // It would be found again without end. It is listed, and may be repeated once it is mended.
+        // It would be found again without end. It is listed, and may be repeated once it is repaired.
         let failed = query("UPDATE webhook_deliveries SET state = 'failed', due_at = NULL WHERE id = $1");
         failed.bind(id).execute(write.connection()).await?;
         rows::found(write.connection(), claimed);

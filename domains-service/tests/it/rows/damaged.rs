@@ -243,7 +243,7 @@ async fn what_no_type_allows_stops_nothing_but_its_row() {
             let mut left = rows_unreadable(&platform).await;
             // One whose number was none was noted under 0.
             left.retain(|(table, row, of)| table != "changes" && row != "0" && !format!("{row}{of}").contains("\\x"));
-            if left.is_empty() { Ok(()) } else { Err(format!("{case} are mended, and still: {left:?}")) }
+            if left.is_empty() { Ok(()) } else { Err(format!("{case} are repaired, and still: {left:?}")) }
         })
         .await;
     }

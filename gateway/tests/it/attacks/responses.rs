@@ -11,7 +11,7 @@ use crate::world::wire::Framing;
 use crate::world::{BLOG, DEMO, World};
 
 /// Answers that are 502. A folded line and a space before a colon are not among them: from an upstream, RFC 9112
-/// (sections 5.1 and 5.2) has a proxy mend them, and the library does.
+/// (sections 5.1 and 5.2) lets a proxy repair them, and the library does.
 // promise: edge.8
 #[tokio::test]
 async fn answers_that_are_no_responses_are_502() {
