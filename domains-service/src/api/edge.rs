@@ -206,7 +206,7 @@ pub(super) async fn usage(
     let node = edge.node(&node);
     let (mut write, mut has_room) = (app.core.store.write().await?, true);
     for usage in &projects {
-        has_room &= write.note_usage(&node, usage).await?;
+        has_room &= write.record_usage(&node, usage).await?;
     }
     write.commit().await?;
     taken(&node, has_room, "usage")
@@ -231,7 +231,7 @@ pub(super) async fn take_keys(
     for KeyUse { key, minute } in &report.used {
         keys::note_use(write.connection(), key, *minute, now).await?;
     }
-    let has_room = write.note_bans(&report).await?;
+    let has_room = write.record_bans(&report).await?;
     write.commit().await?;
     taken(&report.node, has_room, "bans")
 }

@@ -130,7 +130,7 @@ impl Round {
     }
 
     /// Notes what came of asking an authority.
-    pub(crate) fn note(&mut self, authority: &str, result: OrderResult) -> AfterResult {
+    pub(crate) fn record(&mut self, authority: &str, result: OrderResult) -> AfterResult {
         self.waiting.remove(authority);
         let (verdict, is_attempt, next_authority) = match result {
             OrderResult::Issued(bundle, facts) => return AfterResult::Deploy(bundle, facts),

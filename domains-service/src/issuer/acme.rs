@@ -210,7 +210,7 @@ impl AcmeAuthority {
     }
 
     /// Notes a certificate in the mirror.
-    async fn note_certificate(&self, hostname: &Hostname, replaces: bool) {
+    async fn count_certificate(&self, hostname: &Hostname, replaces: bool) {
         let name = hostname.as_str();
         let registered = psl::domain_str(name).unwrap_or(name);
         let demands = self.settings.limits.of_certificate(&self.settings.name, name, registered, replaces);
@@ -270,7 +270,7 @@ impl AcmeAuthority {
                     let chain = patiently!(in_progress.order.poll_certificate(&POLLING));
                     let chain_pem = chain.map_err(|error| self.failed(&error))?;
                     let replaces = in_progress.order.state().replaces.is_some();
-                    self.note_certificate(&request.hostname, replaces).await;
+                    self.count_certificate(&request.hostname, replaces).await;
                     return Ok(Issued { chain_pem, key_pem: in_progress.key_pem });
                 }
                 OrderStatus::Invalid => {

@@ -37,7 +37,7 @@ pub(super) async fn order(
             continue;
         }
         let result = ask(&app.core, domain, issuer.as_ref(), methods, deadline).await;
-        match round.note(issuer.name(), result) {
+        match round.record(issuer.name(), result) {
             AfterResult::Deploy(bundle, facts) => return deploy(app, leased, issuer.name(), (bundle, facts)).await,
             AfterResult::AskNext => {}
             AfterResult::Stop => break,

@@ -67,7 +67,7 @@ impl Stored for Report {
 
 impl Write {
     /// Takes down the bans that a gateway reports, in place of what it said before. Whether there is room for them.
-    pub(crate) async fn note_bans(&mut self, report: &KeyReport) -> Result<bool, StoreError> {
+    pub(crate) async fn record_bans(&mut self, report: &KeyReport) -> Result<bool, StoreError> {
         if report.bans_total == 0 {
             query("DELETE FROM edge_bans WHERE node = $1").bind(&report.node).execute(self.connection()).await?;
             return Ok(true);

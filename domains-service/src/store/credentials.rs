@@ -260,7 +260,7 @@ impl Write {
                 None if revoked_at.is_none() && name != new.name => Err(NotEnrolled::Doubled(name)),
                 None if revoked_at.is_none() && kind != new.kind.as_str() => Err(NotEnrolled::OtherKind),
                 None if revoked_at.is_none() => {
-                    self.note_file(new.digest, file).await?;
+                    self.record_file(new.digest, file).await?;
                     Ok(false)
                 }
                 _ => Err(NotEnrolled::Revoked),
@@ -333,7 +333,7 @@ impl Write {
     }
 
     /// Notes which file has the credential that is on record.
-    async fn note_file(&mut self, digest: &str, file: Option<&str>) -> Result<(), StoreError> {
+    async fn record_file(&mut self, digest: &str, file: Option<&str>) -> Result<(), StoreError> {
         let note = query("UPDATE credentials SET file = $2 WHERE digest = $1").bind(digest).bind(file);
         note.execute(self.connection()).await?;
         Ok(())

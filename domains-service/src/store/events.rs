@@ -137,7 +137,7 @@ impl Write {
         .fetch_one(self.connection())
         .await?;
         if actor.name() != Actor::system().name() {
-            self.note(Done {
+            self.log_on_commit(Done {
                 kind: kind.to_owned(),
                 project: project.name.to_string(),
                 domain: domain.map(ToString::to_string),

@@ -284,7 +284,7 @@ async fn mark_of(reading: &mut Connection, revision: Revision) -> Result<Option<
 fn has_revision(reading: &Connection, found: &Found<Row>) -> bool {
     let Some(bad) = found.bad.as_ref().filter(|bad| bad.column == "revision") else { return true };
     let mark = format!("with the mark {}", found.row.mark);
-    rows::note(reading, &rows::place(Table::Changes, mark, ""), bad.column, &bad.reason);
+    rows::record(reading, &rows::place(Table::Changes, mark, ""), bad.column, &bad.reason);
     false
 }
 
@@ -318,7 +318,7 @@ async fn is_lost(reading: &mut Connection, revision: i64, counters: &Counters) -
     .await?;
     if is_lost > 0 {
         let place = rows::place(Table::Changes, revision.to_string(), "");
-        rows::note(reading, &place, "revision", &"the row is lost: the log has earlier ones");
+        rows::record(reading, &place, "revision", &"the row is lost: the log has earlier ones");
     }
     Ok(is_lost > 0)
 }

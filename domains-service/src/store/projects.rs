@@ -10,7 +10,7 @@ use contract::plan::{Limits, Plan};
 use contract::project::{Access, Project, ProjectId, ProjectUid, UpstreamName};
 use contract::time::UnixMillis;
 
-pub(crate) use self::erasures::{end_erasures, note_erased};
+pub(crate) use self::erasures::{end_erasures, record_erased};
 use super::rows::{self, Columns, Stored, Table};
 use super::{Store, StoreError, log, to_json};
 use crate::domain::kept::KeptDomain;

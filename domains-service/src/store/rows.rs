@@ -165,7 +165,7 @@ pub(crate) fn found<R: Stored>(at: &impl Listed, row: Option<Found<R>>) -> Optio
 pub(crate) fn column<T>(at: &impl Listed, place: &RowPlace, column: &'static str, found: Found<(T,)>) -> T {
     let Found { row: (value,), bad } = found;
     match bad {
-        Some(BadColumn { reason, .. }) => note(at, place, column, &reason),
+        Some(BadColumn { reason, .. }) => record(at, place, column, &reason),
         None => forget(at, place),
     }
     value
@@ -177,7 +177,7 @@ pub(crate) fn unreadable(place: &RowPlace, column: &'static str) -> StoreError {
 }
 
 /// Notes a column that is read outside of [`Stored`].
-pub(crate) fn note(at: &impl Listed, place: &RowPlace, column: &'static str, reason: &dyn std::fmt::Display) {
+pub(crate) fn record(at: &impl Listed, place: &RowPlace, column: &'static str, reason: &dyn std::fmt::Display) {
     let mut columns = Columns::default();
     columns.bad(column, reason.to_string());
     if let Some(bad) = &columns.0 {

@@ -129,7 +129,7 @@ async fn what_gateways_say_of_usage_and_bans_is_bounded() {
         // Days of no project, which no cleanup by project would ever delete.
         let mut write = store.write().await.unwrap();
         for day in [i64::MIN, -63, 2, 1_000, i64::MAX] {
-            write.note_usage("thief/a", &of(day, 1)).await.unwrap();
+            write.record_usage("thief/a", &of(day, 1)).await.unwrap();
         }
         write.commit().await.unwrap();
         assert_eq!(rows("SELECT COUNT(*) FROM usage_days").await, 0);
@@ -137,10 +137,10 @@ async fn what_gateways_say_of_usage_and_bans_is_bounded() {
         let mut write = store.write().await.unwrap();
         let mut taken = 0;
         for (thief, node) in (0..5).flat_map(|thief| (0..520).map(move |node| (thief, node))) {
-            taken += i64::from(write.note_usage(&format!("thief-{thief}/{node}"), &of(0, u64::MAX)).await.unwrap());
+            taken += i64::from(write.record_usage(&format!("thief-{thief}/{node}"), &of(0, u64::MAX)).await.unwrap());
         }
         assert_eq!(taken, 2_048);
-        assert!(write.note_usage("thief-0/7", &of(0, u64::MAX)).await.unwrap());
+        assert!(write.record_usage("thief-0/7", &of(0, u64::MAX)).await.unwrap());
         write.commit().await.unwrap();
         assert_eq!(rows("SELECT COUNT(*) FROM usage_days").await, 2_048);
         assert!(store.usage_of_minute(&"demo".parse().unwrap(), i64::MAX).await.is_ok());
@@ -153,7 +153,7 @@ async fn what_gateways_say_of_usage_and_bans_is_bounded() {
                 bans: Vec::new(),
                 bans_total: u64::MAX,
             };
-            assert_eq!(write.note_bans(&report).await.unwrap(), thief < 4 && node < 256, "{}", report.node);
+            assert_eq!(write.record_bans(&report).await.unwrap(), thief < 4 && node < 256, "{}", report.node);
         }
         write.commit().await.unwrap();
         assert_eq!(rows("SELECT COUNT(*) FROM usage_days").await, 1);

@@ -62,7 +62,7 @@ impl Write {
     /// Takes down what a gateway says of a project and day. What it said before about them is replaced, unless this is
     /// older. Figures of a project that is erased are not kept, nor those of a day that would be forgotten at once or never:
     /// a gateway in wrong hands may say anything. Whether there is room for them.
-    pub(crate) async fn note_usage(&mut self, node: &str, usage: &UsageOfProject) -> Result<bool, StoreError> {
+    pub(crate) async fn record_usage(&mut self, node: &str, usage: &UsageOfProject) -> Result<bool, StoreError> {
         let whole = |count: u64| i64::try_from(count.min(COUNT_MAX)).unwrap_or(i64::MAX);
         let today = self.now().to_seconds().0.div_euclid(86_400);
         // The clock of a gateway may be ahead at midnight.

@@ -14,7 +14,7 @@ use crate::webhook::{EndpointRecord, Wanted};
 
 pub(crate) use address::send_test;
 pub(crate) use outbox::{
-    Delivery, DeliveryState, Due, claim, enqueue, fail_waiting, forget_deliveries, note, renew, repeat,
+    Delivery, DeliveryState, Due, claim, enqueue, fail_waiting, forget_deliveries, record_attempt, renew, repeat,
 };
 pub(crate) use taken::{forget_taken, take};
 

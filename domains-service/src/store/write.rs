@@ -68,7 +68,7 @@ impl Write {
     }
 
     /// To be logged when the transaction commits.
-    pub(super) fn note(&mut self, done: Done) {
+    pub(super) fn log_on_commit(&mut self, done: Done) {
         self.done.push(done);
     }
 

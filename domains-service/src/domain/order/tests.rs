@@ -37,7 +37,7 @@ fn after(errors: Vec<IssueError>) -> (Domain, Vec<Action>) {
     let domain = domain();
     let mut round = Round::begin(&domain.certificate);
     for (name, error) in ["one", "two", "three"].into_iter().zip(errors) {
-        round.note(name, OrderResult::of(error, 0));
+        round.record(name, OrderResult::of(error, 0));
     }
     unissued(domain, round, NOW, 0.0)
 }
@@ -95,7 +95,7 @@ fn a_name_without_an_authority_is_told_so() {
 fn the_next_authority_is_asked_unless_the_answer_would_be_the_same() {
     let asks_next = |error, attempts| {
         let result = OrderResult::of(error, attempts);
-        matches!(Round::begin(&domain().certificate).note("one", result), AfterResult::AskNext)
+        matches!(Round::begin(&domain().certificate).record("one", result), AfterResult::AskNext)
     };
     assert!(asks_next(limited(90), 0));
     assert!(asks_next(queued(90), 0));
@@ -111,7 +111,7 @@ fn the_next_authority_is_asked_unless_the_answer_would_be_the_same() {
 fn a_certificate_that_cannot_be_used_ends_its_order() {
     let mut round = Round::begin(&domain().certificate);
     let unfit = OrderResult::Failed { verdict: Verdict::Unfit("it is empty".to_owned()), next_authority: true };
-    assert!(matches!(round.note("one", unfit), AfterResult::AskNext));
+    assert!(matches!(round.record("one", unfit), AfterResult::AskNext));
     let (domain, actions) = unissued(domain(), round, NOW, 0.0);
     let expected = "The authority returned a certificate that cannot be used: it is empty.";
     assert_eq!(domain.certificate.last_error.as_deref(), Some(expected));
@@ -147,7 +147,7 @@ fn failed_attempts_are_repeated_ever_rarer_and_an_issued_certificate_ends_that()
     let mut domain = domain();
     for minutes in [48, 8 * MINUTE, 80 * MINUTE, 86_400 / 5 * 4] {
         let mut round = Round::begin(&domain.certificate);
-        round.note("one", OrderResult::of(IssueError::Unavailable(text()), 0));
+        round.record("one", OrderResult::of(IssueError::Unavailable(text()), 0));
         (domain, _) = unissued(domain, round, NOW, 0.0);
         assert_eq!(domain.certificate.next_attempt_at, Some(later(minutes)));
     }

@@ -138,7 +138,7 @@ impl World {
         let orders = actions.iter().any(|action| matches!(action, Action::Order(_)));
         if orders {
             let mut round = Round::begin(&self.domain.certificate);
-            let (domain, _) = match round.note("one", says.result(&self.domain, self.now)) {
+            let (domain, _) = match round.record("one", says.result(&self.domain, self.now)) {
                 AfterResult::Deploy(bundle, facts) => {
                     issued(self.domain.clone(), ("one", false), (bundle, facts), self.now, 0.5)
                 }

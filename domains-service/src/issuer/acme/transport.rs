@@ -72,7 +72,7 @@ impl HttpClient for Transport {
             let url = parts.uri.to_string();
             let sent = client.request(parts.method, url).headers(parts.headers).body(body.to_bytes()).send().await;
             let mut response = sent.map_err(other)?;
-            note_pause(response.status(), response.headers());
+            record_pause(response.status(), response.headers());
             let mut bytes = BytesMut::new();
             while let Some(chunk) = response.chunk().await.map_err(other)? {
                 if bytes.len() + chunk.len() > ANSWER_BYTES_MAX {
@@ -105,7 +105,7 @@ fn other(error: reqwest::Error) -> Error {
     Error::Other(Box::new(error))
 }
 
-fn note_pause(status: StatusCode, headers: &HeaderMap) {
+fn record_pause(status: StatusCode, headers: &HeaderMap) {
     if status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE {
         // `PAUSE` exists only within an order; other requests have no caller that would read it.
         let _ = PAUSE.try_with(|pause| pause.set(asked_for(headers)));

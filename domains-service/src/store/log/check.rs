@@ -63,7 +63,7 @@ impl<'a> Check<'a> {
         let place = found.row.place();
         match &bad {
             None => rows::forget(reading, &place),
-            Some(bad) => rows::note(reading, &place, bad.column, &bad.reason),
+            Some(bad) => rows::record(reading, &place, bad.column, &bad.reason),
         }
         Ok(bad.map(|_| place))
     }
@@ -88,7 +88,7 @@ impl<'a> Check<'a> {
                 }
             },
         };
-        rows::note(reading, &rows::place(Table::Changes, revision.to_string(), ""), bad.column, &bad.reason);
+        rows::record(reading, &rows::place(Table::Changes, revision.to_string(), ""), bad.column, &bad.reason);
         Ok(None)
     }
 

@@ -43,7 +43,7 @@ impl Store {
 }
 
 /// A service has erased the project, too.
-pub(crate) async fn note_erased(
+pub(crate) async fn record_erased(
     connection: &mut Connection,
     uid: &ProjectUid,
     service: &str,

@@ -170,7 +170,7 @@ pub(crate) async fn renew(store: &Store, delivery: &mut Delivery, end: UnixMilli
 
 /// Notes how an attempt ended, and switches off an endpoint that is gone or has failed for `patience_millis`. Returns
 /// why it was, if it was. A delivery that was removed or repeated meanwhile keeps its new fate.
-pub(crate) async fn note(
+pub(crate) async fn record_attempt(
     store: &Store,
     delivery: &Delivery,
     project: &ProjectRef,
