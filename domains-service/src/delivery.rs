@@ -19,7 +19,7 @@ use tokio::task::{Id, JoinSet};
 use crate::app::App;
 use crate::common::{Core, jitter};
 use crate::store::StoreError;
-use crate::store::webhooks::{self, Delivery, Due};
+use crate::store::webhooks::{self, Delivery, DueDelivery};
 use crate::webhook::EndpointRecord;
 
 /// Between two searches for messages that are due.
@@ -62,12 +62,12 @@ pub(crate) async fn deliver(app: Arc<App>, disable_after: Duration, shutdown: Sh
 #[derive(Default)]
 struct Attempts {
     tasks: JoinSet<()>,
-    of: HashMap<Id, Due>,
+    of: HashMap<Id, DueDelivery>,
 }
 
 impl Attempts {
     /// Starts an attempt, unless its endpoint has one or there is no room; then it is found again later.
-    fn start(&mut self, app: &Arc<App>, disable_after: Duration, due: Due) {
+    fn start(&mut self, app: &Arc<App>, disable_after: Duration, due: DueDelivery) {
         let of_project = self.of.values().filter(|other| other.project == due.project).count();
         let is_busy = self.of.values().any(|other| other.endpoint == due.endpoint);
         if is_busy || of_project >= ATTEMPTS_PER_PROJECT || self.of.len() >= ATTEMPTS_AT_ONCE {

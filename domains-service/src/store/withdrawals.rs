@@ -56,7 +56,7 @@ pub(crate) struct Withdrawal {
 
 /// The withdrawals of one kind that wait.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Counted {
+pub(crate) struct WaitingCount {
     pub(crate) what: What,
     pub(crate) count: i64,
     /// Since when the oldest waits.
@@ -147,12 +147,12 @@ impl Write {
 
 impl Store {
     /// The withdrawals that wait, by kind.
-    pub(crate) async fn count_withdrawals(&self) -> Result<Vec<Counted>, StoreError> {
+    pub(crate) async fn count_withdrawals(&self) -> Result<Vec<WaitingCount>, StoreError> {
         let found = query_as("SELECT what, COUNT(*), MIN(since) FROM withdrawals GROUP BY what");
         let rows: Vec<Found<(String, i64, i64)>> = found.fetch_all(self.reader()).await?;
         let count = |found: Found<(String, i64, i64)>| {
             let (what, count, oldest) = found.row;
-            Some(Counted { what: what.parse().ok()?, count, oldest: UnixMillis(oldest) })
+            Some(WaitingCount { what: what.parse().ok()?, count, oldest: UnixMillis(oldest) })
         };
         Ok(rows.into_iter().filter_map(count).collect())
     }

@@ -65,7 +65,7 @@ impl Stored for Delivery {
 chassis::record! {
     /// An endpoint for which something is due: the oldest of it.
     #[derive(Clone, Debug)]
-    pub(crate) struct Due {
+    pub(crate) struct DueDelivery {
         pub(crate) delivery: i64,
         pub(crate) endpoint: String,
         pub(crate) project: String,
@@ -272,8 +272,8 @@ pub(crate) async fn forget_deliveries(write: &mut Write, before: UnixMillis) -> 
 
 impl Store {
     /// Endpoints for which something is due, the longest-waiting first. Those of removed projects wait.
-    pub(crate) async fn due_deliveries(&self, now: UnixMillis) -> Result<Vec<Due>, StoreError> {
-        let due: Vec<Found<Due>> = query_as(
+    pub(crate) async fn due_deliveries(&self, now: UnixMillis) -> Result<Vec<DueDelivery>, StoreError> {
+        let due: Vec<Found<DueDelivery>> = query_as(
             "SELECT MIN(d.id) AS delivery, d.endpoint, e.project
              FROM webhook_deliveries d JOIN webhook_endpoints e ON e.id = d.endpoint
              JOIN projects p ON p.id = e.project
