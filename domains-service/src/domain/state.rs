@@ -44,7 +44,7 @@ impl Status {
 /// The facts about a domain that decide its next state.
 #[expect(clippy::struct_excessive_bools, reason = "each is the answer to a question of its own")]
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Standing {
+pub(crate) struct StateFacts {
     pub(crate) status: Status,
     pub(crate) status_since: UnixMillis,
     /// The first failed check in a row of an active domain.
@@ -61,7 +61,7 @@ pub(crate) struct Standing {
 
 /// The next state of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Advance {
+pub(crate) struct Transition {
     pub(crate) status: Status,
     pub(crate) failing_since: Option<UnixMillis>,
     /// Records, ownership and CAA all pass: a certificate may be ordered.
@@ -71,66 +71,66 @@ pub(crate) struct Advance {
 }
 
 /// The next state of a domain after a DNS check.
-pub(crate) fn advance(standing: &Standing, judged: &Judgement, now: UnixMillis) -> Advance {
-    let may_issue = standing.paid && judged.passes();
-    let stay = Advance { status: standing.status, failing_since: standing.failing_since, may_issue, delayed: false };
-    match standing.status {
-        Status::Removing => Advance { may_issue: false, ..stay },
-        _ if !standing.paid => Advance { status: Status::Suspended, may_issue: false, ..stay },
-        Status::Active | Status::Degraded => advance_served(standing, judged, now, stay),
+pub(crate) fn transition(facts: &StateFacts, judged: &Judgement, now: UnixMillis) -> Transition {
+    let may_issue = facts.paid && judged.passes();
+    let stay = Transition { status: facts.status, failing_since: facts.failing_since, may_issue, delayed: false };
+    match facts.status {
+        Status::Removing => Transition { may_issue: false, ..stay },
+        _ if !facts.paid => Transition { status: Status::Suspended, may_issue: false, ..stay },
+        Status::Active | Status::Degraded => transition_served(facts, judged, now, stay),
         Status::Suspended if may_issue => {
-            let status = if standing.certified { Status::Active } else { Status::Issuing };
-            Advance { status, failing_since: None, ..stay }
+            let status = if facts.certified { Status::Active } else { Status::Issuing };
+            Transition { status, failing_since: None, ..stay }
         }
         Status::Suspended => stay,
-        _ => advance_unserved(standing, judged, now, stay),
+        _ => transition_unserved(facts, judged, now, stay),
     }
 }
 
-fn advance_served(standing: &Standing, judged: &Judgement, now: UnixMillis, stay: Advance) -> Advance {
-    if !standing.certified {
-        return Advance { status: Status::Suspended, ..stay };
+fn transition_served(facts: &StateFacts, judged: &Judgement, now: UnixMillis, stay: Transition) -> Transition {
+    if !facts.certified {
+        return Transition { status: Status::Suspended, ..stay };
     }
     let wrong = matches!(judged.records, Records::Missing | Records::Wrong)
         || judged.caa == Caa::Forbidden
         || judged.ownership == Ownership::Missing;
     if judged.passes() || (judged.records == Records::Pass && !wrong) {
-        return Advance { status: Status::Active, failing_since: None, ..stay };
+        return Transition { status: Status::Active, failing_since: None, ..stay };
     }
     if !wrong {
         return stay; // could not ask, or still propagating: nothing is lost
     }
-    match (standing.status, standing.failing_since) {
-        (Status::Degraded, _) if now.since(standing.status_since) >= DEGRADED_MILLIS_MAX => {
-            Advance { status: Status::Suspended, ..stay }
+    match (facts.status, facts.failing_since) {
+        (Status::Degraded, _) if now.since(facts.status_since) >= DEGRADED_MILLIS_MAX => {
+            Transition { status: Status::Suspended, ..stay }
         }
         (Status::Active, Some(since)) if now.since(since) >= DOUBT_MILLIS => {
-            Advance { status: Status::Degraded, ..stay }
+            Transition { status: Status::Degraded, ..stay }
         }
-        (_, None) => Advance { failing_since: Some(now), ..stay },
+        (_, None) => Transition { failing_since: Some(now), ..stay },
         _ => stay,
     }
 }
 
-fn advance_unserved(standing: &Standing, judged: &Judgement, now: UnixMillis, stay: Advance) -> Advance {
-    let overdue = standing.status == Status::Issuing
-        && !standing.certified
-        && !standing.waits_for_us
-        && now.since(standing.status_since) >= ISSUING_MILLIS_MAX;
-    let delayed = standing.delayed || overdue;
+fn transition_unserved(facts: &StateFacts, judged: &Judgement, now: UnixMillis, stay: Transition) -> Transition {
+    let overdue = facts.status == Status::Issuing
+        && !facts.certified
+        && !facts.waits_for_us
+        && now.since(facts.status_since) >= ISSUING_MILLIS_MAX;
+    let delayed = facts.delayed || overdue;
     let status = match (judged.records, judged.ownership, judged.caa) {
         (Records::Missing, ..) => Status::PendingDns,
         (Records::Wrong, ..) | (Records::Pass, Ownership::Held, Caa::Forbidden) => Status::ActionRequired,
         (Records::Partial, ..) => Status::Propagating,
         (Records::Pass, Ownership::Missing, _) => Status::PendingOwnership,
-        (Records::Pass, Ownership::Held, Caa::Allowed) if standing.certified => Status::Active,
+        (Records::Pass, Ownership::Held, Caa::Allowed) if facts.certified => Status::Active,
         (Records::Pass, Ownership::Held, Caa::Allowed) if delayed => Status::ActionRequired,
         (Records::Pass, Ownership::Held, Caa::Allowed) => Status::Issuing,
         _ if overdue => Status::ActionRequired,
-        _ => standing.status,
+        _ => facts.status,
     };
     let relevant = delayed && status == Status::ActionRequired && judged.records != Records::Wrong;
-    Advance { status, failing_since: None, delayed: relevant, ..stay }
+    Transition { status, failing_since: None, delayed: relevant, ..stay }
 }
 
 #[cfg(test)]
@@ -150,8 +150,8 @@ mod tests {
         judged(Records::Pass, Ownership::Held, Caa::Allowed)
     }
 
-    fn standing(status: Status) -> Standing {
-        Standing {
+    fn facts(status: Status) -> StateFacts {
+        StateFacts {
             status,
             status_since: NOW,
             failing_since: None,
@@ -177,7 +177,7 @@ mod tests {
                 (judged(Records::Pass, Ownership::Missing, Caa::Allowed), Status::PendingOwnership),
                 (judged(Records::Pass, held, Caa::Forbidden), Status::ActionRequired),
             ] {
-                let next = advance(&standing(status), &judgement, NOW);
+                let next = transition(&facts(status), &judgement, NOW);
                 assert_eq!(next.status, expected, "{status:?} {judgement:?}");
                 assert_eq!(next.may_issue, expected == Status::Issuing);
             }
@@ -187,15 +187,15 @@ mod tests {
     #[test]
     fn what_could_not_be_asked_moves_nothing_and_orders_nothing() {
         for status in Status::ALL.iter().copied() {
-            let mut standing = standing(status);
-            standing.certified = status.is_served();
+            let mut facts = facts(status);
+            facts.certified = status.is_served();
             for judgement in [
                 judged(Records::Unknown, Ownership::Held, Caa::Allowed),
                 judged(Records::Unknown, Ownership::Unknown, Caa::Unknown),
                 judged(Records::Pass, Ownership::Unknown, Caa::Allowed),
                 judged(Records::Pass, Ownership::Held, Caa::Unknown),
             ] {
-                let next = advance(&standing, &judgement, NOW.plus(60_000));
+                let next = transition(&facts, &judgement, NOW.plus(60_000));
                 let same = next.status == status || (status == Status::Degraded && next.status == Status::Active);
                 assert!(same && !next.may_issue, "{status:?} {judgement:?} {next:?}");
             }
@@ -205,56 +205,56 @@ mod tests {
     // rule: 1.18
     #[test]
     fn thirty_minutes_without_a_certificate_ask_the_owner_to_act() {
-        let issuing = standing(Status::Issuing);
-        assert_eq!(advance(&issuing, &pass(), NOW.plus(30 * MINUTE - 1)).status, Status::Issuing);
-        let late = advance(&issuing, &pass(), NOW.plus(30 * MINUTE));
+        let issuing = facts(Status::Issuing);
+        assert_eq!(transition(&issuing, &pass(), NOW.plus(30 * MINUTE - 1)).status, Status::Issuing);
+        let late = transition(&issuing, &pass(), NOW.plus(30 * MINUTE));
         assert_eq!((late.status, late.delayed, late.may_issue), (Status::ActionRequired, true, true));
         // It stays so by itself, and a check that the owner requests starts over.
-        let stuck = Standing { delayed: true, ..standing(Status::ActionRequired) };
-        assert_eq!(advance(&stuck, &pass(), NOW).status, Status::ActionRequired);
-        assert_eq!(advance(&standing(Status::ActionRequired), &pass(), NOW).status, Status::Issuing);
+        let stuck = StateFacts { delayed: true, ..facts(Status::ActionRequired) };
+        assert_eq!(transition(&stuck, &pass(), NOW).status, Status::ActionRequired);
+        assert_eq!(transition(&facts(Status::ActionRequired), &pass(), NOW).status, Status::Issuing);
     }
 
     #[test]
     fn an_active_domain_is_degraded_by_two_checks_ten_minutes_apart_and_recovers_by_one() {
-        let active = Standing { certified: true, ..standing(Status::Active) };
-        let doubtful = Standing { failing_since: Some(NOW), ..active };
-        let degraded = Standing { status: Status::Degraded, failing_since: Some(NOW), ..active };
+        let active = StateFacts { certified: true, ..facts(Status::Active) };
+        let doubtful = StateFacts { failing_since: Some(NOW), ..active };
+        let degraded = StateFacts { status: Status::Degraded, failing_since: Some(NOW), ..active };
         for wrong in [
             judged(Records::Missing, Ownership::Held, Caa::Allowed),
             judged(Records::Wrong, Ownership::Held, Caa::Allowed),
             judged(Records::Pass, Ownership::Held, Caa::Forbidden),
             judged(Records::Pass, Ownership::Missing, Caa::Allowed),
         ] {
-            let first = advance(&active, &wrong, NOW);
+            let first = transition(&active, &wrong, NOW);
             assert_eq!((first.status, first.failing_since), (Status::Active, Some(NOW)), "{wrong:?}");
-            assert_eq!(advance(&doubtful, &wrong, NOW.plus(10 * MINUTE - 1)).status, Status::Active, "{wrong:?}");
-            assert_eq!(advance(&doubtful, &wrong, NOW.plus(10 * MINUTE)).status, Status::Degraded, "{wrong:?}");
-            assert_eq!(advance(&degraded, &wrong, NOW.plus(30 * DAY - 1)).status, Status::Degraded, "{wrong:?}");
-            assert_eq!(advance(&degraded, &wrong, NOW.plus(30 * DAY)).status, Status::Suspended, "{wrong:?}");
+            assert_eq!(transition(&doubtful, &wrong, NOW.plus(10 * MINUTE - 1)).status, Status::Active, "{wrong:?}");
+            assert_eq!(transition(&doubtful, &wrong, NOW.plus(10 * MINUTE)).status, Status::Degraded, "{wrong:?}");
+            assert_eq!(transition(&degraded, &wrong, NOW.plus(30 * DAY - 1)).status, Status::Degraded, "{wrong:?}");
+            assert_eq!(transition(&degraded, &wrong, NOW.plus(30 * DAY)).status, Status::Suspended, "{wrong:?}");
         }
-        assert_eq!(advance(&doubtful, &pass(), NOW.plus(1)).failing_since, None);
-        assert_eq!(advance(&degraded, &pass(), NOW).status, Status::Active);
+        assert_eq!(transition(&doubtful, &pass(), NOW.plus(1)).failing_since, None);
+        assert_eq!(transition(&degraded, &pass(), NOW).status, Status::Active);
     }
 
     #[test]
     fn a_plan_that_no_longer_pays_suspends_and_paying_again_resumes() {
         for status in Status::ALL.iter().copied().filter(|status| *status != Status::Removing) {
-            let unpaid = Standing { paid: false, certified: true, ..standing(status) };
-            let next = advance(&unpaid, &pass(), NOW);
+            let unpaid = StateFacts { paid: false, certified: true, ..facts(status) };
+            let next = transition(&unpaid, &pass(), NOW);
             assert_eq!((next.status, next.may_issue), (Status::Suspended, false));
         }
-        let suspended = standing(Status::Suspended);
-        assert_eq!(advance(&suspended, &pass(), NOW).status, Status::Issuing);
-        assert_eq!(advance(&Standing { certified: true, ..suspended }, &pass(), NOW).status, Status::Active);
+        let suspended = facts(Status::Suspended);
+        assert_eq!(transition(&suspended, &pass(), NOW).status, Status::Issuing);
+        assert_eq!(transition(&StateFacts { certified: true, ..suspended }, &pass(), NOW).status, Status::Active);
     }
 
     #[test]
     fn an_expired_certificate_is_not_served_and_removal_is_final() {
-        let expired = standing(Status::Active);
-        assert_eq!(advance(&expired, &pass(), NOW).status, Status::Suspended);
-        assert!(advance(&expired, &pass(), NOW).may_issue);
-        let removing = advance(&standing(Status::Removing), &pass(), NOW);
+        let expired = facts(Status::Active);
+        assert_eq!(transition(&expired, &pass(), NOW).status, Status::Suspended);
+        assert!(transition(&expired, &pass(), NOW).may_issue);
+        let removing = transition(&facts(Status::Removing), &pass(), NOW);
         assert_eq!((removing.status, removing.may_issue), (Status::Removing, false));
     }
 
