@@ -124,7 +124,7 @@ async fn take_check(
 async fn holder(
     write: &mut Write,
     domain: &Domain,
-    claims: domains::Claims,
+    claims: domains::NameClaims,
     check: &DnsCheck,
 ) -> Result<Holder, StoreError> {
     Ok(match claims.holder {

@@ -3,13 +3,13 @@
 use crate::app::App;
 use crate::domain::reconcile::DnsCheck;
 use crate::domain::{Domain, name};
-use crate::store::domains::Claims;
+use crate::store::domains::NameClaims;
 use crate::store::projects::ProjectRecord;
 use verification::collect::{Subject, collect};
 use verification::verdict::{self, Claim, Expectation, Judgement};
 
 /// What is known of a domain's ownership before DNS is asked.
-pub(crate) fn claim(claims: &Claims, project: &ProjectRecord, domain: &Domain) -> Claim {
+pub(crate) fn claim(claims: &NameClaims, project: &ProjectRecord, domain: &Domain) -> Claim {
     if claims.contest(&project.id, &project.salt) {
         Claim::Contested
     } else if domain.status.is_served() && claims.holder.as_ref() == Some(&project.id) {

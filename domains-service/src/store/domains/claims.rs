@@ -13,7 +13,7 @@ pub(crate) const TOMBSTONES_PER_PROJECT_MAX: i64 = 10_000;
 
 /// Who a name belongs to, and who it belonged to last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Claims {
+pub(crate) struct NameClaims {
     /// The project that holds it.
     pub(crate) holder: Option<ProjectRef>,
     /// The lineage of the project that held it before.
@@ -23,7 +23,7 @@ pub(crate) struct Claims {
     pub(crate) beside: Option<ProjectRef>,
 }
 
-impl Claims {
+impl NameClaims {
     /// Whether a project must prove that the name is its own: another project has or had it.
     pub(crate) fn contest(&self, project: &ProjectRef, salt: &str) -> bool {
         match (&self.holder, &self.beside) {
@@ -35,7 +35,7 @@ impl Claims {
 }
 
 /// The claims on a name.
-pub(crate) async fn find_claims(connection: &mut Connection, name: &Hostname) -> Result<Claims, StoreError> {
+pub(crate) async fn find_claims(connection: &mut Connection, name: &Hostname) -> Result<NameClaims, StoreError> {
     let holder: Option<Found<Holder>> =
         query_as("SELECT p.id, p.name FROM holders h JOIN projects p ON p.id = h.project WHERE h.name = $1")
             .bind(name.as_str())
@@ -51,7 +51,7 @@ pub(crate) async fn find_claims(connection: &mut Connection, name: &Hostname) ->
         Some(zone) => holder_below(connection, zone).await?,
         None => None,
     };
-    Ok(Claims { holder: rows::one(connection, holder)?, lineage, beside })
+    Ok(NameClaims { holder: rows::one(connection, holder)?, lineage, beside })
 }
 
 /// Of a name under `.localhost`, the part that an owner would have registered.
