@@ -29,7 +29,7 @@ impl<T> Leased<T> {
 }
 
 impl Leased<Domain> {
-    /// NameClaims a domain from `now` on; `None` while another worker has it, and when it is gone or being removed.
+    /// Leases a domain from `now` on; `None` while another worker has the lease, and when the domain is gone or being removed.
     pub(crate) async fn claim(store: &Store, domain: &Domain, now: UnixMillis) -> Result<Option<Self>, StoreError> {
         let fence = store.lease_domain(domain, now, now.plus(LEASE_MILLIS)).await?;
         Ok(fence.map(|fence| Self { record: domain.clone(), fence, must_hold: false }))

@@ -112,7 +112,7 @@ async fn a_stream_of_a_revoked_credential_ends_though_the_name_has_another_at_on
     assert!(kept.next().await.is_some());
 }
 
-/// What could be made of the platform's secret signs for no gateway. As a token it opens the operators' part: `doors`.
+/// What could be made of the platform's secret signs for no gateway. As a token it opens the operators' part: see `internal_access`.
 #[tokio::test]
 async fn the_platforms_secret_signs_for_no_gateway() {
     let platform = Platform::start().await;

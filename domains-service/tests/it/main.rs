@@ -10,18 +10,18 @@
 
 mod acme;
 mod certificates;
+mod change_limits;
 mod dashboard;
 mod domains;
-mod doors;
 mod enrolment;
 mod feed;
 mod gateways;
 mod http;
 mod identities;
+mod internal_access;
 mod keys;
 mod openapi;
 mod operators;
-mod pace;
 mod postgres;
 mod processes;
 mod projects;

@@ -13,7 +13,7 @@ use crate::stores::{execute, over_postgres};
 use crate::world::{Answer, Platform, eventually};
 
 /// Every path of the internal listener, a method of it, and whose credentials open it.
-const DOORS: &[(&str, &str, &str)] = &[
+const OPERATIONS: &[(&str, &str, &str)] = &[
     ("GET", "/edge/feed", "gateway"),
     ("POST", "/edge/nodes", "gateway"),
     ("POST", "/edge/usage", "gateway"),
@@ -91,7 +91,7 @@ async fn a_credential_of_each_kind_opens_the_doors_of_its_kind_alone() {
     platform.project("demo", "pro").await;
     for path in ROUTES.split('"').filter(|text| text.starts_with("/internal/")) {
         let path = path.trim_start_matches("/internal");
-        assert!(DOORS.iter().any(|door| door.1.starts_with(path)), "{path} is not tried");
+        assert!(OPERATIONS.iter().any(|operation| operation.1.starts_with(path)), "{path} is not tried");
     }
     let mut tokens = vec![
         ("operator", operator_token(&platform.secret).to_token().to_string()),
@@ -113,7 +113,7 @@ async fn a_credential_of_each_kind_opens_the_doors_of_its_kind_alone() {
         tokens.push(("nothing", platform.secret.derive(label).to_token().to_string()));
     }
     for (kind, token) in &tokens {
-        for (method, path, lets_in) in DOORS {
+        for (method, path, lets_in) in OPERATIONS {
             let path = path.replace(['{', '}'], "");
             let asked = ask(&platform, token, method, &path, json!({})).await;
             let is_open = asked.status != 401;

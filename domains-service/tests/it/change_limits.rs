@@ -32,7 +32,7 @@ async fn changes_too_often_have_to_wait_and_those_of_others_do_not() {
     assert!(statuses.iter().take(300).all(|status| *status == 404), "{statuses:?}");
     assert_eq!(statuses.last(), Some(&429));
     let fresh = platform.operator("POST", "/projects/demo/keys", json!({ "scopes": ["orders:read"] })).await;
-    assert_eq!(fresh.status, 201, "operators have no pace");
+    assert_eq!(fresh.status, 201, "operators have no limit on changes");
     // The same key elsewhere would be another one; a key of another project is not held up.
     platform.clock.advance(std::time::Duration::from_millis(200));
     assert_eq!(key.send("DELETE", nothing, Value::Null).await.status, 404);
