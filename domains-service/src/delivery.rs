@@ -31,15 +31,15 @@ const ATTEMPTS_AT_ONCE: usize = 64;
 /// Attempts at the same time for one project.
 const ATTEMPTS_PER_PROJECT: usize = 4;
 
-/// For how long a delivery is claimed: an attempt that has not renewed its claim for so long counts as lost. Longer than
-/// clocks of replicas differ and a database is slow, and shorter than anybody wants to wait after a crash.
+/// Duration of a claim on a delivery; an attempt that did not extend it counts as lost. Longer than the difference of
+/// replicas' clocks and the delay of a slow database, and short enough for the repeat after a crash.
 const CLAIM: Duration = Duration::from_secs(10);
 
 /// Between two renewals.
 const RENEW_INTERVAL: Duration = Duration::from_secs(3);
 
-/// Sends what is due, and switches off endpoints that failed for `disable_after`, until `shutdown`; then finishes the attempts
-/// in progress, each of which has a deadline.
+/// Sends due deliveries, and disables endpoints that failed for `disable_after`, until `shutdown`. Then finishes the
+/// attempts in progress, each of which has a deadline.
 pub(crate) async fn deliver(app: Arc<App>, disable_after: Duration, shutdown: Shutdown) {
     let mut attempts = Attempts::default();
     while !shutdown.has_begun() {
@@ -66,7 +66,8 @@ struct Attempts {
 }
 
 impl Attempts {
-    /// Starts an attempt, unless its endpoint has one or there is no room; then it is found again later.
+    /// Starts an attempt, unless its endpoint has one in progress or the maximum is reached; a later search finds it
+    /// again.
     fn start(&mut self, app: &Arc<App>, disable_after: Duration, due: DueDelivery) {
         let of_project = self.of.values().filter(|other| other.project == due.project).count();
         let is_busy = self.of.values().any(|other| other.endpoint == due.endpoint);
@@ -133,7 +134,7 @@ async fn attempt(core: &Core, sender: &Sender, disable_after: Duration, delivery
     Ok(())
 }
 
-/// Until when what is claimed now stays claimed.
+/// The end of a claim that starts now.
 fn claim_end(clock: &dyn Clock) -> UnixMillis {
     clock.now().plus(i64::try_from(CLAIM.as_millis()).unwrap_or(i64::MAX))
 }

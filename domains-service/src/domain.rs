@@ -29,7 +29,7 @@ pub(crate) use state::Status;
 use verification::problem::Problem;
 use verification::verdict::Checks;
 
-/// A domain of a project, everything we know of it.
+/// A domain of a project, with all stored facts.
 #[derive(Clone, Debug)]
 pub(crate) struct Domain {
     pub(crate) name: Hostname,
@@ -41,13 +41,13 @@ pub(crate) struct Domain {
     /// It becomes the primary one when it becomes active.
     pub(crate) primary_wanted: bool,
     pub(crate) redirect: Option<RedirectRule>,
-    /// Whether it is the apex of its zone; `None` until DNS has been asked.
+    /// Whether it is the apex of its zone; `None` before the first DNS check.
     pub(crate) is_apex: Option<bool>,
     /// The last check of DNS.
     pub(crate) checks: Option<Checks>,
     pub(crate) problems: Vec<Problem>,
     pub(crate) certificate: CertificateState,
-    /// The schedule of checks counts from here: creation, or the last time somebody asked for a check.
+    /// Start of the schedule of checks: creation, or the last check that the owner requested.
     pub(crate) watched_since: UnixMillis,
     pub(crate) checked_at: Option<UnixMillis>,
     /// The first failed check in a row of an active domain.
@@ -55,14 +55,13 @@ pub(crate) struct Domain {
     /// The time of the next check; `None`: only on request.
     pub(crate) due_at: Option<UnixMillis>,
     pub(crate) lease_fence: i64,
-    /// The revision whose acknowledgement by every live gateway ends the removal.
+    /// The removal's revision; the removal ends when every live gateway has confirmed it.
     pub(crate) removal: Option<u64>,
     /// Counts changes of configuration and status.
     pub(crate) rev: i64,
     pub(crate) created_at: UnixMillis,
     pub(crate) updated_at: UnixMillis,
-    /// The first column of its row that cannot be read, when there is one: it is shown and can be removed, and is not
-    /// saved.
+    /// The first unreadable column of its row, if any. Such a domain can be shown and removed, and is not saved.
     pub(crate) unreadable: Option<&'static str>,
 }
 

@@ -20,11 +20,11 @@ use crate::text::digest_of;
 /// Refused files that are remembered for the status; the metric counts all of them.
 const REMEMBERED_MAX: usize = 100;
 
-/// What the command line's credential is read from, as lists and logs name it.
+/// The source of the command line's credential, as lists and logs show it.
 const PLATFORM_SECRET: &str = "the platform's secret";
 
-/// Puts the command line on record, whose credential derives from the `platform`'s secret, and the gateways and services whose
-/// credentials are in these directories. A copy of a secret that opens more than a credential does is refused.
+/// Records the command line's credential, which derives from the `platform`'s secret, and the credentials of gateways
+/// and services in these directories. Refuses a copy of a secret that gives more access than a credential.
 ///
 /// # Errors
 /// When a directory cannot be listed, or the database does not answer.
@@ -53,7 +53,7 @@ pub(crate) async fn at_start(
     Ok(())
 }
 
-/// What this secret is, if it is there for another purpose than to be a credential.
+/// The other purpose of this secret, if it has one besides being a credential.
 fn other_use(app: &App, platform: &Secret, credential: &Secret) -> Option<&'static str> {
     let bytes = credential.reveal();
     if bytes == platform.reveal() {
@@ -69,7 +69,7 @@ fn other_use(app: &App, platform: &Secret, credential: &Secret) -> Option<&'stat
     names.any(|name| app.core.sealing.has(name)).then_some("a sealing secret of the platform")
 }
 
-/// The files with credentials and the names that they stand for, in the order of their names.
+/// The files with credentials and the names that they belong to, sorted by name.
 fn files(directory: &Path) -> anyhow::Result<Vec<(String, PathBuf)>> {
     let place = || format!("the credentials in {}", directory.display());
     let mut found = Vec::new();
@@ -84,7 +84,7 @@ fn files(directory: &Path) -> anyhow::Result<Vec<(String, PathBuf)>> {
     Ok(found)
 }
 
-/// Puts the credential of a file on record, or notes why not.
+/// Records the credential of a file, or the refusal.
 async fn enrol(
     app: &App,
     kind: Kind,
@@ -119,7 +119,7 @@ async fn enrol(
     Ok(())
 }
 
-/// Notes that a file is not used, and why.
+/// Logs and counts the refusal of a file.
 fn refuse(app: &App, file: &str, name: &str, (reason, what_to_do): (&'static str, String)) {
     tracing::warn!(file, name, reason, what_to_do, "refused a credential file; the other files are used");
     app.core.metrics.credential_files_refused.with_label_values(&[reason]).inc();
@@ -129,7 +129,7 @@ fn refuse(app: &App, file: &str, name: &str, (reason, what_to_do): (&'static str
     }
 }
 
-/// The reason and what to do about it.
+/// The reason, and the fix.
 fn in_words(why: &NotEnrolled, kind: Kind, name: &str) -> (&'static str, String) {
     let add = match kind {
         Kind::Service => format!("tollhouse node add {name} --service"),

@@ -35,20 +35,20 @@ pub(crate) const PIECES_WAITING_MAX: usize = 16;
 /// Bytes gathered into one piece.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// Entities of a snapshot read at once: between two reads nothing but the moment of the snapshot is held.
+/// Entities that one query of a snapshot reads. Between two queries only the snapshot's transaction is held.
 const ENTITIES_PER_READ: i64 = 1_000;
 
-/// A follower that takes nothing for this long is dropped.
+/// A follower that reads nothing for this long is disconnected.
 const STALL_MAX: Duration = Duration::from_secs(10);
 
-/// A snapshot is one reading transaction; it may not hold the database's log for ever.
+/// A snapshot is one reading transaction, which must not keep the database's log for ever.
 const SNAPSHOT_TIME_MAX: Duration = Duration::from_mins(2);
 
 /// Followers served at once.
 pub(crate) const FOLLOWERS_MAX: usize = 256;
 
-/// Of them with one credential: those gateways that are started in numbers share one. A credential in wrong hands leaves
-/// places to the others.
+/// Followers with one credential: gateways that are started in numbers share one. A stolen credential leaves slots for
+/// the others.
 const FOLLOWERS_OF_ONE_MAX: usize = 128;
 
 /// Snapshots read at once: each occupies a reading connection, and requests need some too.
@@ -73,7 +73,7 @@ impl Default for Places {
 }
 
 impl Places {
-    /// A place for who came in with the credential of this digest, if there is one.
+    /// A slot for a follower with the credential of this digest, if one is free.
     pub(crate) fn take(&self, digest: &str) -> Option<Place> {
         self.followers.take(digest)
     }
@@ -125,7 +125,8 @@ pub(crate) async fn serve(follower: Follower, shutdown: Shutdown) -> Result<(), 
     }
 }
 
-/// The body of the answer: the pieces that wait, until the credential is revoked. Then it breaks off, and what waits is not sent.
+/// The body of the answer: the pending pieces, until the credential is revoked. Then it ends at once, and pending
+/// pieces are dropped.
 pub(crate) fn body(pieces: mpsc::Receiver<Bytes>, watch: Watch) -> impl Stream<Item = Result<Bytes, Ended>> {
     stream::unfold((pieces, watch), |(mut pieces, mut watch)| async {
         let piece = tokio::select! {
@@ -140,7 +141,7 @@ pub(crate) fn body(pieces: mpsc::Receiver<Bytes>, watch: Watch) -> impl Stream<I
 async fn follow(mut follower: Follower, shutdown: Shutdown) -> Result<(), Ended> {
     let mut commits = follower.app.core.store.commits();
     let mut beat = tokio::time::interval(HEARTBEAT);
-    // First, so that a gateway that is ready has them.
+    // The keys come first, so that a gateway has them when it is ready.
     follower.keyring().await?;
     loop {
         commits.mark_unchanged();
@@ -156,11 +157,11 @@ async fn follow(mut follower: Follower, shutdown: Shutdown) -> Result<(), Ended>
     }
 }
 
-/// Who follows, and what it has been sent.
+/// A follower, and the position up to which it was sent changes.
 pub(crate) struct Follower {
     app: Arc<App>,
     places: Arc<Places>,
-    /// What it came in with.
+    /// The credential of its request.
     credential: Credential,
     wants_keyring: bool,
     /// The keys that it has been sent.
@@ -182,7 +183,7 @@ impl Follower {
         Self { app, places, credential, wants_keyring, keys: None, pieces, sent: after }
     }
 
-    /// Sends the keys if they are others than those sent last. Without a database the follower keeps what it has.
+    /// Sends the keys if they changed since the last time. Without a database the follower keeps its keys.
     async fn keyring(&mut self) -> Result<(), Ended> {
         if !self.wants_keyring {
             return Ok(());
@@ -204,8 +205,8 @@ impl Follower {
         }
     }
 
-    /// Sends everything the follower lacks. A snapshot behind which the log wants another one without a change in between ends
-    /// the stream: the follower waits before it comes again, longer each time.
+    /// Sends all changes that the follower lacks. If the log requires another snapshot right after one, without a
+    /// change in between, the stream ends: the follower reconnects after a growing pause.
     async fn catch_up(&mut self) -> Result<(), Ended> {
         let mut last = None;
         loop {
@@ -308,7 +309,7 @@ fn write_frame(piece: &mut Vec<u8>, frame: &Frame) {
     piece.push(b'\n');
 }
 
-/// [`Frame::Entity`] around an entity that is JSON already: a million of them need not be written anew to be sent.
+/// Writes a [`Frame::Entity`] around stored JSON, so that a million entities need no new serialisation.
 fn write_entity(piece: &mut Vec<u8>, body: &str) {
     piece.extend_from_slice(b"{\"entity\":");
     piece.extend_from_slice(body.as_bytes());

@@ -17,9 +17,9 @@ use crate::store::gateways::SealedGeneration;
 pub(crate) struct Master {
     pub(crate) number: i64,
     pub(crate) signs_from: UnixSeconds,
-    /// What each gateway's key for identities is derived from. No gateway is sent it.
+    /// The secret from which each gateway's identity key derives. It is sent to no gateway.
     pub(crate) identity: [u8; SEED_BYTES],
-    /// What the keys of session tickets are derived from, at every gateway.
+    /// The secret from which the keys of session tickets derive, at every gateway.
     pub(crate) tickets: [u8; SEED_BYTES],
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Identities {
     pub(crate) version: Version,
     masters: Vec<Master>,
     gateways: Vec<Credential>,
-    /// What verifies the identities that they sign.
+    /// The keys that verify identities of all gateways.
     pub(crate) public: KeySet,
     /// The gateways by the names of their public keys.
     names: HashMap<String, String>,
@@ -67,7 +67,7 @@ impl Identities {
         Ok(Self { version, masters, gateways, public: public.into_iter().collect(), names })
     }
 
-    /// The same without the names of this gateway's keys, and with no version: what comes next is derived anew.
+    /// The same without this gateway's keys and without a version, so that the next use derives it again.
     pub(crate) fn without(&self, gateway: &str) -> Self {
         let others = self.names.iter().filter(|(_, named)| *named != gateway);
         let names = others.map(|(kid, named)| (kid.clone(), named.clone())).collect();

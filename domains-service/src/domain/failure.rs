@@ -5,13 +5,13 @@ use contract::time::UnixSeconds;
 
 use verification::problem::ProblemCode;
 
-/// Why there is no certificate.
+/// Why an authority issued no certificate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IssueError {
-    /// The authority asks us to come back later.
+    /// The authority's rate limit is reached.
     #[error("the certificate authority rate-limits us: {message}")]
     RateLimited {
-        /// When to come back, if it said so.
+        /// When to retry, if the authority said so.
         until: Option<UnixSeconds>,
         /// Its words.
         message: String,
@@ -28,19 +28,19 @@ pub enum IssueError {
     /// The mirror of the authority's limits has no room yet: the order waits in our queue.
     #[error("the order waits at number {number} of our queue")]
     Queued {
-        /// When its turn comes.
+        /// When its turn in the queue comes.
         until: UnixSeconds,
-        /// How many turns that is away, itself included.
+        /// Its number in the queue, from 1.
         number: i64,
     },
-    /// The authority does not answer, or fails whatever it is asked: nothing of the name's.
+    /// The authority does not answer, or fails every request. This says nothing about the name.
     #[error("the certificate authority does not answer: {message}")]
     Away {
-        /// When it is asked again.
+        /// When the authority is tried again.
         until: UnixSeconds,
         /// Times in a row that it was away.
         failures: u32,
-        /// What was seen.
+        /// The error.
         message: String,
     },
     /// This order failed, and not for a reason of the name's.

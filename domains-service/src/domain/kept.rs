@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{Domain, RedirectRule, RedirectTarget};
 use crate::project::ProjectRef;
 
-/// A domain as it is kept.
+/// A domain as stored with its removed project.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct KeptDomain {
     name: Hostname,
@@ -21,13 +21,13 @@ pub(crate) struct KeptDomain {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct KeptRedirect {
-    /// The name; nothing: the primary domain.
+    /// The name; `None`: the primary domain.
     to: Option<Hostname>,
     status: Option<RedirectStatus>,
 }
 
 impl KeptDomain {
-    /// What to keep of a domain.
+    /// The stored form of a domain.
     pub(crate) fn of(domain: &Domain) -> Self {
         let redirect = domain.redirect.as_ref().map(|rule| KeptRedirect {
             to: match &rule.to {

@@ -23,25 +23,25 @@ mod table;
 contract::words! {
     /// Why a domain is checked.
     pub(crate) enum Reason {
-        /// Its time has come.
+        /// The check was due.
         Schedule = "schedule",
-        /// Its owner asked.
+        /// The owner asked for it.
         Asked = "asked",
     }
 }
 
-/// What one check of DNS found.
+/// The result of one DNS check.
 #[derive(Clone, Debug)]
 pub(crate) struct DnsCheck {
     pub(crate) judged: Judgement,
-    /// The records as they were seen; `None` for a name that only this machine knows.
+    /// The records; `None` for a name that only this machine knows.
     pub(crate) checks: Option<Checks>,
-    /// What was known of the ownership when the check began.
+    /// The state of the ownership at the start of the check.
     pub(crate) claim: Claim,
 }
 
 impl DnsCheck {
-    /// Whether not even the zone could be asked for, and nothing says why.
+    /// Whether even the zone could not be asked, without a known reason.
     pub(crate) fn unreachable(&self) -> bool {
         let is_known = self.judged.problems.iter().any(|problem| problem.code == ProblemCode::DnsDnssec);
         let has_no_zone = self.checks.as_ref().is_some_and(|checks| checks.zone.is_none());
@@ -60,10 +60,10 @@ pub(crate) enum Holder {
     Another(ProjectRef, Option<Box<Domain>>),
 }
 
-/// What a decision depends on besides the domain and its check, as of the moment of the decision.
+/// Other facts that a decision depends on, at the time of the decision.
 #[derive(Clone, Debug)]
 pub(crate) struct Policy {
-    /// What is known of the ownership now.
+    /// The state of the ownership now.
     pub(crate) claim: Claim,
     pub(crate) holder: Holder,
     /// Whether the plan pays for custom domains, or did until lately.
@@ -76,20 +76,20 @@ pub(crate) struct Policy {
 /// Authorities that may issue, best first, with the methods they may use.
 pub(crate) type Permitted = Vec<(String, Vec<String>)>;
 
-/// What is to be written, or done, beside the domain.
+/// A record to write, or an effect, besides the domain.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     /// The project holds the name from now on.
     Hold,
-    /// The project takes the name from another one, whose domain was in this state, and is this from now on.
+    /// The project takes the name from another one. That project's domain had this state, and becomes this.
     TakeOver(ProjectRef, Option<(Status, Box<Domain>)>),
     /// An event of the project.
     Record(&'static str, Value),
-    /// The first domain of a project that becomes active is its primary one, and one that was meant to be is too.
+    /// The project's first active domain becomes its primary one, and so does one that is wanted as primary.
     BecomePrimaryIfWanted,
-    /// The domain is saved. Effects that read it again come after this one.
+    /// Saves the domain. Effects that read it again follow this one.
     Save,
-    /// The edge is told of the domain and of those that redirect to it.
+    /// Publishes the domain and those that redirect to it.
     Publish,
     /// The edge must not serve the name for this project any more.
     WithdrawFrom(ProjectRef),
@@ -105,7 +105,7 @@ pub(crate) enum Action {
     Order(Permitted),
 }
 
-/// The domain after a check, and what is to be written with it.
+/// The domain after a check, and the records to write with it.
 pub(crate) fn decide(mut domain: Domain, check: DnsCheck, policy: &Policy, now: UnixMillis) -> (Domain, Vec<Action>) {
     let DnsCheck { mut judged, checks, claim } = check;
     if policy.claim > claim {
@@ -128,13 +128,13 @@ pub(crate) fn decide(mut domain: Domain, check: DnsCheck, policy: &Policy, now: 
     domain.due_at = due_at(&domain, now, policy.jitter);
     let orders = next.may_issue && may_order(&domain, policy.reason, now.to_seconds());
     if orders {
-        // Should this process die over the order, the next one goes on when the claim is over.
+        // If this process dies during the order, another one continues when the claim ends.
         let end = now.plus(LEASE_MILLIS);
         domain.due_at = Some(domain.due_at.map_or(end, |due| due.min(end)));
     }
     actions.extend([Action::Save, Action::Publish]);
     if let (true, Holder::Another(loser, _)) = (next.may_issue, &policy.holder) {
-        // A gateway that does not hear of it serves the loser under the winner's name.
+        // Without this, a gateway that misses the change would serve the loser under the winner's name.
         actions.push(Action::WithdrawFrom(loser.clone()));
     }
     if orders {
@@ -156,8 +156,8 @@ fn facts(domain: &Domain, policy: &Policy, now: UnixMillis) -> StateFacts {
     }
 }
 
-/// Gives the name to the domain's project. A project that held it loses it, and its certificate serves on: the name
-/// has the same visitors.
+/// Gives the name to the domain's project. The former holder loses it; its certificate stays in service, because the
+/// visitors are the same.
 fn take_name(domain: &mut Domain, holder: &Holder, now: UnixMillis, jitter: f64, actions: &mut Vec<Action>) {
     match holder {
         Holder::This => {}
@@ -178,7 +178,7 @@ fn take_name(domain: &mut Domain, holder: &Holder, now: UnixMillis, jitter: f64,
     }
 }
 
-/// Moves the domain to `status`, with what belongs to arriving there.
+/// Moves the domain to `status`, with the effects of the new state.
 pub(super) fn transition(domain: &mut Domain, status: Status, now: UnixMillis, actions: &mut Vec<Action>) {
     let before = domain.status;
     domain.enter(status, now);
@@ -204,7 +204,7 @@ fn may_order(domain: &Domain, reason: Reason, now: UnixSeconds) -> bool {
     let certificate = &domain.certificate;
     let is_needed = certificate.renew_at.is_none_or(|at| at <= now) || !certificate.is_valid(now);
     let is_time = certificate.next_attempt_at.is_none_or(|at| at <= now);
-    // An authority that asked us to stay away is not asked because an owner is impatient; our own queue may have moved.
+    // An owner's request does not override an authority's rate limit. Our own queue may have moved.
     let is_limited = certificate.rate_limited_until.is_some_and(|until| until > now)
         && !certificate.waiting.values().any(|wait| wait.queued);
     is_needed && (is_time || (reason == Reason::Asked && !is_limited))
@@ -220,7 +220,7 @@ pub(super) fn due_at(domain: &Domain, now: UnixMillis, jitter: f64) -> Option<Un
     let renewal = domain.certificate.renew_at.map(UnixSeconds::to_millis);
     let attempt = domain.certificate.next_attempt_at.map(UnixSeconds::to_millis);
     let advice = domain.certificate.advice_at.map(UnixSeconds::to_millis);
-    // A renewal whose time has come waits for its next attempt.
+    // A due renewal waits for its next attempt.
     let certificate = match (renewal, attempt) {
         (Some(renewal), Some(attempt)) => Some(renewal.max(attempt)),
         (renewal, attempt) => renewal.or(attempt),

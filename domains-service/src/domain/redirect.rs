@@ -8,7 +8,7 @@ use contract::site::RedirectStatus;
 
 use super::state::Status;
 
-/// Where a redirect leads.
+/// The target of a redirect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RedirectTarget {
     /// To whichever domain is the primary one.
@@ -18,7 +18,7 @@ pub(crate) enum RedirectTarget {
 }
 
 impl RedirectTarget {
-    /// The word in the API and the database. A hostname has a dot, so none is `primary`.
+    /// The value in the API and the database. A hostname has a dot, so none equals `primary`.
     pub(crate) fn as_str(&self) -> &str {
         match self {
             Self::Primary => "primary",
@@ -47,9 +47,9 @@ pub(crate) struct Node {
 /// Why a redirect cannot be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RedirectError {
-    /// It would lead back or be the first link of a chain.
+    /// It would form a loop or a chain.
     Loop(String),
-    /// What it leads to is not there or not served.
+    /// Its target does not exist or is not served.
     Inactive(String),
     /// The primary domain serves; it cannot redirect.
     Primary,
@@ -78,7 +78,7 @@ pub(crate) fn permit(from: &Node, target: Option<&Node>, dependants: usize) -> R
     Ok(())
 }
 
-/// Where a rule leads at present: nowhere, so the domain serves by itself, when its target is not served any more.
+/// The present target of a rule. `None` if the target is not served any more; the domain then serves by itself.
 pub(crate) fn destination(
     rule: Option<&RedirectRule>,
     target: Option<&Node>,
@@ -146,7 +146,7 @@ mod tests {
         let target = node("b.example", Status::Active);
         assert_eq!(destination(Some(&rule), Some(&target)), Some((target.name.clone(), Some(RedirectStatus::Found))));
         assert_eq!(destination(Some(&rule), Some(&node("b.example", Status::Suspended))), None);
-        // A target that has come to redirect itself would be a second hop.
+        // A target that redirects would be a second hop.
         assert_eq!(destination(Some(&rule), Some(&Node { redirects: true, ..target.clone() })), None);
         assert_eq!(destination(Some(&rule), None), None);
         assert_eq!(destination(None, Some(&target)), None);

@@ -61,7 +61,7 @@ pub(crate) fn next_attempt(attempts: u32, now: UnixMillis, jitter: f64) -> UnixM
     now.plus(spread(wait, jitter))
 }
 
-/// When an order goes on that waits for a moment: up to ten seconds later, so that many do not go on at once.
+/// When an order with a wait continues: up to ten seconds after `moment`, so that many orders do not continue at once.
 pub(crate) fn after(moment: UnixSeconds, jitter: f64) -> UnixSeconds {
     moment.plus(spread_up(10, jitter))
 }
@@ -110,7 +110,7 @@ mod tests {
         let all = check_times(i64::MAX / 2);
         let last = *all.last().unwrap();
         assert!((7 * 86_400..7 * 86_400 + 6 * 3_600).contains(&last), "{last}");
-        // The 48 hours a change may take: no gap longer than an hour.
+        // Within the 48 hours that a DNS change may take, no gap is longer than an hour.
         let gaps = all.windows(2).filter(|pair| pair[1] <= 48 * 3_600).map(|pair| pair[1] - pair[0]);
         assert_eq!(gaps.max(), Some(3_600));
         assert!(all.len() < 250, "{}", all.len());

@@ -16,7 +16,7 @@ pub(crate) const DOUBT_MILLIS: i64 = 10 * 60 * 1_000;
 /// A degraded domain is served this long before it is released.
 pub(crate) const DEGRADED_MILLIS_MAX: i64 = 30 * 86_400 * 1_000;
 
-/// After a plan without custom domains comes into force, domains are served this long.
+/// Domains are served this long after the project changed to a plan without custom domains.
 pub(crate) const UNPAID_GRACE_MILLIS: i64 = 7 * 86_400 * 1_000;
 
 contract::words! {
@@ -53,7 +53,7 @@ pub(crate) struct StateFacts {
     pub(crate) certified: bool,
     /// The plan pays for custom domains, or stopped to less than [`UNPAID_GRACE_MILLIS`] ago.
     pub(crate) paid: bool,
-    /// What it waits for is ours or the authority's to bring: its owner can do nothing.
+    /// The domain waits for the platform or the authority; its owner can do nothing.
     pub(crate) waits_for_us: bool,
     /// The 30 minutes ran out once already, and the owner has not asked for another check since.
     pub(crate) delayed: bool,

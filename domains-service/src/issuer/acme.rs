@@ -39,15 +39,15 @@ use super::{CaaIdentity, IssueError, IssueRequest, Issued, Issuer, RenewalAdvice
 use crate::config::AcmeSettings;
 use crate::store::acme::OrderRecord;
 
-/// Refused nonces in a row that are not worth a word: each refusal brings a new one (RFC 8555, section 6.5). The
-/// library has tried three times when it tells us.
+/// Refused nonces in a row that are retried silently: each refusal brings a new nonce (RFC 8555, section 6.5). The
+/// library itself has tried three times before it reports one.
 const NONCES_MAX: u32 = 8;
 
-/// How the authority is asked whether it is done: after a quarter of a second, then ever rarer, for a minute.
+/// Polling of an order: first after a quarter of a second, then ever rarer, for a minute.
 const POLLING: RetryPolicy =
     RetryPolicy::new().initial_delay(Duration::from_millis(250)).backoff(1.5).timeout(Duration::from_mins(1));
 
-/// Changes of state an order goes through at most while we look.
+/// Maximum of state changes of an order within one attempt.
 const STEPS_MAX: u32 = 6;
 
 /// Orders older than this have expired at any authority.
@@ -56,10 +56,10 @@ const ORDER_AGE_MAX_MILLIS: i64 = 7 * 86_400 * 1_000;
 /// Failures that a waiting task reports: at least one happened, and another task tests whether the outage lasts.
 const ASKED_BY_ANOTHER: u32 = 2;
 
-/// The longest removal's word to the authority may take.
+/// Longest time for the requests of a removal.
 const ABANDON_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// Calls the authority again while all it says is that a nonce was old.
+/// Repeats a request while the authority refuses only its nonce.
 macro_rules! patiently {
     ($call:expr) => {{
         let mut left = NONCES_MAX;
@@ -81,18 +81,18 @@ pub(crate) struct AcmeAuthority {
     transport: Transport,
     account: tokio::sync::Mutex<Option<Account>>,
     outage: Outage,
-    /// How CAA records may name our account, once there is one.
+    /// The account's URI in CAA records, once there is an account.
     account_uri: Mutex<Option<String>>,
 }
 
-/// An order in progress and the key its certificate is asked for with.
+/// An order in progress and the private key of its certificate.
 struct InProgress {
     order: Order,
     key_pem: Zeroizing<String>,
 }
 
 impl AcmeAuthority {
-    /// An authority with these settings. Nothing is asked of it yet.
+    /// An authority with these settings. Makes no request yet.
     pub(crate) fn new(settings: AcmeSettings, desk: Desk) -> anyhow::Result<Self> {
         let transport = Transport::new(settings.ca_certificate.as_deref())?;
         let (account, account_uri) = (tokio::sync::Mutex::new(None), Mutex::new(None));
@@ -111,7 +111,7 @@ impl AcmeAuthority {
         explain(error, self.desk.clock.now_seconds())
     }
 
-    /// The order to go on with: the one that is in progress, or a new one.
+    /// The order to continue: the one in progress, or a new one.
     async fn open(&self, account: &Account, request: &IssueRequest) -> Result<InProgress, IssueError> {
         let known = self.desk.store.find_order(&self.settings.name, &request.hostname).await?;
         if let Some(known) = known
@@ -135,7 +135,7 @@ impl AcmeAuthority {
         Ok(InProgress { order, key_pem })
     }
 
-    /// Takes up an order that was begun, unless it is finished, expired or forgotten.
+    /// Continues an order, unless it is finished, expired or unknown at the authority.
     async fn resume(&self, account: &Account, known: &OrderRecord) -> Result<Option<InProgress>, IssueError> {
         if self.desk.clock.now().since(known.created_at) > ORDER_AGE_MAX_MILLIS {
             return Ok(None);
@@ -197,7 +197,7 @@ impl AcmeAuthority {
         }
     }
 
-    /// Asks the mirror of the authority's limits whether an order may be made.
+    /// Checks the local count of the authority's limits before an order.
     async fn admit(&self, request: &IssueRequest, replaces: bool) -> Result<(), IssueError> {
         if !self.settings.mirror_limits {
             return Ok(());
@@ -209,7 +209,7 @@ impl AcmeAuthority {
         self.desk.admit(&demands, request.queued).await
     }
 
-    /// Notes a certificate in the mirror.
+    /// Counts a certificate in the local limits.
     async fn count_certificate(&self, hostname: &Hostname, replaces: bool) {
         let name = hostname.as_str();
         let registered = psl::domain_str(name).unwrap_or(name);

@@ -11,7 +11,7 @@ fn domain() -> Domain {
     domain
 }
 
-/// So many seconds from now.
+/// The time after this number of seconds.
 fn later(seconds: i64) -> UnixSeconds {
     NOW.to_seconds().plus(seconds)
 }
@@ -32,7 +32,7 @@ fn away(seconds: i64, failures: u32) -> IssueError {
     IssueError::Away { until: later(seconds), failures, message: text() }
 }
 
-/// The domain after a round in which the authorities "one", "two" and so on said this.
+/// The domain after a round in which the authorities "one", "two" and so on gave these results.
 fn after(errors: Vec<IssueError>) -> (Domain, Vec<Action>) {
     let domain = domain();
     let mut round = Round::begin(&domain.certificate);
@@ -57,8 +57,8 @@ fn what_a_round_without_a_certificate_makes_of_a_domain() {
     use ProblemCode::{CaRateLimited, CaRejected, CaUnavailable, CaaForbids, CertQueued, ChallengeUnreachable};
     let noted = "domain.certificate.failed save";
     let ended = "forget-order-at-one withdrawchallenges domain.certificate.failed save";
-    // What the authority says, the problem, attempts counted, seconds to the next attempt, limited for, what is
-    // written.
+    // Columns: the authority's result, the problem, counted attempts, seconds to the next attempt, seconds of the
+    // limit, written records.
     let endless = IssueError::RateLimited { until: None, message: text() };
     for (error, code, attempts, next, limited_for, written) in [
         (IssueError::Unreachable(text()), ChallengeUnreachable, 1, 48, None, ended),

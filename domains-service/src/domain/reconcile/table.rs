@@ -26,7 +26,7 @@ struct Given {
     found: (Records, Ownership, Caa),
 }
 
-/// A domain that has just come into this state. One that is served has a certificate for 60 days, to be renewed in 30.
+/// A domain that has just entered this state. A served one has a certificate for 60 days, with renewal in 30.
 fn given(status: Status) -> Given {
     let mut domain = Domain::added("shop.customer.com".parse().unwrap(), "demo".parse().unwrap(), NOW);
     domain.status = status;
@@ -100,7 +100,7 @@ impl Given {
         self
     }
 
-    /// Another project takes the name while DNS is asked.
+    /// Another project takes the name during the DNS check.
     fn contested_meanwhile(mut self) -> Self {
         self = self.held_by_another();
         self.claim = Claim::Open;
@@ -112,7 +112,7 @@ impl Given {
         self
     }
 
-    /// What the check makes of it, and what is written, in order.
+    /// Asserts the new state and the written records, in order.
     #[track_caller]
     fn becomes(self, status: Status, written: &str) -> Domain {
         let (records, ownership, caa) = self.found;
@@ -237,7 +237,7 @@ fn a_name_belongs_to_the_project_that_proves_it() {
         .unpaid()
         .check(PASSES)
         .becomes(Status::Suspended, "domain.suspended save publish");
-    // What DNS said before another project took the name proves nothing.
+    // A result from before another project took the name proves nothing.
     given(PendingDns).contested_meanwhile().check(PASSES).becomes(PendingDns, "save publish");
     given(ActionRequired).contested_meanwhile().check(PASSES).becomes(ActionRequired, "save publish");
 }
