@@ -9,7 +9,7 @@ use verification::{Dns, DnsConfig};
 use crate::domain::proof::Prover;
 use crate::issuer::Authorities;
 
-/// DNS, what it should say, and who issues certificates.
+/// DNS, the expected records, and the issuers.
 pub(crate) struct Issuing {
     pub(crate) dns: Arc<dyn Dns>,
     pub(crate) dns_config: DnsConfig,

@@ -29,13 +29,13 @@ use crate::store::{StoreError, Write};
 /// How long a generation signs.
 const GENERATION_SECONDS: i64 = 86_400;
 
-/// How long a generation is known before it signs.
+/// Seconds for which a generation is known before it signs.
 const KNOWN_BEFORE_SECONDS: i64 = 120;
 
-/// How often services and gateways look for a change, the control plane itself included.
+/// Interval at which services, gateways and the control plane itself check for a change.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The place that a generation at rest is sealed for.
+/// The name for which a stored generation is sealed.
 fn place(number: i64) -> String {
     format!("keys of the gateways {number}")
 }
@@ -57,8 +57,8 @@ fn seal(core: &Core, master: &Master) -> anyhow::Result<SealedGeneration> {
 
 /// The keys of all gateways on record now. They are derived when something has changed, and remembered.
 pub(crate) async fn identities(core: &Core, gateways: &Gateways) -> anyhow::Result<Arc<Identities>> {
-    // In this order: a credential that is revoked after the generations were read is not in the list, so it is never
-    // sent the tickets that its revocation made.
+    // The order matters: a credential that is revoked after the generations were read is not in the list, so it never
+    // gets the tickets that its revocation made.
     let stored = core.store.generations().await?;
     let credentials = core.store.good_credentials(Some(Kind::Gateway)).await?;
     let version = version_of(&stored, &credentials);
@@ -72,21 +72,21 @@ pub(crate) async fn identities(core: &Core, gateways: &Gateways) -> anyhow::Resu
     Ok(made)
 }
 
-/// Refuses what this gateway signs, without asking the database: for a revocation after which it cannot be read. The
-/// next [`identities`] makes everything anew.
+/// Refuses this gateway's signatures without a read of the database, for a revocation after which the read failed. The
+/// next [`identities`] derives everything again.
 pub(crate) fn refuse(gateways: &Gateways, gateway: &str) {
     let mut identities = gateways.identities.lock();
     *identities = Arc::new(identities.without(gateway));
 }
 
-/// Makes a generation. If the ones before are `compromised` they are forgotten, and it signs at once.
+/// Makes a generation. If the earlier ones are `compromised`, they are deleted and it signs at once.
 pub(crate) async fn renew(core: &Core, compromised: bool) -> anyhow::Result<()> {
     let now = core.clock.now_seconds();
     let stored = core.store.generations().await?;
-    // A generation whose number is damaged does not open: nothing counts on from it.
+    // A generation with a damaged number does not open, so the next number does not follow it.
     let newest = stored.iter().find_map(|stored| open(core, stored)).map(|newest| newest.number);
     let is_first = compromised || newest.is_none();
-    // Counts on from the clock, so that a restored database does not give a number twice.
+    // Numbers follow the clock, so that a restored database does not give a number twice.
     let number = now.0.max(newest.map_or(0, |newest| newest.saturating_add(1)));
     let signs_from = if is_first { now } else { now.plus(KNOWN_BEFORE_SECONDS) };
     let master = Master { number, signs_from, identity: chassis::random::bytes()?, tickets: chassis::random::bytes()? };
@@ -98,7 +98,7 @@ pub(crate) async fn renew(core: &Core, compromised: bool) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Seals generations anew that an older secret opens: gateways sign on with them when that secret is taken away.
+/// Seals again the generations of older secrets, so that gateways continue to sign when an older secret is removed.
 async fn reseal(core: &Core, stored: &[SealedGeneration]) -> anyhow::Result<()> {
     let is_older = |stored: &SealedGeneration| core.sealing.older().any(|older| older == name_in(&stored.sealed));
     if !stored.iter().any(is_older) {
@@ -121,14 +121,14 @@ async fn reseal(core: &Core, stored: &[SealedGeneration]) -> anyhow::Result<()> 
 async fn renew_when_due(core: &Core) -> anyhow::Result<()> {
     let stored = core.store.generations().await?;
     reseal(core, &stored).await?;
-    // What is sealed says since when it signs: the column may be damaged.
+    // The sealed text says since when it signs; the column may be damaged.
     let newest = stored.iter().find_map(|stored| open(core, stored)).map(|newest| newest.signs_from);
     let due = newest.is_none_or(|newest| core.clock.now_seconds().0 >= newest.0.saturating_add(GENERATION_SECONDS));
     if due { renew(core, false).await } else { Ok(()) }
 }
 
-/// Gives the gateways new keys for session tickets when `write` commits, with which a gateway was revoked. Its key for
-/// identities is withdrawn with its credential.
+/// Makes new session-ticket keys for all gateways, for the transaction `write` that revokes a gateway. The gateway's
+/// identity key is withdrawn with its credential.
 pub(crate) async fn replace_tickets(core: &Core, write: &mut Write) -> anyhow::Result<()> {
     for stored in write.generations().await? {
         let Some(mut master) = open(core, &stored) else { continue };
@@ -138,17 +138,17 @@ pub(crate) async fn replace_tickets(core: &Core, write: &mut Write) -> anyhow::R
     Ok(())
 }
 
-/// What a follower is sent of the keys.
+/// The update of a follower's keys.
 pub(crate) enum KeyUpdate {
-    /// Nothing: it has them.
+    /// The follower has the current keys.
     None,
-    /// Nothing more: its credential is not good.
+    /// The follower's credential is revoked.
     Revoked,
     /// These, sealed.
     Keys { sealed: String, version: Version },
 }
 
-/// What the gateway with this credential is sent that was sent the keys of version `has`.
+/// The update for the gateway with this credential, which has the keys of version `has`.
 pub(crate) async fn update_for(
     core: &Core,
     gateways: &Gateways,
@@ -169,7 +169,7 @@ pub(crate) async fn update_for(
     Ok(KeyUpdate::Keys { sealed, version: identities.version })
 }
 
-/// Renews the keys, and believes what is signed with them, until `shutdown`.
+/// Rotates the keys and trusts their signatures, until `shutdown`.
 pub(crate) async fn keep(app: Arc<App>, shutdown: Shutdown) {
     let mut failing = false;
     while !shutdown.has_begun() {
@@ -185,7 +185,7 @@ pub(crate) async fn keep(app: Arc<App>, shutdown: Shutdown) {
     }
 }
 
-/// Renews the keys if it is time, and believes what is signed with them.
+/// Rotates the keys if they are due, and trusts their signatures.
 pub(crate) async fn rotate_if_due(core: &Core, gateways: &Gateways) -> anyhow::Result<()> {
     renew_when_due(core).await.context("rotating the signing keys of gateways")?;
     gateways.trusted.replace(&identities(core, gateways).await?.public);

@@ -20,7 +20,7 @@ struct Arguments {
     /// The configuration file.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Say whether the configuration is valid, and stop.
+    /// Check the configuration and exit.
     #[arg(long)]
     check_config: bool,
     /// Write the interface description into this directory, and end.

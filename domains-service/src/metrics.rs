@@ -19,7 +19,7 @@ pub(crate) struct Metrics {
     pub(crate) transitions: IntCounterVec,
     /// Questions to DNS by type and result.
     pub(crate) dns_queries: IntCounterVec,
-    /// How long verifications take.
+    /// Durations of verifications.
     pub(crate) verify_seconds: HistogramVec,
     /// Certificate orders by authority and result.
     pub(crate) certificate_orders: IntCounterVec,
@@ -33,11 +33,11 @@ pub(crate) struct Metrics {
     pub(crate) of_another_history: IntGauge,
     /// Attempts to deliver webhooks by result.
     pub(crate) webhook_attempts: IntCounterVec,
-    /// How long those attempts take.
+    /// Durations of delivery attempts.
     pub(crate) webhook_seconds: HistogramVec,
-    /// Deliveries of webhooks that wait, and those that should have been tried already.
+    /// Waiting deliveries of webhooks, and overdue ones.
     pub(crate) webhook_deliveries: IntGaugeVec,
-    /// Withdrawals that a gateway has not acknowledged, by what was withdrawn.
+    /// Withdrawals without a gateway's confirmation, by kind.
     pub(crate) withdrawals: IntGaugeVec,
     /// Since when the oldest of them waits.
     pub(crate) withdrawal_oldest: IntGauge,
@@ -47,7 +47,7 @@ pub(crate) struct Metrics {
     pub(crate) sealed: IntGaugeVec,
     /// Credential files that were refused at the start by reason.
     pub(crate) credential_files_refused: IntGaugeVec,
-    /// Rows that cannot be read, by table, row, what it belongs to, and column.
+    /// Unreadable rows, by table, row, owner and column.
     pub(crate) unreadable_row: IntGaugeVec,
 }
 
@@ -55,11 +55,11 @@ pub(crate) struct Metrics {
 pub(crate) const REASONS: [&str; 7] =
     ["unreadable", "revoked", "doubled", "replaced", "other_kind", "other_secret", "too_many"];
 
-/// How a question to DNS ended, beside the failures.
+/// Results of DNS queries, besides the failures.
 pub(crate) const DNS_RESULTS: [&str; 4] = ["ok", "timeout", "unreachable", "malformed"];
 
 impl Metrics {
-    /// Registers everything on `registry`, every label at zero.
+    /// Registers all metrics on `registry`, every label at zero.
     pub(crate) fn register(registry: &Registry) -> anyhow::Result<Self> {
         let metrics = Self {
             states: gauge_vec(registry, "domains_state", "Domains in each state.", &["state"])?,

@@ -29,7 +29,7 @@ impl serde::Serialize for ProjectRef {
 impl std::str::FromStr for ProjectRef {
     type Err = contract::project::InvalidLabel;
 
-    /// A project whose identity is the text of its name.
+    /// A project with its name as its identity.
     fn from_str(name: &str) -> Result<Self, Self::Err> {
         let name: ProjectId = name.parse()?;
         let uid = name.as_str().parse().expect("a name is the text of an identity");

@@ -24,7 +24,7 @@ pub(crate) fn node(domain: &Domain) -> Node {
     }
 }
 
-/// The domain a redirect leads to.
+/// The target of a domain's redirect.
 pub(crate) async fn target_of(
     write: &mut Write,
     domain: &Domain,
@@ -36,8 +36,7 @@ pub(crate) async fn target_of(
     }
 }
 
-/// Tells the edge what to serve for the domain now. The domain must be saved.
-/// Of one that cannot be read, the edge keeps what it was told last.
+/// Publishes the domain's site. The domain must be saved. An unreadable domain's site stays as it is.
 pub(crate) async fn site(write: &mut Write, domain: &Domain) -> Result<(), StoreError> {
     if domain.unreadable.is_some() {
         return Ok(());
@@ -56,7 +55,7 @@ pub(crate) async fn site(write: &mut Write, domain: &Domain) -> Result<(), Store
     }
 }
 
-/// Tells the edge about the domain and those that redirect to it. The domain must be saved.
+/// Publishes the sites of the domain and of those that redirect to it. The domain must be saved.
 pub(crate) async fn site_and_dependants(write: &mut Write, domain: &Domain) -> Result<(), StoreError> {
     site(write, domain).await?;
     for dependant in domains::dependants(write.connection(), domain).await? {
@@ -80,7 +79,7 @@ async fn withdraw_site(write: &mut Write, domain: &Domain) -> Result<(), StoreEr
     Ok(())
 }
 
-/// Withdraws everything the edge knows under the name, if it is this project's.
+/// Withdraws all entities of the name, if it belongs to this project.
 pub(crate) async fn withdraw(write: &mut Write, domain: &Domain) -> Result<(), StoreError> {
     let claims = domains::find_claims(write.connection(), &domain.name).await?;
     if claims.holder.as_ref().is_some_and(|holder| *holder != domain.project) {
@@ -91,7 +90,7 @@ pub(crate) async fn withdraw(write: &mut Write, domain: &Domain) -> Result<(), S
     withdraw_challenges(write, domain).await
 }
 
-/// Withdraws a domain, lets its name go and forgets its record.
+/// Withdraws a domain, releases its name and deletes its record.
 pub(crate) async fn forget(write: &mut Write, domain: &Domain, lineage: &str) -> Result<(), StoreError> {
     let now = write.now();
     withdraw(write, domain).await?;
@@ -100,7 +99,7 @@ pub(crate) async fn forget(write: &mut Write, domain: &Domain, lineage: &str) ->
     acme::abandon_orders(write.connection(), &domain.name, now).await
 }
 
-/// Takes everything of the project from the edge, lets its names go, and keeps the rest until `erase_at`.
+/// Withdraws all entities of the project, releases its names, and keeps its data until `erase_at`.
 pub(crate) async fn withdraw_project(
     write: &mut Write,
     platform: &Hostname,
@@ -134,7 +133,7 @@ pub(crate) async fn withdraw_challenges(write: &mut Write, domain: &Domain) -> R
     withdraw_challenges_of(write, &domain.name).await
 }
 
-/// The same, where there is but the name.
+/// The same for a name without a domain.
 pub(crate) async fn withdraw_challenges_of(write: &mut Write, name: &Hostname) -> Result<(), StoreError> {
     for token in write.challenge_tokens(name).await? {
         write.remove(EntityName::Challenge(token)).await?;

@@ -29,15 +29,15 @@ use crate::store::{Store, Write, domains, keys, projects};
 /// Names of one kind that are reported; all are counted.
 const NAMES_MAX: usize = 20;
 
-/// What became of what was withdrawn between the backup and the loss.
+/// The fate of everything that was withdrawn between the backup and the loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// It is withdrawn again.
     Withdrawn,
-    /// It is good again, as the operator wanted.
+    /// It is valid again, as the operator requested.
     Back,
-    /// It is good again, and cannot be told from the rest: the databases could not be compared.
+    /// It is valid again and unknown, because the databases could not be compared.
     Unknown,
 }
 
@@ -50,10 +50,10 @@ pub struct Counted {
     pub names: Vec<String>,
 }
 
-/// What a restored database brings back.
+/// Entities that a restored database brings back.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// What the lists are of: what was withdrawn since the backup, or everything that is good.
+    /// The content of the lists: entities that were withdrawn since the backup, or all valid ones.
     pub outcome: Outcome,
     /// Why the databases could not be compared.
     pub why: Option<String>,
@@ -61,12 +61,12 @@ pub struct Report {
     pub changed_at: i64,
     /// When the lost one was.
     pub lost_changed_at: Option<i64>,
-    /// By kind; only kinds of which there is something.
+    /// By kind, without empty kinds.
     pub things: BTreeMap<Kind, Counted>,
 }
 
-/// Makes a database that was put back ready for use. `lost` is the one that it replaces, or why that cannot be read; with
-/// `bring_back`, what was withdrawn since the backup is listed, and comes back.
+/// Prepares a restored database for use. `lost` is the database that it replaces, or the reason why that is unreadable.
+/// With `bring_back`, entities that were withdrawn since the backup are listed and become valid again.
 ///
 /// # Errors
 /// When the database is not one of ours, a service uses it, or it does not answer. It may be tried again.
@@ -113,7 +113,7 @@ pub async fn finish_restore(
     Ok(Report { outcome, why, changed_at, lost_changed_at, things: counted(things) })
 }
 
-/// Withdraws what was withdrawn from the lost database.
+/// Withdraws everything that was withdrawn in the lost database.
 async fn withdraw(write: &mut Write, lost: &Lost, since: &Good) -> anyhow::Result<()> {
     let now = write.now();
     let platform = comparison::platform(write.connection()).await?;
@@ -132,7 +132,7 @@ async fn withdraw(write: &mut Write, lost: &Lost, since: &Good) -> anyhow::Resul
             }
             Kind::Key => end_key(write, of, id, None).await?,
             Kind::Name => {
-                // Domains of a project that is withdrawn are gone with it.
+                // The domains of a withdrawn project are withdrawn with it.
                 let Some(project) = projects::find_by_uid(write.connection(), &of.parse()?).await? else { continue };
                 let domain = domains::find_domain(write.connection(), &project.id, &name.parse()?).await?;
                 if let Some(domain) = domain {
@@ -155,7 +155,7 @@ async fn withdraw(write: &mut Write, lost: &Lost, since: &Good) -> anyhow::Resul
     Ok(())
 }
 
-/// Revokes a key, or has it end at this moment.
+/// Revokes a key, or sets its end.
 async fn end_key(write: &mut Write, project: &str, id: &str, ends: Option<UnixSeconds>) -> anyhow::Result<()> {
     let id: KeyId = id.parse()?;
     let Some(project) = projects::find_ref(write.connection(), &project.parse()?).await? else { return Ok(()) };
@@ -175,7 +175,7 @@ async fn end_key(write: &mut Write, project: &str, id: &str, ends: Option<UnixSe
     Ok(())
 }
 
-/// The things by kind, counted; data that comes back is its project.
+/// Counts by kind. Data that comes back counts as its project.
 fn counted(things: Good) -> BTreeMap<Kind, Counted> {
     let mut all: BTreeMap<Kind, BTreeSet<(String, String)>> = BTreeMap::new();
     for ((kind, _), (of, name)) in things {

@@ -55,14 +55,14 @@ pub(crate) use write::Write;
 
 use crate::project::ProjectRef;
 
-/// A statement that reads whole rows of what belongs to projects, each with the name that its project has.
+/// A statement that reads whole rows of projects' data, each with its project's name.
 macro_rules! with_project {
     ($rest:literal) => {
         concat!("SELECT *, (SELECT name FROM projects WHERE id = project) AS project_name FROM ", $rest)
     };
 }
 
-/// The same for one page of a project's things, oldest first: for [`Store::page`]. A moment that is no number is the
+/// The same for one page of a project's rows, oldest first, for [`Store::page`]. A time that is not a number sorts
 /// first.
 macro_rules! page_of {
     ($table:literal) => {
@@ -76,13 +76,13 @@ macro_rules! page_of {
 }
 pub(crate) use {page_of, with_project};
 
-/// Why the database did not do what was asked.
+/// The failure of a database operation.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreError {
     /// It is gone, slow, full or refused the statement.
     #[error("the database did not answer: {0}")]
     Database(#[from] sqlx::Error),
-    /// A row does not read back as what was written. It is noted by [`rows`].
+    /// An unreadable row. [`rows`] records it.
     #[error("column {column} of the row {row} of {table} cannot be read")]
     Unreadable {
         /// Its table.
@@ -92,7 +92,7 @@ pub(crate) enum StoreError {
         /// The first column that cannot be read.
         column: &'static str,
     },
-    /// What the caller acts with was revoked after it was authenticated and before the change was written.
+    /// The caller's credential was revoked between its authentication and the write.
     #[error("the caller's credential was revoked during the request")]
     ActorRevoked,
 }
@@ -111,15 +111,16 @@ pub(crate) struct Store {
 /// How often the use of a credential is written down, in milliseconds.
 const USE_NOTED_EVERY_MILLIS: i64 = 60_000;
 
-/// Credentials whose last use is remembered: more than can be good.
+/// Credentials with a known time of last use: more than can be valid.
 const LAST_USED_MAX: usize = 4_096;
 
 impl Store {
     /// Opens the database, brings its schema up to date and reads the newest revision.
     pub(crate) async fn open(place: &Place, clock: Arc<dyn Clock>) -> anyhow::Result<Self> {
         let database = Database::open(place, &migrations()).await?;
-        // A new database counts on from the present millisecond: should one be made anew, its revisions are above all
-        // of the old one's, and a gateway that followed the old one is sent a snapshot instead of a wrong difference.
+        // Revisions of a new database start at the present millisecond. If the database is created again, its revisions
+        // are above all of the former one's, so a gateway that followed the former one gets a snapshot instead of a
+        // wrong difference.
         let count_on = async || {
             query("INSERT INTO revision_counter (id, current, oldest) VALUES (1, $1, $1) ON CONFLICT DO NOTHING")
                 .bind(clock.now().0.max(1))
@@ -154,7 +155,7 @@ impl Store {
         &self.database.read
     }
 
-    /// A connection on which everything is read as of one moment.
+    /// A connection with one consistent snapshot for all reads.
     pub(crate) async fn reading(&self) -> Result<Connection, StoreError> {
         Ok(self.reader().begin(Begin::Snapshot).await?)
     }

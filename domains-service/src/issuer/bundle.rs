@@ -25,7 +25,7 @@ const CHAIN_MAX: usize = 5;
 /// Bytes a chain may have, so that a bundle fits a line of the change stream.
 const CHAIN_BYTES_MAX: usize = 64 * 1024;
 
-/// Why a certificate is not published. The domain's owner reads it, so it repeats nothing that a library said.
+/// The reason why a certificate is not published. The domain's owner reads it, so it contains no text of a library.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unfit {
     #[error("the certificate chain is malformed")]
@@ -45,7 +45,7 @@ pub(crate) enum Unfit {
 }
 
 impl Unfit {
-    /// What is behind it, for operators.
+    /// The underlying error, for operators.
     pub(crate) fn cause(&self) -> &str {
         match self {
             Self::Chain(cause) | Self::Seal(cause) => cause,
@@ -54,8 +54,8 @@ impl Unfit {
     }
 }
 
-/// Checks what an authority returned and makes a bundle of it. `deployed_from`: the beginning of the certificate it would
-/// replace. Its successor may end sooner (a shorter profile, a revoked predecessor), but it was not made before it.
+/// Checks an authority's certificate and makes a bundle of it. `deployed_from` is the start of the certificate that it
+/// replaces. The new one may expire earlier (a shorter profile, a revoked predecessor), but must not start earlier.
 pub(crate) fn bundle(
     issued: &Issued,
     hostname: &Hostname,

@@ -22,7 +22,7 @@ use crate::config::LocalAuthorityFiles;
 /// How long its certificates are valid.
 pub(crate) const LIFETIME: Duration = Duration::from_hours(90 * 24);
 
-/// Certificates begin this much before they are made: clocks differ.
+/// Certificates are backdated by this, because clocks differ.
 const BACKDATED: Duration = Duration::from_hours(1);
 
 /// Our own certificate authority.
@@ -58,7 +58,7 @@ impl LocalAuthority {
     fn sign(&self, request: &IssueRequest) -> anyhow::Result<Issued> {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::new([request.hostname.to_string()])?;
-        // The name stands in the alternative names alone: a common name has room for 64 characters only.
+        // Only the alternative names have the name: a common name has at most 64 characters.
         params.distinguished_name = DistinguishedName::new();
         // Moments reach the certificate as the epoch and a duration: the calendar is rcgen's business.
         let now = rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(request.now.0.unsigned_abs());
@@ -74,8 +74,8 @@ impl LocalAuthority {
     }
 }
 
-/// What signs certificates in the name of an authority: its name as its certificate writes it, its key's identifier, and
-/// its key. rcgen reads certificates with a second version of the parser; a name and an identifier do not need it.
+/// A signer in the name of an authority: its subject as its certificate encodes it, its key's identifier, and its key.
+/// rcgen reads certificates with a second version of the parser, which a subject and an identifier do not need.
 ///
 /// # Errors
 /// When the certificate cannot be read, or its name has what rcgen cannot write.

@@ -11,7 +11,7 @@ fn at_place(node: &str, place: &str, applied: u64) -> NodeReport {
     NodeReport { place: Some(place.to_owned()), ..report(node, applied) }
 }
 
-/// Processes, and what the database would hold of them.
+/// Processes, and the rows that the database would have.
 struct World {
     clock: Arc<ManualClock>,
     nodes: Nodes,
@@ -86,7 +86,7 @@ fn each_process_is_waited_for_also_when_several_share_a_credential() {
     world.pass(SILENCE);
     world.report(report("gw/a", 5));
     assert_eq!(world.lagging(5), ["gw/b", "shared"], "the live process speaks for itself alone");
-    // The same after a restart, whichever process comes back.
+    // The same after a restart, in any order of return.
     world.restart();
     assert_eq!(world.lagging(5), ["gw/b", "shared"]);
     assert_eq!(world.nodes.status_of_live(Revision(5)).lagging, ["gw/b", "shared"], "they may be on their way back");
@@ -136,7 +136,7 @@ fn a_process_over_the_same_directory_replaces_its_dead_predecessor() {
     assert_eq!(world.lagging(5), Vec::<String>::new());
     world.restart();
     assert_eq!(world.lagging(5), Vec::<String>::new());
-    // Another credential's directory, or none: no successor.
+    // A process of another credential, or without a directory, is no successor.
     for other in [at_place("else/new", "p", 9), report("gw/none", 9)] {
         world.report(other);
     }
@@ -151,7 +151,7 @@ fn a_copy_of_a_directory_replaces_nothing() {
     world.pass(Duration::from_secs(30));
     world.report(at_place("gw/copy", "p", 1));
     world.pass(Duration::from_secs(6));
-    // It lives on: its row says so at once, though it was written less than a minute ago.
+    // It still lives: its row is written at once, though the last write was less than a minute ago.
     world.report(at_place("gw/one", "p", 1));
     world.report(at_place("gw/copy", "p", 5));
     world.pass(SILENCE);
@@ -277,7 +277,7 @@ fn what_is_over_goes_before_what_is_waited_for() {
     }
     let last = format!("gw/{}", NODES_OF_ONE_MAX * 2 - 1);
     assert_eq!(world.lagging(5), [last, "gw/alone".to_owned()]);
-    // Each with a directory of its own.
+    // Each process has its own directory.
     let mut world = World::new();
     for index in 0..NODES_OF_ONE_MAX {
         assert!(world.nodes.has_room_for(&format!("gw/{index}")));

@@ -17,7 +17,7 @@ const ASK_AGAIN_SECONDS: i64 = 12 * 3_600;
 /// Bounds of the time an authority may name.
 const ASK_AGAIN_BOUNDS: (i64, i64) = (60, 24 * 3_600);
 
-/// Asks about the domain's certificate if it is time to, and notes the answer.
+/// Requests advice on the domain's certificate if that is due, and records the answer.
 pub(super) async fn ask(core: &Core, authorities: &Authorities, leased: &mut Leased<Domain>) -> Result<(), StoreError> {
     let domain = leased.record();
     let certificate = &domain.certificate;
@@ -41,7 +41,7 @@ pub(super) async fn ask(core: &Core, authorities: &Authorities, leased: &mut Lea
     Ok(())
 }
 
-/// Sets when the certificate is renewed and when its authority is asked again.
+/// Sets the time of renewal and of the next request for advice.
 fn follow(domain: &mut Domain, advice: Option<&RenewalAdvice>, now: UnixSeconds, jitter: f64) {
     let certificate = &mut domain.certificate;
     let Some(advice) = advice else {
@@ -51,7 +51,7 @@ fn follow(domain: &mut Domain, advice: Option<&RenewalAdvice>, now: UnixSeconds,
     let (least, most) = ASK_AGAIN_BOUNDS;
     let again = i64::try_from(advice.again_in.as_secs()).unwrap_or(most).clamp(least, most);
     certificate.advice_at = Some(now.plus(again));
-    // The moment is chosen once per window, at random within it, so that certificates issued together are not renewed
+    // The time is chosen once per window, at random within it, so that certificates issued together are not renewed
     // together.
     if certificate.advised_until == Some(advice.end) {
         return;

@@ -8,7 +8,7 @@ use crate::store::projects::ProjectRecord;
 use verification::collect::{Subject, collect};
 use verification::verdict::{self, Claim, Expectation, Judgement};
 
-/// What is known of a domain's ownership before DNS is asked.
+/// The state of a domain's ownership before the DNS check.
 pub(crate) fn claim(claims: &NameClaims, project: &ProjectRecord, domain: &Domain) -> Claim {
     if claims.contest(&project.id, &project.salt) {
         Claim::Contested
@@ -19,7 +19,7 @@ pub(crate) fn claim(claims: &NameClaims, project: &ProjectRecord, domain: &Domai
     }
 }
 
-/// Checks the DNS of a name as a project's domain; `None` when the name may not be attached any more.
+/// Checks the DNS of a name as a project's domain. `None` if the name can no longer be attached.
 pub(crate) async fn check_dns(app: &App, project: &ProjectRecord, domain: &Domain, claim: Claim) -> Option<DnsCheck> {
     let attachable = name::attachable(domain.name.as_str(), &app.settings.platform, app.settings.names).ok()?;
     if attachable.local {

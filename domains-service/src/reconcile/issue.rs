@@ -18,7 +18,7 @@ use crate::publish;
 use crate::store::leased::Leased;
 use crate::store::{StoreError, Write, acme, domains};
 
-/// The longest all attempts of one turn take together; shorter than the claim they are made under.
+/// Maximum duration of all attempts of one reconciliation, shorter than the lease.
 const ORDER_TIME_MAX: Duration = Duration::from_mins(2);
 
 /// Orders a certificate from the first permitted authority that issues one, and publishes it.
@@ -46,7 +46,7 @@ pub(super) async fn order(
     wait(&app.core, leased, round).await
 }
 
-/// Asks one authority.
+/// Orders from one authority.
 async fn ask(
     core: &Core,
     domain: &Domain,
@@ -54,7 +54,7 @@ async fn ask(
     methods: Vec<String>,
     deadline: Instant,
 ) -> OrderResult {
-    // An authority is told which of its own certificates the new one replaces.
+    // An authority learns which of its own certificates the new one replaces.
     let replaces = match &domain.certificate.ca {
         Some(ca) if ca == authority.name() => core.store.published_chain(&domain.name).await.unwrap_or_default(),
         _ => None,
@@ -78,14 +78,14 @@ async fn ask(
     let issued = match issued {
         Ok(issued) => issued,
         Err(error) => {
-            // Of an authority's absence and of a queue a line for each name would say nothing more.
+            // An outage or a queue is logged once, not for each name.
             if !matches!(error, IssueError::Away { .. } | IssueError::Queued { .. }) {
                 warn(&error);
             }
             return OrderResult::of(error, domain.certificate.attempts);
         }
     };
-    // An order takes its time: what it brought may have begun to be valid after it was made.
+    // An order takes time: the certificate may have become valid during it.
     let now = core.clock.now_seconds();
     match bundle::bundle(&issued, &domain.name, now, domain.certificate.not_before, &core.sealing) {
         Ok((bundle, facts)) => OrderResult::Issued(Box::new(bundle), facts),
@@ -118,7 +118,7 @@ async fn deploy(
     Ok(())
 }
 
-/// Notes that no authority issued, and when the next attempt is made.
+/// Records a round without a certificate, and the time of the next attempt.
 async fn wait(core: &Core, leased: Leased<Domain>, round: Round) -> Result<(), StoreError> {
     core.metrics.certificate_orders.with_label_values(&[round.label()]).inc();
     let mut write = core.store.write().await?;

@@ -9,7 +9,7 @@ use super::{AcmeAuthority, NONCES_MAX, patiently};
 use crate::issuer::IssueError;
 
 impl AcmeAuthority {
-    /// Our account: the one that was kept, or a new one.
+    /// The stored account, or a new one.
     pub(super) async fn account(&self) -> Result<Account, IssueError> {
         let mut known = self.account.lock().await;
         if let Some(account) = &*known {
@@ -52,7 +52,7 @@ impl AcmeAuthority {
         self.desk.keep_account(&directory, &credentials).await
     }
 
-    /// An account that the authority does not know any more is made anew next time.
+    /// Deletes an account that the authority has lost, so that the next order creates a new one.
     pub(super) async fn forget_unknown_account(&self, error: &Error) -> Result<(), IssueError> {
         if is(error, "accountDoesNotExist") {
             self.desk.forget_account(&self.settings.directory_url).await?;

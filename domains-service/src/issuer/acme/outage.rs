@@ -7,13 +7,13 @@
 use contract::time::UnixMillis;
 use parking_lot::Mutex;
 
-/// Until it is asked again after the first failure; each further failure doubles it.
+/// Pause after the first failure, in milliseconds; each further failure doubles it.
 const PAUSE: i64 = 15_000;
 
 /// The longest it is left alone.
 const PAUSE_MAX: i64 = 5 * 60 * 1_000;
 
-/// While one order asks, the others wait this long: longer than a few calls take to fail.
+/// Wait of the other orders while one tries the authority, in milliseconds: longer than a few calls take to fail.
 const ASKING: i64 = 30_000;
 
 /// The failures in a row, and the time until which no request is sent.
@@ -49,7 +49,7 @@ impl Outage {
         self.failing.lock().as_ref().map(|failing| failing.until).filter(|until| now < *until)
     }
 
-    /// It did not answer: from when on it is asked again, and for how many times in a row it has not.
+    /// Records a failure. Returns the time of the next try and the number of failures in a row.
     pub(super) fn failed(&self, now: UnixMillis) -> (UnixMillis, u32) {
         let mut failing = self.failing.lock();
         let failing = failing.get_or_insert_default();

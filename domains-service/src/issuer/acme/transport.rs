@@ -13,10 +13,10 @@ use http_body_util::BodyExt as _;
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use serde_json::Value;
 
-/// The longest one request may take.
+/// Maximum duration of a request.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(15);
 
-/// The longest a connection may take.
+/// Maximum duration of connecting.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Bytes of an answer; a chain of certificates has some thousands.
@@ -26,16 +26,16 @@ const ANSWER_BYTES_MAX: usize = 256 * 1024;
 const PAUSE_MAX: Duration = Duration::from_hours(7 * 24);
 
 tokio::task_local! {
-    /// For how long the last refusal of this order asked us to stay away.
+    /// The `Retry-After` of this order's last refusal.
     static PAUSE: Cell<Option<Duration>>;
 }
 
-/// Runs an order; [`pause`] tells afterwards, within it, for how long the authority wants to be left alone.
+/// Runs an order; within it, [`pause`] returns the pause that the authority asked for.
 pub(super) async fn noting_pauses<T>(order: impl Future<Output = T>) -> T {
     PAUSE.scope(Cell::new(None), order).await
 }
 
-/// For how long the last refusal asked us to stay away.
+/// The `Retry-After` of the last refusal, within an order.
 pub(super) fn pause() -> Option<Duration> {
     PAUSE.try_with(Cell::get).ok().flatten()
 }
@@ -47,7 +47,7 @@ pub(super) struct Transport {
 }
 
 impl Transport {
-    /// Trusts the system's authorities, or only the one given (PEM).
+    /// Trusts the system's CAs, or only the given one (PEM).
     pub(super) fn new(trusted: Option<&[u8]>) -> anyhow::Result<Self> {
         let mut builder = reqwest::Client::builder()
             .timeout(REQUEST_TIME_MAX)
@@ -91,7 +91,7 @@ impl HttpClient for Transport {
     }
 }
 
-/// A refusal as RFC 7807 wants it: a proxy's page, or nothing at all, says no less by its status.
+/// A refusal as a problem document (RFC 7807). For a proxy's page or an empty body it is made from the status.
 fn as_problem(status: StatusCode, body: &[u8]) -> Bytes {
     let mut problem: serde_json::Map<String, Value> = serde_json::from_slice(body).unwrap_or_default();
     if problem.is_empty() {
@@ -112,7 +112,7 @@ fn record_pause(status: StatusCode, headers: &HeaderMap) {
     }
 }
 
-/// Seconds, or a date: by the authority's own clock, so that ours does not matter.
+/// Parses seconds or a date; a date is compared with the authority's own clock, not with ours.
 fn asked_for(headers: &HeaderMap) -> Option<Duration> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let after = text(RETRY_AFTER)?;
