@@ -21,7 +21,7 @@ use crate::limits::{Limit, admit};
 /// Between two checks of one domain.
 pub(crate) const DOMAIN_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Checks a project may ask for in [`PROJECT_WINDOW`].
+/// Checks per project in [`PROJECT_WINDOW`].
 const PROJECT_CHECKS_MAX: usize = 30;
 const PROJECT_WINDOW: Duration = Duration::from_mins(1);
 
@@ -38,8 +38,8 @@ const SIGN_INS_PER_KEY_MAX: usize = 30;
 /// Domains and projects remembered, and addresses and keys.
 const REMEMBERED_MAX: u64 = 100_000;
 
-/// At most so many in any span of time, for each of many keys. In memory and bounded: a key that is forgotten early may
-/// go on a little sooner.
+/// Limits events per key in any span of time. In memory and bounded: a key that is dropped early may continue a little
+/// sooner.
 struct Throttle<K> {
     clock: Arc<dyn Clock>,
     span: Duration,
@@ -52,16 +52,16 @@ impl<K: Hash + Eq + Send + Sync + 'static> Throttle<K> {
         Self { clock, span, taken: Cache::builder().max_capacity(remembered).time_to_idle(span).build() }
     }
 
-    /// Notes one more for `key`, or says how long to wait first when there were `most` within the span.
+    /// Counts an event of `key`, or returns the time to wait if there were `most` within the span.
     fn take(&self, key: K, most: usize) -> Result<(), Duration> {
         self.take_with(key, most, || Ok(()))
     }
 
-    /// The same, when `other` agrees. `other` is asked only when there is room, so a refusal takes nothing anywhere.
+    /// The same if `other` agrees. `other` is called only when there is room, so a refusal counts nowhere.
     fn take_with(&self, key: K, most: usize, other: impl FnOnce() -> Result<(), Duration>) -> Result<(), Duration> {
         let now = self.clock.monotonic();
         let taken = self.taken.get_with(key, Arc::default);
-        // The lock orders requests of the same moment.
+        // The lock orders simultaneous requests.
         let mut taken = taken.lock();
         while taken.front().is_some_and(|at| now.saturating_sub(*at) >= self.span) {
             taken.pop_front();
@@ -76,10 +76,10 @@ impl<K: Hash + Eq + Send + Sync + 'static> Throttle<K> {
     }
 }
 
-/// Why somebody looks at a domain's DNS. Each has a pace of its own: who has tried a name out may attach and verify it.
+/// The purpose of a DNS check. Each has its own limit: after a trial check an owner can still attach and verify.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Asking {
-    /// What would attaching it mean?
+    /// A check before attaching.
     Check,
     /// Is it right now?
     Verify,
@@ -104,13 +104,13 @@ impl Throttles {
         }
     }
 
-    /// Notes a check of `domain`, or says how long to wait first.
+    /// Counts a check of `domain`, or returns the time to wait.
     pub(crate) fn admit(&self, asking: Asking, project: &ProjectRef, domain: &str) -> Result<(), Duration> {
         let domain = (asking, format!("{} {domain}", project.uid));
         self.projects.take_with((asking, project.clone()), PROJECT_CHECKS_MAX, || self.domains.take(domain, 1))
     }
 
-    /// Notes an attempt to sign in from an address, or says how many seconds to wait first.
+    /// Counts a sign-in from an address, or returns the seconds to wait.
     pub(crate) fn sign_in_from(&self, client: IpAddr) -> Result<(), u64> {
         let who = match client.to_canonical() {
             IpAddr::V4(address) => address.to_string(),
@@ -119,7 +119,7 @@ impl Throttles {
         self.sign_in(who, SIGN_INS_PER_ADDRESS_MAX)
     }
 
-    /// Notes an attempt to sign in with a key, by its digest, or says how many seconds to wait first.
+    /// Counts a sign-in with a key, by its digest, or returns the seconds to wait.
     pub(crate) fn sign_in_with(&self, digest: String) -> Result<(), u64> {
         self.sign_in(digest, SIGN_INS_PER_KEY_MAX)
     }
@@ -129,7 +129,7 @@ impl Throttles {
     }
 }
 
-/// Changes of one key or session: so many at once, and as many in a minute.
+/// Changes of one key or session: the burst, and the number per minute.
 const SESSION_CHANGES: Limit = per_minute(300);
 
 /// Changes in one project, by all callers together.
@@ -144,7 +144,7 @@ pub(crate) struct Pace {
     clock: Arc<dyn Clock>,
     /// From when on all of a limit is free again.
     free_at: Cache<String, UnixMillis>,
-    /// Two who change something at once are counted one after the other.
+    /// Simultaneous changes are counted one after the other.
     turn: Mutex<()>,
 }
 
@@ -153,8 +153,8 @@ impl Pace {
         Self { clock, free_at: Cache::builder().max_capacity(REMEMBERED_MAX).build(), turn: Mutex::new(()) }
     }
 
-    /// Notes a change by `session`, in `project` when it is one's own, or says how long to wait first. Who has to wait
-    /// has spent nothing.
+    /// Counts a change by `session`, in `project` if it is a tenant's, or returns the time to wait. A refused change
+    /// counts nowhere.
     pub(crate) fn change(&self, session: &str, project: Option<&ProjectRef>) -> Result<(), Duration> {
         let since_start = i64::try_from(self.clock.monotonic().as_millis()).unwrap_or(i64::MAX);
         let now = UnixMillis(since_start);

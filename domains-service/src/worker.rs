@@ -32,37 +32,37 @@ const SEARCH_INTERVAL: Duration = Duration::from_millis(200);
 const DOMAINS_AT_ONCE: usize = 32;
 const DOMAINS_AT_ONCE_PER_PROJECT: usize = 16;
 
-/// Domains taken up per search.
+/// Domains per search.
 const DOMAINS_PER_SEARCH: i64 = 256;
 
 /// Between two rounds of keeping tables bounded.
 const TIDY_INTERVAL: Duration = Duration::from_mins(1);
 
-/// How long work in progress may go on at the end; less than requests in progress are given.
-const LAST_WORDS_MAX: Duration = Duration::from_secs(15);
+/// Time for work in progress at shutdown; less than requests in progress get.
+const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(15);
 
 /// Between two searches for orders of removed names.
 const ABANDON_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Orders given up per search.
+/// Abandoned orders per search.
 const ORDERS_PER_ROUND: i64 = 16;
 
-/// An authority that does not answer is told of a removal again after ten minutes.
+/// Pause before the next request to deactivate authorizations, after an authority did not answer.
 const ABANDON_AGAIN_MILLIS: i64 = 10 * 60 * 1_000;
 
 /// No authority reuses a proof for longer than 30 days, with room to spare.
 const AUTHORIZATION_MILLIS_MAX: i64 = 60 * 86_400 * 1_000;
 
-/// Revoked and expired keys, and whose names were, are remembered this long.
+/// Retention of revoked and expired keys, and of former holders of names.
 const MEMORY_MILLIS: i64 = 90 * 86_400 * 1_000;
 
 /// Events are kept this long.
 pub(crate) const EVENTS_MILLIS: i64 = 400 * 86_400 * 1_000;
 
-/// Settled deliveries of webhooks are kept this long, to be looked at and repeated.
+/// Retention of finished webhook deliveries, for display and repetition.
 const DELIVERIES_MILLIS: i64 = 30 * 86_400 * 1_000;
 
-/// A delivery that is due for longer than this is overdue.
+/// A delivery is overdue when it has been due for this long.
 const OVERDUE_MILLIS: i64 = 60 * 1_000;
 
 /// Removed projects erased per round: each may have many events.
@@ -72,13 +72,13 @@ const PROJECTS_ERASED_AT_ONCE: i64 = 10;
 /// another key. Domains and orders that are set aside are read again earlier.
 const UNREAD_MAX: Duration = Duration::from_hours(2);
 
-/// Rows that cannot be read and that metrics name. Of more, those of the first tables.
+/// Unreadable rows that metrics name, by table.
 const ROWS_NAMED_MAX: usize = 100;
 
 /// Stale keys deleted per round.
 const KEYS_PER_TIDYING: i64 = 500;
 
-/// What is in progress, by task.
+/// Domains in progress, by task.
 #[derive(Default)]
 struct InProgress {
     tasks: JoinSet<Result<(), StoreError>>,
@@ -99,7 +99,7 @@ impl InProgress {
         let app = app.clone();
         let handle = self.tasks.spawn(async move {
             match reconcile::reconcile(&app, &domain, Reason::Schedule).await {
-                // It is noted which row; the domain waits until that is repaired.
+                // The row is recorded as unreadable; the domain waits for its repair.
                 Err(StoreError::Unreadable { .. }) => {
                     app.core.store.set_aside(&domains::place(&domain), app.core.clock.now()).await
                 }
@@ -129,8 +129,7 @@ impl InProgress {
     }
 }
 
-/// Reconciles the domains that are due until `shutdown`. One that takes long, because DNS or an authority does, holds
-/// up a few of its own project and no others.
+/// Reconciles due domains until `shutdown`. A slow domain (slow DNS or authority) delays only a few of its own project.
 pub(crate) async fn reconcile_domains(app: Arc<App>, shutdown: Shutdown) {
     let mut in_progress = InProgress::default();
     let mut search = true;
@@ -142,13 +141,13 @@ pub(crate) async fn reconcile_domains(app: Arc<App>, shutdown: Shutdown) {
             () = shutdown.begun() => break,
             () = app.issuing.wake.notified() => true,
             () = tokio::time::sleep(SEARCH_INTERVAL) => true,
-            // What failed is tried again after the pause, not at once.
+            // A failed domain is tried again after the pause, not at once.
             went_well = in_progress.one_done() => went_well,
         };
     }
     // An order may take minutes. The next worker continues the orders that are cut off here.
     let rest = async { while in_progress.tasks.join_next().await.is_some() {} };
-    if tokio::time::timeout(LAST_WORDS_MAX, rest).await.is_err() {
+    if tokio::time::timeout(SHUTDOWN_TIME_MAX, rest).await.is_err() {
         in_progress.tasks.shutdown().await;
     }
 }
@@ -181,10 +180,10 @@ pub(crate) async fn end_withdrawals(app: Arc<App>, shutdown: Shutdown) {
     }
 }
 
-/// Some time after the end has begun: what is in progress by then is cut off.
+/// Waits for the shutdown and then for [`SHUTDOWN_TIME_MAX`]; the remaining work is cut off then.
 async fn at_the_end(shutdown: &Shutdown) {
     shutdown.begun().await;
-    tokio::time::sleep(LAST_WORDS_MAX).await;
+    tokio::time::sleep(SHUTDOWN_TIME_MAX).await;
 }
 
 /// Deactivates authorizations of removed names at the authorities, until `shutdown`.
@@ -226,7 +225,7 @@ async fn abandon_due_orders(core: &Core, authorities: &Authorities) -> Result<()
     Ok(())
 }
 
-/// Keeps tables bounded, the change log at so many rows among them, until `shutdown`.
+/// Bounds the tables, the change log at this number of rows, until `shutdown`.
 pub(crate) async fn tidy(app: Arc<App>, change_log_rows: u64, shutdown: Shutdown) {
     while !shutdown.has_begun() {
         if let Err(error) = tidy_once(&app.core, &app.gateways.nodes, change_log_rows).await {
@@ -240,7 +239,7 @@ pub(crate) async fn tidy(app: Arc<App>, change_log_rows: u64, shutdown: Shutdown
 }
 
 async fn tidy_once(core: &Core, nodes: &Nodes, change_log_rows: u64) -> Result<(), StoreError> {
-    core.store.mend_projects(None).await?;
+    core.store.repair_projects(None).await?;
     let forgotten = core.store.compact_log(change_log_rows).await?;
     if forgotten > 0 {
         tracing::info!(changes = forgotten, "compacted the change log");
@@ -264,7 +263,7 @@ async fn tidy_once(core: &Core, nodes: &Nodes, change_log_rows: u64) -> Result<(
     }
     webhooks::forget_deliveries(&mut write, now.plus(-DELIVERIES_MILLIS)).await?;
     let today = now.to_seconds().0.div_euclid(86_400);
-    // Gateways speak of yesterday a moment after midnight, never of the day before it.
+    // Gateways report yesterday's figures shortly after midnight, and never older ones.
     write.tidy_usage(today - USAGE_DAYS_MAX, today - 1).await?;
     write.tidy_bans().await?;
     webhooks::forget_taken(&mut write, now.plus(-DELIVERIES_MILLIS)).await?;
@@ -277,7 +276,7 @@ async fn tidy_once(core: &Core, nodes: &Nodes, change_log_rows: u64) -> Result<(
     core.store.wipe_erased().await
 }
 
-/// Erases removed projects whose time is over.
+/// Erases removed projects after their restore period.
 async fn erase_due_projects(store: &Store) -> Result<(), StoreError> {
     let mut write = store.write().await?;
     let now = write.now();

@@ -116,7 +116,7 @@ pub(super) async fn create(
         return Err(Code::InvalidProject.refuse("The project's hostname would be too long.").into());
     }
     // One whose record is damaged keeps its name.
-    app.core.store.mend_projects(Some(&name)).await?;
+    app.core.store.repair_projects(Some(&name)).await?;
     let mut write = app.core.store.write().await?;
     if projects::find_named(write.connection(), &name).await?.is_some() {
         return Err(Code::ProjectExists.refuse("There is a project of this name.").into());

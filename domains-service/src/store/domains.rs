@@ -42,7 +42,7 @@ chassis::record! {
     }
 }
 
-/// How long a domain whose row cannot be read is set aside, in milliseconds.
+/// Time for which an unreadable domain is postponed, in milliseconds.
 pub(crate) const SET_ASIDE_MILLIS: i64 = 10 * 60 * 1_000;
 
 impl Stored for Row {
@@ -60,7 +60,7 @@ impl Stored for Row {
         let mut domain = Domain {
             name,
             project,
-            // The edge goes on serving what it served, whatever is shown here.
+            // This affects only what is shown: the edge continues to serve the domain.
             status: columns.word("status", &self.status).unwrap_or(Status::Active),
             status_since: UnixMillis(self.status_since),
             primary: self.is_primary,
@@ -121,8 +121,8 @@ impl Store {
         rows::one(self.reader(), row)
     }
 
-    /// Up to `limit` domains of the project after the name `after`, by name: those with `part` in their names and in
-    /// this state; empty is any.
+    /// Up to `limit` domains of the project after the name `after`, by name, with `part` in their names and in this
+    /// state; empty matches any.
     pub(crate) async fn domains(
         &self,
         project: &ProjectRef,
@@ -179,7 +179,7 @@ impl Store {
         Ok(domains)
     }
 
-    /// Domains whose time is no number, at most `limit`. SQLite has them behind all numbers.
+    /// Domains with a due time that is not a number, at most `limit`. SQLite sorts them after all numbers.
     async fn undated_domains(&self, limit: i64) -> Result<Vec<Found<Row>>, StoreError> {
         if self.reader().kind() == Kind::Postgres {
             return Ok(Vec::new());
@@ -207,7 +207,7 @@ impl Store {
         now: UnixMillis,
         until: UnixMillis,
     ) -> Result<Option<i64>, StoreError> {
-        // A number that cannot be counted on begins anew: each has to be another one than the one before, no more.
+        // A damaged fence starts again: a fence must only differ from the one before.
         let fence = query_scalar(
             "UPDATE domains SET lease_until = $1,
                  lease_fence = CASE WHEN lease_fence < 4611686018427387904 THEN lease_fence + 1 ELSE 1 END
@@ -354,7 +354,7 @@ pub(crate) async fn save_domain(connection: &mut Connection, domain: &Domain) ->
     Ok(())
 }
 
-/// Has the worker look at the project's domains now: its plan has changed.
+/// Makes the project's domains due now, because its plan has changed.
 pub(crate) async fn check_again(
     connection: &mut Connection,
     project: &ProjectRef,
@@ -368,7 +368,7 @@ pub(crate) async fn check_again(
     Ok(())
 }
 
-/// Gives the right to act on a domain back.
+/// Releases a lease on a domain.
 pub(crate) async fn release_lease(connection: &mut Connection, domain: &Domain) -> Result<(), StoreError> {
     query("UPDATE domains SET lease_until = 0 WHERE name = $1 AND project = $2")
         .bind(domain.name.as_str())

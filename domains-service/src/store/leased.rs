@@ -40,8 +40,8 @@ impl Leased<Domain> {
         Self { must_hold: true, ..self }
     }
 
-    /// The domain as it is now; `None` when another worker has claimed it since, when it is gone or being removed,
-    /// and when its project has lost the name that it must hold.
+    /// The domain as it is now. `None` if another worker has leased it since, if it is gone or being removed, or if its
+    /// project has lost its name.
     pub(crate) async fn reload(&self, write: &mut Write) -> Result<Option<Domain>, StoreError> {
         let Domain { project, name, .. } = &self.record;
         let found = find_domain(write.connection(), project, name).await?;
@@ -54,14 +54,14 @@ impl Leased<Domain> {
         Ok(Some(domain))
     }
 
-    /// Saves what [`Leased::reload`] gave, changed. The claim stays.
+    /// Saves the changed domain of [`Leased::reload`]. The lease stays.
     pub(crate) async fn save(&mut self, write: &mut Write, domain: Domain) -> Result<(), StoreError> {
         save_domain(write.connection(), &domain).await?;
         self.record = domain;
         Ok(())
     }
 
-    /// Gives the claim back when `write` commits.
+    /// Releases the lease when `write` commits.
     pub(crate) async fn release(self, write: &mut Write) -> Result<(), StoreError> {
         release_lease(write.connection(), &self.record).await
     }

@@ -18,7 +18,7 @@ use crate::project::ProjectRef;
 const REASON_CHARACTERS_MAX: usize = 200;
 
 contract::words! {
-    /// The tables whose rows are read so.
+    /// The tables with rows that are read in this way.
     pub(crate) enum Table {
         AcmeLimits = "acme_limits",
         AcmeOrders = "acme_orders",
@@ -42,12 +42,12 @@ contract::words! {
     }
 }
 
-/// The place of the row with this key.
+/// The place (table and key) of a row.
 pub(crate) fn place(table: Table, row: impl Into<String>, of: impl Into<String>) -> RowPlace {
     RowPlace { table: table.as_str(), row: row.into(), of: of.into() }
 }
 
-/// What leads to the list of a database.
+/// Access to a database's list of unreadable rows.
 pub(crate) trait Listed {
     /// The list.
     fn list(&self) -> &UnreadableRows;
@@ -67,16 +67,16 @@ impl Listed for Connection {
 
 /// A row as it rests.
 pub(crate) trait Stored: Sized {
-    /// What it is read as.
+    /// The value of a row.
     type Value;
 
-    /// Whether it is a part of the row alone: that this part can be read says nothing of the others.
+    /// Whether it reads only a part of the row, so that success says nothing about the other parts.
     const IS_PART: bool = false;
 
     /// Which row it is.
     fn place(&self) -> RowPlace;
 
-    /// Reads it. `None` when not even its identity can be read.
+    /// Reads the row. `None` if even its identity is unreadable.
     fn read(self, columns: &mut Columns) -> Option<Self::Value>;
 }
 
@@ -85,7 +85,7 @@ pub(crate) trait Stored: Sized {
 pub(crate) struct Columns(Option<BadColumn>);
 
 impl Columns {
-    /// A word of a closed set, or a name.
+    /// A value of a closed set, or a name.
     pub(crate) fn word<T: std::str::FromStr>(&mut self, column: &'static str, text: &str) -> Option<T> {
         let read = text.parse().ok();
         if read.is_none() {
@@ -118,7 +118,7 @@ impl Columns {
     }
 }
 
-/// Reads a row; the place of one that cannot be read is the error.
+/// Reads a row; the error is the place of an unreadable one.
 fn read<R: Stored>(list: &UnreadableRows, found: Found<R>) -> Result<R::Value, (RowPlace, &'static str)> {
     let Found { row, bad } = found;
     let (place, mut columns) = (row.place(), Columns::default());
@@ -134,12 +134,12 @@ fn read<R: Stored>(list: &UnreadableRows, found: Found<R>) -> Result<R::Value, (
     value.ok_or_else(|| (place, columns.unreadable().unwrap_or_default()))
 }
 
-/// Reads every row by itself; those that cannot be read are left out.
+/// Reads every row by itself, and leaves out unreadable ones.
 pub(crate) fn each<R: Stored>(at: &impl Listed, rows: Vec<Found<R>>) -> Vec<R::Value> {
     split(at, rows).0
 }
 
-/// The same, with the places of those that are left out.
+/// The same, with the places of unreadable rows.
 pub(crate) fn split<R: Stored>(at: &impl Listed, rows: Vec<Found<R>>) -> (Vec<R::Value>, Vec<RowPlace>) {
     let (mut values, mut places) = (Vec::with_capacity(rows.len()), Vec::new());
     for row in rows {
@@ -161,7 +161,7 @@ pub(crate) fn found<R: Stored>(at: &impl Listed, row: Option<Found<R>>) -> Optio
     row.and_then(|row| read(at.list(), row).ok())
 }
 
-/// The only column that was asked for, as far as it can be read; noted when it cannot.
+/// The only selected column, as far as it is readable; records an unreadable one.
 pub(crate) fn column<T>(at: &impl Listed, place: &RowPlace, column: &'static str, found: Found<(T,)>) -> T {
     let Found { row: (value,), bad } = found;
     match bad {
@@ -176,7 +176,7 @@ pub(crate) fn unreadable(place: &RowPlace, column: &'static str) -> StoreError {
     StoreError::Unreadable { table: place.table, row: place.row.clone(), column }
 }
 
-/// Notes a column that is read outside of [`Stored`].
+/// Records an unreadable column that was read outside of [`Stored`].
 pub(crate) fn record(at: &impl Listed, place: &RowPlace, column: &'static str, reason: &dyn std::fmt::Display) {
     let mut columns = Columns::default();
     columns.bad(column, reason.to_string());
@@ -190,7 +190,7 @@ pub(crate) fn forget(at: &impl Listed, place: &RowPlace) {
     at.list().forget(place);
 }
 
-/// What belongs to `of` is deleted, in one table.
+/// Forgets unreadable rows of `of` in one table, because they were deleted.
 pub(crate) fn forget_all(at: &impl Listed, table: Table, of: &str) {
     at.list().forget_where(|place| place.table == table.as_str() && place.of == of);
 }

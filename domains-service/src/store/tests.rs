@@ -133,7 +133,7 @@ async fn what_gateways_say_of_usage_and_bans_is_bounded() {
         }
         write.commit().await.unwrap();
         assert_eq!(rows("SELECT COUNT(*) FROM usage_days").await, 0);
-        // Names without end, and figures whose sum would leave the numbers of the database and end all tidying.
+        // Very many names, and figures with a sum beyond the database's numbers, which would stop all cleanup.
         let mut write = store.write().await.unwrap();
         let mut taken = 0;
         for (thief, node) in (0..5).flat_map(|thief| (0..520).map(move |node| (thief, node))) {
@@ -209,7 +209,7 @@ async fn what_a_credential_made_is_found_under_its_digest_whatever_became_of_its
         ] {
             assert_eq!(write.enrol(&enrolment(kind, name, digest, from)).await.unwrap(), Ok(true));
         }
-        // The name eve is somebody's whom ada did not make.
+        // Another operator, not made by ada, takes the name eve.
         let eve = write.good_credential(Kind::Operator, "eve").await.unwrap().unwrap();
         assert_eq!(eve.made_by.as_deref(), Some("ada"));
         write.revoke(&eve.credential).await.unwrap();

@@ -49,7 +49,7 @@ impl Stored for Row {
     fn read(self, columns: &mut Columns) -> Option<EndpointRecord> {
         let project = columns.project(&self.project, &self.project_name);
         let reason = self.disabled_reason.as_deref().and_then(|reason| columns.word("disabled_reason", reason));
-        // Shown to those alone who may see all that it could be told.
+        // Shown only to callers that may see all its events.
         let events = columns.json("events", &self.events).unwrap_or_else(|| Wanted::everything(true));
         Some(EndpointRecord {
             id: self.id,
@@ -70,7 +70,7 @@ impl Stored for Row {
 }
 
 impl Store {
-    /// Up to `limit` of a project's endpoints, oldest first, behind the moment and id `after`.
+    /// Up to `limit` of a project's endpoints, oldest first, after the time and id in `after`.
     pub(crate) async fn webhooks(
         &self,
         project: &ProjectRef,
@@ -164,7 +164,7 @@ pub(crate) async fn save_webhook(connection: &mut Connection, endpoint: &Endpoin
     Ok(())
 }
 
-/// Deletes an endpoint with everything that waits for it.
+/// Deletes an endpoint with its deliveries.
 pub(crate) async fn delete_webhook(connection: &mut Connection, endpoint: &EndpointRecord) -> Result<(), StoreError> {
     let id = endpoint.id.as_str();
     rows::forget(connection, &rows::place(Table::WebhookEndpoints, id, endpoint.project.uid.as_str()));

@@ -13,15 +13,15 @@ use super::rows::{self, Columns, Stored, Table};
 use super::{Store, StoreError, Write};
 use crate::project::ProjectRef;
 
-/// Withdrawals of one project that are on record. Of more the oldest are forgotten: a gateway that has applied the others
-/// has applied those too.
+/// Maximum of withdrawals on record per project. Beyond it the oldest are deleted: a gateway that has applied a later
+/// one has applied those too.
 pub(crate) const WITHDRAWALS_OF_ONE_MAX: i64 = 1_000;
 
-/// Rows looked at at once.
+/// Rows per query.
 const ROWS_MAX: i64 = 1_000;
 
 contract::words! {
-    /// What kind of thing was withdrawn.
+    /// The kind of a withdrawn entity.
     pub(crate) enum What {
         /// A custom domain.
         Name = "name",
@@ -82,7 +82,7 @@ impl Stored for Row {
     }
 
     fn read(self, columns: &mut Columns) -> Option<Withdrawal> {
-        // Of one whose revision cannot be read, no process is known to have applied it.
+        // No process is known to have applied an unreadable revision.
         let is_known = columns.unreadable() != Some("revision");
         Some(Withdrawal {
             what: columns.word("what", &self.what)?,
@@ -101,7 +101,7 @@ fn column(revision: Revision) -> i64 {
 }
 
 impl Write {
-    /// Notes that something was withdrawn by the changes so far.
+    /// Records a withdrawal by the changes so far.
     pub(crate) async fn withdrawn(&mut self, what: What, which: &str, project: &ProjectRef) -> Result<(), StoreError> {
         let (revision, now) = (self.revision(), self.now());
         query(
@@ -128,7 +128,7 @@ impl Write {
         Ok(())
     }
 
-    /// Forgets a withdrawal: it is served again, by right.
+    /// Deletes a withdrawal, because the entity is served again.
     pub(crate) async fn forget_withdrawal(
         &mut self,
         what: What,
@@ -182,7 +182,7 @@ impl Store {
 
     /// The revision of the oldest withdrawal that waits.
     pub(crate) async fn oldest_withdrawal(&self) -> Result<Option<Revision>, StoreError> {
-        // Numbers come before what is none: one row that cannot be read hides no other.
+        // Numbers sort before other values, so an unreadable row hides no other.
         let found = query_as(
             "SELECT revision FROM
                  (SELECT MIN(revision) AS revision FROM withdrawals UNION ALL SELECT MIN(removal) FROM domains) AS oldest
@@ -193,7 +193,7 @@ impl Store {
     }
 }
 
-/// Forgets what every process that has applied `revision` serves no more.
+/// Deletes the withdrawals up to `revision`, which every process has applied.
 pub(crate) async fn end(connection: &mut Connection, revision: Revision) -> Result<Vec<Withdrawal>, StoreError> {
     let ended = query_as("DELETE FROM withdrawals WHERE revision <= $1 RETURNING *");
     let ended: Vec<Found<Row>> = ended.bind(column(revision)).fetch_all(&mut *connection).await?;
@@ -204,7 +204,7 @@ pub(crate) async fn end(connection: &mut Connection, revision: Revision) -> Resu
     Ok(ended.into_iter().filter_map(|found| found.row.read(&mut Columns::default())).collect())
 }
 
-/// Deletes the rows of domains whose removal is part of `revision`; their names.
+/// Deletes the domains with a removal up to `revision`; returns their names.
 pub(crate) async fn end_removals(connection: &mut Connection, revision: Revision) -> Result<Vec<Hostname>, StoreError> {
     let ended: Vec<Found<(String,)>> = query_as("DELETE FROM domains WHERE removal <= $1 RETURNING name")
         .bind(column(revision))
@@ -236,7 +236,7 @@ mod tests {
         let mut write = store.write().await.unwrap();
         write.withdrawn(What::Key, "key", &quiet).await.unwrap();
         for index in 0..WITHDRAWALS_OF_ONE_MAX + 10 {
-            // Each has a revision of its own.
+            // Each has its own revision.
             write.put(contract::feed::Entity::Challenge(challenge(index))).await.unwrap();
             write.withdrawn(What::Key, &format!("key {index}"), &noisy).await.unwrap();
         }

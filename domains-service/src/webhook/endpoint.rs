@@ -24,8 +24,8 @@ impl Wanted {
         Self(std::iter::once("domain.*").chain(orders).map(str::to_owned).collect())
     }
 
-    /// From what somebody typed; the entry that fits no event when there is one, nothing when there are none or too
-    /// many.
+    /// Parses a list of events. The error is the entry that matches no event, or `None` if the list is empty or too
+    /// long.
     pub(crate) fn parse(entries: Vec<String>) -> Result<Self, Option<String>> {
         if entries.is_empty() || entries.len() > WANTED_MAX {
             return Err(None);
@@ -60,13 +60,13 @@ fn fits(entry: &str, event: &str) -> bool {
 }
 
 contract::words! {
-    /// Why nothing is sent to an endpoint.
+    /// The reason why an endpoint is disabled.
     pub(crate) enum DisabledReason {
-        /// Its owner said so.
+        /// Its owner disabled it.
         Owner = "owner",
         /// It has failed for days.
         Failing = "failing",
-        /// It said that it is gone (410).
+        /// It answered 410 Gone.
         Gone = "gone",
         /// Too much waits for it.
         Backlog = "backlog",
@@ -89,13 +89,12 @@ pub(crate) struct EndpointRecord {
     pub(crate) disabled: Option<(UnixMillis, DisabledReason)>,
     pub(crate) created_at: UnixMillis,
     pub(crate) updated_at: UnixMillis,
-    /// The first column of its row that cannot be read, when there is one: it is listed and can be removed, and is not
-    /// saved.
+    /// The first unreadable column of its row, if any. Such an endpoint is listed and can be removed, and is not saved.
     pub(crate) unreadable: Option<&'static str>,
 }
 
 impl EndpointRecord {
-    /// What messages are signed with at `now`, the newest first.
+    /// The secrets that sign messages at `now`, the newest first.
     pub(crate) fn secrets(&self, sealing: &SealingKey, now: UnixMillis) -> anyhow::Result<Vec<SigningSecret>> {
         let open = |sealed: &str| -> anyhow::Result<SigningSecret> {
             let bytes = sealing.open(sealed, &place(&self.id)).context("a webhook's secret")?;
@@ -118,7 +117,7 @@ pub(crate) fn generate_secret(sealing: &SealingKey, id: &str) -> anyhow::Result<
     Ok((secret, sealed))
 }
 
-/// What a sealed secret is bound to.
+/// The name for which an endpoint's secret is sealed.
 pub(crate) fn place(id: &str) -> String {
     format!("webhook {id}")
 }

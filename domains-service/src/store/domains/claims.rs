@@ -11,7 +11,7 @@ use crate::project::ProjectRef;
 /// Names of one project that it had and that are remembered.
 pub(crate) const TOMBSTONES_PER_PROJECT_MAX: i64 = 10_000;
 
-/// Who a name belongs to, and who it belonged to last.
+/// The present holder of a name, and the last one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NameClaims {
     /// The project that holds it.
@@ -149,8 +149,8 @@ pub(crate) async fn release(
     Ok(())
 }
 
-/// Forgets whose names were before `before`. Those of apexes stay: an apex that still leads to us by its addresses says
-/// nothing of whose it is, however long ago it was somebody's.
+/// Deletes former holders from before `before`, except of apexes: an apex that still points at us by its addresses does
+/// not show who owns it, however long ago it was removed.
 pub(crate) async fn forget_tombstones(connection: &mut Connection, before: UnixMillis) -> Result<(), StoreError> {
     query("DELETE FROM tombstones WHERE removed_at < $1 AND NOT is_apex").bind(before.0).execute(connection).await?;
     Ok(())
@@ -237,7 +237,7 @@ mod tests {
         forget_tombstones(write.connection(), UnixMillis(10_000 * DAY)).await.unwrap();
         assert_eq!(lineage(&mut write, &below).await, None);
         assert_eq!(lineage(&mut write, &apex).await.as_deref(), Some("mine"), "an apex is remembered without end");
-        // Somebody with a zone of their own makes names in it without end.
+        // The owner of a zone can create names in it without end.
         query(
             "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10000)
              INSERT INTO tombstones (name, lineage, removed_at, is_apex)

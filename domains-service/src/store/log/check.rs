@@ -12,7 +12,7 @@ use super::super::{StoreError, sealed};
 use super::{Row, StoredEntity, as_mark};
 
 impl StoredEntity {
-    /// The entity, if it is right in itself and the one that the row is named after.
+    /// The entity, if it is valid and matches the name of its row.
     pub(super) fn entity(&self) -> Result<Entity, String> {
         let entity: Entity = serde_json::from_str(&self.body).map_err(|error| error.to_string())?;
         let (kind, name) = kind_and_name(&entity.name());
@@ -27,17 +27,17 @@ impl StoredEntity {
 /// Checks the entities of one snapshot, or of some changes.
 pub(crate) struct Check<'a> {
     sealing: &'a SealingKey,
-    /// A secret that we were not given and others were.
+    /// A sealing secret that only other processes have.
     missing: Option<String>,
 }
 
-/// What a gateway could do with the private key of an entity.
+/// Usability of an entity's private key by a gateway.
 enum Key {
-    /// There is none, it opens, or a gateway may have the secret that we lack.
+    /// The entity has no key, the key opens, or a gateway may have the secret that this service lacks.
     Usable,
-    /// Nothing.
+    /// Unusable.
     Damaged(String),
-    /// Nothing: it was sealed with a secret that is in use no more, or the name of its secret is damaged.
+    /// Unusable: its sealing secret is no longer in use, or the name of the secret is damaged.
     Gone(String),
 }
 
@@ -46,7 +46,7 @@ impl<'a> Check<'a> {
         Self { sealing, missing: None }
     }
 
-    /// The place of an entity that a gateway could not use, which is noted; `None` for one that is right.
+    /// The place of an unusable entity, after recording it; `None` for a valid one.
     pub(crate) async fn unreadable(
         &mut self,
         reading: &mut Connection,
@@ -68,8 +68,8 @@ impl<'a> Check<'a> {
         Ok(bad.map(|_| place))
     }
 
-    /// A change as it is sent; `None` for one that a gateway could not use. It is noted, unless its sealing secret is gone:
-    /// after a secret was replaced, older changes still name it.
+    /// A change for sending; `None` for an unusable one. It is recorded, unless its sealing secret is gone: older
+    /// changes still name a replaced secret.
     pub(super) async fn change(
         &mut self,
         reading: &mut Connection,

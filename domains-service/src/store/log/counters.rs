@@ -16,10 +16,10 @@ use super::super::StoreError;
 use super::super::rows::{self, Table};
 use super::REPLACED_BELOW;
 
-/// Above every revision that is given out: revisions begin at the millisecond of the first start. What is above is damage.
+/// An upper bound of all revisions, which start at the millisecond of the first start. A higher one is damage.
 pub(in crate::store) const REVISION_MAX: i64 = i64::MAX / 2;
 
-/// The highest counter that is used although no row has its number. From here, changes never come to [`REVISION_MAX`].
+/// The highest counter that is used although no row has its number. From here, changes never reach [`REVISION_MAX`].
 pub(in crate::store) const COUNTER_MAX: i64 = REVISION_MAX / 2;
 
 chassis::record! {
@@ -41,14 +41,14 @@ pub(in crate::store) struct Counters {
     pub(in crate::store) oldest: i64,
     /// Revisions below are of databases that this one replaced; 0 if it replaced none.
     pub(in crate::store) replaced_below: i64,
-    /// Some of them rest as other numbers, or a row has a number that was not given out.
+    /// Whether a stored counter differs, or a row has an impossible number.
     pub(in crate::store) are_damaged: bool,
 }
 
 impl Counters {
     /// Reads them.
     pub(in crate::store) async fn read(connection: &mut Connection) -> Result<Self, StoreError> {
-        // In SQLite a revision that is no number is above all numbers.
+        // SQLite sorts a revision that is not a number after all numbers.
         let found: Found<Row> = query_as(
             "SELECT current, oldest, (SELECT value FROM settings WHERE name = $1) AS replaced_below,
                  (SELECT MAX(revision) FROM changes WHERE revision <= $2) AS highest
@@ -76,7 +76,7 @@ impl Counters {
         Ok(Self { oldest, are_damaged: counters.are_damaged || is_damaged, ..counters })
     }
 
-    /// Those that can be true beside the newest revision.
+    /// The possible counters for this newest revision.
     fn of(newest: i64, oldest: i64, replaced_below: Option<&str>) -> Self {
         let is_given_out = |number: &i64| (0..=newest).contains(number);
         let replaced = replaced_below.map(|text| text.parse().ok().filter(is_given_out));
@@ -95,8 +95,8 @@ impl Counters {
         Revision(self.replaced_below.unsigned_abs())
     }
 
-    /// Writes them down as they are used; within a transaction that holds the lock of writers. Answers whether rows were set aside
-    /// that may tell of changes which no other row tells of: then every follower needs a snapshot.
+    /// Stores the counters as used, within a transaction that holds the writers' lock. Returns whether rows were set
+    /// aside that may hold changes which no other row holds: then every follower needs a snapshot.
     pub(in crate::store) async fn repair(&self, connection: &mut Connection) -> Result<bool, StoreError> {
         query("UPDATE revision_counter SET current = $1, oldest = $2 WHERE id = 1")
             .bind(self.newest)
@@ -157,7 +157,7 @@ async fn newest(connection: &mut Connection, current: i64, oldest: i64) -> Resul
     Ok(if current > COUNTER_MAX { witness } else { witness.max(current) }.max(1))
 }
 
-/// The text of the setting is judged by what it says.
+/// The setting's text is judged by its content.
 fn is_of_the_counter(bad: &BadColumn) -> bool {
     matches!(bad.column, "current" | "oldest")
 }

@@ -11,7 +11,7 @@ use super::super::log::StoredEntity;
 use super::super::rows::{self, Table};
 use super::super::{Store, StoreError};
 
-/// Projects that the edge was told of, where no project that is there has this name and identity: of all names, or of one.
+/// Published projects without a present project of this name and identity: of all names, or of one.
 macro_rules! lost {
     ($which:literal) => {
         concat!(
@@ -26,9 +26,9 @@ macro_rules! lost {
 }
 
 impl Store {
-    /// Puts back identity, name and presence of the projects that the edge was told of and that are not found; of the one
-    /// with this name, or of 100 of them. Whether there was one.
-    pub(crate) async fn mend_projects(&self, name: Option<&ProjectId>) -> Result<bool, StoreError> {
+    /// Repairs identity, name and state of published projects that are not found: of the one with this name, or of 100.
+    /// Returns whether there was one.
+    pub(crate) async fn repair_projects(&self, name: Option<&ProjectId>) -> Result<bool, StoreError> {
         if lost(&mut self.reader().acquire().await?, name).await?.is_empty() {
             return Ok(false);
         }
@@ -51,7 +51,7 @@ async fn lost(connection: &mut Connection, name: Option<&ProjectId>) -> Result<V
     Ok(rows::each(connection, found).into_iter().filter_map(project).collect())
 }
 
-/// Puts a project back: the row with its identity, or that with its name whose identity cannot be read.
+/// Repairs a project's row: the one with its identity, or the one with its name and an unreadable identity.
 async fn repair(connection: &mut Connection, project: &Project) -> Result<bool, StoreError> {
     let (uid, name) = (project.uid.as_str(), project.id.as_str());
     let named = query_as("SELECT id FROM projects WHERE name = $1 AND removed_at IS NULL");
@@ -66,7 +66,7 @@ async fn repair(connection: &mut Connection, project: &Project) -> Result<bool, 
             let identity = "UPDATE projects SET id = $1 WHERE name = $2 AND removed_at IS NULL";
             query(identity).bind(uid).bind(name).execute(&mut *connection).await?
         }
-        // It is another project, and what the edge was told is damaged.
+        // The row belongs to another project, and the published entity is damaged.
         Some(_) => return Ok(false),
     };
     let is_repaired = rows.rows_affected() > 0;

@@ -10,7 +10,7 @@ use crate::limits::{Demand, Limit};
 use crate::project::ProjectRef;
 use crate::store::acme::OrderRecord;
 
-/// More than any page or round takes at once.
+/// More rows than any page or batch reads at once.
 const MANY: i64 = 300;
 
 fn demo() -> ProjectRef {
@@ -51,7 +51,7 @@ async fn holders_orders_and_limits_of_authorities_end_with_the_names_they_are_of
             assert_eq!(rows(&store, "SELECT COUNT(*) FROM acme_orders").await, 2 * MANY);
             assert_eq!(rows(&store, "SELECT COUNT(*) FROM acme_limits").await, MANY);
         }
-        // The names are let go; a crash kept their orders from being given up.
+        // The names are released; a crash kept their orders from being abandoned.
         let mut write = store.write().await.unwrap();
         for number in 0..MANY {
             domains::release(write.connection(), &name(number), &demo(), "s", NOW).await.unwrap();

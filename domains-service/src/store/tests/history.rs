@@ -13,7 +13,7 @@ fn sealing() -> SealingKey {
     SealingKey::new(&Secret::new(vec![8; 32])).unwrap()
 }
 
-/// How a follower at this position goes on.
+/// The next data for a follower at this position.
 pub(super) async fn next(store: &Store, Position { revision, mark }: Position) -> Next {
     store.changes_after(&sealing(), (revision, Some(mark)), 100).await.unwrap()
 }
@@ -71,7 +71,7 @@ async fn marks_outlive_their_changes_by_a_bounded_number() {
             assert!(is_right, "{number}: {way:?}");
             assert!(is_refused(&store, with_another_mark(*position)).await, "{number}");
         }
-        // With nothing left but the newest.
+        // Only the newest row is left.
         assert_eq!(store.compact(0, 1).await.unwrap(), 4);
         assert!(matches!(next(&store, positions[9]).await, Next::Changes(changes) if changes.is_empty()));
         assert_eq!(change(&store, 10).await.revision, positions[9].revision.next());

@@ -29,7 +29,7 @@ pub(crate) async fn take(write: &mut Write, events: &OrderEvents) -> Result<(), 
     Ok(())
 }
 
-/// Notes the number; whether it was not noted before.
+/// Stores the event's number; returns whether it is new.
 async fn is_new(write: &mut Write, source: &str, event: &OrderEvent) -> Result<bool, StoreError> {
     let now = write.now();
     let noted = query(
