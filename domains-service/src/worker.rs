@@ -101,7 +101,7 @@ impl InProgress {
             match reconcile::reconcile(&app, &domain, Reason::Schedule).await {
                 // The row is recorded as unreadable; the domain waits for its repair.
                 Err(StoreError::Unreadable { .. }) => {
-                    app.core.store.set_aside(&domains::place(&domain), app.core.clock.now()).await
+                    app.core.store.postpone_unreadable(&domains::place(&domain), app.core.clock.now()).await
                 }
                 reconciled => reconciled.map(|_| ()),
             }

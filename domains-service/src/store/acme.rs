@@ -50,7 +50,7 @@ impl Stored for Row {
 }
 
 /// Time for which an unreadable order is postponed, in milliseconds.
-const SET_ASIDE_MILLIS: i64 = 3_600_000;
+const POSTPONED_MILLIS: i64 = 3_600_000;
 
 /// A queue for a limit with a shorter span is not bounded by the number of domains.
 const QUEUE_MILLIS_USUAL: i64 = 31 * 86_400 * 1_000;
@@ -166,7 +166,7 @@ impl Store {
         let (orders, unreadable) = rows::split(self.reader(), found);
         for place in unreadable {
             query("UPDATE acme_orders SET abandoned_at = $1 WHERE url = $2 AND authority = $3")
-                .bind(now.plus(SET_ASIDE_MILLIS).0)
+                .bind(now.plus(POSTPONED_MILLIS).0)
                 .bind(&place.row)
                 .bind(&place.of)
                 .execute(self.writer())

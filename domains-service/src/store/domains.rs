@@ -43,7 +43,7 @@ chassis::record! {
 }
 
 /// Time for which an unreadable domain is postponed, in milliseconds.
-pub(crate) const SET_ASIDE_MILLIS: i64 = 10 * 60 * 1_000;
+pub(crate) const POSTPONED_MILLIS: i64 = 10 * 60 * 1_000;
 
 impl Stored for Row {
     type Value = Domain;
@@ -146,7 +146,7 @@ impl Store {
     }
 
     /// Due domains without a lease: at most `limit`, and at most `per_project` of one project, so that a project with
-    /// many due domains does not delay the others. Rows that cannot be read are postponed by [`SET_ASIDE_MILLIS`];
+    /// many due domains does not delay the others. Rows that cannot be read are postponed by [`POSTPONED_MILLIS`];
     /// otherwise each query would return them again in place of readable ones.
     pub(crate) async fn due_domains(
         &self,
@@ -174,7 +174,7 @@ impl Store {
             domain.unreadable.is_none()
         });
         for place in unreadable {
-            self.set_aside(&place, now).await?;
+            self.postpone_unreadable(&place, now).await?;
         }
         Ok(domains)
     }
@@ -188,10 +188,10 @@ impl Store {
         Ok(found.bind(limit).fetch_all(self.reader()).await?)
     }
 
-    /// Leaves a domain alone for [`SET_ASIDE_MILLIS`]: its row, or its project's, cannot be read.
-    pub(crate) async fn set_aside(&self, place: &RowPlace, now: UnixMillis) -> Result<(), StoreError> {
+    /// Postpones a domain with an unreadable row, or an unreadable project, by [`POSTPONED_MILLIS`].
+    pub(crate) async fn postpone_unreadable(&self, place: &RowPlace, now: UnixMillis) -> Result<(), StoreError> {
         query("UPDATE domains SET due_at = $1, lease_until = 0 WHERE name = $2 AND project = $3 AND removal IS NULL")
-            .bind(now.plus(SET_ASIDE_MILLIS).0)
+            .bind(now.plus(POSTPONED_MILLIS).0)
             .bind(&place.row)
             .bind(&place.of)
             .execute(self.writer())

@@ -151,12 +151,12 @@ pub(crate) fn split<R: Stored>(at: &impl Listed, rows: Vec<Found<R>>) -> (Vec<R:
     (values, places)
 }
 
-/// Reads the row that was found, if one was.
+/// Reads the found row, if any. An unreadable one is recorded and counts as absent.
 pub(crate) fn one<R: Stored>(at: &impl Listed, row: Option<Found<R>>) -> Result<Option<R::Value>, StoreError> {
     row.map(|row| read(at.list(), row).map_err(|(place, column)| unreadable(&place, column))).transpose()
 }
 
-/// Reads the row that was found, if one was; one that cannot be read is noted, and is as good as none.
+/// Reads the found row, if any. An unreadable one is recorded and counts as absent.
 pub(crate) fn found<R: Stored>(at: &impl Listed, row: Option<Found<R>>) -> Option<R::Value> {
     row.and_then(|row| read(at.list(), row).ok())
 }

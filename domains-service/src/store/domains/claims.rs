@@ -18,8 +18,8 @@ pub(crate) struct NameClaims {
     pub(crate) holder: Option<ProjectRef>,
     /// The lineage of the project that held it before.
     pub(crate) lineage: Option<String>,
-    /// Of a name under `.localhost`, which no project can prove: the project that holds names above, below or beside
-    /// it, whose pages share cookies with it.
+    /// For a name under `.localhost`, which no project can prove: the project with names above, below or beside it,
+    /// whose pages share cookies with it.
     pub(crate) beside: Option<ProjectRef>,
 }
 
@@ -54,7 +54,8 @@ pub(crate) async fn find_claims(connection: &mut Connection, name: &Hostname) ->
     Ok(NameClaims { holder: rows::one(connection, holder)?, lineage, beside })
 }
 
-/// Of a name under `.localhost`, the part that an owner would have registered.
+/// For a name under `.localhost`, which no project can prove: the project with names above, below or beside it, whose
+/// pages share cookies with it.
 fn local_zone(name: &Hostname) -> Option<&str> {
     let above = name.as_str().strip_suffix(".localhost")?;
     let labels = above.rsplit_once('.').map_or(0, |(below, _)| below.len() + 1);

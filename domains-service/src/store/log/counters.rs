@@ -39,7 +39,7 @@ pub(in crate::store) struct Counters {
     pub(in crate::store) newest: i64,
     /// The log holds every change above this revision, which is the newest one or below.
     pub(in crate::store) oldest: i64,
-    /// Revisions below are of databases that this one replaced; 0 if it replaced none.
+    /// Lower revisions belong to databases that this one replaced; 0 if it replaced none.
     pub(in crate::store) replaced_below: i64,
     /// Whether a stored counter differs, or a row has an impossible number.
     pub(in crate::store) are_damaged: bool,
@@ -90,7 +90,7 @@ impl Counters {
         Revision(self.newest.unsigned_abs())
     }
 
-    /// Revisions below are of databases that this one replaced.
+    /// Lower revisions belong to databases that this one replaced; 0 if it replaced none.
     pub(in crate::store) fn replaced_below(&self) -> Revision {
         Revision(self.replaced_below.unsigned_abs())
     }
