@@ -175,7 +175,7 @@ mod tests {
     use crate::metrics::REASONS;
 
     #[test]
-    fn every_refusal_has_a_reason_that_is_counted_and_names_what_it_is_about() {
+    fn every_refusal_has_a_counted_reason_and_names_its_subject() {
         for why in [
             NotEnrolled::Exists,
             NotEnrolled::OtherKind,
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_read_in_the_order_of_their_names_and_others_are_left_alone() {
+    fn key_files_are_read_by_name_and_other_files_are_ignored() {
         let directory = tempfile::tempdir().unwrap();
         for name in ["b.key", "a.key", "notes.txt", "BAD.key", ".key"] {
             std::fs::write(directory.path().join(name), "").unwrap();

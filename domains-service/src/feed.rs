@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn one_credential_leaves_places_to_others() {
+    fn one_credential_leaves_slots_to_others() {
         let places = Arc::new(Places::default());
         let mut stolen: Vec<_> = (0..FOLLOWERS_MAX).map_while(|_| places.take("stolen")).collect();
         assert_eq!(stolen.len(), FOLLOWERS_OF_ONE_MAX);

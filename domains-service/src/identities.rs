@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn every_gateway_and_every_credential_has_a_key_of_its_own() {
+    fn every_gateway_and_every_credential_has_its_own_key() {
         let master = Master { number: 1, signs_from: UnixSeconds(0), identity: [1; 32], tickets: [2; 32] };
         let other = Master { identity: [3; 32], ..master.clone() };
         let one = credential("edge-1", "aa");

@@ -179,7 +179,7 @@ mod tests {
 
     // promise: domains.24
     #[test]
-    fn a_burst_is_let_through_and_then_one_per_refill() {
+    fn a_burst_is_admitted_and_then_one_per_refill() {
         let orders = Limits::default().orders;
         let mut free_at = UnixMillis(0);
         for _ in 0..orders.burst {
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_used_does_not_add_up_beyond_the_burst() {
+    fn unused_units_add_up_to_at_most_the_burst() {
         let exact_name = Limits::default().exact_name;
         let mut free_at = admit(UnixMillis(0), START, exact_name).unwrap();
         let year = START.plus(365 * 24 * HOUR);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_told_in_words_and_a_project_has_a_fifth_of_the_orders() {
+    fn limits_parse_from_text_and_a_project_has_a_fifth_of_the_orders() {
         let default = Limits::default();
         for (text, limit) in [
             ("300 in 3h", default.orders),

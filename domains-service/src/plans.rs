@@ -76,7 +76,7 @@ mod tests {
 
     // rule: 8.6.1, 8.6.2, 8.6.3
     #[test]
-    fn the_file_in_config_is_what_the_specification_states() {
+    fn the_file_in_config_equals_the_specification() {
         assert_eq!(read(include_str!("../../config/plans.toml")).unwrap(), Plans::stated());
         assert_eq!(read("").unwrap(), Plans::stated());
     }

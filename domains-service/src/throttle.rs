@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_have_a_pace_by_session_and_by_project_and_waiting_costs_nothing() {
+    fn changes_are_limited_by_session_and_project_and_refusals_cost_nothing() {
         let clock = Arc::new(ManualClock::at(UnixMillis(0)));
         let pace = Pace::new(clock.clone());
         let (demo, other): (ProjectRef, ProjectRef) = ("demo".parse().unwrap(), "other".parse().unwrap());

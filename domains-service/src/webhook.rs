@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_event_that_is_told_is_one_that_the_code_records_and_the_page_describes() {
+    fn every_webhook_event_is_recorded_by_the_code_and_described_on_the_page() {
         let sources = [
             include_str!("reconcile.rs"),
             include_str!("domain/order.rs"),

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn below_a_private_suffix_the_zone_may_be_that_suffixs() {
+    fn names_below_a_private_suffix_may_share_its_zone() {
         for (name, registrable, delegable) in [
             ("shop.customer.com", "customer.com", "customer.com"),
             ("shop.customer.co.uk", "customer.co.uk", "customer.co.uk"),

@@ -97,7 +97,7 @@ mod tests {
 
     // rule: 1.15
     #[test]
-    fn a_domain_may_redirect_to_one_that_is_served_and_does_not_redirect() {
+    fn a_redirect_needs_a_served_target_that_does_not_redirect() {
         let from = node("a.example", Status::Active);
         assert_eq!(permit(&from, Some(&node("b.example", Status::Active)), 0), Ok(()));
         assert_eq!(permit(&from, Some(&node("b.example", Status::Degraded)), 0), Ok(()));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_configured_in_whatever_order_no_visitor_is_sent_twice() {
+    fn no_sequence_of_changes_sends_a_visitor_twice() {
         // Three domains, every sequence of five attempts to point one at another.
         let names = ["a.example", "b.example", "c.example"];
         for sequence in 0..9_usize.pow(5) {
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_redirect_whose_target_is_gone_serves_by_itself() {
+    fn a_domain_without_its_redirects_target_serves_by_itself() {
         let rule = RedirectRule { to: RedirectTarget::Primary, status: Some(RedirectStatus::Found) };
         let target = node("b.example", Status::Active);
         assert_eq!(destination(Some(&rule), Some(&target)), Some((target.name.clone(), Some(RedirectStatus::Found))));

@@ -133,7 +133,7 @@ mod tests {
 
     // promise: domains.22
     #[test]
-    fn certificates_are_renewed_long_before_they_end_whatever_their_life() {
+    fn certificates_of_any_lifetime_are_renewed_long_before_they_expire() {
         // Life, and in hours of it: a third before the end (half of a short life), and a twentieth earlier still.
         for (days, latest, earliest) in
             [(90, 1_440, 1_332), (60, 960, 888), (45, 720, 666), (10, 160, 148), (5, 60, 54)]
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_orders_are_tried_ever_rarer() {
+    fn pauses_between_failed_orders_grow() {
         let waits: Vec<i64> = (1..6).map(|attempt| next_attempt(attempt, START, 0.5).since(START) / MINUTE).collect();
         assert_eq!(waits, [1, 10, 100, 1_440, 1_440]);
     }

@@ -166,7 +166,7 @@ mod tests {
         [Status::PendingDns, Status::PendingOwnership, Status::Propagating, Status::Issuing, Status::ActionRequired];
 
     #[test]
-    fn an_unserved_domain_goes_where_dns_says() {
+    fn an_unserved_domain_moves_to_the_state_that_dns_implies() {
         let held = Ownership::Held;
         for status in UNSERVED {
             for (judgement, expected) in [
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_asked_moves_nothing_and_orders_nothing() {
+    fn a_check_without_answers_changes_no_state_and_orders_nothing() {
         for status in Status::ALL.iter().copied() {
             let mut facts = facts(status);
             facts.certified = status.is_served();
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_that_no_longer_pays_suspends_and_paying_again_resumes() {
+    fn a_plan_without_domains_suspends_and_a_plan_with_domains_resumes() {
         for status in Status::ALL.iter().copied().filter(|status| *status != Status::Removing) {
             let unpaid = StateFacts { paid: false, certified: true, ..facts(status) };
             let next = transition(&unpaid, &pass(), NOW);
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn every_word_of_a_state_reads_as_that_state() {
+    fn every_state_parses_from_its_name() {
         for status in Status::ALL.iter().copied() {
             assert_eq!(status.as_str().parse(), Ok(status));
         }

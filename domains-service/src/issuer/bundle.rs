@@ -187,7 +187,7 @@ mod tests {
 
     // promise: domains.28
     #[tokio::test]
-    async fn what_does_not_fit_is_refused() {
+    async fn an_unsuitable_certificate_is_refused() {
         let name: Hostname = "shop.customer.com".parse().unwrap();
         let issued = issued(name.as_str()).await;
         let sealing = sealing();

@@ -64,7 +64,7 @@ impl World {
 const SILENCE: Duration = SILENCE_MAX.saturating_add(Duration::from_millis(1));
 
 #[test]
-fn live_processes_alone_hold_up_what_is_no_withdrawal() {
+fn changes_wait_only_for_live_processes_and_withdrawals_for_all() {
     let mut world = World::new();
     world.report(report("a", 5));
     world.report(report("b", 3));
@@ -77,7 +77,7 @@ fn live_processes_alone_hold_up_what_is_no_withdrawal() {
 }
 
 #[test]
-fn each_process_is_waited_for_also_when_several_share_a_credential() {
+fn each_of_several_processes_with_one_credential_is_waited_for() {
     let mut world = World::new();
     for (process, applied) in [("gw/a", 5), ("gw/b", 4), ("shared", 4)] {
         world.report(report(process, applied));
@@ -117,7 +117,7 @@ fn a_wait_for_a_process_ends_with_its_goodbye_its_credential_or_a_day() {
 }
 
 #[test]
-fn a_goodbye_to_one_that_has_just_started_ends_the_wait_too() {
+fn a_goodbye_to_a_newly_started_replica_ends_the_wait_too() {
     let mut world = World::new();
     world.report(report("gw/a", 1));
     world.restart();
@@ -251,7 +251,7 @@ async fn a_wait_ends_with_the_last_acknowledgement_or_its_time() {
 }
 
 #[test]
-fn a_gateway_that_says_too_much_pushes_out_what_it_invented_alone() {
+fn a_gateway_with_too_many_processes_displaces_only_its_own() {
     let clock = Arc::new(ManualClock::at(UnixMillis(0)));
     let nodes = Nodes::new(clock.clone());
     nodes.report(report("honest/gw-1", 5));
@@ -267,7 +267,7 @@ fn a_gateway_that_says_too_much_pushes_out_what_it_invented_alone() {
 }
 
 #[test]
-fn what_is_over_goes_before_what_is_waited_for() {
+fn ended_processes_are_dropped_before_awaited_ones() {
     let mut world = World::new();
     world.report(at_place("gw/alone", "q", 1));
     for index in 0..NODES_OF_ONE_MAX * 2 {

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_within_the_window_is_chosen_once() {
+    fn a_time_within_the_window_is_chosen_once() {
         let mut domain = domain();
         follow(&mut domain, Some(&advice(50, 54, 21_600)), NOW, 0.5);
         assert_eq!(domain.certificate.renew_at, Some(NOW.plus(52 * DAY)));
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn advice_lets_no_certificate_come_close_to_its_end() {
+    fn advice_never_delays_a_renewal_to_near_the_expiry() {
         let mut domain = domain();
         follow(&mut domain, Some(&advice(85, 89, 1)), NOW, 1.0);
         assert_eq!(domain.certificate.renew_at, Some(NOW.plus(75 * DAY)));

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_claim_is_one_workers_until_it_is_released_or_over() {
+    async fn a_lease_belongs_to_one_worker_until_it_is_released_or_expires() {
         let directory = tempfile::tempdir().unwrap();
         let (store, domain, _) = store(&directory).await;
         let first = Leased::claim(&store, &domain, NOW).await.unwrap().unwrap();

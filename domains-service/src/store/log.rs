@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_follower_of_this_history_goes_on() {
+    fn a_follower_of_this_history_continues() {
         assert_eq!(way_of(100, Some(OURS), Some(OURS)), Way::Changes);
         assert_eq!(way_of(150, Some(OURS), Some(OURS)), Way::Changes);
         assert_eq!(way_of(99, Some(OURS), Some(OURS)), Way::Snapshot, "the changes are forgotten, the mark is not");
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_follower_that_begins_and_one_of_a_replaced_database_are_sent_everything() {
+    fn new_followers_and_those_of_a_replaced_database_get_a_snapshot() {
         assert_eq!(way_of(0, None, None), Way::Snapshot);
         assert_eq!(way_of(49, Some(Mark(8)), None), Way::Snapshot);
         assert_eq!(way_of(50, Some(Mark(8)), None), Way::Refuse);

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn one_bad_row_is_noted_and_left_out_until_it_reads_again() {
+    fn an_unreadable_row_is_recorded_and_skipped_until_it_reads_again() {
         let list = UnreadableRows::default();
         let noted = || {
             let noted = list.noted(10).into_iter();

@@ -113,7 +113,7 @@ async fn both() -> [(Store, Option<tempfile::TempDir>); 2] {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_gateways_say_of_usage_and_bans_is_bounded() {
+async fn gateways_reports_of_usage_and_bans_are_bounded() {
     for (store, _directory) in both().await {
         let rows =
             async |statement: &'static str| query_scalar::<i64>(statement).fetch_one(store.reader()).await.unwrap();
@@ -167,7 +167,7 @@ fn enrolment<'a>(kind: Kind, name: &'a str, digest: &'a str, from: Origin<'a>) -
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn credentials_are_bounded_by_number_and_none_is_taken_twice() {
+async fn credentials_are_bounded_and_none_is_accepted_again_after_its_end() {
     for (store, _directory) in both().await {
         let mut write = store.write().await.unwrap();
         for (kind, max) in [
@@ -197,7 +197,7 @@ async fn credentials_are_bounded_by_number_and_none_is_taken_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_credential_made_is_found_under_its_digest_whatever_became_of_its_name() {
+async fn records_of_a_credential_are_found_by_its_digest_after_its_name_is_reused() {
     for (store, _directory) in both().await {
         let mut write = store.write().await.unwrap();
         for (kind, name, digest, from) in [

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_no_event_is_named() {
+    fn an_entry_that_matches_no_event_is_named() {
         for wrong in ["domain.verify_requested", "domain", "dom*", "*", "orders.*", ""] {
             assert_eq!(parse(&["domain.active", wrong]), Err(Some(wrong.to_owned())));
         }

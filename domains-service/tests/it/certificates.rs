@@ -87,7 +87,7 @@ async fn published(platform: &Platform) -> Option<i64> {
 }
 
 #[tokio::test]
-async fn nothing_is_ordered_before_everything_passes() {
+async fn no_certificate_is_ordered_before_every_check_passes() {
     let authority = FakeAuthority::new("one.ca");
     let platform = with(&[&authority]).await;
     platform.dns.clear(SHOP);
@@ -152,7 +152,7 @@ async fn without_a_certificate_after_thirty_minutes_the_owner_is_asked_to_look()
 }
 
 #[tokio::test]
-async fn failed_orders_are_repeated_ever_rarer() {
+async fn failed_orders_are_repeated_after_growing_pauses() {
     let authority = FakeAuthority::new("one.ca");
     for _ in 0..50 {
         let words = "tcp connect error: Connection refused (os error 111)".to_owned();
@@ -195,7 +195,7 @@ async fn certificates_are_renewed_with_a_third_of_their_life_left() {
 }
 
 #[tokio::test]
-async fn a_renewal_waits_while_the_name_leads_elsewhere() {
+async fn a_renewal_waits_while_the_name_points_elsewhere() {
     let authority = FakeAuthority::new("one.ca");
     let platform = with(&[&authority]).await;
     add(&platform).await;
@@ -236,7 +236,7 @@ async fn without_an_authority_domains_wait_and_say_so() {
 }
 
 #[tokio::test]
-async fn what_caa_may_say_about_us_is_published() {
+async fn our_names_in_caa_records_are_published() {
     let authority = FakeAuthority::new("one.ca");
     let platform = with(&[&authority]).await;
     let account = platform.owner("demo").get("/v1/acme-account").await;

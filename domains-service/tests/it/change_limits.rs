@@ -7,7 +7,7 @@ use crate::dashboard::{Browser, origin};
 use crate::world::Platform;
 
 #[tokio::test]
-async fn changes_too_often_have_to_wait_and_those_of_others_do_not() {
+async fn too_many_changes_are_refused_for_one_caller_only() {
     let platform = Platform::start().await;
     platform.project("demo", "pro").await;
     platform.project("other", "pro").await;

@@ -112,7 +112,7 @@ async fn a_revoked_credential_in_a_file_stays_refused_at_every_start() {
 }
 
 #[tokio::test]
-async fn a_file_replaces_what_came_from_a_file_for_good_and_not_what_the_api_made() {
+async fn a_file_replaces_a_credential_from_a_file_but_not_one_of_the_api() {
     for case in CASES {
         let directory = Arc::new(tempfile::tempdir().unwrap());
         let file = case.file(&directory, "edge");
@@ -136,7 +136,7 @@ async fn a_file_replaces_what_came_from_a_file_for_good_and_not_what_the_api_mad
 }
 
 #[tokio::test]
-async fn doubled_empty_and_revoked_files_stop_nothing_and_the_good_ones_are_served() {
+async fn duplicate_empty_and_revoked_files_stop_nothing_and_the_others_are_enrolled() {
     for case in CASES {
         let directory = Arc::new(tempfile::tempdir().unwrap());
         let mut platform = start(&directory).await;
@@ -173,7 +173,7 @@ async fn doubled_empty_and_revoked_files_stop_nothing_and_the_good_ones_are_serv
 }
 
 #[tokio::test]
-async fn a_secret_of_another_purpose_is_no_credential() {
+async fn a_secret_with_another_purpose_is_refused_as_a_credential() {
     for case in CASES {
         let directory = Arc::new(tempfile::tempdir().unwrap());
         let [platform_secret, sealing, older] = [7, 8, 9].map(|byte| Secret::new(vec![byte; 32]));

@@ -80,7 +80,7 @@ async fn a_follower_of_another_database_is_refused() {
 }
 
 #[tokio::test]
-async fn a_follower_that_knows_what_a_database_has_lost_is_refused_at_any_number() {
+async fn a_follower_with_changes_that_the_database_lost_is_refused_at_any_revision() {
     let mut platform = Platform::start().await;
     let (_, copied_at) = platform.follow(0).await.snapshot().await;
     let copy = Arc::new(copied(platform.directory.path()));
@@ -111,7 +111,7 @@ async fn a_follower_that_knows_what_a_database_has_lost_is_refused_at_any_number
 }
 
 #[tokio::test]
-async fn a_log_that_was_compacted_gives_a_snapshot_to_those_too_far_behind() {
+async fn a_compacted_log_gives_a_snapshot_to_followers_too_far_behind() {
     let mut platform = Platform::start().await;
     let (_, start) = platform.follow(0).await.snapshot().await;
     for index in 0..6 {
@@ -154,7 +154,7 @@ async fn concurrent_writers_give_gapless_revisions() {
 }
 
 #[tokio::test]
-async fn a_change_that_changes_nothing_is_none() {
+async fn a_change_without_effect_gets_no_revision() {
     let platform = Platform::start().await;
     platform.project("demo", "pro").await;
     let (_, revision) = platform.follow(0).await.snapshot().await;
@@ -223,7 +223,7 @@ async fn a_restart_with_other_plans_publishes_their_limits() {
 }
 
 #[tokio::test]
-async fn every_line_fits_the_bound_both_sides_agreed_on() {
+async fn every_line_fits_the_bound_of_the_protocol() {
     // The longest chain that is accepted belongs to the longest name that there is.
     let ours = Authorities { local: Some(authority_with_a_certificate_of(46_500)), public: Vec::new() };
     let platform = Platform::bent(Bend { authorities: Some(ours), ..Bend::default() }).await;

@@ -47,7 +47,7 @@ async fn ring(platform: &Platform, token: &str) -> Keyring {
 }
 
 #[tokio::test]
-async fn a_gateway_speaks_for_its_own_processes_alone() {
+async fn a_gateway_reports_only_its_own_processes() {
     let platform = Platform::start().await;
     platform.project("demo", "pro").await;
     let token = enrolled(&platform, "edge-1").await;
@@ -133,7 +133,7 @@ async fn the_platforms_secret_signs_for_no_gateway() {
 }
 
 #[tokio::test]
-async fn services_are_told_the_public_keys() {
+async fn services_get_the_public_keys() {
     let platform = Platform::start().await;
     let url = format!("{}/internal/trust", platform.internal);
     let service = platform.orders_service().await;

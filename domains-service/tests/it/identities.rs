@@ -77,7 +77,7 @@ fn keys_in(entities: &[Entity]) -> usize {
 }
 
 #[tokio::test]
-async fn a_project_made_under_a_free_name_sees_nothing_of_the_one_before() {
+async fn a_new_project_under_a_freed_name_inherits_nothing() {
     let platform = Platform::start().await;
     let first = busy(&platform).await;
     assert_eq!(platform.owner("acme").get(PROJECT).await.status, 200);
@@ -169,7 +169,7 @@ async fn known_by(platform: &Platform, uid: &ProjectUid) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_removed_project_is_erased_when_its_time_is_over_and_services_are_told_until_they_have_done_it() {
+async fn a_removed_project_is_erased_after_its_restore_period_and_services_are_asked_until_done() {
     let mut platform = Platform::start().await;
     let uid = busy(&platform).await;
     Browser::signed_in(&platform, "acme", &["domains:read"]).await;
@@ -240,7 +240,7 @@ fn at_rest<'a>(directory: &std::path::Path, texts: &'a [String]) -> Vec<&'a Stri
 }
 
 #[tokio::test]
-async fn nothing_of_an_erased_project_is_at_rest_an_hour_later() {
+async fn an_erased_project_leaves_no_byte_in_the_database_an_hour_later() {
     let mut platform = Platform::start().await;
     let uid = busy(&platform).await;
     let told = told_of(&platform, &uid).await;
@@ -262,7 +262,7 @@ async fn nothing_of_an_erased_project_is_at_rest_an_hour_later() {
 }
 
 #[tokio::test]
-async fn now_erases_at_once_and_what_was_kept_under_the_name_too() {
+async fn erasing_now_also_erases_removed_projects_of_the_name() {
     let platform = Platform::start().await;
     let first = busy(&platform).await;
     assert_eq!(platform.owner("acme").get(PROJECT).await.status, 200);
@@ -281,7 +281,7 @@ async fn now_erases_at_once_and_what_was_kept_under_the_name_too() {
 
 /// What is published has as many rows as there is to publish, however often it changes.
 #[tokio::test]
-async fn what_a_project_publishes_ends_with_it() {
+async fn a_projects_published_entities_end_with_it() {
     let platform = Platform::start().await;
     let published = async || platform.follow(0).await.snapshot().await.0.len();
     let before = published().await;
@@ -312,7 +312,7 @@ async fn verify(platform: &Platform) -> Answer {
 }
 
 #[tokio::test]
-async fn another_platform_secret_breaks_no_domain() {
+async fn a_new_platform_secret_breaks_no_domain() {
     let mut before = Platform::start().await;
     before.project("acme", "pro").await;
     before.dns.zone("customer.test", &["192.31.196.1"]);

@@ -175,7 +175,7 @@ async fn keys_survive_a_restart() {
 }
 
 #[tokio::test]
-async fn keys_that_are_gone_are_kept_by_number_too() {
+async fn the_number_of_revoked_keys_is_bounded() {
     let platform = Platform::start().await;
     platform.project("demo", "pro").await;
     let mut id =

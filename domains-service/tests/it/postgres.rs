@@ -35,7 +35,7 @@ async fn until(platform: &Platform, path: &str, is: impl Fn(u16) -> bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_one_replica_changes_reaches_gateways_that_follow_another() {
+async fn a_change_at_one_replica_reaches_gateways_that_follow_another() {
     let [one, other] = replicas(Server::shared()).await;
     let mut stream = other.follow(0).await;
     let (_, start) = stream.snapshot().await;
@@ -130,7 +130,7 @@ async fn writers_of_two_replicas_give_gapless_revisions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_gone_is_503_and_its_return_is_noticed() {
+async fn without_the_server_the_answer_is_503_and_its_return_is_noticed() {
     let server = Server::start(&[]);
     let directory = Arc::new(in_postgres(&server.database()));
     let platform = Platform::bent(Bend { directory: Some(directory), ..Bend::default() }).await;
@@ -153,7 +153,7 @@ async fn a_server_that_is_gone_is_503_and_its_return_is_noticed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_disk_is_told_as_such_and_reading_goes_on() {
+async fn a_full_disk_is_named_and_reads_continue() {
     let server = Server::shared();
     let [one, _other] = replicas(server).await;
     one.project("demo", "pro").await;
@@ -175,7 +175,7 @@ async fn a_full_disk_is_told_as_such_and_reading_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_standby_that_takes_over_goes_on_with_the_same_history() {
+async fn a_standby_that_takes_over_continues_the_same_history() {
     let primary = Server::start(&[]);
     let database = name_in(&primary.database()).to_owned();
     let address = Address::of(&primary);
@@ -208,7 +208,7 @@ async fn a_standby_that_takes_over_goes_on_with_the_same_history() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_that_somebody_holds_is_503_in_time_and_reading_goes_on() {
+async fn a_held_lock_is_503_in_time_and_reads_continue() {
     let server = Server::shared();
     let [one, other] = replicas(server).await;
     one.project("demo", "pro").await;

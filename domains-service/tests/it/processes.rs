@@ -188,7 +188,7 @@ async fn a_process_started_over_the_same_directory_replaces_its_dead_predecessor
 }
 
 #[tokio::test]
-async fn a_report_says_who_sends_it_in_a_form_that_can_be_kept() {
+async fn a_report_needs_a_valid_sender_name() {
     let platform = Platform::start().await;
     let token = enrolled(&platform, "edge").await;
     let url = format!("{}/internal/edge/nodes", platform.internal);
@@ -256,7 +256,7 @@ async fn processes_on_record_are_bounded_for_each_credential() {
 }
 
 #[tokio::test]
-async fn a_revision_that_there_is_not_is_no_acknowledgement() {
+async fn an_unknown_revision_confirms_nothing() {
     let platform = Platform::start().await;
     let token = enrolled(&platform, "edge").await;
     let newest = with_names(&platform, &["a.localhost"]).await;
@@ -276,7 +276,7 @@ async fn a_revision_that_there_is_not_is_no_acknowledgement() {
 
 // promise: domains.4
 #[tokio::test(flavor = "multi_thread")]
-async fn every_replica_waits_for_every_process_whichever_replica_it_reported_to() {
+async fn every_replica_waits_for_processes_that_report_to_any_replica() {
     if !over_postgres() {
         return; // one process has one database
     }
@@ -303,7 +303,7 @@ async fn every_replica_waits_for_every_process_whichever_replica_it_reported_to(
 }
 
 #[tokio::test]
-async fn a_row_that_claims_more_than_was_written_counts_as_nothing_applied() {
+async fn a_row_with_an_impossible_revision_counts_as_nothing_applied() {
     let platform = Platform::start().await;
     let token = enrolled(&platform, "edge").await;
     let revision = with_names(&platform, &["a.localhost"]).await;

@@ -82,7 +82,7 @@ async fn a_higher_plan_brings_higher_limits_and_enterprise_has_its_own() {
 }
 
 #[tokio::test]
-async fn a_deleted_project_leaves_nothing_and_its_name_leads_elsewhere_afterwards() {
+async fn a_deleted_project_leaves_nothing_and_its_name_can_be_used_again() {
     let platform = Platform::start().await;
     platform.project("demo", "pro").await;
     let before = platform.operator("GET", "/projects/demo", Value::Null).await.body["cname_target"].clone();
@@ -121,7 +121,7 @@ async fn projects_are_listed_in_pages() {
 }
 
 #[tokio::test]
-async fn a_caller_sees_its_own_project_alone() {
+async fn a_caller_sees_only_its_own_project() {
     let platform = Platform::start().await;
     platform.project("mine", "pro").await;
     platform.project("theirs", "pro").await;
@@ -134,7 +134,7 @@ async fn a_caller_sees_its_own_project_alone() {
 }
 
 #[tokio::test]
-async fn what_happened_is_on_record() {
+async fn events_are_on_record() {
     let platform = Platform::start().await;
     platform.project("demo", "pro").await;
     platform.owner("demo").send("POST", "/v1/projects/demo/keys", json!({ "scopes": ["orders:read"] })).await;
@@ -153,7 +153,7 @@ async fn what_happened_is_on_record() {
 }
 
 #[tokio::test]
-async fn the_operator_sees_the_whole() {
+async fn the_operator_sees_every_project() {
     let platform = Platform::start().await;
     platform.project("demo", "pro").await;
     platform.local_domain("demo", json!({ "name": "shop.localhost" })).await;

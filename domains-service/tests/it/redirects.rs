@@ -140,7 +140,7 @@ async fn the_primary_domain_cannot_be_taken_from_those_that_redirect_to_it() {
 }
 
 #[tokio::test]
-async fn a_change_is_made_to_what_its_author_has_seen() {
+async fn a_change_with_a_stale_revision_is_refused() {
     let platform = three().await;
     let owner = platform.owner("demo");
     let seen = owner.get(&path("b.localhost")).await;
@@ -159,7 +159,7 @@ async fn a_change_is_made_to_what_its_author_has_seen() {
 }
 
 #[tokio::test]
-async fn a_removal_is_of_what_its_author_has_seen() {
+async fn a_removal_with_a_stale_revision_is_refused() {
     let platform = three().await;
     let owner = platform.owner("demo");
     let tag = owner.get(&path("b.localhost")).await.header("etag").to_owned();
@@ -174,7 +174,7 @@ async fn a_removal_is_of_what_its_author_has_seen() {
 }
 
 #[tokio::test]
-async fn adding_a_domain_again_with_other_wishes_says_that_it_is_there() {
+async fn adding_a_domain_again_with_other_settings_is_a_conflict() {
     let platform = three().await;
     let owner = platform.owner("demo");
     let add = async |body| owner.send("POST", "/v1/projects/demo/domains", body).await;

@@ -76,7 +76,7 @@ async fn a_lagging_gateway_is_named_and_the_removal_ends_when_it_has_caught_up()
 }
 
 #[tokio::test]
-async fn what_others_redirect_to_is_removed_only_together_with_them() {
+async fn a_redirects_target_is_removed_only_together_with_the_redirects() {
     let (platform, _) = with_shop().await;
     let body = json!({ "name": "old.localhost", "redirect": { "to": "shop.localhost" } });
     platform.local_domain("demo", body).await;

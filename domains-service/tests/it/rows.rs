@@ -345,7 +345,7 @@ async fn garbage_in_any_column_stops_nothing_but_its_row() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_read_can_be_removed() {
+async fn an_unreadable_record_can_be_removed() {
     let platform = platform().await;
     let directory = platform.directory.path();
     let demo =

@@ -74,7 +74,7 @@ async fn sealed_with_old(directory: &Arc<TempDir>) -> Platform {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_is_sealed_anew_and_the_old_secret_can_go() {
+async fn every_row_is_sealed_again_and_the_old_secret_can_be_removed() {
     let directory = Arc::new(tempfile::tempdir().unwrap());
     let mut platform = sealed_with_old(&directory).await;
     let receiver = Receiver::start().await;
@@ -118,7 +118,7 @@ async fn everything_is_sealed_anew_and_the_old_secret_can_go() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn gateways_learn_of_new_seals_as_of_any_change() {
+async fn gateways_get_resealed_certificates_like_any_change() {
     let directory = Arc::new(tempfile::tempdir().unwrap());
     let mut platform = sealed_with_old(&directory).await;
     let (_, revision) = platform.follow(0).await.snapshot().await;
@@ -135,7 +135,7 @@ async fn gateways_learn_of_new_seals_as_of_any_change() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_lost_secret_sealed_is_given_up_and_certificates_are_ordered_anew() {
+async fn rows_of_a_lost_secret_are_dropped_and_certificates_ordered_again() {
     let directory = Arc::new(tempfile::tempdir().unwrap());
     let mut platform = sealed_with_old(&directory).await;
     platform.stop().await;
@@ -198,7 +198,7 @@ async fn single_damaged_texts_do_not_stop_the_start_and_a_missing_secret_does() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_only_text_may_be_the_damaged_one_and_the_wrong_secret_is_refused_all_the_same() {
+async fn a_single_damaged_row_does_not_hide_a_wrong_secret() {
     let directory = Arc::new(tempfile::tempdir().unwrap());
     let mut platform = Platform::bent(bend(&directory, OLD)).await;
     platform.project("demo", "pro").await;

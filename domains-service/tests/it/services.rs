@@ -87,7 +87,7 @@ async fn events_of_orders_come_from_one_service() {
 }
 
 #[tokio::test]
-async fn services_are_told_which_projects_there_are() {
+async fn services_can_ask_which_projects_exist() {
     let platform = Platform::start().await;
     let service = enrolled(&platform, "orders-service", "service").await;
     platform.project("demo", "pro").await;
@@ -120,7 +120,7 @@ async fn credentials_in_files_are_on_record_from_the_start() {
 }
 
 #[tokio::test]
-async fn an_operator_with_a_token_is_given_a_pass_for_one_service_or_one_gateway() {
+async fn an_operator_with_a_token_gets_a_pass_for_one_service_or_gateway() {
     let platform = Platform::start().await;
     let credential = enrolled(&platform, "orders-service", "service").await;
     let made = platform.operator("POST", "/credentials", json!({ "kind": "operator", "name": "ada" })).await;

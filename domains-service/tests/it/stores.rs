@@ -293,7 +293,7 @@ async fn sqlite(directory: &Path) -> SqliteConnection {
 
 /// Tests that do not run over PostgreSQL, by their paths or by modules, each with its reason.
 const OVER_SQLITE_ALONE: [(&str, &str); 5] = [
-    ("stores::every_test_of_what_is_kept_passes_over_postgresql_too", "it is the test that runs the others"),
+    ("stores::every_test_of_stored_data_passes_over_postgresql_too", "it is the test that runs the others"),
     ("postgres::", "they run over a server of their own, in either run"),
     ("acme::pebble::", "they are about an authority's protocol; acme:: covers what is stored, over both"),
     ("verification::", "they are about answers of DNS; domains:: and acme:: cover what is stored, over both"),
@@ -312,7 +312,7 @@ fn names<'a>(output: &'a str, before: &str, behind: &str) -> Vec<&'a str> {
 
 /// The same suite over the other store: this program runs itself once more. Every statement of the store is among them.
 #[test]
-fn every_test_of_what_is_kept_passes_over_postgresql_too() {
+fn every_test_of_stored_data_passes_over_postgresql_too() {
     if over_postgres() {
         return;
     }

@@ -51,7 +51,7 @@ fn first_problem(answer: &Answer) -> &str {
 // rule: 1.8, 1.11, 1.13
 // promise: domains.7
 #[tokio::test]
-async fn after_the_record_is_seen_everywhere_a_certificate_is_issued_by_itself() {
+async fn a_certificate_is_issued_when_every_nameserver_has_the_record() {
     let platform = with_zone().await;
     add(&platform, "demo", SHOP).await;
     let waiting = platform.domain_in("demo", SHOP, "pending_dns").await;
@@ -151,7 +151,7 @@ async fn an_active_domain_survives_an_outage_of_dns_and_is_degraded_by_two_wrong
 
 // promise: domains.12
 #[tokio::test]
-async fn nameservers_that_fail_are_named_and_move_nothing() {
+async fn failing_nameservers_are_named_and_change_no_state() {
     for (behaviour, code) in
         [(Behaviour::Silent, "DNS_TIMEOUT"), (Behaviour::ServFail, "DNS_SERVFAIL"), (Behaviour::Lame, "DNS_LAME_NS")]
     {
@@ -312,7 +312,7 @@ async fn a_verification_asks_a_bounded_number_of_questions() {
 }
 
 #[tokio::test]
-async fn a_zone_that_does_not_exist_is_said_to_be_missing() {
+async fn a_missing_zone_is_named() {
     let platform = Platform::start().await;
     platform.project("demo", "pro").await;
     platform.dns.zone("test", &[ONE]);

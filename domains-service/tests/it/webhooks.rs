@@ -118,7 +118,7 @@ async fn messages_arrive_in_the_order_of_their_events_and_as_they_were_wanted() 
 }
 
 #[tokio::test]
-async fn what_fails_is_tried_again_under_the_same_id() {
+async fn a_failed_delivery_is_repeated_with_the_same_id() {
     let (platform, receiver) = (platform().await, Receiver::start().await);
     receiver.answer_with(&[500, 302]);
     let (id, secret) = endpoint(&platform, &receiver, json!(["domain.created"])).await;
@@ -148,7 +148,7 @@ async fn what_fails_is_tried_again_under_the_same_id() {
 }
 
 #[tokio::test]
-async fn one_that_waits_does_not_hold_up_those_behind_it() {
+async fn a_waiting_delivery_does_not_delay_later_ones() {
     let (platform, receiver) = (platform().await, Receiver::start().await);
     receiver.answer_with(&[503]);
     endpoint(&platform, &receiver, json!(["domain.created"])).await;
@@ -161,7 +161,7 @@ async fn one_that_waits_does_not_hold_up_those_behind_it() {
 }
 
 #[tokio::test]
-async fn a_project_with_slow_receivers_holds_up_itself_alone() {
+async fn a_project_with_slow_receivers_delays_only_itself() {
     let (platform, slow, quick) = (platform().await, Receiver::start().await, Receiver::start().await);
     slow.hang(true);
     for _ in 0..20 {

@@ -200,7 +200,7 @@ async fn a_suspension_waits_for_a_silent_gateway() {
 
 // promise: domains.3
 #[tokio::test]
-async fn a_project_that_is_closed_waits_for_a_silent_gateway() {
+async fn closed_access_waits_for_a_silent_gateway() {
     let platform = with_a_silent_gateway().await;
     let set = async |body: Value| platform.operator("PATCH", "/projects/demo", body).await;
     for (what, open, closed) in [
@@ -292,7 +292,7 @@ async fn a_name_that_the_worker_takes_away_waits_for_a_silent_gateway() {
 
 // promise: domains.3
 #[tokio::test]
-async fn what_waits_is_kept_through_a_restart() {
+async fn withdrawals_survive_a_restart() {
     let mut platform = with_a_silent_gateway().await;
     let owner = platform.owner("demo");
     let body = json!({ "suspended": true });
@@ -313,7 +313,7 @@ async fn what_waits_is_kept_through_a_restart() {
 }
 
 #[tokio::test]
-async fn what_is_not_kept_among_very_many_withdrawals_waits_like_the_oldest_that_is() {
+async fn a_withdrawal_beyond_the_maximum_waits_like_the_oldest_on_record() {
     let platform = with_a_silent_gateway().await;
     let owner = platform.owner("demo");
     let key = owner.send("POST", "/v1/projects/demo/keys", json!({ "scopes": ["orders:read"] })).await.body;

@@ -23,7 +23,7 @@ fn assert_unauthorized(reply: &Reply, code: &str, challenge: &str, failures: i64
 
 // rule: 5.1, 5.2
 #[tokio::test]
-async fn a_valid_key_is_let_through_on_every_host_of_its_project() {
+async fn a_valid_key_is_accepted_on_every_host_of_its_project() {
     let world = World::start().await;
     for host in [DEMO, DEMO_TOO, SHOP] {
         let reply = world.ask(Ask::get(host, ORDERS).key(&world.key.text)).await;
@@ -150,7 +150,7 @@ async fn a_key_that_arrives_before_its_project_is_not_known_yet() {
 
 // rule: 5.4
 #[tokio::test]
-async fn an_address_that_keeps_guessing_is_told_to_wait_while_good_keys_pass() {
+async fn an_address_that_guesses_keys_is_refused_while_valid_keys_pass() {
     let world = World::with(|setup| setup.quota = "failed_authentications_per_minute = 3").await;
     let mut client = world.tls(DEMO).await;
     let guess = Ask::get(DEMO, ORDERS).key(&TestKey::new("demo", 99).text);

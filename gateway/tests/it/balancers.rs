@@ -42,7 +42,7 @@ async fn tls_behind(world: &World, first: &[u8], sni: &str) -> std::io::Result<C
 
 // promise: edge.10
 #[tokio::test]
-async fn the_client_is_whom_the_balancer_names() {
+async fn the_clients_address_comes_from_the_balancer() {
     let world = World::with(|setup| setup.listen = TRUSTED).await;
     let mut client = tls_behind(&world, &header(Ipv4Addr::new(192, 0, 2, 7)), BLOG).await.expect("a handshake");
     let reply = client.ask(&Ask::get(BLOG, "/").field("X-Forwarded-For", "6.6.6.6")).await;
@@ -61,7 +61,7 @@ async fn the_client_is_whom_the_balancer_names() {
 
 // promise: edge.10
 #[tokio::test]
-async fn the_older_header_is_one_too() {
+async fn version_1_of_the_header_works_too() {
     let world = World::with(|setup| setup.listen = TRUSTED).await;
     for (first, expected) in [
         (&b"PROXY TCP4 192.0.2.7 127.0.0.1 12345 443\r\n"[..], "192.0.2.7"),
@@ -79,7 +79,7 @@ async fn the_older_header_is_one_too() {
 /// A balancer that ends TLS: many clients come over one connection.
 // promise: edge.10
 #[tokio::test]
-async fn the_client_is_whom_a_trusted_balancer_names_in_its_field() {
+async fn the_clients_address_comes_from_a_trusted_balancers_field() {
     let world = World::with(|setup| setup.listen = "forwarded_from = [\"127.0.0.0/8\"]").await;
     let mut balancer = world.tls(BLOG).await;
     for (said, expected) in
@@ -151,7 +151,7 @@ async fn a_balancer_without_a_valid_header_gets_no_answer() {
 
 // promise: edge.10
 #[tokio::test]
-async fn a_stranger_with_such_a_header_is_no_balancer() {
+async fn headers_of_untrusted_peers_are_ignored() {
     let world = World::start().await;
     assert!(tls_behind(&world, &header(Ipv4Addr::new(192, 0, 2, 7)), DEMO).await.is_err());
     let mut plain = world.plain().await;

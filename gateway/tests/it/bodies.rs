@@ -269,7 +269,7 @@ async fn a_refusal_reaches_a_client_that_sends_all_of_its_body_first() {
 
 /// A small body arrives with its head, so a refusal leaves the connection usable.
 #[tokio::test]
-async fn a_refusal_of_a_request_that_is_whole_leaves_its_connection_open() {
+async fn a_refusal_of_a_complete_request_leaves_its_connection_open() {
     let world = World::start().await;
     let mut client = world.tls(DEMO).await;
     for _ in 0..3 {
@@ -281,7 +281,7 @@ async fn a_refusal_of_a_request_that_is_whole_leaves_its_connection_open() {
 
 /// What an upstream flushes is on the wire, whatever the method and however the response says its length.
 #[tokio::test]
-async fn the_response_to_a_post_travels_as_it_comes() {
+async fn the_response_to_a_post_is_streamed() {
     let world = World::start().await;
     let pieces = [
         "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nfirst",

@@ -70,7 +70,7 @@ async fn an_upstreams_own_cors_and_hsts_fields_are_never_replaced() {
 }
 
 #[tokio::test]
-async fn by_itself_the_gateway_says_nothing_to_browsers() {
+async fn the_gateway_adds_no_browser_fields_by_default() {
     let world = world("").await;
     for reply in listed(&world, PAGE, "").await {
         assert_eq!((reply.status, said(&reply)), (200, [None; 4]));
@@ -143,7 +143,7 @@ async fn listed_origins_may_read_and_others_may_not() {
 }
 
 #[tokio::test]
-async fn a_projects_own_rule_goes_before_its_upstreams_and_what_the_upstream_says_stands() {
+async fn a_projects_rule_overrides_its_upstreams_and_the_upstreams_fields_win() {
     let world = world("cors = \"off\"").await;
     let own = |cors: Option<&str>, hsts| Browsers { cors: cors.map(|text| text.parse().unwrap()), hsts };
     for (browsers, origin, hsts) in [
@@ -172,7 +172,7 @@ async fn a_projects_own_rule_goes_before_its_upstreams_and_what_the_upstream_say
 }
 
 #[tokio::test]
-async fn where_it_is_off_a_preflight_needs_a_key_like_everything() {
+async fn with_cors_off_a_preflight_needs_a_key() {
     let world = world("cors = \"off\"").await;
     let mut client = world.tls(DEMO).await;
     client.ask(&preflight(DEMO, ORDERS)).await.refused(401, "missing_api_key");

@@ -40,7 +40,7 @@ async fn a_wrong_token_or_host_is_not_found_never_redirected_and_never_forwarded
 }
 
 #[tokio::test]
-async fn the_proof_is_gone_when_the_order_is_over() {
+async fn the_proof_ends_with_its_order() {
     let world = World::start().await;
     world.control.put(Entity::Challenge(challenge("new.example", "token-1"))).await;
     world.control.remove(EntityName::Challenge("token-1".to_owned())).await;
@@ -86,7 +86,7 @@ async fn without_a_challenge_in_progress_the_protocol_gets_no_handshake() {
 }
 
 #[tokio::test]
-async fn session_tickets_and_versions_are_those_of_modern_clients() {
+async fn only_modern_tls_versions_and_tickets_are_offered() {
     let world = World::start().await;
     let config = Arc::new(certificates::client(&[b"http/1.1"]));
     let stream = handshake(world.https, Some(DEMO), (*config).clone()).await.expect("a handshake");

@@ -53,7 +53,7 @@ fn words(actions: &[Action]) -> String {
 }
 
 #[test]
-fn what_a_round_without_a_certificate_makes_of_a_domain() {
+fn a_round_without_a_certificate_updates_the_domain() {
     use ProblemCode::{CaRateLimited, CaRejected, CaUnavailable, CaaForbids, CertQueued, ChallengeUnreachable};
     let noted = "domain.certificate.failed save";
     let ended = "forget-order-at-one withdrawchallenges domain.certificate.failed save";
@@ -83,7 +83,7 @@ fn what_a_round_without_a_certificate_makes_of_a_domain() {
 }
 
 #[test]
-fn a_name_without_an_authority_is_told_so() {
+fn a_name_without_an_authority_gets_a_problem_that_says_so() {
     let (domain, actions) = after(Vec::new());
     assert_eq!(domain.certificate.attempts, 1);
     assert_eq!(domain.problems[0].message, "No certificate authority is configured for this name.");
@@ -119,7 +119,7 @@ fn a_certificate_that_cannot_be_used_ends_its_order() {
 }
 
 #[test]
-fn a_round_reports_what_the_owner_can_do_something_about() {
+fn a_round_reports_the_failure_that_the_owner_can_fix() {
     let rejected = || IssueError::Rejected(text());
     for errors in [vec![queued(90), rejected()], vec![rejected(), queued(90)]] {
         let (domain, _) = after(errors);
@@ -143,7 +143,7 @@ fn an_authority_that_asked_us_to_wait_is_skipped_until_then_and_a_turn_in_our_qu
 }
 
 #[test]
-fn failed_attempts_are_repeated_ever_rarer_and_an_issued_certificate_ends_that() {
+fn pauses_after_failed_attempts_grow_until_a_certificate_is_issued() {
     let mut domain = domain();
     for minutes in [48, 8 * MINUTE, 80 * MINUTE, 86_400 / 5 * 4] {
         let mut round = Round::begin(&domain.certificate);
@@ -171,7 +171,7 @@ fn failed_attempts_are_repeated_ever_rarer_and_an_issued_certificate_ends_that()
 }
 
 #[test]
-fn an_order_that_waits_for_authorities_goes_on_when_the_first_is_back() {
+fn a_waiting_order_continues_when_the_first_authority_is_back() {
     let waits = postponed(domain(), NOW.plus(500), NOW, 0.0);
     assert_eq!(waits.certificate.next_attempt_at, Some(later(1)));
     assert_eq!(waits.due_at, Some(later(1).to_millis()));

@@ -246,7 +246,7 @@ proptest! {
     }
 
     #[test]
-    fn a_name_whose_proof_is_withdrawn_is_served_no_longer_than_the_grace(
+    fn a_name_without_its_proof_is_served_at_most_for_the_grace_period(
         mut world in world(),
         steps in steps(),
         withdrawn in prop::collection::vec(prop::sample::select(&Found::WITHDRAWN[..]), 64),
@@ -269,7 +269,7 @@ proptest! {
     }
 
     #[test]
-    fn a_name_that_was_never_proven_is_never_served(
+    fn an_unproven_name_is_never_served(
         steps in prop::collection::vec(checks(&Found::ALL[1..]), 0..40),
     ) {
         let domain = Domain::added("shop.customer.com".parse().unwrap(), "demo".parse().unwrap(), START);
@@ -281,7 +281,7 @@ proptest! {
     }
 
     #[test]
-    fn a_name_that_another_project_has_proven_is_served_for_that_project_alone(
+    fn a_name_is_served_only_for_the_project_that_proved_it(
         mut world in world(),
         steps in steps(),
         later in prop::collection::vec(checks(&[Found::NoRecord, Found::NoText, Found::Partial, Found::NoAnswer]), 0..20),

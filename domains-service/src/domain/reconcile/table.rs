@@ -145,7 +145,7 @@ fn word(action: &Action) -> String {
 }
 
 #[test]
-fn a_domain_that_is_not_served_goes_where_dns_says() {
+fn an_unserved_domain_takes_the_state_that_dns_implies() {
     use Status::{ActionRequired, Issuing, PendingDns, PendingOwnership, Propagating};
     for from in [PendingDns, PendingOwnership, Propagating, ActionRequired] {
         given(from).check(PASSES).becomes(Issuing, "hold domain.verified save publish order");
@@ -243,7 +243,7 @@ fn a_name_belongs_to_the_project_that_proves_it() {
 }
 
 #[test]
-fn the_project_that_loses_a_name_is_served_no_more() {
+fn the_project_that_loses_a_name_is_not_served() {
     let given = given(Status::PendingDns).held_by_another();
     let check = DnsCheck { judged: Judgement::local(false), checks: None, claim: Claim::Contested };
     let (_, actions) = decide(given.domain, check, &given.policy, NOW);

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_of_its_own_are_nothing_of_the_names() {
+    fn an_authoritys_own_failures_do_not_count_against_the_name() {
         for (status, is_its_own) in [(400, false), (404, false), (409, false), (500, true), (502, true), (503, true)] {
             let problem: Problem = serde_json::from_str(&format!(r#"{{"status":{status}}}"#)).unwrap();
             let meant = explain_problem(&problem, None);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_a_problem_are_told_too() {
+    fn subproblems_are_reported_too() {
         let text = format!(
             r#"{{"type":"{NAMESPACE}compound","detail":"two things","subproblems":[{{"detail":"this"}},{{"detail":"that"}}]}}"#
         );

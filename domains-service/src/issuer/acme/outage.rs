@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_asks_while_the_others_wait_and_a_long_outage_is_noticed_to_end_within_minutes() {
+    fn one_order_tests_an_outage_and_its_end_is_noticed_within_minutes() {
         let (outage, mut now) = (Outage::default(), UnixMillis(1_800_000_000_000));
         assert_eq!(outage.may_ask(now), Ok(()));
         let pauses: Vec<i64> = (0..8)

@@ -172,7 +172,7 @@ mod tests {
     const DAY: i64 = 86_400 * 1_000;
 
     #[tokio::test]
-    async fn a_local_name_is_contested_beside_those_of_another_project_and_others_are_not() {
+    async fn a_local_name_is_contested_only_beside_names_of_another_project() {
         let directory = tempfile::tempdir().unwrap();
         let clock = Arc::new(ManualClock::at(UnixMillis(1_000)));
         let store = Store::open(&directory.path().join("db.sqlite").into(), clock).await.unwrap();

@@ -110,21 +110,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_this_history_counts() {
+    fn a_position_of_this_history_counts() {
         assert_eq!(claim_of(150, OURS, OURS), Claim::Held);
         assert_eq!(claim_of(49, OURS, OURS), Claim::Held, "also where the replaced database had the same");
         assert_eq!(claim_of(0, None, None), Claim::Held, "nothing is applied");
     }
 
     #[test]
-    fn what_is_of_another_history_is_refused() {
+    fn a_position_of_another_history_is_refused() {
         assert_eq!(claim_of(150, Some(Mark(8)), OURS), Claim::OtherHistory(Revision(150)));
         assert_eq!(claim_of(100, None, OURS), Claim::OtherHistory(Revision(150)), "a revision without its mark");
         assert_eq!(claim_of(151, OURS, None), Claim::NeverGiven);
     }
 
     #[test]
-    fn what_the_log_cannot_tell_is_taken_and_does_not_count() {
+    fn a_position_without_a_mark_is_accepted_and_does_not_count() {
         assert_eq!(claim_of(100, OURS, None), Claim::Unproven, "the mark is forgotten, or damaged");
         assert_eq!(claim_of(100, None, None), Claim::Unproven);
         assert_eq!(claim_of(49, Some(Mark(8)), OURS), Claim::Unproven, "of a database that was replaced on purpose");

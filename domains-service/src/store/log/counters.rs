@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_that_was_never_given_out_is_not_used() {
+    fn an_impossible_number_is_not_used() {
         let of = |oldest, replaced| Counters::of(100, oldest, replaced);
         let sound = Counters { newest: 100, oldest: 40, replaced_below: 0, are_damaged: false };
         assert_eq!(of(40, None), sound);

@@ -70,7 +70,7 @@ async fn holders_orders_and_limits_of_authorities_end_with_the_names_they_are_of
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_another_service_hands_over_is_noted_once_and_for_a_time() {
+async fn relayed_event_numbers_are_stored_once_and_expire() {
     for (store, _directory) in both().await {
         let proof_key = ProofKey::new(vec![1; 16]).to_text();
         query("UPDATE projects SET proof_key = $1").bind(&proof_key).execute(store.writer()).await.unwrap();

@@ -120,7 +120,7 @@ async fn put_right(store: &Store) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_withdrawal_is_not_over_for_a_gateway_that_was_not_sent_it_whatever_the_counter_was() {
+async fn a_withdrawal_waits_for_a_gateway_that_never_got_it_with_any_damaged_counter() {
     for number in [COUNTER_MAX - 1, COUNTER_MAX, COUNTER_MAX + 1, REVISION_MAX - 1, REVISION_MAX, i64::MAX] {
         for (store, _directory) in both().await {
             let served = change(&store, 0).await;
@@ -287,7 +287,7 @@ async fn the_number_of_a_restored_database_is_known_without_its_counter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_withdrawal_of_a_revision_that_was_never_given_out_waits_for_a_snapshot() {
+async fn a_withdrawal_with_an_impossible_revision_waits_for_a_snapshot() {
     for (store, _directory) in both().await {
         let newest = change(&store, 0).await;
         let mut write = store.write().await.unwrap();
@@ -303,7 +303,7 @@ async fn a_withdrawal_of_a_revision_that_was_never_given_out_waits_for_a_snapsho
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_generation_with_a_number_that_was_never_given_makes_room() {
+async fn a_generation_with_an_impossible_number_is_displaced() {
     for (store, _directory) in both().await {
         let generation = |number| crate::store::gateways::SealedGeneration {
             number,
@@ -336,7 +336,7 @@ async fn a_generation_with_a_number_that_was_never_given_makes_room() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_counter_that_is_no_number_is_read_from_the_log() {
+async fn a_counter_that_is_not_a_number_is_repaired_from_the_log() {
     let [(store, _directory), _] = both().await;
     change(&store, 0).await;
     let newest = change(&store, 1).await;

@@ -40,7 +40,7 @@ pub(super) async fn change(store: &Store, number: u64) -> Position {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_empty_database_knows_its_own_followers() {
+async fn an_empty_database_accepts_its_own_followers() {
     for (store, _directory) in both().await {
         let (_, first, _) = store.snapshot().await.unwrap();
         assert!(matches!(next(&store, first).await, Next::Changes(changes) if changes.is_empty()));
@@ -79,7 +79,7 @@ async fn marks_outlive_their_changes_by_a_bounded_number() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restored_database_takes_followers_of_those_that_it_replaced() {
+async fn a_restored_database_accepts_followers_of_those_that_it_replaced() {
     for (store, _directory) in both().await {
         let before = change(&store, 0).await;
         let lost = before.revision.0.cast_signed() + 1_000;
@@ -97,7 +97,7 @@ async fn a_restored_database_takes_followers_of_those_that_it_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_row_whose_number_is_not_given_out_yet_stops_neither_followers_nor_changes() {
+async fn a_row_with_a_future_number_stops_neither_followers_nor_changes() {
     for (store, _directory) in both().await {
         let first = change(&store, 0).await;
         let second = change(&store, 1).await;

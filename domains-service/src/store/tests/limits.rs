@@ -39,7 +39,7 @@ async fn a_limit_that_is_free_later_than_it_can_be_is_free_when_it_can_be() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_whose_number_cannot_be_counted_on_is_given_all_the_same() {
+async fn a_domain_with_a_damaged_fence_can_be_leased() {
     let (stores, domain) = with_domain().await;
     for damaged in [i64::MAX, 1 << 62, i64::MIN] {
         let text = "UPDATE domains SET lease_fence = $1, lease_until = 0";

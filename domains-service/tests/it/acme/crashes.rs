@@ -65,7 +65,7 @@ fn interrupted_at(at: u32, carried_out: bool) -> bool {
 
 // promise: domains.21
 #[test]
-fn killed_at_any_request_the_same_order_is_finished_and_no_second_certificate_asked_for() {
+fn after_a_kill_at_any_request_the_same_order_is_finished() {
     let mut requests = 0;
     while interrupted_at(requests + 1, false) {
         interrupted_at(requests + 1, true);

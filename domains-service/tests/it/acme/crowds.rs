@@ -53,7 +53,7 @@ async fn domains_added_all_at_once_never_meet_the_authoritys_limit() {
 
 // promise: domains.18
 #[tokio::test]
-async fn after_an_outage_orders_go_on_within_minutes_and_it_has_cost_no_attempt() {
+async fn after_an_outage_orders_continue_within_minutes_and_no_attempt_is_counted() {
     let ca = FakeCa::start().await;
     let platform = platform(&[("one", &ca)]).await;
     // The account is made while the authority is there.

@@ -54,7 +54,7 @@ async fn each_sign_in_starts_a_new_session() {
 }
 
 #[tokio::test]
-async fn keys_that_are_wrong_useless_or_gone_do_not_sign_in() {
+async fn invalid_insufficient_and_revoked_keys_do_not_sign_in() {
     let platform = demo().await;
     let mut browser = Browser::new(&platform);
     for (key, status, words) in [
@@ -128,7 +128,7 @@ async fn a_session_ends_when_it_is_idle_when_it_is_old_and_with_its_key() {
 }
 
 #[tokio::test]
-async fn signing_out_ends_the_session_on_our_side_here_or_everywhere() {
+async fn signing_out_ends_this_session_or_all_in_the_database() {
     let platform = demo().await;
     let key = new_key(&platform, "demo", &["domains:read"]).await;
     let (mut one, mut two, mut three) = (Browser::new(&platform), Browser::new(&platform), Browser::new(&platform));
@@ -221,7 +221,7 @@ async fn an_operator_signs_in_once_with_a_link() {
 }
 
 #[tokio::test]
-async fn what_a_token_of_an_operator_led_to_ends_with_the_token() {
+async fn sessions_and_links_of_an_operators_token_end_with_the_token() {
     let platform = demo().await;
     let ours = origin();
     let ours = [("origin", ours.as_str())];
@@ -290,7 +290,7 @@ async fn operators_sessions_and_links_end_when_their_secret_changes_and_those_of
 }
 
 #[tokio::test]
-async fn keys_open_their_own_project_alone_and_no_operators_page() {
+async fn a_key_opens_only_its_own_project_and_no_operators_page() {
     let platform = demo().await;
     platform.project("other", "pro").await;
     let mut browser = Browser::signed_in(&platform, "demo", &["domains:read", "domains:write", "keys:write"]).await;

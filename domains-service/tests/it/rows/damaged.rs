@@ -173,7 +173,7 @@ async fn put(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_no_type_allows_stops_nothing_but_its_row() {
+async fn a_value_that_no_type_allows_stops_nothing_but_its_row() {
     let platform = platform().await;
     more_by_hand(&platform).await;
     let directory = platform.directory.path();
@@ -250,7 +250,7 @@ async fn what_no_type_allows_stops_nothing_but_its_row() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_damaged_can_be_removed() {
+async fn a_damaged_record_can_be_removed() {
     if stores::over_postgres() {
         return;
     }

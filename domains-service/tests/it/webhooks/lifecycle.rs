@@ -159,7 +159,7 @@ async fn deliveries_are_listed_by_page_and_by_state() {
 }
 
 #[tokio::test]
-async fn its_owner_tries_a_receiver_with_a_message_that_tells_nothing() {
+async fn an_owner_can_send_a_test_message() {
     let (platform, receiver) = (platform().await, Receiver::start().await);
     let (id, secret) = endpoint(&platform, &receiver, json!(["domain.removed"])).await;
     let (owner, one) = (platform.owner("demo"), format!("{WEBHOOKS}/{id}"));

@@ -38,7 +38,7 @@ async fn is_written_on(platform: &Platform, revision: u64) {
 }
 
 #[tokio::test]
-async fn what_was_applied_before_the_database_went_back_counts_for_nothing() {
+async fn confirmations_from_before_the_database_went_back_do_not_count() {
     let platform = with_a_silent_gateway().await;
     for lost in ["c.localhost", "d.localhost"] {
         platform.local_domain("demo", json!({ "name": lost })).await;
@@ -53,7 +53,7 @@ async fn what_was_applied_before_the_database_went_back_counts_for_nothing() {
 }
 
 #[tokio::test]
-async fn a_report_of_another_history_acknowledges_nothing() {
+async fn a_report_of_another_history_confirms_nothing() {
     let platform = with_a_silent_gateway().await;
     let applied = platform.newest_revision().await;
     let mark = stores::mark_of(platform.directory.path(), applied).await;
@@ -75,7 +75,7 @@ async fn a_report_of_another_history_acknowledges_nothing() {
 }
 
 #[tokio::test]
-async fn what_a_process_on_record_has_applied_of_another_history_acknowledges_nothing() {
+async fn a_recorded_position_of_another_history_confirms_nothing() {
     let mut platform = with_a_silent_gateway().await;
     // Its row is written again after a minute.
     platform.clock.advance(std::time::Duration::from_mins(1));
@@ -93,7 +93,7 @@ async fn what_a_process_on_record_has_applied_of_another_history_acknowledges_no
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_another_replica_was_told_of_another_history_acknowledges_nothing() {
+async fn another_replicas_report_of_another_history_confirms_nothing() {
     if !stores::over_postgres() {
         return; // one process has one database
     }
@@ -124,7 +124,7 @@ async fn what_another_replica_was_told_of_another_history_acknowledges_nothing()
 }
 
 #[tokio::test]
-async fn a_database_that_went_back_is_in_doubt_after_a_start_too_as_long_as_a_gateway_is_ahead() {
+async fn a_database_that_went_back_is_detected_after_a_restart_while_a_gateway_is_ahead() {
     let mut platform = with_a_silent_gateway().await;
     let ahead = platform.newest_revision().await;
     let mark = stores::mark_of(platform.directory.path(), ahead).await.unwrap();

@@ -50,7 +50,7 @@ async fn chunks_that_could_be_read_twice_are_refused() {
 
 // promise: edge.3
 #[tokio::test]
-async fn a_chunk_that_turns_bad_later_is_refused_and_the_upstream_never_sees_a_whole_request() {
+async fn a_late_bad_chunk_is_refused_and_the_upstream_never_sees_a_whole_request() {
     let world = World::start().await;
     let mut client = world.tls(BLOG).await;
     client.send(format!("POST / HTTP/1.1\r\nHost: {BLOG}\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n")).await;
@@ -106,7 +106,7 @@ async fn an_answer_before_the_body_was_read_costs_both_connections() {
 
 /// A connection that ended with bytes unread would take the answer back.
 #[tokio::test]
-async fn a_refusal_reaches_a_client_that_goes_on_writing() {
+async fn a_refusal_reaches_a_client_that_keeps_writing() {
     let world = World::start().await;
     let key = &world.key.text;
     let fields = format!("Host: {DEMO}\r\nAuthorization: Bearer {key}\r\nContent-Length: 1000000");
@@ -120,7 +120,7 @@ async fn a_refusal_reaches_a_client_that_goes_on_writing() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_in_its_body_leaves_no_connection_with_half_a_request_to_others() {
+async fn an_upload_that_breaks_off_leaves_no_half_request_to_others() {
     let world = World::start().await;
     let mut client = world.tls(BLOG).await;
     client.send(format!("POST / HTTP/1.1\r\nHost: {BLOG}\r\nContent-Length: 5\r\n\r\n12")).await;

@@ -38,7 +38,7 @@ fn hosts() -> Vec<Row> {
 
 // promise: edge.9
 #[tokio::test]
-async fn hosts_that_are_not_one_name_are_refused() {
+async fn ambiguous_hosts_are_refused() {
     refused_by_listener(hosts()).await;
 }
 
@@ -75,7 +75,7 @@ async fn over_http_2_authority_and_host_that_disagree_are_refused() {
 
 // promise: edge.11
 #[tokio::test]
-async fn over_http_2_a_connection_of_many_requests_that_are_none_is_cut() {
+async fn over_http_2_a_connection_with_many_malformed_requests_is_cut() {
     let world = World::start().await;
     let stranger = world.h2(DEMO).await;
     let wrong = Ask::get(DEMO, ORDERS).field("Host", OTHER);
@@ -111,7 +111,7 @@ async fn unknown_names_leave_nothing_behind() {
 /// The upstream is told of the client what the gateway saw, whatever the client says.
 // promise: edge.10
 #[tokio::test]
-async fn what_a_client_says_of_itself_is_not_passed_on() {
+async fn a_clients_own_forwarding_fields_are_not_passed_on() {
     let world = World::start().await;
     let forged = [
         ("X-Forwarded-For", "6.6.6.6"),

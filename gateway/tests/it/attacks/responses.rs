@@ -14,7 +14,7 @@ use crate::world::{BLOG, DEMO, World};
 /// (sections 5.1 and 5.2) lets a proxy repair them, and the library does.
 // promise: edge.8
 #[tokio::test]
-async fn answers_that_are_no_responses_are_502() {
+async fn malformed_responses_are_502() {
     let world = World::start().await;
     let many: String = (0..300).map(|number| format!("X-{number}: y\r\n")).collect();
     let large: String = (0..20).map(|number| format!("X-{number}: {}\r\n", "y".repeat(4_000))).collect();

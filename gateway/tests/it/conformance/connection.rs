@@ -101,7 +101,7 @@ fn goaways(asks: &Asks<'_>) -> Vec<Case> {
 
 // promise: edge.14
 #[tokio::test]
-async fn over_http_2_what_is_no_preface_ends_the_connection() {
+async fn over_http_2_a_bad_preface_ends_the_connection() {
     hold(prefaces).await;
 }
 

@@ -130,13 +130,13 @@ async fn over_http_2_a_block_in_several_frames_is_one_block() {
 
 // promise: edge.14
 #[tokio::test]
-async fn over_http_2_nothing_comes_between_the_frames_of_a_block() {
+async fn over_http_2_no_frame_may_interrupt_a_block() {
     hold(interrupted_blocks).await;
     hold(blocks_without_a_beginning).await;
 }
 
 // promise: edge.14
 #[tokio::test]
-async fn over_http_2_a_client_promises_nothing() {
+async fn over_http_2_a_clients_push_promise_ends_the_connection() {
     hold(promises).await;
 }

@@ -168,7 +168,7 @@ fn too_many(asks: &Asks<'_>) -> Vec<Case> {
 
 // promise: edge.14
 #[tokio::test]
-async fn over_http_2_names_and_values_that_are_none_are_refused() {
+async fn over_http_2_malformed_names_and_values_are_refused() {
     hold(names_and_values).await;
 }
 

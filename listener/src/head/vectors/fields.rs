@@ -117,7 +117,7 @@ fn bodies_whose_length_can_be_read_twice_are_refused() {
 
 // promise: edge.9
 #[test]
-fn hosts_that_are_not_one_name_are_refused() {
+fn ambiguous_hosts_are_refused() {
     let long_label = format!("{}.example", "a".repeat(64));
     let long_name = "abcdefg.".repeat(32);
     for host in [
