@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_message_that_is_longer_for_one_parser_is_noticed() {
+    async fn a_message_with_two_possible_ends_is_detected() {
         // The release of a gate that let both lengths pass: the services would read on elsewhere.
         let (_, services) = both("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n12345").await;
         assert!(services.is_none_or(|(_, went_on)| !went_on));

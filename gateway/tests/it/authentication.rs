@@ -36,7 +36,7 @@ async fn a_valid_key_is_accepted_on_every_host_of_its_project() {
 
 // rule: 5.2, 5.3, 7.401
 #[tokio::test]
-async fn without_a_key_or_with_a_wrong_one_the_answer_is_401_with_an_error_body() {
+async fn a_missing_or_wrong_key_is_401_with_an_error_body() {
     let world = World::start().await;
     let key = world.key.text.clone();
     let mut flipped = key.clone();

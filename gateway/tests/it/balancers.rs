@@ -116,7 +116,7 @@ async fn the_clients_address_comes_from_a_trusted_balancers_field() {
 }
 
 #[tokio::test]
-async fn a_client_has_one_address_however_it_is_written() {
+async fn every_spelling_of_a_clients_address_is_one_address() {
     // A list of networks that are written as a socket for both versions sees them.
     let world = World::with(|setup| setup.listen = "trusted_proxies = [\"::ffff:127.0.0.0/104\"]").await;
     let mut client = tls_behind(&world, &mapped_header(Ipv4Addr::new(192, 0, 2, 7)), BLOG).await.expect("a handshake");

@@ -47,7 +47,7 @@ async fn a_project_sets_no_cookie_for_the_platforms_domain() {
 }
 
 #[tokio::test]
-async fn nor_does_one_that_speaks_http_2() {
+async fn an_upstream_over_http_2_sets_no_cookie_for_the_platforms_domain() {
     let upstream = H2Upstream::start(100, async |asked: Asked| {
         asked.answer(&COOKIES.map(|(sent, _)| ("set-cookie", sent)), "").await;
     });

@@ -23,7 +23,7 @@ fn put(kind: &str, path: &Path) {
 const FILES: [&str; 6] = ["fleet.json", "keyring.sealed", "place", "place-starts", "replica.redb", "usage.json"];
 
 #[tokio::test]
-async fn what_is_no_file_stops_no_start_wherever_it_is() {
+async fn a_wrong_file_type_anywhere_stops_no_start() {
     let mut world = World::start().await;
     let stop = async |world: &mut World| {
         world.begin_stop();

@@ -157,7 +157,7 @@ fn without(line: &mut Value, names: &[&str]) {
 }
 
 #[tokio::test]
-async fn what_the_gateway_says_itself_is_the_same_over_both_versions() {
+async fn the_gateways_own_answers_are_the_same_over_both_versions() {
     let world = World::start().await;
     world.control.put(certificate(WWW)).await;
     world.control.put(redirecting(WWW, "demo", Some((SHOP, Some(RedirectStatus::MovedPermanently))))).await;
@@ -329,7 +329,7 @@ async fn assert_expected(world: &World, upstream_h2: bool, case: &Case, what: &s
 }
 
 #[tokio::test]
-async fn what_is_forwarded_is_the_same_over_both_versions() {
+async fn forwarded_requests_are_the_same_over_both_versions() {
     for upstream_h2 in [false, true] {
         forwards(upstream_h2).await;
     }
@@ -430,7 +430,7 @@ async fn over_http2_an_answer_before_the_body_was_read_is_the_answer() {
 }
 
 #[tokio::test]
-async fn over_http2_a_client_that_leaves_in_its_body_takes_its_request_with_it() {
+async fn over_http2_an_upload_that_breaks_off_ends_its_request() {
     let world = World::start().await;
     let client = world.h2(BLOG).await;
     let (response, mut body) = client.begin(&Ask::new("POST", BLOG, "/half")).await;
@@ -446,7 +446,7 @@ async fn over_http2_a_client_that_leaves_in_its_body_takes_its_request_with_it()
 }
 
 #[tokio::test]
-async fn over_http2_a_client_that_waits_for_permission_gets_it_from_us_alone() {
+async fn over_http2_only_the_gateway_sends_100_continue() {
     let world = World::start().await;
     let client = world.h2(BLOG).await;
     let ask = Ask::new("POST", BLOG, "/").field("Expect", "100-continue").field("Content-Length", "5");
@@ -473,7 +473,7 @@ async fn over_http2_interim_responses_go_on() {
 }
 
 #[tokio::test]
-async fn a_connection_to_an_upstream_serves_many_requests_and_one_that_died_none() {
+async fn an_upstream_connection_serves_many_requests_until_it_dies() {
     let world = World::start().await;
     let mut client = world.tls(BLOG).await;
     for _ in 0..5 {
@@ -493,7 +493,7 @@ async fn a_connection_to_an_upstream_serves_many_requests_and_one_that_died_none
 }
 
 #[tokio::test]
-async fn an_upstream_whose_client_has_left_is_left_as_well() {
+async fn a_client_that_leaves_ends_its_upstream_request() {
     let world = World::start().await;
     world.blog.next(Act::Hang);
     let mut client = world.tls(BLOG).await;

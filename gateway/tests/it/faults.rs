@@ -47,7 +47,7 @@ async fn an_upstream_that_refuses_connections_is_502() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_takes_connections_again_counts_as_reached_before_a_request_tries_it() {
+async fn an_upstream_that_accepts_connections_again_is_reached_before_a_request_tries_it() {
     let (held, refusing) = refusing_address();
     let world = World::with(|setup| setup.orders_endpoints = vec![refusing]).await;
     let up = async || {
@@ -117,7 +117,7 @@ async fn an_upstream_that_talks_nonsense_is_502() {
 
 // promise: orders.6, edge.8, faults.12
 #[tokio::test]
-async fn a_body_that_breaks_off_is_never_taken_for_a_whole_one() {
+async fn a_truncated_body_is_never_forwarded_as_complete() {
     let world = World::start().await;
     let short = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n[1,2,3".to_vec();
     let open = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6\r\n[1,2,3\r\n".to_vec();
@@ -177,7 +177,7 @@ async fn beyond_the_requests_an_upstream_may_have_in_progress_is_503() {
 
 // promise: faults.11
 #[tokio::test]
-async fn one_project_leaves_places_of_its_upstream_to_others() {
+async fn one_project_leaves_permits_of_its_upstream_to_others() {
     let world = World::with(|setup| setup.orders = "in_flight_max = 8").await;
     let blog = Project { access: Access::Public, upstream: "orders".parse().unwrap(), ..project("blog", Plan::Pro) };
     world.control.put(Entity::Project(blog)).await;
@@ -213,7 +213,7 @@ async fn one_project_leaves_places_of_its_upstream_to_others() {
 
 // promise: edge.26, faults.11
 #[tokio::test]
-async fn one_visitor_leaves_places_of_a_site_to_others() {
+async fn one_visitor_leaves_permits_of_a_site_to_others() {
     let world = World::with(|setup| setup.blog = "in_flight_max = 8").await;
     let gate = Arc::new(Semaphore::new(0));
     let mut waiting = Vec::new();
@@ -250,7 +250,7 @@ async fn an_upstream_that_is_not_configured_is_503_and_costs_nothing() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_gives_its_place_back() {
+async fn a_client_that_leaves_releases_its_permit() {
     let world = World::with(|setup| setup.orders = "in_flight_max = 1").await;
     world.orders.next(Act::Hang);
     let mut first = world.tls(DEMO).await;
@@ -337,7 +337,7 @@ async fn cancelling_is_not_tried_again_because_it_may_have_been_carried_out() {
 }
 
 #[tokio::test]
-async fn a_connection_whose_response_was_not_read_to_its_end_is_not_used_again() {
+async fn a_connection_with_an_unread_response_is_not_used_again() {
     let world = World::start().await;
     // The upstream answers twice to one question.
     let twice = [response("200 OK", "", "[]"), response("200 OK", "", "[\"poison\"]")].concat();

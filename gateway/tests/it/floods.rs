@@ -103,7 +103,7 @@ fn stream(number: u32) -> u32 {
 // A2
 // promise: edge.11, edge.14
 #[tokio::test(flavor = "multi_thread")]
-async fn floods_end_their_connection_and_nothing_else() {
+async fn a_flood_ends_only_its_connection() {
     let pair = gateway().await;
     let rounds = extent("FLOOD_ROUNDS", ROUNDS);
     let request = Request { host: DEMO, key: pair.key() };
@@ -175,7 +175,7 @@ async fn floods_end_their_connection_and_nothing_else() {
 /// that is opened byte by byte for no more than an open one, and a response or a refusal for a few.
 // promise: edge.11
 #[tokio::test(flavor = "multi_thread")]
-async fn refused_bodies_small_windows_and_short_responses_pay_for_no_flood() {
+async fn refused_bodies_small_windows_and_short_responses_allow_no_flood() {
     let pair = gateway().await;
     let rounds = extent("FLOOD_ROUNDS", ROUNDS);
     let get = Request { host: DEMO, key: pair.key() }.block();
@@ -224,7 +224,7 @@ async fn flooded(pair: &Pair) -> u64 {
 /// A header block that is small on the wire and large when it is unpacked.
 // promise: edge.11
 #[tokio::test(flavor = "multi_thread")]
-async fn a_header_bomb_unpacks_to_nothing() {
+async fn a_header_bomb_uses_no_memory() {
     let pair = gateway().await;
     let mut bomb = Request { host: DEMO, key: pair.key() }.block();
     // One field of 4,000 bytes into the table, and then named two thousand times.
@@ -241,7 +241,7 @@ async fn a_header_bomb_unpacks_to_nothing() {
 /// Unread responses: each connection holds at most as many as it may have streams, and others are served.
 // promise: edge.11
 #[tokio::test(flavor = "multi_thread")]
-async fn closed_windows_hold_what_one_connection_may_hold_and_no_more() {
+async fn closed_windows_hold_at_most_the_bound_of_one_connection() {
     let pair = gateway().await;
     let request = Request { host: DEMO, key: pair.key() };
     let closed = settings(&[(4, 0)]);

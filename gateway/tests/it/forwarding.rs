@@ -194,7 +194,7 @@ async fn a_public_site_keeps_its_own_authorization_and_cookies() {
 }
 
 #[tokio::test]
-async fn an_upstream_widens_and_narrows_what_it_is_told() {
+async fn settings_pass_and_drop_headers_of_an_upstream() {
     let world = World::with(|setup| {
         setup.blog = "pass_headers = [\"X-Authenticated-*\", \"X-Real-IP\"]\ndrop_headers = [\"X-User-*\"]";
     })
@@ -246,7 +246,7 @@ async fn the_gateways_headers_cannot_be_stripped_by_naming_them_in_connection() 
 }
 
 #[tokio::test]
-async fn what_concerns_one_connection_is_not_forwarded() {
+async fn connection_fields_are_not_forwarded() {
     let world = World::start().await;
     let ask = world
         .list()
@@ -316,7 +316,7 @@ async fn an_upstream_cannot_speak_for_the_gateway() {
 
 /// On a site everything is the application's but what the gateway alone can know.
 #[tokio::test]
-async fn a_site_speaks_for_itself() {
+async fn a_sites_own_response_fields_reach_the_client() {
     let world = World::start().await;
     let own = [
         ("server", "theirs/1.0"),
@@ -351,7 +351,7 @@ async fn a_site_speaks_for_itself() {
 }
 
 #[tokio::test]
-async fn what_concerns_the_upstreams_connection_stays_there() {
+async fn an_upstreams_connection_fields_do_not_reach_the_client() {
     let world = World::start().await;
     let fields =
         "Connection: close, X-Internal\r\nX-Internal: 1\r\nKeep-Alive: timeout=5\r\nProxy-Authenticate: Basic\r\n";

@@ -99,7 +99,7 @@ async fn two_names_of_one_tenant_share_a_connection_as_browsers_do() {
 }
 
 #[tokio::test]
-async fn a_name_with_a_certificate_of_its_own_shares_no_connection() {
+async fn a_name_with_its_own_certificate_shares_no_connection() {
     let world = World::start().await;
     let client = world.h2(SHOP).await;
     // The same tenant, but the certificate the client saw does not cover this name.
@@ -119,7 +119,7 @@ async fn a_name_with_a_certificate_of_its_own_shares_no_connection() {
 }
 
 #[tokio::test]
-async fn a_connection_used_for_more_hosts_than_anybody_needs_is_told_to_close() {
+async fn a_connection_with_too_many_hosts_is_closed() {
     let world = World::start().await;
     let mut client = world.plain().await;
     let mut asked = 0;

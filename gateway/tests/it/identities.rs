@@ -106,7 +106,7 @@ async fn a_change_of_the_caller_is_in_the_next_token() {
 }
 
 #[tokio::test]
-async fn the_presented_key_is_handed_to_the_control_plane_and_to_no_other_upstream() {
+async fn the_presented_key_reaches_only_the_control_plane() {
     let control = Upstream::start().await;
     let address = control.address;
     let world = World::with(|setup| {
@@ -128,7 +128,7 @@ async fn the_presented_key_is_handed_to_the_control_plane_and_to_no_other_upstre
 }
 
 #[tokio::test]
-async fn the_keys_are_published_on_the_platforms_own_hosts_alone() {
+async fn the_keys_are_published_only_on_platform_hosts() {
     let world = world().await;
     assert_eq!(world.ask(Ask::get(BLOG, KEY_SET_PATH)).await.status, 200, "the blog answers its own paths");
     assert_eq!(world.blog.only_request().head.first_line, format!("GET {KEY_SET_PATH} HTTP/1.1"));

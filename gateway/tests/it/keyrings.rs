@@ -71,7 +71,7 @@ async fn called(world: &World, reply: &Reply) -> Value {
 }
 
 #[tokio::test]
-async fn a_gateway_signs_with_the_newest_key_whose_time_has_come_also_after_a_restart_alone() {
+async fn a_gateway_signs_with_the_newest_active_key_also_after_a_restart_without_the_control_plane() {
     let mut world = world().await;
     let unnamed = world.ask(world.list()).await;
     assert_eq!((unnamed.status, called(&world, &unnamed).await), (200, Value::Null));
@@ -116,7 +116,7 @@ async fn asked(world: &World, token: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn an_operator_is_known_by_a_pass_for_this_gateway_alone() {
+async fn an_operator_needs_a_pass_for_this_gateway() {
     let world = world().await;
     let signed = |key: &SigningKey, to: &PassFor, at: i64| pass(key, to, UnixSeconds(at));
     let (key, this, other) = (operators(), PassFor::gateway(&name(0)), PassFor::gateway(&name(1)));

@@ -32,7 +32,7 @@ async fn over(world: &World, h2: bool, ask: &Ask) -> (Reply, Option<Received>) {
 }
 
 #[tokio::test]
-async fn what_browsers_and_libraries_send_passes_over_both_versions() {
+async fn requests_of_browsers_and_libraries_pass_over_both_versions() {
     let world = World::start().await;
     let targets = [
         "/?q=100%",
@@ -94,7 +94,7 @@ async fn one_empty_line_before_a_request_is_skipped() {
 }
 
 #[tokio::test]
-async fn a_field_with_an_underscore_stays_behind_or_passes_or_is_refused() {
+async fn a_field_with_an_underscore_is_dropped_passed_or_refused_by_setting() {
     for (setting, name, expected) in [
         ("", "client_id", None),
         ("underscores = \"drop\"", "client_id", None),
@@ -119,7 +119,7 @@ async fn a_field_with_an_underscore_stays_behind_or_passes_or_is_refused() {
 }
 
 #[tokio::test]
-async fn a_request_says_where_it_has_passed() {
+async fn a_forwarded_request_names_the_gateway_in_via() {
     let world = World::start().await;
     for (h2, theirs, expected) in [
         (false, None, &["1.1 tollhouse"][..]),
@@ -140,7 +140,7 @@ async fn a_request_says_where_it_has_passed() {
 }
 
 #[tokio::test]
-async fn options_goes_as_far_as_it_may_and_trace_nowhere() {
+async fn options_is_answered_or_forwarded_and_trace_is_refused() {
     let world = World::start().await;
     for h2 in [false, true] {
         let (reply, got) = over(&world, h2, &Ask::new("OPTIONS", BLOG, "/").field("Max-Forwards", "0")).await;
@@ -210,7 +210,7 @@ async fn plain_http_at_the_port_of_https_gets_a_sentence() {
 }
 
 #[tokio::test]
-async fn who_visits_a_site_sees_a_page_where_programs_get_json() {
+async fn a_browser_gets_an_error_page_and_a_program_gets_json() {
     let closed = ClosedPort::take();
     let world = World::with(|setup| setup.blog_endpoints = vec![closed.address()]).await;
     let html = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
@@ -230,7 +230,7 @@ async fn who_visits_a_site_sees_a_page_where_programs_get_json() {
 }
 
 #[tokio::test]
-async fn a_site_has_an_error_page_of_its_own() {
+async fn a_site_can_have_its_own_error_page() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("error.html");
     std::fs::write(&file, "<p>Sorry: {status} {request_id} {unknown}</p>").unwrap();

@@ -93,7 +93,7 @@ async fn a_request_in_progress_is_finished_before_the_end() {
 
 // promise: faults.20
 #[tokio::test]
-async fn before_it_drains_a_gateway_says_that_it_is_not_ready_and_serves_on() {
+async fn before_it_drains_a_gateway_is_not_ready_and_continues_to_serve() {
     // Longer than the test takes; the world ends without it.
     let world = World::with(|setup| setup.drain = "lame_duck = \"300s\"\nrequests = \"1s\"").await;
     let mut open = world.tls(DEMO).await;
@@ -113,7 +113,7 @@ async fn before_it_drains_a_gateway_says_that_it_is_not_ready_and_serves_on() {
 
 // promise: faults.20
 #[tokio::test]
-async fn a_request_that_never_ends_does_not_keep_the_gateway_and_is_admitted() {
+async fn an_endless_request_is_cut_and_the_shutdown_reports_it() {
     let mut world = World::with(|setup| setup.drain = "lame_duck = \"0s\"\nrequests = \"1s\"").await;
     let _never = hold(&world);
     let mut client = world.tls(DEMO).await;
@@ -164,7 +164,7 @@ async fn status(world: &World) -> Value {
 
 // rule: 1.19
 #[tokio::test]
-async fn after_a_stop_in_order_nothing_is_served_until_the_control_plane_has_heard_of_the_start() {
+async fn after_a_clean_stop_the_gateway_serves_only_when_the_control_plane_knows_of_its_start() {
     let mut world = World::start().await;
     assert_eq!(world.ask(world.list()).await.status, 200);
     // The control plane does not wait for a gateway that left its record, so all others may confirm the removal below.
@@ -210,7 +210,7 @@ async fn an_operator_can_have_it_served_without_the_control_plane() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gateway_that_was_killed_serves_at_once_without_the_control_plane_and_one_that_was_stopped_says_why_not() {
+async fn a_killed_gateway_serves_without_the_control_plane_and_a_stopped_one_says_why_not() {
     let mut pair = Pair::single(None).await;
     pair.kill(0);
     pair.control_dies().await;
@@ -248,7 +248,7 @@ async fn readiness(pair: &Pair, node: usize) -> (u16, String) {
 
 // rule: 1.19
 #[tokio::test(flavor = "multi_thread")]
-async fn over_a_copied_directory_nothing_is_served_until_the_control_plane_has_heard_of_the_gateway() {
+async fn over_a_copied_directory_a_gateway_serves_only_when_the_control_plane_knows_it() {
     let mut pair = Pair::single(None).await;
     pair.kill(0);
     pair.control_dies().await;

@@ -134,7 +134,7 @@ fn told(reply: &Reply) -> (u16, Vec<(String, String)>, String) {
 // A13
 // promise: edge.19
 #[tokio::test]
-async fn a_revoked_key_is_refused_like_one_that_never_was() {
+async fn a_revoked_key_is_refused_like_an_unknown_one() {
     let samples = extent("TIMING_SAMPLES", 200);
     let world = World::with(|setup| setup.quota = "failed_authentications_per_minute = 1000000").await;
     let (revoked, unknown) = (TestKey::new("demo", 7), TestKey::new("demo", 8));

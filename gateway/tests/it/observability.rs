@@ -18,7 +18,7 @@ use crate::world::{BLOG, DEMO, MINUTE_END, ORDERS, World, certificates, eventual
 
 // promise: edge.29
 #[tokio::test]
-async fn whatever_clients_choose_there_are_no_new_metrics() {
+async fn no_request_creates_a_new_metric() {
     const ROUNDS: usize = 500;
     let world = World::start().await;
     let before: Vec<String> = world.admin.metrics().await.into_keys().collect();
@@ -56,7 +56,7 @@ async fn whatever_clients_choose_there_are_no_new_metrics() {
 }
 
 #[tokio::test]
-async fn every_request_is_one_line_with_what_one_wants_to_know() {
+async fn every_request_is_one_log_line_with_all_fields() {
     let world = World::start().await;
     let reply = world.ask(world.list()).await;
     let line = world.log.line_of(reply.request_id()).await;
@@ -200,7 +200,7 @@ async fn no_secret_reaches_a_log_a_metric_an_error_or_the_operators_view() {
 }
 
 #[tokio::test]
-async fn an_operator_can_ask_what_the_gateway_believes() {
+async fn an_operator_can_inspect_hosts_usage_and_status() {
     let world = World::start().await;
     assert_eq!(world.ask(world.list()).await.status, 200);
     let view = async |path: &str| {
@@ -224,7 +224,7 @@ async fn an_operator_can_ask_what_the_gateway_believes() {
 }
 
 #[tokio::test]
-async fn the_control_plane_is_told_which_keys_are_used_and_which_are_banned() {
+async fn the_control_plane_gets_used_and_banned_keys() {
     let world = World::start().await;
     let id = &world.key.record.id;
     let said_of = |report: &KeyReport| report.used.iter().find(|used| used.key == *id).map(|used| used.minute);
@@ -252,7 +252,7 @@ async fn the_control_plane_is_told_which_keys_are_used_and_which_are_banned() {
 
 /// Usage of one project that the control plane has no room for keeps that of no other from it.
 #[tokio::test]
-async fn usage_that_is_refused_holds_up_no_other_usage() {
+async fn a_refused_usage_report_delays_no_other() {
     const PROJECTS: usize = USAGE_PROJECTS_MAX + 5;
     let world = World::start().await;
     world.control.has_no_room();
@@ -271,7 +271,7 @@ async fn usage_that_is_refused_holds_up_no_other_usage() {
 
 /// A page in an operator's browser may have its own name lead here (DNS rebinding); it is told nothing.
 #[tokio::test]
-async fn the_admin_listener_answers_to_its_own_names_alone() {
+async fn the_admin_listener_answers_only_to_its_own_names() {
     let world = World::with(|setup| setup.listen = "admin_hosts = [\"gateway-1\"]").await;
     for host in ["127.0.0.1", "127.0.0.1:9901", "localhost", "LOCALHOST:1", "[::1]:9901", "gateway-1", "gateway-1:9901"]
     {

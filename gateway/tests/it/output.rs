@@ -24,7 +24,7 @@ async fn an_unread_log_delays_no_request_and_no_shutdown() {
 // F40
 // promise: faults.25
 #[tokio::test(flavor = "multi_thread")]
-async fn a_storm_of_scrapes_is_answered_and_so_is_everybody_else() {
+async fn many_scrapes_at_once_are_answered_and_delay_no_request() {
     let world = World::start().await;
     let admin = world.admin;
     let scrapes: Vec<_> = (0..100).map(|_| tokio::spawn(async move { admin.get("/metrics").await })).collect();

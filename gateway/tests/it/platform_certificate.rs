@@ -124,7 +124,7 @@ async fn a_wrong_certificate_never_replaces_a_good_one() {
 }
 
 #[tokio::test]
-async fn a_renewal_by_the_same_authority_is_taken_and_what_was_served_may_come_back() {
+async fn a_renewal_by_the_same_authority_is_used_and_the_former_certificate_may_return() {
     let first = pair(&[WILDCARD], -10, 60);
     let world = World::with(|setup| setup.platform = first.clone()).await;
     let second = with_root(pair(&[WILDCARD], -1, 90));

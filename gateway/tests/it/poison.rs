@@ -60,7 +60,7 @@ async fn assert_survives(reason: Option<&str>, lies: Vec<(&str, String)>) {
 
 // promise: edge.23
 #[tokio::test]
-async fn lines_that_are_no_frames_are_refused() {
+async fn malformed_frames_are_refused() {
     let unknown_plan = change(NEXT, Effect::Put(Entity::Project(public("demo")))).replace("\"pro\"", "\"platinum\"");
     let blank_host = change(NEXT, Effect::Put(site(DEMO, "demo"))).replace(DEMO, "");
     let zero = change(NEXT, Effect::Put(Entity::Project(limited("demo", 5, 5)))).replace(":5", ":0");
@@ -103,7 +103,7 @@ async fn snapshots_with_more_or_less_than_announced_are_refused() {
 
 // promise: edge.23
 #[tokio::test]
-async fn snapshots_that_say_one_thing_twice_are_refused() {
+async fn snapshots_with_duplicates_are_refused() {
     let twice = vec![Entity::Project(limited("demo", 1, 1)), Entity::Project(limited("demo", 2, 2))];
     assert_survives(Some("duplicate"), vec![("twice", snapshot(&twice, NEXT))]).await;
 }
@@ -151,7 +151,7 @@ async fn set_aside(world: &World) -> Vec<(String, String)> {
 
 // promise: edge.23
 #[tokio::test]
-async fn a_certificate_that_is_not_usable_is_set_aside_and_everything_else_is_taken() {
+async fn an_unusable_certificate_is_skipped_and_all_other_changes_are_applied() {
     let mut world = World::start().await;
     let shop = Ask::get(SHOP, ORDERS).key(&world.key.text);
     let certificates = unusable();
@@ -204,7 +204,7 @@ async fn tokens_that_leave_their_path_are_refused() {
 
 // promise: edge.23
 #[tokio::test]
-async fn streams_that_break_in_the_middle_change_nothing() {
+async fn broken_streams_change_nothing() {
     let half = snapshot(&[site("half.example", "demo"), site("more.example", "demo")], NEXT);
     let (half, _) = half.split_at(half.find("more").expect("the second entity") - 60);
     let oversize = format!("\"{}\"\n", "x".repeat(300_000)) + &removal();

@@ -28,7 +28,7 @@ fn assert_refused(reply: &Reply, code: &str, limit: i64, reset: i64, now: i64) {
 
 // rule: 8.7, 8.8, 8.9
 #[tokio::test]
-async fn every_response_says_how_many_requests_are_left() {
+async fn every_response_shows_the_remaining_requests() {
     let world = World::start().await;
     let mut client = world.tls(DEMO).await;
     for left in (290..300).rev() {
@@ -50,7 +50,7 @@ async fn every_response_says_how_many_requests_are_left() {
 /// A project is removed and another one takes its name: it has its own quota, and the old key opens nothing of it, also
 /// where the gateway has not heard that it is gone.
 #[tokio::test]
-async fn a_project_of_the_same_name_has_a_quota_of_its_own() {
+async fn a_project_of_the_same_name_has_its_own_quota() {
     let world = world_with(3, 100).await;
     let mut client = world.tls(DEMO).await;
     for left in [2, 1] {
@@ -68,7 +68,7 @@ async fn a_project_of_the_same_name_has_a_quota_of_its_own() {
 
 // rule: 7.429, 8.1, 8.2, 8.12
 #[tokio::test]
-async fn the_request_that_exceeds_the_minute_is_told_when_to_come_back() {
+async fn a_request_beyond_the_minutes_limit_gets_retry_after() {
     let world = world_with(3, 100).await;
     let mut client = world.tls(DEMO).await;
     for left in [2, 1, 0] {
@@ -131,7 +131,7 @@ async fn each_plan_has_the_limits_that_are_published() {
 
 // rule: 8.4
 #[tokio::test]
-async fn a_higher_plan_helps_at_once_and_what_was_used_stays_used() {
+async fn a_higher_plan_takes_effect_at_once_and_counts_are_kept() {
     let world = world_with(2, 100).await;
     let mut client = world.tls(DEMO).await;
     assert_eq!(client.ask(&world.list()).await.status, 200);
@@ -150,7 +150,7 @@ async fn a_higher_plan_helps_at_once_and_what_was_used_stays_used() {
 
 // rule: 8.1
 #[tokio::test]
-async fn of_a_thousand_requests_for_the_last_unit_one_is_let_through() {
+async fn of_a_thousand_requests_for_the_last_unit_one_is_admitted() {
     let world = world_with(1, 2_000).await;
     // HTTP/2, because one client may not open so many connections: ten connections with a hundred streams each.
     let mut clients = Vec::new();
@@ -173,7 +173,7 @@ async fn of_a_thousand_requests_for_the_last_unit_one_is_let_through() {
 }
 
 #[tokio::test]
-async fn what_was_used_is_remembered_when_the_gateway_restarts() {
+async fn counts_survive_a_restart_of_the_gateway() {
     let mut world = world_with(3, 100).await;
     assert_eq!(world.ask(world.list()).await.number("x-ratelimit-remaining"), 2);
     world.begin_stop();
@@ -222,7 +222,7 @@ async fn a_key_that_keeps_asking_after_429_is_banned_for_a_while_and_its_sibling
 }
 
 #[tokio::test]
-async fn an_operator_bans_and_lifts_with_a_pass_alone() {
+async fn bans_and_lifts_need_an_operators_pass() {
     let world = World::start().await;
     let token = world.operator();
     let path = format!("/bans/{}", world.key.record.id);

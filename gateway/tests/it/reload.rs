@@ -13,7 +13,7 @@ const GOOD: &str = "edge_config_last_reload_successful";
 
 // promise: edge.24
 #[tokio::test]
-async fn a_changed_upstream_is_taken_and_the_others_stay() {
+async fn a_changed_upstream_is_reloaded_and_the_others_stay() {
     let world = World::start().await;
     assert_eq!(world.ask(world.list()).await.status, 200);
     let (orders, blog) = (world.orders.address.to_string(), world.blog.address.to_string());
@@ -39,7 +39,7 @@ fn refusal(text: &str) -> String {
 // A18
 // promise: edge.24
 #[tokio::test]
-async fn a_file_with_a_mistake_changes_nothing_until_it_is_mended() {
+async fn a_file_with_a_mistake_changes_nothing_until_it_is_fixed() {
     let reloads = usize::try_from(extent("BAD_RELOADS", 5)).unwrap();
     let world = World::start().await;
     let visitor = Visitor::of(&world);

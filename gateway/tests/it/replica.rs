@@ -73,7 +73,7 @@ async fn removing_a_domain_ends_the_request_that_is_in_progress() {
 }
 
 #[tokio::test]
-async fn what_is_reported_as_applied_is_what_was_published() {
+async fn the_reported_revision_is_the_published_one() {
     let world = World::start().await;
     world.control.put(site("a.tollhouse.localhost", "blog")).await;
     world.control.remove(name("a.tollhouse.localhost")).await;
@@ -127,7 +127,7 @@ fn damaged(good: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[tokio::test]
-async fn a_damaged_file_is_set_aside_and_the_gateway_starts_anew() {
+async fn a_damaged_file_is_moved_aside_and_the_gateway_starts_empty() {
     let mut world = World::start().await;
     let replica = world.data("replica.redb");
     let stop = async |world: &mut World| {
@@ -186,7 +186,7 @@ async fn accept(world: &World) -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn another_database_takes_nothing_away_until_an_operator_says_so() {
+async fn another_database_removes_nothing_until_an_operator_accepts_it() {
     let mut world = World::start().await;
     world.control.put(site("late.tollhouse.localhost", "blog")).await;
     let right = world.control.lose_database();
@@ -270,7 +270,7 @@ async fn an_acceptance_without_a_refusal_is_refused_and_arms_nothing() {
 }
 
 #[tokio::test]
-async fn an_acceptance_is_of_the_database_that_was_refused_alone() {
+async fn an_acceptance_is_valid_only_for_the_refused_database() {
     let world = World::start().await;
     let right = world.control.lose_database();
     refuses(&world).await;
@@ -298,7 +298,7 @@ async fn an_acceptance_is_of_the_database_that_was_refused_alone() {
 
 // promise: faults.17
 #[tokio::test]
-async fn a_gateway_that_has_never_heard_of_anything_says_that_it_is_starting() {
+async fn a_gateway_without_any_data_reports_that_it_is_starting() {
     let world = World::with(|setup| setup.control_plane_is_dead = true).await;
     let (status, report) = world.admin.get("/readyz").await;
     assert_eq!(status, 503, "{report}");
@@ -314,7 +314,7 @@ async fn a_gateway_that_has_never_heard_of_anything_says_that_it_is_starting() {
 
 // promise: faults.18
 #[tokio::test]
-async fn what_was_missed_while_the_control_plane_was_away_is_learnt_when_it_is_back() {
+async fn changes_missed_during_an_outage_are_applied_afterwards() {
     let world = World::start().await;
     world.control.die().await;
     for _ in 0..10 {

@@ -56,7 +56,7 @@ async fn restarts_of_two_gateways_one_after_the_other_fail_no_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_proxy_of_the_environment_is_not_told_what_the_control_plane_publishes() {
+async fn a_proxy_in_the_environment_is_not_used_for_the_control_plane() {
     let proxy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut pair = Pair::prepare("0s").await;
     pair.tell_of_proxy(proxy.local_addr().unwrap());
@@ -70,7 +70,7 @@ async fn a_proxy_of_the_environment_is_not_told_what_the_control_plane_publishes
 // A15, F31
 // promise: edge.21
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gateway_that_is_killed_costs_what_it_had_in_progress_and_nothing_more() {
+async fn a_killed_gateway_fails_only_its_requests_in_progress() {
     let mut pair = Pair::start(LAME_DUCK).await;
     let balancer = Balancer::start(pair.places());
     balancer.ready(2).await;

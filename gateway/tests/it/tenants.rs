@@ -44,7 +44,7 @@ async fn assert_others_are_served(world: &World, noisy: &TestKey) {
 }
 
 #[tokio::test]
-async fn unread_responses_of_one_key_leave_places_of_the_platforms_host_to_others() {
+async fn unread_responses_of_one_key_leave_permits_of_the_platforms_host_to_others() {
     let (world, _) = world_with_few_places().await;
     let client = world.h2(API).await;
     let large = response("200 OK", "", &"x".repeat(1 << 20)).into_bytes();
@@ -64,7 +64,7 @@ async fn unread_responses_of_one_key_leave_places_of_the_platforms_host_to_other
 
 /// A project is removed while its requests are in progress, and another takes its name: they are not the new one's.
 #[tokio::test]
-async fn a_project_of_the_same_name_has_places_of_its_own() {
+async fn a_project_of_the_same_name_has_its_own_permits() {
     let (world, _) = world_with_few_places().await;
     let gate = Arc::new(Semaphore::new(0));
     let hold = async |key: &TestKey, count: usize| {
@@ -99,7 +99,7 @@ async fn a_project_of_the_same_name_has_places_of_its_own() {
 }
 
 #[tokio::test]
-async fn ten_keys_of_one_project_have_no_more_places_than_one() {
+async fn ten_keys_of_one_project_share_the_permits_of_one() {
     let (world, keys) = world_with_few_places().await;
     let mut waiting = Vec::new();
     for (number, key) in keys.iter().take(7).enumerate() {
@@ -176,7 +176,7 @@ async fn a_connection_to_an_upstream_carries_requests_of_one_tenant() {
 }
 
 #[tokio::test]
-async fn idle_connections_of_some_tenants_make_way_for_those_of_others() {
+async fn idle_connections_of_a_tenant_are_closed_for_those_of_others() {
     let world = world_with_two_sites(|setup| setup.blog = "in_flight_max = 1").await;
     for host in [BLOG, NEWS, BLOG] {
         assert_eq!(world.ask(Ask::get(host, "/")).await.status, 200);
@@ -266,7 +266,7 @@ async fn answer_at_random(stream: TcpStream, mut dice: Dice, asked: Arc<Mutex<Ve
 }
 
 #[tokio::test]
-async fn whatever_an_upstream_sends_and_when_no_byte_reaches_another_tenant() {
+async fn no_byte_of_an_upstream_reaches_another_tenant() {
     const ASKED: usize = 400;
     let asked = Arc::new(Mutex::new(Vec::new()));
     let upstream = random_upstream(0, asked.clone()).await;

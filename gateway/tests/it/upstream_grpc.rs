@@ -48,7 +48,7 @@ async fn world(to: &str, lines: &'static str) -> World {
 }
 
 #[tokio::test]
-async fn calls_of_all_kinds_go_through_between_a_client_and_a_server_that_are_not_ours() {
+async fn all_kinds_of_calls_pass_between_third_party_clients_and_servers() {
     let (server, port) = server().await;
     let world = world(&format!("127.0.0.1:{port}"), "in_flight_max = 1000").await;
     run(&world, "call").await;
@@ -59,7 +59,7 @@ async fn calls_of_all_kinds_go_through_between_a_client_and_a_server_that_are_no
 /// The C core answers each small message with two `WINDOW_UPDATE`s.
 // promise: edge.11
 #[tokio::test]
-async fn small_messages_and_calls_are_no_flood_however_many_there_are() {
+async fn many_small_messages_and_calls_are_not_taken_for_a_flood() {
     let (server, port) = server().await;
     let world = world(&format!("127.0.0.1:{port}"), "in_flight_max = 1000").await;
     for work in ["messages", "calls", "streams"] {

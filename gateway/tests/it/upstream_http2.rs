@@ -65,7 +65,7 @@ async fn requests_of_both_versions_share_a_connection_over_http2() {
 }
 
 #[tokio::test]
-async fn what_an_upstream_is_told_over_http2_is_what_it_is_told_over_http1() {
+async fn an_upstream_gets_the_same_request_over_http2_and_http1() {
     let (upstream, mut taken) = H2Upstream::taken().await;
     let world = world(upstream.address, |setup| setup.blog = "host = \"blog.internal\"").await;
     let ask = Ask::get(BLOG, "/a?b=c").field("TE", "trailers, x").field("X-Own", "1").field("Connection", "close");
@@ -240,7 +240,7 @@ async fn a_request_meets_any_number_of_connections_that_go_away() {
 }
 
 #[tokio::test]
-async fn a_stream_that_is_refused_unread_goes_elsewhere_and_not_for_ever() {
+async fn a_refused_stream_is_retried_elsewhere_a_bounded_number_of_times() {
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = asked.clone();
     let upstream = H2Upstream::start(100, move |mut asked: Asked| {

@@ -114,7 +114,7 @@ async fn an_untrusted_upstream_is_502_with_a_reason_for_the_operator_alone() {
 }
 
 #[tokio::test]
-async fn an_endpoint_is_asked_by_its_name_or_by_the_one_that_was_set() {
+async fn an_endpoint_gets_its_own_or_the_configured_server_name() {
     let (upstream, files) = (Upstream::start().await, directory());
     let at = front(upstream.address, usual(&["shop.internal", "localhost"])).await;
     let by_address = world(at, "", files.path()).await;
@@ -139,7 +139,7 @@ async fn an_endpoint_is_asked_by_its_name_or_by_the_one_that_was_set() {
 }
 
 #[tokio::test]
-async fn a_client_certificate_is_shown_and_another_one_as_soon_as_its_file_changes() {
+async fn a_client_certificate_is_sent_and_reloaded_when_its_file_changes() {
     let (upstream, files) = (Upstream::start().await, directory());
     let at = front(upstream.address, server(&certificates::leaf(&["127.0.0.1"]), rustls::ALL_VERSIONS, true)).await;
     let usage = |params: &mut rcgen::CertificateParams, expired: bool| {

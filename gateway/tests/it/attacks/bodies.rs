@@ -160,7 +160,7 @@ async fn pipelined_requests_are_answered_in_order_and_never_mixed() {
 /// CL.0 and 0.CL: what a server that ignores a body would read as the next request.
 // promise: edge.1
 #[tokio::test]
-async fn a_body_where_none_belongs_is_never_read_as_a_request() {
+async fn an_unexpected_body_is_never_read_as_a_request() {
     let world = World::start().await;
     for method in ["GET", "HEAD", "DELETE"] {
         let path = if method == "DELETE" { format!("{ORDERS}/1") } else { ORDERS.to_owned() };

@@ -101,7 +101,7 @@ fn line_ends_and_controls() -> Vec<Row> {
 
 // promise: edge.1
 #[tokio::test]
-async fn a_body_whose_end_could_be_read_twice_is_refused() {
+async fn a_body_with_two_possible_ends_is_refused() {
     refused_by_listener(lengths_and_codings()).await;
 }
 

@@ -75,7 +75,7 @@ async fn an_answer_with_length_and_coding_poisons_no_connection() {
 /// A response that goes on for ever, a little at a time, ends with the time that the upstream grants a request.
 // promise: edge.8
 #[tokio::test]
-async fn an_answer_that_drips_is_cut_when_the_request_has_taken_its_time() {
+async fn a_dripping_response_is_cut_at_the_end_of_the_requests_time() {
     let world = World::start().await;
     let gate = Arc::new(Semaphore::new(0));
     let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n[1\r\n".to_vec();
@@ -100,7 +100,7 @@ async fn an_answer_that_drips_is_cut_when_the_request_has_taken_its_time() {
 
 /// A site's download may take as long as it keeps its pace.
 #[tokio::test]
-async fn a_site_that_streams_has_no_such_limit() {
+async fn a_streaming_site_has_no_such_limit() {
     let world = World::start().await;
     let gate = Arc::new(Semaphore::new(0));
     let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n".to_vec();
@@ -117,7 +117,7 @@ async fn a_site_that_streams_has_no_such_limit() {
 /// Asking for another protocol is no way to hold a place at an upstream for an hour.
 // promise: faults.11
 #[tokio::test]
-async fn an_upgrade_that_is_never_answered_is_504() {
+async fn an_unanswered_upgrade_is_504() {
     let world = World::with(|setup| setup.blog = "connect_timeout = \"100ms\"\nfirst_byte_timeout = \"150ms\"").await;
     for early in ["", "early frames"] {
         world.blog.next(Act::Hang);

@@ -192,7 +192,7 @@ async fn over_http_2_a_connect_reaches_no_upstream() {
 
 // promise: edge.14
 #[tokio::test]
-async fn over_http_2_too_many_fields_are_refused_alone() {
+async fn over_http_2_too_many_fields_refuse_only_their_request() {
     hold(too_many).await;
 }
 
@@ -200,7 +200,7 @@ async fn over_http_2_too_many_fields_are_refused_alone() {
 /// else does, so the gateway decides about the same request that the upstream gets.
 // promise: edge.14
 #[tokio::test]
-async fn over_http_2_a_request_without_a_path_is_one_for_the_root() {
+async fn over_http_2_a_request_without_a_path_asks_for_the_root() {
     let world = World::start().await;
     let mut peer = Peer::connect(&world, BLOG).await;
     within(async {

@@ -98,7 +98,7 @@ async fn over_http_2_trailers_end_a_request_or_are_refused() {
 
 // promise: edge.14
 #[tokio::test]
-async fn over_http_2_a_body_is_as_long_as_it_says() {
+async fn over_http_2_a_body_has_its_declared_length() {
     hold(lengths).await;
 }
 
@@ -140,7 +140,7 @@ async fn over_http_2_an_upstream_gets_neither_padding_nor_trailers() {
 /// bytes after the last chunk for the next request, and another client would get the answer.
 // promise: edge.14
 #[tokio::test]
-async fn over_http_2_a_body_whose_end_comes_by_itself_ends_once_at_the_upstream() {
+async fn over_http_2_a_separate_end_of_a_body_ends_it_once_at_the_upstream() {
     let ends = [data(1, b"", true), padded_data(1, &[2, 0, 0], true), headers(1, &block(&[("x-late", "1")]), true)];
     for end in &ends {
         for body in [&b""[..], b"12345"] {
@@ -162,7 +162,7 @@ async fn over_http_2_a_body_whose_end_comes_by_itself_ends_once_at_the_upstream(
 /// RFC 9110 section 8.6: a length that is said twice is refused, or passed on once.
 // promise: edge.14
 #[tokio::test]
-async fn over_http_2_a_length_that_is_said_twice_reaches_no_upstream_twice() {
+async fn over_http_2_a_repeated_length_reaches_the_upstream_once() {
     let world = World::start().await;
     let seen = answered(&world, |asks| {
         let head = asks.post(&[("content-length", "5"), ("content-length", "5")]);

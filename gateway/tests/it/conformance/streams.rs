@@ -164,7 +164,7 @@ async fn over_http_2_numbers_of_streams_are_odd_and_rise() {
 
 // promise: edge.14
 #[tokio::test]
-async fn over_http_2_a_stream_beyond_the_limit_is_refused_alone() {
+async fn over_http_2_a_stream_beyond_the_limit_is_refused_and_no_other() {
     hold(limit).await;
 }
 
@@ -176,14 +176,14 @@ async fn over_http_2_frames_on_an_idle_stream_end_the_connection() {
 
 // promise: edge.14
 #[tokio::test]
-async fn over_http_2_frames_after_the_end_of_a_request_are_no_part_of_it() {
+async fn over_http_2_frames_after_the_end_of_a_request_are_ignored_or_refused() {
     hold(half_closed).await;
     hold(ended).await;
 }
 
 // promise: edge.14
 #[tokio::test]
-async fn over_http_2_frames_after_a_reset_are_no_part_of_the_request() {
+async fn over_http_2_frames_after_a_reset_are_ignored_or_refused() {
     hold(given_up).await;
     hold(refused).await;
 }

@@ -90,7 +90,7 @@ async fn over_http_2_a_response_keeps_to_the_clients_window() {
 /// RFC 9113 sections 4.2 and 6.5.2.
 // promise: edge.14
 #[tokio::test]
-async fn over_http_2_no_frame_is_larger_than_the_client_takes() {
+async fn over_http_2_no_frame_exceeds_the_clients_maximum() {
     let world = World::start().await;
     let asks = Asks::of(&world);
     for (largest, settings) in [(16_384, settings(&[])), (20_000, settings(&[(5, 20_000)]))] {

@@ -133,7 +133,7 @@ async fn a_silent_network_delays_only_the_first_requests() {
 
 // promise: faults.2
 #[tokio::test(flavor = "multi_thread")]
-async fn a_frozen_store_costs_no_request_an_error_and_is_right_when_it_thaws() {
+async fn a_frozen_store_causes_no_error_and_counts_right_when_it_thaws() {
     let fleet = Fleet::start(2, &[(10_000_000, 100_000_000)], "on_store_down = \"share\"").await;
     let mut outcome = fleet.burst(0, 500).await;
     fleet.redis.freeze();
@@ -170,7 +170,7 @@ async fn a_frozen_store_costs_no_request_an_error_and_is_right_when_it_thaws() {
 
 // promise: faults.3
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slow_store_is_waited_for_within_its_budget_and_no_longer() {
+async fn requests_wait_for_a_slow_store_only_within_the_budget() {
     let fleet = Fleet::start(1, &[(100_000, 1_000_000)], "on_store_down = \"deny\"").await;
     eventually("a store that has just begun has heard of every node", async || {
         let reply = fleet.connect(0, 0).await.ask(&fleet.ask(0)).await;
@@ -287,7 +287,7 @@ async fn gateways_with_wrong_clocks_count_the_same_minutes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_step_of_a_gateways_clock_while_redis_is_away_moves_no_minute_and_costs_no_caller_an_answer() {
+async fn a_clock_step_while_redis_is_away_moves_no_minute_and_fails_no_request() {
     let turn = TURN.lock().await;
     let limits = [(300, 100_000); 2];
     let fleet = Fleet::over(Redis::start(), &[1, 0, 0], &limits, "on_store_down = \"share\"", "1s", turn).await;
@@ -330,7 +330,7 @@ async fn a_step_of_a_gateways_clock_while_redis_is_away_moves_no_minute_and_cost
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_refuses_the_gateways_token_costs_the_caller_nothing() {
+async fn a_token_refused_by_a_service_costs_the_caller_no_quota() {
     let fleet = Fleet::start(1, &[(300, 100_000)], "on_store_down = \"deny\"").await;
     let connection = fleet.connect(0, 0).await;
     assert_eq!(connection.ask(&fleet.ask(0)).await.status, 200);
