@@ -120,15 +120,15 @@ impl Domain {
 }
 
 contract::words! {
-    /// The state of a domain's certificate.
+    /// How far a domain's certificate is.
     #[derive(Default)]
     pub(crate) enum CertificateStatus {
-        /// There is no certificate and no order.
+        /// There is none and none is being made.
         #[default]
         None = "none",
-        /// The order waits for capacity.
+        /// It will be ordered as soon as there is room.
         Queued = "queued",
-        /// The authority has the order.
+        /// The authority has been asked.
         Ordering = "ordering",
         /// The authority is checking the proof.
         Validating = "validating",
@@ -136,7 +136,7 @@ contract::words! {
         Finalizing = "finalizing",
         /// On every gateway.
         Deployed = "deployed",
-        /// On every gateway, and its successor is ordered.
+        /// On every gateway while its successor is being made.
         Renewing = "renewing",
         /// The last attempt failed; there will be another.
         Failed = "failed",

@@ -6,17 +6,17 @@ use contract::schema::{Schema, SharedSchemas, Value, json};
 use contract::time::{UnixMillis, UnixSeconds};
 use serde::{Deserialize, Serialize};
 
-/// A time in RFC 3339, UTC.
+/// A moment in RFC 3339, UTC.
 pub(crate) fn rfc3339(at: UnixMillis) -> String {
     jiff::Timestamp::from_millisecond(at.0).unwrap_or_default().to_string()
 }
 
-/// A time in RFC 3339, UTC.
+/// A moment in RFC 3339, UTC.
 pub(crate) fn rfc3339_seconds(at: UnixSeconds) -> String {
     jiff::Timestamp::from_second(at.0).unwrap_or_default().to_string()
 }
 
-/// A time in RFC 3339, UTC.
+/// A moment in RFC 3339, UTC.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Rfc3339(String);

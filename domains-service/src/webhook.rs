@@ -13,7 +13,7 @@ mod message;
 pub(crate) use endpoint::{DisabledReason, EndpointRecord, Wanted};
 pub(crate) use message::{TEST, compose, compose_order, compose_test};
 
-/// Events that webhooks deliver. The others are in the audit log only.
+/// Events that are told. The others are in the audit log alone.
 pub(crate) const EVENTS: &[&str] = &[
     "domain.created",
     "domain.verified",

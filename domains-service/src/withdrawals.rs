@@ -178,7 +178,7 @@ contract::message! {
     }
 }
 
-/// One project's withdrawals in progress, for display.
+/// What of one project waits, as it is shown.
 pub(crate) struct Waiting(HashMap<(&'static str, String), Shown>);
 
 impl Waiting {

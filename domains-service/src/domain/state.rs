@@ -41,7 +41,7 @@ impl Status {
     }
 }
 
-/// The facts about a domain that decide its next state.
+/// What of a domain decides where it goes next.
 #[expect(clippy::struct_excessive_bools, reason = "each is the answer to a question of its own")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StateFacts {

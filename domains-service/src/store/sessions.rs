@@ -143,7 +143,7 @@ impl Store {
         Ok(())
     }
 
-    /// Ends a session, or with `everywhere` every session of its user.
+    /// Ends a session, or every session of whoever has it.
     pub(crate) async fn end_sessions(&self, session: &SessionRecord, everywhere: bool) -> Result<(), StoreError> {
         let mut write = self.write().await?;
         let statement = match (&session.holder, everywhere) {

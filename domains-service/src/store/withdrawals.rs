@@ -21,7 +21,7 @@ pub(crate) const WITHDRAWALS_OF_ONE_MAX: i64 = 1_000;
 const ROWS_MAX: i64 = 1_000;
 
 contract::words! {
-    /// The kind of a withdrawn entity.
+    /// What kind of thing was withdrawn.
     pub(crate) enum What {
         /// A custom domain.
         Name = "name",

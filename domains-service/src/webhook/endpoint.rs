@@ -60,13 +60,13 @@ fn fits(entry: &str, event: &str) -> bool {
 }
 
 contract::words! {
-    /// The reason why an endpoint is disabled.
+    /// Why nothing is sent to an endpoint.
     pub(crate) enum DisabledReason {
-        /// Its owner disabled it.
+        /// Its owner said so.
         Owner = "owner",
         /// It has failed for days.
         Failing = "failing",
-        /// It answered 410 Gone.
+        /// It said that it is gone (410).
         Gone = "gone",
         /// Too much waits for it.
         Backlog = "backlog",

@@ -81,7 +81,7 @@ async fn an_untrusted_upstream_is_502_with_a_reason_for_the_operator_alone() {
     let good = certificates::leaf(&["127.0.0.1"]);
     let all = rustls::ALL_VERSIONS;
     for (config, words) in [
-        (Some(server(&stranger, all, false)), "(tls.ca_certificate_file)"),
+        (Some(server(&stranger, all, false)), "authority that is not believed"),
         (Some(server(&expired, all, false)), "has expired"),
         (Some(server(&early, all, false)), "not valid yet"),
         (Some(server(&elsewhere, all, false)), "for another name"),

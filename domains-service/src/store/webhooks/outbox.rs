@@ -16,13 +16,13 @@ use crate::webhook::{DisabledReason, EVENTS, compose};
 const ENDPOINTS_PER_SEARCH: i64 = 1_024;
 
 contract::words! {
-    /// The state of a delivery.
+    /// What became of a delivery.
     pub(crate) enum DeliveryState {
         /// It will be tried (again).
         Waiting = "waiting",
         /// The receiver has it.
         Delivered = "delivered",
-        /// All attempts failed. A delivery in this state is sent again only on request.
+        /// Nobody tries any more, unless it is repeated.
         Failed = "failed",
     }
 }
