@@ -22,7 +22,7 @@ use crate::store::{Store, StoreError};
 /// only fails this attempt.
 const LEARNING_TIME_MAX: Duration = Duration::from_secs(12);
 
-/// See the module.
+/// Storage and gateways, as an ACME engine uses them.
 #[derive(Clone)]
 pub(crate) struct Desk {
     pub(crate) store: Store,

@@ -23,7 +23,7 @@ struct Failing {
     until: UnixMillis,
 }
 
-/// See the module.
+/// The state of an authority's outage. The default is no outage.
 #[derive(Default)]
 pub(super) struct Outage {
     failing: Mutex<Option<Failing>>,

@@ -40,7 +40,7 @@ pub(super) fn pause() -> Option<Duration> {
     PAUSE.try_with(Cell::get).ok().flatten()
 }
 
-/// See the module.
+/// The HTTP client of one authority.
 #[derive(Clone)]
 pub(super) struct Transport {
     client: reqwest::Client,

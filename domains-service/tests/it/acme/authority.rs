@@ -57,7 +57,7 @@ struct Order {
     error: Option<&'static str>,
 }
 
-/// See the module.
+/// A scripted authority on loopback. It ends with the test's runtime.
 #[derive(Clone)]
 pub(crate) struct FakeCa {
     book: Arc<Mutex<Book>>,

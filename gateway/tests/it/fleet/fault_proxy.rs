@@ -23,7 +23,7 @@ struct Faults {
     random: AtomicU64,
 }
 
-/// See the module.
+/// A proxy on loopback, in front of Redis, with faults that a test switches.
 pub(crate) struct FaultProxy {
     pub(crate) port: u16,
     faults: Arc<Faults>,

@@ -15,7 +15,7 @@ enum Fate {
     Reset,
 }
 
-/// See the module. It ends with the test's runtime.
+/// A relay on loopback. It ends with the test's runtime.
 pub(crate) struct Relay {
     pub(crate) address: SocketAddr,
     fate: watch::Sender<Fate>,
