@@ -110,6 +110,7 @@ async fn over_h1(world: &World, case: &Case) -> Option<Reply> {
     }
     let chunked = matches!(case.way, Way::Unknown | Way::Trailers);
     for piece in &case.pieces {
+        // The case is about this pause of the client.
         tokio::time::sleep(case.pause).await;
         if chunked {
             client.send([format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat()).await;
@@ -149,6 +150,7 @@ async fn over_h2(world: &World, case: &Case) -> Option<Reply> {
     }
     let last = case.pieces.len().saturating_sub(1);
     for (number, piece) in case.pieces.iter().enumerate() {
+        // The case is about this pause of the client.
         tokio::time::sleep(case.pause).await;
         let ends = number == last && matches!(case.way, Way::Length | Way::Unknown | Way::Asking);
         body.send_data(piece.clone(), ends).unwrap();

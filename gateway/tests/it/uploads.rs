@@ -17,6 +17,7 @@ async fn upload(world: &World, over_h2: bool, length: usize, pause: Option<Durat
         let (reply, mut body) = client.begin(&ask).await;
         body.send_data(Bytes::from(first), false).unwrap();
         if let Some(pause) = pause {
+            // The test is about this pause of the client.
             tokio::time::sleep(pause).await;
             body.send_data(Bytes::from(second), true).unwrap();
         }
@@ -25,6 +26,7 @@ async fn upload(world: &World, over_h2: bool, length: usize, pause: Option<Durat
         let mut client = world.tls(DEMO).await;
         client.send([ask.to_bytes(), first].concat()).await;
         if let Some(pause) = pause {
+            // The test is about this pause of the client.
             tokio::time::sleep(pause).await;
             client.send(second).await;
         }

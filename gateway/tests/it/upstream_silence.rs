@@ -217,6 +217,7 @@ async fn few_posts_are_sent_into_silence() {
     relay.silence();
     let (client, ask) = (&client, &ask);
     let paced = (0..45).map(async |number| {
+        // A steady rate, which the test is about.
         tokio::time::sleep(EVERY * number).await;
         is_timeout(&client.ask(ask).await)
     });

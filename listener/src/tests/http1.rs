@@ -102,6 +102,7 @@ async fn at_a_drain_a_resting_connection_ends_at_once_and_one_in_a_head_is_serve
     let mut open = open(rig());
     let (begin, end) = KNOWN.split_at(20);
     open.send(begin).await;
+    // Time stands still: a sleep ends when every task waits, so the connection has read this part.
     tokio::time::sleep(Duration::from_millis(1)).await;
     open.drain.send_replace(true);
     tokio::time::sleep(Duration::from_millis(1)).await;

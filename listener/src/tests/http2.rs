@@ -148,6 +148,7 @@ async fn the_last_response_of_a_connection_arrives_whole() {
     while let Some(piece) = soon(body.data()).await {
         came += piece.as_ref().unwrap().len();
         body.flow_control().release_capacity(piece.unwrap().len()).unwrap();
+        // A client that reads slowly.
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     assert_eq!(came, 262_144);
