@@ -125,8 +125,7 @@ async fn attempt(core: &Core, sender: &Sender, disable_after: Duration, delivery
         _ => next_attempt(attempts, core.clock.now(), attempt.retry_after, jitter()),
     };
     let patience = i64::try_from(disable_after.as_millis()).unwrap_or(i64::MAX);
-    let disabled =
-        webhooks::record_attempt(&core.store, &delivery, &endpoint.project, &attempt, next, patience).await?;
+    let disabled = webhooks::record(&core.store, &delivery, &endpoint.project, &attempt, next, patience).await?;
     if let Some(reason) = disabled {
         tracing::warn!(project.id = %endpoint.project, webhook = endpoint.id, reason = reason.as_str(),
             "disabled a webhook; its owner must enable it again");

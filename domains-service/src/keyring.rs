@@ -109,9 +109,7 @@ async fn reseal(core: &Core, stored: &[SealedGeneration]) -> anyhow::Result<()> 
         match core.sealing.reseal(&stored.sealed, &place(stored.number)) {
             Ok(sealed) => write.replace_generation(&SealedGeneration { sealed, ..stored }).await?,
             // It is damaged, and is not used.
-            Err(error) => {
-                tracing::debug!(number = stored.number, %error, "could not seal gateway keys with the newest secret")
-            }
+            Err(error) => tracing::debug!(number = stored.number, %error, "could not reseal the keys of gateways"),
         }
     }
     Ok(write.commit().await.map(drop)?)

@@ -94,9 +94,7 @@ pub async fn finish_restore(
             if bring_back {
                 (Outcome::Back, None, since)
             } else {
-                withdraw(&mut write, &lost, &since)
-                    .await
-                    .context("withdrawing sites that were removed after the backup")?;
+                withdraw(&mut write, &lost, &since).await.context("withdrawing what was removed since the backup")?;
                 (Outcome::Withdrawn, None, since)
             }
         }

@@ -24,16 +24,11 @@ const INTERVALS: [(i64, i64); 5] =
 /// Interval of checks of a served domain.
 pub(crate) const SERVED_INTERVAL: i64 = 24 * HOUR;
 
-/// The time of the next DNS check of a domain that is not served. `None` when checks stop until the owner asks for one.
-/// `jitter` in `0.0..1.0` moves the time by up to a fifth either way, so that domains added together are not checked
-/// together for ever.
-pub(crate) fn next_check(
-    status: Status,
-    watched_since: UnixMillis,
-    now: UnixMillis,
-    jitter: f64,
-) -> Option<UnixMillis> {
-    let age = now.since(watched_since).max(0);
+/// The time of the next DNS check of a domain that is not served and was `watched` since then. `None` when checks stop
+/// until the owner asks for one. `jitter` in `0.0..1.0` moves the time by up to a fifth either way, so that domains
+/// added together are not checked together for ever.
+pub(crate) fn next_check(status: Status, watched: UnixMillis, now: UnixMillis, jitter: f64) -> Option<UnixMillis> {
+    let age = now.since(watched).max(0);
     let wait = match status {
         Status::Removing => return None,
         Status::Active | Status::Degraded => SERVED_INTERVAL,

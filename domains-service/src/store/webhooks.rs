@@ -14,8 +14,7 @@ use crate::webhook::{EndpointRecord, Wanted};
 
 pub(crate) use address::send_test;
 pub(crate) use outbox::{
-    Delivery, DeliveryState, DueDelivery, claim, enqueue, fail_waiting, forget_deliveries, record_attempt, renew,
-    repeat,
+    Delivery, DeliveryState, DueDelivery, claim, enqueue, fail_waiting, forget_deliveries, record, renew, repeat,
 };
 pub(crate) use taken::{forget_taken, take};
 

@@ -42,11 +42,7 @@ impl AcmeAuthority {
             external.as_ref()
         ))
         .map_err(|error| self.failed(&error))?;
-        tracing::info!(
-            authority = self.settings.name,
-            account = account.id(),
-            "created an account at the certificate authority"
-        );
+        tracing::info!(authority = self.settings.name, account = account.id(), "created an account");
         let credentials = serde_json::to_vec(&credentials).map(Zeroizing::new);
         let credentials = credentials.map_err(|error| IssueError::Unavailable(error.to_string()))?;
         self.desk.keep_account(&directory, &credentials).await

@@ -171,7 +171,7 @@ pub(crate) async fn renew(store: &Store, delivery: &mut Delivery, end: UnixMilli
 
 /// Stores the result of an attempt, and disables an endpoint that is gone or has failed for `patience_millis`. Returns
 /// the reason if it did. A delivery that was removed or repeated meanwhile keeps its new state.
-pub(crate) async fn record_attempt(
+pub(crate) async fn record(
     store: &Store,
     delivery: &Delivery,
     project: &ProjectRef,
