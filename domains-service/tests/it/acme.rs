@@ -28,7 +28,7 @@ async fn platform(authorities: &[(&str, &FakeCa)]) -> Platform {
     platform
 }
 
-/// Adds a domain whose record is right.
+/// Adds a domain with a correct DNS record.
 async fn add(platform: &Platform, name: &str) {
     add_to(platform, "demo", name).await;
 }
@@ -217,7 +217,7 @@ async fn authorizations_of_a_removed_name_are_deactivated() {
     .await;
     let orders = ca.orders();
     platform.clock.advance(Duration::from_hours(90 * 24));
-    // Whatever is due by then has been taken up before these names have their certificates, one after the other.
+    // The worker has claimed everything due before these names have their certificates, one after the other.
     for later in ["later.customer.test", "last.customer.test"] {
         add(&platform, later).await;
         platform.domain_in("demo", later, "active").await;

@@ -15,13 +15,13 @@ use crate::world::{Bend, Platform, local_authority};
 
 const SHOP: &str = "shop.customer.test";
 
-/// An authority that does as it is told.
+/// A scripted authority.
 struct FakeAuthority {
     name: &'static str,
     inner: Arc<dyn Issuer>,
-    /// What the next orders come to; issues when empty.
+    /// The results of the next orders; it issues when this is empty.
     failures: Mutex<Vec<IssueError>>,
-    /// Issues for this name instead of the one asked for.
+    /// A name that it issues for instead of the ordered one.
     confused: Mutex<Option<&'static str>>,
     orders: AtomicU32,
 }
@@ -58,7 +58,7 @@ impl Issuer for FakeAuthority {
     }
 }
 
-/// A platform with these public authorities and a project whose domain's record is right.
+/// A platform with these public authorities, and a project with a domain and its correct record.
 async fn with(authorities: &[&Arc<FakeAuthority>]) -> Platform {
     let public = authorities.iter().map(|authority| (*authority).clone() as Arc<dyn Issuer>).collect();
     let authorities = Authorities { local: Some(local_authority()), public };
@@ -116,7 +116,7 @@ async fn the_authority_that_caa_permits_and_that_answers_is_chosen() {
     add(&platform).await;
     let active = platform.domain_in("demo", SHOP, "active").await;
     assert_eq!((&active["certificate"]["ca"], one.orders(), two.orders()), (&json!("two.ca"), 0, 1));
-    // Without CAA the first is asked, and the second when it fails.
+    // Without CAA the first authority is tried, and the second when it fails.
     let platform = with(&[&one, &two]).await;
     one.failures.lock().push(IssueError::RateLimited { until: None, message: "too many orders".to_owned() });
     add(&platform).await;
@@ -170,7 +170,7 @@ async fn failed_orders_are_repeated_after_growing_pauses() {
         let failed = |domain: &Value| domain["certificate"]["attempts"] == attempts;
         let domain = platform.domain_when("demo", SHOP, failed).await;
         assert_eq!(authority.orders(), attempts);
-        // Spread by a fifth either way, and told in whole seconds.
+        // Spread by a fifth either way, and given in whole seconds.
         let wait = platform.seconds_until(&domain["certificate"]["next_attempt_at"]);
         assert!((minutes * 48 - 1..=minutes * 72).contains(&wait), "{wait} s after attempt {attempts}");
         platform.clock.advance(Duration::from_secs(wait.unsigned_abs() + 1));

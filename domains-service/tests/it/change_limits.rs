@@ -19,7 +19,7 @@ async fn too_many_changes_are_refused_for_one_caller_only() {
     let refused = key.send("DELETE", nothing, Value::Null).await;
     assert_eq!((refused.code(), refused.header("retry-after")), ((429, "too_many_changes"), "1"));
     assert_eq!(key.get("/v1/projects/demo/keys").await.status, 200, "reading is not counted");
-    // The pages of the dashboard spend what the project has left, and then it has none.
+    // The dashboard's pages use the rest of the project's limit.
     let mut browser = Browser::signed_in(&platform, "demo", &["keys:write"]).await;
     let csrf = browser.get("/projects/demo/keys").await.csrf().to_owned();
     let ours = origin();

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::world::{Bend, Platform};
 
-/// What tells a gateway's part of this test from a service's.
+/// The differences between gateways and services in this test.
 struct Case {
     kind: &'static str,
     folder: &'static str,
@@ -102,7 +102,7 @@ async fn a_revoked_credential_in_a_file_stays_refused_at_every_start() {
         assert_eq!(refused(&platform).await, []);
         platform.stop().await;
 
-        // An old copy of the file comes back.
+        // An old copy of the file is restored.
         write(&file, &stolen);
         let mut platform = start(&directory).await;
         assert_eq!((case.ask(&platform, &stolen).await, case.ask(&platform, &second).await), (401, 200));

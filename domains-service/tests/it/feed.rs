@@ -11,10 +11,10 @@ use crate::gateways::enrolled;
 use crate::stores::{copied, execute, mark_of, over_postgres};
 use crate::world::{Bend, Platform, eventually};
 
-/// The longest chain that is accepted, in bytes.
+/// Maximum length of an accepted chain, in bytes.
 const CHAIN_BYTES_MAX: usize = 64 * 1024;
 
-/// An authority whose own certificate, which every chain ends with, carries so many bytes more than it needs.
+/// An authority with a certificate that is this many bytes longer than necessary, at the end of every chain.
 fn authority_with_a_certificate_of(bytes: usize) -> Arc<dyn Issuer> {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -98,7 +98,7 @@ async fn a_follower_with_changes_that_the_database_lost_is_refused_at_any_revisi
     }
     assert!(again.follow(0).await.snapshot().await.1 > known);
     assert_eq!(again.follow(copied_at).await.change().await.revision.0, copied_at + 1, "this far they agree");
-    // And when the changes are forgotten.
+    // And after the changes are deleted.
     again.stop().await;
     let bend = Bend { directory: Some(copy), change_log_rows: 1, ..Bend::default() };
     let compacted = Platform::bent(bend).await;
@@ -120,7 +120,7 @@ async fn a_compacted_log_gives_a_snapshot_to_followers_too_far_behind() {
     platform.stop().await;
     let bend = Bend { directory: Some(platform.directory.clone()), change_log_rows: 3, ..Bend::default() };
     let again = Platform::bent(bend).await;
-    // Tidying up begins with the service; until it is done, the log still has everything.
+    // Cleanup begins with the service; until it is done, the log still has everything.
     eventually(2_000, async || match again.follow(start).await.next().await {
         Some(Frame::SnapshotBegin { .. }) => Ok(()),
         other => Err(format!("it goes on with {other:?}")),
@@ -224,7 +224,7 @@ async fn a_restart_with_other_plans_publishes_their_limits() {
 
 #[tokio::test]
 async fn every_line_fits_the_bound_of_the_protocol() {
-    // The longest chain that is accepted belongs to the longest name that there is.
+    // The longest accepted chain, for the longest possible name.
     let ours = Authorities { local: Some(authority_with_a_certificate_of(46_500)), public: Vec::new() };
     let platform = Platform::bent(Bend { authorities: Some(ours), ..Bend::default() }).await;
     let project = "p".repeat(63);

@@ -47,14 +47,14 @@ async fn report_usage(platform: &Platform, uid: &ProjectUid, admitted: u64) {
     assert_eq!(answer.status(), 204);
 }
 
-/// What services are told to erase.
+/// The erasures that services are asked for.
 async fn erasures(platform: &Platform) -> Vec<ProjectUid> {
     let request = platform.client.get(format!("{}/internal/erasures", platform.internal));
     let request = request.bearer_auth(platform.orders_service().await);
     request.send().await.unwrap().json::<Erasures>().await.unwrap().projects
 }
 
-/// A service says that it has erased these.
+/// Reports that a service has erased these.
 async fn erased(platform: &Platform, projects: Vec<ProjectUid>) {
     let request = platform.client.post(format!("{}/internal/erasures", platform.internal));
     let request = request.bearer_auth(platform.orders_service().await);
@@ -98,14 +98,14 @@ async fn a_new_project_under_a_freed_name_inherits_nothing() {
     for (path, list) in [("webhooks", "webhooks"), ("domains", "domains")] {
         assert_eq!(owner.get(&format!("{PROJECT}/{path}")).await.body[list], json!([]), "{path}");
     }
-    // What a gateway still has to say of the first is not said of the second.
+    // A gateway's late report about the first project is not counted for the second.
     report_usage(&platform, &first, 8).await;
     let told = platform.snapshot().await.into_iter().find_map(|entity| match entity {
         Entity::Project(project) => Some(project.uid),
         _ => None,
     });
     assert_eq!(told, Some(second.clone()));
-    // A key of the first opens nothing of the second, whatever a gateway that is behind believes.
+    // A key of the first project opens nothing of the second, also through a gateway that is behind.
     let stale = platform.owner("acme").of(&first);
     for path in ["", "/keys", "/events", "/domains", "/webhooks"] {
         assert_eq!(stale.get(&format!("{PROJECT}{path}")).await.code(), (401, "invalid_api_key"), "{path}");
@@ -156,7 +156,7 @@ async fn a_removed_project_does_not_come_back_where_another_has_its_name() {
     assert_eq!((back.status, &back.body["plan"]), (200, &json!("free")), "the one that was removed last");
 }
 
-/// Everything by which rows are known to belong to the project: its identity, and those of what it has.
+/// All identifiers that mark rows of the project: its own, and those of its records.
 async fn known_by(platform: &Platform, uid: &ProjectUid) -> Vec<String> {
     let owner = platform.owner("acme");
     let mut ids = vec![uid.to_string()];
@@ -176,7 +176,7 @@ async fn a_removed_project_is_erased_after_its_restore_period_and_services_are_a
     let ids = known_by(&platform, &uid).await;
     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
     let directory = platform.directory.clone();
-    // The project has a row in every table that can have one: otherwise the test would say nothing about that table.
+    // The project has a row in every table that can have one; otherwise the test would prove nothing about that table.
     let before = rows_with(directory.path(), &ids).await;
     for (table, columns) in stores::schema(directory.path()).await {
         let is_of_projects = columns.iter().any(|column| column == "project" || column == "endpoint");
@@ -199,10 +199,10 @@ async fn a_removed_project_is_erased_after_its_restore_period_and_services_are_a
     });
     assert_eq!(told.await, std::slice::from_ref(&uid));
     assert_eq!(later.operator("POST", "/projects/acme/restore", Value::Null).await.status, 404);
-    // The control plane and the service may be down in between: it is told again.
+    // The control plane and the service may restart in between: the erasure is requested again.
     later.stop().await;
     let mut left = rows_with(directory.path(), &ids).await;
-    // The change log tells gateways of it for an hour.
+    // The change log contains it for an hour.
     assert!(left.remove("changes").is_some_and(|rows| rows >= 2), "{left:?}");
     assert_eq!(left, BTreeMap::from([("erasures".to_owned(), 1)]));
     let mut again = Platform::bent(Bend { start: start.plus(HOUR_MILLIS), ..bend() }).await;
@@ -217,7 +217,7 @@ async fn a_removed_project_is_erased_after_its_restore_period_and_services_are_a
     again.stop().await;
 }
 
-/// What can be told of the project `acme`: its name, its host, its identity, and those of its keys, webhooks and
+/// All texts that identify the project `acme`: its name, host and identity, and those of its keys, webhooks and
 /// certificates.
 async fn told_of(platform: &Platform, uid: &ProjectUid) -> Vec<String> {
     let mut told = known_by(platform, uid).await;
@@ -232,7 +232,7 @@ async fn told_of(platform: &Platform, uid: &ProjectUid) -> Vec<String> {
     told
 }
 
-/// Those of the texts that are in a byte of the database, whether or not a statement finds them.
+/// The texts that occur in the bytes of the database, whether or not a statement finds them.
 fn at_rest<'a>(directory: &std::path::Path, texts: &'a [String]) -> Vec<&'a String> {
     let bytes = stores::at_rest(directory);
     let all = String::from_utf8_lossy(&bytes);
@@ -279,7 +279,7 @@ async fn erasing_now_also_erases_removed_projects_of_the_name() {
     assert_eq!(remove(&platform, "?now=true").await.code(), (404, "project_not_found"));
 }
 
-/// What is published has as many rows as there is to publish, however often it changes.
+/// The number of published rows does not grow with the number of changes.
 #[tokio::test]
 async fn a_projects_published_entities_end_with_it() {
     let platform = Platform::start().await;

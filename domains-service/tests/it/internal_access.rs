@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::stores::{execute, over_postgres};
 use crate::world::{Answer, Platform, eventually};
 
-/// Every path of the internal listener, a method of it, and whose credentials open it.
+/// Every path of the internal listener, with a method, and the kind of credential that opens it.
 const OPERATIONS: &[(&str, &str, &str)] = &[
     ("GET", "/edge/feed", "gateway"),
     ("POST", "/edge/nodes", "gateway"),
@@ -74,7 +74,7 @@ async fn made(platform: &Platform, kind: &str, name: &str) -> String {
     made_by(platform, &operator_token(&platform.secret).to_token(), kind, name).await
 }
 
-/// A question that each kind may ask, and that needs no row of credentials.
+/// A request that each kind may send, and that reads no row of credentials.
 async fn opens(platform: &Platform, kind: &str, token: &str) -> u16 {
     let report = json!({ "node": "a", "applied": 0, "version": "1" });
     let (method, path, body) = match kind {
@@ -123,7 +123,7 @@ async fn a_credential_opens_only_the_operations_of_its_kind() {
     }
 }
 
-/// The disk is full: the use of a credential is not written down. The database is away: nothing is read of credentials.
+/// With a full disk the use of a credential is not recorded. Without the database no credential is read.
 #[tokio::test]
 async fn known_credentials_work_while_the_database_is_full_and_while_it_is_away() {
     let platform = Platform::start().await;

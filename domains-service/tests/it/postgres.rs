@@ -60,7 +60,7 @@ async fn a_removal_waits_for_gateways_that_report_to_another_replica() {
     one.project("demo", "pro").await;
     one.local_domain("demo", json!({ "name": "shop.localhost" })).await;
     let (_, revision) = other.follow(0).await.snapshot().await;
-    // A report is heard by the other replica a moment after it was made.
+    // The other replica receives a report shortly after it was made.
     let heard = async |reports: [(&str, u64); 2]| {
         eventually(2_000, async || {
             for (node, applied) in reports {
@@ -136,7 +136,7 @@ async fn without_the_server_the_answer_is_503_and_its_return_is_noticed() {
     let platform = Platform::bent(Bend { directory: Some(directory), ..Bend::default() }).await;
     platform.project("demo", "pro").await;
     let owner = platform.owner("demo");
-    // Who asks has its key from before.
+    // The caller's key was created before.
     assert_eq!(owner.get("/v1/projects/demo").await.status, 200);
     let (entities, revision) = platform.follow(0).await.snapshot().await;
     server.stop();
@@ -181,7 +181,7 @@ async fn a_standby_that_takes_over_continues_the_same_history() {
     let address = Address::of(&primary);
     let [one, other] = replicas_at(&address.url(&database)).await;
     one.project("demo", "pro").await;
-    // Their keys are made while changes are taken.
+    // Their keys are created while changes are accepted.
     for replica in [&one, &other] {
         assert_eq!(replica.owner("demo").get("/v1/projects/demo").await.status, 200);
     }

@@ -19,7 +19,7 @@ async fn three() -> Platform {
     platform
 }
 
-/// Where the edge sends visitors of a name: `None` when it serves them.
+/// The edge's redirect of a name; `None` if the edge serves it.
 async fn redirect_of(platform: &Platform, name: &str) -> Option<(String, Option<u16>)> {
     let site = platform.snapshot().await.into_iter().find_map(|entity| match entity {
         Entity::Site(site) if site.hostname.as_str() == name => Some(site),
@@ -97,7 +97,7 @@ async fn loops_chains_and_dangling_redirects_are_refused() {
         let refused = patch(&platform, name, json!({ "redirect": { "to": to } })).await;
         assert_eq!(refused.code(), (409, code), "{name} -> {to}: {refused:?}");
     }
-    // What others redirect to cannot redirect, even when it is not the primary one.
+    // A redirect's target cannot redirect, even if it is not the primary domain.
     patch(&platform, "c.localhost", json!({ "primary": true })).await;
     let chain = patch(&platform, "a.localhost", json!({ "redirect": { "to": "primary" } })).await;
     assert_eq!(chain.code(), (409, "redirect_loop"));

@@ -100,7 +100,7 @@ async fn a_removed_domain_is_not_renewed_and_can_be_added_again() {
     let revision = platform.follow(0).await.snapshot().await.1;
     platform.clock.advance(std::time::Duration::from_hours(90 * 24));
     let mut stream = platform.follow(revision).await;
-    // The worker takes up all that is due when it attends to the next one, and has ended before the one after that.
+    // The worker claims everything due when it reconciles the next one, and has finished before the one after that.
     for later in ["later.localhost", "last.localhost", "shop.localhost"] {
         platform.local_domain("demo", json!({ "name": later })).await;
         for _ in 0..2 {

@@ -16,7 +16,7 @@ use crate::world::{Bend, Platform, START, eventually};
 const OLD: &str = "the old sealing secret of this test";
 const NEW: &str = "the new sealing secret of this test";
 
-/// More than are sealed anew in one batch.
+/// More than one batch seals again.
 const DOMAINS: usize = 60;
 
 fn bend(directory: &Arc<TempDir>, secrets: &str) -> Bend {
@@ -43,7 +43,7 @@ async fn all_open_with(platform: &Platform, secret: &str) {
     }
 }
 
-/// What `tollhouse status` shows: texts that need an older secret, and those that need one that is not there.
+/// The counts of `tollhouse status`: rows with an older secret, and rows with a missing one.
 async fn left(platform: &Platform) -> (i64, i64) {
     let status = platform.operator("GET", "/status", Value::Null).await.body;
     (status["sealed_with_older"].as_i64().unwrap(), status["sealed_with_missing"].as_i64().unwrap())
@@ -57,7 +57,7 @@ async fn until_nothing_is_left(platform: &Platform) {
     .await;
 }
 
-/// A platform with domains and an endpoint, everything sealed with the old secret.
+/// A platform with domains and an endpoint, all sealed with the old secret.
 async fn sealed_with_old(directory: &Arc<TempDir>) -> Platform {
     let platform = Platform::bent(bend(directory, OLD)).await;
     platform.project("demo", "enterprise").await;
@@ -85,7 +85,7 @@ async fn every_row_is_sealed_again_and_the_old_secret_can_be_removed() {
     let signing = platform.signing().await.public().clone();
     platform.stop().await;
 
-    // Beside the old one, the new secret opens and does not seal yet: other processes may not have it.
+    // Second in the file, the new secret opens and does not seal yet: other processes may lack it.
     let mut platform = Platform::bent(bend(&directory, &format!("{OLD}\n{NEW}"))).await;
     assert_eq!(left(&platform).await, (0, 0));
     all_open_with(&platform, OLD).await;

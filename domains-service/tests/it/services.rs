@@ -27,7 +27,7 @@ async fn ask(platform: &Platform, token: &str, method: &str, path: &str, body: V
     request.send().await.unwrap()
 }
 
-/// What a service is told to erase.
+/// The erasures that a service is asked for.
 async fn told(platform: &Platform, token: &str) -> Vec<ProjectUid> {
     ask(platform, token, "GET", "/erasures", Value::Null).await.json::<Erasures>().await.unwrap().projects
 }
@@ -57,14 +57,14 @@ async fn an_erasure_ends_when_every_service_on_record_has_carried_it_out() {
     done(&platform, &orders, &gone).await;
     done(&platform, &files, &gone).await;
     assert_eq!((told(&platform, &orders).await, told(&platform, &files).await), (Vec::new(), Vec::new()));
-    // What one service has done is not what another has.
+    // One service's work does not count for another.
     assert_eq!(told(&platform, &mail).await, std::slice::from_ref(&gone));
     done(&platform, &mail, &gone).await;
     assert_eq!(told(&platform, &mail).await, []);
-    // Somebody new has nothing of it, and is not waited for.
+    // A new service has no data of it, and is not waited for.
     let late = enrolled(&platform, "late", "service").await;
     assert_eq!(told(&platform, &late).await, []);
-    // One that is gone for good is not waited for any more.
+    // A revoked service is not waited for any more.
     let second = erased_project(&platform, "second").await;
     for service in [&orders, &files, &mail] {
         done(&platform, service, &second).await;

@@ -72,7 +72,7 @@ async fn messages_are_signed_and_the_secret_is_shown_once() {
     assert_eq!(message.json()["timestamp"], "2026-06-15T00:00:00Z");
     let delivered = deliveries(&platform, &id, |list| list.iter().all(|one| one["state"] == "delivered")).await;
     assert_eq!((delivered.len(), &delivered[0]["message_id"]), (1, &json!(message.header("webhook-id"))));
-    // Nothing that is read, written down or measured shows the secret again.
+    // No response, log line or metric shows the secret again.
     let owner = platform.owner("demo");
     let secret = secret.to_text();
     for path in [WEBHOOKS.to_owned(), format!("{WEBHOOKS}/{id}"), "/v1/projects/demo/events".to_owned()] {
@@ -207,7 +207,7 @@ async fn receivers_in_python_verify_as_the_page_says() {
     assert_eq!(python(&asking, &input), "True False False\nFalse\n");
 }
 
-/// What a program in Python prints.
+/// The output of a Python program.
 fn python(program: &str, input: &str) -> String {
     use std::io::Write as _;
     use std::process::{Command, Stdio};
@@ -233,7 +233,7 @@ async fn a_crash_between_event_and_delivery_loses_nothing() {
     receiver.message(0).await;
     let taken = deliveries(&platform, &id, |list| list[2]["attempts"] == 1).await;
     assert_eq!((&taken[0]["attempts"], &taken[1]["attempts"]), (&json!(0), &json!(0)));
-    // What a crash at this moment leaves.
+    // The data after a crash now.
     let copy = Arc::new(crate::stores::copied(platform.directory.path()));
     receiver.hang(false);
     let before = receiver.all().len();
@@ -276,7 +276,7 @@ async fn no_message_goes_to_a_private_address() {
         let refused = owner.send("POST", WEBHOOKS, json!({ "url": url })).await;
         assert_eq!(refused.code(), (400, "invalid_webhook_url"), "{host}");
     }
-    // A name that leads there is found out when it is used.
+    // A name that resolves to such an address is refused when it is used.
     let url = format!("http://localhost:{}/", receiver.address.port());
     let made = owner.send("POST", WEBHOOKS, json!({ "url": url, "events": ["domain.created"] })).await;
     let id = made.body["id"].as_str().unwrap().to_owned();

@@ -38,7 +38,7 @@ pub(crate) const PLATFORM: &str = "apps.tollhouse.dev";
 /// 2026-06-15T00:00:00Z.
 pub(crate) const START: UnixMillis = UnixMillis(1_781_481_600_000);
 
-/// The gateway that tests speak as. What it names a node is `tests/NODE` on record.
+/// The gateway in whose name tests send reports. Its node NODE is `tests/NODE` on record.
 const GATEWAY: &str = "tests";
 
 /// The tokens of gateways and services that operators have put on record, by database and name: several services may
@@ -64,12 +64,12 @@ pub(crate) struct Platform {
     pub(crate) admin: String,
     pub(crate) client: reqwest::Client,
     pub(crate) secret: Secret,
-    /// The identities of projects by their names, as they were made or asked for.
+    /// Identities of projects by name, as created or read.
     identities: Mutex<HashMap<String, ProjectUid>>,
     /// Keys that callers present, by project and scopes.
     presented: Mutex<HashMap<(ProjectUid, Vec<Scope>), Presented>>,
     sealing: SealingKey,
-    /// What the gateway signs identities with, and when it received it.
+    /// The gateway's signing key, and when it received it.
     signing: Mutex<Option<(UnixSeconds, [u8; 32])>>,
     shutdown: Shutdown,
     running: Option<Running>,
@@ -105,7 +105,7 @@ pub(crate) struct Bend {
     pub(crate) directory: Option<Arc<TempDir>>,
     pub(crate) authorities: Option<Authorities>,
     pub(crate) acme: Vec<AcmeSettings>,
-    /// When the clock stands at the beginning.
+    /// The clock's time at the start.
     pub(crate) start: UnixMillis,
     pub(crate) change_log_rows: u64,
     pub(crate) plans: Plans,
@@ -247,7 +247,7 @@ impl Platform {
         self.on_record(ORDERS_SERVICE, "service").await
     }
 
-    /// The token under a name, which is put on record when it is asked for first.
+    /// The token of this name, recorded at the first use.
     async fn on_record(&self, name: &str, kind: &str) -> String {
         let mut known = ON_RECORD.lock().await;
         let of = (crate::stores::database(self.directory.path()), name.to_owned());
@@ -257,7 +257,7 @@ impl Platform {
         let wanted = json!({ "name": name, "kind": kind });
         let mut made = self.operator("POST", "/credentials", wanted.clone()).await;
         if made.code() == (409, "credential_exists") {
-            // This database is a copy of one that had it.
+            // This database is a copy of one with the token.
             assert_eq!(self.operator("DELETE", &format!("/credentials/{kind}/{name}"), Value::Null).await.status, 200);
             made = self.operator("POST", "/credentials", wanted).await;
         }
@@ -267,7 +267,7 @@ impl Platform {
         token
     }
 
-    /// What the gateway signs identities with at this moment, as it is sent it.
+    /// The gateway's present signing key, as sent to it.
     pub(crate) async fn signing(&self) -> SigningKey {
         let now = self.clock.now_seconds();
         let known = self.signing.lock().filter(|(told_at, _)| *told_at == now);
@@ -312,7 +312,7 @@ impl Platform {
         .await;
     }
 
-    /// The identity of the project of this name; that of no project where there is none.
+    /// The identity of the project of this name, or an unknown one.
     pub(crate) async fn identity(&self, project: &ProjectId) -> ProjectUid {
         if let Some(known) = self.identities.lock().get(project.as_str()) {
             return known.clone();
@@ -373,7 +373,7 @@ impl Platform {
         Client { platform: self, claims }
     }
 
-    /// A caller who may do everything in a project.
+    /// A caller with every scope in a project.
     pub(crate) fn owner<'a>(&'a self, project: &str) -> Client<'a> {
         let scopes: Vec<Scope> = Scopes::all().iter().collect();
         self.caller(project, &scopes)
@@ -408,7 +408,7 @@ impl Platform {
         .await
     }
 
-    /// Seconds from now to a moment in an answer.
+    /// Seconds from now to a time in an answer.
     pub(crate) fn seconds_until(&self, moment: &Value) -> i64 {
         let moment: jiff::Timestamp = moment.as_str().unwrap().parse().unwrap();
         moment.as_second() - self.clock.now_seconds().0
@@ -448,7 +448,7 @@ impl Platform {
         assert_eq!(answer.status, 204, "{answer:?}");
     }
 
-    /// What a gateway says at `/internal/edge/`.
+    /// A gateway's report to `/internal/edge/`.
     pub(crate) async fn edge(&self, path: &str, body: Value) -> Answer {
         let url = format!("{}/internal/edge/{path}", self.internal);
         let request = self.client.post(url).bearer_auth(self.gateway().await).json(&body);
@@ -465,7 +465,7 @@ impl Platform {
         while_reporting(async || self.report(node, self.newest_revision().await).await, work).await
     }
 
-    /// Everything the edge knows.
+    /// All published entities.
     pub(crate) async fn snapshot(&self) -> Vec<contract::feed::Entity> {
         self.follow(0).await.snapshot().await.0
     }
@@ -475,7 +475,7 @@ impl Platform {
     }
 }
 
-/// A caller whose requests the gateway signs.
+/// A caller with requests that the gateway signs.
 pub(crate) struct Client<'a> {
     platform: &'a Platform,
     claims: Claims,
@@ -526,7 +526,7 @@ impl Client<'_> {
     }
 }
 
-/// Does this while there are reports again and again, of which the first comes before.
+/// Runs `work` during repeated reports, the first of which comes before it.
 pub(crate) async fn while_reporting<T>(mut report: impl AsyncFnMut(), work: impl Future<Output = T>) -> T {
     let mut work = std::pin::pin!(work);
     let mut pause = tokio::time::interval(Duration::from_millis(10));
@@ -539,8 +539,7 @@ pub(crate) async fn while_reporting<T>(mut report: impl AsyncFnMut(), work: impl
     }
 }
 
-/// Looks up to so many times, a hundredth of a second apart, and returns what was looked for. Fails with what it saw
-/// last.
+/// Polls up to `looks` times, a hundredth of a second apart, and returns the result. Fails with the last error.
 pub(crate) async fn eventually<T>(looks: usize, mut look: impl AsyncFnMut() -> Result<T, String>) -> T {
     let mut last = String::new();
     let mut pause = tokio::time::interval(Duration::from_millis(10));

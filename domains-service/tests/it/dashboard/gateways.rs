@@ -32,7 +32,7 @@ async fn demo() -> Platform {
     platform
 }
 
-/// A key of the project, by what its owner calls it.
+/// A key of the project, by its label.
 async fn key(platform: &Platform, label: &str) -> String {
     let body = json!({ "label": label, "scopes": ["orders:read"] });
     let made = platform.operator("POST", KEYS, body).await;

@@ -24,7 +24,7 @@ async fn target(platform: &Platform) -> String {
     body["cname_target"].as_str().unwrap().to_owned()
 }
 
-/// What every page owes.
+/// The requirements of every page.
 #[track_caller]
 pub(super) fn is_sound(page: &Page, path: &str) {
     assert_eq!(page.status, 200, "{path}: {}", page.words());

@@ -248,7 +248,7 @@ async fn sessions_and_links_of_an_operators_token_end_with_the_token() {
     token("ada").await;
     assert_eq!(of_ada.get("/operator").await.status, 303, "and a new one of the name does not bring it back");
     assert_eq!(Browser::new(&platform).send("POST", "/enter", &[("link", &unspent)], &ours).await.status, 403);
-    // And a token that comes to its end, though the session is used all the while.
+    // And a token that expires while its session is in use.
     platform.clock.advance(Duration::from_hours(20));
     let mut late = Browser::new(&platform);
     assert_eq!(late.send("POST", "/enter", &[("link", &link(&bob).await)], &ours).await.status, 303);

@@ -109,7 +109,7 @@ fn damages(columns: &[stores::Column], table: &str) -> Vec<(String, &'static str
     damages.collect()
 }
 
-/// A column that is damaged.
+/// A damaged column.
 struct Damage {
     table: &'static str,
     column: String,
@@ -118,12 +118,12 @@ struct Damage {
     row: i64,
     /// The value that was there, as SQL.
     before: String,
-    /// Whether it is named, or written anew.
+    /// Whether it is reported, or repaired.
     is_read: bool,
 }
 
 impl Damage {
-    /// Whether it is there still.
+    /// Whether the damage is still there.
     async fn is_there(&self, platform: &Platform) -> bool {
         let now = stores::quoted(platform.directory.path(), self.table, &self.column, self.row).await;
         let garbage = stores::quoted_value(platform.directory.path(), self.garbage).await;
@@ -239,9 +239,9 @@ async fn a_value_that_no_type_allows_stops_nothing_but_its_row() {
         eventually(1_000, async || {
             more_by_hand(&platform).await;
             look_at_all(&platform).await;
-            // A change that is past is not read again, and a row that has its name again is another one.
+            // A past change is not read again, and a row with its name again is another one.
             let mut left = rows_unreadable(&platform).await;
-            // One whose number was none was noted under 0.
+            // A row with a number that was not one was recorded under 0.
             left.retain(|(table, row, of)| table != "changes" && row != "0" && !format!("{row}{of}").contains("\\x"));
             if left.is_empty() { Ok(()) } else { Err(format!("{case} are repaired, and still: {left:?}")) }
         })
@@ -286,7 +286,7 @@ async fn a_damaged_record_can_be_removed() {
     assert_eq!((listed.status, &listed.body["keys"][0]["label"]), (200, &json!("\\xffA")));
     let revoked = demo("DELETE", &format!("/keys/{key}")).await;
     assert_eq!((revoked.status, &revoked.body["lagging"]), (202, &json!(["tests/edge-9"])), "{revoked:?}");
-    // Once it reports, its record is good.
+    // When it reports, its record is valid again.
     let revision = platform.newest_revision().await;
     platform.report("edge-9", revision).await;
     eventually(1_000, async || {
@@ -309,7 +309,7 @@ async fn a_damaged_record_can_be_removed() {
     assert_eq!(rows_unreadable(&platform).await, Vec::new());
 }
 
-/// What makes a project one that is not found, in either store; the second only where a column keeps what it is given.
+/// Damage by which a project is not found, in either database; the second part only where a column accepts any value.
 const PROJECT_DAMAGES: [(&str, &str); 6] = [
     ("name", "'{garbage'"),
     ("removed_at", "5"),

@@ -15,7 +15,7 @@ async fn an_endpoint_that_fails_for_days_is_switched_off_and_can_be_switched_on(
     let (owner, one) = (platform.owner("demo"), format!("{WEBHOOKS}/{id}"));
     receiver.answer_with(&[500; 11]);
     happen(&platform, "a.localhost").await;
-    // Ten attempts, each noted at another moment; then that message is given up.
+    // Ten attempts, each recorded with another time; then the delivery fails.
     let mut noted = Value::Null;
     for minutes in [0, 1, 6, 34, 133, 331, 661, 925, 1_321, 1_585] {
         platform.clock.advance(Duration::from_mins(minutes));
@@ -78,7 +78,7 @@ async fn endpoints_are_changed_switched_off_and_removed() {
     assert_eq!(owner.send("DELETE", &one, Value::Null).await.code(), (404, "webhook_not_found"));
     assert_eq!(owner.get(&format!("{one}/deliveries")).await.code(), (404, "webhook_not_found"));
     assert_eq!(owner.get(WEBHOOKS).await.body["webhooks"], json!([]));
-    // A project takes its endpoints with it.
+    // Removing a project removes its endpoints.
     let (gone, _) = endpoint(&platform, &receiver, Value::Null).await;
     assert!(platform.operator("DELETE", "/projects/demo", Value::Null).await.status < 300);
     platform.project("demo", "pro").await;
@@ -131,7 +131,7 @@ async fn wrong_webhooks_are_refused() {
     }
     let long = format!("/v1/projects/demo/domains?name={}", "a".repeat(254));
     assert_eq!(owner.get(&long).await.code(), (400, "invalid_query"));
-    // A change says what it changes, and nothing is null that cannot be.
+    // A change needs at least one field, and only some fields may be null.
     for body in [Value::Null, json!({ "events": null }), json!({ "url": null })] {
         assert_eq!(owner.send("PATCH", &one, body.clone()).await.code(), (400, "invalid_body"), "{body}");
     }

@@ -55,7 +55,7 @@ async fn a_repeatedly_relayed_order_event_is_delivered_once() {
             "data": { "event_id": 3, "project_id": "demo", "order": { "id": 30, "status": "cancelled" } },
         })
     );
-    // Again, by a service that did not hear the answer, and by one that did not while this one was restarted.
+    // Again, as by a service that did not get the answer, also across a restart of this one.
     assert_eq!(hand_over(&platform, "ab12", first.clone()).await, 204);
     platform.stop().await;
     let platform = Platform::bent(Bend { directory: Some(platform.directory.clone()), ..Bend::default() }).await;

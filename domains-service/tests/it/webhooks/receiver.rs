@@ -59,7 +59,7 @@ impl Receiver {
         format!("http://{}/in", self.address)
     }
 
-    /// What it says to the next requests; to those after them it says 204.
+    /// Its answers to the next requests; later ones get 204.
     pub(crate) fn answer_with(&self, statuses: &[u16]) {
         self.script.statuses.lock().extend(statuses);
     }
@@ -73,12 +73,12 @@ impl Receiver {
         self.script.received.lock().clone()
     }
 
-    /// The numbers of the events it was told of.
+    /// The numbers of the events that it received.
     pub(crate) fn numbers(&self) -> Vec<i64> {
         self.all().iter().map(|message| message.json()["data"]["event_id"].as_i64().unwrap()).collect()
     }
 
-    /// Waits until there is a request with this index, and returns it.
+    /// Waits for the request with this index, and returns it.
     pub(crate) async fn message(&self, index: usize) -> Received {
         eventually(2_000, async || {
             let message = self.script.received.lock().get(index).cloned();

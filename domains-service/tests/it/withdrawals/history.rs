@@ -10,7 +10,7 @@ use super::{ends, is_202, listed, waits, with_a_silent_gateway};
 use crate::stores;
 use crate::world::{Answer, Bend, Platform, eventually};
 
-/// The gateways that operators are told to be ahead of the database.
+/// The gateways that the status names as ahead of the database.
 async fn elsewhere(platform: &Platform) -> Value {
     platform.operator("GET", "/status", Value::Null).await.body["gateways_of_another_history"].clone()
 }
@@ -19,7 +19,7 @@ async fn remove(platform: &Platform) -> Answer {
     platform.operator("DELETE", "/projects/demo/domains/b.localhost", Value::Null).await
 }
 
-/// The database goes back by so many revisions, as a standby that lagged does when it takes over.
+/// Sets the database back by this number of revisions, as a lagging standby does that takes over.
 async fn goes_back(platform: &Platform, revisions: u64) {
     let back = format!(
         "UPDATE revision_counter SET current = current - {revisions};
@@ -28,7 +28,7 @@ async fn goes_back(platform: &Platform, revisions: u64) {
     stores::execute(platform.directory.path(), &back).await;
 }
 
-/// The database is written on until it gives this revision out again.
+/// Writes changes until the database gives this revision out again.
 async fn is_written_on(platform: &Platform, revision: u64) {
     let mut number = 0;
     while platform.newest_revision().await < revision {
@@ -60,7 +60,7 @@ async fn a_report_of_another_history_confirms_nothing() {
     goes_back(&platform, 2).await;
     is_202(&remove(&platform).await);
     is_written_on(&platform, applied).await;
-    // The number is given out again. What this gateway has applied under it is no removal.
+    // The number is given out again. This gateway applied another change under it, not the removal.
     for mark in [mark.as_deref(), None] {
         let report = json!({ "node": "silent", "applied": applied, "mark": mark, "version": "1" });
         let refused = platform.edge("nodes", report).await;
@@ -133,7 +133,7 @@ async fn a_database_that_went_back_is_detected_after_a_restart_while_a_gateway_i
     let (directory, start) = (platform.directory.clone(), platform.clock.now());
     let platform = Platform::bent(Bend { directory: Some(directory), start, ..Bend::default() }).await;
     assert_eq!(elsewhere(&platform).await, json!([]), "nothing can be known before");
-    // A gateway with an empty data directory begins, and cannot know.
+    // A gateway with an empty data directory starts over, and cannot know.
     assert!(!platform.snapshot().await.is_empty());
     let (token, url) = (platform.gateway().await, format!("{}/internal/edge/feed", platform.internal));
     let ask = async |query: &str| {
@@ -142,7 +142,7 @@ async fn a_database_that_went_back_is_detected_after_a_restart_while_a_gateway_i
     let refused = ask(&format!("after={ahead}&mark={mark}")).await;
     assert_eq!(refused.code(), (409, "history"), "{refused:?}");
     assert_eq!(elsewhere(&platform).await, json!(["tests"]));
-    // The refusal says which history it was: that alone is what can be accepted.
+    // The refusal names its history, and only that can be accepted.
     let newest = platform.newest_revision().await;
     let here = stores::mark_of(platform.directory.path(), newest).await;
     assert_eq!(refused.body["details"], json!({ "revision": newest, "mark": here }));
