@@ -42,7 +42,7 @@ async fn a_missing_or_wrong_key_is_401_with_an_error_body() {
     let mut flipped = key.clone();
     flipped.replace_range(20..21, if &key[20..21] == "x" { "y" } else { "x" });
     let unknown = TestKey::new("demo", 99).text;
-    // Keys of staging are refused although they are known here: by what they say, and by what is recorded of them.
+    // Staging keys are refused although they are known here: by their prefix, and by their record.
     let staging = TestKey::of("demo", 1, Environment::Test);
     let mut says_staging = TestKey::of("demo", 2, Environment::Test);
     says_staging.record.environment = Environment::Live;
@@ -83,7 +83,7 @@ async fn a_missing_or_wrong_key_is_401_with_an_error_body() {
         assert_unauthorized(&reply, code, challenge, number);
         assert!(!world.log.line_of(reply.request_id()).await.to_string().contains(&key), "{what}");
     }
-    // In the query it is no key either, and 401 comes before anything is said about paths.
+    // A key in the query does not count either, and the 401 comes before any answer about paths.
     let reply = client.ask(&Ask::get(DEMO, &format!("/nowhere?api_key={key}"))).await;
     reply.refused(401, "missing_api_key");
     world.assert_upstreams_untouched();
@@ -166,7 +166,7 @@ async fn an_address_that_guesses_keys_is_refused_while_valid_keys_pass() {
         assert_eq!(reply.number("retry-after"), MINUTE_END - NOW);
         assert_eq!(reply.header("www-authenticate"), None);
     }
-    // Colleagues behind the same address do not suffer.
+    // Other clients behind the same address are still served.
     let reply = client.ask(&world.list()).await;
     assert_eq!((reply.status, reply.number("x-ratelimit-remaining")), (200, 299));
     assert_eq!(world.admin.metric("edge_auth_total{result=\"throttled\"}").await, 3);

@@ -76,7 +76,7 @@ async fn version_1_of_the_header_works_too() {
     }
 }
 
-/// A balancer that ends TLS: many clients come over one connection.
+/// A balancer that terminates TLS: many clients share one connection.
 // promise: edge.10
 #[tokio::test]
 async fn the_clients_address_comes_from_a_trusted_balancers_field() {
@@ -85,7 +85,7 @@ async fn the_clients_address_comes_from_a_trusted_balancers_field() {
     for (said, expected) in
         [("6.6.6.6, 192.0.2.7", "192.0.2.7"), ("2001:db8::7", "2001:db8::7"), ("6.6.6.6, a-name", "127.0.0.1")]
     {
-        // The other field is the client's own word.
+        // The client itself wrote the other field.
         let ask = Ask::get(BLOG, "/").field("X-Forwarded-For", said).field("Forwarded", "for=7.7.7.7");
         let reply = balancer.ask(&ask).await;
         assert_eq!(world.log.line_of(reply.request_id()).await["client_ip"], expected);

@@ -14,20 +14,20 @@ use crate::world::client::{Ask, Client, Reply, status_of};
 use crate::world::upstream::{Act, response};
 use crate::world::{BLOG, DEMO, World, eventually, h2, within};
 
-/// How a client says where its body ends, and how it ends.
+/// How a client declares the end of its body, and how it ends it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// It says its length.
+    /// With its length.
     Length,
     /// In chunks; over HTTP/2 without a length.
     Unknown,
-    /// In chunks, with fields behind them.
+    /// In chunks, with trailers.
     Trailers,
-    /// It says its length, and asks first.
+    /// With its length and `Expect: 100-continue`.
     Asking,
-    /// It says that there is more than it sends, and waits for the response.
+    /// It declares more than it sends, and waits for the response.
     Unfinished,
-    /// It says that there is more than it sends, and leaves.
+    /// It declares more than it sends, and disconnects.
     Leaving,
 }
 
@@ -37,7 +37,7 @@ struct Case {
     pieces: Vec<Bytes>,
     pause: Duration,
     act: Act,
-    /// What the client gets; none when it has left.
+    /// The client's status; `None` after it disconnected.
     status: Option<u16>,
 }
 
@@ -175,7 +175,7 @@ async fn over_h2(world: &World, case: &Case) -> Option<Reply> {
     Some(reply)
 }
 
-/// What the client must get with this status: status, fields and body.
+/// The expected response for this status: status, fields and body.
 fn expected(status: u16) -> (u16, Vec<(String, String)>, String) {
     let invalid = r#"{"code":"upstream_invalid","message":"The service behind this site sent an invalid response.","status":502}"#;
     let (fields, body) = match status {
@@ -187,7 +187,7 @@ fn expected(status: u16) -> (u16, Vec<(String, String)>, String) {
     (status, expected_fields(&[fields, refusal]), body.to_owned())
 }
 
-/// A field of a log line: one that is in no line is a mistake of the test.
+/// A field of a log line. A field that no line has is a mistake of the test.
 fn logged(line: &Value, name: &str) -> Value {
     let of_refusals = ["code", "blame"].contains(&name) && line["status"].as_u64().is_some_and(|status| status < 500);
     line.get(name).cloned().unwrap_or_else(|| {
@@ -196,7 +196,7 @@ fn logged(line: &Value, name: &str) -> Value {
     })
 }
 
-/// What client, upstream and log saw of a request.
+/// A request as client, upstream and log saw it.
 type Seen = (Option<(u16, Vec<(String, String)>, String)>, (String, Vec<(String, String)>), Vec<u8>, bool, Value);
 
 async fn seen(world: &World, case: &Case, reply: Option<Reply>) -> Seen {
@@ -281,7 +281,7 @@ async fn a_refusal_of_a_complete_request_leaves_its_connection_open() {
     }
 }
 
-/// What an upstream flushes is on the wire, whatever the method and however the response says its length.
+/// Flushed bytes of an upstream are sent at once, with any method and any framing of the response.
 #[tokio::test]
 async fn the_response_to_a_post_is_streamed() {
     let world = World::start().await;
@@ -303,7 +303,7 @@ async fn the_response_to_a_post_is_streamed() {
     }
 }
 
-/// Neither side waits for the other to finish: megabytes go up and come back before the last of them was sent.
+/// Neither side waits for the other: megabytes go up and come back before the last of them was sent.
 #[tokio::test]
 async fn a_websocket_carries_megabytes_both_ways_at_once() {
     let world = World::start().await;

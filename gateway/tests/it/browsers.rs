@@ -26,7 +26,7 @@ fn preflight(host: &str, path: &str) -> Ask {
         .field("Access-Control-Request-Headers", "authorization, x-requested-with")
 }
 
-/// What a reply says to browsers: origin, credentials, exposed, HSTS.
+/// The browser fields of a reply: origin, credentials, exposed, HSTS.
 fn said(reply: &Reply) -> [Option<&str>; 4] {
     [
         "access-control-allow-origin",

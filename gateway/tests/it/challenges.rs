@@ -27,7 +27,7 @@ async fn the_proof_is_served_over_plain_http_for_its_token_and_host() {
 async fn a_wrong_token_or_host_is_not_found_never_redirected_and_never_forwarded() {
     let world = World::start().await;
     world.control.put(Entity::Challenge(challenge("new.example", "token-1"))).await;
-    // A tenant whose upstream could answer the authority could obtain certificates.
+    // A tenant could obtain certificates if its upstream answered the authority.
     world.control.put(redirecting("www.shop.example", "demo", Some((SHOP, Some(RedirectStatus::Found))))).await;
     for host in [DEMO, BLOG, SHOP, "www.shop.example", "unknown.example"] {
         for token in ["token-1", "token-2", "", "..", "a/b", "t%6fken-1"] {

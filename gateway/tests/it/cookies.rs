@@ -5,7 +5,7 @@ use crate::world::h2_upstream::{Asked, H2Upstream};
 use crate::world::upstream::{Act, response};
 use crate::world::{BLOG, ORDERS, SHOP, World};
 
-/// What an upstream sets, and what reaches a client of the platform's host.
+/// Cookies of an upstream, and their form for a client of a platform host.
 const COOKIES: [(&str, &str); 9] = [
     ("a=1; Domain=tollhouse.localhost; Path=/", "a=1; Path=/"),
     ("b=1;domain=.tollhouse.localhost", "b=1"),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::world::{World, eventually};
 
-/// Puts what is no file of bounded size in the place of a file.
+/// Replaces a file by something that is not a file of bounded size.
 fn put(kind: &str, path: &Path) {
     std::fs::remove_file(path).ok();
     match kind {
@@ -30,7 +30,7 @@ async fn a_wrong_file_type_anywhere_stops_no_start() {
         world.stopped().await.expect("a clean end");
     };
     stop(&mut world).await;
-    // The second directory takes the place of the first, which was set aside.
+    // The second directory replaces the first, which was moved aside.
     for kind in ["pipe", "endless device", "directory", "directory", "dangling link", "endless file"] {
         for file in FILES {
             put(kind, &world.data(file));

@@ -13,11 +13,10 @@ use crate::world::{BLOG, DEMO, ORDERS, SHOP, World, eventually, within};
 
 const WWW: &str = "www.shop.example";
 
-/// Fields of a request's log line that say when and where it was answered.
+/// Log fields with the time and place of the answer.
 const VARYING: [&str; 4] = ["timestamp", "request_id", "gateway", "node"];
 
-/// The log line of a reply, all of it but [`VARYING`]. A field that is not expected is seen, and so is one that is
-/// missing.
+/// The log line of a reply without [`VARYING`]. Unexpected and missing fields are both seen.
 async fn logged(world: &World, reply: &Reply) -> Value {
     let mut line = world.log.line_of(reply.request_id()).await;
     without(&mut line, &VARYING);
@@ -40,13 +39,13 @@ pub(crate) fn expected_fields(lines: &[&str]) -> Vec<(String, String)> {
     fields
 }
 
-/// What one request of the gateway's own answers must give, over either version.
+/// The expected answer of the gateway itself, over either version.
 struct Own {
     ask: Ask,
     status: u16,
     fields: Vec<(String, String)>,
     body: String,
-    /// Of the log line: what is not the same in all cases.
+    /// Fields of the log line that differ between cases.
     log: Value,
 }
 
@@ -54,7 +53,7 @@ const CORS: &str = "access-control-allow-origin: *
     access-control-expose-headers: X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After, RateLimit, \
 RateLimit-Policy, Deprecation, Sunset, Link, X-Request-Id, ETag, Location, Idempotency-Replayed, X-API-Stability";
 
-/// On every response of an API whose project is known.
+/// Fields of every response of an API with a known project.
 const OF_AN_API: &str = "strict-transport-security: max-age=31536000
     x-content-type-options: nosniff";
 
@@ -63,7 +62,7 @@ const OF_A_QUOTA: &str = "x-ratelimit-limit: 300
     x-ratelimit-reset: 1800000060
     ratelimit-policy: \"minute\";q=300;w=60, \"day\";q=10000;w=86400";
 
-/// On every response to a request without a key that is good: the limit of its address.
+/// Fields of every response to a request without a valid key: the limit of its address.
 const OF_AN_ADDRESS: &str = "x-ratelimit-limit: 60
     x-ratelimit-reset: 1800000060
     ratelimit-policy: \"minute\";q=60;w=60";
@@ -72,7 +71,7 @@ const OF_AN_ADDRESS: &str = "x-ratelimit-limit: 60
 pub(crate) const REFUSAL: &str = "content-type: application/json
     cache-control: no-store";
 
-/// What the gateway answers to a browser that asks before it sends.
+/// Fields of the gateway's answer to a preflight.
 const PREFLIGHT: &str =
     "access-control-allow-headers: Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, \
 X-Request-Id
@@ -80,7 +79,7 @@ X-Request-Id
     access-control-max-age: 600
     vary: Origin, Access-Control-Request-Method, Access-Control-Request-Headers";
 
-/// The refusal of a request without a good key, which has these words of `WWW-Authenticate`.
+/// The refusal of a request without a valid key, with this `WWW-Authenticate`.
 fn unauthorized(ask: Ask, code: &str, message: &str, challenge: &'static str) -> Own {
     refused(ask, 401, code, message, &[OF_AN_ADDRESS, challenge], json!({ "quota_limit": 60 }))
 }
@@ -180,7 +179,7 @@ async fn the_gateways_own_answers_are_the_same_over_both_versions() {
             }
             assert_eq!(line, expected, "{version}: {ask:?}");
         }
-        // Both connections go on, also when a body of nothing was announced.
+        // Both connections continue, also after an announced empty body.
         let announced = ask.clone().field("Content-Length", "0");
         assert_eq!((old.ask(&announced).await.status, new.ask(&ask).await.status), (status, status));
     }
@@ -188,7 +187,7 @@ async fn the_gateways_own_answers_are_the_same_over_both_versions() {
     world.end().await;
 }
 
-/// What an upstream is told, but for what differs from request to request.
+/// The request as the upstream got it, without fields that differ between requests.
 pub(crate) fn told(head: &crate::world::wire::Head) -> (String, Vec<(String, String)>) {
     // Via names the client's version.
     let own = ["x-request-id", "traceparent", "tollhouse-identity-token", "content-length", "via"];
@@ -209,17 +208,17 @@ pub(crate) fn loose(reply: &Reply) -> Vec<(String, String)> {
     fields
 }
 
-/// A request, what the upstream does with it, and what the client must get over either version.
+/// A request, the upstream's answer, and the client's expected response over either version.
 struct Case {
     method: &'static str,
     act: Act,
     status: u16,
-    /// Fields of the response beside those of every response here.
+    /// Fields of the response, in addition to those of every response.
     fields: Vec<&'static str>,
-    /// `None`: the response breaks off. How much of it arrives is a matter of time: over HTTP/2 a reset overtakes what
-    /// waits.
+    /// `None`: the response breaks off. The amount that arrives depends on timing: over HTTP/2 a reset overtakes
+    /// waiting data.
     body: Option<String>,
-    /// Of the log line: what is not the same in all cases.
+    /// Fields of the log line that differ between cases.
     log: Value,
 }
 
@@ -228,7 +227,7 @@ impl Case {
         Self { method, act, status, fields: vec![CORS, fields], body: Some(body.to_owned()), log: json!({}) }
     }
 
-    /// An upstream that gives no valid response, and what the log says of it.
+    /// An upstream without a valid response, and the error in the log.
     fn invalid(act: Act, error: &str) -> Self {
         let body = json!({
             "code": "upstream_invalid",
@@ -260,7 +259,7 @@ fn cases() -> Vec<Case> {
     let short = and_close("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nshort");
     vec![
         Case::new("GET", two, 200, "content-length: 2\n x-a: 1\n x-a: 2", "[]"),
-        // Who may read it is the upstream's to say; limits, ids and the fields of a connection are the gateway's.
+        // The upstream decides who may read it; limits, ids and connection fields are the gateway's.
         Case {
             fields: vec![
                 "access-control-allow-origin: https://app.example",
@@ -293,7 +292,7 @@ fn ask_for(world: &World, method: &str) -> Ask {
     ask
 }
 
-/// What client and log saw is what the case says.
+/// Asserts the case's response and log line.
 async fn assert_expected(world: &World, upstream_h2: bool, case: &Case, what: &str, version: &str, reply: &Reply) {
     let seen = (reply.status, reply.complete.then(|| reply.text()));
     assert_eq!(seen, (case.status, case.body.as_deref()), "{what} over {version}");
@@ -363,7 +362,7 @@ async fn forwards(upstream_h2: bool) {
     world.end().await;
 }
 
-/// A client that says how long its body is, and one that does not.
+/// A client that declares the length of its body, and one that does not.
 #[tokio::test]
 async fn over_http2_bodies_arrive_as_they_were_sent() {
     let world = World::start().await;
@@ -504,7 +503,7 @@ async fn a_client_that_leaves_ends_its_upstream_request() {
     world.end().await;
 }
 
-/// The door takes a list for no request for a WebSocket, so the upstream is not asked to switch and must not.
+/// The listener does not read a list as a request for a WebSocket, so the upstream is not asked to switch and must not.
 #[tokio::test]
 async fn a_switch_of_protocols_that_the_upstream_was_not_asked_for_is_502() {
     let world = World::start().await;

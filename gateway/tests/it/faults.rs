@@ -24,7 +24,7 @@ fn refusing_address() -> (TcpSocket, SocketAddr) {
     (held, address)
 }
 
-/// Asserts a failure that is charged and says when to come back.
+/// Asserts a failure that is charged and has `Retry-After`.
 #[track_caller]
 fn assert_failed(reply: &Reply, status: u16, code: &str, left: i64) {
     reply.refused(status, code);
@@ -85,7 +85,7 @@ async fn an_upstream_that_breaks_off_before_or_in_its_head_is_502() {
         Act::AnswerAndClose(b"HTTP/1.1 200 OK\r\nContent-Ty".to_vec()),
         Act::AnswerAndReset(b"HTTP/1.1 200 OK\r\nContent-Ty".to_vec()),
     ] {
-        // A fresh connection each time: what was sent on it may have been carried out.
+        // A new connection each time: a request that was sent on it may have been executed.
         world.orders.next(act);
         assert_failed(&world.ask(world.list()).await, 502, "upstream_invalid", left);
         left -= 1;
@@ -126,7 +126,7 @@ async fn a_truncated_body_is_never_forwarded_as_complete() {
         for act in [Act::AnswerAndClose(bytes.clone()), Act::AnswerAndReset(bytes.clone())] {
             world.orders.next(act.clone());
             let mut client = world.tls(DEMO).await;
-            // The head may or may not have been on its way; a response that looks whole must not be.
+            // The head may have been sent or not; a response must not look complete.
             let reply = client.try_ask(&world.list()).await;
             assert!(reply.is_none_or(|reply| !reply.complete), "{:?}", String::from_utf8_lossy(&bytes));
             assert_eq!(client.rest().await, b"", "the connection ends");
@@ -160,9 +160,9 @@ async fn beyond_the_requests_an_upstream_may_have_in_progress_is_503() {
     let mut first = world.tls(DEMO).await;
     first.send(world.list().to_bytes()).await;
     world.orders.asked(1).await;
-    // It never reached an upstream, and that is our doing: the unit is given back, though figures shown never rise.
+    // It never reached an upstream because of us: the unit is returned, though shown figures never rise.
     assert_failed(&world.ask(world.list()).await, 503, "overloaded", 298);
-    // A bulkhead: the other upstream has places of its own.
+    // A bulkhead: the other upstream has its own permits.
     assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
     gate.add_permits(1);
     assert_eq!(first.reply("GET").await.expect("a response").status, 200);
@@ -190,7 +190,7 @@ async fn one_project_leaves_permits_of_its_upstream_to_others() {
         world.orders.asked(number).await;
         waiting.push(client);
     }
-    // Nothing of it is spent: figures shown never rise, but the requests that are let in are all that count in the end.
+    // None of it is charged: shown figures never rise, but only admitted requests count in the end.
     let reply = world.ask(world.list()).await;
     assert_failed(&reply, 429, "too_many_in_progress", 292);
     let line = world.log.line_of(reply.request_id()).await;
@@ -291,7 +291,7 @@ async fn with_all_addresses_dead_the_answer_is_502_after_two_attempts() {
     assert_eq!(world.log.line_of(reply.request_id()).await["attempts"], 2);
 }
 
-/// A world whose gateway holds an idle connection that will die with the next request.
+/// A world with an idle upstream connection that dies with the next request.
 async fn world_with_a_dying_connection() -> World {
     let world = World::start().await;
     assert_eq!(world.ask(world.list()).await.status, 200);

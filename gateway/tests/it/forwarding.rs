@@ -53,7 +53,7 @@ const FORGED: [(&str, &str); 39] = [
     ("X-Request-Id", "forged-request-id-0001"),
 ];
 
-/// What an API with rules about methods is not told either.
+/// Fields that an API with rules about methods does not get either.
 const OVERRIDES: [(&str, &str); 3] =
     [("X-HTTP-Method-Override", "DELETE"), ("X-HTTP-Method", "DELETE"), ("X-Method-Override", "DELETE")];
 
@@ -64,7 +64,7 @@ const TRACES: [(&str, &str); 3] = [
     ("baggage", "tenant=other"),
 ];
 
-/// What looks like ours and is the application's.
+/// Fields that look like the gateway's and belong to the application.
 const OWN: [(&str, &str); 12] = [
     ("x-account-id", "1"),
     ("x-auth-token", "2"),
@@ -80,7 +80,7 @@ const OWN: [(&str, &str); 12] = [
     ("x-user-name", "11"),
 ];
 
-/// What the gateway tells the upstream of an API.
+/// Fields that the gateway adds for the upstream of an API.
 const ADDED_TO_API: [&str; 13] = [
     "host",
     "tollhouse-identity-token",
@@ -183,7 +183,7 @@ async fn a_public_site_keeps_its_own_authorization_and_cookies() {
     let names = OVERRIDES.map(|(name, _)| name.to_ascii_lowercase());
     let overrides = names.iter().map(String::as_str);
     let traces = TRACES.iter().map(|(name, _)| *name);
-    // This upstream has not asked who is calling.
+    // This upstream is not configured to get identities.
     let added = ADDED_TO_API[..10].iter().copied().filter(|name| !name.starts_with("tollhouse-"));
     let added = added.chain(overrides).chain(traces).chain(["authorization", "cookie"]);
     assert_fields(&request, &added.collect::<Vec<_>>());
@@ -314,7 +314,7 @@ async fn an_upstream_cannot_speak_for_the_gateway() {
     }
 }
 
-/// On a site everything is the application's but what the gateway alone can know.
+/// On a site all fields are the application's, except those that only the gateway can know.
 #[tokio::test]
 async fn a_sites_own_response_fields_reach_the_client() {
     let world = World::start().await;
@@ -346,7 +346,7 @@ async fn a_sites_own_response_fields_reach_the_client() {
         }
         assert_eq!(head.get("tollhouse-identity-token"), None);
     }
-    // What it leaves out is said for it.
+    // The gateway adds the fields that the upstream omits.
     world.ask(Ask::get(BLOG, "/")).await.check();
 }
 

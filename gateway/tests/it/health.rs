@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::world::wire::Wire;
 use crate::world::{DEMO, World, eventually};
 
-/// A server whose health is what the test says, and which counts everything else that is asked of it.
+/// A server with scripted health, which counts all other requests.
 struct Patient {
     address: SocketAddr,
     health: Arc<AtomicU16>,

@@ -72,7 +72,7 @@ async fn a_request_for_another_tenant_on_this_connection_is_misdirected_in_http_
     }
     client.ask(&Ask::get("unknown.example", "/")).await.refused(421, "misdirected_request");
     world.assert_upstreams_untouched();
-    // The connection is as good as before for its own name.
+    // The connection still serves its own name.
     assert_eq!(client.ask(&world.list()).await.status, 200);
 }
 
@@ -104,7 +104,7 @@ async fn a_name_with_its_own_certificate_shares_no_connection() {
     let client = world.h2(SHOP).await;
     // The same tenant, but the certificate the client saw does not cover this name.
     client.ask(&world.list()).await.refused(421, "misdirected_request");
-    // A name below the wildcard shares connections with the others there as long as it has no certificate of its own.
+    // A name below the wildcard shares connections with others there while it has no certificate of its own.
     let own = "own.tollhouse.localhost";
     world.control.put(site(own, "demo")).await;
     let ask = Ask::get(own, ORDERS).key(&world.key.text);

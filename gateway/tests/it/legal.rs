@@ -8,8 +8,7 @@ use crate::world::client::{Ask, Client, Reply};
 use crate::world::upstream::{Act, Received, response};
 use crate::world::{BLOG, DEMO, ORDERS, World, within};
 
-/// A port of this machine at which connections are refused: it is bound, so no other process gets it, and nothing
-/// listens.
+/// A local port that refuses connections: it is bound, so no other process gets it, and does not listen.
 struct ClosedPort(TcpSocket);
 
 impl ClosedPort {
@@ -24,7 +23,7 @@ impl ClosedPort {
     }
 }
 
-/// One request over a version; what the client was told, and what the upstream of the site got of it.
+/// Sends one request over a version; returns the client's reply, and the request at the site's upstream.
 async fn over(world: &World, h2: bool, ask: &Ask) -> (Reply, Option<Received>) {
     let before = world.blog.requests().len();
     let reply = if h2 { world.h2(BLOG).await.ask(ask).await } else { world.ask(ask.clone()).await };
@@ -157,7 +156,7 @@ async fn options_is_answered_or_forwarded_and_trace_is_refused() {
     }
 }
 
-/// A balancer that knows neither names nor HTTP/1.1 can still ask.
+/// A balancer that sends neither a host nor HTTP/1.1 can still check the health.
 #[tokio::test]
 async fn a_health_check_needs_no_host() {
     let world = World::start().await;
@@ -245,8 +244,8 @@ async fn a_site_can_have_its_own_error_page() {
     assert_eq!(reply.text(), format!("<p>Sorry: 502 {} {{unknown}}</p>", reply.request_id()));
 }
 
-/// A response that ends before its request does: whole at once, but for a client that would then read nothing more, not
-/// even that it may send the rest.
+/// A response that ends before its request: complete at once, except for a client that would then read nothing more,
+/// not even a permission to send the rest.
 #[tokio::test]
 async fn a_response_that_ends_before_its_upload_arrives_whole() {
     let world = World::start().await;
@@ -262,7 +261,7 @@ async fn a_response_that_ends_before_its_upload_arrives_whole() {
         }
         assert_eq!(String::from_utf8_lossy(&came), at_once, "{agent}");
         assert_eq!(body.is_end_stream(), at_once == "early", "{agent}");
-        // More than the windows hold, taken and thrown away.
+        // More than the windows hold, read and discarded.
         for _ in 0..64 {
             upload.reserve_capacity(64 * 1024);
             while upload.capacity() < 64 * 1024 {

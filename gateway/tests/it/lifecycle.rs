@@ -47,7 +47,7 @@ async fn admin_paths_are_not_reachable_through_the_data_ports() {
 // promise: faults.20
 #[tokio::test]
 async fn an_idle_gateway_ends_at_once_and_so_do_idle_connections() {
-    // Much longer than the test may take: the end must not wait for it.
+    // Much longer than the test may take: the shutdown must not wait for it.
     let mut world = World::with(|setup| setup.drain = "lame_duck = \"0s\"\nrequests = \"300s\"").await;
     let (mut h1, h2) = (world.tls(DEMO).await, world.h2(BLOG).await);
     assert_eq!(h1.ask(&world.list()).await.status, 200);
@@ -94,7 +94,7 @@ async fn a_request_in_progress_is_finished_before_the_end() {
 // promise: faults.20
 #[tokio::test]
 async fn before_it_drains_a_gateway_is_not_ready_and_continues_to_serve() {
-    // Longer than the test takes; the world ends without it.
+    // Longer than the test takes; the world ends before it.
     let world = World::with(|setup| setup.drain = "lame_duck = \"300s\"\nrequests = \"1s\"").await;
     let mut open = world.tls(DEMO).await;
     let reply = open.ask(&world.list()).await;
@@ -136,7 +136,7 @@ async fn a_gateway_says_goodbye_when_it_has_stopped_serving() {
     world.orders.asked(1).await;
     world.begin_stop();
     not_ready(&world).await;
-    // While it drains it applies changes and says so.
+    // While it drains it applies changes and reports them.
     world.control.remove(EntityName::Site(BLOG.parse().unwrap())).await;
     let said_goodbye = |world: &World| world.control.reports().iter().any(|report| report.goodbye);
     assert!(!said_goodbye(&world), "a request is in progress");
@@ -177,7 +177,7 @@ async fn after_a_clean_stop_the_gateway_serves_only_when_the_control_plane_knows
         assert_eq!((&status(&world).await["unheard"], &status(&world).await["ready"]), (&json!("held"), &json!(false)));
         world.ask_plain(Ask::get(BLOG, "/")).await.refused(503, "starting");
         assert!(handshake(world.https, Some(DEMO), certificates::client(&[b"http/1.1"])).await.is_err());
-        // Stopped again, without having been heard.
+        // Stopped again before the control plane got a report.
         world.begin_stop();
         world.stopped().await.expect("a clean end");
     }
@@ -187,7 +187,7 @@ async fn after_a_clean_stop_the_gateway_serves_only_when_the_control_plane_knows
     assert_eq!(status(&world).await["unheard"], Value::Null);
     world.ask(world.list()).await.refused(401, "invalid_api_key");
     assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
-    // It was heard: the control plane waits for it, whatever becomes of the process.
+    // The control plane got its report and waits for it, whatever happens to the process.
     world.control.die().await;
     world.begin_stop();
     world.stopped().await.expect("a clean end");
@@ -217,7 +217,7 @@ async fn a_killed_gateway_serves_without_the_control_plane_and_a_stopped_one_say
     for _ in 0..2 {
         pair.run(0);
         pair.serves().await;
-        // Without a control plane to say goodbye to, a stop in order is no other end.
+        // Without a control plane for the goodbye, a clean stop ends in the same way.
         assert!(pair.terminate(0).await.success());
     }
     pair.control_comes_back().await;

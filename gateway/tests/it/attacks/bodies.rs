@@ -104,7 +104,7 @@ async fn an_answer_before_the_body_was_read_costs_both_connections() {
     assert_eq!(requests.len(), 2, "{requests:?}");
 }
 
-/// A connection that ended with bytes unread would take the answer back.
+/// Ending a connection with unread bytes would erase the answer.
 #[tokio::test]
 async fn a_refusal_reaches_a_client_that_keeps_writing() {
     let world = World::start().await;
@@ -157,7 +157,7 @@ async fn pipelined_requests_are_answered_in_order_and_never_mixed() {
     assert_eq!(lines, ["GET /0 HTTP/1.1", "GET /1 HTTP/1.1", "GET /2 HTTP/1.1"]);
 }
 
-/// CL.0 and 0.CL: what a server that ignores a body would read as the next request.
+/// CL.0 and 0.CL: bytes that a server which ignores a body would read as the next request.
 // promise: edge.1
 #[tokio::test]
 async fn an_unexpected_body_is_never_read_as_a_request() {

@@ -108,7 +108,7 @@ async fn unknown_names_leave_nothing_behind() {
     world.assert_upstreams_untouched();
 }
 
-/// The upstream is told of the client what the gateway saw, whatever the client says.
+/// The upstream gets the client's address as the gateway saw it, whatever the client claims.
 // promise: edge.10
 #[tokio::test]
 async fn a_clients_own_forwarding_fields_are_not_passed_on() {

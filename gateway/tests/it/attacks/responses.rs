@@ -39,7 +39,7 @@ async fn malformed_responses_are_502() {
     world.admin.counts("edge_upstream_requests_total{outcome=\"invalid\"}", 9).await;
 }
 
-/// Interim responses have an end, and so has a request whose upstream sends nothing else.
+/// Interim responses are bounded, and so is a request whose upstream sends nothing else.
 // promise: edge.8
 #[tokio::test]
 async fn a_flood_of_interim_responses_is_cut() {
@@ -72,7 +72,7 @@ async fn an_answer_with_length_and_coding_poisons_no_connection() {
     }
 }
 
-/// A response that goes on for ever, a little at a time, ends with the time that the upstream grants a request.
+/// An endless, slow response ends at the upstream's time limit of a request.
 // promise: edge.8
 #[tokio::test]
 async fn a_dripping_response_is_cut_at_the_end_of_the_requests_time() {
@@ -87,7 +87,7 @@ async fn a_dripping_response_is_cut_at_the_end_of_the_requests_time() {
     gate.add_permits(1);
     client.rest().await;
     world.admin.counts("edge_upstream_requests_total{outcome=\"timeout\"}", 1).await;
-    // A head that comes too late is said to be.
+    // A late response head is reported as such.
     let gate = Arc::new(Semaphore::new(0));
     world.orders.next(Act::AnswerInTwo(Vec::new(), gate.clone(), response("200 OK", "", "[]").into_bytes()));
     let mut client = world.tls(DEMO).await;
@@ -98,7 +98,7 @@ async fn a_dripping_response_is_cut_at_the_end_of_the_requests_time() {
     client.reply("GET").await.expect("an answer").refused(504, "upstream_timeout");
 }
 
-/// A site's download may take as long as it keeps its pace.
+/// A site's download may take any time while it keeps the minimum rate.
 #[tokio::test]
 async fn a_streaming_site_has_no_such_limit() {
     let world = World::start().await;
@@ -114,7 +114,7 @@ async fn a_streaming_site_has_no_such_limit() {
     assert_eq!((status_of(&head), body.bytes.as_slice(), body.complete), (200, &b"abcd"[..], true));
 }
 
-/// Asking for another protocol is no way to hold a place at an upstream for an hour.
+/// An upgrade to another protocol cannot hold a permit of an upstream for an hour.
 // promise: faults.11
 #[tokio::test]
 async fn an_unanswered_upgrade_is_504() {
@@ -134,8 +134,8 @@ async fn an_unanswered_upgrade_is_504() {
     world.admin.counts("edge_upstream_requests_total{outcome=\"timeout\"}", 2).await;
 }
 
-/// One request in ten may be sent a second time, and ten that were saved up: an upstream that drops every connection is
-/// not asked everything twice.
+/// One request in ten may be retried, with ten saved up: an upstream that drops every connection does not get every
+/// request twice.
 // promise: faults.12
 #[tokio::test]
 async fn retries_have_a_budget() {

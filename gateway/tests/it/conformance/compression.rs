@@ -11,7 +11,7 @@ const BAD: super::Outcome = Connection(&[COMPRESSION_ERROR]);
 const ADDING: &[u8] = &[0x40, 1, b'x', 1, b'y'];
 /// The newest field of the table.
 const NEWEST: u8 = 0xbe;
-/// The table is to hold nothing.
+/// Sets the table's size to 0.
 const EMPTIED: u8 = 0x20;
 /// The table is to hold 4,096 bytes, as much as it may.
 const RESTORED: &[u8] = &[0x3f, 0xe1, 0x1f];
@@ -97,7 +97,7 @@ fn sizes_of_the_table(asks: &Asks<'_>) -> Vec<Case> {
         too_large("a size of 2^21", &[0x3f, 0xe1, 0xff, 0x7f]),
         bad(asks, "a size at the end of a block", "4.2", &[EMPTIED]),
         bad(asks, "a size between fields", "4.2", &[&[EMPTIED][..], &block(&[("x", "y")])].concat()),
-        // To h2 every frame begins the block anew. Both sides agree on the table all the same.
+        // h2 decodes every frame as a new block. Both sides agree on the table all the same.
         case(
             "a size at the start of a CONTINUATION",
             "4.2",

@@ -20,7 +20,7 @@ fn prefaces(asks: &Asks<'_>) -> Vec<Case> {
         case("frames without a preface", "3.4", [settings(&[]), list.clone()].concat(), WRONG).raw(),
         script("a preface in single bytes", "3.4", in_bytes, Served(&[1])).raw(),
         case("a request with the preface", "3.4", [preface(), list.clone()].concat(), Served(&[1])).raw(),
-        // h2 does not insist on SETTINGS first. The defaults hold until they come, which is what no settings say.
+        // h2 does not require SETTINGS first. Until they come the defaults hold, as with empty settings.
         case("a preface without SETTINGS", "3.4", [PREFACE, &list].concat(), WRONG).instead(Served(&[1])).raw(),
     ]
 }

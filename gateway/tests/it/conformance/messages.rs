@@ -73,8 +73,8 @@ fn lengths(asks: &Asks<'_>) -> Vec<Case> {
         bad("a length and more over two frames", "5", &[data(1, b"123", false), data(1, b"456", true)]),
         bad("a length and more that does not end", "5", &[data(1, b"123456", false)]),
         bad("a length and nothing", "5", &[data(1, b"", true)]),
-        // The request is complete without the byte, which goes nowhere; whether the upstream has it by then depends on
-        // when the byte comes.
+        // The request is complete without the byte, which is dropped. Whether the upstream has the request by then
+        // depends on timing.
         bad("a length of 0 and a byte", "0", &[data(1, b"1", true)]).whole(),
         bad("a length and less before trailers", "5", &[data(1, b"1234", false), late]),
         bad("a length that padding makes up for", "5", &[padded_data(1, b"\x02123\0\0", true)]),
@@ -114,7 +114,7 @@ async fn answered(world: &World, frames: impl FnOnce(&Asks<'_>) -> Vec<u8>) -> S
     peer.seen
 }
 
-/// Pieces of HTTP/2 have no place in the HTTP/1.1 of an upstream.
+/// Parts of HTTP/2 must not reach an upstream over HTTP/1.1.
 // promise: edge.14
 #[tokio::test]
 async fn over_http_2_an_upstream_gets_neither_padding_nor_trailers() {
@@ -159,7 +159,7 @@ async fn over_http_2_a_separate_end_of_a_body_ends_it_once_at_the_upstream() {
     }
 }
 
-/// RFC 9110 section 8.6: a length that is said twice is refused, or passed on once.
+/// RFC 9110 section 8.6: a repeated length is refused, or passed on once.
 // promise: edge.14
 #[tokio::test]
 async fn over_http_2_a_repeated_length_reaches_the_upstream_once() {
@@ -178,7 +178,7 @@ async fn over_http_2_a_repeated_length_reaches_the_upstream_once() {
     }
 }
 
-/// RFC 9113 section 8.2.3: browsers send every cookie as a field of its own, and HTTP/1.1 has one field for all.
+/// RFC 9113 section 8.2.3: browsers send each cookie as a separate field, and HTTP/1.1 has one field for all.
 // promise: edge.14
 #[tokio::test]
 async fn over_http_2_cookies_in_pieces_reach_the_upstream_as_one_field() {

@@ -86,7 +86,7 @@ fn idle(_: &Asks<'_>) -> Vec<Case> {
     ]
 }
 
-/// The client has said everything; its window keeps the gateway from saying everything.
+/// The client has ended its side; its window keeps the gateway from ending the other.
 fn half_closed(asks: &Asks<'_>) -> Vec<Case> {
     let keyless = asks.keyless();
     let then = |name, bytes: Vec<u8>, outcome| {
@@ -110,7 +110,7 @@ fn half_closed(asks: &Asks<'_>) -> Vec<Case> {
 /// Frames of each kind on a stream that is closed; `then` sends them after what closed it.
 fn after_the_end(block: &[u8], then: impl Fn(&'static str, Vec<u8>, Outcome) -> Case) -> Vec<Case> {
     vec![
-        // Until the last of the request is forgotten h2 ends the connection.
+        // As long as h2 remembers the request it ends the connection.
         then("DATA", data(1, b"x", true), Reset(1, &[STREAM_CLOSED])).or(WHOLE_CONNECTION),
         then("HEADERS", headers(1, block, true), USED),
         then("CONTINUATION", continuation(1, block), USED),
@@ -120,7 +120,7 @@ fn after_the_end(block: &[u8], then: impl Fn(&'static str, Vec<u8>, Outcome) -> 
     ]
 }
 
-/// Both sides have said everything.
+/// Both sides have ended.
 fn ended(asks: &Asks<'_>) -> Vec<Case> {
     let keyless = asks.keyless();
     after_the_end(&keyless, |name, bytes, outcome| {
@@ -129,14 +129,14 @@ fn ended(asks: &Asks<'_>) -> Vec<Case> {
     })
 }
 
-/// The client has given the stream up.
+/// The client has reset the stream.
 fn given_up(asks: &Asks<'_>) -> Vec<Case> {
     after_the_end(&asks.list(), |name, bytes, outcome| {
         case(name, "5.1", [asks.open(), reset(1, CANCEL), bytes].concat(), outcome).cut()
     })
 }
 
-/// The gateway has given the stream up; what was on its way is ignored.
+/// The gateway has reset the stream; frames on their way are ignored.
 fn refused(asks: &Asks<'_>) -> Vec<Case> {
     let without_method = block(&[(":scheme", "https"), (":authority", DEMO), (":path", ORDERS)]);
     let then = |name, bytes: Vec<u8>| {

@@ -16,7 +16,7 @@ use crate::world::{BLOG, World, within};
 /// Requests that are generated.
 const CASES: u32 = 400;
 
-/// What fits into one frame without asking.
+/// Maximum payload of a frame by default.
 const FRAME_BYTES: usize = 16_384;
 
 #[derive(Clone, Debug)]
@@ -67,10 +67,10 @@ impl Sent {
     }
 }
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Clone, Debug, PartialEq)]
 enum Verdict {
-    /// The upstream was asked this.
+    /// The upstream got this request.
     Served(String),
     /// With this status; `None`: the stream or the connection ended.
     Refused(Option<u16>),

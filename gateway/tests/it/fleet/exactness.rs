@@ -16,7 +16,7 @@ async fn three_gateways_admit_exactly_the_limit_and_the_books_agree_with_the_log
             let calls = fleet.store_calls() - before;
             outcome.only(&[200, 429]);
             assert_eq!(outcome.broken, 0);
-            // A machine that is busy takes the burst into the next minutes, and may be too slow to spend 20,000 in one.
+            // A busy machine spreads the burst over the next minutes, and may be too slow to spend 20,000 in one.
             match outcome.refused.keys().next() {
                 Some(spent) => assert_eq!(outcome.admitted.get(spent), Some(&limit), "{outcome:?}"),
                 None => assert!(limit > 1_000, "three times as many asked, and none was refused: {outcome:?}"),
@@ -48,7 +48,7 @@ async fn a_refused_request_costs_no_store_call_and_no_day() {
     let fleet = Fleet::in_a_fresh_minute(3, &[(1_000, 200)], "bans = \"off\"\non_store_down = \"deny\"").await;
     assert_eq!(fleet.burst(0, 600).await.total(), 200);
     eventually("the books are settled", async || (fleet.day_charged(0) == 200).then_some(())).await;
-    // Every node hears the refusal once, and again in each minute that begins.
+    // Every node gets the refusal once, and again in each new minute.
     let minute = fleet.store_time() / 60;
     fleet.burst(0, 60).await.only(&[429]);
     let before = fleet.store_calls();

@@ -52,17 +52,17 @@ impl FaultProxy {
         Self { port, faults, thread: Some(thread) }
     }
 
-    /// Every reply comes later.
+    /// Delays every reply.
     pub(crate) fn delay(&self, by: Duration) {
         self.faults.delay_millis.store(u64::try_from(by.as_millis()).unwrap(), Ordering::SeqCst);
     }
 
-    /// So many of a hundred replies are lost, after their commands were carried out.
+    /// Loses this percentage of replies, after their commands were executed.
     pub(crate) fn lose(&self, percent: u32) {
         self.faults.lost_percent.store(percent, Ordering::SeqCst);
     }
 
-    /// A half-open network: nothing arrives, nothing breaks.
+    /// Simulates a half-open network: no data arrives and no connection breaks.
     pub(crate) fn swallow(&self, swallows: bool) {
         self.faults.swallows.store(swallows, Ordering::SeqCst);
     }

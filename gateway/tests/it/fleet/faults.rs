@@ -8,7 +8,7 @@ use super::*;
 use crate::world::credentials::identities;
 use crate::world::upstream::{Act, response};
 
-/// Asks one after the other, at every node in turn; what was admitted, and every status seen.
+/// Sends requests one after the other to the nodes in turn; returns the results.
 async fn in_turn(fleet: &Fleet, tenant: usize, requests: usize) -> Outcome {
     let mut outcome = Outcome::default();
     let mut connections = Vec::new();
@@ -32,8 +32,8 @@ async fn all_are_back(fleet: &Fleet) {
 async fn lost_replies_lose_nothing_and_grant_nothing_twice() {
     let limits = [(1_000, 100_000); 3];
     let turn = TURN.lock().await;
-    // Patient, so that on a busy machine a call that is late is not taken for lost; and a key that goes on after 429
-    // would be banned before its minute is full.
+    // Patient, so that a slow call on a busy machine does not count as lost. Bans are off, because a key that continues
+    // after 429 would be banned before its minute is full.
     let quota = "bans = \"off\"\non_store_down = \"deny\"";
     let fleet = Fleet::over(Redis::in_a_fresh_minute(), &[0; 3], &limits, quota, "300ms", turn).await;
     // A minute may end in the middle; three in a row do not.
@@ -49,7 +49,7 @@ async fn lost_replies_lose_nothing_and_grant_nothing_twice() {
             proxy.lose(0);
         }
         all_are_back(&fleet).await;
-        // On a machine that is busy with other things a call may be late once more, and its requests are refused.
+        // On a busy machine a call may still be late, and its requests are refused.
         let mut bursts = 0;
         while outcome.total() < 1_000 && outcome.admitted.len() <= 1 {
             bursts += 1;
@@ -73,7 +73,7 @@ async fn lost_replies_lose_nothing_and_grant_nothing_twice() {
 // promise: faults.4
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_is_cut_off_has_its_share_and_the_others_stay_exact() {
-    // Patient, so that on a busy machine the others are not taken for cut off as well.
+    // Patient, so that the other nodes do not seem cut off on a busy machine.
     let limits = [(300, 100_000); 3];
     let fleet = Fleet::in_a_fresh_minute(3, &limits, "on_store_down = \"share\"").await;
     // A minute may end in the middle; three in a row do not.
@@ -99,9 +99,9 @@ async fn a_node_that_is_cut_off_has_its_share_and_the_others_stay_exact() {
         let mut minutes = before.admitted.keys().chain(alone.admitted.keys()).chain(others.admitted.keys());
         let first = minutes.next();
         if minutes.all(|minute| Some(minute) == first) {
-            // The share of one of three nodes is the most that can be too much.
+            // At most the share of one of three nodes is too much.
             assert!(alone.total() <= 100, "{alone:?}");
-            // What the store knows of is exact, but for the lease that the lost node holds: a twentieth of the minute.
+            // The store's count is exact except for the lost node's lease, a twentieth of the minute.
             let known = before.total() + others.total();
             assert!((300 - 15..=300).contains(&known), "{before:?} {others:?}");
             return;
@@ -191,7 +191,7 @@ async fn requests_wait_for_a_slow_store_only_within_the_budget() {
         metrics.get("edge_quota_mode{mode=\"deny\"}").is_some_and(|on| on == "1").then_some(())
     })
     .await;
-    // A gateway whose store is gone is as ready as ever.
+    // A gateway without its store is still ready.
     assert_eq!(fleet.nodes[0].admin.get("/readyz").await.0, 200);
     fleet.proxies[0].delay(Duration::ZERO);
     all_are_back(&fleet).await;

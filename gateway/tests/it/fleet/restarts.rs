@@ -98,7 +98,7 @@ async fn a_restarted_gateway_counts_for_its_place_and_one_over_a_copied_director
     .await;
 }
 
-/// Threads of another process that stand still while its others run: what no signal can do, and a debugger can.
+/// Stopped threads of another process while its others run, which needs a debugger's interface.
 struct Stuck(Vec<Pid>);
 
 impl Stuck {
