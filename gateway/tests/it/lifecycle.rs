@@ -234,12 +234,12 @@ async fn a_killed_gateway_serves_without_the_control_plane_and_a_stopped_one_say
     assert_eq!(pair.admin(0).get("/readyz").await.0, 503);
 }
 
-/// The answer of readiness, once the gateway has looked at its replica.
+/// The answer of readiness, after the gateway has checked its replica.
 async fn readiness(pair: &Pair, node: usize) -> (u16, String) {
     eventually("the gateway knows its replica", async || {
         tokio::net::TcpStream::connect(pair.admin(node).0).await.ok()?;
         let (code, ready) = pair.admin(node).get("/readyz").await;
-        // While it is held, the replica counts as absent, and a condition of its own says why.
+        // While the gateway waits, the replica counts as absent, and another condition gives the reason.
         let looked = ready.contains("\"replica\":true") || ready.contains("\"heard_by_control_plane\"");
         looked.then_some((code, ready))
     })
@@ -252,7 +252,7 @@ async fn over_a_copied_directory_a_gateway_serves_only_when_the_control_plane_kn
     let mut pair = Pair::single(None).await;
     pair.kill(0);
     pair.control_dies().await;
-    // The control plane does not know such a process, whichever files were copied and however often it starts.
+    // The control plane does not know such a process, with any copied files and after any number of starts.
     for left_out in [&[] as &[&str], &["place"]] {
         pair.copy_data(left_out);
         for _ in 0..2 {
@@ -266,7 +266,7 @@ async fn over_a_copied_directory_a_gateway_serves_only_when_the_control_plane_kn
             pair.kill(1);
         }
     }
-    // The one that was copied is waited for, and serves.
+    // The original gateway is waited for, and serves.
     pair.run(0);
     pair.serves().await;
     pair.run(1);

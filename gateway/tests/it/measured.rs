@@ -13,10 +13,10 @@ use crate::world::client::{Ask, Client, Reply};
 use crate::world::entities::TestKey;
 use crate::world::{DEMO, ORDERS, World};
 
-/// What an idle connection over TLS may cost, as measured (`bench/run idle-memory`) and a margin.
+/// Maximum memory of an idle TLS connection, in bytes: the measured size (`bench/run idle-memory`) and a margin.
 const IDLE_BYTES_MAX: u64 = 48 * 1024;
 
-/// Connections that one address is asked for: fewer than it may have.
+/// Connections per address: fewer than the maximum.
 const PER_ADDRESS: u32 = 200;
 
 /// Memory that unknown names may leave in use, in bytes.
@@ -93,7 +93,7 @@ async fn an_idle_connection_costs_little_memory() {
     assert_eq!(open.len(), usize::try_from(count).unwrap() + 20);
 }
 
-/// Mean and variance as values come (Welford).
+/// Running mean and variance (Welford).
 #[derive(Default)]
 struct Moments {
     count: f64,
@@ -119,10 +119,10 @@ impl Moments {
 /// Samples from which on the figure means something.
 const SAMPLES_MIN: u32 = 10_000;
 
-/// Fields whose values differ from one answer to the next, whatever was asked.
+/// Fields that differ between equal requests.
 const OF_ITS_MOMENT: [&str; 5] = ["connection", "date", "ratelimit", "x-ratelimit-remaining", "x-request-id"];
 
-/// All that an answer tells but its moment.
+/// An answer without the fields that depend on the time.
 fn told(reply: &Reply) -> (u16, Vec<(String, String)>, String) {
     let fields = reply.head.fields.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.clone()));
     let fields = fields.filter(|(name, _)| !OF_ITS_MOMENT.contains(&name.as_str())).collect();
@@ -154,7 +154,7 @@ async fn a_revoked_key_is_refused_like_an_unknown_one() {
     assert_eq!((&lines[0][0], &lines[0][1]), (&401.into(), &"invalid_api_key".into()));
     let mut first = None;
     for number in 0..2 * samples {
-        // In turns that do not always begin with the same one.
+        // In turns that begin with a different one each time.
         let which = usize::try_from((number ^ (number >> 1)) & 1).unwrap();
         let began = Instant::now();
         let reply = client.ask(&asks[which]).await;

@@ -131,7 +131,7 @@ async fn a_refusal_of_the_door_looks_like_any_other_refusal() {
 #[tokio::test]
 async fn no_secret_reaches_a_log_a_metric_an_error_or_the_operators_view() {
     let log = Log::default();
-    // The whole process's log, so that nothing any part says is missed.
+    // The whole process's log, with the lines of every part.
     let logs = Arc::new(Logs::start(Format::Json, "info", log.clone()).expect("this is the one test that starts it"));
     let world = World::with(|setup| setup.logs = Some(logs)).await;
     let key = world.key.text.clone();
@@ -228,7 +228,7 @@ async fn the_control_plane_gets_used_and_banned_keys() {
     let world = World::start().await;
     let id = &world.key.record.id;
     let said_of = |report: &KeyReport| report.used.iter().find(|used| used.key == *id).map(|used| used.minute);
-    // What the control plane does not take now, it is told later.
+    // Reports that the control plane misses are repeated later.
     world.control.die().await;
     assert_eq!(world.ask(world.list()).await.status, 200);
     world.control.revive().await;
@@ -242,7 +242,7 @@ async fn the_control_plane_gets_used_and_banned_keys() {
     let report = world.control.told_of_keys("the ban", |report| report.bans_total == 1).await;
     assert_eq!((&report.bans[0].key, report.bans[0].reason), (id, BanReason::Operator));
     assert_eq!(world.admin.ask("DELETE", &path, &token).await.0, 200);
-    // A key that is used on is told again with the next minute, and that there is no ban any more.
+    // A key in use is reported again in the next minute, and without a ban.
     world.clock.advance(std::time::Duration::from_mins(1));
     assert_eq!(world.ask(world.list()).await.status, 200);
     let is_later = |report: &KeyReport| said_of(report).is_some_and(|minute| minute == MINUTE_END / 60);
@@ -269,7 +269,7 @@ async fn a_refused_usage_report_delays_no_other() {
     eventually("usage of every project", async || (world.control.told_of_usage() == expected).then_some(())).await;
 }
 
-/// A page in an operator's browser may have its own name lead here (DNS rebinding); it is told nothing.
+/// A page in an operator's browser may resolve its own name to this address (DNS rebinding); it gets no data.
 #[tokio::test]
 async fn the_admin_listener_answers_only_to_its_own_names() {
     let world = World::with(|setup| setup.listen = "admin_hosts = [\"gateway-1\"]").await;

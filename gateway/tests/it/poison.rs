@@ -13,7 +13,7 @@ use crate::world::entities::{certificate, challenge, limited, public, redirectin
 use crate::world::visitor::Visitor;
 use crate::world::{DEMO, ORDERS, OTHER, SHOP, World, eventually};
 
-/// The revision after the newest one; known only when the lie is told.
+/// Stands for the revision after the newest one, which is known only when the bad stream is sent.
 const NEXT: u64 = 7_777_777;
 
 fn change(revision: u64, effect: Effect) -> String {
@@ -130,7 +130,7 @@ fn unusable() -> Vec<(&'static str, CertificateBundle)> {
     let of_another_name = CertificateBundle { hostname: good.hostname.clone(), ..other.clone() };
     let chain_of_another = CertificateBundle { chain_pem: other.chain_pem, ..good.clone() };
     let no_chain = CertificateBundle { chain_pem: String::new(), ..good.clone() };
-    // One letter of the leaf is another: what was a sequence is none.
+    // One changed letter of the leaf: it is no longer a sequence.
     let flipped = CertificateBundle { chain_pem: good.chain_pem.replacen("\nM", "\nA", 1), ..good };
     vec![
         ("cannot open", of_another_name),
@@ -140,7 +140,7 @@ fn unusable() -> Vec<(&'static str, CertificateBundle)> {
     ]
 }
 
-/// Which certificates the gateway says it has set aside.
+/// The certificates that the gateway reports as skipped.
 async fn set_aside(world: &World) -> Vec<(String, String)> {
     let (_, status) = world.admin.get("/status").await;
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();
@@ -162,12 +162,12 @@ async fn an_unusable_certificate_is_skipped_and_all_other_changes_are_applied() 
         assert_eq!(world.ask(shop.clone()).await.status, 200, "{why}: with the certificate from before");
         world.admin.counts("edge_replica_refused_total{reason=\"certificate\"}", number).await;
     }
-    // What is withdrawn after it is withdrawn.
+    // A later withdrawal is applied.
     let revoked = world.other_key.clone();
     let removed = EntityName::Key(revoked.record.digest);
     world.control.remove(removed.clone()).await;
     world.ask(Ask::get(OTHER, ORDERS).key(&revoked.text)).await.refused(401, "invalid_api_key");
-    // So is what a snapshot no longer has, beside the same certificate.
+    // So is the absence from a snapshot that has the same certificate.
     world.control.put(revoked.entity()).await;
     assert_eq!(world.ask(Ask::get(OTHER, ORDERS).key(&revoked.text)).await.status, 200);
     world.control.die().await;
@@ -177,7 +177,7 @@ async fn an_unusable_certificate_is_skipped_and_all_other_changes_are_applied() 
     world.control.applied(revision).await;
     world.ask(Ask::get(OTHER, ORDERS).key(&revoked.text)).await.refused(401, "invalid_api_key");
     assert_eq!(world.ask(shop.clone()).await.status, 200);
-    // It is known after a restart, until a good one comes.
+    // It is still reported after a restart, until a valid one comes.
     world.begin_stop();
     world.stopped().await.expect("a clean end");
     world.run().await;

@@ -10,7 +10,7 @@ use crate::world::client::{Ask, Reply};
 use crate::world::entities::{TestKey, limited, project};
 use crate::world::{DAY_END, DEMO, MINUTE_END, NOW, ORDERS, SHOP, World};
 
-/// A world whose demo project has these limits.
+/// A world with these limits for the demo project.
 async fn world_with(per_minute: u32, per_day: u32) -> World {
     let world = World::with(|setup| {
         setup.entities.retain(|entity| entity.name() != EntityName::Project("demo".parse().unwrap()));
@@ -47,8 +47,8 @@ async fn every_response_shows_the_remaining_requests() {
     }
 }
 
-/// A project is removed and another one takes its name: it has its own quota, and the old key opens nothing of it, also
-/// where the gateway has not heard that it is gone.
+/// A project is removed and another one takes its name: it has its own quota, and the old key opens nothing of it, even
+/// at a gateway that missed the removal.
 #[tokio::test]
 async fn a_project_of_the_same_name_has_its_own_quota() {
     let world = world_with(3, 100).await;
@@ -80,7 +80,7 @@ async fn a_request_beyond_the_minutes_limit_gets_retry_after() {
         assert_eq!(reply.header("access-control-allow-origin"), Some("*"));
     }
     assert_eq!(world.orders.requests().len(), 3, "what is refused is never forwarded");
-    // A client that waits exactly as long as it was told is let in.
+    // A client that waits exactly as long as `Retry-After` says is admitted.
     world.clock.advance(Duration::from_secs(u64::try_from(MINUTE_END - NOW).unwrap()));
     let reply = client.ask(&world.list()).await;
     assert_eq!((reply.status, reply.rate_limit_headers()), (200, (3, 2, MINUTE_END + 60)));

@@ -12,7 +12,7 @@ const WWW: &str = "www.shop.example";
 const TARGETS: [&str; 8] =
     ["/", "/a%2Fb%2f", "//evil.example//x", "/?", "/x?", "/a%0a%0D?b=%0a", "/a|b?c={d}", "/%E4%BD%A0?q=%FF&&="];
 
-/// A world in which WWW leads to SHOP with this status.
+/// A world in which WWW redirects to SHOP with this status.
 async fn world_with(status: Option<RedirectStatus>) -> World {
     let world = World::start().await;
     world.control.put(certificate(WWW)).await;
@@ -126,7 +126,7 @@ async fn a_key_sent_without_encryption_is_refused_and_its_exposure_is_noted() {
         world.list(),
         Ask::new("DELETE", DEMO, "/v1/store/orders/1").key(&world.key.text),
         Ask::get(WWW, ORDERS).key(&world.key.text),
-        // On a public site only what looks like one of our keys.
+        // On a public site only credentials that look like our keys.
         Ask::get(BLOG, "/").field("Authorization", &format!("Basic th_{}", world.key.text)),
     ] {
         let reply = world.ask_plain(ask.clone()).await;

@@ -26,10 +26,10 @@ async fn a_changed_upstream_is_reloaded_and_the_others_stay() {
     assert_eq!(world.admin.metric(GOOD).await, 1);
 }
 
-/// What a hand that slips leaves in a file, wherever it stands in it.
+/// Typing mistakes, at any place of a file.
 const MISTAKES: [&str; 5] = ["[upstreams.orders", "nonsense = 1", "= 5", "threads = \"many", "}}"];
 
-/// What is said of a file in the log.
+/// The log's message about a file.
 fn refusal(text: &str) -> String {
     let source = Source::from_text("gateway.toml", text, ENVIRONMENT_PREFIX, BTreeMap::new());
     let Err(problems) = Config::read(&source) else { panic!("nothing is wrong with it: {text}") };

@@ -106,8 +106,7 @@ async fn a_gateway_that_restarts_while_the_control_plane_is_dead_serves_everythi
     world.ask(Ask::get(DEMO, ORDERS)).await.refused(401, "missing_api_key");
 }
 
-/// Why the gateway refuses what the control plane holds.
-/// Every kind of damage: another file, a part of it, wrong bytes at its start or throughout.
+/// Kinds of damage to a file: another file, a part of it, wrong bytes at its start or throughout.
 fn damaged(good: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     let wrong_from = |from: usize, step: usize| {
         let mut bytes = good.to_vec();
@@ -173,7 +172,7 @@ async fn follows(world: &World) {
     eventually("the control plane is followed", async || refusal(world).await.is_none().then_some(())).await;
 }
 
-/// An operator accepts what the control plane holds; what this changed, once it is taken.
+/// Accepts the control plane's data as an operator; returns the resulting changes.
 async fn accept(world: &World) -> serde_json::Value {
     let authorization = world.operator();
     assert_eq!(world.admin.ask("POST", "/replica/accept", &authorization).await.0, 200);
@@ -229,7 +228,7 @@ async fn a_database_that_went_back_is_refused_at_any_number() {
         (applied() == Some(Revision(0))).then_some(())
     })
     .await;
-    // The numbers that the gateway knows, and more, with other changes.
+    // The revisions that the gateway has, and more, with other changes.
     for number in 0..3 {
         world.control.publish(Effect::Put(site(&format!("other-{number}.tollhouse.localhost"), "blog")));
         let refused = world.control.refused();
@@ -260,7 +259,7 @@ async fn an_acceptance_without_a_refusal_is_refused_and_arms_nothing() {
         assert!(said.contains("nothing_to_accept") && said.contains("Nothing is refused here"), "{said}");
     };
     nothing().await;
-    // Nor while the control plane is away: what comes back is another database.
+    // Nor during an outage of the control plane after which another database comes back.
     world.control.die().await;
     nothing().await;
     drop(world.control.lose_database());
@@ -278,7 +277,7 @@ async fn an_acceptance_is_valid_only_for_the_refused_database() {
     world.control.die().await;
     let authorization = world.operator();
     assert_eq!(world.admin.ask("POST", "/replica/accept", &authorization).await.0, 200);
-    // A third one comes in its place.
+    // A third database replaces it.
     world.control.put_back(right);
     drop(world.control.lose_database());
     world.control.publish(Effect::Put(site("third.tollhouse.localhost", "blog")));

@@ -18,7 +18,8 @@ use crate::fleet::extent;
 /// Requests per second, half of them over HTTP/1.1 keep-alive, half over HTTP/2.
 const RATE: u32 = 500;
 
-/// How long a gateway says that it is not ready before it stops accepting. The balancer looks far more often.
+/// Time between a gateway's report that it is not ready and its closing of listeners. The balancer checks far more
+/// often.
 const LAME_DUCK: &str = "500ms";
 
 /// A test runs with fewer requests than `bench/run rolling-restart`: programs that are not optimised need the machine.
@@ -90,5 +91,5 @@ async fn a_killed_gateway_fails_only_its_requests_in_progress() {
     assert_eq!(losers.len(), outcome.failed.len(), "somebody lost more than one request: {outcome}");
 }
 
-/// What the parts share of a gateway's place.
+/// The balancer, shared by all parts of the test.
 type Shared = Arc<Balancer>;

@@ -4,7 +4,7 @@ use crate::world::client::{Ask, Reply, status_of};
 use crate::world::upstream::{Act, response};
 use crate::world::{BLOG, DEMO, MINUTE_END, ORDERS, World};
 
-/// Asserts a refusal of a caller who was charged for it.
+/// Asserts a refusal that was charged to the caller.
 #[track_caller]
 fn assert_refused_and_charged(reply: &Reply, status: u16, code: &str, left: i64) {
     reply.refused(status, code);
@@ -144,7 +144,7 @@ async fn head_is_get_without_the_body() {
         (200, Some("1234"), Some("\"x\""))
     );
     assert_eq!(reply.number("x-ratelimit-remaining"), 299);
-    // Nothing of a body is in the way of the next response.
+    // No byte of the body disturbs the next response.
     assert_eq!(client.ask(&world.list()).await.text(), "[]");
     assert_eq!(world.orders.requests()[0].head.first_line, "HEAD /v1/store/orders HTTP/1.1");
 }
@@ -219,7 +219,7 @@ async fn a_refused_client_that_expects_100_continue_sends_no_body() {
     ] {
         let mut ask = ask.field("Expect", "100-continue");
         ask.body.clear();
-        // The first head that comes is the refusal, not 100.
+        // The first head is the refusal, not 100.
         world.tls(DEMO).await.try_ask(&ask).await.expect("a response").refused(status, code);
     }
     world.assert_upstreams_untouched();

@@ -21,7 +21,7 @@ use crate::world::{BLOG, DEMO, ORDERS, OTHER, Setup, World};
 const API: &str = "api.tollhouse.localhost";
 const NEWS: &str = "news.tollhouse.localhost";
 
-/// An upstream with eight places, asked on a host of the platform by ten keys of one project and one of another.
+/// An upstream with eight permits, for a platform host with ten keys of one project and one of another.
 async fn world_with_few_places() -> (World, Vec<TestKey>) {
     let keys: Vec<TestKey> = (2..12).map(|number| TestKey::new("demo", number)).collect();
     let world = World::with(|setup| {
@@ -62,7 +62,7 @@ async fn unread_responses_of_one_key_leave_permits_of_the_platforms_host_to_othe
     .await;
 }
 
-/// A project is removed while its requests are in progress, and another takes its name: they are not the new one's.
+/// A project is removed during its requests, and another takes its name: the requests do not count for the new one.
 #[tokio::test]
 async fn a_project_of_the_same_name_has_its_own_permits() {
     let (world, _) = world_with_few_places().await;
@@ -202,8 +202,8 @@ impl Dice {
     }
 }
 
-/// A response to this host: a head that may lie about its body, and bytes that have no place in it. Whatever says
-/// something says for whom.
+/// A random response for this host: its head may lie about its body, and bytes may follow. Every text in it names the
+/// host.
 fn random_response(dice: &mut Dice, host: &str) -> Vec<u8> {
     let body = format!("<{host}>");
     let status = dice.one_of(&["200 OK", "200 OK", "204 No Content", "304 Not Modified", "404 Not Found"]);
@@ -225,8 +225,8 @@ fn random_response(dice: &mut Dice, host: &str) -> Vec<u8> {
     format!("HTTP/1.1 {status}\r\nX-Of: {host}\r\n{framing}\r\n{body}").into_bytes()
 }
 
-/// An upstream that answers at random, and keeps some of its bytes until the next request has come on the connection,
-/// so that they are as late as bytes can be.
+/// An upstream that answers at random, and holds back some bytes until the next request has arrived on the connection,
+/// the latest possible time.
 async fn random_upstream(seed: u64, asked: Arc<Mutex<Vec<String>>>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -248,7 +248,7 @@ async fn answer_at_random(stream: TcpStream, mut dice: Dice, asked: Arc<Mutex<Ve
         let head = Head::parse(&raw_head);
         let host = head.get("host").expect("a host").to_owned();
         asked.lock().push(host.clone());
-        // Bytes of the exchange before, at the worst moment.
+        // Bytes of the previous exchange, at the worst time.
         if !late.is_empty() && wire.send(&late).await.is_err() {
             return;
         }

@@ -8,7 +8,7 @@ use crate::world::client::{Ask, Reply};
 use crate::world::upstream::{Act, response};
 use crate::world::{DEMO, World, h2, within};
 
-/// A POST whose body comes in two pieces with a pause of this length between, over HTTP/1.1 or HTTP/2.
+/// Sends a POST with a body in two pieces and a pause of this length between, over HTTP/1.1 or HTTP/2.
 async fn upload(world: &World, over_h2: bool, length: usize, pause: Option<Duration>) -> Reply {
     let ask = Ask::new("POST", DEMO, "/v2/orders").key(&world.key.text).field("Content-Length", &length.to_string());
     let (first, second) = (vec![b'a'; length / 2], vec![b'b'; length - length / 2]);

@@ -25,12 +25,12 @@ fn python() -> PathBuf {
 fn script(arguments: &[&str]) -> Command {
     let mut command = Command::new(python());
     command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/grpc_peers.py")).args(arguments);
-    // What the environment says of proxies is not for loopback.
+    // The environment's proxies do not apply to loopback.
     command.env("no_grpc_proxy", "*").env("GRPC_ENABLE_FORK_SUPPORT", "0").kill_on_drop(true);
     command
 }
 
-/// A server of gRPC that is not ours, and its port. It ends with its input.
+/// A third-party gRPC server, and its port. It ends with its input.
 async fn server() -> (Child, u16) {
     let mut server = script(&["serve"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("Python");
     let mut line = String::new();
@@ -90,7 +90,7 @@ async fn grpcs_own_question_about_health_is_asked() {
     )
     .await;
     assert_up(&world, 1).await;
-    // An address that is out is tried all the same, so it is the log and the status that say so.
+    // An unreachable address is still tried, so only log and status show it.
     drop(server);
     assert_up(&world, 0).await;
     world.end().await;

@@ -20,7 +20,7 @@ use crate::world::{BLOG, Setup, World, certificates, eventually, within};
 
 const NEWS: &str = "news.tollhouse.localhost";
 
-/// A world whose blog speaks HTTP/2 in clear text there, and has a second project.
+/// A world with the blog over HTTP/2 in clear text at this address, and a second project.
 async fn world(at: SocketAddr, change: impl FnOnce(&mut Setup)) -> World {
     World::with(|setup| {
         setup.blog_urls = vec![format!("h2c://{at}")];
@@ -30,7 +30,7 @@ async fn world(at: SocketAddr, change: impl FnOnce(&mut Setup)) -> World {
     .await
 }
 
-/// Sends back what came, with what was asked for before it.
+/// Sends the body back, after the requested fields.
 async fn echo(mut asked: Asked) {
     let path = asked.head.uri.path().to_owned();
     let body = asked.read().await;
@@ -162,7 +162,7 @@ async fn versions_front(new: &H2Upstream, old: &Upstream) -> SocketAddr {
     address
 }
 
-/// Two at once on a connection: six requests at once need three, and none is refused.
+/// Two streams at once per connection: six requests at once need three connections, and none is refused.
 #[tokio::test]
 async fn an_upstreams_limit_of_streams_is_kept() {
     let (gate, at_once, most) =
@@ -210,8 +210,7 @@ async fn a_request_that_goaway_leaves_out_is_served_by_another_connection() {
     world.end().await;
 }
 
-/// An upstream that restarts: six connections with room for one more request each say GOAWAY and go on serving another
-/// one.
+/// A restarting upstream: six connections with room for one more request each send GOAWAY and finish another one.
 #[tokio::test]
 async fn a_request_meets_any_number_of_connections_that_go_away() {
     let (upstream, mut taken) = H2Upstream::limited(2).await;
@@ -224,7 +223,7 @@ async fn a_request_meets_any_number_of_connections_that_go_away() {
     }
     assert_eq!(upstream.connections(), 6);
     upstream.goes_away();
-    // What comes behind the GOAWAY says that the gateway has read it.
+    // A later frame shows that the gateway has read the GOAWAY.
     for number in (0..12).step_by(2) {
         held.remove(number / 2).answer(&[], "").await;
         let reply = replies.remove(number / 2);
@@ -309,7 +308,7 @@ async fn a_request_that_is_sent_again_keeps_its_trailers() {
     world.end().await;
 }
 
-/// What was begun may have been carried out.
+/// A request that was begun may have been executed.
 #[tokio::test]
 async fn a_stream_that_is_reset_is_not_sent_again_and_cuts_its_response() {
     let (upstream, mut taken) = H2Upstream::taken().await;
@@ -432,7 +431,7 @@ async fn interim_responses_and_trailers_go_on() {
     asked.respond.send_informational(hint).unwrap();
     let hint = within(poll_fn(|cx| response.poll_informational(cx))).await.unwrap().unwrap();
     assert_eq!((hint.status().as_u16(), hint.headers()["link"].to_str().unwrap()), (103, "</x>"));
-    // Both directions at once: the response begins before the request has ended.
+    // In both directions at once: the response begins before the request has ended.
     let mut answer = asked.begin(200, &[("trailer", "x-sum")], false);
     let mut reply = within(response).await.unwrap();
     for text in ["one", "two"] {

@@ -148,7 +148,7 @@ async fn a_client_certificate_is_sent_and_reloaded_when_its_file_changes() {
             params.not_after = rcgen::date_time_ymd(2020, 1, 1);
         }
     };
-    // Both of one key, so that at no moment the two files do not belong together.
+    // Both certificates have one key, so the two files match at any time.
     let key = rcgen::KeyPair::generate().unwrap();
     let expired = certificates::leaf_of(&key, &["edge"], |params| usage(params, true));
     let good = certificates::leaf_of(&key, &["edge"], |params| usage(params, false));
@@ -167,7 +167,7 @@ async fn a_client_certificate_is_sent_and_reloaded_when_its_file_changes() {
     world.end().await;
 }
 
-/// The first line with this word that a process of a gateway with these settings writes to its log.
+/// The first log line with this word of a gateway that starts with these settings.
 async fn line_of_a_start(settings: &Path, word: &str) -> serde_json::Value {
     let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_gateway"));
     command.arg("--config").arg(settings).stdout(std::process::Stdio::piped()).kill_on_drop(true);

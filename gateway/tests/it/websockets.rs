@@ -21,7 +21,7 @@ async fn a_public_site_speaks_websocket() {
     let world = World::start().await;
     world.blog.next(Act::Echo);
     let mut client = world.tls(BLOG).await;
-    // Bytes that come with the request belong to the WebSocket once the upstream has agreed.
+    // Bytes sent with the request belong to the WebSocket once the upstream has agreed.
     let mut ask = upgrade(Ask::get(BLOG, "/socket"));
     ask.body = b"early".to_vec();
     client.send(ask.to_bytes()).await;
@@ -88,7 +88,7 @@ async fn no_upgrade_to_other_protocols_is_forwarded() {
 #[tokio::test]
 async fn asking_for_another_protocol_lifts_no_limit() {
     let world = World::with(|setup| setup.blog = "body_bytes_max = 10").await;
-    // Which bytes behind a WebSocket's head are a body and which are frames is nothing to find out the hard way.
+    // Bytes after a WebSocket's head could be a body or frames; the gateway refuses the ambiguity.
     for (protocol, status, code) in [("websocket", 400, "body_not_allowed"), ("anything", 413, "body_too_large")] {
         let ask = Ask::new("POST", BLOG, "/").field("Connection", "Upgrade").field("Upgrade", protocol);
         let mut ask = ask.field("Transfer-Encoding", "chunked");

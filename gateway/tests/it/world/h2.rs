@@ -70,13 +70,13 @@ impl H2 {
         Ok(Self { sender, connection })
     }
 
-    /// A request to `https://{ask.host}`; the error says that the stream or the connection broke.
+    /// Sends a request to `https://{ask.host}`; the error shows a broken stream or connection.
     pub(crate) async fn try_ask(&self, ask: &Ask) -> Result<Reply, h2::Error> {
         within(async {
             let mut sender = self.sender.clone().ready().await?;
             let (response, mut stream) = sender.send_request(request(ask), ask.body.is_empty())?;
             if !ask.body.is_empty() {
-                // A refusal may come before the body was taken; the response says so.
+                // A refusal may come before the body was read; the response shows it.
                 let _ = stream.send_data(Bytes::from(ask.body.clone()), true);
             }
             try_read(response).await
@@ -90,7 +90,7 @@ impl H2 {
         sender.send_request(request(ask), true).expect("a stream").0
     }
 
-    /// Begins a request whose body follows.
+    /// Begins a request with a body to follow.
     pub(crate) async fn begin(&self, ask: &Ask) -> (ResponseFuture, SendStream<Bytes>) {
         let mut sender = within(self.sender.clone().ready()).await.expect("a connection");
         sender.send_request(request(ask), false).expect("a stream")

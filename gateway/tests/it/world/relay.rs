@@ -8,7 +8,7 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// What becomes of connections that are open.
+/// The fate of open connections.
 #[derive(Clone, Copy)]
 enum Fate {
     Silence,

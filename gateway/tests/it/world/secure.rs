@@ -24,8 +24,8 @@ pub(crate) async fn front(to: SocketAddr, config: ServerConfig) -> SocketAddr {
             served.spawn(async move {
                 let mut outside = match acceptor.accept(stream).into_fallible().await {
                     Ok(outside) => outside,
-                    // Closed at once, what the client has sent meanwhile would reset the connection before it reads
-                    // why.
+                    // If it closed at once, the client's unread bytes would reset the connection before it reads the
+                    // reason.
                     Err((_, mut refused)) => return drop(tokio::io::copy(&mut refused, &mut tokio::io::sink()).await),
                 };
                 let Ok(mut inside) = TcpStream::connect(to).await else { return };
@@ -36,7 +36,7 @@ pub(crate) async fn front(to: SocketAddr, config: ServerConfig) -> SocketAddr {
     address
 }
 
-/// What a server shows: chain and key in PEM, these versions, clients of the tests' authority alone where it `asks`.
+/// A server's TLS settings: chain and key in PEM, these versions, and with `asks` only clients of the tests' authority.
 pub(crate) fn server(
     (chain, key): &(String, String),
     versions: &[&'static SupportedProtocolVersion],

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use super::client::{Ask, Client};
 use super::{BLOG, World};
 
-/// The pace of a visitor; the rest of the machine is for what happens meanwhile.
+/// Interval of a visitor's requests, which leaves most of the machine to the rest of the test.
 const PACE: Duration = Duration::from_millis(2);
 
 /// Reads the blog, one request after the other on one connection, while something else is done to the gateway.
