@@ -210,7 +210,7 @@ async fn a_request_that_goaway_leaves_out_is_served_by_another_connection() {
     world.end().await;
 }
 
-/// A restarting upstream: six connections with room for one more request each send GOAWAY and finish another one.
+/// An upstream that restarts: six connections with room for one more request each say GOAWAY and go on serving another one.
 #[tokio::test]
 async fn a_request_meets_any_number_of_connections_that_go_away() {
     let (upstream, mut taken) = H2Upstream::limited(2).await;
