@@ -52,7 +52,7 @@ async fn unknown_names_leave_neither_memory_nor_metrics_behind() {
             client = (reply.header("connection") != Some("close")).then_some(plain);
         }
     };
-    // Whatever is allocated once is allocated, and every series that refusals have is there.
+    // All one-time allocations are made, and every series of refusals exists.
     ask_for(0..500).await;
     let (resident, series) = (pair.resident(0), pair.admin(0).metrics().await.len());
     ask_for(500..500 + names).await;
@@ -79,7 +79,7 @@ async fn an_idle_connection_costs_little_memory() {
         assert_eq!(client.ask(&pair.ask()).await.status, 200);
         client
     };
-    // Whatever is allocated once is allocated.
+    // All one-time allocations are made.
     for number in 0..20 {
         open.push(connect(number).await);
     }
