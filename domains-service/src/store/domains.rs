@@ -60,7 +60,7 @@ impl Stored for Row {
         let mut domain = Domain {
             name,
             project,
-            // This affects only what is shown: the edge continues to serve the domain.
+            // Only the display changes: the edge continues to serve the domain.
             status: columns.word("status", &self.status).unwrap_or(Status::Active),
             status_since: UnixMillis(self.status_since),
             primary: self.is_primary,
