@@ -289,7 +289,7 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, Stop
     let domains: serde_json::Map<String, serde_json::Value> =
         app.core.store.domains_by_status().await?.into_iter().map(|(status, count)| (status, json!(count))).collect();
     let (projects, keys) = app.core.store.count_projects_and_keys().await?;
-    let nodes = app.gateways.nodes.behind(revision);
+    let nodes = app.gateways.nodes.status_of_live(revision);
     let sealed = key_rotation::count(&app.core).await?;
     let withdrawals: i64 = app.core.store.count_withdrawals().await?.iter().map(|counted| counted.count).sum();
     let now = app.core.clock.now();

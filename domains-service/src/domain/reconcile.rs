@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::Domain;
 use super::problems::{WAITING, problems};
 use super::schedule::{self, LEASE_MILLIS};
-use super::state::{StateFacts, Status, transition};
+use super::state::{StateFacts, Status, next_state};
 use crate::project::ProjectRef;
 use verification::problem::ProblemCode;
 use verification::verdict::{Checks, Claim, Judgement, Ownership, Records};
@@ -112,7 +112,7 @@ pub(crate) fn decide(mut domain: Domain, check: DnsCheck, policy: &Policy, now: 
         judged.ownership = Ownership::Unknown; // another project was faster; the next check asks for the proof
     }
     let before = domain.status;
-    let next = transition(&facts(&domain, policy, now), &judged, now);
+    let next = next_state(&facts(&domain, policy, now), &judged, now);
     let mut actions = Vec::new();
     if next.may_issue {
         take_name(&mut domain, &policy.holder, now, policy.jitter, &mut actions);

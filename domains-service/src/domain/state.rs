@@ -71,23 +71,23 @@ pub(crate) struct Transition {
 }
 
 /// The next state of a domain after a DNS check.
-pub(crate) fn transition(facts: &StateFacts, judged: &Judgement, now: UnixMillis) -> Transition {
+pub(crate) fn next_state(facts: &StateFacts, judged: &Judgement, now: UnixMillis) -> Transition {
     let may_issue = facts.paid && judged.passes();
     let stay = Transition { status: facts.status, failing_since: facts.failing_since, may_issue, delayed: false };
     match facts.status {
         Status::Removing => Transition { may_issue: false, ..stay },
         _ if !facts.paid => Transition { status: Status::Suspended, may_issue: false, ..stay },
-        Status::Active | Status::Degraded => transition_served(facts, judged, now, stay),
+        Status::Active | Status::Degraded => next_served(facts, judged, now, stay),
         Status::Suspended if may_issue => {
             let status = if facts.certified { Status::Active } else { Status::Issuing };
             Transition { status, failing_since: None, ..stay }
         }
         Status::Suspended => stay,
-        _ => transition_unserved(facts, judged, now, stay),
+        _ => next_unserved(facts, judged, now, stay),
     }
 }
 
-fn transition_served(facts: &StateFacts, judged: &Judgement, now: UnixMillis, stay: Transition) -> Transition {
+fn next_served(facts: &StateFacts, judged: &Judgement, now: UnixMillis, stay: Transition) -> Transition {
     if !facts.certified {
         return Transition { status: Status::Suspended, ..stay };
     }
@@ -112,7 +112,7 @@ fn transition_served(facts: &StateFacts, judged: &Judgement, now: UnixMillis, st
     }
 }
 
-fn transition_unserved(facts: &StateFacts, judged: &Judgement, now: UnixMillis, stay: Transition) -> Transition {
+fn next_unserved(facts: &StateFacts, judged: &Judgement, now: UnixMillis, stay: Transition) -> Transition {
     let overdue = facts.status == Status::Issuing
         && !facts.certified
         && !facts.waits_for_us
@@ -177,7 +177,7 @@ mod tests {
                 (judged(Records::Pass, Ownership::Missing, Caa::Allowed), Status::PendingOwnership),
                 (judged(Records::Pass, held, Caa::Forbidden), Status::ActionRequired),
             ] {
-                let next = transition(&facts(status), &judgement, NOW);
+                let next = next_state(&facts(status), &judgement, NOW);
                 assert_eq!(next.status, expected, "{status:?} {judgement:?}");
                 assert_eq!(next.may_issue, expected == Status::Issuing);
             }
@@ -195,7 +195,7 @@ mod tests {
                 judged(Records::Pass, Ownership::Unknown, Caa::Allowed),
                 judged(Records::Pass, Ownership::Held, Caa::Unknown),
             ] {
-                let next = transition(&facts, &judgement, NOW.plus(60_000));
+                let next = next_state(&facts, &judgement, NOW.plus(60_000));
                 let same = next.status == status || (status == Status::Degraded && next.status == Status::Active);
                 assert!(same && !next.may_issue, "{status:?} {judgement:?} {next:?}");
             }
@@ -206,13 +206,13 @@ mod tests {
     #[test]
     fn thirty_minutes_without_a_certificate_ask_the_owner_to_act() {
         let issuing = facts(Status::Issuing);
-        assert_eq!(transition(&issuing, &pass(), NOW.plus(30 * MINUTE - 1)).status, Status::Issuing);
-        let late = transition(&issuing, &pass(), NOW.plus(30 * MINUTE));
+        assert_eq!(next_state(&issuing, &pass(), NOW.plus(30 * MINUTE - 1)).status, Status::Issuing);
+        let late = next_state(&issuing, &pass(), NOW.plus(30 * MINUTE));
         assert_eq!((late.status, late.delayed, late.may_issue), (Status::ActionRequired, true, true));
         // It stays so by itself, and a check that the owner requests starts over.
         let stuck = StateFacts { delayed: true, ..facts(Status::ActionRequired) };
-        assert_eq!(transition(&stuck, &pass(), NOW).status, Status::ActionRequired);
-        assert_eq!(transition(&facts(Status::ActionRequired), &pass(), NOW).status, Status::Issuing);
+        assert_eq!(next_state(&stuck, &pass(), NOW).status, Status::ActionRequired);
+        assert_eq!(next_state(&facts(Status::ActionRequired), &pass(), NOW).status, Status::Issuing);
     }
 
     #[test]
@@ -226,35 +226,35 @@ mod tests {
             judged(Records::Pass, Ownership::Held, Caa::Forbidden),
             judged(Records::Pass, Ownership::Missing, Caa::Allowed),
         ] {
-            let first = transition(&active, &wrong, NOW);
+            let first = next_state(&active, &wrong, NOW);
             assert_eq!((first.status, first.failing_since), (Status::Active, Some(NOW)), "{wrong:?}");
-            assert_eq!(transition(&doubtful, &wrong, NOW.plus(10 * MINUTE - 1)).status, Status::Active, "{wrong:?}");
-            assert_eq!(transition(&doubtful, &wrong, NOW.plus(10 * MINUTE)).status, Status::Degraded, "{wrong:?}");
-            assert_eq!(transition(&degraded, &wrong, NOW.plus(30 * DAY - 1)).status, Status::Degraded, "{wrong:?}");
-            assert_eq!(transition(&degraded, &wrong, NOW.plus(30 * DAY)).status, Status::Suspended, "{wrong:?}");
+            assert_eq!(next_state(&doubtful, &wrong, NOW.plus(10 * MINUTE - 1)).status, Status::Active, "{wrong:?}");
+            assert_eq!(next_state(&doubtful, &wrong, NOW.plus(10 * MINUTE)).status, Status::Degraded, "{wrong:?}");
+            assert_eq!(next_state(&degraded, &wrong, NOW.plus(30 * DAY - 1)).status, Status::Degraded, "{wrong:?}");
+            assert_eq!(next_state(&degraded, &wrong, NOW.plus(30 * DAY)).status, Status::Suspended, "{wrong:?}");
         }
-        assert_eq!(transition(&doubtful, &pass(), NOW.plus(1)).failing_since, None);
-        assert_eq!(transition(&degraded, &pass(), NOW).status, Status::Active);
+        assert_eq!(next_state(&doubtful, &pass(), NOW.plus(1)).failing_since, None);
+        assert_eq!(next_state(&degraded, &pass(), NOW).status, Status::Active);
     }
 
     #[test]
     fn a_plan_without_domains_suspends_and_a_plan_with_domains_resumes() {
         for status in Status::ALL.iter().copied().filter(|status| *status != Status::Removing) {
             let unpaid = StateFacts { paid: false, certified: true, ..facts(status) };
-            let next = transition(&unpaid, &pass(), NOW);
+            let next = next_state(&unpaid, &pass(), NOW);
             assert_eq!((next.status, next.may_issue), (Status::Suspended, false));
         }
         let suspended = facts(Status::Suspended);
-        assert_eq!(transition(&suspended, &pass(), NOW).status, Status::Issuing);
-        assert_eq!(transition(&StateFacts { certified: true, ..suspended }, &pass(), NOW).status, Status::Active);
+        assert_eq!(next_state(&suspended, &pass(), NOW).status, Status::Issuing);
+        assert_eq!(next_state(&StateFacts { certified: true, ..suspended }, &pass(), NOW).status, Status::Active);
     }
 
     #[test]
     fn an_expired_certificate_is_not_served_and_removal_is_final() {
         let expired = facts(Status::Active);
-        assert_eq!(transition(&expired, &pass(), NOW).status, Status::Suspended);
-        assert!(transition(&expired, &pass(), NOW).may_issue);
-        let removing = transition(&facts(Status::Removing), &pass(), NOW);
+        assert_eq!(next_state(&expired, &pass(), NOW).status, Status::Suspended);
+        assert!(next_state(&expired, &pass(), NOW).may_issue);
+        let removing = next_state(&facts(Status::Removing), &pass(), NOW);
         assert_eq!((removing.status, removing.may_issue), (Status::Removing, false));
     }
 
