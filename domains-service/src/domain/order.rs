@@ -253,7 +253,7 @@ fn fix(code: ProblemCode, was_asked: bool) -> &'static str {
         ProblemCode::ChallengeUnreachable => "Remove whatever stands between the name and us, then choose Re-verify.",
         ProblemCode::CaaForbids => "Let CAA records allow the authority, or remove them, then choose Re-verify.",
         ProblemCode::CaRejected => "The authority does not issue for this name; use another one.",
-        _ if was_asked => "There is nothing to do: we try again automatically.",
+        _ if was_asked => "No action is needed: we try again automatically.",
         _ => "Ask the operator of the platform to configure a certificate authority, then choose Re-verify.",
     }
 }
@@ -262,14 +262,14 @@ fn fix(code: ProblemCode, was_asked: bool) -> &'static str {
 fn explain(code: ProblemCode, name: &Hostname) -> String {
     match code {
         ProblemCode::ChallengeUnreachable => format!("The certificate authority could not reach us under {name}."),
-        ProblemCode::CaRejected => format!("The certificate authority issues no certificate for {name}."),
-        ProblemCode::CaaForbids => format!("The certificate authority sees CAA records that forbid one for {name}."),
-        ProblemCode::CaRateLimited => {
-            "The certificate authority asks us to wait before the next certificate.".to_owned()
+        ProblemCode::CaRejected => format!("The certificate authority refuses to issue a certificate for {name}."),
+        ProblemCode::CaaForbids => {
+            format!("The certificate authority found CAA records that forbid it to issue for {name}.")
         }
-        ProblemCode::CertQueued => format!(
-            "The certificate for {name} waits in our queue: the authority lets us order only so many in a while."
-        ),
+        ProblemCode::CaRateLimited => "The rate limit of the certificate authority is reached.".to_owned(),
+        ProblemCode::CertQueued => {
+            format!("The certificate for {name} waits in our queue, because the authority limits our orders.")
+        }
         _ => format!("The certificate authority did not issue a certificate for {name} this time."),
     }
 }
