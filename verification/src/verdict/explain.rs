@@ -250,7 +250,7 @@ pub(super) fn text(code: ProblemCode, expected: &Expectation<'_>, found: &[Strin
     let place = format!("{TEXT_LABEL}.{name}");
     let fix = format!("Create the record: {place} {TTL_SECONDS} TXT \"{text}\"");
     let message = match expected.claim {
-        Claim::Contested => format!("{name} is or was attached to another project, so its owner must be proven."),
+        Claim::Contested => format!("{name} is or was attached to another project. Prove that it is yours."),
         Claim::Open | Claim::Proven => format!(
             "{name} points at addresses of the platform, which all projects share, so they do not prove ownership."
         ),
