@@ -148,7 +148,7 @@ pub(crate) fn storage(error: &StoreError) -> Refusal {
     refusal.with_header(header::RETRY_AFTER, "1")
 }
 
-/// What ends an operation early: a refusal for its caller.
+/// A refusal that ends an operation early.
 #[derive(Debug)]
 pub(crate) struct Stop(pub(crate) Box<Refusal>);
 

@@ -30,7 +30,7 @@ impl Master {
         Ok(Secret::new(self.identity.to_vec()).derive(&label).reveal().try_into()?)
     }
 
-    /// What the gateway with this credential is sent.
+    /// The keys of the gateway with this credential.
     fn generation(&self, gateway: &Credential) -> anyhow::Result<Generation> {
         let identity = self.seed(gateway)?;
         Ok(Generation { number: self.number, signs_from: self.signs_from, identity, tickets: self.tickets })
@@ -79,7 +79,7 @@ impl Identities {
         self.gateways.contains(gateway)
     }
 
-    /// What the gateway with this credential is sent.
+    /// The keys of the gateway with this credential.
     pub(crate) fn generations(&self, gateway: &Credential) -> anyhow::Result<Vec<Generation>> {
         self.masters.iter().map(|master| master.generation(gateway)).collect()
     }

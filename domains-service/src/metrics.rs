@@ -43,7 +43,7 @@ pub(crate) struct Metrics {
     pub(crate) withdrawal_oldest: IntGauge,
     /// The processes that they wait for, and since when.
     pub(crate) withdrawals_awaited: IntGaugeVec,
-    /// Private keys and secrets at rest by the secret that they are sealed with.
+    /// Stored private keys and secrets, by the age of their sealing secret.
     pub(crate) sealed: IntGaugeVec,
     /// Credential files that were refused at the start by reason.
     pub(crate) credential_files_refused: IntGaugeVec,

@@ -68,8 +68,8 @@ const OVERDUE_MILLIS: i64 = 60 * 1_000;
 /// Removed projects erased per round: each may have many events.
 const PROJECTS_ERASED_AT_ONCE: i64 = 10;
 
-/// A row that could not be read and was not read again for so long is on the list no more: it is deleted, or it has
-/// another key. Domains and orders that are set aside are read again earlier.
+/// Time after which an unreadable row that was not read again leaves the list: it is deleted, or has another key.
+/// Postponed domains and orders are read again earlier.
 const UNREAD_MAX: Duration = Duration::from_hours(2);
 
 /// Unreadable rows that metrics name, by table.

@@ -36,7 +36,7 @@ impl ProofKey {
         (bytes.len() >= KEY_BYTES_MIN).then_some(Self(bytes))
     }
 
-    /// The text at rest.
+    /// Its stored text.
     pub(crate) fn to_text(&self) -> String {
         URL_SAFE_NO_PAD.encode(&self.0)
     }

@@ -69,7 +69,7 @@ pub(crate) struct Policy {
     /// Whether the plan pays for custom domains, or did until lately.
     pub(crate) pays: bool,
     pub(crate) reason: Reason,
-    /// In `0.0..1.0`: spreads the moments of later checks.
+    /// In `0.0..1.0`: spreads the times of later checks.
     pub(crate) jitter: f64,
 }
 

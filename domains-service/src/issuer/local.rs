@@ -60,7 +60,7 @@ impl LocalAuthority {
         let mut params = CertificateParams::new([request.hostname.to_string()])?;
         // Only the alternative names have the name: a common name has at most 64 characters.
         params.distinguished_name = DistinguishedName::new();
-        // Moments reach the certificate as the epoch and a duration: the calendar is rcgen's business.
+        // Times are the epoch and a duration, so that rcgen does the calendar arithmetic.
         let now = rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(request.now.0.unsigned_abs());
         params.not_before = now - BACKDATED;
         params.not_after = now + LIFETIME;

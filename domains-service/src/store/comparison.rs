@@ -152,7 +152,7 @@ pub(crate) async fn retire(connection: &mut Connection, digest: &str, now: UnixM
     Ok(())
 }
 
-/// Notes a credential that is never taken again, if it is not on record.
+/// Records a credential that is never accepted again, if it is not on record.
 pub(crate) async fn revoke(connection: &mut Connection, revoked: &Revoked) -> Result<(), StoreError> {
     let (digest, name, kind, made_by, created_at, revoked_at) = revoked;
     let revoke = query(REVOKE).bind(digest).bind(name).bind(kind).bind(made_by.as_deref());
@@ -160,7 +160,7 @@ pub(crate) async fn revoke(connection: &mut Connection, revoked: &Revoked) -> Re
     Ok(())
 }
 
-/// Ends what must not outlive a restore: sessions and links of the dashboard, and the keys of the gateways.
+/// Ends everything that must not survive a restore: sessions and links of the dashboard, and the keys of the gateways.
 pub(crate) async fn end_sessions_and_keys(connection: &mut Connection) -> Result<(), StoreError> {
     for statement in ENDED {
         query(statement).execute(&mut *connection).await?;

@@ -176,7 +176,7 @@ impl Store {
             Way::Snapshot => Ok(Next::Snapshot),
             Way::Refuse if is_mark_of_damaged(&mut reading, mark, &counters).await? => Ok(Next::Snapshot),
             Way::Refuse => Ok(Next::OtherHistory(counters.revision())),
-            // What an unreadable row changed is in the snapshot, and every later change follows that.
+            // The snapshot contains the change of an unreadable row, and every later change follows it.
             Way::Changes => {
                 let (mut check, mut changes) = (Check::new(sealing), Vec::new());
                 for row in rows.drain(1..) {

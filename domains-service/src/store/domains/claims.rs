@@ -19,7 +19,7 @@ pub(crate) struct NameClaims {
     /// The lineage of the project that held it before.
     pub(crate) lineage: Option<String>,
     /// For a name under `.localhost`, which no project can prove: the project with names above, below or beside it,
-    /// whose pages share cookies with it.
+    /// because their pages share cookies.
     pub(crate) beside: Option<ProjectRef>,
 }
 
@@ -54,8 +54,8 @@ pub(crate) async fn find_claims(connection: &mut Connection, name: &Hostname) ->
     Ok(NameClaims { holder: rows::one(connection, holder)?, lineage, beside })
 }
 
-/// For a name under `.localhost`, which no project can prove: the project with names above, below or beside it, whose
-/// pages share cookies with it.
+/// For a name under `.localhost`, which no project can prove: the project with names above, below or beside it, because
+/// their pages share cookies.
 fn local_zone(name: &Hostname) -> Option<&str> {
     let above = name.as_str().strip_suffix(".localhost")?;
     let labels = above.rsplit_once('.').map_or(0, |(below, _)| below.len() + 1);
