@@ -54,8 +54,7 @@ pub(crate) async fn find_claims(connection: &mut Connection, name: &Hostname) ->
     Ok(NameClaims { holder: rows::one(connection, holder)?, lineage, beside })
 }
 
-/// For a name under `.localhost`, which no project can prove: the project with names above, below or beside it, because
-/// their pages share cookies.
+/// The part of a name under `.localhost` that an owner would have registered.
 fn local_zone(name: &Hostname) -> Option<&str> {
     let above = name.as_str().strip_suffix(".localhost")?;
     let labels = above.rsplit_once('.').map_or(0, |(below, _)| below.len() + 1);
