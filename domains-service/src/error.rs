@@ -136,9 +136,9 @@ pub(crate) fn storage(error: &StoreError) -> Refusal {
     }
     if let StoreError::ActorRevoked = error {
         return Code::InvalidApiKey
-            .refuse("The credential of this request was revoked meanwhile. Nothing was changed.");
+            .refuse("The credential of this request was revoked during the request. Nothing was changed.");
     }
-    tracing::error!(%error, "database operation failed; answering 503");
+    tracing::error!(%error, "database operation failed; refusing the request");
     let is_full = matches!(error, StoreError::Database(error) if chassis::sql::is_full(error));
     let refusal = if is_full {
         Code::StorageFull.refuse("The database has no space left; nothing was changed. Reading still works.")

@@ -88,7 +88,7 @@ impl Desk {
         let revision = write.commit().await?;
         let learnt = self.nodes.acknowledged(revision, LEARNING_TIME_MAX).await;
         if !learnt.lagging.is_empty() {
-            tracing::warn!(domain = %hostname, gateways = learnt.lagging.join(", "), "these gateways do not answer the challenge yet; the authority is asked all the same");
+            tracing::warn!(domain = %hostname, gateways = learnt.lagging.join(", "), "these gateways do not answer the challenge yet");
         }
         Ok(())
     }
