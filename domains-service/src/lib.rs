@@ -4,7 +4,7 @@
 //! health and metrics. What must last is in one database (`store`, which has all SQL); what the edge must know leaves as a
 //! numbered change in the same transaction (`publish`, `feed`); other replicas hear of it (`peers`). Rules are pure (`domain`);
 //! `reconcile` checks one domain, decides by them and writes; what happens by itself is in `worker`; who is told of it in
-//! `webhook`, and how in `delivery`. A new sealing secret takes the place of the old one in `seals`. `api` has the operations, in one
+//! `webhook`, and how in `delivery`. A new sealing secret takes the place of the old one in `key_rotation`. `api` has the operations, in one
 //! list, and describes them.
 //!
 //! Nothing here is on the path of a visitor's request. While this service is down, gateways serve what they have;
@@ -41,7 +41,7 @@ mod restored;
 mod keyring;
 mod enrolment;
 mod feed;
-mod seals;
+mod key_rotation;
 mod api;
 mod dashboard;
 mod run;

@@ -1,6 +1,6 @@
-//! Which project something belongs to: the identity decides, the name is shown.
+//! A reference to a project: its identity decides, its name is for display.
 //!
-//! Everything at rest hangs on the identity, so that a project made under a name that was free again inherits nothing.
+//! All stored data refers to the identity, so a new project under a freed name inherits nothing.
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ impl serde::Serialize for ProjectRef {
 impl std::str::FromStr for ProjectRef {
     type Err = contract::project::InvalidLabel;
 
-    /// A project whose identity is the text of its name.
+    /// A project with its name as its identity.
     fn from_str(name: &str) -> Result<Self, Self::Err> {
         let name: ProjectId = name.parse()?;
         let uid = name.as_str().parse().expect("a name is the text of an identity");

@@ -1,4 +1,4 @@
-//! Moments and digests as text.
+//! Times and digests as text.
 
 use chassis::guard;
 use chassis::secret::Secret;

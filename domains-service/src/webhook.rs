@@ -1,11 +1,11 @@
-//! Outgoing webhooks: what happens to a project's domains and orders, told to whom its owner chose.
+//! Outgoing webhooks: events of a project's domains and orders, sent to the endpoints of its owner.
 //!
-//! A delivery is written in the transaction of its event (`store::webhooks`), so there is none without the other,
-//! whatever crashes. Events of orders come from the service of the orders, which keeps them until they are in this outbox
-//! (`store::webhooks::taken`). The worker (`delivery`) makes the attempts; how messages are signed and sent safely is
-//! `chassis::webhook`. Deliveries happen at least once: a crash between an attempt and its note repeats the attempt,
-//! under the same message id. A receiver that is away is tried for three days, and switched off when it stays away;
-//! what it missed is still listed, here and in the project's events.
+//! A delivery is written in the transaction of its event (`store::webhooks`), so a crash cannot separate them. Events
+//! of orders come from the orders-service, which keeps them until they are in this outbox (`store::webhooks::taken`).
+//! The worker (`delivery`) makes the attempts; `chassis::webhook` signs and sends messages safely. Deliveries happen at
+//! least once: after a crash between an attempt and its record the attempt is repeated, with the same message id. An
+//! unreachable receiver is tried for three days and then disabled; its undelivered events are listed here and in the
+//! project's events.
 
 pub(crate) mod endpoint;
 mod message;
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_event_that_is_told_is_one_that_the_code_records_and_the_page_describes() {
+    fn every_webhook_event_is_recorded_by_the_code_and_described_on_the_page() {
         let sources = [
             include_str!("reconcile.rs"),
             include_str!("domain/order.rs"),

@@ -181,7 +181,7 @@ pub(super) async fn change(
         }
         let revision = write.commit().await?;
         if withdraws {
-            withdrawals::settle(&app.core, &app.gateways, revision, (&[What::Redirect], domain.name.as_str()), &id)
+            withdrawals::confirm(&app.core, &app.gateways, revision, (&[What::Redirect], domain.name.as_str()), &id)
                 .await?;
         }
     }
@@ -300,7 +300,7 @@ pub(super) async fn remove(
     let all = std::iter::once(domain).chain(dependants).collect();
     let revision = reconcile::remove(&app.core.metrics, write, all, &project, &actor).await?;
     let acknowledged =
-        withdrawals::settle(&app.core, &app.gateways, revision, (&[What::Name], name.as_str()), &id).await?;
+        withdrawals::confirm(&app.core, &app.gateways, revision, (&[What::Name], name.as_str()), &id).await?;
     Ok(removed(&acknowledged, app.core.clock.monotonic().saturating_sub(started)))
 }
 

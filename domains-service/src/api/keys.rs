@@ -164,7 +164,7 @@ pub(super) async fn rotate(
     write.record(&project, None, "key.rotated", &actor, detail).await?;
     if overlap == 0 || ends_sooner {
         let revision = write.commit().await?;
-        withdrawals::settle(&app.core, &app.gateways, revision, (&[What::Key], old.id.as_str()), &project).await?;
+        withdrawals::confirm(&app.core, &app.gateways, revision, (&[What::Key], old.id.as_str()), &project).await?;
     } else {
         app.gateways.commit_everywhere(write).await?;
     }
@@ -189,7 +189,7 @@ pub(super) async fn revoke(
         withdraw(&mut write, &mut key).await?;
         write.record(&project, None, "key.revoked", &actor, json!({ "key": key.id })).await?;
         let revision = write.commit().await?;
-        Some(withdrawals::settle(&app.core, &app.gateways, revision, withdrawal, &project).await?)
+        Some(withdrawals::confirm(&app.core, &app.gateways, revision, withdrawal, &project).await?)
     } else {
         drop(write);
         withdrawals::repeat(&app.core, &app.gateways, withdrawal, &project).await?

@@ -1,4 +1,4 @@
-//! Room in our memory of processes. What is forgotten here and is on record is waited for all the same.
+//! Bounds the memory for processes. A process that is dropped here and is on record is still waited for.
 
 use std::collections::HashMap;
 
@@ -6,9 +6,9 @@ use contract::time::UnixMillis;
 
 use super::{FORGOTTEN_AFTER, NODES_MAX, NODES_OF_ONE_MAX, Node, gateway_of, is_replaced};
 
-/// Forgets a process, if there is no room for the newcomer: one that is over, else the one that came last. What is on
-/// record is waited for without our memory of it.
-pub(super) fn make(nodes: &mut HashMap<String, Node>, newcomer: &str, now: UnixMillis) {
+/// Drops a process if the maximum is reached: an ended one, else the newest. Processes on record are waited for all the
+/// same.
+pub(super) fn evict(nodes: &mut HashMap<String, Node>, newcomer: &str, now: UnixMillis) {
     let gateway = gateway_of(newcomer);
     let siblings: Vec<&Node> =
         nodes.values().filter(|node| gateway.is_some() && gateway_of(&node.report.node) == gateway).collect();

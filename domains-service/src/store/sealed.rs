@@ -1,8 +1,9 @@
-//! Sealed texts at rest: private keys of certificates in service and of orders in progress, accounts at certificate
-//! authorities, secrets of webhooks. Which secret each needs, and sealing them anew.
+//! Sealed texts in the database: private keys of certificates in service and of orders in progress, accounts at
+//! certificate authorities, secrets of webhooks. Finds the sealing secret of each, and counts texts again with the
+//! newest.
 //!
-//! Each text begins with the name of its secret and a full stop; certificates have the name in a column of its own, by
-//! which it is found among a million.
+//! Each text begins with the name of its secret and a full stop. Certificates have the name in a separate column, with
+//! an index that finds one among a million.
 
 use std::collections::BTreeMap;
 
@@ -17,39 +18,39 @@ use super::rows::{self, Table};
 use super::{Store, StoreError};
 use crate::webhook::endpoint;
 
-/// The place an order's key is sealed for; not the hostname alone, which is that of keys in service.
+/// The name for which an order's key is sealed. It differs from the hostname, for which keys in service are sealed.
 pub(crate) fn order_place(hostname: &str) -> String {
     format!("acme order {hostname}")
 }
 
-/// How many texts are sealed with what.
+/// Sealed rows by the age of their secret.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Seals {
+pub(crate) struct SealedCounts {
     /// With the newest secret.
     pub(crate) newest: i64,
-    /// With another one that we have: to be sealed anew.
+    /// With another configured secret: they are to be sealed again.
     pub(crate) older: i64,
-    /// With one that we do not have: they do not open.
+    /// With a secret that is not configured: they cannot be opened.
     pub(crate) missing: i64,
 }
 
-impl Seals {
+impl SealedCounts {
     /// The labels of the gauge, in the order of the fields.
     pub(crate) const WORDS: [&str; 3] = ["newest", "older", "missing"];
 
-    /// Counts by the name of the secret, told apart by what we have.
+    /// Sums counts by the name of the secret: newest, other configured, or missing.
     pub(crate) fn of(sealing: &SealingKey, counts: &BTreeMap<String, i64>) -> Self {
-        let mut seals = Self::default();
+        let mut sealed = Self::default();
         for (name, count) in counts {
             if name == sealing.newest() {
-                seals.newest += count;
+                sealed.newest += count;
             } else if sealing.has(name) {
-                seals.older += count;
+                sealed.older += count;
             } else {
-                seals.missing += count;
+                sealed.missing += count;
             }
         }
-        seals
+        sealed
     }
 }
 
@@ -57,16 +58,17 @@ impl Seals {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
     table: Table,
-    /// At most `$2` texts that need the secret `$1`, after the key `$3`, with what identifies them.
+    /// Key and text of at most `$2` rows that need the secret `$1`, after the key `$3`.
     find: &'static str,
-    /// Puts `$1` in the place of the text `$2` of the key `$3`.
+    /// Replaces the text `$2` of the key `$3` by `$1`.
     replace: &'static str,
-    /// What texts of a key are sealed for.
+    /// The name for which the text of a key is sealed.
     place: fn(&str) -> String,
 }
 
-/// Every column of sealed texts but that of certificates in service. Accounts rest under the names they are sealed for.
-/// Two orders for one name stand at two authorities; one that is missed at the end of a batch is found by the next round.
+/// Every column of sealed texts except that of certificates in service. Accounts are sealed for the name of their
+/// setting. One name may have orders at two authorities; if the end of a batch misses one of them, the next round finds
+/// it.
 pub(crate) const COLUMNS: [Column; 4] = [
     Column {
         table: Table::WebhookEndpoints,
@@ -114,20 +116,20 @@ const COUNT: &str = "SELECT seal, CAST(SUM(texts) AS BIGINT) FROM (
     ) AS others
 ) AS texts_of_all GROUP BY seal";
 
-/// What became of some texts.
+/// The result of one batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Resealed {
-    /// Sealed with the newest secret now.
+    /// Rows sealed with the newest secret.
     pub(crate) done: u64,
-    /// The last key that was looked at; `None` when there was nothing.
+    /// The last key of the batch; `None` when there was no row.
     pub(crate) last: Option<String>,
-    /// The revision that gateways have when they have the new texts, if they are told of them.
+    /// The revision of the new texts, if they are published to gateways.
     pub(crate) revision: Option<Revision>,
 }
 
 impl Store {
-    /// How many texts need each secret, by its name.
-    pub(crate) async fn count_seals(&self) -> Result<BTreeMap<String, i64>, StoreError> {
+    /// Counts rows by the name of their secret.
+    pub(crate) async fn count_sealed(&self) -> Result<BTreeMap<String, i64>, StoreError> {
         let found: Vec<Found<(String, i64)>> = query_as(COUNT).fetch_all(self.reader()).await?;
         let mut counts = BTreeMap::new();
         for Found { row: (seal, texts), .. } in found {
@@ -136,7 +138,7 @@ impl Store {
         Ok(counts)
     }
 
-    /// Seals the keys of at most `limit` certificates anew that need the secret `seal`, after the name `after`.
+    /// Seals again the keys of at most `limit` certificates with the secret `seal`, after the name `after`.
     pub(crate) async fn reseal_certificates(
         &self,
         sealing: &SealingKey,
@@ -144,7 +146,7 @@ impl Store {
         after: &str,
         limit: i64,
     ) -> Result<Resealed, StoreError> {
-        // Chosen and written in one transaction of a writer: nobody else changes them between.
+        // One writing transaction chooses and writes the rows, so no other writer changes them in between.
         let mut write = self.write().await?;
         let mut resealed = Resealed::default();
         let found = certificates(write.connection(), seal, after, limit).await?;
@@ -158,8 +160,8 @@ impl Store {
                     resealed.done += 1;
                 }
                 Err(error) => {
-                    // Damaged, or moved from its place: it needs a new certificate, whatever secret there is.
-                    tracing::error!(domain = %bundle.hostname, %error, "a private key could not be sealed anew");
+                    // The text is damaged or belongs to another name: only a new certificate helps, with any secret.
+                    tracing::error!(domain = %bundle.hostname, %error, "could not seal a private key with the newest secret");
                 }
             }
         }
@@ -167,8 +169,8 @@ impl Store {
         Ok(resealed)
     }
 
-    /// Writes the column anew of certificates that need the secret `seal` by that column and another one by their key.
-    pub(crate) async fn mend_seals(&self, seal: &str, limit: i64) -> Result<(), StoreError> {
+    /// Repairs the column `seal` of certificates where it names the secret `seal` and the key names another.
+    pub(crate) async fn repair_seal_names(&self, seal: &str, limit: i64) -> Result<(), StoreError> {
         let mut after = String::new();
         loop {
             let mut write = self.write().await?;
@@ -183,14 +185,14 @@ impl Store {
                         .bind(hostname.as_str())
                         .execute(write.connection())
                         .await?;
-                    tracing::warn!(domain = %hostname, "the column seal of a certificate was damaged and is written anew");
+                    tracing::warn!(domain = %hostname, "repaired the damaged column seal of a certificate");
                 }
             }
             write.commit().await?;
         }
     }
 
-    /// Table and name of the texts that need a secret, at most `limit` of each column.
+    /// Table and name of the rows that need a secret, at most `limit` of each column.
     pub(crate) async fn texts_with(&self, seal: &str, limit: i64) -> Result<Vec<(Table, String)>, StoreError> {
         let mut reading = self.reading().await?;
         let certificates = certificates(&mut reading, seal, "", limit).await?.into_iter();
@@ -215,7 +217,7 @@ impl Store {
         Ok(names.iter().filter_map(|found| found.row.name.parse().ok()).collect())
     }
 
-    /// Forgets accounts, orders in progress and former secrets of webhooks that need a secret.
+    /// Deletes accounts, orders in progress and former secrets of webhooks that need a secret.
     pub(crate) async fn forget_sealed(&self, seal: &str) -> Result<(), StoreError> {
         let sealed = format!("{seal}.%");
         for text in [
@@ -228,7 +230,7 @@ impl Store {
         Ok(())
     }
 
-    /// Seals at most `limit` texts of a column anew that need the secret `seal`, after the key `after`.
+    /// Seals again at most `limit` texts of a column with the secret `seal`, after the key `after`.
     pub(crate) async fn reseal_column(
         &self,
         column: Column,
@@ -241,19 +243,22 @@ impl Store {
             query_as(column.find).bind(seal).bind(limit).bind(after).fetch_all(self.reader()).await?;
         let mut resealed = Resealed::default();
         for Found { row: (key, text), bad } in found {
-            // After a key that is no text nothing can be looked for; all others come before it.
+            // No query can continue after a key that is not text; all other keys sort before it.
             if bad.is_some_and(|bad| bad.column == "1") {
-                tracing::error!(key, "a secret could not be sealed anew: its name cannot be read");
+                tracing::error!(
+                    key,
+                    "could not seal a secret with the newest secret: the name of its present one is unreadable"
+                );
                 continue;
             }
             match sealing.reseal(&text, &(column.place)(&key)) {
                 Ok(fresh) => {
-                    // One that was changed meanwhile is sealed with the newest secret already.
+                    // A text that changed meanwhile is sealed with the newest secret already.
                     query(column.replace).bind(&fresh).bind(&text).bind(&key).execute(self.writer()).await?;
                     resealed.done += 1;
                 }
                 Err(error) => {
-                    tracing::error!(key, %error, "a secret could not be sealed anew");
+                    tracing::error!(key, %error, "could not seal a secret with the newest secret");
                 }
             }
             resealed.last = Some(key);
@@ -267,7 +272,7 @@ fn is_named(found: &Found<StoredEntity>) -> bool {
     found.bad.as_ref().is_none_or(|bad| bad.column == "body")
 }
 
-/// Whether certificates need a secret: more than one, because a single text that names it may be damaged.
+/// Whether more than one certificate needs a secret: a single text that names it may be damaged.
 pub(super) async fn is_in_use(connection: &mut Connection, seal: &str) -> Result<bool, StoreError> {
     let rows =
         "SELECT COUNT(*) FROM (SELECT 1 FROM entities WHERE kind = 'certificate' AND seal = $1 LIMIT 2) AS first_rows";

@@ -1,4 +1,4 @@
-//! Who may ask for what on the internal listener: a credential of each kind at every door.
+//! Access to the internal listener: a credential of each kind at every operation.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use crate::stores::{execute, over_postgres};
 use crate::world::{Answer, Platform, eventually};
 
-/// Every path of the internal listener, a method of it, and whose credentials open it.
-const DOORS: &[(&str, &str, &str)] = &[
+/// Every path of the internal listener, with a method, and the kind of credential that opens it.
+const OPERATIONS: &[(&str, &str, &str)] = &[
     ("GET", "/edge/feed", "gateway"),
     ("POST", "/edge/nodes", "gateway"),
     ("POST", "/edge/usage", "gateway"),
@@ -74,7 +74,7 @@ async fn made(platform: &Platform, kind: &str, name: &str) -> String {
     made_by(platform, &operator_token(&platform.secret).to_token(), kind, name).await
 }
 
-/// A question that each kind may ask, and that needs no row of credentials.
+/// A request that each kind may send, and that reads no row of credentials.
 async fn opens(platform: &Platform, kind: &str, token: &str) -> u16 {
     let report = json!({ "node": "a", "applied": 0, "version": "1" });
     let (method, path, body) = match kind {
@@ -86,12 +86,12 @@ async fn opens(platform: &Platform, kind: &str, token: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn a_credential_of_each_kind_opens_the_doors_of_its_kind_alone() {
+async fn a_credential_opens_only_the_operations_of_its_kind() {
     let platform = Platform::start().await;
     platform.project("demo", "pro").await;
     for path in ROUTES.split('"').filter(|text| text.starts_with("/internal/")) {
         let path = path.trim_start_matches("/internal");
-        assert!(DOORS.iter().any(|door| door.1.starts_with(path)), "{path} is not tried");
+        assert!(OPERATIONS.iter().any(|operation| operation.1.starts_with(path)), "{path} is not tried");
     }
     let mut tokens = vec![
         ("operator", operator_token(&platform.secret).to_token().to_string()),
@@ -113,7 +113,7 @@ async fn a_credential_of_each_kind_opens_the_doors_of_its_kind_alone() {
         tokens.push(("nothing", platform.secret.derive(label).to_token().to_string()));
     }
     for (kind, token) in &tokens {
-        for (method, path, lets_in) in DOORS {
+        for (method, path, lets_in) in OPERATIONS {
             let path = path.replace(['{', '}'], "");
             let asked = ask(&platform, token, method, &path, json!({})).await;
             let is_open = asked.status != 401;
@@ -123,9 +123,9 @@ async fn a_credential_of_each_kind_opens_the_doors_of_its_kind_alone() {
     }
 }
 
-/// The disk is full: the use of a credential is not written down. The database is away: nothing is read of credentials.
+/// With a full disk the use of a credential is not recorded. Without the database no credential is read.
 #[tokio::test]
-async fn credentials_that_are_known_open_their_doors_while_the_database_is_full_and_while_it_is_away() {
+async fn known_credentials_work_while_the_database_is_full_and_while_it_is_away() {
     let platform = Platform::start().await;
     let mut tokens = vec![("command line", operator_token(&platform.secret).to_token().to_string())];
     for kind in ["gateway", "service", "operator"] {
@@ -147,7 +147,7 @@ async fn credentials_that_are_known_open_their_doors_while_the_database_is_full_
         assert!(matches!(opens(&platform, kind, token).await, 200 | 204), "{kind}");
     }
     let unknown = ask(&platform, "a stranger's", "GET", "/settings", Value::Null).await;
-    assert_eq!(unknown.code(), (503, "storage_unavailable"), "nobody can say");
+    assert_eq!(unknown.code(), (503, "storage_unavailable"), "the credential cannot be checked");
     execute(directory, "ALTER TABLE away RENAME TO credentials").await;
     eventually(500, async || {
         let unknown = ask(&platform, "a stranger's", "GET", "/settings", Value::Null).await;
@@ -166,7 +166,7 @@ fn names(list: &Value) -> Vec<(&str, &str)> {
 }
 
 #[tokio::test]
-async fn what_a_token_made_is_listed_with_it_and_ends_with_it_if_asked() {
+async fn credentials_made_with_a_token_are_listed_and_end_with_it_on_request() {
     let platform = Platform::start().await;
     let ada = made(&platform, "operator", "ada").await;
     let eve = made_by(&platform, &ada, "operator", "eve").await;
@@ -205,7 +205,7 @@ async fn what_a_token_made_is_listed_with_it_and_ends_with_it_if_asked() {
 }
 
 #[tokio::test]
-async fn the_command_line_is_on_record_like_others_and_ends_with_the_platforms_secret_alone() {
+async fn the_command_lines_credential_is_listed_and_ends_only_with_the_platforms_secret() {
     let platform = Platform::start().await;
     let refused = platform.operator("DELETE", "/credentials/operator/command-line", Value::Null).await;
     assert_eq!(refused.code(), (409, "command_line_credential"));
@@ -240,7 +240,7 @@ async fn a_replaced_secret_of_the_platform_ends_the_command_line_of_before_for_g
 }
 
 #[tokio::test]
-async fn gateways_and_services_share_their_names_and_have_no_end() {
+async fn gateways_and_services_share_one_namespace_and_their_credentials_do_not_expire() {
     let platform = Platform::start().await;
     made(&platform, "gateway", "one").await;
     for (kind, status) in [("gateway", 409), ("service", 409), ("operator", 201)] {

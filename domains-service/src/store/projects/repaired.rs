@@ -1,7 +1,7 @@
-//! Identities of projects that were damaged, put back from what the edge was told.
+//! Repairs damaged identities of projects from the data that was published to the edge.
 //!
-//! Without its identity, its name, or whether it is removed, a project is not found, so neither its keys nor its domains could
-//! be withdrawn. The edge was told identity and name of every project that is there, and of no other.
+//! Without its identity, its name or its state a project is not found, so neither its keys nor its domains could be
+//! withdrawn. The edge has identity and name of every present project, and of no other.
 
 use chassis::sql::{Connection, Found, query, query_as};
 use contract::feed::Entity;
@@ -11,7 +11,7 @@ use super::super::log::StoredEntity;
 use super::super::rows::{self, Table};
 use super::super::{Store, StoreError};
 
-/// Projects that the edge was told of, where no project that is there has this name and identity: of all names, or of one.
+/// Published projects without a present project of this name and identity: of all names, or of one.
 macro_rules! lost {
     ($which:literal) => {
         concat!(
@@ -26,18 +26,18 @@ macro_rules! lost {
 }
 
 impl Store {
-    /// Puts back identity, name and presence of the projects that the edge was told of and that are not found; of the one
-    /// with this name, or of 100 of them. Whether there was one.
-    pub(crate) async fn mend_projects(&self, name: Option<&ProjectId>) -> Result<bool, StoreError> {
+    /// Repairs identity, name and state of published projects that are not found: of the one with this name, or of 100.
+    /// Returns whether there was one.
+    pub(crate) async fn repair_projects(&self, name: Option<&ProjectId>) -> Result<bool, StoreError> {
         if lost(&mut self.reader().acquire().await?, name).await?.is_empty() {
             return Ok(false);
         }
-        let (mut write, mut is_mended) = (self.write().await?, false);
+        let (mut write, mut is_repaired) = (self.write().await?, false);
         for project in lost(write.connection(), name).await? {
-            is_mended |= mend(write.connection(), &project).await?;
+            is_repaired |= repair(write.connection(), &project).await?;
         }
         write.commit().await?;
-        Ok(is_mended)
+        Ok(is_repaired)
     }
 }
 
@@ -51,8 +51,8 @@ async fn lost(connection: &mut Connection, name: Option<&ProjectId>) -> Result<V
     Ok(rows::each(connection, found).into_iter().filter_map(project).collect())
 }
 
-/// Puts a project back: the row with its identity, or that with its name whose identity cannot be read.
-async fn mend(connection: &mut Connection, project: &Project) -> Result<bool, StoreError> {
+/// Repairs a project's row: the one with its identity, or the one with its name and an unreadable identity.
+async fn repair(connection: &mut Connection, project: &Project) -> Result<bool, StoreError> {
     let (uid, name) = (project.uid.as_str(), project.id.as_str());
     let named = query_as("SELECT id FROM projects WHERE name = $1 AND removed_at IS NULL");
     let named: Option<Found<(String,)>> = named.bind(name).fetch_optional(&mut *connection).await?;
@@ -66,21 +66,21 @@ async fn mend(connection: &mut Connection, project: &Project) -> Result<bool, St
             let identity = "UPDATE projects SET id = $1 WHERE name = $2 AND removed_at IS NULL";
             query(identity).bind(uid).bind(name).execute(&mut *connection).await?
         }
-        // It is another project, and what the edge was told is damaged.
+        // The row belongs to another project, and the published entity is damaged.
         Some(_) => return Ok(false),
     };
-    let is_mended = rows.rows_affected() > 0;
-    if is_mended {
+    let is_repaired = rows.rows_affected() > 0;
+    if is_repaired {
         tracing::error!(
             project.id = name,
             project.uid = uid,
-            "the record of a project had lost its identity, its name, or that it is there: put back from what the gateways were \
-             told. Something else has written to the database, or its disk is damaged: check both"
+            "repaired the identity, name or state of a project's row from the change log. Another program wrote to the \
+             database, or its disk is damaged: check both"
         );
         rows::forget(connection, &rows::place(Table::Projects, uid, ""));
         if let Some(found) = named {
             rows::forget(connection, &rows::place(Table::Projects, found.row.0, ""));
         }
     }
-    Ok(is_mended)
+    Ok(is_repaired)
 }

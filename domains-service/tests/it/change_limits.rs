@@ -1,4 +1,4 @@
-//! Changes have a pace, whoever makes them and however.
+//! Changes per minute are limited, for every kind of caller.
 
 use contract::key::Scope;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use crate::dashboard::{Browser, origin};
 use crate::world::Platform;
 
 #[tokio::test]
-async fn changes_too_often_have_to_wait_and_those_of_others_do_not() {
+async fn too_many_changes_are_refused_for_one_caller_only() {
     let platform = Platform::start().await;
     platform.project("demo", "pro").await;
     platform.project("other", "pro").await;
@@ -19,7 +19,7 @@ async fn changes_too_often_have_to_wait_and_those_of_others_do_not() {
     let refused = key.send("DELETE", nothing, Value::Null).await;
     assert_eq!((refused.code(), refused.header("retry-after")), ((429, "too_many_changes"), "1"));
     assert_eq!(key.get("/v1/projects/demo/keys").await.status, 200, "reading is not counted");
-    // The pages of the dashboard spend what the project has left, and then it has none.
+    // The dashboard's pages use the rest of the project's limit.
     let mut browser = Browser::signed_in(&platform, "demo", &["keys:write"]).await;
     let csrf = browser.get("/projects/demo/keys").await.csrf().to_owned();
     let ours = origin();
@@ -32,7 +32,7 @@ async fn changes_too_often_have_to_wait_and_those_of_others_do_not() {
     assert!(statuses.iter().take(300).all(|status| *status == 404), "{statuses:?}");
     assert_eq!(statuses.last(), Some(&429));
     let fresh = platform.operator("POST", "/projects/demo/keys", json!({ "scopes": ["orders:read"] })).await;
-    assert_eq!(fresh.status, 201, "operators have no pace");
+    assert_eq!(fresh.status, 201, "operators have no limit on changes");
     // The same key elsewhere would be another one; a key of another project is not held up.
     platform.clock.advance(std::time::Duration::from_millis(200));
     assert_eq!(key.send("DELETE", nothing, Value::Null).await.status, 404);
