@@ -17,7 +17,6 @@ mod operations;
 pub(crate) mod projects;
 mod removal;
 mod services;
-pub(crate) mod types;
 mod view;
 pub(crate) mod webhooks;
 
@@ -35,6 +34,7 @@ use chassis::refusal::Refusal;
 use chassis::shutdown::Shutdown;
 use contract::event::EVENTS_BYTES_MAX;
 pub(crate) use describe::{FILE, printed};
+pub(crate) use domains_api::types;
 use parking_lot::Mutex;
 
 use self::door::Door;

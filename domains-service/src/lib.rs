@@ -14,10 +14,8 @@ mod text;
 mod limits;
 mod plans;
 pub mod config;
-mod project;
 mod domain;
 mod webhook;
-mod actor;
 mod store;
 mod nodes;
 mod peers;
@@ -47,6 +45,7 @@ mod dashboard;
 mod run;
 
 use contract::key::Scope;
+use domains_api::{actor, project};
 
 pub use config::{AcmeSettings, ChallengeKind, Config, ExternalAccount};
 pub use error::catalogue;

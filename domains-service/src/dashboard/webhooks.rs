@@ -26,7 +26,14 @@ use crate::project::ProjectRef;
 use crate::webhook::{DisabledReason, EVENTS};
 use chassis::percent::segment;
 
-impl Webhook {
+/// A webhook as people read it.
+trait WebhookWords {
+    fn failing(&self, now: UnixMillis) -> Option<Moment>;
+    fn delivered(&self, now: UnixMillis) -> Option<Moment>;
+    fn why_off(&self) -> &'static str;
+}
+
+impl WebhookWords for Webhook {
     fn failing(&self, now: UnixMillis) -> Option<Moment> {
         self.failing_since.as_deref().and_then(|at| Moment::parse(at, now))
     }
@@ -40,8 +47,17 @@ impl Webhook {
     }
 }
 
-impl Delivery {
+/// A delivery as people read it.
+trait DeliveryWords {
     /// What was sent, for people to read.
+    fn payload(&self) -> String;
+    fn next(&self, now: UnixMillis) -> Option<Moment>;
+    fn outcome(&self) -> String;
+    fn tone(&self) -> &'static str;
+    fn created(&self, now: UnixMillis) -> Option<Moment>;
+}
+
+impl DeliveryWords for Delivery {
     fn payload(&self) -> String {
         format!("{:#}", self.payload)
     }

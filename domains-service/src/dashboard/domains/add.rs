@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::detail;
+use super::view::{ProblemWords as _, RecordWords as _};
 use crate::api::types::{DomainCheck, Problem, Project};
 use crate::api::{check, domains as api, projects};
 use crate::dashboard::Dashboard;
@@ -23,8 +24,14 @@ use crate::error::Stop;
 use chassis::percent::segment;
 use verification::verdict::RecordState;
 
-impl DomainCheck {
+/// What adding a name would mean, as people read it.
+trait CheckWords {
     /// Problems beside that nothing is there yet, which is how it begins.
+    fn conflicts(&self) -> Vec<&Problem>;
+    fn is_ready(&self) -> bool;
+}
+
+impl CheckWords for DomainCheck {
     fn conflicts(&self) -> Vec<&Problem> {
         let expected = ["DNS_NO_RECORD", "OWNERSHIP_TXT_MISSING"];
         self.problems.iter().filter(|problem| !expected.contains(&problem.code.as_str())).collect()

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::list::RELOAD_SECONDS;
 use super::steps::{self, Step};
+use super::view::{DomainWords as _, ProblemWords as _, RecordWords as _};
 use crate::api::domains as api;
 use crate::api::types::{Domain, Domains, Events};
 use crate::dashboard::Dashboard;

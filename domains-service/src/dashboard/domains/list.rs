@@ -9,6 +9,7 @@ use contract::key::Scope;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::view::DomainWords as _;
 use crate::api::types::{Domain, DomainQuota, Domains, Project};
 use crate::api::{domains as api, projects};
 use crate::dashboard::Dashboard;

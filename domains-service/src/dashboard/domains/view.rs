@@ -33,22 +33,41 @@ impl Badge {
     }
 }
 
-impl Domain {
-    pub(super) fn badge(&self) -> Badge {
+/// A domain as people read it.
+pub(super) trait DomainWords {
+    fn badge(&self) -> Badge;
+    /// What the status means for its owner.
+    fn sentence(&self) -> String;
+    /// The same on its own page, where what is meant stands below.
+    fn sentence_here(&self) -> String;
+    /// Whether what its owner is to create comes first on its page.
+    fn waits_for_records(&self) -> bool;
+    fn is_served(&self) -> bool;
+    /// Whether something of it may change by itself soon.
+    fn is_moving(&self) -> bool;
+    /// Whether the name reads differently in its own script.
+    fn is_foreign(&self) -> bool;
+    fn certificate_badge(&self) -> Badge;
+    fn redirect_words(&self) -> Option<String>;
+    fn verify_word(&self) -> &'static str;
+    fn certificate_ends(&self, now: UnixMillis) -> Option<Moment>;
+}
+
+impl DomainWords for Domain {
+    fn badge(&self) -> Badge {
         Badge::of(w::status(self.status.as_str()))
     }
 
-    /// What the status means for its owner.
-    pub(super) fn sentence(&self) -> String {
+    fn sentence(&self) -> String {
         if self.status == Status::Propagating {
-            let (right, all) = self.nameservers_right();
-            return w::propagating(right, all);
+            let servers = self.checks.as_ref().map_or(&[][..], |checks| &checks.nameservers);
+            let right = servers.iter().filter(|server| server.verdict.starts_with("ok")).count();
+            return w::propagating(right, servers.len());
         }
         w::status_sentence(self.status.as_str()).to_owned()
     }
 
-    /// The same on its own page, where what is meant stands below.
-    pub(super) fn sentence_here(&self) -> String {
+    fn sentence_here(&self) -> String {
         match self.status.as_str() {
             "action_required" => w::ACT_HERE.to_owned(),
             "suspended" => w::SUSPENDED_HERE.to_owned(),
@@ -56,55 +75,48 @@ impl Domain {
         }
     }
 
-    /// Whether what its owner is to create comes first on its page.
-    pub(super) fn waits_for_records(&self) -> bool {
+    fn waits_for_records(&self) -> bool {
         matches!(self.status.as_str(), "pending_dns" | "pending_ownership")
     }
 
-    pub(super) fn nameservers_right(&self) -> (usize, usize) {
-        let servers = self.checks.as_ref().map_or(&[][..], |checks| &checks.nameservers);
-        (servers.iter().filter(|server| is_right(server)).count(), servers.len())
-    }
-
-    pub(super) fn is_served(&self) -> bool {
+    fn is_served(&self) -> bool {
         matches!(self.status.as_str(), "active" | "degraded")
     }
 
-    /// Whether something of it may change by itself soon.
-    pub(super) fn is_moving(&self) -> bool {
+    fn is_moving(&self) -> bool {
         !matches!(self.status.as_str(), "active" | "suspended")
     }
 
-    /// Whether the name reads differently in its own script.
-    pub(super) fn is_foreign(&self) -> bool {
+    fn is_foreign(&self) -> bool {
         self.name.as_str() != self.unicode_name
     }
 
-    pub(super) fn certificate_badge(&self) -> Badge {
+    fn certificate_badge(&self) -> Badge {
         Badge::of(w::certificate_status(self.certificate.status.as_str()))
     }
 
-    pub(super) fn redirect_words(&self) -> Option<String> {
+    fn redirect_words(&self) -> Option<String> {
         self.redirect.as_ref().map(|redirect| w::redirects(&redirect.to, redirect.status))
     }
 
-    pub(super) fn verify_word(&self) -> &'static str {
+    fn verify_word(&self) -> &'static str {
         if matches!(self.status.as_str(), "pending_dns" | "pending_ownership") { "Verify" } else { "Re-verify" }
     }
 
-    pub(super) fn certificate_ends(&self, now: UnixMillis) -> Option<Moment> {
+    fn certificate_ends(&self, now: UnixMillis) -> Option<Moment> {
         self.certificate.not_after.as_deref().and_then(|at| Moment::parse(at, now))
     }
 }
 
-impl Record {
-    pub(super) fn badge(&self) -> Badge {
-        Badge::of(w::record_state(self.state.as_str()))
-    }
+/// A record as people read it.
+pub(super) trait RecordWords {
+    fn badge(&self) -> Badge;
 }
 
-fn is_right(server: &NameserverView) -> bool {
-    server.verdict.starts_with("ok")
+impl RecordWords for Record {
+    fn badge(&self) -> Badge {
+        Badge::of(w::record_state(self.state.as_str()))
+    }
 }
 
 pub(super) fn verdict_badge(server: &NameserverView) -> Badge {
@@ -120,23 +132,30 @@ pub(super) fn answer(server: &NameserverView) -> String {
     if all.is_empty() { "nothing".to_owned() } else { all.join(", ") }
 }
 
-impl Problem {
-    pub(super) fn who_words(&self) -> &'static str {
-        if self.passes_by_itself() { "Time must pass" } else { w::who(self.who.as_str()) }
-    }
-
-    pub(super) fn is_error(&self) -> bool {
-        self.severity == Severity::Error && !self.passes_by_itself()
-    }
-
+/// A problem as people read it.
+pub(super) trait ProblemWords {
+    fn who_words(&self) -> &'static str;
+    fn is_error(&self) -> bool;
     /// When the next attempt is.
-    pub(super) fn retry(&self) -> Option<String> {
+    fn retry(&self) -> Option<String>;
+}
+
+impl ProblemWords for Problem {
+    fn who_words(&self) -> &'static str {
+        if passes_by_itself(self) { "Time must pass" } else { w::who(self.who.as_str()) }
+    }
+
+    fn is_error(&self) -> bool {
+        self.severity == Severity::Error && !passes_by_itself(self)
+    }
+
+    fn retry(&self) -> Option<String> {
         // What it is seen from does not matter: only the moment itself is shown.
         self.retry_at.as_deref().and_then(|at| Moment::parse(at, UnixMillis(0))).map(|at| at.plain)
     }
+}
 
-    /// Nothing goes on before it is solved, and yet there is nothing to do about it.
-    fn passes_by_itself(&self) -> bool {
-        self.code == ProblemCode::DnsPartial
-    }
+/// Nothing goes on before it is solved, and yet there is nothing to do about it.
+fn passes_by_itself(problem: &Problem) -> bool {
+    problem.code == ProblemCode::DnsPartial
 }

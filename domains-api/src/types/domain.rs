@@ -5,13 +5,11 @@ use contract::project::ProjectId;
 use verification::problem::{ProblemCode, Severity, Who};
 use verification::verdict::{CaaView, NameserverView, RecordState};
 
-use super::{Rfc3339, Withdrawal};
-use crate::api::extract::Field;
-use crate::domain::{CertificateStatus, Status};
+use super::{CertificateStatus, Field, Rfc3339, Status, Withdrawal};
 
 contract::message! {
     #[derive(Clone, Debug)]
-    pub(crate) answer Domain = "A domain." {
+    pub answer Domain = "A domain." {
         name: Hostname = "The name in ASCII.";
         unicode_name: String = "The name as people read it.";
         project_id: ProjectId = "Whose it is.";
@@ -33,8 +31,7 @@ contract::message! {
 }
 
 contract::message! {
-    #[expect(clippy::struct_field_names, reason = "the names of the API")]
-    pub(crate) answer Domains = "A page." {
+    pub answer Domains = "A page." {
         domains: Vec<Domain>;
         next_cursor: Option<String> = "`cursor` of the next page; null on the last.";
         quota: DomainQuota;
@@ -42,7 +39,7 @@ contract::message! {
 }
 
 contract::message! {
-    pub(crate) answer DomainQuota = "How many domains the plan has." {
+    pub answer DomainQuota = "How many domains the plan has." {
         allocated: u32 = "How many there may be.";
         used: u64 = "How many there are.";
         hard_cap: bool = "Whether more are refused.";
@@ -51,21 +48,21 @@ contract::message! {
 
 contract::message! {
     #[derive(Clone, Debug)]
-    pub(crate) answer Redirect = "Where visitors are sent." {
+    pub answer Redirect = "Where visitors are sent." {
         to: String = "`primary`, or another domain of the project.";
         status: Option<u16> = "Null: 301 for GET and HEAD, 308 for everything else.", { "enum": [301, 302, 307, 308, null] };
     }
 }
 
 contract::message! {
-    pub(crate) request NewRedirect = "Where to send visitors." {
+    pub request NewRedirect = "Where to send visitors." {
         to: String = "`primary`, or another domain of the project.";
         status: Option<u16> = "Null: 301 for GET and HEAD, 308 for everything else.", { "enum": [301, 302, 307, 308, null] };
     }
 }
 
 contract::message! {
-    pub(crate) request NewDomain = "A domain to add." {
+    pub request NewDomain = "A domain to add." {
         name: String = "A fully qualified name; international names in either form.";
         #[serde(default)]
         primary: bool = "Make it the primary one once it is active.", { "default": false };
@@ -74,7 +71,7 @@ contract::message! {
 }
 
 contract::message! {
-    pub(crate) request DomainChange = "What to change of a domain." {
+    pub request DomainChange = "What to change of a domain." {
         primary: Option<bool> = "Whether it is the primary one.";
         #[serde(default)]
         redirect: Field<NewRedirect>;
@@ -82,7 +79,7 @@ contract::message! {
 }
 
 contract::message! {
-    pub(crate) answer DomainCheck = "What adding a name would mean." {
+    pub answer DomainCheck = "What adding a name would mean." {
         name: Hostname = "The name in ASCII.";
         unicode_name: String = "The name as people read it.";
         local: bool = "Whether it always means this machine.";
@@ -96,7 +93,7 @@ contract::message! {
 
 contract::words! {
     /// The type of a record.
-    pub(crate) enum RecordType {
+    pub enum RecordType {
         /// An alias of a name.
         Cname = "CNAME",
         /// What providers call ALIAS, ANAME or flattening.
@@ -108,7 +105,7 @@ contract::words! {
 
 contract::words! {
     /// What a record is for.
-    pub(crate) enum RecordPurpose {
+    pub enum RecordPurpose {
         /// To lead visitors here.
         Traffic = "traffic",
         /// To prove whose the name is.
@@ -118,7 +115,7 @@ contract::words! {
 
 contract::message! {
     #[derive(Clone, Debug)]
-    pub(crate) answer Record = "A DNS record." {
+    pub answer Record = "A DNS record." {
         kind as "type": RecordType = "Its type; ALIAS is what providers call ALIAS, ANAME or flattening.";
         name: String = "Its name as a provider's form wants it.";
         fqdn: String = "Its whole name.";
@@ -131,7 +128,7 @@ contract::message! {
 
 contract::message! {
     #[derive(Clone, Debug)]
-    pub(crate) answer Problem = "What stands between a domain and its certificate." {
+    pub answer Problem = "What stands between a domain and its certificate." {
         code: ProblemCode = "Which problem it is.";
         severity: Severity = "Whether it holds the domain up.";
         who: Who = "Who must act.";
@@ -146,7 +143,7 @@ contract::message! {
 
 contract::message! {
     #[derive(Clone, Debug)]
-    pub(crate) answer Checks = "The last look at DNS." {
+    pub answer Checks = "The last look at DNS." {
         at: Rfc3339 = "When.";
         duration_ms: u64 = "How long it took.";
         queries: u32 = "Questions asked.";
@@ -159,7 +156,7 @@ contract::message! {
 
 contract::message! {
     #[derive(Clone, Debug)]
-    pub(crate) answer Certificate = "A domain's certificate." {
+    pub answer Certificate = "A domain's certificate." {
         status: CertificateStatus = "How far it is.";
         ca: Option<String> = "Who issued it.";
         serial: Option<String> = "Its serial number.";

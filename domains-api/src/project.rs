@@ -8,9 +8,11 @@ use contract::project::{ProjectId, ProjectUid};
 
 /// A project, as records and callers refer to it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct ProjectRef {
-    pub(crate) uid: ProjectUid,
-    pub(crate) name: ProjectId,
+pub struct ProjectRef {
+    /// Its identity, which no other project ever has.
+    pub uid: ProjectUid,
+    /// Its name, and the label of its host.
+    pub name: ProjectId,
 }
 
 impl fmt::Display for ProjectRef {
@@ -25,14 +27,14 @@ impl serde::Serialize for ProjectRef {
     }
 }
 
-#[cfg(test)]
+#[cfg(feature = "test-util")]
 impl std::str::FromStr for ProjectRef {
     type Err = contract::project::InvalidLabel;
 
     /// A project whose identity is the text of its name.
     fn from_str(name: &str) -> Result<Self, Self::Err> {
         let name: ProjectId = name.parse()?;
-        let uid = name.as_str().parse().expect("a name is the text of an identity");
+        let uid = name.as_str().parse().map_err(|_| contract::project::InvalidLabel)?;
         Ok(Self { uid, name })
     }
 }

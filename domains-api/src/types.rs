@@ -1,43 +1,50 @@
 //! What the API takes and answers: each type once, for handlers, for the interface description and for the dashboard.
 
 mod domain;
+mod words;
 
 use contract::browsers::{Cors, Hsts};
 use contract::hostname::Hostname;
 use contract::key::{Environment, KeyId, Scope, Scopes};
 use contract::plan::{Limits, Plan};
 use contract::project::{Access, ProjectId, ProjectUid, UpstreamName};
-use contract::schema::{Given, Schema, SharedSchemas, Value, json};
+use contract::schema::{self, Given, Schema, SharedSchemas, Value, json};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::domain::*;
-use crate::store::webhooks::DeliveryState;
-pub(crate) use crate::text::Rfc3339;
-use crate::webhook::endpoint::WANTED_MAX;
-use crate::webhook::{DisabledReason, EVENTS};
-pub(crate) use crate::withdrawals::Shown as Withdrawal;
+pub use self::domain::*;
+pub use self::words::*;
+pub use crate::moment::Rfc3339;
 
 /// The longest label of a key, in characters.
-pub(crate) const LABEL_CHARACTERS_MAX: usize = 100;
+pub const LABEL_CHARACTERS_MAX: usize = 100;
 
 /// The longest description of a webhook, in characters.
-pub(crate) const DESCRIPTION_CHARACTERS_MAX: usize = 100;
+pub const DESCRIPTION_CHARACTERS_MAX: usize = 100;
 
 /// How long an old key or secret goes on working after a rotation, in seconds, unless said otherwise.
-pub(crate) const OVERLAP_SECONDS: u32 = 86_400;
+pub const OVERLAP_SECONDS: u32 = 86_400;
 
 /// The longest overlap that can be asked for, in seconds.
-pub(crate) const OVERLAP_SECONDS_MAX: u32 = 30 * 86_400;
+pub const OVERLAP_SECONDS_MAX: u32 = 30 * 86_400;
 
 contract::message! {
-    pub(crate) answer Removal = "A removal that not all gateways know of." {
+    #[derive(Clone, Debug)]
+    pub answer Withdrawal = "What was withdrawn and may be served still by some gateways." {
+        what: What = "What kind of thing.";
+        since: Rfc3339 = "Since when.";
+        lagging: Vec<String> = "The gateways that have not acknowledged it.";
+    }
+}
+
+contract::message! {
+    pub answer Removal = "A removal that not all gateways know of." {
         lagging: Vec<String> = "Their names.";
     }
 }
 
 contract::message! {
     #[derive(Clone, Debug)]
-    pub(crate) answer Event = "Something that happened." {
+    pub answer Event = "Something that happened." {
         id: i64 = "Grows from event to event.", { "minimum": 0 };
         kind as "type": String = "What happened, for example `domain.active`.";
         domain: Option<String> = "To which domain.";
@@ -49,7 +56,7 @@ contract::message! {
 }
 
 contract::message! {
-    pub(crate) answer Events = "A page." {
+    pub answer Events = "A page." {
         events: Vec<Event>;
         next_cursor: Option<String> = "`cursor` of the next page; null on the last.";
     }
@@ -57,7 +64,7 @@ contract::message! {
 
 contract::message! {
     #[derive(Clone, Debug)]
-    pub(crate) answer Project = "A project." {
+    pub answer Project = "A project." {
         id: ProjectId = "Its name, and the label of its host.";
         uid: ProjectUid = "Its identity, which no other project ever has, also not one of the same name.";
         plan: Plan = "What it pays for.";
@@ -81,7 +88,7 @@ contract::message! {
 }
 
 contract::message! {
-    pub(crate) answer AcmeAccount = "An account at a certificate authority." {
+    pub answer AcmeAccount = "An account at a certificate authority." {
         ca: String = "The authority's name in CAA records.";
         account_uri: Option<String> = "Our account there.";
         caa: String = "A CAA record that lets it issue.";
@@ -90,14 +97,14 @@ contract::message! {
 }
 
 contract::message! {
-    pub(crate) answer AcmeAccounts = "All accounts." {
+    pub answer AcmeAccounts = "All accounts." {
         accounts: Vec<AcmeAccount> = "One each.";
     }
 }
 
 contract::message! {
     #[derive(Clone, Debug)]
-    pub(crate) answer Key = "A key." {
+    pub answer Key = "A key." {
         id: KeyId = "Names the key; it is no secret.";
         project_id: ProjectId = "Whose key it is.";
         label: String = "What its owner calls it.";
@@ -115,7 +122,7 @@ contract::message! {
 }
 
 contract::message! {
-    pub(crate) answer CreatedKey = "A new key." {
+    pub answer CreatedKey = "A new key." {
         #[serde(flatten)]
         made: Key, "flatten";
         key: String = "The key. It is shown this once.";
@@ -125,14 +132,14 @@ contract::message! {
 }
 
 contract::message! {
-    pub(crate) answer Keys = "A page." {
+    pub answer Keys = "A page." {
         keys: Vec<Key>;
         next_cursor: Option<String> = "`cursor` of the next page; null on the last.";
     }
 }
 
 contract::message! {
-    pub(crate) request NewKey = "A key to make." {
+    pub request NewKey = "A key to make." {
         #[serde(default)]
         label: String, { "maxLength": LABEL_CHARACTERS_MAX, "default": "" };
         scopes: Vec<Scope> = "What the key may do.", { "minItems": 1 };
@@ -141,7 +148,7 @@ contract::message! {
 }
 
 contract::message! {
-    pub(crate) request KeyRotation = "How to rotate a key." {
+    pub request KeyRotation = "How to rotate a key." {
         #[serde(default, deserialize_with = "chassis::json::maybe_whole")]
         overlap_seconds: Option<i64> = "For how long the old key goes on working.",
             { "minimum": 0, "maximum": OVERLAP_SECONDS_MAX, "default": OVERLAP_SECONDS };
@@ -151,7 +158,10 @@ contract::message! {
 /// The address of a webhook.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct WebhookUrl(pub(crate) String);
+pub struct WebhookUrl(
+    /// As text.
+    pub String,
+);
 
 impl Schema for WebhookUrl {
     fn schema(_: &mut SharedSchemas) -> Value {
@@ -165,7 +175,10 @@ impl Schema for WebhookUrl {
 /// What a webhook is told.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct WantedEvents(pub(crate) Vec<String>);
+pub struct WantedEvents(
+    /// As they were typed.
+    pub Vec<String>,
+);
 
 impl Schema for WantedEvents {
     fn schema(_: &mut SharedSchemas) -> Value {
@@ -183,7 +196,7 @@ impl Schema for WantedEvents {
 
 contract::message! {
     #[derive(Clone, Debug)]
-    pub(crate) answer Webhook = "A webhook." {
+    pub answer Webhook = "A webhook." {
         id: String = "Names the webhook.";
         project_id: ProjectId = "Whose it is.";
         url: WebhookUrl;
@@ -201,7 +214,7 @@ contract::message! {
 }
 
 contract::message! {
-    pub(crate) answer CreatedWebhook = "A webhook with its secret." {
+    pub answer CreatedWebhook = "A webhook with its secret." {
         #[serde(flatten)]
         webhook: Webhook, "flatten";
         secret: String = "What messages are signed with. It is shown this once.";
@@ -209,14 +222,14 @@ contract::message! {
 }
 
 contract::message! {
-    pub(crate) answer Webhooks = "A page." {
+    pub answer Webhooks = "A page." {
         webhooks: Vec<Webhook>;
         next_cursor: Option<String> = "`cursor` of the next page; null on the last.";
     }
 }
 
 contract::message! {
-    pub(crate) request NewWebhook = "A webhook to make." {
+    pub request NewWebhook = "A webhook to make." {
         url: WebhookUrl;
         events: Option<WantedEvents>;
         #[serde(default)]
@@ -225,7 +238,7 @@ contract::message! {
 }
 
 contract::message! {
-    pub(crate) request WebhookChange = "What to change of a webhook." {
+    pub request WebhookChange = "What to change of a webhook." {
         #[serde(default)]
         url: Given<WebhookUrl>;
         #[serde(default)]
@@ -238,7 +251,7 @@ contract::message! {
 }
 
 contract::message! {
-    pub(crate) request SecretRotation = "How to rotate a webhook's secret." {
+    pub request SecretRotation = "How to rotate a webhook's secret." {
         #[serde(default, deserialize_with = "chassis::json::maybe_whole")]
         overlap_seconds: Option<i64> = "For how long messages are signed with both.",
             { "minimum": 0, "maximum": OVERLAP_SECONDS_MAX, "default": OVERLAP_SECONDS };
@@ -252,7 +265,7 @@ fn results() -> Vec<Option<&'static str>> {
 
 contract::message! {
     #[derive(Clone, Debug)]
-    pub(crate) answer Delivery = "One event on its way to one webhook." {
+    pub answer Delivery = "One event on its way to one webhook." {
         id: i64 = "Names the delivery.", { "minimum": 0 };
         message_id: String = "`webhook-id` of the message, the same in every attempt.";
         kind as "type": String = "The event.";
@@ -269,8 +282,43 @@ contract::message! {
 }
 
 contract::message! {
-    pub(crate) answer Deliveries = "A page." {
+    pub answer Deliveries = "A page." {
         deliveries: Vec<Delivery>;
         next_cursor: Option<String> = "`cursor` of the next page; null on the last.";
+    }
+}
+
+/// A field of a change: absent leaves things as they are, `null` takes them away.
+#[derive(Default)]
+pub enum Field<T> {
+    #[default]
+    Absent,
+    Null,
+    Value(T),
+}
+
+impl<T> Field<T> {
+    /// Changes what there was.
+    pub fn apply(self, to: &mut Option<T>) {
+        match self {
+            Self::Absent => {}
+            Self::Null => *to = None,
+            Self::Value(value) => *to = Some(value),
+        }
+    }
+}
+
+impl<T: Schema> Schema for Field<T> {
+    const MAY_BE_ABSENT: bool = true;
+
+    fn schema(shared: &mut SharedSchemas) -> Value {
+        schema::of::<Option<T>>(shared)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Field<T> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = <Option<T> as Deserialize>::deserialize(deserializer)?;
+        Ok(value.map_or(Self::Null, Self::Value))
     }
 }
