@@ -1,5 +1,6 @@
 //! Who asks: the holder of an API key, an operator, or the service itself.
 
+use std::fmt;
 use std::net::IpAddr;
 
 use contract::key::{KeyId, Scope, Scopes};
@@ -35,6 +36,15 @@ pub enum NotPermitted {
     NoSuchProject,
     /// The actor's key does not have this scope.
     Needs(Scope),
+}
+
+impl fmt::Display for NotPermitted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSuchProject => f.write_str("There is no such project."),
+            Self::Needs(scope) => write!(f, "This needs a key with the scope {scope}."),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -1,8 +1,10 @@
 //! What the API takes and answers: each type once, for handlers, for the interface description and for the dashboard.
 
 mod domain;
+mod overview;
 mod words;
 
+use contract::ban::BanReason;
 use contract::browsers::{Cors, Hsts};
 use contract::hostname::Hostname;
 use contract::key::{Environment, KeyId, Scope, Scopes};
@@ -12,6 +14,7 @@ use contract::schema::{self, Given, Schema, SharedSchemas, Value, json};
 use serde::{Deserialize, Serialize};
 
 pub use self::domain::*;
+pub use self::overview::*;
 pub use self::words::*;
 pub use crate::moment::Rfc3339;
 
@@ -87,6 +90,35 @@ contract::message! {
     }
 }
 
+/// Days of usage that are shown, today included.
+pub const USAGE_DAYS: i64 = 30;
+
+contract::message! {
+    pub answer Usage = "Requests with the project's keys, and what plans grant." {
+        in_minute: i64 = "Admitted in this minute.", { "minimum": 0 };
+        days: Vec<UsageOfDay> = "The last 30 days that had requests, the oldest first.";
+        plans: Vec<PlanGrant> = "What each plan grants.";
+    }
+}
+
+contract::message! {
+    #[derive(Clone, Debug, Default)]
+    pub answer UsageOfDay = "Requests of a day." {
+        date: String = "The day, UTC.", { "format": "date" };
+        admitted: i64 = "Admitted.", { "minimum": 0 };
+        refused: i64 = "Refused because a limit was reached.", { "minimum": 0 };
+        banned: i64 = "Refused because the key was banned.", { "minimum": 0 };
+    }
+}
+
+contract::message! {
+    pub answer PlanGrant = "What a plan grants." {
+        plan: Plan = "The plan.";
+        limits: Limits;
+        domains: u32 = "Custom domains.";
+    }
+}
+
 contract::message! {
     pub answer AcmeAccount = "An account at a certificate authority." {
         ca: String = "The authority's name in CAA records.";
@@ -117,7 +149,16 @@ contract::message! {
         revoked_at: Option<Rfc3339> = "When it was revoked.";
         revoked: bool = "Whether it was.";
         withdrawal: Option<Withdrawal>;
+        ban: Option<KeyBan>;
         last_used_at: Option<Rfc3339> = "The beginning of the minute in which it was used last, to the minute and known within seconds; null: not yet.";
+    }
+}
+
+contract::message! {
+    #[derive(Clone, Debug)]
+    pub answer KeyBan = "Gateways refuse the key for a while, as they reported in the last half minute." {
+        until: Rfc3339 = "Until when.";
+        reason: BanReason = "Why.";
     }
 }
 

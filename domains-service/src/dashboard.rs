@@ -1,16 +1,17 @@
 //! The dashboard: what the API can do, for people, at `dashboard.{platform_domain}`.
 //!
 //! Server-rendered pages that work without script; a small script copies values and exchanges the part of a page that
-//! has changed. The pages are a client of the API in the same process ([`client`]): nothing can be done here that the
+//! has changed. The pages are a client of the API in the same process ([`ControlPlane`]): nothing can be done here that the
 //! API does not do, and a refusal has the API's words. Sessions are the dashboard's own ([`session`]), for the edge
-//! serves its host to everybody. Words that occur once stand in the templates; words that several pages share, or that
-//! depend on a value, are in [`words`].
+//! serves its host to everybody; the control plane keeps them. Words that occur once stand in the templates; words that
+//! several pages share, or that depend on a value, are in [`words`].
 //!
 //! When the database is gone, pages say so with the status 503; nobody is signed out by that.
 
 mod activity;
 mod assets;
 mod client;
+mod control_plane;
 mod domains;
 mod fault;
 mod form;
@@ -18,6 +19,7 @@ mod keys;
 mod live;
 mod moment;
 mod once;
+mod operation;
 mod operator;
 mod session;
 mod shell;
@@ -39,11 +41,10 @@ use contract::hostname::Hostname;
 use http::header;
 use tower::ServiceExt as _;
 
-use crate::api::callers::came_through;
-use crate::app::App;
 use crate::shares::Shares;
-use client::Api;
+pub(crate) use control_plane::{Answered, ControlPlane, NotSignedIn, Opened, Refused, SignedIn};
 use fault::Fault;
+pub(crate) use operation::Operation;
 
 /// The label of the dashboard below the platform's domain.
 pub(crate) const LABEL: &str = "dashboard";
@@ -56,8 +57,7 @@ const WATCHERS_OF_ONE_MAX: usize = 32;
 
 /// What the pages share.
 pub(crate) struct Dashboard {
-    app: Arc<App>,
-    api: Api,
+    control_plane: Arc<dyn ControlPlane>,
     watchers: Arc<Shares>,
     shutdown: Shutdown,
 }
@@ -77,13 +77,9 @@ pub(crate) fn beside(api: Router, dashboard: Router, platform: &Hostname) -> Rou
 }
 
 /// The pages; every request must carry the gateway's signature.
-pub(crate) fn router(app: Arc<App>, guard: GatewayGuard, shutdown: Shutdown) -> Router {
-    let dashboard = Arc::new(Dashboard {
-        api: Api::new(app.clone()),
-        watchers: Shares::new(WATCHERS_MAX, WATCHERS_OF_ONE_MAX),
-        app,
-        shutdown,
-    });
+pub(crate) fn router(control_plane: Arc<dyn ControlPlane>, guard: GatewayGuard, shutdown: Shutdown) -> Router {
+    let watchers = Shares::new(WATCHERS_MAX, WATCHERS_OF_ONE_MAX);
+    let dashboard = Arc::new(Dashboard { control_plane, watchers, shutdown });
     Router::new()
         .route("/", get(sign_in::home))
         .route("/sign-in", get(sign_in::show).post(sign_in::sign_in))
@@ -98,17 +94,12 @@ pub(crate) fn router(app: Arc<App>, guard: GatewayGuard, shutdown: Shutdown) -> 
         .layer(middleware::from_fn(form::same_origin))
         .layer(middleware::from_fn(fault::explain))
         .layer(middleware::from_fn_with_state(dashboard.clone(), session::recognise))
-        .layer(middleware::from_fn_with_state(dashboard.app.clone(), came_through))
+        .layer(middleware::from_fn_with_state(dashboard.clone(), session::came_through))
         .layer(middleware::from_fn(form::whole))
         .layer(middleware::from_fn_with_state(guard, require_gateway))
         .layer(middleware::map_response(assets::secure))
         .layer(Extension(dashboard.clone()))
         .with_state(dashboard)
-}
-
-/// What operators ask of the dashboard over the internal listener.
-pub(crate) fn operators() -> Router<Arc<App>> {
-    Router::new().route(crate::api::LINKS_PATH, post(operator::make_link))
 }
 
 fn of_one_project(dashboard: Arc<Dashboard>) -> Router<Arc<Dashboard>> {

@@ -5,7 +5,7 @@
 //! numbered change in the same transaction (`publish`, `feed`); other replicas hear of it (`peers`). Rules are pure (`domain`);
 //! `reconcile` checks one domain, decides by them and writes; what happens by itself is in `worker`; who is told of it in
 //! `webhook`, and how in `delivery`. A new sealing secret takes the place of the old one in `seals`. `api` has the operations, in one
-//! list, and describes them.
+//! list, and describes them; `pages` carries them out for the dashboard, whose sessions are in `sessions`.
 //!
 //! Nothing here is on the path of a visitor's request. While this service is down, gateways serve what they have;
 //! nothing can be changed, and certificates are renewed so early that days of absence do no harm.
@@ -33,6 +33,8 @@ mod delivery;
 mod error;
 mod withdrawals;
 mod shares;
+mod dashboard;
+mod sessions;
 mod reconcile;
 mod worker;
 mod restored;
@@ -41,7 +43,7 @@ mod enrolment;
 mod feed;
 mod seals;
 mod api;
-mod dashboard;
+mod pages;
 mod run;
 
 use contract::key::Scope;

@@ -12,13 +12,12 @@ use serde_json::Value;
 use super::Dashboard;
 use super::fault::Fault;
 use super::moment::Moment;
+use super::operation::Operation;
 use super::session::Session;
 use super::shell::{Section, Shell, html};
 use super::words as w;
-use crate::api::projects;
-use crate::api::types::{Event, Events};
-use crate::error::Stop;
 use chassis::percent::segment;
+use domains_api::types::{Event, Events};
 
 /// An event as people read it.
 #[derive(Clone, Debug)]
@@ -110,17 +109,17 @@ pub(super) async fn show(
     Path(id): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Fault> {
-    let project = session.actor.enter(&id, Some(Scope::DomainsRead)).map_err(Stop::from)?;
+    let project = session.enter(&id, Some(Scope::DomainsRead))?;
     let query = query.unwrap_or_default();
     let before = query.strip_prefix("before=");
     let cursor = before.map(|before| format!("cursor={}", segment(before))).unwrap_or_default();
     let events: Events =
-        dashboard.api.get(&session.actor, &projects::EVENTS, &[project.name.as_str()], &cursor).await?;
+        dashboard.get(&session.actor, Operation::ListEvents, &[project.name.as_str()], &cursor).await?;
     let shell = Shell::within(&session, &project, Section::Activity, w::ACTIVITY);
     Ok(html(&Page {
         shell,
         id: project.to_string(),
-        entries: entries(&events, dashboard.app.core.clock.now()),
+        entries: entries(&events, dashboard.control_plane.now()),
         is_first: before.is_none(),
         next: events.next_cursor,
     }))

@@ -4,13 +4,13 @@ use askama::Template;
 use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
+use domains_api::actor::NotPermitted;
 use http::StatusCode;
 
-use super::client::Refused;
+use super::control_plane::Refused;
 use super::session::Session;
 use super::shell::{Section, Shell, html};
 use super::words as w;
-use crate::error::Stop;
 
 /// Why a page cannot be shown.
 #[derive(Clone, Debug)]
@@ -26,6 +26,12 @@ impl Fault {
         Self::Refused(Box::new(Refused { status, code: code.to_owned(), message: message.to_owned() }))
     }
 
+    /// The failure is ours: logged here, once.
+    pub(super) fn internal(error: impl std::fmt::Display) -> Self {
+        tracing::error!(error = format!("{error:#}"), "a request failed");
+        Refused::internal().into()
+    }
+
     pub(super) fn nothing_here() -> Self {
         Self::refused(404, "not_found", "There is nothing at this address.")
     }
@@ -37,16 +43,13 @@ impl From<Refused> for Fault {
     }
 }
 
-impl From<Stop> for Fault {
-    fn from(stop: Stop) -> Self {
-        let body = stop.0.body();
-        Self::refused(body.status, &body.code, &body.message)
-    }
-}
-
-impl From<crate::store::StoreError> for Fault {
-    fn from(error: crate::store::StoreError) -> Self {
-        Stop::from(error).into()
+impl From<NotPermitted> for Fault {
+    fn from(error: NotPermitted) -> Self {
+        let (status, code) = match error {
+            NotPermitted::NoSuchProject => (404, "project_not_found"),
+            NotPermitted::Needs(_) => (403, "insufficient_scope"),
+        };
+        Self::refused(status, code, &error.to_string())
     }
 }
 

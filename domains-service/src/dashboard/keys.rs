@@ -1,32 +1,29 @@
 //! Project → API keys: made, shown once, rotated, revoked; when each was used last, and whether it is banned.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use askama::Template;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse, Redirect, Response};
-use contract::ban::Ban;
-use contract::key::{KeyId, Scope, Scopes};
+use contract::key::{Scope, Scopes};
 use contract::time::UnixMillis;
 use http::HeaderMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::Dashboard;
-use super::client::{Answered, Refused};
+use super::control_plane::{Answered, Refused};
 use super::fault::Fault;
 use super::form::Posted;
 use super::moment::Moment;
 use super::once;
+use super::operation::Operation;
 use super::session::Session;
 use super::shell::{Section, Shell, html_with};
 use super::words as w;
-use crate::api::keys as api;
-use crate::api::types::{Key, Keys};
-use crate::error::Stop;
-use crate::project::ProjectRef;
 use chassis::percent::segment;
+use domains_api::project::ProjectRef;
+use domains_api::types::{Key, Keys};
 
 /// Lifetimes offered, in days; 0: it does not expire.
 const LIFETIMES: [i64; 4] = [0, 30, 90, 365];
@@ -40,7 +37,7 @@ async fn all_keys(dashboard: &Dashboard, session: &Session, project: &ProjectRef
     let mut page = "limit=200".to_owned();
     loop {
         let place = [project.name.as_str()];
-        let Keys { keys, next_cursor } = dashboard.api.get(&session.actor, &api::LIST, &place, &page).await?;
+        let Keys { keys, next_cursor } = dashboard.get(&session.actor, Operation::ListKeys, &place, &page).await?;
         all.extend(keys);
         match next_cursor {
             Some(next) => page = format!("limit=200&cursor={}", segment(&next)),
@@ -62,17 +59,17 @@ struct Row {
 }
 
 impl Row {
-    fn of(key: Key, session: &Session, bans: &BTreeMap<KeyId, Ban>, now: UnixMillis) -> Self {
+    fn of(key: Key, session: &Session, now: UnixMillis) -> Self {
         let moment = |text: &str| Moment::parse(text, now);
-        let ban = bans.get(&key.id).filter(|ban| !ban.shadow);
+        let banned = key.ban.as_ref().and_then(|ban| Some((moment(&ban.until)?, w::banned(ban.reason))));
         let expiry = key.expires_at.as_deref().and_then(|text| text.parse::<jiff::Timestamp>().ok());
         Self {
             created: moment(&key.created_at),
             expires: key.expires_at.as_deref().and_then(moment),
             used: key.last_used_at.as_deref().and_then(|text| Moment::in_minute(text, now)),
-            banned: ban.map(|ban| (Moment::at(ban.until.to_millis(), now), w::banned(ban.reason))),
+            banned,
             has_expired: expiry.is_some_and(|at| at.as_millisecond() <= now.0),
-            is_mine: session.record.holder.as_ref().is_some_and(|(_, id)| *id == key.id),
+            is_mine: session.holder.as_ref().is_some_and(|(_, id)| *id == key.id),
             key,
         }
     }
@@ -127,13 +124,13 @@ pub(super) async fn show(
     let Some(made) = once::find(&dashboard, &session, &headers) else {
         return page(&dashboard, &session, &id, w::note(&query), Shown::default()).await;
     };
-    Ok(once::done(page(&dashboard, &session, &id, None, Shown { made: Some(made), ..Shown::default() }).await?)?)
+    once::done(page(&dashboard, &session, &id, None, Shown { made: Some(made), ..Shown::default() }).await?)
 }
 
 /// Leads to the page that shows the new key.
 fn made(dashboard: &Dashboard, session: &Session, project: &ProjectRef, answered: Answered) -> Result<Response, Fault> {
     let made: Made = answered.read()?;
-    Ok(once::lead(dashboard, session, &format!("/projects/{project}/keys?made"), &made)?)
+    once::lead(dashboard, session, &format!("/projects/{project}/keys?made"), &made)
 }
 
 /// What a page shows beside the keys.
@@ -157,11 +154,10 @@ async fn page(
     note: Option<&'static str>,
     shown: Shown,
 ) -> Result<Response, Fault> {
-    let project = session.actor.enter(id, Some(Scope::KeysWrite)).map_err(Stop::from)?;
+    let project = session.enter(id, Some(Scope::KeysWrite))?;
     let keys = all_keys(dashboard, session, &project).await?;
-    let now = dashboard.app.core.clock.now();
-    let (bans, _) = dashboard.app.core.store.bans_in_force(now).await?;
-    let all = keys.into_iter().rev().map(|key| Row::of(key, session, &bans, now));
+    let now = dashboard.control_plane.now();
+    let all = keys.into_iter().rev().map(|key| Row::of(key, session, now));
     let (rows, gone): (Vec<Row>, Vec<Row>) = all.partition(Row::is_usable);
     let scopes = Scopes::all();
     let choices =
@@ -187,14 +183,14 @@ pub(super) async fn create(
     Path(id): Path<String>,
     Posted { session, fields }: Posted,
 ) -> Result<Response, Fault> {
-    let project = session.actor.enter(&id, Some(Scope::KeysWrite)).map_err(Stop::from)?;
+    let project = session.enter(&id, Some(Scope::KeysWrite))?;
     let scopes: Vec<&str> = fields.all("scope").collect();
     let days = fields.text("days").parse::<i64>().ok().filter(|days| LIFETIMES.contains(days)).unwrap_or(0);
-    let ends = dashboard.app.core.clock.now_seconds().plus(days * 86_400);
+    let ends = dashboard.control_plane.now().to_seconds().plus(days * 86_400);
     let expires_at = (days > 0).then(|| jiff::Timestamp::from_second(ends.0).unwrap_or_default().to_string());
     let label = fields.text("label");
     let body = json!({ "label": label, "scopes": scopes, "expires_at": expires_at });
-    match dashboard.api.call(&session.actor, &api::CREATE, (&[project.name.as_str()], ""), &body).await {
+    match dashboard.call(&session.actor, Operation::CreateKey, (&[project.name.as_str()], ""), &body).await {
         Ok(answered) => made(&dashboard, &session, &project, answered),
         Err(refused) => {
             let shown = Shown { label: label.to_owned(), ..Shown::refused(refused) };
@@ -209,11 +205,11 @@ pub(super) async fn rotate(
     Path((id, key)): Path<(String, String)>,
     Posted { session, fields }: Posted,
 ) -> Result<Response, Fault> {
-    let project = session.actor.enter(&id, Some(Scope::KeysWrite)).map_err(Stop::from)?;
+    let project = session.enter(&id, Some(Scope::KeysWrite))?;
     let overlap = fields.text("overlap").parse::<u32>().ok().filter(|overlap| OVERLAPS.contains(overlap));
     let body = overlap.map_or(json!({}), |overlap| json!({ "overlap_seconds": overlap }));
     let named = [project.name.as_str(), &key];
-    match dashboard.api.call(&session.actor, &api::ROTATE, (&named, ""), &body).await {
+    match dashboard.call(&session.actor, Operation::RotateKey, (&named, ""), &body).await {
         Ok(answered) => made(&dashboard, &session, &project, answered),
         Err(refused) => page(&dashboard, &session, &id, None, Shown::refused(refused)).await,
     }
@@ -225,9 +221,9 @@ pub(super) async fn revoke(
     Path((id, key)): Path<(String, String)>,
     Posted { session, fields: _ }: Posted,
 ) -> Result<Response, Fault> {
-    let project = session.actor.enter(&id, Some(Scope::KeysWrite)).map_err(Stop::from)?;
+    let project = session.enter(&id, Some(Scope::KeysWrite))?;
     let named = [project.name.as_str(), &key];
-    match dashboard.api.call(&session.actor, &api::REVOKE, (&named, ""), &Value::Null).await {
+    match dashboard.call(&session.actor, Operation::RevokeKey, (&named, ""), &Value::Null).await {
         Ok(_) => Ok(Redirect::to(&format!("/projects/{project}/keys?revoked")).into_response()),
         Err(refused) => page(&dashboard, &session, &id, None, Shown::refused(refused)).await,
     }

@@ -18,9 +18,9 @@ use serde_json::Value;
 use super::Dashboard;
 use super::domains::list::Look;
 use super::fault::Fault;
+use super::operation::Operation;
 use super::session::{Session, digest_of};
 use super::words as w;
-use crate::api::{Operation, domains as api};
 use crate::shares::Place;
 
 /// Between two looks.
@@ -48,7 +48,7 @@ struct Watch {
     dashboard: Arc<Dashboard>,
     session: Session,
     /// The operation, what its path names, and the query.
-    watched: (&'static Operation, Vec<String>, String),
+    watched: (Operation, Vec<String>, String),
     seen: Option<String>,
     looks: u32,
     _place: Place,
@@ -61,15 +61,14 @@ pub(super) async fn watch(
     Path(project): Path<String>,
     Query(what): Query<What>,
 ) -> Result<Response, Fault> {
-    let actor = session.actor.clone();
-    actor.enter(&project, Some(Scope::DomainsRead)).map_err(crate::error::Stop::from)?;
-    let holder = session.project().map_or(session.record.digest.as_str(), |project| project.uid.as_str());
+    session.enter(&project, Some(Scope::DomainsRead))?;
+    let holder = session.project().map_or(session.id.as_str(), |project| project.uid.as_str());
     let Some(place) = dashboard.watchers.take(holder) else {
         return Err(Fault::refused(503, "too_many_watchers", w::TOO_MANY_WATCHERS));
     };
     let watched = match what.domain {
-        Some(domain) => (&api::SHOW, vec![project, domain], String::new()),
-        None => (&api::LIST, vec![project], what.look.list_query()),
+        Some(domain) => (Operation::ShowDomain, vec![project, domain], String::new()),
+        None => (Operation::ListDomains, vec![project], what.look.list_query()),
     };
     let watch = Watch { dashboard, session, watched, seen: None, looks: 0, _place: place };
     let events = stream::unfold(watch, |mut watch| async move {
@@ -94,7 +93,7 @@ impl Watch {
             self.looks += 1;
             let (operation, named, query) = &self.watched;
             let named: Vec<&str> = named.iter().map(String::as_str).collect();
-            let found = self.dashboard.api.call(&self.session.actor, operation, (&named, query), &Value::Null).await;
+            let found = self.dashboard.call(&self.session.actor, *operation, (&named, query), &Value::Null).await;
             let state = match found {
                 Ok(answered) => digest_of(&answered.body.to_string()),
                 Err(refused) if refused.status < 500 => refused.code, // removed, for example: that is news too

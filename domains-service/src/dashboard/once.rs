@@ -9,8 +9,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Dashboard;
+use super::fault::Fault;
 use super::session::{Session, cookie, presented};
-use crate::error::Stop;
 
 const COOKIE: &str = "__Host-tollhouse-made";
 
@@ -18,7 +18,7 @@ const COOKIE: &str = "__Host-tollhouse-made";
 const SECONDS: i64 = 60;
 
 fn place(session: &Session) -> String {
-    format!("shown once to {}", session.record.digest)
+    format!("shown once to {}", session.id)
 }
 
 /// Leads to the page at `path`, which shows `value`.
@@ -27,21 +27,22 @@ pub(super) fn lead(
     session: &Session,
     path: &str,
     value: &impl Serialize,
-) -> Result<Response, Stop> {
-    let text = serde_json::to_vec(value).map_err(anyhow::Error::new)?;
-    let sealed = dashboard.app.core.sealing.seal(&text, &place(session))?;
+) -> Result<Response, Fault> {
+    let text = serde_json::to_vec(value).map_err(Fault::internal)?;
+    let sealed = dashboard.control_plane.sealing().seal(&text, &place(session));
+    let sealed = sealed.map_err(Fault::internal)?;
     let set = AppendHeaders([(header::SET_COOKIE, cookie(COOKIE, &sealed, SECONDS)?)]);
     Ok((set, Redirect::to(path)).into_response())
 }
 
 /// What there is to show, if anything is.
 pub(super) fn find<T: DeserializeOwned>(dashboard: &Dashboard, session: &Session, headers: &HeaderMap) -> Option<T> {
-    let text = dashboard.app.core.sealing.open(presented(headers, COOKIE)?, &place(session)).ok()?;
+    let text = dashboard.control_plane.sealing().open(presented(headers, COOKIE)?, &place(session)).ok()?;
     serde_json::from_slice(&text).ok()
 }
 
 /// The page has shown it.
-pub(super) fn done(mut response: Response) -> Result<Response, Stop> {
+pub(super) fn done(mut response: Response) -> Result<Response, Fault> {
     let gone: HeaderValue = cookie(COOKIE, "", 0)?;
     response.headers_mut().append(header::SET_COOKIE, gone);
     Ok(response)

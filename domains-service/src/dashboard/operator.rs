@@ -9,51 +9,23 @@ use askama::Template;
 use axum::Extension;
 use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Redirect, Response};
-use contract::time::UnixMillis;
+use contract::project::ProjectId;
+use domains_api::actor::Origin;
+use domains_api::types::{EndingCertificate, KnownBan, Overview, StuckDomain};
 use http::header;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use super::Dashboard;
+use super::control_plane::NotSignedIn;
 use super::fault::Fault;
 use super::form::Fields;
 use super::moment::Moment;
-use super::session::{self, Session, operator_digest_of};
+use super::operation::Operation;
+use super::session::{self, Session};
 use super::shell::{Section, Shell, html};
 use super::words as w;
-use super::{Dashboard, LABEL};
-use crate::actor::Origin;
-use crate::api::{edge, projects as api};
-use crate::app::App;
-use crate::error::Stop;
-use crate::store::bans::KnownBan;
-use crate::store::credentials::Credential;
-use crate::store::overview::{Expiring, Stuck};
 use chassis::percent::segment;
-
-/// A link is good this long: five minutes.
-const LINK_MILLIS: i64 = 5 * 60 * 1_000;
-
-/// Rows of each list.
-const ROWS_MAX: i64 = 20;
-
-/// Bans shown.
-const BANS_SHOWN: usize = 20;
-
-/// `POST /internal/dashboard-links`: a link that signs an operator in, once.
-pub(super) async fn make_link(
-    State(app): State<Arc<App>>,
-    Extension(operator): Extension<Credential>,
-) -> Result<Response, Stop> {
-    let secret = session::random_secret()?;
-    let expires_at = app.core.clock.now().plus(LINK_MILLIS);
-    app.core.store.save_link(&operator_digest_of(&app, &secret), &operator.name, expires_at).await?;
-    let body = json!({
-        "host": format!("{LABEL}.{}", app.settings.platform),
-        "path": format!("/enter?link={secret}"),
-        "expires_at": jiff::Timestamp::from_millisecond(expires_at.0).unwrap_or_default().to_string(),
-    });
-    Ok((http::StatusCode::CREATED, [(header::CACHE_CONTROL, "no-store")], axum::Json(body)).into_response())
-}
 
 #[derive(Deserialize)]
 pub(super) struct Link {
@@ -78,17 +50,16 @@ pub(super) async fn entered(
     Extension(origin): Extension<Origin>,
     fields: Fields,
 ) -> Result<Response, Fault> {
-    if let Err(seconds) = dashboard.app.api.throttles.sign_in_from(origin.client) {
-        return Err(Fault::refused(429, "too_many_attempts", &w::too_many_attempts(seconds)));
+    match dashboard.control_plane.follow_link(fields.text("link"), origin).await {
+        Ok(opened) => {
+            Ok(([(header::SET_COOKIE, session::cookie_of(&opened)?)], Redirect::to("/operator")).into_response())
+        }
+        Err(NotSignedIn::TooManyAttempts(seconds)) => {
+            Err(Fault::refused(429, "too_many_attempts", &w::too_many_attempts(seconds)))
+        }
+        Err(NotSignedIn::Refused(refused)) => Err(refused.into()),
+        Err(_) => Err(Fault::refused(403, "link_spent", w::LINK_SPENT)),
     }
-    let now = dashboard.app.core.clock.now();
-    let digest = operator_digest_of(&dashboard.app, fields.text("link"));
-    let Some(operator) = dashboard.app.core.store.spend_link(&digest, now).await? else {
-        return Err(Fault::refused(403, "link_spent", w::LINK_SPENT));
-    };
-    let cookie = session::open(&dashboard, None, Some(operator.clone()), &origin).await?;
-    tracing::info!(actor = operator, client = %origin.client, "an operator signed in to the dashboard");
-    Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/operator")).into_response())
 }
 
 fn require_operator(session: &Session) -> Result<(), Fault> {
@@ -155,8 +126,8 @@ struct Page {
     withdrawals_cut: bool,
     status: Status,
     states: Vec<(&'static str, String)>,
-    expiring: Vec<(Expiring, Moment)>,
-    stuck: Vec<(Stuck, Moment)>,
+    expiring: Vec<(EndingCertificate, Moment)>,
+    stuck: Vec<(StuckDomain, Moment)>,
     bans: Vec<BanRow>,
     /// How many of all bans are shown, where it is not all of them.
     bans_cut: Option<String>,
@@ -174,12 +145,12 @@ impl BanRow {
     }
 
     fn project(&self) -> Option<&str> {
-        self.known.holder.as_ref().map(|(project, _)| project.as_str())
+        self.known.project.as_ref().map(ProjectId::as_str)
     }
 
     /// What its owner calls the key, if anything.
     fn name(&self) -> &str {
-        let label = self.known.holder.as_ref().map(|(_, label)| label.as_str());
+        let label = self.known.label.as_deref();
         label.filter(|label| !label.is_empty()).unwrap_or(self.id())
     }
 
@@ -192,31 +163,32 @@ impl BanRow {
     }
 }
 
-fn at(millis: i64, now: UnixMillis) -> Moment {
-    Moment::at(UnixMillis(millis), now)
-}
-
 /// `GET /operator`.
 pub(super) async fn overview(State(dashboard): State<Arc<Dashboard>>, session: Session) -> Result<Response, Fault> {
     require_operator(&session)?;
     let actor = &session.actor;
-    let nodes: Nodes = dashboard.api.get(actor, &edge::NODES, &[], "").await?;
-    let status: Status = dashboard.api.get(actor, &edge::STATUS, &[], "").await?;
-    let withdrawals: Withdrawals = dashboard.api.get(actor, &edge::WITHDRAWALS, &[], "").await?;
-    let store = &dashboard.app.core.store;
-    let now = dashboard.app.core.clock.now();
+    let nodes: Nodes = dashboard.get(actor, Operation::ListNodes, &[], "").await?;
+    let status: Status = dashboard.get(actor, Operation::ShowStatus, &[], "").await?;
+    let withdrawals: Withdrawals = dashboard.get(actor, Operation::ListWithdrawals, &[], "").await?;
+    let overview: Overview = dashboard.get(actor, Operation::ShowOverview, &[], "").await?;
+    let now = dashboard.control_plane.now();
     let withdrawals_cut = withdrawals.total > withdrawals.withdrawals.len() as u64;
     let withdrawals = withdrawals.withdrawals.into_iter().map(|row| {
         let since = Moment::parse(&row.since, now);
         (row, since)
     });
-    let expiring = store.certificates_ending(ROWS_MAX).await?;
-    let stuck = store.stuck_domains(ROWS_MAX).await?;
-    let bans = store.bans(now, BANS_SHOWN).await?;
-    let bans_cut = ((bans.listed.len() as u64) < bans.total).then(|| w::bans_shown(bans.listed.len(), bans.total));
-    let bans = bans.listed.into_iter().map(|known| {
+    let shown = overview.bans.len();
+    let bans = overview.bans.into_iter().map(|known| {
         let until = Moment::at(known.ban.until.to_millis(), now);
         BanRow { known, until }
+    });
+    let expiring = overview.certificates_ending.into_iter().filter_map(|row| {
+        let end = Moment::parse(&row.not_after, now)?;
+        Some((row, end))
+    });
+    let stuck = overview.domains_stuck.into_iter().filter_map(|row| {
+        let since = Moment::parse(&row.since, now)?;
+        Some((row, since))
     });
     let states = status.domains.iter().map(|(word, count)| (w::status(word).0, count.to_string())).collect();
     Ok(html(&Page {
@@ -226,10 +198,10 @@ pub(super) async fn overview(State(dashboard): State<Arc<Dashboard>>, session: S
         withdrawals_cut,
         states,
         status,
-        expiring: expiring.into_iter().map(|row| (row.clone(), at(row.not_after.saturating_mul(1_000), now))).collect(),
-        stuck: stuck.into_iter().map(|row| (row.clone(), at(row.since, now))).collect(),
+        expiring: expiring.collect(),
+        stuck: stuck.collect(),
         bans: bans.collect(),
-        bans_cut,
+        bans_cut: ((shown as u64) < overview.bans_total).then(|| w::bans_shown(shown, overview.bans_total)),
     }))
 }
 
@@ -269,7 +241,8 @@ pub(super) async fn projects(
 ) -> Result<Response, Fault> {
     require_operator(&session)?;
     let cursor = after.after.map(|after| format!("&cursor={}", segment(&after))).unwrap_or_default();
-    let found: Projects = dashboard.api.get(&session.actor, &api::ALL, &[], &format!("limit=100{cursor}")).await?;
+    let found: Projects =
+        dashboard.get(&session.actor, Operation::ListProjects, &[], &format!("limit=100{cursor}")).await?;
     let shell = Shell::of(&session, Section::Projects, w::PROJECTS);
     Ok(html(&ProjectsPage { shell, projects: found.projects, next: found.next_cursor }))
 }

@@ -1,11 +1,8 @@
-//! Who is signed in.
+//! Who is signed in, by the cookie of a request.
 //!
-//! The cookie holds 32 random bytes; the database their digest, the key they were opened with, and when. Every request
-//! looks the key up again, so whoever revokes a key ends its sessions with it. An operator has no key: the digest of an
-//! operator's session is made with the operators' secret, so whoever changes that ends them all; one that a token led to
-//! ends with the token. A session ends after an
-//! hour without a request, and after twelve hours whatever happens. Signing in always opens a new one.
+//! The cookie holds 32 random bytes. Whose session that is, and for how long, the control plane says at every request.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use aws_lc_rs::{digest, hmac};
@@ -15,73 +12,61 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use contract::key::{KeyId, Scope, Scopes};
+use chassis::guard::identity_required;
+use contract::key::Scope;
+use domains_api::actor::Origin;
+use domains_api::project::ProjectRef;
 use http::{HeaderMap, HeaderValue, header};
 
 use super::Dashboard;
+use super::control_plane::{Opened, SignedIn};
 use super::fault::Fault;
-use crate::actor::{Actor, Origin};
-use crate::app::App;
-use crate::error::Stop;
-use crate::project::ProjectRef;
-use crate::store::sessions::{ABSOLUTE_MILLIS_MAX, IDLE_MILLIS_MAX, SessionRecord};
 
 /// The field of requests that an open page makes by itself (`app.js`).
 const BY_ITSELF: &str = "x-by-itself";
 
-/// A session's last use is written down this often at most.
-const SEEN_MILLIS: i64 = 60 * 1_000;
-
 /// `__Host-`: only from https, only for this host, for all of it.
 const COOKIE: &str = "__Host-tollhouse";
-
-/// What begins an operator's cookie. Keys of projects have none, so nobody's session is taken for the other kind.
-const OPERATOR_MARK: &str = "operator.";
 
 /// Somebody who is signed in.
 #[derive(Clone, Debug)]
 pub(super) struct Session {
-    pub(super) record: SessionRecord,
-    pub(super) actor: Actor,
+    signed_in: SignedIn,
     /// What every form must send back.
     pub(super) csrf: String,
-    /// What the key may do; everything for an operator.
-    pub(super) scopes: Scopes,
 }
 
 impl Session {
     pub(super) fn is_operator(&self) -> bool {
-        self.record.holder.is_none()
+        self.holder.is_none()
     }
 
     /// The project of the key, nothing for an operator.
     pub(super) fn project(&self) -> Option<&ProjectRef> {
-        self.record.holder.as_ref().map(|(project, _)| project)
+        self.holder.as_ref().map(|(project, _)| project)
     }
 
     pub(super) fn may(&self, scope: Scope) -> bool {
         self.scopes.contains(scope)
     }
+
+    /// The project a path names, if its pages are for this session.
+    pub(super) fn enter(&self, project: &str, scope: Option<Scope>) -> Result<ProjectRef, Fault> {
+        Ok(self.actor.enter(project, scope)?)
+    }
 }
 
-/// The digest by which a secret of the dashboard is kept.
-pub(super) fn digest_of(secret: &str) -> String {
-    URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, secret.as_bytes()))
+impl Deref for Session {
+    type Target = SignedIn;
+
+    fn deref(&self) -> &SignedIn {
+        &self.signed_in
+    }
 }
 
-/// The digest by which an operator's session or link is kept: another one after the operators' secret has changed.
-pub(super) fn operator_digest_of(app: &App, secret: &str) -> String {
-    URL_SAFE_NO_PAD.encode(hmac::sign(&app.api.operators, secret.as_bytes()))
-}
-
-/// The digest of a cookie.
-fn kept_under(app: &App, secret: &str) -> String {
-    if secret.starts_with(OPERATOR_MARK) { operator_digest_of(app, secret) } else { digest_of(secret) }
-}
-
-/// 32 random bytes as text.
-pub(super) fn random_secret() -> Result<String, Stop> {
-    Ok(URL_SAFE_NO_PAD.encode(chassis::random::bytes::<32>()?))
+/// The digest that stands for a text.
+pub(super) fn digest_of(text: &str) -> String {
+    URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, text.as_bytes()))
 }
 
 /// What forms of the session send back: nobody can make it without the cookie.
@@ -94,38 +79,20 @@ pub(super) fn same(left: &str, right: &str) -> bool {
     aws_lc_rs::constant_time::verify_slices_are_equal(left.as_bytes(), right.as_bytes()).is_ok()
 }
 
-/// Opens a session and returns the value of `Set-Cookie`.
-pub(super) async fn open(
-    dashboard: &Dashboard,
-    holder: Option<(ProjectRef, KeyId)>,
-    operator: Option<String>,
-    origin: &Origin,
-) -> Result<HeaderValue, Stop> {
-    let random = random_secret()?;
-    let secret = if holder.is_none() { format!("{OPERATOR_MARK}{random}") } else { random };
-    let now = dashboard.app.core.clock.now();
-    let client = origin.client.to_string();
-    let record = SessionRecord {
-        digest: kept_under(&dashboard.app, &secret),
-        holder,
-        operator,
-        client,
-        created_at: now,
-        seen_at: now,
-    };
-    dashboard.app.core.store.open_session(&record).await?;
-    cookie(COOKIE, &secret, ABSOLUTE_MILLIS_MAX / 1_000)
+/// The value of `Set-Cookie` for a session that was opened.
+pub(super) fn cookie_of(opened: &Opened) -> Result<HeaderValue, Fault> {
+    cookie(COOKIE, &opened.secret, opened.seconds)
 }
 
 /// Takes the cookie away.
-pub(super) fn no_cookie() -> Result<HeaderValue, Stop> {
+pub(super) fn no_cookie() -> Result<HeaderValue, Fault> {
     cookie(COOKIE, "", 0)
 }
 
 /// The value of `Set-Cookie` of a cookie for this host alone.
-pub(super) fn cookie(name: &str, value: &str, seconds: i64) -> Result<HeaderValue, Stop> {
+pub(super) fn cookie(name: &str, value: &str, seconds: i64) -> Result<HeaderValue, Fault> {
     let text = format!("{name}={value}; Path=/; Max-Age={seconds}; Secure; HttpOnly; SameSite=Lax");
-    HeaderValue::from_str(&text).map_err(|error| Stop::from(anyhow::Error::new(error)))
+    HeaderValue::from_str(&text).map_err(Fault::internal)
 }
 
 /// A cookie of a request.
@@ -135,6 +102,19 @@ pub(super) fn presented<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h st
     pairs.find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
 }
 
+/// Says where a request came from. Requests carry their [`Origin`].
+pub(super) async fn came_through(
+    State(dashboard): State<Arc<Dashboard>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let Some(origin) = dashboard.control_plane.origin(request.extensions()) else {
+        return identity_required().into_response();
+    };
+    request.extensions_mut().insert(origin);
+    next.run(request).await
+}
+
 /// Finds out who is signed in and hands on a [`Session`] where somebody is.
 pub(super) async fn recognise(State(dashboard): State<Arc<Dashboard>>, mut request: Request, next: Next) -> Response {
     let secret = presented(request.headers(), COOKIE).map(str::to_owned);
@@ -142,18 +122,18 @@ pub(super) async fn recognise(State(dashboard): State<Arc<Dashboard>>, mut reque
     let (Some(secret), Some(origin)) = (secret, origin) else { return next.run(request).await };
     // What an open page asks by itself is nobody's doing: it does not keep the session alive.
     let by_itself = request.uri().path().ends_with("/live") || request.headers().contains_key(BY_ITSELF);
-    match find(&dashboard, &secret, origin, by_itself).await {
-        Ok(Some(session)) => {
-            request.extensions_mut().insert(session);
+    match dashboard.control_plane.find_session(&secret, origin, by_itself).await {
+        Ok(Some(signed_in)) => {
+            request.extensions_mut().insert(Session { signed_in, csrf: csrf_of(&secret) });
             next.run(request).await
         }
         Ok(None) => next.run(request).await,
         // Whoever cannot be recognised is not signed out: the page says what is the matter.
-        Err(stop) => super::fault::page(None, &Fault::from(stop)).into_response(),
+        Err(refused) => super::fault::page(None, &Fault::from(refused)).into_response(),
     }
 }
 
-/// Finds the project that an operator names in the path, as [`crate::api::place`] does.
+/// Puts an operator into the project that the path names.
 pub(super) async fn place(
     State(dashboard): State<Arc<Dashboard>>,
     parameters: RawPathParams,
@@ -163,56 +143,12 @@ pub(super) async fn place(
     let name = parameters.iter().find(|(parameter, _)| *parameter == "project").and_then(|(_, name)| name.parse().ok());
     let session = request.extensions_mut().get_mut::<Session>().filter(|session| session.is_operator());
     if let Some((session, name)) = session.zip(name) {
-        match dashboard.app.core.store.project_named(&name).await {
-            Ok(place) => session.actor = session.actor.clone().within(place),
-            Err(error) => return Fault::from(Stop::from(error)).into_response(),
+        match dashboard.control_plane.place(session.actor.clone(), &name).await {
+            Ok(actor) => session.signed_in.actor = actor,
+            Err(refused) => return Fault::from(refused).into_response(),
         }
     }
     next.run(request).await
-}
-
-async fn find(dashboard: &Dashboard, secret: &str, origin: Origin, by_itself: bool) -> Result<Option<Session>, Stop> {
-    let store = &dashboard.app.core.store;
-    let Some(record) = store.find_session(&kept_under(&dashboard.app, secret)).await? else {
-        return Ok(None);
-    };
-    // Before, operators' sessions did not depend on their secret.
-    if record.holder.is_none() != secret.starts_with(OPERATOR_MARK) {
-        return Ok(None);
-    }
-    let now = dashboard.app.core.clock.now();
-    if now.since(record.seen_at) > IDLE_MILLIS_MAX || now.since(record.created_at) > ABSOLUTE_MILLIS_MAX {
-        return Ok(None);
-    }
-    let (actor, scopes) = match &record.holder {
-        None => {
-            // It ends with the credential of the operator who asked for its link.
-            let operator = record.operator.as_deref().unwrap_or_default();
-            if !store.is_operator(operator, now).await? {
-                return Ok(None);
-            }
-            (Actor::operator_at(origin, operator), Scopes::all())
-        }
-        Some((project, id)) => {
-            let Some(key) = store.key(project, id).await? else { return Ok(None) };
-            if !is_usable(&key, now.to_seconds()) {
-                return Ok(None);
-            }
-            (Actor::holder(id, project.clone(), key.scopes.clone(), origin), key.scopes)
-        }
-    };
-    if !by_itself
-        && now.since(record.seen_at) > SEEN_MILLIS
-        && let Err(error) = store.see_session(&record.digest, now).await
-    {
-        tracing::warn!(%error, "the use of a session was not written down; it ends an hour after the last noted use");
-    }
-    Ok(Some(Session { record, actor, csrf: csrf_of(secret), scopes }))
-}
-
-/// Whether a key may be used at `now`.
-pub(super) fn is_usable(key: &crate::store::keys::KeyRecord, now: contract::time::UnixSeconds) -> bool {
-    key.unreadable.is_none() && key.revoked_at.is_none() && key.expires_at.is_none_or(|at| now < at)
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Session {

@@ -6,7 +6,7 @@ use http::StatusCode;
 
 use super::assets;
 use super::session::Session;
-use crate::project::ProjectRef;
+use domains_api::project::ProjectRef;
 
 /// Which part of a project a page belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

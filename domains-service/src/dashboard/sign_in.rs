@@ -6,22 +6,16 @@ use askama::Template;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
-use contract::key::{PresentedKey, Scope};
-use contract::window::Window;
+use domains_api::actor::Origin;
 use http::header;
-use serde_json::json;
 
 use super::Dashboard;
+use super::control_plane::NotSignedIn;
 use super::fault::Fault;
 use super::form::{Fields, Posted};
 use super::session::{self, Session};
 use super::shell::{Shell, html, html_with};
 use super::words as w;
-use crate::actor::{Actor, Origin};
-use crate::store::keys::{self, KeyRecord};
-
-/// Whoever may do one of these finds something to do here.
-const SCOPES: [Scope; 3] = [Scope::DomainsRead, Scope::DomainsWrite, Scope::KeysWrite];
 
 #[derive(Template)]
 #[template(path = "sign_in.html")]
@@ -54,42 +48,19 @@ pub(super) async fn sign_in(
     Extension(origin): Extension<Origin>,
     fields: Fields,
 ) -> Result<Response, Fault> {
-    let refused = |status, problem: String| {
-        let problem = Some(problem);
-        Ok(html_with(status, &Page { shell: Shell::outside(w::SIGN_IN), problem, signed_out: false }))
+    let (status, problem) = match dashboard.control_plane.sign_in(fields.text("key"), origin).await {
+        Ok((project, opened)) => {
+            let home = Redirect::to(&format!("/projects/{project}/domains"));
+            return Ok(([(header::SET_COOKIE, session::cookie_of(&opened)?)], home).into_response());
+        }
+        Err(NotSignedIn::TooManyAttempts(seconds)) => (429, w::too_many_attempts(seconds)),
+        Err(NotSignedIn::NotAKey) => (400, w::NOT_A_KEY.to_owned()),
+        Err(NotSignedIn::NothingToDo) => (403, w::KEY_WITHOUT_USE.to_owned()),
+        Err(NotSignedIn::UnknownKey | NotSignedIn::LinkSpent) => (401, w::UNKNOWN_KEY.to_owned()),
+        Err(NotSignedIn::Refused(refused)) => return Err(refused.into()),
     };
-    if let Err(seconds) = dashboard.app.api.throttles.sign_in_from(origin.client) {
-        return refused(429, w::too_many_attempts(seconds));
-    }
-    let Ok(presented) = PresentedKey::parse(fields.text("key")) else {
-        return refused(400, w::NOT_A_KEY.to_owned());
-    };
-    if let Err(seconds) = dashboard.app.api.throttles.sign_in_with(presented.digest().to_text()) {
-        return refused(429, w::too_many_attempts(seconds));
-    }
-    let found = dashboard.app.core.store.key_by_digest(presented.digest()).await?;
-    let now = dashboard.app.core.clock.now_seconds();
-    let Some(key) = found.filter(|key| session::is_usable(key, now)) else {
-        return refused(401, w::UNKNOWN_KEY.to_owned());
-    };
-    if !SCOPES.iter().any(|scope| key.scopes.contains(*scope)) {
-        return refused(403, w::KEY_WITHOUT_USE.to_owned());
-    }
-    let cookie = session::open(&dashboard, Some((key.project.clone(), key.id.clone())), None, &origin).await?;
-    note(&dashboard, &key, origin).await?;
-    let home = Redirect::to(&format!("/projects/{}/domains", key.project));
-    Ok(([(header::SET_COOKIE, cookie)], home).into_response())
-}
-
-/// Whoever owns the project can see who came in, and with which key.
-async fn note(dashboard: &Dashboard, key: &KeyRecord, origin: Origin) -> Result<(), Fault> {
-    let actor = Actor::holder(&key.id, key.project.clone(), key.scopes.clone(), origin);
-    let mut write = dashboard.app.core.store.write().await?;
-    let now = write.now();
-    keys::note_use(write.connection(), &key.id, Window::Minute.index(now), now).await?;
-    write.record(&key.project, None, "dashboard.signed_in", &actor, json!({ "key": key.id })).await?;
-    write.commit().await?;
-    Ok(())
+    let problem = Some(problem);
+    Ok(html_with(status, &Page { shell: Shell::outside(w::SIGN_IN), problem, signed_out: false }))
 }
 
 /// `POST /sign-out`: here, or wherever the same key is signed in.
@@ -97,6 +68,6 @@ pub(super) async fn sign_out(
     State(dashboard): State<Arc<Dashboard>>,
     Posted { session, fields }: Posted,
 ) -> Result<Response, Fault> {
-    dashboard.app.core.store.end_sessions(&session.record, fields.is_set("everywhere")).await?;
+    dashboard.control_plane.end_session(&session, fields.is_set("everywhere")).await?;
     Ok(([(header::SET_COOKIE, session::no_cookie()?)], Redirect::to("/sign-in?signed-out")).into_response())
 }

@@ -14,18 +14,12 @@ use contract::window::Window;
 
 use super::Dashboard;
 use super::fault::Fault;
+use super::operation::Operation;
 use super::session::Session;
 use super::shell::{Section, Shell, html};
 use super::words as w;
-use crate::api::projects;
-use crate::api::types::Project;
-use crate::error::Stop;
-use crate::plans::Plans;
-use crate::store::usage::DayUsage;
 use chart::Chart;
-
-/// Days on the chart, today included.
-const DAYS: i64 = 30;
+use domains_api::types::{PlanGrant, Project, USAGE_DAYS, Usage, UsageOfDay};
 
 const DAY_SECONDS: i64 = 86_400;
 
@@ -71,7 +65,7 @@ struct Page {
     shell: Shell,
     project: Project,
     meters: [Meter; 2],
-    today: DayUsage,
+    today: UsageOfDay,
     chart: Chart,
     offers: Vec<Offer>,
 }
@@ -82,18 +76,16 @@ pub(super) async fn show(
     session: Session,
     Path(id): Path<String>,
 ) -> Result<Response, Fault> {
-    let project_id = session.actor.enter(&id, None).map_err(Stop::from)?;
-    let project: Project = dashboard.api.get(&session.actor, &projects::SHOW, &[&id], "").await?;
-    let now = dashboard.app.core.clock.now_seconds().0;
-    let (minute, day) = (now.div_euclid(60), now.div_euclid(DAY_SECONDS));
-    let store = &dashboard.app.core.store;
-    let days = store.usage(&project_id, day - DAYS + 1).await?;
-    let in_minute = store.usage_of_minute(&project_id, minute).await?;
-    let today = days.iter().copied().find(|usage| usage.day == day).unwrap_or(DayUsage { day, ..DayUsage::default() });
+    let project_id = session.enter(&id, None)?;
+    let project: Project = dashboard.get(&session.actor, Operation::ShowProject, &[&id], "").await?;
+    let usage: Usage = dashboard.get(&session.actor, Operation::ShowUsage, &[&id], "").await?;
+    let now = dashboard.control_plane.now().to_seconds().0;
+    let day = now.div_euclid(DAY_SECONDS);
+    let today = usage.days.iter().find(|usage| usage.date == chart::date(day)).cloned().unwrap_or_default();
     let meters = [
         Meter {
             name: "This minute",
-            spent: in_minute,
+            spent: usage.in_minute,
             limit: project.limits.per_minute.get().into(),
             resets: w::resets_in(60 - now.rem_euclid(60)),
         },
@@ -104,27 +96,23 @@ pub(super) async fn show(
             resets: w::resets_in(DAY_SECONDS - now.rem_euclid(DAY_SECONDS)),
         },
     ];
-    let chart = Chart::of(&days, day - DAYS + 1, day);
-    let offers = offers(&dashboard.app.settings.plans, project.plan);
+    let chart = Chart::of(&usage.days, day - USAGE_DAYS + 1, day);
+    let offers = usage.plans.iter().map(|grant| offer(grant, project.plan)).collect();
     let mut shell = Shell::within(&session, &project_id, Section::Usage, w::USAGE);
     shell.reload_seconds = Some(30);
     Ok(html(&Page { shell, project, meters, today, chart, offers }))
 }
 
-fn offers(plans: &Plans, mine: Plan) -> Vec<Offer> {
-    let offer = |plan: &Plan| {
-        let grant = plans.of(*plan);
-        let stated = |window| match plan {
-            Plan::Enterprise => "by agreement".to_owned(),
-            _ => chart::thousands(i64::from(grant.limits.of(window))),
-        };
-        Offer {
-            plan: plan.as_str(),
-            per_minute: stated(Window::Minute),
-            per_day: stated(Window::Day),
-            domains: grant.domains,
-            is_mine: *plan == mine,
-        }
+fn offer(grant: &PlanGrant, mine: Plan) -> Offer {
+    let stated = |window| match grant.plan {
+        Plan::Enterprise => "by agreement".to_owned(),
+        _ => chart::thousands(i64::from(grant.limits.of(window))),
     };
-    Plan::ALL.iter().map(offer).collect()
+    Offer {
+        plan: grant.plan.as_str(),
+        per_minute: stated(Window::Minute),
+        per_day: stated(Window::Day),
+        domains: grant.domains,
+        is_mine: grant.plan == mine,
+    }
 }

@@ -11,20 +11,18 @@ use http::HeaderMap;
 use serde_json::{Value, json};
 
 use super::Dashboard;
-use super::client::Refused;
+use super::control_plane::Refused;
 use super::fault::Fault;
 use super::form::Posted;
 use super::moment::Moment;
 use super::once;
+use super::operation::Operation;
 use super::session::Session;
 use super::shell::{Section, Shell, html_with};
 use super::words as w;
-use crate::api::types::{Deliveries, Delivery, Webhook, Webhooks};
-use crate::api::webhooks as api;
-use crate::error::Stop;
-use crate::project::ProjectRef;
-use crate::webhook::{DisabledReason, EVENTS};
 use chassis::percent::segment;
+use domains_api::project::ProjectRef;
+use domains_api::types::{Deliveries, Delivery, DisabledReason, EVENTS, Webhook, Webhooks};
 
 /// A webhook as people read it.
 trait WebhookWords {
@@ -130,9 +128,9 @@ async fn list_page(
     problem: Option<Refused>,
     url: String,
 ) -> Result<Response, Fault> {
-    let project = session.actor.enter(id, Some(Scope::DomainsRead)).map_err(Stop::from)?;
+    let project = session.enter(id, Some(Scope::DomainsRead))?;
     let place = [project.name.as_str()];
-    let found: Webhooks = dashboard.api.get(&session.actor, &api::LIST, &place, "limit=200").await?;
+    let found: Webhooks = dashboard.get(&session.actor, Operation::ListWebhooks, &place, "limit=200").await?;
     let status = problem.as_ref().map_or(200, |refused| refused.status);
     let page = ListPage {
         shell: Shell::within(session, &project, Section::Webhooks, w::WEBHOOKS),
@@ -140,7 +138,7 @@ async fn list_page(
         endpoints: found.webhooks,
         kinds: EVENTS,
         may_write: session.may(Scope::DomainsWrite),
-        now: dashboard.app.core.clock.now(),
+        now: dashboard.control_plane.now(),
         note,
         problem,
         url,
@@ -154,13 +152,13 @@ pub(super) async fn create(
     Path(id): Path<String>,
     Posted { session, fields }: Posted,
 ) -> Result<Response, Fault> {
-    let project = session.actor.enter(&id, Some(Scope::DomainsWrite)).map_err(Stop::from)?;
+    let project = session.enter(&id, Some(Scope::DomainsWrite))?;
     let mut body = json!({ "url": fields.text("url"), "description": fields.text("description") });
     let kinds: Vec<&str> = fields.all("event").collect();
     if let (false, Some(body)) = (kinds.is_empty(), body.as_object_mut()) {
         body.insert("events".to_owned(), json!(kinds));
     }
-    match dashboard.api.call(&session.actor, &api::CREATE, (&[project.name.as_str()], ""), &body).await {
+    match dashboard.call(&session.actor, Operation::CreateWebhook, (&[project.name.as_str()], ""), &body).await {
         Ok(answered) => with_secret(&dashboard, &session, &project, &answered.body),
         Err(refused) => list_page(&dashboard, &session, &id, None, Some(refused), fields.text("url").to_owned()).await,
     }
@@ -175,7 +173,7 @@ fn with_secret(
 ) -> Result<Response, Fault> {
     let text = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default();
     let place = format!("/projects/{project}/webhooks/{}?made", segment(text("id")));
-    Ok(once::lead(dashboard, session, &place, &text("secret"))?)
+    once::lead(dashboard, session, &place, &text("secret"))
 }
 
 /// `GET …/webhooks/{webhook}`.
@@ -191,7 +189,7 @@ pub(super) async fn show(
     if secret.is_none() {
         return one_page(&dashboard, &session, &id, &webhook, w::note(&query), None, None).await;
     }
-    Ok(once::done(one_page(&dashboard, &session, &id, &webhook, None, secret, None).await?)?)
+    once::done(one_page(&dashboard, &session, &id, &webhook, None, secret, None).await?)
 }
 
 async fn one_page(
@@ -203,10 +201,10 @@ async fn one_page(
     secret: Option<String>,
     problem: Option<Refused>,
 ) -> Result<Response, Fault> {
-    let project = session.actor.enter(id, Some(Scope::DomainsRead)).map_err(Stop::from)?;
+    let project = session.enter(id, Some(Scope::DomainsRead))?;
     let place = [project.name.as_str(), webhook];
-    let endpoint: Webhook = dashboard.api.get(&session.actor, &api::SHOW, &place, "").await?;
-    let sent: Deliveries = dashboard.api.get(&session.actor, &api::deliveries::LIST, &place, "limit=50").await?;
+    let endpoint: Webhook = dashboard.get(&session.actor, Operation::ShowWebhook, &place, "").await?;
+    let sent: Deliveries = dashboard.get(&session.actor, Operation::ListWebhookDeliveries, &place, "limit=50").await?;
     let status = problem.as_ref().map_or(200, |refused| refused.status);
     let page = OnePage {
         shell: Shell::within(session, &project, Section::Webhooks, endpoint.url.0.clone()),
@@ -214,7 +212,7 @@ async fn one_page(
         endpoint,
         deliveries: sent.deliveries,
         may_write: session.may(Scope::DomainsWrite),
-        now: dashboard.app.core.clock.now(),
+        now: dashboard.control_plane.now(),
         note,
         secret,
         problem,
@@ -228,15 +226,15 @@ pub(super) async fn change(
     Path((id, webhook)): Path<(String, String)>,
     Posted { session, fields }: Posted,
 ) -> Result<Response, Fault> {
-    let project = session.actor.enter(&id, Some(Scope::DomainsWrite)).map_err(Stop::from)?;
+    let project = session.enter(&id, Some(Scope::DomainsWrite))?;
     let (operation, body) = match fields.text("action") {
-        "remove" => (&api::REMOVE, Value::Null),
-        "rotate" => (&api::ROTATE, json!({})),
-        action => (&api::CHANGE, json!({ "enabled": action == "on" })),
+        "remove" => (Operation::RemoveWebhook, Value::Null),
+        "rotate" => (Operation::RotateWebhookSecret, json!({})),
+        action => (Operation::ChangeWebhook, json!({ "enabled": action == "on" })),
     };
-    let removes = operation.id == api::REMOVE.id;
+    let removes = operation == Operation::RemoveWebhook;
     let place = [project.name.as_str(), &webhook];
-    match dashboard.api.call(&session.actor, operation, (&place, ""), &body).await {
+    match dashboard.call(&session.actor, operation, (&place, ""), &body).await {
         Ok(_) if removes => Ok(Redirect::to(&format!("/projects/{project}/webhooks?removed")).into_response()),
         Ok(answered) if answered.body.get("secret").is_some() => {
             with_secret(&dashboard, &session, &project, &answered.body)
@@ -255,9 +253,9 @@ pub(super) async fn test(
     Path((id, webhook)): Path<(String, String)>,
     Posted { session, fields: _ }: Posted,
 ) -> Result<Response, Fault> {
-    let project = session.actor.enter(&id, Some(Scope::DomainsWrite)).map_err(Stop::from)?;
+    let project = session.enter(&id, Some(Scope::DomainsWrite))?;
     let place = [project.name.as_str(), &webhook];
-    match dashboard.api.call(&session.actor, &api::deliveries::TEST, (&place, ""), &Value::Null).await {
+    match dashboard.call(&session.actor, Operation::TestWebhook, (&place, ""), &Value::Null).await {
         Ok(_) => {
             Ok(Redirect::to(&format!("/projects/{project}/webhooks/{}?tested", segment(&webhook))).into_response())
         }
@@ -271,9 +269,9 @@ pub(super) async fn repeat(
     Path((id, webhook)): Path<(String, String)>,
     Posted { session, fields }: Posted,
 ) -> Result<Response, Fault> {
-    let project = session.actor.enter(&id, Some(Scope::DomainsWrite)).map_err(Stop::from)?;
+    let project = session.enter(&id, Some(Scope::DomainsWrite))?;
     let place = [project.name.as_str(), &webhook, fields.text("delivery")];
-    match dashboard.api.call(&session.actor, &api::deliveries::REPEAT, (&place, ""), &Value::Null).await {
+    match dashboard.call(&session.actor, Operation::RepeatWebhookDelivery, (&place, ""), &Value::Null).await {
         Ok(_) => {
             let place = format!("/projects/{project}/webhooks/{}?repeated", segment(&webhook));
             Ok(Redirect::to(&place).into_response())

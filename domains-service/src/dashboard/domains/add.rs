@@ -11,17 +11,16 @@ use serde_json::json;
 
 use super::detail;
 use super::view::{ProblemWords as _, RecordWords as _};
-use crate::api::types::{DomainCheck, Problem, Project};
-use crate::api::{check, domains as api, projects};
 use crate::dashboard::Dashboard;
-use crate::dashboard::client::Refused;
+use crate::dashboard::control_plane::Refused;
 use crate::dashboard::fault::Fault;
 use crate::dashboard::form::Posted;
+use crate::dashboard::operation::Operation;
 use crate::dashboard::session::Session;
 use crate::dashboard::shell::{Section, Shell, html_with};
 use crate::dashboard::words as w;
-use crate::error::Stop;
 use chassis::percent::segment;
+use domains_api::types::{DomainCheck, Problem, Project};
 use verification::verdict::RecordState;
 
 /// What adding a name would mean, as people read it.
@@ -72,7 +71,7 @@ pub(in crate::dashboard) async fn show(
     let (mut check, mut problem, mut pair) = (None, None, None);
     if !name.is_empty() && project.domain_limit > 0 {
         let query = format!("name={}", segment(&name));
-        match dashboard.api.get::<DomainCheck>(&session.actor, &check::OPERATION, &[&id], &query).await {
+        match dashboard.get::<DomainCheck>(&session.actor, Operation::CheckDomain, &[&id], &query).await {
             Ok(found) => {
                 pair = pair_of(&found);
                 check = Some(found);
@@ -101,13 +100,13 @@ pub(in crate::dashboard) async fn add(
     let name = clean(fields.text("name"));
     let project = load(&dashboard, &session, &id).await?;
     let body = json!({ "name": name, "primary": fields.is_set("primary") });
-    match dashboard.api.call(&session.actor, &api::ADD, (&[&id], ""), &body).await {
+    match dashboard.call(&session.actor, Operation::AddDomain, (&[&id], ""), &body).await {
         Ok(answered) => {
             let added = answered.body.get("name").and_then(|name| name.as_str()).unwrap_or(&name);
             let pair = fields.text("pair");
             if pair.strip_prefix("www.") == Some(added) || added.strip_prefix("www.") == Some(pair) {
                 let body = json!({ "name": pair });
-                if let Err(refused) = dashboard.api.call(&session.actor, &api::ADD, (&[&id], ""), &body).await {
+                if let Err(refused) = dashboard.call(&session.actor, Operation::AddDomain, (&[&id], ""), &body).await {
                     // The first is there; what is wrong with the other is said on its page.
                     return detail::page(&dashboard, &session, &id, added, None, Some(refused)).await;
                 }
@@ -119,8 +118,8 @@ pub(in crate::dashboard) async fn add(
 }
 
 async fn load(dashboard: &Dashboard, session: &Session, id: &str) -> Result<Project, Fault> {
-    session.actor.enter(id, Some(Scope::DomainsWrite)).map_err(Stop::from)?;
-    Ok(dashboard.api.get(&session.actor, &projects::SHOW, &[id], "").await?)
+    session.enter(id, Some(Scope::DomainsWrite))?;
+    Ok(dashboard.get(&session.actor, Operation::ShowProject, &[id], "").await?)
 }
 
 /// People paste addresses of pages; what is meant is the host.
@@ -138,7 +137,7 @@ fn page(
     (check, pair): (Option<DomainCheck>, Option<String>),
     problem: Option<Refused>,
 ) -> Result<Response, Fault> {
-    let project_id = session.actor.enter(id, None).map_err(Stop::from)?;
+    let project_id = session.enter(id, None)?;
     let status = problem.as_ref().map_or(200, |refused| refused.status);
     let shell = Shell::within(session, &project_id, Section::Domains, w::ADD_DOMAIN);
     Ok(html_with(status, &Page { shell, project, id: project_id.to_string(), name, check, problem, pair }))

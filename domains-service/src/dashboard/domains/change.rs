@@ -7,10 +7,10 @@ use axum::response::{IntoResponse, Redirect, Response};
 use serde_json::{Value, json};
 
 use super::detail;
-use crate::api::{Operation, changes, domains};
 use crate::dashboard::Dashboard;
 use crate::dashboard::fault::Fault;
 use crate::dashboard::form::Posted;
+use crate::dashboard::operation::Operation;
 use chassis::percent::segment;
 
 /// `POST …/verify`: looks now.
@@ -19,7 +19,7 @@ pub(in crate::dashboard) async fn verify(
     Path((id, name)): Path<(String, String)>,
     posted: Posted,
 ) -> Result<Response, Fault> {
-    carry_out(&dashboard, &posted, &id, &name, &domains::VERIFY, &Value::Null, "verified").await
+    carry_out(&dashboard, &posted, &id, &name, Operation::VerifyDomain, &Value::Null, "verified").await
 }
 
 /// `POST …/primary`.
@@ -29,7 +29,7 @@ pub(in crate::dashboard) async fn primary(
     posted: Posted,
 ) -> Result<Response, Fault> {
     let body = json!({ "primary": !posted.fields.is_set("off") });
-    carry_out(&dashboard, &posted, &id, &name, &changes::CHANGE, &body, "saved").await
+    carry_out(&dashboard, &posted, &id, &name, Operation::ChangeDomain, &body, "saved").await
 }
 
 /// `POST …/redirect`.
@@ -44,7 +44,7 @@ pub(in crate::dashboard) async fn redirect(
         Ok(status) => json!({ "to": to, "status": status }),
         Err(_) => json!({ "to": to }),
     };
-    carry_out(&dashboard, &posted, &id, &name, &changes::CHANGE, &json!({ "redirect": rule }), "saved").await
+    carry_out(&dashboard, &posted, &id, &name, Operation::ChangeDomain, &json!({ "redirect": rule }), "saved").await
 }
 
 async fn carry_out(
@@ -52,11 +52,11 @@ async fn carry_out(
     posted: &Posted,
     id: &str,
     name: &str,
-    operation: &Operation,
+    operation: Operation,
     body: &Value,
     note: &str,
 ) -> Result<Response, Fault> {
-    match dashboard.api.call(&posted.session.actor, operation, (&[id, name], ""), body).await {
+    match dashboard.call(&posted.session.actor, operation, (&[id, name], ""), body).await {
         Ok(answered) => {
             let note = if answered.status == 202 { "verifying" } else { note };
             let place = format!("/projects/{}/domains/{}?{note}", segment(id), segment(name));

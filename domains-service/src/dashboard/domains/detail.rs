@@ -11,18 +11,17 @@ use serde_json::Value;
 use super::list::RELOAD_SECONDS;
 use super::steps::{self, Step};
 use super::view::{DomainWords as _, ProblemWords as _, RecordWords as _};
-use crate::api::domains as api;
-use crate::api::types::{Domain, Domains, Events};
 use crate::dashboard::Dashboard;
 use crate::dashboard::activity::{Entry, entries};
-use crate::dashboard::client::Refused;
+use crate::dashboard::control_plane::Refused;
 use crate::dashboard::fault::Fault;
 use crate::dashboard::moment::Moment;
+use crate::dashboard::operation::Operation;
 use crate::dashboard::session::{Session, digest_of};
 use crate::dashboard::shell::{Section, Shell, html_with};
 use crate::dashboard::words as w;
-use crate::error::Stop;
 use chassis::percent::segment;
+use domains_api::types::{Domain, Domains, Events};
 
 /// Events shown on the page of a domain.
 const EVENTS_MAX: usize = 12;
@@ -84,15 +83,15 @@ pub(super) async fn page(
     note: Option<&'static str>,
     problem: Option<Refused>,
 ) -> Result<Response, Fault> {
-    let project = session.actor.enter(id, Some(Scope::DomainsRead)).map_err(Stop::from)?;
+    let project = session.enter(id, Some(Scope::DomainsRead))?;
     let actor = &session.actor;
     let place = [project.name.as_str(), name];
-    let answered = dashboard.api.call(actor, &api::SHOW, (&place, ""), &Value::Null).await?;
+    let answered = dashboard.call(actor, Operation::ShowDomain, (&place, ""), &Value::Null).await?;
     let state = digest_of(&answered.body.to_string());
     let domain: Domain = answered.read()?;
-    let events: Events = dashboard.api.get(actor, &api::EVENTS, &place, "").await?;
-    let others: Domains = dashboard.api.get(actor, &api::LIST, &[project.name.as_str()], "limit=200").await?;
-    let now = dashboard.app.core.clock.now();
+    let events: Events = dashboard.get(actor, Operation::ListDomainEvents, &place, "").await?;
+    let others: Domains = dashboard.get(actor, Operation::ListDomains, &[project.name.as_str()], "limit=200").await?;
+    let now = dashboard.control_plane.now();
     let moment = |text: Option<&str>| text.and_then(|text| Moment::parse(text, now));
     let certificate = &domain.certificate;
     let times = CertificateTimes {

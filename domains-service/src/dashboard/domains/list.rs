@@ -10,17 +10,15 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::view::DomainWords as _;
-use crate::api::types::{Domain, DomainQuota, Domains, Project};
-use crate::api::{domains as api, projects};
 use crate::dashboard::Dashboard;
 use crate::dashboard::fault::Fault;
 use crate::dashboard::moment::Moment;
+use crate::dashboard::operation::Operation;
 use crate::dashboard::session::{Session, digest_of};
 use crate::dashboard::shell::{Section, Shell, html};
 use crate::dashboard::words as w;
-use crate::domain::Status;
-use crate::error::Stop;
 use chassis::percent::segment;
+use domains_api::types::{Domain, DomainQuota, Domains, Project, Status};
 
 /// Seconds between reloads where there is no script.
 pub(super) const RELOAD_SECONDS: u32 = 15;
@@ -99,13 +97,13 @@ pub(in crate::dashboard) async fn show(
     RawQuery(query): RawQuery,
 ) -> Result<Response, Fault> {
     look.name = look.name.trim().to_owned();
-    let project_id = session.actor.enter(&id, Some(Scope::DomainsRead)).map_err(Stop::from)?;
-    let project: Project = dashboard.api.get(&session.actor, &projects::SHOW, &[&id], "").await?;
+    let project_id = session.enter(&id, Some(Scope::DomainsRead))?;
+    let project: Project = dashboard.get(&session.actor, Operation::ShowProject, &[&id], "").await?;
     let wanted = look.list_query();
-    let answered = dashboard.api.call(&session.actor, &api::LIST, (&[&id], &wanted), &Value::Null).await?;
+    let answered = dashboard.call(&session.actor, Operation::ListDomains, (&[&id], &wanted), &Value::Null).await?;
     let state = digest_of(&answered.body.to_string());
     let list: Domains = answered.read()?;
-    let now = dashboard.app.core.clock.now();
+    let now = dashboard.control_plane.now();
     let rows: Vec<Row> =
         list.domains.into_iter().map(|domain| Row { ends: domain.certificate_ends(now), domain }).collect();
     let mut shell = Shell::within(&session, &project_id, Section::Domains, w::DOMAINS);

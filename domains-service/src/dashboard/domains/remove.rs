@@ -8,16 +8,15 @@ use axum::response::Response;
 use contract::key::Scope;
 use serde_json::Value;
 
-use crate::api::types::{Domain, Domains};
-use crate::api::{changes, domains};
 use crate::dashboard::Dashboard;
-use crate::dashboard::client::Refused;
+use crate::dashboard::control_plane::Refused;
 use crate::dashboard::fault::Fault;
 use crate::dashboard::form::Posted;
+use crate::dashboard::operation::Operation;
 use crate::dashboard::session::Session;
 use crate::dashboard::shell::{Section, Shell, html, html_with};
 use crate::dashboard::words as w;
-use crate::error::Stop;
+use domains_api::types::{Domain, Domains};
 
 #[derive(Template)]
 #[template(path = "domain_remove.html")]
@@ -55,10 +54,10 @@ async fn question(
     name: &str,
     problem: Option<Refused>,
 ) -> Result<Response, Fault> {
-    let project = session.actor.enter(id, Some(Scope::DomainsWrite)).map_err(Stop::from)?;
+    let project = session.enter(id, Some(Scope::DomainsWrite))?;
     let project_name = project.name.as_str();
-    let domain: Domain = dashboard.api.get(&session.actor, &domains::SHOW, &[project_name, name], "").await?;
-    let all: Domains = dashboard.api.get(&session.actor, &domains::LIST, &[project_name], "limit=200").await?;
+    let domain: Domain = dashboard.get(&session.actor, Operation::ShowDomain, &[project_name, name], "").await?;
+    let all: Domains = dashboard.get(&session.actor, Operation::ListDomains, &[project_name], "limit=200").await?;
     let leads_here = |other: &&Domain| {
         other
             .redirect
@@ -78,15 +77,15 @@ pub(in crate::dashboard) async fn remove(
     Posted { session, fields }: Posted,
 ) -> Result<Response, Fault> {
     let all = if fields.is_set("with_redirects") { "with_redirects=true" } else { "" };
-    let answered = match dashboard.api.call(&session.actor, &changes::REMOVE, (&[&id, &name], all), &Value::Null).await
-    {
-        Ok(answered) => answered,
-        Err(refused) if refused.status == 409 => {
-            return question(&dashboard, &session, &id, &name, Some(refused)).await;
-        }
-        Err(refused) => return Err(refused.into()),
-    };
-    let project = session.actor.enter(&id, None).map_err(Stop::from)?;
+    let answered =
+        match dashboard.call(&session.actor, Operation::RemoveDomain, (&[&id, &name], all), &Value::Null).await {
+            Ok(answered) => answered,
+            Err(refused) if refused.status == 409 => {
+                return question(&dashboard, &session, &id, &name, Some(refused)).await;
+            }
+            Err(refused) => return Err(refused.into()),
+        };
+    let project = session.enter(&id, None)?;
     let lagging = answered.body.get("lagging").and_then(Value::as_array).into_iter().flatten();
     let lagging: Vec<String> = lagging.filter_map(Value::as_str).map(str::to_owned).collect();
     let words = w::stopped(answered.acknowledged.as_deref().unwrap_or_default());

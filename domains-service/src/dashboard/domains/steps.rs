@@ -2,7 +2,7 @@
 
 use verification::verdict::RecordState;
 
-use crate::api::types::{Domain, RecordType};
+use domains_api::types::{Domain, RecordType};
 
 /// Where a step stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,10 +4,9 @@ use contract::time::UnixMillis;
 use verification::problem::{ProblemCode, Severity};
 use verification::verdict::NameserverView;
 
-use crate::api::types::{Domain, Problem, Record};
 use crate::dashboard::moment::Moment;
 use crate::dashboard::words as w;
-use crate::domain::Status;
+use domains_api::types::{Domain, Problem, Record, Status};
 
 /// A status, a verdict or a state: its word, and how it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]

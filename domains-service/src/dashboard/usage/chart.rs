@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use crate::store::usage::DayUsage;
+use domains_api::types::UsageOfDay;
 
 /// Size of the drawing, in its own units.
 const HEIGHT: i64 = 200;
@@ -40,7 +40,7 @@ pub(super) struct Chart {
 
 impl Chart {
     /// The days from `first` to `last`, those without requests included.
-    pub(super) fn of(days: &[DayUsage], first: i64, last: i64) -> Self {
+    pub(super) fn of(days: &[UsageOfDay], first: i64, last: i64) -> Self {
         let most = days.iter().map(|day| day.admitted + day.refused + day.banned).max().unwrap_or(0);
         let top = round_up(most);
         let height = |count: i64| match count {
@@ -49,10 +49,9 @@ impl Chart {
             _ => (count.saturating_mul(HEIGHT) / top).max(2),
         };
         let bar = |day: i64| {
-            let usage = days.iter().copied().find(|usage| usage.day == day).unwrap_or_default();
+            let date = date(day);
+            let usage = days.iter().find(|usage| usage.date == date).cloned().unwrap_or_default();
             let (admitted, refused) = (height(usage.admitted), height(usage.refused + usage.banned));
-            let date: String = Timestamp::from_second(day * 86_400).unwrap_or_default().to_string();
-            let date: String = date.chars().take(10).collect();
             Bar {
                 x: (day - first) * STEP,
                 admitted_y: HEIGHT - admitted,
@@ -66,7 +65,7 @@ impl Chart {
                 banned: thousands(usage.banned),
             }
         };
-        let sum = |of: fn(&DayUsage) -> i64| thousands(days.iter().map(of).sum());
+        let sum = |of: fn(&UsageOfDay) -> i64| thousands(days.iter().map(of).sum());
         Self {
             bars: (first..=last).map(bar).collect(),
             width: (last - first) * STEP + BAR,
@@ -78,6 +77,11 @@ impl Chart {
             is_empty: most == 0,
         }
     }
+}
+
+/// `2026-06-15`, from days since the epoch.
+pub(super) fn date(day: i64) -> String {
+    Timestamp::from_second(day * 86_400).unwrap_or_default().to_string().chars().take(10).collect()
 }
 
 /// The next of 2, 4, 10, 20, 40, 100 …: a line that reads well, and so does its half.
@@ -114,8 +118,8 @@ mod tests {
     #[test]
     fn bars_stand_on_the_ground_and_end_below_the_top() {
         let days = [
-            DayUsage { day: 9, admitted: 1, refused: 0, banned: 0 },
-            DayUsage { day: 10, admitted: 900, refused: 60, banned: 40 },
+            UsageOfDay { date: date(9), admitted: 1, refused: 0, banned: 0 },
+            UsageOfDay { date: date(10), admitted: 900, refused: 60, banned: 40 },
         ];
         let chart = Chart::of(&days, 8, 10);
         assert_eq!((chart.bars.len(), chart.top.as_str()), (3, "1\u{202f}000"));

@@ -188,7 +188,7 @@ pub(in crate::dashboard) fn delivery(result: Option<&str>, status: Option<i64>, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::Status;
+    use domains_api::types::{EVENTS, Status};
     use verification::verdict::ServerVerdict;
 
     #[test]
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn every_event_that_is_told_has_words() {
-        for kind in crate::webhook::EVENTS {
+        for kind in EVENTS {
             assert!(event(kind).starts_with(char::is_uppercase), "{kind}");
         }
         assert_eq!(event("something.new_here"), "something new here");
