@@ -43,7 +43,6 @@ use parking_lot::Mutex;
 use self::door::Door;
 use crate::actor::Actor;
 use crate::app::App;
-use crate::dashboard;
 use crate::error::{Code, Stop};
 use crate::feed::Places;
 use crate::store::credentials::Kind;

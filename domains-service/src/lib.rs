@@ -32,8 +32,6 @@ mod app;
 mod delivery;
 mod error;
 mod withdrawals;
-mod shares;
-mod dashboard;
 mod sessions;
 mod reconcile;
 mod worker;

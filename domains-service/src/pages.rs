@@ -18,10 +18,10 @@ use tower::ServiceExt as _;
 use crate::actor::{Actor, Origin};
 use crate::api::{self, callers};
 use crate::app::App;
-use crate::dashboard::{Answered, ControlPlane, NotSignedIn, Opened, Operation, Refused, SignedIn};
 use crate::error::Stop;
 use crate::project::ProjectRef;
 use crate::sessions;
+use dashboard::{Answered, ControlPlane, NotSignedIn, Opened, Operation, Refused, SignedIn};
 
 /// The service, as the pages see it.
 pub(crate) struct Pages {

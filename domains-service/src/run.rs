@@ -26,7 +26,6 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::api;
 use crate::app::App;
 use crate::config::Config;
-use crate::dashboard;
 use crate::delivery;
 use crate::enrolment;
 use crate::issuer::acme::{AcmeAuthority, Desk};

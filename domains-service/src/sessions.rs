@@ -16,11 +16,11 @@ use serde_json::json;
 
 use crate::actor::{Actor, Origin};
 use crate::app::App;
-use crate::dashboard::{NotSignedIn, Opened, SignedIn};
 use crate::error::Stop;
 use crate::project::ProjectRef;
 use crate::store::keys::{self, KeyRecord};
 use crate::store::sessions::{ABSOLUTE_MILLIS_MAX, IDLE_MILLIS_MAX, SessionRecord};
+use dashboard::{NotSignedIn, Opened, SignedIn};
 
 /// A session's last use is written down this often at most.
 const SEEN_MILLIS: i64 = 60 * 1_000;

@@ -13,10 +13,10 @@ use serde_json::json;
 use super::Operation;
 use super::view::rfc3339;
 use crate::app::App;
-use crate::dashboard::LABEL;
 use crate::error::Stop;
 use crate::sessions;
 use crate::store::credentials::Credential;
+use dashboard::LABEL;
 
 /// What operators ask of the dashboard.
 pub(super) const OPERATIONS: &[Operation] =

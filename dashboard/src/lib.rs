@@ -2,9 +2,9 @@
 //!
 //! Server-rendered pages that work without script; a small script copies values and exchanges the part of a page that
 //! has changed. The pages are a client of the API in the same process ([`ControlPlane`]): nothing can be done here that the
-//! API does not do, and a refusal has the API's words. Sessions are the dashboard's own ([`session`]), for the edge
+//! API does not do, and a refusal has the API's words. Sessions are the dashboard's own (`session`), for the edge
 //! serves its host to everybody; the control plane keeps them. Words that occur once stand in the templates; words that
-//! several pages share, or that depend on a value, are in [`words`].
+//! several pages share, or that depend on a value, are in `words`.
 //!
 //! When the database is gone, pages say so with the status 503; nobody is signed out by that.
 
@@ -36,18 +36,18 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use chassis::guard::{GatewayGuard, require_gateway};
+use chassis::shares::Shares;
 use chassis::shutdown::Shutdown;
 use contract::hostname::Hostname;
 use http::header;
 use tower::ServiceExt as _;
 
-use crate::shares::Shares;
-pub(crate) use control_plane::{Answered, ControlPlane, NotSignedIn, Opened, Refused, SignedIn};
+pub use control_plane::{Answered, ControlPlane, NotSignedIn, Opened, Refused, SignedIn};
 use fault::Fault;
-pub(crate) use operation::Operation;
+pub use operation::Operation;
 
 /// The label of the dashboard below the platform's domain.
-pub(crate) const LABEL: &str = "dashboard";
+pub const LABEL: &str = "dashboard";
 
 /// Pages that are told of changes at the same moment; the next one is told to reload by itself.
 const WATCHERS_MAX: usize = 256;
@@ -56,14 +56,14 @@ const WATCHERS_MAX: usize = 256;
 const WATCHERS_OF_ONE_MAX: usize = 32;
 
 /// What the pages share.
-pub(crate) struct Dashboard {
+struct Dashboard {
     control_plane: Arc<dyn ControlPlane>,
     watchers: Arc<Shares>,
     shutdown: Shutdown,
 }
 
 /// The public listener: the dashboard at its own host, the API at every other.
-pub(crate) fn beside(api: Router, dashboard: Router, platform: &Hostname) -> Router {
+pub fn beside(api: Router, dashboard: Router, platform: &Hostname) -> Router {
     let host = format!("{LABEL}.{platform}");
     Router::new().fallback(move |request: Request| {
         let named = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
@@ -77,7 +77,7 @@ pub(crate) fn beside(api: Router, dashboard: Router, platform: &Hostname) -> Rou
 }
 
 /// The pages; every request must carry the gateway's signature.
-pub(crate) fn router(control_plane: Arc<dyn ControlPlane>, guard: GatewayGuard, shutdown: Shutdown) -> Router {
+pub fn router(control_plane: Arc<dyn ControlPlane>, guard: GatewayGuard, shutdown: Shutdown) -> Router {
     let watchers = Shares::new(WATCHERS_MAX, WATCHERS_OF_ONE_MAX);
     let dashboard = Arc::new(Dashboard { control_plane, watchers, shutdown });
     Router::new()

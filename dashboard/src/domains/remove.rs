@@ -8,14 +8,14 @@ use axum::response::Response;
 use contract::key::Scope;
 use serde_json::Value;
 
-use crate::dashboard::Dashboard;
-use crate::dashboard::control_plane::Refused;
-use crate::dashboard::fault::Fault;
-use crate::dashboard::form::Posted;
-use crate::dashboard::operation::Operation;
-use crate::dashboard::session::Session;
-use crate::dashboard::shell::{Section, Shell, html, html_with};
-use crate::dashboard::words as w;
+use crate::Dashboard;
+use crate::control_plane::Refused;
+use crate::fault::Fault;
+use crate::form::Posted;
+use crate::operation::Operation;
+use crate::session::Session;
+use crate::shell::{Section, Shell, html, html_with};
+use crate::words as w;
 use domains_api::types::{Domain, Domains};
 
 #[derive(Template)]
@@ -39,7 +39,7 @@ struct Removed {
 }
 
 /// `GET …/remove`.
-pub(in crate::dashboard) async fn ask(
+pub(crate) async fn ask(
     State(dashboard): State<Arc<Dashboard>>,
     session: Session,
     Path((id, name)): Path<(String, String)>,
@@ -71,7 +71,7 @@ async fn question(
 }
 
 /// `POST …/remove`.
-pub(in crate::dashboard) async fn remove(
+pub(crate) async fn remove(
     State(dashboard): State<Arc<Dashboard>>,
     Path((id, name)): Path<(String, String)>,
     Posted { session, fields }: Posted,

@@ -17,7 +17,7 @@ use super::operation::Operation;
 /// What pages show and change goes through [`ControlPlane::call`]. Everything else here is about sessions, which the API
 /// does not know: its callers send their credential with each request.
 #[async_trait]
-pub(crate) trait ControlPlane: Send + Sync {
+pub trait ControlPlane: Send + Sync {
     /// The time.
     fn now(&self) -> UnixMillis;
 
@@ -56,57 +56,57 @@ pub(crate) trait ControlPlane: Send + Sync {
 
 /// An answer of the API.
 #[derive(Clone, Debug)]
-pub(crate) struct Answered {
+pub struct Answered {
     /// The status.
-    pub(crate) status: u16,
+    pub status: u16,
     /// The body; null when there is none.
-    pub(crate) body: Value,
+    pub body: Value,
     /// `X-Edge-Ack`, where there is one.
-    pub(crate) acknowledged: Option<String>,
+    pub acknowledged: Option<String>,
 }
 
 /// A refusal of the API.
 #[derive(Clone, Debug)]
-pub(crate) struct Refused {
+pub struct Refused {
     /// The status.
-    pub(crate) status: u16,
+    pub status: u16,
     /// The code, as in the catalogue of errors.
-    pub(crate) code: String,
+    pub code: String,
     /// What is wrong, and what to do.
-    pub(crate) message: String,
+    pub message: String,
 }
 
 impl Refused {
     /// The failure is ours; the log has the reason.
-    pub(crate) fn internal() -> Self {
+    pub fn internal() -> Self {
         Self { status: 500, code: "internal_error".to_owned(), message: "Something went wrong on our side.".to_owned() }
     }
 }
 
 /// A session that was opened.
-pub(crate) struct Opened {
+pub struct Opened {
     /// What its cookie says; the control plane keeps the digest alone.
-    pub(crate) secret: String,
+    pub secret: String,
     /// The longest it lasts.
-    pub(crate) seconds: i64,
+    pub seconds: i64,
 }
 
 /// The holder of a key, or an operator, who is signed in.
 #[derive(Clone, Debug)]
-pub(crate) struct SignedIn {
+pub struct SignedIn {
     /// Names the session; it is no secret.
-    pub(crate) id: String,
+    pub id: String,
     /// The project and the key; nothing for an operator.
-    pub(crate) holder: Option<(ProjectRef, KeyId)>,
+    pub holder: Option<(ProjectRef, KeyId)>,
     /// As whom the API is called.
-    pub(crate) actor: Actor,
+    pub actor: Actor,
     /// What the key may do; everything for an operator.
-    pub(crate) scopes: Scopes,
+    pub scopes: Scopes,
 }
 
 /// Why signing in failed.
 #[derive(Clone, Debug)]
-pub(crate) enum NotSignedIn {
+pub enum NotSignedIn {
     /// Too many attempts, from one address or with one key: try again in so many seconds.
     TooManyAttempts(u64),
     /// The text is not an API key.

@@ -4,17 +4,17 @@ use contract::ban::{Ban, BanReason};
 
 use super::pages::REDIRECT_PRIMARY;
 
-pub(in crate::dashboard) fn too_many_attempts(seconds: u64) -> String {
+pub(crate) fn too_many_attempts(seconds: u64) -> String {
     let minutes = seconds.div_ceil(60);
     let plural = if minutes == 1 { "" } else { "s" };
     format!("Too many attempts. Wait {minutes} minute{plural}, then try again.")
 }
 
-pub(in crate::dashboard) fn remove_title(name: &str) -> String {
+pub(crate) fn remove_title(name: &str) -> String {
     format!("Remove {name}?")
 }
 
-pub(in crate::dashboard) fn redirects(to: &str, status: Option<u16>) -> String {
+pub(crate) fn redirects(to: &str, status: Option<u16>) -> String {
     let to = if to == "primary" { REDIRECT_PRIMARY } else { to };
     match status {
         Some(status) => format!("Redirects to {to} ({status})"),
@@ -23,7 +23,7 @@ pub(in crate::dashboard) fn redirects(to: &str, status: Option<u16>) -> String {
 }
 
 /// `X-Edge-Ack`, such as `3/3; 4ms`, as a sentence.
-pub(in crate::dashboard) fn stopped(acknowledged: &str) -> String {
+pub(crate) fn stopped(acknowledged: &str) -> String {
     let read = || {
         let (gateways, time) = acknowledged.split_once(';')?;
         let (stopped, all) = gateways.trim().split_once('/')?;
@@ -37,7 +37,7 @@ pub(in crate::dashboard) fn stopped(acknowledged: &str) -> String {
     }
 }
 
-pub(in crate::dashboard) fn resets_in(seconds: i64) -> String {
+pub(crate) fn resets_in(seconds: i64) -> String {
     match seconds {
         ..=90 => format!("resets in {seconds} s"),
         91..=5_400 => format!("resets in {} min", (seconds + 30) / 60),
@@ -45,12 +45,12 @@ pub(in crate::dashboard) fn resets_in(seconds: i64) -> String {
     }
 }
 
-pub(in crate::dashboard) fn silent(millis: u64) -> String {
+pub(crate) fn silent(millis: u64) -> String {
     if millis < 2_000 { "now".to_owned() } else { format!("{} s ago", millis / 1_000) }
 }
 
 /// Why a key is banned, for its owner.
-pub(in crate::dashboard) const fn banned(reason: BanReason) -> &'static str {
+pub(crate) const fn banned(reason: BanReason) -> &'static str {
     match reason {
         BanReason::Strikes => {
             "It went on sending after 429 Too Many Requests, so it is refused for a while. Let it wait as Retry-After says."
@@ -60,7 +60,7 @@ pub(in crate::dashboard) const fn banned(reason: BanReason) -> &'static str {
 }
 
 /// Why a key is banned, for operators.
-pub(in crate::dashboard) fn ban_reason(ban: &Ban) -> String {
+pub(crate) fn ban_reason(ban: &Ban) -> String {
     let why = match (ban.reason, ban.level) {
         (BanReason::Operator, _) => "imposed by an operator".to_owned(),
         (BanReason::Strikes, ..=1) => "went on sending after 429".to_owned(),
@@ -71,15 +71,15 @@ pub(in crate::dashboard) fn ban_reason(ban: &Ban) -> String {
     if ban.shadow { format!("{why}; bans are only tried out, so it is not refused") } else { why }
 }
 
-pub(in crate::dashboard) fn bans_shown(shown: usize, total: u64) -> String {
+pub(crate) fn bans_shown(shown: usize, total: u64) -> String {
     format!("{shown} of {total} are shown; tollhouse ban list has them all.")
 }
 
-pub(in crate::dashboard) fn domains_used(used: u64, limit: u32) -> String {
+pub(crate) fn domains_used(used: u64, limit: u32) -> String {
     format!("{used} of {limit} in use")
 }
 
-pub(in crate::dashboard) fn chart_summary(admitted: &str, refused: &str, banned: &str) -> String {
+pub(crate) fn chart_summary(admitted: &str, refused: &str, banned: &str) -> String {
     format!(
         "{admitted} requests admitted, {refused} refused because a limit was reached, {banned} refused because a key was banned."
     )

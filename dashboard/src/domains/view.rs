@@ -4,8 +4,8 @@ use contract::time::UnixMillis;
 use verification::problem::{ProblemCode, Severity};
 use verification::verdict::NameserverView;
 
-use crate::dashboard::moment::Moment;
-use crate::dashboard::words as w;
+use crate::moment::Moment;
+use crate::words as w;
 use domains_api::types::{Domain, Problem, Record, Status};
 
 /// A status, a verdict or a state: its word, and how it stands.

@@ -7,14 +7,14 @@ use axum::response::{IntoResponse, Redirect, Response};
 use serde_json::{Value, json};
 
 use super::detail;
-use crate::dashboard::Dashboard;
-use crate::dashboard::fault::Fault;
-use crate::dashboard::form::Posted;
-use crate::dashboard::operation::Operation;
+use crate::Dashboard;
+use crate::fault::Fault;
+use crate::form::Posted;
+use crate::operation::Operation;
 use chassis::percent::segment;
 
 /// `POST …/verify`: looks now.
-pub(in crate::dashboard) async fn verify(
+pub(crate) async fn verify(
     State(dashboard): State<Arc<Dashboard>>,
     Path((id, name)): Path<(String, String)>,
     posted: Posted,
@@ -23,7 +23,7 @@ pub(in crate::dashboard) async fn verify(
 }
 
 /// `POST …/primary`.
-pub(in crate::dashboard) async fn primary(
+pub(crate) async fn primary(
     State(dashboard): State<Arc<Dashboard>>,
     Path((id, name)): Path<(String, String)>,
     posted: Posted,
@@ -33,7 +33,7 @@ pub(in crate::dashboard) async fn primary(
 }
 
 /// `POST …/redirect`.
-pub(in crate::dashboard) async fn redirect(
+pub(crate) async fn redirect(
     State(dashboard): State<Arc<Dashboard>>,
     Path((id, name)): Path<(String, String)>,
     posted: Posted,

@@ -11,9 +11,9 @@ use super::session::digest_of;
 
 /// Every file, with its type.
 const FILES: &[(&str, &str, &str)] = &[
-    ("app.css", "text/css; charset=utf-8", include_str!("../../assets/app.css")),
-    ("app.js", "text/javascript; charset=utf-8", include_str!("../../assets/app.js")),
-    ("icon.svg", "image/svg+xml", include_str!("../../assets/icon.svg")),
+    ("app.css", "text/css; charset=utf-8", include_str!("../assets/app.css")),
+    ("app.js", "text/javascript; charset=utf-8", include_str!("../assets/app.js")),
+    ("icon.svg", "image/svg+xml", include_str!("../assets/icon.svg")),
 ];
 
 /// Changes whenever a file does, so that a file of an address never changes.

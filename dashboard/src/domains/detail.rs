@@ -11,15 +11,15 @@ use serde_json::Value;
 use super::list::RELOAD_SECONDS;
 use super::steps::{self, Step};
 use super::view::{DomainWords as _, ProblemWords as _, RecordWords as _};
-use crate::dashboard::Dashboard;
-use crate::dashboard::activity::{Entry, entries};
-use crate::dashboard::control_plane::Refused;
-use crate::dashboard::fault::Fault;
-use crate::dashboard::moment::Moment;
-use crate::dashboard::operation::Operation;
-use crate::dashboard::session::{Session, digest_of};
-use crate::dashboard::shell::{Section, Shell, html_with};
-use crate::dashboard::words as w;
+use crate::Dashboard;
+use crate::activity::{Entry, entries};
+use crate::control_plane::Refused;
+use crate::fault::Fault;
+use crate::moment::Moment;
+use crate::operation::Operation;
+use crate::session::{Session, digest_of};
+use crate::shell::{Section, Shell, html_with};
+use crate::words as w;
 use chassis::percent::segment;
 use domains_api::types::{Domain, Domains, Events};
 
@@ -65,7 +65,7 @@ impl Page {
 }
 
 /// `GET …/domains/{domain}`.
-pub(in crate::dashboard) async fn show(
+pub(crate) async fn show(
     State(dashboard): State<Arc<Dashboard>>,
     session: Session,
     Path((id, name)): Path<(String, String)>,

@@ -10,13 +10,13 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::view::DomainWords as _;
-use crate::dashboard::Dashboard;
-use crate::dashboard::fault::Fault;
-use crate::dashboard::moment::Moment;
-use crate::dashboard::operation::Operation;
-use crate::dashboard::session::{Session, digest_of};
-use crate::dashboard::shell::{Section, Shell, html};
-use crate::dashboard::words as w;
+use crate::Dashboard;
+use crate::fault::Fault;
+use crate::moment::Moment;
+use crate::operation::Operation;
+use crate::session::{Session, digest_of};
+use crate::shell::{Section, Shell, html};
+use crate::words as w;
 use chassis::percent::segment;
 use domains_api::types::{Domain, DomainQuota, Domains, Project, Status};
 
@@ -25,7 +25,7 @@ pub(super) const RELOAD_SECONDS: u32 = 15;
 
 /// Which domains are looked for, and which page of them.
 #[derive(Default, Deserialize)]
-pub(in crate::dashboard) struct Look {
+pub(crate) struct Look {
     #[serde(default)]
     name: String,
     #[serde(default)]
@@ -43,7 +43,7 @@ impl Look {
     }
 
     /// As a query of the API's list.
-    pub(in crate::dashboard) fn list_query(&self) -> String {
+    pub(crate) fn list_query(&self) -> String {
         let rest = self.query().replace("after=", "cursor=");
         format!("limit=200{}{rest}", if rest.is_empty() { "" } else { "&" })
     }
@@ -84,12 +84,12 @@ struct Page {
 }
 
 /// `GET /projects/{project}`.
-pub(in crate::dashboard) async fn home(Path(project): Path<String>) -> Redirect {
+pub(crate) async fn home(Path(project): Path<String>) -> Redirect {
     Redirect::to(&format!("/projects/{}/domains", segment(&project)))
 }
 
 /// `GET /projects/{project}/domains`.
-pub(in crate::dashboard) async fn show(
+pub(crate) async fn show(
     State(dashboard): State<Arc<Dashboard>>,
     session: Session,
     Path(id): Path<String>,

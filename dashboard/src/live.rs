@@ -21,7 +21,7 @@ use super::fault::Fault;
 use super::operation::Operation;
 use super::session::{Session, digest_of};
 use super::words as w;
-use crate::shares::Place;
+use chassis::shares::Place;
 
 /// Between two looks.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);

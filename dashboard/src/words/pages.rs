@@ -1,7 +1,7 @@
 //! Titles, buttons and explanations that occur more than once, and sentences that code chooses.
 
 macro_rules! words {
-    ($($name:ident = $text:literal;)+) => { $(pub(in crate::dashboard) const $name: &str = $text;)+ };
+    ($($name:ident = $text:literal;)+) => { $(pub(crate) const $name: &str = $text;)+ };
 }
 
 words! {
@@ -116,7 +116,7 @@ words! {
 }
 
 /// The title of a page that says why another one cannot be shown.
-pub(in crate::dashboard) const fn fault_title(status: u16) -> &'static str {
+pub(crate) const fn fault_title(status: u16) -> &'static str {
     match status {
         403 => "Not allowed",
         404 => "Not found",
@@ -127,7 +127,7 @@ pub(in crate::dashboard) const fn fault_title(status: u16) -> &'static str {
 }
 
 /// What was just done, by the word in the address.
-pub(in crate::dashboard) fn note(query: &str) -> Option<&'static str> {
+pub(crate) fn note(query: &str) -> Option<&'static str> {
     match query {
         "verified" => Some("Checked just now."),
         "made" => Some("It was shown once. If it was not copied, make another and take the old one away."),

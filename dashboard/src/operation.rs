@@ -2,7 +2,8 @@
 
 contract::words! {
     /// An operation of the API that pages call, by its `operationId`. Method and path stand in the API's own list.
-    pub(crate) enum Operation {
+    #[expect(missing_docs, reason = "the interface description says what each does")]
+    pub enum Operation {
         ShowProject = "showProject",
         ShowUsage = "showUsage",
         ListEvents = "listEvents",

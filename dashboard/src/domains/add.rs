@@ -11,14 +11,14 @@ use serde_json::json;
 
 use super::detail;
 use super::view::{ProblemWords as _, RecordWords as _};
-use crate::dashboard::Dashboard;
-use crate::dashboard::control_plane::Refused;
-use crate::dashboard::fault::Fault;
-use crate::dashboard::form::Posted;
-use crate::dashboard::operation::Operation;
-use crate::dashboard::session::Session;
-use crate::dashboard::shell::{Section, Shell, html_with};
-use crate::dashboard::words as w;
+use crate::Dashboard;
+use crate::control_plane::Refused;
+use crate::fault::Fault;
+use crate::form::Posted;
+use crate::operation::Operation;
+use crate::session::Session;
+use crate::shell::{Section, Shell, html_with};
+use crate::words as w;
 use chassis::percent::segment;
 use domains_api::types::{DomainCheck, Problem, Project};
 use verification::verdict::RecordState;
@@ -42,7 +42,7 @@ impl CheckWords for DomainCheck {
 }
 
 #[derive(Deserialize)]
-pub(in crate::dashboard) struct Wanted {
+pub(crate) struct Wanted {
     name: Option<String>,
 }
 
@@ -60,7 +60,7 @@ struct Page {
 }
 
 /// `GET …/domains/new?name=`: without a name the form, with one what it needs.
-pub(in crate::dashboard) async fn show(
+pub(crate) async fn show(
     State(dashboard): State<Arc<Dashboard>>,
     session: Session,
     Path(id): Path<String>,
@@ -92,7 +92,7 @@ fn pair_of(check: &DomainCheck) -> Option<String> {
 }
 
 /// `POST …/domains/new`.
-pub(in crate::dashboard) async fn add(
+pub(crate) async fn add(
     State(dashboard): State<Arc<Dashboard>>,
     Path(id): Path<String>,
     Posted { session, fields }: Posted,

@@ -3,7 +3,7 @@
 use contract::key::Scope;
 
 /// A domain's status: its word and its tone.
-pub(in crate::dashboard) fn status(status: &str) -> (&'static str, &'static str) {
+pub(crate) fn status(status: &str) -> (&'static str, &'static str) {
     match status {
         "pending_dns" => ("Waiting for DNS", "wait"),
         "pending_ownership" => ("Waiting for proof", "wait"),
@@ -19,7 +19,7 @@ pub(in crate::dashboard) fn status(status: &str) -> (&'static str, &'static str)
 }
 
 /// The word for a status, if it is one.
-pub(in crate::dashboard) fn known_status(text: &str) -> Option<&'static str> {
+pub(crate) fn known_status(text: &str) -> Option<&'static str> {
     match status(text) {
         ("Unknown", _) => None,
         (word, _) => Some(word),
@@ -27,7 +27,7 @@ pub(in crate::dashboard) fn known_status(text: &str) -> Option<&'static str> {
 }
 
 /// What a status means for the domain's owner.
-pub(in crate::dashboard) fn status_sentence(status: &str) -> &'static str {
+pub(crate) fn status_sentence(status: &str) -> &'static str {
     match status {
         "pending_dns" => "Create the record below at your DNS provider. We look for it by ourselves, again and again.",
         "pending_ownership" => {
@@ -45,14 +45,14 @@ pub(in crate::dashboard) fn status_sentence(status: &str) -> &'static str {
     }
 }
 
-pub(in crate::dashboard) fn propagating(right: usize, all: usize) -> String {
+pub(crate) fn propagating(right: usize, all: usize) -> String {
     format!(
         "{right} of {all} of your nameservers answer correctly already. The others follow by themselves; that can take \
          up to 48 hours, mostly it takes minutes."
     )
 }
 
-pub(in crate::dashboard) fn certificate_status(status: &str) -> (&'static str, &'static str) {
+pub(crate) fn certificate_status(status: &str) -> (&'static str, &'static str) {
     match status {
         "queued" => ("Queued", "wait"),
         "ordering" => ("Ordered", "wait"),
@@ -65,7 +65,7 @@ pub(in crate::dashboard) fn certificate_status(status: &str) -> (&'static str, &
     }
 }
 
-pub(in crate::dashboard) fn record_state(state: &str) -> (&'static str, &'static str) {
+pub(crate) fn record_state(state: &str) -> (&'static str, &'static str) {
     match state {
         "ok" => ("Found", "good"),
         "missing" => ("Not found yet", "wait"),
@@ -76,7 +76,7 @@ pub(in crate::dashboard) fn record_state(state: &str) -> (&'static str, &'static
 }
 
 /// What one nameserver's answer means.
-pub(in crate::dashboard) fn verdict(verdict: &str) -> (&'static str, &'static str) {
+pub(crate) fn verdict(verdict: &str) -> (&'static str, &'static str) {
     match verdict {
         "ok" => ("Right", "good"),
         "ok_apex_cname" => ("Right, but a CNAME at an apex", "good"),
@@ -98,7 +98,7 @@ pub(in crate::dashboard) fn verdict(verdict: &str) -> (&'static str, &'static st
 }
 
 /// Who must act.
-pub(in crate::dashboard) fn who(who: &str) -> &'static str {
+pub(crate) fn who(who: &str) -> &'static str {
     match who {
         "us" => "We must act",
         "ca" => "The certificate authority must act",
@@ -106,7 +106,7 @@ pub(in crate::dashboard) fn who(who: &str) -> &'static str {
     }
 }
 
-pub(in crate::dashboard) const fn scope(scope: Scope) -> &'static str {
+pub(crate) const fn scope(scope: Scope) -> &'static str {
     match scope {
         Scope::OrdersRead => "List orders",
         Scope::OrdersWrite => "Cancel, create and ship orders",
@@ -117,7 +117,7 @@ pub(in crate::dashboard) const fn scope(scope: Scope) -> &'static str {
 }
 
 /// What happened.
-pub(in crate::dashboard) fn event(kind: &str) -> String {
+pub(crate) fn event(kind: &str) -> String {
     let words = match kind {
         "domain.created" => "Domain added",
         "domain.verify_requested" => "Check asked for",
@@ -157,7 +157,7 @@ pub(in crate::dashboard) fn event(kind: &str) -> String {
     words.to_owned()
 }
 
-pub(in crate::dashboard) fn actor(actor: &str) -> String {
+pub(crate) fn actor(actor: &str) -> String {
     match actor {
         "system" => "on schedule".to_owned(),
         other => other.replacen("operator:", "operator ", 1),
@@ -165,7 +165,7 @@ pub(in crate::dashboard) fn actor(actor: &str) -> String {
 }
 
 /// Why a webhook is switched off.
-pub(in crate::dashboard) fn webhook_off(reason: &str) -> &'static str {
+pub(crate) fn webhook_off(reason: &str) -> &'static str {
     match reason {
         "failing" => "Switched off: every attempt failed for days.",
         "gone" => "Switched off: the receiver answered that it is gone (410).",
@@ -175,7 +175,7 @@ pub(in crate::dashboard) fn webhook_off(reason: &str) -> &'static str {
 }
 
 /// What became of the last attempt of a delivery.
-pub(in crate::dashboard) fn delivery(result: Option<&str>, status: Option<i64>, error: Option<&str>) -> String {
+pub(crate) fn delivery(result: Option<&str>, status: Option<i64>, error: Option<&str>) -> String {
     match (result, status, error) {
         (_, Some(status), None) => format!("answered {status}"),
         (_, Some(status), Some(error)) => format!("answered {status}: {error}"),

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// A number of places, and how many of them each holder has.
-pub(crate) struct Shares {
+pub struct Shares {
     places: Arc<Semaphore>,
     share: usize,
     holders: Mutex<HashMap<String, Holder>>,
@@ -20,7 +20,7 @@ struct Holder {
 }
 
 /// One place, until dropped.
-pub(crate) struct Place {
+pub struct Place {
     _permits: [OwnedSemaphorePermit; 2],
     _wanted: Wanted,
 }
@@ -33,12 +33,12 @@ struct Wanted {
 
 impl Shares {
     /// So many places, of which one holder has at most `share`.
-    pub(crate) fn new(places: usize, share: usize) -> Arc<Self> {
+    pub fn new(places: usize, share: usize) -> Arc<Self> {
         Arc::new(Self { places: Arc::new(Semaphore::new(places)), share, holders: Mutex::default() })
     }
 
     /// A place for this holder, if one is free and the holder's share is not used up.
-    pub(crate) fn take(self: &Arc<Self>, holder: &str) -> Option<Place> {
+    pub fn take(self: &Arc<Self>, holder: &str) -> Option<Place> {
         let (wanted, share) = self.want(holder);
         let of_share = share.try_acquire_owned().ok()?;
         let place = self.places.clone().try_acquire_owned().ok()?;
@@ -47,7 +47,7 @@ impl Shares {
 
     /// Waits for a place. A holder whose share is used up waits for its own places first, and so in front of no other. `None`
     /// only at the end of the process.
-    pub(crate) async fn wait(self: &Arc<Self>, holder: &str) -> Option<Place> {
+    pub async fn wait(self: &Arc<Self>, holder: &str) -> Option<Place> {
         let (wanted, share) = self.want(holder);
         let of_share = share.acquire_owned().await.ok()?;
         let place = self.places.clone().acquire_owned().await.ok()?;
@@ -63,10 +63,9 @@ impl Shares {
     }
 }
 
-#[cfg(test)]
 impl Shares {
     /// How many holders have a place, or wait for one.
-    pub(crate) fn holders(&self) -> usize {
+    pub fn holders(&self) -> usize {
         self.holders.lock().len()
     }
 }
