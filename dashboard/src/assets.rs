@@ -6,8 +6,8 @@ use axum::extract::Path;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, header};
 
+use super::digest::digest_of;
 use super::fault::Fault;
-use super::session::digest_of;
 
 /// Every file, with its type.
 const FILES: &[(&str, &str, &str)] = &[

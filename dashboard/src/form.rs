@@ -7,7 +7,8 @@ use axum::{Form, RequestExt as _};
 use chassis::body;
 use http::{HeaderMap, Method, header};
 
-use super::fault::{self, Fault};
+use super::explain;
+use super::fault::Fault;
 use super::session::{Session, same};
 use super::words as w;
 
@@ -46,7 +47,7 @@ fn is_same_origin(headers: &HeaderMap) -> bool {
 pub(super) async fn whole(request: Request, next: Next) -> Response {
     match body::whole(request, FORM_BYTES_MAX).await {
         Ok(request) => next.run(request).await,
-        Err(_) => fault::page(None, &Fault::refused(400, "invalid_form", INVALID_FORM)),
+        Err(_) => explain::page(None, &Fault::refused(400, "invalid_form", INVALID_FORM)),
     }
 }
 

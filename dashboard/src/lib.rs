@@ -8,25 +8,28 @@
 //!
 //! When the database is gone, pages say so with the status 503; nobody is signed out by that.
 
-mod activity;
-mod assets;
-mod client;
-mod control_plane;
-mod domains;
-mod fault;
-mod form;
-mod keys;
-mod live;
-mod moment;
-mod once;
 mod operation;
-mod operator;
+mod control_plane;
+mod client;
+mod words;
+mod moment;
+mod digest;
+mod fault;
 mod session;
+mod assets;
 mod shell;
-mod sign_in;
+mod explain;
+mod recognise;
+mod form;
+mod once;
+mod activity;
+mod domains;
+mod live;
+mod keys;
 mod usage;
 mod webhooks;
-mod words;
+mod operator;
+mod sign_in;
 
 use std::sync::Arc;
 
@@ -92,9 +95,9 @@ pub fn router(control_plane: Arc<dyn ControlPlane>, guard: GatewayGuard, shutdow
         .fallback(async || Fault::nothing_here())
         .method_not_allowed_fallback(async || Fault::nothing_here())
         .layer(middleware::from_fn(form::same_origin))
-        .layer(middleware::from_fn(fault::explain))
-        .layer(middleware::from_fn_with_state(dashboard.clone(), session::recognise))
-        .layer(middleware::from_fn_with_state(dashboard.clone(), session::came_through))
+        .layer(middleware::from_fn(explain::explain))
+        .layer(middleware::from_fn_with_state(dashboard.clone(), recognise::recognise))
+        .layer(middleware::from_fn_with_state(dashboard.clone(), recognise::came_through))
         .layer(middleware::from_fn(form::whole))
         .layer(middleware::from_fn_with_state(guard, require_gateway))
         .layer(middleware::map_response(assets::secure))
@@ -123,5 +126,5 @@ fn of_one_project(dashboard: Arc<Dashboard>) -> Router<Arc<Dashboard>> {
         .route("/webhooks/{webhook}/change", post(webhooks::change))
         .route("/webhooks/{webhook}/test", post(webhooks::test))
         .route("/webhooks/{webhook}/repeat", post(webhooks::repeat))
-        .route_layer(middleware::from_fn_with_state(dashboard, session::place))
+        .route_layer(middleware::from_fn_with_state(dashboard, recognise::place))
 }

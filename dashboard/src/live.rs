@@ -16,10 +16,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::Dashboard;
-use super::domains::list::Look;
+use super::digest::digest_of;
+use super::domains::list::ListQuery;
 use super::fault::Fault;
 use super::operation::Operation;
-use super::session::{Session, digest_of};
+use super::session::Session;
 use super::words as w;
 use chassis::shares::Place;
 
@@ -41,7 +42,7 @@ pub(super) struct What {
     domain: Option<String>,
     /// Which page of the list, and which list.
     #[serde(flatten)]
-    look: Look,
+    look: ListQuery,
 }
 
 struct Watch {

@@ -11,7 +11,7 @@ use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use contract::project::ProjectId;
 use domains_api::actor::Origin;
-use domains_api::types::{EndingCertificate, KnownBan, Overview, StuckDomain};
+use domains_api::types::{EndingCertificate, ListedBan, Overview, StuckDomain};
 use http::header;
 use serde::Deserialize;
 use serde_json::Value;
@@ -135,7 +135,7 @@ struct Page {
 
 /// A ban on the page.
 struct BanRow {
-    known: KnownBan,
+    known: ListedBan,
     until: Moment,
 }
 

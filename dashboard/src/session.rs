@@ -3,27 +3,19 @@
 //! The cookie holds 32 random bytes. Whose session that is, and for how long, the control plane says at every request.
 
 use std::ops::Deref;
-use std::sync::Arc;
 
-use aws_lc_rs::{digest, hmac};
-use axum::extract::{FromRequestParts, RawPathParams, Request, State};
+use aws_lc_rs::hmac;
+use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use chassis::guard::identity_required;
 use contract::key::Scope;
-use domains_api::actor::Origin;
+use domains_api::actor::Actor;
 use domains_api::project::ProjectRef;
 use http::{HeaderMap, HeaderValue, header};
 
-use super::Dashboard;
 use super::control_plane::{Opened, SignedIn};
 use super::fault::Fault;
-
-/// The field of requests that an open page makes by itself (`app.js`).
-const BY_ITSELF: &str = "x-by-itself";
 
 /// `__Host-`: only from https, only for this host, for all of it.
 const COOKIE: &str = "__Host-tollhouse";
@@ -37,6 +29,11 @@ pub(super) struct Session {
 }
 
 impl Session {
+    /// The session with this secret.
+    pub(super) fn of(signed_in: SignedIn, secret: &str) -> Self {
+        Self { signed_in, csrf: csrf_of(secret) }
+    }
+
     pub(super) fn is_operator(&self) -> bool {
         self.holder.is_none()
     }
@@ -48,6 +45,11 @@ impl Session {
 
     pub(super) fn may(&self, scope: Scope) -> bool {
         self.scopes.contains(scope)
+    }
+
+    /// Acts as this one from now on.
+    pub(super) fn act_as(&mut self, actor: Actor) {
+        self.signed_in.actor = actor;
     }
 
     /// The project a path names, if its pages are for this session.
@@ -62,11 +64,6 @@ impl Deref for Session {
     fn deref(&self) -> &SignedIn {
         &self.signed_in
     }
-}
-
-/// The digest that stands for a text.
-pub(super) fn digest_of(text: &str) -> String {
-    URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, text.as_bytes()))
 }
 
 /// What forms of the session send back: nobody can make it without the cookie.
@@ -95,60 +92,16 @@ pub(super) fn cookie(name: &str, value: &str, seconds: i64) -> Result<HeaderValu
     HeaderValue::from_str(&text).map_err(Fault::internal)
 }
 
+/// The secret of the session that a request names.
+pub(super) fn secret_of(headers: &HeaderMap) -> Option<String> {
+    presented(headers, COOKIE).map(str::to_owned)
+}
+
 /// A cookie of a request.
 pub(super) fn presented<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     let pairs = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs = pairs.flat_map(|value| value.split(';')).map(str::trim);
     pairs.find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
-}
-
-/// Says where a request came from. Requests carry their [`Origin`].
-pub(super) async fn came_through(
-    State(dashboard): State<Arc<Dashboard>>,
-    mut request: Request,
-    next: Next,
-) -> Response {
-    let Some(origin) = dashboard.control_plane.origin(request.extensions()) else {
-        return identity_required().into_response();
-    };
-    request.extensions_mut().insert(origin);
-    next.run(request).await
-}
-
-/// Finds out who is signed in and hands on a [`Session`] where somebody is.
-pub(super) async fn recognise(State(dashboard): State<Arc<Dashboard>>, mut request: Request, next: Next) -> Response {
-    let secret = presented(request.headers(), COOKIE).map(str::to_owned);
-    let origin = request.extensions().get::<Origin>().cloned();
-    let (Some(secret), Some(origin)) = (secret, origin) else { return next.run(request).await };
-    // What an open page asks by itself is nobody's doing: it does not keep the session alive.
-    let by_itself = request.uri().path().ends_with("/live") || request.headers().contains_key(BY_ITSELF);
-    match dashboard.control_plane.find_session(&secret, origin, by_itself).await {
-        Ok(Some(signed_in)) => {
-            request.extensions_mut().insert(Session { signed_in, csrf: csrf_of(&secret) });
-            next.run(request).await
-        }
-        Ok(None) => next.run(request).await,
-        // Whoever cannot be recognised is not signed out: the page says what is the matter.
-        Err(refused) => super::fault::page(None, &Fault::from(refused)).into_response(),
-    }
-}
-
-/// Puts an operator into the project that the path names.
-pub(super) async fn place(
-    State(dashboard): State<Arc<Dashboard>>,
-    parameters: RawPathParams,
-    mut request: Request,
-    next: Next,
-) -> Response {
-    let name = parameters.iter().find(|(parameter, _)| *parameter == "project").and_then(|(_, name)| name.parse().ok());
-    let session = request.extensions_mut().get_mut::<Session>().filter(|session| session.is_operator());
-    if let Some((session, name)) = session.zip(name) {
-        match dashboard.control_plane.place(session.actor.clone(), &name).await {
-            Ok(actor) => session.signed_in.actor = actor,
-            Err(refused) => return Fault::from(refused).into_response(),
-        }
-    }
-    next.run(request).await
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Session {

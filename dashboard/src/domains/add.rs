@@ -42,7 +42,7 @@ impl CheckWords for DomainCheck {
 }
 
 #[derive(Deserialize)]
-pub(crate) struct Wanted {
+pub(crate) struct NameQuery {
     name: Option<String>,
 }
 
@@ -64,7 +64,7 @@ pub(crate) async fn show(
     State(dashboard): State<Arc<Dashboard>>,
     session: Session,
     Path(id): Path<String>,
-    Query(wanted): Query<Wanted>,
+    Query(wanted): Query<NameQuery>,
 ) -> Result<Response, Fault> {
     let name = clean(&wanted.name.unwrap_or_default());
     let project = load(&dashboard, &session, &id).await?;

@@ -11,10 +11,11 @@ use serde_json::Value;
 
 use super::view::DomainWords as _;
 use crate::Dashboard;
+use crate::digest::digest_of;
 use crate::fault::Fault;
 use crate::moment::Moment;
 use crate::operation::Operation;
-use crate::session::{Session, digest_of};
+use crate::session::Session;
 use crate::shell::{Section, Shell, html};
 use crate::words as w;
 use chassis::percent::segment;
@@ -25,7 +26,7 @@ pub(super) const RELOAD_SECONDS: u32 = 15;
 
 /// Which domains are looked for, and which page of them.
 #[derive(Default, Deserialize)]
-pub(crate) struct Look {
+pub(crate) struct ListQuery {
     #[serde(default)]
     name: String,
     #[serde(default)]
@@ -34,7 +35,7 @@ pub(crate) struct Look {
     after: String,
 }
 
-impl Look {
+impl ListQuery {
     /// As a query of these pages.
     fn query(&self) -> String {
         let pairs = [("name", &self.name), ("status", &self.status), ("after", &self.after)];
@@ -77,7 +78,7 @@ struct Page {
     may_write: bool,
     note: Option<&'static str>,
     state: String,
-    look: Look,
+    look: ListQuery,
     choices: Vec<Choice>,
     /// Until when domains are served though the plan has none.
     until: Option<Moment>,
@@ -93,7 +94,7 @@ pub(crate) async fn show(
     State(dashboard): State<Arc<Dashboard>>,
     session: Session,
     Path(id): Path<String>,
-    Query(mut look): Query<Look>,
+    Query(mut look): Query<ListQuery>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Fault> {
     look.name = look.name.trim().to_owned();
@@ -119,7 +120,7 @@ pub(crate) async fn show(
     let note = w::note(&query.unwrap_or_default());
     let until = project.domains_until.as_deref().and_then(|until| Moment::parse(until, now));
     let next =
-        list.next_cursor.map(|after| Look { after, name: look.name.clone(), status: look.status.clone() }.query());
+        list.next_cursor.map(|after| ListQuery { after, name: look.name.clone(), status: look.status.clone() }.query());
     let choices =
         Status::ALL.iter().map(|status| Choice { status: status.as_str(), word: w::status(status.as_str()).0 });
     Ok(html(&Page {

@@ -14,7 +14,7 @@ pub struct Overview {
     /// Domains that wait for their owners, the longest first.
     pub domains_stuck: Vec<StuckDomain>,
     /// The bans that end last.
-    pub bans: Vec<KnownBan>,
+    pub bans: Vec<ListedBan>,
     /// How many bans there are.
     pub bans_total: u64,
 }
@@ -49,7 +49,7 @@ pub struct StuckDomain {
 
 /// A ban and its key.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct KnownBan {
+pub struct ListedBan {
     /// The ban.
     pub ban: Ban,
     /// The key's project; nothing when the key is forgotten already.

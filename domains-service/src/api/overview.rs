@@ -9,7 +9,7 @@ use chassis::openapi::Method;
 use contract::time::{UnixMillis, UnixSeconds};
 
 use super::Operation;
-use super::types::{EndingCertificate, KnownBan, Overview, StuckDomain};
+use super::types::{EndingCertificate, ListedBan, Overview, StuckDomain};
 use crate::app::App;
 use crate::error::Stop;
 
@@ -44,7 +44,7 @@ async fn show(State(app): State<Arc<App>>) -> Result<Response, Stop> {
     let bans = store.bans(app.core.clock.now(), BANS_SHOWN).await?;
     let listed = bans.listed.into_iter().map(|known| {
         let (project, label) = known.holder.unzip();
-        KnownBan { ban: known.ban, project, label }
+        ListedBan { ban: known.ban, project, label }
     });
     let overview = Overview {
         certificates_ending: ending.collect(),
