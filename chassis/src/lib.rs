@@ -28,6 +28,7 @@ pub mod refusal;
 pub mod openapi;
 pub mod reference;
 pub mod shutdown;
+pub mod shares;
 pub mod body;
 pub mod config;
 pub mod peer;

@@ -21,6 +21,7 @@ use std::collections::BTreeMap;
 use contract::hostname::Hostname;
 use contract::site::{RedirectStatus, Serves, Site};
 use contract::time::{UnixMillis, UnixSeconds};
+pub(crate) use domains_api::types::CertificateStatus;
 use serde::{Deserialize, Serialize};
 
 use crate::project::ProjectRef;
@@ -116,30 +117,6 @@ impl Domain {
             serves: Serves::Project(self.project.name.clone()),
             redirect: redirect.map(|(to, status)| contract::site::Redirect { to, status }),
         })
-    }
-}
-
-contract::words! {
-    /// How far a domain's certificate is.
-    #[derive(Default)]
-    pub(crate) enum CertificateStatus {
-        /// There is none and none is being made.
-        #[default]
-        None = "none",
-        /// It will be ordered as soon as there is room.
-        Queued = "queued",
-        /// The authority has been asked.
-        Ordering = "ordering",
-        /// The authority is checking the proof.
-        Validating = "validating",
-        /// The authority is signing.
-        Finalizing = "finalizing",
-        /// On every gateway.
-        Deployed = "deployed",
-        /// On every gateway while its successor is being made.
-        Renewing = "renewing",
-        /// The last attempt failed; there will be another.
-        Failed = "failed",
     }
 }
 

@@ -160,13 +160,11 @@ impl From<Refusal> for Stop {
 
 impl From<NotPermitted> for Stop {
     fn from(error: NotPermitted) -> Self {
-        let refusal = match error {
-            NotPermitted::NoSuchProject => Code::ProjectNotFound.refuse("There is no such project."),
-            NotPermitted::Needs(scope) => {
-                Code::InsufficientScope.refuse(format!("This needs a key with the scope {scope}."))
-            }
+        let code = match error {
+            NotPermitted::NoSuchProject => Code::ProjectNotFound,
+            NotPermitted::Needs(_) => Code::InsufficientScope,
         };
-        refusal.into()
+        code.refuse(error.to_string()).into()
     }
 }
 

@@ -20,11 +20,11 @@ use crate::app::App;
 use crate::identities::Version;
 use crate::keyring::{self, KeyUpdate};
 use crate::metrics::Metrics;
-use crate::shares::{Place, Shares};
 use crate::store::admitted::Watch;
 use crate::store::credentials::Credential;
 use crate::store::log::{self, CHANGES_PER_READ, Check, Next, Read};
 use crate::store::{Store, StoreError};
+use chassis::shares::{Place, Shares};
 
 /// Between two heartbeats.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(1);

@@ -26,7 +26,6 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::api;
 use crate::app::App;
 use crate::config::Config;
-use crate::dashboard;
 use crate::delivery;
 use crate::enrolment;
 use crate::issuer::acme::{AcmeAuthority, Desk};
@@ -35,6 +34,7 @@ use crate::key_rotation;
 use crate::keyring;
 use crate::metrics::Metrics;
 use crate::nodes::{Nodes, record};
+use crate::pages::Pages;
 use crate::store::credentials::Kind;
 use crate::store::{Store, projects};
 use crate::worker;
@@ -145,10 +145,10 @@ pub async fn start_in(
     let limits = ServeLimits { drain_timeout: DRAIN_TIME_MAX, ..ServeLimits::default() };
     let guard = GatewayGuard::new(app.gateways.trusted.clone(), API_UPSTREAM, clock);
     let for_pages = guard.for_audience(DASHBOARD_UPSTREAM);
-    let pages = dashboard::router(app.clone(), for_pages, shutdown.clone());
+    let pages = dashboard::router(Pages::of(app.clone()), for_pages, shutdown.clone());
     let public = dashboard::beside(api::public(app.clone(), guard), pages, &app.settings.platform)
         .layer(middleware::from_fn_with_state(traced_by, traced));
-    let inside = api::internal(app.clone(), effective, dashboard::operators(), shutdown.clone());
+    let inside = api::internal(app.clone(), effective, shutdown.clone());
     let for_admin = chassis::admin::answer_to(admin_router(&app, &health, registry), admin_hosts);
     // The admin listener outlives the others, so that a drain can be watched.
     let admin_shutdown = Shutdown::new();

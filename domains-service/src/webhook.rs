@@ -10,29 +10,9 @@
 pub(crate) mod endpoint;
 mod message;
 
+pub(crate) use domains_api::types::EVENTS;
 pub(crate) use endpoint::{DisabledReason, EndpointRecord, Wanted};
 pub(crate) use message::{TEST, compose, compose_order, compose_test};
-
-/// Events that are told. The others are in the audit log alone.
-pub(crate) const EVENTS: &[&str] = &[
-    "domain.created",
-    "domain.verified",
-    "domain.unverified",
-    "domain.status_changed",
-    "domain.active",
-    "domain.degraded",
-    "domain.suspended",
-    "domain.updated",
-    "domain.primary_changed",
-    "domain.transferred",
-    "domain.removed",
-    "domain.certificate.issued",
-    "domain.certificate.renewed",
-    "domain.certificate.failed",
-    "order.created",
-    "order.shipped",
-    "order.cancelled",
-];
 
 #[cfg(test)]
 mod tests {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use contract::feed::Revision;
 use contract::project::ProjectUid;
+use domains_api::types::Withdrawal as Shown;
 use serde_json::{Value, json};
 
 use crate::actor::Actor;
@@ -21,7 +22,6 @@ use crate::store::log::claim;
 use crate::store::projects::find_project;
 use crate::store::withdrawals::{self, What, Withdrawal};
 use crate::store::{Store, StoreError, acme};
-use crate::text::Rfc3339;
 
 /// How long an answer waits for the gateways.
 const ACKNOWLEDGEMENT_TIME_MAX: Duration = Duration::from_secs(1);
@@ -167,15 +167,6 @@ async fn end(core: &Core, gateways: &Gateways, revision: Revision) -> Result<boo
         );
     }
     Ok(true)
-}
-
-contract::message! {
-    #[derive(Clone, Debug)]
-    pub(crate) answer Shown as "Withdrawal" = "What was withdrawn and may be served still by some gateways." {
-        what: What = "What kind of thing.";
-        since: Rfc3339 = "Since when.";
-        lagging: Vec<String> = "The gateways that have not acknowledged it.";
-    }
 }
 
 /// What of one project waits, as it is shown.

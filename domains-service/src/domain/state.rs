@@ -4,6 +4,7 @@
 //! not an answer, and never changes a domain's state.
 
 use contract::time::UnixMillis;
+pub(crate) use domains_api::types::Status;
 
 use verification::verdict::{Caa, Judgement, Ownership, Records};
 
@@ -18,28 +19,6 @@ pub(crate) const DEGRADED_MILLIS_MAX: i64 = 30 * 86_400 * 1_000;
 
 /// Domains are served this long after the project changed to a plan without custom domains.
 pub(crate) const UNPAID_GRACE_MILLIS: i64 = 7 * 86_400 * 1_000;
-
-contract::words! {
-    /// The one status a user sees.
-    pub(crate) enum Status {
-        PendingDns = "pending_dns",
-        PendingOwnership = "pending_ownership",
-        Propagating = "propagating",
-        Issuing = "issuing",
-        Active = "active",
-        ActionRequired = "action_required",
-        Degraded = "degraded",
-        Suspended = "suspended",
-        Removing = "removing",
-    }
-}
-
-impl Status {
-    /// Whether the edge serves the domain.
-    pub(crate) const fn is_served(self) -> bool {
-        matches!(self, Self::Active | Self::Degraded)
-    }
-}
 
 /// What of a domain decides where it goes next.
 #[expect(clippy::struct_excessive_bools, reason = "each is the answer to a question of its own")]

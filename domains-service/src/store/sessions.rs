@@ -143,12 +143,17 @@ impl Store {
         Ok(())
     }
 
-    /// Ends a session, or every session of whoever has it.
-    pub(crate) async fn end_sessions(&self, session: &SessionRecord, everywhere: bool) -> Result<(), StoreError> {
+    /// Ends a session, or every session of its key; of the operators', where it has none.
+    pub(crate) async fn end_sessions(
+        &self,
+        digest: &str,
+        key: Option<&KeyId>,
+        everywhere: bool,
+    ) -> Result<(), StoreError> {
         let mut write = self.write().await?;
-        let statement = match (&session.holder, everywhere) {
-            (_, false) => query("DELETE FROM dashboard_sessions WHERE digest = $1").bind(&session.digest),
-            (Some((_, key)), true) => query("DELETE FROM dashboard_sessions WHERE key_id = $1").bind(key.as_str()),
+        let statement = match (key, everywhere) {
+            (_, false) => query("DELETE FROM dashboard_sessions WHERE digest = $1").bind(digest),
+            (Some(key), true) => query("DELETE FROM dashboard_sessions WHERE key_id = $1").bind(key.as_str()),
             (None, true) => query("DELETE FROM dashboard_sessions WHERE key_id IS NULL"),
         };
         statement.execute(write.connection()).await?;

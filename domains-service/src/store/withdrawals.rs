@@ -8,6 +8,7 @@ use contract::feed::Revision;
 use contract::hostname::Hostname;
 use contract::project::ProjectUid;
 use contract::time::UnixMillis;
+pub(crate) use domains_api::types::What;
 
 use super::rows::{self, Columns, Stored, Table};
 use super::{Store, StoreError, Write};
@@ -19,28 +20,6 @@ pub(crate) const WITHDRAWALS_OF_ONE_MAX: i64 = 1_000;
 
 /// Rows per query.
 const ROWS_MAX: i64 = 1_000;
-
-contract::words! {
-    /// What kind of thing was withdrawn.
-    pub(crate) enum What {
-        /// A custom domain.
-        Name = "name",
-        /// An API key.
-        Key = "key",
-        /// A project, with its names and its keys.
-        Project = "project",
-        /// The service of a project, which was suspended.
-        Suspension = "suspension",
-        /// Visits of a project without a key.
-        Access = "access",
-        /// The upstream that a project was on.
-        Upstream = "upstream",
-        /// Reading of a project by pages of other origins.
-        Cors = "cors",
-        /// Where visitors of a custom domain were sent.
-        Redirect = "redirect",
-    }
-}
 
 /// A withdrawal that waits.
 #[derive(Clone, Debug)]

@@ -5,12 +5,10 @@ use chassis::seal::SealingKey;
 use chassis::webhook::SigningSecret;
 use contract::event::ORDER_EVENTS;
 use contract::time::UnixMillis;
+pub(crate) use domains_api::types::{DisabledReason, WANTED_MAX};
 
 use super::EVENTS;
 use crate::project::ProjectRef;
-
-/// Entries of an endpoint's list of events.
-pub(crate) const WANTED_MAX: usize = 50;
 
 /// The events an endpoint wants: names, or prefixes that end in `.*`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -56,20 +54,6 @@ fn fits(entry: &str, event: &str) -> bool {
     match entry.strip_suffix('*') {
         Some(prefix) => prefix.ends_with('.') && event.starts_with(prefix),
         None => entry == event,
-    }
-}
-
-contract::words! {
-    /// Why nothing is sent to an endpoint.
-    pub(crate) enum DisabledReason {
-        /// Its owner said so.
-        Owner = "owner",
-        /// It has failed for days.
-        Failing = "failing",
-        /// It said that it is gone (410).
-        Gone = "gone",
-        /// Too much waits for it.
-        Backlog = "backlog",
     }
 }
 

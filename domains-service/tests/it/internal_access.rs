@@ -41,6 +41,7 @@ const OPERATIONS: &[(&str, &str, &str)] = &[
     ("GET", "/credentials/gateway/{gateway}/changes", "operator"),
     ("POST", "/gateway-keys", "operator"),
     ("GET", "/status", "operator"),
+    ("GET", "/overview", "operator"),
     ("GET", "/withdrawals", "operator"),
     ("POST", "/dashboard-links", "operator"),
     ("POST", "/passes", "operator"),

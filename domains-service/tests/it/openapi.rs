@@ -93,6 +93,7 @@ async fn the_service_answers_as_it_is_described() {
         agree(&document, &owner, id, &path, body, status).await
     };
     ask("showProject", at(""), Value::Null, 200).await;
+    ask("showUsage", at("/usage"), Value::Null, 200).await;
     ask("showAcmeAccount", "/v1/acme-account".to_owned(), Value::Null, 200).await;
 
     let key = ask("createKey", at("/keys"), json!({ "scopes": ["orders:read"] }), 201).await;

@@ -18,6 +18,7 @@ const TABLE: &[(&str, &str, &[Scope])] = &[
     ("GET", "/reference", &[]),
     ("GET", "/v1/acme-account", &[]),
     ("GET", "/v1/projects/{project}", &[]),
+    ("GET", "/v1/projects/{project}/usage", &[]),
     ("GET", "/v1/projects/{project}/keys", &[KeysWrite]),
     ("POST", "/v1/projects/{project}/keys", &[KeysWrite, OrdersRead]),
     ("DELETE", "/v1/projects/{project}/keys/{key}", &[KeysWrite, DomainsWrite]),

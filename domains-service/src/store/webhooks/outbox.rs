@@ -4,6 +4,7 @@ use chassis::sql::{Connection, Found, RowPlace, query, query_as};
 use chassis::webhook::{Attempt, AttemptResult};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
+pub(crate) use domains_api::types::DeliveryState;
 
 use super::super::rows::{self, Columns, Stored, Table};
 use super::super::{Store, StoreError, Write};
@@ -14,18 +15,6 @@ use crate::webhook::{DisabledReason, EVENTS, compose};
 
 /// Endpoints per search for due deliveries.
 const ENDPOINTS_PER_SEARCH: i64 = 1_024;
-
-contract::words! {
-    /// What became of a delivery.
-    pub(crate) enum DeliveryState {
-        /// It will be tried (again).
-        Waiting = "waiting",
-        /// The receiver has it.
-        Delivered = "delivered",
-        /// Nobody tries any more, unless it is repeated.
-        Failed = "failed",
-    }
-}
 
 chassis::record! {
     /// One event on its way to one endpoint.
