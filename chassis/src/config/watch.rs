@@ -12,7 +12,7 @@ use super::source::SETTINGS_BYTES_MAX;
 use crate::secret::read_regular;
 
 /// Interval of the checks.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Changed contents that stay the same for so long are whole: half of a file, while it is written, may be valid too.
 const SETTLED_AFTER: Duration = Duration::from_millis(250);
@@ -42,7 +42,7 @@ impl FileWatch {
     /// Waits until the file should be read again.
     pub async fn changed(&mut self) {
         loop {
-            let asked = tokio::time::timeout(LOOK_EVERY, self.hangup.recv()).await.is_ok();
+            let asked = tokio::time::timeout(CHECK_INTERVAL, self.hangup.recv()).await.is_ok();
             let mut now = self.look().await;
             while now.is_some() && now != self.seen {
                 tokio::time::sleep(SETTLED_AFTER).await;
@@ -65,7 +65,7 @@ impl FileWatch {
     }
 }
 
-/// What the file holds, if that can be settings.
+/// The contents of the file; `None` if it cannot be a settings file.
 fn read(path: &Path) -> Option<Vec<u8>> {
     read_regular(path, SETTINGS_BYTES_MAX).ok().map(|(bytes, _)| bytes.to_vec())
 }
@@ -100,7 +100,7 @@ mod tests {
         let mut watch = FileWatch::new(&path).unwrap();
         std::fs::write(&path, "half of").unwrap();
         let writer = async {
-            tokio::time::sleep(LOOK_EVERY + SETTLED_AFTER / 2).await;
+            tokio::time::sleep(CHECK_INTERVAL + SETTLED_AFTER / 2).await;
             std::fs::write(&path, "half of another").unwrap();
         };
         tokio::join!(watch.changed(), writer);

@@ -135,6 +135,6 @@ impl Reload {
     }
 
     fn remember(&self, words: String) {
-        self.telemetry.recent.moments.now("settings", words);
+        self.telemetry.recent.changes.record("settings", words);
     }
 }
