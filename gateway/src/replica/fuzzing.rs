@@ -13,7 +13,7 @@ pub fn snapshot(text: &str, opener: &CertificateOpener) -> Option<Vec<Entity>> {
     for line in text.lines() {
         match stream.read(line) {
             Ok(StreamEvent::Snapshot(entities, _)) if validate::snapshot(&entities, opener).is_ok() => {
-                last = Some(entities)
+                last = Some(entities);
             }
             Ok(
                 StreamEvent::Change(_)
