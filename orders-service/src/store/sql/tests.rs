@@ -181,9 +181,9 @@ async fn a_damaged_count_of_events_ends_no_changes() {
         writer(&store).execute(damage).await.unwrap();
         store.close().await;
         let store = SqlOrders::open(&path.clone().into()).await.unwrap();
-        let before = store.untold(100).await.unwrap().events.len();
+        let before = store.undelivered(100).await.unwrap().events.len();
         store.create(&demo(), new, None, AT).await.unwrap();
-        assert_eq!(store.untold(100).await.unwrap().events.len(), before + 1, "{damage}");
+        assert_eq!(store.undelivered(100).await.unwrap().events.len(), before + 1, "{damage}");
         store.close().await;
     }
 }
