@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_that_knows_no_hosts_yet_keeps_to_the_names_in_use() {
+    fn a_gateway_without_known_hosts_requires_the_names_in_use() {
         let current = loaded(&["*.p.example"], 0, 2_000);
         let judged = loaded(&["other.example"], 0, 9_000).judge_against(&current, &[], NOW).unwrap_err();
         assert_eq!(judged.reason(), "names");

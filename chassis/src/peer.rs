@@ -62,7 +62,7 @@ impl Peer {
             section.complain(
                 "url",
                 "credentials would be sent there as plain text: use https:// and ca_certificate_file, or set \
-                 plain_text = true on a network that no other process can read",
+                 plain_text = true if the network path is private",
             );
             return None;
         }

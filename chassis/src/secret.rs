@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_file_is_made_once_and_readable_by_its_owner_alone() {
+    fn a_secret_file_is_created_once_and_readable_only_by_its_owner() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("secrets/edge.key");
         let first = Secret::load_or_create(&path).unwrap();

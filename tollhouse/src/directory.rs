@@ -110,7 +110,7 @@ contract::words! {
         OffLoopback = "off_loopback",
         /// All of them.
         Everywhere = "everywhere",
-        /// None of them: the operator asserts that no other process can read the network.
+        /// None of them: the operator asserts that the network path is private.
         Nowhere = "nowhere",
     }
 }

@@ -246,7 +246,7 @@ impl ServerTls {
                 "certificate_file",
                 format!(
                     "{listener} is sent credentials and is not on loopback: set certificate_file and key_file \
-                     (`tollhouse init` creates both), or plain_text = true on a network that no other process can read"
+                     (`tollhouse init` creates both), or plain_text = true if the network path is private"
                 ),
             );
             return None;

@@ -166,7 +166,7 @@ pub struct Init {
     #[arg(long, default_value = "orders-service:7004")]
     pub orders: Address,
     /// Listeners with TLS, with certificates from `tls/`: `off_loopback`,
-    /// `everywhere`, or `nowhere` on a network that no other process can read.
+    /// `everywhere`, or `nowhere` if the network path is private.
     #[arg(long, value_name = "WHERE", default_value = InternalTls::OffLoopback.as_str())]
     pub internal_tls: InternalTls,
     /// Port of https URLs for clients.

@@ -160,7 +160,7 @@ async fn prepare<'a>(
         }
         std::fs::copy(&part.copy, fresh).with_context(|| format!("copying to {}", fresh.display()))?;
         // Verified again, because the backup could have changed between the check and the copy.
-        is_what_was_backed_up(fresh, promised(part))?;
+        check_digest(fresh, promised(part))?;
     }
     let [(domains, lost), (orders, _)] = files;
     let lost = match backup::examine(lost).await {
@@ -191,7 +191,7 @@ impl Part {
             self.newest_schema
         );
         // First, so that the contents of an altered file are never read.
-        is_what_was_backed_up(copy, promised)?;
+        check_digest(copy, promised)?;
         anyhow::ensure!(
             as_json(&backup::examine(copy).await?, schema) == *promised,
             "{} differs from the backup: its rows do not match the manifest",
@@ -252,7 +252,7 @@ fn is_newest(directory: &Directory, backup: &Path, made_at: i64) -> anyhow::Resu
 }
 
 /// Checks the digest of a file against the manifest.
-fn is_what_was_backed_up(file: &Path, promised: &Value) -> anyhow::Result<()> {
+fn check_digest(file: &Path, promised: &Value) -> anyhow::Result<()> {
     let (bytes, sha256) = backup::digest(file)?;
     anyhow::ensure!(
         promised.get("sha256").and_then(Value::as_str) == Some(&*sha256)

@@ -105,6 +105,26 @@ fn not_taken(edge: &Value) -> Option<&str> {
     edge.get("replica_refuses").and_then(Value::as_str)
 }
 
+fn of_clocks(edge: &Value, name: &str, found: &mut Vec<String>) {
+    let behind = edge.get("clock_behind_milliseconds").and_then(Value::as_i64).unwrap_or(0);
+    if behind.abs() > CLOCK_OFF_MILLISECONDS_MAX {
+        let how = if behind > 0 { "behind" } else { "ahead" };
+        found.push(format!(
+            "the clock of gateway {name} is {} s {how}, by the quota store and the control plane: set it (NTP)",
+            behind.abs() / 1_000
+        ));
+    }
+    for (clock, words) in [("quota_store", "the quota store"), ("control_plane", "the control plane")] {
+        let off = edge.pointer(&format!("/clocks_off_milliseconds/{clock}")).and_then(Value::as_i64).unwrap_or(0);
+        if off.abs() > CLOCKS_APART_MILLISECONDS_MAX {
+            found.push(format!(
+                "the clocks of gateway {name} and of {words} differ by {} s: set the wrong one (NTP)",
+                off.abs() / 1_000
+            ));
+        }
+    }
+}
+
 fn of_edge(edge: &Value, found: &mut Vec<String>) {
     let name = name(edge);
     if let Some(reason) = edge.get("unreachable").and_then(Value::as_str) {
@@ -143,30 +163,14 @@ fn of_edge(edge: &Value, found: &mut Vec<String>) {
             ));
         }
     }
-    let behind = edge.get("clock_behind_milliseconds").and_then(Value::as_i64).unwrap_or(0);
-    if behind.abs() > CLOCK_OFF_MILLISECONDS_MAX {
-        let how = if behind > 0 { "behind" } else { "ahead" };
-        found.push(format!(
-            "the clock of gateway {name} is {} s {how}, by the quota store and the control plane: set it (NTP)",
-            behind.abs() / 1_000
-        ));
-    }
-    for (clock, words) in [("quota_store", "the quota store"), ("control_plane", "the control plane")] {
-        let off = edge.pointer(&format!("/clocks_off_milliseconds/{clock}")).and_then(Value::as_i64).unwrap_or(0);
-        if off.abs() > CLOCKS_APART_MILLISECONDS_MAX {
-            found.push(format!(
-                "the clocks of gateway {name} and of {words} differ by {} s: set the wrong one (NTP)",
-                off.abs() / 1_000
-            ));
-        }
-    }
+    of_clocks(edge, &name, found);
     let now = edge.get("now").and_then(Value::as_i64);
     let heard = edge.get("feed_heard_at").and_then(Value::as_i64);
     match now.zip(heard) {
         // The control plane was heard; its data was refused.
         Some((_, 0)) if not_taken(edge).is_some() => {}
         Some((_, 0)) => {
-            found.push(format!("gateway {name} has received nothing from the control plane since its start"))
+            found.push(format!("gateway {name} has received nothing from the control plane since its start"));
         }
         Some((now, heard)) if now - heard > SILENT_SECONDS_MAX => {
             found.push(format!("gateway {name} received nothing from the control plane for {} seconds", now - heard));
