@@ -249,7 +249,7 @@ async fn an_altered_backup_is_not_restored() {
     let orders = place.join("orders.sqlite");
     let whole = std::fs::read(&orders).unwrap();
     std::fs::write(&orders, whole.get(..whole.len() / 2).unwrap()).unwrap();
-    refused("orders.sqlite is not what was backed up");
+    refused("orders.sqlite differs from the backup");
     std::fs::write(&orders, &whole).unwrap();
     // An attacker with write access to the backup adds a trigger and updates digest and manifest.
     let list = place.join("backup.json");
@@ -257,7 +257,7 @@ async fn an_altered_backup_is_not_restored() {
     let sound = std::fs::read(&domains).unwrap();
     let planted = "CREATE TRIGGER planted AFTER DELETE ON changes BEGIN UPDATE projects SET plan = 'enterprise'; END";
     assert!(Command::new("sqlite3").arg(&domains).arg(planted).status().unwrap().success());
-    refused("domains.sqlite is not what was backed up");
+    refused("domains.sqlite differs from the backup");
     let mut manifest: Value = serde_json::from_str(&signed).unwrap();
     let (bytes, sha256) = chassis::backup::digest(&domains).unwrap();
     manifest["databases"]["domains"]["bytes"] = bytes.into();
