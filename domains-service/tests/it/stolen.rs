@@ -16,6 +16,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
 use crate::dashboard::Browser;
+use crate::stores::execute;
 use crate::world::{Answer, Platform};
 
 /// A gateway, honest or stolen, with the key that it signs identities with.
@@ -315,4 +316,33 @@ async fn the_end_of_a_gateway_ends_the_sessions_that_passed_through_it() {
     assert_eq!(browser.get("/projects/demo/domains").await.status, 200);
     assert_eq!(platform.operator("DELETE", "/credentials/gateway/edge-1", Value::Null).await.status, 200);
     assert_eq!(browser.get("/projects/demo/domains").await.location(), "/sign-in");
+}
+
+#[tokio::test]
+async fn a_key_comes_once_and_with_an_identity_of_its_own_and_is_of_this_deployment() {
+    const PLACE: &str = "/v1/projects/demo";
+    let platform = Platform::start().await;
+    platform.project("demo", "pro").await;
+    let gateway = Gateway::enrolled(&platform, "edge-1").await;
+    let (id, text) = key(&platform, "demo", &ALL).await;
+    let said = Said { project: "demo", key: id, scopes: Scopes::all(), presented: Some(&text) };
+    let request = async || gateway.request(&said, "GET", PLACE, Value::Null).await;
+    let code = async |request: reqwest::RequestBuilder| {
+        let answer = Answer::of(request.send().await.unwrap()).await;
+        (answer.status, answer.code().1.to_owned())
+    };
+    assert_eq!(request().await.send().await.unwrap().status(), 200);
+    assert_eq!(code(request().await.bearer_auth(&text)).await, (401, "invalid_api_key".to_owned()), "twice");
+    let claims = Claims {
+        audience: "domains".to_owned(),
+        site_project: None,
+        caller: None,
+        issued_at: chassis::clock::Clock::now_seconds(platform.clock.as_ref()),
+    };
+    let visitor = platform.client.get(format!("{}{PLACE}", platform.http)).bearer_auth(&text);
+    let visitor = visitor.header("x-request-id", "r1").header("x-forwarded-for", "203.0.113.5");
+    let visitor = visitor.header(IDENTITY_TOKEN_HEADER, gateway.signing.sign(&claims));
+    assert_eq!(code(visitor).await, (401, "invalid_api_key".to_owned()), "an identity without a caller");
+    execute(platform.directory.path(), "UPDATE api_keys SET environment = 'test'").await;
+    assert_eq!(code(request().await).await, (401, "invalid_api_key".to_owned()), "a key of staging");
 }
