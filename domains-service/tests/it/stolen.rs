@@ -375,4 +375,8 @@ async fn a_key_comes_once_and_with_an_identity_of_its_own_and_is_of_this_deploym
     assert_eq!(code(visitor).await, (401, "invalid_api_key".to_owned()), "an identity without a caller");
     execute(platform.directory.path(), "UPDATE api_keys SET environment = 'test'").await;
     assert_eq!(code(request().await).await, (401, "invalid_api_key".to_owned()), "a key of staging");
+    execute(platform.directory.path(), "UPDATE api_keys SET environment = 'live'").await;
+    assert_eq!(request().await.send().await.unwrap().status(), 200);
+    assert_eq!(platform.operator("DELETE", "/projects/demo", Value::Null).await.status, 204);
+    assert_eq!(code(request().await).await, (401, "invalid_api_key".to_owned()), "a key of a removed project");
 }

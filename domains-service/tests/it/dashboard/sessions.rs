@@ -364,5 +364,7 @@ async fn keys_open_their_own_project_alone_and_no_operators_page() {
     let page = reader.get("/projects/demo/keys").await;
     assert_eq!(page.status, 403);
     page.says("Sign in with one that has the scope");
-    assert_eq!(reader.get("/projects/demo/domains/new").await.status, 403);
+    for path in ["/projects/demo/domains/new", "/projects/demo/domains/shop.localhost/remove"] {
+        assert_eq!(reader.get(path).await.status, 403, "{path}");
+    }
 }
