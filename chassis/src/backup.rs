@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_copy_of_a_database_in_use_holds_what_was_committed() {
+    async fn a_copy_of_a_database_in_use_has_all_committed_changes() {
         let directory = tempfile::tempdir().unwrap();
         let (from, to) = (directory.path().join("shop.sqlite"), directory.path().join("copy.sqlite"));
         let database = shop(&from).await;

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_is_whole_or_the_error_says_why_not() {
+    async fn a_body_is_complete_or_an_error_names_the_reason() {
         assert_eq!(read(vec![Ok("ab"), Ok("cd")]).await.unwrap(), "abcd");
         assert_eq!(read(vec![Ok("abc"), Ok("de")]).await, Err(BodyError::TooLarge(4)));
         assert_eq!(read(vec![Ok("ab"), Err(io::ErrorKind::ConnectionReset.into())]).await, Err(BodyError::Broken));

@@ -1,9 +1,9 @@
-//! A certificate with its key, and whether one may take the place of another that is in use.
+//! A certificate with its key, and whether it may replace the one in use.
 //!
-//! A replacement that cannot do what the certificate in use does would end every connection to its names at once. So it is
-//! taken only when it is a server's and no authority's, is valid now, covers the same names, comes from the same authority or
-//! from one that the system trusts, and lasts at least as long. One in use that clients cannot trust says nothing about its
-//! replacement's authority and end.
+//! A bad replacement would make every new connection to its names fail. So a replacement is accepted only if it is a
+//! server certificate and not a CA certificate, is valid now, covers the same names, comes from the same authority or
+//! from one that the system trusts, and expires no earlier. If clients cannot trust the certificate in use, authority
+//! and expiry of the replacement are not compared with it.
 
 mod authority;
 mod fault;
@@ -45,15 +45,15 @@ pub struct Pair {
     pub not_before: UnixSeconds,
     /// Its last second of validity.
     pub not_after: UnixSeconds,
-    /// Whether clients may take it for a server's (RFC 5280, 4.2.1.12).
+    /// Whether it may be used by a server (RFC 5280, 4.2.1.12).
     is_servers: bool,
-    /// Whether it is an authority's (RFC 5280, 4.2.1.9): clients take none for a server's.
+    /// Whether it is a CA certificate (RFC 5280, 4.2.1.9), which clients do not accept from a server.
     is_authoritys: bool,
     is_self_signed: bool,
     authority: Authority,
 }
 
-/// The authorities that the system trusts, as of the first time that they are asked for.
+/// The system's CA certificates, read at the first use.
 static SYSTEM_ROOTS: LazyLock<Arc<RootCertStore>> = LazyLock::new(|| {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -64,7 +64,8 @@ impl Pair {
     /// From a chain and its key, PEM.
     ///
     /// # Errors
-    /// When one is not PEM or does not parse, the key is of a kind that is not supported, or they do not belong together.
+    /// When one is not PEM or does not parse, the key is of a kind that is not supported, or they do not belong
+    /// together.
     pub fn from_pem(chain_pem: Vec<u8>, key_pem: &[u8]) -> anyhow::Result<Self> {
         let certified = certified_key(&chain_pem, key_pem)?;
         let leaf = certified.end_entity_cert().context("the chain is empty")?;
@@ -98,7 +99,8 @@ impl Pair {
         digest(&SHA256, &self.chain_pem).as_ref().to_vec()
     }
 
-    /// Whether clients may trust it at this moment: it is usable, and is not its own authority or is one that the system trusts.
+    /// Whether clients may trust it at this moment: it is usable, and is not its own authority or is one that the
+    /// system trusts.
     ///
     /// # Errors
     /// Why not.
@@ -107,7 +109,7 @@ impl Pair {
         if self.is_self_signed && !self.is_trusted(now) { Err(FaultKind::SelfSigned) } else { Ok(()) }
     }
 
-    /// Whether it is a server's and no authority's, and valid at this moment.
+    /// Whether it is a server certificate, not a CA certificate, and valid at this moment.
     ///
     /// # Errors
     /// Why not.
@@ -151,12 +153,12 @@ impl Pair {
         verifier.verify_server_cert(leaf, others, &host, &[], now).ok().map(|_| ())
     }
 
-    /// Whether it may take the place of `current`. One in use that does not cover the needed `hosts` says nothing about
-    /// which names are needed, and one that clients cannot trust may be replaced by one of another authority, or one that ends
+    /// Whether it may replace `current`. If `current` does not cover the needed `hosts`, its names are not compared. If
+    /// clients cannot trust `current`, the replacement may come from another authority and may expire
     /// earlier.
     ///
     /// # Errors
-    /// Why not; [`FaultKind::EndsEarlier`] only when there is nothing else.
+    /// The reason; [`FaultKind::EndsEarlier`] only without another fault.
     pub fn judge_against(&self, current: &Self, hosts: &[Hostname], now: UnixSeconds) -> Result<(), FaultKind> {
         self.usable(now)?;
         self.cover_hosts(hosts)?;
@@ -227,7 +229,7 @@ pub fn certified_key(chain_pem: &[u8], key_pem: &[u8]) -> anyhow::Result<Certifi
     Ok(certified)
 }
 
-/// Whether the certificate may be a server's: one that states no purpose may be anything.
+/// Whether the certificate may be used by a server. A certificate without stated purposes may be used for any.
 fn is_servers(leaf: &X509Certificate<'_>) -> anyhow::Result<bool> {
     let purposes = leaf.extended_key_usage().context("the leaf's purposes do not parse")?;
     Ok(purposes.is_none_or(|purposes| purposes.value.any || purposes.value.server_auth))
@@ -292,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replacement_is_taken_only_when_it_is_as_good() {
+    fn a_replacement_is_accepted_only_if_it_is_as_good() {
         let hosts: Vec<Hostname> = vec!["api.p.example".parse().unwrap()];
         let wildcard = ["*.p.example"];
         let good = loaded(&wildcard, 0, 2_000);
@@ -322,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_that_knows_no_hosts_yet_keeps_to_the_names_in_use() {
+    fn a_gateway_without_known_hosts_requires_the_names_in_use() {
         let current = loaded(&["*.p.example"], 0, 2_000);
         let judged = loaded(&["other.example"], 0, 9_000).judge_against(&current, &[], NOW).unwrap_err();
         assert_eq!(judged.reason(), "names");

@@ -17,7 +17,7 @@ mod effective;
 mod watch;
 
 pub use duration::parse_duration;
-pub use effective::{EffectiveSettings, Origin};
+pub use effective::{EffectiveSettings, KnownSetting, Origin};
 pub use listen::{Listen, NoPlace};
 pub use problem::{Problems, SettingProblem};
 pub use section::Section;

@@ -7,8 +7,8 @@
 //! gateway; [`secret`] and [`seal`] protect secrets; [`sql`] is the interface to the database, [`sqlite`] or
 //! [`postgres`], and [`backup`] copies it; [`watchdog`] detects a stuck runtime; [`durable`] makes file names that
 //! survive a power failure; [`json`] parses foreign JSON; [`percent`] escapes text in URLs; [`names`] looks up servers;
-//! [`network`] defines one client; [`openapi`] has operations and describes them, [`reference`](mod@reference) for people; [`webhook`] signs and sends
-//! messages to customers.
+//! [`network`] defines one client; [`openapi`] has operations and describes them, [`reference`](mod@reference) for
+//! people; [`webhook`] signs and sends messages to customers.
 
 pub mod random;
 pub mod durable;
@@ -28,6 +28,7 @@ pub mod refusal;
 pub mod openapi;
 pub mod reference;
 pub mod shutdown;
+pub mod shares;
 pub mod body;
 pub mod config;
 pub mod peer;

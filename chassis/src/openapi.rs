@@ -1,7 +1,7 @@
-//! Operations of an API, and the interface descriptions (OpenAPI 3.1) made from them.
+//! Operations of an API, and the OpenAPI 3.1 documents generated from them.
 //!
 //! A service lists its operations once. Its router, its metrics, the document and the clients in this repository come
-//! from that list: an operation that is not in it is not served, and one that is in it is described.
+//! from that list: an operation outside of it is not served, and every operation in it is described.
 
 mod document;
 
@@ -15,15 +15,15 @@ pub use self::document::{Interface, document, error_body, error_body_with_detail
 use crate::percent::segment;
 
 contract::words! {
-    /// What a request wants done.
+    /// The methods of operations.
     pub enum Method {
-        /// To read.
+        /// Read.
         Get = "GET",
-        /// To create, or to carry something out.
+        /// Create, or run an action.
         Post = "POST",
-        /// To change.
+        /// Change.
         Patch = "PATCH",
-        /// To remove.
+        /// Remove.
         Delete = "DELETE",
     }
 }
@@ -43,47 +43,47 @@ impl Method {
 pub struct Operation<S: 'static, C: 'static> {
     /// `operationId` of the description, and the label in metrics.
     pub id: &'static str,
-    /// The method; GET brings HEAD.
+    /// The method; GET includes HEAD.
     pub method: Method,
     /// The whole path, with parameters in braces.
     pub path: &'static str,
-    /// Turns the method into its handler.
+    /// Builds the handler for the method.
     pub handler: fn(MethodFilter) -> MethodRouter<S>,
-    /// Under which heading documents show it; empty: it is in no document.
+    /// The tag in documents; an operation with an empty tag is in no document.
     pub tag: &'static str,
-    /// A few words.
+    /// A short title.
     pub summary: &'static str,
-    /// A sentence or two.
+    /// A description of one or two sentences.
     pub description: &'static str,
-    /// What the key must be allowed to do; `None`: any key will do.
+    /// The scope that the key needs; `None`: any key.
     pub scope: Option<Scope>,
-    /// Parameters in the query and in headers; those of the path follow from it.
+    /// Parameters in the query and in headers. Those in the path come from `path`.
     pub parameters: &'static [Parameter],
-    /// The schema of the body, and whether it may be left out.
+    /// The schema of the body, and whether a request may omit it.
     pub body: Option<(SchemaOf, Presence)>,
-    /// Answers that are no refusals.
+    /// Successful responses.
     pub answers: &'static [Success],
-    /// Refusals of its own; those that any operation may have are added to all.
+    /// Refusals of this operation; documents add those of all operations.
     pub errors: &'static [C],
-    /// Members of the description besides these, by name.
+    /// Further members of the description, by name.
     pub marks: &'static [(&'static str, MarkValue)],
 }
 
 /// The value of a mark.
 #[derive(Clone, Copy, Debug)]
 pub enum MarkValue {
-    /// Yes or no.
+    /// A boolean.
     Is(bool),
-    /// A word.
+    /// A string.
     Word(&'static str),
 }
 
 /// Whether a request must have a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// It must.
+    /// It must have one.
     Required,
-    /// Without one everything has its default.
+    /// Without a body, every field has its default.
     Optional,
 }
 
@@ -94,27 +94,27 @@ pub struct Parameter {
     pub name: &'static str,
     /// `path`, `query` or `header`.
     pub place: &'static str,
-    /// Whether it must be given.
+    /// Whether it is required.
     pub required: bool,
-    /// What it means.
+    /// Its description.
     pub description: &'static str,
     /// Its schema.
     pub schema: fn() -> Value,
 }
 
 impl Parameter {
-    /// One of the query that may be left out.
+    /// An optional query parameter.
     pub const fn query(name: &'static str, description: &'static str, schema: fn() -> Value) -> Self {
         Self { name, place: "query", required: false, description, schema }
     }
 
-    /// One of the path.
+    /// A path parameter.
     pub const fn path(name: &'static str, description: &'static str, schema: fn() -> Value) -> Self {
         Self { name, place: "path", required: true, description, schema }
     }
 }
 
-/// An answer that is no refusal.
+/// A successful response.
 #[derive(Debug)]
 pub struct Success {
     status: u16,
@@ -124,17 +124,17 @@ pub struct Success {
 }
 
 impl Success {
-    /// With a body.
+    /// A response with a body.
     pub const fn new(status: u16, description: &'static str, schema: SchemaOf) -> Self {
         Self { status, description, schema: Some(schema), headers: &[] }
     }
 
-    /// Without a body.
+    /// A response without a body.
     pub const fn empty(status: u16, description: &'static str) -> Self {
         Self { status, description, schema: None, headers: &[] }
     }
 
-    /// With headers of its own.
+    /// Adds headers of this response.
     #[must_use]
     pub const fn with(self, headers: &'static [&'static str]) -> Self {
         Self { headers, ..self }
@@ -142,7 +142,7 @@ impl Success {
 }
 
 impl<S: 'static, C: 'static> Operation<S, C> {
-    /// One that documents leave out; the others differ from it.
+    /// An operation that documents omit; also the base of all other operations.
     pub const fn internal(
         id: &'static str,
         method: Method,
@@ -166,18 +166,18 @@ impl<S: 'static, C: 'static> Operation<S, C> {
         }
     }
 
-    /// Whether it has a mark of this name.
+    /// Whether it has a mark with this name.
     pub fn is_marked(&self, name: &str) -> bool {
         self.marks.iter().any(|(mark, _)| *mark == name)
     }
 
-    /// Its path with these values, percent-encoded, in place of the parameters in order.
+    /// Its path with the parameters replaced, in order, by these values, percent-encoded.
     pub fn path_of(&self, values: &[&str]) -> String {
         fill(self.path, values)
     }
 }
 
-/// A path with these values, percent-encoded, in place of the parameters in order.
+/// A path with the parameters replaced, in order, by these values, percent-encoded.
 pub fn fill(path: &str, values: &[&str]) -> String {
     let mut values = values.iter();
     let parts = path.split('/').map(|part| match part.strip_prefix('{') {
@@ -187,7 +187,7 @@ pub fn fill(path: &str, values: &[&str]) -> String {
     parts.collect::<Vec<_>>().join("/")
 }
 
-/// A router of these operations, each at the path that `place` makes of its own.
+/// A router of these operations; `place` maps each operation's path to the path in the router.
 pub fn routed<'o, S, C: 'static>(
     operations: impl IntoIterator<Item = &'o Operation<S, C>>,
     place: impl Fn(&'static str) -> String,
@@ -200,13 +200,13 @@ where
     })
 }
 
-/// The name, in metrics, of the operation that a request is for: by its method and the pattern that its path matched.
+/// The metrics label of an operation, by the request's method and the matched path pattern.
 pub fn label<'o, S: 'static, C: 'static>(
     operations: impl IntoIterator<Item = &'o Operation<S, C>>,
     method: &str,
     pattern: &str,
 ) -> Option<&'static str> {
-    // A HEAD is a GET whose body stays here.
+    // A HEAD is a GET without the response body.
     let method = if method == "HEAD" { "GET" } else { method };
     let mut fitting = operations.into_iter().filter(|operation| operation.path == pattern);
     fitting.find(|operation| operation.method.as_str() == method).map(|operation| operation.id)

@@ -1,8 +1,8 @@
-//! How one process of the platform reaches another, and how it is reached: with TLS, by certificates of the platform's own
-//! authority, or as plain text where that is loopback or said to be meant.
+//! Connections between processes of the platform: with TLS and certificates of the platform's own authority, or as
+//! plain text on loopback or where `plain_text = true` allows it.
 //!
-//! A process that is told to use TLS never falls back: a server that speaks plain text, or has another authority's
-//! certificate, is not spoken to, and what would prove us is not sent.
+//! With an https URL a process never falls back to plain text: it sends no request and no credential to a server
+//! without TLS or with a certificate of another authority.
 
 mod listener;
 mod name;
@@ -16,17 +16,17 @@ pub use self::name::{TlsName, client_tls};
 use crate::config::Section;
 use crate::secret::read_regular;
 
-/// Another process of the platform: where it listens, and whose certificate is believed.
+/// Another process of the platform: its address, and how its certificate is verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     url: Url,
-    /// Whose certificates are believed (PEM), and for whom its own has to be.
+    /// The CA certificate (PEM), and the name that the process's certificate must have.
     tls: Option<(Vec<u8>, TlsName)>,
 }
 
-/// Text that says no place.
+/// Text that is not the address of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("write the address of its internal listener, such as \"http://127.0.0.1:7003\"")]
+#[error("use the address of an internal listener, for example \"http://127.0.0.1:7003\"")]
 pub struct InvalidPeer;
 
 impl std::str::FromStr for Peer {
@@ -36,33 +36,33 @@ impl std::str::FromStr for Peer {
         let url = Url::parse(text).map_err(|_| InvalidPeer)?;
         let plain = url.username().is_empty() && url.password().is_none() && url.query().is_none();
         let bare = url.path() == "/" && url.fragment().is_none() && url.has_host();
-        let spoken = matches!(url.scheme(), "http" | "https");
-        if plain && bare && spoken { Ok(Self { url, tls: None }) } else { Err(InvalidPeer) }
+        let has_scheme = matches!(url.scheme(), "http" | "https");
+        if plain && bare && has_scheme { Ok(Self { url, tls: None }) } else { Err(InvalidPeer) }
     }
 }
 
 impl Peer {
-    /// From `url`, `ca_certificate_file`, `server_name` and `plain_text`. Plain text is for loopback, unless `plain_text` says
-    /// that no other process can read on the way.
+    /// Reads `url`, `ca_certificate_file`, `server_name` and `plain_text`. Without `plain_text`, plain text is refused
+    /// off loopback.
     pub fn read(section: &Section<'_>, default: &str) -> Option<Self> {
-        let (url, authority) = (section.optional::<Self>("url"), section.path("ca_certificate_file"));
+        let (url, authority) =
+            (section.value("url", default.parse::<Self>().ok()?), section.path("ca_certificate_file"));
         let (server_name, plain_text) = (section.optional("server_name"), section.flag("plain_text", false));
-        let (url, authority, server_name, plain_text) = (url?, authority?, server_name?, plain_text?);
-        let peer = url.map_or_else(|| default.parse().ok(), Some)?;
+        let (peer, authority, server_name, plain_text) = (url?, authority?, server_name?, plain_text?);
         let is_plain = peer.url.scheme() == "http";
         if is_plain && authority.is_some() {
-            section.complain("url", "with ca_certificate_file it begins with https://");
+            section.complain("url", "use https:// with ca_certificate_file");
             return None;
         }
         if server_name.is_some() && authority.is_none() {
-            section.complain("server_name", "name the authority as well: ca_certificate_file");
+            section.complain("server_name", "set ca_certificate_file as well");
             return None;
         }
         if is_plain && !plain_text && !peer.is_here() {
             section.complain(
                 "url",
-                "credentials would be sent there as plain text: use https:// and ca_certificate_file, or say \
-                 plain_text = true if nobody else can read on the way",
+                "credentials would be sent there as plain text: use https:// and ca_certificate_file, or set \
+                 plain_text = true if the network path is private",
             );
             return None;
         }
@@ -81,22 +81,22 @@ impl Peer {
         }
     }
 
-    /// What is at this path.
+    /// The URL of this path.
     pub fn at(&self, path: &str) -> String {
         format!("{}{path}", self.url.as_str().trim_end_matches('/'))
     }
 
-    /// Its host and port, for who looks names up by itself; `None` for the host where that is an address.
+    /// Host name and port, for a caller that resolves names itself; the name is `None` for an IP address.
     pub fn place(&self) -> (Option<&str>, Option<u16>) {
         (self.url.domain(), self.url.port_or_known_default())
     }
 
-    /// A client of it: directly, without redirects, and by TLS if that was said.
+    /// A client for this process: without proxy and redirects, and with TLS if configured.
     ///
     /// # Errors
-    /// When the authority's certificate cannot be used, which reading excludes.
+    /// If the CA certificate cannot be used, which `read` excludes.
     pub fn client(&self) -> anyhow::Result<ClientBuilder> {
-        // A proxy of the environment would be given our token.
+        // A proxy from the environment would receive our token.
         let builder = ClientBuilder::new()
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
@@ -147,7 +147,7 @@ mod tests {
             Self { issuer: Issuer::new(params, key), root }
         }
 
-        /// Puts a certificate for this name, which ends in this year, into files.
+        /// Writes a certificate for this name that expires in this year to files.
         fn put(&self, directory: &Path, name: &str, year: i32) -> ServerTls {
             let key = KeyPair::generate().unwrap();
             let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
@@ -161,7 +161,7 @@ mod tests {
         }
     }
 
-    /// An authority, and a certificate of it for this name in files.
+    /// An authority, and its certificate for this name in files.
     fn authority(directory: &Path, name: &str) -> (Vec<u8>, ServerTls) {
         let authority = Authority::new();
         let tls = authority.put(directory, name, 3_000);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_is_told_to_use_tls_speaks_to_the_platforms_own_and_to_nobody_else() {
+    async fn with_https_only_the_named_process_with_a_certificate_of_the_platform_is_accepted() {
         let directory = tempfile::tempdir().unwrap();
         let (root, tls) = authority(directory.path(), "domains-service");
         let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
@@ -186,19 +186,27 @@ mod tests {
             Peer { tls: tls.map(|(authority, name)| (authority.clone(), name.parse().unwrap())), ..peer }
         };
         assert_eq!(asked(&peer("https", Some((&root, "domains-service")))).await.unwrap(), "here");
-        for (name, why) in [("orders-service", "another process"), ("127.0.0.1", "where it listens is not who it is")] {
+        for (name, why) in
+            [("orders-service", "another process"), ("127.0.0.1", "an address is not the process's name")]
+        {
             assert!(asked(&peer("https", Some((&root, name)))).await.is_err(), "{why}");
         }
         let (another, _) = authority(directory.path(), "domains-service");
-        assert!(asked(&peer("https", Some((&another, "domains-service")))).await.is_err(), "another authority's");
-        assert!(asked(&peer("https", None)).await.is_err(), "no other authority vouches for it");
+        assert!(
+            asked(&peer("https", Some((&another, "domains-service")))).await.is_err(),
+            "a certificate of another authority"
+        );
+        assert!(
+            asked(&peer("https", None)).await.is_err(),
+            "the system's CA certificates do not include the platform's"
+        );
         assert!(asked(&peer("http", None)).await.is_err(), "plain text is not answered");
         end.begin();
         serving.await.unwrap().unwrap();
     }
 
     #[tokio::test]
-    async fn who_is_told_to_use_tls_tells_a_server_of_plain_text_nothing() {
+    async fn with_https_no_credential_is_sent_to_a_server_without_tls() {
         let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
         let address = listener.local_addr().unwrap();
         let heard = tokio::spawn(async move {
@@ -234,7 +242,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_listener_shows_a_replaced_certificate_without_a_restart() {
+    async fn a_listener_uses_a_replaced_certificate_without_a_restart() {
         let directory = tempfile::tempdir().unwrap();
         let ours = Authority::new();
         let put = |authority: &Authority, year| authority.put(directory.path(), "domains-service", year);
@@ -245,7 +253,7 @@ mod tests {
         let (address, end) = (listener.local_addr().unwrap(), Shutdown::new());
         let router = axum::Router::new().route("/", axum::routing::get(|| async { "here" }));
         let serving = tokio::spawn(serve_over(listener, Some(tls), router, ServeLimits::default(), end.clone()));
-        let believing = |authority: &Authority| {
+        let trusting = |authority: &Authority| {
             let peer: Peer = format!("https://{address}").parse().unwrap();
             Peer { tls: Some((authority.root.clone(), "domains-service".parse().unwrap())), ..peer }
         };
@@ -257,18 +265,18 @@ mod tests {
             };
             tokio::time::timeout(Duration::from_secs(30), looking).await.unwrap_or_else(|_| panic!("{series}"));
         };
-        assert_eq!(asked(&believing(&ours)).await.unwrap(), "here");
+        assert_eq!(asked(&trusting(&ours)).await.unwrap(), "here");
         put(&ours, 3_001);
         let ends = "listener_certificate_expiry_timestamp_seconds{listener=\"internal\"} 32535216000";
         is_shown(ends).await;
-        assert_eq!(asked(&believing(&ours)).await.unwrap(), "here");
-        // Another authority's would lock everybody out.
+        assert_eq!(asked(&trusting(&ours)).await.unwrap(), "here");
+        // Clients could not verify a certificate of another authority.
         let another = Authority::new();
         put(&another, 3_002);
         is_shown("listener_certificate_fault{certificate=\"refused\",listener=\"internal\",reason=\"authority\"} 1")
             .await;
-        assert_eq!(asked(&believing(&ours)).await.unwrap(), "here");
-        assert!(asked(&believing(&another)).await.is_err());
+        assert_eq!(asked(&trusting(&ours)).await.unwrap(), "here");
+        assert!(asked(&trusting(&another)).await.is_err());
         let shown = crate::metrics::render(&registry).unwrap();
         assert!(shown.contains(ends) && !shown.contains("listener=\"http\""), "{shown}");
         end.begin();
@@ -283,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_text_is_for_loopback_unless_it_is_meant() {
+    fn plain_text_off_loopback_needs_the_setting_plain_text() {
         for (text, at) in [
             ("", "http://127.0.0.1:7003/x"),
             ("url = \"http://localhost:1/\"", "http://localhost:1/x"),
@@ -306,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_is_a_host_and_a_port_and_nothing_else() {
+    fn a_peer_is_a_host_and_a_port() {
         for good in ["http://127.0.0.1:7003", "http://domains-service:7003/", "https://control.internal"] {
             let read: Peer = good.parse().unwrap();
             assert!(!read.at("").ends_with('/'), "{good}");

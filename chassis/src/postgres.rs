@@ -165,7 +165,7 @@ pub(crate) async fn migrate(settings: &PostgresSettings, migrator: &Migrator) ->
 /// Waits for a connection that answers; returns it with its `synchronous_commit`.
 async fn reach(options: &PgConnectOptions, place: &str) -> anyhow::Result<(PgConnection, String)> {
     let deadline = tokio::time::Instant::now() + START_WAIT_MAX;
-    let mut told = false;
+    let mut is_logged = false;
     loop {
         let error = match tokio::time::timeout(STATEMENT_WAIT_MAX, attempt(options)).await {
             Ok(Ok(reached)) => return Ok(reached),
@@ -174,7 +174,7 @@ async fn reach(options: &PgConnectOptions, place: &str) -> anyhow::Result<(PgCon
             Err(_) => "it does not answer".to_owned(),
         };
         anyhow::ensure!(tokio::time::Instant::now() < deadline, "{place}: {error}");
-        if !std::mem::replace(&mut told, true) {
+        if !std::mem::replace(&mut is_logged, true) {
             tracing::warn!(error, "{place} is not reachable yet; waiting for it");
         }
         tokio::time::sleep(START_PAUSE).await;
@@ -184,11 +184,11 @@ async fn reach(options: &PgConnectOptions, place: &str) -> anyhow::Result<(PgCon
 /// Repeats `ask` until a result that waiting does not change.
 pub(crate) async fn wait_for<T>(ask: impl AsyncFn() -> Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
     let deadline = tokio::time::Instant::now() + START_WAIT_MAX;
-    let mut told = false;
+    let mut is_logged = false;
     loop {
         match ask().await {
             Err(error) if tokio::time::Instant::now() < deadline && comes_back(&error) => {
-                if !std::mem::replace(&mut told, true) {
+                if !std::mem::replace(&mut is_logged, true) {
                     tracing::warn!(%error, "lost the PostgreSQL server; waiting for it");
                 }
             }

@@ -1,4 +1,4 @@
-//! The interface descriptions for people: one page without scripts, made from the same documents.
+//! The API reference for people: one page without scripts, generated from the OpenAPI documents.
 
 use std::collections::BTreeMap;
 
@@ -7,25 +7,25 @@ use axum::http::{HeaderName, header};
 use contract::rejection::Coded;
 use serde_json::{Value, json};
 
-/// The page needs nothing from elsewhere.
+/// The page loads no resources.
 pub const POLICY: (HeaderName, &str) =
     (header::CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'");
 
-/// The type of the page.
+/// The media type of the page.
 pub const HTML: (HeaderName, &str) = (header::CONTENT_TYPE, "text/html; charset=utf-8");
 
 #[derive(Template)]
 #[template(path = "reference.html")]
 struct Page<'d> {
     documents: &'d [Value],
-    /// Every header that an answer may carry, in any version.
+    /// Every header of responses, in any version.
     headers: Vec<(&'d String, &'d Value)>,
     title: &'d str,
-    /// Every refusal of the service: its status, code, and message where it has one.
+    /// Every refusal of the service: status, code, and message if it has one.
     codes: Vec<(u16, &'static str, &'static str)>,
 }
 
-/// The page over the documents of one API, the stable version first, and the service's catalogue of refusals.
+/// The page of an API's documents, the stable version first, with the service's refusals.
 pub fn page(documents: &[Value], catalogue: &[impl Coded]) -> String {
     let headers: BTreeMap<_, _> =
         documents.iter().flat_map(|document| members(document, "/components/headers")).collect();
@@ -50,7 +50,7 @@ fn text<'v>(value: &'v Value, place: &str) -> &'v str {
     value.pointer(place).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// What is marked with nothing is as the versioning of the interface promises.
+/// The stability of an operation. Without a mark it is stable.
 fn stability(operation: &Value) -> &str {
     operation.get("x-stability").and_then(Value::as_str).unwrap_or("stable")
 }
@@ -63,24 +63,24 @@ fn anchor(base: &str, name: &str) -> String {
     format!("{}-{name}", base.rsplit('/').next().unwrap_or_default())
 }
 
-/// The name of what a schema refers to.
+/// The name of the schema in a reference.
 fn referred(schema: &Value) -> Option<&str> {
     schema.get("$ref").and_then(Value::as_str).and_then(|place| place.rsplit('/').next())
 }
 
-/// What is referred to, or the thing itself where nothing is.
+/// Resolves a reference; returns any other value unchanged.
 fn resolved<'v>(document: &'v Value, thing: &'v Value) -> &'v Value {
     let place = thing.get("$ref").and_then(Value::as_str);
     place.and_then(|place| document.pointer(place.trim_start_matches('#'))).unwrap_or(thing)
 }
 
-/// The schema whose fields tell what a body is.
+/// The schema whose fields describe a body.
 fn named(schema: &Value) -> Option<&str> {
     let parts = [Some(schema), schema.get("items"), schema.pointer("/anyOf/0")];
     parts.into_iter().flatten().find_map(referred)
 }
 
-/// A type in a word or two, with what bounds it.
+/// A type in a few words, with its bounds.
 fn kind(schema: &Value) -> String {
     if let Some(name) = referred(schema) {
         return name.to_owned();
@@ -104,12 +104,12 @@ fn kind(schema: &Value) -> String {
     }
 }
 
-/// A value that a schema describes, as text.
+/// An example value of a schema, as text.
 fn shown(document: &Value, schema: &Value) -> String {
     format!("{:#}", example(document, schema, 0))
 }
 
-/// A value that a schema describes.
+/// An example value of a schema.
 fn example(document: &Value, schema: &Value, depth: u8) -> Value {
     const DEPTH_MAX: u8 = 8;
     if depth > DEPTH_MAX {

@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 /// The fewest bytes a secret may have: 128 bits.
 pub const SECRET_BYTES_MIN: usize = 16;
 
-/// The largest file that is read as a secret: what is larger is none.
+/// The largest secret file in bytes.
 pub const FILE_BYTES_MAX: u64 = 64 * 1024;
 
 /// Secret bytes.
@@ -71,17 +71,17 @@ impl Secret {
         Self::load_with(path, Self::parse)
     }
 
-    /// Reads a file that holds what `parse` takes.
+    /// Reads a secret file with `parse`.
     ///
     /// # Errors
-    /// When the file cannot be read, is readable by others, is no regular file or larger than [`FILE_BYTES_MAX`], or `parse`
-    /// refuses what it holds.
+    /// If the file cannot be read, is readable by others, is not a regular file, is larger than [`FILE_BYTES_MAX`], or
+    /// `parse` refuses its contents.
     pub fn load_with<T>(path: &Path, parse: fn(&str) -> anyhow::Result<T>) -> anyhow::Result<T> {
         let place = || format!("secret file {}", path.display());
         let (bytes, file) = read_regular(path, FILE_BYTES_MAX).with_context(place)?;
         anyhow::ensure!(
             file.permissions().mode() & 0o007 == 0,
-            "secret file {} may be read by everybody; run: chmod 600 {}",
+            "all users can read the secret file {}; run: chmod 600 {}",
             path.display(),
             path.display()
         );
@@ -136,7 +136,8 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The bytes of a regular file, at most `bytes_max`, and what it is. A pipe is refused: reading one would wait for its writer.
+/// The bytes of a regular file, at most `bytes_max`, and its metadata. A pipe is refused: a read would wait for its
+/// writer.
 ///
 /// # Errors
 /// When the file cannot be read, is no regular file, or is larger.
@@ -158,7 +159,7 @@ pub fn read_regular(path: &Path, bytes_max: u64) -> anyhow::Result<(Zeroizing<Ve
     Ok((bytes, metadata))
 }
 
-/// As [`read_regular`]; `None` where there is nothing. A link that leads nowhere is something.
+/// Like [`read_regular`]; `None` if the path does not exist. A broken link is an error.
 ///
 /// # Errors
 /// When the file cannot be read, is no regular file, or is larger.
@@ -197,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_file_is_made_once_and_readable_by_its_owner_alone() {
+    fn a_secret_file_is_created_once_and_readable_only_by_its_owner() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("secrets/edge.key");
         let first = Secret::load_or_create(&path).unwrap();
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_small_regular_file_is_refused_and_not_read() {
+    fn a_large_file_a_pipe_and_a_device_are_refused_without_reading() {
         let directory = tempfile::tempdir().unwrap();
         let (pipe, large) = (directory.path().join("pipe.key"), directory.path().join("large.key"));
         assert!(std::process::Command::new("mkfifo").args(["-m", "600"]).arg(&pipe).status().unwrap().success());
@@ -262,7 +263,7 @@ mod tests {
 
     // Platforms keep their secrets for years: every version must derive the same keys from them.
     #[test]
-    fn keys_are_derived_as_every_version_derives_them() {
+    fn key_derivation_never_changes() {
         let secret = Secret::new(vec![7; 32]);
         assert_eq!(&**secret.derive("edge feed").to_token(), "LpnV3U-srjVvcVKasJvLug797JcGff-Gl3PPlmONNNw");
         assert_eq!(Secret::parse("BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=\n").unwrap().reveal(), secret.reveal());

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_read_from_the_bearer_scheme_alone() {
+    fn a_key_is_read_only_from_the_bearer_scheme() {
         let key = sample();
         for good in ["Bearer ", "bearer ", "BEARER   "] {
             assert!(PresentedKey::from_authorization(&format!("{good}{}", key.reveal())).is_ok(), "{good:?}");

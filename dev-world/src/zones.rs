@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn setting_replaces_what_was_there_and_nothing_else() {
+    fn setting_a_record_replaces_only_that_record() {
         let changed = set(FILE, "shop.customer.test", "cname", "y.edge.tollhouse.localhost");
         let (zones, wrong) = Zones::parse(&changed);
         assert_eq!(wrong, [""; 0]);

@@ -13,11 +13,13 @@ mod door;
 pub(crate) mod edge;
 pub(crate) mod extract;
 pub(crate) mod keys;
+mod links;
 mod operations;
+mod overview;
 pub(crate) mod projects;
 mod removal;
 mod services;
-pub(crate) mod types;
+mod usage;
 mod view;
 pub(crate) mod webhooks;
 
@@ -35,6 +37,7 @@ use chassis::refusal::Refusal;
 use chassis::shutdown::Shutdown;
 use contract::event::EVENTS_BYTES_MAX;
 pub(crate) use describe::{FILE, printed};
+pub(crate) use domains_api::types;
 use parking_lot::Mutex;
 
 use self::door::Door;
@@ -54,6 +57,7 @@ type Handler = fn(MethodFilter) -> MethodRouter<Arc<App>>;
 /// from this list. Operators have those of one project below `/internal`, and those of the lists of their own.
 pub(crate) const OPERATIONS: &[Operation] = &[
     projects::SHOW,
+    usage::SHOW,
     projects::EVENTS,
     projects::ACME_ACCOUNT,
     keys::LIST,
@@ -80,7 +84,14 @@ pub(crate) const OPERATIONS: &[Operation] = &[
 ];
 
 /// What operators do beyond one project.
-const OPERATORS: &[&[Operation]] = &[projects::OF_ALL, removal::OF_ALL, edge::OF_OPERATORS, credentials::OPERATIONS];
+const OPERATORS: &[&[Operation]] = &[
+    projects::OF_ALL,
+    removal::OF_ALL,
+    edge::OF_OPERATORS,
+    overview::OPERATIONS,
+    credentials::OPERATIONS,
+    links::OPERATIONS,
+];
 
 /// What operators alone do in one project.
 const OPERATORS_IN_PROJECT: &[&[Operation]] = &[projects::OF_OPERATORS, removal::OF_ONE];
@@ -113,13 +124,8 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Operation> {
 }
 
 /// The internal API: the change stream with the gateways' credentials, events and what services need with theirs,
-/// everything else with those of operators, what the dashboard adds among it.
-pub(crate) fn internal(
-    app: Arc<App>,
-    effective: Arc<Mutex<EffectiveSettings>>,
-    of_the_dashboard: Router<Arc<App>>,
-    shutdown: Shutdown,
-) -> Router {
+/// everything else with those of operators.
+pub(crate) fn internal(app: Arc<App>, effective: Arc<Mutex<EffectiveSettings>>, shutdown: Shutdown) -> Router {
     let door = |lets_in| middleware::from_fn_with_state(Door { app: app.clone(), lets_in }, door::pass);
     let (gateway, service, operator) = (door(&[Kind::Gateway]), door(&[Kind::Service]), door(&[Kind::Operator]));
     let whole_body = middleware::from_fn_with_state(extract::BODY_BYTES_MAX, extract::whole_body);
@@ -135,7 +141,6 @@ pub(crate) fn internal(
         openapi::routed(in_project, at_operators).route_layer(middleware::from_fn_with_state(app.clone(), place));
     let operators = openapi::routed(OPERATORS.iter().copied().flatten(), str::to_owned)
         .merge(project)
-        .merge(of_the_dashboard)
         .merge(chassis::admin::settings(SETTINGS_PATH, effective))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
@@ -154,21 +159,23 @@ pub(crate) fn internal(
 /// The operations for the dashboard, which is a client of the API in the same process: what it can do is what the API
 /// can do, with the same refusals. Requests carry their [`Actor`] as an extension.
 pub(crate) fn in_process(app: Arc<App>) -> Router {
-    let project = openapi::routed(of_one_project(), str::to_owned)
-        .route_layer(middleware::from_fn_with_state(app.clone(), place));
-    openapi::routed([&projects::ALL, &edge::NODES, &edge::STATUS, &edge::WITHDRAWALS], str::to_owned)
-        .merge(project)
+    let operations = dashboard::Operation::ALL.iter().filter_map(|operation| named(*operation));
+    openapi::routed(operations, str::to_owned)
         .fallback(not_found)
+        .route_layer(middleware::from_fn_with_state(app.clone(), place))
         .method_not_allowed_fallback(method_not_allowed)
         .route_layer(middleware::from_fn_with_state(app.clone(), pace))
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
         .with_state(app)
 }
 
-const SETTINGS_PATH: &str = "/internal/settings";
+/// The operation that pages of the dashboard call.
+pub(crate) fn named(wanted: dashboard::Operation) -> Option<&'static Operation> {
+    let mut all = OPERATIONS.iter().chain(OPERATORS.iter().copied().flatten());
+    all.find(|operation| operation.id == wanted.as_str())
+}
 
-/// Where the dashboard makes links for operators.
-pub(crate) const LINKS_PATH: &str = "/internal/dashboard-links";
+const SETTINGS_PATH: &str = "/internal/settings";
 
 /// What callers and operators do in one project.
 fn of_one_project() -> impl Iterator<Item = &'static Operation> {
@@ -187,21 +194,12 @@ pub(crate) fn name(method: &str, pattern: &str) -> &'static str {
     let internal = OPERATORS.iter().chain(OPERATORS_IN_PROJECT).chain(&[edge::OPERATIONS, services::OPERATIONS]);
     openapi::label(all(), method, public)
         .or_else(|| openapi::label(internal.copied().flatten(), method, pattern))
-        .or(match pattern {
-            SETTINGS_PATH => Some("showSettings"),
-            LINKS_PATH => Some("makeDashboardLink"),
-            _ => None,
-        })
+        .or((pattern == SETTINGS_PATH).then_some("showSettings"))
         .unwrap_or("unknown")
 }
 
 /// Finds the project that an operator names in the path. Holders of keys are in their own wherever they ask.
-pub(crate) async fn place(
-    State(app): State<Arc<App>>,
-    parameters: RawPathParams,
-    mut request: Request,
-    next: Next,
-) -> Response {
+async fn place(State(app): State<Arc<App>>, parameters: RawPathParams, mut request: Request, next: Next) -> Response {
     let operator = request.extensions().get::<Actor>().filter(|actor| actor.is_operator()).cloned();
     let name = parameters.iter().find(|(parameter, _)| *parameter == "project").and_then(|(_, name)| name.parse().ok());
     if let Some((actor, name)) = operator.zip(name) {
@@ -240,4 +238,16 @@ async fn not_found(State(app): State<Arc<App>>) -> Refusal {
 /// The router adds `Allow`.
 async fn method_not_allowed() -> Refusal {
     Code::MethodNotAllowed.refuse("The method is not allowed here; the Allow header lists those that are.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_pages_call_is_in_the_list_of_the_api() {
+        for operation in dashboard::Operation::ALL {
+            assert!(named(*operation).is_some(), "{}", operation.as_str());
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! What nearly every part of the service needs.
+//! The parts that most modules of the service share: store, clock, sealing secrets, metrics.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use chassis::seal::SealingKey;
 use crate::metrics::Metrics;
 use crate::store::Store;
 
-/// The store, the time, what seals secrets at rest, and what is counted.
+/// The store, the clock, the secrets that seal stored data, and the metrics.
 pub(crate) struct Core {
     pub(crate) store: Store,
     pub(crate) clock: Arc<dyn Clock>,
@@ -16,8 +16,8 @@ pub(crate) struct Core {
     pub(crate) metrics: Metrics,
 }
 
-/// A number in `0.0..1.0` for spreading moments. Should there be no randomness, everything happens at once: slower,
-/// not wrong.
+/// A random number in `0.0..1.0` that spreads times. Without randomness it is 0 and everything happens at once, which
+/// is slower but not wrong.
 pub(crate) fn jitter() -> f64 {
     let bytes = chassis::random::bytes::<4>().unwrap_or_default();
     f64::from(u32::from_be_bytes(bytes)) / (f64::from(u32::MAX) + 1.0)

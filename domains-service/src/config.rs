@@ -1,7 +1,7 @@
 //! Settings of the control plane.
 //!
-//! Text becomes a [`Config`] whose fields cannot be wrong; `config/domains-service.toml` is the reference, and a test
-//! proves that it parses.
+//! The text becomes a [`Config`], whose fields are valid by type. `config/domains-service.toml` is the reference, and a
+//! test proves that it parses.
 
 mod acme;
 mod authorities;
@@ -30,7 +30,7 @@ pub use webhooks::WebhookConfig;
 /// The prefix of environment variables that override settings.
 pub const ENVIRONMENT_PREFIX: &str = "TOLLHOUSE_DOMAINS";
 
-/// What a file of a secret might be called.
+/// An example path of a secret's file.
 const SECRET_EXAMPLE: &str = "data/secrets/platform.key";
 
 /// The service's settings.
@@ -42,13 +42,13 @@ pub struct Config {
     pub internal_listen: SocketAddr,
     /// Health and metrics.
     pub admin_listen: SocketAddr,
-    /// Names under which it is asked, beside addresses and `localhost`.
+    /// Names that clients may use for it, besides addresses and `localhost`.
     pub admin_hosts: Vec<AdminHost>,
-    /// What `listen` shows; `None`: plain text.
+    /// The certificate of `listen`; `None`: plain text.
     pub tls: Option<ServerTls>,
-    /// What `internal_listen` shows; `None`: plain text, on loopback unless said otherwise.
+    /// The certificate of `internal_listen`; `None`: plain text, on loopback unless `plain_text` permits more.
     pub internal_tls: Option<ServerTls>,
-    /// Where everything is kept that must last.
+    /// The database.
     pub database: Place,
     /// Projects live at `{project}.{platform_domain}`.
     pub platform_domain: Hostname,
@@ -62,33 +62,33 @@ pub struct Config {
     pub gateways_directory: Option<PathBuf>,
     /// Credentials of services that are put on record at the start, each in a file NAME.key.
     pub services_directory: Option<PathBuf>,
-    /// Whether to go on without what is sealed with a secret that nobody has any more.
+    /// Whether to drop everything that is sealed with a lost secret, and to start without it.
     pub sealing_secret_lost: bool,
-    /// What plans grant.
+    /// The limits of each plan.
     pub plans: Plans,
     /// For how many days a removed project can be restored before it is erased everywhere.
     pub removed_projects_kept_days: u16,
     /// Changes kept for followers of the stream.
     pub change_log_rows: u64,
-    /// Addresses of the edge, for apex domains. Those of the CNAME target count too.
+    /// Addresses of the edge, for apex domains, in addition to those of the CNAME target.
     pub edge_addresses: Vec<IpAddr>,
     /// Which special names may be attached.
     pub names: NameRules,
-    /// How DNS is asked.
+    /// Settings of DNS queries.
     pub dns: DnsConfig,
     /// Public authorities that speak ACME, the preferred one first.
     pub authorities: Vec<AcmeSettings>,
-    /// Our own authority, if certificates for custom domains come from it.
+    /// The local authority, if it issues the certificates of custom domains.
     pub local_authority: Option<LocalAuthorityFiles>,
     /// How outgoing webhooks are sent.
     pub webhooks: WebhookConfig,
-    /// How log lines look.
+    /// Format of log lines.
     pub log_format: Format,
-    /// Which log lines appear, such as `info,sqlx=warn`.
+    /// Filter of log lines, such as `info,sqlx=warn`.
     pub log_filter: String,
     /// Traces.
     pub tracing: TraceConfig,
-    /// Every setting that was given, as text, for operators who compare.
+    /// Every setting as text, for operators who compare processes with files.
     pub effective: EffectiveSettings,
 }
 
@@ -130,7 +130,7 @@ impl Config {
 }
 
 fn read(root: &Section<'_>) -> Option<Config> {
-    // Every setting is asked for before any `?`, so that all mistakes are reported together.
+    // Every setting is read before any `?`, so that all mistakes are reported together.
     let listen = root.value("listen", Listen(SocketAddr::from(([127, 0, 0, 1], 7002))));
     let internal_listen = root.value("internal_listen", Listen(SocketAddr::from(([127, 0, 0, 1], 7003))));
     let admin_listen = root.value("admin_listen", Listen(SocketAddr::from(([127, 0, 0, 1], 9903))));
@@ -217,7 +217,7 @@ fn read_dns(section: &Section<'_>) -> Option<DnsConfig> {
     })
 }
 
-/// Whether there are such files is `Ok`; `Err` when a mistake was reported.
+/// The files, if they are configured; `Err` when a mistake was reported.
 fn read_local_authority(root: &Section<'_>) -> Result<Option<LocalAuthorityFiles>, ()> {
     let section = root.section("local_authority");
     let (certificate, key) = (section.path("ca_certificate_file"), section.path("ca_key_file"));
@@ -287,7 +287,7 @@ mod tests {
         let config = read("platform_domain = \"a.b\"").unwrap();
         let printed = format!("{config:?}");
         assert!(printed.contains("secret: Secret(…)"), "{printed}");
-        // Neither as it was given nor as the bytes that it stands for.
+        // The output has neither the configured text nor its bytes.
         let bytes = format!("{:?}", config.secret.reveal());
         for secret in ["0123456789abcdef", bytes.trim_matches(['[', ']'])] {
             assert!(!printed.contains(secret), "{printed}");

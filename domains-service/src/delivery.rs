@@ -1,9 +1,9 @@
-//! The worker that empties the outbox.
+//! The worker that delivers webhooks from the outbox.
 //!
-//! To one endpoint there is one attempt at a time, the oldest due message first; one that waits for its next attempt
-//! does not hold up those behind it. A slow receiver therefore holds one place of many, and a project a bounded number.
-//! While the database is away nothing is sent. An attempt holds a claim of [`CLAIM`], which it renews while it lasts: what
-//! was under way in a crash is tried again that soon, by whichever replica finds it first.
+//! Each endpoint gets one attempt at a time, the oldest due message first; a message that waits for its next attempt
+//! does not delay later ones. A slow receiver therefore holds one of many permits, and a project a bounded number. An
+//! attempt holds a claim of [`CLAIM`] and extends it while it runs, so after a crash any replica repeats the attempt
+//! that soon. While the database is away nothing is sent.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -19,7 +19,7 @@ use tokio::task::{Id, JoinSet};
 use crate::app::App;
 use crate::common::{Core, jitter};
 use crate::store::StoreError;
-use crate::store::webhooks::{self, Delivery, Due};
+use crate::store::webhooks::{self, Delivery, DueDelivery};
 use crate::webhook::EndpointRecord;
 
 /// Between two searches for messages that are due.
@@ -31,21 +31,21 @@ const ATTEMPTS_AT_ONCE: usize = 64;
 /// Attempts at the same time for one project.
 const ATTEMPTS_PER_PROJECT: usize = 4;
 
-/// For how long a delivery is claimed: an attempt that has not renewed its claim for so long counts as lost. Longer than
-/// clocks of replicas differ and a database is slow, and shorter than anybody wants to wait after a crash.
+/// Duration of a claim on a delivery; an attempt that did not extend it counts as lost. Longer than the difference of
+/// replicas' clocks and the delay of a slow database, and short enough for the repeat after a crash.
 const CLAIM: Duration = Duration::from_secs(10);
 
 /// Between two renewals.
 const RENEW_INTERVAL: Duration = Duration::from_secs(3);
 
-/// Sends what is due, and switches off endpoints that failed for `disable_after`, until `shutdown`; then finishes the attempts
-/// in progress, each of which has a deadline.
+/// Sends due deliveries, and disables endpoints that failed for `disable_after`, until `shutdown`. Then finishes the
+/// attempts in progress, each of which has a deadline.
 pub(crate) async fn deliver(app: Arc<App>, disable_after: Duration, shutdown: Shutdown) {
     let mut attempts = Attempts::default();
     while !shutdown.has_begun() {
         match app.core.store.due_deliveries(app.core.clock.now()).await {
             Ok(due) => due.into_iter().for_each(|due| attempts.start(&app, disable_after, due)),
-            Err(error) => tracing::error!(%error, "webhooks could not be looked for; trying again"),
+            Err(error) => tracing::error!(%error, "could not read due webhook deliveries; retrying"),
         }
         tokio::select! {
             () = shutdown.begun() => {}
@@ -62,12 +62,13 @@ pub(crate) async fn deliver(app: Arc<App>, disable_after: Duration, shutdown: Sh
 #[derive(Default)]
 struct Attempts {
     tasks: JoinSet<()>,
-    of: HashMap<Id, Due>,
+    of: HashMap<Id, DueDelivery>,
 }
 
 impl Attempts {
-    /// Starts an attempt, unless its endpoint has one or there is no room; then it is found again later.
-    fn start(&mut self, app: &Arc<App>, disable_after: Duration, due: Due) {
+    /// Starts an attempt, unless its endpoint has one in progress or the maximum is reached; a later search finds it
+    /// again.
+    fn start(&mut self, app: &Arc<App>, disable_after: Duration, due: DueDelivery) {
         let of_project = self.of.values().filter(|other| other.project == due.project).count();
         let is_busy = self.of.values().any(|other| other.endpoint == due.endpoint);
         if is_busy || of_project >= ATTEMPTS_PER_PROJECT || self.of.len() >= ATTEMPTS_AT_ONCE {
@@ -76,7 +77,7 @@ impl Attempts {
         let (app, delivery) = (app.clone(), due.delivery);
         let task = self.tasks.spawn(async move {
             if let Err(error) = attempt(&app.core, &app.api.webhook_sender, disable_after, delivery).await {
-                tracing::error!(%error, "an attempt to deliver a webhook could not be noted; it will be repeated");
+                tracing::error!(%error, "could not record a webhook delivery; it will be sent again");
             }
         });
         self.of.insert(task.id(), due);
@@ -99,7 +100,7 @@ async fn attempt(core: &Core, sender: &Sender, disable_after: Duration, delivery
     };
     let Some(endpoint) = core.store.webhook(&delivery.endpoint).await? else { return Ok(()) };
     if endpoint.unreadable.is_some_and(|column| column != "events") {
-        // Its URL or secret may be another than it seems. It is claimed again until the record is mended.
+        // Its URL or secret may be another than it seems. It is claimed again until the record is repaired.
         return Ok(());
     }
     let started = core.clock.monotonic();
@@ -110,7 +111,7 @@ async fn attempt(core: &Core, sender: &Sender, disable_after: Duration, delivery
             Ok(attempt) => break attempt,
             Err(_) => {
                 if let Err(error) = webhooks::renew(&core.store, &mut delivery, claim_end(&*core.clock)).await {
-                    tracing::warn!(%error, "an attempt to deliver a webhook is not known to go on; it may be made twice");
+                    tracing::warn!(%error, "could not extend the claim on a webhook delivery; it may be sent twice");
                 }
             }
         }
@@ -124,15 +125,15 @@ async fn attempt(core: &Core, sender: &Sender, disable_after: Duration, delivery
         _ => next_attempt(attempts, core.clock.now(), attempt.retry_after, jitter()),
     };
     let patience = i64::try_from(disable_after.as_millis()).unwrap_or(i64::MAX);
-    let disabled = webhooks::note(&core.store, &delivery, &endpoint.project, &attempt, next, patience).await?;
+    let disabled = webhooks::record(&core.store, &delivery, &endpoint.project, &attempt, next, patience).await?;
     if let Some(reason) = disabled {
         tracing::warn!(project.id = %endpoint.project, webhook = endpoint.id, reason = reason.as_str(),
-            "nothing is sent to a webhook any more");
+            "disabled a webhook; its owner must enable it again");
     }
     Ok(())
 }
 
-/// Until when what is claimed now stays claimed.
+/// The end of a claim that starts now.
 fn claim_end(clock: &dyn Clock) -> UnixMillis {
     clock.now().plus(i64::try_from(CLAIM.as_millis()).unwrap_or(i64::MAX))
 }
@@ -142,7 +143,7 @@ async fn send(core: &Core, sender: &Sender, endpoint: &EndpointRecord, delivery:
     let secrets = match endpoint.secrets(&core.sealing, now) {
         Ok(secrets) => secrets,
         Err(error) => {
-            tracing::error!(error = format!("{error:#}"), webhook = endpoint.id, "a webhook cannot be signed");
+            tracing::error!(error = format!("{error:#}"), webhook = endpoint.id, "could not sign a webhook delivery");
             return Attempt {
                 result: AttemptResult::Unreachable,
                 status: None,

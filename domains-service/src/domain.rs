@@ -1,9 +1,9 @@
 //! Custom domains: the rules, pure.
 //!
-//! [`name`] decides what may be attached, [`state`] how a domain moves between its states, [`redirect`] who sends
-//! visitors where, [`schedule`] when it is checked next, [`proof`] what its owner must put into DNS. [`reconcile`] decides
-//! what a check makes of a domain, [`order`] what an order for a certificate does. Nothing here asks a database, a resolver or
-//! a clock.
+//! [`name`] decides which names can be attached, [`state`] how a domain changes its state, [`redirect`] where visitors
+//! are redirected, [`schedule`] when DNS is checked next, [`proof`] which records the owner must create. [`reconcile`]
+//! applies a DNS check to a domain, and [`order`] the result of a certificate order. Nothing here calls a database, a
+//! resolver or a clock.
 
 pub(crate) mod failure;
 pub(crate) mod kept;
@@ -21,6 +21,7 @@ use std::collections::BTreeMap;
 use contract::hostname::Hostname;
 use contract::site::{RedirectStatus, Serves, Site};
 use contract::time::{UnixMillis, UnixSeconds};
+pub(crate) use domains_api::types::CertificateStatus;
 use serde::{Deserialize, Serialize};
 
 use crate::project::ProjectRef;
@@ -29,7 +30,7 @@ pub(crate) use state::Status;
 use verification::problem::Problem;
 use verification::verdict::Checks;
 
-/// A domain of a project, everything we know of it.
+/// A domain of a project, with all stored facts.
 #[derive(Clone, Debug)]
 pub(crate) struct Domain {
     pub(crate) name: Hostname,
@@ -41,33 +42,32 @@ pub(crate) struct Domain {
     /// It becomes the primary one when it becomes active.
     pub(crate) primary_wanted: bool,
     pub(crate) redirect: Option<RedirectRule>,
-    /// Whether it is the apex of its zone; `None` until DNS has been asked.
+    /// Whether it is the apex of its zone; `None` before the first DNS check.
     pub(crate) is_apex: Option<bool>,
-    /// The last look at DNS.
+    /// The last check of DNS.
     pub(crate) checks: Option<Checks>,
     pub(crate) problems: Vec<Problem>,
     pub(crate) certificate: CertificateState,
-    /// The schedule of checks counts from here: creation, or the last time somebody asked for a check.
+    /// Start of the schedule of checks: creation, or the last check that the owner requested.
     pub(crate) watched_since: UnixMillis,
     pub(crate) checked_at: Option<UnixMillis>,
     /// The first failed check in a row of an active domain.
     pub(crate) failing_since: Option<UnixMillis>,
-    /// When the worker looks next; `None`: only when asked.
+    /// The time of the next check; `None`: only on request.
     pub(crate) due_at: Option<UnixMillis>,
     pub(crate) lease_fence: i64,
-    /// The revision whose acknowledgement by every live gateway ends the removal.
+    /// The removal's revision; the removal ends when every live gateway has confirmed it.
     pub(crate) removal: Option<u64>,
     /// Counts changes of configuration and status.
     pub(crate) rev: i64,
     pub(crate) created_at: UnixMillis,
     pub(crate) updated_at: UnixMillis,
-    /// The first column of its row that cannot be read, when there is one: it is shown and can be removed, and is not
-    /// saved.
+    /// The first unreadable column of its row, if any. Such a domain can be shown and removed, and is not saved.
     pub(crate) unreadable: Option<&'static str>,
 }
 
 impl Domain {
-    /// A domain as it is when somebody adds it: nothing known, to be looked at now.
+    /// A new domain: nothing is known about it, and its first check is due now.
     pub(crate) fn added(name: Hostname, project: ProjectRef, now: UnixMillis) -> Self {
         Self {
             name,
@@ -103,44 +103,20 @@ impl Domain {
         }
     }
 
-    /// Notes a change that a client may conflict with.
+    /// Counts a change that a client's conditional request may conflict with.
     pub(crate) fn touch(&mut self, now: UnixMillis) {
         self.rev += 1;
         self.updated_at = now;
     }
 
-    /// What the edge serves for the domain, given where its redirect leads at present (see
-    /// [`redirect::destination`]). Nothing unless it is served.
+    /// The site that the edge serves for the domain, with its redirect's present target (see
+    /// [`redirect::destination`]). `None` unless the domain is served.
     pub(crate) fn site(&self, redirect: Option<(Hostname, Option<RedirectStatus>)>) -> Option<Site> {
         self.status.is_served().then(|| Site {
             hostname: self.name.clone(),
             serves: Serves::Project(self.project.name.clone()),
             redirect: redirect.map(|(to, status)| contract::site::Redirect { to, status }),
         })
-    }
-}
-
-contract::words! {
-    /// How far a domain's certificate is.
-    #[derive(Default)]
-    pub(crate) enum CertificateStatus {
-        /// There is none and none is being made.
-        #[default]
-        None = "none",
-        /// It will be ordered as soon as there is room.
-        Queued = "queued",
-        /// The authority has been asked.
-        Ordering = "ordering",
-        /// The authority is checking the proof.
-        Validating = "validating",
-        /// The authority is signing.
-        Finalizing = "finalizing",
-        /// On every gateway.
-        Deployed = "deployed",
-        /// On every gateway while its successor is being made.
-        Renewing = "renewing",
-        /// The last attempt failed; there will be another.
-        Failed = "failed",
     }
 }
 
@@ -155,19 +131,19 @@ pub(crate) struct CertificateState {
     pub(crate) key_type: Option<String>,
     /// When it will be renewed.
     pub(crate) renew_at: Option<UnixSeconds>,
-    /// When its authority is asked again when it would like that (RFC 9773).
+    /// When the authority is next asked for the best time of renewal (RFC 9773).
     #[serde(default)]
     pub(crate) advice_at: Option<UnixSeconds>,
-    /// Until when the advice that `renew_at` follows holds, so that the moment is chosen once.
+    /// Until when the advice behind `renew_at` is valid, so that a time is chosen once per advice.
     #[serde(default)]
     pub(crate) advised_until: Option<UnixSeconds>,
     pub(crate) last_error: Option<String>,
     /// Failed attempts in a row.
     pub(crate) attempts: u32,
     pub(crate) next_attempt_at: Option<UnixSeconds>,
-    /// Until when the authority, or our queue for it, makes the order wait.
+    /// Until when the order waits for the authority or for our queue.
     pub(crate) rate_limited_until: Option<UnixSeconds>,
-    /// The authorities that are not to be asked yet.
+    /// Authorities that must not be asked yet.
     #[serde(default)]
     pub(crate) waiting: BTreeMap<String, Wait>,
 }

@@ -1,8 +1,8 @@
-//! Credentials in files: each start puts gateways and services on record whose credentials are in a directory, one in each
-//! file `NAME.key`.
+//! Credentials in files: at each start, gateways and services get a record from the files `NAME.key` of a directory,
+//! one credential in each.
 //!
-//! A file that cannot be used stops nothing. It is logged, counted and shown in the status with what to do, and the other
-//! files are enrolled. What the API made later, and what was revoked, a file does not change.
+//! An unusable file stops nothing. It is logged, counted and shown in the status with the fix, and the other files are
+//! enrolled. A file changes neither a credential that the API made later nor a revocation.
 
 use std::path::{Path, PathBuf};
 
@@ -20,11 +20,11 @@ use crate::text::digest_of;
 /// Refused files that are remembered for the status; the metric counts all of them.
 const REMEMBERED_MAX: usize = 100;
 
-/// What the command line's credential is read from, as lists and logs name it.
+/// The source of the command line's credential, as lists and logs show it.
 const PLATFORM_SECRET: &str = "the platform's secret";
 
-/// Puts the command line on record, whose credential derives from the `platform`'s secret, and the gateways and services whose
-/// credentials are in these directories. A copy of a secret that opens more than a credential does is refused.
+/// Records the command line's credential, which derives from the `platform`'s secret, and the credentials of gateways
+/// and services in these directories. Refuses a copy of a secret that gives more access than a credential.
 ///
 /// # Errors
 /// When a directory cannot be listed, or the database does not answer.
@@ -41,8 +41,8 @@ pub(crate) async fn at_start(
             match credential.as_ref().ok().and_then(|credential| other_use(app, platform, credential)) {
                 Some(what) => {
                     let what_to_do = format!(
-                        "{what} is in it, which no gateway or service is to have; write a credential of {name}'s own into it, \
-                         or remove the file"
+                        "it holds {what}, which no gateway or service may have; write {name}'s own credential into it, or remove \
+                         the file"
                     );
                     refuse(app, &file, &name, ("other_secret", what_to_do));
                 }
@@ -53,7 +53,7 @@ pub(crate) async fn at_start(
     Ok(())
 }
 
-/// What this secret is, if it is there for another purpose than to be a credential.
+/// The other purpose of this secret, if it has one besides being a credential.
 fn other_use(app: &App, platform: &Secret, credential: &Secret) -> Option<&'static str> {
     let bytes = credential.reveal();
     if bytes == platform.reveal() {
@@ -69,7 +69,7 @@ fn other_use(app: &App, platform: &Secret, credential: &Secret) -> Option<&'stat
     names.any(|name| app.core.sealing.has(name)).then_some("a sealing secret of the platform")
 }
 
-/// The files with credentials and the names that they stand for, in the order of their names.
+/// The files with credentials and the names that they belong to, sorted by name.
 fn files(directory: &Path) -> anyhow::Result<Vec<(String, PathBuf)>> {
     let place = || format!("the credentials in {}", directory.display());
     let mut found = Vec::new();
@@ -84,7 +84,7 @@ fn files(directory: &Path) -> anyhow::Result<Vec<(String, PathBuf)>> {
     Ok(found)
 }
 
-/// Puts the credential of a file on record, or notes why not.
+/// Records the credential of a file, or the refusal.
 async fn enrol(
     app: &App,
     kind: Kind,
@@ -119,7 +119,7 @@ async fn enrol(
     Ok(())
 }
 
-/// Notes that a file is not used, and why.
+/// Logs and counts the refusal of a file.
 fn refuse(app: &App, file: &str, name: &str, (reason, what_to_do): (&'static str, String)) {
     tracing::warn!(file, name, reason, what_to_do, "refused a credential file; the other files are used");
     app.core.metrics.credential_files_refused.with_label_values(&[reason]).inc();
@@ -129,7 +129,7 @@ fn refuse(app: &App, file: &str, name: &str, (reason, what_to_do): (&'static str
     }
 }
 
-/// The reason and what to do about it.
+/// The reason, and the fix.
 fn in_words(why: &NotEnrolled, kind: Kind, name: &str) -> (&'static str, String) {
     let add = match kind {
         Kind::Service => format!("tollhouse node add {name} --service"),
@@ -138,24 +138,22 @@ fn in_words(why: &NotEnrolled, kind: Kind, name: &str) -> (&'static str, String)
     match why {
         _ if kind == Kind::Operator => (
             "revoked",
-            format!("another secret took its place, so the {name} is refused; put that back, or make a new one"),
+            format!("another secret replaced it, so {name} is refused; restore that secret, or make a new one"),
         ),
         NotEnrolled::Revoked => (
             "revoked",
             format!(
-                "the credential in it was revoked or replaced and is never taken again; put the present credential of \
-                 {name} into it (`{add}` makes one if it has none), or remove the file"
+                "it holds a credential that was revoked or replaced; write the present credential of {name} into it (`{add}` \
+                 makes one if it has none), or remove the file"
             ),
         ),
         NotEnrolled::Doubled(holder) => (
             "doubled",
-            format!(
-                "the credential in it belongs to {holder}; give {name} a credential of its own, or remove the file"
-            ),
+            format!("it holds the credential of {holder}; give {name} a credential of its own, or remove the file"),
         ),
         NotEnrolled::Exists => (
             "replaced",
-            format!("{name} has another credential, made by `{add}`; put that into the file, or remove the file"),
+            format!("{name} has another credential, made by `{add}`; write that into the file, or remove the file"),
         ),
         NotEnrolled::OtherKind => (
             "other_kind",
@@ -165,7 +163,7 @@ fn in_words(why: &NotEnrolled, kind: Kind, name: &str) -> (&'static str, String)
             let kind = kind.as_str();
             (
                 "too_many",
-                format!("as many credentials of the kind {kind} are good as may be; remove the file of {name}"),
+                format!("the maximum of {kind} credentials is reached; revoke one, or remove the file of {name}"),
             )
         }
     }
@@ -177,7 +175,7 @@ mod tests {
     use crate::metrics::REASONS;
 
     #[test]
-    fn every_refusal_has_a_reason_that_is_counted_and_names_what_it_is_about() {
+    fn every_refusal_has_a_counted_reason_and_names_its_subject() {
         for why in [
             NotEnrolled::Exists,
             NotEnrolled::OtherKind,
@@ -192,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_read_in_the_order_of_their_names_and_others_are_left_alone() {
+    fn key_files_are_read_by_name_and_other_files_are_ignored() {
         let directory = tempfile::tempdir().unwrap();
         for name in ["b.key", "a.key", "notes.txt", "BAD.key", ".key"] {
             std::fs::write(directory.path().join(name), "").unwrap();

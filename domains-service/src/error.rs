@@ -1,4 +1,4 @@
-//! Every way the control plane says no: one catalogue.
+//! The catalogue of all refusals of the control plane.
 //!
 //! Each code has one status and a heading in the documentation of errors.
 
@@ -131,14 +131,14 @@ impl Code {
 /// logged where it was read.
 pub(crate) fn storage(error: &StoreError) -> Refusal {
     if let StoreError::Unreadable { .. } = error {
-        let message = "Our record of this cannot be read. The platform's operators are told; until it is mended it can be removed, and not changed.";
+        let message = "This record is damaged and cannot be changed, but it can be removed. The platform's operators are notified.";
         return Code::RecordUnreadable.refuse(message);
     }
     if let StoreError::ActorRevoked = error {
         return Code::InvalidApiKey
-            .refuse("The credential of this request was revoked meanwhile. Nothing was changed.");
+            .refuse("The credential of this request was revoked during the request. Nothing was changed.");
     }
-    tracing::error!(%error, "a request failed at the database");
+    tracing::error!(%error, "database operation failed; refusing the request");
     let is_full = matches!(error, StoreError::Database(error) if chassis::sql::is_full(error));
     let refusal = if is_full {
         Code::StorageFull.refuse("The database has no space left; nothing was changed. Reading still works.")
@@ -148,7 +148,7 @@ pub(crate) fn storage(error: &StoreError) -> Refusal {
     refusal.with_header(header::RETRY_AFTER, "1")
 }
 
-/// What ends an operation early: a refusal for its caller.
+/// A refusal that ends an operation early.
 #[derive(Debug)]
 pub(crate) struct Stop(pub(crate) Box<Refusal>);
 
@@ -160,13 +160,11 @@ impl From<Refusal> for Stop {
 
 impl From<NotPermitted> for Stop {
     fn from(error: NotPermitted) -> Self {
-        let refusal = match error {
-            NotPermitted::NoSuchProject => Code::ProjectNotFound.refuse("There is no such project."),
-            NotPermitted::Needs(scope) => {
-                Code::InsufficientScope.refuse(format!("This needs a key with the scope {scope}."))
-            }
+        let code = match error {
+            NotPermitted::NoSuchProject => Code::ProjectNotFound,
+            NotPermitted::Needs(_) => Code::InsufficientScope,
         };
-        refusal.into()
+        code.refuse(error.to_string()).into()
     }
 }
 
@@ -184,7 +182,7 @@ impl From<sqlx::Error> for Stop {
 
 impl From<anyhow::Error> for Stop {
     fn from(error: anyhow::Error) -> Self {
-        tracing::error!(error = format!("{error:#}"), "a request failed");
+        tracing::error!(error = format!("{error:#}"), "request failed; answering 500");
         Code::InternalError.refuse("Something went wrong on our side.").into()
     }
 }

@@ -1,9 +1,10 @@
-//! The change stream: what gateways follow.
+//! The change stream that gateways follow.
 //!
-//! One task per follower. It sends what the follower lacks, then waits for news: a commit of this process wakes it at
-//! once, that of another replica does through the database, and a look every second finds what went unheard and carries
-//! the heartbeat. A follower that does not read is dropped after a while; it comes back and continues, or gets a snapshot when
-//! the log no longer holds what it lacks. One whose credential is revoked is cut at once, wherever its stream is.
+//! Each follower has a task. The task sends the changes that the follower lacks, then waits for a notification: a
+//! commit of this process wakes it at once, and a commit of another replica does through the database. A poll each
+//! second finds changes whose notification was lost, and carries the heartbeat. A follower that reads too slowly is
+//! disconnected; when it comes back it continues, or gets a snapshot if the log no longer holds the changes that it
+//! lacks. A follower with a revoked credential is disconnected at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,13 +18,13 @@ use tokio::sync::mpsc;
 
 use crate::app::App;
 use crate::identities::Version;
-use crate::keyring::{self, News};
+use crate::keyring::{self, KeyUpdate};
 use crate::metrics::Metrics;
-use crate::shares::{Place, Shares};
 use crate::store::admitted::Watch;
 use crate::store::credentials::Credential;
 use crate::store::log::{self, CHANGES_PER_READ, Check, Next, Read};
 use crate::store::{Store, StoreError};
+use chassis::shares::{Place, Shares};
 
 /// Between two heartbeats.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(1);
@@ -34,20 +35,20 @@ pub(crate) const PIECES_WAITING_MAX: usize = 16;
 /// Bytes gathered into one piece.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// Entities of a snapshot read at once: between two reads nothing but the moment of the snapshot is held.
+/// Entities that one query of a snapshot reads. Between two queries only the snapshot's transaction is held.
 const ENTITIES_PER_READ: i64 = 1_000;
 
-/// A follower that takes nothing for this long is dropped.
+/// A follower that reads nothing for this long is disconnected.
 const STALL_MAX: Duration = Duration::from_secs(10);
 
-/// A snapshot is one reading transaction; it may not hold the database's log for ever.
+/// A snapshot is one reading transaction, which must not keep the database's log for ever.
 const SNAPSHOT_TIME_MAX: Duration = Duration::from_mins(2);
 
 /// Followers served at once.
 pub(crate) const FOLLOWERS_MAX: usize = 256;
 
-/// Of them with one credential: those gateways that are started in numbers share one. A credential in wrong hands leaves
-/// places to the others.
+/// Followers with one credential: gateways that are started in numbers share one. A stolen credential leaves slots for
+/// the others.
 const FOLLOWERS_OF_ONE_MAX: usize = 128;
 
 /// Snapshots read at once: each occupies a reading connection, and requests need some too.
@@ -72,7 +73,7 @@ impl Default for Places {
 }
 
 impl Places {
-    /// A place for who came in with the credential of this digest, if there is one.
+    /// A slot for a follower with the credential of this digest, if one is free.
     pub(crate) fn take(&self, digest: &str) -> Option<Place> {
         self.followers.take(digest)
     }
@@ -81,19 +82,17 @@ impl Places {
 /// Why a stream ended.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Ended {
-    #[error("the follower left")]
+    #[error("the follower disconnected")]
     Left,
-    #[error("the credential of the follower is revoked")]
+    #[error("the follower's credential is revoked")]
     Revoked,
-    #[error("the follower does not read")]
+    #[error("the follower reads too slowly")]
     Stalled,
-    #[error("the database went back to an earlier state, and no longer is where the follower is")]
+    #[error("the database went back to an earlier state than the follower's")]
     OtherHistory,
-    #[error("other entities than known cannot be read; the follower is sent the next snapshot")]
+    #[error("more entities became unreadable; the follower gets a snapshot when it reconnects")]
     Unreadable,
-    #[error(
-        "the change log asks for one snapshot after the other; the follower is sent the next one when it comes again"
-    )]
+    #[error("the change log was repaired again during a snapshot; the follower gets another when it reconnects")]
     Circle,
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -126,7 +125,8 @@ pub(crate) async fn serve(follower: Follower, shutdown: Shutdown) -> Result<(), 
     }
 }
 
-/// The body of the answer: the pieces that wait, until the credential is revoked. Then it breaks off, and what waits is not sent.
+/// The body of the answer: the pending pieces, until the credential is revoked. Then it ends at once, and pending
+/// pieces are dropped.
 pub(crate) fn body(pieces: mpsc::Receiver<Bytes>, watch: Watch) -> impl Stream<Item = Result<Bytes, Ended>> {
     stream::unfold((pieces, watch), |(mut pieces, mut watch)| async {
         let piece = tokio::select! {
@@ -139,16 +139,16 @@ pub(crate) fn body(pieces: mpsc::Receiver<Bytes>, watch: Watch) -> impl Stream<I
 }
 
 async fn follow(mut follower: Follower, shutdown: Shutdown) -> Result<(), Ended> {
-    let mut news = follower.app.core.store.news();
+    let mut commits = follower.app.core.store.commits();
     let mut beat = tokio::time::interval(HEARTBEAT);
-    // First, so that a gateway that is ready has them.
+    // The keys come first, so that a gateway has them when it is ready.
     follower.keyring().await?;
     loop {
-        news.mark_unchanged();
+        commits.mark_unchanged();
         follower.catch_up().await?;
         tokio::select! {
             () = shutdown.begun() => return Ok(()),
-            changed = news.changed() => if changed.is_err() { return Ok(()) },
+            changed = commits.changed() => if changed.is_err() { return Ok(()) },
             _ = beat.tick() => {
                 follower.keyring().await?;
                 follower.heartbeat().await?;
@@ -157,11 +157,11 @@ async fn follow(mut follower: Follower, shutdown: Shutdown) -> Result<(), Ended>
     }
 }
 
-/// Who follows, and what it has been sent.
+/// A follower, and the position up to which it was sent changes.
 pub(crate) struct Follower {
     app: Arc<App>,
     places: Arc<Places>,
-    /// What it came in with.
+    /// The credential of its request.
     credential: Credential,
     wants_keyring: bool,
     /// The keys that it has been sent.
@@ -183,30 +183,30 @@ impl Follower {
         Self { app, places, credential, wants_keyring, keys: None, pieces, sent: after }
     }
 
-    /// Sends the keys if they are others than those sent last. Without a database the follower keeps what it has.
+    /// Sends the keys if they changed since the last time. Without a database the follower keeps its keys.
     async fn keyring(&mut self) -> Result<(), Ended> {
         if !self.wants_keyring {
             return Ok(());
         }
-        match keyring::news(&self.app.core, &self.app.gateways, &self.credential, self.keys).await {
-            Ok(News::Keys { sealed, version }) => {
+        match keyring::update_for(&self.app.core, &self.app.gateways, &self.credential, self.keys).await {
+            Ok(KeyUpdate::Keys { sealed, version }) => {
                 let mut piece = Vec::new();
                 write_frame(&mut piece, &Frame::Keyring { sealed });
                 self.send(piece).await?;
                 self.keys = Some(version);
                 Ok(())
             }
-            Ok(News::Revoked) => Err(Ended::Revoked),
-            Ok(News::None) => Ok(()),
+            Ok(KeyUpdate::Revoked) => Err(Ended::Revoked),
+            Ok(KeyUpdate::None) => Ok(()),
             Err(error) => {
-                tracing::debug!(error = format!("{error:#}"), "keys not read; the gateway keeps those it has");
+                tracing::debug!(error = format!("{error:#}"), "could not read signing keys; the gateway keeps its own");
                 Ok(())
             }
         }
     }
 
-    /// Sends everything the follower lacks. A snapshot behind which the log wants another one without a change in between ends
-    /// the stream: the follower waits before it comes again, longer each time.
+    /// Sends all changes that the follower lacks. If the log requires another snapshot right after one, without a
+    /// change in between, the stream ends: the follower reconnects after a growing pause.
     async fn catch_up(&mut self) -> Result<(), Ended> {
         let mut last = None;
         loop {
@@ -309,7 +309,7 @@ fn write_frame(piece: &mut Vec<u8>, frame: &Frame) {
     piece.push(b'\n');
 }
 
-/// [`Frame::Entity`] around an entity that is JSON already: a million of them need not be written anew to be sent.
+/// Writes a [`Frame::Entity`] around stored JSON, so that a million entities need no new serialisation.
 fn write_entity(piece: &mut Vec<u8>, body: &str) {
     piece.extend_from_slice(b"{\"entity\":");
     piece.extend_from_slice(body.as_bytes());
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn one_credential_leaves_places_to_others() {
+    fn one_credential_leaves_slots_to_others() {
         let places = Arc::new(Places::default());
         let mut stolen: Vec<_> = (0..FOLLOWERS_MAX).map_while(|_| places.take("stolen")).collect();
         assert_eq!(stolen.len(), FOLLOWERS_OF_ONE_MAX);

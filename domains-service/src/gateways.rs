@@ -1,4 +1,4 @@
-//! The gateways: which processes there are, and whose word is taken.
+//! The gateways: their processes, and the keys by which their identities and passes are verified.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use contract::token::{KeySet, SigningKey};
 use parking_lot::Mutex;
 
 use crate::identities::Identities;
-use crate::nodes::{Nodes, doubt};
+use crate::nodes::{Nodes, invalid};
 use crate::peers::Peers;
 use crate::store::log::claim;
 use crate::store::{Store, StoreError, Write};
@@ -31,8 +31,8 @@ pub(crate) struct Gateways {
 }
 
 impl Gateways {
-    /// Commits, and waits until every live gateway has applied what was committed, for a second at most: who is told
-    /// that something is done finds it done.
+    /// Commits, and waits up to a second until every live gateway has applied the change, so that the caller gets its
+    /// answer when the change is effective.
     pub(crate) async fn commit_everywhere(&self, write: Write) -> Result<(), StoreError> {
         let revision = write.commit().await?;
         let learnt = self.nodes.acknowledged(revision, ACKNOWLEDGEMENT_TIME_MAX).await;
@@ -40,19 +40,19 @@ impl Gateways {
             tracing::warn!(
                 revision = revision.0,
                 gateways = learnt.lagging.join(", "),
-                "a change is not on every gateway yet"
+                "these gateways have not applied a change in time"
             );
         }
         Ok(())
     }
 
-    /// What verifies operators' passes.
+    /// The keys that verify operators' passes.
     pub(crate) fn passes(&self) -> KeySet {
         [self.pass_key.public().clone()].into_iter().collect()
     }
 
-    /// Looks up which processes of gateways are on record. Returns the newest revision, which is read before them.
-    pub(crate) async fn recall_processes(&self, store: &Store) -> Result<Revision, StoreError> {
+    /// Loads the gateway processes on record. Returns the newest revision, which is read before them.
+    pub(crate) async fn load_processes(&self, store: &Store) -> Result<Revision, StoreError> {
         let newest = store.newest_revision().await?;
         if store.has_gone_back() {
             self.went_back();
@@ -62,22 +62,21 @@ impl Gateways {
         let mut positions = self.nodes.positions();
         positions.extend(processes.iter().filter_map(|process| process.report.position()));
         let missing = claim::missing(&mut store.reader().acquire().await?, positions).await?;
-        self.disbelieve_at(&missing);
+        self.invalidate_at(&missing);
         for process in &mut processes {
-            doubt::without(&mut process.report, &missing);
+            invalid::without(&mut process.report, &missing);
         }
-        self.nodes.recall(processes, &revoked);
+        self.nodes.load_record(processes, &revoked);
         Ok(newest)
     }
 
-    /// The database does not have these positions: who says that it has applied them acknowledges nothing.
-    pub(crate) fn disbelieve_at(&self, missing: &HashSet<Position>) {
-        let gateways = self.nodes.disbelieve_at(missing);
+    /// Discards confirmations at positions that the database lacks.
+    pub(crate) fn invalidate_at(&self, missing: &HashSet<Position>) {
+        let gateways = self.nodes.invalidate_at(missing);
         if !gateways.is_empty() {
             tracing::warn!(
                 gateways = gateways.join(", "),
-                "the change log does not have the revisions that these gateways have applied: withdrawals wait for each until \
-                 it reports again"
+                "these gateways applied revisions that the change log lacks; withdrawals wait until each reports again"
             );
         }
     }
@@ -85,9 +84,9 @@ impl Gateways {
     /// The database went back to an earlier state. Withdrawals wait for every process until it reports again.
     pub(crate) fn went_back(&self) {
         tracing::error!(
-            "the database went back to an earlier state: gateways refuse to follow it, and withdrawals wait for each of them. \
-             Put the right database back, or run `tollhouse node accept`"
+            "the database went back to an earlier state; gateways refuse it, and withdrawals wait for each of them. Restore \
+             the right database, or run `tollhouse node accept`"
         );
-        self.nodes.disbelieve_all();
+        self.nodes.invalidate_all();
     }
 }

@@ -1,4 +1,4 @@
-//! The keys by which each gateway signs identities, derived from the secrets of their generations: without I/O.
+//! Derives the key by which each gateway signs identities from the secret of a generation. No I/O.
 
 use std::collections::HashMap;
 
@@ -17,9 +17,9 @@ use crate::store::gateways::SealedGeneration;
 pub(crate) struct Master {
     pub(crate) number: i64,
     pub(crate) signs_from: UnixSeconds,
-    /// What each gateway's key for identities is derived from. No gateway is sent it.
+    /// The secret from which each gateway's identity key derives. It is sent to no gateway.
     pub(crate) identity: [u8; SEED_BYTES],
-    /// What the keys of session tickets are derived from, at every gateway.
+    /// The secret from which the keys of session tickets derive, at every gateway.
     pub(crate) tickets: [u8; SEED_BYTES],
 }
 
@@ -30,7 +30,7 @@ impl Master {
         Ok(Secret::new(self.identity.to_vec()).derive(&label).reveal().try_into()?)
     }
 
-    /// What the gateway with this credential is sent.
+    /// The keys of the gateway with this credential.
     fn generation(&self, gateway: &Credential) -> anyhow::Result<Generation> {
         let identity = self.seed(gateway)?;
         Ok(Generation { number: self.number, signs_from: self.signs_from, identity, tickets: self.tickets })
@@ -46,7 +46,7 @@ pub(crate) struct Identities {
     pub(crate) version: Version,
     masters: Vec<Master>,
     gateways: Vec<Credential>,
-    /// What verifies the identities that they sign.
+    /// The keys that verify identities of all gateways.
     pub(crate) public: KeySet,
     /// The gateways by the names of their public keys.
     names: HashMap<String, String>,
@@ -67,7 +67,7 @@ impl Identities {
         Ok(Self { version, masters, gateways, public: public.into_iter().collect(), names })
     }
 
-    /// The same without the names of this gateway's keys, and with no version: what comes next is derived anew.
+    /// The same without this gateway's keys and without a version, so that the next use derives it again.
     pub(crate) fn without(&self, gateway: &str) -> Self {
         let others = self.names.iter().filter(|(_, named)| *named != gateway);
         let names = others.map(|(kid, named)| (kid.clone(), named.clone())).collect();
@@ -79,7 +79,7 @@ impl Identities {
         self.gateways.contains(gateway)
     }
 
-    /// What the gateway with this credential is sent.
+    /// The keys of the gateway with this credential.
     pub(crate) fn generations(&self, gateway: &Credential) -> anyhow::Result<Vec<Generation>> {
         self.masters.iter().map(|master| master.generation(gateway)).collect()
     }
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn every_gateway_and_every_credential_has_a_key_of_its_own() {
+    fn every_gateway_and_every_credential_has_its_own_key() {
         let master = Master { number: 1, signs_from: UnixSeconds(0), identity: [1; 32], tickets: [2; 32] };
         let other = Master { identity: [3; 32], ..master.clone() };
         let one = credential("edge-1", "aa");

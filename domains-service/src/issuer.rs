@@ -1,8 +1,8 @@
-//! Certificates: who issues them, and what must be true of one before it replaces anything.
+//! Certificates: the issuers, and the checks of a certificate before it replaces another.
 //!
-//! An [`Issuer`] is asked for a certificate for one name whose records, ownership and CAA have passed. What it returns
-//! is [checked](bundle) before it is sealed and published. When no issuer answers, domains wait in `issuing` with a
-//! problem that says so, and what is deployed stays.
+//! An [`Issuer`] is asked for a certificate for one name with valid records, ownership and CAA. The returned
+//! certificate is [checked](bundle) before it is sealed and published. When no issuer answers, domains wait in
+//! `issuing` with a problem that says so, and the deployed certificate stays.
 
 pub(crate) mod acme;
 pub(crate) mod bundle;
@@ -21,20 +21,20 @@ pub use crate::domain::failure::IssueError;
 pub use local::{LocalAuthority, signing};
 pub use verification::caa::CaaIdentity;
 
-/// What is asked for.
+/// The certificate to order.
 #[derive(Clone, Debug)]
 pub struct IssueRequest {
     /// The one name of the certificate.
     pub hostname: Hostname,
     /// The ways of proof CAA allows; empty when the authority does not heed CAA.
     pub methods: Vec<String>,
-    /// The moment of the request.
+    /// The time of the request.
     pub now: UnixSeconds,
-    /// Whose domain it is: projects share an authority's limits fairly.
+    /// The domain's project: projects share an authority's limits fairly.
     pub project: ProjectUid,
     /// Failed attempts before this one; each may prove control another way.
     pub attempt: u32,
-    /// Whether it has a place in the queue already: its turn has come.
+    /// Whether it waited in the queue, and its turn has come.
     pub queued: bool,
     /// The chain in service that came from this authority, PEM: the certificate this one replaces.
     pub replaces: Option<String>,
@@ -47,13 +47,13 @@ pub struct RenewalAdvice {
     pub start: UnixSeconds,
     /// Until here.
     pub end: UnixSeconds,
-    /// A page that says why, if there is a reason.
+    /// A page with the reason, if there is one.
     pub explanation: Option<String>,
     /// When to ask again.
     pub again_in: Duration,
 }
 
-/// What an authority returned.
+/// A certificate as an authority returned it.
 pub struct Issued {
     /// Leaf first, then intermediates, PEM.
     pub chain_pem: String,
@@ -67,10 +67,10 @@ pub trait Issuer: Send + Sync {
     /// Its name in the API and in logs.
     fn name(&self) -> &str;
 
-    /// How CAA records name it; `None` when it does not heed CAA.
+    /// Its name in CAA records; `None` if it does not check CAA.
     fn caa(&self) -> Option<CaaIdentity>;
 
-    /// Until when it is not asked, because it was away.
+    /// The end of its pause after an outage.
     fn away_until(&self, _now: UnixMillis) -> Option<UnixMillis> {
         None
     }
@@ -78,12 +78,12 @@ pub trait Issuer: Send + Sync {
     /// A certificate for one name. Takes as long as the authority needs; the caller sets the deadline.
     async fn issue(&self, request: &IssueRequest) -> Result<Issued, IssueError>;
 
-    /// When it would like the certificate of this chain (PEM) to be renewed; `None` when it does not say.
+    /// Its advice on when to renew the certificate of this chain (PEM); `None` without advice.
     async fn renewal(&self, _chain_pem: &str) -> Result<Option<RenewalAdvice>, IssueError> {
         Ok(None)
     }
 
-    /// Gives up what an order proved: its name is no longer ours to ask for.
+    /// Deactivates the authorizations of an order, because its name is no longer ours.
     async fn abandon(&self, _order_url: &str) -> Result<(), IssueError> {
         Ok(())
     }
@@ -92,7 +92,7 @@ pub trait Issuer: Send + Sync {
 /// The authorities of a platform.
 #[derive(Clone, Default)]
 pub struct Authorities {
-    /// For names only this machine knows, and for all names where there is no public one.
+    /// The issuer for names that only this machine knows, and for all names if there is no public one.
     pub local: Option<Arc<dyn Issuer>>,
     /// For public names, best first.
     pub public: Vec<Arc<dyn Issuer>>,
@@ -104,23 +104,23 @@ impl Authorities {
         self.public.iter().chain(&self.local).map(|issuer| issuer.name()).collect()
     }
 
-    /// The public one of this name.
+    /// The public issuer of this name.
     pub(crate) fn find(&self, name: &str) -> Option<&Arc<dyn Issuer>> {
         self.public.iter().find(|issuer| issuer.name() == name)
     }
 
-    /// Until when none of the public ones is asked, because all of them are away.
+    /// The end of the outage of all public issuers, if none can be asked now.
     pub(crate) fn away_until(&self, now: UnixMillis) -> Option<UnixMillis> {
         let away = self.public.iter().map(|issuer| issuer.away_until(now));
         away.collect::<Option<Vec<_>>>()?.into_iter().min()
     }
 
-    /// How CAA records name the public ones, best first.
+    /// The public issuers' names in CAA records, best first.
     pub(crate) fn caa(&self) -> Vec<CaaIdentity> {
         self.public.iter().filter_map(|issuer| issuer.caa()).collect()
     }
 
-    /// Who issues for a name, best first: the public ones CAA permits, or the local one.
+    /// The issuers for a name, best first: the public ones that CAA permits, or the local one.
     pub(crate) fn choose(
         &self,
         local: bool,

@@ -1,4 +1,4 @@
-//! What checks of domains and orders for certificates need of the world.
+//! Dependencies of DNS checks and certificate orders: DNS, issuers and authorities.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use verification::{Dns, DnsConfig};
 use crate::domain::proof::Prover;
 use crate::issuer::Authorities;
 
-/// DNS, what it should say, and who issues certificates.
+/// DNS, the expected records, and the issuers.
 pub(crate) struct Issuing {
     pub(crate) dns: Arc<dyn Dns>,
     pub(crate) dns_config: DnsConfig,

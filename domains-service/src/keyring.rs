@@ -1,13 +1,14 @@
-//! The keys of the gateways: made here, renewed every day, sent sealed.
+//! The keys of the gateways: made here, rotated every day, sent sealed.
 //!
-//! Each gateway signs identities with a key of its own, so one can be withdrawn without the others, and a signature names
-//! its gateway. A gateway's key is derived from a secret that stays here, its name and its credential: no gateway can derive
-//! another's. All gateways share the keys of session tickets, so sessions are resumed at any of them.
+//! Each gateway signs identities with its own key, so one key can be withdrawn without the others, and a signature
+//! names its gateway. A gateway's key derives from a secret that never leaves this service, the gateway's name and its
+//! credential: no gateway can derive another's key. All gateways share the keys of session tickets, so any of them
+//! resumes a session.
 //!
-//! A new generation is known to gateways and services for [`KNOWN_BEFORE_SECONDS`] before it signs, so no token is
-//! refused because of a change. Generations are sealed anew as soon as there is a newer sealing secret; one whose secret is gone
-//! is replaced, and services refuse gateways until they know the new keys. While the database is away the gateways keep what
-//! they have.
+//! Gateways and services know a new generation for [`KNOWN_BEFORE_SECONDS`] before it signs, so no token is refused
+//! during a rotation. Generations are sealed again as soon as there is a newer sealing secret. A generation whose
+//! sealing secret is lost is replaced, and services refuse gateways until they know the new keys. While the database is
+//! away the gateways keep their keys.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,13 +29,13 @@ use crate::store::{StoreError, Write};
 /// How long a generation signs.
 const GENERATION_SECONDS: i64 = 86_400;
 
-/// How long a generation is known before it signs.
+/// Seconds for which a generation is known before it signs.
 const KNOWN_BEFORE_SECONDS: i64 = 120;
 
-/// How often services and gateways look for a change, the control plane itself included.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Interval at which services, gateways and the control plane itself check for a change.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The place that a generation at rest is sealed for.
+/// The name for which a stored generation is sealed.
 fn place(number: i64) -> String {
     format!("keys of the gateways {number}")
 }
@@ -56,8 +57,8 @@ fn seal(core: &Core, master: &Master) -> anyhow::Result<SealedGeneration> {
 
 /// The keys of all gateways on record now. They are derived when something has changed, and remembered.
 pub(crate) async fn identities(core: &Core, gateways: &Gateways) -> anyhow::Result<Arc<Identities>> {
-    // In this order: a credential that is revoked after the generations were read is not in the list, so it is never sent
-    // the tickets that its revocation made.
+    // The order matters: a credential that is revoked after the generations were read is not in the list, so it never
+    // gets the tickets that its revocation made.
     let stored = core.store.generations().await?;
     let credentials = core.store.good_credentials(Some(Kind::Gateway)).await?;
     let version = version_of(&stored, &credentials);
@@ -71,21 +72,21 @@ pub(crate) async fn identities(core: &Core, gateways: &Gateways) -> anyhow::Resu
     Ok(made)
 }
 
-/// Refuses what this gateway signs, without asking the database: for a revocation after which it cannot be read. The next
-/// [`identities`] makes everything anew.
+/// Refuses this gateway's signatures without a read of the database, for a revocation after which the read failed. The
+/// next [`identities`] derives everything again.
 pub(crate) fn refuse(gateways: &Gateways, gateway: &str) {
     let mut identities = gateways.identities.lock();
     *identities = Arc::new(identities.without(gateway));
 }
 
-/// Makes a generation. If the ones before are `compromised` they are forgotten, and it signs at once.
+/// Makes a generation. If the earlier ones are `compromised`, they are deleted and it signs at once.
 pub(crate) async fn renew(core: &Core, compromised: bool) -> anyhow::Result<()> {
     let now = core.clock.now_seconds();
     let stored = core.store.generations().await?;
-    // A generation whose number is damaged does not open: nothing counts on from it.
+    // A generation with a damaged number does not open, so the next number does not follow it.
     let newest = stored.iter().find_map(|stored| open(core, stored)).map(|newest| newest.number);
     let is_first = compromised || newest.is_none();
-    // Counts on from the clock, so that a restored database does not give a number twice.
+    // Numbers follow the clock, so that a restored database does not give a number twice.
     let number = now.0.max(newest.map_or(0, |newest| newest.saturating_add(1)));
     let signs_from = if is_first { now } else { now.plus(KNOWN_BEFORE_SECONDS) };
     let master = Master { number, signs_from, identity: chassis::random::bytes()?, tickets: chassis::random::bytes()? };
@@ -93,11 +94,11 @@ pub(crate) async fn renew(core: &Core, compromised: bool) -> anyhow::Result<()> 
     let mut write = core.store.write().await?;
     write.add_generation(&sealed, compromised).await?;
     write.commit().await?;
-    tracing::info!(number, compromised, "gateways are given new keys");
+    tracing::info!(number, compromised, "rotated the signing keys of gateways");
     Ok(())
 }
 
-/// Seals generations anew that an older secret opens: gateways sign on with them when that secret is taken away.
+/// Seals again the generations of older secrets, so that gateways continue to sign when an older secret is removed.
 async fn reseal(core: &Core, stored: &[SealedGeneration]) -> anyhow::Result<()> {
     let is_older = |stored: &SealedGeneration| core.sealing.older().any(|older| older == name_in(&stored.sealed));
     if !stored.iter().any(is_older) {
@@ -108,7 +109,7 @@ async fn reseal(core: &Core, stored: &[SealedGeneration]) -> anyhow::Result<()> 
         match core.sealing.reseal(&stored.sealed, &place(stored.number)) {
             Ok(sealed) => write.replace_generation(&SealedGeneration { sealed, ..stored }).await?,
             // It is damaged, and is not used.
-            Err(error) => tracing::debug!(number = stored.number, %error, "keys of gateways could not be sealed anew"),
+            Err(error) => tracing::debug!(number = stored.number, %error, "could not reseal the keys of gateways"),
         }
     }
     Ok(write.commit().await.map(drop)?)
@@ -118,14 +119,14 @@ async fn reseal(core: &Core, stored: &[SealedGeneration]) -> anyhow::Result<()> 
 async fn renew_when_due(core: &Core) -> anyhow::Result<()> {
     let stored = core.store.generations().await?;
     reseal(core, &stored).await?;
-    // What is sealed says since when it signs: the column may be damaged.
+    // The sealed text says since when it signs; the column may be damaged.
     let newest = stored.iter().find_map(|stored| open(core, stored)).map(|newest| newest.signs_from);
     let due = newest.is_none_or(|newest| core.clock.now_seconds().0 >= newest.0.saturating_add(GENERATION_SECONDS));
     if due { renew(core, false).await } else { Ok(()) }
 }
 
-/// Gives the gateways new keys for session tickets when `write` commits, with which a gateway was revoked. Its key for identities
-/// is withdrawn with its credential.
+/// Makes new session-ticket keys for all gateways, for the transaction `write` that revokes a gateway. The gateway's
+/// identity key is withdrawn with its credential.
 pub(crate) async fn replace_tickets(core: &Core, write: &mut Write) -> anyhow::Result<()> {
     for stored in write.generations().await? {
         let Some(mut master) = open(core, &stored) else { continue };
@@ -135,56 +136,56 @@ pub(crate) async fn replace_tickets(core: &Core, write: &mut Write) -> anyhow::R
     Ok(())
 }
 
-/// What a follower is sent of the keys.
-pub(crate) enum News {
-    /// Nothing: it has them.
+/// The update of a follower's keys.
+pub(crate) enum KeyUpdate {
+    /// The follower has the current keys.
     None,
-    /// Nothing more: its credential is not good.
+    /// The follower's credential is revoked.
     Revoked,
     /// These, sealed.
     Keys { sealed: String, version: Version },
 }
 
-/// What the gateway with this credential is sent that was sent the keys of version `has`.
-pub(crate) async fn news(
+/// The update for the gateway with this credential, which has the keys of version `has`.
+pub(crate) async fn update_for(
     core: &Core,
     gateways: &Gateways,
     gateway: &Credential,
     has: Option<Version>,
-) -> anyhow::Result<News> {
+) -> anyhow::Result<KeyUpdate> {
     let identities = identities(core, gateways).await?;
     if !identities.is_good(gateway) {
-        return Ok(News::Revoked);
+        return Ok(KeyUpdate::Revoked);
     }
     if has == Some(identities.version) {
-        return Ok(News::None);
+        return Ok(KeyUpdate::None);
     }
     let generations = identities.generations(gateway)?;
     let (gateway, public) = (gateway.name.clone(), identities.public.clone());
     let keyring = Keyring { gateway, generations, identities: public, passes: gateways.passes() };
     let sealed = core.sealing.seal(&serde_json::to_vec(&keyring)?, KEYRING_PLACE)?;
-    Ok(News::Keys { sealed, version: identities.version })
+    Ok(KeyUpdate::Keys { sealed, version: identities.version })
 }
 
-/// Renews the keys, and believes what is signed with them, until `shutdown`.
+/// Rotates the keys and trusts their signatures, until `shutdown`.
 pub(crate) async fn keep(app: Arc<App>, shutdown: Shutdown) {
     let mut failing = false;
     while !shutdown.has_begun() {
-        let looked = look(&app.core, &app.gateways).await;
-        if let (Err(error), false) = (&looked, failing) {
-            tracing::warn!(error = format!("{error:#}"), "the keys of the gateways cannot be looked after");
+        let rotated = rotate_if_due(&app.core, &app.gateways).await;
+        if let (Err(error), false) = (&rotated, failing) {
+            tracing::warn!(error = format!("{error:#}"), "rotation of gateway keys failed; keeping the keys, retrying");
         }
-        failing = looked.is_err();
+        failing = rotated.is_err();
         tokio::select! {
             () = shutdown.begun() => return,
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = tokio::time::sleep(CHECK_INTERVAL) => {}
         }
     }
 }
 
-/// Renews the keys if it is time, and believes what is signed with them.
-pub(crate) async fn look(core: &Core, gateways: &Gateways) -> anyhow::Result<()> {
-    renew_when_due(core).await.context("renewing the keys of the gateways")?;
+/// Rotates the keys if they are due, and trusts their signatures.
+pub(crate) async fn rotate_if_due(core: &Core, gateways: &Gateways) -> anyhow::Result<()> {
+    renew_when_due(core).await.context("rotating the signing keys of gateways")?;
     gateways.trusted.replace(&identities(core, gateways).await?.public);
     Ok(())
 }

@@ -4,8 +4,8 @@
 //! health and metrics. What must last is in one database (`store`, which has all SQL); what the edge must know leaves as a
 //! numbered change in the same transaction (`publish`, `feed`); other replicas hear of it (`peers`). Rules are pure (`domain`);
 //! `reconcile` checks one domain, decides by them and writes; what happens by itself is in `worker`; who is told of it in
-//! `webhook`, and how in `delivery`. A new sealing secret takes the place of the old one in `seals`. `api` has the operations, in one
-//! list, and describes them.
+//! `webhook`, and how in `delivery`. A new sealing secret takes the place of the old one in `key_rotation`. `api` has the
+//! operations, in one list, and describes them; `pages` carries them out for the dashboard, whose sessions are in `sessions`.
 //!
 //! Nothing here is on the path of a visitor's request. While this service is down, gateways serve what they have;
 //! nothing can be changed, and certificates are renewed so early that days of absence do no harm.
@@ -14,10 +14,8 @@ mod text;
 mod limits;
 mod plans;
 pub mod config;
-mod project;
 mod domain;
 mod webhook;
-mod actor;
 mod store;
 mod nodes;
 mod peers;
@@ -34,19 +32,20 @@ mod app;
 mod delivery;
 mod error;
 mod withdrawals;
-mod shares;
+mod sessions;
 mod reconcile;
 mod worker;
 mod restored;
 mod keyring;
 mod enrolment;
 mod feed;
-mod seals;
+mod key_rotation;
 mod api;
-mod dashboard;
+mod pages;
 mod run;
 
 use contract::key::Scope;
+use domains_api::{actor, project};
 
 pub use config::{AcmeSettings, ChallengeKind, Config, ExternalAccount};
 pub use error::catalogue;

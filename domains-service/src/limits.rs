@@ -1,14 +1,14 @@
-//! A mirror of what a certificate authority lets an account do, so that we wait before we are refused.
+//! A local count of an authority's rate limits, so that this service waits where the authority would refuse.
 //!
-//! Each limit is a bucket: so many at once, one more every so often. Kept is only the moment at which all of it is free
-//! again (the generic cell rate algorithm), so a limit takes one row whatever its size.
+//! Each limit is a bucket of a size with one more unit per interval. Only the time at which the bucket is full again is
+//! stored (the generic cell rate algorithm), so a limit takes one row, whatever its size.
 
 use std::str::FromStr;
 
 use chassis::config::parse_duration;
 use contract::time::UnixMillis;
 
-/// So many at once, one more every `refill`.
+/// A bucket of `burst` units, with one more every `refill`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limit {
     pub(crate) burst: i64,
@@ -16,18 +16,18 @@ pub(crate) struct Limit {
     pub(crate) refill: i64,
 }
 
-/// What is asked of a limit.
+/// One request's demand on a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Demand {
     /// Which bucket.
     pub(crate) name: String,
     pub(crate) limit: Limit,
-    /// Whether one is taken; otherwise there must only be room.
+    /// Whether a unit is taken; otherwise the limit is only checked.
     pub(crate) takes: bool,
 }
 
 impl Demand {
-    /// The row of those who wait for room: when the turn after the last one comes.
+    /// The name of the limit's queue, whose row holds the time of the last turn.
     pub(crate) fn queue(&self) -> String {
         format!("queue {}", self.name)
     }
@@ -37,19 +37,19 @@ impl Demand {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Turn {
     pub(crate) at: UnixMillis,
-    /// How many turns that is away, itself included.
+    /// Its number in the queue, from 1.
     pub(crate) number: i64,
 }
 
-/// The next turn in a queue whose last one ends at `tail`, for a limit that has room from `from` on. One turn comes per
-/// refill, so that those who wait do not all come at once, of whom one would find room.
+/// The next turn in a queue that ends at `tail`, for a limit with room from `from` on. Each refill gives one turn, so
+/// that waiting orders do not all arrive at once for one unit.
 pub(crate) fn line_up(tail: UnixMillis, from: UnixMillis, now: UnixMillis, limit: Limit) -> Turn {
     let at = tail.max(from);
     Turn { at, number: at.since(now).max(0) / limit.refill + 1 }
 }
 
 impl Limit {
-    /// So many in a span of time.
+    /// `burst` units in a span of time.
     const fn of(burst: i64, span: i64) -> Self {
         // Rather a little later than a little too early.
         Self { burst, refill: (span + burst - 1) / burst }
@@ -68,28 +68,28 @@ impl FromStr for Limit {
     }
 }
 
-/// A text that is no limit.
+/// A malformed limit.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("say how many in which time, for example \"300 in 3h\": 1 to 1000000, in 1s to 31d")]
+#[error("write COUNT in DURATION, for example \"300 in 3h\": 1 to 1000000, in 1s to 31d")]
 pub(crate) struct InvalidLimit;
 
 const SECOND: i64 = 1_000;
 const HOUR: i64 = 3_600 * SECOND;
 const DAY: i64 = 24 * HOUR;
 
-/// The most a limit can be told to let through at once, and the longest time it can be told.
+/// The largest burst and the longest span of a limit.
 const BURST_MAX: i64 = 1_000_000;
 const SPAN_MAX: i64 = 31 * DAY;
 
 /// Into how many shares an account's orders are cut, of which one project has one.
 const SHARES: i64 = 5;
 
-/// What an authority lets an account do. By default what Let's Encrypt does (rate limits, August 2026).
+/// The limits of an authority for one account. The defaults are Let's Encrypt's (rate limits, August 2026).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// New orders of the account.
     pub(crate) orders: Limit,
-    /// A project's share of them: one that adds hundreds of names at once leaves room for the others.
+    /// A project's share of the orders, so that a project with hundreds of new names leaves some for others.
     pub(crate) project: Limit,
     /// Certificates of a registered domain.
     pub(crate) registered_domain: Limit,
@@ -113,7 +113,7 @@ impl Default for Limits {
 }
 
 impl Limit {
-    /// One project's fair share of it, unless the configuration says another.
+    /// The default share of one project.
     pub(crate) const fn share(self) -> Self {
         let burst = if self.burst < SHARES { 1 } else { self.burst / SHARES };
         Self { burst, refill: self.refill * SHARES }
@@ -121,8 +121,8 @@ impl Limit {
 }
 
 impl Limits {
-    /// What an order asks of the limits. A renewal that says which certificate it replaces is exempt from all but the one
-    /// on failures.
+    /// The demands of an order. A renewal that names the certificate it replaces is exempt from all limits except the
+    /// one on failures.
     pub(crate) fn of_order(
         &self,
         authority: &str,
@@ -138,7 +138,7 @@ impl Limits {
             demands.extend([
                 demand("orders", "", self.orders, true),
                 demand("project", project, self.project, true),
-                // These two are of certificates: an order that fails takes nothing of them.
+                // These two limits count certificates, so a failed order takes nothing from them.
                 demand("registered", registered, self.registered_domain, false),
                 demand("exact", name, self.exact_name, false),
             ]);
@@ -146,7 +146,7 @@ impl Limits {
         demands
     }
 
-    /// What a certificate takes, once it is there. One that replaces another takes nothing.
+    /// The demands of an issued certificate. One that replaces another takes nothing.
     pub(crate) fn of_certificate(&self, authority: &str, name: &str, registered: &str, replaces: bool) -> Vec<Demand> {
         if replaces {
             return Vec::new();
@@ -156,14 +156,14 @@ impl Limits {
         vec![demand("registered", registered, self.registered_domain), demand("exact", name, self.exact_name)]
     }
 
-    /// What a failed proof takes.
+    /// The demands of a failed proof.
     pub(crate) fn of_failure(&self, authority: &str, name: &str) -> Vec<Demand> {
         vec![Demand { name: format!("{authority} failures {name}"), limit: self.failures, takes: true }]
     }
 }
 
-/// Takes one from a limit all of which is free at `free_at`: the new such moment, or the moment from which on there is
-/// room.
+/// Takes a unit from a limit that is full again at `free_at`. Returns the new such time, or the time from which a unit
+/// is available.
 pub(crate) fn admit(free_at: UnixMillis, now: UnixMillis, limit: Limit) -> Result<UnixMillis, UnixMillis> {
     let begin = free_at.max(now);
     let next = begin.plus(limit.refill);
@@ -179,7 +179,7 @@ mod tests {
 
     // promise: domains.24
     #[test]
-    fn a_burst_is_let_through_and_then_one_per_refill() {
+    fn a_burst_is_admitted_and_then_one_per_refill() {
         let orders = Limits::default().orders;
         let mut free_at = UnixMillis(0);
         for _ in 0..orders.burst {
@@ -203,13 +203,13 @@ mod tests {
             turns.push((turn.at.since(from) / limit.refill, turn.number));
         }
         assert_eq!(turns, [(0, 1), (1, 2), (2, 3)]);
-        // Nobody waits any more: the next turn is as soon as there is room.
+        // The queue is empty: the next turn comes as soon as the limit has room.
         let later = START.plus(DAY);
         assert_eq!(line_up(tail, later, later, limit), Turn { at: later, number: 1 });
     }
 
     #[test]
-    fn what_was_not_used_does_not_add_up_beyond_the_burst() {
+    fn unused_units_add_up_to_at_most_the_burst() {
         let exact_name = Limits::default().exact_name;
         let mut free_at = admit(UnixMillis(0), START, exact_name).unwrap();
         let year = START.plus(365 * 24 * HOUR);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_told_in_words_and_a_project_has_a_fifth_of_the_orders() {
+    fn limits_parse_from_text_and_a_project_has_a_fifth_of_the_orders() {
         let default = Limits::default();
         for (text, limit) in [
             ("300 in 3h", default.orders),

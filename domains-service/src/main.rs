@@ -20,7 +20,7 @@ struct Arguments {
     /// The configuration file.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Say whether the configuration is valid, and stop.
+    /// Check the configuration and exit.
     #[arg(long)]
     check_config: bool,
     /// Write the interface description into this directory, and end.
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     match run(&Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Logs may not be up yet, and whoever started this is at a terminal.
+            // Logging may not have started yet, and the person who ran this command reads the terminal.
             eprintln!("{error:#}");
             ExitCode::FAILURE
         }

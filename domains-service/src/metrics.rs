@@ -1,4 +1,4 @@
-//! What the control plane counts.
+//! Metrics of the control plane.
 
 use chassis::metrics::{
     HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Registry, counter_vec, gauge, gauge_vec, latency_vec,
@@ -6,7 +6,7 @@ use chassis::metrics::{
 use chassis::webhook::AttemptResult;
 
 use crate::domain::Status;
-use crate::store::seals::Seals;
+use crate::store::sealed::SealedCounts;
 use crate::store::withdrawals::What;
 use verification::RecordKind;
 
@@ -19,7 +19,7 @@ pub(crate) struct Metrics {
     pub(crate) transitions: IntCounterVec,
     /// Questions to DNS by type and result.
     pub(crate) dns_queries: IntCounterVec,
-    /// How long verifications take.
+    /// Durations of verifications.
     pub(crate) verify_seconds: HistogramVec,
     /// Certificate orders by authority and result.
     pub(crate) certificate_orders: IntCounterVec,
@@ -33,21 +33,21 @@ pub(crate) struct Metrics {
     pub(crate) of_another_history: IntGauge,
     /// Attempts to deliver webhooks by result.
     pub(crate) webhook_attempts: IntCounterVec,
-    /// How long those attempts take.
+    /// Durations of delivery attempts.
     pub(crate) webhook_seconds: HistogramVec,
-    /// Deliveries of webhooks that wait, and those that should have been tried already.
+    /// Waiting deliveries of webhooks, and overdue ones.
     pub(crate) webhook_deliveries: IntGaugeVec,
-    /// Withdrawals that a gateway has not acknowledged, by what was withdrawn.
+    /// Withdrawals without a gateway's confirmation, by kind.
     pub(crate) withdrawals: IntGaugeVec,
     /// Since when the oldest of them waits.
     pub(crate) withdrawal_oldest: IntGauge,
     /// The processes that they wait for, and since when.
     pub(crate) withdrawals_awaited: IntGaugeVec,
-    /// Private keys and secrets at rest by the secret that they are sealed with.
+    /// Stored private keys and secrets, by the age of their sealing secret.
     pub(crate) sealed: IntGaugeVec,
     /// Credential files that were refused at the start by reason.
     pub(crate) credential_files_refused: IntGaugeVec,
-    /// Rows that cannot be read, by table, row, what it belongs to, and column.
+    /// Unreadable rows, by table, row, owner and column.
     pub(crate) unreadable_row: IntGaugeVec,
 }
 
@@ -55,11 +55,11 @@ pub(crate) struct Metrics {
 pub(crate) const REASONS: [&str; 7] =
     ["unreadable", "revoked", "doubled", "replaced", "other_kind", "other_secret", "too_many"];
 
-/// How a question to DNS ended, beside the failures.
+/// Results of DNS queries, besides the failures.
 pub(crate) const DNS_RESULTS: [&str; 4] = ["ok", "timeout", "unreachable", "malformed"];
 
 impl Metrics {
-    /// Registers everything on `registry`, every label at zero.
+    /// Registers all metrics on `registry`, every label at zero.
     pub(crate) fn register(registry: &Registry) -> anyhow::Result<Self> {
         let metrics = Self {
             states: gauge_vec(registry, "domains_state", "Domains in each state.", &["state"])?,
@@ -162,7 +162,7 @@ impl Metrics {
         for reason in REASONS {
             self.credential_files_refused.with_label_values(&[reason]).set(0);
         }
-        for word in Seals::WORDS {
+        for word in SealedCounts::WORDS {
             self.sealed.with_label_values(&[word]).set(0);
         }
         for what in What::ALL {

@@ -1,17 +1,17 @@
-//! The processes of gateways that follow us, and how far each has come.
+//! The gateway processes that follow the change stream, and the revision that each has applied.
 //!
-//! What they report is kept in memory and, once a minute, in the database (`store::processes`), so that those who come
-//! after us know of them. A report to another replica of this service is heard through the database (`peers`). A process
-//! that is silent for five seconds is not live: it serves what it has, and only withdrawals wait for it.
+//! Reports are kept in memory and, once a minute, in the database (`store::processes`), for the next start of this
+//! service. A report to another replica arrives through the database (`peers`). A process that is silent for five
+//! seconds is not live: it serves its last state, and only withdrawals wait for it.
 //!
-//! A withdrawal is over when no process serves on what was withdrawn. So it waits for every process on record, silent or
-//! not, until the process acknowledges it or says goodbye, its credential is revoked, nothing was heard of it for
-//! [`FORGOTTEN_AFTER`], or another process has taken its place: one that uses the same data directory and was first heard
-//! after this one was heard last.
+//! A withdrawal is over when no process can serve the withdrawn entity any more. It waits for every process on record,
+//! live or silent, until one of these: the process confirms it or says goodbye; the credential is revoked; the process
+//! was silent for [`FORGOTTEN_AFTER`]; or another process has replaced it, which uses the same data directory and was
+//! first heard after this one was heard last.
 
-pub(crate) mod doubt;
+pub(crate) mod invalid;
 pub(crate) mod record;
-mod room;
+mod eviction;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -28,82 +28,81 @@ use crate::store::processes::{CLOCKS_DIFFER_MILLIS, FORGOTTEN_AFTER, Process};
 /// A process silent for longer than this is not live.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(5);
 
-/// How often the database is told that a process was heard.
-const NOTED_EVERY: Duration = Duration::from_mins(1);
+/// Interval between two writes of a live process to the database.
+const RECORD_INTERVAL: Duration = Duration::from_mins(1);
 
-/// After our start the processes on record have so long to come back before anything that must reach all of them goes on
-/// without them.
+/// Time after our start in which processes on record may come back before a change stops waiting for them.
 const RETURN_TIME: Duration = Duration::from_secs(10);
 
-/// Those that were heard this long before our start, or less, are on their way back: the record is a minute old at most.
+/// Processes that were heard at most this long before our start are expected back. The record is at most a minute old.
 const LATELY_MILLIS: i64 = 2 * 60 * 1_000;
 
-/// Processes remembered; beyond that, one that is over is forgotten, or the one that came last. Names are unique per
-/// process start, so old ones pile up.
+/// Maximum of processes in memory. Beyond it an ended process is dropped, else the newest. Names are unique per start
+/// of a process, so old ones accumulate.
 const NODES_MAX: usize = 1_024;
 
-/// Of them processes with one credential: those that are started in numbers share one. A name beyond them is refused.
+/// Maximum of processes with one credential; gateways that are started in numbers share one. More are refused.
 pub(crate) const NODES_OF_ONE_MAX: usize = 128;
 
-/// What we have heard of one process.
+/// One process, from its reports.
 #[derive(Clone, Debug)]
 struct Node {
     report: NodeReport,
-    /// When it reported last, by the monotonic clock.
+    /// Time of the last report, by the monotonic clock.
     seen: Duration,
     first_heard: UnixMillis,
     last_heard: UnixMillis,
-    /// Whether it reported last to us, not to another replica.
+    /// Whether its last report came to this replica.
     here: bool,
-    /// Whether the database was told of it, by us or by another replica. Should it have no row any more, it was revoked
-    /// or said goodbye elsewhere.
+    /// Whether a replica has written it to the database. If it has no row any more, its credential was revoked or it
+    /// said goodbye to another replica.
     on_record: bool,
-    /// When we told the database last, by the monotonic clock; `None`: it is to be told at once.
-    noted: Option<Duration>,
+    /// Time of this replica's last write to the database, by the monotonic clock; `None`: write at once.
+    recorded_at: Option<Duration>,
 }
 
 /// A process that may serve.
 #[derive(Clone, Debug)]
-pub(crate) struct Known {
+pub(crate) struct ServingProcess {
     pub(crate) report: NodeReport,
     pub(crate) live: bool,
     pub(crate) first_heard: UnixMillis,
     pub(crate) last_heard: UnixMillis,
-    /// Whether we have heard it ourselves since we started.
+    /// Whether it has reported to this replica since its start.
     heard: bool,
 }
 
-/// What the database is to be told.
+/// A change of the record in the database.
 #[derive(Clone, Debug)]
-pub(crate) enum Due {
-    /// It was heard.
-    Note(Process),
-    /// It said goodbye.
-    Forget(String),
+pub(crate) enum RecordChange {
+    /// The process reported.
+    Write(Process),
+    /// The process of this name said goodbye.
+    Delete(String),
 }
 
-/// How a wait for the processes ended.
+/// The confirmations of a revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Acknowledged {
-    /// Processes that were asked for: the live ones, or all.
+    /// Number of processes considered: the live ones, or all.
     pub(crate) asked: usize,
-    /// Those that have not applied the revision, by name.
+    /// Names of processes that have not applied the revision.
     pub(crate) lagging: Vec<String>,
 }
 
 /// All processes.
 pub(crate) struct Nodes {
     clock: Arc<dyn Clock>,
-    /// When we started, by the monotonic clock and by the wall clock.
+    /// Start of this service, by the monotonic clock and by the wall clock.
     started: Duration,
     started_at: UnixMillis,
     by_name: Mutex<HashMap<String, Node>>,
-    /// The record, as it was read last.
+    /// The record, as last read.
     record: Mutex<Arc<[Process]>>,
-    /// When each gateway was refused last because of its history, by the monotonic clock.
+    /// Time of the last refusal of each gateway because of its history, by the monotonic clock.
     elsewhere: Mutex<HashMap<String, Duration>>,
     changed: watch::Sender<()>,
-    /// Wakes [`Nodes::due_soon`]: the database is to be told something at once.
+    /// Wakes [`Nodes::due_soon`]: the record must change at once.
     due: Notify,
 }
 
@@ -121,14 +120,14 @@ impl Nodes {
         }
     }
 
-    /// These processes are on record and were heard lately, by us, another replica, or those before us. The credentials in
-    /// `revoked` are: whichever replica was asked to revoke them, no process with one of them is waited for.
-    pub(crate) fn recall(&self, record: Vec<Process>, revoked: &HashSet<String>) {
+    /// Takes the record as the database has it, and drops processes with `revoked` credentials: no withdrawal waits for
+    /// them, whichever replica revoked them.
+    pub(crate) fn load_record(&self, record: Vec<Process>, revoked: &HashSet<String>) {
         {
             let mut nodes = self.by_name.lock();
             nodes.retain(|name, _| !gateway_of(name).is_some_and(|gateway| revoked.contains(gateway)));
             for process in &record {
-                // Its row was written while it said goodbye: it is deleted once more.
+                // Its row was written during its goodbye: it is deleted once more.
                 if let Some(node) = nodes.get_mut(&process.report.node).filter(|node| node.report.goodbye) {
                     node.on_record = true;
                 }
@@ -138,13 +137,13 @@ impl Nodes {
         self.changed.send_replace(());
     }
 
-    /// Whether we have heard a process of this name.
+    /// Whether a process of this name has reported.
     pub(crate) fn knows(&self, node: &str) -> bool {
         self.by_name.lock().contains_key(node)
     }
 
-    /// Whether a process of this name may serve, or its credential may have one more that does. What waits for others must
-    /// not be forgotten because of it.
+    /// Whether a process of this name may serve, or its credential may have one more that does. A new process must not
+    /// displace one that a withdrawal waits for.
     pub(crate) fn has_room_for(&self, node: &str) -> bool {
         let gateway = gateway_of(node);
         let all = self.all();
@@ -152,37 +151,39 @@ impl Nodes {
         all.iter().any(|known| known.report.node == node) || siblings.count() < NODES_OF_ONE_MAX
     }
 
-    /// Notes a report to us. Whether the database knows of the process.
+    /// Takes a report to this replica. Returns whether the process is on record.
     pub(crate) fn report(&self, report: NodeReport) -> bool {
-        self.hear(report, true, false)
+        self.receive(report, true, false)
     }
 
-    /// Notes a report to another replica, which has told the database of the process or not.
-    pub(crate) fn overhear(&self, report: NodeReport, on_record: bool) {
-        self.hear(report, false, on_record);
+    /// Takes a report to another replica, with whether the process is on record.
+    pub(crate) fn report_from_replica(&self, report: NodeReport, on_record: bool) {
+        self.receive(report, false, on_record);
     }
 
-    fn hear(&self, report: NodeReport, here: bool, on_record: bool) -> bool {
+    fn receive(&self, report: NodeReport, here: bool, on_record: bool) -> bool {
         let (seen, now) = (self.clock.monotonic(), self.clock.now());
         let is_on_record = {
             let mut nodes = self.by_name.lock();
             let known = nodes.get(&report.node).cloned();
             if known.as_ref().is_some_and(|known| known.report.goodbye) {
-                return false; // a report that was overtaken by the goodbye
+                return false; // the goodbye overtook this report
             }
-            let (first_heard, noted) = known.as_ref().map_or((now, None), |known| (known.first_heard, known.noted));
-            // One that is unknown and says goodbye may have a row from before our start.
+            let (first_heard, recorded_at) =
+                known.as_ref().map_or((now, None), |known| (known.first_heard, known.recorded_at));
+            // An unknown process that says goodbye may have a row from before our start.
             let on_record = on_record || known.as_ref().map_or(report.goodbye, |known| known.on_record);
             if known.is_none() {
-                room::make(&mut nodes, &report.node, now);
-                // Should one with this data directory live still, its row says soon that it was heard after this moment.
+                eviction::evict(&mut nodes, &report.node, now);
+                // If another process with this data directory still lives, its next write shows a later time than this
+                // one.
                 let siblings = nodes.values_mut().filter(|node| is_sibling(&node.report, &report));
-                siblings.for_each(|node| node.noted = None);
+                siblings.for_each(|node| node.recorded_at = None);
             }
-            if here && (noted.is_none() || report.goodbye) {
+            if here && (recorded_at.is_none() || report.goodbye) {
                 self.due.notify_one();
             }
-            let node = Node { report, seen, first_heard, last_heard: now, here, on_record, noted };
+            let node = Node { report, seen, first_heard, last_heard: now, here, on_record, recorded_at };
             nodes.insert(node.report.node.clone(), node);
             on_record
         };
@@ -190,7 +191,7 @@ impl Nodes {
         is_on_record
     }
 
-    /// The credential of this name is revoked: its processes are not waited for any more.
+    /// Drops the processes of a revoked credential: no withdrawal waits for them.
     pub(crate) fn revoke(&self, gateway: &str) {
         self.by_name.lock().retain(|name, _| gateway_of(name) != Some(gateway));
         let mut record = self.record.lock();
@@ -199,38 +200,38 @@ impl Nodes {
         self.changed.send_replace(());
     }
 
-    /// Waits until the database is to be told something at once.
+    /// Waits until the record must change at once.
     pub(crate) async fn due_soon(&self) {
         self.due.notified().await;
     }
 
-    /// What the database is to be told now.
-    pub(crate) fn due(&self) -> Vec<Due> {
+    /// The changes of the record that are due now.
+    pub(crate) fn due(&self) -> Vec<RecordChange> {
         let now = self.clock.monotonic();
         let nodes = self.by_name.lock();
         let due = nodes.values().filter(|node| node.here).filter_map(|node| {
             if node.report.goodbye {
-                return node.on_record.then(|| Due::Forget(node.report.node.clone()));
+                return node.on_record.then(|| RecordChange::Delete(node.report.node.clone()));
             }
-            let is_old = node.noted.is_none_or(|noted| now.saturating_sub(noted) >= NOTED_EVERY);
+            let is_old = node.recorded_at.is_none_or(|recorded_at| now.saturating_sub(recorded_at) >= RECORD_INTERVAL);
             let (first_heard, last_heard) = (node.first_heard, node.last_heard);
             (is_old && is_live(node, now))
-                .then(|| Due::Note(Process { report: node.report.clone(), first_heard, last_heard }))
+                .then(|| RecordChange::Write(Process { report: node.report.clone(), first_heard, last_heard }))
         });
         due.collect()
     }
 
-    /// The database was told.
-    pub(crate) fn told(&self, due: &Due) {
+    /// Marks a change of the record as written.
+    pub(crate) fn recorded(&self, due: &RecordChange) {
         let now = self.clock.monotonic();
         let mut nodes = self.by_name.lock();
         match due {
-            Due::Note(process) => {
+            RecordChange::Write(process) => {
                 if let Some(node) = nodes.get_mut(&process.report.node) {
-                    (node.on_record, node.noted) = (true, Some(now));
+                    (node.on_record, node.recorded_at) = (true, Some(now));
                 }
             }
-            Due::Forget(name) => {
+            RecordChange::Delete(name) => {
                 if let Some(node) = nodes.get_mut(name) {
                     node.on_record = false;
                 }
@@ -238,8 +239,8 @@ impl Nodes {
         }
     }
 
-    /// Processes that were heard last before this moment are forgotten. A wall clock that steps forward moves it no further
-    /// than the time since the start.
+    /// Processes that were last heard before this time are forgotten. A wall clock that steps forward moves it by at
+    /// most the time since the start.
     pub(crate) fn forgotten_before(&self) -> UnixMillis {
         let past = self.clock.monotonic().saturating_sub(self.started);
         let latest = self.started_at.plus(i64::try_from(past.as_millis()).unwrap_or(i64::MAX));
@@ -247,7 +248,7 @@ impl Nodes {
     }
 
     /// Every process that may serve, by name.
-    pub(crate) fn all(&self) -> Vec<Known> {
+    pub(crate) fn all(&self) -> Vec<ServingProcess> {
         let (mono, forgotten_before) = (self.clock.monotonic(), self.forgotten_before());
         let record = self.record.lock().clone();
         let mut on_record: HashMap<&str, &Process> =
@@ -261,9 +262,9 @@ impl Nodes {
             }
             let first_heard = row.map_or(node.first_heard, |row| row.first_heard.min(node.first_heard));
             let last_heard = row.map_or(node.last_heard, |row| row.last_heard.max(node.last_heard));
-            all.push(Known { report: node.report.clone(), live, first_heard, last_heard, heard: true });
+            all.push(ServingProcess { report: node.report.clone(), live, first_heard, last_heard, heard: true });
         }
-        all.extend(on_record.into_values().map(|process| Known {
+        all.extend(on_record.into_values().map(|process| ServingProcess {
             report: process.report.clone(),
             live: false,
             first_heard: process.first_heard,
@@ -277,17 +278,18 @@ impl Nodes {
     }
 
     /// The live processes, and those of them that have not applied `revision`.
-    pub(crate) fn behind(&self, revision: Revision) -> Acknowledged {
+    pub(crate) fn status_of_live(&self, revision: Revision) -> Acknowledged {
         let returning = self.clock.monotonic().saturating_sub(self.started) <= RETURN_TIME;
         let now = self.clock.now();
-        let is_returning = |known: &Known| returning && !known.heard && now.since(known.last_heard) <= LATELY_MILLIS;
+        let is_returning =
+            |known: &ServingProcess| returning && !known.heard && now.since(known.last_heard) <= LATELY_MILLIS;
         let all = self.all();
         let asked = all.iter().filter(|known| known.live).count();
         Acknowledged { asked, lagging: lagging(&all, revision, |known| known.live || is_returning(known)) }
     }
 
     /// All processes that may serve, and those of them that have not applied `revision`.
-    pub(crate) fn behind_of_all(&self, revision: Revision) -> Acknowledged {
+    pub(crate) fn status_of_all(&self, revision: Revision) -> Acknowledged {
         let all = self.all();
         Acknowledged { asked: all.len(), lagging: lagging(&all, revision, |_| true) }
     }
@@ -300,12 +302,12 @@ impl Nodes {
 
     /// Waits until every live process has applied `revision`, at most `time`.
     pub(crate) async fn acknowledged(&self, revision: Revision, time: Duration) -> Acknowledged {
-        self.wait(time, || self.behind(revision)).await
+        self.wait(time, || self.status_of_live(revision)).await
     }
 
     /// Waits until every process that may serve has applied `revision`, at most `time`.
     pub(crate) async fn acknowledged_by_all(&self, revision: Revision, time: Duration) -> Acknowledged {
-        self.wait(time, || self.behind_of_all(revision)).await
+        self.wait(time, || self.status_of_all(revision)).await
     }
 
     async fn wait(&self, time: Duration, state: impl Fn() -> Acknowledged) -> Acknowledged {
@@ -316,7 +318,7 @@ impl Nodes {
                 if state.lagging.is_empty() {
                     return state;
                 }
-                // The sender lives as long as we do.
+                // The sender lives as long as `self`.
                 if changed.changed().await.is_err() {
                     return state;
                 }
@@ -329,12 +331,12 @@ impl Nodes {
     }
 }
 
-/// Whether a process was heard last before the newest one over its data directory had come.
+/// Whether a process was last heard before the newest one over its data directory started.
 fn is_replaced((first_heard, last_heard): (UnixMillis, UnixMillis), newest: UnixMillis) -> bool {
     newest > first_heard && last_heard <= newest.plus(CLOCKS_DIFFER_MILLIS)
 }
 
-/// The name of the credential that a process came in with.
+/// The name of the credential that a process uses.
 pub(crate) fn gateway_of(node: &str) -> Option<&str> {
     node.split_once('/').map(|(gateway, _)| gateway)
 }
@@ -344,11 +346,11 @@ fn is_sibling(left: &NodeReport, right: &NodeReport) -> bool {
     left.place.is_some() && left.place == right.place && gateway_of(&left.node) == gateway_of(&right.node)
 }
 
-/// Leaves out those whose data directory another process has taken over. One that was heard after the newest process with its
-/// directory had come is no predecessor but has a copy of the directory, or drains: it counts.
-fn without_replaced(mut all: Vec<Known>) -> Vec<Known> {
+/// Leaves out processes that another one has replaced over their data directory. A process that was heard after the
+/// newest one started has a copy of the directory, or drains: it counts.
+fn without_replaced(mut all: Vec<ServingProcess>) -> Vec<ServingProcess> {
     let mut newest: HashMap<(Option<String>, String), UnixMillis> = HashMap::new();
-    let key = |known: &Known| {
+    let key = |known: &ServingProcess| {
         let gateway = gateway_of(&known.report.node).map(str::to_owned);
         known.report.place.clone().map(|place| (gateway, place))
     };
@@ -365,8 +367,8 @@ fn without_replaced(mut all: Vec<Known>) -> Vec<Known> {
     all
 }
 
-/// Those of the processes that are asked and have not applied the revision.
-fn lagging(all: &[Known], revision: Revision, is_asked: impl Fn(&Known) -> bool) -> Vec<String> {
+/// The names of considered processes that have not applied the revision.
+fn lagging(all: &[ServingProcess], revision: Revision, is_asked: impl Fn(&ServingProcess) -> bool) -> Vec<String> {
     let lagging = all.iter().filter(|known| is_asked(known) && known.report.applied < revision);
     lagging.map(|known| known.report.node.clone()).collect()
 }

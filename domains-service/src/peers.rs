@@ -1,12 +1,11 @@
-//! The other replicas of this service over one PostgreSQL: what they must hear at once.
+//! Notifications between the replicas of this service over one PostgreSQL.
 //!
-//! Two things are told through the database's notifications: that a revision was committed, so that followers of every
-//! replica are woken, and how far a gateway has come, so that a removal waits for gateways whichever replica they
-//! report to. A notification of a commit is part of its transaction.
+//! Notifications of the database carry two messages: a committed revision, which wakes the followers of every replica,
+//! and a gateway's report, so that a removal waits for gateways whichever replica they report to. The notification of a
+//! commit is part of its transaction.
 //!
-//! Over SQLite there is one process and nothing to tell. When the notifications are interrupted, changes are found by
-//! the look that every follower's stream takes each second, and a removal is finished by the replica that its gateways report
-//! to.
+//! Over SQLite there is one process and no notification. When notifications are interrupted, each follower's poll finds
+//! changes once a second, and only the replica that receives a gateway's reports ends a removal.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,22 +18,22 @@ use crate::nodes::Nodes;
 use crate::store::notices::Notice;
 use crate::store::{Store, StoreError};
 
-/// How long telling may hold up a gateway that reports.
-const TELL_WAIT_MAX: Duration = Duration::from_secs(1);
+/// Longest delay of a gateway's report by its notification.
+const SEND_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Gateways report every second, so a silence of this length may be a connection that leads nowhere.
+/// Gateways report every second, so after this silence the connection may be dead.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
-/// Before the next attempt to listen.
+/// Pause before the next attempt to listen.
 const LISTEN_PAUSE: Duration = Duration::from_millis(250);
 
-/// A gateway's report on its way to the other replicas.
+/// A gateway's report, sent to the other replicas.
 #[derive(Debug, Serialize, Deserialize)]
-struct Told {
-    /// The replica it was made to, which knows already.
+struct PeerReport {
+    /// The replica that received it, which ignores the notification.
     replica: String,
     report: NodeReport,
-    /// Whether the database was told of the process.
+    /// Whether the process is in the database.
     on_record: bool,
 }
 
@@ -42,7 +41,7 @@ struct Told {
 #[derive(Clone)]
 pub(crate) struct Peers {
     store: Store,
-    /// The name of this replica: another one at each start.
+    /// The name of this replica, new at each start.
     replica: Arc<str>,
 }
 
@@ -53,17 +52,17 @@ impl Peers {
         Ok(Self { store: store.clone(), replica: replica.into() })
     }
 
-    /// Tells how far a gateway has come. What does not get through is repeated with the gateway's next report.
-    pub(crate) async fn tell(&self, report: &NodeReport, on_record: bool) {
+    /// Sends a gateway's report to the other replicas. The gateway's next report repeats a lost one.
+    pub(crate) async fn send(&self, report: &NodeReport, on_record: bool) {
         if !self.store.is_shared() {
             return;
         }
-        let told = Told { replica: self.replica.to_string(), report: report.clone(), on_record };
-        let text = serde_json::to_string(&told).unwrap_or_default();
-        match tokio::time::timeout(TELL_WAIT_MAX, self.store.tell_replicas(&text)).await {
+        let sent = PeerReport { replica: self.replica.to_string(), report: report.clone(), on_record };
+        let text = serde_json::to_string(&sent).unwrap_or_default();
+        match tokio::time::timeout(SEND_TIME_MAX, self.store.notify_replicas(&text)).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(%error, "other replicas were not told of a gateway"),
-            Err(_) => tracing::debug!("other replicas were not told of a gateway in time"),
+            Ok(Err(error)) => tracing::debug!(%error, "could not pass a gateway's report to other replicas"),
+            Err(_) => tracing::debug!("could not pass a gateway's report to other replicas in time"),
         }
     }
 
@@ -81,9 +80,9 @@ impl Peers {
             match ended {
                 Ok(()) => heard = true,
                 Err(error) if std::mem::replace(&mut heard, false) => {
-                    tracing::warn!(%error, "other replicas are not heard; changes are looked for every second");
+                    tracing::warn!(%error, "lost notifications of other replicas; reading changes every second");
                 }
-                Err(error) => tracing::debug!(%error, "other replicas are still not heard"),
+                Err(error) => tracing::debug!(%error, "still no notifications of other replicas"),
             }
             tokio::select! {
                 () = shutdown.begun() => return,
@@ -92,26 +91,26 @@ impl Peers {
         }
     }
 
-    /// Listens on one connection, until it says nothing for a while.
+    /// Listens on one connection until it is silent for [`SILENCE_MAX`].
     async fn listen_once(&self, nodes: &Nodes) -> Result<(), StoreError> {
         let Some(mut notices) = self.store.notices().await? else { return Ok(()) };
-        // Commits before this connection began to listen.
-        self.store.heard_of(self.store.newest_revision().await?);
+        // Commits from before this connection listened.
+        self.store.committed_elsewhere(self.store.newest_revision().await?);
         loop {
             match tokio::time::timeout(SILENCE_MAX, notices.next()).await {
-                Ok(Ok(Some(Notice::Committed(revision)))) => self.store.heard_of(revision),
-                Ok(Ok(Some(Notice::Report(text)))) => self.hear(nodes, &text),
+                Ok(Ok(Some(Notice::Committed(revision)))) => self.store.committed_elsewhere(revision),
+                Ok(Ok(Some(Notice::Report(text)))) => self.receive(nodes, &text),
                 Ok(Ok(None)) | Err(_) => return Ok(()),
                 Ok(Err(error)) => return Err(error),
             }
         }
     }
 
-    fn hear(&self, nodes: &Nodes, text: &str) {
-        match serde_json::from_str::<Told>(text) {
-            Ok(told) if *told.replica != *self.replica => nodes.overhear(told.report, told.on_record),
+    fn receive(&self, nodes: &Nodes, text: &str) {
+        match serde_json::from_str::<PeerReport>(text) {
+            Ok(sent) if *sent.replica != *self.replica => nodes.report_from_replica(sent.report, sent.on_record),
             Ok(_) => {}
-            Err(error) => tracing::debug!(%error, "a notification is no gateway's report"),
+            Err(error) => tracing::debug!(%error, "ignored a malformed notification"),
         }
     }
 }

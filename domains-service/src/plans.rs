@@ -1,16 +1,16 @@
-//! Plans: what each grants, from a file, or as the specification states.
+//! The limits of each plan, from a file or as the specification states them.
 //!
-//! The figures of the three stated plans can be changed by an operator; the names cannot.
+//! An operator can change the figures of the three stated plans, but not their names.
 
 use std::collections::BTreeMap;
 
 use chassis::config::{Problems, Section, Source};
 use contract::plan::{Limits, Plan};
 
-/// The most domains any plan may grant: what the redirect rules can look at in one transaction.
+/// Maximum of domains per project in any plan: the number that the redirect rules can read in one transaction.
 pub(crate) const DOMAINS_MAX: u32 = 10_000;
 
-/// What one plan grants.
+/// The limits and features of one plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// Requests per minute and per day.
@@ -19,7 +19,7 @@ pub struct Grant {
     pub domains: u32,
 }
 
-/// What every plan grants.
+/// The limits and features of all plans.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plans(BTreeMap<Plan, Grant>);
 
@@ -41,7 +41,7 @@ impl Plans {
         reader.finish(plans)
     }
 
-    /// What `plan` grants.
+    /// The limits and features of `plan`.
     pub fn of(&self, plan: Plan) -> Grant {
         self.0.get(&plan).copied().unwrap_or_else(|| Self::stated_grant(plan))
     }
@@ -76,7 +76,7 @@ mod tests {
 
     // rule: 8.6.1, 8.6.2, 8.6.3
     #[test]
-    fn the_file_in_config_is_what_the_specification_states() {
+    fn the_file_in_config_equals_the_specification() {
         assert_eq!(read(include_str!("../../config/plans.toml")).unwrap(), Plans::stated());
         assert_eq!(read("").unwrap(), Plans::stated());
     }

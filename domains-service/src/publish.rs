@@ -1,7 +1,7 @@
-//! What of a domain the edge is told, and how a domain or a project leaves it.
+//! Publishes a domain's site to the edge, and withdraws the sites of a domain or project.
 //!
-//! Called within the transaction that changes a domain, so that records and change log agree. A domain that is served
-//! has a site; where its redirect leads is worked out anew whenever it or its target changes.
+//! The functions run in the transaction that changes a domain, so that records and change log agree. A served domain
+//! has a site; its redirect is computed again whenever the domain or its target changes.
 
 use contract::feed::{Entity, EntityName};
 use contract::hostname::Hostname;
@@ -24,7 +24,7 @@ pub(crate) fn node(domain: &Domain) -> Node {
     }
 }
 
-/// The domain a redirect leads to.
+/// The target of a domain's redirect.
 pub(crate) async fn target_of(
     write: &mut Write,
     domain: &Domain,
@@ -36,8 +36,7 @@ pub(crate) async fn target_of(
     }
 }
 
-/// Tells the edge what to serve for the domain now. The domain must be saved.
-/// Of one that cannot be read, the edge keeps what it was told last.
+/// Publishes the domain's site. The domain must be saved. An unreadable domain's site stays as it is.
 pub(crate) async fn site(write: &mut Write, domain: &Domain) -> Result<(), StoreError> {
     if domain.unreadable.is_some() {
         return Ok(());
@@ -56,7 +55,7 @@ pub(crate) async fn site(write: &mut Write, domain: &Domain) -> Result<(), Store
     }
 }
 
-/// Tells the edge about the domain and those that redirect to it. The domain must be saved.
+/// Publishes the sites of the domain and of those that redirect to it. The domain must be saved.
 pub(crate) async fn site_and_dependants(write: &mut Write, domain: &Domain) -> Result<(), StoreError> {
     site(write, domain).await?;
     for dependant in domains::dependants(write.connection(), domain).await? {
@@ -65,8 +64,8 @@ pub(crate) async fn site_and_dependants(write: &mut Write, domain: &Domain) -> R
     Ok(())
 }
 
-/// Withdraws the site, if the name is this project's: another project's site of the same name stays. Gateways that may
-/// serve it still are waited for, though nobody asked.
+/// Withdraws the site if the name belongs to this project; another project's site of the same name stays. The
+/// withdrawal ends when every gateway has confirmed it, although no API call waits for the result.
 async fn withdraw_site(write: &mut Write, domain: &Domain) -> Result<(), StoreError> {
     let claims = domains::find_claims(write.connection(), &domain.name).await?;
     if claims.holder.as_ref().is_some_and(|holder| *holder != domain.project) {
@@ -80,7 +79,7 @@ async fn withdraw_site(write: &mut Write, domain: &Domain) -> Result<(), StoreEr
     Ok(())
 }
 
-/// Withdraws everything the edge knows under the name, if it is this project's.
+/// Withdraws all entities of the name, if it belongs to this project.
 pub(crate) async fn withdraw(write: &mut Write, domain: &Domain) -> Result<(), StoreError> {
     let claims = domains::find_claims(write.connection(), &domain.name).await?;
     if claims.holder.as_ref().is_some_and(|holder| *holder != domain.project) {
@@ -91,16 +90,16 @@ pub(crate) async fn withdraw(write: &mut Write, domain: &Domain) -> Result<(), S
     withdraw_challenges(write, domain).await
 }
 
-/// Withdraws a domain, lets its name go and forgets its record.
+/// Withdraws a domain, releases its name and deletes its record.
 pub(crate) async fn forget(write: &mut Write, domain: &Domain, lineage: &str) -> Result<(), StoreError> {
     let now = write.now();
     withdraw(write, domain).await?;
-    domains::let_go(write.connection(), &domain.name, &domain.project, lineage, now).await?;
+    domains::release(write.connection(), &domain.name, &domain.project, lineage, now).await?;
     domains::delete_domain(write.connection(), domain).await?;
     acme::abandon_orders(write.connection(), &domain.name, now).await
 }
 
-/// Takes everything of the project from the edge, lets its names go, and keeps the rest until `erase_at`.
+/// Withdraws all entities of the project, releases its names, and keeps its data until `erase_at`.
 pub(crate) async fn withdraw_project(
     write: &mut Write,
     platform: &Hostname,
@@ -134,7 +133,7 @@ pub(crate) async fn withdraw_challenges(write: &mut Write, domain: &Domain) -> R
     withdraw_challenges_of(write, &domain.name).await
 }
 
-/// The same, where there is but the name.
+/// The same for a name without a domain.
 pub(crate) async fn withdraw_challenges_of(write: &mut Write, name: &Hostname) -> Result<(), StoreError> {
     for token in write.challenge_tokens(name).await? {
         write.remove(EntityName::Challenge(token)).await?;

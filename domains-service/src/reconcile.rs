@@ -1,9 +1,9 @@
-//! Reconciling one domain: check DNS, decide, write, and order a certificate when everything passes.
+//! Reconciles one domain: check DNS, decide, write, and order a certificate when all checks pass.
 //!
-//! One worker acts on a domain at a time, under a claim that ends by itself; what it found is written only if no
-//! other worker has claimed the domain since. Between a check and its write the world may have changed, so the
-//! transaction reads the domain again and [decides](crate::domain::reconcile) by what it finds there. When the
-//! database is gone, nothing is written and the domain stays due.
+//! One worker acts on a domain at a time, under a lease that expires. Its result is written only if no other worker has
+//! taken the lease since. The world may change between a check and its write, so the transaction reads the domain again
+//! and [decides](crate::domain::reconcile) by that state. When the database is gone, nothing is written and the domain
+//! stays due.
 
 mod advice;
 mod check;
@@ -33,10 +33,10 @@ use crate::store::{Store, StoreError, Write, domains};
 pub(crate) use self::check::{check_dns, claim};
 pub(crate) use crate::domain::reconcile::Reason;
 
-/// A check of DNS younger than this is as good as another while nothing but an order is waited for, in milliseconds.
+/// A DNS check younger than this is not repeated while the domain waits only for an order, in milliseconds.
 const FRESH_MILLIS: i64 = 3_600_000;
 
-/// What came of reconciling.
+/// The result of a reconciliation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reconciled {
     /// The domain is where it belongs.
@@ -45,7 +45,7 @@ pub(crate) enum Reconciled {
     Elsewhere,
 }
 
-/// Checks a domain and does what is to be done.
+/// Checks a domain and applies the decision.
 pub(crate) async fn reconcile(app: &App, domain: &Domain, reason: Reason) -> Result<Reconciled, StoreError> {
     let now = app.core.clock.now();
     let Some(mut leased) = Leased::claim(&app.core.store, domain, now).await? else { return Ok(Reconciled::Elsewhere) };
@@ -62,7 +62,7 @@ pub(crate) async fn reconcile(app: &App, domain: &Domain, reason: Reason) -> Res
     Box::pin(take_check(app, leased, check, reason)).await
 }
 
-/// Whether all that is due is an order, and every authority is away: DNS was checked lately and need not be asked again.
+/// Whether only an order is due and every authority is unreachable: DNS was checked lately and is not asked again.
 fn waits_only_for_authorities(authorities: &Authorities, domain: &Domain, now: UnixMillis) -> bool {
     let is_fresh = domain.checked_at.is_some_and(|at| now.since(at) < FRESH_MILLIS);
     is_fresh && domain.certificate.next_attempt_at.is_some() && authorities.away_until(now).is_some()
@@ -80,7 +80,7 @@ async fn postpone(store: &Store, authorities: &Authorities, mut leased: Leased<D
     Ok(())
 }
 
-/// Checks DNS; `None` when the project is gone, or the name may not be attached any more.
+/// Checks DNS. `None` if the project is gone or the name can no longer be attached.
 async fn check(app: &App, domain: &Domain) -> Result<Option<DnsCheck>, StoreError> {
     let Some(project) = app.core.store.find_project(&domain.project).await? else { return Ok(None) };
     let mut connection = app.core.store.reader().acquire().await?;
@@ -89,7 +89,7 @@ async fn check(app: &App, domain: &Domain) -> Result<Option<DnsCheck>, StoreErro
     Ok(check_dns(app, &project, domain, claim(&claims, &project, domain)).await)
 }
 
-/// Decides by what a check found, writes it, and orders a certificate if that was decided.
+/// Decides by a check, writes the decision, and orders a certificate if it includes one.
 async fn take_check(
     app: &App,
     leased: Leased<Domain>,
@@ -119,12 +119,12 @@ async fn take_check(
     Ok(Reconciled::Done)
 }
 
-/// Which project holds the domain's name. Another one's domain is read, and locked, only where the check lets it be
-/// taken.
+/// The project that holds the domain's name. Another project's domain is read and locked only if the check allows a
+/// takeover.
 async fn holder(
     write: &mut Write,
     domain: &Domain,
-    claims: domains::Claims,
+    claims: domains::NameClaims,
     check: &DnsCheck,
 ) -> Result<Holder, StoreError> {
     Ok(match claims.holder {
@@ -147,8 +147,8 @@ pub(crate) fn pays(plans: &Plans, project: &ProjectRecord, now: UnixMillis) -> b
         || project.unpaid_since.is_some_and(|since| now.since(since) < UNPAID_GRACE_MILLIS)
 }
 
-/// Takes domains out of service: from the commit on, no gateway that has applied it serves their names. Returns the
-/// revision to wait for.
+/// Takes domains out of service: a gateway that has applied the commit serves their names no more. Returns the revision
+/// to wait for.
 pub(crate) async fn remove(
     metrics: &Metrics,
     mut write: Write,
@@ -161,12 +161,12 @@ pub(crate) async fn remove(
     for mut domain in domains_to_remove {
         let before = domain.status;
         publish::withdraw(&mut write, &domain).await?;
-        domains::let_go(write.connection(), &domain.name, &project.id, &project.salt, now).await?;
+        domains::release(write.connection(), &domain.name, &project.id, &project.salt, now).await?;
         domain.primary = false;
         domain.redirect = None;
         domain.due_at = None;
         if domain.unreadable.take().is_some() {
-            // From now on it is one that is removed, and nothing of what could not be read is needed for that.
+            // The domain is being removed now, which needs none of the unreadable columns.
             domain.problems.clear();
         }
         domain.enter(Status::Removing, now);

@@ -1,11 +1,13 @@
-//! What a database needs that was put back from a backup, before a service opens it.
+//! Prepares a database that was restored from a backup, before a service opens it.
 //!
-//! It knows less than the lost one did, so it counts on above every number that was ever given out, and each gateway is sent
-//! everything anew. Sessions and links of the dashboard end, and gateways are given new keys at their next connection.
+//! The restored database lacks the last changes, so its revisions continue above every number ever given out, and each
+//! gateway gets a snapshot. Dashboard sessions and sign-in links end, and gateways get new keys at their next
+//! connection.
 //!
-//! What was revoked or removed since the backup is good again. Where the lost database can be read and is a later state of the
-//! backup (it has the change that was the backup's newest), the two are compared, and what is good in the backup alone is
-//! withdrawn again. Otherwise everything that is good is listed, for operators to look at. Without `lost` nothing is guessed.
+//! Credentials and entities that were revoked or removed after the backup are valid again. If the lost database is
+//! readable and is a later state of the backup (it has the backup's newest change), the two are compared, and
+//! everything that is valid only in the backup is withdrawn again. Otherwise everything valid is listed for operators.
+//! Without `lost` nothing is withdrawn.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,15 +29,15 @@ use crate::store::{Store, Write, domains, keys, projects};
 /// Names of one kind that are reported; all are counted.
 const NAMES_MAX: usize = 20;
 
-/// What became of what was withdrawn between the backup and the loss.
+/// The fate of everything that was withdrawn between the backup and the loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// It is withdrawn again.
     Withdrawn,
-    /// It is good again, as the operator wanted.
+    /// It is valid again, as the operator requested.
     Back,
-    /// It is good again, and cannot be told from the rest: the databases could not be compared.
+    /// It is valid again and unknown, because the databases could not be compared.
     Unknown,
 }
 
@@ -48,10 +50,10 @@ pub struct Counted {
     pub names: Vec<String>,
 }
 
-/// What a restored database brings back.
+/// Entities that a restored database brings back.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// What the lists are of: what was withdrawn since the backup, or everything that is good.
+    /// The content of the lists: entities that were withdrawn since the backup, or all valid ones.
     pub outcome: Outcome,
     /// Why the databases could not be compared.
     pub why: Option<String>,
@@ -59,12 +61,12 @@ pub struct Report {
     pub changed_at: i64,
     /// When the lost one was.
     pub lost_changed_at: Option<i64>,
-    /// By kind; only kinds of which there is something.
+    /// By kind, without empty kinds.
     pub things: BTreeMap<Kind, Counted>,
 }
 
-/// Makes a database that was put back ready for use. `lost` is the one that it replaces, or why that cannot be read; with
-/// `bring_back`, what was withdrawn since the backup is listed, and comes back.
+/// Prepares a restored database for use. `lost` is the database that it replaces, or the reason why that is unreadable.
+/// With `bring_back`, entities that were withdrawn since the backup are listed and become valid again.
 ///
 /// # Errors
 /// When the database is not one of ours, a service uses it, or it does not answer. It may be tried again.
@@ -92,7 +94,7 @@ pub async fn finish_restore(
             if bring_back {
                 (Outcome::Back, None, since)
             } else {
-                withdraw(&mut write, &lost, &since).await.context("withdrawing what was withdrawn since the backup")?;
+                withdraw(&mut write, &lost, &since).await.context("withdrawing what was removed since the backup")?;
                 (Outcome::Withdrawn, None, since)
             }
         }
@@ -109,7 +111,7 @@ pub async fn finish_restore(
     Ok(Report { outcome, why, changed_at, lost_changed_at, things: counted(things) })
 }
 
-/// Withdraws what was withdrawn from the lost database.
+/// Withdraws everything that was withdrawn in the lost database.
 async fn withdraw(write: &mut Write, lost: &Lost, since: &Good) -> anyhow::Result<()> {
     let now = write.now();
     let platform = comparison::platform(write.connection()).await?;
@@ -122,13 +124,13 @@ async fn withdraw(write: &mut Write, lost: &Lost, since: &Good) -> anyhow::Resul
                 let Some(mut project) = projects::find_named(write.connection(), &name.parse()?).await? else {
                     continue;
                 };
-                let platform = platform.as_ref().context("it has no host of the platform")?;
+                let platform = platform.as_ref().context("it has no platform host")?;
                 let erase_at = UnixMillis(lost.kept.get(id).copied().unwrap_or(now.0));
                 publish::withdraw_project(write, platform, &mut project, erase_at).await?;
             }
             Kind::Key => end_key(write, of, id, None).await?,
             Kind::Name => {
-                // Domains of a project that is withdrawn are gone with it.
+                // The domains of a withdrawn project are withdrawn with it.
                 let Some(project) = projects::find_by_uid(write.connection(), &of.parse()?).await? else { continue };
                 let domain = domains::find_domain(write.connection(), &project.id, &name.parse()?).await?;
                 if let Some(domain) = domain {
@@ -151,7 +153,7 @@ async fn withdraw(write: &mut Write, lost: &Lost, since: &Good) -> anyhow::Resul
     Ok(())
 }
 
-/// Revokes a key, or has it end at this moment.
+/// Revokes a key, or sets its end.
 async fn end_key(write: &mut Write, project: &str, id: &str, ends: Option<UnixSeconds>) -> anyhow::Result<()> {
     let id: KeyId = id.parse()?;
     let Some(project) = projects::find_ref(write.connection(), &project.parse()?).await? else { return Ok(()) };
@@ -171,7 +173,7 @@ async fn end_key(write: &mut Write, project: &str, id: &str, ends: Option<UnixSe
     Ok(())
 }
 
-/// The things by kind, counted; data that comes back is its project.
+/// Counts by kind. Data that comes back counts as its project.
 fn counted(things: Good) -> BTreeMap<Kind, Counted> {
     let mut all: BTreeMap<Kind, BTreeSet<(String, String)>> = BTreeMap::new();
     for ((kind, _), (of, name)) in things {

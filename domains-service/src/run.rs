@@ -26,15 +26,15 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::api;
 use crate::app::App;
 use crate::config::Config;
-use crate::dashboard;
 use crate::delivery;
 use crate::enrolment;
 use crate::issuer::acme::{AcmeAuthority, Desk};
 use crate::issuer::{Authorities, Issuer, LocalAuthority};
+use crate::key_rotation;
 use crate::keyring;
 use crate::metrics::Metrics;
 use crate::nodes::{Nodes, record};
-use crate::seals;
+use crate::pages::Pages;
 use crate::store::credentials::Kind;
 use crate::store::{Store, projects};
 use crate::worker;
@@ -122,7 +122,7 @@ pub async fn start_in(
         let authority = AcmeAuthority::new(settings.clone(), desk.clone());
         let authority = authority.with_context(|| format!("the certificate authority {:?}", settings.name))?;
         // An account that cannot be read is found out again, with its reason, at the first order.
-        if let Err(error) = authority.recall().await {
+        if let Err(error) = authority.load_account().await {
             tracing::warn!(authority = settings.name, error = format!("{error:#}"), "the account is not known yet");
         }
         authorities.public.push(Arc::new(authority));
@@ -133,22 +133,22 @@ pub async fn start_in(
         [(Kind::Gateway, config.gateways_directory.clone()), (Kind::Service, config.services_directory.clone())];
     let dns = Arc::new(CountedDns { dns: world.dns, metrics: metrics.clone() });
     let app = Arc::new(App::new(config, store, nodes, clock.clone(), dns, authorities, metrics)?);
-    seals::check(&app.core, lost).await?;
+    key_rotation::check(&app.core, lost).await?;
     publish_platform(&app).await?;
     enrolment::at_start(&app, &secret, credentials).await?;
-    app.gateways.recall_processes(&app.core.store).await?;
-    keyring::look(&app.core, &app.gateways).await?;
-    app.core.store.look_at_credentials().await?;
+    app.gateways.load_processes(&app.core.store).await?;
+    keyring::rotate_if_due(&app.core, &app.gateways).await?;
+    app.core.store.reload_credentials().await?;
     let health = Health::new();
     let listening = health.condition("listening");
 
     let limits = ServeLimits { drain_timeout: DRAIN_TIME_MAX, ..ServeLimits::default() };
     let guard = GatewayGuard::new(app.gateways.trusted.clone(), API_UPSTREAM, clock);
     let for_pages = guard.for_audience(DASHBOARD_UPSTREAM);
-    let pages = dashboard::router(app.clone(), for_pages, shutdown.clone());
+    let pages = dashboard::router(Pages::of(app.clone()), for_pages, shutdown.clone());
     let public = dashboard::beside(api::public(app.clone(), guard), pages, &app.settings.platform)
         .layer(middleware::from_fn_with_state(traced_by, traced));
-    let inside = api::internal(app.clone(), effective, dashboard::operators(), shutdown.clone());
+    let inside = api::internal(app.clone(), effective, shutdown.clone());
     let for_admin = chassis::admin::answer_to(admin_router(&app, &health, registry), admin_hosts);
     // The admin listener outlives the others, so that a drain can be watched.
     let admin_shutdown = Shutdown::new();
@@ -183,7 +183,8 @@ pub async fn start_in(
     Ok(Running::new("domains-service", addresses, task))
 }
 
-/// Starts what happens by itself until `shutdown`. `change_log_rows` and `disable_after`: see the settings of these names.
+/// Starts what happens by itself until `shutdown`. `change_log_rows` and `disable_after`: see the settings of these
+/// names.
 fn workers(
     app: &Arc<App>,
     watched: StoreMetrics,
@@ -196,7 +197,7 @@ fn workers(
         tokio::spawn(sql::watch(app.core.store.database(), watched, shutdown.clone())),
         tokio::spawn(app.gateways.peers.clone().listen(app.gateways.nodes.clone(), shutdown.clone())),
         tokio::spawn(record::keep(app.core.store.clone(), app.gateways.nodes.clone(), shutdown.clone())),
-        tokio::spawn(seals::keep_new(app.clone(), shutdown.clone())),
+        tokio::spawn(key_rotation::rotate(app.clone(), shutdown.clone())),
         tokio::spawn(keyring::keep(app.clone(), shutdown.clone())),
         tokio::spawn(app.core.store.clone().keep_credentials(shutdown.clone())),
         tokio::spawn(worker::tidy(app.clone(), change_log_rows, shutdown.clone())),

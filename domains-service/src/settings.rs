@@ -1,4 +1,4 @@
-//! What the platform grants and permits, as the configuration says.
+//! Settings that apply to all projects: plans, platform domain, rules for names, restore period.
 
 use contract::hostname::Hostname;
 use contract::key::Environment;

@@ -1,15 +1,15 @@
-//! What must last: one relational database, and the change log in it.
+//! Storage: one relational database, and the change log in it.
 //!
-//! Every change the edge must know of is a row of `changes` with the next revision, written in the transaction that
-//! makes the change; `entities` holds the result, so a snapshot is one consistent read. The first statement of every
-//! writing transaction takes the row of `revision_counter`: writers queue there, so revisions have no gaps and appear
-//! in the order of commits.
+//! Every change for the edge is a row of `changes` with the next revision, written in the transaction that makes the
+//! change; `entities` holds the result, so a snapshot is one consistent read. The first statement of every writing
+//! transaction takes the row of `revision_counter`: writers queue there, so revisions have no gaps and appear in the
+//! order of commits.
 //!
-//! SQLite embedded, or PostgreSQL under several replicas of this service: one set of statements for both. A replica
-//! keeps nothing that another would have to know; what happens is told to the others through the database (`peers`).
+//! The database is embedded SQLite, or PostgreSQL for several replicas of this service, with the same statements for
+//! both. A replica keeps no state that another needs; notifications pass through the database (`peers`).
 //!
 //! When the database is gone, reads and writes fail with [`StoreError`] after a bounded wait and the API answers 503;
-//! followers of the stream keep what they have.
+//! followers of the stream keep their state.
 
 pub(crate) mod acme;
 pub(crate) mod admitted;
@@ -29,7 +29,7 @@ pub(crate) mod overview;
 pub(crate) mod processes;
 pub(crate) mod projects;
 pub(crate) mod rows;
-pub(crate) mod seals;
+pub(crate) mod sealed;
 pub(crate) mod sessions;
 #[cfg(test)]
 mod tests;
@@ -55,14 +55,15 @@ pub(crate) use write::Write;
 
 use crate::project::ProjectRef;
 
-/// A statement that reads whole rows of what belongs to projects, each with the name that its project has.
+/// A statement that reads whole rows of projects' data, each with its project's name.
 macro_rules! with_project {
     ($rest:literal) => {
         concat!("SELECT *, (SELECT name FROM projects WHERE id = project) AS project_name FROM ", $rest)
     };
 }
 
-/// The same for one page of a project's things, oldest first: for [`Store::page`]. A moment that is no number is the first.
+/// The same for one page of a project's rows, oldest first, for [`Store::page`]. A time that is not a number sorts
+/// first.
 macro_rules! page_of {
     ($table:literal) => {
         concat!(
@@ -75,13 +76,13 @@ macro_rules! page_of {
 }
 pub(crate) use {page_of, with_project};
 
-/// Why the database did not do what was asked.
+/// The failure of a database operation.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreError {
     /// It is gone, slow, full or refused the statement.
     #[error("the database did not answer: {0}")]
     Database(#[from] sqlx::Error),
-    /// A row does not read back as what was written. It is noted by [`rows`].
+    /// An unreadable row. [`rows`] records it.
     #[error("column {column} of the row {row} of {table} cannot be read")]
     Unreadable {
         /// Its table.
@@ -91,17 +92,17 @@ pub(crate) enum StoreError {
         /// The first column that cannot be read.
         column: &'static str,
     },
-    /// What the caller acts with was revoked after it was authenticated and before the change was written.
-    #[error("the caller's credential was revoked meanwhile")]
+    /// The caller's credential was revoked between its authentication and the write.
+    #[error("the caller's credential was revoked during the request")]
     ActorRevoked,
 }
 
-/// The database and the news of commits.
+/// The database, and a watch of its commits.
 #[derive(Clone)]
 pub(crate) struct Store {
     database: Database,
     clock: Arc<dyn Clock>,
-    news: Arc<News>,
+    commits: Arc<Commits>,
     /// When the use of each credential was written down last, by its digest.
     last_used: Arc<Mutex<HashMap<String, UnixMillis>>>,
     admitted: Arc<Admitted>,
@@ -110,15 +111,16 @@ pub(crate) struct Store {
 /// How often the use of a credential is written down, in milliseconds.
 const USE_NOTED_EVERY_MILLIS: i64 = 60_000;
 
-/// Credentials whose last use is remembered: more than can be good.
+/// Credentials with a known time of last use: more than can be valid.
 const LAST_USED_MAX: usize = 4_096;
 
 impl Store {
     /// Opens the database, brings its schema up to date and reads the newest revision.
     pub(crate) async fn open(place: &Place, clock: Arc<dyn Clock>) -> anyhow::Result<Self> {
         let database = Database::open(place, &migrations()).await?;
-        // A new database counts on from the present millisecond: should one be made anew, its revisions are above all
-        // of the old one's, and a gateway that followed the old one is sent a snapshot instead of a wrong difference.
+        // Revisions of a new database start at the present millisecond. If the database is created again, its revisions
+        // are above all of the former one's, so a gateway that followed the former one gets a snapshot instead of a
+        // wrong difference.
         let count_on = async || {
             query("INSERT INTO revision_counter (id, current, oldest) VALUES (1, $1, $1) ON CONFLICT DO NOTHING")
                 .bind(clock.now().0.max(1))
@@ -126,25 +128,26 @@ impl Store {
                 .await
         };
         database.first(count_on).await.context("starting the change log")?;
-        let store = Self { database, clock, news: Arc::default(), last_used: Arc::default(), admitted: Arc::default() };
-        store.mend_the_newest().await.context("marking the newest revision")?;
-        store.heard_of(store.newest_revision().await.context("reading the change log")?);
+        let store =
+            Self { database, clock, commits: Arc::default(), last_used: Arc::default(), admitted: Arc::default() };
+        store.repair_newest().await.context("writing the mark of the newest revision")?;
+        store.committed_elsewhere(store.newest_revision().await.context("reading the change log")?);
         Ok(store)
     }
 
-    /// Wakes whenever a transaction of this process has committed a change, or another's that we were told of.
-    pub(crate) fn news(&self) -> watch::Receiver<Revision> {
-        self.news.newest.subscribe()
+    /// Changes whenever a transaction of this process, or one of another replica, has committed a change.
+    pub(crate) fn commits(&self) -> watch::Receiver<Revision> {
+        self.commits.newest.subscribe()
     }
 
-    /// Whether the database was found at an earlier state than before, since this was asked last.
+    /// Whether the database went back to an earlier state since the last call.
     pub(crate) fn has_gone_back(&self) -> bool {
-        self.news.has_gone_back.swap(false, Ordering::AcqRel)
+        self.commits.has_gone_back.swap(false, Ordering::AcqRel)
     }
 
     /// Begins a writing transaction.
     pub(crate) async fn write(&self) -> Result<Write, StoreError> {
-        Write::begin(&self.database.write, self.clock.now(), self.news.clone()).await
+        Write::begin(&self.database.write, self.clock.now(), self.commits.clone()).await
     }
 
     /// Connections for reading.
@@ -152,18 +155,18 @@ impl Store {
         &self.database.read
     }
 
-    /// A connection on which everything is read as of one moment.
+    /// A connection with one consistent snapshot for all reads.
     pub(crate) async fn reading(&self) -> Result<Connection, StoreError> {
         Ok(self.reader().begin(Begin::Snapshot).await?)
     }
 
-    /// Connections for statements that change nothing the edge knows.
+    /// Connections for statements without a change for the edge.
     pub(crate) fn writer(&self) -> &Pool {
         &self.database.write
     }
 
-    /// Writes down that a credential was used, beside the request that came with it: clients are let in even while the
-    /// database takes no writes. A failed note is not repeated: the next one comes a minute later.
+    /// Records in the background that a credential was used, so that clients are served even while the database accepts
+    /// no writes. A failed write is not repeated; the next one follows a minute later.
     pub(crate) fn note_use(&self, digest: &str, now: UnixMillis) {
         let mut last_used = self.last_used.lock();
         if last_used.get(digest).is_some_and(|at| now.since(*at) < USE_NOTED_EVERY_MILLIS) {
@@ -177,17 +180,17 @@ impl Store {
         tokio::spawn(async move {
             let note = query("UPDATE credentials SET last_used_at = $2 WHERE digest = $1");
             if let Err(error) = note.bind(digest).bind(now.0).execute(&writer).await {
-                tracing::debug!(%error, "the last use of a credential was not written down");
+                tracing::debug!(%error, "could not record the last use of a credential");
             }
         });
     }
 
-    /// Another replica has committed: followers of this one are woken.
-    pub(crate) fn heard_of(&self, revision: Revision) {
-        self.news.committed(revision);
+    /// Wakes the followers of this replica because another one has committed.
+    pub(crate) fn committed_elsewhere(&self, revision: Revision) {
+        self.commits.committed(revision);
     }
 
-    /// Up to `limit` rows of a statement of [`page_of`], behind the moment and id `after`.
+    /// Up to `limit` rows of a statement of [`page_of`], after the time and id in `after`.
     pub(crate) async fn page<R: Record>(
         &self,
         statement: &'static str,
@@ -199,7 +202,7 @@ impl Store {
         Ok(rows.fetch_all(self.reader()).await?)
     }
 
-    /// What the service remembers under a name. A text that is damaged is noted, and is read like any other wrong one.
+    /// The setting of this name. A damaged text is recorded as unreadable and returned as it reads.
     pub(crate) async fn setting(&self, name: &str) -> Result<Option<String>, StoreError> {
         let value = query_as("SELECT value FROM settings WHERE name = $1");
         let value: Option<Found<(String,)>> = value.bind(name).fetch_optional(self.reader()).await?;
@@ -207,7 +210,7 @@ impl Store {
         Ok(value.map(|value| rows::column(self.reader(), &place, "value", value)))
     }
 
-    /// Remembers something.
+    /// Stores a setting.
     pub(crate) async fn set_setting(&self, name: &str, value: &str) -> Result<(), StoreError> {
         query(
             "INSERT INTO settings (name, value) VALUES ($1, $2)
@@ -220,12 +223,12 @@ impl Store {
         Ok(())
     }
 
-    /// The database itself, for those who watch it.
+    /// The database itself, for health checks.
     pub(crate) fn database(&self) -> Database {
         self.database.clone()
     }
 
-    /// Finishes what is in progress.
+    /// Finishes the statements in progress and closes the connections.
     pub(crate) async fn close(&self) {
         self.database.close().await;
     }
@@ -241,26 +244,27 @@ pub fn newest_schema() -> i64 {
     migrations().newest()
 }
 
-/// What is known of commits.
+/// The commits that this process knows of.
 #[derive(Debug, Default)]
-struct News {
-    /// The revision that was heard of last.
+struct Commits {
+    /// The revision of the last known commit.
     newest: watch::Sender<Revision>,
     /// The highest revision of the present history.
     highest: AtomicU64,
-    /// The database was found at an earlier state, and nobody has asked since.
+    /// The database went back to an earlier state, and `has_gone_back` has not been read since.
     has_gone_back: AtomicBool,
 }
 
-impl News {
-    /// A revision was committed: followers are woken if it is another one. A lower one is news as well: the database went back.
+impl Commits {
+    /// Takes a committed revision and wakes followers if it is another one. A lower one wakes them too: the database
+    /// went back.
     fn committed(&self, revision: Revision) {
         self.highest.fetch_max(revision.0, Ordering::AcqRel);
         self.newest.send_if_modified(|newest| std::mem::replace(newest, revision) != revision);
     }
 
-    /// The newest revision was read as `newest`, after `highest` was known: where it is lower, the database went back to an
-    /// earlier state, as a standby that lagged does when it takes over.
+    /// Takes the newest revision as read from the database after `highest` was known. If it is lower, the database went
+    /// back to an earlier state, for example because a lagging standby took over.
     fn read(&self, newest: Revision, highest: u64) {
         if newest.0 < highest
             && self.highest.compare_exchange(highest, newest.0, Ordering::AcqRel, Ordering::Acquire).is_ok()

@@ -1,8 +1,8 @@
-//! How often somebody may ask for a check: once in ten seconds per domain, thirty times a minute per project. How often
-//! somebody may try to sign in: ten times in five minutes per address, thirty per key. And how often somebody may change
-//! something, through the API or the dashboard.
+//! Rate limits of the control plane's own API. DNS checks: one in ten seconds per domain, thirty a minute per project.
+//! Sign-ins: ten in five minutes per address, thirty per key. Changes through the API or the dashboard: see the
+//! constants.
 //!
-//! In memory and bounded. What is forgotten early only lets somebody ask a little sooner.
+//! In memory and bounded. A count that is dropped early only lets a caller continue a little sooner.
 
 use std::collections::VecDeque;
 use std::hash::Hash;
@@ -21,11 +21,12 @@ use crate::limits::{Limit, admit};
 /// Between two checks of one domain.
 pub(crate) const DOMAIN_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Checks a project may ask for in [`PROJECT_WINDOW`].
+/// Checks per project in [`PROJECT_WINDOW`].
 const PROJECT_CHECKS_MAX: usize = 30;
 const PROJECT_WINDOW: Duration = Duration::from_mins(1);
 
-/// Attempts to sign in count this long. A key has 178 bits of randomness, so this protects the database more than the keys.
+/// Attempts to sign in count this long. A key has 178 bits of randomness, so this protects the database more than the
+/// keys.
 const SIGN_IN_WINDOW: Duration = Duration::from_mins(5);
 
 /// Attempts of one address (one /64 of IPv6) in [`SIGN_IN_WINDOW`].
@@ -37,8 +38,8 @@ const SIGN_INS_PER_KEY_MAX: usize = 30;
 /// Domains and projects remembered, and addresses and keys.
 const REMEMBERED_MAX: u64 = 100_000;
 
-/// At most so many in any span of time, for each of many keys. In memory and bounded: a key that is forgotten early may
-/// go on a little sooner.
+/// Limits events per key in any span of time. In memory and bounded: a key that is dropped early may continue a little
+/// sooner.
 struct Throttle<K> {
     clock: Arc<dyn Clock>,
     span: Duration,
@@ -51,16 +52,16 @@ impl<K: Hash + Eq + Send + Sync + 'static> Throttle<K> {
         Self { clock, span, taken: Cache::builder().max_capacity(remembered).time_to_idle(span).build() }
     }
 
-    /// Notes one more for `key`, or says how long to wait first when there were `most` within the span.
+    /// Counts an event of `key`, or returns the time to wait if there were `most` within the span.
     fn take(&self, key: K, most: usize) -> Result<(), Duration> {
         self.take_with(key, most, || Ok(()))
     }
 
-    /// The same, when `other` agrees. `other` is asked only when there is room, so a refusal takes nothing anywhere.
+    /// The same if `other` agrees. `other` is called only when there is room, so a refusal counts nowhere.
     fn take_with(&self, key: K, most: usize, other: impl FnOnce() -> Result<(), Duration>) -> Result<(), Duration> {
         let now = self.clock.monotonic();
         let taken = self.taken.get_with(key, Arc::default);
-        // The lock orders requests of the same moment.
+        // The lock orders simultaneous requests.
         let mut taken = taken.lock();
         while taken.front().is_some_and(|at| now.saturating_sub(*at) >= self.span) {
             taken.pop_front();
@@ -75,10 +76,10 @@ impl<K: Hash + Eq + Send + Sync + 'static> Throttle<K> {
     }
 }
 
-/// Why somebody looks at a domain's DNS. Each has a pace of its own: who has tried a name out may attach and verify it.
+/// The purpose of a DNS check. Each has its own limit: after a trial check an owner can still attach and verify.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Asking {
-    /// What would attaching it mean?
+    /// A check before attaching.
     Check,
     /// Is it right now?
     Verify,
@@ -103,13 +104,13 @@ impl Throttles {
         }
     }
 
-    /// Notes a check of `domain`, or says how long to wait first.
-    pub(crate) fn look(&self, asking: Asking, project: &ProjectRef, domain: &str) -> Result<(), Duration> {
+    /// Counts a check of `domain`, or returns the time to wait.
+    pub(crate) fn admit(&self, asking: Asking, project: &ProjectRef, domain: &str) -> Result<(), Duration> {
         let domain = (asking, format!("{} {domain}", project.uid));
         self.projects.take_with((asking, project.clone()), PROJECT_CHECKS_MAX, || self.domains.take(domain, 1))
     }
 
-    /// Notes an attempt to sign in from an address, or says how many seconds to wait first.
+    /// Counts a sign-in from an address, or returns the seconds to wait.
     pub(crate) fn sign_in_from(&self, client: IpAddr) -> Result<(), u64> {
         let who = match client.to_canonical() {
             IpAddr::V4(address) => address.to_string(),
@@ -118,7 +119,7 @@ impl Throttles {
         self.sign_in(who, SIGN_INS_PER_ADDRESS_MAX)
     }
 
-    /// Notes an attempt to sign in with a key, by its digest, or says how many seconds to wait first.
+    /// Counts a sign-in with a key, by its digest, or returns the seconds to wait.
     pub(crate) fn sign_in_with(&self, digest: String) -> Result<(), u64> {
         self.sign_in(digest, SIGN_INS_PER_KEY_MAX)
     }
@@ -128,10 +129,10 @@ impl Throttles {
     }
 }
 
-/// Changes of one key or session: so many at once, and as many in a minute.
+/// Changes of one key or session: the burst, and the number per minute.
 const SESSION_CHANGES: Limit = per_minute(300);
 
-/// Changes in one project, whoever makes them.
+/// Changes in one project, by all callers together.
 const PROJECT_CHANGES: Limit = per_minute(600);
 
 const fn per_minute(count: i64) -> Limit {
@@ -143,7 +144,7 @@ pub(crate) struct Pace {
     clock: Arc<dyn Clock>,
     /// From when on all of a limit is free again.
     free_at: Cache<String, UnixMillis>,
-    /// Two who change something at once are counted one after the other.
+    /// Simultaneous changes are counted one after the other.
     turn: Mutex<()>,
 }
 
@@ -152,8 +153,8 @@ impl Pace {
         Self { clock, free_at: Cache::builder().max_capacity(REMEMBERED_MAX).build(), turn: Mutex::new(()) }
     }
 
-    /// Notes a change by `session`, in `project` when it is one's own, or says how long to wait first. Who has to wait
-    /// has spent nothing.
+    /// Counts a change by `session`, in `project` if it is a tenant's, or returns the time to wait. A refused change
+    /// counts nowhere.
     pub(crate) fn change(&self, session: &str, project: Option<&ProjectRef>) -> Result<(), Duration> {
         let since_start = i64::try_from(self.clock.monotonic().as_millis()).unwrap_or(i64::MAX);
         let now = UnixMillis(since_start);
@@ -183,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_have_a_pace_by_session_and_by_project_and_waiting_costs_nothing() {
+    fn changes_are_limited_by_session_and_project_and_refusals_cost_nothing() {
         let clock = Arc::new(ManualClock::at(UnixMillis(0)));
         let pace = Pace::new(clock.clone());
         let (demo, other): (ProjectRef, ProjectRef) = ("demo".parse().unwrap(), "other".parse().unwrap());
@@ -193,7 +194,7 @@ mod tests {
         assert_eq!(changes("one", &demo), 300);
         assert_eq!(pace.change("one", Some(&demo)), Err(Duration::from_millis(200)));
         assert_eq!(changes("two", &demo), 300);
-        assert_eq!(changes("three", &demo), 0, "the project has had its share, whoever asks");
+        assert_eq!(changes("three", &demo), 0, "the project's share is used up for every caller");
         assert_eq!(changes("three", &other), 300, "and the session was not charged for it");
         clock.advance(Duration::from_millis(200));
         assert_eq!((changes("one", &demo), changes("two", &demo)), (1, 1));
@@ -205,18 +206,18 @@ mod tests {
         let clock = Arc::new(ManualClock::at(UnixMillis(0)));
         let throttles = Throttles::new(clock.clone());
         let project: ProjectRef = "demo".parse().unwrap();
-        assert_eq!(throttles.look(Asking::Check, &project, "a.example"), Ok(()));
+        assert_eq!(throttles.admit(Asking::Check, &project, "a.example"), Ok(()));
         clock.advance(Duration::from_secs(4));
-        assert_eq!(throttles.look(Asking::Check, &project, "a.example"), Err(Duration::from_secs(6)));
-        assert_eq!(throttles.look(Asking::Check, &project, "b.example"), Ok(()));
+        assert_eq!(throttles.admit(Asking::Check, &project, "a.example"), Err(Duration::from_secs(6)));
+        assert_eq!(throttles.admit(Asking::Check, &project, "b.example"), Ok(()));
         for index in 0..28 {
-            assert_eq!(throttles.look(Asking::Check, &project, &format!("{index}.example")), Ok(()));
+            assert_eq!(throttles.admit(Asking::Check, &project, &format!("{index}.example")), Ok(()));
         }
-        assert_eq!(throttles.look(Asking::Check, &project, "c.example"), Err(Duration::from_secs(56)));
-        assert_eq!(throttles.look(Asking::Verify, &project, "a.example"), Ok(()), "checking costs no verification");
-        assert_eq!(throttles.look(Asking::Check, &"other".parse().unwrap(), "c.example"), Ok(()));
+        assert_eq!(throttles.admit(Asking::Check, &project, "c.example"), Err(Duration::from_secs(56)));
+        assert_eq!(throttles.admit(Asking::Verify, &project, "a.example"), Ok(()), "checking costs no verification");
+        assert_eq!(throttles.admit(Asking::Check, &"other".parse().unwrap(), "c.example"), Ok(()));
         clock.advance(Duration::from_secs(56));
-        assert_eq!(throttles.look(Asking::Check, &project, "c.example"), Ok(()));
+        assert_eq!(throttles.admit(Asking::Check, &project, "c.example"), Ok(()));
     }
 
     #[test]

@@ -1,45 +1,25 @@
-//! Outgoing webhooks: what happens to a project's domains and orders, told to whom its owner chose.
+//! Outgoing webhooks: events of a project's domains and orders, sent to the endpoints of its owner.
 //!
-//! A delivery is written in the transaction of its event (`store::webhooks`), so there is none without the other,
-//! whatever crashes. Events of orders come from the service of the orders, which keeps them until they are in this outbox
-//! (`store::webhooks::taken`). The worker (`delivery`) makes the attempts; how messages are signed and sent safely is
-//! `chassis::webhook`. Deliveries happen at least once: a crash between an attempt and its note repeats the attempt,
-//! under the same message id. A receiver that is away is tried for three days, and switched off when it stays away;
-//! what it missed is still listed, here and in the project's events.
+//! A delivery is written in the transaction of its event (`store::webhooks`), so a crash cannot separate them. Events
+//! of orders come from the orders-service, which keeps them until they are in this outbox (`store::webhooks::taken`).
+//! The worker (`delivery`) makes the attempts; `chassis::webhook` signs and sends messages safely. Deliveries happen at
+//! least once: after a crash between an attempt and its record the attempt is repeated, with the same message id. An
+//! unreachable receiver is tried for three days and then disabled; its undelivered events are listed here and in the
+//! project's events.
 
 pub(crate) mod endpoint;
 mod message;
 
+pub(crate) use domains_api::types::EVENTS;
 pub(crate) use endpoint::{DisabledReason, EndpointRecord, Wanted};
 pub(crate) use message::{TEST, compose, compose_order, compose_test};
-
-/// Events that are told. The others are in the audit log alone.
-pub(crate) const EVENTS: &[&str] = &[
-    "domain.created",
-    "domain.verified",
-    "domain.unverified",
-    "domain.status_changed",
-    "domain.active",
-    "domain.degraded",
-    "domain.suspended",
-    "domain.updated",
-    "domain.primary_changed",
-    "domain.transferred",
-    "domain.removed",
-    "domain.certificate.issued",
-    "domain.certificate.renewed",
-    "domain.certificate.failed",
-    "order.created",
-    "order.shipped",
-    "order.cancelled",
-];
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn every_event_that_is_told_is_one_that_the_code_records_and_the_page_describes() {
+    fn every_webhook_event_is_recorded_by_the_code_and_described_on_the_page() {
         let sources = [
             include_str!("reconcile.rs"),
             include_str!("domain/order.rs"),

@@ -1,15 +1,16 @@
-//! Withdrawals: names, keys and projects, and what of a project or a domain was public, that gateways are to serve no more.
+//! Withdrawals: names, keys, projects, and public parts of a project or domain, which gateways must stop serving.
 //!
-//! All go the same way. The change and the row that says what it withdrew are one transaction; then every process of a
-//! gateway on record is waited for (`nodes`), for a second. When all have acknowledged, the row goes and the answer is 204.
-//! Otherwise the answer is 202 with the names of those that have not, an event says the same, and the row stays until they
-//! have: who asks again, operators and owners are shown it with the same names, and metrics count it.
+//! All follow the same steps. The change and the row of the withdrawal are one transaction. Then the caller waits up to
+//! a second for every gateway process on record (`nodes`). When all have confirmed, the row is deleted and the answer
+//! is 204. Otherwise the answer is 202 with the names of the others, an event says the same, and the row stays until
+//! they have confirmed: later requests, operators and owners see it with the same names, and metrics count it.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use contract::feed::Revision;
 use contract::project::ProjectUid;
+use domains_api::types::Withdrawal as Shown;
 use serde_json::{Value, json};
 
 use crate::actor::Actor;
@@ -21,31 +22,30 @@ use crate::store::log::claim;
 use crate::store::projects::find_project;
 use crate::store::withdrawals::{self, What, Withdrawal};
 use crate::store::{Store, StoreError, acme};
-use crate::text::Rfc3339;
 
 /// How long an answer waits for the gateways.
 const ACKNOWLEDGEMENT_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Withdrawals that are looked at, the oldest first, to say since when each process is waited for.
+/// Withdrawals that are read, oldest first, to measure since when each process is waited for.
 const ROWS_MEASURED_MAX: i64 = 1_000;
 
-/// Processes that metrics name. Of more, those by whose names the list begins.
+/// Processes that metrics name, the first by name.
 const PROCESSES_NAMED_MAX: usize = 64;
 
-/// What is waited for besides the processes in memory while the record of processes cannot be read.
+/// Stands for the processes on record while the record is unreadable.
 const RECORD_NOT_READ: &str = "processes on record, which could not be read";
 
-/// Waits, a second at most, until no process of a gateway serves what was withdrawn by `revision` and before. What they
-/// have all acknowledged is done with. What is withdrawn is committed, so this never fails: without the record of processes
-/// those in memory are waited for, and the record is named among those that have not acknowledged.
+/// Waits up to a second until every gateway process has confirmed `revision`, and ends the confirmed withdrawals. The
+/// withdrawal is committed already, so this never fails: if the record of processes is unreadable, it waits for those
+/// in memory, and the record is named among the unconfirmed.
 pub(crate) async fn wait(core: &Core, gateways: &Gateways, revision: Revision) -> Result<Acknowledged, StoreError> {
-    let recalled = gateways.recall_processes(&core.store).await;
+    let loaded = gateways.load_processes(&core.store).await;
     let mut acknowledged = gateways.nodes.acknowledged_by_all(revision, ACKNOWLEDGEMENT_TIME_MAX).await;
-    if let Err(error) = recalled {
+    if let Err(error) = loaded {
         tracing::warn!(
             %error,
             revision = revision.0,
-            "the record of gateways' processes could not be read: a withdrawal waits until it can be"
+            "could not read the gateways' processes; a withdrawal waits until it can be confirmed"
         );
         acknowledged.asked += 1;
         acknowledged.lagging.push(RECORD_NOT_READ.to_owned());
@@ -53,20 +53,19 @@ pub(crate) async fn wait(core: &Core, gateways: &Gateways, revision: Revision) -
     if acknowledged.lagging.is_empty() {
         match end(core, gateways, revision).await {
             Ok(true) => {}
-            Ok(false) => acknowledged = gateways.nodes.behind_of_all(revision),
+            Ok(false) => acknowledged = gateways.nodes.status_of_all(revision),
             Err(error) => tracing::warn!(
                 %error,
                 revision = revision.0,
-                "acknowledged withdrawals could not be ended; trying again"
+                "could not end confirmed withdrawals; retrying"
             ),
         }
     }
     Ok(acknowledged)
 }
 
-/// As [`wait`], for what of `which` was withdrawn just now: when a gateway has not acknowledged it, the project's events
-/// say so.
-pub(crate) async fn settle(
+/// As [`wait`], for a new withdrawal of `which`. If a gateway has not confirmed it, an event of the project says so.
+pub(crate) async fn confirm(
     core: &Core,
     gateways: &Gateways,
     revision: Revision,
@@ -84,16 +83,16 @@ pub(crate) async fn settle(
             project.id = %project,
             revision = revision.0,
             gateways = acknowledged.lagging.join(", "),
-            "a withdrawal is not on every gateway: these may serve it still; waiting until they have acknowledged it"
+            "a withdrawal waits for these gateways to confirm it; they may still serve it"
         );
         if let Err(error) = record(&core.store, *what, which, project, &acknowledged).await {
-            tracing::warn!(%error, "no event says that a withdrawal waits for gateways");
+            tracing::warn!(%error, "could not record the event of a waiting withdrawal");
         }
     }
     Ok(acknowledged)
 }
 
-/// As [`wait`], for what of `which` was withdrawn earlier and may wait still; `None` when nothing does.
+/// As [`wait`], for an earlier withdrawal of `which`; `None` if it has ended.
 pub(crate) async fn repeat(
     core: &Core,
     gateways: &Gateways,
@@ -102,7 +101,7 @@ pub(crate) async fn repeat(
 ) -> Result<Option<Acknowledged>, StoreError> {
     let found = core.store.withdrawals_of(&project.uid).await?;
     let waiting = found.iter().filter(|one| whats.contains(&one.what) && one.which == which);
-    // One that is not kept, because the project has so many, is as old as the oldest that is, or older.
+    // A withdrawal that is not on record because the project has too many is at least as old as the oldest on record.
     let is_full = found.len() >= usize::try_from(withdrawals::WITHDRAWALS_OF_ONE_MAX).unwrap_or(usize::MAX);
     let oldest = found.first().filter(|_| is_full).map(|one| one.revision);
     match waiting.map(|one| one.revision).max().or(oldest) {
@@ -119,7 +118,7 @@ async fn record(
     acknowledged: &Acknowledged,
 ) -> Result<(), StoreError> {
     let mut write = store.write().await?;
-    // Nothing is kept of a project that was erased.
+    // An erased project gets no event.
     if find_project(write.connection(), project).await?.is_none() {
         return Ok(());
     }
@@ -130,20 +129,20 @@ async fn record(
     Ok(())
 }
 
-/// Ends what every process has acknowledged. Called again and again.
+/// Ends the withdrawals that every process has confirmed. Called periodically.
 pub(crate) async fn end_acknowledged(core: &Core, gateways: &Gateways) -> Result<(), StoreError> {
     let Some(oldest) = core.store.oldest_withdrawal().await? else { return Ok(()) };
-    gateways.recall_processes(&core.store).await?;
+    gateways.load_processes(&core.store).await?;
     let applied = gateways.nodes.applied_by_all();
     if applied < oldest { Ok(()) } else { end(core, gateways, applied).await.map(drop) }
 }
 
-/// Ends the withdrawals up to `revision`, which every process has applied. Whether it did: nothing is ended if the history that
-/// a process has applied is not the one that is written on here.
+/// Ends the withdrawals up to `revision`, which every process has applied. Returns `false`, and ends nothing, if a
+/// process has applied another history than this database's.
 async fn end(core: &Core, gateways: &Gateways, revision: Revision) -> Result<bool, StoreError> {
     let mut write = core.store.write().await?;
     let missing = claim::missing(write.connection(), gateways.nodes.positions()).await?;
-    gateways.disbelieve_at(&missing);
+    gateways.invalidate_at(&missing);
     if gateways.nodes.applied_by_all() < revision {
         return Ok(false);
     }
@@ -164,44 +163,35 @@ async fn end(core: &Core, gateways: &Gateways, revision: Revision) -> Result<boo
             which,
             project.id = project_name,
             waited_ms,
-            "every gateway has acknowledged a withdrawal"
+            "every gateway has confirmed a withdrawal"
         );
     }
     Ok(true)
-}
-
-contract::message! {
-    #[derive(Clone, Debug)]
-    pub(crate) answer Shown as "Withdrawal" = "What was withdrawn and may be served still by some gateways." {
-        what: What = "What kind of thing.";
-        since: Rfc3339 = "Since when.";
-        lagging: Vec<String> = "The gateways that have not acknowledged it.";
-    }
 }
 
 /// What of one project waits, as it is shown.
 pub(crate) struct Waiting(HashMap<(&'static str, String), Shown>);
 
 impl Waiting {
-    /// What of this project waits.
+    /// The withdrawals in progress of this project.
     pub(crate) async fn of(store: &Store, gateways: &Gateways, project: &ProjectUid) -> Result<Self, StoreError> {
         let found = store.withdrawals_of(project).await?;
         if !found.is_empty() {
-            gateways.recall_processes(store).await?;
+            gateways.load_processes(store).await?;
         }
         let shown = found.into_iter().map(|one| ((one.what.as_str(), one.which.clone()), view(&gateways.nodes, &one)));
         Ok(Self(shown.collect()))
     }
 
-    /// The withdrawal of one of these, the first that waits.
+    /// The first withdrawal in progress of one of these kinds.
     pub(crate) fn find(&self, whats: &[What], which: &str) -> Option<Shown> {
         whats.iter().find_map(|what| self.0.get(&(what.as_str(), which.to_owned()))).cloned()
     }
 }
 
-/// A withdrawal in the view of what is withdrawn.
+/// A withdrawal as its entity shows it.
 fn view(nodes: &Nodes, withdrawal: &Withdrawal) -> Shown {
-    let lagging = nodes.behind_of_all(withdrawal.revision).lagging;
+    let lagging = nodes.status_of_all(withdrawal.revision).lagging;
     Shown { what: withdrawal.what, since: withdrawal.since.into(), lagging }
 }
 
@@ -229,7 +219,7 @@ pub(crate) async fn measure(core: &Core, gateways: &Gateways) -> Result<(), Stor
     core.metrics.withdrawals_awaited.reset();
     let rows = core.store.withdrawals(ROWS_MEASURED_MAX).await?;
     if !rows.is_empty() {
-        gateways.recall_processes(&core.store).await?;
+        gateways.load_processes(&core.store).await?;
     }
     let waits = gateways.nodes.all().into_iter().filter_map(|known| {
         let first = rows.iter().find(|row| row.revision > known.report.applied)?;

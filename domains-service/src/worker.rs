@@ -1,7 +1,7 @@
-//! What happens by itself: checks of domains whose time has come, the end of removals, and keeping tables bounded.
+//! Background work: checks of due domains, the end of removals, and cleanup of tables.
 //!
-//! A bounded number of domains is reconciled at once. When the database or DNS is away, the worker waits and comes
-//! again; nothing is lost, because what is due is written down.
+//! A bounded number of domains is reconciled at once. When the database or DNS is away, the worker waits and tries
+//! again; nothing is lost, because due work is stored.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,53 +32,53 @@ const SEARCH_INTERVAL: Duration = Duration::from_millis(200);
 const DOMAINS_AT_ONCE: usize = 32;
 const DOMAINS_AT_ONCE_PER_PROJECT: usize = 16;
 
-/// Domains taken up per search.
+/// Domains per search.
 const DOMAINS_PER_SEARCH: i64 = 256;
 
 /// Between two rounds of keeping tables bounded.
 const TIDY_INTERVAL: Duration = Duration::from_mins(1);
 
-/// How long work in progress may go on at the end; less than requests in progress are given.
-const LAST_WORDS_MAX: Duration = Duration::from_secs(15);
+/// Time for work in progress at shutdown; less than requests in progress get.
+const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(15);
 
 /// Between two searches for orders of removed names.
 const ABANDON_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Orders given up per search.
+/// Abandoned orders per search.
 const ORDERS_PER_ROUND: i64 = 16;
 
-/// An authority that does not answer is told of a removal again after ten minutes.
+/// Pause before the next request to deactivate authorizations, after an authority did not answer.
 const ABANDON_AGAIN_MILLIS: i64 = 10 * 60 * 1_000;
 
 /// No authority reuses a proof for longer than 30 days, with room to spare.
 const AUTHORIZATION_MILLIS_MAX: i64 = 60 * 86_400 * 1_000;
 
-/// Revoked and expired keys, and whose names were, are remembered this long.
+/// Retention of revoked and expired keys, and of former holders of names.
 const MEMORY_MILLIS: i64 = 90 * 86_400 * 1_000;
 
 /// Events are kept this long.
 pub(crate) const EVENTS_MILLIS: i64 = 400 * 86_400 * 1_000;
 
-/// Settled deliveries of webhooks are kept this long, to be looked at and repeated.
+/// Retention of finished webhook deliveries, for display and repetition.
 const DELIVERIES_MILLIS: i64 = 30 * 86_400 * 1_000;
 
-/// A delivery that is due for longer than this is overdue.
+/// A delivery is overdue when it has been due for this long.
 const OVERDUE_MILLIS: i64 = 60 * 1_000;
 
 /// Removed projects erased per round: each may have many events.
 const PROJECTS_ERASED_AT_ONCE: i64 = 10;
 
-/// A row that could not be read and was not read again for so long is on the list no more: it is deleted, or it has another
-/// key. Domains and orders that are set aside are read again earlier.
+/// Time after which an unreadable row that was not read again leaves the list: it is deleted, or has another key.
+/// Postponed domains and orders are read again earlier.
 const UNREAD_MAX: Duration = Duration::from_hours(2);
 
-/// Rows that cannot be read and that metrics name. Of more, those of the first tables.
+/// Unreadable rows that metrics name, by table.
 const ROWS_NAMED_MAX: usize = 100;
 
 /// Stale keys deleted per round.
 const KEYS_PER_TIDYING: i64 = 500;
 
-/// What is in progress, by task.
+/// Domains in progress, by task.
 #[derive(Default)]
 struct InProgress {
     tasks: JoinSet<Result<(), StoreError>>,
@@ -86,7 +86,7 @@ struct InProgress {
 }
 
 impl InProgress {
-    /// Whether there is room for another domain of this project, and nobody is at it yet.
+    /// Whether this project may have another domain in progress, and this domain is not in progress yet.
     fn has_room_for(&self, domain: &Domain) -> bool {
         let of_project = self.domains.values().filter(|(project, _)| *project == domain.project);
         self.domains.len() < DOMAINS_AT_ONCE
@@ -99,13 +99,15 @@ impl InProgress {
         let app = app.clone();
         let handle = self.tasks.spawn(async move {
             match reconcile::reconcile(&app, &domain, Reason::Schedule).await {
-                // It is noted which row; the domain waits until that is mended.
+                // The row is recorded as unreadable; the domain waits for its repair.
                 Err(StoreError::Unreadable { .. }) => {
-                    app.core.store.set_aside(&domains::place(&domain), app.core.clock.now()).await
+                    app.core.store.postpone_unreadable(&domains::place(&domain), app.core.clock.now()).await
                 }
                 reconciled => reconciled.map(|_| ()),
             }
-            .inspect_err(|error| tracing::error!(%error, domain = %domain.name, "a domain could not be attended to"))
+            .inspect_err(
+                |error| tracing::error!(%error, domain = %domain.name, "could not reconcile a domain; retrying"),
+            )
         });
         self.domains.insert(handle.id(), place);
     }
@@ -119,7 +121,7 @@ impl InProgress {
             }
             Some(Err(broken)) => {
                 self.domains.remove(&broken.id());
-                tracing::error!(error = %broken, "attending to a domain broke off");
+                tracing::error!(error = %broken, "the task of a domain panicked; retrying when its lease ends");
                 false
             }
             None => std::future::pending().await,
@@ -127,32 +129,31 @@ impl InProgress {
     }
 }
 
-/// Reconciles the domains that are due until `shutdown`. One that takes long, because DNS or an authority does, holds up a few
-/// of its own project and no others.
+/// Reconciles due domains until `shutdown`. A slow domain (slow DNS or authority) delays only a few of its own project.
 pub(crate) async fn reconcile_domains(app: Arc<App>, shutdown: Shutdown) {
     let mut in_progress = InProgress::default();
     let mut search = true;
     while !shutdown.has_begun() {
-        if search && let Err(error) = take_up(&app, &mut in_progress).await {
-            tracing::error!(%error, "domains could not be attended to; trying again");
+        if search && let Err(error) = claim_due(&app, &mut in_progress).await {
+            tracing::error!(%error, "could not read due domains; retrying");
         }
         search = tokio::select! {
             () = shutdown.begun() => break,
             () = app.issuing.wake.notified() => true,
             () = tokio::time::sleep(SEARCH_INTERVAL) => true,
-            // What failed is tried again after the pause, not at once.
+            // A failed domain is tried again after the pause, not at once.
             went_well = in_progress.one_done() => went_well,
         };
     }
-    // An order may take minutes. What is cut off here is gone on with by whoever comes next.
+    // An order may take minutes. The next worker continues the orders that are cut off here.
     let rest = async { while in_progress.tasks.join_next().await.is_some() {} };
-    if tokio::time::timeout(LAST_WORDS_MAX, rest).await.is_err() {
+    if tokio::time::timeout(SHUTDOWN_TIME_MAX, rest).await.is_err() {
         in_progress.tasks.shutdown().await;
     }
 }
 
-/// Begins with what is due now, as far as there is room.
-async fn take_up(app: &Arc<App>, in_progress: &mut InProgress) -> Result<(), StoreError> {
+/// Claims due domains, up to the maximum in progress.
+async fn claim_due(app: &Arc<App>, in_progress: &mut InProgress) -> Result<(), StoreError> {
     if in_progress.domains.len() >= DOMAINS_AT_ONCE {
         return Ok(());
     }
@@ -170,7 +171,7 @@ async fn take_up(app: &Arc<App>, in_progress: &mut InProgress) -> Result<(), Sto
 pub(crate) async fn end_withdrawals(app: Arc<App>, shutdown: Shutdown) {
     while !shutdown.has_begun() {
         if let Err(error) = withdrawals::end_acknowledged(&app.core, &app.gateways).await {
-            tracing::error!(%error, "acknowledged withdrawals could not be ended; trying again");
+            tracing::error!(%error, "could not end confirmed withdrawals; retrying");
         }
         tokio::select! {
             () = shutdown.begun() => return,
@@ -179,21 +180,21 @@ pub(crate) async fn end_withdrawals(app: Arc<App>, shutdown: Shutdown) {
     }
 }
 
-/// Some time after the end has begun: what is in progress by then is cut off.
+/// Waits for the shutdown and then for [`SHUTDOWN_TIME_MAX`]; the remaining work is cut off then.
 async fn at_the_end(shutdown: &Shutdown) {
     shutdown.begun().await;
-    tokio::time::sleep(LAST_WORDS_MAX).await;
+    tokio::time::sleep(SHUTDOWN_TIME_MAX).await;
 }
 
-/// Gives up at the authorities what removed names had proven, until `shutdown`.
+/// Deactivates authorizations of removed names at the authorities, until `shutdown`.
 pub(crate) async fn abandon_orders(app: Arc<App>, shutdown: Shutdown) {
     while !shutdown.has_begun() {
-        let given_up = tokio::select! {
-            given_up = abandon_due_orders(&app.core, &app.issuing.authorities) => given_up,
+        let abandoned = tokio::select! {
+            abandoned = abandon_due_orders(&app.core, &app.issuing.authorities) => abandoned,
             () = at_the_end(&shutdown) => return,
         };
-        if let Err(error) = given_up {
-            tracing::error!(%error, "orders of removed names could not be given up; trying again");
+        if let Err(error) = abandoned {
+            tracing::error!(%error, "could not read orders of removed domains; retrying");
         }
         tokio::select! {
             () = shutdown.begun() => return,
@@ -204,31 +205,31 @@ pub(crate) async fn abandon_orders(app: Arc<App>, shutdown: Shutdown) {
 
 async fn abandon_due_orders(core: &Core, authorities: &Authorities) -> Result<(), StoreError> {
     for order in core.store.abandoned_orders(core.clock.now(), ORDERS_PER_ROUND).await? {
-        let given_up = match authorities.find(&order.authority) {
+        let abandoned = match authorities.find(&order.authority) {
             Some(authority) => authority.abandon(&order.url).await,
             None => Ok(()), // no authority of ours any more: what it knows expires by itself
         };
         let is_old = core.clock.now().since(order.created_at) > AUTHORIZATION_MILLIS_MAX;
-        match given_up {
+        match abandoned {
             Err(error) if !is_old => {
                 tracing::warn!(domain = %order.hostname, authority = order.authority, %error,
-                    "authorizations of a removed name could not be deactivated; trying again");
+                    "could not deactivate authorizations of a removed domain; retrying");
                 core.store.postpone_abandonment(&order, core.clock.now().plus(ABANDON_AGAIN_MILLIS)).await?;
             }
             _ => {
                 core.store.forget_abandoned(&order).await?;
-                tracing::info!(domain = %order.hostname, authority = order.authority, "nothing is asked for the name any more");
+                tracing::info!(domain = %order.hostname, authority = order.authority, "ended the orders of a removed domain");
             }
         }
     }
     Ok(())
 }
 
-/// Keeps tables bounded, the change log at so many rows among them, until `shutdown`.
+/// Bounds the tables, the change log at this number of rows, until `shutdown`.
 pub(crate) async fn tidy(app: Arc<App>, change_log_rows: u64, shutdown: Shutdown) {
     while !shutdown.has_begun() {
         if let Err(error) = tidy_once(&app.core, &app.gateways.nodes, change_log_rows).await {
-            tracing::error!(%error, "tidying up failed; trying again");
+            tracing::error!(%error, "cleanup failed; retrying");
         }
         tokio::select! {
             () = shutdown.begun() => return,
@@ -238,10 +239,10 @@ pub(crate) async fn tidy(app: Arc<App>, change_log_rows: u64, shutdown: Shutdown
 }
 
 async fn tidy_once(core: &Core, nodes: &Nodes, change_log_rows: u64) -> Result<(), StoreError> {
-    core.store.mend_projects(None).await?;
+    core.store.repair_projects(None).await?;
     let forgotten = core.store.compact_log(change_log_rows).await?;
     if forgotten > 0 {
-        tracing::info!(changes = forgotten, "the change log was compacted");
+        tracing::info!(changes = forgotten, "compacted the change log");
     }
     let mut write = core.store.write().await?;
     numbers::put_right(&mut write).await?;
@@ -257,12 +258,12 @@ async fn tidy_once(core: &Core, nodes: &Nodes, change_log_rows: u64) -> Result<(
     for process in processes::forget_silent(write.connection(), nodes.forgotten_before()).await? {
         tracing::warn!(
             process = process.trim_start_matches('/'),
-            "a gateway was not heard for 24 hours: removals do not wait for it any more"
+            "a gateway process was silent for 24 hours; removals no longer wait for it"
         );
     }
     webhooks::forget_deliveries(&mut write, now.plus(-DELIVERIES_MILLIS)).await?;
     let today = now.to_seconds().0.div_euclid(86_400);
-    // Gateways speak of yesterday a moment after midnight, never of the day before it.
+    // Gateways report yesterday's figures shortly after midnight, and never older ones.
     write.tidy_usage(today - USAGE_DAYS_MAX, today - 1).await?;
     write.tidy_bans().await?;
     webhooks::forget_taken(&mut write, now.plus(-DELIVERIES_MILLIS)).await?;
@@ -275,13 +276,13 @@ async fn tidy_once(core: &Core, nodes: &Nodes, change_log_rows: u64) -> Result<(
     core.store.wipe_erased().await
 }
 
-/// Erases removed projects whose time is over.
+/// Erases removed projects after their restore period.
 async fn erase_due_projects(store: &Store) -> Result<(), StoreError> {
     let mut write = store.write().await?;
     let now = write.now();
     for project in projects::to_erase(write.connection(), now, PROJECTS_ERASED_AT_ONCE).await? {
         projects::erase(write.connection(), &project.id, now).await?;
-        tracing::info!(project.id = %project.id, project.uid = %project.id.uid, "a removed project was erased: its time is over");
+        tracing::info!(project.id = %project.id, project.uid = %project.id.uid, "erased a removed project after its restore period");
     }
     projects::end_erasures(write.connection(), now.plus(-EVENTS_MILLIS)).await?;
     write.commit().await?;

@@ -16,7 +16,7 @@ use pingora::protocols::http::v1::server::HttpSession;
 use tokio::io::AsyncWriteExt as _;
 use tokio::runtime::{Builder, Runtime};
 
-/// A second message on the connection: a parser must go on exactly there.
+/// A second message on the connection: a parser must continue exactly there.
 const NEXT: &[u8] = b"GET /next HTTP/1.1\r\nHost: next.example\r\n\r\n";
 
 /// The memory of a connection, and the largest compared input.
@@ -101,7 +101,7 @@ async fn pingoras(message: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// The body as hyper reads it, and whether it found the next message behind it; `None` if it refuses the message.
+/// The body as hyper reads it, and whether it found the next message after it; `None` if it refuses the message.
 async fn hypers(message: &[u8]) -> Option<(Vec<u8>, bool)> {
     let (mut client, server) = tokio::io::duplex(4 * BYTES_MAX);
     client.write_all(message).await.ok()?;
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_message_that_is_longer_for_one_parser_is_noticed() {
+    async fn a_message_with_two_possible_ends_is_detected() {
         // The release of a gate that let both lengths pass: the services would read on elsewhere.
         let (_, services) = both("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n12345").await;
         assert!(services.is_none_or(|(_, went_on)| !went_on));

@@ -5,7 +5,7 @@ use verification::fuzzing::{self, Case, EDGE, TARGET};
 
 use crate::cut;
 
-/// Answers of nameservers: a domain passes only if an answer says where it leads.
+/// Answers of nameservers: a domain passes only if an answer names its target.
 pub fn dns(bytes: &[u8]) {
     let outcome = passes(bytes);
     assert!(outcome.is_some(), "it waits or fails");

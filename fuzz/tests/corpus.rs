@@ -114,7 +114,7 @@ mod tests {
     // Inputs that all fail at the first byte would prove nothing.
     // promise: edge.16
     #[test]
-    fn inputs_of_the_corpora_reach_what_they_are_for() {
+    fn corpus_inputs_reach_their_code() {
         use quota::store::redis::fuzzing;
 
         for name in ["resolver-cname", "nameserver-cname", "contested", "caa", "apex-proven"] {

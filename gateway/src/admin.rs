@@ -1,6 +1,6 @@
 //! The gateway's own routes on the admin listener, for `tollhouse status` and for operators with curl.
 
-mod recall;
+mod inspect;
 
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ pub(crate) fn router(view: View, operators: PassGuard) -> Router {
     let with_token = Router::new()
         .route("/bans/{key}", post(ban).delete(lift))
         .route("/replica/accept", post(accept).get(accepted))
-        .merge(recall::router())
+        .merge(inspect::router())
         .route_layer(axum::middleware::from_fn_with_state(operators, require_pass));
     Router::new()
         .route("/status", get(status))
@@ -97,7 +97,7 @@ async fn status(State(view): State<View>) -> Json<Value> {
                 "name": upstream.settings.name,
                 "endpoints": upstream.endpoints.len(),
                 "up": upstream.endpoints.up(now),
-                "in_turn": upstream.endpoints.in_turn(now),
+                "in_turn": upstream.endpoints.in_rotation(now),
                 "speaks": upstream.settings.transport.scheme(),
                 "insecure": upstream.settings.transport.is_insecure(),
                 "failing_because": upstream.endpoints.failing_because(),
@@ -122,10 +122,10 @@ async fn status(State(view): State<View>) -> Json<Value> {
         "feed_heard_at": view.gateway.telemetry.feed_heard.get(),
         "damaged_files": view.gateway.telemetry.damaged_files(),
         "log_lines_dropped": view.gateway.telemetry.lines_dropped(),
-        "platform_certificate_faults": recall::platform_certificate_faults(&view),
+        "platform_certificate_faults": inspect::platform_certificate_faults(&view),
         "listener_certificate_faults": view.listeners.faults(),
-        "certificates": recall::certificates(&view, CERTIFICATES_SHOWN),
-        "top_refusals": recall::refusals(&view, REFUSALS_SHOWN),
+        "certificates": inspect::certificates(&view, CERTIFICATES_SHOWN),
+        "top_refusals": inspect::refusals(&view, REFUSALS_SHOWN),
         "connections": view.live.connections.live(),
         "requests_in_flight": view.gateway.telemetry.in_flight.get(),
         "draining": view.live.health.is_draining(),
@@ -155,14 +155,14 @@ async fn host(State(view): State<View>, Path(host): Path<String>) -> Response {
         (Serves::Platform { upstream, .. }, _) => Some(upstream),
         (_, project) => project.map(|project| &project.upstream),
     };
-    let upstream = upstream.map(|name| recall::upstream(&view, name));
+    let upstream = upstream.map(|name| inspect::upstream(&view, name));
     Json(json!({
         "site": *site,
         "project": project.as_deref(),
         "certificate": certificate,
         "upstream": upstream,
         "revision": pipeline.replica.revision(),
-        "why": recall::why_host(&site, project.as_deref(), certificate, upstream.as_ref()),
+        "why": inspect::why_host(&site, project.as_deref(), certificate, upstream.as_ref()),
     }))
     .into_response()
 }
@@ -174,7 +174,7 @@ async fn usage(State(view): State<View>, Path(project): Path<String>) -> Respons
         return Refusal::new(404, "project_not_found", "This gateway knows no such project.").into_response();
     };
     // The store's record covers all nodes; without it, this node's own figures are shown.
-    let books = pipeline.quota.usage(&project.uid).await;
+    let figures = pipeline.quota.usage(&project.uid).await;
     let mut known = json!({
         "project": project.id,
         "plan": project.plan,
@@ -190,16 +190,16 @@ async fn usage(State(view): State<View>, Path(project): Path<String>) -> Respons
             "resets_at": window.resets_at,
         })
     };
-    let (minute, day, nodes) = match books {
-        Ok(Some(books)) => {
+    let (minute, day, nodes) = match figures {
+        Ok(Some(figures)) => {
             let window = |window: Window, charged: u64, index: i64| {
                 let limit = project.limits.of(window);
                 let remaining = u64::from(limit).saturating_sub(charged);
                 json!({ "limit": limit, "used": charged, "remaining": remaining, "resets_at": window.ends_at(index) })
             };
-            let minute = window(Window::Minute, books.minute_charged, books.minute);
-            let day = window(Window::Day, books.day_charged, ledger::day_of(books.minute));
-            (minute, day, json!(books.nodes.iter().map(node).collect::<Vec<_>>()))
+            let minute = window(Window::Minute, figures.minute_charged, figures.minute);
+            let day = window(Window::Day, figures.day_charged, ledger::day_of(figures.minute));
+            (minute, day, json!(figures.nodes.iter().map(node).collect::<Vec<_>>()))
         }
         Ok(None) => (of_this_node(standing.minute), json!(standing.day.map(of_this_node)), json!([])),
         Err(_) => (of_this_node(standing.minute), json!(standing.day.map(of_this_node)), Value::Null),
@@ -227,7 +227,7 @@ async fn accept(State(view): State<View>) -> Response {
         return Refusal::new(409, "nothing_to_accept", why.to_string()).into_response();
     }
     let words = "an operator accepted the state that was refused; asking for a snapshot";
-    view.gateway.telemetry.recent.moments.now("replica", words.to_owned());
+    view.gateway.telemetry.recent.changes.record("replica", words.to_owned());
     tracing::info!("an operator accepted the state that was refused; asking for a snapshot that replaces everything");
     accepted(State(view)).await.into_response()
 }

@@ -145,7 +145,7 @@ impl Config {
         let drain = root.section("drain");
         let seconds = |seconds| Duration::from_secs(seconds);
         let lame_duck = drain.duration("lame_duck", seconds(5), seconds(0)..=seconds(300));
-        let patience = drain.duration("requests", seconds(25), seconds(1)..=seconds(3_600));
+        let drain_requests = drain.duration("requests", seconds(25), seconds(1)..=seconds(3_600));
         let log = root.section("log");
         let log_format = log.value("format", Format::Json);
         let log_filter = log.value("filter", "info,pingora_core=warn,pingora_proxy=warn".to_owned());
@@ -174,7 +174,7 @@ impl Config {
             overload: overload?,
             threads: usize::try_from(threads?).ok()?,
             lame_duck: lame_duck?,
-            drain: patience?,
+            drain: drain_requests?,
             log_format: log_format?,
             log_filter: log_filter?,
             tracing: tracing?,

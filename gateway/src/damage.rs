@@ -1,7 +1,7 @@
 //! Damaged files of the data directory: the gateway sets them aside at its start and goes on without their contents.
 //!
-//! A file that was set aside stays until an operator removes it, one per name; `/status` and a metric show it. A pipe, a
-//! device, a directory, a broken link or a file of any size stops no start: no read waits or exceeds its bound.
+//! A file that was set aside stays until an operator removes it, one per name; `/status` and a metric show it. A pipe,
+//! a device, a directory, a broken link or a file of any size stops no start: no read waits or exceeds its bound.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -16,18 +16,18 @@ pub(crate) const PLACE: &str = "place";
 /// The file with the replica, in the data directory.
 pub(crate) const REPLICA: &str = "replica.redb";
 
-/// What the control plane sent to sign and seal with, in the data directory.
+/// The signing and sealing keys from the control plane, in the data directory.
 pub(crate) const KEYRING: &str = "keyring.sealed";
 /// The counts of the embedded quota store, in the data directory.
 pub(crate) const USAGE: &str = "usage.json";
 /// The gateways that share the limits over Redis, in the data directory.
 pub(crate) const FLEET: &str = "fleet.json";
-/// How often the place was started, in the data directory.
+/// The number of starts, in the data directory.
 pub(crate) const STARTS: &str = "place-starts";
 
 /// The files that a start sets aside when they are damaged.
 pub(crate) const FILES: [&str; 6] = [PLACE, REPLICA, KEYRING, USAGE, FLEET, STARTS];
-/// What follows the name of a damaged file.
+/// The suffix of a damaged file that was set aside.
 pub(crate) const SUFFIX: &str = ".damaged";
 
 /// Opens a file; a damaged one is set aside and created anew.
@@ -37,7 +37,7 @@ pub(crate) const SUFFIX: &str = ".damaged";
 pub(crate) fn open<T>(path: &Path, open: impl Fn() -> anyhow::Result<T>) -> anyhow::Result<T> {
     let facts = std::fs::metadata(path);
     if path.symlink_metadata().is_ok() && !facts.as_ref().is_ok_and(std::fs::Metadata::is_file) {
-        set_aside(path, &facts.map_or_else(anyhow::Error::from, |_| anyhow::anyhow!("it is no regular file")))?;
+        set_aside(path, &facts.map_or_else(anyhow::Error::from, |_| anyhow::anyhow!("it is not a regular file")))?;
     }
     // The database library panics on some damage.
     let opened = catch_unwind(AssertUnwindSafe(&open));
@@ -62,13 +62,14 @@ fn is_damage(error: &anyhow::Error) -> bool {
     }
 }
 
-/// What a small file holds; `None` where there is none. What cannot be read, or is larger than `bytes_max`, is set aside.
+/// The contents of a small file; `None` if it does not exist. A file that cannot be read or exceeds `bytes_max` is set
+/// aside.
 pub(crate) fn read(path: &Path, bytes_max: u64) -> Option<Vec<u8>> {
     let read = read_if_there(path, bytes_max).unwrap_or_else(|error| {
         if let Err(error) = set_aside(path, &error) {
             tracing::error!(
                 error = format!("{error:#}"),
-                "damaged file left where it is; starting without what it held"
+                "cannot set a damaged file aside; starting without its contents"
             );
         }
         None
@@ -76,14 +77,14 @@ pub(crate) fn read(path: &Path, bytes_max: u64) -> Option<Vec<u8>> {
     read.map(|bytes| bytes.to_vec())
 }
 
-/// Renames a damaged file, in place of one that was set aside before.
+/// Renames a damaged file, and replaces one that was set aside before.
 ///
 /// # Errors
 /// The directory cannot be written.
 pub(crate) fn set_aside(path: &Path, error: &anyhow::Error) -> anyhow::Result<()> {
     let kept = kept_as(path);
     let renamed = std::fs::rename(path, &kept).or_else(|error| match kept.symlink_metadata() {
-        // A directory takes the place of no file, and of no directory that holds something.
+        // rename(2) does not replace a file, or a directory that is not empty, by a directory.
         Ok(facts) if facts.is_dir() => std::fs::remove_dir_all(&kept).and_then(|()| std::fs::rename(path, &kept)),
         Ok(_) => std::fs::remove_file(&kept).and_then(|()| std::fs::rename(path, &kept)),
         Err(_) => Err(error),
@@ -112,7 +113,7 @@ mod tests {
 
     use super::*;
 
-    /// What is put in place of a file, twice over: what was set aside before makes room.
+    /// Kinds of damaged files; each is set aside after each, so that the earlier one is replaced.
     const KINDS: [&str; 8] = [
         "pipe",
         "endless device",
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_set_aside_whatever_was_set_aside_before() {
+    fn anything_but_a_good_file_is_set_aside_and_replaces_the_earlier_one() {
         for before in KINDS {
             for kind in KINDS {
                 let directory = tempfile::tempdir().unwrap();
@@ -148,7 +149,7 @@ mod tests {
                 for kind in [before, kind] {
                     put(kind, &path);
                     assert_eq!(read(&path, BYTES_MAX), None, "{kind} after {before}");
-                    assert!(path.symlink_metadata().is_err(), "{kind} after {before}: the place is free");
+                    assert!(path.symlink_metadata().is_err(), "{kind} after {before}: it is gone");
                     assert!(kept_as(&path).symlink_metadata().is_ok(), "{kind} after {before}: it is kept");
                 }
                 std::fs::write(&path, "good").unwrap();
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_opened_may_be_large_and_nothing_else_than_a_file() {
+    fn an_opened_file_may_be_large_and_must_be_a_regular_file() {
         for kind in KINDS.into_iter().filter(|kind| *kind != "large") {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("file");

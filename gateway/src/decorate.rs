@@ -1,6 +1,6 @@
-//! Headers that the gateway adds to every response, and headers of an upstream that stay ([`Spoken`]).
+//! Headers that the gateway adds to every response, and headers of an upstream that stay ([`PresentFields`]).
 //!
-//! [`ours`] adds fields, and [`is_foreign`] selects those to remove. Cookies are in `cookies`.
+//! [`add_fields`] adds fields, and [`is_removed`] selects those to remove. Cookies are in `cookies`.
 
 mod cookies;
 
@@ -8,7 +8,7 @@ use http::StatusCode;
 use pingora::protocols::http::date;
 
 pub(crate) use self::cookies::HostCookies;
-use crate::facts::{Facts, Shown, Surface};
+use crate::facts::{Facts, QuotaFigures, Surface};
 use crate::upstreams::{Hsts, Readers};
 
 // Text, not `HeaderName`: HTTP/1 clients see these names in the specification's spelling.
@@ -73,7 +73,7 @@ pub(crate) trait ResponseSink: Send {
 /// Fields that an upstream has set itself, so that the gateway does not.
 #[expect(clippy::struct_excessive_bools, reason = "five fields of a response, each there or not")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Spoken {
+pub(crate) struct PresentFields {
     /// CORS: its fields stay together.
     cors: bool,
     /// HSTS.
@@ -86,9 +86,9 @@ pub(crate) struct Spoken {
     identity_refused: bool,
 }
 
-impl Spoken {
+impl PresentFields {
     /// Records a field, in any spelling. The first letter distinguishes most of them.
-    pub(crate) fn hear(&mut self, name: &str) {
+    pub(crate) fn record(&mut self, name: &str) {
         let is = |known: &str| name.eq_ignore_ascii_case(known);
         match name.as_bytes().first() {
             Some(b'a' | b'A') => {
@@ -108,32 +108,37 @@ impl Spoken {
     }
 }
 
-/// Writes the fields that every response of this surface has, except those already set (`spoken`).
-pub(crate) fn ours(facts: &Facts, is_tls: bool, spoken: Spoken, out: &mut impl ResponseSink) -> pingora::Result<()> {
+/// Writes the fields that every response of this surface has, except those already set (`present`).
+pub(crate) fn add_fields(
+    facts: &Facts,
+    is_tls: bool,
+    present: PresentFields,
+    out: &mut impl ResponseSink,
+) -> pingora::Result<()> {
     let is_api = facts.surface == Surface::Api;
-    if is_api || !spoken.date {
+    if is_api || !present.date {
         out.field(DATE, date::get_cached_date().as_bytes())?;
     }
-    if is_api || !spoken.request_id {
+    if is_api || !present.request_id {
         out.field(REQUEST_ID, facts.request_id.as_str().as_bytes())?;
     }
     if !is_api && facts.surface != Surface::Site {
         return Ok(());
     }
-    if !spoken.cors {
-        readers(&facts.readers, out)?;
+    if !present.cors {
+        readers(&facts.caller.readers, out)?;
     }
     // RFC 6797 section 7.2: never over plain HTTP.
     let own = facts.project.as_ref().and_then(|project| project.browsers.hsts);
-    let hsts = own.or_else(|| facts.backend.as_ref().map(|backend| backend.settings.hsts));
-    if hsts == Some(Hsts::On) && is_tls && !spoken.transport_security {
+    let hsts = own.or_else(|| facts.upstream.backend.as_ref().map(|backend| backend.settings.hsts));
+    if hsts == Some(Hsts::On) && is_tls && !present.transport_security {
         out.field(TRANSPORT_SECURITY, HSTS.as_bytes())?;
     }
     if !is_api {
         return Ok(());
     }
     out.field(CONTENT_TYPE_OPTIONS, b"nosniff")?;
-    let Some(Shown { standing, outcome }) = facts.shown else { return Ok(()) };
+    let Some(QuotaFigures { standing, outcome }) = facts.quota.figures else { return Ok(()) };
     let headers = standing.rate_limit_headers(outcome);
     out.figure(LIMIT, headers.limit)?;
     out.figure(REMAINING, headers.remaining)?;
@@ -157,7 +162,7 @@ fn readers(readers: &Readers, out: &mut impl ResponseSink) -> pingora::Result<()
 }
 
 /// Whether a field of an upstream's response is removed because it is the gateway's.
-pub(crate) fn is_foreign(name: &str, facts: &Facts) -> bool {
+pub(crate) fn is_removed(name: &str, facts: &Facts) -> bool {
     is_among(name, b"t", &[IDENTITY]) || facts.surface == Surface::Api && is_among(name, b"xrsd", OURS_ON_AN_API)
 }
 

@@ -1,19 +1,18 @@
 //! One request and its response, from head to log line, over either version.
 //!
-//! A request comes in at `arrival` and the pipeline decides about it. What the gateway does not answer itself goes to an
-//! upstream over a connection of a pool of our own, its body as it comes, and the response goes back as it comes. The
-//! client's side is a `Downstream` and the upstream's an `UpstreamCall`, so that nothing here knows which version either
-//! of them speaks.
-//! When an upstream is gone, slow or wrong, the client is told so as long as nothing of a response has left.
+//! `arrival` takes a request from the listener, and the pipeline decides about it. The gateway answers, or forwards the
+//! request to an upstream over a pooled connection; both bodies are forwarded as they arrive. The client's side is a
+//! `Downstream` and the upstream's an `UpstreamCall`, so this code does not depend on the version that either speaks.
+//! If an upstream is gone, slow or wrong, the client gets a refusal, unless its response has begun.
 //!
-//! What pingora does and what this does: [decision](../../docs/develop/decisions/exchange.md).
+//! How this divides the work with pingora: [decision](../../docs/develop/decisions/exchange.md).
 
 mod arrival;
 mod downstream;
 mod retry;
 mod upstream;
 
-pub mod trial;
+pub mod fuzzing;
 
 use std::borrow::Cow;
 use std::future::poll_fn;
@@ -28,9 +27,9 @@ use tokio::time::Instant;
 pub(crate) use self::arrival::Exchanges;
 use self::downstream::Downstream;
 use self::retry::{Failed, Failure, Retries, Retry};
-use self::upstream::{Patience, Request, ResponseHead, Source, UpstreamCall, of_response, open, wants_trailers};
+use self::upstream::{Request, RequestBody, ResponseHead, UpstreamCall, WaitLimits, of_response, open, wants_trailers};
 use crate::answer::{Answer, Refusal, accepts_html};
-use crate::decorate::{HostCookies, ResponseSink as _, is_foreign, ours};
+use crate::decorate::{HostCookies, ResponseSink as _, add_fields, is_removed};
 use crate::facts::Facts;
 use crate::forward;
 use crate::gateway::{Gateway, connection_facts, explain};
@@ -41,26 +40,26 @@ use crate::upstreams::{Demands, Endpoint, Trust, Upstream};
 use contract::rejection::Rejection;
 use listener::Connection;
 
-/// What became of a request.
+/// The result of a request.
 struct Outcome {
     /// Whether the response is complete.
     whole: bool,
-    /// Whether it was refused for its form.
+    /// Whether the request was refused as malformed.
     malformed: bool,
 }
 
-/// An upstream that has begun to answer, what the head of its response says, and the head as the client gets it.
+/// A call whose response has begun, the head of the response, and the head that the client gets.
 type Answered<H> = (UpstreamCall, ResponseHead, H);
 
-/// One request: its head, the facts about it, and what left of its response.
+/// One request: its head, the facts about it, and the progress of its response.
 struct Exchange<'a> {
     gateway: &'a Gateway,
     connection: &'a Connection,
     head: RequestHeader,
     facts: Box<Facts>,
-    /// Of the response that was begun; 0: none was.
+    /// The status of the response; 0: none has begun.
     status: u16,
-    /// Of the response, as far as it was handed on.
+    /// Bytes of the response body that were written to the client.
     body_bytes: u64,
 }
 
@@ -69,15 +68,15 @@ impl<'a> Exchange<'a> {
         Self { gateway, connection, head, facts: gateway.begin(), status: 0, body_bytes: 0 }
     }
 
-    /// Decides, answers or forwards, counts and logs. `body_follows` where the client has not ended its request.
+    /// Decides, answers or forwards, counts and logs. `body_follows` if the client has not ended its request.
     async fn serve<D: Downstream>(mut self, client: &mut D, body_follows: bool) -> Outcome {
-        self.facts.is_grpc =
+        self.facts.connection.is_grpc =
             D::TAKES_TRAILERS && self.head.method == http::Method::POST && grpc::is_call(&self.head.headers);
         let decided = self.gateway.decide(&self.head, body_follows, self.connection, &mut self.facts).await;
         let served = match decided {
             Ok((target, promise)) => {
-                self.facts.target = Some(target);
-                self.facts.upgrade &= client.may_switch();
+                self.facts.upstream.target = Some(target);
+                self.facts.connection.upgrade &= client.may_switch();
                 self.forward(client, promise).await
             }
             Err(answer) => self.answer(client, answer).await,
@@ -86,7 +85,7 @@ impl<'a> Exchange<'a> {
             Ok(()) => (true, None),
             Err(error) => (self.fail(client, &error).await, Some(error)),
         };
-        self.facts.body_bytes = client.body_bytes();
+        self.facts.connection.body_bytes = client.body_bytes();
         let entry = Entry {
             status: self.status,
             method: self.head.method.as_str(),
@@ -96,12 +95,12 @@ impl<'a> Exchange<'a> {
             error: error.as_deref().map(explain),
         };
         self.gateway.account(&self.facts, &entry);
-        // Whatever has the form of a request has a host by now.
+        // A well-formed request has a host by now.
         let malformed = self.facts.host.is_none() && self.facts.refused.is_some_and(is_about_form);
         Outcome { whole, malformed }
     }
 
-    /// What the gateway says itself.
+    /// Sends an answer of the gateway.
     async fn answer<D: Downstream>(&mut self, client: &mut D, answer: Answer) -> pingora::Result<()> {
         let mut head = client.head();
         let page = accepts_html(&self.head.headers);
@@ -109,28 +108,29 @@ impl<'a> Exchange<'a> {
         let body = if self.is_head() { Cow::Borrowed("") } else { body };
         self.status = status.as_u16();
         self.body_bytes = body.len() as u64;
-        // What lies behind a body where none belongs, or behind a request for another protocol, is no next request.
-        if self.facts.upgrade || self.facts.refused == Some(Rejection::BodyNotAllowed) {
-            client.ends();
+        // After an unexpected body, or after a request for another protocol, the next bytes are not a request.
+        if self.facts.connection.upgrade || self.facts.refused == Some(Rejection::BodyNotAllowed) {
+            client.close_after_response();
         }
         client.answer(head, body).await
     }
 
-    /// What became of a request that could not be served: an answer, while there is room for one. Whether there was.
+    /// Answers a request that failed, unless its response has begun. Returns whether the client got a complete
+    /// response.
     async fn fail(&mut self, client: &mut impl Downstream, error: &Error) -> bool {
         let Some(rejection) = client.refusal().or_else(|| forward::rejection(error)) else { return false };
         self.facts.refused = Some(rejection);
         if self.status != 0 {
-            return self.facts.is_grpc && self.end_call(client, rejection).await;
+            return self.facts.connection.is_grpc && self.end_call(client, rejection).await;
         }
         let answered = self.answer(client, Refusal::new(rejection).into()).await;
         answered.inspect_err(|error| tracing::debug!(%error, "a refusal could not be written")).is_ok()
     }
 
-    /// Ends a call of gRPC whose response has begun with what became of it. Whether there was room for that.
+    /// Ends a gRPC response that has begun with the status of the failure. Returns whether it was written.
     async fn end_call(&mut self, client: &mut impl Downstream, rejection: Rejection) -> bool {
         let (trailers, code) = grpc::trailers(rejection);
-        self.facts.grpc_status = Some(code);
+        self.facts.connection.grpc_status = Some(code);
         client.end(Some(trailers)).await.is_ok()
     }
 
@@ -141,53 +141,58 @@ impl<'a> Exchange<'a> {
             client.interim(head).await?;
         }
         let now = self.gateway.clock.now_seconds();
-        forward::rewrite(&mut self.head, &self.facts, self.connection, &self.gateway.pipeline.vouchers, now)?;
-        let body_bytes_max = self.facts.target.as_ref().map_or(0, |target| target.body_bytes_max);
-        let mut source = Source::new(promise, body_bytes_max, self.facts.upstream());
-        let (mut call, head, mut out) = self.ask(&mut source, client).await?;
-        ours(&self.facts, self.connection.is_tls(), head.spoken, &mut out)?;
+        forward::rewrite(&mut self.head, &self.facts, self.connection, &self.gateway.pipeline.identity_tokens, now)?;
+        let body_bytes_max = self.facts.upstream.target.as_ref().map_or(0, |target| target.body_bytes_max);
+        let mut request_body = RequestBody::new(promise, body_bytes_max, self.facts.upstream.forwarded_to());
+        let (mut call, head, mut out) = self.send_with_retries(&mut request_body, client).await?;
+        add_fields(&self.facts, self.connection.is_tls(), head.present, &mut out)?;
         self.status = head.status.as_u16();
-        self.facts.grpc_status = head.grpc_status;
+        self.facts.connection.grpc_status = head.grpc_status;
         let switches = head.status == StatusCode::SWITCHING_PROTOCOLS;
         if switches {
             client.switch(out).await?;
-            call.switch(&mut source);
+            call.switch(&mut request_body);
         } else {
             client.begin(out, head.ends, head.chunked).await?;
-            if self.facts.is_grpc {
+            if self.facts.connection.is_grpc {
                 call.may_be_silent();
             }
         }
         let trailers = if switches || !head.ends {
             let (facts, clock) = (&*self.facts, &*self.gateway.clock);
             let in_time = || if switches { Ok(()) } else { forward::in_time(facts, clock.monotonic()) };
-            match call.relay(&mut source, client, in_time, &mut self.body_bytes).await {
+            match call.relay(&mut request_body, client, in_time, &mut self.body_bytes).await {
                 Ok(trailers) => trailers,
                 Err(error) => {
-                    self.facts.upstream_reason = call.reason(&error);
+                    self.facts.upstream.reason = call.reason(&error);
                     return Err(error);
                 }
             }
         } else {
             None
         };
-        self.facts.grpc_status = trailers.as_ref().and_then(grpc::status).or(self.facts.grpc_status);
-        // The response is complete: the connection serves others while the client takes its time.
-        if let Some(endpoint) = &self.facts.endpoint {
+        self.facts.connection.grpc_status =
+            trailers.as_ref().and_then(grpc::status).or(self.facts.connection.grpc_status);
+        // The response is complete: the connection can serve other requests while the client reads.
+        if let Some(endpoint) = &self.facts.upstream.endpoint {
             call.keep(endpoint);
         }
         self.end(client, trailers).await
     }
 
-    /// Ends the response, with what of its trailers the client takes.
+    /// Ends the response, with the trailers that the client accepts.
     async fn end<D: Downstream>(&self, client: &mut D, trailers: Option<HeaderMap>) -> pingora::Result<()> {
         let trailers = trailers.filter(|_| D::TAKES_TRAILERS || wants_trailers(&self.head.headers));
-        let trailers = trailers.map(|all| of_response(all, |name| is_foreign(name, &self.facts)));
+        let trailers = trailers.map(|all| of_response(all, |name| is_removed(name, &self.facts)));
         client.end(trailers.filter(|all| !all.is_empty())).await
     }
 
-    /// Sends the request and reads the head of the response; what fails is tried again as [`Retries`] say.
-    async fn ask<D: Downstream>(&mut self, source: &mut Source, client: &mut D) -> pingora::Result<Answered<D::Head>> {
+    /// Sends the request and reads the head of the response; a failed attempt is retried as [`Retries`] allow.
+    async fn send_with_retries<D: Downstream>(
+        &mut self,
+        request_body: &mut RequestBody,
+        client: &mut D,
+    ) -> pingora::Result<Answered<D::Head>> {
         if poll_fn(|cx| Poll::Ready(client.poll_gone(cx).is_ready())).await {
             return Err(Error::explain(ErrorType::ConnectionClosed, "the client has left").into_down());
         }
@@ -196,15 +201,15 @@ impl<'a> Exchange<'a> {
             let now = self.gateway.clock.monotonic();
             let (upstream, endpoint) = forward::choose(&mut self.facts, now)
                 .ok_or_else(|| Error::explain(ErrorType::ConnectNoRoute, "the upstream has no address"))?;
-            let failed = match self.attempt((&upstream, &endpoint), heard_after, source, client).await {
+            let failed = match self.attempt((&upstream, &endpoint), heard_after, request_body, client).await {
                 Ok(answered) => return Ok(answered),
                 Err(failed) => failed,
             };
-            self.facts.upstream_reason = failed.reason;
+            self.facts.upstream.reason = failed.reason;
             if failed.failure == Failure::Unconnected {
                 self.gateway.has_not_connected(&endpoint);
             }
-            match retries.after(failed.failure, self.facts.attempts, &self.head.method, &upstream) {
+            match retries.after(failed.failure, self.facts.upstream.attempts, &self.head.method, &upstream) {
                 Retry::AnotherAddress | Retry::AnotherStream => {}
                 Retry::FreshConnection => heard_after = failed.sent_at,
                 Retry::Never => return Err(failed.error),
@@ -212,65 +217,66 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Sends the request to this address, and reads the head of the response.
+    /// Sends the request to one address, and reads the head of the response.
     async fn attempt<D: Downstream>(
         &mut self,
         (upstream, endpoint): (&Arc<Upstream>, &Arc<Endpoint>),
         heard_after: Option<Instant>,
-        source: &mut Source,
+        request_body: &mut RequestBody,
         client: &mut D,
     ) -> Result<Answered<D::Head>, Failed> {
-        let mut call = open((upstream, endpoint), &self.request(upstream, heard_after), source).await?;
-        self.facts.upstream_connection = Some(call.kind);
-        match self.receive(&mut call, source, client).await {
+        let mut call = open((upstream, endpoint), &self.request(upstream, heard_after), request_body).await?;
+        self.facts.upstream.connection = Some(call.kind);
+        match self.receive(&mut call, request_body, client).await {
             Ok((head, out)) => {
-                source.forget();
+                request_body.forget();
                 endpoint.worked();
-                self.facts.upstream_answered = Some(self.gateway.clock.monotonic());
+                self.facts.upstream.answered = Some(self.gateway.clock.monotonic());
                 Ok((call, head, out))
             }
-            Err(error) => Err(call.failed(error, source, self.facts.interim_responses > 0)),
+            Err(error) => Err(call.failed(error, request_body, self.facts.upstream.interim_responses > 0)),
         }
     }
 
-    /// What an attempt at this upstream sends, and asks of its connection.
+    /// The request as an attempt at this upstream sends it, with its demands on the connection.
     fn request(&self, upstream: &Upstream, heard_after: Option<Instant>) -> Request<'_> {
-        let tenant = self.facts.target.as_ref().map(|target| upstream.tenant(&target.place)).unwrap_or_default();
-        let trust = Trust { tenant, shown: upstream.settings.transport.shown() };
+        let tenant =
+            self.facts.upstream.target.as_ref().map(|target| upstream.tenant(&target.permit)).unwrap_or_default();
+        let trust = Trust { tenant, tls_config: upstream.settings.transport.tls_config() };
         Request {
             head: &self.head,
-            switches: self.facts.upgrade,
+            switches: self.facts.connection.upgrade,
             demands: Demands { trust, may_be_repeated: self.head.method.is_safe(), heard_after },
-            patience: self.patience(upstream),
+            wait_limits: self.wait_limits(upstream),
         }
     }
 
-    /// How long this upstream is waited for.
-    fn patience(&self, upstream: &Upstream) -> Patience {
-        let asked_for = if self.facts.is_grpc { grpc::timeout(&self.head.headers) } else { None };
+    /// How long to wait for this upstream.
+    fn wait_limits(&self, upstream: &Upstream) -> WaitLimits {
+        let asked_for = if self.facts.connection.is_grpc { grpc::timeout(&self.head.headers) } else { None };
         let granted = upstream.settings.total_timeout.into_iter().chain(asked_for).min();
         let age = || self.gateway.clock.monotonic().saturating_sub(self.facts.began);
         let ends = granted.map(|granted| Instant::now() + granted.saturating_sub(age()));
-        Patience::new(upstream.settings.first_byte_timeout, ends)
+        WaitLimits::new(upstream.settings.first_byte_timeout, ends)
     }
 
-    /// Hands interim responses on and reads the head of the final one.
+    /// Forwards interim responses, and reads the head of the final one.
     async fn receive<D: Downstream>(
         &mut self,
         call: &mut UpstreamCall,
-        source: &mut Source,
+        request_body: &mut RequestBody,
         client: &mut D,
     ) -> pingora::Result<(ResponseHead, D::Head)> {
         let (to_head, mut out) = (self.is_head(), client.head());
         loop {
-            let is_foreign = |name: &str| is_foreign(name, &self.facts);
-            let Some(head) = call.take_head(to_head, is_foreign, &mut self.host_cookies(&mut out))? else {
-                call.receive_head(source, client).await?;
+            let is_removed = |name: &str| is_removed(name, &self.facts);
+            let Some(head) = call.take_head(to_head, is_removed, &mut self.host_cookies(&mut out))? else {
+                call.receive_head(request_body, client).await?;
                 forward::in_time(&self.facts, self.gateway.clock.monotonic())?;
                 continue;
             };
             forward::inspect(head.status, head.fields_bytes, &mut self.facts)?;
-            forward::accepted(head.spoken.refuses_identity(head.status))?;
+            forward::check_identity_accepted(head.present.refuses_identity(head.status))?;
             if !head.status.is_informational() || head.status == StatusCode::SWITCHING_PROTOCOLS {
                 return Ok((head, out));
             }
@@ -279,8 +285,8 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// A head whose cookies stay with the host, where the platform's certificate serves it: a domain of a customer has one of
-    /// its own.
+    /// A head that keeps cookies to the host if the host shares the platform's certificate; a customer's domain has its
+    /// own.
     fn host_cookies<'h, H>(&self, out: &'h mut H) -> HostCookies<'h, H, impl Fn() -> bool> {
         let (host, replica) = (self.facts.host.as_ref(), &self.gateway.pipeline.replica);
         HostCookies { out, is_shared: move || host.is_none_or(|host| replica.certificate(host).is_none()) }
@@ -291,7 +297,7 @@ impl<'a> Exchange<'a> {
     }
 }
 
-/// Whether what was refused is no request, which no client sends by mistake more than once or twice.
+/// Whether a refusal says that the request was malformed; well-behaved clients hardly ever send one.
 fn is_about_form(rejection: Rejection) -> bool {
     matches!(rejection, Rejection::BadHost | Rejection::BadFraming | Rejection::BadTarget | Rejection::BadRequest)
 }

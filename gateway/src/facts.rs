@@ -1,7 +1,6 @@
 //! The facts about a request so far: the stages fill them; decoration, log and metrics read them.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +14,7 @@ use http::HeaderValue;
 
 use crate::keys::Authentication;
 use crate::overload::Reservation;
+use crate::request_id::RequestId;
 use crate::upstreams::{Endpoint, Permit, Readers, Upstream};
 use crate::usage::Decision;
 use contract::rejection::Rejection;
@@ -22,45 +22,11 @@ use listener::Connection;
 use quota::settings::Mode;
 use quota::standing::{QuotaOutcome, Standing};
 
-/// A request's id, and the trace id of its spans: 128 random bits in hex.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct RequestId([u8; 32]);
-
-impl RequestId {
-    /// From 16 bytes.
-    pub(crate) fn new(bits: u128) -> Self {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let mut text = [b'0'; 32];
-        for (index, digit) in text.iter_mut().enumerate() {
-            let nibble = (bits >> (124 - index * 4)) & 0xf;
-            *digit = DIGITS.get(usize::try_from(nibble).unwrap_or(0)).copied().unwrap_or(b'0');
-        }
-        Self(text)
-    }
-
-    /// The text.
-    pub(crate) fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.0).unwrap_or("0")
-    }
-}
-
-impl fmt::Display for RequestId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl fmt::Debug for RequestId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
 contract::words! {
     /// The part of the product that answered: a label of metrics.
     pub enum Surface {
         /// Before a site was known.
-        Door = "door",
+        Listener = "listener",
         /// A certificate authority's validation request.
         Challenge = "challenge",
         /// A redirect, to https or to the primary domain.
@@ -72,9 +38,9 @@ contract::words! {
     }
 }
 
-/// The quota figures a response shows.
+/// The quota figures in a response.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shown {
+pub(crate) struct QuotaFigures {
     /// The standing.
     pub standing: Standing,
     /// The quota's decision.
@@ -116,14 +82,13 @@ pub(crate) struct Target {
     /// Largest request body in bytes.
     pub body_bytes_max: u64,
     /// Its permit among the requests in progress; released when the request ends.
-    pub place: Permit,
+    pub permit: Permit,
     /// Its reserved memory; released with the permit.
     #[expect(dead_code, reason = "dropping it releases the memory")]
     pub reservation: Reservation,
 }
 
-/// All facts about one request.
-#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
+/// All facts about one request: those about the request itself, and what the stages learned in four parts.
 #[derive(Debug)]
 pub(crate) struct Facts {
     /// The id.
@@ -132,6 +97,8 @@ pub(crate) struct Facts {
     pub began_at: UnixMillis,
     /// The monotonic start, for durations.
     pub began: Duration,
+    /// Its trace is sampled.
+    pub sampled: bool,
     /// The part of the product that answers.
     pub surface: Surface,
     /// The requested host.
@@ -142,126 +109,139 @@ pub(crate) struct Facts {
     pub site: Option<Arc<Site>>,
     /// The project behind the site; `None` on the platform's own hosts.
     pub project: Option<Arc<Project>>,
-    /// The site's backend, if the settings have one of that name.
-    pub backend: Option<Arc<Upstream>>,
-    /// The origins that may read the response, unless the backend decides.
-    pub readers: Readers,
-    /// A browser's preflight, without a key, that the API's backend answers.
-    pub is_preflight: bool,
+    /// The reason of a refusal.
+    pub refused: Option<Rejection>,
+    /// Who sent it.
+    pub caller: CallerFacts,
+    /// What it costs.
+    pub quota: QuotaFacts,
+    /// Where it goes.
+    pub upstream: UpstreamFacts,
+    /// How it came.
+    pub connection: ConnectionFacts,
+}
+
+/// The sender of a request.
+#[derive(Debug, Default)]
+pub(crate) struct CallerFacts {
     /// The presented key.
     pub key: Option<Arc<ApiKey>>,
     /// The result of authentication; `None` if none was required.
     pub authentication: Option<Authentication>,
     /// The project of the key: the request is charged to its quota.
     pub payer: Option<Arc<Project>>,
-    /// The quota figures to show.
-    pub shown: Option<Shown>,
+    /// A browser's preflight, without a key, that the API's backend answers.
+    pub is_preflight: bool,
+    /// The origins that may read the response, unless the backend decides.
+    pub readers: Readers,
+}
+
+/// The charge of a request.
+#[derive(Debug, Default)]
+pub(crate) struct QuotaFacts {
+    /// The figures in the response.
+    pub figures: Option<QuotaFigures>,
     /// The standing after the charge, for a refund.
     pub charged: Option<Standing>,
     /// The quota would have refused it, but its plan's limits are in shadow mode.
     pub in_shadow: bool,
     /// How the quota was counted.
-    pub quota_mode: Option<Mode>,
-    /// The reason of a refusal.
-    pub refused: Option<Rejection>,
+    pub mode: Option<Mode>,
+}
+
+/// The way of a request to its upstream.
+#[derive(Debug, Default)]
+pub(crate) struct UpstreamFacts {
+    /// The site's backend, if the settings have one of that name.
+    pub backend: Option<Arc<Upstream>>,
     /// The destination.
     pub target: Option<Target>,
     /// The last endpoint that was tried.
     pub endpoint: Option<Arc<Endpoint>>,
-    /// Connection attempts to the upstream.
+    /// Connection attempts.
     pub attempts: u32,
-    /// The kind of connection to the upstream.
-    pub upstream_connection: Option<ConnectionKind>,
+    /// The kind of the last connection.
+    pub connection: Option<ConnectionKind>,
     /// Why the upstream failed, for the operator only.
-    pub upstream_reason: Option<Cow<'static, str>>,
-    /// The caller speaks gRPC.
+    pub reason: Option<Cow<'static, str>>,
+    /// Interim responses (1xx) so far.
+    pub interim_responses: u32,
+    /// The monotonic time of the first attempt.
+    pub began: Option<Duration>,
+    /// The monotonic time of the response head.
+    pub answered: Option<Duration>,
+}
+
+/// The client's connection, and what it carries besides HTTP requests of the usual form.
+#[derive(Debug, Default)]
+pub(crate) struct ConnectionFacts {
+    /// The client's address and its text, from a trusted balancer's field; `None`: the connection's address.
+    pub forwarded_for: Option<(IpAddr, HeaderValue)>,
+    /// The client's own request id, for the log only.
+    pub client_request_id: Option<String>,
+    /// The request asks for a WebSocket and may have one.
+    pub upgrade: bool,
+    /// The request is a gRPC call.
     pub is_grpc: bool,
     /// The gRPC status in the response.
     pub grpc_status: Option<u16>,
-    /// Interim responses (1xx) of the upstream so far.
-    pub interim_responses: u32,
-    /// The time of the first attempt at the upstream.
-    pub upstream_began: Option<Duration>,
-    /// The time of the upstream's response head.
-    pub upstream_answered: Option<Duration>,
     /// Bytes of the request body so far.
     pub body_bytes: u64,
-    /// The request asks for a WebSocket and may have one.
-    pub upgrade: bool,
-    /// The client's own request id, for the log only.
-    pub client_request_id: Option<String>,
-    /// The client's address and its text, from a trusted balancer's field; else the connection's count.
-    pub forwarded_for: Option<(IpAddr, HeaderValue)>,
-    /// Its trace is sampled.
-    pub sampled: bool,
 }
 
 impl Facts {
-    /// The quota's decision; `None` if the request was neither charged nor refused by the quota.
-    pub(crate) fn decision(&self) -> Option<Decision> {
-        self.quota_mode?;
-        Some(match self.refused {
-            Some(Rejection::RateLimitExceeded) => Decision::RefusedMinute,
-            Some(Rejection::DailyQuotaExceeded) => Decision::RefusedDay,
-            Some(Rejection::ApiKeyBanned) => Decision::Banned,
-            Some(Rejection::QuotaUnavailable) => Decision::Unavailable,
-            _ if self.in_shadow => Decision::Shadow,
-            _ => Decision::Admitted,
-        })
-    }
-
     /// Knows the id and the start only.
     pub(crate) fn new(request_id: RequestId, began_at: UnixMillis, began: Duration) -> Self {
         Self {
             request_id,
             began_at,
             began,
-            surface: Surface::Door,
+            sampled: false,
+            surface: Surface::Listener,
             host: None,
             port: None,
             site: None,
             project: None,
-            backend: None,
-            readers: Readers::Unsaid,
-            is_preflight: false,
-            key: None,
-            authentication: None,
-            payer: None,
-            shown: None,
-            charged: None,
-            in_shadow: false,
-            quota_mode: None,
             refused: None,
-            target: None,
-            endpoint: None,
-            attempts: 0,
-            upstream_connection: None,
-            upstream_reason: None,
-            is_grpc: false,
-            grpc_status: None,
-            interim_responses: 0,
-            upstream_began: None,
-            upstream_answered: None,
-            body_bytes: 0,
-            upgrade: false,
-            client_request_id: None,
-            forwarded_for: None,
-            sampled: false,
+            caller: CallerFacts::default(),
+            quota: QuotaFacts::default(),
+            upstream: UpstreamFacts::default(),
+            connection: ConnectionFacts::default(),
         }
+    }
+
+    /// The quota's decision; `None` if the request was neither charged nor refused by the quota.
+    pub(crate) fn decision(&self) -> Option<Decision> {
+        self.quota.mode?;
+        Some(match self.refused {
+            Some(Rejection::RateLimitExceeded) => Decision::RefusedMinute,
+            Some(Rejection::DailyQuotaExceeded) => Decision::RefusedDay,
+            Some(Rejection::ApiKeyBanned) => Decision::Banned,
+            Some(Rejection::QuotaUnavailable) => Decision::Unavailable,
+            _ if self.quota.in_shadow => Decision::Shadow,
+            _ => Decision::Admitted,
+        })
     }
 
     /// The client's address.
     pub(crate) fn client(&self, connection: &Connection) -> IpAddr {
-        self.forwarded_for.as_ref().map_or_else(|| connection.client().ip(), |(address, _)| *address)
+        self.connection.forwarded_for.as_ref().map_or_else(|| connection.client().ip(), |(address, _)| *address)
     }
 
     /// The client's address as text.
     pub(crate) fn client_text<'a>(&'a self, connection: &'a Connection) -> &'a HeaderValue {
-        self.forwarded_for.as_ref().map_or_else(|| connection.client_text(), |(_, text)| text)
+        self.connection.forwarded_for.as_ref().map_or_else(|| connection.client_text(), |(_, text)| text)
+    }
+}
+
+impl UpstreamFacts {
+    /// The upstream that the request is forwarded to.
+    pub(crate) fn forwarded_to(&self) -> Option<&Arc<Upstream>> {
+        self.target.as_ref().map(|target| &target.upstream)
     }
 
-    /// The backend of the request.
-    pub(crate) fn upstream(&self) -> Option<&Arc<Upstream>> {
-        self.target.as_ref().map(|target| &target.upstream)
+    /// From the first attempt to the response head; `None` without a response.
+    pub(crate) fn waited(&self) -> Option<Duration> {
+        Some(self.answered?.saturating_sub(self.began?))
     }
 }

@@ -95,7 +95,7 @@ impl FieldRules {
 
     /// Whether the gateway drops a field; `name` is in lower case. Runs for every field of every request, so most names
     /// are decided by their first letter.
-    pub(crate) fn stays_behind(&self, name: &str) -> bool {
+    pub(crate) fn removes(&self, name: &str) -> bool {
         if has_underscore(name) {
             return self.underscores != Underscores::Pass || self.drops(name) || self.is_kept(&name.replace('_', "-"));
         }
@@ -149,7 +149,7 @@ mod tests {
             "x-ssl-client-cert",
             "x-tollhouse-plan",
         ] {
-            assert!(plain.stays_behind(name), "{name}");
+            assert!(plain.removes(name), "{name}");
         }
     }
 
@@ -177,19 +177,19 @@ mod tests {
             "x-user-agent",
             "x-user-id",
         ] {
-            assert!(!plain.stays_behind(name), "{name}");
+            assert!(!plain.removes(name), "{name}");
         }
     }
 
     #[test]
     fn an_upstream_widens_and_narrows_the_list() {
         let rules = rules(&["X-Authenticated-*", "CF-Ray", "x-http-method"], &["X-User-*", "cf-ray"]);
-        assert!(!rules.stays_behind("x-authenticated-user"));
-        assert!(rules.stays_behind("x-authentik-username"));
-        assert!(rules.stays_behind("x-user-id") && !rules.stays_behind("x-use"));
-        assert!(rules.stays_behind("cf-ray"), "what is dropped wins");
-        assert!(!rules.stays_behind("x-http-method") && rules.stays_behind("x-http-method-override"));
-        assert!(rules.stays_behind("x-method-override"));
+        assert!(!rules.removes("x-authenticated-user"));
+        assert!(rules.removes("x-authentik-username"));
+        assert!(rules.removes("x-user-id") && !rules.removes("x-use"));
+        assert!(rules.removes("cf-ray"), "what is dropped wins");
+        assert!(!rules.removes("x-http-method") && rules.removes("x-http-method-override"));
+        assert!(rules.removes("x-method-override"));
     }
 
     #[test]
@@ -197,7 +197,7 @@ mod tests {
         let with = |underscores| FieldRules { underscores, ..rules(&["X-Authenticated-*"], &["client_i*", "X-Pet-*"]) };
         let (drop, pass) = (with(Underscores::Drop), with(Underscores::Pass));
         for name in ["user_id", "x_user", "api_key"] {
-            assert!(drop.stays_behind(name) && !pass.stays_behind(name), "{name}");
+            assert!(drop.removes(name) && !pass.removes(name), "{name}");
         }
         for name in [
             "client_id",
@@ -212,7 +212,7 @@ mod tests {
             "x_authenticated_user",
             "x_pet_id",
         ] {
-            assert!(pass.stays_behind(name), "{name}");
+            assert!(pass.removes(name), "{name}");
         }
     }
 

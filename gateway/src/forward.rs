@@ -1,4 +1,4 @@
-//! Reaching an upstream: which address, how long to wait, what the request carries, and what may be tried again.
+//! Forwards a request: rewrites its head, chooses the address, and checks time limits and the head of the response.
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use pingora::{ErrorSource, ErrorType, OrErr as _};
 use pingora_http::RequestHeader;
 
 use crate::facts::{Facts, Surface};
+use crate::identity::IdentityTokens;
 use crate::telemetry::client_span;
 use crate::upstreams::{Endpoint, IdentityForm, Upstream};
-use crate::vouch::Vouchers;
 use contract::rejection::Rejection;
 use listener::Connection;
 
 const USUAL: &FieldRules = &FieldRules::USUAL;
 
-/// Names of what the gateway adds, parsed once. In lower case, as HTTP/2 has them all.
+/// Names of the fields that the gateway adds, parsed once; in lower case, as HTTP/2 requires.
 mod name {
     use http::HeaderName;
 
@@ -40,31 +40,31 @@ mod name {
     pub(super) static IDENTITY_TOKEN: HeaderName = HeaderName::from_static(contract::token::IDENTITY_TOKEN_HEADER);
 }
 
-/// Rewrites the head for the upstream: what a client may not say is gone, what the gateway vouches for is added. A
-/// `Connection` header cannot strip what is added here: [`crate::exchange`] leaves out those of a fixed list afterwards.
+/// Rewrites the head for the upstream: removes fields that a client may not set, and adds those of the gateway. A
+/// `Connection` header cannot remove the added ones: [`crate::exchange`] later drops a fixed list of names only.
 ///
-/// The head is taken apart and put together without pingora's second map of names as they were spelt, so names reach an
-/// upstream in lower case.
+/// The head is rebuilt without pingora's second map of names in their original spelling, so names reach an upstream in
+/// lower case.
 ///
 /// # Errors
-/// Only if a value of ours is no header value.
+/// If a value of the gateway is not a valid field value: a programming mistake.
 pub(crate) fn rewrite(
     head: &mut RequestHeader,
     facts: &Facts,
     connection: &Connection,
-    vouchers: &Vouchers,
+    identity_tokens: &IdentityTokens,
     now: UnixSeconds,
 ) -> pingora::Result<()> {
     let mut parts = http::request::Parts::from(take_out(head)?);
-    let rewritten = rewrite_fields(&mut parts, facts, connection, vouchers, now);
+    let rewritten = rewrite_fields(&mut parts, facts, connection, identity_tokens, now);
     *head = RequestHeader::from(parts);
-    rewritten.or_err(ErrorType::InternalError, "a header value of our own")
+    rewritten.or_err(ErrorType::InternalError, "invalid value of an added field")
 }
 
-/// The head without a copy; what stays in its place says nothing.
+/// Takes the head without a copy, and leaves an empty one.
 ///
 /// # Errors
-/// Never, unless the library takes no empty head.
+/// Never, unless the library refuses an empty head.
 pub(crate) fn take_out(head: &mut RequestHeader) -> pingora::Result<RequestHeader> {
     let empty = RequestHeader::build_no_case("GET", b"/", Some(0))?;
     Ok(std::mem::replace(head, empty))
@@ -74,42 +74,42 @@ fn rewrite_fields(
     parts: &mut http::request::Parts,
     facts: &Facts,
     connection: &Connection,
-    vouchers: &Vouchers,
+    identity_tokens: &IdentityTokens,
     now: UnixSeconds,
 ) -> Result<(), InvalidHeaderValue> {
     let headers = &mut parts.headers;
-    let rules = facts.upstream().map_or(USUAL, |upstream| &upstream.settings.fields);
-    // A preflight comes without a key; no field may make another request of it.
-    let stays_behind = |name: &str| rules.stays_behind(name) || facts.is_preflight && is_method_override(name);
-    let behind: Vec<HeaderName> = headers.keys().filter(|name| stays_behind(name.as_str())).cloned().collect();
-    for name in behind {
+    let rules = facts.upstream.forwarded_to().map_or(USUAL, |upstream| &upstream.settings.fields);
+    // A preflight has no key, so no field may change its method.
+    let is_dropped = |name: &str| rules.removes(name) || facts.caller.is_preflight && is_method_override(name);
+    let dropped: Vec<HeaderName> = headers.keys().filter(|name| is_dropped(name.as_str())).cloned().collect();
+    for name in dropped {
         headers.remove(name);
     }
-    // The gateway has said yes itself.
+    // The gateway has answered it.
     headers.remove(header::EXPECT);
-    // The key has done its work, except for the control plane, which looks it up itself. A public site's own Authorization
-    // belongs to the application behind it.
+    // Only the control plane gets the key, because it looks the key up itself. The Authorization of a public site
+    // belongs to the application.
     if facts.surface == Surface::Api {
-        let takes_keys = facts.upstream().is_some_and(|upstream| upstream.settings.takes_keys);
+        let takes_keys = facts.upstream.forwarded_to().is_some_and(|upstream| upstream.settings.takes_keys);
         if !takes_keys {
             headers.remove(header::AUTHORIZATION);
         } else if let Some(presented) = headers.get_mut(header::AUTHORIZATION) {
-            // Neither printed nor kept in a table of HTTP/2.
+            // Not printed, and not indexed by HTTP/2.
             presented.set_sensitive(true);
         }
     }
-    one_cookie(headers)?;
-    say_via(headers, parts.version, rules);
-    one_hop_less(&parts.method, headers);
-    say_where(headers, facts, connection)?;
-    say_trace(headers, facts)?;
+    join_cookies(headers)?;
+    add_via(headers, parts.version, rules);
+    decrement_max_forwards(&parts.method, headers);
+    add_forwarded(headers, facts, connection)?;
+    set_trace(headers, facts)?;
     headers.insert(name::REQUEST_ID.clone(), HeaderValue::from_str(facts.request_id.as_str())?);
-    identify(parts, facts, vouchers, facts.client(connection), now)
+    add_identity(parts, facts, identity_tokens, facts.client(connection), now)
 }
 
-/// RFC 9110 section 7.6.3: that the request passed here, behind whom it passed before. An upstream that would draw wrong
-/// conclusions names the field among those that it does not want (nginx compresses nothing for a request with one).
-fn say_via(headers: &mut http::HeaderMap, version: Version, rules: &FieldRules) {
+/// RFC 9110 section 7.6.3: appends the gateway to `Via`. The settings of an upstream may drop the field: nginx, for
+/// example, compresses no response to a request with `Via`.
+fn add_via(headers: &mut http::HeaderMap, version: Version, rules: &FieldRules) {
     if rules.drops(header::VIA.as_str()) {
         return;
     }
@@ -121,8 +121,8 @@ fn say_via(headers: &mut http::HeaderMap, version: Version, rules: &FieldRules) 
     headers.append(header::VIA, ours);
 }
 
-/// RFC 9110 section 7.6.2. What may go no further has been answered.
-fn one_hop_less(method: &http::Method, headers: &mut http::HeaderMap) {
+/// RFC 9110 section 7.6.2. Requests with 0 were answered before.
+fn decrement_max_forwards(method: &http::Method, headers: &mut http::HeaderMap) {
     if *method != http::Method::OPTIONS {
         return;
     }
@@ -131,14 +131,18 @@ fn one_hop_less(method: &http::Method, headers: &mut http::HeaderMap) {
     }
 }
 
-/// How many servers a request may still pass, where that is said.
+/// The number of further hops that `Max-Forwards` allows, if present.
 pub(crate) fn hops_left(headers: &http::HeaderMap) -> Option<u32> {
     headers.get(header::MAX_FORWARDS)?.to_str().ok()?.parse().ok()
 }
 
-/// Where the request came from and what for, as applications behind an edge expect it. The edge takes nothing from the
-/// start of a path, so its prefix is the root.
-fn say_where(headers: &mut http::HeaderMap, facts: &Facts, connection: &Connection) -> Result<(), InvalidHeaderValue> {
+/// Adds the client's address, and the protocol, host and port that it used, as applications behind a proxy expect them.
+/// The gateway removes no path prefix, so `X-Forwarded-Prefix` is the root.
+fn add_forwarded(
+    headers: &mut http::HeaderMap,
+    facts: &Facts,
+    connection: &Connection,
+) -> Result<(), InvalidHeaderValue> {
     let (proto, usual, usual_text) = if connection.is_tls() { ("https", 443, "443") } else { ("http", 80, "80") };
     headers.insert(name::FORWARDED_FOR.clone(), facts.client_text(connection).clone());
     headers.insert(name::REAL_IP.clone(), facts.client_text(connection).clone());
@@ -153,15 +157,16 @@ fn say_where(headers: &mut http::HeaderMap, facts: &Facts, connection: &Connecti
             Some(port) => HeaderValue::try_from(format!("{host}:{port}"))?,
         };
         headers.insert(name::FORWARDED_HOST.clone(), host.clone());
-        let told = facts.upstream().and_then(|upstream| upstream.settings.host.clone());
-        headers.insert(header::HOST, told.unwrap_or(host));
+        let configured = facts.upstream.forwarded_to().and_then(|upstream| upstream.settings.host.clone());
+        headers.insert(header::HOST, configured.unwrap_or(host));
     }
     Ok(())
 }
 
-/// Which trace the request belongs to: the gateway's own where it records one, and otherwise that of a site's visitor. What
-/// callers of an API claim is not believed. Nothing is said of a trace that nobody records: a service would leave it out too.
-fn say_trace(headers: &mut http::HeaderMap, facts: &Facts) -> Result<(), InvalidHeaderValue> {
+/// Sets the trace of the request: the gateway's own if it is sampled, else that of a site's visitor. Trace fields of
+/// API callers are removed. If the trace is not sampled, no `traceparent` is added, so services do not record it
+/// either.
+fn set_trace(headers: &mut http::HeaderMap, facts: &Facts) -> Result<(), InvalidHeaderValue> {
     let is_api = facts.surface == Surface::Api;
     if is_api {
         headers.remove(&name::BAGGAGE);
@@ -177,8 +182,8 @@ fn say_trace(headers: &mut http::HeaderMap, facts: &Facts) -> Result<(), Invalid
     Ok(())
 }
 
-/// HTTP/2 may send every cookie as a field of its own; HTTP/1.1 has one field for all (RFC 9113 section 8.2.3).
-fn one_cookie(headers: &mut http::HeaderMap) -> Result<(), InvalidHeaderValue> {
+/// HTTP/2 may send each cookie in a field of its own; HTTP/1.1 has one field for all (RFC 9113 section 8.2.3).
+fn join_cookies(headers: &mut http::HeaderMap) -> Result<(), InvalidHeaderValue> {
     let cookies: Vec<&[u8]> = headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
     if cookies.len() > 1 {
         let all = HeaderValue::from_bytes(&cookies.join(&b"; "[..]))?;
@@ -187,20 +192,22 @@ fn one_cookie(headers: &mut http::HeaderMap) -> Result<(), InvalidHeaderValue> {
     Ok(())
 }
 
-fn identify(
+fn add_identity(
     parts: &mut http::request::Parts,
     facts: &Facts,
-    vouchers: &Vouchers,
+    identity_tokens: &IdentityTokens,
     client: std::net::IpAddr,
     now: UnixSeconds,
 ) -> Result<(), InvalidHeaderValue> {
-    let caller = facts.key.as_deref().zip(facts.payer.as_deref());
+    let caller = facts.caller.key.as_deref().zip(facts.caller.payer.as_deref());
     if let Some((key, payer)) = caller {
         parts.headers.insert(name::KEY_ID.clone(), HeaderValue::from_str(key.id.as_str())?);
         parts.headers.insert(name::PROJECT.clone(), HeaderValue::from_str(key.project.as_str())?);
         parts.headers.insert(name::PLAN.clone(), HeaderValue::from_static(payer.plan.as_str()));
     }
-    let Some(upstream) = facts.upstream().filter(|upstream| upstream.settings.identity == IdentityForm::Jwt) else {
+    let Some(upstream) =
+        facts.upstream.forwarded_to().filter(|upstream| upstream.settings.identity == IdentityForm::Jwt)
+    else {
         return Ok(());
     };
     let identity = || Identity {
@@ -217,29 +224,29 @@ fn identify(
         }),
         issued_at: now,
     };
-    if let Some(token) = vouchers.token(facts, &upstream.settings.name, now, identity)? {
+    if let Some(token) = identity_tokens.token(facts, &upstream.settings.name, now, identity)? {
         parts.headers.insert(name::IDENTITY_TOKEN.clone(), token);
     }
     Ok(())
 }
 
-/// What the client is told of a failure; `None` when nobody is left to be told.
+/// The refusal for a failure; `None` if the client is gone.
 pub(crate) fn rejection(error: &pingora::Error) -> Option<Rejection> {
     use pingora::ErrorType as Type;
     match (error.etype(), error.esource()) {
         (Type::HTTPStatus(413), _) => Some(Rejection::BodyTooLarge),
         (Type::ReadTimedout, ErrorSource::Downstream) => Some(Rejection::RequestTimeout),
-        // The client is gone or does not read.
+        // The client has left or does not read.
         (_, ErrorSource::Downstream) => None,
         (_, ErrorSource::Upstream) | (Type::ConnectNoRoute | Type::ConnectRefused | Type::ConnectTimedout, _) => {
-            Some(explain(error))
+            Some(of_upstream(error))
         }
         (_, _) => Some(Rejection::InternalError),
     }
 }
 
-/// What a failure on the way is called.
-fn explain(error: &pingora::Error) -> Rejection {
+/// The refusal for a failure of the upstream.
+fn of_upstream(error: &pingora::Error) -> Rejection {
     use pingora::ErrorType as Type;
     match error.etype() {
         Type::ConnectTimedout | Type::ReadTimedout | Type::WriteTimedout | Type::TLSHandshakeTimedout => {
@@ -254,25 +261,24 @@ fn explain(error: &pingora::Error) -> Rejection {
     }
 }
 
-/// Interim responses (1xx) before the final one that an upstream may send; a flood of them would keep a request for ever.
+/// The most interim responses (1xx) before the final one, so that a flood of them ends.
 const INTERIM_RESPONSES_MAX: u32 = 16;
 
-/// The largest head of a response: what common clients still take.
+/// The largest head of a response, in bytes: common clients accept it.
 pub(crate) const RESPONSE_HEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// Looks at the head of a response, whose syntax is good, before anything of it reaches the client: its status, and how
-/// many bytes its fields have.
+/// Checks the head of a response before the client gets it: its status, and the bytes of its fields.
 ///
 /// # Errors
-/// When the upstream talks too much, or switches to a protocol that nobody asked for.
+/// If there are too many interim responses, the head is too large, or the client did not ask for a switch of protocols.
 pub(crate) fn inspect(status: StatusCode, bytes: usize, facts: &mut Facts) -> pingora::Result<()> {
     let wrong = |why: &'static str| Err(pingora::Error::explain(ErrorType::InvalidHTTPHeader, why).into_up());
     if status == StatusCode::SWITCHING_PROTOCOLS {
-        return if facts.upgrade { Ok(()) } else { wrong("a switch of protocols nobody asked for") };
+        return if facts.connection.upgrade { Ok(()) } else { wrong("a switch of protocols without a request") };
     }
     if status.is_informational() {
-        facts.interim_responses += 1;
-        if facts.interim_responses > INTERIM_RESPONSES_MAX {
+        facts.upstream.interim_responses += 1;
+        if facts.upstream.interim_responses > INTERIM_RESPONSES_MAX {
             return wrong("too many interim responses");
         }
     }
@@ -282,15 +288,15 @@ pub(crate) fn inspect(status: StatusCode, bytes: usize, facts: &mut Facts) -> pi
     Ok(())
 }
 
-/// The kind of error of an upstream that refuses our word about the caller.
+/// The error type of an upstream that refuses the gateway's identity token.
 const IDENTITY_REFUSED: &str = "IdentityRefused";
 
-/// Whether the upstream accepted what this gateway says of the caller. Where it did not, the caller is not to blame: its key
-/// was found good here.
+/// Checks that the upstream accepted the gateway's identity token. The caller is not to blame otherwise: its key is
+/// valid.
 ///
 /// # Errors
-/// When it did not.
-pub(crate) fn accepted(refused: bool) -> pingora::Result<()> {
+/// If it was refused.
+pub(crate) fn check_identity_accepted(refused: bool) -> pingora::Result<()> {
     if refused {
         let why = "the upstream refused the gateway's identity token";
         return Err(pingora::Error::explain(ErrorType::Custom(IDENTITY_REFUSED), why).into_up());
@@ -298,12 +304,12 @@ pub(crate) fn accepted(refused: bool) -> pingora::Result<()> {
     Ok(())
 }
 
-/// Whether the request as a whole has taken longer than its upstream grants.
+/// Checks that the whole request has not taken longer than its upstream allows.
 ///
 /// # Errors
-/// Then, as a timeout of the upstream: a client that is slow is caught by the door.
+/// If it has, as a timeout of the upstream: the listener times out slow clients.
 pub(crate) fn in_time(facts: &Facts, now: std::time::Duration) -> pingora::Result<()> {
-    let granted = facts.upstream().and_then(|upstream| upstream.settings.total_timeout);
+    let granted = facts.upstream.forwarded_to().and_then(|upstream| upstream.settings.total_timeout);
     match granted {
         Some(granted) if now.saturating_sub(facts.began) > granted => {
             Err(pingora::Error::explain(ErrorType::ReadTimedout, "the request as a whole took too long").into_up())
@@ -312,17 +318,17 @@ pub(crate) fn in_time(facts: &Facts, now: std::time::Duration) -> pingora::Resul
     }
 }
 
-/// Chooses the address for the next attempt and remembers it.
+/// Chooses the address for the next attempt, and records the attempt.
 pub(crate) fn choose(facts: &mut Facts, now: std::time::Duration) -> Option<(Arc<Upstream>, Arc<Endpoint>)> {
-    let upstream = facts.upstream()?.clone();
-    let tried = facts.endpoint.as_ref().map(|endpoint| endpoint.address);
+    let upstream = facts.upstream.forwarded_to()?.clone();
+    let tried = facts.upstream.endpoint.as_ref().map(|endpoint| endpoint.address);
     let endpoint = upstream.endpoints.choose(tried, now)?;
-    if facts.attempts == 0 {
+    if facts.upstream.attempts == 0 {
         upstream.retries.earn();
     }
-    facts.attempts += 1;
-    facts.upstream_began.get_or_insert(now);
-    facts.endpoint = Some(endpoint.clone());
+    facts.upstream.attempts += 1;
+    facts.upstream.began.get_or_insert(now);
+    facts.upstream.endpoint = Some(endpoint.clone());
     Some((upstream, endpoint))
 }
 
@@ -333,30 +339,30 @@ mod tests {
     use contract::time::UnixMillis;
 
     use super::*;
-    use crate::facts::RequestId;
+    use crate::request_id::RequestId;
 
-    /// What an upstream is told of the trace that a visitor names: parent, state, baggage.
-    fn told(surface: Surface, sampled: bool) -> [Option<String>; 3] {
+    /// The trace fields for an upstream, of a request with fields of its own: parent, state, baggage.
+    fn forwarded(surface: Surface, sampled: bool) -> [Option<String>; 3] {
         let mut facts = Facts::new(RequestId::new(7), UnixMillis(0), Duration::ZERO);
         (facts.surface, facts.sampled) = (surface, sampled);
         let names = [name::TRACEPARENT.clone(), name::TRACESTATE.clone(), name::BAGGAGE.clone()];
         let mut headers: http::HeaderMap =
             names.iter().map(|name| (name.clone(), HeaderValue::from_static("theirs"))).collect();
-        say_trace(&mut headers, &facts).unwrap();
+        set_trace(&mut headers, &facts).unwrap();
         names.map(|name| headers.get(name).map(|value| value.to_str().unwrap().to_owned()))
     }
 
     #[test]
-    fn a_trace_is_the_gateways_where_it_records_one_and_otherwise_the_visitors() {
+    fn a_trace_is_the_gateways_if_sampled_and_else_the_visitors() {
         let theirs = || Some("theirs".to_owned());
-        assert_eq!(told(Surface::Site, false), [theirs(), theirs(), theirs()]);
-        assert_eq!(told(Surface::Api, false), [None, None, None]);
-        let [parent, state, baggage] = told(Surface::Site, true);
+        assert_eq!(forwarded(Surface::Site, false), [theirs(), theirs(), theirs()]);
+        assert_eq!(forwarded(Surface::Api, false), [None, None, None]);
+        let [parent, state, baggage] = forwarded(Surface::Site, true);
         let is_ours =
             |parent: &String| parent.starts_with("00-00000000000000000000000000000007-") && parent.ends_with("-01");
         assert!(parent.as_ref().is_some_and(is_ours), "{parent:?}");
         assert_eq!((state, baggage), (None, theirs()));
-        let [parent, state, baggage] = told(Surface::Api, true);
+        let [parent, state, baggage] = forwarded(Surface::Api, true);
         assert!(parent.as_ref().is_some_and(is_ours), "{parent:?}");
         assert_eq!((state, baggage), (None, None));
     }

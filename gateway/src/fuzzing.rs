@@ -15,21 +15,22 @@ use pingora_http::RequestHeader;
 use quota::standing::{QuotaOutcome, Standing};
 
 use crate::answer::Refusal;
-pub use crate::exchange::trial as exchange;
-use crate::facts::{Facts, RequestId, Shown, Surface};
+pub use crate::exchange::fuzzing as exchange;
+use crate::facts::{Facts, QuotaFigures, Surface};
+use crate::identity::IdentityTokens;
 pub use crate::replica::fuzzing as replica;
+use crate::request_id::RequestId;
 pub use crate::telemetry::Telemetry;
-use crate::telemetry::{ConnectionFacts, Entry};
+use crate::telemetry::{Entry, LoggedConnection};
 pub use crate::tls::CertificateOpener;
-use crate::vouch::Vouchers;
 
 /// An API request of an authenticated and charged caller.
-pub struct Known {
+pub struct KnownRequest {
     facts: Facts,
-    vouchers: Vouchers,
+    identity_tokens: IdentityTokens,
 }
 
-impl Known {
+impl KnownRequest {
     /// A request with the project's own key.
     ///
     /// # Errors
@@ -46,17 +47,18 @@ impl Known {
         facts.surface = Surface::Api;
         facts.host = Some(host);
         facts.project = Some(project.clone());
-        facts.payer = Some(project);
-        facts.shown = Some(Shown { standing, outcome: QuotaOutcome::Admitted });
-        facts.key = Some(key);
-        let vouchers = Vouchers::waiting();
-        vouchers.replace(&[generation], KeySet::default())?;
-        Ok(Self { facts, vouchers })
+        facts.caller.payer = Some(project);
+        facts.quota.figures = Some(QuotaFigures { standing, outcome: QuotaOutcome::Admitted });
+        facts.caller.key = Some(key);
+        let identity_tokens = IdentityTokens::waiting();
+        identity_tokens.replace(&[generation], KeySet::default())?;
+        Ok(Self { facts, identity_tokens })
     }
 
     /// Rewrites the client's head into the upstream's.
     pub fn rewrite(&self, head: &mut RequestHeader, connection: &Connection) -> bool {
-        crate::forward::rewrite(head, &self.facts, connection, &self.vouchers, UnixSeconds(1_700_000_000)).is_ok()
+        crate::forward::rewrite(head, &self.facts, connection, &self.identity_tokens, UnixSeconds(1_700_000_000))
+            .is_ok()
     }
 
     /// A response head with the edge's fields; `None` if there is no head.
@@ -72,7 +74,7 @@ impl Known {
 
     /// Counts the request as answered with 200 and writes its log line.
     pub fn finish(&self, telemetry: &Telemetry) {
-        let connection = ConnectionFacts { protocol: "h1", tls: "TLSv1_3", client: Some("203.0.113.195") };
+        let connection = LoggedConnection { protocol: "h1", tls: "TLSv1_3", client: Some("203.0.113.195") };
         let (method, path) = ("GET", "/v1/store/orders");
         telemetry.finish(&self.facts, &Entry { status: 200, method, path, bytes_sent: 1024, connection, error: None });
     }

@@ -14,8 +14,8 @@ use chassis::secret::write_private;
 use contract::keyring::{GENERATIONS_MAX, KEYRING_PLACE, Keyring};
 
 use crate::damage;
+use crate::identity::IdentityTokens;
 use crate::place::EnrolledName;
-use crate::vouch::Vouchers;
 use listener::{TicketSeed, Tickets};
 
 /// The largest file of keys: those of 256 gateways at most, three each, take a fifth of it.
@@ -28,7 +28,7 @@ pub(crate) struct KeyringHolder {
     /// Opens the sealed keys.
     pub sealing: SealingKey,
     /// Signs identities.
-    pub vouchers: Arc<Vouchers>,
+    pub identity_tokens: Arc<IdentityTokens>,
     /// Seals TLS sessions.
     pub tickets: Arc<Tickets>,
     /// Authenticates operators.
@@ -40,7 +40,7 @@ pub(crate) struct KeyringHolder {
 impl KeyringHolder {
     /// Loads the keys from the file, if it exists. Keys that do not open are left alone: the control plane sends new
     /// ones.
-    pub(crate) fn recall(&self) {
+    pub(crate) fn restore(&self) {
         let Some(sealed) = damage::read(&self.file, FILE_BYTES_MAX) else { return };
         let used = std::str::from_utf8(&sealed).map_err(anyhow::Error::from).and_then(|sealed| self.use_keys(sealed));
         if let Err(error) = used {
@@ -65,7 +65,7 @@ impl KeyringHolder {
         let keyring: Keyring = serde_json::from_slice(&plain).context("reading the keyring")?;
         let Keyring { gateway, mut generations, identities, passes } = keyring;
         generations.truncate(GENERATIONS_MAX);
-        self.vouchers.replace(&generations, identities)?;
+        self.identity_tokens.replace(&generations, identities)?;
         self.tickets.replace_seeds(generations.iter().map(|generation| TicketSeed::new(generation.tickets)).collect());
         self.operators.replace(&gateway, &passes);
         self.name.store(Some(Arc::new(gateway)));

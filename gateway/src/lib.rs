@@ -5,7 +5,7 @@
 //! log line: it builds a `request::EdgeRequest` and asks the `pipeline` of the `gateway` for the site, the caller, the
 //! quota and the upstream. `facts` collects the results; the gateway's own responses are `answer`s, and every refusal
 //! is a [`Rejection`](contract::rejection::Rejection). `forward` rewrites an accepted request, with the caller's
-//! identity from `vouch`, and sends it to one of the `upstreams`, with its body as it arrives; every response passes
+//! identity from `identity`, and sends it to one of the `upstreams`, with its body as it arrives; every response passes
 //! `decorate`; `telemetry` counts it and writes one line.
 //!
 //! The data of the stages is in the `replica` (sites, projects, `keys`, certificates) and in the [`quota`] ledger.
@@ -13,6 +13,7 @@
 
 mod fields;
 mod grpc;
+mod request_id;
 mod request;
 mod usage;
 mod overload;
@@ -26,7 +27,7 @@ mod keys;
 mod facts;
 mod decorate;
 mod answer;
-mod vouch;
+mod identity;
 mod keyring;
 mod recent;
 mod platform_certificate;

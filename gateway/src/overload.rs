@@ -4,14 +4,14 @@
 //! five seconds; from 92 %, requests are refused with 503, those of the lowest plans first; from 95 %, no connection is
 //! accepted, so that clients wait in the kernel's queue or use another node. Each stage ends two points below its
 //! start. Between two checks, new requests may use only the remaining memory, the last third of it only paying plans
-//! ([`Room`]). The admin listener is not affected.
+//! ([`MemoryBudget`]). The admin listener is not affected.
 //!
 //! Left to others: counting connections and closing idle ones (the listener's registry, which also does so when four
 //! fifths of its slots are taken), and bulkheads (each upstream has its own). Without a limit, configured or of a
 //! control group, memory is not checked. If a figure cannot be read, the stage and the memory budget stay.
 
 mod memory;
-mod room;
+mod memory_budget;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -21,12 +21,12 @@ use chassis::metrics::{self, IntCounterVec, IntGauge, Registry};
 use contract::plan::Plan;
 use contract::project::ProjectUid;
 
-pub(crate) use self::memory::{Look, Memory};
-pub(crate) use self::room::{Reservation, Room};
+pub(crate) use self::memory::{Memory, Reading};
+pub(crate) use self::memory_budget::{MemoryBudget, Reservation};
 use listener::Connections;
 
 /// How often memory is checked.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+const CHECK_EVERY: Duration = Duration::from_millis(250);
 
 /// Thousandths of the memory at which refusals begin.
 const SHEDDING: u64 = 920;
@@ -38,7 +38,7 @@ const BEGINS: [(Stage, u64); 3] = [(Stage::Pressing, 850), (Stage::Shedding, SHE
 const HYSTERESIS: u64 = 20;
 
 /// Where each plan is refused: one point apart, the cheapest first. Enterprise projects, and the platform's own hosts,
-/// are refused only by the last stage and by a lack of memory ([`Room`]).
+/// are refused only by the last stage and by a lack of memory ([`MemoryBudget`]).
 const REFUSED_FROM: [(Plan, u64); 3] = [(Plan::Free, SHEDDING), (Plan::Pro, 930), (Plan::Business, 940)];
 
 contract::words! {
@@ -94,7 +94,7 @@ contract::words! {
 pub(crate) struct Overload {
     /// The refused plans, a bit each in the order of [`REFUSED_FROM`].
     refused: AtomicU8,
-    room: Arc<Room>,
+    budget: Arc<MemoryBudget>,
     stage_shown: IntGauge,
     shed: IntCounterVec,
 }
@@ -119,7 +119,7 @@ impl Overload {
             "edge_overload_stage",
             "0: there is memory; 1: idle connections go sooner; 2: requests are refused, lowest plans first; 3: no connection is accepted.",
         )?;
-        Ok(Self { refused: AtomicU8::new(0), room: Arc::default(), stage_shown, shed })
+        Ok(Self { refused: AtomicU8::new(0), budget: Arc::default(), stage_shown, shed })
     }
 
     /// Whether a request of a project with this plan is refused now; counts it if so.
@@ -135,31 +135,31 @@ impl Overload {
 
     /// Reserves memory for another request to a project with this plan, or to the platform's own hosts, that `payer` pays
     /// for; `None` if recent requests may need all that is left for it, which is counted.
-    pub(crate) fn enter(&self, plan: Option<Plan>, payer: Option<&ProjectUid>) -> Option<Reservation> {
-        let entered = self.room.enter(plan, payer);
-        if entered.is_none() {
+    pub(crate) fn reserve(&self, plan: Option<Plan>, payer: Option<&ProjectUid>) -> Option<Reservation> {
+        let reserved = self.budget.reserve(plan, payer);
+        if reserved.is_none() {
             self.count(Shed::Request);
         }
-        entered
+        reserved
     }
 
     /// Checks memory until dropped, and sets the pressure on `connections`.
     pub(crate) async fn watch(self: Arc<Self>, memory: Memory, connections: Arc<Connections>) {
         let mut stage = Stage::Calm;
         loop {
-            match memory.look() {
-                Look::Seen(seen) => {
-                    self.room.looked(seen.left_until(SHEDDING));
-                    stage = self.act(seen.thousandths(), stage, &connections);
+            match memory.read() {
+                Reading::Limited(memory_use) => {
+                    self.budget.record_check(memory_use.left_until(SHEDDING));
+                    stage = self.act(memory_use.thousandths(), stage, &connections);
                 }
                 // Also if there was a limit before: nothing is shed any more.
-                Look::Unlimited => {
-                    self.room.looked(u64::MAX);
+                Reading::Unlimited => {
+                    self.budget.record_check(u64::MAX);
                     stage = self.act(0, stage, &connections);
                 }
-                Look::InVain => {}
+                Reading::Failed => {}
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(CHECK_EVERY).await;
         }
     }
 

@@ -21,13 +21,13 @@ use contract::plan::Plan;
 
 use crate::answer::Answer;
 use crate::facts::{Facts, Surface, Target};
+use crate::identity::IdentityTokens;
 use crate::keys::Keys;
 use crate::overload::Overload;
 use crate::platform_certificate::PlatformCertificate;
 use crate::replica::Replica;
 use crate::request::EdgeRequest;
 use crate::upstreams::Upstreams;
-use crate::vouch::Vouchers;
 use quota::Quota;
 use quota::failed_authentications::FailedAuthenticationLimits;
 
@@ -46,7 +46,7 @@ pub(crate) struct Pipeline {
     /// Load shedding.
     pub overload: Arc<Overload>,
     /// Signs identities for upstreams.
-    pub vouchers: Arc<Vouchers>,
+    pub identity_tokens: Arc<IdentityTokens>,
     /// The upstreams.
     pub upstreams: Arc<Upstreams>,
     /// The certificate of the platform's hosts, which decides which names may share a connection.
@@ -62,12 +62,12 @@ impl Pipeline {
     pub(crate) async fn decide(&self, request: &EdgeRequest<'_>, facts: &mut Facts) -> Result<Target, Answer> {
         self.answer_challenge(request, facts)?; //      a request of a certificate authority, not of a visitor
         self.locate(request, facts)?; //                whose host is this, and may it be asked on this connection?
-        self.shed(facts)?; //                           is there room for this plan?
+        self.shed(facts)?; //                           is there memory for this plan?
         self.require_encryption(request, facts)?; //    keys are refused in plain HTTP, visitors redirected
         self.redirect_to_primary(request, facts)?; //   before authentication: a redirect costs no quota
         self.publish_keys(request, facts)?; //          the public keys of identities need no API key
         self.answer_preflight(request, facts)?; //      browsers ask before they send; they have no key yet
-        let asks_for_key = facts.surface == Surface::Api && !facts.is_preflight;
+        let asks_for_key = facts.surface == Surface::Api && !facts.caller.is_preflight;
         if asks_for_key && !self.is_open(request, facts) {
             // what describes the API is for everybody
             self.authenticate(request, facts)?; //      who is calling?

@@ -21,12 +21,12 @@ use contract::time::UnixSeconds;
 use parking_lot::Mutex;
 use rustls::sign::CertifiedKey;
 
-pub(crate) use self::fault::{CertificateFault, Place};
+pub(crate) use self::fault::{CertificateFault, FaultyCertificate};
 use crate::replica::{Expiry, Replica};
 
 mod fault;
 
-/// A certificate for the platform's hosts. Reading it is lock-free; [`PlatformCertificate::look`] replaces it.
+/// A certificate for the platform's hosts. Reading it is lock-free; [`PlatformCertificate::reload`] replaces it.
 pub(crate) struct PlatformCertificate {
     chain_file: PathBuf,
     key_file: PathBuf,
@@ -75,16 +75,16 @@ impl PlatformCertificate {
         Expiry { hostname, not_before: current.not_before, not_after: current.not_after }
     }
 
-    /// The faults at the last look: of the certificate in use, or of the files that were to replace it.
+    /// The faults at the last reload: of the certificate in use, or of the files that were to replace it.
     pub(crate) fn faults(&self) -> Vec<CertificateFault> {
         self.faults.lock().clone()
     }
 
     /// Reads the files again and takes their certificate if it may replace the one in use. Returns whether the
     /// certificate changed; [`PlatformCertificate::faults`] has the faults.
-    pub(crate) fn look(&self, replica: &Replica, now: UnixSeconds) -> bool {
+    pub(crate) fn reload(&self, replica: &Replica, now: UnixSeconds) -> bool {
         let current = self.current.load_full();
-        let fault = |place, kind| CertificateFault { place, file: self.chain_file.clone(), kind };
+        let fault = |which, kind| CertificateFault { which, file: self.chain_file.clone(), kind };
         let found = read(&self.chain_file, &self.key_file);
         let chain_pem = found.as_ref().map_or(&current.chain_pem, |found| &found.chain_pem);
         let hosts = self.platform_hosts(replica, chain_pem);
@@ -97,12 +97,12 @@ impl PlatformCertificate {
                     self.faults.lock().clear();
                     return true;
                 }
-                Err(kind) => Some(fault(Place::Refused, kind)),
+                Err(kind) => Some(fault(FaultyCertificate::Refused, kind)),
             },
-            Err(error) => Some(fault(Place::Refused, FaultKind::Unusable(format!("{error:#}")))),
+            Err(error) => Some(fault(FaultyCertificate::Refused, FaultKind::Unusable(format!("{error:#}")))),
         };
         let in_use = current.sound(now).and_then(|()| current.cover_hosts(&hosts)).err();
-        let in_use = in_use.map(|kind| fault(Place::InUse, kind));
+        let in_use = in_use.map(|kind| fault(FaultyCertificate::InUse, kind));
         *self.faults.lock() = in_use.into_iter().chain(refused).collect();
         false
     }

@@ -1,11 +1,11 @@
 //! The last minutes of the gateway, for operators: the busiest projects and their results ([`top`]), single requests
-//! ([`requests`]), and changes ([`moments`]).
+//! ([`requests`]), and changes ([`changes`]).
 //!
 //! Names of projects, hosts and keys may be stored here, because these are not metrics: everything is bounded, in
 //! memory, and lost with the process. The access log has all of it. Nothing depends on this module; when it is full the
 //! rarest and the oldest entries are dropped.
 
-pub(crate) mod moments;
+pub(crate) mod changes;
 pub(crate) mod requests;
 pub(crate) mod top;
 
@@ -15,7 +15,7 @@ use std::time::Duration;
 use chassis::clock::Clock;
 use contract::feed::{Change, Effect, Entity, EntityName};
 
-use self::moments::Moments;
+use self::changes::RecentChanges;
 use self::requests::Requests;
 use self::top::{By, Ended, Top};
 use crate::facts::Facts;
@@ -30,16 +30,16 @@ pub(crate) struct Recent {
     /// Single requests.
     pub requests: Requests,
     /// Changes.
-    pub moments: Moments,
+    pub changes: RecentChanges,
     clock: Arc<dyn Clock>,
 }
 
 impl Recent {
     /// An empty history with its start.
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
-        let moments = Moments::new(clock.clone());
-        moments.now("start", format!("version {} started", env!("CARGO_PKG_VERSION")));
-        Self { top: Top::default(), requests: Requests::default(), moments, clock }
+        let changes = RecentChanges::new(clock.clone());
+        changes.record("start", format!("version {} started", env!("CARGO_PKG_VERSION")));
+        Self { top: Top::default(), requests: Requests::default(), changes, clock }
     }
 
     /// Records the end of a request, its time on the monotonic clock and duration, and its line of the access log.
@@ -47,8 +47,9 @@ impl Recent {
         let ended = Ended { blame: facts.refused.map(contract::rejection::Rejection::blame), status, took };
         // A stranger chooses a host that is not served: it must not displace served ones.
         let host = facts.host.as_ref().filter(|_| facts.site.is_some()).map_or(NO_NAME, |host| host.as_str());
-        let project = facts.payer.as_ref().or(facts.project.as_ref()).map_or(NO_NAME, |project| project.id.as_str());
-        let key = facts.key.as_ref().map_or(NO_NAME, |key| key.id.as_str());
+        let project =
+            facts.caller.payer.as_ref().or(facts.project.as_ref()).map_or(NO_NAME, |project| project.id.as_str());
+        let key = facts.caller.key.as_ref().map_or(NO_NAME, |key| key.id.as_str());
         let code = facts.refused.map_or_else(|| top::outcome(status), contract::rejection::Rejection::code);
         for (by, name) in [(By::Project, project), (By::Host, host), (By::Key, key), (By::Code, code)] {
             self.top.count(by, name, &ended, now);
@@ -80,7 +81,7 @@ impl Recent {
                 Effect::Remove(EntityName::Certificate(host)) => ("removed", Some(format!("certificate of {host}"))),
             };
             if let Some(name) = name {
-                self.moments.at(change.at, "change", format!("revision {}: {verb} {name}", change.revision));
+                self.changes.record_at(change.at, "change", format!("revision {}: {verb} {name}", change.revision));
             }
         }
     }

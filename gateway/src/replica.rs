@@ -285,7 +285,7 @@ impl Replica {
         self.certificates.forget_all();
         self.challenges.forget_all();
         if let Some(difference) = difference {
-            self.note_refusal(None);
+            self.set_refusal(None);
             self.acceptance.send_replace(Acceptance::Taken(Box::new(difference)));
         }
         Ok(aside)
@@ -315,7 +315,7 @@ impl Replica {
     }
 
     /// Records that the control plane's data is refused, or accepted again.
-    pub(crate) fn note_refusal(&self, refused: Option<Refused>) {
+    pub(crate) fn set_refusal(&self, refused: Option<Refused>) {
         *self.refusal.lock() = refused;
     }
 

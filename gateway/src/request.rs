@@ -3,11 +3,10 @@
 //! After [`EdgeRequest::parse`] no code lower-cases a host, strips a port or splits a path again. HTTP/1 requests have
 //! passed the listener's checks; HTTP/2 requests are checked here by the same rules.
 
-pub(crate) mod lint;
-
 use std::net::IpAddr;
 
 use contract::hostname::Hostname;
+use http::uri::Authority;
 use http::{HeaderMap, Method, header};
 use pingora_http::RequestHeader;
 
@@ -61,7 +60,7 @@ impl<'a> EdgeRequest<'a> {
         connection: &'a Connection,
     ) -> Result<Self, Rejection> {
         if connection.is_h2() {
-            lint::authority(header.uri.authority(), &header.headers)?;
+            check_authority(header.uri.authority(), &header.headers)?;
             head::judge(header, body_follows, &HeadLimits::default())?;
         }
         let (host, port) = host_of(header)?;
@@ -92,6 +91,15 @@ impl<'a> EdgeRequest<'a> {
         let value = values.next()?;
         if values.next().is_some() { None } else { value.to_str().ok() }
     }
+}
+
+/// RFC 9113 section 8.3.1: `Host` must equal `:authority` if both exist. It occurs once, as everywhere (RFC 9112
+/// section 3.2).
+fn check_authority(authority: Option<&Authority>, headers: &HeaderMap) -> Result<(), Rejection> {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let (host, another) = (hosts.next(), hosts.next());
+    let differs = host.zip(authority).is_some_and(|(host, authority)| host.as_bytes() != authority.as_str().as_bytes());
+    if another.is_some() || differs { Err(Rejection::BadHost) } else { Ok(()) }
 }
 
 /// HTTP/2 has the host in `:authority`, HTTP/1 in `Host`. If both exist they are equal, and the port is a number: both

@@ -7,56 +7,44 @@
 mod counting;
 mod hooks;
 mod lifecycle;
+mod parts;
 mod reload;
 mod secrets;
 mod watcher;
 
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use chassis::clock::Clock;
 use chassis::config::FileWatch;
 use chassis::guard::PassGuard;
-use chassis::health::Health;
 use chassis::logs::Logs;
 use chassis::metrics;
-use chassis::peer::{Listeners, ServerTls};
+use chassis::peer::Listeners;
 use chassis::running::Running;
-use chassis::seal::SealingKey;
 use chassis::serve::{ServeLimits, bind, serve_over};
 use chassis::shutdown::Shutdown;
-use chassis::trace::{Exporter, Tracer};
+use chassis::trace::Exporter;
 use chassis::watchdog::{Watchdog, WatchdogLimits};
 use parking_lot::Mutex;
 use pingora::server::configuration::ServerConf;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use self::hooks::EdgeHooks;
 use self::lifecycle::DataPlane;
+use self::parts::Parts;
 use self::reload::{Reload, ReloadMetrics};
-use self::secrets::Secrets;
-use self::watcher::EdgeWatcher;
 use crate::admin::Live;
-use crate::clock::FleetClock;
 use crate::config::Config;
-use crate::damage::REPLICA;
 use crate::exchange::Exchanges;
-use crate::facts::RequestId;
 use crate::gateway::Gateway;
-use crate::keys::Keys;
-use crate::overload::{Look, Memory, Overload};
-use crate::pipeline::Pipeline;
-use crate::platform_certificate::PlatformCertificate;
-use crate::replica::follow::Follower;
-use crate::replica::{HotBounds, Replica};
-use crate::telemetry::Telemetry;
-use crate::tls::CertificateOpener;
+use crate::overload::{Memory, Reading};
 use crate::upstreams::Upstreams;
 use crate::usage::Reporter;
 use listener::{Connections, Listener, ListenerSettings, ListenerState};
-use quota::failed_authentications::FailedAuthenticationLimits;
 
 /// The longest time for opening a listener.
 const LISTEN_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -72,7 +60,6 @@ const IDLE_PART: u64 = 10;
 ///
 /// # Errors
 /// If a listener, file or secret cannot be used, with the reason.
-#[expect(clippy::too_many_lines, reason = "the parts, in the order in which they are put together")]
 pub async fn start(
     config: Config,
     logs: Arc<Logs>,
@@ -82,119 +69,41 @@ pub async fn start(
     // Before pingora installs ring: aws-lc-rs has post-quantum key exchange and cheaper handshakes. An error means that
     // it is installed already.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let node = node_name()?;
-    let opener = CertificateOpener::new(SealingKey::of(&config.sealing_secret)?);
-    let replica = Arc::new(Replica::open(&config.data_directory.join(REPLICA), &opener, HotBounds::default())?);
-    let place = crate::place::identity(&config.data_directory, || Ok(replica.came_to_new_place()?))?;
-    replica.begin(config.serve_before_heard);
-    let registry = metrics::registry(env!("CARGO_PKG_VERSION"))?;
-    metrics::free_disk(&registry, "edge_disk_free_ratio", &config.data_directory)?;
-    ServerTls::show(&registry, [("admin", &config.admin_tls)])?;
-    let health = not_ready_yet();
-    let (tracer, exporter) = tracing(&config, &registry)?;
-    let telemetry = Arc::new(Telemetry::new(&registry, logs.lines(), clock.clone(), &node, tracer)?);
-    telemetry.show_damaged(&config.data_directory);
-    let platform = platform_certificate(&config)?;
-    let (quota, usage) = counting::open(&config, place, clock.clone(), &registry).await?;
-    telemetry.quota.show_mode(quota.mode());
-    let fleet_clock = Arc::new(FleetClock::new(clock.clone(), quota.clone()));
-    let secrets = Secrets::of(&config, telemetry.gateway.clone(), clock.clone(), fleet_clock.clone())?;
+    let (parts, exporter) = Parts::open(&config, &logs, &clock).await?;
     let descriptors = chassis::process::prepare()?;
+    let upstreams = upstreams(&config, part(descriptors, IDLE_PART), &shutdown).await;
+    let gateway = parts.gateway(&config, upstreams)?;
+    let watchdog = watchdog(clock)?;
     let settings = listener_settings(&config, descriptors);
     let connections = Connections::new(&settings);
-    let upstreams = upstreams(&config, part(descriptors, IDLE_PART), &shutdown).await;
-    let pipeline = Pipeline {
-        replica: replica.clone(),
-        keys: Keys::new(replica.clone(), config.environment),
-        quota: quota.clone(),
-        shadow_plans: config.quota.shadow_plans.clone(),
-        failed_authentications: FailedAuthenticationLimits::new(
-            config.quota.anonymous_per_minute,
-            std::hash::RandomState::new(),
-        ),
-        overload: Arc::new(Overload::new(&registry)?),
-        vouchers: secrets.vouchers.clone(),
-        upstreams,
-        platform_certificate: platform.clone(),
-        https_port: config.public_https_port.map_or_else(OnceLock::new, OnceLock::from),
-        clock: fleet_clock.clone(),
-    };
-    let gateway = Arc::new(Gateway {
-        pipeline,
-        telemetry: telemetry.clone(),
-        clock: fleet_clock.clone(),
-        health: health.clone(),
-    });
-    let hooks = Arc::new(EdgeHooks::new(gateway.clone(), connections.clone()));
-    let tickets = secrets.tickets.clone();
-    let watchdog = watchdog(clock.clone())?;
-    let handler = Arc::new(Exchanges(gateway.clone()));
-    let http =
-        Listener::plain("http", config.http, handler.clone(), hooks.clone(), connections.clone(), settings.clone())
-            .threads(config.threads)
-            .with_heartbeat(watchdog.watch("http"));
-    let https = Listener::tls("https", config.https, handler, hooks, connections.clone(), settings, tickets)?
-        .threads(config.threads)
-        .with_heartbeat(watchdog.watch("https"));
-    let (plain_state, tls_state) = (http.listening(), https.listening());
-    let data_plane = DataPlane::start(server_conf(&config), http, https)?;
-    let plain_address = listening(plain_state, "http").await?;
-    let tls_address = listening(tls_state, "https").await?;
-    // Redirects name the port, and port 0 is resolved only now.
-    gateway.pipeline.https_port.get_or_init(|| tls_address.port());
-    health.condition("listeners").set(true);
+    let (data_plane, [http, https]) =
+        open_listeners(&config, (&parts, &gateway), &connections, settings, &watchdog).await?;
+    let live = Arc::new(Live::new(&parts.node, &connections, &parts.health, &shutdown));
+    let (admin, reload) = open_admin(&config, (&parts, &gateway, &live), &logs).await?;
+    let addresses = [("http", http), ("https", https), ("admin", admin.address)];
 
-    let live = Arc::new(Live::new(&node, &connections, &health, &shutdown));
-    let admin_listener = bind(config.admin).await?;
-    let admin_address = admin_listener.local_addr()?;
-    let view = crate::admin::View {
-        gateway: gateway.clone(),
-        live: live.clone(),
-        clock: clock.clone(),
-        fleet_clock: fleet_clock.clone(),
-        listeners: Listeners::of([&config.admin_tls]),
-    };
-    let (admin, reload) = admin_router(&config, secrets.operators.clone(), view, registry, &logs)?;
-    // The admin listener outlives the data plane: operators watch the drain.
-    let admin_end = Shutdown::new();
-    let admin_task =
-        tokio::spawn(serve_over(admin_listener, config.admin_tls.clone(), admin, admin_limits(), admin_end.clone()));
-
-    let kept = replica.clone();
-    let watcher =
-        Arc::new(EdgeWatcher::new(replica.clone(), connections, telemetry.clone(), fleet_clock.clone(), &health));
-    let follower = Follower {
-        control: config.feed.clone(),
-        token: config.credential.clone(),
-        node,
-        gateway: telemetry.gateway.clone(),
-        place,
-        keyring: Arc::new(move |sealed| secrets.keyring.take(sealed)),
-        replica,
-        watcher,
-        clock: clock.clone(),
-    };
+    let follower = parts.follower(&config, connections);
+    let background = tokio::spawn(background(&config, &gateway, &live));
+    let Parts { replica, telemetry, quota, usage, platform, fleet_clock, .. } = parts;
     let ledger_task = tokio::spawn({
         let quota = quota.clone();
         async move { quota.run().await }
     });
-    let background = tokio::spawn(background(&config, &gateway, &live));
     // The draining gateway follows changes too: it stops serving a name that is removed meanwhile.
     let serving_end = Shutdown::new();
     let follower_task = tokio::spawn(follower.run(serving_end.clone()));
     let chores_end = Shutdown::new();
-    let exporter = beside(exporter, reload, &chores_end);
     let chores = lifecycle::Chores {
         quota: quota.clone(),
         telemetry: telemetry.clone(),
         logs,
         live: live.clone(),
         watchdog,
-        clock: fleet_clock.clone(),
-        exporter,
+        clock: fleet_clock,
+        exporter: beside(exporter, reload, &chores_end),
         end: chores_end.clone(),
     };
-    let on_disk = lifecycle::OnDisk { usage, replica: kept, platform, data_directory: config.data_directory };
+    let on_disk = lifecycle::OnDisk { usage, replica, platform, data_directory: config.data_directory };
     let housekeeping = tokio::spawn(lifecycle::housekeep(chores, on_disk));
     let task = tokio::spawn(async move {
         shutdown.begun().await;
@@ -206,22 +115,68 @@ pub async fn start(
         // The last round of chores writes the units that were handed back.
         chores_end.begin();
         let _ = housekeeping.await;
-        admin_end.begin();
+        admin.end.begin();
         // Scrapes in progress are not waited for.
-        let _ = admin_task.await;
+        let _ = admin.task.await;
         drained
     });
-    Ok(Running::new("gateway", [("http", plain_address), ("https", tls_address), ("admin", admin_address)], task))
+    Ok(Running::new("gateway", addresses, task))
 }
 
-/// The conditions of readiness, before the admin listener opens: a gateway that has its listeners and has not looked
-/// for a replica yet is not ready.
-fn not_ready_yet() -> Health {
-    let health = Health::new();
-    for name in ["listeners", "replica"] {
-        health.condition(name).set(false);
-    }
-    health
+/// Opens the listeners `http` and `https`, and starts the data plane.
+async fn open_listeners(
+    config: &Config,
+    (parts, gateway): (&Parts, &Arc<Gateway>),
+    connections: &Arc<Connections>,
+    settings: Arc<ListenerSettings>,
+    watchdog: &Watchdog,
+) -> anyhow::Result<(DataPlane, [SocketAddr; 2])> {
+    let hooks = Arc::new(EdgeHooks::new(gateway.clone(), connections.clone()));
+    let handler = Arc::new(Exchanges(gateway.clone()));
+    let tickets = parts.secrets.tickets.clone();
+    let http =
+        Listener::plain("http", config.http, handler.clone(), hooks.clone(), connections.clone(), settings.clone())
+            .threads(config.threads)
+            .with_heartbeat(watchdog.watch("http"));
+    let https = Listener::tls("https", config.https, handler, hooks, connections.clone(), settings, tickets)?
+        .threads(config.threads)
+        .with_heartbeat(watchdog.watch("https"));
+    let (plain_state, tls_state) = (http.listening(), https.listening());
+    let data_plane = DataPlane::start(server_conf(config), http, https)?;
+    let plain = listening(plain_state, "http").await?;
+    let tls = listening(tls_state, "https").await?;
+    // Redirects name the port, and port 0 is resolved only now.
+    gateway.pipeline.https_port.get_or_init(|| tls.port());
+    parts.health.condition("listeners").set(true);
+    Ok((data_plane, [plain, tls]))
+}
+
+/// The admin listener. It outlives the data plane: operators watch the drain.
+struct AdminListener {
+    address: SocketAddr,
+    end: Shutdown,
+    task: JoinHandle<anyhow::Result<()>>,
+}
+
+/// Opens the admin listener. Returns the reload of settings too, if they come from a file.
+async fn open_admin(
+    config: &Config,
+    (parts, gateway, live): (&Parts, &Arc<Gateway>, &Arc<Live>),
+    logs: &Arc<Logs>,
+) -> anyhow::Result<(AdminListener, Option<(Reload, FileWatch)>)> {
+    let listener = bind(config.admin).await?;
+    let address = listener.local_addr()?;
+    let view = crate::admin::View {
+        gateway: gateway.clone(),
+        live: live.clone(),
+        clock: parts.clock.clone(),
+        fleet_clock: parts.fleet_clock.clone(),
+        listeners: Listeners::of([&config.admin_tls]),
+    };
+    let (router, reload) = admin_router(config, parts.secrets.operators.clone(), view, parts.registry.clone(), logs)?;
+    let end = Shutdown::new();
+    let task = tokio::spawn(serve_over(listener, config.admin_tls.clone(), router, admin_limits(), end.clone()));
+    Ok((AdminListener { address, end, task }, reload))
 }
 
 /// The upstreams, with their addresses, before the listeners open. While a listener is closed, a balancer that still
@@ -237,11 +192,7 @@ async fn upstreams(config: &Config, idle_max: usize, shutdown: &Shutdown) -> Arc
 
 /// Starts the exporter of traces and the reload of settings, if configured. Returns the exporter's task, which must
 /// finish.
-fn beside(
-    exporter: Option<Exporter>,
-    reload: Option<(Reload, FileWatch)>,
-    end: &Shutdown,
-) -> Option<tokio::task::JoinHandle<()>> {
+fn beside(exporter: Option<Exporter>, reload: Option<(Reload, FileWatch)>, end: &Shutdown) -> Option<JoinHandle<()>> {
     if let Some((reload, file)) = reload {
         tokio::spawn(reload.run(file, end.clone()));
     }
@@ -260,20 +211,13 @@ fn background(config: &Config, gateway: &Gateway, live: &Live) -> impl Future<Ou
         control: config.feed.clone(),
         token: config.credential.clone(),
         node: live.node.clone(),
-        book: gateway.telemetry.usage.clone(),
+        counts: gateway.telemetry.usage.clone(),
         quota: pipeline.quota.clone(),
         clock: pipeline.clock.clone(),
     };
     async move {
         tokio::join!(watching, looking_up, checking, probing, reporter.run());
     }
-}
-
-/// Traces, if an exporter is configured.
-fn tracing(config: &Config, registry: &metrics::Registry) -> anyhow::Result<(Tracer, Option<Exporter>)> {
-    let help = "Spans of traces, by what became of them.";
-    let spans = metrics::counter_vec(registry, "edge_trace_spans_total", help, &["result"])?;
-    Tracer::new(&config.tracing, "gateway", &spans)
 }
 
 /// The admin router: health, metrics and the operators' views; and the reload of settings, if they come from a file.
@@ -327,8 +271,8 @@ fn listener_settings(config: &Config, descriptors: u64) -> Arc<ListenerSettings>
         ..ListenerSettings::default()
     };
     let settings = settings.for_descriptors(descriptors);
-    Arc::new(match memory(config).look() {
-        Look::Seen(seen) => settings.for_memory(seen.limit()),
+    Arc::new(match memory(config).read() {
+        Reading::Limited(memory_use) => settings.for_memory(memory_use.limit()),
         _ => settings,
     })
 }
@@ -342,19 +286,8 @@ fn part(descriptors: u64, of: u64) -> usize {
     usize::try_from(descriptors / of).unwrap_or(usize::MAX).max(1)
 }
 
-fn platform_certificate(config: &Config) -> anyhow::Result<Option<Arc<PlatformCertificate>>> {
-    let files = config.platform_certificate.as_ref();
-    files.map(|(chain, key)| Ok(Arc::new(PlatformCertificate::load(chain.clone(), key.clone())?))).transpose()
-}
-
 fn admin_limits() -> ServeLimits {
     ServeLimits { connections_max: 64, drain_timeout: Duration::from_secs(1), ..ServeLimits::default() }
-}
-
-/// A name that is unique to this run of the gateway.
-fn node_name() -> anyhow::Result<String> {
-    let name = RequestId::new(u128::from_le_bytes(chassis::random::bytes()?));
-    Ok(format!("gw-{}", name.as_str().get(..12).unwrap_or("0")))
 }
 
 fn server_conf(config: &Config) -> ServerConf {

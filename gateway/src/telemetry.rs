@@ -28,12 +28,12 @@ use crate::keys::Authentication;
 use crate::place::EnrolledName;
 use crate::recent::Recent;
 use crate::replica::Invalid;
-use crate::usage::UsageBook;
+use crate::usage::UsageCounts;
 use contract::rejection::{Blame, Rejection};
 
 use own_answers::OwnAnswers;
 
-pub(crate) use access_log::{ConnectionFacts, Entry};
+pub(crate) use access_log::{Entry, LoggedConnection};
 pub(crate) use certificates::{CertificateKind, CertificateMetrics};
 pub(crate) use quota_metrics::QuotaMetrics;
 pub(crate) use spans::client_span;
@@ -67,7 +67,7 @@ pub struct Telemetry {
     /// Charges, and how requests are counted.
     pub(crate) quota: QuotaMetrics,
     /// Requests per project, for the dashboard.
-    pub(crate) usage: Arc<UsageBook>,
+    pub(crate) usage: Arc<UsageCounts>,
     upstream: Vec<IntCounter>,
     upstream_duration: Histogram,
     /// Requests in progress.
@@ -220,33 +220,32 @@ impl Telemetry {
         if let Some(counter) = counter {
             counter.inc();
         }
-        if let Some(counter) = facts.authentication.and_then(|one| self.auth.get(position(Authentication::ALL, &one))) {
+        if let Some(counter) =
+            facts.caller.authentication.and_then(|one| self.auth.get(position(Authentication::ALL, &one)))
+        {
             counter.inc();
         }
         let (now, ended_at) = (self.clock.now(), self.clock.monotonic());
         let took = ended_at.saturating_sub(facts.began);
-        let waited = match (facts.upstream_began, facts.upstream_answered) {
-            (Some(began), Some(answered)) => answered.saturating_sub(began),
-            _ => Duration::ZERO,
-        };
+        let waited = facts.upstream.waited().unwrap_or_default();
         if let Some(histogram) = self.durations.get(surface) {
             histogram.observe(took.as_secs_f64());
         }
         if let Some(histogram) = self.overhead.get(surface) {
             histogram.observe(took.saturating_sub(waited).as_secs_f64());
         }
-        if let (Some(decision), Some(payer)) = (facts.decision(), &facts.payer) {
+        if let (Some(decision), Some(payer)) = (facts.decision(), &facts.caller.payer) {
             self.quota.charged(payer.plan, decision);
             self.usage.count(&payer.uid, decision, now);
         }
         // Even if it was refused afterwards: the sender has the key and uses it.
-        if let (Some(Authentication::Recognised), Some(key)) = (facts.authentication, &facts.key) {
-            self.usage.keys.note(&key.id, now);
+        if let (Some(Authentication::Recognised), Some(key)) = (facts.caller.authentication, &facts.caller.key) {
+            self.usage.keys.record(&key.id, now);
         }
         let name = self.gateway.load();
         let names = (name.as_deref().map_or("", String::as_str), &*self.node);
         let line = access_log::line(facts, entry, took, waited, names);
-        if facts.upstream_began.is_some() || self.own_answers.may_be_written(facts.payer.is_some(), ended_at) {
+        if facts.upstream.began.is_some() || self.own_answers.may_be_written(facts.caller.payer.is_some(), ended_at) {
             self.lines.write(&line);
         }
         self.recent.ended(facts, entry.status, (ended_at, took), &line);

@@ -1,4 +1,4 @@
-//! Where requests go: named backends of the configuration, their endpoints, their routes, and how much each may carry.
+//! The upstreams: named backends of the configuration, with their endpoints, routes, connections and limits.
 
 mod browser;
 mod budget;
@@ -8,7 +8,7 @@ mod endpoint;
 mod error_page;
 mod health;
 mod idle;
-mod place;
+mod host_port;
 mod pool;
 mod route;
 mod sessions;
@@ -34,8 +34,8 @@ pub(crate) use dial::{DialError, DialFailure, Stream, dial};
 pub(crate) use endpoint::{Endpoint, Endpoints};
 pub(crate) use error_page::ErrorPage;
 pub(crate) use health::{HealthCheck, Question};
+pub(crate) use host_port::{EndpointUrl, HostPort, Scheme};
 pub(crate) use idle::announces_body;
-pub(crate) use place::{EndpointUrl, Place, Scheme};
 pub(crate) use pool::{Demands, Tenant, Trust};
 pub(crate) use route::{Route, RouteError, RouteTable};
 pub(crate) use sessions::Lease;
@@ -44,27 +44,27 @@ pub(crate) use transport::Transport;
 
 use crate::fields::FieldRules;
 
-/// How often the names among endpoints are looked up.
+/// How often the names of endpoints are looked up.
 const LOOK_UP_EVERY: Duration = Duration::from_secs(5);
 
-/// How often while an upstream has no address at all, or one of its addresses takes no connections.
+/// How often while an upstream has no address, or one of its addresses accepts no connections.
 const LOOK_UP_AGAIN: Duration = Duration::from_secs(1);
 
-/// How often while a gateway that starts waits for it.
+/// How often while a starting gateway waits for addresses.
 const LOOK_UP_SOON: Duration = Duration::from_millis(200);
 
-/// How soon the health of upstreams that came with a reload is asked for.
+/// How soon the health checks of reloaded upstreams begin.
 const RELOADED_WITHIN: Duration = Duration::from_secs(1);
 
-/// Between two connections to an address whose last connection failed.
+/// The pause between two connections to an address that failed.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 
 contract::words! {
-    /// How an upstream is told who is calling, beside `X-Tollhouse-…` in plain words.
+    /// How an upstream learns who is calling, besides the unsigned `X-Tollhouse-…` fields.
     pub enum IdentityForm {
         /// Not at all.
         None = "none",
-        /// A signed token that it can verify with public keys.
+        /// A signed token, which it verifies with public keys.
         Jwt = "jwt",
     }
 }
@@ -74,62 +74,62 @@ contract::words! {
 pub(crate) struct UpstreamSettings {
     /// Its name.
     pub name: UpstreamName,
-    /// Where it answers, at least one place.
-    pub endpoints: Vec<Place>,
-    /// How it is spoken to there.
+    /// Its addresses or names with ports, at least one.
+    pub endpoints: Vec<HostPort>,
+    /// The protocol.
     pub transport: Transport,
-    /// The host it is asked for; `None`: the one the client asked for.
+    /// The host in its requests; `None`: the host of the client's request.
     pub host: Option<HeaderValue>,
-    /// Time to connect, a TLS handshake included.
+    /// Time to connect, including the TLS handshake.
     pub connect_timeout: Duration,
     /// Time to the first byte of the response, and between two reads.
     pub first_byte_timeout: Duration,
-    /// Time for a request as a whole, from its first byte to the last of its response; `None`: as long as both sides
-    /// keep their pace.
+    /// Time for a whole request, from its first byte to the last of its response; `None`: unlimited while both sides
+    /// keep the minimum rate.
     pub total_timeout: Option<Duration>,
-    /// Requests in progress at once, 1 to a million; the next is refused with 503 `overloaded`. One project has seven
-    /// eighths of them at most, and a visitor of its site three quarters of those.
+    /// Requests in progress at once, 1 to a million; further ones are refused with 503 `overloaded`. One project gets
+    /// at most seven eighths of them, and one visitor of its site three quarters of those.
     pub in_flight_max: u32,
-    /// Whether requests of several tenants may follow each other on one connection: for upstreams that never send a byte
-    /// too many or too late.
+    /// Whether requests of several tenants may share a connection: only for upstreams that never send bytes after a
+    /// complete response.
     pub shared_connections: bool,
-    /// The largest request body in bytes, for routes that do not say.
+    /// The largest request body in bytes, for routes without a limit.
     pub body_bytes_max: u64,
-    /// How its addresses are asked for their health; `None`: requests alone find out.
+    /// Health checks of its addresses; `None`: only requests find failures.
     pub health: Option<HealthCheck>,
-    /// How it is told who is calling.
+    /// How it learns who is calling.
     pub identity: IdentityForm,
-    /// Whether it is handed the API key that the client presented: the control plane alone, which looks it up itself.
+    /// Whether it gets the presented API key: only the control plane does, because it looks keys up itself.
     pub takes_keys: bool,
-    /// Which paths and methods exist; empty: every path and method.
+    /// Its paths and methods; empty: every path and method.
     pub routes: Vec<Route>,
-    /// Which fields of a request reach it.
+    /// The request fields that reach it.
     pub fields: FieldRules,
-    /// Who answers browsers that read its responses from other sites' pages.
+    /// Who answers browsers on pages of other origins.
     pub cors: Cors,
-    /// Who says that it is reached over TLS alone.
+    /// Who sends `Strict-Transport-Security`.
     pub hsts: Hsts,
-    /// What visitors of its sites see when a request of theirs is refused; `None`: a page of ours.
+    /// The page that visitors of its sites see for a refusal; `None`: the gateway's page.
     pub error_page: Option<ErrorPage>,
 }
 
-/// One backend at work.
+/// One backend in use.
 #[derive(Debug)]
 pub(crate) struct Upstream {
     /// As configured.
     pub settings: UpstreamSettings,
-    /// Its addresses and what we know of them.
+    /// Its addresses and their state.
     pub endpoints: Endpoints,
     /// Its paths.
     pub routes: RouteTable,
-    /// How many requests may be sent a second time.
+    /// The budget of retries.
     pub retries: RetryBudget,
     bulkhead: Arc<Bulkhead>,
 }
 
 impl Upstream {
     fn new(settings: UpstreamSettings, idle: Arc<Semaphore>) -> Self {
-        settings.transport.shout(&settings.name);
+        settings.transport.warn_if_insecure(&settings.name);
         let by_name = settings.transport.tls().is_some();
         Self {
             endpoints: Endpoints::new(&settings.endpoints, idle, by_name),
@@ -140,18 +140,18 @@ impl Upstream {
         }
     }
 
-    /// A place among the requests in progress, for a request that this project pays for, sent by this visitor. Visitors of
-    /// the platform's own hosts have no project, and a caller with a key is no visitor.
-    pub(crate) fn enter(&self, project: Option<&ProjectUid>, visitor: Option<IpAddr>) -> Result<Permit, Busy> {
-        self.bulkhead.enter(project, visitor)
+    /// Acquires a permit for a request that this project pays for, sent by this visitor. The platform's own hosts have
+    /// no project, and a caller with a key does not count as a visitor.
+    pub(crate) fn acquire(&self, project: Option<&ProjectUid>, visitor: Option<IpAddr>) -> Result<Permit, Busy> {
+        self.bulkhead.acquire(project, visitor)
     }
 
-    /// Whose connections a request with this place may use.
-    pub(crate) fn tenant(&self, place: &Permit) -> Tenant {
-        if self.settings.shared_connections { Tenant::default() } else { place.tenant() }
+    /// The tenant whose connections a request with this permit may use.
+    pub(crate) fn tenant(&self, permit: &Permit) -> Tenant {
+        if self.settings.shared_connections { Tenant::default() } else { permit.tenant() }
     }
 
-    /// Connections that may wait for a request beside those in use: with them there are `in_flight_max`.
+    /// How many idle connections it may have: with those in use at most `in_flight_max`.
     pub(crate) fn idle_max(&self) -> usize {
         usize::try_from(self.settings.in_flight_max.saturating_sub(self.in_flight())).unwrap_or(usize::MAX)
     }
@@ -174,18 +174,18 @@ impl Upstream {
 #[derive(Debug)]
 pub(crate) struct Upstreams {
     all: ArcSwap<HashMap<UpstreamName, Arc<Upstream>>>,
-    look_again: Notify,
-    /// Places for connections that wait for a request.
+    look_up_now: Notify,
+    /// Permits for connections that wait for a request.
     idle: Arc<Semaphore>,
 }
 
 impl Upstreams {
-    /// From the configuration. At most `idle_max` connections to all of them together wait for a request.
+    /// From the configuration. All together keep at most `idle_max` idle connections.
     pub(crate) fn new(settings: impl IntoIterator<Item = UpstreamSettings>, idle_max: usize) -> Self {
         let idle = Arc::new(Semaphore::new(idle_max.min(Semaphore::MAX_PERMITS)));
         let new = |one: UpstreamSettings| (one.name.clone(), Arc::new(Upstream::new(one, idle.clone())));
         let all = settings.into_iter().map(new).collect();
-        Self { all: ArcSwap::from_pointee(all), look_again: Notify::new(), idle }
+        Self { all: ArcSwap::from_pointee(all), look_up_now: Notify::new(), idle }
     }
 
     /// The backend with this name.
@@ -193,8 +193,8 @@ impl Upstreams {
         self.all.load().get(name).cloned()
     }
 
-    /// Takes other settings. Upstreams that have not `changed` stay as they are, with what is known of them; requests in
-    /// progress end where they began. Names of new ones are looked up before they are used.
+    /// Takes new settings. Upstreams that have not `changed` keep their state; requests in progress end with the
+    /// upstream that they began with. Names of new ones are looked up before they are used.
     pub(crate) async fn replace(&self, settings: Vec<UpstreamSettings>, changed: impl Fn(&str) -> bool) {
         let before = self.all.load_full();
         let mut all = HashMap::with_capacity(settings.len());
@@ -215,16 +215,15 @@ impl Upstreams {
         self.all.store(Arc::new(all));
     }
 
-    /// Looks up the names among the endpoints until each upstream has an address, for its `patience` at most: where a
-    /// gateway starts, names may not be known yet (a container whose network is being made). Names that nobody knows hold
-    /// it up for so long and no longer.
-    pub(crate) async fn look_up_first(&self, patience: Duration) {
+    /// Looks up the names of endpoints until each upstream has an address, for at most `wait_max`: when a gateway
+    /// starts, the network of its container may not know all names yet.
+    pub(crate) async fn look_up_first(&self, wait_max: Duration) {
         let looking = async {
             while !self.look_up().await {
                 tokio::time::sleep(LOOK_UP_SOON).await;
             }
         };
-        if tokio::time::timeout(patience, looking).await.is_err() {
+        if tokio::time::timeout(wait_max, looking).await.is_err() {
             let all = self.all();
             let lost = all.iter().filter(|upstream| upstream.endpoints.is_empty());
             let names = lost.map(|upstream| upstream.settings.name.as_str()).collect::<Vec<_>>().join(", ");
@@ -232,16 +231,16 @@ impl Upstreams {
         }
     }
 
-    /// Looks up the names among the endpoints every five seconds and closes connections that are idle for long, until
-    /// dropped. An address that takes no connections may be that of somebody who has moved, and one that is missing may
-    /// be there any moment: then the next look comes sooner.
+    /// Looks up the names of endpoints every five seconds and closes connections that were idle for too long, until
+    /// dropped. It looks up sooner if an address accepts no connections, because the name may have a new address, and
+    /// if an upstream has no address.
     pub(crate) async fn keep_looked_up(self: Arc<Self>) {
         let mut complete = is_complete(&self.all());
         loop {
             tokio::time::sleep(LOOK_UP_AGAIN).await;
             if complete {
                 let rest = LOOK_UP_EVERY.saturating_sub(LOOK_UP_AGAIN);
-                let _ = tokio::time::timeout(rest, self.look_again.notified()).await;
+                let _ = tokio::time::timeout(rest, self.look_up_now.notified()).await;
             }
             complete = self.look_up().await;
             for upstream in self.all() {
@@ -251,7 +250,7 @@ impl Upstreams {
         }
     }
 
-    /// Looks up all names once; whether every upstream has an address then.
+    /// Looks up all names once; returns whether every upstream has an address then.
     async fn look_up(&self) -> bool {
         let all = self.all();
         let named = all.iter().filter(|upstream| upstream.endpoints.have_names());
@@ -259,29 +258,29 @@ impl Upstreams {
         is_complete(&all)
     }
 
-    /// An address took no connection.
-    pub(crate) fn look_again(&self) {
-        self.look_again.notify_one();
+    /// An address accepted no connection: looks up names soon.
+    pub(crate) fn look_up_now(&self) {
+        self.look_up_now.notify_one();
     }
 
-    /// Asks the addresses of those that want it for their health, until dropped; also of those that come with a reload.
+    /// Runs the configured health checks until dropped, also those of reloaded upstreams.
     pub(crate) async fn keep_checked(self: Arc<Self>) {
-        let mut asking: Vec<(Arc<Upstream>, AbortOnDropHandle<()>)> = Vec::new();
+        let mut checking: Vec<(Arc<Upstream>, AbortOnDropHandle<()>)> = Vec::new();
         loop {
             let all = self.all();
-            asking.retain(|(known, _)| all.iter().any(|one| Arc::ptr_eq(one, known)));
+            checking.retain(|(known, _)| all.iter().any(|one| Arc::ptr_eq(one, known)));
             for upstream in all.into_iter().filter(|upstream| upstream.settings.health.is_some()) {
-                if !asking.iter().any(|(known, _)| Arc::ptr_eq(known, &upstream)) {
+                if !checking.iter().any(|(known, _)| Arc::ptr_eq(known, &upstream)) {
                     let task = tokio::spawn(upstream.clone().keep_checked());
-                    asking.push((upstream, AbortOnDropHandle::new(task)));
+                    checking.push((upstream, AbortOnDropHandle::new(task)));
                 }
             }
             tokio::time::sleep(RELOADED_WITHIN).await;
         }
     }
 
-    /// Connects once a second to addresses whose last connection failed, until dropped: an upstream that is back counts as
-    /// reached before a request tries it.
+    /// Connects once a second to addresses whose last connection failed, until dropped, so that an upstream that works
+    /// again is found before a request tries it.
     pub(crate) async fn keep_probed(self: Arc<Self>) {
         loop {
             tokio::time::sleep(PROBE_EVERY).await;
@@ -307,7 +306,7 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(1);
+    const WAIT_MAX: Duration = Duration::from_secs(1);
 
     fn at(endpoint: &str) -> Arc<Upstreams> {
         let settings = UpstreamSettings {
@@ -333,21 +332,21 @@ mod tests {
         Arc::new(Upstreams::new([settings], 1))
     }
 
-    /// Whether somebody who starts knows an address of this place when it has been looked for.
+    /// Whether a starting gateway finds an address of this endpoint.
     async fn finds(endpoint: &str) -> bool {
         let upstreams = at(endpoint);
         let began = Instant::now();
-        upstreams.look_up_first(PATIENCE).await;
+        upstreams.look_up_first(WAIT_MAX).await;
         let found = !upstreams.find(&"shop".parse().unwrap()).unwrap().endpoints.is_empty();
-        assert!(found || began.elapsed() >= PATIENCE, "it gave up too soon");
+        assert!(found || began.elapsed() >= WAIT_MAX, "it gave up too soon");
         found
     }
 
     #[tokio::test]
-    async fn a_gateway_waits_for_the_names_of_its_upstreams_and_for_one_that_nobody_knows_not_for_ever() {
+    async fn a_starting_gateway_waits_for_names_of_upstreams_for_a_limited_time() {
         assert!(finds("127.0.0.1:7001").await);
         assert!(finds("localhost:7001").await);
-        // A label is empty: the resolver refuses it without asking anybody.
+        // A label is empty: the resolver refuses it without a query.
         assert!(!finds("no..such..name:7001").await);
     }
 }

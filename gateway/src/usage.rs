@@ -17,7 +17,7 @@ use contract::usage::UsageOfProject;
 use contract::window::Window;
 use parking_lot::Mutex;
 
-pub(crate) use keys::KeyBook;
+pub(crate) use keys::KeyUses;
 pub(crate) use report::Reporter;
 
 contract::words! {
@@ -58,19 +58,19 @@ struct Page {
 }
 
 /// Requests per project, and the used keys.
-pub(crate) struct UsageBook {
+pub(crate) struct UsageCounts {
     /// The last use of each key.
-    pub keys: KeyBook,
+    pub keys: KeyUses,
     parts: Vec<Mutex<HashMap<ProjectUid, Page>>>,
     /// Days that ended before they were completely reported.
     ended: Mutex<Vec<UsageOfProject>>,
     hasher: RandomState,
 }
 
-impl Default for UsageBook {
+impl Default for UsageCounts {
     fn default() -> Self {
         Self {
-            keys: KeyBook::default(),
+            keys: KeyUses::default(),
             parts: (0..PARTS).map(|_| Mutex::default()).collect(),
             ended: Mutex::default(),
             hasher: RandomState::new(),
@@ -78,7 +78,7 @@ impl Default for UsageBook {
     }
 }
 
-impl UsageBook {
+impl UsageCounts {
     /// Counts a request that was charged or refused because of its quota.
     pub(crate) fn count(&self, project: &ProjectUid, decision: Decision, now: UnixMillis) {
         let Some(part) = self.part(project) else { return };
@@ -112,7 +112,7 @@ impl UsageBook {
         page.is_news = true;
     }
 
-    /// Takes up to `max` projects with unreported figures and marks them as reported; [`UsageBook::give_back`] reverts
+    /// Takes up to `max` projects with unreported figures and marks them as reported; [`UsageCounts::give_back`] reverts
     /// that.
     fn take(&self, max: usize) -> Vec<UsageOfProject> {
         let mut ended = self.ended.lock();
@@ -166,18 +166,18 @@ mod tests {
     /// 2026-06-15T23:59:58Z.
     const NOW: UnixMillis = UnixMillis(1_781_567_998_000);
 
-    fn book_with(decisions: &[(Decision, UnixMillis)]) -> UsageBook {
-        let book = UsageBook::default();
+    fn counts_with(decisions: &[(Decision, UnixMillis)]) -> UsageCounts {
+        let counts = UsageCounts::default();
         let project: ProjectUid = "demo".parse().unwrap();
         for (decision, at) in decisions {
-            book.count(&project, *decision, *at);
+            counts.count(&project, *decision, *at);
         }
-        book
+        counts
     }
 
     #[test]
     fn a_day_is_counted_and_reported_once_until_it_changes() {
-        let book = book_with(&[
+        let counts = counts_with(&[
             (Decision::Admitted, NOW.plus(-60_000)),
             (Decision::Admitted, NOW),
             (Decision::Shadow, NOW),
@@ -186,30 +186,30 @@ mod tests {
             (Decision::Banned, NOW),
             (Decision::Unavailable, NOW),
         ]);
-        let taken = book.take(10);
+        let taken = counts.take(10);
         assert_eq!(taken.len(), 1);
         let usage = &taken[0];
         assert_eq!((usage.admitted, usage.refused, usage.banned, usage.in_minute), (3, 2, 1, 2));
         assert_eq!((usage.day, usage.minute), (20_619, 29_692_799));
-        assert!(book.take(10).is_empty(), "nothing is new");
-        book.give_back(taken.clone());
-        assert_eq!(book.take(10), taken, "until it could not be reported");
+        assert!(counts.take(10).is_empty(), "nothing is new");
+        counts.give_back(taken.clone());
+        assert_eq!(counts.take(10), taken, "until it could not be reported");
     }
 
     #[test]
     fn a_day_that_ended_is_reported_beside_the_new_one() {
-        let book = book_with(&[(Decision::Admitted, NOW), (Decision::Admitted, NOW.plus(3_000))]);
-        let mut days: Vec<(i64, u64)> = book.take(10).iter().map(|usage| (usage.day, usage.admitted)).collect();
+        let counts = counts_with(&[(Decision::Admitted, NOW), (Decision::Admitted, NOW.plus(3_000))]);
+        let mut days: Vec<(i64, u64)> = counts.take(10).iter().map(|usage| (usage.day, usage.admitted)).collect();
         days.sort_unstable();
         assert_eq!(days, [(20_619, 1), (20_620, 1)]);
     }
 
     #[test]
     fn one_report_has_a_bound_and_the_next_one_goes_on() {
-        let book = UsageBook::default();
+        let counts = UsageCounts::default();
         for number in 0..7 {
-            book.count(&format!("p{number}").parse().unwrap(), Decision::Admitted, NOW);
+            counts.count(&format!("p{number}").parse().unwrap(), Decision::Admitted, NOW);
         }
-        assert_eq!((book.take(5).len(), book.take(5).len(), book.take(5).len()), (5, 2, 0));
+        assert_eq!((counts.take(5).len(), counts.take(5).len(), counts.take(5).len()), (5, 2, 0));
     }
 }

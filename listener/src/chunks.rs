@@ -31,17 +31,17 @@ pub enum Progress {
 enum Place {
     /// In a chunk size; `digits` were read so far.
     Size { digits: u8 },
-    /// Behind a size, in an extension.
+    /// After a size, in an extension.
     Extension(Extension),
     /// The line feed of a size line is due.
     SizeLineFeed,
     /// Inside the data; `left` bytes are still to come.
     Data,
-    /// Behind the data: the carriage return is due.
+    /// After the data: the carriage return is due.
     DataReturn,
-    /// Behind the data: the line feed is due.
+    /// After the data: the line feed is due.
     DataLineFeed,
-    /// Behind the last chunk.
+    /// After the last chunk.
     Trailers(Trailers),
     /// Nothing more belongs to this body.
     Done,

@@ -1,10 +1,10 @@
 //! Names of header fields: where each may stand, and which of a client's stay behind.
 
-/// It may stand in a request that goes on.
+/// The field is allowed in a forwarded request.
 const REQUEST: u8 = 1;
-/// It may stand in a response that goes on.
+/// The field is allowed in a forwarded response.
 const RESPONSE: u8 = 2;
-/// It may stand behind a body, in either direction.
+/// The field is allowed in trailers, in either direction.
 const TRAILER: u8 = 4;
 /// `Connection` may list it.
 const NOMINATED: u8 = 8;
@@ -45,25 +45,25 @@ fn rows(name: &str) -> &'static [(&'static str, u8)] {
     }
 }
 
-/// Whether a field of this name, in any spelling, may stand in this place. Called for every field of every message: only rows
-/// that differ from [`OTHERS`] in this place are compared.
+/// Whether a field of this name, in any spelling, is allowed in this place. Called for every field of every message:
+/// only rows that differ from [`OTHERS`] in this place are compared.
 fn may_stand_in(place: u8, name: &str) -> bool {
     let usually = OTHERS & place != 0;
     let differs = |(known, places): &(&str, u8)| (places & place != 0) != usually && known.eq_ignore_ascii_case(name);
     rows(name).iter().any(differs) != usually
 }
 
-/// Whether a field of this name, in any spelling, may stand in a request that goes on to an upstream.
+/// Whether a field of this name, in any spelling, is allowed in a request to an upstream.
 pub fn may_stand_in_request(name: &str) -> bool {
     may_stand_in(REQUEST, name)
 }
 
-/// Whether a field of this name, in any spelling, may stand in a response that goes on to a client.
+/// Whether a field of this name, in any spelling, is allowed in a response to a client.
 pub fn may_stand_in_response(name: &str) -> bool {
     may_stand_in(RESPONSE, name)
 }
 
-/// Whether a field of this name, in any spelling, may stand behind a body.
+/// Whether a field of this name, in any spelling, is allowed in trailers.
 pub fn may_stand_in_trailers(name: &str) -> bool {
     may_stand_in(TRAILER, name)
 }

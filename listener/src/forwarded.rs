@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_client_is_the_last_one_that_is_no_balancer() {
+    fn the_client_is_the_last_address_that_is_not_a_balancers() {
         for (lines, expected) in [
             (&["192.0.2.7"][..], Some("192.0.2.7")),
             (&["6.6.6.6, 192.0.2.7"], Some("192.0.2.7")),

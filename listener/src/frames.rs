@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_of_no_use_spend_the_allowance_and_time_brings_it_back() {
+    fn idle_frames_spend_the_allowance_and_time_refills_it() {
         let start = Instant::now();
         let mut frames = after_preface(start);
         assert_eq!(pings(&mut frames, start), 5);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_idle_frame_counts_and_none_that_works() {
+    fn every_kind_of_idle_frame_counts_and_no_useful_frame_does() {
         let now = Instant::now();
         let idle = [(DATA, 0), (2, 0), (3, 0), (4, 0), (4, 1), (6, 0), (6, 1), (8, 0), (CONTINUATION, 4), (0xee, 0)];
         for (kind, flags) in idle {
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_pay_for_no_other_frame_and_are_saved_up_to_a_bound() {
+    fn the_allowance_for_answers_is_separate_and_bounded() {
         let now = Instant::now();
         let mut frames = after_preface(now);
         frames.passed_on(10);

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_at_the_minimum_rate_may_go_on_for_ever_and_a_slower_one_may_not() {
+    fn a_peer_at_the_minimum_rate_may_continue_for_ever_and_a_slower_one_may_not() {
         assert_eq!(sends(500, 1_000, 10_000), 10_000);
         assert_eq!(sends(5_000, 10_000, 10), 0, "the grace is five seconds");
         // 400 bytes a second: every second costs 0.2 s of five.
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn as_a_whole_a_message_has_a_grace_and_its_bytes_at_a_higher_rate() {
+    fn a_whole_message_has_a_grace_period_and_a_higher_rate() {
         let whole = Some(WholeMessageRate { grace: Duration::from_mins(2), bytes_per_second: 8_192 });
         let (mut timer, start) = (MinimumRateTimer::new(MinimumRate { whole, ..LIMITS }), Instant::now());
         let (mut now, mut sent) = (start, 0_u64);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_saved_up_outlasts_the_longest_pause() {
+    fn saved_time_never_exceeds_the_longest_pause() {
         let (mut timer, start) = (MinimumRateTimer::new(LIMITS), Instant::now());
         timer.moved(100_000_000, start);
         assert_eq!(timer.wait(start), after(start, 15_000));

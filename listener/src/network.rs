@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_has_one_spelling_and_so_has_a_network() {
+    fn addresses_and_networks_have_one_spelling() {
         for (address, expected) in [
             ("[::ffff:192.0.2.1]:80", "192.0.2.1:80"),
             ("192.0.2.1:80", "192.0.2.1:80"),

@@ -1,6 +1,7 @@
-//! Whose orders a request is about, and whether its key may do what it asks.
+//! Authorisation: finds the project of a request and checks that its API key has the required scope.
 //!
-//! The gateway has authenticated already; this is the service's own look at what the gateway vouched for.
+//! The gateway authenticates the caller and signs its identity. This module checks that identity against this
+//! deployment.
 
 use axum::http::header;
 use chassis::guard::IDENTITY_REQUIRED;
@@ -11,10 +12,10 @@ use contract::project::ProjectUid;
 
 use crate::error::{ApiError, Code};
 
-/// RFC 6750: there is a key, and it is not good here.
+/// RFC 6750: the request has a key, but the key is not valid in this deployment.
 const CHALLENGE: &str = "Bearer realm=\"api\", error=\"invalid_token\"";
 
-/// The identity of the project of a caller who may use `scope` in this deployment.
+/// Returns the caller's project if the key has `scope` and belongs to this deployment.
 pub(crate) fn authorise(identity: &Identity, environment: Environment, scope: Scope) -> Result<ProjectUid, ApiError> {
     let Some(caller) = &identity.caller else {
         return Err(Refusal::new(401, IDENTITY_REQUIRED, "This operation needs an API key.").into());
@@ -62,7 +63,7 @@ mod tests {
         match authorise(identity, environment, scope) {
             Ok(project) => project.to_string(),
             Err(ApiError::Refused(refusal)) => refusal.body().code.clone(),
-            Err(ApiError::Store(_)) => unreachable!("nothing is stored here"),
+            Err(ApiError::Store(_)) => unreachable!("authorise does not use the store"),
         }
     }
 
@@ -76,7 +77,7 @@ mod tests {
         assert_eq!(code(&elsewhere, Environment::Live, Scope::OrdersRead), "wrong_project");
         let platform = Identity { site_project: None, ..identity() };
         assert_eq!(code(&platform, Environment::Live, Scope::OrdersRead), "demo");
-        let nobody = Identity { caller: None, ..identity() };
-        assert_eq!(code(&nobody, Environment::Live, Scope::OrdersRead), "identity_required");
+        let without_key = Identity { caller: None, ..identity() };
+        assert_eq!(code(&without_key, Environment::Live, Scope::OrdersRead), "identity_required");
     }
 }

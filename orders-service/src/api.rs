@@ -1,7 +1,7 @@
-//! The API, reached through the gateway only.
+//! The API. Clients reach it through the gateway.
 //!
-//! Everything on this listener passes the guard first: a request the gateway did not sign learns nothing, not even
-//! which paths exist.
+//! Every request on this listener passes the guard first: a request without the gateway's signature is refused and does
+//! not learn which paths exist.
 
 mod cancel_order;
 mod coding;
@@ -53,10 +53,10 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     v2::get_order::HISTORY,
 ];
 
-/// The mark of operations that are going away.
+/// The OpenAPI field that marks deprecated operations.
 const DEPRECATED: &str = "deprecated";
 
-/// What handlers share.
+/// The state of the handlers.
 #[derive(Clone)]
 pub(crate) struct Api {
     pub(crate) guard: GatewayGuard,
@@ -68,13 +68,12 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    /// The caller's project, if its key has the scope.
+    /// Returns the caller's project if the key has the scope.
     pub(crate) fn authorise(&self, identity: &Identity, scope: Scope) -> Result<ProjectUid, ApiError> {
         access::authorise(identity, self.environment, scope)
     }
 
-    /// The body that came with these header fields. Its gateway is checked again when the body is there: its key may be
-    /// revoked meanwhile.
+    /// Reads the body and then checks the gateway's signature again: the gateway can be revoked while the body arrives.
     pub(crate) async fn whole_body(
         &self,
         headers: &HeaderMap,
@@ -104,7 +103,7 @@ impl FromRef<Api> for Observer {
     }
 }
 
-/// The names of the operations, and whether they are deprecated.
+/// The name of each operation, and whether it is deprecated.
 pub(crate) fn names() -> impl Iterator<Item = (&'static str, bool)> {
     OPERATIONS.iter().map(|operation| (operation.id, operation.is_marked(DEPRECATED)))
 }
@@ -114,12 +113,13 @@ fn label(method: &str, pattern: &str) -> Option<&'static str> {
     openapi::label(OPERATIONS, method, pattern)
 }
 
-/// Every operation of the API and what describes it.
+/// Every operation of the API, with those that serve its description.
 pub(crate) fn all() -> impl Iterator<Item = &'static Operation> {
     OPERATIONS.iter().chain(describe::DESCRIPTIONS)
 }
 
-/// A router of the operations that have this mark, or of those that have none of these when it is empty.
+/// A router of the operations with this mark; with an empty mark, of the operations that are neither deprecated nor
+/// beta.
 fn marked(mark: &str) -> Router<Api> {
     let fits = |operation: &&Operation| match mark {
         "" => !(operation.is_marked(DEPRECATED) || operation.is_marked(v2::STABILITY)),

@@ -1,17 +1,17 @@
-//! The bounds and words of `/v2` that the API keeps and its description states.
+//! Bounds and words of `/v2`, for the API and its description.
 
 use crate::store::Sort;
 
-/// Units in one order.
+/// Most units in an order.
 pub(crate) const QUANTITY_MAX: i64 = 1_000_000;
 
-/// How long the outcome of a key is remembered.
+/// Lifetime of an idempotency key in hours.
 pub(crate) const IDEMPOTENCY_HOURS: i64 = 24;
 
-/// Orders of a page unless the client says how many.
+/// Default number of orders in a page.
 pub(crate) const LIMIT_DEFAULT: u32 = 100;
 
-/// Orders of a page at most.
+/// Most orders in a page.
 pub(crate) const LIMIT_MAX: u32 = 1_000;
 
 /// The word for a sort.
@@ -22,5 +22,5 @@ pub(crate) const SORTS: [(&str, Sort); 4] = [
     ("-shipDate", Sort::ShipDateDescending),
 ];
 
-/// The form of a cursor: a letter for the sort, then 16 bytes in unpadded base64url, whose last character has four bits to spare.
+/// A letter for the sort and 16 bytes in unpadded base64url. The last character encodes two bits, so it is one of four.
 pub(crate) const CURSOR_PATTERN: &str = "^[iIsS][A-Za-z0-9_-]{21}[AQgw]$";

@@ -1,4 +1,4 @@
-//! Settings of the orders-service: `config/orders-service.toml`, the environment (`TOLLHOUSE_ORDERS_…`) over it.
+//! Settings of the orders-service: `config/orders-service.toml`, overridden by the environment (`TOLLHOUSE_ORDERS_…`).
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -20,65 +20,66 @@ use crate::order::ShipDate;
 /// Prefix of the environment variables that override the file.
 pub const ENVIRONMENT_PREFIX: &str = "TOLLHOUSE_ORDERS";
 
-/// Everything the service must know. A value of this type is valid.
+/// The settings. A value of this type is valid. `config/orders-service.toml` documents each setting with its default.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where the gateway finds the API. Default `127.0.0.1:7001`; port 0 takes any free one.
+    /// Address of the API for the gateway; port 0 takes any free port.
     pub listen: SocketAddr,
-    /// Where operators import, export and ship. Default `127.0.0.1:7004`.
+    /// Address for operators: import, export, ship.
     pub internal_listen: SocketAddr,
-    /// Health and metrics. Default `127.0.0.1:9902`.
+    /// Address for health and metrics.
     pub admin_listen: SocketAddr,
-    /// Names under which it is asked, beside addresses and `localhost`.
+    /// Host names that `admin_listen` accepts in requests, besides addresses and `localhost`.
     pub admin_hosts: Vec<AdminHost>,
-    /// Where orders are kept. Default: the SQLite file `data/orders/orders.db`, made when it is missing.
+    /// The database; an SQLite file is created if it is missing.
     pub database: Place,
-    /// What it proves itself with to the control plane.
+    /// This service's credential at the control plane.
     pub credential: Secret,
-    /// The deployment this is; keys of the other one are refused.
+    /// The environment of this deployment; API keys of the other one are refused.
     pub environment: Environment,
-    /// The control plane's internal listener, which is handed what happens to orders. Default `http://127.0.0.1:7003`.
+    /// The control plane's internal listener.
     pub control_plane: Peer,
-    /// What `listen` shows; `None`: plain text.
+    /// TLS of `listen`; `None`: plain text.
     pub tls: Option<ServerTls>,
-    /// What `internal_listen` shows; `None`: plain text, on loopback unless said otherwise.
+    /// TLS of `internal_listen`; `None`: plain text, which needs loopback or `plain_text = true`.
     pub internal_tls: Option<ServerTls>,
-    /// What the gateway calls this upstream: identities for another one are refused. Default `orders`.
+    /// This upstream's name in the gateway's settings; identities for another upstream are refused.
     pub audience: UpstreamName,
-    /// A JWK set of the trusted keys; read again when it changes. Default: what the control plane publishes.
+    /// A file with the JWK set of the trusted gateway keys, reloaded when it changes. Default: the control plane's
+    /// keys.
     pub key_set_file: Option<PathBuf>,
-    /// Where what the control plane said last is kept, for starts without it. Default: `trust.json` beside the database
-    /// file of SQLite, or `data/orders/trust.json`.
+    /// File that saves the trusted keys for a start without the control plane. Default: `trust.json` beside the SQLite
+    /// file, or `data/orders/trust.json`.
     pub trust_file: PathBuf,
-    /// What is said about the deprecated `GET /v1/pets/{petId}`.
+    /// Deprecation of `GET /v1/pets/{petId}`.
     pub pets: Deprecation,
-    /// How log lines look. Default JSON.
+    /// Format of log lines.
     pub log_format: Format,
-    /// Which log lines are written, as in `info,sqlx=warn`.
+    /// Filter of log lines, for example `info,sqlx=warn`.
     pub log_filter: String,
     /// Traces.
     pub tracing: TraceConfig,
-    /// Every setting that was given, as text, for operators who compare.
+    /// Every given setting as text, for comparisons.
     pub effective: EffectiveSettings,
 }
 
 /// 2026-01-01T00:00:00Z.
 const PETS_DEPRECATED_SINCE: UnixSeconds = UnixSeconds(1_767_225_600);
 
-/// The control plane on the same machine.
+/// Default address of the control plane.
 const CONTROL_PLANE: &str = "http://127.0.0.1:7003";
 
-/// This upstream's name in the shipped settings of the gateway.
+/// Default name of this upstream, as in the gateway's sample settings.
 const AUDIENCE: &str = "orders";
 
-/// What the file of the credential might be called.
+/// Example of the credential's file, for the error about a missing one.
 const CREDENTIAL_EXAMPLE: &str = "/run/secrets/orders-service.key";
 
-/// Where the deprecation is explained unless configured: the reference served beside the API.
+/// Default page that explains the deprecation: the reference of the API.
 const PETS_LINK: &str = "/reference#getPet";
 
 impl Config {
-    /// Reads the settings, or says everything that is wrong with them.
+    /// Reads the settings, or returns all problems.
     pub fn read(source: &Source) -> Result<Self, Problems> {
         let reader = source.reader()?;
         let root = reader.root();
@@ -95,7 +96,7 @@ impl Config {
         let internal_address = internal_listen.as_ref().map(|listen| listen.0);
         let internal_tls = ServerTls::read_for(&root.section("internal_tls"), "internal_listen", internal_address);
         let identity = root.section("identity");
-        let audience = identity.optional::<UpstreamName>("audience");
+        let audience = AUDIENCE.parse::<UpstreamName>().ok().and_then(|usual| identity.value("audience", usual));
         let key_set_file = identity.path("key_set_file");
         let trust_file = identity.path("trust_file");
         let pets = read_pets(&root.section("pets"));
@@ -117,7 +118,7 @@ impl Config {
                 control_plane: control_plane?,
                 tls: tls?,
                 internal_tls: internal_tls?,
-                audience: audience?.map_or_else(|| AUDIENCE.parse().ok(), Some)?,
+                audience: audience?,
                 key_set_file: key_set_file?,
                 pets: pets?,
                 log_format: log_format?,
@@ -131,12 +132,12 @@ impl Config {
     }
 }
 
-/// A day (`2026-12-31`, its first moment in UTC) or a moment in RFC 3339.
+/// A day (`2026-12-31`, 00:00 UTC) or a date and time in RFC 3339.
 #[derive(PartialEq)]
 struct Day(UnixSeconds);
 
 #[derive(Debug, thiserror::Error)]
-#[error("write a day such as 2026-12-31, or a moment such as 2026-12-31T12:00:00Z")]
+#[error("use a day such as 2026-12-31, or a date and time such as 2026-12-31T12:00:00Z")]
 struct InvalidDay;
 
 impl std::str::FromStr for Day {
@@ -158,10 +159,10 @@ fn default_trust_file(database: &Place) -> PathBuf {
 fn read_pets(section: &Section<'_>) -> Option<Deprecation> {
     let since = section.value("deprecated_since", Day(PETS_DEPRECATED_SINCE)).map(|day| day.0);
     let sunset = section.optional::<Day>("sunset").map(|day| day.map(|day| day.0));
-    let link = section.optional::<LinkTarget>("link");
-    let (since, sunset, link) = (since?, sunset?, link?.map_or_else(|| PETS_LINK.parse().ok(), Some)?);
+    let link = PETS_LINK.parse::<LinkTarget>().ok().and_then(|usual| section.value("link", usual));
+    let (since, sunset, link) = (since?, sunset?, link?);
     if sunset.is_some_and(|sunset| sunset < since) {
-        section.complain("sunset", "an operation is deprecated before it goes: use a day after deprecated_since");
+        section.complain("sunset", "sunset is before deprecated_since; use a later day");
         return None;
     }
     Some(Deprecation { since, sunset, link })
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_credential_is_all_it_takes() {
+    fn the_credential_is_the_only_required_setting() {
         let config = read(CREDENTIAL).unwrap();
         assert_eq!(config.listen.to_string(), "127.0.0.1:7001");
         assert_eq!(config.internal_listen.to_string(), "127.0.0.1:7004");
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn identities_and_passes_travel_as_plain_text_on_loopback_or_where_an_operator_says_so() {
+    fn plain_text_needs_loopback_or_the_setting_plain_text() {
         for (setting, table) in [("listen", "tls"), ("internal_listen", "internal_tls")] {
             for away in ["10.0.0.1:7001", "[::]:7001"] {
                 let text = format!("{CREDENTIAL}{setting} = \"{away}\"\n");
@@ -207,11 +208,11 @@ mod tests {
     }
 
     #[test]
-    fn the_published_file_is_valid_and_says_the_defaults() {
+    fn the_sample_file_is_valid_and_has_the_defaults() {
         let text = include_str!("../../config/orders-service.toml");
         let environment = BTreeMap::from([("TOLLHOUSE_ORDERS_CREDENTIAL".to_owned(), "0123456789abcdef".repeat(2))]);
         let config = Config::read(&Source::from_text("file", text, ENVIRONMENT_PREFIX, environment)).unwrap();
-        // Every field by name: a new one does not compile until it is compared.
+        // The pattern names every field, so a new field does not compile until it is compared.
         let Config {
             listen,
             internal_listen,
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_has_its_line_and_a_way_out() {
+    fn every_problem_has_its_line_and_a_fix() {
         let problems = read(
             "listen = \"7001\"\nenvironment = \"prod\"\ncredential = \"short\"\n[pets]\nsunset = \"2025-01-01\"\n\
              link = \"not a link\"\nsince = 1\n[log]\nformat = \"xml\"\n",
@@ -269,7 +270,7 @@ mod tests {
             ]
         );
         let problems = read(&format!("{CREDENTIAL}[pets]\nsunset = \"2025-01-01\"\n")).unwrap_err();
-        assert!(problems.to_string().contains("deprecated before it goes"), "{problems}");
+        assert!(problems.to_string().contains("sunset is before deprecated_since"), "{problems}");
         let problems = read("").unwrap_err();
         assert!(problems.to_string().contains("TOLLHOUSE_ORDERS_CREDENTIAL_FILE"), "{problems}");
     }

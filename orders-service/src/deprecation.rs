@@ -1,4 +1,4 @@
-//! What is said about an operation that is going away: `Deprecation` (RFC 9745), `Sunset` (RFC 8594), `Link`.
+//! Headers of deprecated operations: `Deprecation` (RFC 9745), `Sunset` (RFC 8594), `Link`.
 
 use std::str::FromStr;
 
@@ -10,22 +10,22 @@ pub(crate) const DEPRECATION: HeaderName = HeaderName::from_static("deprecation"
 /// The header of RFC 8594.
 pub(crate) const SUNSET: HeaderName = HeaderName::from_static("sunset");
 
-/// One operation's end.
+/// The deprecation of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deprecation {
-    /// Since when it is deprecated.
+    /// Start of the deprecation.
     pub since: UnixSeconds,
-    /// From this second on it answers 410. `None`: no date is set, and no `Sunset` header is sent.
+    /// From this second on the operation answers 410. `None`: no date is set and no `Sunset` header is sent.
     pub sunset: Option<UnixSeconds>,
-    /// Where people read about it.
+    /// Page that explains the deprecation.
     pub link: LinkTarget,
 }
 
-/// A URI reference that fits between the angle brackets of a `Link` header.
+/// A URI reference that can stand between the angle brackets of a `Link` header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkTarget(String);
 
-/// Text that is no URI reference.
+/// Text that is not a valid URI reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("use an address such as \"https://example.com/changes\" or a path such as \"/reference\"")]
 pub struct InvalidLinkTarget;
@@ -41,7 +41,7 @@ impl FromStr for LinkTarget {
 }
 
 impl Deprecation {
-    /// Whether the operation is gone.
+    /// Whether the sunset date has passed.
     pub fn is_over(&self, now: UnixSeconds) -> bool {
         self.sunset.is_some_and(|sunset| now >= sunset)
     }
@@ -63,7 +63,7 @@ impl Deprecation {
     }
 }
 
-/// `Sun, 06 Nov 1994 08:49:37 GMT`; nothing outside of the years HTTP can write.
+/// A date such as `Sun, 06 Nov 1994 08:49:37 GMT`; `None` outside of the range that HTTP can express.
 fn http_date(at: UnixSeconds) -> Option<String> {
     let moment = jiff::Timestamp::from_second(at.0).ok()?;
     jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&moment).ok()
@@ -91,14 +91,14 @@ mod tests {
 
     // rule: 9.3
     #[test]
-    fn a_date_is_written_as_http_writes_dates() {
+    fn a_sunset_date_has_the_format_of_http_dates() {
         let headers = headers(Some(1_798_761_600));
         assert_eq!(headers[SUNSET], "Fri, 01 Jan 2027 00:00:00 GMT");
         assert_eq!(headers.get_all(header::LINK).iter().count(), 2);
     }
 
     #[test]
-    fn the_operation_is_over_from_the_first_second_of_the_date() {
+    fn the_operation_ends_in_the_first_second_of_its_sunset_date() {
         let link: LinkTarget = "/reference#x".parse().unwrap();
         let ends = Deprecation { since: UnixSeconds(0), sunset: Some(UnixSeconds(100)), link: link.clone() };
         assert!(!ends.is_over(UnixSeconds(99)));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_target_cannot_leave_its_brackets() {
+    fn a_link_target_that_could_close_its_brackets_is_rejected() {
         for bad in ["", "reference", "https://a/>; rel=x", "/a b", "javascript:alert(1)", "/ä", "/\"", "/a\nb"] {
             assert_eq!(bad.parse::<LinkTarget>(), Err(InvalidLinkTarget), "{bad:?}");
         }

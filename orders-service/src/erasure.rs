@@ -1,7 +1,7 @@
-//! Erases what is kept of projects that are gone for good, as the control plane says.
+//! Erases the data of projects that the control plane has deleted for good.
 //!
-//! This service asks, and says when it is done; until then the control plane tells it again. So nothing is forgotten
-//! while either side is down: it is late.
+//! This service requests the list of projects to erase and reports each one that it erased. The control plane repeats a
+//! project until that report, so an outage of either side delays an erasure but never loses it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,37 +10,37 @@ use chassis::clock::Clock;
 use contract::erasure::{ERASURES_PATH, Erasures};
 use reqwest::{Method, StatusCode};
 
-use crate::control::{Chore, Control, Failure};
+use crate::control_plane::{ControlPlane, Failure, PeriodicTask};
 use crate::orders::Orders;
 
-/// Between two questions.
-const ASK_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval between two requests.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Who erases.
+/// The task that erases.
 pub(crate) struct Eraser {
     pub(crate) orders: Orders,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) control: Control,
+    pub(crate) control_plane: ControlPlane,
 }
 
-impl Chore for Eraser {
-    const FAILS: &'static str = "removed projects cannot be erased now; trying again";
-    const GOES_ON: &'static str = "removed projects are erased again";
+impl PeriodicTask for Eraser {
+    const FAILED: &'static str = "cannot erase removed projects; retrying";
+    const RECOVERED: &'static str = "erasing removed projects again";
 
     async fn round(&self) -> Result<Duration, Failure> {
-        let answer = self.control.request(Method::GET, ERASURES_PATH).send().await?;
+        let answer = self.control_plane.request(Method::GET, ERASURES_PATH).send().await?;
         if answer.status() != StatusCode::OK {
             return Err(Failure::Refused(answer.status()));
         }
         let wanted: Erasures = answer.json().await?;
         if wanted.projects.is_empty() {
-            return Ok(ASK_INTERVAL);
+            return Ok(POLL_INTERVAL);
         }
         for project in &wanted.projects {
             self.orders.store().erase(project, self.clock.now()).await?;
-            tracing::info!(project.uid = %project, "everything of a removed project was erased");
+            tracing::info!(project.uid = %project, "erased all data of a removed project");
         }
-        let status = self.control.request(Method::POST, ERASURES_PATH).json(&wanted).send().await?.status();
-        if status == StatusCode::NO_CONTENT { Ok(ASK_INTERVAL) } else { Err(Failure::Refused(status)) }
+        let status = self.control_plane.request(Method::POST, ERASURES_PATH).json(&wanted).send().await?.status();
+        if status == StatusCode::NO_CONTENT { Ok(POLL_INTERVAL) } else { Err(Failure::Refused(status)) }
     }
 }

@@ -1,24 +1,23 @@
-//! Entity tags of lists, and whether a client has the current one (RFC 9110, sections 8.8.3 and 13.1.2).
+//! Entity tags of lists and their comparison (RFC 9110, sections 8.8.3 and 13.1.2).
 
 use axum::http::{HeaderMap, header};
 
 use crate::store::Edition;
 
-/// The tag of everything one project's list can show.
+/// The tag of a project's lists.
 ///
-/// Weak: the list is compressed when asked for, and while it streams an order may change behind its front, so two
-/// bodies under one tag say the same but need not be the same bytes. The database's mark keeps the tags of a database
-/// that was replaced from matching.
-pub(crate) fn of(mark: &str, edition: Edition) -> String {
-    format!("W/\"{mark}-{}\"", edition.version)
+/// It is weak, because bodies with the same tag can differ in bytes: a list may be compressed, and an order can change
+/// while the list is streamed. It contains the store id, so that the tags of a replaced database never match.
+pub(crate) fn of(store_id: &str, edition: Edition) -> String {
+    format!("W/\"{store_id}-{}\"", edition.version)
 }
 
-/// Whether `If-None-Match` names the tag, compared weakly, as the header demands.
+/// Whether `If-None-Match` contains the tag. The header demands a weak comparison.
 pub(crate) fn is_current(headers: &HeaderMap, tag: &str) -> bool {
     let opaque = |tag: &str| tag.strip_prefix("W/").unwrap_or(tag).to_owned();
     let current = opaque(tag);
     headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok()).any(|list| {
-        // Our own tags hold no comma, so splitting at commas finds them among any others.
+        // Tags of this service contain no comma, so a split at commas finds them.
         list.split(',').map(str::trim).any(|given| given == "*" || opaque(given) == current)
     })
 }
@@ -28,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_is_found_in_every_form_the_header_may_have() {
+    fn a_tag_matches_in_every_form_of_the_header() {
         let tag = of("ab12", Edition { version: 7, orders: 3 });
         assert_eq!(tag, "W/\"ab12-7\"");
         let current = |value: &str| {

@@ -1,50 +1,50 @@
-//! Reading an import: JSON lines in pieces of any size, every mistake with its line.
+//! Reads an import: JSON lines in pieces of any size. Every error names its line.
 //!
-//! Nothing is written before the last line was read, so a slow sender holds no lock and a bad line leaves no trace.
-//! What that costs is memory, and its bound is [`ORDERS_MAX`] orders of under a hundred bytes each.
+//! The store is written after the last line was read, so a slow sender holds no lock and an invalid line changes
+//! nothing. Until then the orders are in memory: at most [`ORDERS_MAX`] of under a hundred bytes each.
 
 use std::fmt;
 
+use crate::json::OrderLine;
 use crate::order::Order;
 use crate::store::{ImportError, StoreError};
-use crate::wire::OrderLine;
 
-/// Orders in one import.
+/// Most orders in one import.
 pub const ORDERS_MAX: usize = 2_000_000;
 
-/// Bytes of one import, blank lines included.
+/// Most bytes in one import, blank lines included.
 pub const BYTES_MAX: u64 = 1024 * 1024 * 1024;
 
-/// Bytes of one line.
+/// Most bytes in one line.
 pub const LINE_BYTES_MAX: usize = 4_096;
 
 /// U+FEFF in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Why an import did not happen. Nothing of it was imported.
+/// Why an import failed. No order of it was imported.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImportFailure {
-    /// A line cannot be taken.
+    /// A line is invalid.
     #[error("line {line}: {reason}")]
     Line {
-        /// Its number, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The error in it.
         reason: String,
     },
     /// More than [`ORDERS_MAX`] orders or [`BYTES_MAX`] bytes.
     #[error("an import may have {ORDERS_MAX} orders and {BYTES_MAX} bytes; split it")]
     TooLarge,
-    /// Somebody else imports right now.
+    /// Another import is in progress.
     #[error("another import is in progress")]
     InProgress,
     /// The project was erased.
-    #[error("there is no such project")]
+    #[error("unknown project")]
     NoProject,
-    /// The lines stopped coming.
+    /// The sender stopped or the connection broke.
     #[error("the lines could not be read: {0}")]
     Broken(String),
-    /// The store has trouble.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -53,7 +53,7 @@ pub enum ImportFailure {
 #[derive(Default)]
 pub(crate) struct Collector {
     orders: Vec<Order>,
-    /// Line of each order, where it is not simply its place plus one: blank lines shift them.
+    /// Line number of each order; blank lines shift it from the order's index plus one.
     lines: Lines,
     unfinished: Vec<u8>,
     line: usize,
@@ -61,7 +61,7 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    /// Takes the next piece.
+    /// Reads the next piece.
     pub(crate) fn feed(&mut self, piece: &[u8]) -> Result<(), ImportFailure> {
         self.bytes = self.bytes.saturating_add(u64::try_from(piece.len()).unwrap_or(u64::MAX));
         if self.bytes > BYTES_MAX {
@@ -82,7 +82,7 @@ impl Collector {
         self.extend(rest)
     }
 
-    /// The last line may lack its line feed.
+    /// Ends the import. The last line may lack its line feed.
     pub(crate) fn finish(mut self) -> Result<(Vec<Order>, Lines), ImportFailure> {
         let line = std::mem::take(&mut self.unfinished);
         if !line.is_empty() {
@@ -101,7 +101,7 @@ impl Collector {
 
     fn line(&mut self, text: &[u8]) -> Result<(), ImportFailure> {
         self.line += 1;
-        // Some editors put a mark of the byte order before the first line.
+        // Some editors write a byte order mark before the first line.
         let text = if self.line == 1 { text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text) } else { text };
         if text.len() > LINE_BYTES_MAX {
             return Err(too_long(self.line));
@@ -124,7 +124,7 @@ fn too_long(line: usize) -> ImportFailure {
     ImportFailure::Line { line, reason: format!("longer than {LINE_BYTES_MAX} bytes") }
 }
 
-/// A parser's complaint. Its own line is always 1 and would mislead beside ours.
+/// A parser's error without its line number, which is always 1 because the parser gets one line at a time.
 struct Reason<'e>(&'e serde_json::Error);
 
 impl fmt::Display for Reason<'_> {
@@ -138,7 +138,7 @@ impl fmt::Display for Reason<'_> {
     }
 }
 
-/// Which order stood on which line: one entry for every run without a blank line.
+/// Line numbers of orders: one entry (order index, line) for each run of lines without a blank one.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lines(Vec<(usize, usize)>);
 
@@ -156,17 +156,17 @@ impl Lines {
         run.map_or(index + 1, |(from, line)| line + (index - from))
     }
 
-    /// The store's answer in terms of lines.
+    /// The store's error with line numbers in place of indexes.
     pub(crate) fn explain(&self, error: ImportError, orders: &[i64]) -> ImportFailure {
         let id = |index: usize| orders.get(index).copied().unwrap_or_default();
         match error {
             ImportError::Exists { index } => ImportFailure::Line {
                 line: self.of(index),
-                reason: format!("the project has an order {} already", id(index)),
+                reason: format!("the project already has order {}", id(index)),
             },
             ImportError::Repeated { index, first } => ImportFailure::Line {
                 line: self.of(index),
-                reason: format!("order {} stands on line {} already", id(index), self.of(first)),
+                reason: format!("line {} already has order {}", self.of(first), id(index)),
             },
             ImportError::Erased => ImportFailure::NoProject,
             ImportError::Store(error) => error.into(),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_names_its_line_and_what_is_wrong() {
+    fn every_error_names_its_line_and_its_reason() {
         assert_eq!(
             reason("{\"id\":1}\n{\"id\":\"2\"}\n"),
             "line 2: invalid type: string \"2\", expected i64 (column 9)"
@@ -229,19 +229,19 @@ mod tests {
     }
 
     #[test]
-    fn what_the_store_refuses_is_told_in_lines() {
+    fn errors_of_the_store_name_lines() {
         let mut collector = Collector::default();
         collector.feed(b"{\"id\":7}\n\n{\"id\":8}\n{\"id\":7}\n").unwrap();
         let (orders, lines) = collector.finish().unwrap();
         let ids: Vec<_> = orders.iter().map(|order| order.id).collect();
         let repeated = lines.explain(ImportError::Repeated { index: 2, first: 0 }, &ids);
-        assert_eq!(repeated.to_string(), "line 4: order 7 stands on line 1 already");
+        assert_eq!(repeated.to_string(), "line 4: line 1 already has order 7");
         let exists = lines.explain(ImportError::Exists { index: 1 }, &ids);
-        assert_eq!(exists.to_string(), "line 3: the project has an order 8 already");
+        assert_eq!(exists.to_string(), "line 3: the project already has order 8");
     }
 
     #[test]
-    fn an_import_that_never_ends_is_refused_even_when_it_says_nothing() {
+    fn an_endless_import_of_blank_lines_is_refused() {
         let mut collector = Collector { bytes: BYTES_MAX - 3, ..Collector::default() };
         assert_eq!(collector.feed(b"\n\n\n"), Ok(()));
         assert_eq!(collector.feed(b"\n"), Err(ImportFailure::TooLarge));

@@ -1,6 +1,6 @@
-//! The operators' listener: import, export, ship and count, for operators with a pass of the control plane.
+//! The operators' listener: import, export, ship and count orders. A request needs a pass from the control plane.
 //!
-//! It speaks for every project, so it belongs on loopback or a private network.
+//! A pass gives access to the orders of every project, so this listener belongs on loopback or a private network.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,26 +25,26 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 
 use crate::api::{method_not_allowed, not_found, panicked};
-use crate::control::Control;
+use crate::control_plane::ControlPlane;
 use crate::error::{ApiError, Code, ship_refusal};
 use crate::import::ImportFailure;
+use crate::json::OrderLine;
 use crate::metrics::{Metrics, OTHER};
 use crate::observe::{self, Observer};
 use crate::order;
 use crate::orders::Orders;
 use crate::store::Summary;
-use crate::wire::OrderLine;
 
-/// How long an import waits for the next bytes. One import runs at a time, so a silent one would block the others.
+/// Longest wait for the next bytes of an import. One import runs at a time, so a stalled one would block the others.
 const IMPORT_SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// What handlers share.
+/// The state of the handlers.
 #[derive(Clone)]
 pub(crate) struct Internal {
     pub(crate) orders: Orders,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) metrics: Metrics,
-    pub(crate) control: Control,
+    pub(crate) control_plane: ControlPlane,
     pub(crate) listeners: Listeners,
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn router(internal: Internal, effective: Arc<Mutex<EffectiveSettings>
         .with_state(internal)
 }
 
-/// What the service is, the newest trouble of its store, and how old the control plane's word is whose identities are good.
+/// Version, newest fault of the store, faults of TLS certificates, and age of the trusted keys.
 async fn status(State(internal): State<Internal>) -> Json<serde_json::Value> {
     let now = internal.clock.now();
     let trouble = *internal.metrics.last_trouble.lock();
@@ -94,7 +94,7 @@ async fn status(State(internal): State<Internal>) -> Json<serde_json::Value> {
     }))
 }
 
-/// How many orders came in.
+/// The number of imported orders.
 #[derive(serde::Serialize)]
 struct Imported {
     imported: u64,
@@ -106,17 +106,21 @@ async fn import(
     body: Body,
 ) -> Result<Json<Imported>, ApiError> {
     let project = project_in(project)?;
-    // One that is erased after this is erased here as well: the import comes before that, or is refused.
-    match internal.control.has_project(&project).await {
+    // An erasure that starts after this check also erases these orders, or the store refuses the import.
+    match internal.control_plane.has_project(&project).await {
         Ok(true) => {}
         Ok(false) => return Err(no_project()),
         Err(error) => {
-            tracing::warn!(%error, project.uid = %project, "nobody says whether there is such a project");
+            tracing::warn!(
+                %error,
+                project.uid = %project,
+                "refused an import: cannot ask the control plane whether the project exists"
+            );
             return Err(Code::ControlPlaneUnavailable.refuse());
         }
     }
     let imported = internal.orders.import(&project, body.into_data_stream()).await.map_err(import_refusal)?;
-    tracing::info!(project.id = %project, imported, "orders imported");
+    tracing::info!(project.id = %project, imported, "imported orders");
     Ok(Json(Imported { imported }))
 }
 
@@ -151,11 +155,11 @@ async fn export(
 ) -> Result<Response, ApiError> {
     let project = project_in(project)?;
     let mut lines = Box::pin(internal.orders.export(&project));
-    // The status is sent when the first lines are there, so that a store in trouble is a refusal and not a cut.
+    // The status is sent after the first lines were read: a failing store then gives a refusal, not a broken body.
     let first = lines.next().await.transpose()?;
     let rest = lines.inspect(|piece| {
         if let Err(error) = piece {
-            tracing::error!(kind = error.kind.as_str(), %error, "an export was cut off");
+            tracing::error!(kind = error.kind.as_str(), %error, "broke off an export: the store failed");
         }
     });
     let body = Body::from_stream(futures_util::stream::iter(first.map(Ok)).chain(rest));
@@ -188,5 +192,5 @@ fn project_in(segment: Result<Path<String>, PathRejection>) -> Result<ProjectUid
 }
 
 fn no_project() -> ApiError {
-    Code::NotFound.because("There is no such project.")
+    Code::NotFound.because("Unknown project.")
 }

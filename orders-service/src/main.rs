@@ -1,4 +1,4 @@
-//! `orders-service`: the orders API as a process of its own.
+//! `orders-service`: the orders API as a separate process.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use chassis::shutdown::Shutdown;
 use clap::Parser;
 use orders_service::{Config, ENVIRONMENT_PREFIX};
 
-/// Lists and cancels the orders of the pet store. Reached through the gateway.
+/// Serve the orders API of the pet store behind the gateway.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
-    /// The configuration file; without one, settings come from the environment (`TOLLHOUSE_ORDERS_…`).
+    /// Configuration file. Default: none, settings come from the environment (`TOLLHOUSE_ORDERS_…`).
     #[arg(long)]
     config: Option<PathBuf>,
-    /// Say whether the configuration is valid, and end.
+    /// Check the configuration and exit: 0 if it is valid.
     #[arg(long)]
     check_config: bool,
-    /// Write the interface descriptions into this directory, and end.
+    /// Write the OpenAPI documents into this directory and exit.
     #[arg(long, value_name = "DIRECTORY")]
     write_openapi: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! What this service counts. Labels come from the tables of operations, faults and results, and start at zero.
+//! Metrics of this service. Labels come from the lists of operations, faults and results, and start at zero.
 
 use std::sync::Arc;
 
@@ -19,9 +19,9 @@ pub(crate) struct Metrics {
     pub(crate) store_errors: IntCounterVec,
     pub(crate) events: IntCounterVec,
     pub(crate) events_oldest: IntGauge,
-    /// When the control plane said last whose identities are good; seconds.
+    /// Time at which the control plane last confirmed the trusted keys, in seconds.
     pub(crate) trust_confirmed: IntGauge,
-    /// The newest trouble of the store, for operators who ask.
+    /// The newest fault of the store, for the operators' status.
     pub(crate) last_trouble: Arc<Mutex<Option<(FaultKind, UnixMillis)>>>,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Metrics {
 pub(crate) const OTHER: &str = "other";
 
 contract::words! {
-    /// How an attempt to cancel ended.
+    /// The result of an attempt to cancel.
     pub(crate) enum CancelResult {
         Cancelled = "cancelled",
         NotFound = "not_found",
@@ -40,18 +40,18 @@ contract::words! {
 }
 
 contract::words! {
-    /// How an event left the outbox.
+    /// Why an event was removed from the outbox.
     pub(crate) enum EventResult {
-        /// The control plane has it.
+        /// The control plane has stored it.
         HandedOver = "handed_over",
-        /// Too many waited.
+        /// The outbox was full.
         Dropped = "dropped",
-        /// It did not read back as it was written.
+        /// Its checksum did not match.
         Damaged = "damaged",
     }
 }
 
-/// The classes of statuses a service answers with.
+/// Classes of response statuses.
 const STATUS_CLASSES: [&str; 4] = ["2xx", "3xx", "4xx", "5xx"];
 
 /// The class of a status, as a label.
@@ -65,7 +65,7 @@ pub(crate) fn status_class(status: StatusCode) -> &'static str {
 }
 
 impl Metrics {
-    /// Registers everything, for operations of these names; of some it is known that they are deprecated.
+    /// Registers all metrics for the given operations: name, and whether the operation is deprecated.
     pub(crate) fn new(
         registry: &Registry,
         operations: impl IntoIterator<Item = (&'static str, bool)>,
@@ -74,19 +74,19 @@ impl Metrics {
             requests: metrics::counter_vec(
                 registry,
                 "orders_http_requests_total",
-                "Requests answered, by operation and class of status.",
+                "Responses, by operation and status class.",
                 &["operation", "status_class"],
             )?,
             durations: metrics::latency_vec(
                 registry,
                 "orders_http_request_duration_seconds",
-                "Time from a request's head to its response's head.",
+                "Time from the request head to the response head.",
                 &["operation"],
             )?,
             cancels: metrics::counter_vec(
                 registry,
                 "orders_cancel_total",
-                "Attempts to cancel an order, by how they ended.",
+                "Attempts to cancel an order, by result.",
                 &["result"],
             )?,
             deprecated_calls: metrics::counter_vec(
@@ -98,24 +98,24 @@ impl Metrics {
             store_errors: metrics::counter_vec(
                 registry,
                 "orders_store_errors_total",
-                "Requests that met trouble of the store, by its kind.",
+                "Requests that failed because of the store, by kind of fault.",
                 &["kind"],
             )?,
             events: metrics::counter_vec(
                 registry,
                 "orders_events_total",
-                "Events that left the outbox, by how.",
+                "Events removed from the outbox, by result.",
                 &["result"],
             )?,
             events_oldest: metrics::gauge(
                 registry,
                 "orders_events_oldest_timestamp_seconds",
-                "When the oldest event that waits for the control plane happened; 0 when none waits.",
+                "Time of the oldest undelivered event; 0 if all are delivered.",
             )?,
             trust_confirmed: metrics::gauge(
                 registry,
                 "orders_trust_confirmed_timestamp_seconds",
-                "When the control plane said last whose identities are good, in this life or before; 0 when it never did.",
+                "Time at which the control plane last confirmed the trusted keys, also before a restart; 0 if never.",
             )?,
             last_trouble: Arc::default(),
         };

@@ -1,4 +1,4 @@
-//! Around every request: measured, counted, and its trouble told to the log. Handlers do none of this.
+//! Middleware around every request: measures and counts it, and logs failures of the store.
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
@@ -12,17 +12,17 @@ use chassis::clock::Clock;
 use crate::metrics::{self, Metrics, OTHER};
 use crate::store::StoreError;
 
-/// What the observer needs.
+/// The middleware's state.
 #[derive(Clone)]
 pub(crate) struct Observer {
     pub(crate) metrics: Metrics,
     pub(crate) clock: Arc<dyn Clock>,
-    /// The name of the operation with this method and pattern of a path.
+    /// Returns the name of the operation with this method and path pattern.
     pub(crate) label: fn(&str, &str) -> Option<&'static str>,
 }
 
-/// Counts one request. The gateway writes the log line of record; here one is written at debug only, and at error when
-/// the store had trouble.
+/// Measures and counts a request. The gateway logs each request; this service logs it at debug, and at error if the
+/// store failed.
 pub(crate) async fn observe(State(observer): State<Observer>, request: Request, next: Next) -> Response {
     let method = request.method().clone();
     let pattern = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
@@ -37,7 +37,7 @@ pub(crate) async fn observe(State(observer): State<Observer>, request: Request, 
     if let Some(error) = response.extensions().get::<StoreError>() {
         metrics.store_errors.with_label_values(&[error.kind.as_str()]).inc();
         *metrics.last_trouble.lock() = Some((error.kind, observer.clock.now()));
-        tracing::error!(request.id = request_id, operation, kind = error.kind.as_str(), %error, "the store has trouble");
+        tracing::error!(request.id = request_id, operation, kind = error.kind.as_str(), %error, "the store failed");
     }
     tracing::debug!(
         request.id = request_id,
@@ -50,11 +50,11 @@ pub(crate) async fn observe(State(observer): State<Observer>, request: Request, 
     response
 }
 
-/// The gateway's name for a request, left in the response for the observer.
+/// The gateway's id of a request, in the response's extensions for the observer.
 #[derive(Clone)]
 struct RequestId(String);
 
-/// Inside the guard: carries the request's id from the identity to the response.
+/// Middleware inside the guard: copies the request's id from the identity to the response.
 pub(crate) async fn name(request: Request, next: Next) -> Response {
     let id = request.extensions().get::<Identity>().map(|identity| RequestId(identity.request_id.clone()));
     let mut response = next.run(request).await;

@@ -1,6 +1,6 @@
-//! What an order is and what may happen to it: the rules, without storage, clock or HTTP.
+//! Orders and their rules, independent of storage, clock and HTTP.
 //!
-//! An order is pending until it is shipped or cancelled, and then stays what it is (specification, section 3).
+//! An order is pending until it is shipped or cancelled. Both states are final (specification, section 3).
 
 mod date;
 mod id;
@@ -9,20 +9,20 @@ pub use date::{InvalidShipDate, ShipDate};
 pub use id::parse_id;
 
 contract::words! {
-    /// Where an order stands.
+    /// The state of an order.
     #[derive(Default)]
     pub enum Status {
-        /// Placed, neither shipped nor cancelled.
+        /// Neither shipped nor cancelled.
         #[default]
         Pending = "pending",
-        /// On its way or arrived; shipping cannot be reversed.
+        /// Shipped; this cannot be reversed.
         Shipped = "shipped",
-        /// Called off while it was pending.
+        /// Cancelled while it was pending.
         Cancelled = "cancelled",
     }
 }
 
-/// One order of one project. What is not known is `None` and absent on the wire.
+/// An order of a project. Unknown fields are `None` and absent in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order {
     /// Unique within the project.
@@ -35,7 +35,7 @@ pub struct Order {
     pub ship_date: Option<ShipDate>,
     /// Whether the order has been fulfilled.
     pub complete: Option<bool>,
-    /// Where the order stands; not part of `/v1`.
+    /// The state of the order; not part of `/v1`.
     pub status: Status,
 }
 
@@ -45,18 +45,18 @@ pub enum CancelError {
     /// Shipping cannot be reversed.
     #[error("the order has already shipped")]
     AlreadyShipped,
-    /// There is nothing left to cancel.
-    #[error("the order is cancelled already")]
+    /// The order was cancelled before.
+    #[error("the order is already cancelled")]
     AlreadyCancelled,
 }
 
 /// Why an order cannot be shipped: only a pending one can.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShipError {
-    /// It is on its way.
+    /// The order was shipped before.
     #[error("the order has already shipped")]
     AlreadyShipped,
-    /// It was called off.
+    /// The order is cancelled.
     #[error("the order is cancelled")]
     Cancelled,
 }
@@ -71,8 +71,7 @@ impl Order {
         }
     }
 
-    /// The order after it was shipped at `shipped_at`: the expected ship date gives way to the actual one, and the
-    /// order counts as fulfilled.
+    /// The order after it was shipped: `shipped_at` replaces the expected ship date, and the order is complete.
     pub fn ship(self, shipped_at: ShipDate) -> Result<Self, ShipError> {
         match self.status {
             Status::Pending => {
@@ -102,7 +101,7 @@ mod tests {
 
     // rule: 3.2, 3.3
     #[test]
-    fn only_a_pending_order_can_be_shipped_and_shipping_says_when() {
+    fn only_a_pending_order_can_be_shipped_and_shipping_sets_its_date() {
         let at: ShipDate = "2026-01-02T03:04:05Z".parse().unwrap();
         let shipped = order(Status::Pending).ship(at).unwrap();
         assert_eq!((shipped.status, shipped.ship_date, shipped.complete), (Status::Shipped, Some(at), Some(true)));
@@ -111,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn every_status_parses_from_its_own_word_and_no_other() {
+    fn every_status_parses_from_its_word_and_other_words_are_rejected() {
         for status in Status::ALL {
             assert_eq!(status.as_str().parse(), Ok(*status));
         }

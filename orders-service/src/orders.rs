@@ -1,6 +1,6 @@
-//! The store of orders as operators use it: import, export, ship, count.
+//! The operators' functions on orders: import, export, ship, count.
 //!
-//! The internal listener serves this over HTTP; a process that runs the service inside itself may use it directly.
+//! The internal listener offers them over HTTP; a process that embeds the service calls them directly.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,42 +13,43 @@ use futures_util::{Stream, StreamExt as _, stream};
 use tokio::sync::Semaphore;
 
 use crate::import::{Collector, ImportFailure};
+use crate::json;
 use crate::order::{Order, ShipError};
+use crate::scan::Scan;
 use crate::store::{ChangeError, OrderStore, SqlOrders, StoreError, Summary};
-use crate::walk::Walk;
-use crate::wire;
 
-/// How long an import waits for its next piece.
+/// Longest wait for the next piece of an import.
 const PIECE_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// The orders of all projects. Clones share one store.
 #[derive(Clone)]
 pub struct Orders {
     store: Arc<dyn OrderStore>,
-    /// One import at a time: each may hold [`crate::import::ORDERS_MAX`] orders in memory.
+    /// Allows one import at a time: each can hold [`crate::import::ORDERS_MAX`] orders in memory.
     importing: Arc<Semaphore>,
 }
 
 impl Orders {
-    /// Opens (or makes) the database.
+    /// Opens the database, or creates it if it is missing.
     ///
     /// # Errors
-    /// When it cannot be opened, is damaged, or was written by a newer version.
+    /// If it cannot be opened, is damaged, or was written by a newer version.
     pub async fn open(database: &Place) -> anyhow::Result<Self> {
         Ok(Self::over(Arc::new(SqlOrders::open(database).await?)))
     }
 
-    /// Over any store.
+    /// Uses the given store.
     pub fn over(store: Arc<dyn OrderStore>) -> Self {
         Self { store, importing: Arc::new(Semaphore::new(1)) }
     }
 
-    /// The store itself.
+    /// The store.
     pub fn store(&self) -> Arc<dyn OrderStore> {
         self.store.clone()
     }
 
-    /// Imports JSON lines, all or none: the five fields of an order and `status` (absent: pending). Returns how many.
+    /// Imports JSON lines, all or none: the five fields of an order and `status` (default: pending). Returns the
+    /// number.
     ///
     /// # Errors
     /// [`ImportFailure`]; nothing was imported.
@@ -57,7 +58,7 @@ impl Orders {
         project: &ProjectUid,
         lines: impl Stream<Item = Result<Bytes, E>> + Send,
     ) -> Result<u64, ImportFailure> {
-        let _place = self.importing.try_acquire().map_err(|_| ImportFailure::InProgress)?;
+        let _permit = self.importing.try_acquire().map_err(|_| ImportFailure::InProgress)?;
         let mut lines = std::pin::pin!(lines);
         let mut collector = Collector::default();
         loop {
@@ -67,7 +68,7 @@ impl Orders {
                 Ok(Some(Err(error))) => return Err(ImportFailure::Broken(error.to_string())),
                 Err(_) => {
                     let seconds = PIECE_WAIT_MAX.as_secs();
-                    return Err(ImportFailure::Broken(format!("nothing came for {seconds} seconds")));
+                    return Err(ImportFailure::Broken(format!("no data arrived for {seconds} seconds")));
                 }
             }
         }
@@ -76,35 +77,36 @@ impl Orders {
         self.store.import(project, orders).await.map_err(|error| numbers.explain(error, &ids))
     }
 
-    /// All orders of a project as JSON lines, in id order; what [`Orders::import`] takes. An error ends the stream.
+    /// All orders of a project as JSON lines in id order, in the format of [`Orders::import`]. An error ends the
+    /// stream.
     pub fn export(&self, project: &ProjectUid) -> impl Stream<Item = Result<Bytes, StoreError>> + Send + 'static {
         enum Export {
             Begin(Arc<dyn OrderStore>, ProjectUid),
-            Walk(Walk),
+            Scan(Scan),
         }
         stream::try_unfold(Export::Begin(self.store.clone(), project.clone()), |export| async move {
-            let mut walk = match export {
-                Export::Begin(store, project) => Walk::begin(store, project).await?,
-                Export::Walk(walk) => walk,
+            let mut scan = match export {
+                Export::Begin(store, project) => Scan::begin(store, project).await?,
+                Export::Scan(scan) => scan,
             };
-            Ok(walk.next().await?.map(|orders| (wire::lines(&orders), Export::Walk(walk))))
+            Ok(scan.next().await?.map(|orders| (json::lines(&orders), Export::Scan(scan))))
         })
     }
 
     /// Ships a pending order.
     ///
     /// # Errors
-    /// When there is no such order, it is not pending, or the store has trouble.
+    /// If the order is unknown or not pending, or if the store fails.
     pub async fn ship(&self, project: &ProjectUid, id: i64, at: UnixMillis) -> Result<Order, ChangeError<ShipError>> {
         self.store.ship(project, id, at).await
     }
 
-    /// How many orders a project has in each state.
+    /// The number of the project's orders in each state.
     pub async fn summary(&self, project: &ProjectUid) -> Result<Summary, StoreError> {
         self.store.summary(project).await
     }
 
-    /// Writes what waits and closes the store. Everything after this is refused.
+    /// Writes the queued changes and closes the store. Later calls fail.
     pub async fn close(&self) {
         self.store.close().await;
     }

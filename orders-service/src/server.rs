@@ -1,4 +1,4 @@
-//! The parts become a running service: three listeners over one store.
+//! Wires the parts into a running service: three listeners over one store.
 
 use std::sync::Arc;
 
@@ -17,27 +17,27 @@ use parking_lot::Mutex;
 
 use crate::api::{self, Api};
 use crate::config::Config;
-use crate::control::{Control, keep};
+use crate::control_plane::{ControlPlane, run_periodically};
 use crate::erasure::Eraser;
-use crate::handover::Handover;
 use crate::internal::{self, Internal};
 use crate::metrics::Metrics;
 use crate::orders::Orders;
-use crate::trust::{Believed, Publisher};
+use crate::outbox_relay::OutboxRelay;
+use crate::trusted_keys::{KeyRefresh, KeySets};
 
-/// Connections of operators served at once.
+/// Most connections of operators at a time.
 const INTERNAL_CONNECTIONS_MAX: usize = 64;
 
 /// Opens the database and serves until `shutdown`. Listeners: `http`, `internal`, `admin`.
 ///
 /// # Errors
-/// When the database cannot be opened or an address is taken.
+/// If the database cannot be opened or an address is in use.
 pub async fn start(config: Config, clock: Arc<dyn Clock>, shutdown: Shutdown) -> anyhow::Result<Running> {
     let orders = Orders::open(&config.database).await?;
     start_with(config, orders, clock, shutdown).await
 }
 
-/// As [`start`], over orders that the caller has opened and goes on using. They are closed when the service stops.
+/// Like [`start`], with a store that the caller opened and may use as well. The service closes it when it stops.
 pub async fn start_with(
     config: Config,
     orders: Orders,
@@ -68,16 +68,17 @@ pub async fn start_with(
     if let Some(database) = orders.store().database() {
         tokio::spawn(sql::watch(database, watched, shutdown.clone()));
     }
-    let control = Control::new(config.control_plane, config.credential)?;
+    let control_plane = ControlPlane::new(config.control_plane, config.credential)?;
     let internal = Internal {
         orders: orders.clone(),
         clock: clock.clone(),
         metrics: api.metrics.clone(),
-        control: control.clone(),
+        control_plane: control_plane.clone(),
         listeners: Listeners::of([&config.tls, &config.internal_tls]),
     };
-    let handover = Handover { orders: orders.clone(), metrics: api.metrics.clone(), control: control.clone() };
-    let eraser = Eraser { orders: orders.clone(), clock: clock.clone(), control: control.clone() };
+    let outbox_relay =
+        OutboxRelay { orders: orders.clone(), metrics: api.metrics.clone(), control_plane: control_plane.clone() };
+    let eraser = Eraser { orders: orders.clone(), clock: clock.clone(), control_plane: control_plane.clone() };
     let http = bind(config.listen).await?;
     let operators = bind(config.internal_listen).await?;
     let watchers = bind(config.admin_listen).await?;
@@ -85,24 +86,24 @@ pub async fn start_with(
         [("http", http.local_addr()?), ("internal", operators.local_addr()?), ("admin", watchers.local_addr()?)];
     let limits = ServeLimits::default();
     let operators_limits = ServeLimits { connections_max: INTERNAL_CONNECTIONS_MAX, ..limits };
-    let mut believed = Believed { gateways: Some(keys.clone()), operators: operator_keys.clone() };
+    let mut key_sets = KeySets { gateways: Some(keys.clone()), operators: operator_keys.clone() };
     if let Some(file) = &config.key_set_file {
         keys.read(file)?;
         tokio::spawn(keys.clone().keep_read(file.clone(), shutdown.clone()));
-        believed.gateways = None;
+        key_sets.gateways = None;
     }
     let confirmed = (clock.clone(), trust_confirmed);
-    let publisher = Publisher::recalling(believed, control, config.trust_file, confirmed);
-    publisher.begin().await;
-    tokio::spawn(keep(publisher, shutdown.clone()));
+    let key_refresh = KeyRefresh::with_saved_keys(key_sets, control_plane, config.trust_file, confirmed);
+    key_refresh.begin().await;
+    tokio::spawn(run_periodically(key_refresh, shutdown.clone()));
     let passes = PassGuard::of_service(operator_keys, ORDERS_SERVICE, clock);
     let api = api::router(api).layer(axum::middleware::from_fn_with_state(traced_by, traced));
-    let telling = tokio::spawn(keep(handover, shutdown.clone()));
-    let erasing = tokio::spawn(keep(eraser, shutdown.clone()));
+    let relaying = tokio::spawn(run_periodically(outbox_relay, shutdown.clone()));
+    let erasing = tokio::spawn(run_periodically(eraser, shutdown.clone()));
     let public = serve_over(http, config.tls, api, limits, shutdown.clone());
     let inside = internal::router(internal, Arc::new(Mutex::new(config.effective)), passes);
     let private = serve_over(operators, config.internal_tls, inside, operators_limits, shutdown.clone());
-    // The admin listener ends last: it tells that the others are draining.
+    // The admin listener ends last: until then it reports that the others drain.
     let admin_end = Shutdown::new();
     let admin_limits = ServeLimits { connections_max: admin::CONCURRENT_REQUESTS_MAX, ..limits };
     let answers = admin::answer_to(admin::router(health.clone(), registry), config.admin_hosts);
@@ -117,7 +118,7 @@ pub async fn start_with(
             health.drain();
         };
         let (public, private, ()) = tokio::join!(public, private, draining);
-        telling.await?;
+        relaying.await?;
         erasing.await?;
         orders.close().await;
         exporter_end.begin();
@@ -133,9 +134,9 @@ pub async fn start_with(
     Ok(Running::new("orders-service", addresses, task))
 }
 
-/// Traces, if anybody collects them.
+/// The tracer, and the exporter if `tracing.otlp_endpoint` is set.
 fn tracing(config: &Config, registry: &metrics::Registry) -> anyhow::Result<(Tracer, Option<Exporter>)> {
-    let help = "Spans of traces, by what became of them.";
+    let help = "Spans of traces, by result.";
     let spans = metrics::counter_vec(registry, "orders_trace_spans_total", help, &["result"])?;
     Tracer::new(&config.tracing, "orders-service", &spans)
 }

@@ -1,4 +1,4 @@
-//! Where orders are kept: what every store promises.
+//! The store of orders: the trait and its guarantees.
 //!
 //! The store keeps the orders of all projects, each under `(project, id)`. A change that was answered is on disk, and
 //! the rules of [`crate::order`] are applied inside the transaction that writes, so that of two changes of one order
@@ -20,21 +20,21 @@ use contract::time::UnixMillis;
 use crate::order::{CancelError, Order, ShipDate, ShipError, Status};
 
 pub use fault::{FaultKind, StoreError};
-pub use outbox::{Untold, Waiting};
+pub use outbox::{Undelivered, Waiting};
 pub use sql::{SqlOrders, finish_restore, newest_schema};
 
 /// How long a request waits for the store before it is told so: a little more than the store's own wait for a lock.
 pub const WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// How long an import may take to be written.
+/// Longest time to write an import.
 pub const IMPORT_WAIT_MAX: Duration = Duration::from_mins(2);
 
 /// State of a project's orders as a whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Edition {
-    /// Rises with every change of any order of the project; 0 when there never was an order.
+    /// Increases with every change of any order of the project; 0 if the project never had an order.
     pub version: i64,
-    /// How many orders there are.
+    /// Number of orders.
     pub orders: i64,
 }
 
@@ -53,12 +53,12 @@ pub struct Summary {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChangeError<E> {
     /// The project has no such order.
-    #[error("there is no such order")]
+    #[error("unknown order")]
     NotFound,
     /// The order's state forbids it.
     #[error("{0}")]
     Refused(E),
-    /// Nobody could tell. The change has not been acknowledged; asking again is safe.
+    /// The store failed. The change was not acknowledged; repeating the request is safe.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -66,29 +66,29 @@ pub enum ChangeError<E> {
 /// Why nothing was imported.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImportError {
-    /// The order at `index` (from 0) of the given list has the id of an order the project has already.
-    #[error("the project has an order with this id already")]
+    /// The order at `index` (from 0) of the list has the id of an existing order of the project.
+    #[error("the project already has an order with this id")]
     Exists {
-        /// Place in the list that was given.
+        /// Index in the list.
         index: usize,
     },
     /// The order at `index` has the id of an earlier order in the list.
     #[error("an earlier order of the import has the same id")]
     Repeated {
-        /// Place in the list that was given.
+        /// Index in the list.
         index: usize,
-        /// Place of the earlier one.
+        /// Index of the earlier order.
         first: usize,
     },
     /// The project was erased.
     #[error("the project was erased")]
     Erased,
-    /// Nobody could tell; nothing was acknowledged.
+    /// The store failed; no order was acknowledged.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// An order to be, before it has an id.
+/// A new order without an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewOrder {
     /// The animal in the order.
@@ -100,79 +100,79 @@ pub struct NewOrder {
 }
 
 impl NewOrder {
-    /// The order when it has just been placed.
+    /// The order in its first state.
     pub fn placed(self, id: i64) -> Order {
         let Self { pet_id, quantity, ship_date } = self;
         Order { id, pet_id, quantity, ship_date, complete: Some(false), status: Status::Pending }
     }
 }
 
-/// The name a client gave to one creation, so that it happens once.
+/// The idempotency key of a creation: repeated requests with it create one order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Idempotency {
     /// The client's key.
     pub key: String,
-    /// Of what was asked under it.
+    /// Fingerprint of the order's values.
     pub fingerprint: u32,
-    /// Until when the outcome is remembered.
+    /// When the key expires.
     pub expires_at: UnixMillis,
 }
 
-/// How a creation went.
+/// The result of a creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Created {
-    /// The order was made now.
+    /// This request created the order.
     Now(Order),
-    /// The same request made it before; this is the order as it was then.
+    /// An earlier request with the same key created the order; this is its first state.
     Before(Order),
 }
 
 /// Why no order was created.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CreateError {
-    /// The key was used for something else.
+    /// The key was used for another order.
     #[error("the idempotency key was used for another request")]
     KeyReused,
-    /// Every id up to 2^53 - 1 is taken; larger ones would be rounded by many clients.
+    /// The id 2^53 - 1 is taken; many clients would round a larger one.
     #[error("the project has no order ids left")]
     IdsExhausted,
     /// The project was erased.
     #[error("the project was erased")]
     Erased,
-    /// Nobody could tell.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Something that happened to an order.
+/// A change of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// `created`, `shipped` or `cancelled`.
     pub kind: EventKind,
-    /// When, by the service's clock.
+    /// Time of the change, by the service's clock.
     pub at: UnixMillis,
 }
 
 contract::words! {
-    /// What happened to an order.
+    /// The kind of a change.
     pub enum EventKind {
-        /// It was placed through the API.
+        /// The order was placed through the API.
         Created = "created",
-        /// It was shipped.
+        /// The order was shipped.
         Shipped = "shipped",
-        /// It was cancelled.
+        /// The order was cancelled.
         Cancelled = "cancelled",
     }
 }
 
-/// Which orders a page shows. What is `None` does not restrict.
+/// The filters of a page. `None` does not filter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Orders in this state.
     pub status: Option<Status>,
     /// Orders of this pet.
     pub pet_id: Option<i64>,
-    /// Orders that say they are (not) fulfilled. Orders that do not say match neither.
+    /// Orders with this value of `complete`. Orders without a value match neither.
     pub complete: Option<bool>,
     /// Ship date at this moment or later. Orders without one do not match.
     pub ship_date_from: Option<ShipDate>,
@@ -180,7 +180,7 @@ pub struct Filter {
     pub ship_date_before: Option<ShipDate>,
 }
 
-/// In which order a page shows orders. Equal ship dates are ordered by id in the same direction.
+/// The sort of a page. Orders with equal ship dates are sorted by id in the same direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sort {
     /// Smallest id first.
@@ -194,38 +194,38 @@ pub enum Sort {
     ShipDateDescending,
 }
 
-/// Where a page begins: after this place.
+/// The position before the first order of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct After {
-    /// The ship date in microseconds of the last order seen, when the sort is by ship date; `None` had none.
+    /// Ship date of the previous page's last order in microseconds; `None` if it has none.
     pub ship_date_micros: Option<i64>,
-    /// Its id.
+    /// Id of that order.
     pub id: i64,
 }
 
-/// One page of orders.
+/// The query of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageQuery {
-    /// Which.
+    /// The filters.
     pub filter: Filter,
-    /// In which order.
+    /// The sort.
     pub sort: Sort,
-    /// After which place; `None` from the beginning.
+    /// Position of the page; `None` for the first page.
     pub after: Option<After>,
-    /// How many at most.
+    /// Most orders in the page.
     pub limit: u32,
 }
 
 /// A store of orders. Every implementation passes the same suite.
 #[async_trait]
 pub trait OrderStore: Send + Sync {
-    /// Which database this is: a mark that another one does not share.
-    fn mark(&self) -> &str;
+    /// Identifies this database; no other one has the same id.
+    fn store_id(&self) -> &str;
 
-    /// Version and number of a project's orders, as of one moment.
+    /// Version and number of the project's orders, consistent with each other.
     async fn edition(&self, project: &ProjectUid) -> Result<Edition, StoreError>;
 
-    /// The next `limit` orders with ids above `after`, in id order. Holds nothing once it has answered.
+    /// The next `limit` orders with ids above `after`, in id order. Holds no lock or connection afterwards.
     async fn batch(&self, project: &ProjectUid, after: Option<i64>, limit: u32) -> Result<Vec<Order>, StoreError>;
 
     /// One page of orders.
@@ -234,22 +234,22 @@ pub trait OrderStore: Send + Sync {
     /// One order.
     async fn find(&self, project: &ProjectUid, id: i64) -> Result<Option<Order>, StoreError>;
 
-    /// What happened to an order, oldest first; `None` when there is no such order.
+    /// The changes of an order, oldest first; `None` for an unknown order.
     async fn events(&self, project: &ProjectUid, id: i64) -> Result<Option<Vec<Event>>, StoreError>;
 
     /// Whether any order of the project is for this pet.
     async fn knows_pet(&self, project: &ProjectUid, pet_id: i64) -> Result<bool, StoreError>;
 
-    /// How many orders there are in each state.
+    /// The number of orders in each state.
     async fn summary(&self, project: &ProjectUid) -> Result<Summary, StoreError>;
 
-    /// Cancels a pending order. When this answers `Ok`, the cancellation is on disk.
+    /// Cancels a pending order. After `Ok` the cancellation is on disk.
     async fn cancel(&self, project: &ProjectUid, id: i64, at: UnixMillis) -> Result<Order, ChangeError<CancelError>>;
 
     /// Ships a pending order, durably.
     async fn ship(&self, project: &ProjectUid, id: i64, at: UnixMillis) -> Result<Order, ChangeError<ShipError>>;
 
-    /// Places a pending order under the next free id, durably; once per idempotency key.
+    /// Creates a pending order with the next free id, durably; once per idempotency key.
     async fn create(
         &self,
         project: &ProjectUid,
@@ -258,25 +258,25 @@ pub trait OrderStore: Send + Sync {
         at: UnixMillis,
     ) -> Result<Created, CreateError>;
 
-    /// Adds all the orders, durably, or none.
+    /// Adds all orders, durably, or none.
     async fn import(&self, project: &ProjectUid, orders: Vec<Order>) -> Result<u64, ImportError>;
 
-    /// Erases everything of the project, durably, and refuses what is still on its way to it. One that was erased, or
-    /// never was, is erased. Others' changes go in between.
+    /// Erases all data of the project, durably, and refuses later changes to it. Succeeds for an unknown or erased
+    /// project. Changes of other projects can run in between.
     async fn erase(&self, project: &ProjectUid, at: UnixMillis) -> Result<(), StoreError>;
 
-    /// The oldest events that nobody was told of yet, in the order of their numbers. Every change of an order writes one
-    /// in its own transaction; an import writes none.
-    async fn untold(&self, limit: u32) -> Result<Waiting, StoreError>;
+    /// The oldest undelivered events, in the order of their numbers. The transaction of each change writes one event;
+    /// an import writes none.
+    async fn undelivered(&self, limit: u32) -> Result<Waiting, StoreError>;
 
-    /// Forgets events that were told, and of the others the oldest beyond `keep`. Returns how many of the latter.
-    async fn forget(&self, told: Vec<i64>, keep: u32) -> Result<u64, StoreError>;
+    /// Deletes the delivered events, and the oldest undelivered ones above `keep`. Returns the number of the latter.
+    async fn forget(&self, delivered: Vec<i64>, keep: u32) -> Result<u64, StoreError>;
 
-    /// The database underneath, for those who watch it; a store without one is nothing to watch.
+    /// The database, for metrics; `None` for a store without one.
     fn database(&self) -> Option<Database> {
         None
     }
 
-    /// Finishes what is in progress and lets go of the files.
+    /// Completes the changes in progress and closes the files.
     async fn close(&self);
 }

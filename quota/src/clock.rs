@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clock_of_another_machine_goes_on_by_our_monotonic_clock() {
+    fn the_stores_clock_continues_by_our_monotonic_clock() {
         let clock = ForeignClock::default();
         assert_eq!(clock.now(Duration::from_secs(5)), None, "never heard");
         clock.hear(UnixMillis(1_700_000_000_000), Duration::from_secs(5));

@@ -202,7 +202,7 @@ async fn concurrent_requests_see_every_remaining_exactly_once() {
 
 // rule: 8.4
 #[tokio::test]
-async fn a_plan_change_helps_at_once_and_keeps_what_was_used() {
+async fn a_plan_change_takes_effect_at_once_and_keeps_counts() {
     let (quota, _clock, _store) = embedded();
     while quota.charge(&project(), Plan::Free.stated_limits(), &key(1)).await.is_ok() {}
     let upgraded = quota.charge(&project(), Plan::Pro.stated_limits(), &key(1)).await.unwrap();
@@ -213,7 +213,7 @@ async fn a_plan_change_helps_at_once_and_keeps_what_was_used() {
 }
 
 #[tokio::test]
-async fn a_refund_lets_another_request_through_but_never_raises_remaining() {
+async fn a_refund_admits_another_request_but_never_raises_remaining() {
     let (quota, _clock, _store) = embedded();
     let limits = limits(2, 100);
     quota.charge(&project(), limits, &key(1)).await.unwrap();
@@ -325,7 +325,7 @@ async fn a_full_map_forgets_idle_buckets_and_their_charges_stay() {
 }
 
 #[tokio::test]
-async fn what_another_node_needs_is_handed_back_at_once() {
+async fn units_that_another_node_needs_are_returned_at_once() {
     let (quota, clock, store) = embedded();
     let limits = limits(1_000, 100_000);
     for _ in 0..100 {

@@ -1,4 +1,4 @@
-//! What a person types.
+//! The command line: arguments and their help.
 
 mod access;
 mod domain;
@@ -38,13 +38,13 @@ pub struct Arguments {
     /// Options of `up`, when no command is given.
     #[command(flatten)]
     pub up: Up,
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Option<Command>,
 }
 
 impl Arguments {
-    /// What was typed. Options of every command may stand before or after the command; those of `up` belong to it.
+    /// Parses a command line. Common options can come before or after the command; options of `up` only belong to `up`.
     pub fn read<I, T>(line: I) -> Result<Self, clap::Error>
     where
         I: IntoIterator<Item = T>,
@@ -67,7 +67,7 @@ impl Arguments {
 /// Options of every command.
 #[derive(Clone, Debug, Args)]
 pub struct Common {
-    /// Where everything of the platform is kept.
+    /// Data directory of the platform.
     #[arg(long, global = true, default_value = "data", env = "TOLLHOUSE_DATA_DIR")]
     pub data_dir: PathBuf,
     /// Print JSON, for programs.
@@ -75,8 +75,8 @@ pub struct Common {
     pub json: bool,
 }
 
-/// A name or an address, and a port; or, as in settings, a network for our own address in it.
-fn asked(text: &str) -> Result<Address, String> {
+/// Parses a name or an address and a port, or a network and a port for this machine's address in that network.
+fn listener(text: &str) -> Result<Address, String> {
     if text.contains('/') {
         let at: Listen = text.parse().map_err(|error: NoPlace| error.to_string())?;
         return Ok(at.0.into());
@@ -89,7 +89,7 @@ fn asked(text: &str) -> Result<Address, String> {
 pub enum Command {
     /// Start the whole platform on this machine.
     Up(Up),
-    /// Publish projects and change them.
+    /// Create, change, suspend and remove projects.
     #[command(subcommand)]
     Project(Project),
     /// Create, list, rotate and revoke API keys.
@@ -98,82 +98,83 @@ pub enum Command {
     /// Attach customers' domains to a project.
     #[command(subcommand)]
     Domain(Domain),
-    /// Tell a receiver what happens to a project's domains.
+    /// Send events of a project (domains, orders) to a URL.
     #[command(subcommand)]
     Webhook(Webhook),
     /// Import and export a project's orders.
     #[command(subcommand)]
     Orders(Orders),
-    /// What a project has left of its minute and its day.
+    /// Show the remaining requests of a project.
     #[command(subcommand)]
     Quota(Quota),
-    /// Keys that are refused for a while.
+    /// List, add and lift bans of API keys.
     #[command(subcommand)]
     Ban(Ban),
-    /// Gateways: who may follow the control plane.
+    /// Manage credentials of gateways and services.
     #[command(subcommand)]
     Node(Node),
-    /// Tokens for operators who have not this machine's data directory.
+    /// Manage API tokens for operators on other machines.
     #[command(subcommand)]
     Token(Token),
-    /// Write the DNS of the test world (`./up --test-world`).
+    /// Change DNS records of the test world (`./up --test-world`).
     #[command(subcommand)]
     Dns(Dns),
-    /// What the edge believes about a hostname, a project, a request or a key, and why.
+    /// Show how the gateways handle a hostname, project, request or key, and why.
     Explain {
         /// A hostname or a URL, a project's name, the X-Request-Id of a response, the id of a key, or a key itself.
         #[arg(value_name = "HOST|URL|PROJECT|REQUEST-ID|KEY-ID|KEY")]
         about: String,
     },
-    /// How the running platform is: every process, what it leans on, what ends soon, what is refused, what is wrong.
+    /// Show the health of every process: dependencies, expiring certificates, refusals, problems.
     Status,
-    /// A link that signs an operator in to the dashboard: once, within five minutes.
+    /// Print a link that signs an operator in to the dashboard, once and within five minutes.
     DashboardLink,
-    /// Who uses the edge right now, and how that ends: the last minutes by project, host, key or code.
+    /// Show the most frequent projects, hosts, keys or codes of the last minutes, with errors.
     Top(Top),
-    /// What changed, newest first: starts, counting, the control plane lost and found, settings, what was published.
+    /// List recent changes, newest first: starts, quota mode, control plane lost and found, settings, published
+    /// changes.
     Changes {
-        /// The newest so many.
+        /// Maximum number of changes.
         #[arg(long, default_value_t = 30)]
         limit: usize,
     },
-    /// Take a gateway out of rotation: it says it is not ready and asks its clients to reconnect, and goes on serving.
+    /// Drain a gateway: it becomes not ready and asks clients to reconnect, but still serves requests.
     Drain {
-        /// Which gateway, by its name in `tollhouse status`, or the id of one of its processes there; needed where there are
-        /// several.
+        /// Gateway name or process id, as in `tollhouse status`. Required if the platform has
+        /// several gateways.
         node: Option<String>,
-        /// Put it back.
+        /// End the draining.
         #[arg(long)]
         resume: bool,
     },
-    /// Copy the databases, while the platform runs, and check the copies. Secrets are not among them. Not for PostgreSQL:
-    /// docs/operator/backup.md has the commands of its own tools.
+    /// Back up the SQLite databases of a running platform and verify the copies. Secrets are not included. For
+    /// PostgreSQL see docs/operator/backup.md.
     Backup(Databases),
-    /// Put the databases of a backup back, with everything stopped. What was there is kept, and what it had revoked or removed
-    /// is withdrawn again. A backup that was changed by others is refused.
+    /// Restore a backup while all processes are stopped. The current databases are kept beside it; their revocations
+    /// and removals are applied again. An altered backup is refused.
     Restore(Restore),
-    /// Make databases ready that PostgreSQL's tools have put back, before the services start.
+    /// Prepare PostgreSQL databases after a restore with its own tools, before the services start.
     FinishRestore(FinishRestore),
-    /// Make the secrets and certificates of a platform that runs as several processes. What is there stays.
+    /// Create secrets and certificates for a platform of several processes. Existing files are kept.
     Init(Init),
-    /// Make the demo projects on a running platform, unless they are there.
+    /// Create the missing demo projects on a running platform.
     Demo,
-    /// Print the certificate of the local authority, for whoever chooses to trust it.
+    /// Print the certificate of the local CA, for `curl --cacert` and trust stores.
     Ca,
-    /// Ask a process of the platform whether it may be sent traffic; for health checks of containers.
+    /// Exit 0 if a process is ready; for health checks of containers.
     Healthcheck {
-        /// Its admin listener; a network and a port stand for the address that this machine has there.
-        #[arg(default_value = "127.0.0.1:9901", value_parser = asked)]
+        /// Admin listener: an address and a port, or a network and a port for this machine's address in that network.
+        #[arg(default_value = "127.0.0.1:9901", value_parser = listener)]
         address: Address,
-        /// It speaks TLS: the name that its certificate is for. The authority is `ca/internal.pem` in the data directory.
+        /// Use TLS with this name in the certificate, verified with `ca/internal.pem` of the data directory.
         #[arg(long, value_name = "NAME")]
         server_name: Option<String>,
     },
     /// Check configuration files without serving: gateway.toml, orders-service.toml, domains-service.toml.
     CheckConfig {
-        /// Files; the name says which process reads it. Default: all three under config/.
+        /// Files, named after their process. Default: all three in config/.
         files: Vec<PathBuf>,
-        /// Show what differs between the files and the settings of the running processes. Exit code 3 if anything does.
+        /// Compare the files with the settings of the running processes. Exit code 3 if they differ.
         #[arg(long)]
         running: bool,
     },
@@ -182,36 +183,36 @@ pub enum Command {
 /// `tollhouse key`.
 #[derive(Debug, Subcommand)]
 pub enum Key {
-    /// Create a key. It is shown once.
+    /// Create a key and print it once.
     Create {
         /// The project.
         project: ProjectId,
-        /// What it may do; repeatable. Default: everything.
+        /// Scope of the key; repeatable. Default: all scopes.
         #[arg(long = "scope")]
         scopes: Vec<Scope>,
-        /// A word for lists.
+        /// Label in lists.
         #[arg(long, default_value = "")]
         label: String,
         /// Days until it expires. Default: never.
         #[arg(long)]
         expires_in_days: Option<u32>,
     },
-    /// All keys of a project.
+    /// List the keys of a project.
     List {
         /// The project.
         project: ProjectId,
     },
-    /// A new key in place of an old one, which stays good for a while.
+    /// Create a new key in place of an old one, which stays valid for a while.
     Rotate {
         /// The project.
         project: ProjectId,
         /// The old key's id.
         key: contract::key::KeyId,
-        /// Seconds the old key stays good.
+        /// Seconds for which the old key stays valid.
         #[arg(long, default_value_t = 86_400)]
         overlap_seconds: u32,
     },
-    /// Refuse a key from now on, on every node within a second.
+    /// Refuse a key for good, on every gateway within a second.
     Revoke {
         /// The project.
         project: ProjectId,
@@ -223,7 +224,7 @@ pub enum Key {
 /// `tollhouse orders`.
 #[derive(Debug, Subcommand)]
 pub enum Orders {
-    /// Import orders from a JSON-lines file: all of them, or none.
+    /// Import orders from a JSON-lines file, all or none.
     Import {
         /// One order per line: id, petId, quantity, shipDate, complete, and optionally status.
         file: PathBuf,
@@ -231,7 +232,7 @@ pub enum Orders {
         #[arg(long, default_value = "demo-free")]
         project: ProjectId,
     },
-    /// Export orders to a JSON-lines file; `-` is the terminal.
+    /// Export orders to a JSON-lines file; `-` prints them.
     Export {
         /// The file.
         file: PathBuf,
@@ -244,7 +245,7 @@ pub enum Orders {
 /// `tollhouse quota`.
 #[derive(Debug, Subcommand)]
 pub enum Quota {
-    /// Both windows of a project.
+    /// Show limit and use of the current minute and day.
     Show {
         /// The project.
         project: ProjectId,
@@ -254,17 +255,17 @@ pub enum Quota {
 /// `tollhouse ban`.
 #[derive(Debug, Subcommand)]
 pub enum Ban {
-    /// All bans in force.
+    /// List the current bans.
     List,
     /// Refuse a key for a while.
     Add {
         /// The key's id.
         key: contract::key::KeyId,
-        /// For this long, at most a day.
+        /// Duration in seconds, at most 86400.
         #[arg(long, default_value_t = 3_600)]
         seconds: u32,
     },
-    /// Let a key in again.
+    /// End the ban of a key.
     Lift {
         /// The key's id.
         key: contract::key::KeyId,
@@ -276,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_the_data_is_may_be_said_before_or_after_the_command() {
+    fn the_data_directory_can_be_given_before_or_after_the_command() {
         for line in [["tollhouse", "--data-dir", "/x", "status"], ["tollhouse", "status", "--data-dir", "/x"]] {
             let arguments = Arguments::read(line).unwrap();
             assert_eq!(arguments.common.data_dir, PathBuf::from("/x"), "{line:?}");

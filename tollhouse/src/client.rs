@@ -1,4 +1,4 @@
-//! Talking to a running platform: its internal listeners, with the operator's token.
+//! The client of a running platform: its internal listeners, with the operator's token.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,23 +17,23 @@ use serde_json::Value;
 
 use crate::directory::{Address, Directory, GatewayAdmin, RunFile};
 
-/// How long an answer may take, imports and exports aside.
+/// Longest wait for a response, except for imports and exports.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
 
-/// Gateways that are asked at once.
+/// Most gateways that are called at the same time.
 const EDGES_MAX: usize = 256;
 
 /// A client of one running platform.
 pub struct Client {
     control: reqwest::Client,
     orders: reqwest::Client,
-    /// The authority of internal listeners, PEM.
+    /// The CA certificate of internal listeners, PEM.
     authority: Option<Vec<u8>>,
     token: Secret,
-    /// Signs what services and gateways are asked with: what each is shown opens its own listener alone, for less than a
+    /// Signs passes for services and gateways. A pass is valid for one listener and less than a
     /// minute.
     passes: SigningKey,
-    /// Where it listens.
+    /// The platform's addresses.
     pub run: RunFile,
 }
 
@@ -41,7 +41,7 @@ impl Client {
     /// A client of the platform that runs on `directory`.
     ///
     /// # Errors
-    /// When none runs there.
+    /// If no platform runs there.
     pub fn of(directory: &Directory) -> anyhow::Result<Self> {
         let run = directory.running()?;
         let listeners = run.gateways.iter().map(|gateway| &gateway.admin).chain([&run.control, &run.orders]);
@@ -51,10 +51,10 @@ impl Client {
         Self::new(run, &directory.platform_secret()?, authority)
     }
 
-    /// A client of a platform whose addresses, secret and authority of internal listeners (PEM) are known.
+    /// A client of the platform with these addresses, secret and CA certificate of internal listeners (PEM).
     ///
     /// # Errors
-    /// When the HTTP client cannot be made.
+    /// If the HTTP client cannot be created.
     pub fn new(run: RunFile, secret: &Secret, authority: Option<Vec<u8>>) -> anyhow::Result<Self> {
         let to = |address: &Address, name| client(name, authority.as_deref().filter(|_| run.tls.is_at(address)));
         Ok(Self {
@@ -67,17 +67,17 @@ impl Client {
         })
     }
 
-    /// Calls the control plane. `Value::Null` is no body, in both directions.
+    /// Calls the control plane. `Value::Null` means no body, in requests and responses.
     ///
     /// # Errors
-    /// When it cannot be reached, or says no: the message is its own.
+    /// If it cannot be reached, or refuses with its own message.
     pub async fn control(&self, method: Method, path: &str, body: &Value) -> anyhow::Result<Value> {
         self.json(&self.control, &self.at(&self.run.control, path), &self.token.to_token(), method, body).await
     }
 
-    /// Calls the admin listener of a gateway: the first that can be reached, for what one of them can do for all.
+    /// Calls the admin listener of the first gateway that can be reached.
     pub async fn edge(&self, method: Method, path: &str) -> anyhow::Result<Value> {
-        let mut answer = Err(anyhow::anyhow!("there is no gateway to ask"));
+        let mut answer = Err(anyhow::anyhow!("the platform has no gateway"));
         for edge in self.edges().await {
             answer = self.edge_at(&edge, method.clone(), path).await;
             let silent = answer.as_ref().err().and_then(|error| error.downcast_ref::<reqwest::Error>());
@@ -88,7 +88,7 @@ impl Client {
         answer
     }
 
-    /// Calls the admin listener of one gateway, with a pass that no other gateway takes.
+    /// Calls the admin listener of a gateway, with a pass for that gateway.
     pub async fn edge_at(&self, edge: &GatewayAdmin, method: Method, path: &str) -> anyhow::Result<Value> {
         let pass = self.pass(&PassFor::gateway(&edge.gateway));
         let authority = self.authority.as_deref().filter(|_| self.run.tls.is_at(&edge.admin));
@@ -96,7 +96,7 @@ impl Client {
         self.json(&client, &self.at(&edge.admin, path), &pass, method, &Value::Null).await
     }
 
-    /// Asks every process of every gateway. One that does not answer has its reason in place of an answer.
+    /// Calls every process of every gateway. The result of one that does not answer is the error.
     pub async fn every_edge(&self, method: &Method, path: &str) -> Vec<(GatewayAdmin, anyhow::Result<Value>)> {
         let asked = self.edges().await.into_iter().map(|edge| async move {
             let answer = self.edge_at(&edge, method.clone(), path).await;
@@ -105,8 +105,8 @@ impl Client {
         futures_util::future::join_all(asked).await
     }
 
-    /// The processes of the gateways: a name may stand for several. A gateway whose name leads nowhere is left out unless the
-    /// control plane waits for a process of it: it has not been started.
+    /// The processes of the gateways: a host name can have several addresses. A gateway with an unknown host name is
+    /// omitted unless the control plane waits for one of its processes: it was never started.
     async fn edges(&self) -> Vec<GatewayAdmin> {
         let (mut found, mut lost) = (BTreeMap::new(), Vec::new());
         for edge in &self.run.gateways {
@@ -117,7 +117,7 @@ impl Client {
         }
         let on_record = if lost.is_empty() { None } else { self.gateways_on_record().await };
         let is_missed = |edge: &&GatewayAdmin| on_record.as_ref().is_none_or(|names| names.contains(&edge.gateway));
-        // Asked by its name, it says what is wrong with it.
+        // Calling it by its name gives an error that names the problem.
         let missed: Vec<_> = lost.into_iter().filter(|edge| found.is_empty() || is_missed(edge)).cloned().collect();
         let found = found.into_iter().filter_map(|(address, edge)| {
             Some(GatewayAdmin { gateway: edge.gateway.clone(), admin: address.parse().ok()? })
@@ -125,36 +125,36 @@ impl Client {
         found.chain(missed).take(EDGES_MAX).collect()
     }
 
-    /// The gateways with processes that the control plane waits for; `None` when it does not say.
+    /// The gateways with processes that the control plane waits for; `None` if it does not answer.
     async fn gateways_on_record(&self) -> Option<BTreeSet<String>> {
         let known = self.control(Method::GET, "/internal/nodes", &Value::Null).await.ok()?;
         let processes = known.get("nodes")?.as_array()?.iter();
         Some(processes.filter_map(|one| Some(one.get("gateway")?.as_str()?.to_owned())).collect())
     }
 
-    /// Asks the orders-service's internal listener for something short.
+    /// Calls the orders-service's internal listener, for short responses.
     pub async fn orders_json(&self, path: &str) -> anyhow::Result<Value> {
         let url = self.at(&self.run.orders, path);
         self.json(&self.orders, &url, &self.pass_for_orders(), Method::GET, &Value::Null).await
     }
 
-    /// The identity of a project, under which services keep what is its.
+    /// The identity of a project, under which services store its data.
     ///
     /// # Errors
-    /// As [`Client::control`], and when there is no such project.
+    /// Like [`Client::control`], and if the project is unknown.
     pub async fn identity_of(&self, project: &str) -> anyhow::Result<ProjectUid> {
         let project = self.control(Method::GET, &format!("/internal/projects/{project}"), &Value::Null).await?;
         Ok(serde_json::from_value(project.get("uid").cloned().unwrap_or_default())?)
     }
 
-    /// Calls the orders-service's internal listener with a body that may be long.
+    /// Calls the orders-service's internal listener, with a body of any length.
     pub async fn orders(&self, method: Method, path: &str, body: reqwest::Body) -> anyhow::Result<Response> {
         let request =
             self.orders.request(method, self.at(&self.run.orders, path)).bearer_auth(self.pass_for_orders()).body(body);
-        checked(request.send().await.context("the orders-service does not answer; is the platform running?")?).await
+        checked(request.send().await.context("the orders-service does not answer: is the platform running?")?).await
     }
 
-    /// A way into one service or one gateway.
+    /// A pass for one service or one gateway.
     fn pass(&self, to: &PassFor) -> String {
         pass(&self.passes, to, SystemClock::new().now_seconds())
     }
@@ -163,7 +163,7 @@ impl Client {
         self.pass(&PassFor::service(ORDERS_SERVICE))
     }
 
-    /// What is at a path of a listener.
+    /// A request for a path of a listener.
     fn at(&self, address: &Address, path: &str) -> String {
         let scheme = if self.run.tls.is_at(address) { "https" } else { "http" };
         format!("{scheme}://{address}{path}")
@@ -187,7 +187,7 @@ impl Client {
     }
 }
 
-/// A client of the process with this name, by whose certificate it is known wherever it listens.
+/// A client of the process with this name, verified by its certificate, independent of its address.
 pub(crate) fn client(name: &str, authority: Option<&[u8]>) -> anyhow::Result<reqwest::Client> {
     let builder = reqwest::Client::builder().connect_timeout(Duration::from_secs(2)).no_proxy();
     let Some(authority) = authority else { return Ok(builder.build()?) };
@@ -195,7 +195,7 @@ pub(crate) fn client(name: &str, authority: Option<&[u8]>) -> anyhow::Result<req
     Ok(builder.https_only(true).tls_backend_preconfigured(client_tls(authority, &name)?).build()?)
 }
 
-/// A service that answered, and said no.
+/// A refusal of a service.
 #[derive(Debug)]
 pub struct Refused {
     /// The code of its refusal.
@@ -211,7 +211,7 @@ impl std::fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// The response, or the service's own words for why not: a [`Refused`].
+/// The response, or the service's refusal as [`Refused`].
 async fn checked(response: Response) -> anyhow::Result<Response> {
     let status = response.status();
     if status.is_success() {

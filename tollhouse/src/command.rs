@@ -1,4 +1,4 @@
-//! The operator's commands: one file per noun, each a request to the running platform and a way to read its answer.
+//! The operator's commands, one file per noun: each sends requests to the running platform and prints the responses.
 
 mod backup;
 mod ban;
@@ -28,24 +28,24 @@ use crate::arguments::{Command, Common};
 use crate::client::Client;
 use crate::directory::Directory;
 
-/// The gateways that have not acknowledged something, in an answer that may name some.
+/// The gateways that have not confirmed a change, from a response.
 fn lagging(answered: &Value) -> Vec<String> {
     let named = answered.get("lagging").and_then(Value::as_array).into_iter().flatten();
     named.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// What was done: `everywhere`, or `done` where gateways have not acknowledged it.
+/// The result of a change: `everywhere` if all gateways confirmed it, otherwise `done` with the other gateways.
 fn waiting(everywhere: &str, done: &str, lagging: &[String]) -> String {
     if lagging.is_empty() {
         return everywhere.to_owned();
     }
     let gateways = lagging.join(", ");
     format!(
-        "{done}; not yet acknowledged by {gateways}. These may serve as before; `tollhouse status` says when they do not"
+        "{done}; not yet confirmed by {gateways}. These may still serve as before; `tollhouse status` lists them until they confirm"
     )
 }
 
-/// Carries out a command.
+/// Runs a command.
 pub async fn run(common: &Common, command: Command) -> anyhow::Result<()> {
     let directory = Directory::new(&common.data_dir);
     if let Command::CheckConfig { files, running: false } = command {
@@ -95,7 +95,7 @@ pub async fn run(common: &Common, command: Command) -> anyhow::Result<()> {
         Command::Changes { limit } => changes::run(common, &client, limit).await,
         Command::CheckConfig { files, .. } => check_config::running::compare(common, &client, &files).await,
         Command::Drain { node, resume } => drain::run(common, &client, node.as_deref(), resume).await,
-        // These were dealt with before a client was needed.
+        // These commands were handled above without a client.
         Command::Up(_)
         | Command::Init(_)
         | Command::Ca
@@ -107,7 +107,7 @@ pub async fn run(common: &Common, command: Command) -> anyhow::Result<()> {
     }
 }
 
-/// Every page of a list, joined: what stands under `name` in each, up to `most` items.
+/// All pages of a list, joined: the items under `name` of each page, up to `most`.
 async fn all_pages(client: &Client, path: &str, name: &str, most: usize) -> anyhow::Result<Value> {
     let mut items = Vec::new();
     let mut place = path.to_owned();
@@ -135,10 +135,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_withdrawal_names_the_gateways_that_have_not_acknowledged_it() {
+    fn a_withdrawal_names_the_gateways_that_have_not_confirmed_it() {
         assert_eq!(waiting("k is refused", "k is revoked", &lagging(&json!({}))), "k is refused");
         let waits =
             waiting("k is refused", "k is revoked", &lagging(&json!({ "lagging": ["edge/gw-1", "edge/gw-2"] })));
-        assert!(waits.starts_with("k is revoked; not yet acknowledged by edge/gw-1, edge/gw-2."), "{waits}");
+        assert!(waits.starts_with("k is revoked; not yet confirmed by edge/gw-1, edge/gw-2."), "{waits}");
     }
 }

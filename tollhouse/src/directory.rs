@@ -1,4 +1,4 @@
-//! The directory of a platform on one machine: what is kept where.
+//! The data directory of a platform on one machine, and its files.
 
 use std::fs::File;
 use std::net::{IpAddr, SocketAddr};
@@ -8,25 +8,25 @@ use anyhow::Context as _;
 use chassis::secret::{Secret, read_if_there, write_private};
 use serde::{Deserialize, Serialize};
 
-/// Where the credentials of gateways and of services are.
+/// Directory of the gateways' credentials.
 pub(crate) const GATEWAYS: &str = "secrets/gateways";
-/// See [`GATEWAYS`].
+/// Directory of the services' credentials.
 pub(crate) const SERVICES: &str = "secrets/services";
 
-/// The gateways of `docker-compose.yml`. Those that are started in numbers share a credential.
+/// The gateways of `docker-compose.yml`. Scaled gateways share a credential.
 pub(crate) const GATEWAY_NAMES: [&str; 3] = ["gateway-1", "gateway-2", "gateway-more"];
 
-/// The authority whose certificates internal listeners show.
+/// The CA certificate of internal listeners.
 pub(crate) const INTERNAL_AUTHORITY: &str = "ca/internal.pem";
 
-/// The largest file of facts: settings of upstreams take a few kilobytes.
+/// The largest small file in bytes; settings of upstreams have a few kilobytes.
 const FACTS_BYTES_MAX: u64 = 1024 * 1024;
 
 /// The data directory.
 #[derive(Clone, Debug)]
 pub struct Directory(PathBuf);
 
-/// Where a process listens, as a client reaches it: `127.0.0.1:9901`, or a name and a port.
+/// The address of a listener for clients: `127.0.0.1:9901`, or a name and a port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Address(String);
@@ -37,12 +37,12 @@ impl Address {
         self.0.rsplit_once(':').map_or("", |(host, _)| host).trim_matches(['[', ']'])
     }
 
-    /// Whether it is on this machine and reached by no other.
+    /// Whether the address is on loopback.
     pub fn is_loopback(&self) -> bool {
         self.host() == "localhost" || self.host().parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
     }
 
-    /// The port; 0 if there is none, which parsing excludes.
+    /// The port. Parsing excludes an address without one.
     pub fn port(&self) -> u16 {
         self.0.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(0)
     }
@@ -74,12 +74,12 @@ impl std::fmt::Display for Address {
     }
 }
 
-/// A gateway as operators ask it: `gateway-1=127.0.0.1:9901`.
+/// A gateway with its admin listener: `gateway-1=127.0.0.1:9901`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GatewayAdmin {
-    /// As what it is on record: its passes are good there alone.
+    /// The name of its credential; passes are valid for this gateway only.
     pub gateway: String,
-    /// Its admin listener. A name may stand for several processes of this gateway.
+    /// Its admin listener. A host name can have the addresses of several processes of this gateway.
     pub admin: Address,
 }
 
@@ -95,14 +95,14 @@ impl std::str::FromStr for GatewayAdmin {
     fn from_str(text: &str) -> Result<Self, String> {
         let (gateway, admin) = text.split_once('=').unwrap_or_default();
         if !contract::trust::is_node_name(gateway) {
-            return Err("use a gateway's name on record and its admin listener: gateway-1=127.0.0.1:9901".to_owned());
+            return Err("use a gateway's name and its admin listener: gateway-1=127.0.0.1:9901".to_owned());
         }
         Ok(Self { gateway: gateway.to_owned(), admin: admin.parse()? })
     }
 }
 
 contract::words! {
-    /// Which listeners between processes speak TLS: the internal ones, and the admin listeners of gateways.
+    /// The listeners between processes with TLS: internal listeners, and admin listeners of gateways.
     #[derive(Default)]
     pub enum InternalTls {
         /// Those that are not on loopback.
@@ -110,22 +110,22 @@ contract::words! {
         OffLoopback = "off_loopback",
         /// All of them.
         Everywhere = "everywhere",
-        /// None: an operator says that no other process can read on the way.
+        /// None of them: the operator asserts that the network path is private.
         Nowhere = "nowhere",
     }
 }
 
 impl InternalTls {
-    /// Whether the listener at this address speaks TLS.
+    /// Whether the listener at this address uses TLS.
     pub fn is_at(self, address: &Address) -> bool {
         self == Self::Everywhere || self == Self::OffLoopback && !address.is_loopback()
     }
 }
 
-/// Where a running platform listens: `run.json`.
+/// The addresses of a running platform: `run.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunFile {
-    /// The process; `None` when the platform is several.
+    /// The process id; `None` if the platform has several processes.
     #[serde(default)]
     pub pid: Option<u32>,
     /// The platform's domain.
@@ -140,10 +140,10 @@ pub struct RunFile {
     pub control: Address,
     /// Internal API of the orders.
     pub orders: Address,
-    /// Which of these, and of the gateways' admin listeners, speak TLS, with certificates of the authority in
+    /// Which of these, and of the gateways' admin listeners, use TLS, with certificates of the authority in
     /// `ca/internal.pem`.
     pub tls: InternalTls,
-    /// Health and metrics of the orders-service; `None` where this platform does not know it.
+    /// Health and metrics of the orders-service; `None` if unknown.
     #[serde(default)]
     pub orders_admin: Option<Address>,
     /// Health and metrics of the domains-service.
@@ -169,10 +169,10 @@ impl Directory {
         self.0.join(name)
     }
 
-    /// Makes the directory and takes it for this process, until the returned file is dropped.
+    /// Creates the directory and locks it for this process until the returned file is dropped.
     ///
     /// # Errors
-    /// When it cannot be made, or another process runs on it.
+    /// If it cannot be created, or another process uses it.
     pub fn take(&self) -> anyhow::Result<File> {
         std::fs::create_dir_all(&self.0).with_context(|| format!("making the data directory {}", self.0.display()))?;
         let path = self.path("lock");
@@ -186,10 +186,10 @@ impl Directory {
         Ok(lock)
     }
 
-    /// The secret all parts share.
+    /// The platform's secret.
     ///
     /// # Errors
-    /// When the file is not usable.
+    /// If the file is not usable.
     pub fn platform_secret(&self) -> anyhow::Result<Secret> {
         Secret::load_or_create(&self.path("secrets/platform.key"))
     }
@@ -202,29 +202,29 @@ impl Directory {
         Ok(path)
     }
 
-    /// What a small file of the directory holds; `None` where there is none.
+    /// The contents of a small file of the directory; `None` if it does not exist.
     ///
     /// # Errors
-    /// When it cannot be read, is no regular file, or is larger than [`FACTS_BYTES_MAX`].
+    /// If it cannot be read, is not a regular file, or is larger than [`FACTS_BYTES_MAX`].
     pub(crate) fn read(&self, name: &str) -> anyhow::Result<Option<Vec<u8>>> {
         let path = self.path(name);
         let read = read_if_there(&path, FACTS_BYTES_MAX).with_context(|| format!("reading {}", path.display()));
         Ok(read?.map(|bytes| bytes.to_vec()))
     }
 
-    /// The certificate of the authority of internal listeners, PEM.
+    /// The CA certificate of internal listeners, PEM.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If it cannot be read.
     pub(crate) fn internal_authority(&self) -> anyhow::Result<Vec<u8>> {
         self.read(INTERNAL_AUTHORITY)?
             .with_context(|| format!("there is no {}", self.path(INTERNAL_AUTHORITY).display()))
     }
 
-    /// Where the running platform listens.
+    /// The addresses of the running platform.
     ///
     /// # Errors
-    /// When none runs on this directory.
+    /// If no platform runs on this directory.
     pub fn running(&self) -> anyhow::Result<RunFile> {
         let path = self.path("run.json");
         let text = self.read("run.json")?.with_context(|| {
@@ -236,10 +236,10 @@ impl Directory {
         serde_json::from_slice(&text).with_context(|| format!("reading {}", path.display()))
     }
 
-    /// Writes a file of facts for people and programs.
+    /// Writes a small file for people and programs.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn write_json(&self, name: &str, value: &impl Serialize) -> anyhow::Result<()> {
         let mut text = serde_json::to_vec_pretty(value)?;
         text.push(b'\n');

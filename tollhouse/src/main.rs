@@ -1,4 +1,4 @@
-//! `tollhouse`: the whole platform in one process, and the operator's command line.
+//! `tollhouse`: the whole platform in one process, and the command line for operators.
 
 use std::process::ExitCode;
 
@@ -12,13 +12,13 @@ use tollhouse::{command, up};
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// What is wrong stands on the command line.
+/// Exit code for an invalid command line.
 const USAGE: u8 = 2;
 
-/// The command was carried out, and what it shows needs attention.
+/// Exit code for a command that succeeded and reports a problem.
 const ATTENTION: u8 = 3;
 
-/// Says what went wrong: to a person, or to a program.
+/// Prints an error, as text or as JSON.
 fn complain(json: bool, code: &str, words: &str) {
     if json {
         say(&serde_json::json!({ "error": { "code": code, "message": words } }).to_string());
@@ -57,7 +57,7 @@ fn main() -> ExitCode {
         Err(error) => {
             let refused = error.chain().find_map(|cause| cause.downcast_ref::<Refused>());
             let code = refused.map_or("failed", |refused| refused.code.as_str());
-            // The whole chain on one line: what was being done, and why it did not work.
+            // The whole chain of causes on one line.
             complain(json, code, &format!("{error:#}"));
             ExitCode::FAILURE
         }

@@ -1,7 +1,7 @@
-//! How commands answer: tables for people, JSON for programs. Nothing of this program reaches a terminal past here.
+//! Output of commands: tables for people, JSON for programs. All output to a terminal goes through this module.
 //!
-//! Much of what is shown was chosen by customers and visitors: labels, addresses, paths. What a terminal would obey is
-//! shown escaped instead, in the same way in both forms.
+//! Customers and visitors choose much of the shown text: labels, addresses, paths. Control characters for terminals are
+//! therefore escaped, in the same way in both forms.
 
 use std::borrow::Cow;
 use std::io::{BufRead as _, IsTerminal as _, Read as _, Write as _};
@@ -11,33 +11,33 @@ use serde_json::Value;
 
 use crate::arguments::Common;
 
-/// What a command has shown needs somebody's attention: trouble, a difference, a gateway that lags. It has been said; the
-/// exit code reports it to programs.
+/// The output of a command reports a problem: trouble, a difference, a lagging gateway. The output was printed; the
+/// exit code tells programs.
 #[derive(Debug)]
 pub struct Attention;
 
 impl std::fmt::Display for Attention {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("what is shown needs attention")
+        f.write_str("the output reports a problem")
     }
 }
 
 impl std::error::Error for Attention {}
 
 impl Attention {
-    /// An error when something needs attention.
+    /// An error if the output reports a problem.
     ///
     /// # Errors
-    /// [`Attention`], when it does.
+    /// [`Attention`], if it does.
     pub fn when(needed: bool) -> anyhow::Result<()> {
         if needed { Err(Self.into()) } else { Ok(()) }
     }
 }
 
-/// Bytes of an answer at the terminal.
+/// Most bytes of an answer typed at the terminal.
 const TYPED_BYTES_MAX: u64 = 256;
 
-/// Prints a value: as JSON when asked for, else as the text `show` makes of it.
+/// Prints a value: as JSON if requested, otherwise as the text of `show`.
 pub fn answer(common: &Common, value: &Value, show: impl FnOnce(&Value) -> String) {
     if common.json {
         print(&format!("{value:#}"));
@@ -46,7 +46,7 @@ pub fn answer(common: &Common, value: &Value, show: impl FnOnce(&Value) -> Strin
     }
 }
 
-/// The value with moments as people write them: whole seconds or milliseconds since 1970 in fields that are named so.
+/// The value with times as text, in place of whole seconds or milliseconds since 1970, by the names of fields.
 fn with_times(value: Value) -> Value {
     match value {
         Value::Array(list) => list.into_iter().map(with_times).collect(),
@@ -62,7 +62,7 @@ fn with_times(value: Value) -> Value {
     }
 }
 
-/// A moment as people write it: whole seconds or milliseconds since 1970. `None` for what is neither.
+/// A time as text, from whole seconds or milliseconds since 1970. `None` for any other number.
 pub fn moment(at: i64) -> Option<String> {
     const FIRST_SECOND: i64 = 1_000_000_000;
     const FIRST_MILLISECOND: i64 = 1_000_000_000_000;
@@ -74,28 +74,28 @@ pub fn moment(at: i64) -> Option<String> {
     .map(|at| at.to_string())
 }
 
-/// Prints a text and ends the line. Whoever has stopped reading (`| head`) has read enough: that is no failure. A text that
-/// could not be written, to a full disk for example, is one: it may hold a key that is shown once.
+/// Prints a text and ends the line. A reader that closed the pipe (`| head`) is not a failure. A text that
+/// could not be written, for example to a full disk, is a failure: it can contain a key that is shown only once.
 pub fn print(text: &str) {
     match writeln!(std::io::stdout(), "{}", visible(text.trim_end())) {
         Ok(()) => {}
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
         Err(error) => {
-            say(&format!("tollhouse: what was done could not be written to the output: {error}"));
+            say(&format!("tollhouse: the command succeeded, but its output could not be written: {error}"));
             std::process::exit(1);
         }
     }
 }
 
-/// The same for a process that serves: it goes on whoever reads.
+/// Like [`print`], for a serving process, which continues without a reader.
 pub fn tell_line(text: &str) {
     let _ = writeln!(std::io::stdout(), "{}", visible(text));
 }
 
-/// Asks whoever sits at the terminal; `None` where nobody does.
+/// Asks a question at the terminal; `None` without a terminal.
 ///
 /// # Errors
-/// When the terminal cannot be read.
+/// If the terminal cannot be read.
 pub fn ask(question: &str) -> std::io::Result<Option<String>> {
     if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
         return Ok(None);
@@ -106,7 +106,7 @@ pub fn ask(question: &str) -> std::io::Result<Option<String>> {
     Ok(Some(typed.trim().to_owned()))
 }
 
-/// Says something beside the answer, on the error stream. Nobody may be there to read it.
+/// Prints a message on the error stream. A closed stream is ignored.
 pub fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", visible(text));
 }
@@ -117,8 +117,8 @@ macro_rules! tell {
 }
 pub(crate) use tell;
 
-/// A text of several lines as it may be shown: what a terminal would obey, and what would change the order of letters, is
-/// escaped as JSON escapes it, so that JSON stays JSON.
+/// A text of several lines in printable form: control characters, and characters that change the text direction, are
+/// escaped as in JSON, so that JSON stays valid.
 fn visible(text: &str) -> Cow<'_, str> {
     escaped(text, |letter| letter != '\n' && is_deceptive(letter))
 }
@@ -165,11 +165,11 @@ pub fn table(rows: &Value, columns: &[(&str, &str)]) -> String {
     text
 }
 
-/// A value as a word of a table.
+/// A value as a cell of a table.
 pub fn word(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
-        // A line of its own in there would look like one of ours.
+        // A line feed in a value could forge a row.
         Value::String(text) => escaped(text, is_deceptive).into_owned(),
         Value::Array(list) => list.iter().map(word).collect::<Vec<_>>().join(","),
         other => other.to_string(),
@@ -211,12 +211,12 @@ fn write_lines(value: &Value, depth: usize, text: &mut String) {
     }
 }
 
-/// Whether somebody sees what is written to the error stream.
+/// Whether the error stream is a terminal.
 pub fn is_watched() -> bool {
     std::io::stderr().is_terminal()
 }
 
-/// Shows this in place of the terminal's last line.
+/// Replaces the terminal's last line by this text.
 pub fn overwrite(text: &str) {
     let _ = write!(std::io::stderr(), "\r\x1b[K{}", visible(text));
 }
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_line_up() {
+    fn columns_of_tables_are_aligned() {
         let rows =
             json!([{ "id": "a", "limits": { "per_minute": 60 } }, { "id": "longer", "limits": { "per_minute": 1 } }]);
         assert_eq!(
@@ -239,18 +239,18 @@ mod tests {
     }
 
     #[test]
-    fn what_a_terminal_would_obey_is_shown_and_forges_no_row() {
+    fn control_characters_are_escaped_and_forge_no_row() {
         let rows = json!([{ "id": "x\u{1b}[31mRED\u{7}\nkey_forged\u{9b}\u{202e}" }]);
         assert_eq!(table(&rows, &[("KEY", "/id")]), "KEY\nx\\u001b[31mRED\\u0007\\u000akey_forged\\u009b\\u202e\n");
         assert_eq!(lines(&rows[0]).lines().count(), 1);
         let shown = visible("two\nlines, \u{1b}]0;title\u{7}bücher \u{2066}").into_owned();
         assert_eq!(shown, "two\nlines, \\u001b]0;title\\u0007bücher \\u2066");
-        // What is printed as JSON is the same JSON.
+        // Escaped JSON has the same value.
         assert_eq!(serde_json::from_str::<Value>(&visible(&format!("{rows:#}"))).unwrap(), rows);
     }
 
     #[test]
-    fn moments_read_as_moments() {
+    fn times_are_printed_as_text() {
         let shown = with_times(json!({
             "bans": [{ "key": "key_1", "until": 1_700_000_000 }],
             "minute": { "resets_at": 1_700_000_040, "used": 1_700_000_000 },
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_read_as_lines() {
+    fn objects_are_printed_as_lines() {
         assert_eq!(lines(&json!({ "id": "a", "limits": { "day": 1 } })), "id      a\nlimits\n  day  1\n");
     }
 }

@@ -1,5 +1,5 @@
-//! The test world, which is no part of the product: the crate `dev-world` where this program is built with the feature
-//! `test-world`, and elsewhere words that say how to get it.
+//! The test world for trying out custom domains, not part of the product: the crate `dev-world` in a build with the
+//! feature `test-world`; otherwise an error that names that build.
 
 #[cfg(not(feature = "test-world"))]
 mod absent;

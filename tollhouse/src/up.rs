@@ -1,8 +1,8 @@
-//! `tollhouse up`: the whole platform in one process, with nothing else installed.
+//! `tollhouse up`: the whole platform in one process, without other installed programs.
 //!
-//! The first start makes everything under the data directory: secrets, a local certificate authority with a wildcard
-//! certificate, databases, demo projects. Later starts find it again. Ctrl-C drains and stops; a second Ctrl-C stops at
-//! once. Nothing that happens to the terminal stops it: neither that it is closed, nor that nobody reads what is said.
+//! The first start creates the data directory: secrets, a local certificate authority with a wildcard
+//! certificate, databases, demo projects. Later starts use it. Ctrl-C drains and stops; a second Ctrl-C stops at
+//! once. A closed terminal or a closed output does not stop it.
 
 pub(crate) mod authority;
 pub(crate) mod demo;
@@ -33,7 +33,7 @@ use crate::test_world::TestWorld;
 pub async fn run(common: &Common, options: &Up) -> anyhow::Result<()> {
     let shutdown = Shutdown::new();
     shutdown.on_signals()?;
-    // First, so that everything below is made private.
+    // First, so that all files below are private.
     chassis::process::prepare()?;
     let directory = Directory::new(&common.data_dir);
     let _lock = directory.take()?;
@@ -71,12 +71,12 @@ pub async fn run(common: &Common, options: &Up) -> anyhow::Result<()> {
         say("\nStopping: finishing requests in progress (press Ctrl-C again to stop at once).");
     }
     let stopped = platform.stop().await;
-    // A command that comes now is told that nothing runs here.
+    // From now on, commands report that no platform runs here.
     let _ = std::fs::remove_file(directory.path("run.json"));
     stopped
 }
 
-/// The demo, made on the first start. Without it everything else runs.
+/// Creates the demo at the first start. The platform also runs without it.
 async fn demo_of(
     directory: &Directory,
     client: &Client,
@@ -91,25 +91,25 @@ async fn demo_of(
     let made = made.and_then(|demo| remembered.demo_is_made(directory).map(|()| demo));
     let trouble = |error: &anyhow::Error| {
         say(&format!(
-            "The demo projects could not be made: {error:#}. Everything else runs; the next start tries again."
+            "The demo projects could not be created: {error:#}. The platform runs; the next start tries again."
         ));
     };
     made.inspect_err(trouble).ok()
 }
 
-/// From now on the platform goes on when its terminal is closed (SIGHUP). Whoever wants it to stop presses Ctrl-C, or
-/// sends SIGTERM.
+/// From now on a closed terminal (SIGHUP) does not stop the platform. Ctrl-C and SIGTERM
+/// stop it.
 fn outlive_the_terminal() -> anyhow::Result<()> {
     let mut hangup = signal(SignalKind::hangup())?;
     tokio::spawn(async move {
         while hangup.recv().await.is_some() {
-            tracing::info!("the terminal is gone (SIGHUP); the platform goes on until SIGTERM or SIGINT");
+            tracing::info!("the terminal was closed (SIGHUP); the platform runs until SIGTERM or SIGINT");
         }
     });
     Ok(())
 }
 
-/// JSON lines in files: the terminal is for people.
+/// Starts the log: JSON lines in files.
 fn start_logs(directory: &Directory) -> anyhow::Result<Logs> {
     let folder = directory.path("logs");
     let file = logfile::LogFile::open(&folder).with_context(|| format!("opening the log in {}", folder.display()))?;

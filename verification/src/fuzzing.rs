@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn addresses_of_the_edge_pass_with_the_text_alone() {
+    async fn addresses_of_the_edge_pass_only_with_the_text() {
         let case = Case { authoritative: false, contested: false, caa: false };
         let apex: &[u8] = include_bytes!("../../fuzz/corpus/dns/apex");
         let proven: &[u8] = include_bytes!("../../fuzz/corpus/dns/apex-proven");

@@ -48,7 +48,7 @@ fn system_resolvers() -> anyhow::Result<Vec<SocketAddr>> {
     let mut resolvers: Vec<SocketAddr> =
         config.name_servers().iter().map(|server| SocketAddr::new(server.ip, 53)).collect();
     resolvers.dedup();
-    anyhow::ensure!(!resolvers.is_empty(), "the system has no DNS resolver configured; set dns.nameservers");
+    anyhow::ensure!(!resolvers.is_empty(), "the system configures no DNS resolver; set dns.nameservers");
     Ok(resolvers)
 }
 

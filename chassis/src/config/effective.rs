@@ -24,14 +24,27 @@ pub(super) struct Given {
     pub(super) is_default: bool,
 }
 
-/// Every setting that was given, by its path. All others have their defaults.
+/// A setting that the process knows, whether it was given or not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct EffectiveSettings(pub(super) BTreeMap<String, Given>);
+pub struct KnownSetting {
+    /// Whether the setting has a default value. Without one it is required, or its absence has a meaning of its own.
+    pub has_default: bool,
+    /// The allowed range of a number or a time, as `1 to 100` or `1s to 5m`.
+    pub range: Option<String>,
+}
+
+/// Every setting that was given, by its path, and every setting that the process knows. Those not given have their
+/// defaults.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EffectiveSettings {
+    pub(super) given: BTreeMap<String, Given>,
+    pub(super) known: BTreeMap<String, KnownSetting>,
+}
 
 impl EffectiveSettings {
     /// As an object: path to `{ "value", "from", "default" }`; `default` tells whether the value equals the default.
     pub fn to_json(&self) -> Value {
-        let settings = self.0.iter().map(|(path, given)| {
+        let settings = self.given.iter().map(|(path, given)| {
             let Given { value, origin, is_default } = given;
             (path.clone(), json!({ "value": value, "from": origin.as_str(), "default": is_default }))
         });
@@ -40,7 +53,7 @@ impl EffectiveSettings {
 
     /// The paths of settings that differ in `other`, including those given in only one of them.
     pub fn differences<'a>(&'a self, other: &'a Self) -> Vec<&'a str> {
-        let paths = self.0.keys().chain(other.0.keys().filter(|path| !self.0.contains_key(*path)));
+        let paths = self.given.keys().chain(other.given.keys().filter(|path| !self.given.contains_key(*path)));
         let mut paths: Vec<&str> =
             paths.filter(|path| self.value(path) != other.value(path)).map(String::as_str).collect();
         paths.sort_unstable();
@@ -50,20 +63,31 @@ impl EffectiveSettings {
     /// Replaces these settings by those of `newer`.
     pub fn take(&mut self, newer: &Self, paths: &[String]) {
         for path in paths {
-            match newer.0.get(path) {
-                Some(given) => drop(self.0.insert(path.clone(), given.clone())),
-                None => drop(self.0.remove(path)),
+            match newer.given.get(path) {
+                Some(given) => drop(self.given.insert(path.clone(), given.clone())),
+                None => drop(self.given.remove(path)),
             }
         }
     }
 
     /// A setting's value, if it was given and differs from the default.
     pub fn own(&self, path: &str) -> Option<&str> {
-        self.0.get(path).filter(|given| !given.is_default).map(|given| given.value.as_str())
+        self.given.get(path).filter(|given| !given.is_default).map(|given| given.value.as_str())
     }
 
     /// A setting's value, if it was given.
     pub fn value(&self, path: &str) -> Option<&str> {
-        self.0.get(path).map(|given| given.value.as_str())
+        self.given.get(path).map(|given| given.value.as_str())
+    }
+
+    /// The paths of all given settings.
+    pub fn given(&self) -> impl Iterator<Item = &str> {
+        self.given.keys().map(String::as_str)
+    }
+
+    /// Every setting and table that the process knows, by its path. Settings of tables that are maps or lists are known
+    /// if the source has such a table.
+    pub fn known(&self) -> &BTreeMap<String, KnownSetting> {
+        &self.known
     }
 }

@@ -40,7 +40,7 @@ impl<'r> Section<'r> {
     #[must_use]
     pub fn section(&self, name: &str) -> Section<'r> {
         let path = self.path_of(name);
-        self.reader.ask(&path);
+        self.reader.know(&path);
         let item = self.item(name);
         let table = item.and_then(Item::as_table_like);
         if let (Some(item), None) = (item, table) {
@@ -58,7 +58,7 @@ impl<'r> Section<'r> {
     /// The tables of an array, `[[name]]` or `name = [{ … }]`.
     pub fn tables(&self, name: &str) -> Vec<Section<'r>> {
         let path = self.path_of(name);
-        self.reader.ask(&path);
+        self.reader.know(&path);
         match self.item(name) {
             None => Vec::new(),
             Some(Item::ArrayOfTables(tables)) => tables
@@ -120,9 +120,11 @@ impl<'r> Section<'r> {
 
     /// A whole number within bounds.
     pub fn integer(&self, name: &str, default: u64, bounds: RangeInclusive<u64>) -> Option<u64> {
+        let range = format!("{} to {}", bounds.start(), bounds.end());
+        self.reader.know_range(&self.path_of(name), range.clone());
         self.read(name, default, |text| {
             let number = text.replace('_', "").parse::<u64>().ok().filter(|number| bounds.contains(number));
-            number.ok_or_else(|| format!("use a whole number from {} to {}", bounds.start(), bounds.end()))
+            number.ok_or_else(|| format!("use a whole number from {range}"))
         })
     }
 
@@ -133,21 +135,18 @@ impl<'r> Section<'r> {
 
     /// A length of time with its unit: `250ms`, `10s`, `5m`, `24h`, `7d`.
     pub fn duration(&self, name: &str, default: Duration, bounds: RangeInclusive<Duration>) -> Option<Duration> {
+        let range = format!("{} to {}", show_duration(*bounds.start()), show_duration(*bounds.end()));
+        self.reader.know_range(&self.path_of(name), range.clone());
         self.read(name, default, |text| {
-            parse_duration(text).filter(|duration| bounds.contains(duration)).ok_or_else(|| {
-                format!(
-                    "use a time from {} to {}, for example \"{}\"",
-                    show_duration(*bounds.start()),
-                    show_duration(*bounds.end()),
-                    show_duration(default)
-                )
-            })
+            let duration = parse_duration(text).filter(|duration| bounds.contains(duration));
+            duration.ok_or_else(|| format!("use a time from {range}, for example \"{}\"", show_duration(default)))
         })
     }
 
     /// A setting that `parse` reads, or an error with a fix; `default` if absent. A given value that equals the default
     /// is recorded.
     fn read<T: PartialEq>(&self, name: &str, default: T, parse: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
+        self.reader.know_default(&self.path_of(name));
         let Some(found) = self.find(name).ok()? else { return Some(default) };
         let value = self.parse(name, &found, parse)?;
         if value == default {
@@ -169,7 +168,7 @@ impl<'r> Section<'r> {
         T::Err: Display,
     {
         let path = self.path_of(name);
-        self.reader.ask(&path);
+        self.reader.know(&path);
         let found: Vec<Found> = if let Some(text) = self.reader.environment(&path) {
             let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
             parts.map(|part| Found { text: part.to_owned(), line: None, shown: format!("{part:?}") }).collect()
@@ -189,6 +188,9 @@ impl<'r> Section<'r> {
                 }
             }
         };
+        if found.is_empty() {
+            self.reader.mark_default(&path);
+        }
         let values: Vec<Option<T>> = found.iter().map(|found| self.parse(name, found, parsed)).collect();
         values.into_iter().collect()
     }
@@ -275,7 +277,7 @@ impl<'r> Section<'r> {
 
     fn find(&self, name: &str) -> Result<Option<Found>, ()> {
         let path = self.path_of(name);
-        self.reader.ask(&path);
+        self.reader.know(&path);
         if let Some(text) = self.reader.environment(&path) {
             return Ok(Some(Found { text: text.to_owned(), line: None, shown: format!("{text:?}") }));
         }

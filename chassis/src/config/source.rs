@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use toml_edit::{Document, Item, TableLike, Value};
 
-use super::effective::{EffectiveSettings, Given, Origin};
+use super::effective::{EffectiveSettings, Given, KnownSetting, Origin};
 use super::problem::{Problems, SettingProblem};
 use super::section::{Section, plain, without_password};
 
@@ -19,7 +19,7 @@ const SECRET_NAMES: [&str; 3] = ["secret", "password", "hmac_key"];
 /// The largest file of settings.
 pub(super) const SETTINGS_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// The text of a file of settings, which may come through a pipe of the operator's shell.
+/// The text of a settings file, which can be a pipe of the operator's shell.
 fn read(path: &Path) -> anyhow::Result<String> {
     let mut text = String::new();
     let bytes = File::open(path)?.take(SETTINGS_BYTES_MAX + 1).read_to_string(&mut text)?;
@@ -40,7 +40,7 @@ impl Source {
     /// Reads a file and the process's environment. Without a path the file counts as empty.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// If the file cannot be read.
     pub fn read(path: Option<&Path>, prefix: &str) -> anyhow::Result<Self> {
         let (name, text) = match path {
             Some(path) => (
@@ -53,12 +53,12 @@ impl Source {
         Ok(Self { name, file, text, prefix: prefix.to_owned(), environment: environment() })
     }
 
-    /// Settings from text, with an environment of the caller's.
+    /// Settings from text and the given environment.
     pub fn from_text(name: &str, text: &str, prefix: &str, environment: BTreeMap<String, String>) -> Self {
         Self { name: name.to_owned(), file: None, text: text.to_owned(), prefix: prefix.to_owned(), environment }
     }
 
-    /// The file it was read from.
+    /// The file of the settings.
     pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()
     }
@@ -95,7 +95,8 @@ pub struct Reader<'a> {
 #[derive(Default)]
 struct State {
     problems: Vec<SettingProblem>,
-    asked: BTreeSet<String>,
+    /// The settings and tables that the process read.
+    known: BTreeMap<String, KnownSetting>,
     secrets: BTreeSet<String>,
     /// Given settings that equal their default.
     defaults: BTreeSet<String>,
@@ -130,8 +131,16 @@ impl Reader<'_> {
         format!("{}_{name}", self.source.prefix)
     }
 
-    pub(super) fn ask(&self, path: &str) {
-        self.state.borrow_mut().asked.insert(path.to_owned());
+    pub(super) fn know(&self, path: &str) {
+        self.state.borrow_mut().known.entry(path.to_owned()).or_default();
+    }
+
+    pub(super) fn know_default(&self, path: &str) {
+        self.state.borrow_mut().known.entry(path.to_owned()).or_default().has_default = true;
+    }
+
+    pub(super) fn know_range(&self, path: &str, range: String) {
+        self.state.borrow_mut().known.entry(path.to_owned()).or_default().range = Some(range);
     }
 
     pub(super) fn mark_default(&self, path: &str) {
@@ -147,7 +156,7 @@ impl Reader<'_> {
         let mut effective = BTreeMap::new();
         flatten("", self.document.as_table(), &mut effective);
         let state = self.state.borrow();
-        for path in &state.asked {
+        for path in state.known.keys() {
             if let Some(value) = self.environment(path) {
                 effective.insert(path.clone(), given(value.to_owned(), Origin::Environment));
             }
@@ -161,7 +170,7 @@ impl Reader<'_> {
             }
             *value = without_password(value);
         }
-        EffectiveSettings(effective)
+        EffectiveSettings { given: effective, known: state.known.clone() }
     }
 
     pub(super) fn report(&self, problem: SettingProblem) {
@@ -177,7 +186,7 @@ impl Reader<'_> {
             let path = if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
             if self.is_wrong_as_a_whole(&path) {
                 // Its contents are not reported until its own type is right.
-            } else if self.state.borrow().asked.contains(&path) {
+            } else if self.state.borrow().known.contains_key(&path) {
                 match item {
                     Item::ArrayOfTables(tables) => {
                         for (index, table) in tables.iter().enumerate() {
@@ -217,18 +226,18 @@ impl Reader<'_> {
     fn known_beside(&self, path: &str) -> Vec<String> {
         let parent = path.rsplit_once('.').map_or("", |(parent, _)| parent);
         let state = self.state.borrow();
-        let beside = state.asked.iter().filter_map(|asked| match asked.rsplit_once('.') {
+        let beside = state.known.keys().filter_map(|known| match known.rsplit_once('.') {
             Some((other, name)) => (other == parent).then(|| name.to_owned()),
-            None => parent.is_empty().then(|| asked.clone()),
+            None => parent.is_empty().then(|| known.clone()),
         });
         beside.filter(|name| !name.contains('[')).collect()
     }
 
     fn report_unknown_environment(&self) {
-        let asked: BTreeSet<String> = self.state.borrow().asked.iter().map(|path| self.variable(path)).collect();
+        let known: BTreeSet<String> = self.state.borrow().known.keys().map(|path| self.variable(path)).collect();
         let prefix = format!("{}_", self.source.prefix);
         for (variable, value) in self.source.environment.iter().filter(|(name, _)| name.starts_with(&prefix)) {
-            if !asked.contains(variable) && !is_of_a_service(variable, value) {
+            if !known.contains(variable) && !is_of_a_service(variable, value) {
                 self.report(SettingProblem {
                     line: None,
                     setting: format!("environment variable {variable}"),
@@ -240,14 +249,14 @@ impl Reader<'_> {
     }
 }
 
-/// The environment as text. What is not Unicode is shown as such, and is then no value that a setting could have.
+/// The environment as text. Bytes that are not Unicode are replaced; no setting accepts the replacement character.
 fn environment() -> BTreeMap<String, String> {
     let text = |value: std::ffi::OsString| value.to_string_lossy().into_owned();
     std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect()
 }
 
-/// Whether Kubernetes puts this variable into pods: it does so for every Service, and one may be called like a prefix of
-/// ours (`tollhouse-gateway`).
+/// Whether Kubernetes sets this variable in pods. It does so for every Service, and the name of a Service
+/// (`tollhouse-gateway`) can match our prefix.
 fn is_of_a_service(name: &str, value: &str) -> bool {
     const PROTOCOLS: [&str; 3] = ["TCP", "UDP", "SCTP"];
     if name.ends_with("_SERVICE_HOST") || name.ends_with("_SERVICE_PORT") || name.contains("_SERVICE_PORT_") {
@@ -267,7 +276,7 @@ const fn given(value: String, origin: Origin) -> Given {
     Given { value, origin, is_default: false }
 }
 
-/// Every value below a table by its path; members of lists of tables by their place.
+/// Every value below a table by its path; members of lists of tables by their index.
 fn flatten(path: &str, table: &dyn TableLike, effective: &mut BTreeMap<String, Given>) {
     for (key, item) in table.iter() {
         let path = if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };

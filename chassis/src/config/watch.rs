@@ -12,7 +12,7 @@ use super::source::SETTINGS_BYTES_MAX;
 use crate::secret::read_regular;
 
 /// Interval of the checks.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A watched file.
 pub struct FileWatch {
@@ -39,7 +39,7 @@ impl FileWatch {
     /// Waits until the file should be read again.
     pub async fn changed(&mut self) {
         loop {
-            let asked = tokio::time::timeout(LOOK_EVERY, self.hangup.recv()).await.is_ok();
+            let asked = tokio::time::timeout(CHECK_INTERVAL, self.hangup.recv()).await.is_ok();
             let path = self.path.clone();
             let now = tokio::task::spawn_blocking(move || read(&path)).await.ok().flatten();
             let differs = now.is_some() && now != self.seen;
@@ -53,7 +53,7 @@ impl FileWatch {
     }
 }
 
-/// What the file holds, if that can be settings.
+/// The contents of the file; `None` if it cannot be a settings file.
 fn read(path: &Path) -> Option<Vec<u8>> {
     read_regular(path, SETTINGS_BYTES_MAX).ok().map(|(bytes, _)| bytes.to_vec())
 }

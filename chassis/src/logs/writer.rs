@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_writes_what_waits_and_takes_no_more() {
+    fn shutdown_writes_the_queued_lines_and_refuses_new_ones() {
         let (queue, writing, heard) = open();
         queue.push(b"last words\n");
         drop(writing);

@@ -1,4 +1,4 @@
-//! Interface descriptions: JSON made from operations.
+//! OpenAPI documents: JSON generated from operations.
 
 use std::collections::BTreeMap;
 
@@ -34,35 +34,35 @@ pub fn error_body_with_details(shared: &mut SharedSchemas) -> Value {
     reference
 }
 
-/// What a document says about the interface, beside its operations.
+/// The parts of a document besides its operations.
 pub struct Interface<C: 'static> {
     /// Its name.
     pub title: &'static str,
     /// Its version.
     pub version: &'static str,
-    /// What it is for.
+    /// Its description.
     pub description: &'static str,
-    /// Where its paths begin.
+    /// The prefix of its paths.
     pub base: &'static str,
-    /// Below which host that is.
+    /// The description of its host.
     pub host: &'static str,
-    /// Which clients ask that host.
+    /// The clients of that host.
     pub met: &'static [Met],
-    /// What is said about API keys.
+    /// The description of API keys.
     pub keys: String,
-    /// Headings and what is below them.
+    /// Tags with their descriptions.
     pub tags: &'static [(&'static str, &'static str)],
-    /// What may stand in a path.
+    /// Parameters of paths.
     pub segments: &'static [Parameter],
-    /// Headers that its answers may have, besides those of the gateway and of refusals.
+    /// Headers of its responses, besides those of the gateway and of refusals.
     pub headers: &'static [(&'static str, &'static str)],
-    /// Refusals that any operation may have, besides the gateway's.
+    /// Refusals of all operations, besides the gateway's.
     pub errors: &'static [C],
     /// Media types of refusals and their schemas.
     pub error_bodies: &'static [(&'static str, SchemaOf)],
 }
 
-/// The document over those of the operations that are below the interface's base and have a tag.
+/// The document of the operations with a tag below the interface's prefix.
 pub fn document<'o, S: 'static, C: Coded + 'static>(
     interface: &Interface<C>,
     operations: impl IntoIterator<Item = &'o Operation<S, C>>,
@@ -102,7 +102,7 @@ pub fn document<'o, S: 'static, C: Coded + 'static>(
     })
 }
 
-/// A document as it is served and committed.
+/// A document as text, as served and committed.
 pub fn printed(document: &Value) -> String {
     format!("{document:#}\n")
 }
@@ -110,7 +110,8 @@ pub fn printed(document: &Value) -> String {
 type ByStatus = BTreeMap<u16, Vec<&'static str>>;
 
 impl<C: Coded> Interface<C> {
-    /// Every refusal that any operation may have: those of the gateway that this interface's clients can meet, and the service's.
+    /// The refusals of all operations: the gateway's that clients of this interface can get, and the
+    /// service's.
     fn any_errors(&self) -> ByStatus {
         let edge = Rejection::ALL.iter().filter(|rejection| self.met.contains(&rejection.met()));
         let mut found = ByStatus::new();
@@ -165,7 +166,7 @@ impl<C: Coded> Interface<C> {
         described
     }
 
-    /// A response with an Error body; status 0 is every other one.
+    /// A response with an Error body; status 0 means any other status.
     fn error(&self, status: u16, codes: &[&str], shared: &mut SharedSchemas) -> Value {
         let description = match status {
             0 => "Any other refusal.".to_owned(),
@@ -189,7 +190,7 @@ impl<C: Coded> Interface<C> {
     }
 }
 
-/// Adds a code to those of its status, once.
+/// Adds a code to the codes of its status, once.
 fn note(found: &mut ByStatus, refusal: impl Coded) {
     let codes = found.entry(refusal.status()).or_default();
     if !codes.contains(&refusal.code()) {
@@ -213,7 +214,7 @@ fn set(of: &mut Value, name: &str, value: Value) {
     }
 }
 
-/// A response with the headers that every response has, and some of its own.
+/// A response with the headers of all responses and its own.
 fn response(description: &str, content: Option<Value>, own: &[&str]) -> Value {
     let headers = ["X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"].iter().chain(own);
     let reference = |name: &&str| ((*name).to_owned(), json!({ "$ref": format!("#/components/headers/{name}") }));
@@ -225,7 +226,8 @@ fn response(description: &str, content: Option<Value>, own: &[&str]) -> Value {
     response
 }
 
-/// Every header that a response may have: those of the gateway and of refusals, and the service's own with what they say.
+/// Every header of responses: those of the gateway, of refusals, and of the service with their
+/// descriptions.
 fn headers(own: &[(&str, &str)]) -> Value {
     const NUMBERS: &[(&str, &str)] = &[
         ("X-RateLimit-Limit", "The limit that applies."),

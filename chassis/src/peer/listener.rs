@@ -1,4 +1,4 @@
-//! What a listener shows.
+//! TLS of a listener between processes: its certificate, reloaded from files.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -27,30 +27,30 @@ use crate::metrics::{self, IntGauge, IntGaugeVec, Registry};
 use crate::secret::{Secret, read_regular};
 use crate::shutdown::Shutdown;
 
-/// Time for a handshake: one that takes longer gives its place back.
+/// Longest handshake; a slower one is closed.
 const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// How often the files of a certificate are read again.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Interval at which the files are checked for changes.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The largest file of certificates: the authorities of a whole system are a quarter of it.
+/// Largest file of certificates in bytes. The CA certificates of a whole system have a quarter of it.
 pub const CERTIFICATES_BYTES_MAX: u64 = 1024 * 1024;
 
-/// What a listener shows that speaks TLS 1.3: a certificate from files, which is read again when they change.
+/// TLS 1.3 of a listener, with a certificate from files that is reloaded when they change.
 #[derive(Clone, Debug)]
 pub struct ServerTls {
     config: Arc<rustls::ServerConfig>,
-    shown: Arc<Shown>,
+    files: Arc<CertificateFiles>,
 }
 
 #[derive(Debug)]
-struct Shown {
+struct CertificateFiles {
     certificate: PathBuf,
     key: PathBuf,
     current: ArcSwap<Pair>,
-    /// The chains that were shown before the current one.
+    /// The chains that were replaced.
     before: Served,
-    /// What is wrong with the certificate in use, and with the files in its place.
+    /// The fault of the certificate in use, and that of the files.
     faults: Mutex<Faults>,
     gauges: OnceLock<Gauges>,
 }
@@ -58,7 +58,7 @@ struct Shown {
 /// In the order of [`PLACES`].
 type Faults = [Option<FaultKind>; 2];
 
-/// Which certificate a fault is about, for a label.
+/// The values of the label `certificate`.
 const PLACES: [&str; 2] = ["in_use", "refused"];
 
 /// The metrics of one listener's certificate.
@@ -81,15 +81,15 @@ impl Gauges {
     }
 }
 
-impl ResolvesServerCert for Shown {
+impl ResolvesServerCert for CertificateFiles {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(self.current.load().certified.clone())
     }
 }
 
-impl Shown {
-    /// Reads the files again and takes what they hold if it is as good as the certificate in use. Whether that changed.
-    fn look(&self, now: UnixSeconds) -> bool {
+impl CertificateFiles {
+    /// Reads the files and uses their certificate if it is as good as the one in use. Returns whether it changed.
+    fn check(&self, now: UnixSeconds) -> bool {
         let found = self.reload(now);
         let (current, changed) = (self.current.load(), found == Ok(true));
         let faults = [current.usable(now).err(), found.err()];
@@ -118,8 +118,8 @@ impl Shown {
     }
 }
 
-/// Whether a certificate may take the place of the one in use. One that was issued later and ends earlier was made so on
-/// purpose.
+/// Whether a certificate may replace the one in use. A certificate that was issued later may expire earlier: its
+/// shorter lifetime is intended.
 fn judge(found: &Pair, current: &Pair, now: UnixSeconds) -> Result<(), FaultKind> {
     match found.judge_against(current, &[], now) {
         Err(FaultKind::EndsEarlier { .. }) if found.not_before > current.not_before => Ok(()),
@@ -128,12 +128,12 @@ fn judge(found: &Pair, current: &Pair, now: UnixSeconds) -> Result<(), FaultKind
 }
 
 impl ServerTls {
-    /// From a chain and its key, PEM.
+    /// Loads a certificate chain and its key, PEM.
     ///
     /// # Errors
-    /// When a file cannot be read, others may read the key, or they do not belong together.
+    /// If a file cannot be read, other users can read the key, or the key does not match the certificate.
     pub fn load(certificate: &Path, key: &Path) -> anyhow::Result<Self> {
-        let shown = Arc::new(Shown {
+        let files = Arc::new(CertificateFiles {
             certificate: certificate.to_owned(),
             key: key.to_owned(),
             current: ArcSwap::from_pointee(read(certificate, key)?),
@@ -145,75 +145,75 @@ impl ServerTls {
         let config = rustls::ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&version::TLS13])?
             .with_no_client_auth()
-            .with_cert_resolver(shown.clone());
-        Ok(Self { config: Arc::new(config), shown })
+            .with_cert_resolver(files.clone());
+        Ok(Self { config: Arc::new(config), files })
     }
 
-    /// Reads the files every second until the end, and shows what they hold from then on if it is as good as what is in use.
-    /// What is refused is logged once.
+    /// Checks the files every second until shutdown, and uses a changed certificate if it is as good as the one in use.
+    /// A refused certificate is logged once.
     pub(crate) async fn watch(self, end: Shutdown) {
-        let (mut known, file) = (Faults::default(), self.shown.certificate.clone());
+        let (mut known, file) = (Faults::default(), self.files.certificate.clone());
         let clock = SystemClock::new();
         loop {
-            let (shown, now) = (self.shown.clone(), clock.now_seconds());
-            if tokio::task::spawn_blocking(move || shown.look(now)).await.is_ok_and(|changed| changed) {
-                tracing::info!(file = %file.display(), "certificate of a listener replaced");
+            let (files, now) = (self.files.clone(), clock.now_seconds());
+            if tokio::task::spawn_blocking(move || files.check(now)).await.is_ok_and(|changed| changed) {
+                tracing::info!(file = %file.display(), "replaced the certificate of a listener");
             }
-            let faults = self.shown.faults.lock().clone();
+            let faults = self.files.faults.lock().clone();
             let [in_use, refused] = [0, 1].map(|place| match (faults.get(place), known.get(place)) {
                 (Some(Some(fault)), Some(before)) if before.as_ref() != Some(fault) => Some(fault.to_string()),
                 _ => None,
             });
             if let Some(reason) = in_use {
-                tracing::error!(reason, file = %file.display(), "certificate of a listener is bad: put a good pair in its place");
+                tracing::error!(reason, file = %file.display(), "a listener uses a faulty certificate: replace the files by a valid certificate and its key");
             }
             if let Some(reason) = refused {
                 tracing::error!(
                     reason,
                     file = %file.display(),
-                    "certificate of a listener refused; the one in use stays. Put a good pair in its place; if this one is meant, \
-                     restart the process"
+                    "refused the new certificate of a listener; the previous one stays in use. Replace the files, or, if the new \
+                     certificate is intended, restart the process"
                 );
             }
             known = faults;
-            if tokio::time::timeout(LOOK_EVERY, end.begun()).await.is_ok() {
+            if tokio::time::timeout(CHECK_INTERVAL, end.begun()).await.is_ok() {
                 return;
             }
         }
     }
 
-    /// Shows when the certificates of these listeners end, and what is wrong with them, in metrics with their names.
+    /// Registers metrics for the certificates of these listeners: expiry and faults.
     ///
     /// # Errors
-    /// When a metric is registered twice: a mistake of the program, found at start.
+    /// If a metric is registered twice: a programming mistake, found at start.
     pub fn show<const N: usize>(registry: &Registry, listeners: [(&str, &Option<Self>); N]) -> anyhow::Result<()> {
         let ends_at = metrics::gauge_vec(
             registry,
             "listener_certificate_expiry_timestamp_seconds",
-            "When the certificate of this listener between processes ends.",
+            "Expiry of the certificate of a listener between processes.",
             &["listener"],
         )?;
         let faults = metrics::gauge_vec(
             registry,
             "listener_certificate_fault",
-            "1 while the certificate of this listener between processes is bad, or the files in its place are refused, for this \
-             reason; else 0.",
+            "1 while the certificate of a listener between processes is faulty, or its new files are refused, for this \
+             reason; otherwise 0.",
             &["listener", "certificate", "reason"],
         )?;
         for (name, tls) in listeners {
-            if let Some(Self { shown, .. }) = tls {
+            if let Some(Self { files, .. }) = tls {
                 let gauges = || Gauges {
                     listener: name.to_owned(),
                     ends_at: ends_at.with_label_values(&[name]),
                     faults: faults.clone(),
                 };
-                shown.gauges.get_or_init(gauges).show(shown.current.load().not_after, &shown.faults.lock());
+                files.gauges.get_or_init(gauges).show(files.current.load().not_after, &files.faults.lock());
             }
         }
         Ok(())
     }
 
-    /// From `certificate_file` and `key_file`; `Some(None)` when there are none.
+    /// Reads `certificate_file` and `key_file`; `Some(None)` if both are absent.
     pub fn read(section: &Section<'_>) -> Option<Option<Self>> {
         let (certificate, key) = (section.path("certificate_file"), section.path("key_file"));
         match (certificate?, key?) {
@@ -236,8 +236,8 @@ impl ServerTls {
         }
     }
 
-    /// The same for a listener that is sent credentials: off loopback it has a certificate, unless `plain_text` says that
-    /// nobody else can read on the way.
+    /// Like [`ServerTls::read`], for a listener that receives credentials: off loopback it needs a certificate, or
+    /// `plain_text = true`.
     pub fn read_for(section: &Section<'_>, listener: &str, address: Option<SocketAddr>) -> Option<Option<Self>> {
         let (tls, plain_text) = (Self::read(section), section.flag("plain_text", false));
         let (tls, plain_text) = (tls?, plain_text?);
@@ -245,8 +245,8 @@ impl ServerTls {
             section.complain(
                 "certificate_file",
                 format!(
-                    "{listener} is sent credentials and is not on loopback: name a certificate and its key_file \
-                     (`tollhouse init` makes both), or say plain_text = true if nobody else can read on the way"
+                    "{listener} is sent credentials and is not on loopback: set certificate_file and key_file \
+                     (`tollhouse init` creates both), or plain_text = true if the network path is private"
                 ),
             );
             return None;
@@ -254,37 +254,37 @@ impl ServerTls {
         Some(tls)
     }
 
-    /// Shakes hands.
+    /// Performs the handshake.
     pub(crate) async fn accept(&self, stream: TcpStream) -> std::io::Result<TlsStream<TcpStream>> {
         let accepting = TlsAcceptor::from(self.config.clone()).accept(stream);
         tokio::time::timeout(HANDSHAKE_TIME_MAX, accepting).await.map_err(std::io::Error::from)?
     }
 }
 
-/// The listeners of a process that show a certificate.
+/// The listeners of a process that use TLS.
 #[derive(Clone, Debug, Default)]
 pub struct Listeners(Vec<ServerTls>);
 
 impl Listeners {
-    /// Of these, those that do.
+    /// Those of the given listeners that use TLS.
     #[must_use]
     pub fn of<const N: usize>(listeners: [&Option<ServerTls>; N]) -> Self {
         Self(listeners.into_iter().flatten().cloned().collect())
     }
 
-    /// What is wrong with their certificates, in words for `tollhouse status`.
+    /// The faults of their certificates, as sentences for `tollhouse status`.
     #[must_use]
     pub fn faults(&self) -> Vec<String> {
-        let all = self.0.iter().flat_map(|ServerTls { shown, .. }| {
-            let file = shown.certificate.display();
-            let [in_use, refused] = shown.faults.lock().clone();
+        let all = self.0.iter().flat_map(|ServerTls { files, .. }| {
+            let file = files.certificate.display();
+            let [in_use, refused] = files.faults.lock().clone();
             let in_use = in_use.map(|fault| {
-                format!("the certificate of a listener is bad ({file}): {fault}: put a good pair in its place")
+                format!("the certificate of a listener is faulty ({file}): {fault}: replace the files by a valid pair")
             });
             let refused = refused.map(|fault| {
                 format!(
-                    "{file} is refused, and the certificate in use stays: {fault}: put a good pair in its place; if this one is \
-                     meant, restart the process"
+                    "{file} is refused, and the previous certificate stays in use: {fault}: replace the files by a valid pair, or, \
+                     if this one is intended, restart the process"
                 )
             });
             [in_use, refused]
@@ -299,10 +299,10 @@ fn read(certificate: &Path, key: &Path) -> anyhow::Result<Pair> {
     Pair::from_pem(chain_pem, key.as_bytes()).with_context(|| format!("the certificate {}", certificate.display()))
 }
 
-/// A chain and its key, PEM: what a process shows to whoever it speaks with.
+/// Reads the certificate chain and the key of a process, PEM.
 ///
 /// # Errors
-/// When a file cannot be read or holds none, or others may read the key.
+/// If a file cannot be read or is empty, or other users can read the key.
 pub fn chain_and_key(
     certificate: &Path,
     key: &Path,
@@ -312,15 +312,15 @@ pub fn chain_and_key(
     Ok((chain, key))
 }
 
-/// The certificates of a file, PEM; at least one.
+/// Reads the certificates of a file, PEM; at least one.
 ///
 /// # Errors
-/// When it cannot be read, or there is none in it.
+/// If it cannot be read or contains no certificate.
 pub fn certificates(file: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
-    let place = || format!("the certificate {}", file.display());
+    let path = || format!("the certificate {}", file.display());
     let pem = pem(file)?;
-    let all: Vec<_> = CertificateDer::pem_slice_iter(&pem).collect::<Result<_, _>>().with_context(place)?;
-    anyhow::ensure!(!all.is_empty(), "there is no certificate in {}", file.display());
+    let all: Vec<_> = CertificateDer::pem_slice_iter(&pem).collect::<Result<_, _>>().with_context(path)?;
+    anyhow::ensure!(!all.is_empty(), "{} contains no certificate", file.display());
     Ok(all)
 }
 

@@ -1,4 +1,4 @@
-//! Verifying a process by its name, wherever it listens.
+//! Verifies a process by its name, independent of its address.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme, version};
 
-/// A name or an address that certificates are for.
+/// A name or an address in a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsName(pub ServerName<'static>);
 
@@ -21,11 +21,11 @@ impl std::str::FromStr for TlsName {
     }
 }
 
-/// How a client shakes hands that believes this authority (PEM) and speaks to one process alone, wherever that listens: its
-/// certificate has to be for `name`, whatever address was connected to.
+/// TLS settings of a client that trusts this authority (PEM) and accepts one process: its certificate must be for
+/// `name`, independent of the address of the connection.
 ///
 /// # Errors
-/// When the authority's certificate cannot be used.
+/// If the authority's certificate cannot be used.
 pub fn client_tls(authority: &[u8], name: &TlsName) -> anyhow::Result<ClientConfig> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let verifier = Arc::new(ForName::new(authority, name, provider.clone())?);
@@ -33,7 +33,7 @@ pub fn client_tls(authority: &[u8], name: &TlsName) -> anyhow::Result<ClientConf
     Ok(config.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())
 }
 
-/// Verifies certificates as usual, but for one name.
+/// Verifies certificates in the usual way, for a fixed name.
 #[derive(Debug)]
 struct ForName {
     name: ServerName<'static>,

@@ -148,12 +148,12 @@ impl Connection {
     async fn run(&mut self, text: &'static str) -> Result<(), sqlx::Error> {
         self.busy = true;
         let result = self.held.run(text, self.limit).await;
-        self.settle(result.as_ref().err());
+        self.finish_statement(result.as_ref().err());
         result
     }
 
     /// Records the result of a statement.
-    pub(super) fn settle(&mut self, error: Option<&sqlx::Error>) {
+    pub(super) fn finish_statement(&mut self, error: Option<&sqlx::Error>) {
         self.busy = false;
         let Some(error) = error else { return };
         let in_transaction = self.transaction != Transaction::None;

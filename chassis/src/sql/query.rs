@@ -130,7 +130,7 @@ macro_rules! run {
             }
             Held::Gone => Err(sqlx::Error::PoolClosed),
         };
-        connection.settle(result.as_ref().err());
+        connection.finish_statement(result.as_ref().err());
         result
     }};
 }

@@ -120,7 +120,7 @@ async fn a_column_that_cannot_be_read_fails_neither_its_row_nor_others() {
 }
 
 #[tokio::test]
-async fn what_is_not_committed_leaves_nothing_and_its_connection_is_used_again() {
+async fn an_uncommitted_transaction_leaves_no_change_and_its_connection_is_reused() {
     let directory = tempfile::tempdir().unwrap();
     for database in both(directory.path()).await {
         query(TABLE).execute(&database.write).await.unwrap();
@@ -179,9 +179,9 @@ async fn a_statement_that_was_left_does_not_spoil_the_next() {
 }
 
 #[tokio::test]
-async fn the_server_is_told_how_long_it_may_take() {
+async fn sessions_have_the_settings_of_the_pool() {
     let database = of_server(&Server::shared().database()).await;
-    for (setting, told) in [
+    for (setting, expected) in [
         ("lock_timeout", "2s"),
         ("statement_timeout", "4s"),
         ("idle_in_transaction_session_timeout", "30s"),
@@ -191,7 +191,7 @@ async fn the_server_is_told_how_long_it_may_take() {
         ("application_name", "tollhouse"),
     ] {
         let shown = query_scalar::<String>("SELECT current_setting($1)").bind(setting);
-        assert_eq!(shown.fetch_one(&database.read).await.unwrap(), told, "{setting}");
+        assert_eq!(shown.fetch_one(&database.read).await.unwrap(), expected, "{setting}");
     }
 }
 
@@ -217,7 +217,7 @@ async fn a_lock_and_a_slow_statement_are_given_up_and_a_longer_one_must_be_allow
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_stops_or_says_nothing_is_told_in_time_and_found_again() {
+async fn a_stopped_or_silent_server_is_reported_in_time_and_reconnected() {
     let server = Server::start(&[]);
     let url = server.database();
     let database = of_server(&url).await;

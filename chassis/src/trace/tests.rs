@@ -130,7 +130,7 @@ fn a_traceparent_is_read_strictly_and_written_the_same() {
 }
 
 #[tokio::test]
-async fn what_is_recorded_arrives_also_what_is_left_at_the_end() {
+async fn every_recorded_span_arrives_also_those_queued_at_the_end() {
     let bodies: Arc<Mutex<Vec<Bytes>>> = Arc::default();
     let kept = bodies.clone();
     let collect = move |body: Bytes| async move { kept.lock().push(body) };
@@ -152,7 +152,7 @@ async fn what_is_recorded_arrives_also_what_is_left_at_the_end() {
 }
 
 #[tokio::test]
-async fn a_collector_that_hangs_costs_spans_and_nothing_else() {
+async fn a_stalled_collector_loses_spans_but_delays_no_request() {
     // Accepts and never answers.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

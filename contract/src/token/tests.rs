@@ -23,7 +23,7 @@ fn set_of(key: &SigningKey) -> KeySet {
 }
 
 #[test]
-fn a_token_says_what_was_signed_to_whom_it_is_for_and_for_a_minute() {
+fn a_token_carries_its_claims_for_one_audience_and_one_minute() {
     let key = SigningKey::from_seed(&[1; 32]).unwrap();
     let (set, token) = (set_of(&key), key.sign(&claims()));
     for now in [970, 1_000, 1_059] {

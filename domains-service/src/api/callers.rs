@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use chassis::guard::{SignedBy, identity_required};
 use contract::identity::Identity;
 use contract::key::PresentedKey;
-use http::{HeaderMap, header};
+use http::{Extensions, HeaderMap, header};
 
 use crate::actor::{Actor, Origin};
 use crate::app::App;
@@ -22,16 +22,17 @@ const CHALLENGE: &str = r#"Bearer realm="tollhouse""#;
 
 /// Names the gateway that signed a request's identity: requests carry their [`Origin`]. A key that was withdrawn since the
 /// identity was verified is refused.
-pub(crate) async fn came_through(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
-    let extensions = request.extensions();
-    let (Some(identity), Some(signed_by)) = (extensions.get::<Identity>(), extensions.get::<SignedBy>()) else {
-        return identity_required().into_response();
-    };
-    let gateway = app.gateways.identities.lock().gateway(&signed_by.0).map(str::to_owned);
-    let Some(gateway) = gateway else { return identity_required().into_response() };
-    let origin = Origin { client: identity.client, gateway };
+pub(super) async fn came_through(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
+    let Some(origin) = origin(&app, request.extensions()) else { return identity_required().into_response() };
     request.extensions_mut().insert(origin);
     next.run(request).await
+}
+
+/// The client of a request and the gateway that signed its identity; nothing when the gateway's key was withdrawn since.
+pub(crate) fn origin(app: &App, extensions: &Extensions) -> Option<Origin> {
+    let (identity, signed_by) = (extensions.get::<Identity>()?, extensions.get::<SignedBy>()?);
+    let gateway = app.gateways.identities.lock().gateway(&signed_by.0)?.to_owned();
+    Some(Origin { client: identity.client, gateway })
 }
 
 /// Finds the holder of the presented key. Requests carry their [`Actor`].

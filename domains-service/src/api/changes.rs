@@ -90,24 +90,22 @@ const IF_MATCH: Parameter = Parameter {
     schema: || json!({ "type": "string" }),
 };
 
-impl NewRedirect {
-    /// The rule it describes.
-    pub(super) fn rule(self) -> Result<RedirectRule, Stop> {
-        let status =
-            match self.status {
-                None => None,
-                Some(code) => Some(RedirectStatus::from_code(code).ok_or_else(|| {
-                    Code::InvalidRedirectStatus.refuse("A redirect's status is 301, 302, 307 or 308.")
-                })?),
-            };
-        let to = match self.to.as_str() {
-            "primary" => RedirectTarget::Primary,
-            name => RedirectTarget::Name(Hostname::parse(name).map_err(|error| {
-                Code::InvalidBody.refuse(format!("redirect.to is \"primary\" or a domain of this project: {error}."))
-            })?),
-        };
-        Ok(RedirectRule { to, status })
-    }
+/// The rule that a request describes.
+pub(super) fn rule_of(redirect: &NewRedirect) -> Result<RedirectRule, Stop> {
+    let status = match redirect.status {
+        None => None,
+        Some(code) => Some(
+            RedirectStatus::from_code(code)
+                .ok_or_else(|| Code::InvalidRedirectStatus.refuse("A redirect's status is 301, 302, 307 or 308."))?,
+        ),
+    };
+    let to = match redirect.to.as_str() {
+        "primary" => RedirectTarget::Primary,
+        name => RedirectTarget::Name(Hostname::parse(name).map_err(|error| {
+            Code::InvalidBody.refuse(format!("redirect.to is \"primary\" or a domain of this project: {error}."))
+        })?),
+    };
+    Ok(RedirectRule { to, status })
 }
 
 /// Whether the domain may redirect so.
@@ -139,7 +137,7 @@ pub(super) async fn change(
     let rule = match change.redirect {
         Field::Absent => Field::Absent,
         Field::Null => Field::Null,
-        Field::Value(redirect) => Field::Value(redirect.rule()?),
+        Field::Value(redirect) => Field::Value(rule_of(&redirect)?),
     };
     let mut write = app.core.store.write().await?;
     let project = projects::find(&mut write, &id).await?;
@@ -181,7 +179,7 @@ pub(super) async fn change(
         }
         let revision = write.commit().await?;
         if withdraws {
-            withdrawals::settle(&app.core, &app.gateways, revision, (&[What::Redirect], domain.name.as_str()), &id)
+            withdrawals::confirm(&app.core, &app.gateways, revision, (&[What::Redirect], domain.name.as_str()), &id)
                 .await?;
         }
     }
@@ -300,7 +298,7 @@ pub(super) async fn remove(
     let all = std::iter::once(domain).chain(dependants).collect();
     let revision = reconcile::remove(&app.core.metrics, write, all, &project, &actor).await?;
     let acknowledged =
-        withdrawals::settle(&app.core, &app.gateways, revision, (&[What::Name], name.as_str()), &id).await?;
+        withdrawals::confirm(&app.core, &app.gateways, revision, (&[What::Name], name.as_str()), &id).await?;
     Ok(removed(&acknowledged, app.core.clock.monotonic().saturating_sub(started)))
 }
 

@@ -199,7 +199,7 @@ async fn forget_signatures(app: &App, gateways: &[&str]) -> Result<(), Stop> {
     if gateways.is_empty() {
         return Ok(());
     }
-    let Err(error) = keyring::look(&app.core, &app.gateways).await else { return Ok(()) };
+    let Err(error) = keyring::rotate_if_due(&app.core, &app.gateways).await else { return Ok(()) };
     for gateway in gateways {
         keyring::refuse(&app.gateways, gateway);
     }
@@ -242,7 +242,7 @@ fn view_of_change(change: &Through) -> serde_json::Value {
 
 /// Believes from now on what the gateways on record sign. A failure is put right within a second, and logged there.
 async fn learn(app: &App) {
-    if let Err(error) = keyring::look(&app.core, &app.gateways).await {
+    if let Err(error) = keyring::rotate_if_due(&app.core, &app.gateways).await {
         tracing::debug!(error = format!("{error:#}"), "the keys of the gateways are read again in a second");
     }
 }

@@ -12,9 +12,9 @@ use contract::schema;
 use http::{StatusCode, header};
 use serde_json::json;
 
-use super::changes::permit_redirect;
+use super::changes::{permit_redirect, rule_of};
 use super::extract::{CURSOR, DomainsRead, DomainsWrite, Entered, Json, LIMIT, NUMBER_CURSOR, Params};
-use super::types::{self, DomainQuota, Domains, Events, NewDomain, NewRedirect};
+use super::types::{self, DomainQuota, Domains, Events, NewDomain};
 use super::{Handler, Operation, projects, view};
 use crate::actor::Actor;
 use crate::app::App;
@@ -135,7 +135,7 @@ pub(super) async fn add(
     Json(wanted): Json<NewDomain>,
 ) -> Result<Response, Stop> {
     let name = attachable(&wanted.name, &app.settings.platform, app.settings.names).map_err(unattachable)?.name;
-    let rule = wanted.redirect.map(NewRedirect::rule).transpose()?;
+    let rule = wanted.redirect.as_ref().map(rule_of).transpose()?;
     if wanted.primary && rule.is_some() {
         return Err(Code::RedirectLoop.refuse("The primary domain serves; it cannot redirect.").into());
     }
@@ -325,7 +325,7 @@ async fn look_now(app: &App, domain: &Domain) -> Result<(), StoreError> {
 }
 
 pub(super) fn throttle(app: &App, asking: Asking, project: &ProjectRef, name: &str) -> Result<(), Refusal> {
-    app.api.throttles.look(asking, project, name).map_err(|wait| {
+    app.api.throttles.admit(asking, project, name).map_err(|wait| {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         let message = format!("A domain is checked once in ten seconds. Ask again in {seconds} s.");
         Code::VerifyThrottled.refuse(message).with_header(header::RETRY_AFTER, &seconds.max(1).to_string())

@@ -24,8 +24,8 @@ use super::view::rfc3339;
 use crate::app::App;
 use crate::error::{Code, Stop};
 use crate::feed::{self, Ended, PIECES_WAITING_MAX, Places};
+use crate::key_rotation;
 use crate::nodes::{NODES_OF_ONE_MAX, gateway_of};
-use crate::seals;
 use crate::store::credentials::Credential;
 use crate::store::keys;
 use crate::store::log::Next;
@@ -57,8 +57,9 @@ const WITHDRAWALS_SHOWN_MAX: i64 = 200;
 /// The longest name of a node.
 const NODE_BYTES_MAX: usize = 128;
 
-/// `GET /internal/edge/feed?node=ID&after=REVISION&mark=MARK&keyring=1&whole=1`: frames, for ever; with the gateway's keys for
-/// one that asks for them, and with a snapshot first for one that wants the whole. Refuses a follower of another history.
+/// `GET /internal/edge/feed?node=ID&after=REVISION&mark=MARK&keyring=1&whole=1`: frames, for ever; with the gateway's
+/// keys for one that asks for them, and with a snapshot first for one that wants the whole. Refuses a follower of
+/// another history.
 pub(super) async fn feed(
     State(app): State<Arc<App>>,
     Extension(places): Extension<Arc<Places>>,
@@ -119,9 +120,9 @@ fn refuse_history(app: &App, node: &str, after: Revision, newest: Revision) -> R
     Code::History.refuse(message)
 }
 
-/// `POST /internal/edge/nodes`: how far a gateway has come. What cannot be is refused: a revision that there is not, one of
-/// another history, and one process more than its credential may have. A revision of which the log keeps no mark any more
-/// counts as nothing applied.
+/// `POST /internal/edge/nodes`: how far a gateway has come. What cannot be is refused: a revision that there is not,
+/// one of another history, and one process more than its credential may have. A revision of which the log keeps no mark
+/// any more counts as nothing applied.
 pub(super) async fn report(
     State(app): State<Arc<App>>,
     Extension(edge): Extension<Credential>,
@@ -142,12 +143,12 @@ pub(super) async fn report(
         Claim::Unproven => report.of_nothing(),
         Claim::NeverGiven => return Err(refuse_revision(&app, &report)),
         Claim::OtherHistory(newest) => {
-            app.gateways.nodes.disbelieve(&report.node);
+            app.gateways.nodes.invalidate(&report.node);
             return Err(refuse_history(&app, &report.node, report.applied, newest).into());
         }
     };
     let on_record = app.gateways.nodes.report(report.clone());
-    app.gateways.peers.tell(&report, on_record).await;
+    app.gateways.peers.send(&report, on_record).await;
     Ok(http::StatusCode::NO_CONTENT.into_response())
 }
 
@@ -156,7 +157,7 @@ async fn admit(app: &App, node: &str) -> Result<(), Stop> {
     if app.gateways.nodes.knows(node) {
         return Ok(());
     }
-    if let Err(error) = app.gateways.recall_processes(&app.core.store).await {
+    if let Err(error) = app.gateways.load_processes(&app.core.store).await {
         tracing::debug!(%error, "the processes on record could not be read; those that were heard lately are counted");
     }
     if app.gateways.nodes.has_room_for(node) {
@@ -174,7 +175,7 @@ async fn admit(app: &App, node: &str) -> Result<(), Stop> {
 
 /// The refusal for a report of a revision that there is not.
 fn refuse_revision(app: &App, report: &NodeReport) -> Stop {
-    app.gateways.nodes.disbelieve(&report.node);
+    app.gateways.nodes.invalidate(&report.node);
     app.gateways.nodes.refused_history(&report.node);
     tracing::warn!(
         node = report.node,
@@ -190,7 +191,8 @@ fn is_place(place: &str) -> bool {
     place.len() == 16 && place.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// `POST /internal/edge/usage`: the requests a gateway has counted, for the dashboard. What there is no room for is refused.
+/// `POST /internal/edge/usage`: the requests a gateway has counted, for the dashboard. What there is no room for is
+/// refused.
 pub(super) async fn usage(
     State(app): State<Arc<App>>,
     Extension(edge): Extension<Credential>,
@@ -204,13 +206,14 @@ pub(super) async fn usage(
     let node = edge.node(&node);
     let (mut write, mut has_room) = (app.core.store.write().await?, true);
     for usage in &projects {
-        has_room &= write.note_usage(&node, usage).await?;
+        has_room &= write.record_usage(&node, usage).await?;
     }
     write.commit().await?;
     taken(&node, has_room, "usage")
 }
 
-/// `POST /internal/edge/keys`: the keys a gateway has seen, and the bans it knows. Bans that there is no room for are refused.
+/// `POST /internal/edge/keys`: the keys a gateway has seen, and the bans it knows. Bans that there is no room for are
+/// refused.
 pub(super) async fn take_keys(
     State(app): State<Arc<App>>,
     Extension(edge): Extension<Credential>,
@@ -228,7 +231,7 @@ pub(super) async fn take_keys(
     for KeyUse { key, minute } in &report.used {
         keys::note_use(write.connection(), key, *minute, now).await?;
     }
-    let has_room = write.note_bans(&report).await?;
+    let has_room = write.record_bans(&report).await?;
     write.commit().await?;
     taken(&report.node, has_room, "bans")
 }
@@ -250,7 +253,7 @@ fn taken(node: &str, has_room: bool, what: &'static str) -> Result<Response, Sto
 
 /// `GET /internal/nodes`: the processes of gateways that removals wait for.
 pub(super) async fn nodes(State(app): State<Arc<App>>) -> Result<Response, Stop> {
-    let revision = app.gateways.recall_processes(&app.core.store).await?;
+    let revision = app.gateways.load_processes(&app.core.store).await?;
     let now = app.core.clock.now();
     let nodes = app.gateways.nodes.all().into_iter().map(|known| {
         json!({
@@ -274,7 +277,7 @@ pub(super) async fn withdrawals(State(app): State<Arc<App>>) -> Result<Response,
     let total: i64 = app.core.store.count_withdrawals().await?.iter().map(|counted| counted.count).sum();
     let found = app.core.store.withdrawals(WITHDRAWALS_SHOWN_MAX).await?;
     if !found.is_empty() {
-        app.gateways.recall_processes(&app.core.store).await?;
+        app.gateways.load_processes(&app.core.store).await?;
     }
     let list: Vec<_> = found.iter().map(|withdrawal| withdrawals::listed(&app.gateways.nodes, withdrawal)).collect();
     Ok(axum::Json(json!({ "withdrawals": list, "total": total })).into_response())
@@ -286,8 +289,8 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, Stop
     let domains: serde_json::Map<String, serde_json::Value> =
         app.core.store.domains_by_status().await?.into_iter().map(|(status, count)| (status, json!(count))).collect();
     let (projects, keys) = app.core.store.count_projects_and_keys().await?;
-    let nodes = app.gateways.nodes.behind(revision);
-    let seals = seals::look(&app.core).await?;
+    let nodes = app.gateways.nodes.status_of_live(revision);
+    let sealed = key_rotation::count(&app.core).await?;
     let withdrawals: i64 = app.core.store.count_withdrawals().await?.iter().map(|counted| counted.count).sum();
     let now = app.core.clock.now();
     let trouble = app.api.last_trouble.lock().clone();
@@ -305,8 +308,8 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, Stop
         "gateways_of_another_history": app.gateways.nodes.of_another_history(),
         "withdrawals": withdrawals,
         "certificate_authorities": app.issuing.authorities.names(),
-        "sealed_with_older": seals.older,
-        "sealed_with_missing": seals.missing,
+        "sealed_with_older": sealed.older,
+        "sealed_with_missing": sealed.missing,
         "credential_files_refused": *app.api.refused_files.lock(),
         "listener_certificate_faults": app.api.listeners.faults(),
         "unreadable_rows": unreadable_rows(app.core.store.reader().unreadable()),

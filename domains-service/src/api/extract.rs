@@ -14,9 +14,10 @@ use chassis::body::{self, BodyError};
 use chassis::openapi::Parameter;
 use chassis::refusal::Refusal;
 use contract::key::Scope;
-use contract::schema::{self, Schema, SharedSchemas, Value, json};
+use contract::schema::json;
 use contract::text::is_deceptive;
 use contract::time::UnixMillis;
+pub(super) use domains_api::types::Field;
 use serde::de::DeserializeOwned;
 
 use crate::actor::Actor;
@@ -253,39 +254,4 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
 /// The cursor of the page behind what was made at this moment under this id.
 pub(super) fn moment_cursor(at: UnixMillis, id: &str) -> String {
     format!("{}.{id}", at.0)
-}
-
-/// A field of a change: absent leaves things as they are, `null` takes them away.
-#[derive(Default)]
-pub(crate) enum Field<T> {
-    #[default]
-    Absent,
-    Null,
-    Value(T),
-}
-
-impl<T> Field<T> {
-    /// Changes what there was.
-    pub(super) fn apply(self, to: &mut Option<T>) {
-        match self {
-            Self::Absent => {}
-            Self::Null => *to = None,
-            Self::Value(value) => *to = Some(value),
-        }
-    }
-}
-
-impl<T: Schema> Schema for Field<T> {
-    const MAY_BE_ABSENT: bool = true;
-
-    fn schema(shared: &mut SharedSchemas) -> Value {
-        schema::of::<Option<T>>(shared)
-    }
-}
-
-impl<'de, T: serde::Deserialize<'de>> serde::Deserialize<'de> for Field<T> {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = <Option<T> as serde::Deserialize>::deserialize(deserializer)?;
-        Ok(value.map_or(Self::Null, Self::Value))
-    }
 }

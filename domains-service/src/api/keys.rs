@@ -12,8 +12,8 @@ use serde_json::json;
 
 use super::extract::{self, Entered, Json, KeysWrite, Params, moment_cursor, name_text, overlap};
 use super::types::{
-    CreatedKey, Key, KeyRotation, Keys, LABEL_CHARACTERS_MAX, NewKey, OVERLAP_SECONDS, OVERLAP_SECONDS_MAX, Removal,
-    Rfc3339, Withdrawal,
+    CreatedKey, Key, KeyBan, KeyRotation, Keys, LABEL_CHARACTERS_MAX, NewKey, OVERLAP_SECONDS, OVERLAP_SECONDS_MAX,
+    Removal, Rfc3339, Withdrawal,
 };
 use super::view::page;
 use super::{Operation, changes};
@@ -120,8 +120,14 @@ pub(super) async fn list(Entered { app, project, .. }: Entered<KeysWrite>, param
     }
     let found = app.core.store.keys(&project, &after, limit).await?;
     let waiting = Waiting::of(&app.core.store, &app.gateways, &project.uid).await?;
+    let (bans, _) = app.core.store.bans_in_force(app.core.clock.now()).await?;
     let cursor = |key: &KeyRecord| moment_cursor(key.created_at, key.id.as_str());
-    let (keys, next) = page(&found, limit, cursor, |key| waiting_view(&waiting, key));
+    let (keys, next) = page(&found, limit, cursor, |key| {
+        // A ban that is only tried out refuses nothing.
+        let ban = bans.get(&key.id).filter(|ban| !ban.shadow);
+        let ban = ban.map(|ban| KeyBan { until: ban.until.into(), reason: ban.reason });
+        Key { ban, ..waiting_view(&waiting, key) }
+    });
     Ok(axum::Json(Keys { keys, next_cursor: next }).into_response())
 }
 
@@ -164,7 +170,7 @@ pub(super) async fn rotate(
     write.record(&project, None, "key.rotated", &actor, detail).await?;
     if overlap == 0 || ends_sooner {
         let revision = write.commit().await?;
-        withdrawals::settle(&app.core, &app.gateways, revision, (&[What::Key], old.id.as_str()), &project).await?;
+        withdrawals::confirm(&app.core, &app.gateways, revision, (&[What::Key], old.id.as_str()), &project).await?;
     } else {
         app.gateways.commit_everywhere(write).await?;
     }
@@ -189,7 +195,7 @@ pub(super) async fn revoke(
         withdraw(&mut write, &mut key).await?;
         write.record(&project, None, "key.revoked", &actor, json!({ "key": key.id })).await?;
         let revision = write.commit().await?;
-        Some(withdrawals::settle(&app.core, &app.gateways, revision, withdrawal, &project).await?)
+        Some(withdrawals::confirm(&app.core, &app.gateways, revision, withdrawal, &project).await?)
     } else {
         drop(write);
         withdrawals::repeat(&app.core, &app.gateways, withdrawal, &project).await?
@@ -295,6 +301,7 @@ fn view(key: &KeyRecord, withdrawal: Option<Withdrawal>) -> Key {
         revoked_at: key.revoked_at.map(Rfc3339::from),
         revoked: key.revoked_at.is_some(),
         withdrawal,
+        ban: None,
         last_used_at: key.last_used_at.map(Rfc3339::from),
     }
 }

@@ -116,7 +116,7 @@ pub(super) async fn create(
         return Err(Code::InvalidProject.refuse("The project's hostname would be too long.").into());
     }
     // One whose record is damaged keeps its name.
-    app.core.store.mend_projects(Some(&name)).await?;
+    app.core.store.repair_projects(Some(&name)).await?;
     let mut write = app.core.store.write().await?;
     if projects::find_named(write.connection(), &name).await?.is_some() {
         return Err(Code::ProjectExists.refuse("There is a project of this name.").into());
@@ -246,7 +246,7 @@ pub(super) async fn change(
     }
     save(&app, &mut write, &project).await?;
     if project.plan != before.plan {
-        domains::look_again(write.connection(), &project.id, now).await?;
+        domains::check_again(write.connection(), &project.id, now).await?;
     }
     let detail = json!({
         "plan": project.plan, "limits": project.limits, "access": project.access, "upstream": project.upstream,
@@ -290,7 +290,7 @@ async fn spread(
         withdrawals::repeat(&app.core, &app.gateways, (WITHDRAWN, name), &project.id).await?
     } else {
         let revision = write.commit().await?;
-        Some(withdrawals::settle(&app.core, &app.gateways, revision, (&fresh, name), &project.id).await?)
+        Some(withdrawals::confirm(&app.core, &app.gateways, revision, (&fresh, name), &project.id).await?)
     };
     Ok(acknowledged.is_some_and(|acknowledged| !acknowledged.lagging.is_empty()))
 }

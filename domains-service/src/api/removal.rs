@@ -82,7 +82,7 @@ pub(super) async fn remove(
     }
     let revision = write.commit().await?;
     let acknowledged =
-        withdrawals::settle(&app.core, &app.gateways, revision, (&[What::Project], name.as_str()), &gone).await?;
+        withdrawals::confirm(&app.core, &app.gateways, revision, (&[What::Project], name.as_str()), &gone).await?;
     let took = app.core.clock.monotonic().saturating_sub(started);
     Ok(changes::removed(&acknowledged, took.min(Duration::from_mins(1))))
 }

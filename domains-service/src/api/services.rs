@@ -73,7 +73,7 @@ pub(super) async fn erased(
         .map_err(|error| Code::InvalidBody.refuse(format!("These are no projects: {error}.")))?;
     let mut write = app.core.store.write().await?;
     for project in done.projects.iter().take(ERASURES_MAX) {
-        projects::note_erased(write.connection(), project, &service.name).await?;
+        projects::record_erased(write.connection(), project, &service.name).await?;
     }
     let before = write.now().plus(-EVENTS_MILLIS);
     projects::end_erasures(write.connection(), before).await?;

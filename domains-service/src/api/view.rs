@@ -114,7 +114,7 @@ pub(super) fn etag(shown: &types::Domain) -> String {
 fn is_apex(app: &App, domain: &Domain) -> bool {
     domain.is_apex.unwrap_or_else(|| {
         name::attachable(domain.name.as_str(), &app.settings.platform, app.settings.names)
-            .is_ok_and(|name| name.looks_apex() && !name.local)
+            .is_ok_and(|name| name.seems_apex() && !name.local)
     })
 }
 

@@ -1,4 +1,4 @@
-//! One certificate authority, as the configuration describes it.
+//! The configuration of one certificate authority.
 
 use chassis::secret::Secret;
 use instant_acme::ChallengeType;
@@ -8,15 +8,15 @@ use crate::limits::Limits;
 /// One authority.
 #[derive(Clone, Debug)]
 pub struct AcmeSettings {
-    /// Its name in the API, in logs, and for what is remembered of it.
+    /// Its name in the API, in logs and in stored data.
     pub name: String,
     /// Its directory (RFC 8555, section 7.1.1).
     pub directory_url: String,
-    /// Whom it may write to, such as `mailto:operator@example.com`.
+    /// Contact addresses for the authority, such as `mailto:operator@example.com`.
     pub contact: Vec<String>,
-    /// The one authority its own TLS is trusted by, PEM; `None`: those of the system.
+    /// The only CA that its TLS certificate is verified with, PEM; `None`: those of the system.
     pub ca_certificate: Option<Vec<u8>>,
-    /// How CAA records name it, such as `letsencrypt.org`.
+    /// Its name in CAA records, such as `letsencrypt.org`.
     pub caa_identity: String,
     /// The account we have with it outside of ACME (RFC 8555, section 7.3.4).
     pub external_account: Option<ExternalAccount>,
@@ -24,9 +24,9 @@ pub struct AcmeSettings {
     pub challenges: Vec<ChallengeKind>,
     /// The profile of its certificates, if it has several.
     pub profile: Option<String>,
-    /// Whether we keep count of what it lets us do. A private authority has no limits to mirror.
+    /// Whether this service counts its limits. A private authority has none.
     pub mirror_limits: bool,
-    /// What it lets us do.
+    /// Its limits.
     pub limits: Limits,
 }
 
@@ -40,7 +40,7 @@ pub struct ExternalAccount {
 }
 
 contract::words! {
-    /// A way of proof that any gateway can give.
+    /// A challenge that every gateway can answer.
     pub enum ChallengeKind {
         /// A text under a path, on port 80 (RFC 8555, section 8.3).
         Http01 = "http-01",

@@ -29,7 +29,7 @@ pub(super) fn read(root: &Section<'_>) -> Option<Vec<AcmeSettings>> {
 }
 
 fn one(section: &Section<'_>) -> Option<AcmeSettings> {
-    // Every setting is asked for before any `?`, so that all mistakes are reported together.
+    // Every setting is read before any `?`, so that all mistakes are reported together.
     let name = section.required::<String>("name", "\"letsencrypt\"");
     let directory_url =
         section.required::<String>("directory_url", "\"https://acme-v02.api.letsencrypt.org/directory\"");
@@ -69,7 +69,7 @@ fn one(section: &Section<'_>) -> Option<AcmeSettings> {
     })
 }
 
-/// What the authority lets us do: those who have been granted more than others say so here.
+/// The authority's limits. Operators with higher limits configure them here.
 fn limits(section: &Section<'_>) -> Option<Limits> {
     let default = Limits::default();
     let orders = section.value("limit_orders", default.orders);
@@ -92,7 +92,7 @@ fn file(section: &Section<'_>, setting: &str, path: Option<Option<PathBuf>>) -> 
     match read_regular(&path, CERTIFICATES_BYTES_MAX) {
         Ok((bytes, _)) => Some(Some(bytes.to_vec())),
         Err(error) => {
-            section.complain(setting, format!("it cannot be read: {error}"));
+            section.complain(setting, format!("cannot read it: {error}"));
             None
         }
     }

@@ -1,17 +1,17 @@
-//! Why a certificate authority issued no certificate.
+//! Reasons why a certificate authority issued no certificate.
 
 use contract::text::is_deceptive;
 use contract::time::UnixSeconds;
 
 use verification::problem::ProblemCode;
 
-/// Why there is no certificate.
+/// Why an authority issued no certificate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IssueError {
-    /// The authority asks us to come back later.
-    #[error("the certificate authority limits us: {message}")]
+    /// The authority's rate limit is reached.
+    #[error("the certificate authority rate-limits us: {message}")]
     RateLimited {
-        /// When to come back, if it said so.
+        /// When to retry, if the authority said so.
         until: Option<UnixSeconds>,
         /// Its words.
         message: String,
@@ -20,27 +20,27 @@ pub enum IssueError {
     #[error("the certificate authority could not verify the name: {0}")]
     Unreachable(String),
     /// The authority reads CAA records that forbid it.
-    #[error("CAA records forbid the certificate authority to issue: {0}")]
+    #[error("CAA records forbid this certificate authority: {0}")]
     Caa(String),
     /// The authority refuses this name.
     #[error("the certificate authority refuses the name: {0}")]
     Rejected(String),
     /// The mirror of the authority's limits has no room yet: the order waits in our queue.
-    #[error("the order waits in our queue, number {number}")]
+    #[error("the order waits at number {number} of our queue")]
     Queued {
-        /// When its turn comes.
+        /// When its turn in the queue comes.
         until: UnixSeconds,
-        /// How many turns that is away, itself included.
+        /// Its number in the queue, from 1.
         number: i64,
     },
-    /// The authority does not answer, or fails whatever it is asked: nothing of the name's.
-    #[error("the certificate authority is away: {message}")]
+    /// The authority does not answer, or fails every request. This says nothing about the name.
+    #[error("the certificate authority does not answer: {message}")]
     Away {
-        /// When it is asked again.
+        /// When the authority is tried again.
         until: UnixSeconds,
         /// Times in a row that it was away.
         failures: u32,
-        /// What was seen.
+        /// The error.
         message: String,
     },
     /// This order failed, and not for a reason of the name's.
@@ -64,7 +64,7 @@ impl IssueError {
         }
     }
 
-    /// From when on the authority may be asked again, where that is known.
+    /// The time from which the authority may be asked again, if known.
     pub(crate) fn until(&self) -> Option<UnixSeconds> {
         match self {
             Self::RateLimited { until, .. } => *until,
@@ -73,20 +73,20 @@ impl IssueError {
         }
     }
 
-    /// What the domain's owner reads of it: nothing that a network, the operating system or another server said.
+    /// The text for the domain's owner. It contains no text of the network, the operating system or another server.
     pub(crate) fn phrase(&self) -> &'static str {
         match self {
-            Self::RateLimited { .. } => "the certificate authority limits us",
+            Self::RateLimited { .. } => "the certificate authority's rate limit is reached",
             Self::Unreachable(_) => "the certificate authority could not verify the name",
-            Self::Caa(_) => "CAA records forbid the certificate authority to issue",
+            Self::Caa(_) => "CAA records forbid this certificate authority",
             Self::Rejected(_) => "the certificate authority refuses the name",
             Self::Queued { .. } => "the order waits in our queue",
             Self::Away { .. } | Self::Unavailable(_) => "the certificate authority is not available",
         }
     }
 
-    /// What the authority found when it looked at the owner's own name, in its words: the owner needs them to mend it.
-    /// Every other text is for operators.
+    /// The authority's own words about the owner's name, which the owner needs for the fix. Every other text is for
+    /// operators.
     pub(crate) fn verdict(&self) -> Option<String> {
         let (Self::Unreachable(words) | Self::Caa(words) | Self::Rejected(words)) = self else { return None };
         let shown = words.chars().map(|letter| if is_deceptive(letter) { ' ' } else { letter });

@@ -1,7 +1,7 @@
-//! What is kept of the domains of a removed project.
+//! The record of a removed project's domains, for a restore.
 //!
-//! Its domains leave the edge and are let go at once: their names belong to whoever proves them. A project that is
-//! restored has them again as if they were just added, with the place they had: DNS decides anew.
+//! A removal takes the domains off the edge and releases their names at once: another project may prove and take them.
+//! A restore adds the domains again, each with its former role and redirect, and DNS is checked anew.
 
 use contract::hostname::Hostname;
 use contract::site::RedirectStatus;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{Domain, RedirectRule, RedirectTarget};
 use crate::project::ProjectRef;
 
-/// A domain as it is kept.
+/// A domain as stored with its removed project.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct KeptDomain {
     name: Hostname,
@@ -21,13 +21,13 @@ pub(crate) struct KeptDomain {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct KeptRedirect {
-    /// The name; nothing: the primary domain.
+    /// The name; `None`: the primary domain.
     to: Option<Hostname>,
     status: Option<RedirectStatus>,
 }
 
 impl KeptDomain {
-    /// What to keep of a domain.
+    /// The stored form of a domain.
     pub(crate) fn of(domain: &Domain) -> Self {
         let redirect = domain.redirect.as_ref().map(|rule| KeptRedirect {
             to: match &rule.to {

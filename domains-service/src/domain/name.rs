@@ -1,10 +1,10 @@
-//! What may be attached: a public name somebody can own, outside of our own zone.
+//! Validates a name for attaching: a public name below a public suffix, outside of the platform's own zone.
 
 use contract::hostname::{Hostname, InvalidHostname};
 
 use crate::config::NameRules;
 
-/// Names nobody can own: RFC 2606, 6761, 6762, 7686, 8375, 9476, and ICANN's `internal`.
+/// Reserved names, refused as domains: RFC 2606, 6761, 6762, 7686, 8375, 9476, and ICANN's `internal`.
 const RESERVED: &[&str] = &[
     "localhost",
     "local",
@@ -37,23 +37,23 @@ pub(crate) enum NameError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Attachable {
     pub(crate) name: Hostname,
-    /// It always means this machine: there is no DNS to ask.
+    /// The name always means this machine, without DNS.
     pub(crate) local: bool,
-    /// The part its owner registered, as far as the public suffix list knows.
+    /// The part that its owner registered, by the public suffix list.
     pub(crate) registrable: Hostname,
-    /// The part registered with a public registry. Names below a private suffix of the list, such as `github.io`, often
-    /// lie in that suffix's own zone.
+    /// The part registered with a public registry. Names below a private suffix of the list, such as `github.io`, are
+    /// often in that suffix's own zone.
     pub(crate) delegable: Hostname,
 }
 
 impl Attachable {
-    /// Whether the name looks like the apex of its zone, before DNS has been asked.
-    pub(crate) fn looks_apex(&self) -> bool {
+    /// Whether the name seems to be the apex of its zone, before DNS has been checked.
+    pub(crate) fn seems_apex(&self) -> bool {
         self.name == self.registrable
     }
 }
 
-/// Whether `text`, as somebody typed it, may be attached.
+/// Validates `text`, as a user typed it, as a domain to attach.
 pub(crate) fn attachable(text: &str, platform: &Hostname, rules: NameRules) -> Result<Attachable, NameError> {
     if text.trim_start().starts_with("*.") {
         let message = "wildcards cannot be attached; add each name".to_owned();
@@ -80,13 +80,13 @@ pub(crate) fn attachable(text: &str, platform: &Hostname, rules: NameRules) -> R
     }
 }
 
-/// What a public registry delegated: the registrable name, or what the private suffix above it is registered as.
+/// The name that a public registry delegated: the registrable name, or the registration of the private suffix above it.
 fn delegable(registrable: &Hostname) -> Hostname {
     let mut name = registrable.as_str();
     while psl::suffix(name.as_bytes()).and_then(|suffix| suffix.typ()) == Some(psl::Type::Private) {
         let Some(suffix) = psl::suffix_str(name) else { break };
         match suffix.split_once('.') {
-            // The suffix stands directly below a registry's: it is what was registered.
+            // The suffix is directly below a registry's, so it is the registered name.
             Some((_, above)) if is_registry(above) => return owned(suffix, registrable),
             Some((_, above)) => name = above,
             None => break,
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn below_a_private_suffix_the_zone_may_be_that_suffixs() {
+    fn names_below_a_private_suffix_may_share_its_zone() {
         for (name, registrable, delegable) in [
             ("shop.customer.com", "customer.com", "customer.com"),
             ("shop.customer.co.uk", "customer.co.uk", "customer.co.uk"),
@@ -204,7 +204,7 @@ mod tests {
         assert!(local.local);
         assert!(check("shop.test", NameRules { allow_local: true, allow_test: false }).is_err());
         let test = check("shop.customer.example", NameRules { allow_local: false, allow_test: true }).unwrap();
-        assert!(!test.local && !test.looks_apex());
+        assert!(!test.local && !test.seems_apex());
         assert_eq!(test.registrable.as_str(), "customer.example");
     }
 

@@ -1,5 +1,4 @@
-//! What came of asking certificate authorities, and what that makes of a domain: decided here, written by
-//! `crate::reconcile`.
+//! Applies the result of a certificate order to a domain: decided here, written by `crate::reconcile`.
 
 use std::collections::BTreeMap;
 
@@ -18,37 +17,37 @@ use verification::problem::{Problem, ProblemCode};
 #[cfg(test)]
 mod tests;
 
-/// How soon after it is issued an authority is asked when it would like a certificate to be renewed.
+/// Time from a certificate's issue to the first request for advice on its renewal.
 const ADVICE_AFTER_SECONDS: i64 = 3_600;
 
 /// Failures in a row, of an authority or of a name at it, before the next authority is asked.
 const FAILURES_BEFORE_NEXT: u32 = 2;
 
-/// What people want to know of a certificate.
+/// Facts about a certificate that people see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CertificateFacts {
     pub(crate) serial: String,
     pub(crate) key_type: String,
 }
 
-/// What came of asking one authority.
+/// The result of an order at one authority.
 pub(crate) enum OrderResult {
     /// This certificate may be put into service.
     Issued(Box<CertificateBundle>, CertificateFacts),
-    /// Nothing of the name's: the order goes on at this moment.
+    /// The order continues at this time; this says nothing about the name.
     Wait { until: UnixSeconds, why: IssueError },
     /// An attempt of the name's failed.
     Failed {
         verdict: Verdict,
-        /// Whether the next authority is asked at once.
+        /// Whether the next authority is tried at once.
         next_authority: bool,
     },
 }
 
 impl OrderResult {
-    /// What an error means for a name with so many failed attempts. What stands in the way of one proof stands in the
-    /// way of the next; an authority that does not answer gets a second chance, as its order is in progress. A limit
-    /// that does not say when it ends is left alone ever longer, as a failure is.
+    /// The result of an error, for a name with `attempts` failed attempts. A refused proof would be refused elsewhere
+    /// too; an authority that does not answer gets a second chance, because its order is in progress. A rate limit
+    /// without an end is retried after growing pauses, like a failure.
     pub(crate) fn of(error: IssueError, attempts: u32) -> Self {
         if let Some(until) = error.until() {
             return Self::Wait { until, why: error };
@@ -74,7 +73,7 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
-    /// Whether the authority is done with the order: the next attempt begins with a new one.
+    /// Whether the order has ended at the authority, so that the next attempt begins a new one.
     const fn ends_order(&self) -> bool {
         use IssueError::{Caa, Rejected, Unreachable};
         matches!(self, Self::Unfit(_) | Self::Refused(Unreachable(_) | Caa(_) | Rejected(_)))
@@ -93,24 +92,24 @@ impl Verdict {
     }
 }
 
-/// What to do after one authority was asked.
+/// The next step after one authority.
 #[derive(Debug)]
 pub(crate) enum AfterResult {
     /// Put the certificate into service.
     Deploy(Box<CertificateBundle>, CertificateFacts),
-    /// Ask the next authority.
+    /// Try the next authority.
     AskNext,
-    /// Ask none any more.
+    /// Try no other authority.
     Stop,
 }
 
 /// One round over the authorities that may issue for a name, best first.
 pub(crate) struct Round {
-    /// The authorities that are not to be asked yet.
+    /// Authorities that must not be asked yet.
     waiting: BTreeMap<String, Wait>,
-    /// When the first of those that are away is asked again.
+    /// When the first unreachable authority is tried again.
     back_at: Option<UnixSeconds>,
-    /// The result that says most, and whose it is; whether it is an attempt of the name's.
+    /// The most informative result, its authority, and whether it counts as an attempt.
     said: Option<(String, Verdict, bool)>,
 }
 
@@ -120,7 +119,7 @@ impl Round {
         Self { waiting: certificate.waiting.clone(), back_at: None, said: None }
     }
 
-    /// Whether an authority asked us to wait: it is skipped.
+    /// Whether an authority must not be asked yet, and is skipped.
     pub(crate) fn skips(&mut self, authority: &str, now: UnixSeconds) -> bool {
         let wait = self.waiting.get(authority).filter(|wait| !wait.queued && wait.until > now).copied();
         if let (Some(wait), None) = (wait, &self.said) {
@@ -130,8 +129,8 @@ impl Round {
         wait.is_some()
     }
 
-    /// Notes what came of asking an authority.
-    pub(crate) fn note(&mut self, authority: &str, result: OrderResult) -> AfterResult {
+    /// Records the result of an authority.
+    pub(crate) fn record(&mut self, authority: &str, result: OrderResult) -> AfterResult {
         self.waiting.remove(authority);
         let (verdict, is_attempt, next_authority) = match result {
             OrderResult::Issued(bundle, facts) => return AfterResult::Deploy(bundle, facts),
@@ -141,14 +140,14 @@ impl Round {
             }
             OrderResult::Failed { verdict, next_authority } => (verdict, true, next_authority),
         };
-        // What the owner can do something about says more than that another authority makes us wait.
+        // A failure that the owner can fix is more informative than another authority's rate limit.
         if is_attempt || !matches!(self.said, Some((_, _, true))) {
             self.said = Some((authority.to_owned(), verdict, is_attempt));
         }
         if next_authority { AfterResult::AskNext } else { AfterResult::Stop }
     }
 
-    /// Whether the next authority is asked meanwhile.
+    /// Records a wait. Returns whether the next authority is tried.
     fn wait(&mut self, authority: &str, until: UnixSeconds, why: &IssueError) -> bool {
         if let IssueError::Away { failures, .. } = why {
             self.back_at = self.back_at.into_iter().chain([until]).min();
@@ -159,8 +158,7 @@ impl Round {
         true
     }
 
-    /// The label of the metric that counts rounds without a certificate. Being limited is a matter of pace alone: an
-    /// alert of its own.
+    /// The label of the metric of rounds without a certificate. Rate limits have their own label and alert.
     pub(crate) fn label(&self) -> &'static str {
         match self.said.as_ref().map(|(_, verdict, _)| verdict.code()) {
             Some(ProblemCode::CaRateLimited) => "limited",
@@ -170,7 +168,7 @@ impl Round {
     }
 }
 
-/// The domain after a round in which no authority issued, and what is to be written with it.
+/// The domain after a round without a certificate, and the records to write with it.
 pub(crate) fn unissued(mut domain: Domain, round: Round, now: UnixMillis, jitter: f64) -> (Domain, Vec<Action>) {
     let Round { waiting, back_at, said } = round;
     let soonest = waiting.values().map(|wait| wait.until).chain(back_at).min();
@@ -178,7 +176,7 @@ pub(crate) fn unissued(mut domain: Domain, round: Round, now: UnixMillis, jitter
     let (authority, verdict, is_attempt) = said.unwrap_or((String::new(), Verdict::NoAuthority, true));
     let (code, phrase) = (verdict.code(), verdict.phrase());
     let attempts = domain.certificate.attempts.saturating_add(is_attempt.into());
-    // The first authority that can be asked is; one that does not make us wait has its failure's schedule.
+    // The earliest authority decides. One without a wait follows its schedule of failures.
     let next = match soonest {
         Some(soonest) if !is_attempt => schedule::after(soonest, jitter),
         _ => schedule::next_attempt(attempts, now, jitter).to_seconds(),
@@ -206,8 +204,8 @@ pub(crate) fn unissued(mut domain: Domain, round: Round, now: UnixMillis, jitter
     (domain, actions)
 }
 
-/// The domain with a certificate that an authority issued, and what is to be written with it. `has_advice`: whether the
-/// authority says when it would like a certificate to be renewed.
+/// The domain with its new certificate, and the records to write with it. `has_advice`: the authority advises on the
+/// time of renewal.
 pub(crate) fn issued(
     mut domain: Domain,
     (authority, has_advice): (&str, bool),
@@ -242,37 +240,36 @@ pub(crate) fn issued(
     (domain, actions)
 }
 
-/// The domain whose order waits until an authority is back, at `until`: nothing else has changed.
+/// The domain with an order that waits for an authority until `until`; nothing else changes.
 pub(crate) fn postponed(mut domain: Domain, until: UnixMillis, now: UnixMillis, jitter: f64) -> Domain {
     domain.certificate.next_attempt_at = Some(schedule::after(until.plus(999).to_seconds(), jitter));
     domain.due_at = due_at(&domain, now, jitter);
     domain
 }
 
-/// What to do about a failure. Without an authority that was asked, the platform has none for the name: waiting is no
-/// cure.
+/// The fix for a failure. If no authority was asked, the platform has none for the name, and waiting does not help.
 fn fix(code: ProblemCode, was_asked: bool) -> &'static str {
     match code {
         ProblemCode::ChallengeUnreachable => "Remove whatever stands between the name and us, then choose Re-verify.",
         ProblemCode::CaaForbids => "Let CAA records allow the authority, or remove them, then choose Re-verify.",
         ProblemCode::CaRejected => "The authority does not issue for this name; use another one.",
-        _ if was_asked => "There is nothing to do: we try again automatically.",
+        _ if was_asked => "No action is needed: we try again automatically.",
         _ => "Ask the operator of the platform to configure a certificate authority, then choose Re-verify.",
     }
 }
 
-/// What an authority's failure means for the domain's owner.
+/// The failure's explanation for the domain's owner.
 fn explain(code: ProblemCode, name: &Hostname) -> String {
     match code {
         ProblemCode::ChallengeUnreachable => format!("The certificate authority could not reach us under {name}."),
-        ProblemCode::CaRejected => format!("The certificate authority issues no certificate for {name}."),
-        ProblemCode::CaaForbids => format!("The certificate authority sees CAA records that forbid one for {name}."),
-        ProblemCode::CaRateLimited => {
-            "The certificate authority asks us to wait before the next certificate.".to_owned()
+        ProblemCode::CaRejected => format!("The certificate authority refuses to issue a certificate for {name}."),
+        ProblemCode::CaaForbids => {
+            format!("The certificate authority found CAA records that forbid it to issue for {name}.")
         }
-        ProblemCode::CertQueued => format!(
-            "The certificate for {name} waits in our queue: the authority lets us order only so many in a while."
-        ),
+        ProblemCode::CaRateLimited => "The rate limit of the certificate authority is reached.".to_owned(),
+        ProblemCode::CertQueued => {
+            format!("The certificate for {name} waits in our queue, because the authority limits our orders.")
+        }
         _ => format!("The certificate authority did not issue a certificate for {name} this time."),
     }
 }

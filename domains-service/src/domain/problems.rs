@@ -1,18 +1,18 @@
-//! What stands between a domain and its certificate, after a look.
+//! The problems of a domain after a DNS check.
 
 use super::{Domain, Status};
 use verification::problem::{Problem, ProblemCode};
 
-/// What ends by itself: ours or the authority's to bring, and nothing its owner can do.
+/// Problems that the platform or the authority resolves; the owner can do nothing.
 pub(crate) const WAITING: [ProblemCode; 3] =
     [ProblemCode::CaRateLimited, ProblemCode::CertQueued, ProblemCode::CaUnavailable];
 
-/// What is between an authority and us: known from orders, not from looks.
+/// Problems between an authority and this service. Orders report them, not DNS checks.
 pub(crate) fn is_with_authority(code: ProblemCode) -> bool {
     WAITING.contains(&code) || matches!(code, ProblemCode::CaRejected | ProblemCode::ChallengeUnreachable)
 }
 
-/// What DNS shows, and what is ours to add to it. Problems with the authority stay until an order succeeds.
+/// The problems of a check, and the platform's own. Problems with the authority stay until an order succeeds.
 pub(crate) fn problems(
     domain: &Domain,
     mut seen: Vec<Problem>,

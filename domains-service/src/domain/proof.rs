@@ -1,8 +1,9 @@
-//! What an owner must put into DNS: a CNAME target that is the project's alone, and a text where ownership is contested.
+//! The DNS records that prove ownership: a CNAME target that only this project has, and a text where ownership is
+//! contested.
 //!
-//! Both derive from a random key that is stored with the project, and from its salt: they cannot be guessed, stay the
-//! same whatever happens to the platform's secret, and are never used again. A dangling CNAME of a deleted project leads
-//! nowhere, not even to a new project of the same name.
+//! Both derive from a random key that is stored with the project, and from its salt. They cannot be guessed, do not
+//! depend on the platform's secret, and are never used again. A dangling CNAME of a deleted project therefore reaches
+//! no project, not even a new one of the same name.
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
@@ -19,7 +20,7 @@ const KEY_BYTES_MIN: usize = 16;
 /// 130 bits in base32.
 const TEXT_CHARACTERS: usize = 26;
 
-/// The key that a project's proofs derive from: random, and the same for ever.
+/// The key from which a project's proofs derive: random, and never changed.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct ProofKey(Vec<u8>);
 
@@ -29,13 +30,13 @@ impl ProofKey {
         Self(random)
     }
 
-    /// From its text at rest; `None` when that is damaged.
+    /// Parses the stored text; `None` if it is damaged.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
         (bytes.len() >= KEY_BYTES_MIN).then_some(Self(bytes))
     }
 
-    /// The text at rest.
+    /// Its stored text.
     pub(crate) fn to_text(&self) -> String {
         URL_SAFE_NO_PAD.encode(&self.0)
     }
@@ -47,7 +48,7 @@ impl std::fmt::Debug for ProofKey {
     }
 }
 
-/// What the proofs of one project derive from.
+/// The inputs of one project's proofs.
 #[derive(Clone, Copy)]
 pub(crate) struct ProofSource<'p> {
     pub(crate) key: &'p ProofKey,
@@ -71,7 +72,7 @@ impl Prover {
         self.zone.child(&label).unwrap_or_else(|_| self.zone.clone())
     }
 
-    /// The text below [`verification::TEXT_LABEL`] that proves a name for a project; worth nothing for another name or project.
+    /// The text below [`verification::TEXT_LABEL`] that proves one name for one project.
     #[expect(clippy::unused_self, reason = "both proofs are asked of the prover")]
     pub(crate) fn ownership_text(&self, project: ProofSource<'_>, name: &Hostname) -> String {
         format!("edge-verify={}", text(project.key, &["text", project.salt, name.as_str()], TEXT_CHARACTERS))
@@ -80,7 +81,7 @@ impl Prover {
 
 fn text(key: &ProofKey, parts: &[&str], characters: usize) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, &key.0);
-    // No part contains a line feed, so no two lists of parts give the same text.
+    // Parts contain no line feed, so different lists of parts never give the same text.
     let tag = hmac::sign(&key, parts.join("\n").as_bytes());
     base32(tag.as_ref()).take(characters).collect()
 }

@@ -1,8 +1,7 @@
-//! What a check of DNS makes of a domain: decided here, written by `crate::reconcile`.
+//! Applies a DNS check to a domain: decided here, written by `crate::reconcile`.
 //!
-//! [`decide`] takes the domain as it is, what the check found, and what else is known, and gives the domain as it is
-//! from now on and everything that is to be written beside it, in order. What came of an order for a certificate is
-//! decided in [`super::order`].
+//! [`decide`] takes the domain, the result of the check, and other facts from the database. It returns the new domain
+//! and all other records to write, in order. [`super::order`] decides about the result of a certificate order.
 
 use contract::certificate::CertificateBundle;
 use contract::time::{UnixMillis, UnixSeconds};
@@ -11,7 +10,7 @@ use serde_json::{Value, json};
 use super::Domain;
 use super::problems::{WAITING, problems};
 use super::schedule::{self, LEASE_MILLIS};
-use super::state::{Standing, Status, advance};
+use super::state::{StateFacts, Status, next_state};
 use crate::project::ProjectRef;
 use verification::problem::ProblemCode;
 use verification::verdict::{Checks, Claim, Judgement, Ownership, Records};
@@ -24,25 +23,25 @@ mod table;
 contract::words! {
     /// Why a domain is checked.
     pub(crate) enum Reason {
-        /// Its time has come.
+        /// The check was due.
         Schedule = "schedule",
-        /// Its owner asked.
+        /// The owner asked for it.
         Asked = "asked",
     }
 }
 
-/// What one check of DNS found.
+/// The result of one DNS check.
 #[derive(Clone, Debug)]
 pub(crate) struct DnsCheck {
     pub(crate) judged: Judgement,
-    /// The records as they were seen; `None` for a name that only this machine knows.
+    /// The records; `None` for a name that only this machine knows.
     pub(crate) checks: Option<Checks>,
-    /// What was known of the ownership when the check began.
+    /// The state of the ownership at the start of the check.
     pub(crate) claim: Claim,
 }
 
 impl DnsCheck {
-    /// Whether not even the zone could be asked for, and nothing says why.
+    /// Whether even the zone could not be asked, without a known reason.
     pub(crate) fn unreachable(&self) -> bool {
         let is_known = self.judged.problems.iter().any(|problem| problem.code == ProblemCode::DnsDnssec);
         let has_no_zone = self.checks.as_ref().is_some_and(|checks| checks.zone.is_none());
@@ -61,36 +60,36 @@ pub(crate) enum Holder {
     Another(ProjectRef, Option<Box<Domain>>),
 }
 
-/// What a decision depends on besides the domain and its check, as of the moment of the decision.
+/// Other facts that a decision depends on, at the time of the decision.
 #[derive(Clone, Debug)]
 pub(crate) struct Policy {
-    /// What is known of the ownership now.
+    /// The state of the ownership now.
     pub(crate) claim: Claim,
     pub(crate) holder: Holder,
     /// Whether the plan pays for custom domains, or did until lately.
     pub(crate) pays: bool,
     pub(crate) reason: Reason,
-    /// In `0.0..1.0`: spreads the moments of later checks.
+    /// In `0.0..1.0`: spreads the times of later checks.
     pub(crate) jitter: f64,
 }
 
 /// Authorities that may issue, best first, with the methods they may use.
 pub(crate) type Permitted = Vec<(String, Vec<String>)>;
 
-/// What is to be written, or done, beside the domain.
+/// A record to write, or an effect, besides the domain.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     /// The project holds the name from now on.
     Hold,
-    /// The project takes the name from another one, whose domain was in this state, and is this from now on.
+    /// The project takes the name from another one. That project's domain had this state, and becomes this.
     TakeOver(ProjectRef, Option<(Status, Box<Domain>)>),
     /// An event of the project.
     Record(&'static str, Value),
-    /// The first domain of a project that becomes active is its primary one, and one that was meant to be is too.
+    /// The project's first active domain becomes its primary one, and so does one that is wanted as primary.
     BecomePrimaryIfWanted,
-    /// The domain is saved. Effects that read it again come after this one.
+    /// Saves the domain. Effects that read it again follow this one.
     Save,
-    /// The edge is told of the domain and of those that redirect to it.
+    /// Publishes the domain and those that redirect to it.
     Publish,
     /// The edge must not serve the name for this project any more.
     WithdrawFrom(ProjectRef),
@@ -106,14 +105,14 @@ pub(crate) enum Action {
     Order(Permitted),
 }
 
-/// The domain after a check, and what is to be written with it.
+/// The domain after a check, and the records to write with it.
 pub(crate) fn decide(mut domain: Domain, check: DnsCheck, policy: &Policy, now: UnixMillis) -> (Domain, Vec<Action>) {
     let DnsCheck { mut judged, checks, claim } = check;
     if policy.claim > claim {
         judged.ownership = Ownership::Unknown; // another project was faster; the next check asks for the proof
     }
     let before = domain.status;
-    let next = advance(&standing(&domain, policy, now), &judged, now);
+    let next = next_state(&facts(&domain, policy, now), &judged, now);
     let mut actions = Vec::new();
     if next.may_issue {
         take_name(&mut domain, &policy.holder, now, policy.jitter, &mut actions);
@@ -129,13 +128,13 @@ pub(crate) fn decide(mut domain: Domain, check: DnsCheck, policy: &Policy, now: 
     domain.due_at = due_at(&domain, now, policy.jitter);
     let orders = next.may_issue && may_order(&domain, policy.reason, now.to_seconds());
     if orders {
-        // Should this process die over the order, the next one goes on when the claim is over.
+        // If this process dies during the order, another one continues when the claim ends.
         let end = now.plus(LEASE_MILLIS);
         domain.due_at = Some(domain.due_at.map_or(end, |due| due.min(end)));
     }
     actions.extend([Action::Save, Action::Publish]);
     if let (true, Holder::Another(loser, _)) = (next.may_issue, &policy.holder) {
-        // A gateway that does not hear of it serves the loser under the winner's name.
+        // Without this, a gateway that misses the change would serve the loser under the winner's name.
         actions.push(Action::WithdrawFrom(loser.clone()));
     }
     if orders {
@@ -144,8 +143,8 @@ pub(crate) fn decide(mut domain: Domain, check: DnsCheck, policy: &Policy, now: 
     (domain, actions)
 }
 
-fn standing(domain: &Domain, policy: &Policy, now: UnixMillis) -> Standing {
-    Standing {
+fn facts(domain: &Domain, policy: &Policy, now: UnixMillis) -> StateFacts {
+    StateFacts {
         status: domain.status,
         status_since: domain.status_since,
         failing_since: domain.failing_since,
@@ -157,8 +156,8 @@ fn standing(domain: &Domain, policy: &Policy, now: UnixMillis) -> Standing {
     }
 }
 
-/// Gives the name to the domain's project. A project that held it loses it, and its certificate serves on: the name
-/// has the same visitors.
+/// Gives the name to the domain's project. The former holder loses it; its certificate stays in service, because the
+/// visitors are the same.
 fn take_name(domain: &mut Domain, holder: &Holder, now: UnixMillis, jitter: f64, actions: &mut Vec<Action>) {
     match holder {
         Holder::This => {}
@@ -171,7 +170,7 @@ fn take_name(domain: &mut Domain, holder: &Holder, now: UnixMillis, jitter: f64,
                 lost.problems.clear();
                 lost.enter(Status::PendingOwnership, now);
                 lost.watched_since = now;
-                lost.due_at = schedule::next_look(lost.status, now, now, jitter);
+                lost.due_at = schedule::next_check(lost.status, now, now, jitter);
                 (was, lost)
             });
             actions.push(Action::TakeOver(loser.clone(), lost));
@@ -179,7 +178,7 @@ fn take_name(domain: &mut Domain, holder: &Holder, now: UnixMillis, jitter: f64,
     }
 }
 
-/// Moves the domain to `status`, with what belongs to arriving there.
+/// Moves the domain to `status`, with the effects of the new state.
 pub(super) fn transition(domain: &mut Domain, status: Status, now: UnixMillis, actions: &mut Vec<Action>) {
     let before = domain.status;
     domain.enter(status, now);
@@ -205,7 +204,7 @@ fn may_order(domain: &Domain, reason: Reason, now: UnixSeconds) -> bool {
     let certificate = &domain.certificate;
     let is_needed = certificate.renew_at.is_none_or(|at| at <= now) || !certificate.is_valid(now);
     let is_time = certificate.next_attempt_at.is_none_or(|at| at <= now);
-    // An authority that asked us to stay away is not asked because an owner is impatient; our own queue may have moved.
+    // An owner's request does not override an authority's rate limit. Our own queue may have moved.
     let is_limited = certificate.rate_limited_until.is_some_and(|until| until > now)
         && !certificate.waiting.values().any(|wait| wait.queued);
     is_needed && (is_time || (reason == Reason::Asked && !is_limited))
@@ -214,14 +213,14 @@ fn may_order(domain: &Domain, reason: Reason, now: UnixSeconds) -> bool {
 /// When the domain is due next: at the next check, or when the certificate needs it, whichever is first.
 pub(super) fn due_at(domain: &Domain, now: UnixMillis, jitter: f64) -> Option<UnixMillis> {
     let check = if domain.status == Status::Active && domain.failing_since.is_some() {
-        Some(schedule::second_look(now))
+        Some(schedule::second_check(now))
     } else {
-        schedule::next_look(domain.status, domain.watched_since, now, jitter)
+        schedule::next_check(domain.status, domain.watched_since, now, jitter)
     };
     let renewal = domain.certificate.renew_at.map(UnixSeconds::to_millis);
     let attempt = domain.certificate.next_attempt_at.map(UnixSeconds::to_millis);
     let advice = domain.certificate.advice_at.map(UnixSeconds::to_millis);
-    // A renewal whose time has come waits for its next attempt.
+    // A due renewal waits for its next attempt.
     let certificate = match (renewal, attempt) {
         (Some(renewal), Some(attempt)) => Some(renewal.max(attempt)),
         (renewal, attempt) => renewal.or(attempt),

@@ -1,14 +1,14 @@
-//! Who sends visitors where.
+//! Redirects between domains of a project.
 //!
-//! A domain may redirect to the primary domain of its project or to a named one. What it redirects to never redirects
-//! itself, so there are no chains and no loops; and it is served, so there is nothing to dangle.
+//! A domain may redirect to the primary domain of its project or to a named one. A redirect's target never redirects,
+//! so there are no chains and no loops; and the target is served, so no redirect dangles.
 
 use contract::hostname::Hostname;
 use contract::site::RedirectStatus;
 
 use super::state::Status;
 
-/// Where a redirect leads.
+/// The target of a redirect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RedirectTarget {
     /// To whichever domain is the primary one.
@@ -18,7 +18,7 @@ pub(crate) enum RedirectTarget {
 }
 
 impl RedirectTarget {
-    /// The word in the API and the database. A hostname has a dot, so none is `primary`.
+    /// The value in the API and the database. A hostname has a dot, so none equals `primary`.
     pub(crate) fn as_str(&self) -> &str {
         match self {
             Self::Primary => "primary",
@@ -47,9 +47,9 @@ pub(crate) struct Node {
 /// Why a redirect cannot be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RedirectError {
-    /// It would lead back or be the first link of a chain.
+    /// It would form a loop or a chain.
     Loop(String),
-    /// What it leads to is not there or not served.
+    /// Its target does not exist or is not served.
     Inactive(String),
     /// The primary domain serves; it cannot redirect.
     Primary,
@@ -78,7 +78,7 @@ pub(crate) fn permit(from: &Node, target: Option<&Node>, dependants: usize) -> R
     Ok(())
 }
 
-/// Where a rule leads at present: nowhere, so the domain serves by itself, when its target is not served any more.
+/// The present target of a rule. `None` if the target is not served any more; the domain then serves by itself.
 pub(crate) fn destination(
     rule: Option<&RedirectRule>,
     target: Option<&Node>,
@@ -97,7 +97,7 @@ mod tests {
 
     // rule: 1.15
     #[test]
-    fn a_domain_may_redirect_to_one_that_is_served_and_does_not_redirect() {
+    fn a_redirect_needs_a_served_target_that_does_not_redirect() {
         let from = node("a.example", Status::Active);
         assert_eq!(permit(&from, Some(&node("b.example", Status::Active)), 0), Ok(()));
         assert_eq!(permit(&from, Some(&node("b.example", Status::Degraded)), 0), Ok(()));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_configured_in_whatever_order_no_visitor_is_sent_twice() {
+    fn no_sequence_of_changes_sends_a_visitor_twice() {
         // Three domains, every sequence of five attempts to point one at another.
         let names = ["a.example", "b.example", "c.example"];
         for sequence in 0..9_usize.pow(5) {
@@ -141,12 +141,12 @@ mod tests {
     }
 
     #[test]
-    fn a_redirect_whose_target_is_gone_serves_by_itself() {
+    fn a_domain_without_its_redirects_target_serves_by_itself() {
         let rule = RedirectRule { to: RedirectTarget::Primary, status: Some(RedirectStatus::Found) };
         let target = node("b.example", Status::Active);
         assert_eq!(destination(Some(&rule), Some(&target)), Some((target.name.clone(), Some(RedirectStatus::Found))));
         assert_eq!(destination(Some(&rule), Some(&node("b.example", Status::Suspended))), None);
-        // A target that has come to redirect itself would be a second hop.
+        // A target that redirects would be a second hop.
         assert_eq!(destination(Some(&rule), Some(&Node { redirects: true, ..target.clone() })), None);
         assert_eq!(destination(Some(&rule), None), None);
         assert_eq!(destination(None, Some(&target)), None);

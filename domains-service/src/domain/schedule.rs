@@ -1,7 +1,7 @@
-//! When a domain is looked at next.
+//! The time of a domain's next DNS check.
 //!
-//! Often while somebody waits in front of the screen, then rarer, for the 48 hours DNS changes may take, and a few days
-//! beyond; after a week only when asked. Active domains are looked at once a day.
+//! Checks are frequent while the owner waits at the screen, then rarer for the 48 hours that DNS changes may take and a
+//! few days beyond. After a week they stop until the owner asks. Active domains are checked once a day.
 
 use contract::time::{UnixMillis, UnixSeconds};
 
@@ -14,34 +14,34 @@ const SECOND: i64 = 1_000;
 const MINUTE: i64 = 60 * SECOND;
 const HOUR: i64 = 60 * MINUTE;
 
-/// The first looks, counted from when the watching began.
-const FIRST_LOOKS: [i64; 4] = [5 * SECOND, 10 * SECOND, 20 * SECOND, 40 * SECOND];
+/// The first checks, counted from the start of the watch.
+const FIRST_CHECKS: [i64; 4] = [5 * SECOND, 10 * SECOND, 20 * SECOND, 40 * SECOND];
 
-/// Until that age, the time between two looks.
+/// Pairs of an age and the interval of checks up to it.
 const INTERVALS: [(i64, i64); 5] =
     [(10 * MINUTE, MINUTE), (HOUR, 5 * MINUTE), (6 * HOUR, 15 * MINUTE), (48 * HOUR, HOUR), (7 * 24 * HOUR, 6 * HOUR)];
 
-/// Between two looks at a domain that is served.
+/// Interval of checks of a served domain.
 pub(crate) const SERVED_INTERVAL: i64 = 24 * HOUR;
 
-/// The next look at a domain that is not served, or `None` when nobody looks any more until asked. `jitter` in
-/// `0.0..1.0` spreads looks by a fifth either way, so that domains added together are not asked about together for
-/// ever.
-pub(crate) fn next_look(status: Status, watched_since: UnixMillis, now: UnixMillis, jitter: f64) -> Option<UnixMillis> {
-    let age = now.since(watched_since).max(0);
+/// The time of the next DNS check of a domain that is not served and was `watched` since then. `None` when checks stop
+/// until the owner asks for one. `jitter` in `0.0..1.0` moves the time by up to a fifth either way, so that domains
+/// added together are not checked together for ever.
+pub(crate) fn next_check(status: Status, watched: UnixMillis, now: UnixMillis, jitter: f64) -> Option<UnixMillis> {
+    let age = now.since(watched).max(0);
     let wait = match status {
         Status::Removing => return None,
         Status::Active | Status::Degraded => SERVED_INTERVAL,
-        _ => match FIRST_LOOKS.iter().find(|look| age < **look) {
-            Some(look) => look - age,
+        _ => match FIRST_CHECKS.iter().find(|check| age < **check) {
+            Some(check) => check - age,
             None => INTERVALS.iter().find(|(until, _)| age < *until).map(|(_, interval)| *interval)?,
         },
     };
     Some(now.plus(spread(wait, jitter)))
 }
 
-/// The second look at an active domain whose first one failed.
-pub(crate) fn second_look(now: UnixMillis) -> UnixMillis {
+/// The time of the second check of an active domain after a failed one.
+pub(crate) fn second_check(now: UnixMillis) -> UnixMillis {
     now.plus(DOUBT_MILLIS)
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn next_attempt(attempts: u32, now: UnixMillis, jitter: f64) -> UnixM
     now.plus(spread(wait, jitter))
 }
 
-/// When an order goes on that waits for a moment: up to ten seconds later, so that many do not go on at once.
+/// When an order with a wait continues: up to ten seconds after `moment`, so that many orders do not continue at once.
 pub(crate) fn after(moment: UnixSeconds, jitter: f64) -> UnixSeconds {
     moment.plus(spread_up(10, jitter))
 }
@@ -86,26 +86,26 @@ mod tests {
     const START: UnixMillis = UnixMillis(1_000_000_000_000);
 
     /// The schedule without spread.
-    fn looks(until: i64) -> Vec<i64> {
-        let (mut at, mut looks) = (START, Vec::new());
-        while let Some(next) = next_look(Status::PendingDns, START, at, 0.5) {
+    fn check_times(until: i64) -> Vec<i64> {
+        let (mut at, mut times) = (START, Vec::new());
+        while let Some(next) = next_check(Status::PendingDns, START, at, 0.5) {
             if next.since(START) > until {
                 break;
             }
-            looks.push(next.since(START) / SECOND);
+            times.push(next.since(START) / SECOND);
             at = next;
         }
-        looks
+        times
     }
 
     // rule: 1.14
     #[test]
-    fn looks_are_frequent_at_first_and_end_after_a_week() {
-        assert_eq!(looks(4 * MINUTE), [5, 10, 20, 40, 100, 160, 220]);
-        let all = looks(i64::MAX / 2);
+    fn checks_are_frequent_at_first_and_end_after_a_week() {
+        assert_eq!(check_times(4 * MINUTE), [5, 10, 20, 40, 100, 160, 220]);
+        let all = check_times(i64::MAX / 2);
         let last = *all.last().unwrap();
         assert!((7 * 86_400..7 * 86_400 + 6 * 3_600).contains(&last), "{last}");
-        // The 48 hours a change may take: no gap longer than an hour.
+        // Within the 48 hours that a DNS change may take, no gap is longer than an hour.
         let gaps = all.windows(2).filter(|pair| pair[1] <= 48 * 3_600).map(|pair| pair[1] - pair[0]);
         assert_eq!(gaps.max(), Some(3_600));
         assert!(all.len() < 250, "{}", all.len());
@@ -114,21 +114,21 @@ mod tests {
     #[test]
     fn spread_stays_within_a_fifth() {
         for (jitter, expected) in [(0.0, 48), (0.5, 60), (1.0, 72)] {
-            let next = next_look(Status::ActionRequired, START, START.plus(2 * MINUTE), jitter).unwrap();
+            let next = next_check(Status::ActionRequired, START, START.plus(2 * MINUTE), jitter).unwrap();
             assert_eq!(next.since(START.plus(2 * MINUTE)) / SECOND, expected);
         }
     }
 
     #[test]
-    fn served_domains_are_looked_at_daily_and_removed_ones_never() {
+    fn served_domains_are_checked_daily_and_removed_ones_never() {
         let year = START.plus(365 * 24 * HOUR);
-        assert_eq!(next_look(Status::Active, START, year, 0.5), Some(year.plus(24 * HOUR)));
-        assert_eq!(next_look(Status::Removing, START, START, 0.5), None);
+        assert_eq!(next_check(Status::Active, START, year, 0.5), Some(year.plus(24 * HOUR)));
+        assert_eq!(next_check(Status::Removing, START, START, 0.5), None);
     }
 
     // promise: domains.22
     #[test]
-    fn certificates_are_renewed_long_before_they_end_whatever_their_life() {
+    fn certificates_of_any_lifetime_are_renewed_long_before_they_expire() {
         // Life, and in hours of it: a third before the end (half of a short life), and a twentieth earlier still.
         for (days, latest, earliest) in
             [(90, 1_440, 1_332), (60, 960, 888), (45, 720, 666), (10, 160, 148), (5, 60, 54)]
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_orders_are_tried_ever_rarer() {
+    fn pauses_between_failed_orders_grow() {
         let waits: Vec<i64> = (1..6).map(|attempt| next_attempt(attempt, START, 0.5).since(START) / MINUTE).collect();
         assert_eq!(waits, [1, 10, 100, 1_440, 1_440]);
     }

@@ -1,11 +1,12 @@
 //! Certificates from a public authority, by ACME (RFC 8555), with renewal information (RFC 9773).
 //!
-//! Each order is written down, with the sealed key of the certificate it asks for, before anything is proven: whoever
-//! goes on after a crash finishes that order and does not begin another. What proves our control is published through
-//! the change log, so the authority may ask any gateway. Before an order is made, a [mirror](crate::limits) of
-//! the authority's limits is asked, so that we wait instead of being refused.
+//! Each order is stored with the sealed key of its certificate before any proof begins. After a crash, the next worker
+//! finishes that order and does not begin another. Challenge responses are published through the change log, so the
+//! authority may ask any gateway. A [mirror](crate::limits) of the authority's limits is consulted before each order:
+//! this service waits where the authority would refuse.
 //!
-//! When the authority does not answer, the order stays and is taken up at the next attempt; what is in service stays.
+//! When the authority does not answer, the order stays and the next attempt continues it. The certificate in service
+//! stays too.
 
 mod account;
 pub(crate) mod desk;
@@ -38,27 +39,27 @@ use super::{CaaIdentity, IssueError, IssueRequest, Issued, Issuer, RenewalAdvice
 use crate::config::AcmeSettings;
 use crate::store::acme::OrderRecord;
 
-/// Refused nonces in a row that are not worth a word: each refusal brings a new one (RFC 8555, section 6.5). The
-/// library has tried three times when it tells us.
+/// Refused nonces in a row that are retried silently: each refusal brings a new nonce (RFC 8555, section 6.5). The
+/// library itself has tried three times before it reports one.
 const NONCES_MAX: u32 = 8;
 
-/// How the authority is asked whether it is done: after a quarter of a second, then ever rarer, for a minute.
+/// Polling of an order: first after a quarter of a second, then ever rarer, for a minute.
 const POLLING: RetryPolicy =
     RetryPolicy::new().initial_delay(Duration::from_millis(250)).backoff(1.5).timeout(Duration::from_mins(1));
 
-/// Changes of state an order goes through at most while we look.
+/// Maximum of state changes of an order within one attempt.
 const STEPS_MAX: u32 = 6;
 
 /// Orders older than this have expired at any authority.
 const ORDER_AGE_MAX_MILLIS: i64 = 7 * 86_400 * 1_000;
 
-/// What somebody who waits knows of the failures: there was one at least, and somebody else finds out whether it lasts.
+/// Failures that a waiting task reports: at least one happened, and another task tests whether the outage lasts.
 const ASKED_BY_ANOTHER: u32 = 2;
 
-/// The longest removal's word to the authority may take.
+/// Longest time for the requests of a removal.
 const ABANDON_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// Calls the authority again while all it says is that a nonce was old.
+/// Repeats a request while the authority refuses only its nonce.
 macro_rules! patiently {
     ($call:expr) => {{
         let mut left = NONCES_MAX;
@@ -80,26 +81,26 @@ pub(crate) struct AcmeAuthority {
     transport: Transport,
     account: tokio::sync::Mutex<Option<Account>>,
     outage: Outage,
-    /// How CAA records may name our account, once there is one.
+    /// The account's URI in CAA records, once there is an account.
     account_uri: Mutex<Option<String>>,
 }
 
-/// An order in progress and the key its certificate is asked for with.
+/// An order in progress and the private key of its certificate.
 struct InProgress {
     order: Order,
     key_pem: Zeroizing<String>,
 }
 
 impl AcmeAuthority {
-    /// An authority with these settings. Nothing is asked of it yet.
+    /// An authority with these settings. Makes no request yet.
     pub(crate) fn new(settings: AcmeSettings, desk: Desk) -> anyhow::Result<Self> {
         let transport = Transport::new(settings.ca_certificate.as_deref())?;
         let (account, account_uri) = (tokio::sync::Mutex::new(None), Mutex::new(None));
         Ok(Self { settings, desk, transport, account, outage: Outage::default(), account_uri })
     }
 
-    /// Remembers which account we have, before anything is judged by CAA records that name it.
-    pub(crate) async fn recall(&self) -> anyhow::Result<()> {
+    /// Loads the stored account, before any check of CAA records that name it.
+    pub(crate) async fn load_account(&self) -> anyhow::Result<()> {
         let Some(credentials) = self.desk.account(&self.settings.directory_url).await? else { return Ok(()) };
         let credentials: serde_json::Value = serde_json::from_slice(&credentials)?;
         *self.account_uri.lock() = credentials.get("id").and_then(|id| id.as_str()).map(str::to_owned);
@@ -110,7 +111,7 @@ impl AcmeAuthority {
         explain(error, self.desk.clock.now_seconds())
     }
 
-    /// The order to go on with: the one that is in progress, or a new one.
+    /// The order to continue: the one in progress, or a new one.
     async fn open(&self, account: &Account, request: &IssueRequest) -> Result<InProgress, IssueError> {
         let known = self.desk.store.find_order(&self.settings.name, &request.hostname).await?;
         if let Some(known) = known
@@ -134,7 +135,7 @@ impl AcmeAuthority {
         Ok(InProgress { order, key_pem })
     }
 
-    /// Takes up an order that was begun, unless it is finished, expired or forgotten.
+    /// Continues an order, unless it is finished, expired or unknown at the authority.
     async fn resume(&self, account: &Account, known: &OrderRecord) -> Result<Option<InProgress>, IssueError> {
         if self.desk.clock.now().since(known.created_at) > ORDER_AGE_MAX_MILLIS {
             return Ok(None);
@@ -148,7 +149,7 @@ impl AcmeAuthority {
             Err(error) if is_gone(&error) => Ok(None),
             // An order of another account, or at an address where the authority is no more.
             Err(error) if !known.url.starts_with(self.origin()) => {
-                tracing::info!(domain = %known.hostname, %error, "an order at another address is given up");
+                tracing::info!(domain = %known.hostname, %error, "abandoned an order of another authority address");
                 Ok(None)
             }
             Err(error) => {
@@ -196,7 +197,7 @@ impl AcmeAuthority {
         }
     }
 
-    /// Asks the mirror of the authority's limits whether an order may be made.
+    /// Checks the local count of the authority's limits before an order.
     async fn admit(&self, request: &IssueRequest, replaces: bool) -> Result<(), IssueError> {
         if !self.settings.mirror_limits {
             return Ok(());
@@ -208,8 +209,8 @@ impl AcmeAuthority {
         self.desk.admit(&demands, request.queued).await
     }
 
-    /// Notes a certificate in the mirror.
-    async fn note_certificate(&self, hostname: &Hostname, replaces: bool) {
+    /// Counts a certificate in the local limits.
+    async fn count_certificate(&self, hostname: &Hostname, replaces: bool) {
         let name = hostname.as_str();
         let registered = psl::domain_str(name).unwrap_or(name);
         let demands = self.settings.limits.of_certificate(&self.settings.name, name, registered, replaces);
@@ -217,7 +218,7 @@ impl AcmeAuthority {
             && !demands.is_empty()
             && let Err(error) = self.desk.admit(&demands, true).await
         {
-            tracing::debug!(domain = name, %error, "a certificate beyond what the mirror knew");
+            tracing::debug!(domain = name, %error, "the authority issued more than the local count of its limits allows");
         }
     }
 
@@ -241,13 +242,13 @@ impl AcmeAuthority {
                 tracing::warn!(
                     authority = name,
                     error = message,
-                    "the certificate authority does not answer; orders wait and it is asked again at least every 5 minutes"
+                    "lost the certificate authority; orders wait, retrying at least every 5 minutes"
                 );
             }
             return away(until, failures, message);
         }
         if let Some(failures) = self.outage.ended() {
-            tracing::info!(authority = name, failures, "the certificate authority answers again; orders go on");
+            tracing::info!(authority = name, failures, "reached the certificate authority again; continuing orders");
         }
         outcome
     }
@@ -269,7 +270,7 @@ impl AcmeAuthority {
                     let chain = patiently!(in_progress.order.poll_certificate(&POLLING));
                     let chain_pem = chain.map_err(|error| self.failed(&error))?;
                     let replaces = in_progress.order.state().replaces.is_some();
-                    self.note_certificate(&request.hostname, replaces).await;
+                    self.count_certificate(&request.hostname, replaces).await;
                     return Ok(Issued { chain_pem, key_pem: in_progress.key_pem });
                 }
                 OrderStatus::Invalid => {
@@ -283,7 +284,7 @@ impl AcmeAuthority {
 
     /// Asks for the certificate.
     async fn finalize(&self, in_progress: &mut InProgress, hostname: &Hostname) -> Result<(), IssueError> {
-        let broken = |error: rcgen::Error| IssueError::Unavailable(format!("a request could not be made: {error}"));
+        let broken = |error: rcgen::Error| IssueError::Unavailable(format!("cannot build the request: {error}"));
         let key = KeyPair::from_pem(&in_progress.key_pem).map_err(broken)?;
         let mut params = CertificateParams::new([hostname.to_string()]).map_err(broken)?;
         // The name stands in the alternative names alone: a common name has room for 64 characters only.

@@ -1,7 +1,7 @@
-//! What must be true of a certificate before it replaces anything.
+//! Checks a certificate before it replaces another.
 //!
-//! An authority's answer is checked like any other input: that it is for the name, valid now, signed for our key, and
-//! no worse than what is deployed. Only then is the key sealed for its hostname.
+//! An authority's answer is validated like any other input: the certificate must be for the name, valid now, signed for
+//! our key, and no worse than the deployed one. Only then is the key sealed for its hostname.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
@@ -25,14 +25,14 @@ const CHAIN_MAX: usize = 5;
 /// Bytes a chain may have, so that a bundle fits a line of the change stream.
 const CHAIN_BYTES_MAX: usize = 64 * 1024;
 
-/// Why a certificate is not published. The domain's owner reads it, so it repeats nothing that a library said.
+/// The reason why a certificate is not published. The domain's owner reads it, so it contains no text of a library.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unfit {
-    #[error("the chain cannot be read")]
+    #[error("the certificate chain is malformed")]
     Chain(String),
     #[error("the chain is longer than {CHAIN_BYTES_MAX} bytes")]
     TooLong,
-    #[error("the private key cannot be read or does not belong to the certificate")]
+    #[error("the private key is malformed or does not match the certificate")]
     Key,
     #[error("the certificate is not for {0}")]
     Name(Hostname),
@@ -40,12 +40,12 @@ pub(crate) enum Unfit {
     Dates,
     #[error("the certificate is older than the one deployed")]
     Older,
-    #[error("the key could not be sealed")]
+    #[error("cannot seal the private key")]
     Seal(String),
 }
 
 impl Unfit {
-    /// What is behind it, for operators.
+    /// The underlying error, for operators.
     pub(crate) fn cause(&self) -> &str {
         match self {
             Self::Chain(cause) | Self::Seal(cause) => cause,
@@ -54,8 +54,8 @@ impl Unfit {
     }
 }
 
-/// Checks what an authority returned and makes a bundle of it. `deployed_from`: the beginning of the certificate it would
-/// replace. Its successor may end sooner (a shorter profile, a revoked predecessor), but it was not made before it.
+/// Checks an authority's certificate and makes a bundle of it. `deployed_from` is the start of the certificate that it
+/// replaces. The new one may expire earlier (a shorter profile, a revoked predecessor), but must not start earlier.
 pub(crate) fn bundle(
     issued: &Issued,
     hostname: &Hostname,
@@ -125,9 +125,9 @@ fn key_type(leaf: &X509Certificate<'_>) -> String {
 /// Checks that an authority's certificate and key belong together and may sign.
 pub(super) fn check_authority(certificate_pem: &str, key_pem: &str) -> anyhow::Result<()> {
     let certified = certified(certificate_pem, key_pem)?;
-    let authority = certified.cert.first().ok_or_else(|| anyhow::anyhow!("it is empty"))?;
+    let authority = certified.cert.first().ok_or_else(|| anyhow::anyhow!("the file is empty"))?;
     let (_, authority) = X509Certificate::from_der(authority)?;
-    anyhow::ensure!(authority.is_ca(), "it is not the certificate of an authority");
+    anyhow::ensure!(authority.is_ca(), "it is not a CA certificate");
     Ok(())
 }
 
@@ -187,7 +187,7 @@ mod tests {
 
     // promise: domains.28
     #[tokio::test]
-    async fn what_does_not_fit_is_refused() {
+    async fn an_unsuitable_certificate_is_refused() {
         let name: Hostname = "shop.customer.com".parse().unwrap();
         let issued = issued(name.as_str()).await;
         let sealing = sealing();

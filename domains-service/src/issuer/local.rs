@@ -1,4 +1,4 @@
-//! Our own certificate authority: for one machine, where a root can be trusted by hand.
+//! A local certificate authority, for one machine whose user trusts its root by hand.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::config::LocalAuthorityFiles;
 /// How long its certificates are valid.
 pub(crate) const LIFETIME: Duration = Duration::from_hours(90 * 24);
 
-/// Certificates begin this much before they are made: clocks differ.
+/// Certificates are backdated by this, because clocks differ.
 const BACKDATED: Duration = Duration::from_hours(1);
 
 /// Our own certificate authority.
@@ -44,7 +44,7 @@ impl LocalAuthority {
         };
         let key = read(&files.key)?;
         Self::from_pem(read(&files.certificate)?.to_string(), &key)
-            .with_context(|| format!("the local authority of {}", files.certificate.display()))
+            .with_context(|| format!("reading the local authority {}", files.certificate.display()))
     }
 
     /// From its certificate and key, both PEM.
@@ -58,9 +58,9 @@ impl LocalAuthority {
     fn sign(&self, request: &IssueRequest) -> anyhow::Result<Issued> {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::new([request.hostname.to_string()])?;
-        // The name stands in the alternative names alone: a common name has room for 64 characters only.
+        // Only the alternative names have the name: a common name has at most 64 characters.
         params.distinguished_name = DistinguishedName::new();
-        // Moments reach the certificate as the epoch and a duration: the calendar is rcgen's business.
+        // Times are the epoch and a duration, so that rcgen does the calendar arithmetic.
         let now = rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(request.now.0.unsigned_abs());
         params.not_before = now - BACKDATED;
         params.not_after = now + LIFETIME;
@@ -74,8 +74,8 @@ impl LocalAuthority {
     }
 }
 
-/// What signs certificates in the name of an authority: its name as its certificate writes it, its key's identifier, and
-/// its key. rcgen reads certificates with a second version of the parser; a name and an identifier do not need it.
+/// A signer in the name of an authority: its subject as its certificate encodes it, its key's identifier, and its key.
+/// rcgen reads certificates with a second version of the parser, which a subject and an identifier do not need.
 ///
 /// # Errors
 /// When the certificate cannot be read, or its name has what rcgen cannot write.
@@ -85,7 +85,7 @@ pub fn signing(certificate_pem: &str, key: KeyPair) -> anyhow::Result<SigningIss
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     for attribute in certificate.subject().iter_attributes() {
-        let kind: Vec<u64> = attribute.attr_type().iter().context("a name's part is of no kind")?.collect();
+        let kind: Vec<u64> = attribute.attr_type().iter().context("an attribute of its name has no type")?.collect();
         let (tag, text) = (attribute.attr_value().tag(), attribute.as_str());
         let value = match tag {
             Tag::Utf8String => DnValue::Utf8String(text?.to_owned()),

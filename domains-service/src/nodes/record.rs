@@ -1,17 +1,18 @@
-//! Keeping the record of processes: beside the reports, which wait neither for the disk nor for the database.
+//! Writes the record of processes in the background: reports wait neither for the disk nor for the database.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use chassis::shutdown::Shutdown;
 
-use super::{Due, Nodes};
+use super::{Nodes, RecordChange};
 use crate::store::{Store, StoreError};
 
-/// Between two looks at what is to be written.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Interval between two searches for due changes.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Writes down which processes were heard, each once a minute and at once when it is new or says goodbye, until `shutdown`.
+/// Writes live processes to the database, each once a minute, and at once when it is new or says goodbye, until
+/// `shutdown`.
 pub(crate) async fn keep(store: Store, nodes: Arc<Nodes>, shutdown: Shutdown) {
     let mut is_written = true;
     loop {
@@ -20,10 +21,10 @@ pub(crate) async fn keep(store: Store, nodes: Arc<Nodes>, shutdown: Shutdown) {
             Ok(()) => is_written = true,
             Err(error) if std::mem::replace(&mut is_written, false) => tracing::warn!(
                 %error,
-                "the gateways' processes could not be written to the database; trying again every second, and waiting for \
-                 those that were heard since the start"
+                "could not write the gateways' processes to the database; retrying every second. Removals wait for gateways \
+                 that reported since this start"
             ),
-            Err(error) => tracing::debug!(%error, "the gateways' processes still could not be written to the database"),
+            Err(error) => tracing::debug!(%error, "still cannot write the gateways' processes to the database"),
         }
         if ends {
             return;
@@ -31,7 +32,7 @@ pub(crate) async fn keep(store: Store, nodes: Arc<Nodes>, shutdown: Shutdown) {
         tokio::select! {
             () = shutdown.begun() => {}
             () = nodes.due_soon() => {}
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
         }
     }
 }
@@ -39,10 +40,10 @@ pub(crate) async fn keep(store: Store, nodes: Arc<Nodes>, shutdown: Shutdown) {
 async fn write(store: &Store, nodes: &Nodes) -> Result<(), StoreError> {
     for due in nodes.due() {
         match &due {
-            Due::Note(process) => store.note_process(process).await?,
-            Due::Forget(node) => store.forget_process(node).await?,
+            RecordChange::Write(process) => store.record_process(process).await?,
+            RecordChange::Delete(node) => store.forget_process(node).await?,
         }
-        nodes.told(&due);
+        nodes.recorded(&due);
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ fn at_place(node: &str, place: &str, applied: u64) -> NodeReport {
     NodeReport { place: Some(place.to_owned()), ..report(node, applied) }
 }
 
-/// Processes, and what the database would hold of them.
+/// Processes, and the rows that the database would have.
 struct World {
     clock: Arc<ManualClock>,
     nodes: Nodes,
@@ -24,22 +24,22 @@ impl World {
         Self { nodes: Nodes::new(clock.clone()), clock, rows: Vec::new() }
     }
 
-    /// Writes what is to be written.
+    /// Writes the due changes of the record.
     fn write(&mut self) {
         for due in self.nodes.due() {
             let name = match &due {
-                Due::Note(process) => &process.report.node,
-                Due::Forget(name) => name,
+                RecordChange::Write(process) => &process.report.node,
+                RecordChange::Delete(name) => name,
             };
             let first = self.rows.iter().find(|row| row.report.node == *name).map(|row| row.first_heard);
             self.rows.retain(|row| row.report.node != *name);
-            if let Due::Note(process) = &due {
+            if let RecordChange::Write(process) = &due {
                 let first_heard = first.unwrap_or(process.first_heard);
                 self.rows.push(Process { first_heard, ..process.clone() });
             }
-            self.nodes.told(&due);
+            self.nodes.recorded(&due);
         }
-        self.nodes.recall(self.rows.clone(), &HashSet::new());
+        self.nodes.load_record(self.rows.clone(), &HashSet::new());
     }
 
     fn report(&mut self, report: NodeReport) {
@@ -49,7 +49,7 @@ impl World {
 
     fn restart(&mut self) {
         self.nodes = Nodes::new(self.clock.clone());
-        self.nodes.recall(self.rows.clone(), &HashSet::new());
+        self.nodes.load_record(self.rows.clone(), &HashSet::new());
     }
 
     fn pass(&self, time: Duration) {
@@ -57,27 +57,27 @@ impl World {
     }
 
     fn lagging(&self, revision: u64) -> Vec<String> {
-        self.nodes.behind_of_all(Revision(revision)).lagging
+        self.nodes.status_of_all(Revision(revision)).lagging
     }
 }
 
 const SILENCE: Duration = SILENCE_MAX.saturating_add(Duration::from_millis(1));
 
 #[test]
-fn live_processes_alone_hold_up_what_is_no_withdrawal() {
+fn changes_wait_only_for_live_processes_and_withdrawals_for_all() {
     let mut world = World::new();
     world.report(report("a", 5));
     world.report(report("b", 3));
-    let state = world.nodes.behind(Revision(5));
+    let state = world.nodes.status_of_live(Revision(5));
     assert_eq!((state.asked, state.lagging), (2, vec!["b".to_owned()]));
     world.pass(SILENCE);
     world.report(report("a", 5));
-    assert_eq!(world.nodes.behind(Revision(5)), Acknowledged { asked: 1, lagging: Vec::new() });
+    assert_eq!(world.nodes.status_of_live(Revision(5)), Acknowledged { asked: 1, lagging: Vec::new() });
     assert_eq!(world.lagging(5), ["b"], "a withdrawal waits for the silent one too");
 }
 
 #[test]
-fn each_process_is_waited_for_also_when_several_share_a_credential() {
+fn each_of_several_processes_with_one_credential_is_waited_for() {
     let mut world = World::new();
     for (process, applied) in [("gw/a", 5), ("gw/b", 4), ("shared", 4)] {
         world.report(report(process, applied));
@@ -86,12 +86,12 @@ fn each_process_is_waited_for_also_when_several_share_a_credential() {
     world.pass(SILENCE);
     world.report(report("gw/a", 5));
     assert_eq!(world.lagging(5), ["gw/b", "shared"], "the live process speaks for itself alone");
-    // The same after a restart, whichever process comes back.
+    // The same after a restart, in any order of return.
     world.restart();
     assert_eq!(world.lagging(5), ["gw/b", "shared"]);
-    assert_eq!(world.nodes.behind(Revision(5)).lagging, ["gw/b", "shared"], "they may be on their way back");
+    assert_eq!(world.nodes.status_of_live(Revision(5)).lagging, ["gw/b", "shared"], "they may be on their way back");
     world.pass(RETURN_TIME + Duration::from_millis(1));
-    assert_eq!(world.nodes.behind(Revision(5)).lagging, Vec::<String>::new());
+    assert_eq!(world.nodes.status_of_live(Revision(5)).lagging, Vec::<String>::new());
     world.report(report("gw/b", 6));
     assert_eq!(world.lagging(6), ["gw/a", "shared"]);
 }
@@ -117,7 +117,7 @@ fn a_wait_for_a_process_ends_with_its_goodbye_its_credential_or_a_day() {
 }
 
 #[test]
-fn a_goodbye_to_one_that_has_just_started_ends_the_wait_too() {
+fn a_goodbye_to_a_newly_started_replica_ends_the_wait_too() {
     let mut world = World::new();
     world.report(report("gw/a", 1));
     world.restart();
@@ -136,7 +136,7 @@ fn a_process_over_the_same_directory_replaces_its_dead_predecessor() {
     assert_eq!(world.lagging(5), Vec::<String>::new());
     world.restart();
     assert_eq!(world.lagging(5), Vec::<String>::new());
-    // Another credential's directory, or none: no successor.
+    // A process of another credential, or without a directory, is no successor.
     for other in [at_place("else/new", "p", 9), report("gw/none", 9)] {
         world.report(other);
     }
@@ -151,7 +151,7 @@ fn a_copy_of_a_directory_replaces_nothing() {
     world.pass(Duration::from_secs(30));
     world.report(at_place("gw/copy", "p", 1));
     world.pass(Duration::from_secs(6));
-    // It lives on: its row says so at once, though it was written less than a minute ago.
+    // It still lives: its row is written at once, though the last write was less than a minute ago.
     world.report(at_place("gw/one", "p", 1));
     world.report(at_place("gw/copy", "p", 5));
     world.pass(SILENCE);
@@ -161,7 +161,7 @@ fn a_copy_of_a_directory_replaces_nothing() {
 }
 
 #[test]
-fn the_database_is_told_once_a_minute_and_at_once_of_what_is_new() {
+fn a_process_is_written_once_a_minute_and_at_once_when_it_is_new() {
     let mut world = World::new();
     assert!(!world.nodes.report(report("gw/a", 1)));
     assert_eq!(world.nodes.due().len(), 1);
@@ -174,17 +174,17 @@ fn the_database_is_told_once_a_minute_and_at_once_of_what_is_new() {
     world.pass(Duration::from_secs(1));
     world.nodes.report(report("gw/a", 1));
     assert_eq!(world.nodes.due().len(), 1);
-    // What another replica heard, it writes itself.
-    world.nodes.overhear(report("gw/b", 1), true);
+    // The other replica writes its own reports.
+    world.nodes.report_from_replica(report("gw/b", 1), true);
     assert_eq!(world.nodes.due().len(), 1);
 }
 
 #[test]
-fn a_process_that_the_database_could_not_be_told_of_is_waited_for() {
+fn a_process_that_could_not_be_written_is_waited_for() {
     let world = World::new();
     world.nodes.report(report("gw/a", 1));
     world.pass(SILENCE);
-    world.nodes.recall(Vec::new(), &HashSet::new());
+    world.nodes.load_record(Vec::new(), &HashSet::new());
     assert_eq!(world.lagging(5), ["gw/a"]);
 }
 
@@ -192,23 +192,23 @@ fn a_process_that_the_database_could_not_be_told_of_is_waited_for() {
 fn another_replica_has_revoked_the_credential() {
     let mut world = World::new();
     world.report(report("gw/a", 1));
-    // Heard by that replica alone, which has not told the database.
-    world.nodes.overhear(report("stolen/b", 1), false);
+    // Only that replica has its report, and has not written it.
+    world.nodes.report_from_replica(report("stolen/b", 1), false);
     world.pass(SILENCE);
     assert_eq!(world.lagging(5), ["gw/a", "stolen/b"]);
-    world.nodes.recall(world.rows.clone(), &HashSet::from(["stolen".to_owned()]));
+    world.nodes.load_record(world.rows.clone(), &HashSet::from(["stolen".to_owned()]));
     assert_eq!(world.lagging(5), ["gw/a"]);
 }
 
 #[test]
-fn what_was_applied_of_another_history_counts_for_nothing() {
+fn confirmations_of_another_history_do_not_count() {
     let mut world = World::new();
     world.report(report("gw/a", 8));
     world.report(report("gw/b", 7));
     assert_eq!(world.lagging(7), Vec::<String>::new());
-    world.nodes.disbelieve_all();
+    world.nodes.invalidate_all();
     assert_eq!(world.lagging(1), ["gw/a", "gw/b"]);
-    // Told to the database too.
+    // Also in the database.
     world.write();
     world.restart();
     assert_eq!(world.lagging(1), ["gw/a", "gw/b"]);
@@ -217,7 +217,7 @@ fn what_was_applied_of_another_history_counts_for_nothing() {
 }
 
 #[test]
-fn a_position_that_the_database_does_not_have_counts_for_nothing_in_memory_and_on_record() {
+fn a_position_that_the_database_lacks_does_not_count_in_memory_and_on_record() {
     let mut world = World::new();
     let at = |node: &str, revision: u64, mark: u64| NodeReport { mark: Some(Mark(mark)), ..report(node, revision) };
     world.report(at("gw/a", 7, 1));
@@ -225,13 +225,13 @@ fn a_position_that_the_database_does_not_have_counts_for_nothing_in_memory_and_o
     let missing = HashSet::from([at("", 7, 1).position().unwrap()]);
     let none = Vec::<String>::new();
     assert_eq!((world.lagging(7), world.nodes.positions().len()), (none.clone(), 2));
-    assert_eq!(world.nodes.disbelieve_at(&missing), ["gw/a"]);
+    assert_eq!(world.nodes.invalidate_at(&missing), ["gw/a"]);
     assert_eq!(world.lagging(7), ["gw/a"]);
-    // One that was heard by those before us alone.
+    // A process that reported only before the restart.
     world.report(at("gw/a", 7, 1));
     world.restart();
     assert_eq!(world.lagging(7), none);
-    assert_eq!(world.nodes.disbelieve_at(&missing), none, "it was not heard");
+    assert_eq!(world.nodes.invalidate_at(&missing), none, "it has not reported since");
     assert_eq!(world.lagging(7), ["gw/a"]);
 }
 
@@ -251,7 +251,7 @@ async fn a_wait_ends_with_the_last_acknowledgement_or_its_time() {
 }
 
 #[test]
-fn a_gateway_that_says_too_much_pushes_out_what_it_invented_alone() {
+fn a_gateway_with_too_many_processes_displaces_only_its_own() {
     let clock = Arc::new(ManualClock::at(UnixMillis(0)));
     let nodes = Nodes::new(clock.clone());
     nodes.report(report("honest/gw-1", 5));
@@ -267,7 +267,7 @@ fn a_gateway_that_says_too_much_pushes_out_what_it_invented_alone() {
 }
 
 #[test]
-fn what_is_over_goes_before_what_is_waited_for() {
+fn ended_processes_are_dropped_before_awaited_ones() {
     let mut world = World::new();
     world.report(at_place("gw/alone", "q", 1));
     for index in 0..NODES_OF_ONE_MAX * 2 {
@@ -277,7 +277,7 @@ fn what_is_over_goes_before_what_is_waited_for() {
     }
     let last = format!("gw/{}", NODES_OF_ONE_MAX * 2 - 1);
     assert_eq!(world.lagging(5), [last, "gw/alone".to_owned()]);
-    // Each with a directory of its own.
+    // Each process has its own directory.
     let mut world = World::new();
     for index in 0..NODES_OF_ONE_MAX {
         assert!(world.nodes.has_room_for(&format!("gw/{index}")));
@@ -303,13 +303,13 @@ fn the_list_is_bounded() {
 }
 
 #[test]
-fn a_wall_clock_that_steps_forward_forgets_nobody() {
+fn a_wall_clock_that_steps_forward_forgets_no_gateway() {
     let mut world = World::new();
     world.report(report("gw/a", 3));
     world.clock.advance(Duration::from_mins(1));
     world.clock.jump_to(UnixMillis(25 * 3_600_000));
-    assert_eq!(world.nodes.behind_of_all(Revision(4)).lagging, ["gw/a"]);
+    assert_eq!(world.nodes.status_of_all(Revision(4)).lagging, ["gw/a"]);
     world.clock.jump_to(UnixMillis(60_000));
     world.clock.advance(Duration::from_hours(24));
-    assert_eq!(world.nodes.behind_of_all(Revision(4)).asked, 0, "24 hours of silence are over");
+    assert_eq!(world.nodes.status_of_all(Revision(4)).asked, 0, "24 hours of silence are over");
 }

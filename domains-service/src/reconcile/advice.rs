@@ -1,7 +1,7 @@
-//! When the authority would like a certificate to be renewed (RFC 9773).
+//! The authority's advice on when to renew a certificate (RFC 9773).
 //!
-//! Asked twice a day or as often as the authority says; a mass revocation is heard of within one such time. What it
-//! advises decides, but never lets a certificate come closer to its end than a sixth of its life.
+//! The advice is requested twice a day, or as often as the authority says; a mass revocation is noticed within that
+//! time. The advice decides, but a renewal never starts later than at a sixth of the certificate's life before its end.
 
 use contract::time::UnixSeconds;
 
@@ -17,7 +17,7 @@ const ASK_AGAIN_SECONDS: i64 = 12 * 3_600;
 /// Bounds of the time an authority may name.
 const ASK_AGAIN_BOUNDS: (i64, i64) = (60, 24 * 3_600);
 
-/// Asks about the domain's certificate if it is time to, and notes the answer.
+/// Requests advice on the domain's certificate if that is due, and records the answer.
 pub(super) async fn ask(core: &Core, authorities: &Authorities, leased: &mut Leased<Domain>) -> Result<(), StoreError> {
     let domain = leased.record();
     let certificate = &domain.certificate;
@@ -29,7 +29,7 @@ pub(super) async fn ask(core: &Core, authorities: &Authorities, leased: &mut Lea
     let advice = match authority.renewal(&chain).await {
         Ok(advice) => advice,
         Err(error) => {
-            tracing::warn!(domain = %domain.name, authority = authority.name(), %error, "no renewal information");
+            tracing::warn!(domain = %domain.name, authority = authority.name(), %error, "could not read renewal information; keeping the planned time");
             None
         }
     };
@@ -41,7 +41,7 @@ pub(super) async fn ask(core: &Core, authorities: &Authorities, leased: &mut Lea
     Ok(())
 }
 
-/// Sets when the certificate is renewed and when its authority is asked again.
+/// Sets the time of renewal and of the next request for advice.
 fn follow(domain: &mut Domain, advice: Option<&RenewalAdvice>, now: UnixSeconds, jitter: f64) {
     let certificate = &mut domain.certificate;
     let Some(advice) = advice else {
@@ -51,7 +51,7 @@ fn follow(domain: &mut Domain, advice: Option<&RenewalAdvice>, now: UnixSeconds,
     let (least, most) = ASK_AGAIN_BOUNDS;
     let again = i64::try_from(advice.again_in.as_secs()).unwrap_or(most).clamp(least, most);
     certificate.advice_at = Some(now.plus(again));
-    // The moment is chosen once per window, at random within it, so that certificates issued together are not renewed
+    // The time is chosen once per window, at random within it, so that certificates issued together are not renewed
     // together.
     if certificate.advised_until == Some(advice.end) {
         return;
@@ -64,7 +64,7 @@ fn follow(domain: &mut Domain, advice: Option<&RenewalAdvice>, now: UnixSeconds,
     let latest = end.plus(-(end.0 - begin.0) / 6);
     certificate.renew_at = Some(chosen.min(latest));
     if let Some(explanation) = &advice.explanation {
-        tracing::info!(domain = %domain.name, explanation, "the authority says why it wants a renewal");
+        tracing::info!(domain = %domain.name, explanation, "received the authority's reason for the renewal time");
     }
 }
 
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_within_the_window_is_chosen_once() {
+    fn a_time_within_the_window_is_chosen_once() {
         let mut domain = domain();
         follow(&mut domain, Some(&advice(50, 54, 21_600)), NOW, 0.5);
         assert_eq!(domain.certificate.renew_at, Some(NOW.plus(52 * DAY)));
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn advice_lets_no_certificate_come_close_to_its_end() {
+    fn advice_never_delays_a_renewal_to_near_the_expiry() {
         let mut domain = domain();
         follow(&mut domain, Some(&advice(85, 89, 1)), NOW, 1.0);
         assert_eq!(domain.certificate.renew_at, Some(NOW.plus(75 * DAY)));

@@ -1,15 +1,15 @@
-//! One check of a name's DNS: the question, and what is expected.
+//! One check of a name's DNS: the query and the expected records.
 
 use crate::app::App;
 use crate::domain::reconcile::DnsCheck;
 use crate::domain::{Domain, name};
-use crate::store::domains::Claims;
+use crate::store::domains::NameClaims;
 use crate::store::projects::ProjectRecord;
 use verification::collect::{Subject, collect};
 use verification::verdict::{self, Claim, Expectation, Judgement};
 
-/// What is known of a domain's ownership before DNS is asked.
-pub(crate) fn claim(claims: &Claims, project: &ProjectRecord, domain: &Domain) -> Claim {
+/// The state of a domain's ownership before the DNS check.
+pub(crate) fn claim(claims: &NameClaims, project: &ProjectRecord, domain: &Domain) -> Claim {
     if claims.contest(&project.id, &project.salt) {
         Claim::Contested
     } else if domain.status.is_served() && claims.holder.as_ref() == Some(&project.id) {
@@ -19,7 +19,7 @@ pub(crate) fn claim(claims: &Claims, project: &ProjectRecord, domain: &Domain) -
     }
 }
 
-/// Checks the DNS of a name as a project's domain; `None` when the name may not be attached any more.
+/// Checks the DNS of a name as a project's domain. `None` if the name can no longer be attached.
 pub(crate) async fn check_dns(app: &App, project: &ProjectRecord, domain: &Domain, claim: Claim) -> Option<DnsCheck> {
     let attachable = name::attachable(domain.name.as_str(), &app.settings.platform, app.settings.names).ok()?;
     if attachable.local {

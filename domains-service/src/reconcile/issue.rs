@@ -1,7 +1,7 @@
-//! Ordering a certificate and putting it into service.
+//! Orders a certificate and puts it into service.
 //!
-//! A working certificate is never replaced by a worse one, and a failed order changes nothing that is served: it is
-//! noted, with the moment of the next attempt.
+//! A working certificate is never replaced by a worse one. A failed order changes nothing that is served: it is
+//! recorded with the time of the next attempt.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::publish;
 use crate::store::leased::Leased;
 use crate::store::{StoreError, Write, acme, domains};
 
-/// The longest all attempts of one turn take together; shorter than the claim they are made under.
+/// Maximum duration of all attempts of one reconciliation, shorter than the lease.
 const ORDER_TIME_MAX: Duration = Duration::from_mins(2);
 
 /// Orders a certificate from the first permitted authority that issues one, and publishes it.
@@ -37,7 +37,7 @@ pub(super) async fn order(
             continue;
         }
         let result = ask(&app.core, domain, issuer.as_ref(), methods, deadline).await;
-        match round.note(issuer.name(), result) {
+        match round.record(issuer.name(), result) {
             AfterResult::Deploy(bundle, facts) => return deploy(app, leased, issuer.name(), (bundle, facts)).await,
             AfterResult::AskNext => {}
             AfterResult::Stop => break,
@@ -46,7 +46,7 @@ pub(super) async fn order(
     wait(&app.core, leased, round).await
 }
 
-/// Asks one authority.
+/// Orders from one authority.
 async fn ask(
     core: &Core,
     domain: &Domain,
@@ -54,7 +54,7 @@ async fn ask(
     methods: Vec<String>,
     deadline: Instant,
 ) -> OrderResult {
-    // An authority is told which of its own certificates the new one replaces.
+    // An authority learns which of its own certificates the new one replaces.
     let replaces = match &domain.certificate.ca {
         Some(ca) if ca == authority.name() => core.store.published_chain(&domain.name).await.unwrap_or_default(),
         _ => None,
@@ -73,19 +73,19 @@ async fn ask(
         Err(_) => Err(IssueError::Unavailable("it did not finish in time".to_owned())),
     };
     let warn = |error: &dyn std::fmt::Display| {
-        tracing::warn!(domain = %domain.name, authority = authority.name(), %error, "a certificate order failed");
+        tracing::warn!(domain = %domain.name, authority = authority.name(), %error, "certificate order failed; the domain shows when it is tried again");
     };
     let issued = match issued {
         Ok(issued) => issued,
         Err(error) => {
-            // Of an authority's absence and of a queue a line for each name would say nothing more.
+            // An outage or a queue is logged once, not for each name.
             if !matches!(error, IssueError::Away { .. } | IssueError::Queued { .. }) {
                 warn(&error);
             }
             return OrderResult::of(error, domain.certificate.attempts);
         }
     };
-    // An order takes its time: what it brought may have begun to be valid after it was made.
+    // An order takes time: the certificate may have become valid during it.
     let now = core.clock.now_seconds();
     match bundle::bundle(&issued, &domain.name, now, domain.certificate.not_before, &core.sealing) {
         Ok((bundle, facts)) => OrderResult::Issued(Box::new(bundle), facts),
@@ -106,11 +106,11 @@ async fn deploy(
     let mut write = app.core.store.write().await?;
     let now = write.now();
     let Some(domain) = leased.reload(&mut write).await? else {
-        return give_up(write, leased.record()).await; // what came too late is not served
+        return abandon(write, leased.record()).await; // what came too late is not served
     };
     let (before, renewed) = (domain.status, domain.certificate.not_after.is_some());
     tracing::info!(domain = %domain.name, authority, chain = bundle::fingerprint(&bundle.chain_pem),
-        not_after = bundle.not_after.0, "a certificate was issued");
+        not_after = bundle.not_after.0, "issued a certificate");
     let has_advice = app.issuing.authorities.find(authority).is_some();
     let (domain, actions) = order::issued(domain, (authority, has_advice), (bundle, facts), now, jitter());
     apply(&app.core.metrics, write, leased, (before, domain), actions).await?;
@@ -118,21 +118,21 @@ async fn deploy(
     Ok(())
 }
 
-/// Notes that no authority issued, and when the next attempt is made.
+/// Records a round without a certificate, and the time of the next attempt.
 async fn wait(core: &Core, leased: Leased<Domain>, round: Round) -> Result<(), StoreError> {
     core.metrics.certificate_orders.with_label_values(&[round.label()]).inc();
     let mut write = core.store.write().await?;
     let now = write.now();
-    let Some(domain) = leased.reload(&mut write).await? else { return give_up(write, leased.record()).await };
+    let Some(domain) = leased.reload(&mut write).await? else { return abandon(write, leased.record()).await };
     let before = domain.status;
     let (domain, actions) = order::unissued(domain, round, now, jitter());
     apply(&core.metrics, write, leased, (before, domain), actions).await?;
     Ok(())
 }
 
-/// The domain was removed or lost while its order was in progress: what the order proved is given up, unless a
-/// project still holds the name.
-async fn give_up(mut write: Write, gone: &Domain) -> Result<(), StoreError> {
+/// The domain was removed or lost while its order was in progress: abandons the order, unless a project still
+/// holds the name.
+async fn abandon(mut write: Write, gone: &Domain) -> Result<(), StoreError> {
     let now = write.now();
     acme::abandon_orders(write.connection(), &gone.name, now).await?;
     // Another project may be proving the name by now.

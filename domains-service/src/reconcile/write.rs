@@ -1,4 +1,4 @@
-//! Writing what was decided: the domain, its events, and what the edge is told, in one transaction.
+//! Writes a decision: the domain, its events, and the changes for the edge, in one transaction.
 
 use contract::feed::Entity;
 use serde_json::json;
@@ -13,8 +13,8 @@ use crate::store::leased::Leased;
 use crate::store::withdrawals::What;
 use crate::store::{StoreError, Write, acme, domains};
 
-/// Carries out the actions in their order for a domain that was in the state `before`, and commits. Gives the claim
-/// and the authorities to order from, if an order is among the actions; otherwise the claim is given back.
+/// Applies the actions in order to a domain that was in the state `before`, and commits. Returns the lease and the
+/// authorities if an order is among the actions; otherwise releases the lease.
 pub(super) async fn apply(
     metrics: &Metrics,
     mut write: Write,
@@ -56,18 +56,18 @@ pub(super) async fn apply(
     metrics.moved(before, domain.status);
     if before != domain.status {
         tracing::info!(domain = %domain.name, project.id = %domain.project, from = before.as_str(),
-            to = domain.status.as_str(), "a domain changed its state");
+            to = domain.status.as_str(), "domain changed its state");
     }
     Ok(next)
 }
 
-/// The first domain of a project that becomes active is its primary one, and one that was meant to be is too.
+/// Makes the domain primary if it is wanted as primary, or is the project's first active domain.
 async fn become_primary_if_wanted(write: &mut Write, domain: &mut Domain) -> Result<(), StoreError> {
     if domain.primary || domain.redirect.is_some() {
         return Ok(());
     }
     match domains::find_primary(write.connection(), &domain.project).await? {
-        // One that cannot be read stays what it is.
+        // An unreadable domain stays as it is.
         Some(mut old) if domain.primary_wanted && old.unreadable.is_none() => {
             old.primary = false;
             old.touch(write.now());
@@ -83,7 +83,7 @@ async fn become_primary_if_wanted(write: &mut Write, domain: &mut Domain) -> Res
     write.record(&domain.project, Some(&domain.name), "domain.primary_changed", &Actor::system(), detail).await
 }
 
-/// Gives the name to the domain's project, and tells the project that loses it.
+/// Gives the name to the domain's project, and notifies the project that loses it.
 async fn take_over(
     metrics: &Metrics,
     write: &mut Write,
@@ -94,8 +94,7 @@ async fn take_over(
     let Some((was, lost)) = lost else {
         return domains::hold(write.connection(), &domain.name, &domain.project).await;
     };
-    // A row that cannot be read stays as it is: once it is mended, the next check finds that the name is held by
-    // another.
+    // An unreadable row stays as it is: after its repair the next check finds that another project holds the name.
     if lost.unreadable.is_none() {
         domains::save_domain(write.connection(), &lost).await?;
     }

@@ -1,4 +1,4 @@
-//! What of certificate authorities must last: accounts, orders in progress, and what of their limits is used up.
+//! Stored data about certificate authorities: accounts, orders in progress, and the used part of their limits.
 
 use chassis::sql::{Connection, Found, RowPlace, query, query_as, query_scalar};
 use contract::hostname::Hostname;
@@ -15,7 +15,7 @@ pub(crate) struct OrderRecord {
     pub(crate) authority: String,
     pub(crate) hostname: Hostname,
     pub(crate) url: String,
-    /// The key of the certificate asked for, sealed; `None` once the certificate is in service.
+    /// The sealed key of the ordered certificate; `None` once the certificate is in service.
     pub(crate) sealed_key: Option<String>,
     pub(crate) created_at: UnixMillis,
 }
@@ -49,10 +49,10 @@ impl Stored for Row {
     }
 }
 
-/// How long an order whose row cannot be read is set aside, in milliseconds.
-const SET_ASIDE_MILLIS: i64 = 3_600_000;
+/// Time for which an unreadable order is postponed, in milliseconds.
+const POSTPONED_MILLIS: i64 = 3_600_000;
 
-/// A queue for a limit that is shorter is not measured by the number of domains.
+/// A queue for a limit with a shorter span is not bounded by the number of domains.
 const QUEUE_MILLIS_USUAL: i64 = 31 * 86_400 * 1_000;
 
 /// When all of a limit, or of the queue for it, is free.
@@ -61,14 +61,14 @@ async fn free_at(write: &mut Write, name: &str) -> Result<UnixMillis, StoreError
         .bind(name)
         .fetch_optional(write.connection())
         .await?;
-    // One that cannot be read is written anew with the next order; until then all of it is free.
+    // An unreadable limit counts as wholly free until the next order writes it.
     let place = rows::place(Table::AcmeLimits, name, "");
     let free_at = free_at.map(|free_at| rows::column(write.connection(), &place, "free_at", free_at));
     Ok(UnixMillis(free_at.unwrap_or(0)))
 }
 
-/// The same, and at most `latest`: no order can have moved it further. One that is further is damaged, and would stop orders
-/// for as long; it is written down as `latest`.
+/// The same, with a maximum: no order can have moved `free_at` beyond `latest`. A later value is damaged and would stop
+/// orders; it is replaced by `latest`.
 async fn free_by(write: &mut Write, name: &str, latest: UnixMillis) -> Result<UnixMillis, StoreError> {
     let free_at = free_at(write, name).await?;
     if free_at <= latest {
@@ -78,8 +78,8 @@ async fn free_by(write: &mut Write, name: &str, latest: UnixMillis) -> Result<Un
         limit = name,
         free_at = free_at.0,
         latest = latest.0,
-        "a limit of an authority was said to be free later than it can be, and was brought back to that: its row is damaged, the \
-         clock went back, or the limit was configured larger before"
+        "repaired an authority's limit whose free_at was later than possible: its row was damaged, the clock went back, \
+         or the configured limit was larger before"
     );
     set_free_at(write, name, latest).await?;
     Ok(latest)
@@ -109,7 +109,7 @@ async fn set_free_at(write: &mut Write, name: &str, free_at: UnixMillis) -> Resu
 }
 
 impl Store {
-    /// The last order for a name at an authority. One that cannot be read is as good as none: the next takes its place.
+    /// The last order for a name at an authority. An unreadable one counts as absent, and the next replaces it.
     pub(crate) async fn find_order(
         &self,
         authority: &str,
@@ -126,7 +126,7 @@ impl Store {
         Ok(rows::found(self.reader(), row))
     }
 
-    /// Notes an order; it takes the place of the one before.
+    /// Stores an order in place of the former one.
     pub(crate) async fn save_order(&self, order: &OrderRecord) -> Result<(), StoreError> {
         query(
             "INSERT INTO acme_orders (authority, hostname, url, sealed_key, created_at) VALUES ($1, $2, $3, $4, $5)
@@ -143,7 +143,7 @@ impl Store {
         Ok(())
     }
 
-    /// Forgets an order that is of no more use.
+    /// Deletes an order that is no longer needed.
     pub(crate) async fn forget_order(&self, authority: &str, hostname: &Hostname) -> Result<(), StoreError> {
         query("DELETE FROM acme_orders WHERE authority = $1 AND hostname = $2")
             .bind(authority)
@@ -153,7 +153,7 @@ impl Store {
         Ok(())
     }
 
-    /// Orders whose names were removed and whose authorizations are to be deactivated now, at most `limit`.
+    /// Orders of removed names with authorizations to deactivate now, at most `limit`.
     pub(crate) async fn abandoned_orders(&self, now: UnixMillis, limit: i64) -> Result<Vec<OrderRecord>, StoreError> {
         let found: Vec<Found<Row>> = query_as(
             "SELECT authority, hostname, url, sealed_key, created_at FROM acme_orders
@@ -166,7 +166,7 @@ impl Store {
         let (orders, unreadable) = rows::split(self.reader(), found);
         for place in unreadable {
             query("UPDATE acme_orders SET abandoned_at = $1 WHERE url = $2 AND authority = $3")
-                .bind(now.plus(SET_ASIDE_MILLIS).0)
+                .bind(now.plus(POSTPONED_MILLIS).0)
                 .bind(&place.row)
                 .bind(&place.of)
                 .execute(self.writer())
@@ -175,7 +175,7 @@ impl Store {
         Ok(orders)
     }
 
-    /// Forgets an order whose authorizations are deactivated, unless another has taken its place meanwhile.
+    /// Deletes an order after its authorizations are deactivated, unless another order has replaced it.
     pub(crate) async fn forget_abandoned(&self, order: &OrderRecord) -> Result<(), StoreError> {
         query("DELETE FROM acme_orders WHERE authority = $1 AND hostname = $2 AND url = $3")
             .bind(&order.authority)
@@ -186,7 +186,7 @@ impl Store {
         Ok(())
     }
 
-    /// Comes back to an abandoned order later: its authority does not answer.
+    /// Postpones an abandoned order, because its authority does not answer.
     pub(crate) async fn postpone_abandonment(&self, order: &OrderRecord, until: UnixMillis) -> Result<(), StoreError> {
         query("UPDATE acme_orders SET abandoned_at = $1 WHERE authority = $2 AND hostname = $3 AND url = $4")
             .bind(until.0)
@@ -198,8 +198,8 @@ impl Store {
         Ok(())
     }
 
-    /// Takes from every limit at once, or from none: then a turn in the queue for the one that has room last. Who has
-    /// been `queued` and still finds no room, because somebody was faster, waits for the next room without another turn.
+    /// Takes units from all limits or from none; then returns a turn in the queue of the limit that has room last. A
+    /// `queued` order that finds no room, because another was faster, waits for the next room without a new turn.
     pub(crate) async fn admit(&self, demands: &[Demand], queued: bool) -> Result<Result<(), Turn>, StoreError> {
         let mut write = self.write().await?;
         let now = write.now();
@@ -208,7 +208,7 @@ impl Store {
         for demand in demands {
             let latest = now.plus(demand.limit.burst.saturating_mul(demand.limit.refill));
             let mut room = admit(free_by(&mut write, &demand.name, latest).await?, now, demand.limit);
-            // Who comes now has no room that others wait for.
+            // A new order must not take the room of waiting ones.
             if room.is_ok() && demand.takes && !queued && queue_ends_at(&mut write, demand, now).await? > now {
                 room = Err(now);
             }
@@ -236,7 +236,7 @@ impl Store {
         Ok(turn.map_or(Ok(()), Err))
     }
 
-    /// Remembers something unless something is remembered under the name already; returns what is.
+    /// Stores a setting unless it exists; returns the stored value.
     pub(crate) async fn remember(&self, name: &str, value: &str) -> Result<String, StoreError> {
         query("INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING")
             .bind(name)
@@ -246,7 +246,7 @@ impl Store {
         Ok(self.setting(name).await?.unwrap_or_else(|| value.to_owned()))
     }
 
-    /// Forgets what was remembered.
+    /// Deletes a setting.
     pub(crate) async fn forget_setting(&self, name: &str) -> Result<(), StoreError> {
         query("DELETE FROM settings WHERE name = $1").bind(name).execute(self.writer()).await?;
         Ok(())
@@ -259,7 +259,7 @@ impl Store {
                 .bind(hostname.as_str())
                 .fetch_optional(self.reader())
                 .await?;
-        // One that cannot be read has nothing to ask an authority about; its renewal writes it anew.
+        // An unreadable certificate cannot be named to an authority; its renewal writes it again.
         Ok(match rows::found(self.reader(), found) {
             Some(contract::feed::Entity::Certificate(bundle)) => Some(bundle.chain_pem),
             _ => None,
@@ -267,7 +267,7 @@ impl Store {
     }
 }
 
-/// The certificate of a name's orders is in service: nobody goes on with them.
+/// Ends the orders of a name because its certificate is in service.
 pub(crate) async fn finish_orders(connection: &mut Connection, hostname: &Hostname) -> Result<(), StoreError> {
     query("UPDATE acme_orders SET sealed_key = NULL WHERE hostname = $1")
         .bind(hostname.as_str())
@@ -276,7 +276,7 @@ pub(crate) async fn finish_orders(connection: &mut Connection, hostname: &Hostna
     Ok(())
 }
 
-/// An order led nowhere: the next attempt begins anew.
+/// Deletes a failed order, so that the next attempt begins a new one.
 pub(crate) async fn forget_order(
     connection: &mut Connection,
     authority: &str,
@@ -290,10 +290,10 @@ pub(crate) async fn forget_order(
     Ok(())
 }
 
-/// Forgets limits of which all is free again, and gives up orders of names that nobody has: what a crash may leave.
+/// Deletes limits that are wholly free again, and abandons orders of names without a domain, which a crash may leave.
 pub(crate) async fn tidy(connection: &mut Connection, now: UnixMillis) -> Result<(), StoreError> {
     query("DELETE FROM acme_limits WHERE CAST(free_at AS BIGINT) < $1").bind(now.0).execute(&mut *connection).await?;
-    // Only those in progress: a domain in service keeps its last order.
+    // Only orders in progress: a domain in service keeps its last order.
     query(
         "UPDATE acme_orders SET abandoned_at = $1, sealed_key = NULL
          WHERE sealed_key IS NOT NULL AND NOT EXISTS (SELECT 1 FROM domains WHERE name = acme_orders.hostname)",

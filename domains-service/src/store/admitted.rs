@@ -1,8 +1,8 @@
-//! The credentials that are good, in memory: no request waits for the disk to be recognised.
+//! Valid credentials, in memory: no request waits for the disk to be authenticated.
 //!
-//! They are read as a whole every second, at once when this process revokes one, and soon when a request comes with one that
-//! is unknown. So a revocation is effective at once here, and within a second or two at other replicas. While the database is
-//! away, those that were read last stay, and streams end because nothing can be read for them.
+//! The list is read as a whole every second, at once when this process revokes a credential, and soon after a request
+//! with an unknown one. So a revocation is effective at once here, and within two seconds at other replicas. While the
+//! database is away the last list stays, and streams end because their changes cannot be read.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,29 +16,29 @@ use tokio::time::error::Elapsed;
 use super::credentials::Credential;
 use super::{Store, StoreError};
 
-/// After the pause, until the next look when no request wants one: there is one every second.
-const LOOK_EVERY: Duration = Duration::from_millis(900);
+/// After the pause, time until the next read without a waiting request; together one second.
+const READ_INTERVAL: Duration = Duration::from_millis(900);
 
-/// Between two looks for credentials that are unknown: however many come, this is what they cost the database.
+/// Pause between two reads for unknown credentials. It bounds the database load of any number of them.
 const UNKNOWN_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long a request with an unknown credential waits for a look.
+/// Longest wait of a request with an unknown credential for a read.
 const UNKNOWN_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// Those that are good, by their digests.
+/// Valid credentials by digest.
 type Good = HashMap<String, Credential>;
 
-/// The credentials that are good, as they were read last.
+/// The valid credentials, as last read.
 #[derive(Default)]
 pub(crate) struct Admitted {
     good: watch::Sender<Arc<HashMap<String, Credential>>>,
-    /// How many looks have begun.
+    /// Number of reads that have begun.
     begun: AtomicU64,
-    /// The number of the last look that found them.
-    looked: watch::Sender<u64>,
-    /// Held while looking: what an earlier look has read never takes the place of what a later one has.
-    looking: Mutex<()>,
-    /// A request waits for the next look.
+    /// Number of the last read that succeeded.
+    finished: watch::Sender<u64>,
+    /// Held during a read, so that an earlier read never replaces the result of a later one.
+    reading: Mutex<()>,
+    /// Notified when a request waits for the next read.
     wanted: Notify,
 }
 
@@ -47,90 +47,91 @@ impl Admitted {
         self.good.borrow().get(digest).cloned()
     }
 
-    /// Takes what was found in the place of what was known. Those who follow are woken if it is something else.
+    /// Replaces the list, and wakes watchers if it changed.
     fn replace(&self, found: Good) {
         self.good.send_if_modified(|known| {
-            let is_news = **known != found;
+            let is_changed = **known != found;
             *known = Arc::new(found);
-            is_news
+            is_changed
         });
     }
 }
 
-/// Whether one credential is good.
+/// Follows whether one credential is valid.
 pub(crate) struct Watch {
     good: watch::Receiver<Arc<Good>>,
     digest: String,
 }
 
 impl Watch {
-    /// Waits until the credential is good no more.
+    /// Waits until the credential is invalid.
     pub(crate) async fn revoked(&mut self) {
         let Self { good, digest } = self;
-        // Without a sender the service has ended, and nothing is good.
+        // Without a sender the service has ended, and no credential is valid.
         let _ = good.wait_for(|good| !good.contains_key(digest)).await;
     }
 }
 
 impl Store {
-    /// Follows whether the credential with this digest is good.
+    /// Follows whether the credential with this digest is valid.
     pub(crate) fn watch_credential(&self, digest: &str) -> Watch {
         Watch { good: self.admitted.good.subscribe(), digest: digest.to_owned() }
     }
 
-    /// Whether the credential with this digest is good, as far as this process knows.
+    /// Whether the credential with this digest is valid, by the last read.
     pub(crate) fn is_good(&self, digest: &str) -> bool {
         self.admitted.good.borrow().contains_key(digest)
     }
 
-    /// The credential with this digest, if it is good or has expired. One that is unknown may have been made a moment ago:
-    /// the next look decides, for [`UNKNOWN_WAIT_MAX`] at most.
+    /// The credential with this digest, if it is valid or has expired. An unknown one may be new: the next read
+    /// decides, within [`UNKNOWN_WAIT_MAX`].
     pub(crate) async fn credential(&self, digest: &str) -> Result<Option<Credential>, Elapsed> {
         let admitted = &self.admitted;
         if let Some(known) = admitted.find(digest) {
             return Ok(Some(known));
         }
-        let (mut looked, begun) = (admitted.looked.subscribe(), admitted.begun.load(Ordering::SeqCst));
+        let (mut finished, begun) = (admitted.finished.subscribe(), admitted.begun.load(Ordering::SeqCst));
         admitted.wanted.notify_one();
-        let _ = tokio::time::timeout(UNKNOWN_WAIT_MAX, looked.wait_for(|look| *look > begun)).await?;
+        let _ = tokio::time::timeout(UNKNOWN_WAIT_MAX, finished.wait_for(|read| *read > begun)).await?;
         Ok(admitted.find(digest))
     }
 
-    /// Reads which credentials are good.
-    pub(crate) async fn look_at_credentials(&self) -> Result<(), StoreError> {
-        let _looking = self.admitted.looking.lock().await;
-        let look = self.admitted.begun.fetch_add(1, Ordering::SeqCst) + 1;
+    /// Reads the valid credentials.
+    pub(crate) async fn reload_credentials(&self) -> Result<(), StoreError> {
+        let _reading = self.admitted.reading.lock().await;
+        let read = self.admitted.begun.fetch_add(1, Ordering::SeqCst) + 1;
         let found = self.good_credentials(None).await?;
         self.admitted.replace(found.into_iter().map(|credential| (credential.digest.clone(), credential)).collect());
-        self.admitted.looked.send_replace(look);
+        self.admitted.finished.send_replace(read);
         Ok(())
     }
 
-    /// This process has revoked the credentials with these digests: once this returns they open nothing, and streams are cut.
+    /// Called after this process has revoked the credentials with these digests. When it returns they are refused, and
+    /// their streams are cut.
     pub(crate) async fn credentials_revoked(&self, digests: &[&str]) {
-        if let Err(error) = self.look_at_credentials().await {
-            tracing::debug!(%error, "the credentials that are good could not be read after a revocation");
-            let _looking = self.admitted.looking.lock().await;
+        if let Err(error) = self.reload_credentials().await {
+            tracing::debug!(%error, "could not read valid credentials after a revocation");
+            let _reading = self.admitted.reading.lock().await;
             let mut good = Good::clone(&self.admitted.good.borrow());
             good.retain(|digest, _| !digests.contains(&digest.as_str()));
             self.admitted.replace(good);
         }
     }
 
-    /// Reads again and again which credentials are good, until `shutdown`.
+    /// Reads the valid credentials each second, until `shutdown`.
     pub(crate) async fn keep_credentials(self, shutdown: Shutdown) {
         let mut failing = false;
         while !shutdown.has_begun() {
-            let looked = self.look_at_credentials().await;
-            if let (Err(error), false) = (&looked, failing) {
-                tracing::warn!(%error, "the credentials that are good could not be read: those that were read last stay");
+            let reloaded = self.reload_credentials().await;
+            if let (Err(error), false) = (&reloaded, failing) {
+                tracing::warn!(%error, "could not read valid credentials; keeping the last list");
             }
-            failing = looked.is_err();
+            failing = reloaded.is_err();
             tokio::time::sleep(UNKNOWN_PAUSE).await;
             tokio::select! {
                 () = shutdown.begun() => return,
                 () = self.admitted.wanted.notified() => {}
-                () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = tokio::time::sleep(READ_INTERVAL) => {}
             }
         }
     }
@@ -162,7 +163,7 @@ mod tests {
             assert_eq!(write.enrol(&new).await.unwrap(), Ok(true));
         }
         write.commit().await.unwrap();
-        store.look_at_credentials().await.unwrap();
+        store.reload_credentials().await.unwrap();
         assert!(store.is_good("edge-1") && store.is_good("edge-2"));
         let away = sqlx::raw_sql("ALTER TABLE credentials RENAME TO away");
         away.execute(store.writer().sqlite().unwrap()).await.unwrap();
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn unknown_credentials_cost_ten_looks_a_second_however_many_come() {
+    async fn unknown_credentials_cost_ten_reads_a_second_however_many_arrive() {
         let directory = tempfile::tempdir().unwrap();
         let clock = Arc::new(ManualClock::at(UnixMillis(1_000)));
         let store = Store::open(&directory.path().join("db.sqlite").into(), clock).await.unwrap();
@@ -181,11 +182,11 @@ mod tests {
         for round in 0..5 {
             let digests: Vec<_> = (0..500).map(|number| format!("{round} {number}")).collect();
             for found in join_all(digests.iter().map(|digest| store.credential(digest))).await {
-                assert_eq!(found.unwrap(), None, "each is decided by a look");
+                assert_eq!(found.unwrap(), None, "a read decides each");
             }
         }
-        let looks = u128::from(store.admitted.begun.load(Ordering::SeqCst));
-        assert!(looks <= begun.elapsed().as_millis() / UNKNOWN_PAUSE.as_millis() + 1, "{looks}");
+        let reads = u128::from(store.admitted.begun.load(Ordering::SeqCst));
+        assert!(reads <= begun.elapsed().as_millis() / UNKNOWN_PAUSE.as_millis() + 1, "{reads}");
         shutdown.begin();
         keeper.await.unwrap();
     }

@@ -1,8 +1,8 @@
 //! The bans in force, as gateways report them.
 //!
-//! Bans live in the gateways and their quota store; here is what each gateway said last, for people to look at. Gateways
-//! that share a store report the same bans, so they are told apart by key. What a gateway said counts for half a minute:
-//! one that ended, or that cannot reach us, says nothing any more, and nobody is shown bans that may long be lifted.
+//! Gateways and their quota store hold the bans; this table holds each gateway's last report, for people to read.
+//! Gateways that share a store report the same bans, so bans are told apart by key. A report counts for half a minute:
+//! a gateway that ended or lost its connection reports no more, and its bans may have been lifted.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -18,34 +18,34 @@ use super::processes::credential_of;
 use super::rows::{self, Columns, Stored, Table};
 use super::{Store, StoreError, Write, to_json};
 
-/// How long a gateway's word counts: three of its reports may be lost.
+/// Validity of a gateway's report, in milliseconds: three reports may be lost.
 pub(crate) const HEARD_MILLIS: i64 = 30_000;
 
-/// Processes of gateways whose word is taken, and read.
+/// Maximum of gateway processes with stored and read reports.
 const NODES_MAX: i64 = 1_024;
 
-/// Of them with one credential: as many as may be on record, and those that they replaced half a minute ago.
+/// Maximum with one credential: the processes that may be on record, and those that they replaced within half a minute.
 const NODES_OF_ONE_MAX: i64 = 256;
 
-/// A ban and whose key it is.
+/// A ban and the holder of its key.
 #[derive(Clone, Debug)]
 pub(crate) struct KnownBan {
     pub(crate) ban: Ban,
-    /// The key's project and label; nothing when the key is forgotten already.
+    /// The key's project and label; `None` if the key is deleted already.
     pub(crate) holder: Option<(ProjectId, String)>,
 }
 
-/// What is known of bans.
+/// The bans in force.
 #[derive(Clone, Debug)]
 pub(crate) struct Bans {
-    /// Those that end last.
+    /// The bans that end last.
     pub(crate) listed: Vec<KnownBan>,
     /// How many there are.
     pub(crate) total: u64,
 }
 
 chassis::record! {
-    /// What a gateway said.
+    /// A gateway's report.
     struct Report {
         node: String,
         bans: String,
@@ -66,8 +66,8 @@ impl Stored for Report {
 }
 
 impl Write {
-    /// Takes down the bans that a gateway reports, in place of what it said before. Whether there is room for them.
-    pub(crate) async fn note_bans(&mut self, report: &KeyReport) -> Result<bool, StoreError> {
+    /// Stores the bans that a gateway reports, in place of its last report. Returns whether there was room.
+    pub(crate) async fn record_bans(&mut self, report: &KeyReport) -> Result<bool, StoreError> {
         if report.bans_total == 0 {
             query("DELETE FROM edge_bans WHERE node = $1").bind(&report.node).execute(self.connection()).await?;
             return Ok(true);
@@ -103,7 +103,7 @@ impl Write {
         Ok(others < NODES_MAX && siblings < NODES_OF_ONE_MAX)
     }
 
-    /// Forgets what gateways said that are not heard any more.
+    /// Deletes expired reports.
     pub(crate) async fn tidy_bans(&mut self) -> Result<(), StoreError> {
         let heard = self.now().plus(-HEARD_MILLIS).0;
         query("DELETE FROM edge_bans WHERE heard_at < $1").bind(heard).execute(self.connection()).await?;
@@ -138,7 +138,7 @@ impl Store {
         Ok((by_key, total))
     }
 
-    /// The bans in force, at most `limit`, the one that ends last first, and whose keys they are.
+    /// The bans in force with their keys' holders: at most `limit`, the one that ends last first.
     pub(crate) async fn bans(&self, now: UnixMillis, limit: usize) -> Result<Bans, StoreError> {
         let (by_key, total) = self.bans_in_force(now).await?;
         let mut bans: Vec<Ban> = by_key.into_values().collect();
@@ -150,7 +150,7 @@ impl Store {
                     .bind(ban.key.as_str())
                     .fetch_optional(self.reader())
                     .await?;
-            // A project whose name cannot be read is noted where its row is read.
+            // A project with an unreadable name is recorded where its row is read.
             let holder = row.and_then(|found| {
                 let (project, label) = found.row;
                 Some((project.parse().ok()?, label))

@@ -1,4 +1,4 @@
-//! Two databases compared: one that was put back from a backup, and the lost one that it replaces.
+//! Compares two databases: one restored from a backup, and the lost one that it replaces.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -11,11 +11,11 @@ use contract::time::UnixMillis;
 
 use super::StoreError;
 
-/// How long reading or writing all of a database may take.
+/// Maximum duration of reading or writing a whole database.
 pub(crate) const TIME_MAX: Duration = Duration::from_mins(10);
 
 contract::words! {
-    /// What lets somebody in, or is served.
+    /// The kinds of entities that grant access or are served.
     pub enum Kind {
         /// Credentials of gateways and services.
         Credential = "credentials",
@@ -27,18 +27,18 @@ contract::words! {
         Key = "keys",
         /// Custom domains.
         Name = "names",
-        /// Projects that are there or kept: what is missing was erased.
+        /// Present and restorable projects; a missing one was erased.
         Data = "data",
     }
 }
 
-/// What is good of each kind: what identifies it, the project it belongs to, and what people call it. `$1` is now.
+/// The valid entities of each kind: identity, project, and displayed name. `$1` is now.
 const GOOD: [(Kind, &str); 7] = [
     (
         Kind::Credential,
         "SELECT digest, '', name FROM credentials WHERE kind <> 'operator' AND revoked_at IS NULL AND $1 > 0",
     ),
-    // The command line's has no end: it is good while the platform's secret is what it derives from.
+    // The command line's credential has no expiry: it is valid while it derives from the platform's secret.
     (
         Kind::Token,
         "SELECT digest, '', name FROM credentials WHERE kind = 'operator' AND revoked_at IS NULL AND expires_at > $1",
@@ -55,23 +55,23 @@ const GOOD: [(Kind, &str); 7] = [
     (Kind::Data, "SELECT id, id, name FROM projects WHERE $1 > 0"),
 ];
 
-/// When keys that are good end, of those that do.
+/// The expiry of valid keys that have one.
 const ENDS: &str = "SELECT id, project, expires_at FROM api_keys WHERE revoked_at IS NULL AND expires_at > $1 / 1000";
 
 /// Until when removed projects are kept.
 const KEPT: &str = "SELECT id, erase_at FROM projects WHERE erase_at IS NOT NULL";
 
-/// Credentials that are never taken again.
+/// Credentials that are never accepted again.
 const REVOKED: &str =
     "SELECT digest, name, kind, made_by, created_at, revoked_at FROM credentials WHERE revoked_at IS NOT NULL";
 const REVOKE: &str = "INSERT INTO credentials (digest, name, kind, made_by, created_at, revoked_at)
     VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (digest) DO NOTHING";
 const RETIRE: &str = "UPDATE credentials SET revoked_at = $2 WHERE digest = $1 AND revoked_at IS NULL";
 
-/// What [`REVOKED`] finds.
+/// A row of [`REVOKED`].
 pub(crate) type Revoked = (String, String, String, Option<String>, i64, i64);
 
-/// What must not outlive a restore.
+/// Rows that must not survive a restore.
 const ENDED: [&str; 3] = ["DELETE FROM dashboard_sessions", "DELETE FROM dashboard_links", "DELETE FROM gateway_keys"];
 
 /// The newest revision, its mark, and when the last change was made.
@@ -79,10 +79,10 @@ const NEWEST: &str =
     "SELECT current, (SELECT mark FROM changes WHERE revision = current), (SELECT MAX(at_ms) FROM changes)
     FROM revision_counter WHERE id = 1";
 
-/// Everything that is good: its project and its name, by kind and identity.
+/// All valid entities: project and name, by kind and identity.
 pub(crate) type Good = BTreeMap<(Kind, String), (String, String)>;
 
-/// What the lost database says.
+/// The content of the lost database.
 pub(crate) struct Lost {
     pub(crate) good: Good,
     pub(crate) ends: Vec<(String, String, i64)>,
@@ -90,8 +90,7 @@ pub(crate) struct Lost {
     pub(crate) revoked: Vec<Revoked>,
 }
 
-/// Reads a lost database, if it is a later state of the one whose newest change this is. What is the newest of its
-/// own is noted.
+/// Reads a lost database if it is a later state of the one with this newest change, and records its newest change.
 pub(crate) async fn read_lost(
     place: &Place,
     (revision, mark, _): (i64, i64, i64),
@@ -105,7 +104,7 @@ pub(crate) async fn read_lost(
     *newest = Some((current, changed_at));
     let same = query_scalar("SELECT COUNT(*) FROM changes WHERE revision = $1 AND mark = $2");
     let same: i64 = same.bind(revision).bind(mark).fetch_one(&mut reading).await?;
-    anyhow::ensure!(same > 0, "it does not have the newest change of the backup, so it is no later state of it");
+    anyhow::ensure!(same > 0, "it lacks the backup's newest change, so it is not a later state of the same database");
     let (good, unreadable) = good(&mut reading, now).await?;
     anyhow::ensure!(unreadable == 0, "{unreadable} of its rows cannot be read");
     let lost = Lost {
@@ -119,7 +118,7 @@ pub(crate) async fn read_lost(
     Ok(lost)
 }
 
-/// Everything that is good, and how many rows cannot be read.
+/// All valid entities, and the number of unreadable rows.
 pub(crate) async fn good(connection: &mut Connection, now: UnixMillis) -> Result<(Good, usize), StoreError> {
     let (mut good, mut unreadable) = (Good::new(), 0);
     for (kind, statement) in GOOD {
@@ -139,7 +138,7 @@ pub(crate) async fn newest(connection: &mut Connection) -> Result<(i64, i64, i64
     Ok(query_as(NEWEST).fetch_one(connection).await?)
 }
 
-/// The keys that are good and end: their ids, projects and ends.
+/// Valid keys with an expiry: ids, projects and expiries.
 pub(crate) async fn ends(
     connection: &mut Connection,
     now: UnixMillis,
@@ -147,13 +146,13 @@ pub(crate) async fn ends(
     Ok(query_as(ENDS).bind(now.0).fetch_all(connection).await?)
 }
 
-/// Revokes a credential that is on record.
+/// Revokes a credential on record.
 pub(crate) async fn retire(connection: &mut Connection, digest: &str, now: UnixMillis) -> Result<(), StoreError> {
     query(RETIRE).bind(digest).bind(now.0).execute(connection).await?;
     Ok(())
 }
 
-/// Notes a credential that is never taken again, if it is not on record.
+/// Records a credential that is never accepted again, if it is not on record.
 pub(crate) async fn revoke(connection: &mut Connection, revoked: &Revoked) -> Result<(), StoreError> {
     let (digest, name, kind, made_by, created_at, revoked_at) = revoked;
     let revoke = query(REVOKE).bind(digest).bind(name).bind(kind).bind(made_by.as_deref());
@@ -161,7 +160,7 @@ pub(crate) async fn revoke(connection: &mut Connection, revoked: &Revoked) -> Re
     Ok(())
 }
 
-/// Ends what must not outlive a restore: sessions and links of the dashboard, and the keys of the gateways.
+/// Ends everything that must not survive a restore: sessions and links of the dashboard, and the keys of the gateways.
 pub(crate) async fn end_sessions_and_keys(connection: &mut Connection) -> Result<(), StoreError> {
     for statement in ENDED {
         query(statement).execute(&mut *connection).await?;

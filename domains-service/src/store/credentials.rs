@@ -1,5 +1,5 @@
-//! Credentials on record: of gateways, services and operators, the command line among them. Rows are never deleted, so no
-//! credential is taken again that was revoked or replaced, and what a credential made is found after its end as well.
+//! Credentials of gateways, services and operators, the command line among them. Rows are never deleted, so a revoked
+//! or replaced credential is never accepted again, and records made with a credential can be found after its end.
 
 use chassis::sql::{Found, RowPlace, query, query_as, query_scalar};
 use contract::keyring::GATEWAYS_WITH_KEYS_MAX;
@@ -10,37 +10,38 @@ use super::rows::{self, Columns, Stored, Table};
 use super::{Store, StoreError, Write};
 
 contract::words! {
-    /// What has a credential.
+    /// The kind of a credential's holder.
     pub(crate) enum Kind {
-        /// What the internet reaches.
+        /// A gateway.
         Gateway = "gateway",
-        /// What keeps data of projects behind it.
+        /// A service behind gateways that keeps data of projects.
         Service = "service",
         /// A person, a script, or the command line.
         Operator = "operator",
     }
 }
 
-/// The name of the operator whose credential derives from the platform's secret.
+/// The operator name of the command line, whose credential derives from the platform's secret.
 pub(crate) const COMMAND_LINE: &str = "command-line";
 
-/// Good credentials of services, and of operators the expired ones too; of gateways [`GATEWAYS_WITH_KEYS_MAX`].
+/// Maximum of valid credentials of services, and of valid or expired ones of operators. Of gateways:
+/// [`GATEWAYS_WITH_KEYS_MAX`].
 pub(crate) const GOOD_OF_A_KIND_MAX: i64 = 1_024;
 
-/// Credentials that are listed: all that are good, and then those that were revoked last.
+/// Maximum of listed credentials: all valid ones, then those that were revoked last.
 const LISTED_MAX: i64 = 4_096;
 
 /// Characters of a digest by which operators find its row.
 const SHOWN_OF_DIGEST: usize = 8;
 
-/// What a request comes with.
+/// The credential of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Credential {
     pub(crate) kind: Kind,
     pub(crate) name: String,
     /// SHA-256 of it, in hexadecimal.
     pub(crate) digest: String,
-    /// Its end, of those that have one.
+    /// Its expiry, if it has one.
     pub(crate) expires_at: Option<UnixMillis>,
 }
 
@@ -50,26 +51,26 @@ impl Credential {
         self.expires_at.is_none_or(|end| now < end)
     }
 
-    /// What the node that a gateway names is called here: no gateway speaks for a node of another.
+    /// The full name of a gateway's node: a gateway can name only its own nodes.
     pub(crate) fn node(&self, node: &str) -> String {
         format!("{}/{node}", self.name)
     }
 }
 
-/// A credential as it is listed.
+/// A credential in lists.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorded {
     pub(crate) credential: Credential,
     /// The file that it was read from.
     pub(crate) file: Option<String>,
-    /// The operator who made it; `None` for one that was read from a file.
+    /// The operator who made it; `None` if it was read from a file.
     pub(crate) made_by: Option<String>,
     pub(crate) created_at: UnixMillis,
     pub(crate) last_used_at: Option<UnixMillis>,
     pub(crate) revoked_at: Option<UnixMillis>,
 }
 
-/// A credential that is to be put on record.
+/// A credential to record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Enrolment<'a> {
     pub(crate) kind: Kind,
@@ -77,31 +78,31 @@ pub(crate) struct Enrolment<'a> {
     /// SHA-256 of the credential, in hexadecimal.
     pub(crate) digest: &'a str,
     pub(crate) expires_at: Option<UnixMillis>,
-    /// Where it comes from.
+    /// Its origin.
     pub(crate) from: Origin<'a>,
 }
 
-/// Where a credential comes from.
+/// The origin of a credential.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Origin<'a> {
     /// It was read from this file.
     File(&'a str),
-    /// The operator whose credential has this digest has just made it.
+    /// An operator made it, whose credential has this digest.
     Maker(&'a str),
 }
 
 /// Why a credential is not put on record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NotEnrolled {
-    /// The name has another credential, which is good, and one of the two was not read from a file.
+    /// The name has another valid credential, and one of the two is not from a file.
     Exists,
     /// The name belongs to a service, and this is a gateway, or the other way round.
     OtherKind,
     /// The same credential is on record under this other name.
     Doubled(String),
-    /// The credential was revoked, or another one took its place.
+    /// The credential was revoked or replaced.
     Revoked,
-    /// As many credentials of this kind are good as may be.
+    /// The maximum of valid credentials of this kind is reached.
     TooMany,
 }
 
@@ -133,7 +134,7 @@ impl Stored for GoodRow {
 }
 
 chassis::record! {
-    /// What holds a name.
+    /// The valid credential of a name.
     struct Holder {
         kind: String,
         file: Option<String>,
@@ -164,7 +165,7 @@ impl Stored for Row {
 
     fn read(self, columns: &mut Columns) -> Option<Recorded> {
         let kind = columns.word("kind", &self.kind)?;
-        // No credential is good whose end cannot be read.
+        // A credential with an unreadable expiry is invalid.
         let revoked_at = if columns.unreadable() == Some("revoked_at") { Some(0) } else { self.revoked_at };
         let expires_at = self.expires_at.map(UnixMillis);
         Some(Recorded {
@@ -183,7 +184,7 @@ fn place(name: &str, digest: &str) -> RowPlace {
     rows::place(Table::Credentials, format!("{name} {digest}"), "")
 }
 
-/// A statement that reads whole rows, each with the name of the operator who made it.
+/// A statement that reads whole rows, each with the name of its maker.
 macro_rules! recorded {
     ($rest:literal) => {
         concat!(
@@ -194,7 +195,7 @@ macro_rules! recorded {
     };
 }
 
-/// A statement about the good credential that holds a name, `$1`, where a credential of the kind `$2` is to have it.
+/// A statement about the valid credential of the name `$1`, where a credential of the kind `$2` is to replace it.
 macro_rules! of_holder {
     ($statement:literal) => {
         concat!(
@@ -205,7 +206,8 @@ macro_rules! of_holder {
 }
 
 impl Store {
-    /// All that are on record, or those of one kind, by kind, name and age: the good ones, and those that were revoked last.
+    /// All credentials on record or those of one kind, by kind, name and age: the valid ones, and those that were
+    /// revoked last.
     pub(crate) async fn credentials(&self, kind: Option<Kind>) -> Result<Vec<Recorded>, StoreError> {
         let found: Vec<Found<Row>> = query_as(recorded!(
             "WHERE c.kind LIKE $1 ORDER BY c.revoked_at IS NOT NULL, c.revoked_at DESC, c.digest LIMIT $2"
@@ -220,7 +222,7 @@ impl Store {
         Ok(all)
     }
 
-    /// Those that are good, or have expired, of all kinds or of one, by kind and name.
+    /// Valid and expired credentials, of all kinds or of one, by kind and name.
     pub(crate) async fn good_credentials(&self, kind: Option<Kind>) -> Result<Vec<Credential>, StoreError> {
         let found: Vec<Found<GoodRow>> = query_as(
             "SELECT kind, name, digest, expires_at FROM credentials WHERE kind LIKE $1 AND revoked_at IS NULL
@@ -233,20 +235,20 @@ impl Store {
         Ok(rows::each(self.reader(), found))
     }
 
-    /// Whether the operator of this name has a credential that is good.
+    /// Whether the operator of this name has a valid credential.
     pub(crate) async fn is_operator(&self, name: &str, now: UnixMillis) -> Result<bool, StoreError> {
         let found: i64 = query_scalar(GOOD_OPERATOR).bind(name).bind(now.0).fetch_one(self.reader()).await?;
         Ok(found > 0)
     }
 }
 
-/// How many good credentials the operator `$1` has at `$2`: one, or none.
+/// Number of valid credentials of the operator `$1` at `$2`: 0 or 1.
 pub(super) const GOOD_OPERATOR: &str = "SELECT COUNT(*) FROM credentials WHERE kind = 'operator' AND name = $1
     AND revoked_at IS NULL AND (expires_at IS NULL OR CAST(expires_at AS BIGINT) > $2)";
 
 impl Write {
-    /// Puts a credential on record; whether it is new there. It takes the place of one that is revoked or has expired, and
-    /// one from a file that of one from a file. No credential that was ever revoked or replaced is taken again.
+    /// Records a credential; returns whether it is new. It replaces a revoked or expired one, and one from a file
+    /// replaces one from a file. A credential that was ever revoked or replaced is never accepted again.
     pub(crate) async fn enrol(&mut self, new: &Enrolment<'_>) -> Result<Result<bool, NotEnrolled>, StoreError> {
         let (file, made_by) = match new.from {
             Origin::File(file) => (Some(file), None),
@@ -260,7 +262,7 @@ impl Write {
                 None if revoked_at.is_none() && name != new.name => Err(NotEnrolled::Doubled(name)),
                 None if revoked_at.is_none() && kind != new.kind.as_str() => Err(NotEnrolled::OtherKind),
                 None if revoked_at.is_none() => {
-                    self.note_file(new.digest, file).await?;
+                    self.record_file(new.digest, file).await?;
                     Ok(false)
                 }
                 _ => Err(NotEnrolled::Revoked),
@@ -286,7 +288,7 @@ impl Write {
         Ok(Ok(true))
     }
 
-    /// Retires what holds the name, if the new credential may take its place.
+    /// Ends the name's present credential, if the new one may replace it.
     async fn make_room(
         &mut self,
         new: &Enrolment<'_>,
@@ -295,7 +297,7 @@ impl Write {
         let holder = query_as(of_holder!("SELECT kind, file, expires_at FROM credentials"));
         let holder: Option<Found<Holder>> =
             holder.bind(new.name).bind(new.kind.as_str()).fetch_optional(self.connection()).await?;
-        // One that cannot be read is no credential, and is replaced.
+        // An unreadable credential is invalid, and is replaced.
         if let Some(Found { row: holder, bad: None }) = &holder {
             if holder.kind != new.kind.as_str() {
                 return Ok(Err(NotEnrolled::OtherKind));
@@ -315,14 +317,14 @@ impl Write {
         if holder.is_some() {
             self.retire(new.kind, new.name).await?;
         } else if new.kind == Kind::Gateway {
-            // One that was heard while its credential was revoked.
+            // Drops a process that reported while its credential was revoked.
             forget_processes_of(self.connection(), new.name).await?;
         }
         Ok(Ok(()))
     }
 
-    /// Makes sure that the credential that a change is asked for with is good in this transaction as well: another replica may
-    /// have revoked it a moment ago.
+    /// Checks in this transaction that the caller's credential is still valid: another replica may have revoked it just
+    /// now.
     ///
     /// # Errors
     /// [`StoreError::ActorRevoked`] when it is not.
@@ -332,14 +334,14 @@ impl Write {
         if count > 0 { Ok(()) } else { Err(StoreError::ActorRevoked) }
     }
 
-    /// Notes which file has the credential that is on record.
-    async fn note_file(&mut self, digest: &str, file: Option<&str>) -> Result<(), StoreError> {
+    /// Stores the name of the credential's file.
+    async fn record_file(&mut self, digest: &str, file: Option<&str>) -> Result<(), StoreError> {
         let note = query("UPDATE credentials SET file = $2 WHERE digest = $1").bind(digest).bind(file);
         note.execute(self.connection()).await?;
         Ok(())
     }
 
-    /// Refuses the good credential of this name from now on, for good. What it led to in the dashboard ends.
+    /// Ends the valid credential of this name for good, and the dashboard sessions and links that it opened.
     async fn retire(&mut self, kind: Kind, name: &str) -> Result<(), StoreError> {
         let now = self.now().0;
         query(of_holder!("UPDATE credentials SET revoked_at = $3"))
@@ -359,8 +361,8 @@ impl Write {
         Ok(())
     }
 
-    /// Refuses a credential from now on, for good. With that of a gateway every session of the dashboard ends, whose cookie
-    /// may have passed through it.
+    /// Ends a credential for good. Revoking a gateway's also ends every dashboard session, because its cookie may have
+    /// passed through the gateway.
     pub(crate) async fn revoke(&mut self, credential: &Credential) -> Result<(), StoreError> {
         self.retire(credential.kind, &credential.name).await?;
         if credential.kind == Kind::Gateway {
@@ -372,14 +374,15 @@ impl Write {
         Ok(())
     }
 
-    /// The good credential of this name, if there is one.
+    /// The valid credential of this name, if any.
     pub(crate) async fn good_credential(&mut self, kind: Kind, name: &str) -> Result<Option<Recorded>, StoreError> {
         let found = query_as(recorded!("WHERE c.kind = $1 AND c.name = $2 AND c.revoked_at IS NULL"));
         let found: Option<Found<Row>> = found.bind(kind.as_str()).bind(name).fetch_optional(self.connection()).await?;
         Ok(rows::found(self.connection(), found))
     }
 
-    /// The good credentials that those of this name made, revoked ones too, and what these made, by kind and name.
+    /// The valid credentials that credentials of this name made, revoked ones included, and those that these made, by
+    /// kind and name.
     pub(crate) async fn made_by(&mut self, kind: Kind, name: &str) -> Result<Vec<Recorded>, StoreError> {
         let found: Vec<Found<Row>> = query_as(recorded!(
             "WHERE c.revoked_at IS NULL AND c.digest IN

@@ -1,4 +1,4 @@
-//! Domains at rest, who holds a name, and the leases by which one worker acts on one domain.
+//! Stored domains, the holders of names, and the leases by which one worker acts on a domain.
 
 mod claims;
 
@@ -12,7 +12,7 @@ use super::{Store, StoreError, to_json, with_project};
 use crate::domain::{Domain, RedirectRule, RedirectTarget, Status};
 use verification::problem::{Problem, ProblemCode};
 
-pub(crate) use self::claims::{Claims, find_claims, forget_tombstones, hold, let_go};
+pub(crate) use self::claims::{NameClaims, find_claims, forget_tombstones, hold, release};
 use crate::project::ProjectRef;
 
 chassis::record! {
@@ -42,8 +42,8 @@ chassis::record! {
     }
 }
 
-/// How long a domain whose row cannot be read is set aside, in milliseconds.
-pub(crate) const SET_ASIDE_MILLIS: i64 = 10 * 60 * 1_000;
+/// Time for which an unreadable domain is postponed, in milliseconds.
+pub(crate) const POSTPONED_MILLIS: i64 = 10 * 60 * 1_000;
 
 impl Stored for Row {
     type Value = Domain;
@@ -60,7 +60,7 @@ impl Stored for Row {
         let mut domain = Domain {
             name,
             project,
-            // The edge goes on serving what it served, whatever is shown here.
+            // Only the display changes: the edge continues to serve the domain.
             status: columns.word("status", &self.status).unwrap_or(Status::Active),
             status_since: UnixMillis(self.status_since),
             primary: self.is_primary,
@@ -104,7 +104,7 @@ fn unreadable_problem(name: &Hostname) -> Problem {
     Problem::new(
         ProblemCode::RecordUnreadable,
         name.as_str(),
-        "Our record of this domain cannot be read. It is served as before, and it is not checked or renewed until the record is mended.",
+        "This domain's record is damaged. It is served as before, but not checked or renewed until an operator repairs it.",
         "There is nothing you can change in DNS. The platform's operators are told; you can also remove the domain and add it again.",
     )
 }
@@ -121,8 +121,8 @@ impl Store {
         rows::one(self.reader(), row)
     }
 
-    /// Up to `limit` domains of the project after the name `after`, by name: those with `part` in their names and in this
-    /// state; empty is any.
+    /// Up to `limit` domains of the project after the name `after`, by name, with `part` in their names and in this
+    /// state; empty matches any.
     pub(crate) async fn domains(
         &self,
         project: &ProjectRef,
@@ -145,9 +145,9 @@ impl Store {
         Ok(rows::each(self.reader(), found))
     }
 
-    /// Domains whose time has come and that nobody is acting on, at most `limit` and at most `per_project` of one
-    /// project: however many of one are due, those of others come as well. Those that cannot be read are set aside for
-    /// [`SET_ASIDE_MILLIS`], or they would be found again at once and take the place of others.
+    /// Due domains without a lease: at most `limit`, and at most `per_project` of one project, so that a project with
+    /// many due domains does not delay the others. Rows that cannot be read are postponed by [`POSTPONED_MILLIS`];
+    /// otherwise each query would return them again in place of readable ones.
     pub(crate) async fn due_domains(
         &self,
         now: UnixMillis,
@@ -174,12 +174,12 @@ impl Store {
             domain.unreadable.is_none()
         });
         for place in unreadable {
-            self.set_aside(&place, now).await?;
+            self.postpone_unreadable(&place, now).await?;
         }
         Ok(domains)
     }
 
-    /// Domains whose time is no number, at most `limit`. SQLite has them behind all numbers.
+    /// Domains with a due time that is not a number, at most `limit`. SQLite sorts them after all numbers.
     async fn undated_domains(&self, limit: i64) -> Result<Vec<Found<Row>>, StoreError> {
         if self.reader().kind() == Kind::Postgres {
             return Ok(Vec::new());
@@ -188,10 +188,10 @@ impl Store {
         Ok(found.bind(limit).fetch_all(self.reader()).await?)
     }
 
-    /// Leaves a domain alone for [`SET_ASIDE_MILLIS`]: its row, or its project's, cannot be read.
-    pub(crate) async fn set_aside(&self, place: &RowPlace, now: UnixMillis) -> Result<(), StoreError> {
+    /// Postpones a domain with an unreadable row, or an unreadable project, by [`POSTPONED_MILLIS`].
+    pub(crate) async fn postpone_unreadable(&self, place: &RowPlace, now: UnixMillis) -> Result<(), StoreError> {
         query("UPDATE domains SET due_at = $1, lease_until = 0 WHERE name = $2 AND project = $3 AND removal IS NULL")
-            .bind(now.plus(SET_ASIDE_MILLIS).0)
+            .bind(now.plus(POSTPONED_MILLIS).0)
             .bind(&place.row)
             .bind(&place.of)
             .execute(self.writer())
@@ -199,15 +199,15 @@ impl Store {
         Ok(())
     }
 
-    /// Takes the right to act on a domain until `until`; `None` when somebody else has it. The number returned must
-    /// still be the domain's when the result is written: a worker that was held up past its lease writes nothing.
+    /// Takes a lease on a domain until `until`; `None` when another worker has one. The fence returned must still be
+    /// the domain's when the result is written: a worker that outlived its lease writes nothing.
     pub(crate) async fn lease_domain(
         &self,
         domain: &Domain,
         now: UnixMillis,
         until: UnixMillis,
     ) -> Result<Option<i64>, StoreError> {
-        // A number that cannot be counted on begins anew: each has to be another one than the one before, no more.
+        // A damaged fence starts again: a fence must only differ from the one before.
         let fence = query_scalar(
             "UPDATE domains SET lease_until = $1,
                  lease_fence = CASE WHEN lease_fence < 4611686018427387904 THEN lease_fence + 1 ELSE 1 END
@@ -241,8 +241,9 @@ impl Store {
 const FIND: &str = with_project!("domains WHERE name = $1 AND project = $2");
 const FIND_AND_LOCK: &str = with_project!("domains WHERE name = $1 AND project = $2 FOR UPDATE");
 
-/// The project's domain of this name, within a writing transaction. Until its end nobody takes the domain's lease: one
-/// whose fence was looked at here is still the one when the result is written. (SQLite has one writer anyway.)
+/// The project's domain of this name, within a writing transaction. No worker can lease the domain until the
+/// transaction ends, so a fence that was read here is still current when the result is written. (SQLite has one writer
+/// anyway.)
 pub(crate) async fn find_domain(
     connection: &mut Connection,
     project: &ProjectRef,
@@ -353,8 +354,8 @@ pub(crate) async fn save_domain(connection: &mut Connection, domain: &Domain) ->
     Ok(())
 }
 
-/// Has the worker look at the project's domains now: its plan has changed.
-pub(crate) async fn look_again(
+/// Makes the project's domains due now, because its plan has changed.
+pub(crate) async fn check_again(
     connection: &mut Connection,
     project: &ProjectRef,
     now: UnixMillis,
@@ -367,7 +368,7 @@ pub(crate) async fn look_again(
     Ok(())
 }
 
-/// Gives the right to act on a domain back.
+/// Releases a lease on a domain.
 pub(crate) async fn release_lease(connection: &mut Connection, domain: &Domain) -> Result<(), StoreError> {
     query("UPDATE domains SET lease_until = 0 WHERE name = $1 AND project = $2")
         .bind(domain.name.as_str())

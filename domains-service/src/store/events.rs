@@ -1,4 +1,4 @@
-//! What happened, for a project's owner: the audit log.
+//! The audit log: events of a project, for its owner.
 
 use chassis::sql::{Found, RowPlace, query, query_as, query_scalar};
 use contract::hostname::Hostname;
@@ -14,7 +14,7 @@ use crate::project::ProjectRef;
 /// Events kept of one project, whatever their age.
 const EVENTS_PER_PROJECT_MAX: i64 = 100_000;
 
-/// Events left when there were more: room for some before the oldest are looked for again.
+/// Events left after a deletion of the oldest, so that the next deletion is not needed soon.
 const EVENTS_LEFT: i64 = 90_000;
 
 /// Events listed at once.
@@ -39,7 +39,7 @@ pub(crate) struct Event {
 pub(crate) struct Through {
     /// The project's identity.
     pub(crate) project: String,
-    /// Its name; `None` when it is erased, or was not asked for.
+    /// Its name; `None` if it is erased or was not requested.
     pub(crate) project_name: Option<String>,
     pub(crate) event: Event,
 }
@@ -74,7 +74,7 @@ impl Stored for Row {
             actor: self.actor,
             client: self.client,
             gateway: self.gateway,
-            // What happened is worth showing without its details.
+            // The event is useful without its details.
             detail: columns.json("detail", &self.detail).unwrap_or_else(|| serde_json::json!({})),
             at: UnixMillis(self.at_ms),
         };
@@ -83,7 +83,8 @@ impl Stored for Row {
 }
 
 impl Write {
-    /// Whether what the actor was authenticated by is good in this transaction. A key that it has revoked itself is.
+    /// Whether the actor's credential is valid in this transaction. A key that the actor itself revoked counts as
+    /// valid.
     async fn may_still(&mut self, actor: &Actor) -> Result<bool, StoreError> {
         let now = self.now().0;
         let good = [
@@ -105,8 +106,7 @@ impl Write {
         Ok(true)
     }
 
-    /// Writes an event, and the messages to those who want to be told; they exist if and only if the transaction
-    /// commits.
+    /// Writes an event and the messages to its subscribers; they exist if and only if the transaction commits.
     ///
     /// # Errors
     /// [`StoreError::ActorRevoked`] when the actor's key, token or gateway was revoked since it was authenticated.
@@ -137,7 +137,7 @@ impl Write {
         .fetch_one(self.connection())
         .await?;
         if actor.name() != Actor::system().name() {
-            self.note(Done {
+            self.log_on_commit(Done {
                 kind: kind.to_owned(),
                 project: project.name.to_string(),
                 domain: domain.map(ToString::to_string),
@@ -150,7 +150,7 @@ impl Write {
         webhooks::enqueue(self, project, domain, kind, &detail, id).await
     }
 
-    /// Counts the event, and forgets the oldest of a project that has more than [`EVENTS_PER_PROJECT_MAX`].
+    /// Counts the event, and deletes the oldest ones of a project with more than [`EVENTS_PER_PROJECT_MAX`].
     async fn bound_events(&mut self, project: &ProjectRef) -> Result<(), StoreError> {
         let owner = format!("events {}", project.uid);
         if kept::one_more(self.connection(), &owner).await? <= EVENTS_PER_PROJECT_MAX {
@@ -169,7 +169,7 @@ impl Write {
         kept::put_right(self.connection(), &owner, left).await
     }
 
-    /// Forgets events from before `before`.
+    /// Deletes events from before `before`.
     pub(crate) async fn forget_events(&mut self, before: UnixMillis) -> Result<(), StoreError> {
         query("DELETE FROM events WHERE at_ms < $1").bind(before.0).execute(self.connection()).await?;
         // Of projects that are gone, once their last event is.
@@ -184,7 +184,7 @@ impl Write {
 }
 
 impl Store {
-    /// A project's events, newest first, of one domain when given, below event `before` when given.
+    /// A project's events, newest first: of one domain and below the event `before`, where given.
     pub(crate) async fn events(
         &self,
         project: &ProjectRef,
@@ -204,7 +204,7 @@ impl Store {
         Ok(rows::each(self.reader(), found).into_iter().map(|through| through.event).collect())
     }
 
-    /// What was changed through a gateway since a moment, in all projects, newest first, below event `before` when given.
+    /// Changes through a gateway since a time, in all projects, newest first, below the event `before` if given.
     pub(crate) async fn changes_through(
         &self,
         gateway: &str,
@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(newest.iter().take(4).filter(|event| event.kind == "project.changed").count(), 3);
         let others = query_scalar("SELECT COUNT(*) FROM events WHERE project = 'other'");
         assert_eq!(Ok::<i64, ()>(1), others.fetch_one(store.reader()).await.map_err(|_| ()));
-        // Age forgets as well, and with a project's last event its count.
+        // Age deletes events too, and the last event of a project deletes its count.
         let mut write = store.write().await.unwrap();
         write.forget_events(UnixMillis(2_000)).await.unwrap();
         write.commit().await.unwrap();

@@ -1,4 +1,4 @@
-//! The generations of the keys of gateways, at rest.
+//! Stored generations of the gateways' keys.
 
 use chassis::sql::{Connection, Found, RowPlace, query, query_as};
 use contract::keyring::GENERATIONS_MAX;
@@ -32,11 +32,11 @@ impl Stored for GenerationRow {
     }
 }
 
-/// The highest number that a generation can have: numbers are seconds since the Unix epoch, and the next one after those given.
+/// Highest number of a generation: numbers are seconds since the Unix epoch, or one more than the last number.
 const GENERATION_MAX: i64 = 1 << 40;
 
-/// How far the number of a generation can be above one that is given later, in seconds: another replica's clock was ahead. More
-/// than any clock is, and a bit that flips above it is damage.
+/// Maximum by which a generation's number may exceed a later one, in seconds: another replica's clock was ahead. It is
+/// more than clocks differ, and a flipped bit above it is damage.
 const AHEAD_MAX: i64 = 1 << 30;
 
 /// A generation of keys as it rests.
@@ -68,7 +68,7 @@ impl Write {
         read_generations(self.connection()).await
     }
 
-    /// Puts other keys in the place of those of a generation.
+    /// Replaces the keys of a generation.
     pub(crate) async fn replace_generation(&mut self, generation: &SealedGeneration) -> Result<(), StoreError> {
         query("UPDATE gateway_keys SET sealed = $2 WHERE number = $1")
             .bind(generation.number)
@@ -78,14 +78,14 @@ impl Write {
         Ok(())
     }
 
-    /// Adds a generation of keys and forgets those that are too many; all others if they are `compromised`.
+    /// Adds a generation of keys and deletes the oldest beyond the maximum, or all others if they are `compromised`.
     pub(crate) async fn add_generation(
         &mut self,
         generation: &SealedGeneration,
         compromised: bool,
     ) -> Result<(), StoreError> {
         let kept = if compromised { 0 } else { i64::try_from(GENERATIONS_MAX).unwrap_or(i64::MAX) - 1 };
-        // Numbers that were never given, and what is no number, are not among them: they would take their places.
+        // Impossible numbers and values that are not numbers are excluded: they would displace real generations.
         query(
             "DELETE FROM gateway_keys WHERE number NOT IN
              (SELECT number FROM gateway_keys WHERE number BETWEEN 0 AND $2 ORDER BY number DESC LIMIT $1)",
@@ -95,7 +95,7 @@ impl Write {
         .execute(self.connection())
         .await?;
         rows::forget_all(self.connection(), Table::GatewayKeys, "");
-        // Another replica that started in the same second was first: its generation is as good.
+        // Another replica that started in the same second was first; its generation serves as well.
         query(
             "INSERT INTO gateway_keys (number, sealed, signs_from) VALUES ($1, $2, $3) ON CONFLICT (number) DO NOTHING",
         )

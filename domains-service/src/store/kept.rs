@@ -1,13 +1,13 @@
-//! Counting what is kept of one owner as it is written: a maximum then costs one row to know, not a scan.
+//! A count of each owner's rows, updated with every write: checking a maximum then reads one row and scans nothing.
 //!
-//! A count is never too low. What is forgotten for its age leaves it too high, and the next time the maximum is reached
-//! it is put right.
+//! A count is never too low. Deleting rows for their age leaves it too high; it is corrected the next time the maximum
+//! is reached.
 
 use chassis::sql::{Connection, query, query_scalar};
 
 use super::StoreError;
 
-/// Counts one more row of `owner`: how many there are by now. A count that cannot be is taken as too high.
+/// Counts one more row of `owner` and returns the count. A damaged count is treated as too high.
 pub(super) async fn one_more(connection: &mut Connection, owner: &str) -> Result<i64, StoreError> {
     let kept = query_scalar(
         "INSERT INTO kept_rows (owner, kept) VALUES ($1, 1)
@@ -24,7 +24,7 @@ pub(super) async fn put_right(connection: &mut Connection, owner: &str, kept: i6
     Ok(())
 }
 
-/// Forgets the count of an owner that is gone.
+/// Deletes the count of an owner that is gone.
 pub(super) async fn forget(connection: &mut Connection, owner: &str) -> Result<(), StoreError> {
     query("DELETE FROM kept_rows WHERE owner = $1").bind(owner).execute(connection).await?;
     Ok(())

@@ -1,4 +1,4 @@
-//! API keys at rest: digests, never keys.
+//! Stored API keys: digests, never keys.
 
 use chassis::sql::{Connection, Found, RowPlace, query, query_as, query_scalar};
 use contract::feed::{Entity, EntityName};
@@ -18,7 +18,7 @@ pub(crate) struct KeyRecord {
     pub(crate) digest: KeyDigest,
     pub(crate) label: String,
     pub(crate) scopes: Scopes,
-    /// The last four characters, so that people can tell keys apart.
+    /// The last four characters, by which people tell keys apart.
     pub(crate) last4: String,
     pub(crate) environment: Environment,
     pub(crate) created_at: UnixMillis,
@@ -26,13 +26,13 @@ pub(crate) struct KeyRecord {
     pub(crate) revoked_at: Option<UnixMillis>,
     /// The beginning of the minute in which it was used last, as far as it was reported.
     pub(crate) last_used_at: Option<UnixMillis>,
-    /// The first column of its row that cannot be read, when there is one: the key is listed and can be revoked, and it
-    /// opens nothing here.
+    /// The first unreadable column of its row, if any. Such a key is listed and can be revoked, and does not
+    /// authenticate here.
     pub(crate) unreadable: Option<&'static str>,
 }
 
 impl KeyRecord {
-    /// What the edge must know.
+    /// The key as published to the edge.
     pub(crate) fn published(&self) -> ApiKey {
         ApiKey {
             digest: self.digest,
@@ -95,7 +95,7 @@ impl Stored for Row {
     }
 }
 
-/// Takes a key from the edge, also one whose digest cannot be read any more: what the edge knows has its id.
+/// Withdraws a key, also one with an unreadable digest: the edge finds it by its id.
 pub(crate) async fn withdraw(write: &mut Write, key: &KeyRecord) -> Result<(), StoreError> {
     if key.unreadable.is_none() {
         return write.remove(EntityName::Key(key.digest)).await;
@@ -116,7 +116,7 @@ pub(crate) async fn withdraw(write: &mut Write, key: &KeyRecord) -> Result<(), S
 }
 
 impl Store {
-    /// Up to `limit` of a project's keys, oldest first, those revoked lately included, behind the moment and id `after`.
+    /// Up to `limit` of a project's keys, oldest first, with those revoked lately, after the time and id in `after`.
     pub(crate) async fn keys(
         &self,
         project: &ProjectRef,
@@ -128,7 +128,7 @@ impl Store {
     }
 }
 
-/// The project's key with this id, within a transaction; none of a removed project.
+/// The project's key with this id, within a transaction; `None` for a removed project.
 pub(crate) async fn find_key(
     connection: &mut Connection,
     project: &ProjectRef,
@@ -178,7 +178,7 @@ pub(crate) async fn keys_beyond(
     kept: i64,
     now: UnixSeconds,
 ) -> Result<Vec<KeyRecord>, StoreError> {
-    /// So many at once; there is one more with each key that is made.
+    /// Rows per statement. Each new key adds one row.
     const AT_ONCE: i64 = 100;
     let rows: Vec<Found<Row>> = query_as(with_project!(
         "api_keys WHERE project = $1 AND (revoked_at IS NOT NULL OR expires_at <= $2)
@@ -215,8 +215,8 @@ pub(crate) async fn save_key(connection: &mut Connection, key: &KeyRecord) -> Re
     Ok(())
 }
 
-/// Notes that a key was used in a minute. What is known of a later one stays, and a minute that has not come yet, by the
-/// clock of this service, counts as the present one.
+/// Records the minute of a key's use. A later known minute stays, and a minute in the future, by this service's clock,
+/// counts as the present one.
 pub(crate) async fn note_use(
     connection: &mut Connection,
     key: &KeyId,
@@ -232,7 +232,7 @@ pub(crate) async fn note_use(
     Ok(())
 }
 
-/// Keys revoked or expired before `before`, at most `limit`: what may be forgotten.
+/// Keys that were revoked or expired before `before` and can be deleted, at most `limit`.
 pub(crate) async fn stale_keys(
     connection: &mut Connection,
     before: UnixMillis,

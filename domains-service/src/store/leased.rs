@@ -1,8 +1,8 @@
-//! The right to act on one record: one worker claims it, and only that worker's results are written.
+//! A lease on one record: only the worker that has it can write results.
 //!
-//! A claim ends by itself, so a worker that died holds nothing up. Between the claim and the write the world may have
-//! changed: [`Leased::reload`] reads the record again within the writing transaction, and gives nothing when the
-//! result may not be written any more.
+//! A lease expires, so a worker that died delays no other for long. The record may change between the lease and the
+//! write: [`Leased::reload`] reads it again within the writing transaction, and returns nothing when the result may not
+//! be written any more.
 
 use contract::time::UnixMillis;
 
@@ -29,7 +29,7 @@ impl<T> Leased<T> {
 }
 
 impl Leased<Domain> {
-    /// Claims a domain from `now` on; `None` while another worker has it, and when it is gone or being removed.
+    /// Leases a domain from `now` on; `None` while another worker has the lease, and when the domain is gone or being removed.
     pub(crate) async fn claim(store: &Store, domain: &Domain, now: UnixMillis) -> Result<Option<Self>, StoreError> {
         let fence = store.lease_domain(domain, now, now.plus(LEASE_MILLIS)).await?;
         Ok(fence.map(|fence| Self { record: domain.clone(), fence, must_hold: false }))
@@ -40,8 +40,8 @@ impl Leased<Domain> {
         Self { must_hold: true, ..self }
     }
 
-    /// The domain as it is now; `None` when another worker has claimed it since, when it is gone or being removed,
-    /// and when its project has lost the name that it must hold.
+    /// The domain as it is now. `None` if another worker has leased it since, if it is gone or being removed, or if its
+    /// project has lost its name.
     pub(crate) async fn reload(&self, write: &mut Write) -> Result<Option<Domain>, StoreError> {
         let Domain { project, name, .. } = &self.record;
         let found = find_domain(write.connection(), project, name).await?;
@@ -54,14 +54,14 @@ impl Leased<Domain> {
         Ok(Some(domain))
     }
 
-    /// Saves what [`Leased::reload`] gave, changed. The claim stays.
+    /// Saves the changed domain of [`Leased::reload`]. The lease stays.
     pub(crate) async fn save(&mut self, write: &mut Write, domain: Domain) -> Result<(), StoreError> {
         save_domain(write.connection(), &domain).await?;
         self.record = domain;
         Ok(())
     }
 
-    /// Gives the claim back when `write` commits.
+    /// Releases the lease when `write` commits.
     pub(crate) async fn release(self, write: &mut Write) -> Result<(), StoreError> {
         release_lease(write.connection(), &self.record).await
     }
@@ -73,7 +73,7 @@ mod tests {
 
     use chassis::clock::ManualClock;
 
-    use super::super::domains::{hold, let_go};
+    use super::super::domains::{hold, release};
     use super::*;
     use crate::project::ProjectRef;
 
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_claim_is_one_workers_until_it_is_released_or_over() {
+    async fn a_lease_belongs_to_one_worker_until_it_is_released_or_expires() {
         let directory = tempfile::tempdir().unwrap();
         let (store, domain, _) = store(&directory).await;
         let first = Leased::claim(&store, &domain, NOW).await.unwrap().unwrap();
@@ -143,7 +143,7 @@ mod tests {
         write.commit().await.unwrap();
         assert!(!may_write(&store, &leased).await);
         let mut write = store.write().await.unwrap();
-        let_go(write.connection(), &domain.name, &other, "t", NOW).await.unwrap();
+        release(write.connection(), &domain.name, &other, "t", NOW).await.unwrap();
         write.commit().await.unwrap();
         assert!(!may_write(&store, &leased).await);
     }

@@ -1,9 +1,10 @@
-//! Reading the change log and the snapshot, and keeping the log bounded.
+//! Reads the change log and the snapshot, and bounds the log.
 //!
-//! A row of `changes` has the mark of its revision. The effect of an old row is emptied first and its mark is kept longer,
-//! so that a follower far behind still proves that it followed this history. The newest revision always has a row.
-//! A revision between two rows that has none was lost: who follows from it is sent a snapshot. A follower whose mark is another one
-//! than the row has is refused, also where damage changed the row's: nothing tells that from another history.
+//! A row of `changes` has the mark of its revision. The effect of an old row is deleted first and its mark stays
+//! longer, so that a follower far behind can still prove that it followed this history. The newest revision always has
+//! a row. A missing row between two others was lost: a follower that continues from there gets a snapshot. A follower
+//! with another mark than the row's is refused, even if damage changed the row's mark, because the two cases cannot be
+//! told apart.
 
 mod check;
 pub(crate) mod claim;
@@ -23,18 +24,18 @@ use super::{Store, StoreError};
 /// Rows of the log read at once.
 pub(crate) const CHANGES_PER_READ: i64 = 512;
 
-/// The setting that says which revisions are of databases that this one replaced on purpose: those below. A follower of one of
-/// them is sent a snapshot, whatever its mark.
+/// The setting with the first revision of this database's own history. A follower below it followed a database that
+/// this one replaced on purpose, and gets a snapshot, whatever its mark.
 pub(super) const REPLACED_BELOW: &str = "replaced_below";
 
-/// What a follower is to be sent.
+/// The next data for a follower.
 #[derive(Debug)]
 pub(crate) enum Next {
-    /// These changes, in order; none when it has everything.
+    /// These changes, in order; empty if the follower has all.
     Changes(Vec<Change>),
-    /// A snapshot: the follower begins, or the log no longer holds what it lacks.
+    /// A snapshot: the follower is new, or the log no longer holds the changes that it lacks.
     Snapshot,
-    /// Nothing: this database never was where the follower is. Its newest revision is this.
+    /// None: the follower's position is not in this database's history. The database's newest revision is this.
     OtherHistory(Revision),
 }
 
@@ -47,11 +48,11 @@ chassis::record! {
     }
 }
 
-/// What the log says of the revision that a follower names.
+/// The log's facts about a follower's revision.
 struct Known {
     /// The mark of this revision, while it is kept.
     mark: Option<Mark>,
-    /// The revision is one of this history, but its row is damaged or lost.
+    /// The revision belongs to this history, but its row is damaged or lost.
     damaged: bool,
     /// The log holds every change above this revision.
     oldest: Revision,
@@ -59,7 +60,7 @@ struct Known {
     replaced_below: Revision,
 }
 
-/// How a follower goes on.
+/// How a follower continues.
 #[derive(Debug, PartialEq, Eq)]
 enum Way {
     Changes,
@@ -67,7 +68,7 @@ enum Way {
     Refuse,
 }
 
-/// Compares where a follower is with the log. A revision without its mark proves nothing.
+/// Compares a follower's position with the log. A revision without its mark proves nothing.
 fn way(revision: Revision, mark: Option<Mark>, known: &Known) -> Way {
     if revision == Revision::default() || revision < known.replaced_below || known.damaged {
         Way::Snapshot
@@ -80,7 +81,7 @@ fn way(revision: Revision, mark: Option<Mark>, known: &Known) -> Way {
     }
 }
 
-/// A mark for a new revision, as it is stored.
+/// A random mark for a new revision, as stored.
 pub(super) fn random_mark() -> Result<i64, StoreError> {
     let bytes = chassis::random::bytes().map_err(|error| sqlx::Error::Io(std::io::Error::other(error)))?;
     Ok(i64::from_le_bytes(bytes))
@@ -108,12 +109,12 @@ impl Stored for StoredEntity {
     }
 }
 
-/// All entities were read: of those that could not be, `places` are left.
+/// Called after all entities were read: only `places` are unreadable.
 pub(crate) fn are_unreadable(reading: &Connection, places: &[RowPlace]) {
     reading.unreadable().forget_where(|place| place.table == Table::Entities.as_str() && !places.contains(place));
 }
 
-/// Up to where entities were read. Those whose names cannot be read are behind a name that can, and are counted.
+/// The position of a read of entities. Entities with unreadable names are counted after the last readable name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Read {
     kind: String,
@@ -135,14 +136,14 @@ impl Read {
 impl Store {
     /// The newest revision.
     pub(crate) async fn newest_revision(&self) -> Result<Revision, StoreError> {
-        let highest = self.news.highest();
+        let highest = self.commits.highest();
         let newest = Counters::read(&mut self.reader().acquire().await?).await?.revision();
-        self.news.read(newest, highest);
+        self.commits.read(newest, highest);
         Ok(newest)
     }
 
-    /// What follows `revision`, at most `limit` changes. The follower's `mark` must be the one that this database drew for
-    /// the revision.
+    /// The changes after `revision`, at most `limit`. The follower's `mark` must be this database's mark of the
+    /// revision.
     pub(crate) async fn changes_after(
         &self,
         sealing: &SealingKey,
@@ -160,8 +161,8 @@ impl Store {
         .bind(limit.saturating_add(1))
         .fetch_all(&mut reading)
         .await?;
-        // SQLite has a revision that is no number behind all others. Whose place that is, the gap says. A number that was not
-        // given out yet is damage, too.
+        // SQLite sorts a revision that is not a number after all others; the gap shows which one it was. A number that
+        // was never given out is damage too.
         rows.retain(|found| has_revision(&reading, found) && found.row.revision <= counters.newest);
         let own = rows.first().filter(|found| found.row.revision == after);
         let damaged = match own {
@@ -175,7 +176,7 @@ impl Store {
             Way::Snapshot => Ok(Next::Snapshot),
             Way::Refuse if is_mark_of_damaged(&mut reading, mark, &counters).await? => Ok(Next::Snapshot),
             Way::Refuse => Ok(Next::OtherHistory(counters.revision())),
-            // What an unreadable row changed is in the snapshot, and every later change follows that.
+            // The snapshot contains the change of an unreadable row, and every later change follows it.
             Way::Changes => {
                 let (mut check, mut changes) = (Check::new(sealing), Vec::new());
                 for row in rows.drain(1..) {
@@ -195,7 +196,7 @@ impl Store {
         let mut newest = newest_row(&mut reading).await?;
         if newest.is_none() {
             drop(reading);
-            self.mend_the_newest().await?;
+            self.repair_newest().await?;
             reading = self.reading().await?;
             newest = newest_row(&mut reading).await?;
         }
@@ -209,7 +210,7 @@ impl Store {
     ///
     /// Where the row of the newest revision is lost or damaged, followers that have come to it cannot be told from those of
     /// another history by any mark drawn now. They are sent a snapshot, so another revision is given out for it.
-    pub(super) async fn mend_the_newest(&self) -> Result<(), StoreError> {
+    pub(super) async fn repair_newest(&self) -> Result<(), StoreError> {
         let mut write = self.write().await?;
         if newest_row(write.connection()).await?.is_some() {
             return Ok(());
@@ -223,10 +224,10 @@ impl Store {
         } else {
             tracing::error!(
                 revision = write.revision().0,
-                "the newest row of the change log is lost or damaged: gateways are sent a snapshot. Something else has written \
-                 to the database, or its disk is damaged: check both"
+                "the newest row of the change log is lost or damaged; sending gateways a snapshot. Another program wrote to \
+                 the database, or its disk is damaged: check both"
             );
-            // Its mark cannot be read: without the row, it is known as lost.
+            // Its mark is unreadable; without the row, the revision counts as lost.
             query("DELETE FROM changes WHERE revision = $1")
                 .bind(i64::try_from(write.revision().0).unwrap_or(i64::MAX))
                 .execute(write.connection())
@@ -236,7 +237,7 @@ impl Store {
         write.commit().await.map(drop)
     }
 
-    /// Entities behind those that were read, by kind and name, as they rest, at most `limit`; within the reading of a
+    /// Entities after those already read, by kind and name, as stored, at most `limit`; within the transaction of a
     /// snapshot.
     pub(crate) async fn entities_after(
         reading: &mut Connection,
@@ -265,30 +266,30 @@ pub(super) fn as_mark(stored: i64) -> Mark {
     Mark(stored.cast_unsigned())
 }
 
-/// Where the newest revision is, if its row is there and can be read.
+/// The newest position, if its row exists and is readable.
 async fn newest_row(reading: &mut Connection) -> Result<Option<Position>, StoreError> {
     let revision = Counters::read(reading).await?.revision();
     let mark = mark_of(reading, revision).await?;
     Ok(mark.map(|mark| Position { revision, mark }))
 }
 
-/// The mark of a revision, if its row is there and can be read.
+/// The mark of a revision, if its row exists and is readable.
 async fn mark_of(reading: &mut Connection, revision: Revision) -> Result<Option<Mark>, StoreError> {
     let mark = query_as("SELECT mark FROM changes WHERE revision = $1");
     let mark = mark.bind(i64::try_from(revision.0).unwrap_or(i64::MAX)).fetch_optional(reading).await?;
     Ok(mark.filter(|found: &Found<(i64,)>| found.bad.is_none()).map(|found| as_mark(found.row.0)))
 }
 
-/// Whether a change has a revision; one that has none is noted.
+/// Whether a change has a revision; records one that has none.
 fn has_revision(reading: &Connection, found: &Found<Row>) -> bool {
     let Some(bad) = found.bad.as_ref().filter(|bad| bad.column == "revision") else { return true };
     let mark = format!("with the mark {}", found.row.mark);
-    rows::note(reading, &rows::place(Table::Changes, mark, ""), bad.column, &bad.reason);
+    rows::record(reading, &rows::place(Table::Changes, mark, ""), bad.column, &bad.reason);
     false
 }
 
-/// Whether a change has this mark whose revision cannot be read, or was never given out: who follows from it follows this
-/// history.
+/// Whether this mark belongs to a change with an unreadable or impossible revision: a follower with the mark then
+/// follows this history.
 async fn is_mark_of_damaged(
     reading: &mut Connection,
     mark: Option<Mark>,
@@ -300,9 +301,9 @@ async fn is_mark_of_damaged(
     Ok(found > 0)
 }
 
-/// Whether the row of a revision is lost: it is not the log's first, revisions have no gaps, and this one has no row. What was
-/// forgotten because it is old is at the log's beginning. Where a row has a number that was not given out, this may be the
-/// one, and its mark tells.
+/// Whether the row of a revision is lost: it has no row although it is not before the log's first row, and revisions
+/// have no gaps. Old rows are deleted from the log's beginning only. A row with an impossible number may be this one;
+/// its mark tells.
 async fn is_lost(reading: &mut Connection, revision: i64, counters: &Counters) -> Result<bool, StoreError> {
     if !(counters.replaced_below.max(2)..=counters.newest).contains(&revision) {
         return Ok(false);
@@ -317,12 +318,12 @@ async fn is_lost(reading: &mut Connection, revision: i64, counters: &Counters) -
     .await?;
     if is_lost > 0 {
         let place = rows::place(Table::Changes, revision.to_string(), "");
-        rows::note(reading, &place, "revision", &"the row is lost: the log has earlier ones");
+        rows::record(reading, &place, "revision", &"the row is lost: the log has earlier ones");
     }
     Ok(is_lost > 0)
 }
 
-/// Whether the changes are those right after `revision` without a gap: `limit` of them, or all up to the newest.
+/// Whether the changes follow `revision` without a gap: `limit` of them, or all up to the newest.
 fn follow(changes: &[Change], revision: Revision, limit: i64, newest: Revision) -> bool {
     let is_full = i64::try_from(changes.len()).is_ok_and(|count| count >= limit);
     let last = changes.last().map_or(revision, |change| change.revision);
@@ -342,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_follower_of_this_history_goes_on() {
+    fn a_follower_of_this_history_continues() {
         assert_eq!(way_of(100, Some(OURS), Some(OURS)), Way::Changes);
         assert_eq!(way_of(150, Some(OURS), Some(OURS)), Way::Changes);
         assert_eq!(way_of(99, Some(OURS), Some(OURS)), Way::Snapshot, "the changes are forgotten, the mark is not");
@@ -358,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_follower_that_begins_and_one_of_a_replaced_database_are_sent_everything() {
+    fn new_followers_and_those_of_a_replaced_database_get_a_snapshot() {
         assert_eq!(way_of(0, None, None), Way::Snapshot);
         assert_eq!(way_of(49, Some(Mark(8)), None), Way::Snapshot);
         assert_eq!(way_of(50, Some(Mark(8)), None), Way::Refuse);

@@ -1,5 +1,4 @@
-//! What replicas over one PostgreSQL tell each other, through the database's notifications. Over SQLite there is one
-//! process.
+//! Notifications between replicas over one PostgreSQL, through the database. Over SQLite there is one process.
 
 use chassis::sql::{Connection, Kind, query};
 use contract::feed::Revision;
@@ -13,19 +12,19 @@ const CHANGES: &str = "tollhouse_changes";
 /// The channel of gateways' reports.
 const REPORTS: &str = "tollhouse_reports";
 
-/// What a replica was told.
+/// A notification from another replica.
 pub(crate) enum Notice {
     /// Another replica has committed this revision.
     Committed(Revision),
-    /// The text of [`Store::tell_replicas`].
+    /// The text of [`Store::notify_replicas`].
     Report(String),
 }
 
-/// What the other replicas tell, from now on.
+/// Notifications of the other replicas, from now on.
 pub(crate) struct Notices(PgListener);
 
 impl Notices {
-    /// The next notice; `None` when the connection was lost. What reads as neither is skipped.
+    /// The next notification; `None` when the connection was lost. Skips malformed ones.
     pub(crate) async fn next(&mut self) -> Result<Option<Notice>, StoreError> {
         loop {
             let Some(heard) = self.0.try_recv().await? else { return Ok(None) };
@@ -45,7 +44,7 @@ impl Store {
         self.reader().kind() == Kind::Postgres
     }
 
-    /// Begins to listen to the other replicas; `None` where there are none.
+    /// Listens to the other replicas; `None` over SQLite.
     pub(crate) async fn notices(&self) -> Result<Option<Notices>, StoreError> {
         let Some(pool) = self.reader().postgres() else { return Ok(None) };
         let mut listener = PgListener::connect_with(pool).await?;
@@ -53,14 +52,14 @@ impl Store {
         Ok(Some(Notices(listener)))
     }
 
-    /// Tells the other replicas of a gateway's report.
-    pub(crate) async fn tell_replicas(&self, report: &str) -> Result<(), StoreError> {
+    /// Sends a gateway's report to the other replicas.
+    pub(crate) async fn notify_replicas(&self, report: &str) -> Result<(), StoreError> {
         query("SELECT pg_notify($1, $2)").bind(REPORTS).bind(report).execute(self.reader()).await?;
         Ok(())
     }
 }
 
-/// Tells the other replicas of a revision, if and when the transaction commits.
+/// Sends a revision to the other replicas when the transaction commits.
 pub(super) async fn committed(transaction: &mut Connection, revision: i64) -> Result<(), StoreError> {
     if transaction.kind() == Kind::Postgres {
         query("SELECT pg_notify($1, $2)").bind(CHANGES).bind(revision.to_string()).execute(transaction).await?;

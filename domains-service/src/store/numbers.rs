@@ -1,26 +1,26 @@
-//! Numbers that the database compares by itself, where SQLite has something that is none, or a revision was never given out.
+//! Repair of damaged numbers in columns that SQL compares: SQLite may hold text in them, or a revision never given out.
 //!
-//! Text is behind all numbers, so no comparison finds its row: a delivery would never be due, and a withdrawal never over.
-//! What is put in its place is on the safe side: due now, or waited for longer than needed. The change that a
-//! withdrawal waits for is unknown then, and the log may have lost it: every gateway is sent a snapshot, and the
-//! withdrawal waits for that. Domains that are due are looked for by their worker (`domains`).
+//! SQLite sorts text after all numbers, so a comparison never finds such a row: a delivery would never be due, and a
+//! withdrawal would never end. The repaired value is a safe one: due now, or a longer wait than needed. The change that
+//! a withdrawal waits for is unknown then, and the log may have lost it: every gateway is sent a snapshot, and the
+//! withdrawal waits for that. The worker repairs due times of domains (`domains`).
 
 use chassis::sql::{Found, Kind, query_as, query_scalar};
 
 use super::{StoreError, Write};
 
-/// What takes the place of what is no number.
+/// The replacement of a damaged number.
 #[derive(Clone, Copy, Debug)]
 enum Safe {
-    /// The present moment.
+    /// The present time.
     Now,
-    /// The revision of a snapshot that every gateway is sent now: of all that is above the newest one, too.
+    /// The revision of a snapshot that every gateway gets now; also for numbers above the newest revision.
     Snapshot,
     /// The beginning of time.
     Never,
 }
 
-/// Table, column, what is put there, and the statement, which brings the names of the rows in two parts.
+/// Table, column, replacement, and the statement, which returns the names of the rows in two parts.
 const COLUMNS: [(&str, &str, Safe, &str); 7] = [
     (
         "acme_orders",
@@ -61,7 +61,7 @@ const COLUMNS: [(&str, &str, Safe, &str); 7] = [
     ("withdrawals", "since", Safe::Now, "UPDATE withdrawals SET since = $1 WHERE since >= '' RETURNING which, project"),
 ];
 
-/// Whether a withdrawal waits for a revision that was never given out, or was lost.
+/// Whether a withdrawal waits for an impossible or lost revision.
 const WAITS_FOR_EVER: &str = "SELECT COUNT(*) FROM
     (SELECT removal FROM domains WHERE removal > $1 UNION ALL SELECT revision FROM withdrawals WHERE revision > $1) AS waits";
 
@@ -69,7 +69,7 @@ fn newest(write: &Write) -> i64 {
     i64::try_from(write.revision().0).unwrap_or(i64::MAX)
 }
 
-/// Puts numbers where there are none, and logs which rows those were.
+/// Replaces damaged numbers, and logs the rows.
 pub(crate) async fn put_right(write: &mut Write) -> Result<(), StoreError> {
     let may_have_text = write.connection().kind() == Kind::Sqlite;
     let waiting: i64 = query_scalar(WAITS_FOR_EVER).bind(newest(write)).fetch_one(write.connection()).await?;
@@ -94,8 +94,7 @@ pub(crate) async fn put_right(write: &mut Write) -> Result<(), StoreError> {
                 row,
                 of,
                 number,
-                "database column was no number, or a revision that was never given out, and was replaced: the row is due or waited \
-                 for anew"
+                "repaired a database column that held no number or an unknown revision; the row is due or waited for again"
             );
         }
     }

@@ -1,11 +1,11 @@
-//! What an operator looks at first: certificates that end soonest, and domains that are stuck.
+//! An operator's overview: the certificates that expire first, and domains without progress.
 
 use super::{Store, StoreError};
 use crate::domain::CertificateState;
 use chassis::sql::{Found, query_as};
 use verification::problem::Problem;
 
-/// Certificates read to find those that end soonest: reading all of a million domains' would take too long.
+/// Certificates that are read to find those that expire first: reading a million domains would take too long.
 const CANDIDATES_MAX: i64 = 2_000;
 
 /// A certificate that ends.
@@ -18,7 +18,7 @@ pub(crate) struct Expiring {
     pub(crate) not_after: i64,
 }
 
-/// A domain that waits for somebody to act.
+/// A domain that waits for an action.
 #[derive(Clone, Debug)]
 pub(crate) struct Stuck {
     pub(crate) name: String,
@@ -31,8 +31,8 @@ pub(crate) struct Stuck {
 }
 
 impl Store {
-    /// Served domains whose certificates end soonest, among those longest unchanged: a certificate that was renewed
-    /// changes its domain.
+    /// Served domains with the earliest expiry of their certificates, among those longest unchanged: a renewal changes
+    /// its domain.
     pub(crate) async fn certificates_ending(&self, limit: i64) -> Result<Vec<Expiring>, StoreError> {
         let rows: Vec<Found<(String, String, String)>> = query_as(
             "SELECT name, (SELECT p.name FROM projects p WHERE p.id = project), certificate FROM domains WHERE status IN ('active', 'degraded')
@@ -43,7 +43,7 @@ impl Store {
         .await?;
         let mut found = Vec::new();
         for Found { row: (name, project, certificate), .. } in rows {
-            // A row that cannot be read is noted when its domain is due.
+            // An unreadable row is recorded when its domain is due.
             if let Ok(CertificateState { not_after: Some(end), ca, .. }) = serde_json::from_str(&certificate) {
                 found.push(Expiring { name, project, ca, not_after: end.0 });
             }
@@ -53,7 +53,7 @@ impl Store {
         Ok(found)
     }
 
-    /// Domains that wait for somebody to act, the longest first.
+    /// Domains that wait for an action, the longest-waiting first.
     pub(crate) async fn stuck_domains(&self, limit: i64) -> Result<Vec<Stuck>, StoreError> {
         /// Name, project, status, problems, since.
         type StuckRow = (String, String, String, String, i64);

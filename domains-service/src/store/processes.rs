@@ -1,7 +1,7 @@
-//! Processes of gateways on record.
+//! Gateway processes on record.
 //!
-//! What is written here says only who is waited for, so the statements stand alone and hold up no change: when the disk is
-//! full or the database is gone, gateways go on reporting and what they say is kept in memory (`nodes`).
+//! The rows say only which processes are waited for, so the statements stand alone and delay no change: when the disk
+//! is full or the database is gone, gateways continue to report and their reports are kept in memory (`nodes`).
 
 use std::collections::HashSet;
 
@@ -13,13 +13,14 @@ use super::log::{as_mark, of_mark};
 use super::rows::{self, Columns, Stored, Table};
 use super::{Store, StoreError};
 
-/// A process of which nothing was heard for so long is not waited for any more, in milliseconds.
+/// A process that was silent for this long is not waited for any more, in milliseconds.
 pub(crate) const FORGOTTEN_AFTER: i64 = 24 * 3_600 * 1_000;
 
-/// The clocks of two replicas may differ by so much when they say which of two processes came later, in milliseconds.
+/// Maximum difference of two replicas' clocks when they order two processes, in milliseconds.
 pub(crate) const CLOCKS_DIFFER_MILLIS: i64 = 5_000;
 
-/// Processes on record of one credential: of more, those are forgotten that are not waited for, then those that came last.
+/// Maximum of processes on record with one credential. Beyond it, processes that are not waited for are deleted first,
+/// then the newest.
 pub(crate) const PROCESSES_OF_ONE_MAX: i64 = 128;
 
 chassis::record! {
@@ -40,10 +41,10 @@ chassis::record! {
 /// A process of a gateway as the database remembers it.
 #[derive(Clone, Debug)]
 pub(crate) struct Process {
-    /// What it reported last, or up to a minute before that.
+    /// Its last report, or one up to a minute older.
     pub(crate) report: NodeReport,
     pub(crate) first_heard: UnixMillis,
-    /// When the row was written last; it was heard up to a minute longer.
+    /// Time of the last write of the row; the process may have reported for up to a minute longer.
     pub(crate) last_heard: UnixMillis,
 }
 
@@ -54,7 +55,7 @@ impl Stored for Row {
         rows::place(Table::Processes, &self.process, &self.gateway)
     }
 
-    /// One that cannot be read is waited for all the same: as one that has applied nothing, and took nobody's place.
+    /// An unreadable process is waited for too: it counts as having applied no change and replaced no other process.
     fn read(self, _: &mut Columns) -> Option<Process> {
         let Self { gateway, process, place, version, applied, mark, first_heard_at, last_heard_at } = self;
         let report = NodeReport {
@@ -65,7 +66,7 @@ impl Stored for Row {
             version,
             goodbye: false,
         };
-        // What it has applied counts with its mark alone.
+        // An applied revision counts only with its mark.
         let report = if report.position().is_some() { report } else { report.of_nothing() };
         Some(Process { report, first_heard: UnixMillis(first_heard_at), last_heard: UnixMillis(last_heard_at) })
     }
@@ -76,13 +77,13 @@ fn parts(node: &str) -> (&str, &str) {
     node.split_once('/').unwrap_or(("", node))
 }
 
-/// What the names of all processes with the credential of this one begin with.
+/// The common prefix of the names of all processes with this one's credential.
 pub(super) fn credential_of(node: &str) -> &str {
     node.split_inclusive('/').next().unwrap_or_default()
 }
 
 impl Store {
-    /// The processes that were heard since a moment and whose credentials are good.
+    /// Processes with valid credentials that reported since a time.
     pub(crate) async fn processes_heard_since(&self, moment: UnixMillis) -> Result<Vec<Process>, StoreError> {
         let found = query_as(
             "SELECT * FROM processes
@@ -94,7 +95,7 @@ impl Store {
         let rows: Vec<Found<Row>> = found.bind(moment.0).fetch_all(self.reader()).await?;
         let mut processes = rows::each(self.reader(), rows);
         for process in &mut processes {
-            // It was found, so what is read of it as earlier is no moment: nobody knows since when it is silent.
+            // The query selected by time, so an earlier value here is damaged: the silence starts now.
             if process.last_heard < moment {
                 process.last_heard = self.clock.now();
             }
@@ -102,7 +103,7 @@ impl Store {
         Ok(processes)
     }
 
-    /// The names of gateways whose credentials are revoked, and that have no other.
+    /// Gateways with revoked credentials and no other.
     pub(crate) async fn revoked_gateways(&self) -> Result<HashSet<String>, StoreError> {
         let found = query_as(
             "SELECT DISTINCT name FROM credentials WHERE kind = 'gateway' AND revoked_at IS NOT NULL AND NOT EXISTS
@@ -113,8 +114,8 @@ impl Store {
         Ok(found.into_iter().map(|found| found.row.0).collect())
     }
 
-    /// Writes down that a process was heard; nothing, if its credential was revoked meanwhile.
-    pub(crate) async fn note_process(&self, process: &Process) -> Result<(), StoreError> {
+    /// Stores a process's report, unless its credential was revoked.
+    pub(crate) async fn record_process(&self, process: &Process) -> Result<(), StoreError> {
         let (gateway, name) = parts(&process.report.node);
         query(
             "INSERT INTO processes (gateway, process, place, version, applied, mark, first_heard_at, last_heard_at)
@@ -155,7 +156,7 @@ impl Store {
         Ok(())
     }
 
-    /// Forgets a process that said goodbye.
+    /// Deletes a process that said goodbye.
     pub(crate) async fn forget_process(&self, node: &str) -> Result<(), StoreError> {
         let (gateway, name) = parts(node);
         let forget = query("DELETE FROM processes WHERE gateway = $1 AND process = $2").bind(gateway).bind(name);
@@ -165,14 +166,14 @@ impl Store {
     }
 }
 
-/// Forgets the processes of a credential.
+/// Deletes the processes of a credential.
 pub(crate) async fn forget_processes_of(connection: &mut Connection, gateway: &str) -> Result<(), StoreError> {
     rows::forget_all(connection, Table::Processes, gateway);
     query("DELETE FROM processes WHERE gateway = $1").bind(gateway).execute(connection).await?;
     Ok(())
 }
 
-/// Forgets processes that were heard last before a moment; their names.
+/// Deletes processes that last reported before a time; returns their names.
 pub(crate) async fn forget_silent(connection: &mut Connection, before: UnixMillis) -> Result<Vec<String>, StoreError> {
     let found = query_as("DELETE FROM processes WHERE last_heard_at < $1 RETURNING gateway, process");
     let gone: Vec<Found<(String, String)>> = found.bind(before.0).fetch_all(&mut *connection).await?;

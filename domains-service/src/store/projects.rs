@@ -1,7 +1,7 @@
-//! Projects at rest: those that are there, and those that are removed and kept for a while.
+//! Stored projects: present ones, and removed ones that can still be restored.
 
 mod erasures;
-mod mended;
+mod repaired;
 
 use chassis::sql::{Connection, Found, RowPlace, query, query_as};
 use contract::browsers::Browsers;
@@ -10,7 +10,7 @@ use contract::plan::{Limits, Plan};
 use contract::project::{Access, Project, ProjectId, ProjectUid, UpstreamName};
 use contract::time::UnixMillis;
 
-pub(crate) use self::erasures::{end_erasures, note_erased};
+pub(crate) use self::erasures::{end_erasures, record_erased};
 use super::rows::{self, Columns, Stored, Table};
 use super::{Store, StoreError, log, to_json};
 use crate::domain::kept::KeptDomain;
@@ -25,9 +25,9 @@ const REMOVED_LISTED_MAX: i64 = 1_000;
 #[derive(Clone, Debug)]
 pub(crate) struct ProjectRecord {
     pub(crate) id: ProjectRef,
-    /// Random text that no other project ever has: the lineage by which names remember whose they were.
+    /// Random text, unique to this project: the lineage by which a released name remembers its former holder.
     pub(crate) salt: String,
-    /// What its CNAME target and ownership texts derive from, together with the salt.
+    /// The key from which its CNAME target and ownership texts derive, together with the salt.
     pub(crate) proof_key: ProofKey,
     pub(crate) plan: Plan,
     /// The project's own limits, in place of the plan's.
@@ -35,7 +35,7 @@ pub(crate) struct ProjectRecord {
     pub(crate) access: Access,
     pub(crate) upstream: UpstreamName,
     pub(crate) suspended: bool,
-    /// What browsers are told, where that is not left to the upstream.
+    /// CORS and HSTS settings that override the upstream's answers.
     pub(crate) browsers: Browsers,
     pub(crate) created_at: UnixMillis,
     pub(crate) updated_at: UnixMillis,
@@ -45,23 +45,22 @@ pub(crate) struct ProjectRecord {
     pub(crate) unpaid_since: Option<UnixMillis>,
     /// Set while the project is removed and kept.
     pub(crate) removed: Option<Removed>,
-    /// The first column of its row that cannot be read, when there is one: it is listed and can be removed, and nothing
-    /// else is done with it.
+    /// The first unreadable column of its row, if any. Such a project is listed and can be removed, and nothing else.
     pub(crate) unreadable: Option<&'static str>,
 }
 
-/// What is known of a project that is removed and can be restored.
+/// Data of a removed project that can be restored.
 #[derive(Clone, Debug)]
 pub(crate) struct Removed {
     pub(crate) at: UnixMillis,
-    /// From then on everything of it is erased.
+    /// The time of its erasure.
     pub(crate) erase_at: UnixMillis,
     /// The domains it had.
     pub(crate) domains: Vec<KeptDomain>,
 }
 
 impl ProjectRecord {
-    /// What the edge must know.
+    /// The project as published to the edge.
     pub(crate) fn published(&self, plans: &Plans) -> Project {
         Project {
             id: self.id.name.clone(),
@@ -75,7 +74,7 @@ impl ProjectRecord {
         }
     }
 
-    /// What its proofs derive from.
+    /// The inputs of its proofs.
     pub(crate) fn proof(&self) -> ProofSource<'_> {
         ProofSource { key: &self.proof_key, salt: &self.salt }
     }
@@ -122,7 +121,7 @@ impl Stored for Row {
             let limits = u32::try_from(minute).ok().zip(u32::try_from(day).ok());
             let limits = limits.and_then(|(minute, day)| Limits::new(minute, day));
             if limits.is_none() {
-                columns.bad("per_minute", format!("{minute} a minute and {day} a day are no limits"));
+                columns.bad("per_minute", format!("{minute} a minute and {day} a day are invalid limits"));
             }
             limits
         });
@@ -136,7 +135,7 @@ impl Stored for Row {
         if proof_key.is_none() {
             columns.bad("proof_key", "it is no key");
         }
-        // A word for every upstream is in the contract; any will do for a record that is not used.
+        // The contract names every upstream; any value will do for a record that is not used.
         let upstream = columns.word("upstream", &self.upstream).or_else(|| "orders".parse().ok());
         let plan = columns.word("plan", &self.plan).unwrap_or(Plan::Free);
         let access = columns.word("access", &self.access).unwrap_or(Access::Key);
@@ -162,7 +161,7 @@ impl Stored for Row {
     }
 }
 
-/// A record that everything can be done with.
+/// A readable record.
 fn whole(record: Option<ProjectRecord>) -> Result<Option<ProjectRecord>, StoreError> {
     match record {
         Some(ProjectRecord { unreadable: Some(column), id, .. }) => {
@@ -179,12 +178,12 @@ impl Store {
         find_project(&mut connection, id).await
     }
 
-    /// Which project has this name at present. One that is not found because its record is damaged is put back first, so that
-    /// its keys and domains can be withdrawn.
+    /// The project of this name. A project that is not found because its row is damaged is repaired first, so that its
+    /// keys and domains can be withdrawn.
     pub(crate) async fn project_named(&self, name: &ProjectId) -> Result<Option<ProjectRef>, StoreError> {
         let find = async || find_named(&mut self.reader().acquire().await?, name).await;
         let found = match find().await {
-            Ok(None) | Err(StoreError::Unreadable { .. }) if self.mend_projects(Some(name)).await? => find().await,
+            Ok(None) | Err(StoreError::Unreadable { .. }) if self.repair_projects(Some(name)).await? => find().await,
             found => found,
         };
         Ok(found?.map(|project| project.id))
@@ -231,20 +230,20 @@ pub(crate) async fn find_project(
     find_by_uid(connection, &id.uid).await
 }
 
-/// The same, where only its identity is known.
+/// The same by identity.
 pub(crate) async fn find_by_uid(
     connection: &mut Connection,
     uid: &ProjectUid,
 ) -> Result<Option<ProjectRecord>, StoreError> {
-    whole(look_up(connection, uid).await?)
+    whole(read_project(connection, uid).await?)
 }
 
 /// The project's identity and name at present, also where the rest of its row cannot be read.
 pub(crate) async fn find_ref(connection: &mut Connection, uid: &ProjectUid) -> Result<Option<ProjectRef>, StoreError> {
-    Ok(look_up(connection, uid).await?.map(|project| project.id))
+    Ok(read_project(connection, uid).await?.map(|project| project.id))
 }
 
-async fn look_up(connection: &mut Connection, uid: &ProjectUid) -> Result<Option<ProjectRecord>, StoreError> {
+async fn read_project(connection: &mut Connection, uid: &ProjectUid) -> Result<Option<ProjectRecord>, StoreError> {
     let row: Option<Found<Row>> = query_as("SELECT * FROM projects WHERE id = $1 AND removed_at IS NULL")
         .bind(uid.as_str())
         .fetch_optional(&mut *connection)
@@ -252,7 +251,7 @@ async fn look_up(connection: &mut Connection, uid: &ProjectUid) -> Result<Option
     rows::one(connection, row)
 }
 
-/// The project that has this name at present, also one whose row cannot be read.
+/// The project of this name, also with an unreadable row.
 pub(crate) async fn find_named(
     connection: &mut Connection,
     name: &ProjectId,
@@ -277,7 +276,7 @@ pub(crate) async fn find_removed(
     Ok(rows::each(connection, rows))
 }
 
-/// Removed projects whose time is over, at most `limit`.
+/// Removed projects after their restore period, at most `limit`.
 pub(crate) async fn to_erase(
     connection: &mut Connection,
     now: UnixMillis,
@@ -291,7 +290,7 @@ pub(crate) async fn to_erase(
     Ok(rows::each(connection, rows))
 }
 
-/// Notes that a project is removed and kept. Nothing else of its row is written, so one that cannot be read stays as it is.
+/// Stores the removal of a project. Writes no other column, so an unreadable row stays as it is.
 pub(crate) async fn save_removal(connection: &mut Connection, project: &ProjectRecord) -> Result<(), StoreError> {
     query("UPDATE projects SET removed_at = $1, erase_at = $2, kept_domains = $3, updated_at = $4 WHERE id = $5")
         .bind(project.removed.as_ref().map(|removed| removed.at.0))
@@ -352,7 +351,7 @@ pub(crate) async fn end_sessions(connection: &mut Connection, id: &ProjectRef) -
     Ok(())
 }
 
-/// Erases a removed project with everything that hangs on it, and notes that other services must do the same.
+/// Erases a removed project with all its data, and records that other services must do the same.
 pub(crate) async fn erase(connection: &mut Connection, id: &ProjectRef, now: UnixMillis) -> Result<(), StoreError> {
     rows::forget_project(connection, id.uid.as_str());
     // Deliveries go with their endpoints.

@@ -1,12 +1,12 @@
-//! Rows that cannot be read: noted in one place, so that one bad row stops nothing but itself.
+//! Unreadable rows: recorded in one place, so that a bad row stops nothing but itself.
 //!
-//! A row is unreadable when a column holds something that this version does not understand: a damaged text, bytes that are
-//! no text, a number that is none, or a word that only a newer version knows. Each row of a result is read by itself
-//! ([`Found`] and [`each`]). What cannot be read is logged once with table, row, column and reason, is counted by table for
+//! A row is unreadable when a column holds a value that this version does not understand: a damaged text, invalid
+//! UTF-8, text in place of a number, or a word of a newer version. Each row of a result is read by itself ([`Found`]
+//! and [`each`]). An unreadable row is logged once with table, row, column and reason, is counted by table in
 //! `domains_unreadable_row`, and is listed by `/internal/status` until it reads again or is deleted.
 //!
-//! A record that people list or remove is still made where its identity can be read: the bad columns have defaults, and
-//! `unreadable` names the first of them. Such a record is shown and removed, and never saved over the row.
+//! A record that people list or remove is still returned where its identity can be read: bad columns have defaults, and
+//! `unreadable` names the first of them. Such a record can be shown and removed, and is never saved over the row.
 
 use chassis::sql::{BadColumn, Connection, Found, Pool, RowPlace, UnreadableRows};
 use contract::project::{ProjectId, ProjectUid};
@@ -18,7 +18,7 @@ use crate::project::ProjectRef;
 const REASON_CHARACTERS_MAX: usize = 200;
 
 contract::words! {
-    /// The tables whose rows are read so.
+    /// The tables with rows that are read in this way.
     pub(crate) enum Table {
         AcmeLimits = "acme_limits",
         AcmeOrders = "acme_orders",
@@ -42,12 +42,12 @@ contract::words! {
     }
 }
 
-/// The place of the row with this key.
+/// The place (table and key) of a row.
 pub(crate) fn place(table: Table, row: impl Into<String>, of: impl Into<String>) -> RowPlace {
     RowPlace { table: table.as_str(), row: row.into(), of: of.into() }
 }
 
-/// What leads to the list of a database.
+/// Access to a database's list of unreadable rows.
 pub(crate) trait Listed {
     /// The list.
     fn list(&self) -> &UnreadableRows;
@@ -67,16 +67,16 @@ impl Listed for Connection {
 
 /// A row as it rests.
 pub(crate) trait Stored: Sized {
-    /// What it is read as.
+    /// The value of a row.
     type Value;
 
-    /// Whether it is a part of the row alone: that this part can be read says nothing of the others.
+    /// Whether it reads only a part of the row, so that success says nothing about the other parts.
     const IS_PART: bool = false;
 
     /// Which row it is.
     fn place(&self) -> RowPlace;
 
-    /// Reads it. `None` when not even its identity can be read.
+    /// Reads the row. `None` if even its identity is unreadable.
     fn read(self, columns: &mut Columns) -> Option<Self::Value>;
 }
 
@@ -85,7 +85,7 @@ pub(crate) trait Stored: Sized {
 pub(crate) struct Columns(Option<BadColumn>);
 
 impl Columns {
-    /// A word of a closed set, or a name.
+    /// A value of a closed set, or a name.
     pub(crate) fn word<T: std::str::FromStr>(&mut self, column: &'static str, text: &str) -> Option<T> {
         let read = text.parse().ok();
         if read.is_none() {
@@ -118,7 +118,7 @@ impl Columns {
     }
 }
 
-/// Reads a row; the place of one that cannot be read is the error.
+/// Reads a row; the error is the place of an unreadable one.
 fn read<R: Stored>(list: &UnreadableRows, found: Found<R>) -> Result<R::Value, (RowPlace, &'static str)> {
     let Found { row, bad } = found;
     let (place, mut columns) = (row.place(), Columns::default());
@@ -134,12 +134,12 @@ fn read<R: Stored>(list: &UnreadableRows, found: Found<R>) -> Result<R::Value, (
     value.ok_or_else(|| (place, columns.unreadable().unwrap_or_default()))
 }
 
-/// Reads every row by itself; those that cannot be read are left out.
+/// Reads every row by itself, and leaves out unreadable ones.
 pub(crate) fn each<R: Stored>(at: &impl Listed, rows: Vec<Found<R>>) -> Vec<R::Value> {
     split(at, rows).0
 }
 
-/// The same, with the places of those that are left out.
+/// The same, with the places of unreadable rows.
 pub(crate) fn split<R: Stored>(at: &impl Listed, rows: Vec<Found<R>>) -> (Vec<R::Value>, Vec<RowPlace>) {
     let (mut values, mut places) = (Vec::with_capacity(rows.len()), Vec::new());
     for row in rows {
@@ -151,21 +151,21 @@ pub(crate) fn split<R: Stored>(at: &impl Listed, rows: Vec<Found<R>>) -> (Vec<R:
     (values, places)
 }
 
-/// Reads the row that was found, if one was.
+/// Reads the found row, if any. An unreadable one is recorded and counts as absent.
 pub(crate) fn one<R: Stored>(at: &impl Listed, row: Option<Found<R>>) -> Result<Option<R::Value>, StoreError> {
     row.map(|row| read(at.list(), row).map_err(|(place, column)| unreadable(&place, column))).transpose()
 }
 
-/// Reads the row that was found, if one was; one that cannot be read is noted, and is as good as none.
+/// Reads the found row, if any. An unreadable one is recorded and counts as absent.
 pub(crate) fn found<R: Stored>(at: &impl Listed, row: Option<Found<R>>) -> Option<R::Value> {
     row.and_then(|row| read(at.list(), row).ok())
 }
 
-/// The only column that was asked for, as far as it can be read; noted when it cannot.
+/// The only selected column, as far as it is readable; records an unreadable one.
 pub(crate) fn column<T>(at: &impl Listed, place: &RowPlace, column: &'static str, found: Found<(T,)>) -> T {
     let Found { row: (value,), bad } = found;
     match bad {
-        Some(BadColumn { reason, .. }) => note(at, place, column, &reason),
+        Some(BadColumn { reason, .. }) => record(at, place, column, &reason),
         None => forget(at, place),
     }
     value
@@ -176,8 +176,8 @@ pub(crate) fn unreadable(place: &RowPlace, column: &'static str) -> StoreError {
     StoreError::Unreadable { table: place.table, row: place.row.clone(), column }
 }
 
-/// Notes a column that is read outside of [`Stored`].
-pub(crate) fn note(at: &impl Listed, place: &RowPlace, column: &'static str, reason: &dyn std::fmt::Display) {
+/// Records an unreadable column that was read outside of [`Stored`].
+pub(crate) fn record(at: &impl Listed, place: &RowPlace, column: &'static str, reason: &dyn std::fmt::Display) {
     let mut columns = Columns::default();
     columns.bad(column, reason.to_string());
     if let Some(bad) = &columns.0 {
@@ -190,7 +190,7 @@ pub(crate) fn forget(at: &impl Listed, place: &RowPlace) {
     at.list().forget(place);
 }
 
-/// What belongs to `of` is deleted, in one table.
+/// Forgets unreadable rows of `of` in one table, because they were deleted.
 pub(crate) fn forget_all(at: &impl Listed, table: Table, of: &str) {
     at.list().forget_where(|place| place.table == table.as_str() && place.of == of);
 }
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn one_bad_row_is_noted_and_left_out_until_it_reads_again() {
+    fn an_unreadable_row_is_recorded_and_skipped_until_it_reads_again() {
         let list = UnreadableRows::default();
         let noted = || {
             let noted = list.noted(10).into_iter();

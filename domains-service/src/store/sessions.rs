@@ -1,4 +1,4 @@
-//! Who is signed in to the dashboard, at rest: digests, never what a cookie says.
+//! Stored dashboard sessions: digests, never the value of a cookie.
 
 use chassis::sql::{Found, RowPlace, query, query_as};
 use contract::key::{KeyDigest, KeyId};
@@ -18,16 +18,16 @@ pub(crate) const ABSOLUTE_MILLIS_MAX: i64 = 12 * 3_600 * 1_000;
 /// Sessions one key, or one operator, may have at once; beyond that, the oldest ends.
 const SESSIONS_PER_KEY_MAX: i64 = 20;
 
-/// Links of one operator that may wait to be followed; beyond that, the oldest are good no more.
+/// Unused sign-in links per operator. Beyond it, the oldest become invalid.
 const LINKS_PER_OPERATOR_MAX: i64 = 20;
 
 /// A session's record.
 #[derive(Clone, Debug)]
 pub(crate) struct SessionRecord {
     pub(crate) digest: String,
-    /// The project and key it was opened with; nothing for an operator.
+    /// The project and key that opened it; `None` for an operator.
     pub(crate) holder: Option<(ProjectRef, KeyId)>,
-    /// The operator who asked for the link; nothing for a key.
+    /// The operator who requested the link; `None` for a key.
     pub(crate) operator: Option<String>,
     pub(crate) client: String,
     pub(crate) created_at: UnixMillis,
@@ -59,7 +59,7 @@ impl Stored for Row {
     }
 
     fn read(self, columns: &mut Columns) -> Option<SessionRecord> {
-        // Nobody is let in by half a record.
+        // A session with an unreadable column signs no user in.
         if columns.unreadable().is_some() {
             return None;
         }
@@ -85,7 +85,7 @@ impl Stored for Row {
 }
 
 impl Store {
-    /// Opens a session, and ends the oldest ones of its key or operator beyond [`SESSIONS_PER_KEY_MAX`].
+    /// Opens a session, and ends the oldest of its key or operator beyond [`SESSIONS_PER_KEY_MAX`].
     pub(crate) async fn open_session(&self, session: &SessionRecord) -> Result<(), StoreError> {
         let (project, key) = session.holder.as_ref().map(|(project, key)| (project.uid.as_str(), key.as_str())).unzip();
         let mut write = self.write().await?;
@@ -131,7 +131,7 @@ impl Store {
         Ok(rows::found(self.reader(), row))
     }
 
-    /// Notes that a session was used.
+    /// Records the use of a session.
     pub(crate) async fn see_session(&self, digest: &str, now: UnixMillis) -> Result<(), StoreError> {
         let mut write = self.write().await?;
         query("UPDATE dashboard_sessions SET seen_at = $2 WHERE digest = $1")
@@ -143,12 +143,17 @@ impl Store {
         Ok(())
     }
 
-    /// Ends a session, or every session of whoever has it.
-    pub(crate) async fn end_sessions(&self, session: &SessionRecord, everywhere: bool) -> Result<(), StoreError> {
+    /// Ends a session, or every session of its key; of the operators', where it has none.
+    pub(crate) async fn end_sessions(
+        &self,
+        digest: &str,
+        key: Option<&KeyId>,
+        everywhere: bool,
+    ) -> Result<(), StoreError> {
         let mut write = self.write().await?;
-        let statement = match (&session.holder, everywhere) {
-            (_, false) => query("DELETE FROM dashboard_sessions WHERE digest = $1").bind(&session.digest),
-            (Some((_, key)), true) => query("DELETE FROM dashboard_sessions WHERE key_id = $1").bind(key.as_str()),
+        let statement = match (key, everywhere) {
+            (_, false) => query("DELETE FROM dashboard_sessions WHERE digest = $1").bind(digest),
+            (Some(key), true) => query("DELETE FROM dashboard_sessions WHERE key_id = $1").bind(key.as_str()),
             (None, true) => query("DELETE FROM dashboard_sessions WHERE key_id IS NULL"),
         };
         statement.execute(write.connection()).await?;
@@ -156,7 +161,7 @@ impl Store {
         Ok(())
     }
 
-    /// Forgets sessions opened or last used before these moments, and links that are over.
+    /// Deletes sessions that were opened or last used before these times, and expired links.
     pub(crate) async fn forget_sessions(
         &self,
         opened_before: UnixMillis,
@@ -177,7 +182,7 @@ impl Store {
         Ok(())
     }
 
-    /// Keeps a link that signs the operator in who asked for it, until `expires_at`.
+    /// Stores a link that signs in the operator who requested it, until `expires_at`.
     pub(crate) async fn save_link(
         &self,
         digest: &str,
@@ -203,10 +208,11 @@ impl Store {
         Ok(())
     }
 
-    /// Spends a link: the operator who asked for it, or nothing if it is not good. Of two who try at once, one finds it.
+    /// Uses up a link; returns the operator who requested it, or `None` if it is invalid. Of two simultaneous attempts,
+    /// one succeeds.
     pub(crate) async fn spend_link(&self, digest: &str, now: UnixMillis) -> Result<Option<String>, StoreError> {
         let mut write = self.write().await?;
-        // An end that is no number is over.
+        // An expiry that is not a number is past.
         let spent: Option<Found<(String,)>> = query_as(
             "DELETE FROM dashboard_links WHERE digest = $1 AND CAST(expires_at AS BIGINT) >= $2 RETURNING operator",
         )
@@ -227,7 +233,7 @@ impl Store {
         .fetch_optional(self.reader())
         .await?;
         let Some(Found { row: (project, name, id), .. }) = found else { return Ok(None) };
-        // One that cannot be read is noted where its row is read; nobody signs in with it.
+        // An unreadable key signs no user in. It is recorded where its row is read.
         let (Ok(uid), Ok(name), Ok(id)) = (project.parse(), name.parse(), id.parse()) else { return Ok(None) };
         self.key(&ProjectRef { uid, name }, &id).await
     }

@@ -1,4 +1,4 @@
-//! What two replicas over one PostgreSQL could do to each other, below the API.
+//! Races between two replicas over one PostgreSQL, below the API.
 
 mod bounds;
 mod counters;
@@ -75,7 +75,7 @@ async fn of_many_workers_one_gets_the_lease() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_takes_the_lease_between_a_look_at_its_fence_and_the_result() {
+async fn a_transaction_that_read_a_fence_keeps_other_workers_from_the_lease() {
     let (stores, domain) = with_domain().await;
     stores[0].lease_domain(&domain, NOW, NOW.plus(10)).await.unwrap().unwrap();
     let mut write = stores[0].write().await.unwrap();
@@ -90,7 +90,7 @@ async fn nobody_takes_the_lease_between_a_look_at_its_fence_and_the_result() {
                    (SELECT pid FROM pg_stat_activity WHERE datname = current_database())";
     let deadline = std::time::Instant::now() + Duration::from_secs(20);
     while query_scalar::<i64>(waiting).fetch_one(stores[0].reader()).await.unwrap() == 0 {
-        assert!(std::time::Instant::now() < deadline, "nobody waits for the row");
+        assert!(std::time::Instant::now() < deadline, "no transaction waits for the row");
     }
     domains::release_lease(write.connection(), &seen).await.unwrap();
     write.commit().await.unwrap();
@@ -118,7 +118,7 @@ async fn both() -> [(Store, Option<tempfile::TempDir>); 2] {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_gateways_say_of_usage_and_bans_is_bounded() {
+async fn gateways_reports_of_usage_and_bans_are_bounded() {
     for (store, _directory) in both().await {
         let rows =
             async |statement: &'static str| query_scalar::<i64>(statement).fetch_one(store.reader()).await.unwrap();
@@ -131,21 +131,21 @@ async fn what_gateways_say_of_usage_and_bans_is_bounded() {
             minute: i64::MAX,
             in_minute: u64::MAX,
         };
-        // Days that are nobody's, which nothing would ever forget.
+        // Days of no project, which no cleanup by project would ever delete.
         let mut write = store.write().await.unwrap();
         for day in [i64::MIN, -63, 2, 1_000, i64::MAX] {
-            write.note_usage("thief/a", &of(day, 1)).await.unwrap();
+            write.record_usage("thief/a", &of(day, 1)).await.unwrap();
         }
         write.commit().await.unwrap();
         assert_eq!(rows("SELECT COUNT(*) FROM usage_days").await, 0);
-        // Names without end, and figures whose sum would leave the numbers of the database and end all tidying.
+        // Very many names, and figures with a sum beyond the database's numbers, which would stop all cleanup.
         let mut write = store.write().await.unwrap();
         let mut taken = 0;
         for (thief, node) in (0..5).flat_map(|thief| (0..520).map(move |node| (thief, node))) {
-            taken += i64::from(write.note_usage(&format!("thief-{thief}/{node}"), &of(0, u64::MAX)).await.unwrap());
+            taken += i64::from(write.record_usage(&format!("thief-{thief}/{node}"), &of(0, u64::MAX)).await.unwrap());
         }
         assert_eq!(taken, 2_048);
-        assert!(write.note_usage("thief-0/7", &of(0, u64::MAX)).await.unwrap());
+        assert!(write.record_usage("thief-0/7", &of(0, u64::MAX)).await.unwrap());
         write.commit().await.unwrap();
         assert_eq!(rows("SELECT COUNT(*) FROM usage_days").await, 2_048);
         assert!(store.usage_of_minute(&"demo".parse().unwrap(), i64::MAX).await.is_ok());
@@ -158,7 +158,7 @@ async fn what_gateways_say_of_usage_and_bans_is_bounded() {
                 bans: Vec::new(),
                 bans_total: u64::MAX,
             };
-            assert_eq!(write.note_bans(&report).await.unwrap(), thief < 4 && node < 256, "{}", report.node);
+            assert_eq!(write.record_bans(&report).await.unwrap(), thief < 4 && node < 256, "{}", report.node);
         }
         write.commit().await.unwrap();
         assert_eq!(rows("SELECT COUNT(*) FROM usage_days").await, 1);
@@ -172,7 +172,7 @@ fn enrolment<'a>(kind: Kind, name: &'a str, digest: &'a str, from: Origin<'a>) -
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn credentials_are_bounded_by_number_and_none_is_taken_twice() {
+async fn credentials_are_bounded_and_none_is_accepted_again_after_its_end() {
     for (store, _directory) in both().await {
         let mut write = store.write().await.unwrap();
         for (kind, max) in [
@@ -202,7 +202,7 @@ async fn credentials_are_bounded_by_number_and_none_is_taken_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_credential_made_is_found_under_its_digest_whatever_became_of_its_name() {
+async fn records_of_a_credential_are_found_by_its_digest_after_its_name_is_reused() {
     for (store, _directory) in both().await {
         let mut write = store.write().await.unwrap();
         for (kind, name, digest, from) in [
@@ -214,7 +214,7 @@ async fn what_a_credential_made_is_found_under_its_digest_whatever_became_of_its
         ] {
             assert_eq!(write.enrol(&enrolment(kind, name, digest, from)).await.unwrap(), Ok(true));
         }
-        // The name eve is somebody's whom ada did not make.
+        // Another operator, not made by ada, takes the name eve.
         let eve = write.good_credential(Kind::Operator, "eve").await.unwrap().unwrap();
         assert_eq!(eve.made_by.as_deref(), Some("ada"));
         write.revoke(&eve.credential).await.unwrap();

@@ -1,8 +1,8 @@
 //! Requests per project and UTC day, as gateways report them.
 //!
-//! Each gateway process writes its own figures for the day, absolute and over and over, under its own name: a report
-//! that is lost or comes twice changes nothing. What a process had not reported when it ended is missing: this
-//! is for looking at. Quotas are counted elsewhere, exactly.
+//! Each gateway process writes its own total for the day, repeatedly, under its own name: a lost or repeated report
+//! changes nothing. Requests that a process had not reported when it ended are missing: these figures are for display.
+//! Quotas are counted elsewhere, exactly.
 
 use chassis::sql::{Found, RowPlace, query, query_as, query_scalar};
 use contract::usage::UsageOfProject;
@@ -15,14 +15,14 @@ use crate::project::ProjectRef;
 /// Days kept.
 pub(crate) const USAGE_DAYS_MAX: i64 = 62;
 
-/// Processes of gateways whose figures of a project and day are kept, until they are added up.
+/// Maximum of gateway processes with figures for one project and day, until the figures are added up.
 const NODES_MAX: i64 = 2_048;
 
-/// Of them with one credential: those that are started in numbers share one, and each start has a name of its own.
+/// Maximum with one credential: gateways that are started in numbers share one, and each start has a new name.
 const NODES_OF_ONE_MAX: i64 = 512;
 
-/// What one of them may say of a day: no sum of it, added up each minute for as long as the day is kept, leaves the numbers
-/// of the database.
+/// Maximum that one process may report for a day, so that no sum over the retention time exceeds the database's
+/// numbers.
 const COUNT_MAX: u64 = 10_000_000_000;
 
 /// Figures of a day.
@@ -59,10 +59,10 @@ impl Stored for Row {
 }
 
 impl Write {
-    /// Takes down what a gateway says of a project and day. What it said before about them is replaced, unless this is
-    /// older. Figures of a project that is erased are not kept, nor those of a day that would be forgotten at once or never:
-    /// a gateway in wrong hands may say anything. Whether there is room for them.
-    pub(crate) async fn note_usage(&mut self, node: &str, usage: &UsageOfProject) -> Result<bool, StoreError> {
+    /// Stores a gateway's figure for a project and day, in place of an earlier one, unless this is older. Drops figures
+    /// of erased projects, and of days that would be deleted at once or never, because a stolen gateway may report
+    /// anything. Returns whether there was room.
+    pub(crate) async fn record_usage(&mut self, node: &str, usage: &UsageOfProject) -> Result<bool, StoreError> {
         let whole = |count: u64| i64::try_from(count.min(COUNT_MAX)).unwrap_or(i64::MAX);
         let today = self.now().to_seconds().0.div_euclid(86_400);
         // The clock of a gateway may be ahead at midnight.
@@ -103,8 +103,8 @@ impl Write {
         Ok(true)
     }
 
-    /// Forgets days before `oldest`, and adds up what gateways said of days before `settled`, whose processes are gone
-    /// or will not speak of them again.
+    /// Deletes days before `oldest`, and adds up the figures of days before `settled`, for which no process reports any
+    /// more.
     pub(crate) async fn tidy_usage(&mut self, oldest: i64, settled: i64) -> Result<(), StoreError> {
         query("DELETE FROM usage_days WHERE day < $1").bind(oldest).execute(self.connection()).await?;
         query(

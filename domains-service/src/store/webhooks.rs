@@ -1,4 +1,4 @@
-//! Webhooks at rest: endpoints, and the outbox of deliveries.
+//! Stored webhooks: endpoints, and the outbox of deliveries.
 
 mod address;
 mod outbox;
@@ -14,7 +14,7 @@ use crate::webhook::{EndpointRecord, Wanted};
 
 pub(crate) use address::send_test;
 pub(crate) use outbox::{
-    Delivery, DeliveryState, Due, claim, enqueue, fail_waiting, forget_deliveries, note, renew, repeat,
+    Delivery, DeliveryState, DueDelivery, claim, enqueue, fail_waiting, forget_deliveries, record, renew, repeat,
 };
 pub(crate) use taken::{forget_taken, take};
 
@@ -48,7 +48,7 @@ impl Stored for Row {
     fn read(self, columns: &mut Columns) -> Option<EndpointRecord> {
         let project = columns.project(&self.project, &self.project_name);
         let reason = self.disabled_reason.as_deref().and_then(|reason| columns.word("disabled_reason", reason));
-        // Shown to those alone who may see all that it could be told.
+        // Shown only to callers that may see all its events.
         let events = columns.json("events", &self.events).unwrap_or_else(|| Wanted::everything(true));
         Some(EndpointRecord {
             id: self.id,
@@ -69,7 +69,7 @@ impl Stored for Row {
 }
 
 impl Store {
-    /// Up to `limit` of a project's endpoints, oldest first, behind the moment and id `after`.
+    /// Up to `limit` of a project's endpoints, oldest first, after the time and id in `after`.
     pub(crate) async fn webhooks(
         &self,
         project: &ProjectRef,
@@ -163,7 +163,7 @@ pub(crate) async fn save_webhook(connection: &mut Connection, endpoint: &Endpoin
     Ok(())
 }
 
-/// Deletes an endpoint with everything that waits for it.
+/// Deletes an endpoint with its deliveries.
 pub(crate) async fn delete_webhook(connection: &mut Connection, endpoint: &EndpointRecord) -> Result<(), StoreError> {
     let id = endpoint.id.as_str();
     rows::forget(connection, &rows::place(Table::WebhookEndpoints, id, endpoint.project.uid.as_str()));

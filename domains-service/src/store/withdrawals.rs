@@ -1,45 +1,25 @@
-//! What the edge was told to serve no more, as long as a gateway may serve it still.
+//! Withdrawals in progress: entities that a gateway may still serve.
 //!
-//! A row is written in the transaction that withdraws, and goes when every process on record has applied its revision.
+//! A row is written in the transaction of the withdrawal, and deleted when every process on record has applied its
+//! revision.
 
 use chassis::sql::{Connection, Found, RowPlace, query, query_as};
 use contract::feed::Revision;
 use contract::hostname::Hostname;
 use contract::project::ProjectUid;
 use contract::time::UnixMillis;
+pub(crate) use domains_api::types::What;
 
 use super::rows::{self, Columns, Stored, Table};
 use super::{Store, StoreError, Write};
 use crate::project::ProjectRef;
 
-/// Withdrawals of one project that are on record. Of more the oldest are forgotten: a gateway that has applied the others
-/// has applied those too.
+/// Maximum of withdrawals on record per project. Beyond it the oldest are deleted: a gateway that has applied a later
+/// one has applied those too.
 pub(crate) const WITHDRAWALS_OF_ONE_MAX: i64 = 1_000;
 
-/// Rows looked at at once.
+/// Rows per query.
 const ROWS_MAX: i64 = 1_000;
-
-contract::words! {
-    /// What kind of thing was withdrawn.
-    pub(crate) enum What {
-        /// A custom domain.
-        Name = "name",
-        /// An API key.
-        Key = "key",
-        /// A project, with its names and its keys.
-        Project = "project",
-        /// The service of a project, which was suspended.
-        Suspension = "suspension",
-        /// Visits of a project without a key.
-        Access = "access",
-        /// The upstream that a project was on.
-        Upstream = "upstream",
-        /// Reading of a project by pages of other origins.
-        Cors = "cors",
-        /// Where visitors of a custom domain were sent.
-        Redirect = "redirect",
-    }
-}
 
 /// A withdrawal that waits.
 #[derive(Clone, Debug)]
@@ -55,7 +35,7 @@ pub(crate) struct Withdrawal {
 
 /// The withdrawals of one kind that wait.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Counted {
+pub(crate) struct WaitingCount {
     pub(crate) what: What,
     pub(crate) count: i64,
     /// Since when the oldest waits.
@@ -81,7 +61,7 @@ impl Stored for Row {
     }
 
     fn read(self, columns: &mut Columns) -> Option<Withdrawal> {
-        // Of one whose revision cannot be read, no process is known to have applied it.
+        // No process is known to have applied an unreadable revision.
         let is_known = columns.unreadable() != Some("revision");
         Some(Withdrawal {
             what: columns.word("what", &self.what)?,
@@ -100,7 +80,7 @@ fn column(revision: Revision) -> i64 {
 }
 
 impl Write {
-    /// Notes that something was withdrawn by the changes so far.
+    /// Records a withdrawal by the changes so far.
     pub(crate) async fn withdrawn(&mut self, what: What, which: &str, project: &ProjectRef) -> Result<(), StoreError> {
         let (revision, now) = (self.revision(), self.now());
         query(
@@ -127,7 +107,7 @@ impl Write {
         Ok(())
     }
 
-    /// Forgets a withdrawal: it is served again, by right.
+    /// Deletes a withdrawal, because the entity is served again.
     pub(crate) async fn forget_withdrawal(
         &mut self,
         what: What,
@@ -146,12 +126,12 @@ impl Write {
 
 impl Store {
     /// The withdrawals that wait, by kind.
-    pub(crate) async fn count_withdrawals(&self) -> Result<Vec<Counted>, StoreError> {
+    pub(crate) async fn count_withdrawals(&self) -> Result<Vec<WaitingCount>, StoreError> {
         let found = query_as("SELECT what, COUNT(*), MIN(since) FROM withdrawals GROUP BY what");
         let rows: Vec<Found<(String, i64, i64)>> = found.fetch_all(self.reader()).await?;
         let count = |found: Found<(String, i64, i64)>| {
             let (what, count, oldest) = found.row;
-            Some(Counted { what: what.parse().ok()?, count, oldest: UnixMillis(oldest) })
+            Some(WaitingCount { what: what.parse().ok()?, count, oldest: UnixMillis(oldest) })
         };
         Ok(rows.into_iter().filter_map(count).collect())
     }
@@ -181,7 +161,7 @@ impl Store {
 
     /// The revision of the oldest withdrawal that waits.
     pub(crate) async fn oldest_withdrawal(&self) -> Result<Option<Revision>, StoreError> {
-        // Numbers come before what is none: one row that cannot be read hides no other.
+        // Numbers sort before other values, so an unreadable row hides no other.
         let found = query_as(
             "SELECT revision FROM
                  (SELECT MIN(revision) AS revision FROM withdrawals UNION ALL SELECT MIN(removal) FROM domains) AS oldest
@@ -192,7 +172,7 @@ impl Store {
     }
 }
 
-/// Forgets what every process that has applied `revision` serves no more.
+/// Deletes the withdrawals up to `revision`, which every process has applied.
 pub(crate) async fn end(connection: &mut Connection, revision: Revision) -> Result<Vec<Withdrawal>, StoreError> {
     let ended = query_as("DELETE FROM withdrawals WHERE revision <= $1 RETURNING *");
     let ended: Vec<Found<Row>> = ended.bind(column(revision)).fetch_all(&mut *connection).await?;
@@ -203,7 +183,7 @@ pub(crate) async fn end(connection: &mut Connection, revision: Revision) -> Resu
     Ok(ended.into_iter().filter_map(|found| found.row.read(&mut Columns::default())).collect())
 }
 
-/// Deletes the rows of domains whose removal is part of `revision`; their names.
+/// Deletes the domains with a removal up to `revision`; returns their names.
 pub(crate) async fn end_removals(connection: &mut Connection, revision: Revision) -> Result<Vec<Hostname>, StoreError> {
     let ended: Vec<Found<(String,)>> = query_as("DELETE FROM domains WHERE removal <= $1 RETURNING name")
         .bind(column(revision))
@@ -235,7 +215,7 @@ mod tests {
         let mut write = store.write().await.unwrap();
         write.withdrawn(What::Key, "key", &quiet).await.unwrap();
         for index in 0..WITHDRAWALS_OF_ONE_MAX + 10 {
-            // Each has a revision of its own.
+            // Each has its own revision.
             write.put(contract::feed::Entity::Challenge(challenge(index))).await.unwrap();
             write.withdrawn(What::Key, &format!("key {index}"), &noisy).await.unwrap();
         }

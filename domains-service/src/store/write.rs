@@ -9,23 +9,24 @@ use contract::time::UnixMillis;
 
 use super::log::counters::{COUNTER_MAX, Counters};
 use super::rows::{self, Table};
-use super::{News, StoreError, log, notices, to_json};
+use super::{Commits, StoreError, log, notices, to_json};
 
-/// A writing transaction. Dropped without [`Write::commit`], it leaves nothing behind.
+/// A writing transaction. Dropping it without [`Write::commit`] rolls it back.
 pub(crate) struct Write {
     transaction: Connection,
     current: i64,
     committed: i64,
     now: UnixMillis,
-    news: Arc<News>,
+    commits: Arc<Commits>,
     done: Vec<Done>,
 }
 
-/// Above every revision that a lost database can have given out: revisions begin at the millisecond of the first start, so they
-/// are beyond the clock only by changes that came faster than one a millisecond, over all the time.
+/// Added to the clock for a revision above all that a lost database can have given out: revisions start at the
+/// millisecond of the first start, so they exceed the clock only by changes that came faster than one a millisecond on
+/// average.
 const REVISIONS_AHEAD: i64 = 1_000_000_000;
 
-/// What somebody did, for the log: one line for each change, once it is certain.
+/// A change for the log: one line each, written after the commit.
 pub(super) struct Done {
     pub(super) kind: String,
     pub(super) project: String,
@@ -36,25 +37,25 @@ pub(super) struct Done {
 }
 
 impl Write {
-    pub(super) async fn begin(pool: &Pool, now: UnixMillis, news: Arc<News>) -> Result<Self, StoreError> {
+    pub(super) async fn begin(pool: &Pool, now: UnixMillis, commits: Arc<Commits>) -> Result<Self, StoreError> {
         let (mut transaction, mut counters) = lock(pool).await?;
         if counters.are_damaged {
             let is_incomplete = counters.repair(&mut transaction).await?;
-            let mut write = Self::over(transaction, &counters, now, news.clone());
+            let mut write = Self::over(transaction, &counters, now, commits.clone());
             if is_incomplete {
                 write.resend().await?;
             }
             write.commit().await?;
             (transaction, counters) = lock(pool).await?;
         }
-        // All that is known was committed before the lock was taken.
-        news.read(counters.revision(), news.highest());
-        Ok(Self::over(transaction, &counters, now, news))
+        // All known revisions were committed before the lock was taken.
+        commits.read(counters.revision(), commits.highest());
+        Ok(Self::over(transaction, &counters, now, commits))
     }
 
-    fn over(transaction: Connection, counters: &Counters, now: UnixMillis, news: Arc<News>) -> Self {
+    fn over(transaction: Connection, counters: &Counters, now: UnixMillis, commits: Arc<Commits>) -> Self {
         let current = counters.newest;
-        Self { transaction, current, committed: current, now, news, done: Vec::new() }
+        Self { transaction, current, committed: current, now, commits, done: Vec::new() }
     }
 
     /// The connection, for statements within the transaction.
@@ -62,27 +63,27 @@ impl Write {
         &mut self.transaction
     }
 
-    /// The moment of the transaction.
+    /// The time of the transaction.
     pub(crate) fn now(&self) -> UnixMillis {
         self.now
     }
 
     /// To be logged when the transaction commits.
-    pub(super) fn note(&mut self, done: Done) {
+    pub(super) fn log_on_commit(&mut self, done: Done) {
         self.done.push(done);
     }
 
-    /// The revision of the last change so far: what [`Write::commit`] returns if nothing more is changed.
+    /// The revision of the last change so far; [`Write::commit`] returns it if no change follows.
     pub(crate) fn revision(&self) -> Revision {
         Revision(self.current.unsigned_abs())
     }
 
-    /// Whether the edge is told anything so far.
+    /// Whether the transaction publishes any change so far.
     pub(crate) fn changes_the_edge(&self) -> bool {
         self.current != self.committed
     }
 
-    /// Publishes an entity. An entity the edge already knows in exactly this form is no change.
+    /// Publishes an entity, unless the edge has exactly this form already.
     pub(crate) async fn put(&mut self, entity: Entity) -> Result<(), StoreError> {
         let (kind, name) = kind_and_name(&entity.name());
         let body = to_json(&entity);
@@ -108,7 +109,7 @@ impl Write {
         self.append(&Effect::Put(entity)).await
     }
 
-    /// Withdraws an entity. One the edge does not know is no change.
+    /// Withdraws an entity, unless the edge does not have it.
     pub(crate) async fn remove(&mut self, name: EntityName) -> Result<(), StoreError> {
         let (kind, text) = kind_and_name(&name);
         rows::forget(&self.transaction, &rows::place(Table::Entities, &text, kind));
@@ -139,7 +140,8 @@ impl Write {
         self.log(&to_json(effect)).await
     }
 
-    /// Gives the newest revision its row. One that has the number already has it by damage: it was not given out.
+    /// Writes the row of the newest revision. A row that already has the number is damaged: the number was not given
+    /// out before.
     async fn log(&mut self, effect: &str) -> Result<(), StoreError> {
         query(
             "INSERT INTO changes (revision, effect, at_ms, mark) VALUES ($1, $2, $3, $4)
@@ -154,8 +156,8 @@ impl Write {
         Ok(())
     }
 
-    /// Has the database count on above every revision that it, or the one that it replaces, which had come to `lost`, ever gave
-    /// out. Every follower is sent a snapshot; the marks stay, which say of what this database is a later state.
+    /// Continues the revisions above all that this database, or the one that it replaces and that reached `lost`, ever
+    /// gave out. Every follower gets a snapshot. The marks stay: they show which databases this one continues.
     pub(crate) async fn replace_earlier(&mut self, lost: i64) -> Result<(), StoreError> {
         self.current = self.current.max(lost.min(COUNTER_MAX)).max(self.now.0).saturating_add(REVISIONS_AHEAD);
         query(
@@ -168,18 +170,18 @@ impl Write {
         self.forget_effects().await
     }
 
-    /// Gives the revision that a new database begins with its row.
+    /// Writes the row of a new database's first revision.
     pub(super) async fn mark_the_first(&mut self) -> Result<(), StoreError> {
         self.log("").await
     }
 
-    /// Gives out a revision that every follower comes to by a snapshot alone: the log may lack a change that entities have.
+    /// Gives out a revision that followers reach only by a snapshot: the log may lack a change that entities contain.
     pub(crate) async fn resend(&mut self) -> Result<(), StoreError> {
         self.current += 1;
         self.forget_effects().await
     }
 
-    /// Has every follower below the newest revision be sent a snapshot, and gives that revision its row.
+    /// Makes every follower below the newest revision take a snapshot, and writes the row of that revision.
     async fn forget_effects(&mut self) -> Result<(), StoreError> {
         query("UPDATE changes SET effect = '' WHERE effect <> ''").execute(&mut self.transaction).await?;
         query("UPDATE revision_counter SET oldest = $1 WHERE id = 1")
@@ -189,8 +191,8 @@ impl Write {
         self.log("").await
     }
 
-    /// Commits: records, log and snapshot are on disk, and followers are woken. Returns the revision that contains
-    /// everything of this transaction.
+    /// Commits records, log and snapshot, and wakes followers. Returns the revision that contains the whole
+    /// transaction.
     pub(crate) async fn commit(mut self) -> Result<Revision, StoreError> {
         if self.current != self.committed {
             query("UPDATE revision_counter SET current = $1 WHERE id = 1")
@@ -205,16 +207,16 @@ impl Write {
         }
         let revision = Revision(self.current.unsigned_abs());
         if self.current != self.committed {
-            self.news.committed(revision);
+            self.commits.committed(revision);
         }
         Ok(revision)
     }
 }
 
-/// Begins a transaction with the lock that orders writers, and reads the counters.
+/// Begins a transaction, takes the writers' lock, and reads the counters.
 async fn lock(pool: &Pool) -> Result<(Connection, Counters), StoreError> {
     let mut transaction = pool.begin(Begin::Write).await?;
-    // Takes the lock before anything is read.
+    // Takes the lock before any read.
     query("UPDATE revision_counter SET current = current WHERE id = 1").execute(&mut transaction).await?;
     let counters = Counters::read(&mut transaction).await?;
     Ok((transaction, counters))

@@ -1,16 +1,14 @@
-//! Who wants to be told: an endpoint and the events it wants.
+//! An endpoint and its subscribed events.
 
 use anyhow::Context as _;
 use chassis::seal::SealingKey;
 use chassis::webhook::SigningSecret;
 use contract::event::ORDER_EVENTS;
 use contract::time::UnixMillis;
+pub(crate) use domains_api::types::{DisabledReason, WANTED_MAX};
 
 use super::EVENTS;
 use crate::project::ProjectRef;
-
-/// Entries of an endpoint's list of events.
-pub(crate) const WANTED_MAX: usize = 50;
 
 /// The events an endpoint wants: names, or prefixes that end in `.*`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -18,14 +16,14 @@ pub(crate) const WANTED_MAX: usize = 50;
 pub(crate) struct Wanted(Vec<String>);
 
 impl Wanted {
-    /// What is told to an endpoint that names nothing: everything that its owner may see.
+    /// The events of an endpoint that lists none: every kind that its owner may see.
     pub(crate) fn everything(with_orders: bool) -> Self {
         let orders = with_orders.then_some("order.*");
         Self(std::iter::once("domain.*").chain(orders).map(str::to_owned).collect())
     }
 
-    /// From what somebody typed; the entry that fits no event when there is one, nothing when there are none or too
-    /// many.
+    /// Parses a list of events. The error is the entry that matches no event, or `None` if the list is empty or too
+    /// long.
     pub(crate) fn parse(entries: Vec<String>) -> Result<Self, Option<String>> {
         if entries.is_empty() || entries.len() > WANTED_MAX {
             return Err(None);
@@ -59,20 +57,6 @@ fn fits(entry: &str, event: &str) -> bool {
     }
 }
 
-contract::words! {
-    /// Why nothing is sent to an endpoint.
-    pub(crate) enum DisabledReason {
-        /// Its owner said so.
-        Owner = "owner",
-        /// It has failed for days.
-        Failing = "failing",
-        /// It said that it is gone (410).
-        Gone = "gone",
-        /// Too much waits for it.
-        Backlog = "backlog",
-    }
-}
-
 /// An endpoint's record.
 #[derive(Clone, Debug)]
 pub(crate) struct EndpointRecord {
@@ -89,13 +73,12 @@ pub(crate) struct EndpointRecord {
     pub(crate) disabled: Option<(UnixMillis, DisabledReason)>,
     pub(crate) created_at: UnixMillis,
     pub(crate) updated_at: UnixMillis,
-    /// The first column of its row that cannot be read, when there is one: it is listed and can be removed, and is not
-    /// saved.
+    /// The first unreadable column of its row, if any. Such an endpoint is listed and can be removed, and is not saved.
     pub(crate) unreadable: Option<&'static str>,
 }
 
 impl EndpointRecord {
-    /// What messages are signed with at `now`, the newest first.
+    /// The secrets that sign messages at `now`, the newest first.
     pub(crate) fn secrets(&self, sealing: &SealingKey, now: UnixMillis) -> anyhow::Result<Vec<SigningSecret>> {
         let open = |sealed: &str| -> anyhow::Result<SigningSecret> {
             let bytes = sealing.open(sealed, &place(&self.id)).context("a webhook's secret")?;
@@ -118,7 +101,7 @@ pub(crate) fn generate_secret(sealing: &SealingKey, id: &str) -> anyhow::Result<
     Ok((secret, sealed))
 }
 
-/// What a sealed secret is bound to.
+/// The name for which an endpoint's secret is sealed.
 pub(crate) fn place(id: &str) -> String {
     format!("webhook {id}")
 }
@@ -151,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_no_event_is_named() {
+    fn an_entry_that_matches_no_event_is_named() {
         for wrong in ["domain.verify_requested", "domain", "dom*", "*", "orders.*", ""] {
             assert_eq!(parse(&["domain.active", wrong]), Err(Some(wrong.to_owned())));
         }

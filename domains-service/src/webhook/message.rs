@@ -1,4 +1,4 @@
-//! What a receiver is told: the event as JSON, the same bytes in every attempt.
+//! The message for a receiver: the event as JSON, the same bytes in every attempt.
 
 use crate::project::ProjectRef;
 use crate::text::rfc3339;
@@ -27,7 +27,7 @@ pub(crate) fn compose(
     .to_string()
 }
 
-/// The body for an event of an order. `event_id` is its number among those of the store of orders.
+/// The body for an order's event. `event_id` is the event's number in the orders store.
 pub(crate) fn compose_order(project: &ProjectRef, event: &OrderEvent) -> String {
     json!({
         "type": event.kind,
@@ -37,7 +37,7 @@ pub(crate) fn compose_order(project: &ProjectRef, event: &OrderEvent) -> String 
     .to_string()
 }
 
-/// The body of a message that tells nothing: its owner tries the receiver.
+/// The body of a test message, by which an owner tries the receiver.
 pub(crate) fn compose_test(project: &ProjectRef, webhook: &str, at: UnixMillis) -> String {
     json!({
         "type": TEST,

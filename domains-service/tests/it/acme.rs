@@ -1,4 +1,4 @@
-//! Certificates by ACME: whatever the authority does and wherever we are interrupted.
+//! Certificates by ACME, with a misbehaving authority and interruptions at every step.
 
 mod authority;
 mod crashes;
@@ -28,7 +28,7 @@ async fn platform(authorities: &[(&str, &FakeCa)]) -> Platform {
     platform
 }
 
-/// Adds a domain whose record is right.
+/// Adds a domain with a correct DNS record.
 async fn add(platform: &Platform, name: &str) {
     add_to(platform, "demo", name).await;
 }
@@ -85,7 +85,7 @@ async fn a_name_of_two_hundred_characters_has_a_certificate_like_any_other() {
 
 // promise: domains.24
 #[tokio::test]
-async fn an_authority_that_limits_us_is_left_alone_for_as_long_as_it_says() {
+async fn an_authority_that_limits_us_gets_no_request_for_as_long_as_it_says() {
     let ca = FakeCa::start().await;
     ca.refuse(&[(429, "rateLimited", Some(3_600))]);
     let platform = platform(&[("one", &ca)]).await;
@@ -115,7 +115,7 @@ async fn another_authority_is_asked_where_the_first_limits_us_or_refuses_the_nam
 
 // promise: domains.19
 #[tokio::test]
-async fn an_authority_that_is_away_has_a_second_chance_and_is_replaced_then() {
+async fn an_unreachable_authority_is_tried_twice_and_then_replaced() {
     let (one, two) = (FakeCa::start().await, FakeCa::start().await);
     one.refuse(&[(500, "serverInternal", None); 3]);
     let platform = platform(&[("one", &one), ("two", &two)]).await;
@@ -129,7 +129,7 @@ async fn an_authority_that_is_away_has_a_second_chance_and_is_replaced_then() {
 }
 
 #[tokio::test]
-async fn a_proof_that_fails_says_what_the_authority_saw_and_begins_anew() {
+async fn a_failed_proof_shows_the_authoritys_reason_and_starts_over() {
     let ca = FakeCa::start().await;
     for kind in ["connection", "dns", "unauthorized"] {
         ca.fail(SHOP, Some(kind));
@@ -153,7 +153,7 @@ async fn a_proof_that_fails_says_what_the_authority_saw_and_begins_anew() {
 
 // promise: domains.28, faults.26
 #[tokio::test]
-async fn a_certificate_for_another_name_replaces_nothing_and_is_asked_for_anew() {
+async fn a_certificate_for_another_name_replaces_nothing_and_is_ordered_again() {
     let ca = FakeCa::start().await;
     ca.confuse(Some("evil.customer.test"));
     let platform = platform(&[("one", &ca)]).await;
@@ -191,7 +191,7 @@ async fn a_project_that_adds_hundreds_of_names_leaves_the_authority_to_others() 
 
 // promise: domains.6
 #[tokio::test]
-async fn nothing_is_asked_for_names_nobody_has_proven() {
+async fn no_order_is_made_for_an_unproven_name() {
     let ca = FakeCa::start().await;
     let platform = platform(&[("one", &ca)]).await;
     platform.operator("POST", "/projects/demo/domains", json!({ "name": SHOP })).await;
@@ -203,7 +203,7 @@ async fn nothing_is_asked_for_names_nobody_has_proven() {
 
 // promise: domains.5
 #[tokio::test]
-async fn what_a_removed_name_had_proven_is_given_up() {
+async fn authorizations_of_a_removed_name_are_deactivated() {
     let ca = FakeCa::start().await;
     let platform = platform(&[("one", &ca)]).await;
     add(&platform, SHOP).await;
@@ -217,7 +217,7 @@ async fn what_a_removed_name_had_proven_is_given_up() {
     .await;
     let orders = ca.orders();
     platform.clock.advance(Duration::from_hours(90 * 24));
-    // Whatever is due by then has been taken up before these names have their certificates, one after the other.
+    // The worker has claimed everything due before these names have their certificates, one after the other.
     for later in ["later.customer.test", "last.customer.test"] {
         add(&platform, later).await;
         platform.domain_in("demo", later, "active").await;

@@ -1,4 +1,4 @@
-//! Certificates: issued, renewed long before they end, and never replaced by anything worse.
+//! Certificates: issued, renewed long before they expire, and never replaced by a worse one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,13 +15,13 @@ use crate::world::{Bend, Platform, local_authority};
 
 const SHOP: &str = "shop.customer.test";
 
-/// An authority that does as it is told.
+/// A scripted authority.
 struct FakeAuthority {
     name: &'static str,
     inner: Arc<dyn Issuer>,
-    /// What the next orders come to; issues when empty.
+    /// The results of the next orders; it issues when this is empty.
     failures: Mutex<Vec<IssueError>>,
-    /// Issues for this name instead of the one asked for.
+    /// A name that it issues for instead of the ordered one.
     confused: Mutex<Option<&'static str>>,
     orders: AtomicU32,
 }
@@ -58,7 +58,7 @@ impl Issuer for FakeAuthority {
     }
 }
 
-/// A platform with these public authorities and a project whose domain's record is right.
+/// A platform with these public authorities, and a project with a domain and its correct record.
 async fn with(authorities: &[&Arc<FakeAuthority>]) -> Platform {
     let public = authorities.iter().map(|authority| (*authority).clone() as Arc<dyn Issuer>).collect();
     let authorities = Authorities { local: Some(local_authority()), public };
@@ -87,7 +87,7 @@ async fn published(platform: &Platform) -> Option<i64> {
 }
 
 #[tokio::test]
-async fn nothing_is_ordered_before_everything_passes() {
+async fn no_certificate_is_ordered_before_every_check_passes() {
     let authority = FakeAuthority::new("one.ca");
     let platform = with(&[&authority]).await;
     platform.dns.clear(SHOP);
@@ -116,7 +116,7 @@ async fn the_authority_that_caa_permits_and_that_answers_is_chosen() {
     add(&platform).await;
     let active = platform.domain_in("demo", SHOP, "active").await;
     assert_eq!((&active["certificate"]["ca"], one.orders(), two.orders()), (&json!("two.ca"), 0, 1));
-    // Without CAA the first is asked, and the second when it fails.
+    // Without CAA the first authority is tried, and the second when it fails.
     let platform = with(&[&one, &two]).await;
     one.failures.lock().push(IssueError::RateLimited { until: None, message: "too many orders".to_owned() });
     add(&platform).await;
@@ -152,7 +152,7 @@ async fn without_a_certificate_after_thirty_minutes_the_owner_is_asked_to_look()
 }
 
 #[tokio::test]
-async fn failed_orders_are_repeated_ever_rarer() {
+async fn failed_orders_are_repeated_after_growing_pauses() {
     let authority = FakeAuthority::new("one.ca");
     for _ in 0..50 {
         let words = "tcp connect error: Connection refused (os error 111)".to_owned();
@@ -170,7 +170,7 @@ async fn failed_orders_are_repeated_ever_rarer() {
         let failed = |domain: &Value| domain["certificate"]["attempts"] == attempts;
         let domain = platform.domain_when("demo", SHOP, failed).await;
         assert_eq!(authority.orders(), attempts);
-        // Spread by a fifth either way, and told in whole seconds.
+        // Spread by a fifth either way, and given in whole seconds.
         let wait = platform.seconds_until(&domain["certificate"]["next_attempt_at"]);
         assert!((minutes * 48 - 1..=minutes * 72).contains(&wait), "{wait} s after attempt {attempts}");
         platform.clock.advance(Duration::from_secs(wait.unsigned_abs() + 1));
@@ -195,7 +195,7 @@ async fn certificates_are_renewed_with_a_third_of_their_life_left() {
 }
 
 #[tokio::test]
-async fn a_renewal_waits_while_the_name_leads_elsewhere() {
+async fn a_renewal_waits_while_the_name_points_elsewhere() {
     let authority = FakeAuthority::new("one.ca");
     let platform = with(&[&authority]).await;
     add(&platform).await;
@@ -203,7 +203,7 @@ async fn a_renewal_waits_while_the_name_leads_elsewhere() {
     platform.dns.clear(SHOP);
     platform.clock.advance(Duration::from_hours(65 * 24));
     platform.domain_when("demo", SHOP, |domain| domain["problems"][0]["code"] == "DNS_NO_RECORD").await;
-    assert_eq!(authority.orders(), 1, "nobody renews for a name that left");
+    assert_eq!(authority.orders(), 1, "no renewal for a name that points elsewhere");
 }
 
 // promise: domains.28
@@ -236,7 +236,7 @@ async fn without_an_authority_domains_wait_and_say_so() {
 }
 
 #[tokio::test]
-async fn what_caa_may_say_about_us_is_published() {
+async fn our_names_in_caa_records_are_published() {
     let authority = FakeAuthority::new("one.ca");
     let platform = with(&[&authority]).await;
     let account = platform.owner("demo").get("/v1/acme-account").await;

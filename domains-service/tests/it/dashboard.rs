@@ -1,4 +1,4 @@
-//! The dashboard over HTTP, without script: every page, its states, and who may see it.
+//! The dashboard over HTTP, without script: every page, its states, and its readers.
 
 mod browser;
 mod gateways;

@@ -30,7 +30,7 @@ async fn a_custom_domain_needs_a_paid_plan_and_a_successful_deploy() {
 
 // rule: 1.10, 1.11
 #[tokio::test]
-async fn adding_a_domain_says_which_record_to_create() {
+async fn adding_a_domain_returns_the_record_to_create() {
     let platform = Platform::start().await;
     platform.project("demo", "pro").await;
     let owner = platform.owner("demo");

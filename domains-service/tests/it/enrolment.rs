@@ -1,4 +1,4 @@
-//! Credentials in files over several starts: what was revoked stays refused, and a file that cannot be used stops nothing.
+//! Credentials in files over several starts: a revoked credential stays refused, and an unusable file stops nothing.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::world::{Bend, Platform};
 
-/// What tells a gateway's part of this test from a service's.
+/// The differences between gateways and services in this test.
 struct Case {
     kind: &'static str,
     folder: &'static str,
@@ -102,7 +102,7 @@ async fn a_revoked_credential_in_a_file_stays_refused_at_every_start() {
         assert_eq!(refused(&platform).await, []);
         platform.stop().await;
 
-        // An old copy of the file comes back.
+        // An old copy of the file is restored.
         write(&file, &stolen);
         let mut platform = start(&directory).await;
         assert_eq!((case.ask(&platform, &stolen).await, case.ask(&platform, &second).await), (401, 200));
@@ -112,7 +112,7 @@ async fn a_revoked_credential_in_a_file_stays_refused_at_every_start() {
 }
 
 #[tokio::test]
-async fn a_file_replaces_what_came_from_a_file_for_good_and_not_what_the_api_made() {
+async fn a_file_replaces_a_credential_from_a_file_but_not_one_of_the_api() {
     for case in CASES {
         let directory = Arc::new(tempfile::tempdir().unwrap());
         let file = case.file(&directory, "edge");
@@ -136,7 +136,7 @@ async fn a_file_replaces_what_came_from_a_file_for_good_and_not_what_the_api_mad
 }
 
 #[tokio::test]
-async fn doubled_empty_and_revoked_files_stop_nothing_and_the_good_ones_are_served() {
+async fn duplicate_empty_and_revoked_files_stop_nothing_and_the_others_are_enrolled() {
     for case in CASES {
         let directory = Arc::new(tempfile::tempdir().unwrap());
         let mut platform = start(&directory).await;
@@ -173,7 +173,7 @@ async fn doubled_empty_and_revoked_files_stop_nothing_and_the_good_ones_are_serv
 }
 
 #[tokio::test]
-async fn a_secret_of_another_purpose_is_no_credential() {
+async fn a_secret_with_another_purpose_is_refused_as_a_credential() {
     for case in CASES {
         let directory = Arc::new(tempfile::tempdir().unwrap());
         let [platform_secret, sealing, older] = [7, 8, 9].map(|byte| Secret::new(vec![byte; 32]));

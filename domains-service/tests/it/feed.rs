@@ -11,10 +11,10 @@ use crate::gateways::enrolled;
 use crate::stores::{copied, execute, mark_of, over_postgres};
 use crate::world::{Bend, Platform, eventually};
 
-/// The longest chain that is accepted, in bytes.
+/// Maximum length of an accepted chain, in bytes.
 const CHAIN_BYTES_MAX: usize = 64 * 1024;
 
-/// An authority whose own certificate, which every chain ends with, carries so many bytes more than it needs.
+/// An authority with a certificate that is this many bytes longer than necessary, at the end of every chain.
 fn authority_with_a_certificate_of(bytes: usize) -> Arc<dyn Issuer> {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -37,7 +37,7 @@ async fn a_snapshot_is_followed_by_changes_without_gaps() {
     platform.project("other", "free").await;
     let (first, second) = (stream.change().await, stream.change().await);
     assert_eq!((first.revision.0, second.revision.0), (revision + 1, revision + 2));
-    // Whoever continues from where they are gets the changes alone.
+    // A follower that continues from its revision gets the changes alone.
     let mut again = platform.follow(revision).await;
     assert_eq!(again.change().await, first);
     assert_eq!(again.change().await, second);
@@ -80,7 +80,7 @@ async fn a_follower_of_another_database_is_refused() {
 }
 
 #[tokio::test]
-async fn a_follower_that_knows_what_a_database_has_lost_is_refused_at_any_number() {
+async fn a_follower_with_changes_that_the_database_lost_is_refused_at_any_revision() {
     let mut platform = Platform::start().await;
     let (_, copied_at) = platform.follow(0).await.snapshot().await;
     let copy = Arc::new(copied(platform.directory.path()));
@@ -98,7 +98,7 @@ async fn a_follower_that_knows_what_a_database_has_lost_is_refused_at_any_number
     }
     assert!(again.follow(0).await.snapshot().await.1 > known);
     assert_eq!(again.follow(copied_at).await.change().await.revision.0, copied_at + 1, "this far they agree");
-    // And when the changes are forgotten.
+    // And after the changes are deleted.
     again.stop().await;
     let bend = Bend { directory: Some(copy), change_log_rows: 1, ..Bend::default() };
     let compacted = Platform::bent(bend).await;
@@ -111,7 +111,7 @@ async fn a_follower_that_knows_what_a_database_has_lost_is_refused_at_any_number
 }
 
 #[tokio::test]
-async fn a_log_that_was_compacted_gives_a_snapshot_to_those_too_far_behind() {
+async fn a_compacted_log_gives_a_snapshot_to_followers_too_far_behind() {
     let mut platform = Platform::start().await;
     let (_, start) = platform.follow(0).await.snapshot().await;
     for index in 0..6 {
@@ -120,7 +120,7 @@ async fn a_log_that_was_compacted_gives_a_snapshot_to_those_too_far_behind() {
     platform.stop().await;
     let bend = Bend { directory: Some(platform.directory.clone()), change_log_rows: 3, ..Bend::default() };
     let again = Platform::bent(bend).await;
-    // Tidying up begins with the service; until it is done, the log still has everything.
+    // Cleanup begins with the service; until it is done, the log still has everything.
     eventually(2_000, async || match again.follow(start).await.next().await {
         Some(Frame::SnapshotBegin { .. }) => Ok(()),
         other => Err(format!("it goes on with {other:?}")),
@@ -154,7 +154,7 @@ async fn concurrent_writers_give_gapless_revisions() {
 }
 
 #[tokio::test]
-async fn a_change_that_changes_nothing_is_none() {
+async fn a_change_without_effect_gets_no_revision() {
     let platform = Platform::start().await;
     platform.project("demo", "pro").await;
     let (_, revision) = platform.follow(0).await.snapshot().await;
@@ -223,8 +223,8 @@ async fn a_restart_with_other_plans_publishes_their_limits() {
 }
 
 #[tokio::test]
-async fn every_line_fits_the_bound_both_sides_agreed_on() {
-    // The longest chain that is accepted belongs to the longest name that there is.
+async fn every_line_fits_the_bound_of_the_protocol() {
+    // The longest accepted chain, for the longest possible name.
     let ours = Authorities { local: Some(authority_with_a_certificate_of(46_500)), public: Vec::new() };
     let platform = Platform::bent(Bend { authorities: Some(ours), ..Bend::default() }).await;
     let project = "p".repeat(63);

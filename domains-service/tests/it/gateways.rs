@@ -1,4 +1,4 @@
-//! Gateways with a credential of their own: what it opens, and how it ends.
+//! Gateways with their own credentials: what a credential opens, and how it ends.
 
 use chassis::clock::Clock as _;
 use chassis::guard::pass_key;
@@ -47,14 +47,14 @@ async fn ring(platform: &Platform, token: &str) -> Keyring {
 }
 
 #[tokio::test]
-async fn a_gateway_speaks_for_its_own_processes_alone() {
+async fn a_gateway_reports_only_its_own_processes() {
     let platform = Platform::start().await;
     platform.project("demo", "pro").await;
     let token = enrolled(&platform, "edge-1").await;
     let report = json!({ "node": "gw-1", "applied": 1, "version": "1" });
     assert_eq!(status(&platform, &token, "POST", "/internal/edge/nodes", report).await, 204);
     let nodes = platform.operator("GET", "/nodes", Value::Null).await;
-    assert_eq!(nodes.body["nodes"][0]["node"], "edge-1/gw-1", "nobody speaks for another gateway");
+    assert_eq!(nodes.body["nodes"][0]["node"], "edge-1/gw-1", "a gateway reports only for itself");
     let public = platform.client.get(format!("{}/v1/projects/demo", platform.http)).bearer_auth(&token);
     assert_eq!(public.send().await.unwrap().status(), 401);
 }
@@ -71,11 +71,11 @@ async fn a_revoked_gateway_is_refused_at_once_its_stream_ends_and_the_others_hav
     assert_eq!(before.identities, same.identities);
     assert_eq!(platform.operator("DELETE", "/credentials/gateway/edge-1", Value::Null).await.status, 200);
     assert_eq!(status(&platform, &thief, "GET", "/internal/edge/feed?node=a&after=0", Value::Null).await, 401);
-    // The test's patience is that of the client; what is promised is a second.
+    // The client's patience bounds this loop; the promise is one second.
     while let Some(frame) = stolen.next().await {
         assert!(!matches!(frame, Frame::Keyring { .. }), "the thief is sent no new keys");
     }
-    // A stream may hear that the thief is gone a moment before it has the new tickets.
+    // A stream may learn of the revocation shortly before it has the new tickets.
     let after = loop {
         let ring = keyring(&mut kept).await;
         if ring.generations[0].tickets != before.generations[0].tickets {
@@ -102,7 +102,7 @@ async fn a_stream_of_a_revoked_credential_ends_though_the_name_has_another_at_on
     let thief = enrolled(&platform, "edge-1").await;
     let mut stolen = platform.follow_with(&thief, "node=a&after=0&keyring=1").await;
     keyring(&mut stolen).await;
-    // As an operator does who replaces a credential: the stream is asked about once a second.
+    // As when an operator replaces a credential: the stream is checked once a second.
     assert_eq!(platform.operator("DELETE", "/credentials/gateway/edge-1", Value::Null).await.status, 200);
     let honest = enrolled(&platform, "edge-1").await;
     let mut kept = platform.follow_with(&honest, "node=b&after=0&keyring=1").await;
@@ -112,7 +112,8 @@ async fn a_stream_of_a_revoked_credential_ends_though_the_name_has_another_at_on
     assert!(kept.next().await.is_some());
 }
 
-/// What could be made of the platform's secret signs for no gateway. As a token it opens the operators' part: `doors`.
+/// A key derived from the platform's secret signs for no gateway. As a token it opens the operators' part: see
+/// `internal_access`.
 #[tokio::test]
 async fn the_platforms_secret_signs_for_no_gateway() {
     let platform = Platform::start().await;
@@ -133,7 +134,7 @@ async fn the_platforms_secret_signs_for_no_gateway() {
 }
 
 #[tokio::test]
-async fn services_are_told_the_public_keys() {
+async fn services_get_the_public_keys() {
     let platform = Platform::start().await;
     let url = format!("{}/internal/trust", platform.internal);
     let service = platform.orders_service().await;
@@ -185,7 +186,7 @@ async fn bans_that_one_credential_reports_under_many_names_leave_room_for_those_
     assert_eq!(says(&platform, &honest, "keys", report("one")).await.status, 204);
     let of_honest = value(platform.directory.path(), "edge_bans", "CAST(total AS TEXT)", "node = 'honest/one'").await;
     assert_eq!(of_honest.as_deref(), Some("7"));
-    // What was said half a minute ago counts no more, and takes no place.
+    // A report from half a minute ago counts no more, and occupies no room.
     platform.clock.advance(std::time::Duration::from_secs(31));
     assert_eq!(says(&platform, &thief, "keys", report("more")).await.status, 204);
 }

@@ -1,4 +1,4 @@
-//! The door: who may come in, and how everybody else is told.
+//! The public listener: accepted identities, and the refusals of all other requests.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::world::{Answer, Platform};
 
 #[tokio::test]
-async fn what_did_not_come_through_the_gateway_is_refused() {
+async fn a_request_without_a_gateways_identity_is_refused() {
     let platform = Platform::start().await;
     platform.project("demo", "pro").await;
     let url = format!("{}/v1/projects/demo", platform.http);
@@ -87,7 +87,7 @@ async fn requests_and_states_are_counted() {
 }
 
 #[tokio::test]
-async fn health_is_on_the_admin_listener_alone() {
+async fn health_is_only_on_the_admin_listener() {
     let platform = Platform::start().await;
     for (path, status) in [("/livez", 200), ("/readyz", 200), ("/metrics", 200), ("/internal/projects", 404)] {
         let answer = platform.client.get(format!("{}{path}", platform.admin)).send().await.unwrap();

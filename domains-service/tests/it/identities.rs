@@ -1,4 +1,4 @@
-//! A project is more than its name: what one leaves behind is nobody else's.
+//! A project's identity is not its name: a new project of the same name inherits nothing from the removed one.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -47,14 +47,14 @@ async fn report_usage(platform: &Platform, uid: &ProjectUid, admitted: u64) {
     assert_eq!(answer.status(), 204);
 }
 
-/// What services are told to erase.
+/// The erasures that services are asked for.
 async fn erasures(platform: &Platform) -> Vec<ProjectUid> {
     let request = platform.client.get(format!("{}/internal/erasures", platform.internal));
     let request = request.bearer_auth(platform.orders_service().await);
     request.send().await.unwrap().json::<Erasures>().await.unwrap().projects
 }
 
-/// A service says that it has erased these.
+/// Reports that a service has erased these.
 async fn erased(platform: &Platform, projects: Vec<ProjectUid>) {
     let request = platform.client.post(format!("{}/internal/erasures", platform.internal));
     let request = request.bearer_auth(platform.orders_service().await);
@@ -77,7 +77,7 @@ fn keys_in(entities: &[Entity]) -> usize {
 }
 
 #[tokio::test]
-async fn a_project_made_under_a_free_name_sees_nothing_of_the_one_before() {
+async fn a_new_project_under_a_freed_name_inherits_nothing() {
     let platform = Platform::start().await;
     let first = busy(&platform).await;
     assert_eq!(platform.owner("acme").get(PROJECT).await.status, 200);
@@ -98,14 +98,14 @@ async fn a_project_made_under_a_free_name_sees_nothing_of_the_one_before() {
     for (path, list) in [("webhooks", "webhooks"), ("domains", "domains")] {
         assert_eq!(owner.get(&format!("{PROJECT}/{path}")).await.body[list], json!([]), "{path}");
     }
-    // What a gateway still has to say of the first is not said of the second.
+    // A gateway's late report about the first project is not counted for the second.
     report_usage(&platform, &first, 8).await;
     let told = platform.snapshot().await.into_iter().find_map(|entity| match entity {
         Entity::Project(project) => Some(project.uid),
         _ => None,
     });
     assert_eq!(told, Some(second.clone()));
-    // A key of the first opens nothing of the second, whatever a gateway that is behind believes.
+    // A key of the first project opens nothing of the second, also through a gateway that is behind.
     let stale = platform.owner("acme").of(&first);
     for path in ["", "/keys", "/events", "/domains", "/webhooks"] {
         assert_eq!(stale.get(&format!("{PROJECT}{path}")).await.code(), (401, "invalid_api_key"), "{path}");
@@ -156,7 +156,7 @@ async fn a_removed_project_does_not_come_back_where_another_has_its_name() {
     assert_eq!((back.status, &back.body["plan"]), (200, &json!("free")), "the one that was removed last");
 }
 
-/// Everything by which rows are known to belong to the project: its identity, and those of what it has.
+/// All identifiers that mark rows of the project: its own, and those of its records.
 async fn known_by(platform: &Platform, uid: &ProjectUid) -> Vec<String> {
     let owner = platform.owner("acme");
     let mut ids = vec![uid.to_string()];
@@ -169,18 +169,19 @@ async fn known_by(platform: &Platform, uid: &ProjectUid) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_removed_project_is_erased_when_its_time_is_over_and_services_are_told_until_they_have_done_it() {
+async fn a_removed_project_is_erased_after_its_restore_period_and_services_are_asked_until_done() {
     let mut platform = Platform::start().await;
     let uid = busy(&platform).await;
     Browser::signed_in(&platform, "acme", &["domains:read"]).await;
     let ids = known_by(&platform, &uid).await;
     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
     let directory = platform.directory.clone();
-    // The project has a row in every table that can have one: otherwise the test would say nothing about that table.
+    // The project has a row in every table that can have one; otherwise the test would prove nothing about that table.
     let before = rows_with(directory.path(), &ids).await;
     for (table, columns) in stores::schema(directory.path()).await {
         let is_of_projects = columns.iter().any(|column| column == "project" || column == "endpoint");
-        // A withdrawal outlives its project, until every gateway has acknowledged it: `withdrawals::an_erased_project…`.
+        // A withdrawal outlives its project, until every gateway has acknowledged it:
+        // `withdrawals::an_erased_project…`.
         let is_of_erasures = ["erasures", "erased_by", "withdrawals"].contains(&table.as_str());
         assert!(
             !is_of_projects || is_of_erasures || before.contains_key(&table),
@@ -198,10 +199,10 @@ async fn a_removed_project_is_erased_when_its_time_is_over_and_services_are_told
     });
     assert_eq!(told.await, std::slice::from_ref(&uid));
     assert_eq!(later.operator("POST", "/projects/acme/restore", Value::Null).await.status, 404);
-    // The control plane and the service may be down in between: it is told again.
+    // The control plane and the service may restart in between: the erasure is requested again.
     later.stop().await;
     let mut left = rows_with(directory.path(), &ids).await;
-    // The change log tells gateways of it for an hour.
+    // The change log contains it for an hour.
     assert!(left.remove("changes").is_some_and(|rows| rows >= 2), "{left:?}");
     assert_eq!(left, BTreeMap::from([("erasures".to_owned(), 1)]));
     let mut again = Platform::bent(Bend { start: start.plus(HOUR_MILLIS), ..bend() }).await;
@@ -216,7 +217,8 @@ async fn a_removed_project_is_erased_when_its_time_is_over_and_services_are_told
     again.stop().await;
 }
 
-/// What can be told of the project `acme`: its name, its host, its identity, and those of its keys, webhooks and certificates.
+/// All texts that identify the project `acme`: its name, host and identity, and those of its keys, webhooks and
+/// certificates.
 async fn told_of(platform: &Platform, uid: &ProjectUid) -> Vec<String> {
     let mut told = known_by(platform, uid).await;
     for (table, column) in [("api_keys", "digest"), ("webhook_endpoints", "url")] {
@@ -230,7 +232,7 @@ async fn told_of(platform: &Platform, uid: &ProjectUid) -> Vec<String> {
     told
 }
 
-/// Those of the texts that are in a byte of the database, whether or not a statement finds them.
+/// The texts that occur in the bytes of the database, whether or not a statement finds them.
 fn at_rest<'a>(directory: &std::path::Path, texts: &'a [String]) -> Vec<&'a String> {
     let bytes = stores::at_rest(directory);
     let all = String::from_utf8_lossy(&bytes);
@@ -238,7 +240,7 @@ fn at_rest<'a>(directory: &std::path::Path, texts: &'a [String]) -> Vec<&'a Stri
 }
 
 #[tokio::test]
-async fn nothing_of_an_erased_project_is_at_rest_an_hour_later() {
+async fn an_erased_project_leaves_no_byte_in_the_database_an_hour_later() {
     let mut platform = Platform::start().await;
     let uid = busy(&platform).await;
     let told = told_of(&platform, &uid).await;
@@ -260,7 +262,7 @@ async fn nothing_of_an_erased_project_is_at_rest_an_hour_later() {
 }
 
 #[tokio::test]
-async fn now_erases_at_once_and_what_was_kept_under_the_name_too() {
+async fn erasing_now_also_erases_removed_projects_of_the_name() {
     let platform = Platform::start().await;
     let first = busy(&platform).await;
     assert_eq!(platform.owner("acme").get(PROJECT).await.status, 200);
@@ -277,9 +279,9 @@ async fn now_erases_at_once_and_what_was_kept_under_the_name_too() {
     assert_eq!(remove(&platform, "?now=true").await.code(), (404, "project_not_found"));
 }
 
-/// What is published has as many rows as there is to publish, however often it changes.
+/// The number of published rows does not grow with the number of changes.
 #[tokio::test]
-async fn what_a_project_publishes_ends_with_it() {
+async fn a_projects_published_entities_end_with_it() {
     let platform = Platform::start().await;
     let published = async || platform.follow(0).await.snapshot().await.0.len();
     let before = published().await;
@@ -296,7 +298,7 @@ async fn what_a_project_publishes_ends_with_it() {
     assert_eq!(published().await, before);
 }
 
-/// Verifies `shop.customer.test` as often as somebody else is at it.
+/// Verifies `shop.customer.test`, again while another worker has the domain's lease.
 async fn verify(platform: &Platform) -> Answer {
     for _ in 0..100 {
         platform.clock.advance(Duration::from_secs(11));
@@ -306,11 +308,11 @@ async fn verify(platform: &Platform) -> Answer {
             return answer;
         }
     }
-    panic!("somebody else is always at it");
+    panic!("another worker always has the lease");
 }
 
 #[tokio::test]
-async fn another_platform_secret_breaks_no_domain() {
+async fn a_new_platform_secret_breaks_no_domain() {
     let mut before = Platform::start().await;
     before.project("acme", "pro").await;
     before.dns.zone("customer.test", &["192.31.196.1"]);
@@ -320,7 +322,7 @@ async fn another_platform_secret_breaks_no_domain() {
     assert_eq!(before.operator("POST", "/projects/acme/domains", body).await.status, 201);
     before.domain_in("acme", "shop.customer.test", "active").await;
     before.stop().await;
-    // The domain is looked at and its certificate renewed with the secret that nobody knew before.
+    // The worker checks the domain and renews its certificate with the secret that was unknown before.
     let directory = Some(before.directory.clone());
     let start = UnixMillis(START.0 + 65 * 86_400_000);
     let secret = Secret::new(vec![9; 32]);

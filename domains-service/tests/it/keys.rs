@@ -1,4 +1,4 @@
-//! API keys: made, shown once, rotated, revoked; digests at rest.
+//! API keys: created, shown once, rotated, revoked; stored as digests.
 
 use chassis::clock::Clock as _;
 use contract::feed::{Effect, Entity, EntityName};
@@ -51,7 +51,7 @@ async fn keys_at_rest_are_digests() {
 }
 
 #[tokio::test]
-async fn nobody_gives_more_than_they_have() {
+async fn a_caller_cannot_grant_a_scope_that_it_lacks() {
     let platform = Platform::start().await;
     platform.project("demo", "pro").await;
     let limited = platform.caller("demo", &[Scope::KeysWrite, Scope::OrdersRead]);
@@ -177,8 +177,8 @@ async fn wrong_keys_are_refused() {
     }
     let theirs = owner.send("POST", "/v1/projects/other/keys", json!({ "scopes": ["orders:read"] })).await;
     assert_eq!(theirs.code(), (404, "project_not_found"));
-    let nobody = platform.operator("POST", "/projects/nobody/keys", json!({ "scopes": ["orders:read"] })).await;
-    assert_eq!(nobody.code(), (404, "project_not_found"));
+    let unknown = platform.operator("POST", "/projects/unknown/keys", json!({ "scopes": ["orders:read"] })).await;
+    assert_eq!(unknown.code(), (404, "project_not_found"));
 }
 
 #[tokio::test]
@@ -212,7 +212,7 @@ async fn keys_survive_a_restart() {
 }
 
 #[tokio::test]
-async fn keys_that_are_gone_are_kept_by_number_too() {
+async fn the_number_of_revoked_keys_is_bounded() {
     let platform = Platform::start().await;
     platform.project("demo", "pro").await;
     let mut id =

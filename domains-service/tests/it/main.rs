@@ -1,4 +1,4 @@
-//! The control plane over HTTP: requests in, answers and the change stream out, in a world of our own.
+//! The control plane over HTTP: requests in, answers and the change stream out, with fakes for its neighbours.
 
 #![expect(
     clippy::unwrap_used,
@@ -10,18 +10,18 @@
 
 mod acme;
 mod certificates;
+mod change_limits;
 mod dashboard;
 mod domains;
-mod doors;
 mod enrolment;
 mod feed;
 mod gateways;
 mod http;
 mod identities;
+mod internal_access;
 mod keys;
 mod openapi;
 mod operators;
-mod pace;
 mod postgres;
 mod processes;
 mod projects;

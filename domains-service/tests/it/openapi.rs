@@ -10,7 +10,7 @@ async fn description(owner: &Client<'_>) -> Value {
     answer.body
 }
 
-/// What of `value` is not as the schema says.
+/// The deviations of `value` from the schema.
 fn mismatches(document: &Value, schema: &Value, value: &Value, place: &str, found: &mut Vec<String>) {
     if let Some(reference) = schema["$ref"].as_str() {
         let schema = document.pointer(reference.trim_start_matches('#')).unwrap();
@@ -59,7 +59,7 @@ fn mismatches(document: &Value, schema: &Value, value: &Value, place: &str, foun
     }
 }
 
-/// Asks, and compares the answer with what the operation says of it.
+/// Sends a request, and compares the answer with the operation's description.
 async fn agree(document: &Value, owner: &Client<'_>, id: &str, path: &str, body: Value, status: u16) -> Value {
     let operations = document["paths"].as_object().unwrap().values().flat_map(|path| path.as_object().unwrap());
     let (method, operation) = operations.into_iter().find(|(_, operation)| operation["operationId"] == id).unwrap();
@@ -93,6 +93,7 @@ async fn the_service_answers_as_it_is_described() {
         agree(&document, &owner, id, &path, body, status).await
     };
     ask("showProject", at(""), Value::Null, 200).await;
+    ask("showUsage", at("/usage"), Value::Null, 200).await;
     ask("showAcmeAccount", "/v1/acme-account".to_owned(), Value::Null, 200).await;
 
     let key = ask("createKey", at("/keys"), json!({ "scopes": ["orders:read"] }), 201).await;

@@ -1,4 +1,4 @@
-//! Operators' tokens: with a name, an end, and the time of their last use.
+//! Operators' tokens: name, expiry, and time of last use.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Several control planes over one PostgreSQL, and a server that is gone or locked.
+//! Several control planes over one PostgreSQL, and a server that is stopped or locked.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ async fn replicas_at(url: &str) -> [Platform; 2] {
     [one, other]
 }
 
-/// Until a replica answers `is`; nobody does anything for it.
+/// Waits until a replica answers `is`, without any action on it.
 async fn until(platform: &Platform, path: &str, is: impl Fn(u16) -> bool) {
     eventually(3_000, async || {
         let answer = platform.operator("GET", path, Value::Null).await;
@@ -35,7 +35,7 @@ async fn until(platform: &Platform, path: &str, is: impl Fn(u16) -> bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_one_replica_changes_reaches_gateways_that_follow_another() {
+async fn a_change_at_one_replica_reaches_gateways_that_follow_another() {
     let [one, other] = replicas(Server::shared()).await;
     let mut stream = other.follow(0).await;
     let (_, start) = stream.snapshot().await;
@@ -60,7 +60,7 @@ async fn a_removal_waits_for_gateways_that_report_to_another_replica() {
     one.project("demo", "pro").await;
     one.local_domain("demo", json!({ "name": "shop.localhost" })).await;
     let (_, revision) = other.follow(0).await.snapshot().await;
-    // A report is heard by the other replica a moment after it was made.
+    // The other replica receives a report shortly after it was made.
     let heard = async |reports: [(&str, u64); 2]| {
         eventually(2_000, async || {
             for (node, applied) in reports {
@@ -87,7 +87,7 @@ async fn a_removal_waits_for_gateways_that_report_to_another_replica() {
     for replica in [&one, &other] {
         replica.domain_when("demo", "shop.localhost", |domain| domain["code"] == "domain_not_found").await;
     }
-    // With nobody behind, it is answered as done: 204, where both are heard within the second that is waited.
+    // With all gateways up to date a removal is answered as done, 204, when both confirm within one second.
     let mut number = 0;
     eventually(50, async || {
         number += 1;
@@ -130,13 +130,13 @@ async fn writers_of_two_replicas_give_gapless_revisions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_gone_is_503_and_its_return_is_noticed() {
+async fn without_the_server_the_answer_is_503_and_its_return_is_noticed() {
     let server = Server::start(&[]);
     let directory = Arc::new(in_postgres(&server.database()));
     let platform = Platform::bent(Bend { directory: Some(directory), ..Bend::default() }).await;
     platform.project("demo", "pro").await;
     let owner = platform.owner("demo");
-    // Who asks has its key from before.
+    // The caller's key was created before.
     assert_eq!(owner.get("/v1/projects/demo").await.status, 200);
     let (entities, revision) = platform.follow(0).await.snapshot().await;
     server.stop();
@@ -144,7 +144,7 @@ async fn a_server_that_is_gone_is_503_and_its_return_is_noticed() {
     let answer = tokio::time::timeout(Duration::from_secs(10), asking).await.expect("an answer in time");
     assert_eq!((answer.code(), answer.header("retry-after")), ((503, "storage_unavailable"), "1"));
     let ready = platform.client.get(format!("{}/readyz", platform.admin)).send().await.unwrap();
-    assert_eq!(ready.status(), 200, "starting this process anew would mend nothing");
+    assert_eq!(ready.status(), 200, "starting this process anew would repair nothing");
     server.start_again();
     until(&platform, "/projects/demo", |status| status == 200).await;
     let (again, at) = platform.follow(0).await.snapshot().await;
@@ -153,7 +153,7 @@ async fn a_server_that_is_gone_is_503_and_its_return_is_noticed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_disk_is_told_as_such_and_reading_goes_on() {
+async fn a_full_disk_is_named_and_reads_continue() {
     let server = Server::shared();
     let [one, _other] = replicas(server).await;
     one.project("demo", "pro").await;
@@ -175,13 +175,13 @@ async fn a_full_disk_is_told_as_such_and_reading_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_standby_that_takes_over_goes_on_with_the_same_history() {
+async fn a_standby_that_takes_over_continues_the_same_history() {
     let primary = Server::start(&[]);
     let database = name_in(&primary.database()).to_owned();
     let address = Address::of(&primary);
     let [one, other] = replicas_at(&address.url(&database)).await;
     one.project("demo", "pro").await;
-    // Their keys are made while changes are taken.
+    // Their keys are created while changes are accepted.
     for replica in [&one, &other] {
         assert_eq!(replica.owner("demo").get("/v1/projects/demo").await.status, 200);
     }
@@ -208,7 +208,7 @@ async fn a_standby_that_takes_over_goes_on_with_the_same_history() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_that_somebody_holds_is_503_in_time_and_reading_goes_on() {
+async fn a_held_lock_is_503_in_time_and_reads_continue() {
     let server = Server::shared();
     let [one, other] = replicas(server).await;
     one.project("demo", "pro").await;
@@ -224,7 +224,7 @@ async fn a_lock_that_somebody_holds_is_503_in_time_and_reading_goes_on() {
     let sleeping = "FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()";
     let deadline = Instant::now() + Duration::from_secs(20);
     while server.sql(&database, &format!("SELECT COUNT(*) {sleeping}")) != "1" {
-        assert!(Instant::now() < deadline, "nobody holds the lock");
+        assert!(Instant::now() < deadline, "no connection holds the lock");
     }
     for platform in [&one, &other] {
         let answer = platform.operator("POST", "/projects", json!({ "id": "second" })).await;

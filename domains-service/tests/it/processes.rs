@@ -11,7 +11,7 @@ use crate::stores::postgres::Server;
 use crate::stores::{in_postgres, mark_of, over_postgres, set};
 use crate::world::{Answer, Bend, Platform, START, eventually, while_reporting};
 
-/// A moment later than the longest silence of a process that is live.
+/// A little longer than the longest silence of a live process.
 const SILENT: Duration = Duration::from_secs(6);
 
 /// A process that reports with this token.
@@ -41,7 +41,7 @@ impl Process<'_> {
         self.sends(platform, applied, false).await;
     }
 
-    /// Reports that it has applied everything.
+    /// Reports the newest revision as applied.
     async fn is_up_to_date(&self, platform: &Platform) {
         self.reports(platform, platform.newest_revision().await).await;
     }
@@ -82,7 +82,7 @@ fn waits_for(answer: &Answer, lagging: &[&str]) {
     assert_eq!((answer.status, &answer.body["lagging"]), (202, &json!(lagging)), "{answer:?}");
 }
 
-/// Ends a control plane and starts another one over its database, at the moment at which the first ended.
+/// Stops a control plane and starts another one over its database, at the same time of the clock.
 async fn restarted(mut platform: Platform) -> Platform {
     platform.stop().await;
     let (directory, start) = (platform.directory.clone(), platform.clock.now());
@@ -128,7 +128,7 @@ async fn after_a_restart_of_the_control_plane_each_process_is_waited_for_until_i
     let platform = restarted(platform).await;
     waits_for(&remove(&platform, "a.localhost").await, &["edge/one", "edge/two"]);
     waits_for(&one(&token).follows(&platform, remove(&platform, "b.localhost")).await, &["edge/two"]);
-    // However late it comes.
+    // However late its report comes.
     platform.clock.advance(Duration::from_hours(23));
     assert_eq!(platform.owner("demo").get("/v1/projects/demo/domains/a.localhost").await.body["status"], "removing");
     two(&token).is_up_to_date(&platform).await;
@@ -188,7 +188,7 @@ async fn a_process_started_over_the_same_directory_replaces_its_dead_predecessor
 }
 
 #[tokio::test]
-async fn a_report_says_who_sends_it_in_a_form_that_can_be_kept() {
+async fn a_report_needs_a_valid_sender_name() {
     let platform = Platform::start().await;
     let token = enrolled(&platform, "edge").await;
     let url = format!("{}/internal/edge/nodes", platform.internal);
@@ -217,7 +217,7 @@ async fn processes_on_record_are_bounded_for_each_credential() {
     let revision = with_names(&platform, &["a.localhost"]).await;
     one(&honest).reports(&platform, revision).await;
     one(&shared).reports(&platform, revision).await;
-    // At its end a control plane writes down what it has heard.
+    // At its shutdown a control plane writes the processes to the database.
     let platform = restarted(platform).await;
     platform.clock.advance(SILENT);
     // Invented processes push out no sibling that serves, cut off.
@@ -234,7 +234,7 @@ async fn processes_on_record_are_bounded_for_each_credential() {
     let feed = format!("{}/internal/edge/feed?node=more&after=0", platform.internal);
     let feed = platform.client.get(feed).bearer_auth(&shared).send().await.unwrap();
     assert_eq!(Answer::of(feed).await.code(), (429, "too_many_processes"), "who is not on record is told nothing");
-    // Those that are on record go on.
+    // Processes on record continue.
     one(&honest).reports(&platform, revision).await;
     let answer = remove(&platform, "a.localhost").await;
     let lagging = answer.body["lagging"].as_array().unwrap();
@@ -256,7 +256,7 @@ async fn processes_on_record_are_bounded_for_each_credential() {
 }
 
 #[tokio::test]
-async fn a_revision_that_there_is_not_is_no_acknowledgement() {
+async fn an_unknown_revision_confirms_nothing() {
     let platform = Platform::start().await;
     let token = enrolled(&platform, "edge").await;
     let newest = with_names(&platform, &["a.localhost"]).await;
@@ -276,7 +276,7 @@ async fn a_revision_that_there_is_not_is_no_acknowledgement() {
 
 // promise: domains.4
 #[tokio::test(flavor = "multi_thread")]
-async fn every_replica_waits_for_every_process_whichever_replica_it_reported_to() {
+async fn every_replica_waits_for_processes_that_report_to_any_replica() {
     if !over_postgres() {
         return; // one process has one database
     }
@@ -291,7 +291,7 @@ async fn every_replica_waits_for_every_process_whichever_replica_it_reported_to(
     right.stop().await;
     left.clock.advance(SILENT);
     waits_for(&one(&token).follows(&left, remove(&left, "a.localhost")).await, &["edge/two"]);
-    // A replica that has heard neither knows what both reported to others.
+    // A replica that received no report itself knows both from the database.
     let third = start().await;
     waits_for(&one(&token).follows(&left, remove(&third, "b.localhost")).await, &["edge/two"]);
     one(&token).is_up_to_date(&left).await;
@@ -303,7 +303,7 @@ async fn every_replica_waits_for_every_process_whichever_replica_it_reported_to(
 }
 
 #[tokio::test]
-async fn a_row_that_claims_more_than_was_written_counts_as_nothing_applied() {
+async fn a_row_with_an_impossible_revision_counts_as_nothing_applied() {
     let platform = Platform::start().await;
     let token = enrolled(&platform, "edge").await;
     let revision = with_names(&platform, &["a.localhost"]).await;

@@ -55,7 +55,7 @@ async fn wrong_projects_are_refused() {
     platform.project("demo", "pro").await;
     let again = platform.operator("POST", "/projects", json!({ "id": "demo" })).await;
     assert_eq!(again.code(), (409, "project_exists"));
-    let missing = platform.operator("GET", "/projects/nobody", Value::Null).await;
+    let missing = platform.operator("GET", "/projects/unknown", Value::Null).await;
     assert_eq!(missing.code(), (404, "project_not_found"));
 }
 
@@ -82,7 +82,7 @@ async fn a_higher_plan_brings_higher_limits_and_enterprise_has_its_own() {
 }
 
 #[tokio::test]
-async fn a_deleted_project_leaves_nothing_and_its_name_leads_elsewhere_afterwards() {
+async fn a_deleted_project_leaves_nothing_and_its_name_can_be_used_again() {
     let platform = Platform::start().await;
     platform.project("demo", "pro").await;
     let before = platform.operator("GET", "/projects/demo", Value::Null).await.body["cname_target"].clone();
@@ -121,20 +121,20 @@ async fn projects_are_listed_in_pages() {
 }
 
 #[tokio::test]
-async fn a_caller_sees_its_own_project_alone() {
+async fn a_caller_sees_only_its_own_project() {
     let platform = Platform::start().await;
     platform.project("mine", "pro").await;
     platform.project("theirs", "pro").await;
     let caller = platform.caller("mine", &[Scope::OrdersRead]);
     assert_eq!(caller.get("/v1/projects/mine").await.body["id"], "mine");
     let theirs = caller.get("/v1/projects/theirs").await;
-    let nobody = caller.get("/v1/projects/nobody").await;
+    let unknown = caller.get("/v1/projects/unknown").await;
     assert_eq!(theirs.code(), (404, "project_not_found"));
-    assert_eq!(theirs.body, nobody.body, "whether it exists cannot be told");
+    assert_eq!(theirs.body, unknown.body, "whether it exists cannot be told");
 }
 
 #[tokio::test]
-async fn what_happened_is_on_record() {
+async fn events_are_on_record() {
     let platform = Platform::start().await;
     platform.project("demo", "pro").await;
     platform.owner("demo").send("POST", "/v1/projects/demo/keys", json!({ "scopes": ["orders:read"] })).await;
@@ -153,7 +153,7 @@ async fn what_happened_is_on_record() {
 }
 
 #[tokio::test]
-async fn the_operator_sees_the_whole() {
+async fn the_operator_sees_every_project() {
     let platform = Platform::start().await;
     platform.project("demo", "pro").await;
     platform.local_domain("demo", json!({ "name": "shop.localhost" })).await;

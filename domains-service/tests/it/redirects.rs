@@ -19,7 +19,7 @@ async fn three() -> Platform {
     platform
 }
 
-/// Where the edge sends visitors of a name: `None` when it serves them.
+/// The edge's redirect of a name; `None` if the edge serves it.
 async fn redirect_of(platform: &Platform, name: &str) -> Option<(String, Option<u16>)> {
     let site = platform.snapshot().await.into_iter().find_map(|entity| match entity {
         Entity::Site(site) if site.hostname.as_str() == name => Some(site),
@@ -97,7 +97,7 @@ async fn loops_chains_and_dangling_redirects_are_refused() {
         let refused = patch(&platform, name, json!({ "redirect": { "to": to } })).await;
         assert_eq!(refused.code(), (409, code), "{name} -> {to}: {refused:?}");
     }
-    // What others redirect to cannot redirect, even when it is not the primary one.
+    // A redirect's target cannot redirect, even if it is not the primary domain.
     patch(&platform, "c.localhost", json!({ "primary": true })).await;
     let chain = patch(&platform, "a.localhost", json!({ "redirect": { "to": "primary" } })).await;
     assert_eq!(chain.code(), (409, "redirect_loop"));
@@ -140,7 +140,7 @@ async fn the_primary_domain_cannot_be_taken_from_those_that_redirect_to_it() {
 }
 
 #[tokio::test]
-async fn a_change_is_made_to_what_its_author_has_seen() {
+async fn a_change_with_a_stale_revision_is_refused() {
     let platform = three().await;
     let owner = platform.owner("demo");
     let seen = owner.get(&path("b.localhost")).await;
@@ -159,7 +159,7 @@ async fn a_change_is_made_to_what_its_author_has_seen() {
 }
 
 #[tokio::test]
-async fn a_removal_is_of_what_its_author_has_seen() {
+async fn a_removal_with_a_stale_revision_is_refused() {
     let platform = three().await;
     let owner = platform.owner("demo");
     let tag = owner.get(&path("b.localhost")).await.header("etag").to_owned();
@@ -174,7 +174,7 @@ async fn a_removal_is_of_what_its_author_has_seen() {
 }
 
 #[tokio::test]
-async fn adding_a_domain_again_with_other_wishes_says_that_it_is_there() {
+async fn adding_a_domain_again_with_other_settings_is_a_conflict() {
     let platform = three().await;
     let owner = platform.owner("demo");
     let add = async |body| owner.send("POST", "/v1/projects/demo/domains", body).await;

@@ -1,4 +1,4 @@
-//! Removing domains: acknowledged by every live gateway, or honest about those that lag.
+//! Removing domains: confirmed by every live gateway, or answered with the names of the others.
 
 use contract::feed::{Effect, EntityName};
 use serde_json::{Value, json};
@@ -76,7 +76,7 @@ async fn a_lagging_gateway_is_named_and_the_removal_ends_when_it_has_caught_up()
 }
 
 #[tokio::test]
-async fn what_others_redirect_to_is_removed_only_together_with_them() {
+async fn a_redirects_target_is_removed_only_together_with_the_redirects() {
     let (platform, _) = with_shop().await;
     let body = json!({ "name": "old.localhost", "redirect": { "to": "shop.localhost" } });
     platform.local_domain("demo", body).await;
@@ -93,14 +93,14 @@ async fn what_others_redirect_to_is_removed_only_together_with_them() {
 
 // promise: domains.5
 #[tokio::test]
-async fn a_removed_domain_can_be_added_again_and_nobody_renews_it_meanwhile() {
+async fn a_removed_domain_is_not_renewed_and_can_be_added_again() {
     let (platform, _) = with_shop().await;
     let owner = platform.owner("demo");
     assert_eq!(owner.send("DELETE", SHOP, Value::Null).await.status, 204);
     let revision = platform.follow(0).await.snapshot().await.1;
     platform.clock.advance(std::time::Duration::from_hours(90 * 24));
     let mut stream = platform.follow(revision).await;
-    // The worker takes up all that is due when it attends to the next one, and has ended before the one after that.
+    // The worker claims everything due when it reconciles the next one, and has finished before the one after that.
     for later in ["later.localhost", "last.localhost", "shop.localhost"] {
         platform.local_domain("demo", json!({ "name": later })).await;
         for _ in 0..2 {

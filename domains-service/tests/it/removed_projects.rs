@@ -1,4 +1,4 @@
-//! A removed project: its sessions end, and its webhooks are sent nothing until it is restored.
+//! A removed project: its sessions end, and its webhooks get nothing until it is restored.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ async fn removal_signs_out_and_a_restore_does_not_sign_in_again() {
 }
 
 #[tokio::test]
-async fn a_removed_project_is_sent_nothing_until_it_is_restored() {
+async fn webhooks_of_a_removed_project_get_nothing_until_it_is_restored() {
     let platform = Platform::start().await;
     let (receiver, of_other) = (Receiver::start().await, Receiver::start().await);
     let webhook = waiting(&platform, "acme", &receiver).await;
@@ -76,7 +76,7 @@ async fn a_removed_project_is_sent_nothing_until_it_is_restored() {
 }
 
 #[tokio::test]
-async fn an_order_event_of_a_removed_project_is_told_to_no_webhook() {
+async fn an_order_event_of_a_removed_project_reaches_no_webhook() {
     let platform = Platform::start().await;
     let uid = busy(&platform).await;
     let hand_over = async |number: i64| {

@@ -1,4 +1,4 @@
-//! One row that cannot be read stops nothing but itself, whichever table and column it is, over either store.
+//! An unreadable row stops nothing but itself, in every table and column, over either database.
 
 mod damaged;
 mod wrong;
@@ -10,22 +10,22 @@ use serde_json::{Value, json};
 use crate::stores;
 use crate::world::{Bend, Platform, eventually};
 
-/// What a column of text holds, and so what garbage in it does.
+/// The content of a text column, and so the effect of garbage in it.
 enum Holds {
     /// It is parsed. The row is made by hand with these statements, or is one that the test has; `where` finds it.
     Parsed { row: &'static str, shown: Shown },
-    /// It is text for people, a secret or a digest, or is compared by the database alone: nothing can fail to be read.
+    /// Text for people, a secret, a digest, or a value that only the database compares: every value is readable.
     Opaque,
-    /// It is what the row is found by: with another value it is another row.
+    /// The row's key: another value is another row.
     Key,
 }
 
-/// How an unreadable row becomes known.
+/// How an unreadable row is found.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shown {
-    /// The worker, a list or the stream reads it without being asked.
+    /// The worker, a list or the stream reads it without a request.
     InStatus,
-    /// It is read when its owner comes, or by a service.
+    /// It is read on a request of its owner, or by a service.
     WhenAsked,
 }
 
@@ -43,7 +43,7 @@ const fn asked(row: &'static str) -> Holds {
     Parsed { row, shown: Shown::WhenAsked }
 }
 
-/// Every column of text of every table. One that is missing here fails the test: say what it holds.
+/// Every text column of every table. A missing one fails the test: describe its content here.
 const COLUMNS: &[(&str, &str, Holds)] = &[
     ("acme_limits", "name", Key),
     ("acme_orders", "authority", Key),
@@ -330,7 +330,7 @@ async fn garbage_in_any_column_stops_nothing_but_its_row() {
             let rows = unreadable(&platform).await;
             // A change that is past is not read again until it is compacted.
             let left = rows.iter().filter(|row| !row.starts_with("changes ")).count();
-            if left == 0 { Ok(()) } else { Err(format!("{case} is mended, and still: {rows:?}")) }
+            if left == 0 { Ok(()) } else { Err(format!("{case} is repaired, and still: {rows:?}")) }
         })
         .await;
         if *table == "domains" {
@@ -345,7 +345,7 @@ async fn garbage_in_any_column_stops_nothing_but_its_row() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_read_can_be_removed() {
+async fn an_unreadable_record_can_be_removed() {
     let platform = platform().await;
     let directory = platform.directory.path();
     let demo =

@@ -10,14 +10,15 @@ use crate::world::Platform;
 
 use Scope::{DomainsRead, DomainsWrite, KeysWrite, OrdersRead, OrdersWrite};
 
-/// What one operation needs, by method and path: every scope of the list. The webhook is told of orders, and the key of
-/// the path may write domains.
+/// The required scopes of each operation, by method and path; all of the list. The webhook has order events, and the
+/// key in the path may write domains.
 const TABLE: &[(&str, &str, &[Scope])] = &[
     ("GET", "/openapi.json", &[]),
     ("GET", "/v1/openapi.json", &[]),
     ("GET", "/reference", &[]),
     ("GET", "/v1/acme-account", &[]),
     ("GET", "/v1/projects/{project}", &[]),
+    ("GET", "/v1/projects/{project}/usage", &[]),
     ("GET", "/v1/projects/{project}/keys", &[KeysWrite]),
     ("POST", "/v1/projects/{project}/keys", &[KeysWrite, OrdersRead]),
     ("DELETE", "/v1/projects/{project}/keys/{key}", &[KeysWrite, DomainsWrite]),
@@ -42,7 +43,7 @@ const TABLE: &[(&str, &str, &[Scope])] = &[
     ("POST", "/v1/projects/{project}/webhooks/{webhook}/deliveries/{delivery}/repeat", &[DomainsWrite, OrdersRead]),
 ];
 
-/// A body that is good enough to ask for what the scopes of the table are needed for.
+/// A body with which an operation needs the table's scopes.
 fn body(method: &str, path: &str) -> Value {
     match (method, path.rsplit_once('/').map_or("", |(_, last)| last)) {
         ("POST", "keys") => json!({ "scopes": ["orders:read"] }),
@@ -54,7 +55,7 @@ fn body(method: &str, path: &str) -> Value {
     }
 }
 
-/// What a router offers at a path: the methods it names to whoever asks with one that nothing has.
+/// The methods that a router allows at a path, read from its answer to a method that no path has.
 async fn offered(platform: &Platform, place: &str) -> Vec<String> {
     let refused = platform.owner("demo").send("PUT", place, Value::Null).await;
     assert_eq!(refused.status, 405, "{place}: {refused:?}");
@@ -72,7 +73,7 @@ async fn every_operation_needs_exactly_the_scopes_of_the_table() {
     let owner = platform.owner("demo");
     let key = owner.send("POST", "/v1/projects/demo/keys", json!({ "scopes": ["domains:write"] })).await.body;
     let place = |path: &str| {
-        // A question about a name is asked in the query.
+        // A check of a name has its parameter in the query.
         let path =
             if path.ends_with("/domain-check") { format!("{path}?name=other.localhost") } else { path.to_owned() };
         path.replace("{project}", "demo")
@@ -91,12 +92,12 @@ async fn every_operation_needs_exactly_the_scopes_of_the_table() {
     for (method, path) in &operations {
         let entry = TABLE.iter().find(|(of, at, _)| of == method && at == path);
         let (_, _, needed) = entry.unwrap_or_else(|| panic!("{method} {path} is not in the table"));
-        // What depends on the request beyond that, such as on what a webhook is told, is in the table alone.
+        // Requirements that depend on the request, such as a webhook's events, are only in the table.
         assert!(
             declared.contains(&(method.as_str(), *path, needed.first().copied())),
             "{method} {path} has another scope"
         );
-        // Without any one of the scopes it is refused, whatever else the key may do.
+        // Without any one of the scopes it is refused, even with all others.
         for missing in *needed {
             let others: Vec<Scope> = [OrdersRead, OrdersWrite, DomainsRead, DomainsWrite, KeysWrite]
                 .into_iter()
@@ -110,7 +111,7 @@ async fn every_operation_needs_exactly_the_scopes_of_the_table() {
         }
     }
     assert_eq!(operations.len(), TABLE.len(), "the table has operations that are gone");
-    // With these scopes and no others it succeeds; removals come last, so that everything is still there.
+    // With exactly these scopes it succeeds. Removals come last, so that every record still exists.
     let (removals, others): (Vec<_>, Vec<_>) = TABLE.iter().partition(|(method, _, _)| *method == "DELETE");
     for (method, path, needed) in others.into_iter().chain(removals.into_iter().rev()) {
         let answer = platform.caller("demo", needed).send(method, &place(path), body(method, path)).await;

@@ -1,4 +1,4 @@
-//! A sealing secret that is changed while everything goes on, taken away too early, or lost.
+//! A sealing secret that is rotated during operation, removed too early, or lost.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::world::{Bend, Platform, START, eventually};
 const OLD: &str = "the old sealing secret of this test";
 const NEW: &str = "the new sealing secret of this test";
 
-/// More than are sealed anew in one batch.
+/// More than one batch seals again.
 const DOMAINS: usize = 60;
 
 fn bend(directory: &Arc<TempDir>, secrets: &str) -> Bend {
@@ -43,7 +43,7 @@ async fn all_open_with(platform: &Platform, secret: &str) {
     }
 }
 
-/// What `tollhouse status` shows: texts that need an older secret, and those that need one that is not there.
+/// The counts of `tollhouse status`: rows with an older secret, and rows with a missing one.
 async fn left(platform: &Platform) -> (i64, i64) {
     let status = platform.operator("GET", "/status", Value::Null).await.body;
     (status["sealed_with_older"].as_i64().unwrap(), status["sealed_with_missing"].as_i64().unwrap())
@@ -57,7 +57,7 @@ async fn until_nothing_is_left(platform: &Platform) {
     .await;
 }
 
-/// A platform with domains and an endpoint, everything sealed with the old secret.
+/// A platform with domains and an endpoint, all sealed with the old secret.
 async fn sealed_with_old(directory: &Arc<TempDir>) -> Platform {
     let platform = Platform::bent(bend(directory, OLD)).await;
     platform.project("demo", "enterprise").await;
@@ -74,7 +74,7 @@ async fn sealed_with_old(directory: &Arc<TempDir>) -> Platform {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_is_sealed_anew_and_the_old_secret_can_go() {
+async fn every_row_is_sealed_again_and_the_old_secret_can_be_removed() {
     let directory = Arc::new(tempfile::tempdir().unwrap());
     let mut platform = sealed_with_old(&directory).await;
     let receiver = Receiver::start().await;
@@ -85,7 +85,7 @@ async fn everything_is_sealed_anew_and_the_old_secret_can_go() {
     let signing = platform.signing().await.public().clone();
     platform.stop().await;
 
-    // Beside the old one, the new secret opens and does not seal yet: other processes may not have it.
+    // Second in the file, the new secret opens and does not seal yet: other processes may lack it.
     let mut platform = Platform::bent(bend(&directory, &format!("{OLD}\n{NEW}"))).await;
     assert_eq!(left(&platform).await, (0, 0));
     all_open_with(&platform, OLD).await;
@@ -96,7 +96,7 @@ async fn everything_is_sealed_anew_and_the_old_secret_can_go() {
     assert!(refused.contains(&format!("{} private keys", DOMAINS + 2)), "{refused}");
     assert!(refused.contains("Put it back") && refused.contains(key(OLD).newest()), "{refused}");
 
-    // On top, it seals, and everything is sealed anew, also by whoever comes after one that was interrupted.
+    // The first secret seals. Every row is sealed again, also by a process that follows an interrupted one.
     let both = format!("{NEW}\n{OLD}");
     let mut platform = Platform::bent(bend(&directory, &both)).await;
     platform.stop().await;
@@ -118,7 +118,7 @@ async fn everything_is_sealed_anew_and_the_old_secret_can_go() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn gateways_learn_of_new_seals_as_of_any_change() {
+async fn gateways_get_resealed_certificates_like_any_change() {
     let directory = Arc::new(tempfile::tempdir().unwrap());
     let mut platform = sealed_with_old(&directory).await;
     let (_, revision) = platform.follow(0).await.snapshot().await;
@@ -135,7 +135,7 @@ async fn gateways_learn_of_new_seals_as_of_any_change() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_lost_secret_sealed_is_given_up_and_certificates_are_ordered_anew() {
+async fn rows_of_a_lost_secret_are_dropped_and_certificates_ordered_again() {
     let directory = Arc::new(tempfile::tempdir().unwrap());
     let mut platform = sealed_with_old(&directory).await;
     platform.stop().await;
@@ -169,7 +169,7 @@ async fn single_damaged_texts_do_not_stop_the_start_and_a_missing_secret_does() 
     let mut platform = sealed_with_old(&directory).await;
     name_another_secret(&platform, &directory, "shop-02.localhost", "0123456789abcdef").await;
     platform.stop().await;
-    // Damage of the column alone is mended.
+    // Damage of the column alone is repaired.
     damage(&directory, "shop-00.localhost", "seal", "").await;
     damage(&directory, "shop-01.localhost", "seal", "no secret").await;
     let mut platform = Platform::bent(bend(&directory, OLD)).await;
@@ -198,7 +198,7 @@ async fn single_damaged_texts_do_not_stop_the_start_and_a_missing_secret_does() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_only_text_may_be_the_damaged_one_and_the_wrong_secret_is_refused_all_the_same() {
+async fn a_single_damaged_row_does_not_hide_a_wrong_secret() {
     let directory = Arc::new(tempfile::tempdir().unwrap());
     let mut platform = Platform::bent(bend(&directory, OLD)).await;
     platform.project("demo", "pro").await;

@@ -1,4 +1,5 @@
-//! Services with a credential of their own: what it opens, what they are told, and whom an erasure waits for.
+//! Services with their own credentials: what a credential opens, which events they receive, and which services an
+//! erasure waits for.
 
 use chassis::guard::pass_key;
 use chassis::secret::{Secret, write_private};
@@ -26,7 +27,7 @@ async fn ask(platform: &Platform, token: &str, method: &str, path: &str, body: V
     request.send().await.unwrap()
 }
 
-/// What a service is told to erase.
+/// The erasures that a service is asked for.
 async fn told(platform: &Platform, token: &str) -> Vec<ProjectUid> {
     ask(platform, token, "GET", "/erasures", Value::Null).await.json::<Erasures>().await.unwrap().projects
 }
@@ -56,14 +57,14 @@ async fn an_erasure_ends_when_every_service_on_record_has_carried_it_out() {
     done(&platform, &orders, &gone).await;
     done(&platform, &files, &gone).await;
     assert_eq!((told(&platform, &orders).await, told(&platform, &files).await), (Vec::new(), Vec::new()));
-    // What one service has done is not what another has.
+    // One service's work does not count for another.
     assert_eq!(told(&platform, &mail).await, std::slice::from_ref(&gone));
     done(&platform, &mail, &gone).await;
     assert_eq!(told(&platform, &mail).await, []);
-    // Somebody new has nothing of it, and is not waited for.
+    // A new service has no data of it, and is not waited for.
     let late = enrolled(&platform, "late", "service").await;
     assert_eq!(told(&platform, &late).await, []);
-    // One that is gone for good is not waited for any more.
+    // A revoked service is not waited for any more.
     let second = erased_project(&platform, "second").await;
     for service in [&orders, &files, &mail] {
         done(&platform, service, &second).await;
@@ -86,7 +87,7 @@ async fn events_of_orders_come_from_one_service() {
 }
 
 #[tokio::test]
-async fn services_are_told_which_projects_there_are() {
+async fn services_can_ask_which_projects_exist() {
     let platform = Platform::start().await;
     let service = enrolled(&platform, "orders-service", "service").await;
     platform.project("demo", "pro").await;
@@ -96,9 +97,9 @@ async fn services_are_told_which_projects_there_are() {
         (answer.status().as_u16(), answer.text().await.unwrap())
     };
     assert_eq!(known(uid.as_str()).await.0, 204);
-    for nobody in ["demo", "prj_aaaaaaaaaaaaaaaaaaaaaaaaaa", "NOT-ONE"] {
-        let (status, body) = known(nobody).await;
-        assert!(status == 404 && body.contains("project_not_found"), "{nobody}: {status} {body}");
+    for unknown in ["demo", "prj_aaaaaaaaaaaaaaaaaaaaaaaaaa", "NOT-ONE"] {
+        let (status, body) = known(unknown).await;
+        assert!(status == 404 && body.contains("project_not_found"), "{unknown}: {status} {body}");
     }
     platform.operator("DELETE", "/projects/demo", Value::Null).await;
     assert_eq!(known(uid.as_str()).await.0, 404, "nothing is added to what is removed");
@@ -119,7 +120,7 @@ async fn credentials_in_files_are_on_record_from_the_start() {
 }
 
 #[tokio::test]
-async fn an_operator_with_a_token_is_given_a_pass_for_one_service_or_one_gateway() {
+async fn an_operator_with_a_token_gets_a_pass_for_one_service_or_gateway() {
     let platform = Platform::start().await;
     let credential = enrolled(&platform, "orders-service", "service").await;
     let made = platform.operator("POST", "/credentials", json!({ "kind": "operator", "name": "ada" })).await;

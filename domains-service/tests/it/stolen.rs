@@ -1,5 +1,5 @@
-//! What the thief of a gateway can do at the control plane's public API with everything that a gateway has: its credential,
-//! the stream, and its keys for identities.
+//! An attacker with all secrets of one gateway (credential, change stream, identity keys) at the control plane's public
+//! API.
 
 use std::fmt::Write as _;
 
@@ -25,7 +25,7 @@ struct Gateway<'a> {
     signing: SigningKey,
 }
 
-/// What a gateway says about a caller, and the key that it hands on.
+/// A gateway's claims about a caller, and the key that it passes on.
 struct Said<'a> {
     project: &'a str,
     key: KeyId,
@@ -100,7 +100,7 @@ async fn key(platform: &Platform, project: &str, scopes: &[&str]) -> (KeyId, Str
     (made.body["id"].as_str().unwrap().parse().unwrap(), made.body["key"].as_str().unwrap().to_owned())
 }
 
-/// A request of which only the head and the first byte of the body have come.
+/// A request with only its head and the first byte of its body sent.
 struct Unfinished {
     stream: BufReader<TcpStream>,
     rest: Vec<u8>,
@@ -163,12 +163,12 @@ async fn a_stolen_gateway_acts_only_as_keys_that_pass_through_it() {
     let (weak, weak_text) = key(&platform, "demo", &["orders:read"]).await;
     let invented = PresentedKey::generate(Environment::Live, &[3; 30]).reveal().to_owned();
     let staging = PresentedKey::generate(Environment::Test, &[3; 30]).reveal().to_owned();
-    let nobody = KeyId::from_random([1; 10]);
+    let unknown = KeyId::from_random([1; 10]);
     let said = |key: &KeyId, presented| Said { project: "demo", key: key.clone(), scopes: Scopes::all(), presented };
     for (what, said) in [
-        ("a key that does not exist", said(&nobody, None)),
-        ("an invented key", said(&nobody, Some(&invented))),
-        ("a key of staging", said(&nobody, Some(&staging))),
+        ("a key that does not exist", said(&unknown, None)),
+        ("an invented key", said(&unknown, Some(&invented))),
+        ("a key of staging", said(&unknown, Some(&staging))),
         ("an owner's key that was not presented", said(&victim, None)),
         ("an owner's key, and another one presented", said(&victim, Some(&weak_text))),
         ("a revoked key", said(&revoked, Some(&revoked_text))),
@@ -177,7 +177,7 @@ async fn a_stolen_gateway_acts_only_as_keys_that_pass_through_it() {
     ] {
         assert_eq!(thief.tries(&said, victim.as_str()).await, [401; 4], "{what}");
     }
-    // A key that it has seen is what it is, whatever the gateway says of its scopes.
+    // A key that passed through it keeps its own scopes, whatever the gateway claims.
     assert_eq!(thief.tries(&said(&weak, Some(&weak_text)), victim.as_str()).await, [403; 4], "scopes it lacks");
     let listed = platform.operator("GET", "/projects/demo/keys", Value::Null).await.body;
     let usable = listed["keys"].as_array().unwrap().iter().filter(|key| key["revoked_at"].is_null());
@@ -202,7 +202,7 @@ async fn a_key_works_through_a_gateway_and_every_change_names_that_gateway() {
     };
     assert_eq!(through("key.created"), [json!("edge-1"), Value::Null], "an operator's change came through none");
     assert_eq!(through("domain.created"), [json!("edge-2")]);
-    // What was changed through one gateway is what an operator looks through.
+    // An operator can list the changes made through one gateway.
     let changes = async |gateway: &str, since: &str| {
         let path = format!("/credentials/gateway/{gateway}/changes?since={since}");
         platform.operator("GET", &path, Value::Null).await.body["changes"].as_array().unwrap().clone()
@@ -216,7 +216,7 @@ async fn a_key_works_through_a_gateway_and_every_change_names_that_gateway() {
     assert!(changes("edge-1", "2027-01-01T00:00:00Z").await.is_empty());
     let wrong = platform.operator("GET", "/credentials/gateway/edge-1/changes?since=lately", Value::Null).await;
     assert_eq!(wrong.code(), (400, "invalid_query"));
-    // The project's owner is not told which gateways the platform has.
+    // The project's owner does not see which gateways the platform has.
     let owners = one.send(&said, "GET", "/v1/projects/demo/events", Value::Null).await.body;
     assert!(owners["events"][0].get("gateway").is_none() && owners["events"][0]["type"].is_string(), "{owners}");
 }
@@ -235,7 +235,7 @@ async fn identities_of_a_revoked_gateway_are_refused_and_those_of_another_are_no
     let refused = thief.send(&said, "GET", "/v1/projects/demo", Value::Null).await;
     assert_eq!(refused.code(), (401, "identity_required"), "also a token that was found good before");
     assert_eq!(honest.send(&said, "GET", "/v1/projects/demo", Value::Null).await.status, 200);
-    // A gateway that comes back under the name has another key.
+    // A new gateway under the same name has another key.
     let again = Gateway::enrolled(&platform, "edge-1").await;
     assert_ne!(again.signing.public(), thief.signing.public());
     assert_eq!(again.send(&said, "GET", "/v1/projects/demo", Value::Null).await.status, 200);

@@ -1,4 +1,4 @@
-//! Which database the tests of this program run over: SQLite, or PostgreSQL when they are run once more.
+//! The database of a test run: SQLite, or PostgreSQL in a second run.
 
 #[path = "../../../chassis/tests/support/postgres.rs"]
 pub(crate) mod postgres;
@@ -16,19 +16,19 @@ use sqlx::{AssertSqlSafe, Connection as _};
 /// Set when the tests run over PostgreSQL.
 const OVER_POSTGRES: &str = "TOLLHOUSE_TESTS_OVER_POSTGRES";
 
-/// Where a test over PostgreSQL notes which database is its own.
+/// The file in which a test over PostgreSQL stores the address of its database.
 const NOTE: &str = "database.url";
 
 /// Connections of one service: the tests of a process share one server.
 const CONNECTIONS: u32 = 5;
 
 /// Whether the tests run over PostgreSQL.
-#[expect(clippy::disallowed_methods, reason = "tests are told by whoever starts them, not by a file of settings")]
+#[expect(clippy::disallowed_methods, reason = "tests have no file of settings; the command that runs them sets this")]
 pub(crate) fn over_postgres() -> bool {
     std::env::var_os(OVER_POSTGRES).is_some()
 }
 
-/// The database of a test that has this directory: the same one each time it is asked for.
+/// The database of the test with this directory, the same on every call.
 pub(crate) fn place(directory: &Path) -> Place {
     let note = directory.join(NOTE);
     if over_postgres() && !note.exists() {
@@ -53,7 +53,7 @@ pub(crate) fn in_postgres(url: &str) -> tempfile::TempDir {
     directory
 }
 
-/// Everything that a test's database holds at this moment.
+/// All bytes of a test's database.
 pub(crate) fn at_rest(directory: &Path) -> Vec<u8> {
     let mut bytes = Vec::new();
     for entry in std::fs::read_dir(directory).unwrap() {
@@ -65,7 +65,7 @@ pub(crate) fn at_rest(directory: &Path) -> Vec<u8> {
     bytes
 }
 
-/// What a crash at this moment would leave.
+/// A copy of the database as a crash now would leave it.
 pub(crate) fn copied(directory: &Path) -> tempfile::TempDir {
     if directory.join(NOTE).exists() {
         return in_postgres(&Server::shared().copy(name_in(&url_in(directory))));
@@ -77,7 +77,7 @@ pub(crate) fn copied(directory: &Path) -> tempfile::TempDir {
     copy
 }
 
-/// A connection to a test's database, beside those of the service.
+/// A connection to a test's database, in addition to the service's.
 enum Beside {
     Sqlite(SqliteConnection),
     Postgres(sqlx::PgConnection),
@@ -102,7 +102,7 @@ impl Beside {
     }
 }
 
-/// Carries out statements behind the service's back.
+/// Executes statements directly in the database, without the service.
 pub(crate) async fn execute(directory: &Path, text: &str) {
     let text = AssertSqlSafe(text.to_owned());
     match Beside::open(directory).await {
@@ -173,7 +173,7 @@ pub(crate) async fn row_number(directory: &Path, table: &str, row: &str) -> Opti
 
 /// The value of a column as SQL, in SQLite's row of this number; `None` when the row is gone.
 pub(crate) async fn quoted(directory: &Path, table: &str, column: &str, row: i64) -> Option<String> {
-    // Of a text that is none as well: as the bytes that it has.
+    // Invalid UTF-8 in a text column too: quoted as its bytes.
     let shown = format!(
         "CASE typeof({column}) WHEN 'text' THEN 'CAST(x''' || hex({column}) || ''' AS TEXT)' ELSE quote({column}) END"
     );
@@ -196,7 +196,7 @@ pub(crate) async fn put(directory: &Path, table: &str, column: &str, row: i64, v
     try_execute(directory, &format!("PRAGMA foreign_keys = OFF; {put}")).await
 }
 
-/// Carries out statements behind the service's back, unless the database refuses.
+/// Executes statements directly in the database, unless it refuses.
 pub(crate) async fn try_execute(directory: &Path, text: &str) -> Result<(), sqlx::Error> {
     let text = AssertSqlSafe(text.to_owned());
     match Beside::open(directory).await {
@@ -205,7 +205,7 @@ pub(crate) async fn try_execute(directory: &Path, text: &str) -> Result<(), sqlx
     }
 }
 
-/// A condition that goes on finding the row which `row` finds now.
+/// A condition that keeps finding the row which `row` finds now.
 pub(crate) async fn pinned(directory: &Path, table: &str, row: &str) -> String {
     let key = match table {
         "changes" => "revision",
@@ -230,7 +230,7 @@ pub(crate) async fn mark_of(directory: &Path, revision: u64) -> Option<String> {
     Some(format!("{mark:016x}"))
 }
 
-/// The newest revision in the log before this one: a row that is lost leaves a gap. 0 if there is none.
+/// The newest revision in the log before this one; a lost row leaves a gap. 0 if there is none.
 pub(crate) async fn revision_before(directory: &Path, revision: u64) -> u64 {
     let text =
         format!("SELECT CAST(MAX(revision) AS TEXT), 'x' FROM changes WHERE revision > 0 AND revision < {revision}");
@@ -258,7 +258,7 @@ pub(crate) async fn schema(directory: &Path) -> BTreeMap<String, Vec<String>> {
     tables
 }
 
-/// How many rows of each table contain one of these texts, in any column. Tables without such a row are left out.
+/// Number of rows with one of these texts in any column, by table, without empty tables.
 pub(crate) async fn rows_with(directory: &Path, texts: &[&str]) -> BTreeMap<String, i64> {
     assert!(texts.iter().all(|text| text.len() > 3 && !text.contains('\'')), "{texts:?}");
     let mut counts = BTreeMap::new();
@@ -285,7 +285,7 @@ pub(crate) async fn rows_with(directory: &Path, texts: &[&str]) -> BTreeMap<Stri
     counts
 }
 
-/// A test's database in SQLite, read beside the service.
+/// A direct connection to a test's SQLite database.
 async fn sqlite(directory: &Path) -> SqliteConnection {
     let file = SqliteConnectOptions::new().filename(directory.join("domains.sqlite"));
     SqliteConnection::connect_with(&file).await.unwrap()
@@ -293,7 +293,7 @@ async fn sqlite(directory: &Path) -> SqliteConnection {
 
 /// Tests that do not run over PostgreSQL, by their paths or by modules, each with its reason.
 const OVER_SQLITE_ALONE: [(&str, &str); 5] = [
-    ("stores::every_test_of_what_is_kept_passes_over_postgresql_too", "it is the test that runs the others"),
+    ("stores::every_test_of_stored_data_passes_over_postgresql_too", "it is the test that runs the others"),
     ("postgres::", "they run over a server of their own, in either run"),
     ("acme::pebble::", "they are about an authority's protocol; acme:: covers what is stored, over both"),
     ("verification::", "they are about answers of DNS; domains:: and acme:: cover what is stored, over both"),
@@ -305,14 +305,14 @@ fn is_meant(entry: &str, test: &str) -> bool {
     if entry.ends_with("::") { test.starts_with(entry) } else { test == entry }
 }
 
-/// The names that a run of this program prints, one a line, with these words behind them.
+/// The names in a run's output, one a line, between these words.
 fn names<'a>(output: &'a str, before: &str, behind: &str) -> Vec<&'a str> {
     output.lines().filter_map(|line| line.strip_prefix(before)?.strip_suffix(behind)).collect()
 }
 
 /// The same suite over the other store: this program runs itself once more. Every statement of the store is among them.
 #[test]
-fn every_test_of_what_is_kept_passes_over_postgresql_too() {
+fn every_test_of_stored_data_passes_over_postgresql_too() {
     if over_postgres() {
         return;
     }

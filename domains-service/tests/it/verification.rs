@@ -33,7 +33,7 @@ async fn add(platform: &Platform, project: &str, name: &str) {
 async fn verify(platform: &Platform, project: &str, name: &str) -> Answer {
     platform.clock.advance(Duration::from_secs(11));
     let path = format!("/v1/projects/{project}/domains/{name}/verify");
-    // A look by schedule may be in progress; the next answer has its result.
+    // A scheduled check may be in progress; the next answer has its result.
     for _ in 0..100 {
         let answer = platform.owner(project).send("POST", &path, Value::Null).await;
         if answer.status != 202 {
@@ -41,7 +41,7 @@ async fn verify(platform: &Platform, project: &str, name: &str) -> Answer {
         }
         platform.clock.advance(Duration::from_secs(11));
     }
-    panic!("somebody else is always at it");
+    panic!("another worker always has the lease");
 }
 
 fn first_problem(answer: &Answer) -> &str {
@@ -51,7 +51,7 @@ fn first_problem(answer: &Answer) -> &str {
 // rule: 1.8, 1.11, 1.13
 // promise: domains.7
 #[tokio::test]
-async fn after_the_record_is_seen_everywhere_a_certificate_is_issued_by_itself() {
+async fn a_certificate_is_issued_when_every_nameserver_has_the_record() {
     let platform = with_zone().await;
     add(&platform, "demo", SHOP).await;
     let waiting = platform.domain_in("demo", SHOP, "pending_dns").await;
@@ -151,7 +151,7 @@ async fn an_active_domain_survives_an_outage_of_dns_and_is_degraded_by_two_wrong
 
 // promise: domains.12
 #[tokio::test]
-async fn nameservers_that_fail_are_named_and_move_nothing() {
+async fn failing_nameservers_are_named_and_change_no_state() {
     for (behaviour, code) in
         [(Behaviour::Silent, "DNS_TIMEOUT"), (Behaviour::ServFail, "DNS_SERVFAIL"), (Behaviour::Lame, "DNS_LAME_NS")]
     {
@@ -166,7 +166,7 @@ async fn nameservers_that_fail_are_named_and_move_nothing() {
     }
 }
 
-/// Adds an apex, and makes the text that proves whose it is.
+/// Adds an apex, and its TXT record that proves ownership.
 async fn prove(platform: &Platform, project: &str, name: &str) {
     let path = format!("/projects/{project}/domains");
     let added = platform.operator("POST", &path, json!({ "name": name })).await;
@@ -180,11 +180,11 @@ async fn prove(platform: &Platform, project: &str, name: &str) {
 // rule: 1.12
 // promise: domains.14
 #[tokio::test]
-async fn an_apex_that_leads_to_us_is_certified_for_nobody_without_its_text() {
+async fn an_apex_that_points_at_us_gets_no_certificate_without_its_txt_record() {
     const APEX: &str = "customer.test";
     let platform = with_zone().await;
     platform.project("thief", "pro").await;
-    // The owner's records lead to us, as they do while it prepares to move here, or when it has left.
+    // The owner's records point at us, as during preparation of a move, or after the owner left.
     platform.dns.set(APEX, RecordData::A("203.0.113.10".parse().unwrap()));
     add(&platform, "thief", APEX).await;
     let refused = verify(&platform, "thief", APEX).await;
@@ -197,10 +197,10 @@ async fn an_apex_that_leads_to_us_is_certified_for_nobody_without_its_text() {
     assert!(!platform.snapshot().await.iter().any(is_published));
     prove(&platform, "demo", APEX).await;
     platform.domain_in("demo", APEX, "active").await;
-    // What was proven stays so while the records lead here, so a certificate is renewed without the text.
+    // The proof stays valid while the records point here, so a certificate is renewed without the text.
     platform.dns.clear(&format!("_edge-verify.{APEX}"));
     assert_eq!(verify(&platform, "demo", APEX).await.body["status"], "active");
-    // After it was removed it is contested: its addresses still lead here.
+    // After its removal it is contested: its addresses still point here.
     let path = format!("/v1/projects/demo/domains/{APEX}");
     assert_eq!(platform.owner("demo").send("DELETE", &path, Value::Null).await.status, 204);
     let later = verify(&platform, "thief", APEX).await;
@@ -224,13 +224,13 @@ async fn an_apex_with_an_alias_is_active_and_foreign_addresses_are_named() {
 }
 
 #[tokio::test]
-async fn a_contested_name_goes_to_whoever_proves_it_and_the_loser_is_told() {
+async fn a_contested_name_goes_to_the_project_that_proves_it_and_the_loser_is_notified() {
     let platform = with_zone().await;
     platform.project("thief", "pro").await;
     platform.dns.set(SHOP, RecordData::Cname(target(&platform, "demo").await));
     add(&platform, "demo", SHOP).await;
     platform.domain_in("demo", SHOP, "active").await;
-    // Another project cannot take the name, not even when the record leads to it.
+    // Another project cannot take the name, not even with a record that points at its own target.
     platform.dns.clear(SHOP);
     platform.dns.set(SHOP, RecordData::Cname(target(&platform, "thief").await));
     add(&platform, "thief", SHOP).await;
@@ -242,7 +242,7 @@ async fn a_contested_name_goes_to_whoever_proves_it_and_the_loser_is_told() {
         platform.operator("GET", &format!("/projects/demo/domains/{SHOP}"), Value::Null).await.body["status"],
         "active"
     );
-    // A proof for another project is none.
+    // A proof for another project is not accepted.
     platform.dns.set(text["fqdn"].as_str().unwrap(), RecordData::Txt("edge-verify=somebodyelse".to_owned()));
     let wrong = verify(&platform, "thief", SHOP).await;
     assert_eq!(first_problem(&wrong), "OWNERSHIP_TXT_MISMATCH");
@@ -312,7 +312,7 @@ async fn a_verification_asks_a_bounded_number_of_questions() {
 }
 
 #[tokio::test]
-async fn a_zone_that_does_not_exist_is_said_to_be_missing() {
+async fn a_missing_zone_is_named() {
     let platform = Platform::start().await;
     platform.project("demo", "pro").await;
     platform.dns.zone("test", &[ONE]);

@@ -1,4 +1,4 @@
-//! Webhooks: what happens is told to whom the owner chose: signed, in order, at least once, and nowhere else.
+//! Webhooks: events reach the owner's endpoints signed, in order, at least once, and no other address.
 
 mod lifecycle;
 mod orders;
@@ -72,7 +72,7 @@ async fn messages_are_signed_and_the_secret_is_shown_once() {
     assert_eq!(message.json()["timestamp"], "2026-06-15T00:00:00Z");
     let delivered = deliveries(&platform, &id, |list| list.iter().all(|one| one["state"] == "delivered")).await;
     assert_eq!((delivered.len(), &delivered[0]["message_id"]), (1, &json!(message.header("webhook-id"))));
-    // Nothing that is read, written down or measured shows the secret again.
+    // No response, log line or metric shows the secret again.
     let owner = platform.owner("demo");
     let secret = secret.to_text();
     for path in [WEBHOOKS.to_owned(), format!("{WEBHOOKS}/{id}"), "/v1/projects/demo/events".to_owned()] {
@@ -118,7 +118,7 @@ async fn messages_arrive_in_the_order_of_their_events_and_as_they_were_wanted() 
 }
 
 #[tokio::test]
-async fn what_fails_is_tried_again_under_the_same_id() {
+async fn a_failed_delivery_is_repeated_with_the_same_id() {
     let (platform, receiver) = (platform().await, Receiver::start().await);
     receiver.answer_with(&[500, 302]);
     let (id, secret) = endpoint(&platform, &receiver, json!(["domain.created"])).await;
@@ -148,7 +148,7 @@ async fn what_fails_is_tried_again_under_the_same_id() {
 }
 
 #[tokio::test]
-async fn one_that_waits_does_not_hold_up_those_behind_it() {
+async fn a_waiting_delivery_does_not_delay_later_ones() {
     let (platform, receiver) = (platform().await, Receiver::start().await);
     receiver.answer_with(&[503]);
     endpoint(&platform, &receiver, json!(["domain.created"])).await;
@@ -161,7 +161,7 @@ async fn one_that_waits_does_not_hold_up_those_behind_it() {
 }
 
 #[tokio::test]
-async fn a_project_with_slow_receivers_holds_up_itself_alone() {
+async fn a_project_with_slow_receivers_delays_only_itself() {
     let (platform, slow, quick) = (platform().await, Receiver::start().await, Receiver::start().await);
     slow.hang(true);
     for _ in 0..20 {
@@ -207,7 +207,7 @@ async fn receivers_in_python_verify_as_the_page_says() {
     assert_eq!(python(&asking, &input), "True False False\nFalse\n");
 }
 
-/// What a program in Python prints.
+/// The output of a Python program.
 fn python(program: &str, input: &str) -> String {
     use std::io::Write as _;
     use std::process::{Command, Stdio};
@@ -229,11 +229,11 @@ async fn a_crash_between_event_and_delivery_loses_nothing() {
     for name in ["a.localhost", "b.localhost", "c.localhost"] {
         happen(&platform, name).await;
     }
-    // The first message is on its way; nobody has begun with the others.
+    // The first message is being sent; the others have not started.
     receiver.message(0).await;
     let taken = deliveries(&platform, &id, |list| list[2]["attempts"] == 1).await;
     assert_eq!((&taken[0]["attempts"], &taken[1]["attempts"]), (&json!(0), &json!(0)));
-    // What a crash at this moment leaves.
+    // The data after a crash now.
     let copy = Arc::new(crate::stores::copied(platform.directory.path()));
     receiver.hang(false);
     let before = receiver.all().len();
@@ -276,7 +276,7 @@ async fn no_message_goes_to_a_private_address() {
         let refused = owner.send("POST", WEBHOOKS, json!({ "url": url })).await;
         assert_eq!(refused.code(), (400, "invalid_webhook_url"), "{host}");
     }
-    // A name that leads there is found out when it is used.
+    // A name that resolves to such an address is refused when it is used.
     let url = format!("http://localhost:{}/", receiver.address.port());
     let made = owner.send("POST", WEBHOOKS, json!({ "url": url, "events": ["domain.created"] })).await;
     let id = made.body["id"].as_str().unwrap().to_owned();

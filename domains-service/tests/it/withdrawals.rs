@@ -1,4 +1,4 @@
-//! Withdrawals: whatever gateways are to serve no more is answered, listed, counted and ended the same way.
+//! Withdrawals: every kind is answered, listed, counted and ended in the same way.
 
 mod counters;
 mod history;
@@ -27,7 +27,8 @@ async fn listed(platform: &Platform) -> Value {
     platform.operator("GET", "/withdrawals", Value::Null).await.body
 }
 
-/// One withdrawal is listed, of this, and waits for the silent gateway; operators, metrics and events say the same.
+/// Asserts that exactly this withdrawal is listed and waits for the silent gateway, and that operators, metrics and
+/// events say the same.
 async fn waits(platform: &Platform, what: &str, which: &str) {
     let list = listed(platform).await;
     let one = &list["withdrawals"][0];
@@ -46,7 +47,7 @@ async fn waits(platform: &Platform, what: &str, which: &str) {
     }
 }
 
-/// The gateway applies everything: nothing waits any more.
+/// The gateway applies everything: no withdrawal waits any more.
 async fn ends(platform: &Platform) {
     platform.report("silent", platform.newest_revision().await).await;
     eventually(2_000, async || {
@@ -64,7 +65,7 @@ fn is_202(answer: &Answer) {
     assert!(answer.header("x-edge-ack").starts_with("0/1; "), "{answer:?}");
 }
 
-/// The newest event of the project that says that something waits.
+/// The project's newest event of a waiting withdrawal.
 async fn event(platform: &Platform, what: &str) {
     let events = platform.owner("demo").get("/v1/projects/demo/events").await.body;
     let newest = events["events"].as_array().unwrap().iter().find(|event| event["type"] == "withdrawal.waiting");
@@ -139,7 +140,7 @@ async fn a_key_that_ends_sooner_after_a_rotation_waits_for_a_silent_gateway() {
     event(&platform, "key").await;
     waits(&platform, "key", id).await;
     ends(&platform).await;
-    // It ends no sooner: nothing is withdrawn.
+    // Its end is not earlier, so nothing is withdrawn.
     platform.clock.advance(std::time::Duration::from_secs(6));
     let again = rotate().await;
     assert_eq!((again.status, &again.body["rotated"]["withdrawal"]), (201, &Value::Null), "{again:?}");
@@ -188,7 +189,7 @@ async fn a_suspension_waits_for_a_silent_gateway() {
     ends(&platform).await;
     let again = platform.operator("PATCH", "/projects/demo", json!({ "suspended": true })).await;
     assert_eq!((again.status, &again.body["withdrawal"]), (200, &Value::Null));
-    // One that is resumed is served by right.
+    // A resumed project is served again.
     platform.clock.advance(std::time::Duration::from_secs(6));
     platform.operator("PATCH", "/projects/demo", json!({ "suspended": false })).await;
     platform.report("slow", 1).await;
@@ -200,7 +201,7 @@ async fn a_suspension_waits_for_a_silent_gateway() {
 
 // promise: domains.3
 #[tokio::test]
-async fn a_project_that_is_closed_waits_for_a_silent_gateway() {
+async fn closed_access_waits_for_a_silent_gateway() {
     let platform = with_a_silent_gateway().await;
     let set = async |body: Value| platform.operator("PATCH", "/projects/demo", body).await;
     for (what, open, closed) in [
@@ -292,7 +293,7 @@ async fn a_name_that_the_worker_takes_away_waits_for_a_silent_gateway() {
 
 // promise: domains.3
 #[tokio::test]
-async fn what_waits_is_kept_through_a_restart() {
+async fn withdrawals_survive_a_restart() {
     let mut platform = with_a_silent_gateway().await;
     let owner = platform.owner("demo");
     let body = json!({ "suspended": true });
@@ -313,7 +314,7 @@ async fn what_waits_is_kept_through_a_restart() {
 }
 
 #[tokio::test]
-async fn what_is_not_kept_among_very_many_withdrawals_waits_like_the_oldest_that_is() {
+async fn a_withdrawal_beyond_the_maximum_waits_like_the_oldest_on_record() {
     let platform = with_a_silent_gateway().await;
     let owner = platform.owner("demo");
     let key = owner.send("POST", "/v1/projects/demo/keys", json!({ "scopes": ["orders:read"] })).await.body;

@@ -1,4 +1,4 @@
-//! A service on loopback with a scripted DNS, a clock that stands, and a gateway's signature at hand.
+//! A service on loopback with a scripted DNS, a clock under the test's control, and a gateway's signing key.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -38,16 +38,16 @@ pub(crate) const PLATFORM: &str = "apps.tollhouse.dev";
 /// 2026-06-15T00:00:00Z.
 pub(crate) const START: UnixMillis = UnixMillis(1_781_481_600_000);
 
-/// The gateway that tests speak as. What it names a node is `tests/NODE` on record.
+/// The gateway in whose name tests send reports. Its node NODE is `tests/NODE` on record.
 const GATEWAY: &str = "tests";
 
-/// The tokens of gateways and services that operators have put on record, by database and name: several services may run
-/// over one database.
+/// The tokens of gateways and services that operators have put on record, by database and name: several services may
+/// run over one database.
 static ON_RECORD: tokio::sync::Mutex<BTreeMap<(String, String), String>> =
     tokio::sync::Mutex::const_new(BTreeMap::new());
 
 /// The identity of no project.
-fn nobodys() -> ProjectUid {
+fn unknown_uid() -> ProjectUid {
     ProjectUid::from_random([0; 16])
 }
 
@@ -64,12 +64,12 @@ pub(crate) struct Platform {
     pub(crate) admin: String,
     pub(crate) client: reqwest::Client,
     pub(crate) secret: Secret,
-    /// The identities of projects by their names, as they were made or asked for.
+    /// Identities of projects by name, as created or read.
     identities: Mutex<HashMap<String, ProjectUid>>,
     /// Keys that callers present, by project and scopes.
     presented: Mutex<HashMap<(ProjectUid, Vec<Scope>), Presented>>,
     sealing: SealingKey,
-    /// What the gateway signs identities with, and when it received it.
+    /// The gateway's signing key, and when it received it.
     signing: Mutex<Option<(UnixSeconds, [u8; 32])>>,
     shutdown: Shutdown,
     running: Option<Running>,
@@ -105,7 +105,7 @@ pub(crate) struct Bend {
     pub(crate) directory: Option<Arc<TempDir>>,
     pub(crate) authorities: Option<Authorities>,
     pub(crate) acme: Vec<AcmeSettings>,
-    /// When the clock stands at the beginning.
+    /// The clock's time at the start.
     pub(crate) start: UnixMillis,
     pub(crate) change_log_rows: u64,
     pub(crate) plans: Plans,
@@ -247,7 +247,7 @@ impl Platform {
         self.on_record(ORDERS_SERVICE, "service").await
     }
 
-    /// The token under a name, which is put on record when it is asked for first.
+    /// The token of this name, recorded at the first use.
     async fn on_record(&self, name: &str, kind: &str) -> String {
         let mut known = ON_RECORD.lock().await;
         let of = (crate::stores::database(self.directory.path()), name.to_owned());
@@ -257,7 +257,7 @@ impl Platform {
         let wanted = json!({ "name": name, "kind": kind });
         let mut made = self.operator("POST", "/credentials", wanted.clone()).await;
         if made.code() == (409, "credential_exists") {
-            // This database is a copy of one that had it.
+            // This database is a copy of one with the token.
             assert_eq!(self.operator("DELETE", &format!("/credentials/{kind}/{name}"), Value::Null).await.status, 200);
             made = self.operator("POST", "/credentials", wanted).await;
         }
@@ -267,7 +267,7 @@ impl Platform {
         token
     }
 
-    /// What the gateway signs identities with at this moment, as it is sent it.
+    /// The gateway's present signing key, as sent to it.
     pub(crate) async fn signing(&self) -> SigningKey {
         let now = self.clock.now_seconds();
         let known = self.signing.lock().filter(|(told_at, _)| *told_at == now);
@@ -293,10 +293,10 @@ impl Platform {
         }
     }
 
-    /// Waits until identities that are signed with this key are believed: a replica learns within a second of a gateway that
-    /// another one has put on record.
+    /// Waits until identities signed with this key are accepted: a replica learns within a second of a gateway that
+    /// another replica has put on record.
     async fn believes(&self, key: &SigningKey) {
-        let nobody = Claims {
+        let no_caller = Claims {
             audience: "domains".to_owned(),
             caller: None,
             site_project: None,
@@ -305,20 +305,20 @@ impl Platform {
         eventually(2_000, async || {
             let request = self.client.get(format!("{}/v1/acme-account", self.http)).header("x-request-id", "r1");
             let request =
-                request.header("x-forwarded-for", "192.0.2.1").header(IDENTITY_TOKEN_HEADER, key.sign(&nobody));
+                request.header("x-forwarded-for", "192.0.2.1").header(IDENTITY_TOKEN_HEADER, key.sign(&no_caller));
             let answer = Answer::of(request.send().await.unwrap()).await;
             if answer.code().1 == "identity_required" { Err(format!("{answer:?}")) } else { Ok(()) }
         })
         .await;
     }
 
-    /// The identity of the project of this name; that of no project where there is none.
+    /// The identity of the project of this name, or an unknown one.
     pub(crate) async fn identity(&self, project: &ProjectId) -> ProjectUid {
         if let Some(known) = self.identities.lock().get(project.as_str()) {
             return known.clone();
         }
         self.operator("GET", &format!("/projects/{project}"), Value::Null).await;
-        self.identities.lock().get(project.as_str()).cloned().unwrap_or_else(nobodys)
+        self.identities.lock().get(project.as_str()).cloned().unwrap_or_else(unknown_uid)
     }
 
     /// A request as the gateway would forward it.
@@ -334,8 +334,8 @@ impl Platform {
         request.header(IDENTITY_TOKEN_HEADER, token)
     }
 
-    /// A key of the project that has this identity, with these scopes: its id, and the key. It is made once, by an operator.
-    /// Where there is no such project it is a key that nobody was given.
+    /// A key of the project that has this identity, with these scopes: its id, and the key. It is made once, by an
+    /// operator. Without such a project it is a key that was never issued.
     pub(crate) async fn presented(&self, name: &ProjectId, uid: &ProjectUid, scopes: &Scopes) -> (KeyId, String) {
         let of = (uid.clone(), scopes.iter().collect::<Vec<_>>());
         if let Some(known) = self.presented.lock().get(&of) {
@@ -346,8 +346,8 @@ impl Platform {
         let body = json!({ "label": "caller", "scopes": wanted });
         let made = self.operator("POST", &format!("/projects/{name}/keys"), body).await;
         if made.status != 201 {
-            let nobodys = PresentedKey::generate(Environment::Live, &[9; 30]).reveal().to_owned();
-            return (KeyId::from_random([1; 10]), nobodys);
+            let unissued = PresentedKey::generate(Environment::Live, &[9; 30]).reveal().to_owned();
+            return (KeyId::from_random([1; 10]), unissued);
         }
         let text = |field: &str| made.body[field].as_str().unwrap();
         let made = (text("id").parse::<KeyId>().unwrap(), text("key").to_owned());
@@ -363,7 +363,7 @@ impl Platform {
             caller: Some(Caller {
                 key: KeyId::from_random([1; 10]),
                 project: project.parse().unwrap(),
-                project_uid: nobodys(),
+                project_uid: unknown_uid(),
                 plan: Plan::Pro,
                 scopes: scopes.iter().copied().collect(),
                 environment: Environment::Live,
@@ -373,7 +373,7 @@ impl Platform {
         Client { platform: self, claims }
     }
 
-    /// A caller who may do everything in a project.
+    /// A caller with every scope in a project.
     pub(crate) fn owner<'a>(&'a self, project: &str) -> Client<'a> {
         let scopes: Vec<Scope> = Scopes::all().iter().collect();
         self.caller(project, &scopes)
@@ -408,7 +408,7 @@ impl Platform {
         .await
     }
 
-    /// Seconds from now to a moment in an answer.
+    /// Seconds from now to a time in an answer.
     pub(crate) fn seconds_until(&self, moment: &Value) -> i64 {
         let moment: jiff::Timestamp = moment.as_str().unwrap().parse().unwrap();
         moment.as_second() - self.clock.now_seconds().0
@@ -448,7 +448,7 @@ impl Platform {
         assert_eq!(answer.status, 204, "{answer:?}");
     }
 
-    /// What a gateway says at `/internal/edge/`.
+    /// A gateway's report to `/internal/edge/`.
     pub(crate) async fn edge(&self, path: &str, body: Value) -> Answer {
         let url = format!("{}/internal/edge/{path}", self.internal);
         let request = self.client.post(url).bearer_auth(self.gateway().await).json(&body);
@@ -465,7 +465,7 @@ impl Platform {
         while_reporting(async || self.report(node, self.newest_revision().await).await, work).await
     }
 
-    /// Everything the edge knows.
+    /// All published entities.
     pub(crate) async fn snapshot(&self) -> Vec<contract::feed::Entity> {
         self.follow(0).await.snapshot().await.0
     }
@@ -475,7 +475,7 @@ impl Platform {
     }
 }
 
-/// A caller whose requests the gateway signs.
+/// A caller with requests that the gateway signs.
 pub(crate) struct Client<'a> {
     platform: &'a Platform,
     claims: Claims,
@@ -496,7 +496,7 @@ impl Client<'_> {
 
     pub(crate) async fn send_with(&self, method: &str, path: &str, body: Value, headers: &[(&str, &str)]) -> Answer {
         let mut claims = self.claims.clone();
-        if let Some(caller) = claims.caller.as_mut().filter(|caller| caller.project_uid == nobodys()) {
+        if let Some(caller) = claims.caller.as_mut().filter(|caller| caller.project_uid == unknown_uid()) {
             caller.project_uid = self.platform.identity(&caller.project).await;
         }
         let mut presented = None;
@@ -526,7 +526,7 @@ impl Client<'_> {
     }
 }
 
-/// Does this while there are reports again and again, of which the first comes before.
+/// Runs `work` during repeated reports, the first of which comes before it.
 pub(crate) async fn while_reporting<T>(mut report: impl AsyncFnMut(), work: impl Future<Output = T>) -> T {
     let mut work = std::pin::pin!(work);
     let mut pause = tokio::time::interval(Duration::from_millis(10));
@@ -539,7 +539,7 @@ pub(crate) async fn while_reporting<T>(mut report: impl AsyncFnMut(), work: impl
     }
 }
 
-/// Looks up to so many times, a hundredth of a second apart, and returns what was looked for. Fails with what it saw last.
+/// Polls up to `looks` times, a hundredth of a second apart, and returns the result. Fails with the last error.
 pub(crate) async fn eventually<T>(looks: usize, mut look: impl AsyncFnMut() -> Result<T, String>) -> T {
     let mut last = String::new();
     let mut pause = tokio::time::interval(Duration::from_millis(10));

@@ -13,7 +13,7 @@ use contract::keyring::Generation;
 use contract::plan::{Limits, Plan};
 use contract::project::{Access, Project, ProjectId, ProjectUid};
 use contract::time::UnixSeconds;
-use gateway::fuzzing::{Known, Telemetry};
+use gateway::fuzzing::{KnownRequest, Telemetry};
 use listener::head::{HeadLimits, HeadReader};
 use listener::{Addresses, Connection};
 use pingora_http::RequestHeader;
@@ -44,7 +44,7 @@ pub(crate) type Work = (&'static str, Box<dyn FnMut()>);
 
 /// A request whose caller is known and charged.
 struct Sample {
-    known: Known,
+    known: KnownRequest,
     connection: Arc<Connection>,
     request: RequestHeader,
 }
@@ -81,7 +81,7 @@ fn sample(quota: &Quota, runtime: &tokio::runtime::Runtime) -> anyhow::Result<Sa
         .block_on(quota.charge(&uid, limits, &key.id))
         .map_err(|error| anyhow::anyhow!("the charge failed: {error:?}"))?;
     let generation = Generation { number: 1, signs_from: UnixSeconds(0), identity: [3; 32], tickets: [4; 32] };
-    let known = Known::new(host.clone(), project, key, standing, generation)?;
+    let known = KnownRequest::new(host.clone(), project, key, standing, generation)?;
     let mut request = RequestHeader::build("GET", b"/v1/store/orders?status=shipped", None)?;
     request.insert_header("Host", host.as_str())?;
     request.insert_header("User-Agent", "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0")?;

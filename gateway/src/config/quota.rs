@@ -24,7 +24,7 @@ pub(crate) struct QuotaConfig {
     /// Whether bans are off, only counted, or on.
     pub bans: BanSwitch,
     /// Failed authentications per address and minute.
-    pub anonymous_per_minute: NonZeroU32,
+    pub failed_authentications_per_minute: NonZeroU32,
 }
 
 contract::words! {
@@ -48,7 +48,7 @@ pub(super) fn read(section: &Section<'_>) -> Option<QuotaConfig> {
         on_store_down: on_store_down?,
         shadow_plans: shadow_plans?,
         bans: bans?,
-        anonymous_per_minute: NonZeroU32::new(u32::try_from(anonymous?).ok()?)?,
+        failed_authentications_per_minute: NonZeroU32::new(u32::try_from(anonymous?).ok()?)?,
     })
 }
 

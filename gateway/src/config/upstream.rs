@@ -91,7 +91,7 @@ fn read(section: &Section<'_>, name: &str) -> Option<UpstreamSettings> {
     let routes = routes.filter(|_| is_private)?;
     Some(UpstreamSettings {
         name: parsed?,
-        endpoints: endpoints?.into_iter().map(|endpoint| endpoint.place).collect(),
+        endpoints: endpoints?.into_iter().map(|endpoint| endpoint.host_port).collect(),
         transport: transport?,
         host: host?,
         connect_timeout: connect?,
@@ -120,13 +120,13 @@ fn stays_private(
 ) -> bool {
     let Some(plain_text) = section.flag("plain_text", false) else { return false };
     let is_plain = matches!(transport, Some(Transport::Plain | Transport::PlainHttp2));
-    let is_here = endpoints.is_some_and(|all| all.iter().all(|endpoint| endpoint.place.is_loopback()));
+    let is_here = endpoints.is_some_and(|all| all.iter().all(|endpoint| endpoint.host_port.is_loopback()));
     if is_plain && !plain_text && !is_here {
         section.complain(
             "endpoints",
             format!(
-                "{sent} would be sent there as plain text: use https:// and tls.ca_certificate_file, or say \
-                 plain_text = true if nobody else can read on the way"
+                "{sent} would be sent there as plain text: use https:// and tls.ca_certificate_file, or set \
+                 plain_text = true if the network path is private"
             ),
         );
         return false;
@@ -134,10 +134,10 @@ fn stays_private(
     true
 }
 
-/// What of a page's file is read, to say of a larger one how large a page may be.
+/// The most bytes of a page file that are read; above the limit for pages, so that the error can name that limit.
 const ERROR_PAGE_FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// The page that visitors see in place of ours.
+/// The page that visitors see instead of the gateway's.
 fn error_page(section: &Section<'_>) -> Option<Option<ErrorPage>> {
     if !section.has("error_page_file") {
         return Some(None);

@@ -1,4 +1,4 @@
-//! Where requests come in: their heads are read, and they are in progress from here to the end of their exchange.
+//! Takes requests from the listeners, parses their heads, and counts them as in progress until their exchange ends.
 
 use std::borrow::Cow;
 use std::mem::MaybeUninit;
@@ -9,17 +9,17 @@ use pingora::{ErrorType, OrErr as _};
 use pingora_http::RequestHeader;
 
 use super::Exchange;
-use super::downstream::http1::{Http1, Wishes};
-use super::downstream::http2::Http2;
+use super::downstream::http1::{Http1Client, RequestOptions};
+use super::downstream::http2::Http2Client;
 use crate::gateway::Gateway;
 use contract::rejection::Rejection;
 use listener::head::Framing;
 use listener::{Client, Connection, H2Request, Handler, ServeOutcome};
 
-/// Field lines of a head that is read here; the door's lint has a limit of its own, which is smaller.
+/// The most field lines that the parser accepts; the limit of the listener is lower.
 const FIELDS_MAX: usize = 256;
 
-/// Serves what comes through the doors.
+/// Serves the requests of the listeners.
 pub(crate) struct Exchanges(pub Arc<Gateway>);
 
 #[async_trait]
@@ -34,10 +34,10 @@ impl Handler for Exchanges {
         client.take_head();
         let connection = Arc::clone(client.connection());
         let _progress = Progress::begin(&self.0, &connection);
-        let is_old = head.version == http::Version::HTTP_10;
+        let is_http10 = head.version == http::Version::HTTP_10;
         let body_follows = !matches!(said.framing, Framing::None | Framing::Length(0));
-        let wishes = Wishes { keep_alive: said.keep_alive, websocket: said.websocket, is_old };
-        let mut client = Http1::new(client, wishes);
+        let options = RequestOptions { keep_alive: said.keep_alive, websocket: said.websocket, is_http10 };
+        let mut client = Http1Client::new(client, options);
         let outcome = Exchange::new(&self.0, &connection, head).serve(&mut client, body_follows).await;
         match (outcome.whole, client.closes) {
             (true, false) => ServeOutcome::Whole,
@@ -50,15 +50,15 @@ impl Handler for Exchanges {
         let H2Request { head, body, respond } = request;
         let progress = Progress::begin(&self.0, connection);
         let (body_follows, head) = (!body.is_end_stream(), RequestHeader::from(head));
-        let mut client = Http2::new(body, respond, connection).mind(&head);
+        let mut client = Http2Client::new(body, respond, connection).with_known_client(&head);
         let outcome = Exchange::new(&self.0, connection, head).serve(&mut client, body_follows).await;
         drop(progress);
-        client.linger().await;
+        client.discard_rest_of_request().await;
         !outcome.malformed
     }
 }
 
-/// A request in progress, as the door, the drain and the metrics see it.
+/// A request in progress, counted by the connection, for the drain, and by the metrics.
 struct Progress<'a> {
     gateway: &'a Gateway,
     connection: &'a Connection,
@@ -79,11 +79,11 @@ impl Drop for Progress<'_> {
     }
 }
 
-/// The head, whose form is good, as it is served. An absolute target becomes the path in it: its authority is the host, as the
-/// door has seen (RFC 9112 section 3.2.2).
+/// Parses a head that the listener has checked. An absolute target is reduced to its path: the listener has compared
+/// its authority with the host (RFC 9112 section 3.2.2).
 ///
 /// # Errors
-/// When it asks for what no edge does.
+/// If it is malformed, or its method is CONNECT.
 fn parse(bytes: &[u8]) -> Result<RequestHeader, Rejection> {
     let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
     let mut request = httparse::Request::new(&mut []);
@@ -98,13 +98,18 @@ fn parse(bytes: &[u8]) -> Result<RequestHeader, Rejection> {
         .map_err(|_| Rejection::BadRequest)
 }
 
-fn head(method: &str, target: &str, fields: &[httparse::Header<'_>], is_old: bool) -> pingora::Result<RequestHeader> {
+fn head(
+    method: &str,
+    target: &str,
+    fields: &[httparse::Header<'_>],
+    is_http10: bool,
+) -> pingora::Result<RequestHeader> {
     let mut head = RequestHeader::build_no_case(method, target.as_bytes(), Some(fields.len()))?;
     for field in fields {
         let name = http::HeaderName::from_bytes(field.name.as_bytes());
-        head.append_header(name.or_err(ErrorType::InvalidHTTPHeader, "a name that is none")?, field.value)?;
+        head.append_header(name.or_err(ErrorType::InvalidHTTPHeader, "invalid field name")?, field.value)?;
     }
-    if is_old {
+    if is_http10 {
         head.set_version(http::Version::HTTP_10);
     }
     Ok(head)
@@ -130,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_head_is_read_as_it_stands() {
+    fn a_head_is_parsed_unchanged() {
         let head = parse(b"GET /a?b=c HTTP/1.1\r\nHost: a.example\r\nX-One: 1\r\nx-one:  2 \r\n\r\n").unwrap();
         assert_eq!((head.method.as_str(), head.uri.path(), head.uri.query()), ("GET", "/a", Some("b=c")));
         assert_eq!(head.headers.get("host").unwrap(), "a.example");
@@ -140,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_target_becomes_one_that_an_upstream_takes() {
+    fn every_form_of_target_becomes_a_path() {
         for (line, expected) in [
             ("GET /a?b HTTP/1.1", "/a?b"),
             ("OPTIONS * HTTP/1.1", "*"),
@@ -156,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_edge_does_is_refused() {
+    fn connect_and_truncated_heads_are_refused() {
         let connect = parse(b"CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:443\r\n\r\n");
         assert_eq!(connect.unwrap_err(), Rejection::MethodNotAllowed);
         assert_eq!(parse(b"GET / HTTP/1.1\r\nHost: a.exam").unwrap_err(), Rejection::BadRequest);

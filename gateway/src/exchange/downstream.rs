@@ -1,4 +1,4 @@
-//! The client's side of a request, whichever protocol it speaks.
+//! The client's side of a request, for either version of HTTP.
 
 pub(crate) mod http1;
 pub(crate) mod http2;
@@ -14,30 +14,30 @@ use tokio::time::Instant;
 use crate::decorate::ResponseSink;
 use contract::rejection::Rejection;
 
-/// A client that waits for the response to a request, and may have to say more of it.
+/// A client that waits for the response to a request, and may still be sending its body.
 pub(crate) trait Downstream: Send {
-    /// The head of a response as the client's protocol has it.
+    /// The head of a response in the client's version.
     type Head: ResponseSink;
 
-    /// Whether clients of the protocol take trailers without having said so (`TE: trailers`).
+    /// Whether clients accept trailers without `TE: trailers`.
     const TAKES_TRAILERS: bool;
 
-    /// A head without anything.
+    /// An empty head.
     fn head(&self) -> Self::Head;
 
-    /// Whether the client has asked to speak another protocol from here on, in a way that its own has.
+    /// Whether the client may switch to another protocol.
     fn may_switch(&self) -> bool;
 
-    /// The connection ends with the response, where it is the request's own.
-    fn ends(&mut self);
+    /// Closes the connection after the response if it carries one request at a time (HTTP/1).
+    fn close_after_response(&mut self);
 
-    /// Sends an interim response, where the protocol has a way.
+    /// Sends an interim response, if the version has them.
     fn interim(&mut self, head: Self::Head) -> impl Future<Output = pingora::Result<()>> + Send;
 
-    /// Switches protocols: what the client sends from here on is the upstream's, and comes from [`Self::poll_body`].
+    /// Switches protocols: from here on [`Self::poll_body`] returns the bytes of the other protocol.
     fn switch(&mut self, head: Self::Head) -> impl Future<Output = pingora::Result<()>> + Send;
 
-    /// Begins the final response. `ends` when it has no body, `chunked` when it was said to come in chunks.
+    /// Begins the final response. `ends` if it has no body, `chunked` if the length of the body is unknown.
     fn begin(
         &mut self,
         head: Self::Head,
@@ -45,8 +45,7 @@ pub(crate) trait Downstream: Send {
         chunked: bool,
     ) -> impl Future<Output = pingora::Result<()>> + Send;
 
-    /// Hands on so many bytes at the start of `from`, which are then gone; `left` says how many are left to be. `last` when
-    /// the body ends with them.
+    /// Writes the first `left` bytes of `from`, removes them and counts `left` down. `last` if the body ends with them.
     fn poll_data(
         &mut self,
         from: &mut BytesMut,
@@ -55,32 +54,32 @@ pub(crate) trait Downstream: Send {
         cx: &mut Context<'_>,
     ) -> Poll<pingora::Result<()>>;
 
-    /// Sees everything on its way.
+    /// Flushes everything that was written.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<pingora::Result<()>>;
 
-    /// Ends the response, with trailers where there are any and the client takes them.
+    /// Ends the response, with these trailers if the client accepts trailers.
     fn end(&mut self, trailers: Option<HeaderMap>) -> impl Future<Output = pingora::Result<()>> + Send;
 
-    /// Sends a whole response of the gateway itself.
+    /// Sends a complete response of the gateway.
     fn answer(&mut self, head: Self::Head, body: Cow<'static, str>)
     -> impl Future<Output = pingora::Result<()>> + Send;
 
-    /// Puts some more of the request's body behind what is there; zero at its end. An error when it does not come at its
-    /// pace.
+    /// Appends more of the request's body to `into` and returns the number of bytes; zero at its end. An error if the
+    /// client is slower than the minimum rate.
     fn poll_body(&mut self, into: &mut BytesMut, cx: &mut Context<'_>) -> Poll<pingora::Result<usize>>;
 
     /// The trailers of the request's body, once it has ended.
     fn poll_trailers(&mut self, cx: &mut Context<'_>) -> Poll<pingora::Result<Option<HeaderMap>>>;
 
-    /// Why the last piece of the body was refused, where it was for its form.
+    /// Why the body was refused, if it was malformed.
     fn refusal(&self) -> Option<Rejection>;
 
-    /// Bytes of the request's body that came so far.
+    /// Bytes of the request's body so far.
     fn body_bytes(&self) -> u64;
 
-    /// Ready when the client has left. Registers the task to be woken.
+    /// Ready when the client has left; wakes the task then.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;
 
-    /// Ready at `deadline`. The task may be woken before.
+    /// Ready at `deadline`. The task may be woken earlier.
     fn poll_deadline(&mut self, deadline: Instant, cx: &mut Context<'_>) -> Poll<()>;
 }

@@ -1,4 +1,4 @@
-//! Retries: what a request does after an attempt that brought no response. One policy for both versions towards upstreams.
+//! Retries: what happens after an attempt without a response. One policy for both versions towards upstreams.
 //!
 //! [The decision](../../docs/develop/decisions/upstreams.md) has the reasons.
 
@@ -11,51 +11,51 @@ use tokio::time::Instant;
 use super::upstream::Refused;
 use crate::upstreams::Upstream;
 
-/// Attempts of one request, the first one included. What an upstream refuses unread is counted apart.
+/// Attempts of one request, including the first. Attempts that an upstream refused unread are counted separately.
 const ATTEMPTS_MAX: u32 = 2;
 
-/// How often a request may be refused unread, or find that its connection takes no more.
+/// How often a request may be refused unread, or find its connection full or closing.
 const UNREAD_MAX: u32 = 3;
 
-/// What a request does next.
+/// The next step of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Retry {
-    /// It goes to another address: this one took no connection.
+    /// Another address: this one accepted no connection.
     AnotherAddress,
-    /// It goes over a connection that was opened, or heard, after it was sent.
+    /// A connection that was opened, or received bytes, after the request was sent.
     FreshConnection,
-    /// It goes over another stream, its body from the start.
+    /// Another stream, with the body from its start.
     AnotherStream,
-    /// The client is told what happened.
+    /// None: the client gets a refusal.
     Never,
 }
 
-/// Why an attempt brought no response.
+/// Why an attempt has no response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// No connection came about.
+    /// No connection could be opened.
     Unconnected,
-    /// The connection took no request. Nothing was sent.
+    /// The connection accepted no request. Nothing was sent.
     Unsent,
-    /// The upstream refused it unread.
+    /// The upstream refused the request unread.
     Refused(Refused),
-    /// A connection that had served others ended before a byte of the response came.
+    /// A reused connection ended before the first byte of the response.
     Ended {
-        /// It was reset before a byte came back, or a PING was not answered: it had ended before the request was sent.
+        /// Reset without a byte, or a PING was not answered: the connection had ended before the request was sent.
         unheard: bool,
     },
-    /// The upstream may have carried it out.
+    /// The upstream may have processed the request.
     Unknown,
 }
 
-/// An attempt that brought no response.
+/// An attempt without a response.
 pub(super) struct Failed {
     pub(super) failure: Failure,
-    /// What the client is told of it.
+    /// The error, from which the refusal for the client follows.
     pub(super) error: Box<Error>,
-    /// What the operator is told of it.
+    /// The reason, for the operator.
     pub(super) reason: Option<Cow<'static, str>>,
-    /// When the request was sent, or after that; `None` where it was not.
+    /// When the request was sent, or a later time; `None` if it was not sent.
     pub(super) sent_at: Option<Instant>,
 }
 
@@ -66,22 +66,23 @@ pub(super) struct Retries {
 }
 
 impl Retries {
-    /// What a request does after its attempt number `attempts` has failed.
+    /// The next step after attempt number `attempts` has failed.
     ///
-    /// A retry multiplies an upstream's traffic, so it is spent from the budget of the upstream, except where the upstream
-    /// has seen nothing of the request: no connection came about, or its connection had ended before.
+    /// Retries multiply an upstream's traffic, so each is spent from the upstream's budget, unless the upstream has
+    /// seen nothing of the request: no connection could be opened, or the connection had ended before.
     pub(super) fn after(&mut self, failure: Failure, attempts: u32, method: &Method, upstream: &Upstream) -> Retry {
         let is_first = attempts < ATTEMPTS_MAX;
         match failure {
             Failure::Unconnected if is_first && upstream.endpoints.len() > 1 => Retry::AnotherAddress,
             Failure::Unsent | Failure::Refused(_) => {
                 self.unread += 1;
-                // An upstream that refuses requests because it has too many gets no more than it can refuse.
+                // The first retry after REFUSED_STREAM is free; an overloaded upstream gets further ones from the
+                // budget only.
                 let is_free = failure != Failure::Refused(Refused::Stream) || self.unread == 1;
                 let may = self.unread <= UNREAD_MAX && (is_free || upstream.retries.spend());
                 if may { Retry::AnotherStream } else { Retry::Never }
             }
-            // The upstream may have carried out a request of another method.
+            // Only safe methods: the upstream may have processed the request.
             Failure::Ended { unheard } if is_first && method.is_safe() && (unheard || upstream.retries.spend()) => {
                 Retry::FreshConnection
             }

@@ -1,11 +1,10 @@
-//! The upstream's side of a request, whichever version it speaks: the request on its way there, and the response on its way
-//! back.
+//! The upstream's side of a request, for either version of HTTP: sends the request and receives the response.
 
 mod http1;
 mod http2;
 mod open;
-mod patience;
-mod source;
+mod wait_limits;
+mod request_body;
 mod trailers;
 
 use std::future::poll_fn;
@@ -18,36 +17,36 @@ use pingora::{Error, ErrorSource, ErrorType};
 use pingora_http::RequestHeader;
 use tokio::time::Instant;
 
-use self::http1::Http1;
+use self::http1::Http1Call;
 pub(super) use self::http1::response as http1_response;
-use self::http2::Http2;
+use self::http2::Http2Call;
 pub(super) use self::http2::Refused;
 pub(super) use self::http2::head::wants_trailers;
 pub(super) use self::open::open;
-pub(super) use self::patience::Patience;
-use self::patience::{Waits, left};
-pub(super) use self::source::Source;
+pub(super) use self::request_body::RequestBody;
 pub(super) use self::trailers::{of_response, write as write_trailers};
+pub(super) use self::wait_limits::WaitLimits;
+use self::wait_limits::{Waits, client_left};
 use super::downstream::Downstream;
 use super::retry::{Failed, Failure};
-use crate::decorate::{ResponseSink, Spoken};
+use crate::decorate::{PresentFields, ResponseSink};
 use crate::facts::ConnectionKind;
 use crate::upstreams::{Demands, Endpoint};
 
-/// Room for what one read brings of a body that goes on.
+/// Buffer size for one read of a body.
 pub(super) const READ_BYTES: usize = 64 * 1024;
 
-/// A request as every attempt at it needs it.
+/// A request, as each attempt needs it.
 pub(super) struct Request<'a> {
-    /// Once [`crate::forward::rewrite`] has been over it.
+    /// As [`crate::forward::rewrite`] has rewritten it.
     pub(super) head: &'a RequestHeader,
-    /// It asks for a WebSocket.
+    /// The request asks for a WebSocket.
     pub(super) switches: bool,
     pub(super) demands: Demands,
-    pub(super) patience: Patience,
+    pub(super) wait_limits: WaitLimits,
 }
 
-/// What the head of a response says.
+/// The head of a response, without the fields that were written to the client.
 #[derive(Debug)]
 pub(super) struct ResponseHead {
     pub(super) status: StatusCode,
@@ -55,135 +54,139 @@ pub(super) struct ResponseHead {
     pub(super) fields_bytes: usize,
     /// There is no body.
     pub(super) ends: bool,
-    /// How long the body is, is unknown.
+    /// The length of the body is unknown.
     pub(super) chunked: bool,
-    /// What it says that the gateway would say otherwise.
-    pub(super) spoken: Spoken,
-    /// Of a call of gRPC that is over with its head.
+    /// Fields that it has set, so that the gateway does not.
+    pub(super) present: PresentFields,
+    /// The gRPC status, if it is in the head.
     pub(super) grpc_status: Option<u16>,
 }
 
 /// A request on its way to an upstream. Dropped before the response is complete, it ends its stream or connection.
 pub(super) struct UpstreamCall {
-    wire: Wire,
-    /// What came of the response and was not handed on yet.
+    version: Version,
+    /// Bytes of the response that were read and not forwarded yet.
     buffer: BytesMut,
-    patience: Patience,
-    /// Over what it goes.
+    wait_limits: WaitLimits,
+    /// The kind of the connection.
     pub(super) kind: ConnectionKind,
 }
 
-/// One version or the other.
+/// The version of HTTP that the upstream speaks, with the state of the call.
 #[expect(clippy::large_enum_variant, reason = "the usual one is moved once and not allocated")]
-enum Wire {
-    Http1(Http1),
-    Http2(Box<Http2>),
+enum Version {
+    Http1(Http1Call),
+    Http2(Box<Http2Call>),
 }
 
 impl UpstreamCall {
-    fn new(wire: Wire, request: &Request<'_>, kind: ConnectionKind) -> Self {
-        Self { wire, buffer: BytesMut::new(), patience: request.patience, kind }
+    fn new(version: Version, request: &Request<'_>, kind: ConnectionKind) -> Self {
+        Self { version, buffer: BytesMut::new(), wait_limits: request.wait_limits, kind }
     }
 
-    /// Takes the next head of the response, interim or final, if all of it is there, and writes what goes on of it to `out`.
-    /// `to_head` when it answers HEAD.
+    /// Takes the next head of the response, interim or final, if it is complete, and writes the forwarded fields to
+    /// `out`. `to_head` if it answers HEAD.
     ///
     /// # Errors
-    /// When it is no head.
+    /// If it is malformed.
     pub(super) fn take_head(
         &mut self,
         to_head: bool,
-        is_foreign: impl Fn(&str) -> bool,
+        is_removed: impl Fn(&str) -> bool,
         out: &mut impl ResponseSink,
     ) -> pingora::Result<Option<ResponseHead>> {
-        match &mut self.wire {
-            Wire::Http1(wire) => wire.take_head(&mut self.buffer, to_head, is_foreign, out),
-            Wire::Http2(wire) => wire.take_head(to_head, is_foreign, out),
+        match &mut self.version {
+            Version::Http1(http1) => http1.take_head(&mut self.buffer, to_head, is_removed, out),
+            Version::Http2(http2) => http2.take_head(to_head, is_removed, out),
         }
     }
 
-    /// Sends on what there is to be sent until more of the head is there.
+    /// Sends the request until more of the head arrives.
     pub(super) async fn receive_head(
         &mut self,
-        source: &mut Source,
+        request_body: &mut RequestBody,
         client: &mut impl Downstream,
     ) -> pingora::Result<()> {
-        let came = self.wait(source, client, |wire, buffer, cx| match wire {
-            Wire::Http1(wire) => wire.poll_head(buffer, cx),
-            Wire::Http2(wire) => wire.poll_head(cx),
+        let came = self.wait(request_body, client, |version, buffer, cx| match version {
+            Version::Http1(http1) => http1.poll_head(buffer, cx),
+            Version::Http2(http2) => http2.poll_head(cx),
         });
         came.await?.ok_or_else(|| Error::explain(ErrorType::ReadTimedout, "from an upstream").into_up())
     }
 
-    /// Both sides may say nothing for long, where the version has a way to find out that the upstream is there (PING).
+    /// Allows long silence of both sides, if the version can check that the upstream is alive (PING).
     pub(super) fn may_be_silent(&mut self) {
         if self.kind.http2 {
-            self.patience.may_be_silent();
+            self.wait_limits.may_be_silent();
         }
     }
 
-    /// The upstream has switched protocols: from here on both sides say what they like, for as long as they like.
-    pub(super) fn switch(&mut self, source: &mut Source) {
-        source.switch();
-        self.patience = Patience::unlimited();
-        if let Wire::Http1(wire) = &mut self.wire {
-            wire.switch();
+    /// The upstream has switched protocols: from here on both sides send bytes of their own, for an unlimited time.
+    pub(super) fn switch(&mut self, request_body: &mut RequestBody) {
+        request_body.switch();
+        self.wait_limits = WaitLimits::unlimited();
+        if let Version::Http1(http1) = &mut self.version {
+            http1.switch();
         }
     }
 
-    /// Hands the body of the response on to its end, and counts its bytes in `sent`; its trailers, if there are any. What is
-    /// there at once travels together; before a wait everything is on its way. `in_time` says whether it may go on.
+    /// Forwards the body of the response to its end, counts its bytes in `sent`, and returns its trailers. Bytes that
+    /// are available together are written together, and everything is flushed before a wait. `in_time` fails if the
+    /// request has taken too long.
     pub(super) async fn relay<D: Downstream>(
         &mut self,
-        source: &mut Source,
+        request_body: &mut RequestBody,
         client: &mut D,
         in_time: impl Fn() -> pingora::Result<()> + Send + Sync,
         sent: &mut u64,
     ) -> pingora::Result<Option<HeaderMap>> {
         loop {
-            let there = poll_fn(|cx| Poll::Ready(self.wire.poll_data(&mut self.buffer, cx))).await;
+            let there = poll_fn(|cx| Poll::Ready(self.version.poll_data(&mut self.buffer, cx))).await;
             let came = if let Poll::Ready(came) = there {
                 came?
             } else {
-                self.hand_on(source, client, |client, _, cx| client.poll_flush(cx)).await?;
-                let came = self.wait(source, client, Wire::poll_data).await?;
+                self.write_and_send(request_body, client, |client, _, cx| client.poll_flush(cx)).await?;
+                let came = self.wait(request_body, client, Version::poll_data).await?;
                 in_time()?;
                 came.flatten()
             };
             let Some(bytes) = came else { break };
             *sent += bytes as u64;
-            let (mut left, last) = (bytes, self.wire.is_done());
-            self.hand_on(source, client, |client, buffer, cx| client.poll_data(buffer, &mut left, last, cx)).await?;
-            self.wire.has_handed_on(bytes)?;
+            let (mut left, last) = (bytes, self.version.is_done());
+            self.write_and_send(request_body, client, |client, buffer, cx| {
+                client.poll_data(buffer, &mut left, last, cx)
+            })
+            .await?;
+            self.version.has_forwarded(bytes)?;
             if !last {
                 in_time()?;
             }
         }
-        self.wire.trailers().await
+        self.version.trailers().await
     }
 
-    /// The response is complete: keeps the connection for the next request, where it takes one.
+    /// The response is complete: keeps the connection for the next request, if it accepts one.
     pub(super) fn keep(self, endpoint: &Endpoint) {
-        if let Wire::Http1(wire) = self.wire {
-            wire.keep(&self.buffer, endpoint);
+        if let Version::Http1(http1) = self.version {
+            http1.keep(&self.buffer, endpoint);
         }
     }
 
-    /// Why the upstream failed, for an operator, where that is known.
+    /// Why the upstream failed, for an operator, if known.
     pub(super) fn reason(&self, error: &Error) -> Option<std::borrow::Cow<'static, str>> {
-        match &self.wire {
-            Wire::Http1(_) => http1::reason(error),
-            Wire::Http2(wire) => wire.reason(error),
+        match &self.version {
+            Version::Http1(_) => http1::reason(error),
+            Version::Http2(http2) => http2.reason(error),
         }
     }
 
-    /// What became of the attempt that this error ended, before the response. `interim` says whether an interim one came.
-    pub(super) fn failed(&self, error: Box<Error>, source: &Source, interim: bool) -> Failed {
-        let (refused, unheard, sent_at) = match &self.wire {
-            Wire::Http1(_) => (None, was_reset(&error), Instant::now()),
-            Wire::Http2(wire) => (wire.refused(&error), wire.is_unheard(was_reset(&error)), wire.sent_at),
+    /// The failure of an attempt that this error ended before the response. `interim` if an interim response arrived.
+    pub(super) fn failed(&self, error: Box<Error>, request_body: &RequestBody, interim: bool) -> Failed {
+        let (refused, unheard, sent_at) = match &self.version {
+            Version::Http1(_) => (None, was_reset(&error), Instant::now()),
+            Version::Http2(http2) => (http2.refused(&error), http2.is_unheard(was_reset(&error)), http2.sent_at),
         };
-        let may_repeat = !interim && self.buffer.is_empty() && source.is_at_hand();
+        let may_repeat = !interim && self.buffer.is_empty() && request_body.is_at_hand();
         let failure = match refused {
             Some(refused) if may_repeat => Failure::Refused(refused),
             None if may_repeat && self.kind.reused && has_ended(&error) => Failure::Ended { unheard },
@@ -192,51 +195,51 @@ impl UpstreamCall {
         Failed { failure, reason: self.reason(&error), error, sent_at: Some(sent_at) }
     }
 
-    /// Writes to the client with `write`, and sends the request on meanwhile, so that a peer that reads only after it was
-    /// read does not stop both directions.
-    async fn hand_on<D: Downstream>(
+    /// Writes to the client with `write`, and sends the request meanwhile, so that a peer that reads only after its own
+    /// bytes were read does not stop both directions.
+    async fn write_and_send<D: Downstream>(
         &mut self,
-        source: &mut Source,
+        request_body: &mut RequestBody,
         client: &mut D,
         mut write: impl FnMut(&mut D, &mut BytesMut, &mut Context<'_>) -> Poll<pingora::Result<()>> + Send,
     ) -> pingora::Result<()> {
         poll_fn(|cx| {
             let written = write(client, &mut self.buffer, cx);
-            if written.is_pending() && !self.wire.has_sent() {
-                self.wire.poll_send(source, client, &mut false, cx)?;
+            if written.is_pending() && !self.version.has_sent() {
+                self.version.poll_send(request_body, client, &mut false, cx)?;
             }
             written
         })
         .await
     }
 
-    /// Sends the request on and waits until `look` is ready, within the time limits of both sides and while the client is
-    /// there. `None` at the end of both sides after a switch of protocols.
+    /// Sends the request and waits until `poll` is ready, within the time limits of both sides and while the client is
+    /// connected. `None` at the end of both sides after a switch of protocols.
     async fn wait<T>(
         &mut self,
-        source: &mut Source,
+        request_body: &mut RequestBody,
         client: &mut impl Downstream,
-        mut look: impl FnMut(&mut Wire, &mut BytesMut, &mut Context<'_>) -> Poll<pingora::Result<T>> + Send,
+        mut poll: impl FnMut(&mut Version, &mut BytesMut, &mut Context<'_>) -> Poll<pingora::Result<T>> + Send,
     ) -> pingora::Result<Option<T>> {
-        let Self { wire, buffer, patience, kind } = self;
+        let Self { version, buffer, wait_limits, kind } = self;
         let (began, mut waiting) = (kind.http2.then(Instant::now), None);
         poll_fn(|cx| {
-            // The response comes first: it may say why the upstream reads no more of the request.
-            if let Poll::Ready(found) = look(wire, buffer, cx) {
+            // The response first: it may say why the upstream stopped reading the request.
+            if let Poll::Ready(found) = poll(version, buffer, cx) {
                 return Poll::Ready(found.map(Some));
             }
             let mut moved = false;
-            let waits = match wire.poll_send(source, client, &mut moved, cx)? {
+            let waits = match version.poll_send(request_body, client, &mut moved, cx)? {
                 Waits::Nothing => return Poll::Ready(Ok(None)),
                 waits => waits,
             };
             if client.poll_gone(cx).is_ready() {
-                return Poll::Ready(left());
+                return Poll::Ready(client_left());
             }
-            let late = ready!(patience.poll(&mut waiting, waits, moved, client, cx));
-            // A client may choose the total time (`grpc-timeout`), so its end says nothing about the connection.
-            if late.is_err() && !patience.is_over() {
-                wire.was_late(began);
+            let late = ready!(wait_limits.poll(&mut waiting, waits, moved, client, cx));
+            // A client may choose the total time (`grpc-timeout`), so this timeout says nothing about the connection.
+            if late.is_err() && !wait_limits.is_over() {
+                version.was_late(began);
             }
             Poll::Ready(late.map(|()| None))
         })
@@ -244,66 +247,66 @@ impl UpstreamCall {
     }
 }
 
-impl Wire {
-    /// Sends as much of the request as is there and the upstream takes, and says what is waited for then; `moved` is set when
-    /// something was sent.
+impl Version {
+    /// Sends as much of the request as is available and the upstream accepts, and returns what to wait for; sets
+    /// `moved` if something was sent.
     fn poll_send(
         &mut self,
-        source: &mut Source,
+        request_body: &mut RequestBody,
         client: &mut impl Downstream,
         moved: &mut bool,
         cx: &mut Context<'_>,
     ) -> pingora::Result<Waits> {
         match self {
-            Self::Http1(wire) => wire.poll_send(source, client, moved, cx),
-            Self::Http2(wire) => wire.sending.poll(source, client, moved, cx),
+            Self::Http1(http1) => http1.poll_send(request_body, client, moved, cx),
+            Self::Http2(http2) => http2.sending.poll(request_body, client, moved, cx),
         }
     }
 
     /// Whether nothing more will be sent.
     fn has_sent(&self) -> bool {
         match self {
-            Self::Http1(wire) => wire.has_sent(),
-            Self::Http2(wire) => wire.sending.is_over(),
+            Self::Http1(http1) => http1.has_sent(),
+            Self::Http2(http2) => http2.sending.is_over(),
         }
     }
 
-    /// Brings some of the body to the start of the buffer: how many bytes; `None` at its end.
+    /// Moves more of the body to the start of the buffer and returns the number of bytes; `None` at its end.
     fn poll_data(&mut self, buffer: &mut BytesMut, cx: &mut Context<'_>) -> Poll<pingora::Result<Option<usize>>> {
         match self {
-            Self::Http1(wire) => wire.poll_data(buffer, cx),
-            Self::Http2(wire) => wire.poll_data(buffer, cx),
+            Self::Http1(http1) => http1.poll_data(buffer, cx),
+            Self::Http2(http2) => http2.poll_data(buffer, cx),
         }
     }
 
-    /// Whether the body ends with what was brought last.
+    /// Whether the body ends with the bytes of the last [`Self::poll_data`].
     fn is_done(&self) -> bool {
         match self {
-            Self::Http1(wire) => wire.is_done(),
-            Self::Http2(wire) => wire.is_done(),
+            Self::Http1(http1) => http1.is_done(),
+            Self::Http2(http2) => http2.is_done(),
         }
     }
 
-    /// So much of the body was handed on: the upstream may send as much again.
-    fn has_handed_on(&mut self, bytes: usize) -> pingora::Result<()> {
+    /// These bytes of the body were forwarded: the upstream may send as many again.
+    fn has_forwarded(&mut self, bytes: usize) -> pingora::Result<()> {
         match self {
             Self::Http1(_) => Ok(()),
-            Self::Http2(wire) => wire.has_handed_on(bytes),
+            Self::Http2(http2) => http2.has_forwarded(bytes),
         }
     }
 
-    /// What stands behind the body.
+    /// The trailers after the body.
     async fn trailers(&mut self) -> pingora::Result<Option<HeaderMap>> {
         match self {
-            Self::Http1(wire) => Ok(wire.trailers()),
-            Self::Http2(wire) => wire.trailers().await,
+            Self::Http1(http1) => Ok(http1.trailers()),
+            Self::Http2(http2) => http2.trailers().await,
         }
     }
 
-    /// The upstream did not do in time what was waited for since `began`.
+    /// The wait for the upstream since `began` timed out.
     fn was_late(&self, began: Option<Instant>) {
-        if let Self::Http2(wire) = self {
-            wire.was_late(began);
+        if let Self::Http2(http2) = self {
+            http2.was_late(began);
         }
     }
 }
@@ -314,8 +317,8 @@ fn has_ended(error: &Error) -> bool {
         && matches!(error.etype(), ErrorType::ConnectionClosed | ErrorType::ReadError | ErrorType::WriteError)
 }
 
-/// Whether the connection was reset: by a network that forgot it, or by a server that is gone. A server that is overloaded
-/// usually closes its connections in order.
+/// Whether the connection was reset, by a network that has dropped it or by a server that has died. An overloaded
+/// server usually closes its connections instead.
 fn was_reset(error: &Error) -> bool {
     let Some(cause) = error.cause.as_deref() else { return false };
     let io = cause.downcast_ref::<io::Error>().or_else(|| cause.downcast_ref::<h2::Error>()?.get_io());

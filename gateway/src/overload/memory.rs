@@ -25,18 +25,18 @@ impl Memory {
     }
 
     /// Reads the current figures.
-    pub(crate) fn look(&self) -> Look {
+    pub(crate) fn read(&self) -> Reading {
         // If the group is unknown, the top one is used.
         let membership = std::fs::read_to_string(&self.membership).unwrap_or_default();
         let groups = groups(&self.control_groups, &membership);
-        let Ok(of_groups) = lowest_limit(&groups) else { return Look::InVain };
+        let Ok(of_groups) = lowest_limit(&groups) else { return Reading::Failed };
         let Some(limit) = self.bytes_max.or(of_groups).filter(|limit| *limit > 0) else {
-            return Look::Unlimited;
+            return Reading::Unlimited;
         };
         // A group without a limit may contain many processes.
         let sockets = of_groups.and_then(|_| groups.iter().find_map(|group| sockets(group))).unwrap_or(0);
         let own = std::fs::read_to_string(&self.status).ok().and_then(|status| own(&status));
-        own.map_or(Look::InVain, |own| Look::Seen(Seen { used: own.saturating_add(sockets), limit }))
+        own.map_or(Reading::Failed, |own| Reading::Limited(MemoryUse { used: own.saturating_add(sockets), limit }))
     }
 }
 
@@ -78,23 +78,23 @@ fn sockets(group: &Path) -> Option<u64> {
 
 /// The result of a memory check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum Reading {
     /// The memory used, and its limit.
-    Seen(Seen),
+    Limited(MemoryUse),
     /// There is no limit, configured or of a control group.
     Unlimited,
     /// The figures cannot be read.
-    InVain,
+    Failed,
 }
 
 /// The memory used, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct MemoryUse {
     used: u64,
     limit: u64,
 }
 
-impl Seen {
+impl MemoryUse {
     /// Used thousandths of the limit.
     pub(crate) fn thousandths(self) -> u64 {
         self.used.saturating_mul(1_000) / self.limit
@@ -141,7 +141,7 @@ fn own(status: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn look(limit: Option<&str>, file: &str, bytes_max: Option<u64>, status: &str) -> Look {
+    fn reading(limit: Option<&str>, file: &str, bytes_max: Option<u64>, status: &str) -> Reading {
         let directory = tempfile::tempdir().unwrap();
         let status_file = directory.path().join("status");
         std::fs::write(&status_file, status).unwrap();
@@ -150,11 +150,11 @@ mod tests {
             std::fs::write(directory.path().join(file), limit).unwrap();
         }
         let membership = directory.path().join("cgroup");
-        Memory { bytes_max, control_groups: directory.path().to_owned(), membership, status: status_file }.look()
+        Memory { bytes_max, control_groups: directory.path().to_owned(), membership, status: status_file }.read()
     }
 
     /// Checks memory with these files.
-    fn look_at(files: &[(&str, &str)], bytes_max: Option<u64>) -> Look {
+    fn reading_of(files: &[(&str, &str)], bytes_max: Option<u64>) -> Reading {
         let directory = tempfile::tempdir().unwrap();
         for (file, text) in files.iter().chain(&[("status", STATUS)]) {
             let path = directory.path().join(file);
@@ -162,17 +162,20 @@ mod tests {
             std::fs::write(path, text).unwrap();
         }
         let path = |file: &str| directory.path().join(file);
-        Memory { bytes_max, control_groups: path("groups"), membership: path("cgroup"), status: path("status") }.look()
+        Memory { bytes_max, control_groups: path("groups"), membership: path("cgroup"), status: path("status") }.read()
     }
 
     #[test]
     fn socket_buffers_of_the_group_count() {
         let files = [("groups/memory.max", "1048576"), ("groups/memory.stat", "anon 77\nsock 131072\nshmem 5\n")];
-        assert_eq!(look_at(&files, None), Look::Seen(Seen { used: USED + 131_072, limit: 1_048_576 }));
-        assert_eq!(look_at(&files, Some(900_000)), Look::Seen(Seen { used: USED + 131_072, limit: 900_000 }));
+        assert_eq!(reading_of(&files, None), Reading::Limited(MemoryUse { used: USED + 131_072, limit: 1_048_576 }));
+        assert_eq!(
+            reading_of(&files, Some(900_000)),
+            Reading::Limited(MemoryUse { used: USED + 131_072, limit: 900_000 })
+        );
         // A group without a limit may be that of a whole machine.
         let files = [("groups/memory.max", "max"), ("groups/memory.stat", "sock 131072\n")];
-        assert_eq!(look_at(&files, Some(900_000)), Look::Seen(Seen { used: USED, limit: 900_000 }));
+        assert_eq!(reading_of(&files, Some(900_000)), Reading::Limited(MemoryUse { used: USED, limit: 900_000 }));
     }
 
     #[test]
@@ -180,21 +183,21 @@ mod tests {
         let unit = "groups/system.slice/tollhouse.service";
         let membership = ("cgroup", "0::/system.slice/tollhouse.service\n");
         let (of_unit, stat) = (format!("{unit}/memory.max"), format!("{unit}/memory.stat"));
-        let seen = |used, limit| Look::Seen(Seen { used, limit });
+        let memory_use = |used, limit| Reading::Limited(MemoryUse { used, limit });
         let files = [membership, (of_unit.as_str(), "2097152"), (stat.as_str(), "sock 4096\n")];
-        assert_eq!(look_at(&files, None), seen(USED + 4_096, 2_097_152));
+        assert_eq!(reading_of(&files, None), memory_use(USED + 4_096, 2_097_152));
         let files = [membership, (of_unit.as_str(), "max"), ("groups/system.slice/memory.max", "1048576")];
-        assert_eq!(look_at(&files, None), seen(USED, 1_048_576), "that of its slice");
+        assert_eq!(reading_of(&files, None), memory_use(USED, 1_048_576), "that of its slice");
         let files = [membership, (of_unit.as_str(), "2097152"), ("groups/system.slice/memory.max", "1048576")];
-        assert_eq!(look_at(&files, None), seen(USED, 1_048_576), "the lower one");
+        assert_eq!(reading_of(&files, None), memory_use(USED, 1_048_576), "the lower one");
         let files = [("cgroup", "0::/not/seen/from/here\n"), ("groups/memory.max", "1048576")];
-        assert_eq!(look_at(&files, None), seen(USED, 1_048_576), "a container sees its own group at the top");
+        assert_eq!(reading_of(&files, None), memory_use(USED, 1_048_576), "a container sees its own group at the top");
         let files = [
             ("cgroup", "4:cpu:/\n9:memory:/unit\n0::/\n"),
             ("groups/memory/unit/memory.limit_in_bytes", "1048576"),
             ("groups/memory/memory.limit_in_bytes", "9223372036854771712"),
         ];
-        assert_eq!(look_at(&files, None), seen(USED, 1_048_576), "version 1");
+        assert_eq!(reading_of(&files, None), memory_use(USED, 1_048_576), "version 1");
     }
 
     const USED: u64 = 512 * 1_024;
@@ -203,34 +206,34 @@ mod tests {
     #[test]
     fn the_limit_is_the_stated_one_or_that_of_the_group() {
         for file in ["memory.max", "memory.limit_in_bytes", "memory/memory.limit_in_bytes"] {
-            let seen = Seen { used: USED, limit: 1_048_576 };
-            assert_eq!(look(Some("1048576\n"), file, None, STATUS), Look::Seen(seen), "{file}");
-            assert_eq!(seen.thousandths(), 500);
+            let memory_use = MemoryUse { used: USED, limit: 1_048_576 };
+            assert_eq!(reading(Some("1048576\n"), file, None, STATUS), Reading::Limited(memory_use), "{file}");
+            assert_eq!(memory_use.thousandths(), 500);
         }
-        let stated = Seen { used: USED, limit: 524_288 };
-        assert_eq!(look(Some("1048576\n"), "memory.max", Some(524_288), STATUS), Look::Seen(stated));
+        let stated = MemoryUse { used: USED, limit: 524_288 };
+        assert_eq!(reading(Some("1048576\n"), "memory.max", Some(524_288), STATUS), Reading::Limited(stated));
         assert_eq!(stated.thousandths(), 1_000);
     }
 
     #[test]
     fn what_is_left_is_counted_to_where_something_begins() {
-        let seen = Seen { used: 500_000, limit: 1_000_000 };
-        assert_eq!((seen.left_until(920), seen.left_until(500), seen.left_until(0)), (420_000, 0, 0));
+        let memory_use = MemoryUse { used: 500_000, limit: 1_000_000 };
+        assert_eq!((memory_use.left_until(920), memory_use.left_until(500), memory_use.left_until(0)), (420_000, 0, 0));
     }
 
     #[test]
     fn no_limit_is_not_the_same_as_a_figure_that_cannot_be_read() {
-        assert_eq!(look(Some("max\n"), "memory.max", None, STATUS), Look::Unlimited);
-        assert_eq!(look(Some("9223372036854771712\n"), "memory.limit_in_bytes", None, STATUS), Look::Unlimited);
-        assert_eq!(look(None, "", None, STATUS), Look::Unlimited);
-        assert_eq!(look(None, "", Some(0), STATUS), Look::Unlimited);
-        assert_eq!(look(Some(""), "memory.max", None, STATUS), Look::InVain);
-        assert_eq!(look(None, "", Some(1), "RssAnon: some kB\n"), Look::InVain);
-        assert_eq!(look(None, "", Some(1), ""), Look::InVain);
+        assert_eq!(reading(Some("max\n"), "memory.max", None, STATUS), Reading::Unlimited);
+        assert_eq!(reading(Some("9223372036854771712\n"), "memory.limit_in_bytes", None, STATUS), Reading::Unlimited);
+        assert_eq!(reading(None, "", None, STATUS), Reading::Unlimited);
+        assert_eq!(reading(None, "", Some(0), STATUS), Reading::Unlimited);
+        assert_eq!(reading(Some(""), "memory.max", None, STATUS), Reading::Failed);
+        assert_eq!(reading(None, "", Some(1), "RssAnon: some kB\n"), Reading::Failed);
+        assert_eq!(reading(None, "", Some(1), ""), Reading::Failed);
     }
 
     #[test]
     fn this_process_has_some_memory() {
-        assert!(matches!(Memory::new(Some(1 << 40), PathBuf::new()).look(), Look::Seen(_)));
+        assert!(matches!(Memory::new(Some(1 << 40), PathBuf::new()).read(), Reading::Limited(_)));
     }
 }

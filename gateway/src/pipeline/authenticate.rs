@@ -5,7 +5,7 @@
 
 use super::Pipeline;
 use crate::answer::{Answer, Refusal};
-use crate::facts::{Facts, Shown};
+use crate::facts::{Facts, QuotaFigures};
 use crate::keys::{AuthError, Authentication};
 use crate::request::EdgeRequest;
 use contract::rejection::Rejection;
@@ -22,11 +22,14 @@ const NOT_WHOLE: &str =
 impl Pipeline {
     /// Whether this needs no key. It costs nothing; the headers show the standing of the address.
     pub(super) fn is_open(&self, request: &EdgeRequest<'_>, facts: &mut Facts) -> bool {
-        let is_open =
-            facts.backend.as_ref().is_some_and(|upstream| upstream.routes.is_open(request.method, request.path));
+        let is_open = facts
+            .upstream
+            .backend
+            .as_ref()
+            .is_some_and(|upstream| upstream.routes.is_open(request.method, request.path));
         if is_open {
             let (Ok(standing) | Err(standing)) = self.failed_authentications.check(request.client, self.clock.now());
-            facts.shown = Some(Shown { standing, outcome: QuotaOutcome::Admitted });
+            facts.quota.figures = Some(QuotaFigures { standing, outcome: QuotaOutcome::Admitted });
         }
         is_open
     }
@@ -39,12 +42,12 @@ impl Pipeline {
                 // another project has its name now.
                 let payer = self.replica.project(&key.project);
                 let payer = payer.filter(|payer| payer.uid == key.project_uid);
-                facts.key = Some(key);
-                facts.payer = payer;
-                if facts.payer.is_none() {
+                facts.caller.key = Some(key);
+                facts.caller.payer = payer;
+                if facts.caller.payer.is_none() {
                     return Err(self.refuse(AuthError::Unknown, request, facts));
                 }
-                facts.authentication = Some(Authentication::Recognised);
+                facts.caller.authentication = Some(Authentication::Recognised);
                 Ok(())
             }
             Err(error) => Err(self.refuse(error, request, facts)),
@@ -54,15 +57,15 @@ impl Pipeline {
     fn refuse(&self, error: AuthError, request: &EdgeRequest<'_>, facts: &mut Facts) -> Answer {
         let now = self.clock.now();
         if let Err(standing) = self.failed_authentications.check(request.client, now) {
-            facts.authentication = Some(Authentication::Throttled);
+            facts.caller.authentication = Some(Authentication::Throttled);
             let outcome = QuotaOutcome::Refused(Window::Minute);
-            facts.shown = Some(Shown { standing, outcome });
+            facts.quota.figures = Some(QuotaFigures { standing, outcome });
             let wait = standing.retry_after_seconds(outcome).unwrap_or(1);
             return Refusal::new(Rejection::TooManyAuthFailures).retry_after(i64::from(wait)).into();
         }
-        facts.authentication = Some(Authentication::Failed(error));
+        facts.caller.authentication = Some(Authentication::Failed(error));
         let standing = self.failed_authentications.fail(request.client, now);
-        facts.shown = Some(Shown { standing, outcome: QuotaOutcome::Admitted });
+        facts.quota.figures = Some(QuotaFigures { standing, outcome: QuotaOutcome::Admitted });
         let (rejection, challenge) = match error {
             // RFC 6750 section 3: no error attribute if no credentials were sent.
             AuthError::Missing => (Rejection::MissingApiKey, r#"Bearer realm="tollhouse""#),

@@ -4,7 +4,7 @@ use contract::window::Window;
 
 use super::Pipeline;
 use crate::answer::{Answer, Refusal};
-use crate::facts::{Facts, Shown};
+use crate::facts::{Facts, QuotaFigures};
 use contract::rejection::Rejection;
 use quota::ChargeError;
 use quota::standing::QuotaOutcome;
@@ -12,7 +12,7 @@ use quota::standing::QuotaOutcome;
 impl Pipeline {
     pub(super) async fn charge(&self, facts: &mut Facts) -> Result<(), Answer> {
         // Authentication has set both, or refused the request.
-        let (Some(key), Some(payer)) = (facts.key.clone(), facts.payer.clone()) else {
+        let (Some(key), Some(payer)) = (facts.caller.key.clone(), facts.caller.payer.clone()) else {
             return Err(Rejection::InternalError.into());
         };
         let bucket = payer.uid.clone();
@@ -22,17 +22,17 @@ impl Pipeline {
         } else {
             self.quota.charge(&bucket, payer.limits, &key.id).await
         };
-        facts.quota_mode = Some(self.quota.mode());
+        facts.quota.mode = Some(self.quota.mode());
         match charged {
             Ok(standing) => {
-                facts.charged = Some(standing);
-                facts.shown = Some(Shown { standing, outcome: QuotaOutcome::Admitted });
+                facts.quota.charged = Some(standing);
+                facts.quota.figures = Some(QuotaFigures { standing, outcome: QuotaOutcome::Admitted });
                 Ok(())
             }
             // In shadow mode the refusal is counted and its figures are shown, and the request continues.
             Err(ChargeError::Exceeded { standing, .. }) if in_shadow => {
-                facts.in_shadow = true;
-                facts.shown = Some(Shown { standing, outcome: QuotaOutcome::Admitted });
+                facts.quota.in_shadow = true;
+                facts.quota.figures = Some(QuotaFigures { standing, outcome: QuotaOutcome::Admitted });
                 Ok(())
             }
             Err(ChargeError::Exceeded { standing, window }) => {
@@ -40,21 +40,23 @@ impl Pipeline {
                     Window::Minute => Rejection::RateLimitExceeded,
                     Window::Day => Rejection::DailyQuotaExceeded,
                 };
-                Err(refuse(facts, rejection, Shown { standing, outcome: QuotaOutcome::Refused(window) }))
+                Err(refuse(facts, rejection, QuotaFigures { standing, outcome: QuotaOutcome::Refused(window) }))
             }
-            Err(ChargeError::Banned { until, standing }) => {
-                Err(refuse(facts, Rejection::ApiKeyBanned, Shown { standing, outcome: QuotaOutcome::Banned { until } }))
-            }
+            Err(ChargeError::Banned { until, standing }) => Err(refuse(
+                facts,
+                Rejection::ApiKeyBanned,
+                QuotaFigures { standing, outcome: QuotaOutcome::Banned { until } },
+            )),
             Err(ChargeError::Unavailable { retry_after_seconds, standing }) => {
-                facts.shown = Some(Shown { standing, outcome: QuotaOutcome::Admitted });
+                facts.quota.figures = Some(QuotaFigures { standing, outcome: QuotaOutcome::Admitted });
                 Err(Refusal::new(Rejection::QuotaUnavailable).retry_after(i64::from(retry_after_seconds)).into())
             }
         }
     }
 }
 
-fn refuse(facts: &mut Facts, rejection: Rejection, shown: Shown) -> Answer {
-    facts.shown = Some(shown);
-    let wait = shown.standing.retry_after_seconds(shown.outcome).unwrap_or(1);
+fn refuse(facts: &mut Facts, rejection: Rejection, figures: QuotaFigures) -> Answer {
+    facts.quota.figures = Some(figures);
+    let wait = figures.standing.retry_after_seconds(figures.outcome).unwrap_or(1);
     Refusal::new(rejection).retry_after(i64::from(wait)).into()
 }

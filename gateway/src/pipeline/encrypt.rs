@@ -19,9 +19,9 @@ impl Pipeline {
         if authorization_counts || keys::carries_a_key(request) {
             // For the log: the exposed key. The request is refused in any case.
             let project = facts.project.as_ref().map(|project| project.id.clone());
-            facts.key = self.keys.authenticate(request, project.as_ref(), self.clock.now_seconds()).ok();
+            facts.caller.key = self.keys.authenticate(request, project.as_ref(), self.clock.now_seconds()).ok();
             return Err(Rejection::HttpsRequired.into());
         }
-        Err(self.lead_to(request, facts))
+        Err(self.redirect_to_final_url(request, facts))
     }
 }

@@ -23,11 +23,11 @@ const FIELDS_USUAL: HeaderValue =
 impl Pipeline {
     #[expect(clippy::unused_self, reason = "a stage like the others, so that the page reads alike")]
     pub(super) fn answer_preflight(&self, request: &EdgeRequest<'_>, facts: &mut Facts) -> Result<(), Answer> {
-        let Some(upstream) = &facts.backend else { return Ok(()) };
+        let Some(upstream) = &facts.upstream.backend else { return Ok(()) };
         // The project's own rule takes precedence over its upstream's.
         let own = facts.project.as_ref().and_then(|project| project.browsers.cors.as_ref());
         let (cors, origin) = (own.unwrap_or(&upstream.settings.cors), request.headers.get(header::ORIGIN));
-        facts.readers = Readers::of(cors, origin);
+        facts.caller.readers = Readers::of(cors, origin);
         let is_preflight = *request.method == Method::OPTIONS
             && origin.is_some()
             && request.headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
@@ -37,12 +37,12 @@ impl Pipeline {
         match cors {
             Cors::Off => Ok(()),
             Cors::Upstream => {
-                facts.is_preflight = facts.surface == Surface::Api;
+                facts.caller.is_preflight = facts.surface == Surface::Api;
                 Ok(())
             }
             // Other origins learn nothing, not even routes: the answer is the same for every path.
             Cors::Open | Cors::Origins(_) => {
-                let fields = (facts.readers != Readers::Others).then(|| granted(request));
+                let fields = (facts.caller.readers != Readers::Others).then(|| granted(request));
                 Err(Answer::Preflight { methods: "GET, HEAD, POST, PUT, PATCH, DELETE", fields })
             }
         }

@@ -14,6 +14,6 @@ impl Pipeline {
     pub(super) fn publish_keys(&self, request: &EdgeRequest<'_>, facts: &Facts) -> Result<(), Answer> {
         let is_ours = facts.site.as_ref().is_some_and(|site| matches!(site.serves, Serves::Platform { .. }));
         let is_asked = request.path == KEY_SET_PATH && matches!(*request.method, Method::GET | Method::HEAD);
-        if is_ours && is_asked { Err(Answer::KeySet(self.vouchers.published().to_json())) } else { Ok(()) }
+        if is_ours && is_asked { Err(Answer::KeySet(self.identity_tokens.published().to_json())) } else { Ok(()) }
     }
 }

@@ -13,11 +13,11 @@ use crate::request::EdgeRequest;
 impl Pipeline {
     pub(super) fn redirect_to_primary(&self, request: &EdgeRequest<'_>, facts: &mut Facts) -> Result<(), Answer> {
         let redirects = facts.site.as_ref().is_some_and(|site| site.redirect.is_some());
-        if redirects { Err(self.lead_to(request, facts)) } else { Ok(()) }
+        if redirects { Err(self.redirect_to_final_url(request, facts)) } else { Ok(()) }
     }
 
     /// The redirect to the final URL: https, and the primary domain if the site has one.
-    pub(super) fn lead_to(&self, request: &EdgeRequest<'_>, facts: &mut Facts) -> Answer {
+    pub(super) fn redirect_to_final_url(&self, request: &EdgeRequest<'_>, facts: &mut Facts) -> Answer {
         facts.surface = Surface::Redirect;
         let redirect = facts.site.as_ref().and_then(|site| site.redirect.as_ref());
         let host = redirect.map_or(&request.host, |redirect| &redirect.to);

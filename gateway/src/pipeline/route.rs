@@ -19,7 +19,7 @@ const TOO_MANY_OF_ADDRESS: &str =
 
 impl Pipeline {
     pub(super) fn route(&self, request: &EdgeRequest<'_>, facts: &mut Facts) -> Result<Target, Answer> {
-        let upstream = facts.backend.clone().ok_or(Rejection::UpstreamUnknown)?;
+        let upstream = facts.upstream.backend.clone().ok_or(Rejection::UpstreamUnknown)?;
         if has_dot_segments(request.path) {
             return Err(Rejection::BadTarget.into());
         }
@@ -30,12 +30,12 @@ impl Pipeline {
         if *request.method == Method::OPTIONS && hops_left(request.headers) == Some(0) {
             return Err(Answer::Options { methods: upstream.routes.methods(request.path).unwrap_or_default() });
         }
-        if *request.method == Method::OPTIONS && facts.surface == Surface::Api && !facts.is_preflight {
+        if *request.method == Method::OPTIONS && facts.surface == Surface::Api && !facts.caller.is_preflight {
             let methods = upstream.routes.methods(request.path).ok_or(Rejection::NotFound)?;
             return Err(Answer::Options { methods });
         }
         let limit = upstream.settings.body_bytes_max;
-        let picked = if facts.is_preflight {
+        let picked = if facts.caller.is_preflight {
             upstream.routes.pick_preflight(request.path, request.body)
         } else {
             upstream.routes.pick(request.method, request.path, request.body, limit)
@@ -50,19 +50,19 @@ impl Pipeline {
             Err(RouteError::BodyTooLarge) => return Err(Rejection::BodyTooLarge.into()),
         };
         // WebSocket is only for public sites: an upgraded connection of an API would cost one unit for any duration.
-        facts.upgrade = request.wants_upgrade && facts.surface == Surface::Site;
+        facts.connection.upgrade = request.wants_upgrade && facts.surface == Surface::Site;
         // The permit is charged to the paying project: on the platform's own hosts, which all projects share, that is
         // the key's project. Without a key it is the site's project, and its visitor. The project's identity counts, so
         // that a later project with the same name is not affected.
-        let payer = facts.payer.as_ref().or(facts.project.as_ref()).map(|project| project.uid.clone());
-        let visitor = facts.key.is_none().then_some(request.client);
-        let place = upstream.enter(payer.as_ref(), visitor).map_err(|busy| match busy {
+        let payer = facts.caller.payer.as_ref().or(facts.project.as_ref()).map(|project| project.uid.clone());
+        let visitor = facts.caller.key.is_none().then_some(request.client);
+        let permit = upstream.acquire(payer.as_ref(), visitor).map_err(|busy| match busy {
             Busy::Upstream => Refusal::new(Rejection::Overloaded),
             Busy::Project => Refusal::new(Rejection::TooManyInProgress).retry_after(1),
             Busy::Visitor => Refusal::new(Rejection::TooManyInProgress).retry_after(1).saying(TOO_MANY_OF_ADDRESS),
         })?;
         let plan = facts.project.as_ref().map(|project| project.plan);
-        let reservation = self.overload.enter(plan, payer.as_ref()).ok_or(Rejection::Overloaded)?;
-        Ok(Target { upstream: upstream.clone(), body_bytes_max, place, reservation })
+        let reservation = self.overload.reserve(plan, payer.as_ref()).ok_or(Rejection::Overloaded)?;
+        Ok(Target { upstream: upstream.clone(), body_bytes_max, permit, reservation })
     }
 }

@@ -9,7 +9,7 @@ use chassis::certificate::FaultKind;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CertificateFault {
     /// The faulty certificate.
-    pub place: Place,
+    pub which: FaultyCertificate,
     /// The file of the chain.
     pub file: PathBuf,
     /// The kind of fault.
@@ -18,7 +18,7 @@ pub(crate) struct CertificateFault {
 
 contract::words! {
     /// The certificate with the fault.
-    pub enum Place {
+    pub enum FaultyCertificate {
         /// The certificate in use: handshakes get it.
         InUse = "in_use",
         /// The certificate in the files, which is not taken: handshakes get the one in use.
@@ -29,19 +29,19 @@ contract::words! {
 impl CertificateFault {
     /// The remedy.
     pub(crate) const fn remedy(&self) -> &'static str {
-        match (self.place, &self.kind) {
-            (Place::Refused, FaultKind::EndsEarlier { .. }) => {
+        match (self.which, &self.kind) {
+            (FaultyCertificate::Refused, FaultKind::EndsEarlier { .. }) => {
                 "put one that lasts longer in its place, or restart the gateway to take this one"
             }
-            (Place::Refused, FaultKind::Authority { .. }) => {
+            (FaultyCertificate::Refused, FaultKind::Authority { .. }) => {
                 "put the whole chain, with the certificate of an authority that clients trust at its end, in its place; if \
                  they trust this one, restart the gateway"
             }
-            (Place::Refused, FaultKind::Names { .. }) => {
+            (FaultyCertificate::Refused, FaultKind::Names { .. }) => {
                 "put one for all of the platform's names in its place; if a name is given up, restart the gateway"
             }
-            (Place::Refused, _) => "put a good pair in its place before the gateway is restarted",
-            (Place::InUse, _) => "put a good pair in its place",
+            (FaultyCertificate::Refused, _) => "put a good pair in its place before the gateway is restarted",
+            (FaultyCertificate::InUse, _) => "put a good pair in its place",
         }
     }
 }
@@ -49,9 +49,9 @@ impl CertificateFault {
 impl fmt::Display for CertificateFault {
     fn fmt(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
         let file = self.file.display();
-        match self.place {
-            Place::Refused => write!(text, "{file} is refused, and the certificate in use stays")?,
-            Place::InUse => write!(text, "the platform's certificate in use is bad ({file})")?,
+        match self.which {
+            FaultyCertificate::Refused => write!(text, "{file} is refused, and the certificate in use stays")?,
+            FaultyCertificate::InUse => write!(text, "the platform's certificate in use is bad ({file})")?,
         }
         write!(text, ": {}: {}", self.kind, self.remedy())
     }
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn a_fault_names_the_file_the_cause_and_the_remedy() {
         let fault = CertificateFault {
-            place: Place::Refused,
+            which: FaultyCertificate::Refused,
             file: "/etc/platform.pem".into(),
             kind: FaultKind::Names {
                 found: vec!["other.example".to_owned()],
@@ -79,7 +79,8 @@ mod tests {
              0.p.example, 1.p.example, 2.p.example, 3.p.example, 4.p.example and 2 more: put one for all of the \
              platform's names in its place; if a name is given up, restart the gateway"
         );
-        let fault = CertificateFault { kind: FaultKind::Expired(UnixSeconds(0)), place: Place::InUse, ..fault };
+        let fault =
+            CertificateFault { kind: FaultKind::Expired(UnixSeconds(0)), which: FaultyCertificate::InUse, ..fault };
         assert!(fault.to_string().contains("it expired at 1970-01-01T00:00:00Z: put a good pair in its place"));
     }
 }

@@ -150,7 +150,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    fn note(&mut self, name: String) {
+    fn add(&mut self, name: String) {
         self.count += 1;
         if self.names.len() < NAMES_SHOWN {
             self.names.push(name);
@@ -173,20 +173,20 @@ fn changes(file: &File, entities: &[Entity], kind: Kind) -> anyhow::Result<Chang
     let mut changes = Changes::default();
     file.each(kind, |key, stored| {
         match coming.remove(key) {
-            None => changes.removed.note(shown(kind, key, stored)),
-            Some(entity) if value_of(entity)? != stored => changes.changed.note(shown(kind, key, stored)),
+            None => changes.removed.add(display_name(kind, key, stored)),
+            Some(entity) if value_of(entity)? != stored => changes.changed.add(display_name(kind, key, stored)),
             Some(_) => {}
         }
         Ok(())
     })?;
     for (key, entity) in coming {
-        changes.added.note(shown(kind, &key, &value_of(entity)?));
+        changes.added.add(display_name(kind, &key, &value_of(entity)?));
     }
     Ok(changes)
 }
 
 /// The displayed name of an entity: a key's public id, not its digest.
-fn shown(kind: Kind, key: &str, value: &[u8]) -> String {
+fn display_name(kind: Kind, key: &str, value: &[u8]) -> String {
     match kind {
         Kind::Key => serde_json::from_slice::<ApiKey>(value).map_or_else(|_| key.to_owned(), |key| key.id.to_string()),
         Kind::Site | Kind::Project | Kind::Certificate | Kind::Challenge => key.to_owned(),

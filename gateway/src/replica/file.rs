@@ -70,9 +70,9 @@ pub(super) enum Step<'a> {
 }
 
 /// Free bytes on the disk of a path.
-pub(super) type Room = fn(&Path) -> std::io::Result<u64>;
+pub(super) type FreeSpace = fn(&Path) -> std::io::Result<u64>;
 
-fn room_on_disk(path: &Path) -> std::io::Result<u64> {
+fn free_on_disk(path: &Path) -> std::io::Result<u64> {
     let disk = rustix::fs::statvfs(path)?;
     Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
 }
@@ -80,16 +80,16 @@ fn room_on_disk(path: &Path) -> std::io::Result<u64> {
 pub(super) struct File {
     database: Database,
     path: PathBuf,
-    room: Room,
+    free_space: FreeSpace,
 }
 
 impl File {
     pub(super) fn open(path: &Path) -> anyhow::Result<Self> {
-        Self::open_on(path, room_on_disk)
+        Self::open_on(path, free_on_disk)
     }
 
-    /// Opens on a disk with the free space that `room` reports.
-    pub(super) fn open_on(path: &Path, room: Room) -> anyhow::Result<Self> {
+    /// Opens on a disk with the free space that `free_space` reports.
+    pub(super) fn open_on(path: &Path, free_space: FreeSpace) -> anyhow::Result<Self> {
         let place = || format!("opening the replica {}", path.display());
         if let Some(directory) = path.parent() {
             chassis::durable::create_directories(directory).with_context(place)?;
@@ -108,13 +108,13 @@ impl File {
         if let Some(directory) = path.parent() {
             chassis::durable::sync_names(directory).with_context(place)?;
         }
-        Ok(Self { database, path: path.to_owned(), room })
+        Ok(Self { database, path: path.to_owned(), free_space })
     }
 
     /// Begins a write of this many bytes, if there is enough space.
     fn write(&self, bytes: usize) -> anyhow::Result<WriteTransaction> {
         let needed = u64::try_from(bytes)?.saturating_add(ROOM_MIN);
-        let left = (self.room)(&self.path).context("asking the disk for its room")?;
+        let left = (self.free_space)(&self.path).context("reading the free space of the disk")?;
         anyhow::ensure!(
             left >= needed,
             "the disk of {} has {} MiB left, and {} MiB are needed",
@@ -153,7 +153,7 @@ impl File {
     }
 
     /// Records whether it may not be waiting.
-    pub(super) fn note_stopped(&self, stopped: bool) -> anyhow::Result<()> {
+    pub(super) fn set_stopped(&self, stopped: bool) -> anyhow::Result<()> {
         let write = self.write(0)?;
         if stopped {
             write.open_table(STOPPED)?.insert((), ())?;

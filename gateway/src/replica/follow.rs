@@ -20,7 +20,7 @@ use tokio_util::codec::{FramedRead, LinesCodec};
 use tokio_util::io::StreamReader;
 
 use super::acceptance::Refused;
-use super::stream::{ChangeStream, Told};
+use super::stream::{ChangeStream, StreamEvent};
 use super::{Invalid, Replica, ReplicaError, Unheard, Unusable};
 use crate::place::EnrolledName;
 use chassis::names;
@@ -171,18 +171,18 @@ impl Follower {
             for line in chunk {
                 let line = line.context("reading the change stream")?;
                 match stream.read(&line).map_err(|error| self.refuse(error))? {
-                    Told::Change(change) => changes.push(change),
-                    Told::Alive(revision, at) => {
+                    StreamEvent::Change(change) => changes.push(change),
+                    StreamEvent::Heartbeat(revision, at) => {
                         newest = Some(revision);
                         self.watcher.heard(revision, at);
                     }
-                    Told::Part => {}
-                    Told::Keyring(sealed) => self.take_keys(sealed).await,
-                    Told::Whole(entities, position) => self.replace(entities, position).await?,
+                    StreamEvent::SnapshotPart => {}
+                    StreamEvent::Keyring(sealed) => self.take_keys(sealed).await,
+                    StreamEvent::Snapshot(entities, position) => self.replace(entities, position).await?,
                 }
             }
             self.apply(changes).await?;
-            self.replica.note_refusal(None);
+            self.replica.set_refusal(None);
             // The report follows the commit: the reported state is stored, dropped from the caches, and cut off.
             let applied = self.replica.position()?;
             let revision = applied.map_or(Revision::default(), |applied| applied.revision);
@@ -257,7 +257,7 @@ impl Follower {
         let count = entities.len();
         let aside = self.written(move |replica| replica.replace(&entities, position)).await?;
         self.watcher.replaced();
-        self.note_set_aside(&aside);
+        self.report_set_aside(&aside);
         tracing::info!(revision = position.revision.0, entities = count, "replaced the replica by a snapshot");
         Ok(())
     }
@@ -283,11 +283,11 @@ impl Follower {
         let (changes, done) = self.written(applied).await?;
         self.watcher.applied(&changes);
         self.watcher.retired(&done.retired);
-        self.note_set_aside(&done.set_aside);
+        self.report_set_aside(&done.set_aside);
         Ok(())
     }
 
-    fn note_set_aside(&self, certificates: &[Unusable]) {
+    fn report_set_aside(&self, certificates: &[Unusable]) {
         for certificate in certificates {
             self.watcher.refused(Unusable::REASON);
             certificate.log();
@@ -341,7 +341,7 @@ impl Follower {
             gap @ ReplicaError::Gap { .. } => gap.into(),
             ReplicaError::File(_) => {
                 let error = anyhow::Error::from(error);
-                self.replica.note_refusal(Some(Refused { why: format!("{error:#}"), there: None }));
+                self.replica.set_refusal(Some(Refused { why: format!("{error:#}"), there: None }));
                 error
             }
         }
@@ -349,7 +349,7 @@ impl Follower {
 
     fn refuse(&self, invalid: Invalid) -> anyhow::Error {
         self.watcher.refused(invalid.reason());
-        self.replica.note_refusal(Some(Refused { why: invalid.to_string(), there: invalid.acceptable() }));
+        self.replica.set_refusal(Some(Refused { why: invalid.to_string(), there: invalid.acceptable() }));
         anyhow::Error::new(invalid).context("refused; keeping the last good state")
     }
 }

@@ -2,7 +2,7 @@
 
 use contract::feed::Entity;
 
-use super::stream::{ChangeStream, Told};
+use super::stream::{ChangeStream, StreamEvent};
 use super::validate;
 use crate::tls::CertificateOpener;
 
@@ -12,9 +12,16 @@ pub fn snapshot(text: &str, opener: &CertificateOpener) -> Option<Vec<Entity>> {
     let mut last = None;
     for line in text.lines() {
         match stream.read(line) {
-            Ok(Told::Whole(entities, _)) if validate::snapshot(&entities, opener).is_ok() => last = Some(entities),
-            Ok(Told::Change(_) | Told::Alive(..) | Told::Keyring(_) | Told::Part) => {}
-            Ok(Told::Whole(..)) | Err(_) => break,
+            Ok(StreamEvent::Snapshot(entities, _)) if validate::snapshot(&entities, opener).is_ok() => {
+                last = Some(entities);
+            }
+            Ok(
+                StreamEvent::Change(_)
+                | StreamEvent::Heartbeat(..)
+                | StreamEvent::Keyring(_)
+                | StreamEvent::SnapshotPart,
+            ) => {}
+            Ok(StreamEvent::Snapshot(..)) | Err(_) => break,
         }
     }
     last

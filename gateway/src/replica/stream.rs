@@ -7,17 +7,17 @@ use super::Invalid;
 use super::validate::ENTITIES_MAX;
 
 /// The meaning of a line.
-pub(super) enum Told {
+pub(super) enum StreamEvent {
     /// A change.
     Change(Change),
-    /// The control plane is available; its newest revision.
-    Alive(Revision, UnixMillis),
+    /// The control plane is available; its newest revision, and its time.
+    Heartbeat(Revision, UnixMillis),
     /// The gateways' keys, sealed.
     Keyring(String),
     /// Part of a snapshot.
-    Part,
+    SnapshotPart,
     /// The last line of a snapshot; all announced entities have arrived.
-    Whole(Vec<Entity>, Position),
+    Snapshot(Vec<Entity>, Position),
 }
 
 /// The state of the stream.
@@ -29,24 +29,24 @@ impl ChangeStream {
     ///
     /// # Errors
     /// If the line is malformed or unexpected.
-    pub(super) fn read(&mut self, line: &str) -> Result<Told, Invalid> {
+    pub(super) fn read(&mut self, line: &str) -> Result<StreamEvent, Invalid> {
         let frame = serde_json::from_str(line).map_err(|error| Invalid::Line(error.to_string()))?;
         let outside = || Invalid::Line("part of a snapshot that has not begun".to_owned());
         match frame {
-            Frame::Change(change) => Ok(Told::Change(change)),
-            Frame::Heartbeat { revision, at } => Ok(Told::Alive(revision, at)),
-            Frame::Keyring { sealed } => Ok(Told::Keyring(sealed)),
+            Frame::Change(change) => Ok(StreamEvent::Change(change)),
+            Frame::Heartbeat { revision, at } => Ok(StreamEvent::Heartbeat(revision, at)),
+            Frame::Keyring { sealed } => Ok(StreamEvent::Keyring(sealed)),
             Frame::SnapshotBegin { entities } => {
                 self.0 = Some(Snapshot::announced(entities));
-                Ok(Told::Part)
+                Ok(StreamEvent::SnapshotPart)
             }
             Frame::Entity(entity) => {
                 self.0.as_mut().ok_or_else(outside)?.take(entity)?;
-                Ok(Told::Part)
+                Ok(StreamEvent::SnapshotPart)
             }
             Frame::SnapshotEnd { revision, mark } => {
                 let complete = self.0.take().ok_or_else(outside)?.complete()?;
-                Ok(Told::Whole(complete, Position { revision, mark }))
+                Ok(StreamEvent::Snapshot(complete, Position { revision, mark }))
             }
         }
     }

@@ -232,7 +232,7 @@ fn a_snapshot_without_most_of_what_is_served_is_taken_when_an_operator_accepts_i
 
 /// Refuses a database that is there, and accepts it at the moment 0.
 fn accept(replica: &Replica, there: Position) {
-    replica.note_refusal(Some(Refused { why: "another history".to_owned(), there: Some(there) }));
+    replica.set_refusal(Some(Refused { why: "another history".to_owned(), there: Some(there) }));
     replica.accept(Duration::ZERO).unwrap();
 }
 
@@ -242,7 +242,7 @@ fn an_acceptance_is_of_what_was_refused_and_ends() {
     let replica = replica(directory.path());
     replica.replace(&[site("a.example", "a")], at(9)).unwrap();
     assert!(matches!(replica.accept(Duration::ZERO), Err(NotAccepted::NothingRefused)));
-    replica.note_refusal(Some(Refused { why: "the disk is full".to_owned(), there: None }));
+    replica.set_refusal(Some(Refused { why: "the disk is full".to_owned(), there: None }));
     let why = replica.accept(Duration::ZERO).unwrap_err();
     assert!(why.to_string().contains("the disk is full"), "{why}");
     assert_eq!((replica.acceptance(), replica.accepted_place(Duration::ZERO)), (Acceptance::None, None));
@@ -338,7 +338,7 @@ fn a_snapshot_with_duplicates_is_refused_whole() {
 }
 
 #[test]
-fn a_change_without_room_on_the_disk_is_refused_and_everything_known_goes_on_being_read() {
+fn a_change_is_refused_on_a_full_disk_and_reads_continue() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("replica.redb");
     let file = File::open(&path).unwrap();
@@ -352,7 +352,7 @@ fn a_change_without_room_on_the_disk_is_refused_and_everything_known_goes_on_bei
     assert_eq!(full.position().unwrap(), Some(at(1)));
     assert!(full.get::<Project>(Kind::Project, "a").is_some());
     drop(full);
-    // Room for changes is not yet room for everything anew.
+    // Enough space for changes is not enough for a whole snapshot.
     let narrow = File::open_on(&path, |_| Ok(file::ROOM_MIN)).unwrap();
     assert!(narrow.replace(&[project("c", Plan::Pro)], &[], at(3)).is_err());
     narrow.apply(&[Step::Take(&second)], at(2)).unwrap();

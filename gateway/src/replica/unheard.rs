@@ -84,7 +84,7 @@ impl Replica {
     /// The control plane has registered this process, and everything it has sent is applied: the replica is served.
     pub(crate) fn heard(&self) {
         if self.standing.stopped.load(Ordering::Acquire) {
-            match self.file.note_stopped(false) {
+            match self.file.set_stopped(false) {
                 Ok(()) => self.standing.stopped.store(false, Ordering::Release),
                 // If this process crashes, the next one waits unnecessarily.
                 Err(error) => tracing::warn!(
@@ -102,7 +102,7 @@ impl Replica {
     /// # Errors
     /// If the file cannot be written: then no goodbye may be sent.
     pub(crate) fn stop(&self) -> Result<(), ReplicaError> {
-        self.file.note_stopped(true).map_err(ReplicaError::File)?;
+        self.file.set_stopped(true).map_err(ReplicaError::File)?;
         self.standing.stopped.store(true, Ordering::Release);
         Ok(())
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use contract::hostname::Hostname;
 use rustls::sign::CertifiedKey;
 
-use crate::facts::RequestId;
 use crate::gateway::Gateway;
+use crate::request_id::RequestId;
 use crate::tls::challenge;
 use listener::{ConnectionEvent, Connections, HandshakeOutcome, Hooks, ListenerRefusal};
 

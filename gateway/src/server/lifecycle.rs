@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 use super::counting::UsageFile;
 use crate::admin::Live;
 use crate::clock::FleetClock;
-use crate::platform_certificate::{CertificateFault, Place, PlatformCertificate};
+use crate::platform_certificate::{CertificateFault, FaultyCertificate, PlatformCertificate};
 use crate::replica::{Expiry, Replica};
 use crate::telemetry::{CertificateKind, Telemetry};
 use listener::{Connections, Listener};
@@ -77,14 +77,14 @@ impl DataPlane {
         live: &Live,
         telemetry: &Telemetry,
         lame_duck: Duration,
-        patience: Duration,
+        drain_max: Duration,
     ) -> anyhow::Result<()> {
         live.health.drain();
         telemetry.draining.set(1);
         live.connections.announce_drain();
         tokio::time::sleep(lame_duck).await;
         live.connections.drain();
-        let finished = tokio::time::timeout(patience, nothing_in_progress(&live.connections)).await;
+        let finished = tokio::time::timeout(drain_max, nothing_in_progress(&live.connections)).await;
         let left = live.connections.in_flight();
         tracing::info!(requests_left = left, connections_left = live.connections.live(), "drained");
         live.connections.close_all();
@@ -130,20 +130,20 @@ struct Seen {
 }
 
 impl Seen {
-    fn look(&mut self, chores: &Chores) {
-        let moments = &chores.telemetry.recent.moments;
+    fn check(&mut self, chores: &Chores) {
+        let changes = &chores.telemetry.recent.changes;
         let mode = chores.quota.mode();
         if let Some(before) = self.mode.replace(mode)
             && before != mode
         {
-            moments.now("quota", format!("counting changed from {} to {}", before.as_str(), mode.as_str()));
+            changes.record("quota", format!("counting changed from {} to {}", before.as_str(), mode.as_str()));
         }
         let heard = chores.telemetry.feed_heard.get();
         let silent = chores.clock.now_seconds().0 - heard > CONTROL_SILENT;
         // Not before the control plane was heard once.
         if heard > 0 && silent != self.control_silent {
             self.control_silent = silent;
-            moments.now(
+            changes.record(
                 "control",
                 if silent { "the control plane is silent" } else { "the control plane is heard again" },
             );
@@ -161,34 +161,34 @@ pub(super) struct OnDisk {
 
 impl OnDisk {
     /// Writes usage; returns the first expiry among the domains' certificates, and whether the platform's was replaced.
-    fn look(&self, now: UnixSeconds, telemetry: &Telemetry) -> (Option<Expiry>, bool) {
+    fn check(&self, now: UnixSeconds, telemetry: &Telemetry) -> (Option<Expiry>, bool) {
         self.usage.write();
         telemetry.show_damaged(&self.data_directory);
-        let replaced = self.platform.as_ref().is_some_and(|platform| platform.look(&self.replica, now));
+        let replaced = self.platform.as_ref().is_some_and(|platform| platform.reload(&self.replica, now));
         (self.replica.soonest_to_expire(1).pop(), replaced)
     }
 }
 
-/// Shows the platform's certificate in metrics, log and recent moments. A fault is logged once, until it changes.
+/// Shows the platform's certificate in metrics, log and recent changes. A fault is logged once, until it changes.
 fn show_platform(chores: &Chores, platform: &PlatformCertificate, replaced: bool, known: &mut Vec<CertificateFault>) {
     let gauges = &chores.telemetry.certificates;
     let (expiry, faults) = (platform.expiry(), platform.faults());
     gauges.show(CertificateKind::Platform, Some(&expiry), chores.clock.now_seconds());
     gauges.show_faults(&faults);
-    let moments = &chores.telemetry.recent.moments;
+    let changes = &chores.telemetry.recent.changes;
     if replaced {
         tracing::info!(name = expiry.hostname, ends_at = expiry.not_after.0, "platform certificate replaced");
-        moments.now("certificate", "the platform's certificate was replaced");
+        changes.record("certificate", "the platform's certificate was replaced");
     }
     for fault in faults.iter().filter(|fault| !known.contains(fault)) {
         let (file, reason, remedy) = (fault.file.display(), fault.kind.to_string(), fault.remedy());
-        match fault.place {
-            Place::Refused => {
+        match fault.which {
+            FaultyCertificate::Refused => {
                 tracing::error!(%file, reason, remedy, "platform certificate refused; the one in use stays");
             }
-            Place::InUse => tracing::error!(%file, reason, remedy, "platform certificate in use is faulty"),
+            FaultyCertificate::InUse => tracing::error!(%file, reason, remedy, "platform certificate in use is faulty"),
         }
-        moments.now("certificate", fault.to_string());
+        changes.record("certificate", fault.to_string());
     }
     *known = faults;
 }
@@ -200,16 +200,16 @@ pub(super) async fn housekeep(chores: Chores, disk: OnDisk) {
     loop {
         let ended = tokio::time::timeout(CHORES_EVERY, chores.end.begun()).await.is_ok();
         // On a blocking thread: a disk busy with a large snapshot can block for seconds.
-        let (looking, telemetry) = (disk.clone(), chores.telemetry.clone());
+        let (checking, telemetry) = (disk.clone(), chores.telemetry.clone());
         let now = chores.clock.now_seconds();
-        let looked = tokio::task::spawn_blocking(move || looking.look(now, &telemetry)).await;
+        let checked = tokio::task::spawn_blocking(move || checking.check(now, &telemetry)).await;
         chores.telemetry.runtime_stall.set(chores.watchdog.longest_silence().as_secs_f64());
         chores.telemetry.show_clocks(chores.clock.off().by_name());
         chores.telemetry.show_dropped(chores.logs.dropped());
         chores.telemetry.quota.show_mode(chores.quota.mode());
         chores.telemetry.show_connections(chores.live.connections.live());
-        seen.look(&chores);
-        if let Ok((domains, replaced)) = looked {
+        seen.check(&chores);
+        if let Ok((domains, replaced)) = checked {
             chores.telemetry.certificates.show(CertificateKind::Domains, domains.as_ref(), now);
             if let Some(platform) = &disk.platform {
                 show_platform(&chores, platform, replaced, &mut platform_faults);

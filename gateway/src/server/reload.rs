@@ -108,6 +108,6 @@ impl Reload {
     }
 
     fn remember(&self, words: String) {
-        self.telemetry.recent.moments.now("settings", words);
+        self.telemetry.recent.changes.record("settings", words);
     }
 }

@@ -8,17 +8,17 @@ use chassis::seal::SealingKey;
 
 use crate::config::Config;
 use crate::damage::KEYRING;
+use crate::identity::IdentityTokens;
 use crate::keyring::KeyringHolder;
 use crate::place::EnrolledName;
-use crate::vouch::Vouchers;
 use listener::Tickets;
 
 pub(super) struct Secrets {
-    pub(super) vouchers: Arc<Vouchers>,
+    pub(super) identity_tokens: Arc<IdentityTokens>,
     pub(super) tickets: Arc<Tickets>,
     pub(super) operators: PassGuard,
     /// Takes the keys that the control plane sends.
-    pub(super) keyring: KeyringHolder,
+    pub(super) keyring: Arc<KeyringHolder>,
 }
 
 impl Secrets {
@@ -30,18 +30,18 @@ impl Secrets {
         fleet_clock: Arc<dyn Clock>,
     ) -> anyhow::Result<Self> {
         let now = Arc::new(move || clock.now_seconds());
-        let vouchers = Arc::new(Vouchers::waiting());
+        let identity_tokens = Arc::new(IdentityTokens::waiting());
         let tickets = Tickets::new(Vec::new(), now);
         let operators = PassGuard::of_gateway(fleet_clock);
         let keyring = KeyringHolder {
             file: config.data_directory.join(KEYRING),
             sealing: SealingKey::of(&config.sealing_secret)?,
-            vouchers: vouchers.clone(),
+            identity_tokens: identity_tokens.clone(),
             tickets: tickets.clone(),
             operators: operators.clone(),
             name,
         };
-        keyring.recall();
-        Ok(Self { vouchers, tickets, operators, keyring })
+        keyring.restore();
+        Ok(Self { identity_tokens, tickets, operators, keyring: Arc::new(keyring) })
     }
 }

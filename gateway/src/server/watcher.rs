@@ -76,7 +76,7 @@ impl Watcher for EdgeWatcher {
     fn replaced(&self) {
         self.show();
         let words = format!("a snapshot replaced everything, revision {}", self.replica.revision());
-        self.telemetry.recent.moments.now("replica", words);
+        self.telemetry.recent.changes.record("replica", words);
         self.connections.close_where(|host| self.replica.site(host).is_none());
     }
 
@@ -88,12 +88,12 @@ impl Watcher for EdgeWatcher {
 
     fn served(&self) {
         self.show();
-        self.telemetry.recent.moments.now("control", "the control plane has heard this gateway, and it serves");
+        self.telemetry.recent.changes.record("control", "the control plane has heard this gateway, and it serves");
     }
 
     fn refused(&self, reason: &'static str) {
         let words = format!("content of the change stream was refused ({reason}); the last good state stays");
-        self.telemetry.recent.moments.now("replica", words);
+        self.telemetry.recent.changes.record("replica", words);
         self.telemetry.replica_refused(reason);
     }
 }

@@ -33,14 +33,14 @@ pub(crate) struct Entry<'a> {
     /// Body bytes sent.
     pub bytes_sent: usize,
     /// The connection.
-    pub connection: ConnectionFacts<'a>,
+    pub connection: LoggedConnection<'a>,
     /// The kind of error that ended the request, and its side, without any data that either side sent.
     pub error: Option<String>,
 }
 
 /// Data of the connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ConnectionFacts<'a> {
+pub(crate) struct LoggedConnection<'a> {
     /// `h1` or `h2`.
     pub protocol: &'a str,
     /// TLS version, empty for plain HTTP.
@@ -72,50 +72,50 @@ pub(super) fn line(
     line.text("method", entry.method);
     line.text("path", entry.path);
     line.number("status", u64::from(entry.status));
-    if let Some(status) = facts.grpc_status {
+    if let Some(status) = facts.connection.grpc_status {
         line.number("grpc_status", u64::from(status));
     }
     line.text("code", facts.refused.map_or("", Rejection::code));
     line.text("blame", blame_word(facts.refused));
-    line.number("bytes_in", facts.body_bytes);
+    line.number("bytes_in", facts.connection.body_bytes);
     line.number("bytes_out", u64::try_from(entry.bytes_sent).unwrap_or(u64::MAX));
     line.number("duration_us", micros(took));
-    if facts.upstream_began.is_some() {
+    if facts.upstream.began.is_some() {
         line.number("upstream_us", micros(waited));
-        line.number("attempts", u64::from(facts.attempts));
+        line.number("attempts", u64::from(facts.upstream.attempts));
     }
-    if let Some(upstream) = facts.upstream() {
+    if let Some(upstream) = facts.upstream.forwarded_to() {
         line.text("upstream", upstream.settings.name.as_str());
     }
-    if let Some(endpoint) = &facts.endpoint {
+    if let Some(endpoint) = &facts.upstream.endpoint {
         line.text("endpoint", endpoint.text());
     }
-    if let Some(kind) = facts.upstream_connection {
+    if let Some(kind) = facts.upstream.connection {
         line.text("upstream_connection", kind.as_str());
     }
     if facts.refused.is_some()
-        && let Some(reason) = &facts.upstream_reason
+        && let Some(reason) = &facts.upstream.reason
     {
         line.text("reason", reason);
     }
-    let project = facts.payer.as_ref().or(facts.project.as_ref());
+    let project = facts.caller.payer.as_ref().or(facts.project.as_ref());
     if let Some(project) = project {
         line.text("project_id", project.id.as_str());
         line.text("plan", project.plan.as_str());
     }
-    if let Some(key) = &facts.key {
+    if let Some(key) = &facts.caller.key {
         line.text("api_key_id", key.id.as_str());
         if facts.refused == Some(Rejection::HttpsRequired) {
             line.text("event", "key_exposed_in_plain_http");
         }
     }
-    if let Some(shown) = facts.shown {
-        let headers = shown.standing.rate_limit_headers(shown.outcome);
+    if let Some(figures) = facts.quota.figures {
+        let headers = figures.standing.rate_limit_headers(figures.outcome);
         line.number("quota_limit", u64::from(headers.limit));
         line.number("quota_remaining", u64::from(headers.remaining));
     }
-    line.text("quota_mode", facts.quota_mode.map_or("", Mode::as_str));
-    if let Some(id) = &facts.client_request_id {
+    line.text("quota_mode", facts.quota.mode.map_or("", Mode::as_str));
+    if let Some(id) = &facts.connection.client_request_id {
         line.text("client_request_id", id);
     }
     if let Some(error) = &entry.error {

@@ -5,7 +5,7 @@ use chassis::certificate::FaultKind;
 use chassis::metrics::{self, GaugeVec, IntGaugeVec, Registry};
 use contract::time::UnixSeconds;
 
-use crate::platform_certificate::{CertificateFault, Place};
+use crate::platform_certificate::{CertificateFault, FaultyCertificate};
 use crate::replica::Expiry;
 
 contract::words! {
@@ -62,10 +62,10 @@ impl CertificateMetrics {
 
     /// Shows the faults of the platform's certificate.
     pub(crate) fn show_faults(&self, faults: &[CertificateFault]) {
-        for &place in Place::ALL {
+        for &which in FaultyCertificate::ALL {
             for reason in FaultKind::REASONS {
-                let found = faults.iter().any(|fault| fault.place == place && fault.kind.reason() == reason);
-                self.faults.with_label_values(&[place.as_str(), reason]).set(i64::from(found));
+                let found = faults.iter().any(|fault| fault.which == which && fault.kind.reason() == reason);
+                self.faults.with_label_values(&[which.as_str(), reason]).set(i64::from(found));
             }
         }
     }

@@ -56,7 +56,7 @@ impl ListenerMetrics {
 impl Telemetry {
     /// Counts and logs a refusal of the listener like any other.
     pub fn refused_by_listener(&self, refusal: &ListenerRefusal<'_>) {
-        let index = position(Surface::ALL, &Surface::Door) * Rejection::ALL.len()
+        let index = position(Surface::ALL, &Surface::Listener) * Rejection::ALL.len()
             + position(Rejection::ALL, &refusal.rejection);
         if let Some(counter) = self.refused.get(index) {
             counter.inc();
@@ -67,7 +67,7 @@ impl Telemetry {
         line.text("node", &self.node);
         line.display("client_ip", refusal.connection.client().ip());
         line.text("proto", if refusal.connection.is_h2() { "h2" } else { "h1" });
-        line.text("surface", Surface::Door.as_str());
+        line.text("surface", Surface::Listener.as_str());
         line.text("sni", refusal.connection.sni().map_or("", |sni| sni.as_str()));
         line.text("first_line", refusal.first_line);
         line.number("status", u64::from(refusal.rejection.status()));

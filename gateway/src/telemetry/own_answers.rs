@@ -17,32 +17,32 @@ const LINES_AT_ONCE_MAX: u32 = 1_000;
 
 /// The budgets of log lines.
 pub(super) struct OwnAnswers {
-    strangers: Mutex<Room>,
-    known: Mutex<Room>,
+    strangers: Mutex<LineBudget>,
+    known: Mutex<LineBudget>,
     unwritten: IntCounter,
 }
 
 /// Lines that may be written now, and the time of the last check.
-struct Room {
+struct LineBudget {
     lines: f64,
     at: Duration,
 }
 
 impl OwnAnswers {
     pub(super) fn new(registry: &Registry) -> anyhow::Result<Self> {
-        let room = || Mutex::new(Room { lines: f64::from(LINES_AT_ONCE_MAX), at: Duration::ZERO });
+        let budget = || Mutex::new(LineBudget { lines: f64::from(LINES_AT_ONCE_MAX), at: Duration::ZERO });
         let unwritten = metrics::counter(
             registry,
             "edge_log_unwritten_lines_total",
             "Refusals and redirects without a line in the log, because there were too many.",
         )?;
-        Ok(Self { strangers: room(), known: room(), unwritten })
+        Ok(Self { strangers: budget(), known: budget(), unwritten })
     }
 
     /// Whether another line may be written; counts it if not.
     pub(super) fn may_be_written(&self, is_known: bool, now: Duration) -> bool {
-        let room = if is_known { &self.known } else { &self.strangers };
-        let written = room.lock().take(now);
+        let budget = if is_known { &self.known } else { &self.strangers };
+        let written = budget.lock().take(now);
         if !written {
             self.unwritten.inc();
         }
@@ -50,7 +50,7 @@ impl OwnAnswers {
     }
 }
 
-impl Room {
+impl LineBudget {
     fn take(&mut self, now: Duration) -> bool {
         let grown = now.saturating_sub(self.at).as_secs_f64() * f64::from(LINES_PER_SECOND);
         self.lines = (self.lines + grown).min(f64::from(LINES_AT_ONCE_MAX));

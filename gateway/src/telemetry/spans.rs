@@ -6,7 +6,8 @@ use chassis::trace::{AttributeValue, Span, SpanKind, TraceId, Tracer};
 use contract::time::UnixMillis;
 
 use super::access_log::Entry;
-use crate::facts::{Facts, RequestId};
+use crate::facts::Facts;
+use crate::request_id::RequestId;
 use contract::rejection::{Blame, Rejection};
 
 /// The span of the gateway's response.
@@ -38,7 +39,7 @@ pub(super) fn record(tracer: &Tracer, facts: &Facts, entry: &Entry<'_>, took: Du
     if let Some(host) = &facts.host {
         attributes.push(("server.address", text(host.as_str())));
     }
-    if let Some(project) = facts.payer.as_ref().or(facts.project.as_ref()) {
+    if let Some(project) = facts.caller.payer.as_ref().or(facts.project.as_ref()) {
         attributes.push(("tollhouse.project", text(project.id.as_str())));
     }
     if let Some(rejection) = facts.refused {
@@ -46,16 +47,16 @@ pub(super) fn record(tracer: &Tracer, facts: &Facts, entry: &Entry<'_>, took: Du
     }
     let ours = matches!(facts.refused.map(Rejection::blame), Some(Blame::Platform | Blame::Upstream));
     let server = server_span(&facts.request_id);
-    if let Some(asked) = facts.upstream_began {
-        let answered = facts.upstream_answered.unwrap_or(facts.began + took);
-        let mut attributes = vec![("tollhouse.attempts", AttributeValue::Number(i64::from(facts.attempts)))];
-        if let Some(upstream) = facts.upstream() {
+    if let Some(asked) = facts.upstream.began {
+        let answered = facts.upstream.answered.unwrap_or(facts.began + took);
+        let mut attributes = vec![("tollhouse.attempts", AttributeValue::Number(i64::from(facts.upstream.attempts)))];
+        if let Some(upstream) = facts.upstream.forwarded_to() {
             attributes.push(("tollhouse.upstream", text(upstream.settings.name.as_str())));
         }
-        if let Some(endpoint) = &facts.endpoint {
+        if let Some(endpoint) = &facts.upstream.endpoint {
             attributes.push(("server.address", AttributeValue::Text(endpoint.address.to_string())));
         }
-        if facts.upstream_answered.is_some() {
+        if facts.upstream.answered.is_some() {
             attributes.push(("http.response.status_code", status));
         }
         tracer.record(Span {

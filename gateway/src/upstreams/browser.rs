@@ -1,25 +1,25 @@
-//! What a response says to browsers of who may read it, where its upstream says nothing (CORS).
+//! The origins whose pages may read a response, if its upstream does not say (CORS).
 
 use http::HeaderValue;
 
 pub(crate) use contract::browsers::{Cors, Hsts, Origin};
 
-/// What a response says of who may read it, where its upstream says nothing.
+/// The origins that may read a response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Readers {
-    /// Nothing.
+    /// The gateway adds nothing.
     #[default]
     Unsaid,
-    /// Everybody may.
+    /// All origins.
     All,
-    /// This origin may.
+    /// This origin.
     Origin(HeaderValue),
-    /// Other origins than that of the request may.
+    /// Origins other than that of the request.
     Others,
 }
 
 impl Readers {
-    /// As a rule has it, for a request from this origin.
+    /// By this rule, for a request from this origin.
     pub(crate) fn of(cors: &Cors, origin: Option<&HeaderValue>) -> Self {
         match cors {
             Cors::Upstream | Cors::Off => Self::Unsaid,
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_origin_reads_what_it_is_listed_for() {
+    fn only_listed_origins_may_read() {
         let listed: Cors = "https://a.example".parse().unwrap();
         let origin = |text| HeaderValue::from_static(text);
         let own = origin("https://a.example");

@@ -1,17 +1,16 @@
-//! How many requests may be sent a second time: a tenth of them.
+//! The retry budget: at most a tenth of the requests are retried.
 //!
-//! An upstream that drops connections because it is overwhelmed is not helped by getting every request twice. Each
-//! request earns a tenth of a retry, ten can be saved up, and without any the client is told the truth at once. Another
-//! address after a connection that was refused costs nothing: each upstream still gets the request once. Neither does a fresh
-//! connection after one that was reset, or did not answer a PING, and over which nothing had come since the request was sent:
-//! the network lost that one, or its server is gone.
+//! An upstream that drops connections because of overload must not get every request twice. Each request earns a tenth
+//! of a retry, and ten can be saved. Without budget the client gets the refusal at once. Two retries are free, because
+//! the upstream has not seen the request: another address after a refused connection, and a fresh connection after one
+//! that was reset or did not answer a PING, and that has received nothing since the request was sent.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Requests that earn one retry.
 const REQUESTS_PER_RETRY: u32 = 10;
 
-/// Retries that can be saved up.
+/// The most retries that can be saved.
 const SAVED_MAX: u32 = 10;
 
 /// The budget of one upstream, in tenths of a retry. Full at the start.
@@ -28,14 +27,14 @@ impl RetryBudget {
     /// A request is sent for the first time.
     pub(crate) fn earn(&self) {
         let full = SAVED_MAX * REQUESTS_PER_RETRY;
-        // Full is the usual case, and a look costs other cores nothing.
+        // The budget is usually full, and a load does not disturb other cores.
         if self.0.load(Ordering::Relaxed) < full {
             let _ =
                 self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |saved| (saved < full).then_some(saved + 1));
         }
     }
 
-    /// Whether a request may be sent again; if so, that retry is spent.
+    /// Whether a request may be retried; spends a retry if so.
     pub(crate) fn spend(&self) -> bool {
         let spent = |saved: u32| saved.checked_sub(REQUESTS_PER_RETRY);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, spent).is_ok()

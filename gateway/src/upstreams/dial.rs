@@ -23,7 +23,7 @@ use super::{Endpoint, Transport};
 pub(crate) enum Stream {
     /// Clear text.
     Plain(TcpStream),
-    /// Encrypted, and the other side has shown who it is.
+    /// Encrypted, to an authenticated upstream.
     Tls(Box<TlsStream<TcpStream>>),
 }
 
@@ -32,29 +32,29 @@ pub(crate) enum Stream {
 pub(crate) struct DialError {
     /// What failed.
     pub kind: DialFailure,
-    /// More than that, for an operator.
+    /// Details for an operator.
     pub reason: Option<Cow<'static, str>>,
 }
 
 /// What failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DialFailure {
-    /// Nobody listens.
+    /// The connection was refused.
     Refused,
-    /// There is no way to it.
+    /// There is no route to the address.
     NoRoute,
-    /// It took too long.
+    /// The connection timed out.
     TimedOut,
-    /// The system says something else.
+    /// Another error of the operating system.
     Failed,
-    /// TLS did not come about.
+    /// The TLS handshake failed.
     Tls,
-    /// HTTP/2 did not come about.
+    /// HTTP/2 could not be established.
     Protocol,
 }
 
 impl DialFailure {
-    /// The same as an error has it.
+    /// The error type for it.
     pub(crate) fn error_type(self) -> ErrorType {
         match self {
             Self::Refused => ErrorType::ConnectRefused,
@@ -85,24 +85,26 @@ impl From<io::Error> for DialError {
     }
 }
 
-/// Connects, and shakes hands where there is TLS; `http2` is offered if it may be spoken. No longer than `patience`.
+/// Connects, with a TLS handshake if configured; offers HTTP/2 if `http2`. Takes at most `connect_timeout`.
 pub(crate) async fn dial(
     transport: &Transport,
     endpoint: &Endpoint,
     http2: bool,
-    patience: Duration,
+    connect_timeout: Duration,
 ) -> Result<Stream, DialError> {
     let late = |_| DialError { kind: DialFailure::TimedOut, reason: None };
-    // Only what differs is boxed: the usual way is a connection without TLS.
+    // Only the TLS handshake is boxed: most connections are without TLS.
     match transport {
         Transport::Plain | Transport::PlainHttp2 => {
-            timeout(patience, connect(endpoint)).await.map_err(late)?.map(Stream::Plain)
+            timeout(connect_timeout, connect(endpoint)).await.map_err(late)?.map(Stream::Plain)
         }
         Transport::Tls(tls) => {
-            let until = Instant::now() + patience;
+            let until = Instant::now() + connect_timeout;
             let name = tls.settings.server_name.clone().map_or_else(|| name_of(endpoint), Ok)?;
             let stream = timeout_at(until, connect(endpoint)).await.map_err(late)??;
-            let silent = |_| DialError::because(DialFailure::TimedOut, "no handshake in time: is TLS spoken there?");
+            let silent = |_| {
+                DialError::because(DialFailure::TimedOut, "the TLS handshake timed out: does the upstream speak TLS?")
+            };
             timeout_at(until, Box::pin(secure(tls, name, stream, http2))).await.map_err(silent)?
         }
     }
@@ -110,30 +112,31 @@ pub(crate) async fn dial(
 
 async fn connect(endpoint: &Endpoint) -> Result<TcpStream, DialError> {
     let stream = TcpStream::connect(endpoint.address).await?;
-    // Heads and bodies are written whole; waiting for more to fill a packet gains nothing.
+    // Heads and bodies are written in large pieces, so Nagle's algorithm would only delay them.
     let _ = stream.set_nodelay(true);
     Ok(stream)
 }
 
 async fn secure(tls: &Tls, name: ServerName<'static>, stream: TcpStream, http2: bool) -> Result<Stream, DialError> {
-    let shaken = TlsConnector::from(tls.config(http2)).connect(name, stream).await;
-    shaken.map(|stream| Stream::Tls(Box::new(stream))).map_err(|error| {
-        let reason = tls::reason(&error).unwrap_or_else(|| "it ended the connection in the handshake".to_owned());
+    let connected = TlsConnector::from(tls.config(http2)).connect(name, stream).await;
+    connected.map(|stream| Stream::Tls(Box::new(stream))).map_err(|error| {
+        let reason =
+            tls::reason(&error).unwrap_or_else(|| "it ended the connection during the TLS handshake".to_owned());
         DialError::because(DialFailure::Tls, reason)
     })
 }
 
-/// The name, or the address, that an endpoint was configured by.
+/// The configured name or address of an endpoint.
 fn name_of(endpoint: &Endpoint) -> Result<ServerName<'static>, DialError> {
     let Some(name) = endpoint.name.as_deref() else {
         return Ok(ServerName::from(IpAddr::to_canonical(&endpoint.address.ip())));
     };
     ServerName::try_from(name.to_owned())
-        .map_err(|_| DialError::because(DialFailure::Tls, "no certificate can be for its name: set tls.server_name"))
+        .map_err(|_| DialError::because(DialFailure::Tls, "its name cannot be in a certificate: set tls.server_name"))
 }
 
 impl Stream {
-    /// Whether HTTP/2 was agreed on.
+    /// Whether HTTP/2 was negotiated.
     pub(crate) fn agreed_on_http2(&self) -> bool {
         matches!(self, Self::Tls(stream) if stream.get_ref().1.alpn_protocol() == Some(b"h2"))
     }
@@ -151,7 +154,7 @@ impl Stream {
         }
     }
 
-    /// Whether nothing was decrypted that nobody has read.
+    /// Whether no decrypted bytes are unread.
     pub(crate) fn is_read(&mut self) -> bool {
         match self {
             Self::Plain(_) => true,

@@ -1,10 +1,11 @@
-//! Choosing an address: round robin over those that are up.
+//! Chooses the address of a request: round robin over those that are up.
 //!
-//! Health is passive, and active where the settings say so ([`HealthCheck`]): an address that refuses connections is left alone for a second, then tried again by one of the
-//! requests. It is also connected to once a second, so that what is said of it ends with its cause. When all are down the least recently failed is tried anyway: refusing without trying helps nobody.
+//! Health is passive, and active if configured ([`HealthCheck`]). An address that refuses connections gets no requests
+//! for a second, then one request tries it again. It is also probed once a second, so that its reported state is
+//! current. If all addresses are down, the one that failed least recently is tried anyway.
 //!
-//! An endpoint given as a name is all the addresses that the system's resolver knows for it, looked up in the background
-//! and never while a request waits. When the resolver does not answer, the addresses of before stay.
+//! An endpoint given as a name stands for all addresses that the system's resolver returns. Names are looked up in the
+//! background, never while a request waits. If the resolver fails, the known addresses stay.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -20,13 +21,13 @@ use tokio::sync::Semaphore;
 use super::dial::{DialFailure, dial};
 use super::idle::Idle;
 use super::sessions::Sessions;
-use super::{DialError, HealthCheck, Place, UpstreamSettings};
+use super::{DialError, HealthCheck, HostPort, UpstreamSettings};
 use chassis::names;
 
-/// How long an address that failed is left alone.
+/// How long a failed address gets no requests.
 const DOWN_FOR: Duration = Duration::from_secs(1);
 
-/// Addresses that one name may stand for; more are left out.
+/// The most addresses of one name; further ones are ignored.
 const ADDRESSES_PER_NAME_MAX: usize = 64;
 
 /// One address of an upstream.
@@ -34,23 +35,23 @@ const ADDRESSES_PER_NAME_MAX: usize = 64;
 pub(crate) struct Endpoint {
     /// The address.
     pub address: SocketAddr,
-    /// The name that was looked up, where its certificate has to be for it.
+    /// The name it was found under, if its certificate must cover that name.
     pub name: Option<Arc<str>>,
-    /// Why the last connection did not come about.
+    /// Why the last connection failed.
     failure: Mutex<Option<DialError>>,
-    /// The address as it is logged.
+    /// The address as text, for the log.
     text: String,
-    /// Monotonic milliseconds until which it is left alone; 0: it is up.
+    /// Monotonic milliseconds until which it gets no requests; 0: it is up.
     down_until: AtomicU64,
-    /// Monotonic milliseconds, and one, of the first failure since it last worked; 0: the last attempt worked.
+    /// Monotonic milliseconds plus one of the first failure since it last worked; 0: the last attempt worked.
     failing_since: AtomicU64,
-    /// Health checks have taken it out of the turn.
+    /// Health checks have taken it out of the rotation.
     is_out: AtomicBool,
-    /// Answers to health checks in a row: good ones above zero, bad ones below.
+    /// Consecutive results of health checks: good ones above zero, bad ones below.
     streak: AtomicI64,
-    /// Connections to it that wait for a request.
+    /// Its idle HTTP/1.1 connections.
     pub idle: Idle,
-    /// Those that carry many requests at once.
+    /// Its HTTP/2 connections.
     pub sessions: Sessions,
 }
 
@@ -70,8 +71,8 @@ impl Endpoint {
         }
     }
 
-    /// Remembers the answer to a health check; whether that changed what is thought of the address. One task asks, so
-    /// that nobody else writes here.
+    /// Records the result of a health check; returns whether the address changed between up and out. Only one task
+    /// checks an address, so these stores do not race.
     pub(super) fn checked(&self, well: bool, check: &HealthCheck) -> bool {
         let before = self.streak.load(Ordering::Relaxed);
         let streak = if well { before.max(0).saturating_add(1) } else { before.min(0).saturating_sub(1) };
@@ -91,18 +92,18 @@ impl Endpoint {
         &self.text
     }
 
-    /// Remembers why a connection did not come about.
-    pub(crate) fn note(&self, error: &DialError) {
+    /// Records why a connection failed.
+    pub(crate) fn record_failure(&self, error: &DialError) {
         *self.failure.lock() = Some(error.clone());
     }
 
-    /// Remembers a failed connection.
+    /// Records a failed connection.
     pub(crate) fn failed(&self, now: Duration) {
         self.down_until.store(millis(now + DOWN_FOR), Ordering::Relaxed);
         let _ = self.failing_since.compare_exchange(0, millis(now) + 1, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Remembers a connection that worked.
+    /// Records a connection that worked.
     pub(crate) fn worked(&self) {
         if self.down_until.load(Ordering::Relaxed) != 0 {
             self.down_until.store(0, Ordering::Relaxed);
@@ -112,14 +113,14 @@ impl Endpoint {
         }
     }
 
-    /// For how long no connection has come about, when the last attempt failed: for operators. Requests go by
-    /// [`Endpoint::is_up`], which lets one of them try again every second.
+    /// For how long connections have failed, if the last one did: for operators. Requests use [`Endpoint::is_up`],
+    /// which lets one of them try again every second.
     pub(crate) fn failing_for(&self, now: Duration) -> Option<Duration> {
         let since = self.failing_since.load(Ordering::Relaxed).checked_sub(1)?;
         Some(now.saturating_sub(Duration::from_millis(since)))
     }
 
-    /// Why, where that is known.
+    /// Why it fails, if known.
     pub(crate) fn failing_because(&self) -> Option<Cow<'static, str>> {
         if !self.is_failing() {
             return None;
@@ -131,7 +132,8 @@ impl Endpoint {
         self.failing_since.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether a connection alone shows that the address works again. A server that breaks HTTP/2 takes connections.
+    /// Whether a successful connection shows that the address works again; not if it accepts connections but breaks
+    /// HTTP/2.
     fn is_probed(&self) -> bool {
         let takes_connections = |failure: &DialError| failure.kind == DialFailure::Protocol;
         self.is_failing() && !self.failure.lock().as_ref().is_some_and(takes_connections)
@@ -146,47 +148,47 @@ impl Endpoint {
 /// The addresses of an upstream.
 #[derive(Debug)]
 pub(crate) struct Endpoints {
-    places: Vec<Place>,
+    configured: Vec<HostPort>,
     all: ArcSwap<Vec<Arc<Endpoint>>>,
     next: AtomicUsize,
-    /// Places for connections that wait, of all upstreams.
+    /// Permits for connections that wait for a request, shared by all upstreams.
     idle: Arc<Semaphore>,
-    /// Two names with one address are two endpoints: certificates are for names.
+    /// Two names with one address are two endpoints, because certificates are for names.
     by_name: bool,
 }
 
-/// An address, and the name it was found under where that matters.
+/// An address, and the name it was found under if certificates must cover it.
 type Found = (SocketAddr, Option<Arc<str>>);
 
 impl Endpoints {
-    pub(super) fn new(places: &[Place], idle: Arc<Semaphore>, by_name: bool) -> Self {
-        let addresses = places.iter().filter_map(|place| match place {
-            Place::Address(address) => Some(Arc::new(Endpoint::new(*address, None, idle.clone()))),
-            Place::Name(..) => None,
+    pub(super) fn new(configured: &[HostPort], idle: Arc<Semaphore>, by_name: bool) -> Self {
+        let addresses = configured.iter().filter_map(|one| match one {
+            HostPort::Address(address) => Some(Arc::new(Endpoint::new(*address, None, idle.clone()))),
+            HostPort::Name(..) => None,
         });
         let all = ArcSwap::from_pointee(addresses.collect());
-        Self { places: places.to_vec(), all, next: AtomicUsize::new(0), idle, by_name }
+        Self { configured: configured.to_vec(), all, next: AtomicUsize::new(0), idle, by_name }
     }
 
-    /// Whether some of the addresses have to be looked up.
+    /// Whether some endpoints are names.
     pub(crate) fn have_names(&self) -> bool {
-        self.places.iter().any(|place| matches!(place, Place::Name(..)))
+        self.configured.iter().any(|one| matches!(one, HostPort::Name(..)))
     }
 
-    /// Looks up the names. A name that cannot be looked up keeps the addresses it had.
+    /// Looks up the names. A name that cannot be looked up keeps its addresses.
     pub(crate) async fn look_up(&self) {
         let before = self.all.load_full();
-        let looking = self.places.iter().map(async |place| match place {
-            Place::Address(address) => vec![(*address, None)],
-            Place::Name(name, port) => match names::look_up(name, *port).await {
+        let looking = self.configured.iter().map(async |one| match one {
+            HostPort::Address(address) => vec![(*address, None)],
+            HostPort::Name(name, port) => match names::look_up(name, *port).await {
                 Ok(found) => {
                     let known: Option<Arc<str>> = self.by_name.then(|| name.as_str().into());
                     found.take(ADDRESSES_PER_NAME_MAX).map(|address| (address, known.clone())).collect()
                 }
                 Err(error) => {
                     let reason = error.to_string();
-                    tracing::warn!(name, reason, "an upstream's name cannot be looked up; its addresses stay");
-                    // Whose address is whose is not remembered: with one name missing nothing is taken away.
+                    tracing::warn!(name, reason, "cannot look up the name of an upstream; its addresses stay");
+                    // Addresses are not stored by name, so all of them stay.
                     before.iter().map(|endpoint| endpoint.found()).collect()
                 }
             },
@@ -195,7 +197,7 @@ impl Endpoints {
         self.replace(addresses);
     }
 
-    /// Takes these addresses from now on. What is known of an address that stays is kept.
+    /// Replaces the addresses. Addresses that stay keep their state.
     fn replace(&self, mut addresses: Vec<Found>) {
         addresses.sort_unstable();
         addresses.dedup();
@@ -209,7 +211,7 @@ impl Endpoints {
         self.all.store(Arc::new(all.collect()));
     }
 
-    /// Closes connections that nobody needs any more.
+    /// Closes connections that were idle for too long.
     pub(super) fn tidy(&self) {
         self.all.load().iter().for_each(|endpoint| {
             endpoint.idle.tidy();
@@ -217,62 +219,62 @@ impl Endpoints {
         });
     }
 
-    /// Asks every address how it is.
+    /// Runs a health check on every address.
     pub(super) async fn check(&self, check: &HealthCheck, settings: &UpstreamSettings) {
         let all = self.all.load_full();
-        join_all(all.iter().map(|endpoint| check.look_at(endpoint, settings))).await;
+        join_all(all.iter().map(|endpoint| check.run(endpoint, settings))).await;
     }
 
-    /// Connects to the addresses whose last connection failed. One that takes a connection works again.
+    /// Connects to the addresses whose last connection failed. An address that accepts a connection works again.
     pub(super) async fn probe(&self, settings: &UpstreamSettings) {
         let all = self.all.load_full();
         let failing = all.iter().filter(|endpoint| endpoint.is_probed());
         let probing = failing.map(async |endpoint| {
             match dial(&settings.transport, endpoint, true, settings.connect_timeout).await {
                 Ok(_) => endpoint.worked(),
-                Err(error) => endpoint.note(&error),
+                Err(error) => endpoint.record_failure(&error),
             }
         });
         join_all(probing).await;
     }
 
-    /// The address for the next attempt, not one of `tried` if there is a choice. `None` only when there is no address.
+    /// The address for the next attempt, not `tried` if there is another. `None` only if there is no address.
     pub(crate) fn choose(&self, tried: Option<SocketAddr>, now: Duration) -> Option<Arc<Endpoint>> {
         let start = self.next.fetch_add(1, Ordering::Relaxed);
         let all = self.all.load();
-        let turn = || (0..all.len()).filter_map(|step| all.get((start.wrapping_add(step)) % all.len()));
-        turn()
+        let rotation = || (0..all.len()).filter_map(|step| all.get((start.wrapping_add(step)) % all.len()));
+        rotation()
             .find(|endpoint| endpoint.is_up(now) && Some(endpoint.address) != tried)
-            .or_else(|| turn().min_by_key(|endpoint| endpoint.down_until.load(Ordering::Relaxed)))
+            .or_else(|| rotation().min_by_key(|endpoint| endpoint.down_until.load(Ordering::Relaxed)))
             .cloned()
     }
 
-    /// How many there are.
+    /// Number of addresses.
     pub(crate) fn len(&self) -> usize {
         self.all.load().len()
     }
 
-    /// Whether there is none: a name that could not be looked up yet.
+    /// Whether there is no address: a name could not be looked up yet.
     pub(crate) fn is_empty(&self) -> bool {
         self.all.load().is_empty()
     }
 
-    /// How many answered the last time they were asked.
+    /// Number of addresses whose last connection worked.
     pub(crate) fn up(&self, now: Duration) -> usize {
         self.all.load().iter().filter(|endpoint| endpoint.failing_for(now).is_none()).count()
     }
 
-    /// How many requests are sent to: those that health checks or failures have not taken out of the turn.
-    pub(crate) fn in_turn(&self, now: Duration) -> usize {
+    /// Number of addresses that get requests: neither failures nor health checks have taken them out of the rotation.
+    pub(crate) fn in_rotation(&self, now: Duration) -> usize {
         self.all.load().iter().filter(|endpoint| endpoint.is_up(now)).count()
     }
 
-    /// Why one that does not answer does not, where that is known.
+    /// Why one of the failing addresses fails, if known.
     pub(crate) fn failing_because(&self) -> Option<Cow<'static, str>> {
         self.all.load().iter().find_map(|endpoint| endpoint.failing_because())
     }
 
-    /// For how long the first of those that do not answer has not.
+    /// For how long the first of the failing addresses has failed.
     pub(crate) fn failing_for(&self, now: Duration) -> Option<Duration> {
         self.all.load().iter().filter_map(|endpoint| endpoint.failing_for(now)).max()
     }
@@ -286,15 +288,15 @@ fn millis(duration: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    fn of(places: &[Place]) -> Endpoints {
-        Endpoints::new(places, Arc::new(Semaphore::new(1)), false)
+    fn of(configured: &[HostPort]) -> Endpoints {
+        Endpoints::new(configured, Arc::new(Semaphore::new(1)), false)
     }
 
     #[tokio::test]
-    async fn a_name_is_all_its_addresses_and_keeps_them_while_it_cannot_be_looked_up() {
+    async fn a_name_stands_for_all_its_addresses_and_keeps_them_while_lookups_fail() {
         let endpoints = of(&["localhost:7001".parse().unwrap(), "127.0.0.9:1".parse().unwrap()]);
         assert!(endpoints.have_names());
-        assert_eq!(endpoints.len(), 1, "nothing is looked up before it is asked for");
+        assert_eq!(endpoints.len(), 1, "nothing is looked up on construction");
         endpoints.look_up().await;
         let known = endpoints.len();
         assert!(known >= 2, "localhost and the address");
@@ -310,9 +312,9 @@ mod tests {
                 .chain([("127.0.0.8:1".parse().unwrap(), None)])
                 .collect(),
         );
-        assert_eq!((endpoints.len(), endpoints.up(now)), (known + 1, known), "what is known of an address stays");
+        assert_eq!((endpoints.len(), endpoints.up(now)), (known + 1, known), "an address that stays keeps its state");
 
-        // A label is empty: the resolver refuses it without asking anybody.
+        // A label is empty: the resolver refuses it without a query.
         let lost = of(&["no..such..name:7001".parse().unwrap()]);
         lost.look_up().await;
         assert!(lost.is_empty() && lost.choose(None, now).is_none());
@@ -322,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_addresses_are_left_alone_and_come_back() {
+    fn failed_addresses_get_no_requests_for_a_second() {
         let endpoints = of(&["127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap()]);
         let now = Duration::from_secs(10);
         let first = endpoints.choose(None, now).unwrap();

@@ -2,32 +2,32 @@
 
 use std::sync::Arc;
 
-/// The largest page of a site's own.
+/// The largest page.
 const ERROR_PAGE_BYTES_MAX: usize = 64 * 1024;
 
-/// A page in which `{status}`, `{code}`, `{message}` and `{request_id}` stand for what they say.
+/// A page with the placeholders `{status}`, `{code}`, `{message}` and `{request_id}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ErrorPage(Arc<str>);
 
-/// Why a text is no page.
+/// Why a file is not a valid page.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-pub(crate) enum NoErrorPage {
-    /// It is larger than it may be.
+pub(crate) enum InvalidErrorPage {
+    /// It is too large.
     #[error("make it smaller: at most 65536 bytes")]
     TooLarge,
-    /// It is not text.
+    /// It is not UTF-8.
     #[error("write it in UTF-8")]
     NoText,
 }
 
 impl TryFrom<Vec<u8>> for ErrorPage {
-    type Error = NoErrorPage;
+    type Error = InvalidErrorPage;
 
-    fn try_from(bytes: Vec<u8>) -> Result<Self, NoErrorPage> {
+    fn try_from(bytes: Vec<u8>) -> Result<Self, InvalidErrorPage> {
         if bytes.len() > ERROR_PAGE_BYTES_MAX {
-            return Err(NoErrorPage::TooLarge);
+            return Err(InvalidErrorPage::TooLarge);
         }
-        String::from_utf8(bytes).map(|text| Self(text.into())).map_err(|_| NoErrorPage::NoText)
+        String::from_utf8(bytes).map(|text| Self(text.into())).map_err(|_| InvalidErrorPage::NoText)
     }
 }
 
@@ -45,7 +45,7 @@ mod tests {
     #[test]
     fn a_page_has_a_size_and_is_text() {
         assert!(ErrorPage::try_from(vec![b'x'; ERROR_PAGE_BYTES_MAX]).is_ok());
-        assert!(matches!(ErrorPage::try_from(vec![b'x'; ERROR_PAGE_BYTES_MAX + 1]), Err(NoErrorPage::TooLarge)));
-        assert!(matches!(ErrorPage::try_from(vec![0xff]), Err(NoErrorPage::NoText)));
+        assert!(matches!(ErrorPage::try_from(vec![b'x'; ERROR_PAGE_BYTES_MAX + 1]), Err(InvalidErrorPage::TooLarge)));
+        assert!(matches!(ErrorPage::try_from(vec![0xff]), Err(InvalidErrorPage::NoText)));
     }
 }

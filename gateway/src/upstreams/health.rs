@@ -1,9 +1,9 @@
-//! Asking addresses how they are, before a request finds out.
+//! Active health checks of addresses.
 //!
-//! Off unless an upstream's settings say what to ask. A GET of one path, on the upstream's own port and spoken as requests
-//! are, or on another one in clear text (services keep their health on a listener for operators), has to be answered with 2xx in time. So many bad answers in
-//! a row take an address out of the turn, so many good ones bring it back. When every address is out, requests are tried
-//! anyway: a check that is wrong must not be worse than none.
+//! Off unless configured. A GET of one path must be answered with 2xx in time: on the port of the upstream in its
+//! protocol, or on another port in clear text, because services often have a separate port for health. A configured
+//! number of consecutive failures takes an address out of the rotation, and a number of successes brings it back. If
+//! all addresses are out, requests are sent anyway, so that a wrong check does no harm.
 
 mod multiplexed;
 
@@ -17,42 +17,42 @@ use super::{DialError, Endpoint, Stream, Transport, UpstreamSettings, dial};
 /// The start of a status line: `HTTP/1.1 200`.
 const STATUS_BYTES: usize = 12;
 
-/// What an address is asked.
+/// The request of a health check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Question {
     /// A GET of this path.
     Get(String),
-    /// gRPC's own question (`grpc.health.v1.Health/Check`) about this service; empty: about all.
+    /// gRPC's health check (`grpc.health.v1.Health/Check`) of this service; empty: of the whole server.
     Grpc(String),
 }
 
-/// What is asked, and what is made of the answers.
+/// The settings of a health check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HealthCheck {
-    /// What is asked.
+    /// The request.
     pub question: Question,
-    /// The port, when it is not that of the requests.
+    /// The port, if it differs from that of the endpoint.
     pub port: Option<u16>,
-    /// The pause between two questions.
+    /// The pause between two checks.
     pub every: Duration,
-    /// Time for one answer, the connection included.
+    /// Time for one check, including the connection.
     pub timeout: Duration,
-    /// Bad answers in a row that take an address out.
+    /// Consecutive failures that take an address out.
     pub falls: u32,
-    /// Good answers in a row that bring it back.
+    /// Consecutive successes that bring it back.
     pub rises: u32,
 }
 
 impl HealthCheck {
-    /// Asks one address once, and tells it what came of that.
-    pub(super) async fn look_at(&self, endpoint: &Endpoint, settings: &UpstreamSettings) {
+    /// Checks one address once and records the result.
+    pub(super) async fn run(&self, endpoint: &Endpoint, settings: &UpstreamSettings) {
         let well = tokio::time::timeout(self.timeout, self.ask(endpoint, settings)).await.unwrap_or(false);
         if endpoint.checked(well, self) {
-            tracing::warn!(address = %endpoint.address, well, "an address of an upstream changed its health");
+            tracing::warn!(address = %endpoint.address, well, "upstream address changed its health");
         }
     }
 
-    /// Whether the answer is good. Whatever goes wrong is no such answer.
+    /// Whether the check succeeds.
     async fn ask(&self, endpoint: &Endpoint, settings: &UpstreamSettings) -> bool {
         let http2 = matches!(self.question, Question::Grpc(_));
         let stream = match self.port {
@@ -74,7 +74,7 @@ impl HealthCheck {
         }
     }
 
-    /// Which host is asked for.
+    /// The host of the request.
     fn host(&self, endpoint: &Endpoint, settings: &UpstreamSettings) -> String {
         let mut address = endpoint.address;
         address.set_port(self.port.unwrap_or(address.port()));
@@ -84,7 +84,7 @@ impl HealthCheck {
 
     fn unconnected(&self, endpoint: &Endpoint, error: &DialError) -> bool {
         if self.port.is_none() {
-            endpoint.note(error);
+            endpoint.record_failure(error);
         }
         false
     }
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_bad_answers_take_an_address_out_and_so_many_good_ones_bring_it_back() {
+    fn consecutive_failures_take_an_address_out_and_successes_bring_it_back() {
         let check = HealthCheck {
             question: Question::Get("/".to_owned()),
             port: None,

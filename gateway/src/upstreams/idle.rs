@@ -1,8 +1,8 @@
-//! Connections to one address of an upstream that wait for their next request.
+//! Idle HTTP/1.1 connections to one address of an upstream.
 //!
-//! What an upstream sends late, or twice, is read as the response to the next request of its connection. So a connection
-//! waits here only when its last response is complete beyond doubt, and what carried requests of one tenant never
-//! carries another's, unless the settings say that the upstream can be trusted with that.
+//! Bytes that an upstream sends late, or twice, would be read as the response to the next request on the connection.
+//! Therefore a connection is kept only if its last response is certainly complete, and it carries requests of one
+//! tenant only, unless the settings allow sharing.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -18,24 +18,24 @@ use tokio::time::Instant;
 use super::Stream;
 use super::pool::{self, Demands, IDLE_MAX, Trust};
 
-/// A connection that was used so lately is not about to be closed: services keep theirs for two seconds at the least. Others
-/// are not for requests that nobody may send twice.
+/// A connection used within this time is probably not being closed: services keep theirs for at least two seconds. Only
+/// these serve requests that may not be repeated.
 const JUST_USED: Duration = Duration::from_secs(1);
 
-/// Whether a response that has no body (to HEAD, 204, 304) says that it has one. An upstream that believes its own words
-/// sends the body after it, perhaps late: nobody can tell when such a response is complete.
+/// Whether a response without a body (to HEAD, 204, 304) announces one. A faulty upstream may send the body anyway,
+/// perhaps late, so the end of such a response is uncertain.
 pub(crate) fn announces_body(length: Option<u64>, coded: bool) -> bool {
     coded || length.is_some_and(|length| length > 0)
 }
 
-/// A connection and since when it waits.
+/// An idle connection.
 #[derive(Debug)]
 struct Waiting {
     stream: Stream,
     trust: Trust,
     since: Instant,
     good_for: Duration,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Waiting {
@@ -43,42 +43,42 @@ impl Waiting {
         self.since.elapsed() < self.good_for && is_quiet(&self.stream)
     }
 
-    /// The connection will be reset: one that is closed in order keeps its port busy for a minute, and where many tenants
-    /// take turns there would soon be none left.
-    fn abandon(&self) {
+    /// Makes the close a reset. A normal close keeps the local port in use for a minute, and with many tenants the
+    /// ports would run out.
+    fn close_with_reset(&self) {
         let _ = SockRef::from(self.stream.socket()).set_linger(Some(Duration::ZERO));
     }
 }
 
-/// The one used last is used next, so that those too many grow old.
+/// The most recently used connection is used first, so that surplus ones expire.
 #[derive(Debug)]
 pub(crate) struct Idle {
-    /// One for each connection that waits, whatever its address: each holds a descriptor.
-    places: Arc<Semaphore>,
-    /// Those that have waited longest come first.
+    /// One permit for each idle connection, of all addresses together: each holds a file descriptor.
+    permits: Arc<Semaphore>,
+    /// The longest idle first.
     waiting: Mutex<VecDeque<Waiting>>,
 }
 
 impl Idle {
-    /// None yet. All that share these `places` have no more connections than there are places.
-    pub(crate) fn new(places: Arc<Semaphore>) -> Self {
-        Self { places, waiting: Mutex::default() }
+    /// None yet. All addresses that share these permits keep at most as many connections.
+    pub(crate) fn new(permits: Arc<Semaphore>) -> Self {
+        Self { permits, waiting: Mutex::default() }
     }
 
-    /// One that meets these demands and is open as far as is known here. Without one, those of others make way for a new one
-    /// until no more than `others_max` are left.
+    /// Takes a connection that meets these demands and seems open. If there is none, closes the oldest connections
+    /// until `others_max` are left, so that a new one can be opened.
     pub(crate) fn take(&self, demands: &Demands, others_max: usize) -> Option<Stream> {
         loop {
             let mut all = self.waiting.lock();
             let fits = |one: &Waiting| {
-                let rested = || one.since.elapsed() <= JUST_USED;
-                demands.are_met(&one.trust, || Some(one.since)) && (demands.may_be_repeated || rested())
+                let just_used = || one.since.elapsed() <= JUST_USED;
+                demands.are_met(&one.trust, || Some(one.since)) && (demands.may_be_repeated || just_used())
             };
             let Some(waiting) = all.iter().rposition(fits).and_then(|at| all.remove(at)) else {
                 let too_many = all.len().saturating_sub(others_max);
                 let oldest: Vec<Waiting> = all.drain(..too_many).collect();
                 drop(all);
-                oldest.iter().for_each(Waiting::abandon);
+                oldest.iter().for_each(Waiting::close_with_reset);
                 return None;
             };
             drop(all);
@@ -88,34 +88,34 @@ impl Idle {
         }
     }
 
-    /// Keeps one whose last response is complete, in place of the oldest where there is no other, or closes it. The other
-    /// side keeps it for `good_for`, as far as it has said.
+    /// Keeps a connection whose last response is complete, or closes it if there is no permit. May close the oldest one
+    /// instead. The upstream keeps it for `good_for`.
     pub(crate) fn keep(&self, stream: Stream, trust: Trust, good_for: Duration) {
         let mut all = self.waiting.lock();
-        let place = pool::place(&self.places, all.len(), || {
+        let permit = pool::keep_one_more(&self.permits, all.len(), || {
             if let Some(oldest) = all.pop_front() {
-                oldest.abandon();
+                oldest.close_with_reset();
             }
         });
-        if let Some(place) = place {
+        if let Some(permit) = permit {
             all.push_back(Waiting {
                 stream,
                 trust,
                 since: Instant::now(),
                 good_for: good_for.min(IDLE_MAX),
-                _place: place,
+                _permit: permit,
             });
         }
     }
 
-    /// Drops those that are old, or that the other side has closed.
+    /// Drops connections that are old or closed by the upstream.
     pub(crate) fn tidy(&self) {
         self.waiting.lock().retain(Waiting::is_good);
     }
 }
 
-/// Whether nothing has come so far, not even the end. What comes unasked belongs to no request. Asks the kernel: what the
-/// runtime knows of the socket is older.
+/// Whether the connection has received nothing, not even its end. Unexpected bytes belong to no request. Asks the
+/// kernel, because the runtime's knowledge of the socket is older.
 fn is_quiet(stream: &Stream) -> bool {
     let peeked = SockRef::from(stream.socket()).peek(&mut [MaybeUninit::uninit()]);
     peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
@@ -131,16 +131,16 @@ mod tests {
     const TENANT: Tenant = Tenant(1);
     const OTHER: Tenant = Tenant(2);
 
-    /// What requests of this tenant ask that change nothing.
+    /// The demands of safe requests of this tenant.
     fn of(tenant: Tenant) -> Demands {
         Demands { trust: trust(tenant), may_be_repeated: true, heard_after: None }
     }
 
     fn trust(tenant: Tenant) -> Trust {
-        Trust { tenant, shown: None }
+        Trust { tenant, tls_config: None }
     }
 
-    /// Which connection this tenant is given, if any.
+    /// The local address of the connection that this tenant gets, if any.
     fn take(idle: &Idle, tenant: Tenant) -> Option<std::net::SocketAddr> {
         idle.take(&of(tenant), usize::MAX).map(|stream| stream.socket().local_addr().unwrap())
     }
@@ -156,28 +156,31 @@ mod tests {
 
     // promise: edge.28
     #[tokio::test]
-    async fn all_addresses_together_keep_no_more_than_there_are_places() {
-        let places = Arc::new(Semaphore::new(2));
-        let (one, other, last) = (Idle::new(places.clone()), Idle::new(places.clone()), Idle::new(places));
+    async fn all_addresses_together_keep_no_more_connections_than_permits() {
+        let permits = Arc::new(Semaphore::new(2));
+        let (one, other, last) = (Idle::new(permits.clone()), Idle::new(permits.clone()), Idle::new(permits));
         let (_listener, [first, second, third, fourth]) = connected().await;
         let kept = third.socket().local_addr().unwrap();
         one.keep(first, trust(TENANT), IDLE_MAX);
         other.keep(second, trust(TENANT), IDLE_MAX);
         other.keep(third, trust(TENANT), IDLE_MAX);
         last.keep(fourth, trust(TENANT), IDLE_MAX);
-        assert!(last.take(&of(TENANT), 0).is_none(), "it has no older one to give up, and takes none from others");
-        assert_eq!(take(&other, TENANT), Some(kept), "the third has the place of the second");
+        assert!(
+            last.take(&of(TENANT), 0).is_none(),
+            "it has no older connection to close, and closes none of other addresses"
+        );
+        assert_eq!(take(&other, TENANT), Some(kept), "the third has the permit of the second");
         assert_eq!(take(&other, TENANT), None);
         let (_listener, [fifth]) = connected().await;
         one.keep(fifth, trust(TENANT), IDLE_MAX);
         assert!(
             take(&one, TENANT).is_some() && take(&one, TENANT).is_some(),
-            "a place is free again when its connection is used"
+            "a permit is free again when its connection is used"
         );
     }
 
     #[tokio::test]
-    async fn a_tenant_is_given_its_own_connections_and_new_ones_take_the_place_of_the_oldest() {
+    async fn a_tenant_gets_its_own_connections_and_new_ones_replace_the_oldest() {
         let idle = Idle::new(Arc::new(Semaphore::new(10)));
         let (_listener, streams) = connected::<5>().await;
         let [first, second, third, fourth, fifth] =
@@ -190,7 +193,7 @@ mod tests {
         assert_eq!(
             idle.waiting.lock().front().unwrap().stream.socket().local_addr().unwrap(),
             second,
-            "the first made way"
+            "the first was closed"
         );
         assert_eq!(take(&idle, OTHER), Some(fifth));
         assert_eq!([take(&idle, TENANT), take(&idle, OTHER), take(&idle, OTHER)], [None, Some(fourth), Some(second)]);
@@ -209,7 +212,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_is_kept_for_55_seconds_from_its_last_response_on() {
+    async fn a_connection_is_kept_for_55_seconds_after_its_last_response() {
         let idle = Idle::new(Arc::new(Semaphore::new(2)));
         let (_listener, [stream, other]) = connected().await;
         idle.keep(stream, trust(TENANT), IDLE_MAX);
@@ -225,14 +228,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_says_how_long_is_believed_and_who_must_not_repeat_gets_one_that_was_just_used() {
+    async fn keep_alive_timeouts_hold_and_unsafe_requests_get_a_recently_used_connection() {
         let idle = Idle::new(Arc::new(Semaphore::new(2)));
         let (_listener, [stream, other]) = connected().await;
         idle.keep(stream, trust(TENANT), Duration::from_secs(4));
         idle.keep(other, trust(TENANT), IDLE_MAX);
         tokio::time::advance(Duration::from_secs(2)).await;
         let once = Demands { may_be_repeated: false, ..of(TENANT) };
-        assert!(idle.take(&once, usize::MAX).is_none(), "both have rested for two seconds");
+        assert!(idle.take(&once, usize::MAX).is_none(), "both were idle for two seconds");
         let other = idle.take(&of(TENANT), usize::MAX).expect("the one used last");
         tokio::time::advance(Duration::from_secs(2)).await;
         assert!(take(&idle, TENANT).is_none(), "four seconds are over");

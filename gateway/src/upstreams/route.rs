@@ -1,4 +1,4 @@
-//! Which paths and methods an upstream offers, decided before it is contacted.
+//! The paths and methods of an upstream, checked before it is contacted.
 //!
 //! A pattern is compared with the path exactly as it will be forwarded, segment by segment, without decoding: nothing
 //! is routed as one thing and forwarded as another.
@@ -16,20 +16,20 @@ pub(crate) struct Route {
     pub methods: Vec<Method>,
     /// The largest body in bytes of methods other than GET, HEAD and DELETE (those take none).
     pub body_bytes_max: u64,
-    /// Whether anybody may ask, without a key: what describes an interface, such as `/openapi.json`.
+    /// Whether it needs no key: for descriptions of an API, such as `/openapi.json`.
     pub open: bool,
 }
 
-/// Why a request fits no route.
+/// Why a request matches no route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RouteError {
     /// No pattern matches.
     NotFound,
     /// A pattern matches, the method does not; the text is for `Allow`.
     Method(String),
-    /// The method takes no body and one was promised.
+    /// The method takes no body, and the request has one.
     BodyNotAllowed,
-    /// More than the route takes.
+    /// The body is larger than the route allows.
     BodyTooLarge,
 }
 
@@ -50,7 +50,7 @@ impl RouteTable {
         body: BodyPromise,
         body_bytes_max: u64,
     ) -> Result<u64, RouteError> {
-        // TRACE and CONNECT are nobody's: one mirrors headers, the other opens tunnels.
+        // Never forwarded: TRACE mirrors headers, CONNECT opens tunnels.
         if matches!(*method, Method::TRACE | Method::CONNECT) {
             return Err(self.methods(path).map_or(RouteError::NotFound, RouteError::Method));
         }
@@ -62,7 +62,7 @@ impl RouteTable {
         }
     }
 
-    /// Whether anybody may ask for this without a key.
+    /// Whether a request for this needs no key.
     pub(crate) fn is_open(&self, method: &Method, path: &str) -> bool {
         let fits = |route: &&Route| matches(&route.pattern, path);
         let wanted = if *method == Method::HEAD { &Method::GET } else { method };
@@ -78,7 +78,7 @@ impl RouteTable {
         }
     }
 
-    /// The methods a path offers, for `Allow`; `None` when the path does not exist, "any" when there are no routes.
+    /// The methods of a path, for `Allow`; `None` if the path does not exist; all methods if there are no routes.
     pub(crate) fn methods(&self, path: &str) -> Option<String> {
         if self.0.is_empty() {
             return Some("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS".to_owned());
@@ -168,11 +168,7 @@ mod tests {
         assert_eq!(pick(&Method::GET, "/v1/store/orders", BodyPromise::None), Ok(0));
         assert_eq!(pick(&Method::HEAD, "/v1/store/orders", BodyPromise::None), Ok(0));
         assert_eq!(pick(&Method::DELETE, "/v1/store/orders/1", BodyPromise::None), Ok(0));
-        assert_eq!(
-            pick(&Method::DELETE, "/v1/store/orders/%2F", BodyPromise::None),
-            Ok(0),
-            "the service says what an id is"
-        );
+        assert_eq!(pick(&Method::DELETE, "/v1/store/orders/%2F", BodyPromise::None), Ok(0), "the service checks ids");
         for path in [
             "/",
             "/v1",
@@ -214,7 +210,7 @@ mod tests {
 
     // rule: 4.1.1, 4.2.1
     #[test]
-    fn a_wrong_method_names_the_right_ones() {
+    fn a_wrong_method_is_refused_with_the_allowed_ones() {
         let allow = |method: &Method, path| pick(method, path, BodyPromise::None).unwrap_err();
         assert_eq!(allow(&Method::POST, "/v1/store/orders"), RouteError::Method("GET, HEAD, OPTIONS".to_owned()));
         assert_eq!(allow(&Method::GET, "/v1/store/orders/1"), RouteError::Method("DELETE, OPTIONS".to_owned()));
@@ -223,7 +219,7 @@ mod tests {
 
     // rule: 4.1.3, 4.2.3
     #[test]
-    fn bodies_are_settled_before_the_upstream_is_contacted() {
+    fn bodies_are_checked_before_the_upstream_is_contacted() {
         assert_eq!(
             pick(&Method::DELETE, "/v1/store/orders/1", BodyPromise::Length(1)),
             Err(RouteError::BodyNotAllowed)

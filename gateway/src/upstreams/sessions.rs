@@ -1,11 +1,11 @@
-//! HTTP/2 connections to one address of an upstream: each carries many requests at once, all of one tenant.
+//! HTTP/2 connections to one address of an upstream: each carries many concurrent requests of one tenant.
 //!
-//! A connection takes as many requests as the other side allows, and 100 at most; the next opens another. Requests that come
-//! while one is being opened wait for it together. What an upstream that has said GOAWAY still owes arrives; nothing new is
-//! sent there. When nothing was in progress for a while, a connection is closed.
+//! A connection carries as many requests as the upstream allows, at most 100; further requests open another. Requests
+//! that arrive while a connection is being opened wait for it together. After GOAWAY, responses in progress still
+//! arrive, and no new requests are sent. An idle connection is closed after a while.
 //!
-//! Of several connections the one that was heard last takes the next request. One that has fallen silent is asked by PING when a
-//! request is sent there (`sessions/read_monitor.rs`), and takes no others until it has answered.
+//! The connection that last received bytes gets the next request. A silent connection is checked with a PING when a
+//! request is sent (`sessions/read_monitor.rs`), and gets no further requests until it has answered.
 
 mod read_monitor;
 mod session;
@@ -22,55 +22,55 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use self::session::{Entered, Session, State};
+use self::session::{Acquired, Session, State};
 use super::pool::{self, Demands, IDLE_MAX, KEPT_MAX, Trust};
 use super::{DialError, DialFailure, Stream};
 
-/// New or full connections that one request looks at in vain. Those that were left by the other side cost it nothing.
+/// The most new or full connections that one request tries. Connections that the upstream is closing do not count.
 const TRIES_MAX: usize = 4;
 
 /// The connections of an address.
 #[derive(Debug)]
 pub(crate) struct Sessions {
-    /// One for each connection that is kept, whatever its address: each holds a descriptor.
-    places: Arc<Semaphore>,
+    /// One permit for each connection that is kept, of all addresses together: each holds a file descriptor.
+    permits: Arc<Semaphore>,
     all: Mutex<VecDeque<Arc<Session>>>,
-    /// HTTP/2 was agreed on the last time.
+    /// HTTP/2 was negotiated the last time.
     agreed: AtomicBool,
 }
 
-/// A place for one request on a connection, until dropped.
+/// One request's use of a connection, until dropped.
 #[derive(Debug)]
 pub(crate) struct Lease {
     session: Arc<Session>,
-    /// What sends the request.
+    /// Sends the request.
     pub sender: SendRequest<Bytes>,
     /// The connection has served others.
     pub reused: bool,
 }
 
 impl Sessions {
-    pub(super) fn new(places: Arc<Semaphore>) -> Self {
-        Self { places, all: Mutex::default(), agreed: AtomicBool::new(false) }
+    pub(super) fn new(permits: Arc<Semaphore>) -> Self {
+        Self { permits, all: Mutex::default(), agreed: AtomicBool::new(false) }
     }
 
-    /// Whether HTTP/2 was agreed on the last time that TLS came about.
-    pub(crate) fn agreed(&self) -> bool {
+    /// Whether the last TLS handshake negotiated HTTP/2.
+    pub(crate) fn http2_agreed(&self) -> bool {
         self.agreed.load(Ordering::Relaxed)
     }
 
-    /// Remembers what was agreed on.
-    pub(crate) fn note(&self, agreed: bool) {
-        if self.agreed() != agreed {
+    /// Records whether HTTP/2 was negotiated.
+    pub(crate) fn set_http2_agreed(&self, agreed: bool) {
+        if self.http2_agreed() != agreed {
             self.agreed.store(agreed, Ordering::Relaxed);
         }
     }
 
-    /// A place on a connection that meets these demands; `connect` makes another one.
+    /// Leases a connection that meets these demands; `connect` opens another one.
     pub(crate) async fn lease<F>(
         &self,
         demands: &Demands,
-        patience: Duration,
+        connect_timeout: Duration,
         connect: impl Fn() -> F,
     ) -> Result<Lease, DialError>
     where
@@ -78,87 +78,86 @@ impl Sessions {
     {
         let mut tries = 0;
         for _ in 0..=KEPT_MAX {
-            let entered = self.enter(demands);
-            let is_new = entered.is_none();
-            let open = || self.open(demands.trust.clone(), patience, connect());
-            let place = entered.unwrap_or_else(open);
-            // A place that is dropped without a sender is given back.
-            match place.ready().await? {
-                Entered::Leased(lease) => return Ok(lease),
-                // It takes no more requests, so each is met once.
-                Entered::Gone if !is_new => {}
-                Entered::Full | Entered::Gone => tries += 1,
+            let acquired = self.acquire(demands);
+            let is_new = acquired.is_none();
+            let open = || self.open(demands.trust.clone(), connect_timeout, connect());
+            let permit = acquired.unwrap_or_else(open);
+            match permit.ready().await? {
+                Acquired::Leased(lease) => return Ok(lease),
+                // It accepts no more requests, so each is tried once.
+                Acquired::Gone if !is_new => {}
+                Acquired::Full | Acquired::Gone => tries += 1,
             }
             if tries == TRIES_MAX {
                 break;
             }
         }
-        Err(DialError::because(DialFailure::Protocol, "its HTTP/2 connections take no requests"))
+        Err(DialError::because(DialFailure::Protocol, "its HTTP/2 connections accept no requests"))
     }
 
-    /// Takes a connection on which HTTP/2 was just agreed on.
-    pub(crate) fn adopt(&self, demands: &Demands, patience: Duration, stream: Stream) {
-        self.note(true);
-        // Its place is not used: the request that brought it asks for one as all others do.
-        drop(self.open(demands.trust.clone(), patience, std::future::ready(Ok(stream))));
+    /// Adds a connection that has just negotiated HTTP/2.
+    pub(crate) fn add_connected(&self, demands: &Demands, connect_timeout: Duration, stream: Stream) {
+        self.set_http2_agreed(true);
+        // The request that opened it leases it as all others do, so this permit is not used.
+        drop(self.open(demands.trust.clone(), connect_timeout, std::future::ready(Ok(stream))));
     }
 
-    /// A place on the connection that was heard last, of those that take one more request.
-    fn enter(&self, demands: &Demands) -> Option<session::Place> {
+    /// Acquires a permit of the connection that was last to receive bytes, of those that accept one more request.
+    fn acquire(&self, demands: &Demands) -> Option<session::StreamPermit> {
         let all = self.all.lock();
         let taking = all.iter().filter(|session| session.takes(demands));
-        taking.max_by_key(|session| session.heard()).and_then(Session::enter)
+        taking.max_by_key(|session| session.heard()).and_then(Session::acquire)
     }
 
     fn open(
         &self,
         trust: Trust,
-        patience: Duration,
+        connect_timeout: Duration,
         connecting: impl Future<Output = Result<Stream, DialError>> + Send + 'static,
-    ) -> session::Place {
+    ) -> session::StreamPermit {
         let connecting = async move {
             let stream = connecting.await?;
             if stream.is_tls() && !stream.agreed_on_http2() {
-                return Err(DialError::because(DialFailure::Protocol, "it does not agree on HTTP/2"));
+                return Err(DialError::because(DialFailure::Protocol, "it did not negotiate HTTP/2"));
             }
             Ok(stream)
         };
-        self.add(trust, patience, connecting)
+        self.add(trust, connect_timeout, connecting)
     }
 
-    /// A new connection over whatever `connecting` brings, and a place on it.
+    /// Adds the connection that `connecting` opens, and acquires a permit of it.
     fn add<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         &self,
         trust: Trust,
-        patience: Duration,
+        connect_timeout: Duration,
         connecting: impl Future<Output = Result<S, DialError>> + Send + 'static,
-    ) -> session::Place {
+    ) -> session::StreamPermit {
         let mut all = self.all.lock();
         all.retain(|session| session.is_alive());
-        let place = self.place(&mut all);
-        let kept = place.is_some();
-        let (session, entered) = Session::open(trust, patience, connecting, place);
-        // Without a place it serves this one request and is closed.
-        if kept {
+        let kept = self.keep(&mut all);
+        let is_kept = kept.is_some();
+        let (session, permit) = Session::open(trust, connect_timeout, connecting, kept);
+        // One that is not kept serves this one request and is closed.
+        if is_kept {
             all.push_back(session);
         }
-        entered
+        permit
     }
 
-    /// A place for one more, that of the connection which rests longest where there is no other.
-    fn place(&self, all: &mut VecDeque<Arc<Session>>) -> Option<OwnedSemaphorePermit> {
-        pool::place(&self.places, all.len(), || {
-            let resting = all.iter().enumerate().filter_map(|(at, session)| Some((session.resting()?, at)));
-            if let Some(oldest) = resting.max().and_then(|(_, at)| all.remove(at)) {
+    /// Acquires a permit to keep one more connection; if there is none, closes the connection that is idle for longest.
+    fn keep(&self, all: &mut VecDeque<Arc<Session>>) -> Option<OwnedSemaphorePermit> {
+        pool::keep_one_more(&self.permits, all.len(), || {
+            let idle = all.iter().enumerate().filter_map(|(at, session)| Some((session.idle()?, at)));
+            if let Some(oldest) = idle.max().and_then(|(_, at)| all.remove(at)) {
                 oldest.close();
             }
         })
     }
 
-    /// Closes those that nobody needs any more.
+    /// Closes connections that were idle for too long.
     pub(super) fn tidy(&self) {
         self.all.lock().retain(|session| {
-            let stays = session.is_alive() && session.resting().is_none_or(|resting| resting < IDLE_MAX);
+            let stays = session.is_alive() && session.idle().is_none_or(|idle| idle < IDLE_MAX);
             if !stays {
                 session.close();
             }
@@ -168,38 +167,38 @@ impl Sessions {
 }
 
 impl Lease {
-    /// The connection takes no more requests.
+    /// The connection gets no more requests.
     pub(crate) fn leave(&self) {
         self.session.leave();
     }
 
-    /// The request was sent: where nothing has come for a while, the other side is asked whether it is there.
-    pub(crate) fn sends(&self) {
-        self.session.sends();
+    /// Records that the request was sent. If the connection was silent for a while, a PING checks it.
+    pub(crate) fn request_sent(&self) {
+        self.session.request_sent();
     }
 
-    /// Something of a response came.
-    pub(crate) fn responds(&self) {
-        self.session.responds();
+    /// Records that bytes of a response arrived.
+    pub(crate) fn response_received(&self) {
+        self.session.response_received();
     }
 
-    /// Whether nothing at all has come over the connection since then.
+    /// Whether the connection has received nothing since then.
     pub(crate) fn is_silent_since(&self, then: Instant) -> bool {
         self.session.heard().is_none_or(|heard| heard <= then)
     }
 
-    /// Whether nothing has come over the connection since the other side was asked whether it is there.
+    /// Whether the connection has received nothing since its last PING.
     pub(crate) fn is_unheard(&self) -> bool {
         self.session.is_unheard()
     }
 
-    /// Why the connection broke off, where that is known.
+    /// Why the connection broke off, if known.
     pub(crate) fn reason(&self) -> Option<String> {
         self.session.reason()
     }
 }
 
-/// What a connection is to whoever asks for one.
+/// The state of a connection, for requests that wait for it.
 type Shared = tokio::sync::watch::Receiver<State>;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! TLS to an upstream: whose certificates are believed, what is shown, and what is said when it does not come about.
+//! TLS to an upstream: trusted authorities, the client certificate, and the reasons of failed handshakes.
 //!
-//! Files are looked at again every few seconds and taken when they have changed; what cannot be used is said in the log,
-//! and what was in force stays. Nothing of a certificate is ever told a visitor.
+//! The files are checked every few seconds and reloaded when they have changed. A file that cannot be used is logged,
+//! and the previous ones stay in use. Visitors learn nothing about certificates.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,26 +15,26 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs as provider, verify_tls12_signatu
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
-/// What is offered (ALPN).
+/// The protocols for ALPN.
 const HTTP2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
 
-/// How an upstream is spoken to over TLS, as configured.
+/// The TLS settings of an upstream.
 #[derive(Clone, Debug)]
 pub(crate) struct TlsSettings {
-    /// The name that its certificate has to be for, and that it is asked by; `None`: that of the endpoint.
+    /// The name that its certificate must cover, and for SNI; `None`: the name or address of the endpoint.
     pub server_name: Option<ServerName<'static>>,
-    /// Whose certificates are believed; `None`: those the system believes.
+    /// The file of trusted authorities; `None`: the system's.
     pub authority: Option<PathBuf>,
-    /// What is shown to it, and the key.
+    /// The files of the client certificate and its key.
     pub client: Option<(PathBuf, PathBuf)>,
-    /// Whether it is offered HTTP/2.
+    /// Whether HTTP/2 is offered.
     pub http2: bool,
-    /// Its certificate is not looked at: whoever is in between can read and change everything.
+    /// Its certificate is not verified: anyone on the network path can read and change everything.
     pub insecure: bool,
 }
 
-/// The same at work.
+/// TLS to an upstream, with loaded files.
 #[derive(Debug)]
 pub(crate) struct Tls {
     /// As configured.
@@ -42,7 +42,7 @@ pub(crate) struct Tls {
     current: ArcSwap<Loaded>,
 }
 
-/// What the files hold.
+/// The contents of the files.
 #[derive(Debug)]
 struct Loaded {
     digest: Vec<u8>,
@@ -54,16 +54,16 @@ impl Tls {
     /// Reads the files.
     ///
     /// # Errors
-    /// When one cannot be used.
+    /// If one cannot be used.
     pub(crate) fn load(settings: TlsSettings) -> anyhow::Result<Self> {
         let current = ArcSwap::from_pointee(read(&settings, digest_of(&settings))?);
         Ok(Self { settings, current })
     }
 
-    /// Reads the files again if they have changed. Whether they had.
+    /// Reloads the files if they have changed; returns whether they had.
     ///
     /// # Errors
-    /// As [`Tls::load`]; what was in force stays.
+    /// As [`Tls::load`]; the previous files stay in use.
     pub(crate) fn reload(&self) -> anyhow::Result<bool> {
         let digest = digest_of(&self.settings);
         let changed = digest != self.current.load().digest;
@@ -73,14 +73,14 @@ impl Tls {
         Ok(changed)
     }
 
-    /// What handshakes are made with now; HTTP/2 is offered `http2` and if the settings have it.
+    /// The configuration for a handshake; offers HTTP/2 if `http2` and the settings allow it.
     pub(super) fn config(&self, http2: bool) -> Arc<ClientConfig> {
         let current = self.current.load();
         if http2 { current.both.clone() } else { current.http1.clone() }
     }
 }
 
-/// Of the contents of all files; one that cannot be read counts as empty.
+/// The digest of the contents of all files; an unreadable file counts as empty.
 fn digest_of(settings: &TlsSettings) -> Vec<u8> {
     let client = settings.client.iter().flat_map(|(chain, key)| [chain, key]);
     let mut all = digest::Context::new(&digest::SHA256);
@@ -95,7 +95,7 @@ fn read(settings: &TlsSettings, digest: Vec<u8>) -> anyhow::Result<Loaded> {
     let provider = Arc::new(provider::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
     let builder = if settings.insecure {
-        builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody(provider)))
+        builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAny(provider)))
     } else {
         builder.with_root_certificates(roots(settings)?)
     };
@@ -115,7 +115,7 @@ fn read(settings: &TlsSettings, digest: Vec<u8>) -> anyhow::Result<Loaded> {
 fn roots(settings: &TlsSettings) -> anyhow::Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     let Some(authority) = &settings.authority else {
-        // Some of a system's certificates may be of a kind that nobody uses any more.
+        // Unsupported certificates of the system are skipped.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         anyhow::ensure!(
             !roots.is_empty(),
@@ -129,11 +129,11 @@ fn roots(settings: &TlsSettings) -> anyhow::Result<RootCertStore> {
     Ok(roots)
 }
 
-/// Believes everybody, where the settings say `insecure`.
+/// Accepts every certificate, for `insecure`.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct AcceptAny(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AcceptAny {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,
@@ -168,8 +168,8 @@ impl ServerCertVerifier for Anybody {
     }
 }
 
-/// Why TLS did not come about, in words for an operator; `None` for an error that is not of TLS. Nothing in them was sent by
-/// the other side but the number of an alert.
+/// Why TLS failed, for an operator; `None` for an error outside TLS. The text contains nothing that the other side sent
+/// but the number of an alert.
 pub(crate) fn reason(error: &std::io::Error) -> Option<String> {
     use rustls::{AlertDescription as Alert, CertificateError as Wrong, Error};
     let error = error.get_ref()?.downcast_ref::<Error>()?;
@@ -178,17 +178,17 @@ pub(crate) fn reason(error: &std::io::Error) -> Option<String> {
             Wrong::Expired | Wrong::ExpiredContext { .. } => "its certificate has expired",
             Wrong::NotValidYet | Wrong::NotValidYetContext { .. } => "its certificate is not valid yet",
             Wrong::NotValidForName | Wrong::NotValidForNameContext { .. } => {
-                "its certificate is for another name (tls.server_name says which is asked for)"
+                "its certificate is for another name: set tls.server_name to the name that it covers"
             }
             Wrong::UnknownIssuer | Wrong::BadSignature => {
-                "its certificate is of an authority that is not believed here (tls.ca_certificate_file)"
+                "its certificate is from an authority that is not trusted: set tls.ca_certificate_file"
             }
             Wrong::Revoked => "its certificate was revoked",
             _ => "its certificate is not valid",
         }
         .to_owned(),
         Error::AlertReceived(Alert::CertificateRequired) => {
-            "it wants a client certificate (tls.client_certificate_file)".to_owned()
+            "it requires a client certificate: set tls.client_certificate_file".to_owned()
         }
         Error::AlertReceived(
             Alert::BadCertificate
@@ -200,14 +200,16 @@ pub(crate) fn reason(error: &std::io::Error) -> Option<String> {
             | Alert::AccessDenied,
         ) => "it does not accept our client certificate".to_owned(),
         Error::AlertReceived(Alert::UnrecognisedName) => {
-            "it does not know the name it was asked by (tls.server_name)".to_owned()
+            "it does not know the requested name: set tls.server_name".to_owned()
         }
         Error::AlertReceived(Alert::ProtocolVersion) | Error::PeerIncompatible(_) => {
-            "it speaks neither TLS 1.2 nor 1.3 as we do".to_owned()
+            "it supports neither TLS 1.2 nor 1.3 with a cipher suite of the gateway".to_owned()
         }
         Error::AlertReceived(Alert::NoApplicationProtocol) => "it speaks neither HTTP/2 nor HTTP/1.1".to_owned(),
         Error::AlertReceived(alert) => format!("it ended the handshake with alert {}", u8::from(*alert)),
-        Error::InvalidMessage(_) | Error::InappropriateMessage { .. } => "it does not speak TLS there".to_owned(),
+        Error::InvalidMessage(_) | Error::InappropriateMessage { .. } => {
+            "it does not speak TLS on this port".to_owned()
+        }
         _ => "the handshake failed".to_owned(),
     })
 }

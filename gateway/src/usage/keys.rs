@@ -25,19 +25,19 @@ struct Used {
 }
 
 /// The used keys.
-pub(crate) struct KeyBook {
+pub(crate) struct KeyUses {
     parts: Vec<Mutex<HashMap<KeyId, Used>>>,
 }
 
-impl Default for KeyBook {
+impl Default for KeyUses {
     fn default() -> Self {
         Self { parts: (0..PARTS).map(|_| Mutex::default()).collect() }
     }
 }
 
-impl KeyBook {
+impl KeyUses {
     /// Records a request with this key.
-    pub(crate) fn note(&self, key: &KeyId, now: UnixMillis) {
+    pub(crate) fn record(&self, key: &KeyId, now: UnixMillis) {
         let minute = Window::Minute.index(now);
         let Some(part) = self.part(key) else { return };
         let mut used = part.lock();
@@ -48,7 +48,7 @@ impl KeyBook {
         }
     }
 
-    /// Takes up to `max` unreported uses and marks them as reported; [`KeyBook::give_back`] reverts that. Reported keys
+    /// Takes up to `max` unreported uses and marks them as reported; [`KeyUses::give_back`] reverts that. Reported keys
     /// of earlier minutes are dropped.
     pub(super) fn take(&self, max: usize, now: UnixMillis) -> Vec<KeyUse> {
         let this_minute = Window::Minute.index(now);
@@ -106,46 +106,46 @@ mod tests {
 
     #[test]
     fn a_key_is_news_once_a_minute() {
-        let book = KeyBook::default();
+        let uses = KeyUses::default();
         for _ in 0..1_000 {
-            book.note(&key(1), NOW);
+            uses.record(&key(1), NOW);
         }
-        assert_eq!(book.take(10, NOW), [KeyUse { key: key(1), minute: MINUTE }]);
-        book.note(&key(1), NOW);
-        assert_eq!(book.take(10, NOW), []);
-        book.note(&key(1), NOW.plus(1_000));
-        assert_eq!(book.take(10, NOW.plus(1_000)), [KeyUse { key: key(1), minute: MINUTE + 1 }]);
+        assert_eq!(uses.take(10, NOW), [KeyUse { key: key(1), minute: MINUTE }]);
+        uses.record(&key(1), NOW);
+        assert_eq!(uses.take(10, NOW), []);
+        uses.record(&key(1), NOW.plus(1_000));
+        assert_eq!(uses.take(10, NOW.plus(1_000)), [KeyUse { key: key(1), minute: MINUTE + 1 }]);
     }
 
     #[test]
     fn what_could_not_be_reported_is_news_again_and_the_later_minute_wins() {
-        let book = KeyBook::default();
-        book.note(&key(1), NOW);
-        book.note(&key(2), NOW);
-        let taken = book.take(10, NOW);
-        book.note(&key(1), NOW.plus(1_000));
-        book.give_back(taken);
-        let mut again = book.take(10, NOW.plus(1_000));
+        let uses = KeyUses::default();
+        uses.record(&key(1), NOW);
+        uses.record(&key(2), NOW);
+        let taken = uses.take(10, NOW);
+        uses.record(&key(1), NOW.plus(1_000));
+        uses.give_back(taken);
+        let mut again = uses.take(10, NOW.plus(1_000));
         again.sort_by_key(|used| used.minute);
         assert_eq!(again, [KeyUse { key: key(2), minute: MINUTE }, KeyUse { key: key(1), minute: MINUTE + 1 }]);
     }
 
     #[test]
     fn one_report_has_a_bound_and_what_is_reported_is_forgotten_with_its_minute() {
-        let book = KeyBook::default();
-        (0..7).for_each(|number| book.note(&key(number), NOW));
-        assert_eq!((book.take(5, NOW).len(), book.take(5, NOW).len(), book.take(5, NOW).len()), (5, 2, 0));
-        let held = |book: &KeyBook| book.parts.iter().map(|part| part.lock().len()).sum::<usize>();
-        assert_eq!(held(&book), 7, "so that each is reported once");
-        book.take(5, NOW.plus(1_000));
-        assert_eq!(held(&book), 0);
+        let uses = KeyUses::default();
+        (0..7).for_each(|number| uses.record(&key(number), NOW));
+        assert_eq!((uses.take(5, NOW).len(), uses.take(5, NOW).len(), uses.take(5, NOW).len()), (5, 2, 0));
+        let held = |uses: &KeyUses| uses.parts.iter().map(|part| part.lock().len()).sum::<usize>();
+        assert_eq!(held(&uses), 7, "so that each is reported once");
+        uses.take(5, NOW.plus(1_000));
+        assert_eq!(held(&uses), 0);
     }
 
     #[test]
     fn the_book_is_bounded() {
-        let book = KeyBook::default();
+        let uses = KeyUses::default();
         let bound = u32::try_from(KEYS_MAX).unwrap();
-        (0..bound * 2).for_each(|number| book.note(&key(number), NOW));
-        assert!(book.take(usize::MAX, NOW).len() <= KEYS_MAX);
+        (0..bound * 2).for_each(|number| uses.record(&key(number), NOW));
+        assert!(uses.take(usize::MAX, NOW).len() <= KEYS_MAX);
     }
 }

@@ -10,7 +10,7 @@ use contract::ban::Ban;
 use contract::usage::{BANS_MAX, KEY_USES_MAX, KeyReport, USAGE_PROJECTS_MAX, UsageReport};
 use serde::Serialize;
 
-use super::UsageBook;
+use super::UsageCounts;
 use quota::Quota;
 
 /// Interval of the reports.
@@ -34,7 +34,7 @@ pub(crate) struct Reporter {
     /// This node's name.
     pub node: String,
     /// The usage to report.
-    pub book: Arc<UsageBook>,
+    pub counts: Arc<UsageCounts>,
     /// The source of bans.
     pub quota: Quota,
     /// The time.
@@ -43,15 +43,15 @@ pub(crate) struct Reporter {
 
 /// The last reported bans, and when.
 #[derive(Default)]
-struct Told {
+struct ReportedBans {
     bans: Vec<Ban>,
     total: u64,
     at: Duration,
 }
 
-impl Told {
+impl ReportedBans {
     /// Whether these bans must be reported.
-    fn is_old(&self, bans: &[Ban], total: u64, now: Duration) -> bool {
+    fn is_outdated(&self, bans: &[Ban], total: u64, now: Duration) -> bool {
         let is_over_time = total > 0 && now.saturating_sub(self.at) >= BANS_INTERVAL;
         is_over_time || self.total != total || self.bans != bans
     }
@@ -63,46 +63,46 @@ impl Reporter {
         let Ok(client) = self.control.client().and_then(|client| Ok(client.timeout(REPORT_MAX).build()?)) else {
             return;
         };
-        let mut told = Told::default();
+        let mut reported = ReportedBans::default();
         loop {
             tokio::time::sleep(INTERVAL).await;
             self.report_usage(&client).await;
-            self.report_keys(&client, &mut told).await;
+            self.report_keys(&client, &mut reported).await;
         }
     }
 
     async fn report_usage(&self, client: &reqwest::Client) {
         for _ in 0..REPORTS_PER_ROUND {
-            let projects = self.book.take(USAGE_PROJECTS_MAX);
+            let projects = self.counts.take(USAGE_PROJECTS_MAX);
             if projects.is_empty() {
                 return;
             }
             let report = UsageReport { node: self.node.clone(), projects };
             if let Err(error) = self.send(client, "usage", &report).await {
                 tracing::debug!(%error, "could not report usage; retrying in the next round");
-                self.book.give_back(report.projects);
+                self.counts.give_back(report.projects);
                 return;
             }
         }
     }
 
-    async fn report_keys(&self, client: &reqwest::Client, told: &mut Told) {
+    async fn report_keys(&self, client: &reqwest::Client, reported: &mut ReportedBans) {
         for _ in 0..REPORTS_PER_ROUND {
             let mut bans = self.quota.bans();
             let total = u64::try_from(bans.len()).unwrap_or(u64::MAX);
             bans.truncate(BANS_MAX);
-            let used = self.book.keys.take(KEY_USES_MAX, self.clock.now());
+            let used = self.counts.keys.take(KEY_USES_MAX, self.clock.now());
             let now = self.clock.monotonic();
-            if used.is_empty() && !told.is_old(&bans, total, now) {
+            if used.is_empty() && !reported.is_outdated(&bans, total, now) {
                 return;
             }
             let report = KeyReport { node: self.node.clone(), used, bans, bans_total: total };
             if let Err(error) = self.send(client, "keys", &report).await {
                 tracing::debug!(%error, "could not report keys; retrying in the next round");
-                self.book.keys.give_back(report.used);
+                self.counts.keys.give_back(report.used);
                 return;
             }
-            *told = Told { bans: report.bans, total, at: now };
+            *reported = ReportedBans { bans: report.bans, total, at: now };
         }
     }
 
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bans_are_told_when_they_change_and_again_while_they_last() {
+    fn bans_are_reported_when_they_change_and_repeatedly_while_they_last() {
         let ban = Ban {
             key: KeyId::from_random([7; 10]),
             since: UnixSeconds(0),
@@ -138,13 +138,13 @@ mod tests {
             shadow: false,
         };
         let seconds = Duration::from_secs;
-        let nothing = Told::default();
-        assert!(!nothing.is_old(&[], 0, seconds(1_000)), "that there are none is known");
-        assert!(nothing.is_old(std::slice::from_ref(&ban), 1, seconds(0)));
-        let told = Told { bans: vec![ban.clone()], total: 1, at: seconds(100) };
-        assert!(!told.is_old(std::slice::from_ref(&ban), 1, seconds(109)));
-        assert!(told.is_old(std::slice::from_ref(&ban), 1, seconds(110)));
-        assert!(told.is_old(std::slice::from_ref(&ban), 2, seconds(101)), "others that are not listed");
-        assert!(told.is_old(&[], 0, seconds(101)), "that they are over is told once");
+        let nothing = ReportedBans::default();
+        assert!(!nothing.is_outdated(&[], 0, seconds(1_000)), "the control plane knows that there are none");
+        assert!(nothing.is_outdated(std::slice::from_ref(&ban), 1, seconds(0)));
+        let reported = ReportedBans { bans: vec![ban.clone()], total: 1, at: seconds(100) };
+        assert!(!reported.is_outdated(std::slice::from_ref(&ban), 1, seconds(109)));
+        assert!(reported.is_outdated(std::slice::from_ref(&ban), 1, seconds(110)));
+        assert!(reported.is_outdated(std::slice::from_ref(&ban), 2, seconds(101)), "others that are not listed");
+        assert!(reported.is_outdated(&[], 0, seconds(101)), "their end is reported once");
     }
 }

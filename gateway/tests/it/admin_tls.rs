@@ -1,4 +1,4 @@
-//! The admin listener over TLS: operators' passes are shown to this gateway alone.
+//! The admin listener over TLS: operators' passes reach this gateway only.
 
 use chassis::peer::client_tls;
 

@@ -1,8 +1,8 @@
-//! The attack matrix as raw bytes through a whole gateway. Every row is refused with an exact status and code, no
-//! upstream is so much as connected to, the connection is closed, there is one log line and one count.
+//! The attack matrix as raw bytes through a whole gateway. Every row is refused with an exact status and code; the
+//! gateway opens no connection to an upstream, closes the client's, writes one log line and counts once.
 //!
-//! What the lint of heads and chunks makes of every cut of such bytes is tested beside it; here the rows prove that
-//! nothing between the socket and the upstream changes that, and that nothing is refused in silence.
+//! The unit tests of heads and chunks cut such bytes at every place. These rows prove that nothing between the socket
+//! and the upstream changes the result, and that every refusal is logged.
 
 mod bodies;
 mod credentials;
@@ -20,7 +20,7 @@ use contract::rejection::Rejection;
 use crate::world::client::Client;
 use crate::world::{DEMO, ORDERS, World};
 
-/// One row: its name in the matrix, what is sent, and what has to come back.
+/// One row: its name in the matrix, the bytes to send, and the expected refusal.
 pub(super) struct Row {
     name: String,
     bytes: Vec<u8>,
@@ -31,22 +31,22 @@ pub(super) fn row(name: &str, bytes: impl Into<Vec<u8>>, rejection: Rejection) -
     Row { name: name.to_owned(), bytes: bytes.into(), rejection }
 }
 
-/// A GET of the orders with a good Host, a key's place taken by nobody's, and these field lines.
+/// A GET of the orders with a good Host, without a key, and with these field lines.
 pub(super) fn get(lines: &str) -> String {
     format!("GET {ORDERS} HTTP/1.1\r\nHost: {DEMO}\r\n{lines}\r\n")
 }
 
-/// A POST with a good Host, these field lines and whatever follows them.
+/// A POST with a good Host, these field lines and this rest.
 pub(super) fn post(lines: &str, rest: &str) -> String {
     format!("POST /v2/orders HTTP/1.1\r\nHost: {DEMO}\r\n{lines}\r\n{rest}")
 }
 
-/// What such an attack smuggles: a request that must never be read as one.
+/// The smuggled request, which must never be read as a request.
 pub(super) fn smuggled() -> String {
     format!("DELETE {ORDERS}/1 HTTP/1.1\r\nHost: {DEMO}\r\n\r\n")
 }
 
-/// Sends every row over TLS on a connection of its own, and every third one without TLS as well.
+/// Sends every row over TLS on its own connection, and every third one without TLS as well.
 // promise: edge.31
 pub(super) async fn refused_by_listener(rows: Vec<Row>) {
     let world = World::start().await;
@@ -86,7 +86,7 @@ fn hand_out(rows: &[Row]) {
             let _ = write!(line, "{byte:02x}");
         }
         line.push('\n');
-        // One write, so that tests beside this one do not write into its lines.
+        // One write, so that concurrent tests do not write into its lines.
         file.write_all(line.as_bytes()).unwrap();
     }
 }
@@ -101,14 +101,14 @@ async fn is_refused(world: &World, mut client: Client, row: &Row) {
     reply.refused(rejection.status(), rejection.code());
     assert_eq!(client.rest().await, b"", "{name}: one answer, and then the connection ends");
     let line = world.log.line_of(reply.request_id()).await;
-    assert_eq!((&line["surface"], &line["code"]), (&"door".into(), &rejection.code().into()), "{name}");
+    assert_eq!((&line["surface"], &line["code"]), (&"listener".into(), &rejection.code().into()), "{name}");
     world.assert_upstreams_untouched();
 }
 
-/// The counter of a refusal at the door.
+/// The counter of a refusal before a site is known.
 fn series(rejection: Rejection) -> String {
     format!(
-        "edge_requests_total{{blame=\"{}\",code=\"{}\",status_class=\"{}xx\",surface=\"door\"}}",
+        "edge_requests_total{{blame=\"{}\",code=\"{}\",status_class=\"{}xx\",surface=\"listener\"}}",
         rejection.blame().as_str(),
         rejection.code(),
         rejection.status() / 100

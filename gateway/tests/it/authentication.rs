@@ -1,4 +1,4 @@
-//! Who may ask: keys, what is wrong with them, and addresses that guess.
+//! Authentication: valid keys, the faults of others, and addresses that guess keys.
 
 use contract::feed::{Effect, Entity, EntityName};
 use contract::key::Environment;
@@ -28,7 +28,7 @@ fn assert_unauthorized(reply: &Reply, code: &str, challenge: &str, failures: i64
 
 // rule: 5.1, 5.2
 #[tokio::test]
-async fn a_valid_key_is_let_through_on_every_host_of_its_project() {
+async fn a_valid_key_is_accepted_on_every_host_of_its_project() {
     let world = World::start().await;
     for host in [DEMO, DEMO_TOO, SHOP] {
         let reply = world.ask(Ask::get(host, ORDERS).key(&world.key.text)).await;
@@ -41,13 +41,13 @@ async fn a_valid_key_is_let_through_on_every_host_of_its_project() {
 
 // rule: 5.2, 5.3, 7.401
 #[tokio::test]
-async fn without_a_key_or_with_a_wrong_one_the_answer_is_401_with_an_error_body() {
+async fn a_missing_or_wrong_key_is_401_with_an_error_body() {
     let world = World::start().await;
     let key = world.key.text.clone();
     let mut flipped = key.clone();
     flipped.replace_range(20..21, if &key[20..21] == "x" { "y" } else { "x" });
     let unknown = TestKey::new("demo", 99).text;
-    // Keys of staging are refused although they are known here: by what they say, and by what is recorded of them.
+    // Staging keys are refused although they are known here: by their prefix, and by their record.
     let staging = TestKey::of("demo", 1, Environment::Test);
     let mut says_staging = TestKey::of("demo", 2, Environment::Test);
     says_staging.record.environment = Environment::Live;
@@ -88,7 +88,7 @@ async fn without_a_key_or_with_a_wrong_one_the_answer_is_401_with_an_error_body(
         assert_unauthorized(&reply, code, challenge, number);
         assert!(!world.log.line_of(reply.request_id()).await.to_string().contains(&key), "{what}");
     }
-    // In the query it is no key either, and 401 comes before anything is said about paths.
+    // A key in the query does not count either, and the 401 comes before any answer about paths.
     let reply = client.ask(&Ask::get(DEMO, &format!("/nowhere?api_key={key}"))).await;
     reply.refused(401, "missing_api_key");
     world.assert_upstreams_untouched();
@@ -154,7 +154,7 @@ async fn a_key_that_arrives_before_its_project_is_not_known_yet() {
 
 // rule: 5.4
 #[tokio::test]
-async fn an_address_that_keeps_guessing_is_told_to_wait_while_good_keys_pass() {
+async fn an_address_that_guesses_keys_is_refused_while_valid_keys_pass() {
     let world = World::with(|setup| setup.quota = "failed_authentications_per_minute = 3").await;
     let mut client = world.tls(DEMO).await;
     let guess = Ask::get(DEMO, ORDERS).key(&TestKey::new("demo", 99).text);
@@ -170,7 +170,7 @@ async fn an_address_that_keeps_guessing_is_told_to_wait_while_good_keys_pass() {
         assert_eq!(reply.number("retry-after"), MINUTE_END - NOW);
         assert_eq!(reply.header("www-authenticate"), None);
     }
-    // Colleagues behind the same address do not suffer.
+    // Other clients behind the same address are still served.
     let reply = client.ask(&world.list()).await;
     assert_eq!((reply.status, reply.number("x-ratelimit-remaining")), (200, 299));
     assert_eq!(world.admin.metric("edge_auth_total{result=\"throttled\"}").await, 3);

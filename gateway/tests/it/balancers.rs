@@ -1,4 +1,4 @@
-//! Behind a load balancer that names its clients, by PROXY protocol or in a field: its word counts, nobody else's does.
+//! Behind a load balancer that names its clients, by PROXY protocol or in a field: only a trusted balancer is heard.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -42,14 +42,14 @@ async fn tls_behind(world: &World, first: &[u8], sni: &str) -> std::io::Result<C
 
 // promise: edge.10
 #[tokio::test]
-async fn the_client_is_whom_the_balancer_names() {
+async fn the_clients_address_comes_from_the_balancer() {
     let world = World::with(|setup| setup.listen = TRUSTED).await;
     let mut client = tls_behind(&world, &header(Ipv4Addr::new(192, 0, 2, 7)), BLOG).await.expect("a handshake");
     let reply = client.ask(&Ask::get(BLOG, "/").field("X-Forwarded-For", "6.6.6.6")).await;
     assert_eq!(reply.status, 200);
     assert_eq!(world.blog.only_request().head.get("x-forwarded-for"), Some("192.0.2.7"));
     assert_eq!(world.log.line_of(reply.request_id()).await["client_ip"], "192.0.2.7");
-    // Limits of an address are the client's own: one that keeps guessing keeps nobody else out.
+    // Limits count by the client's own address: a client that guesses keys does not lock others out.
     for number in 0..60 {
         let mut guesser = tls_behind(&world, &header(Ipv4Addr::new(192, 0, 2, 8)), DEMO).await.expect("a handshake");
         let status = guesser.ask(&Ask::get(DEMO, ORDERS)).await.status;
@@ -61,7 +61,7 @@ async fn the_client_is_whom_the_balancer_names() {
 
 // promise: edge.10
 #[tokio::test]
-async fn the_older_header_is_one_too() {
+async fn version_1_of_the_header_works_too() {
     let world = World::with(|setup| setup.listen = TRUSTED).await;
     for (first, expected) in [
         (&b"PROXY TCP4 192.0.2.7 127.0.0.1 12345 443\r\n"[..], "192.0.2.7"),
@@ -76,16 +76,16 @@ async fn the_older_header_is_one_too() {
     }
 }
 
-/// A balancer that ends TLS: many clients come over one connection.
+/// A balancer that terminates TLS: many clients share one connection.
 // promise: edge.10
 #[tokio::test]
-async fn the_client_is_whom_a_trusted_balancer_names_in_its_field() {
+async fn the_clients_address_comes_from_a_trusted_balancers_field() {
     let world = World::with(|setup| setup.listen = "forwarded_from = [\"127.0.0.0/8\"]").await;
     let mut balancer = world.tls(BLOG).await;
     for (said, expected) in
-        [("6.6.6.6, 192.0.2.7", "192.0.2.7"), ("2001:db8::7", "2001:db8::7"), ("6.6.6.6, nobody", "127.0.0.1")]
+        [("6.6.6.6, 192.0.2.7", "192.0.2.7"), ("2001:db8::7", "2001:db8::7"), ("6.6.6.6, a-name", "127.0.0.1")]
     {
-        // The other field is the client's own word.
+        // The client itself wrote the other field.
         let ask = Ask::get(BLOG, "/").field("X-Forwarded-For", said).field("Forwarded", "for=7.7.7.7");
         let reply = balancer.ask(&ask).await;
         assert_eq!(world.log.line_of(reply.request_id()).await["client_ip"], expected);
@@ -112,11 +112,11 @@ async fn the_client_is_whom_a_trusted_balancer_names_in_its_field() {
 
     let world = World::start().await;
     let reply = world.ask(Ask::get(BLOG, "/").field("X-Forwarded-For", "6.6.6.6")).await;
-    assert_eq!(world.log.line_of(reply.request_id()).await["client_ip"], "127.0.0.1", "nobody is trusted");
+    assert_eq!(world.log.line_of(reply.request_id()).await["client_ip"], "127.0.0.1", "no peer is trusted");
 }
 
 #[tokio::test]
-async fn a_client_has_one_address_however_it_is_written() {
+async fn every_spelling_of_a_clients_address_is_one_address() {
     // A list of networks that are written as a socket for both versions sees them.
     let world = World::with(|setup| setup.listen = "trusted_proxies = [\"::ffff:127.0.0.0/104\"]").await;
     let mut client = tls_behind(&world, &mapped_header(Ipv4Addr::new(192, 0, 2, 7)), BLOG).await.expect("a handshake");
@@ -134,7 +134,7 @@ async fn a_client_has_one_address_however_it_is_written() {
 
 // promise: edge.10
 #[tokio::test]
-async fn a_balancer_that_names_nobody_gets_nothing() {
+async fn a_balancer_without_a_valid_header_gets_no_answer() {
     let world = World::with(|setup| setup.listen = TRUSTED).await;
     let mut truncated = header(Ipv4Addr::LOCALHOST);
     truncated[15] = 200;
@@ -151,7 +151,7 @@ async fn a_balancer_that_names_nobody_gets_nothing() {
 
 // promise: edge.10
 #[tokio::test]
-async fn a_stranger_with_such_a_header_is_no_balancer() {
+async fn headers_of_untrusted_peers_are_ignored() {
     // Where no balancer is trusted, and where others are.
     for listen in ["", "trusted_proxies = [\"192.0.2.0/24\", \"fd00::/8\"]"] {
         let world = World::with(|setup| setup.listen = listen).await;

@@ -1,5 +1,5 @@
-//! Requests with bodies, each sent over HTTP/1.1 and over HTTP/2, to upstreams of either version: the client gets the same
-//! response, the upstream the same request, and the log the same line.
+//! Requests with bodies, each sent over HTTP/1.1 and over HTTP/2, to upstreams of either version: the client gets the
+//! same response, the upstream the same request, and the log the same line.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,20 +14,20 @@ use crate::world::client::{Ask, Client, Reply, status_of};
 use crate::world::upstream::{Act, response};
 use crate::world::{BLOG, DEMO, World, eventually, h2, within};
 
-/// How a client says where its body ends, and how it ends.
+/// How a client declares the end of its body, and how it ends it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// It says its length.
+    /// With its length.
     Length,
     /// In chunks; over HTTP/2 without a length.
     Unknown,
-    /// In chunks, with fields behind them.
+    /// In chunks, with trailers.
     Trailers,
-    /// It says its length, and asks first.
+    /// With its length and `Expect: 100-continue`.
     Asking,
-    /// It says that there is more than it sends, and waits for the response.
+    /// It declares more than it sends, and waits for the response.
     Unfinished,
-    /// It says that there is more than it sends, and leaves.
+    /// It declares more than it sends, and disconnects.
     Leaving,
 }
 
@@ -37,7 +37,7 @@ struct Case {
     pieces: Vec<Bytes>,
     pause: Duration,
     act: Act,
-    /// What the client gets; none when it has left.
+    /// The client's status; `None` after it disconnected.
     status: Option<u16>,
 }
 
@@ -110,6 +110,7 @@ async fn over_h1(world: &World, case: &Case) -> Option<Reply> {
     }
     let chunked = matches!(case.way, Way::Unknown | Way::Trailers);
     for piece in &case.pieces {
+        // The case is about this pause of the client.
         tokio::time::sleep(case.pause).await;
         if chunked {
             client.send([format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat()).await;
@@ -131,7 +132,7 @@ async fn over_h1(world: &World, case: &Case) -> Option<Reply> {
     let closes = reply.header("connection") == Some("close");
     assert_eq!(closes, case.way == Way::Unfinished, "{}: {reply:?}", case.what);
     if closes {
-        // Whoever sends on is read, and sees an end and no reset.
+        // The gateway reads a client that keeps sending, which sees an end and no reset.
         client.send("more").await;
         assert_eq!(client.rest().await, b"");
     } else if reply.complete {
@@ -149,6 +150,7 @@ async fn over_h2(world: &World, case: &Case) -> Option<Reply> {
     }
     let last = case.pieces.len().saturating_sub(1);
     for (number, piece) in case.pieces.iter().enumerate() {
+        // The case is about this pause of the client.
         tokio::time::sleep(case.pause).await;
         let ends = number == last && matches!(case.way, Way::Length | Way::Unknown | Way::Asking);
         body.send_data(piece.clone(), ends).unwrap();
@@ -173,7 +175,7 @@ async fn over_h2(world: &World, case: &Case) -> Option<Reply> {
     Some(reply)
 }
 
-/// What the client must get with this status: status, fields and body.
+/// The expected response for this status: status, fields and body.
 fn expected(status: u16) -> (u16, Vec<(String, String)>, String) {
     let invalid = r#"{"code":"upstream_invalid","message":"The service behind this site sent an invalid response.","status":502}"#;
     let (fields, body) = match status {
@@ -185,7 +187,7 @@ fn expected(status: u16) -> (u16, Vec<(String, String)>, String) {
     (status, expected_fields(&[fields, refusal]), body.to_owned())
 }
 
-/// A field of a log line: one that is in no line is a mistake of the test.
+/// A field of a log line. A field that no line has is a mistake of the test.
 fn logged(line: &Value, name: &str) -> Value {
     let of_refusals = ["code", "blame"].contains(&name) && line["status"].as_u64().is_some_and(|status| status < 500);
     line.get(name).cloned().unwrap_or_else(|| {
@@ -194,7 +196,7 @@ fn logged(line: &Value, name: &str) -> Value {
     })
 }
 
-/// What client, upstream and log saw of a request.
+/// A request as client, upstream and log saw it.
 type Seen = (Option<(u16, Vec<(String, String)>, String)>, (String, Vec<(String, String)>), Vec<u8>, bool, Value);
 
 async fn seen(world: &World, case: &Case, reply: Option<Reply>) -> Seen {
@@ -267,9 +269,9 @@ async fn a_refusal_reaches_a_client_that_sends_all_of_its_body_first() {
     world.assert_upstreams_untouched();
 }
 
-/// A small body is here with its head: nobody has to come again because of a refusal.
+/// A small body arrives with its head, so a refusal leaves the connection usable.
 #[tokio::test]
-async fn a_refusal_of_a_request_that_is_whole_leaves_its_connection_open() {
+async fn a_refusal_of_a_complete_request_leaves_its_connection_open() {
     let world = World::start().await;
     let mut client = world.tls(DEMO).await;
     for _ in 0..3 {
@@ -279,9 +281,9 @@ async fn a_refusal_of_a_request_that_is_whole_leaves_its_connection_open() {
     }
 }
 
-/// What an upstream flushes is on the wire, whatever the method and however the response says its length.
+/// Flushed bytes of an upstream are sent at once, with any method and any framing of the response.
 #[tokio::test]
-async fn the_response_to_a_post_travels_as_it_comes() {
+async fn the_response_to_a_post_is_streamed() {
     let world = World::start().await;
     let pieces = [
         "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nfirst",
@@ -301,7 +303,7 @@ async fn the_response_to_a_post_travels_as_it_comes() {
     }
 }
 
-/// Neither side waits for the other to finish: megabytes go up and come back before the last of them was sent.
+/// Neither side waits for the other: megabytes go up and come back before the last of them was sent.
 #[tokio::test]
 async fn a_websocket_carries_megabytes_both_ways_at_once() {
     let world = World::start().await;

@@ -1,4 +1,5 @@
-//! Pages of other sites (CORS) and browsers that insist on TLS (HSTS): who says what, and that what an upstream says stands.
+//! Cross-origin requests (CORS) and forced TLS (HSTS): the gateway answers by its settings, and an upstream's own
+//! fields win.
 
 use contract::browsers::{Browsers, Cors, Hsts};
 use contract::feed::Entity;
@@ -25,7 +26,7 @@ fn preflight(host: &str, path: &str) -> Ask {
         .field("Access-Control-Request-Headers", "authorization, x-requested-with")
 }
 
-/// What a reply says to browsers: origin, credentials, exposed, HSTS.
+/// The browser fields of a reply: origin, credentials, exposed, HSTS.
 fn said(reply: &Reply) -> [Option<&str>; 4] {
     [
         "access-control-allow-origin",
@@ -55,7 +56,7 @@ async fn listed(world: &World, origin: &str, fields: &str) -> Vec<Reply> {
 }
 
 #[tokio::test]
-async fn an_upstreams_own_answers_to_browsers_stand_whoever_else_would_answer() {
+async fn an_upstreams_own_cors_and_hsts_fields_are_never_replaced() {
     for browsers in
         ["", "cors = \"open\"\nhsts = \"on\"", "cors = [\"https://b.example\"]\nhsts = \"on\"", "cors = \"off\""]
     {
@@ -69,7 +70,7 @@ async fn an_upstreams_own_answers_to_browsers_stand_whoever_else_would_answer() 
 }
 
 #[tokio::test]
-async fn by_itself_the_gateway_says_nothing_to_browsers() {
+async fn the_gateway_adds_no_browser_fields_by_default() {
     let world = world("").await;
     for reply in listed(&world, PAGE, "").await {
         assert_eq!((reply.status, said(&reply)), (200, [None; 4]));
@@ -142,7 +143,7 @@ async fn listed_origins_may_read_and_others_may_not() {
 }
 
 #[tokio::test]
-async fn a_projects_own_rule_goes_before_its_upstreams_and_what_the_upstream_says_stands() {
+async fn a_projects_rule_overrides_its_upstreams_and_the_upstreams_fields_win() {
     let world = world("cors = \"off\"").await;
     let own = |cors: Option<&str>, hsts| Browsers { cors: cors.map(|text| text.parse().unwrap()), hsts };
     for (browsers, origin, hsts) in [
@@ -171,7 +172,7 @@ async fn a_projects_own_rule_goes_before_its_upstreams_and_what_the_upstream_say
 }
 
 #[tokio::test]
-async fn where_it_is_off_a_preflight_needs_a_key_like_everything() {
+async fn with_cors_off_a_preflight_needs_a_key() {
     let world = world("cors = \"off\"").await;
     let mut client = world.tls(DEMO).await;
     client.ask(&preflight(DEMO, ORDERS)).await.refused(401, "missing_api_key");

@@ -1,4 +1,4 @@
-//! What a certificate authority asks while a domain is being proven.
+//! Requests of a certificate authority while it validates a domain.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::world::{BLOG, DEMO, SHOP, World, certificates};
 const PATH: &str = "/.well-known/acme-challenge/";
 
 #[tokio::test]
-async fn the_proof_is_shown_over_plain_http_to_whoever_knows_token_and_host() {
+async fn the_proof_is_served_over_plain_http_for_its_token_and_host() {
     let world = World::start().await;
     // A domain that is being attached has no site yet.
     world.control.put(Entity::Challenge(challenge("new.example", "token-1"))).await;
@@ -27,9 +27,9 @@ async fn the_proof_is_shown_over_plain_http_to_whoever_knows_token_and_host() {
 async fn a_wrong_token_or_host_is_not_found_never_redirected_and_never_forwarded() {
     let world = World::start().await;
     world.control.put(Entity::Challenge(challenge("new.example", "token-1"))).await;
-    // A tenant whose upstream could answer the authority could obtain certificates.
+    // A tenant could obtain certificates if its upstream answered the authority.
     world.control.put(redirecting("www.shop.example", "demo", Some((SHOP, Some(RedirectStatus::Found))))).await;
-    for host in [DEMO, BLOG, SHOP, "www.shop.example", "nobody.example"] {
+    for host in [DEMO, BLOG, SHOP, "www.shop.example", "unknown.example"] {
         for token in ["token-1", "token-2", "", "..", "a/b", "t%6fken-1"] {
             let reply = world.ask_plain(Ask::get(host, &format!("{PATH}{token}"))).await;
             reply.refused(404, "not_found");
@@ -40,7 +40,7 @@ async fn a_wrong_token_or_host_is_not_found_never_redirected_and_never_forwarded
 }
 
 #[tokio::test]
-async fn the_proof_is_gone_when_the_order_is_over() {
+async fn the_proof_ends_with_its_order() {
     let world = World::start().await;
     world.control.put(Entity::Challenge(challenge("new.example", "token-1"))).await;
     world.control.remove(EntityName::Challenge("token-1".to_owned())).await;
@@ -86,7 +86,7 @@ async fn without_a_challenge_in_progress_the_protocol_gets_no_handshake() {
 }
 
 #[tokio::test]
-async fn session_tickets_and_versions_are_those_of_modern_clients() {
+async fn only_modern_tls_versions_and_tickets_are_offered() {
     let world = World::start().await;
     let config = Arc::new(certificates::client(&[b"http/1.1"]));
     let stream = handshake(world.https, Some(DEMO), (*config).clone()).await.expect("a handshake");

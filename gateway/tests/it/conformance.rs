@@ -1,9 +1,9 @@
-//! What RFC 9113 and RFC 7541 demand of a server, section by section: bytes through TLS into a whole gateway, and what
-//! has to come back. Nothing but a good request reaches the upstream, and after whatever is no error of the connection
-//! a good request on the same connection is served.
+//! Requirements of RFC 9113 and RFC 7541 for a server, section by section: bytes through TLS into a whole gateway, and
+//! the expected bytes. Only valid requests reach the upstream, and after everything but a connection error the
+//! connection serves a valid request.
 //!
-//! A row says what the RFC demands. Where the library does something else, the row says that too, and why it is
-//! harmless; a row whose difference is gone turns red.
+//! A row states the RFC's requirement. Where the library deviates, the row states that too, with the reason why it is
+//! harmless; when the deviation disappears the row fails.
 
 mod compression;
 mod connection;
@@ -48,10 +48,10 @@ const WHOLE_CONNECTION: Outcome = Outcome::Connection(&[PROTOCOL_ERROR]);
 /// A case that takes longer than this has failed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What has to come back.
+/// The expected reaction.
 #[derive(Clone, Debug)]
 enum Outcome {
-    /// The end of the connection; GOAWAY, if it comes, says one of these codes.
+    /// The end of the connection; a GOAWAY, if any, has one of these codes.
     Connection(&'static [u32]),
     /// The end of this stream: `RST_STREAM` with one of these codes, or a 4xx response.
     Stream(u32, &'static [u32]),
@@ -65,7 +65,7 @@ enum Outcome {
     Ignored,
 }
 
-/// A part of what a client does.
+/// One step of a client.
 enum Step {
     Send(Vec<u8>),
     /// Waits for the head of the response on this stream.
@@ -80,20 +80,20 @@ enum Step {
 #[derive(Clone, Copy, PartialEq)]
 enum Wrong {
     Nothing,
-    /// It begins and is cut off.
+    /// The response begins and is cut off.
     Begun,
     Whole,
 }
 
-/// One row: a name, the section that demands it, what is sent, and what has to come back.
+/// One row: a name, the section with the requirement, the bytes to send, and the expected reaction.
 struct Case {
     name: &'static str,
     section: &'static str,
     steps: Vec<Step>,
     outcome: Outcome,
-    /// What the library does in the place of it.
+    /// The library's deviation.
     instead: Option<Outcome>,
-    /// What it does as well, depending on when.
+    /// A second possible reaction, depending on timing.
     or: Option<Outcome>,
     /// The steps bring their own preface.
     raw: bool,
@@ -136,7 +136,7 @@ impl Case {
         Self { shut: true, ..self }
     }
 
-    /// What really happens, as far as it does not depend on when.
+    /// The actual reaction, without its dependence on timing.
     fn actual(&self) -> &Outcome {
         self.instead.as_ref().unwrap_or(&self.outcome)
     }
@@ -155,12 +155,12 @@ impl Case {
         seen.closed || over(self.actual())
     }
 
-    /// Whether nothing can follow: there are no more numbers for streams.
+    /// Whether no request can follow, because stream numbers are used up.
     fn is_last(&self) -> bool {
         matches!(self.actual(), Outcome::Served(ids) if ids.iter().any(|id| *id > PROBE))
     }
 
-    /// Whether the connection goes on, and takes a good request afterwards.
+    /// Whether the connection continues, and serves a valid request afterwards.
     fn goes_on(&self) -> bool {
         !matches!(self.actual(), Outcome::Connection(_)) && !self.is_last()
     }
@@ -202,7 +202,7 @@ impl Outcome {
     }
 }
 
-/// Plays every case on a connection of its own.
+/// Plays every case on its own connection.
 async fn hold(cases: impl FnOnce(&Asks<'_>) -> Vec<Case>) {
     let world = World::start().await;
     let asks = Asks::of(&world);
@@ -210,7 +210,7 @@ async fn hold(cases: impl FnOnce(&Asks<'_>) -> Vec<Case>) {
     assert!(!cases.is_empty());
     let mut wrong = Vec::new();
     let mut at_upstream = (0, 0);
-    // A head that is cut off may be read by the upstream after the gateway has done with it.
+    // The upstream may read a truncated head after the gateway has finished with it.
     let mut late_max = 0;
     for case in &cases {
         let expected = case.actual().reaches() + usize::from(case.goes_on());
@@ -224,7 +224,7 @@ async fn hold(cases: impl FnOnce(&Asks<'_>) -> Vec<Case>) {
         })
         .await;
         let (begun, whole) = (world.orders.heads() - at_upstream.0, complete(&world) - at_upstream.1);
-        // The connection may have ended before the good request.
+        // The connection may have ended before the valid request.
         let least = if case.or.is_some() { 0 } else { expected };
         let most = expected + usize::from(case.wrong_at_upstream == Wrong::Whole);
         let begun_max = expected + usize::from(case.wrong_at_upstream != Wrong::Nothing) + late_max;
@@ -245,7 +245,7 @@ fn complete(world: &World) -> usize {
     world.orders.requests().iter().filter(|request| request.complete).count()
 }
 
-/// What a case brings, and whether it came in order and within [`PATIENCE`].
+/// The frames of a case, and whether they came in order and within [`PATIENCE`].
 async fn play(world: &World, asks: &Asks<'_>, case: &Case) -> (Seen, Result<(), &'static str>) {
     let mut peer = Peer::connect(world, DEMO).await;
     let playing = async {
@@ -298,7 +298,7 @@ impl<'a> Asks<'a> {
     }
 
     /// `listOrders` without a key: the gateway refuses it by itself.
-    fn nobody(&self) -> Vec<u8> {
+    fn keyless(&self) -> Vec<u8> {
         let mut block = vec![0x82, 0x87, 0x01];
         block.extend(string(self.host.as_bytes()));
         block.push(0x04);
@@ -321,7 +321,7 @@ impl<'a> Asks<'a> {
         literal("authorization", format!("Bearer {}", self.key))
     }
 
-    /// A good request behind everything else, and room for its response where there is none.
+    /// A valid request after everything else, with window for its response if there is none.
     fn probe(&self, shut: bool) -> Vec<u8> {
         let room = if shut { window_update(PROBE, 1_000) } else { Vec::new() };
         [headers(PROBE, &self.list(), true), room].concat()

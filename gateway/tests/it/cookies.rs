@@ -1,11 +1,11 @@
-//! Cookies that upstreams set: on the platform's hosts they stay with the host.
+//! Cookies of upstreams: on platform hosts they are limited to the host.
 
 use crate::world::client::Ask;
 use crate::world::h2_upstream::{Asked, H2Upstream};
 use crate::world::upstream::{Act, response};
 use crate::world::{BLOG, ORDERS, SHOP, World};
 
-/// What an upstream sets, and what reaches a client of the platform's host.
+/// Cookies of an upstream, and their form for a client of a platform host.
 const COOKIES: [(&str, &str); 9] = [
     ("a=1; Domain=tollhouse.localhost; Path=/", "a=1; Path=/"),
     ("b=1;domain=.tollhouse.localhost", "b=1"),
@@ -47,7 +47,7 @@ async fn a_project_sets_no_cookie_for_the_platforms_domain() {
 }
 
 #[tokio::test]
-async fn nor_does_one_that_speaks_http_2() {
+async fn an_upstream_over_http_2_sets_no_cookie_for_the_platforms_domain() {
     let upstream = H2Upstream::start(100, async |asked: Asked| {
         asked.answer(&COOKIES.map(|(sent, _)| ("set-cookie", sent)), "").await;
     });

@@ -1,5 +1,5 @@
-//! A start over a data directory in which something else is in the place of a file: a pipe, a device, a directory, a link
-//! that leads nowhere, or a file of any size.
+//! A start over a data directory with a wrong file: a pipe, a device, a directory, a dangling link, or a file of any
+//! size.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::world::{World, eventually};
 
-/// Puts what is no file of bounded size in the place of a file.
+/// Replaces a file by something that is not a file of bounded size.
 fn put(kind: &str, path: &Path) {
     std::fs::remove_file(path).ok();
     match kind {
@@ -23,14 +23,14 @@ fn put(kind: &str, path: &Path) {
 const FILES: [&str; 6] = ["fleet.json", "keyring.sealed", "place", "place-starts", "replica.redb", "usage.json"];
 
 #[tokio::test]
-async fn what_is_no_file_stops_no_start_wherever_it_is() {
+async fn a_wrong_file_type_anywhere_stops_no_start() {
     let mut world = World::start().await;
     let stop = async |world: &mut World| {
         world.begin_stop();
         world.stopped().await.expect("a clean end");
     };
     stop(&mut world).await;
-    // The second directory takes the place of the first, which was set aside.
+    // The second directory replaces the first, which was moved aside.
     for kind in ["pipe", "endless device", "directory", "directory", "dangling link", "endless file"] {
         for file in FILES {
             put(kind, &world.data(file));

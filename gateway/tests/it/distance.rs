@@ -1,4 +1,4 @@
-//! Clients far away: what their windows hold grows with the distance.
+//! Distant clients: flow-control windows grow with the round-trip time.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use crate::world::{BLOG, World, certificates, h2, within};
 /// One way to the other side of the world.
 const DELAY: Duration = Duration::from_millis(100);
 
-/// A way to this address on which everything takes its time, however much is on it.
+/// A relay to this address with a fixed delay, whatever the amount of data.
 async fn far_away(to: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -50,7 +50,7 @@ async fn late(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin 
     }
 }
 
-/// What a client may send before it hears of it grows as its upload goes on, far beyond what it is given at first.
+/// A client's window grows during its upload, far beyond its first size.
 #[tokio::test]
 async fn an_upload_from_far_away_gets_a_larger_window() {
     const ENOUGH: usize = 2 * 1024 * 1024;

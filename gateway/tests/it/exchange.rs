@@ -1,5 +1,5 @@
-//! One exchange for both versions: clients, upstreams and logs see no difference between them. Bodies of requests have a table
-//! of their own ([`crate::bodies`]).
+//! One exchange for both versions: clients, upstreams and logs see no difference. Request bodies are in
+//! [`crate::bodies`].
 
 use std::future::poll_fn;
 
@@ -13,10 +13,10 @@ use crate::world::{BLOG, DEMO, ORDERS, SHOP, World, eventually, within};
 
 const WWW: &str = "www.shop.example";
 
-/// Fields of a request's log line that say when and where it was answered.
+/// Log fields with the time and place of the answer.
 const VARYING: [&str; 4] = ["timestamp", "request_id", "gateway", "node"];
 
-/// The log line of a reply, all of it but [`VARYING`]. A field that is not expected is seen, and so is one that is missing.
+/// The log line of a reply without [`VARYING`]. Unexpected and missing fields are both seen.
 async fn logged(world: &World, reply: &Reply) -> Value {
     let mut line = world.log.line_of(reply.request_id()).await;
     without(&mut line, &VARYING);
@@ -39,13 +39,13 @@ pub(crate) fn expected_fields(lines: &[&str]) -> Vec<(String, String)> {
     fields
 }
 
-/// What one request of the gateway's own answers must give, over either version.
+/// The expected answer of the gateway itself, over either version.
 struct Own {
     ask: Ask,
     status: u16,
     fields: Vec<(String, String)>,
     body: String,
-    /// Of the log line: what is not the same in all cases.
+    /// Fields of the log line that differ between cases.
     log: Value,
 }
 
@@ -53,7 +53,7 @@ const CORS: &str = "access-control-allow-origin: *
     access-control-expose-headers: X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After, RateLimit, \
 RateLimit-Policy, Deprecation, Sunset, Link, X-Request-Id, ETag, Location, Idempotency-Replayed, X-API-Stability";
 
-/// On every response of an API whose project is known.
+/// Fields of every response of an API with a known project.
 const OF_AN_API: &str = "strict-transport-security: max-age=31536000
     x-content-type-options: nosniff";
 
@@ -62,7 +62,7 @@ const OF_A_QUOTA: &str = "x-ratelimit-limit: 300
     x-ratelimit-reset: 1800000060
     ratelimit-policy: \"minute\";q=300;w=60, \"day\";q=10000;w=86400";
 
-/// On every response to a request without a key that is good: the limit of its address.
+/// Fields of every response to a request without a valid key: the limit of its address.
 const OF_AN_ADDRESS: &str = "x-ratelimit-limit: 60
     x-ratelimit-reset: 1800000060
     ratelimit-policy: \"minute\";q=60;w=60";
@@ -71,7 +71,7 @@ const OF_AN_ADDRESS: &str = "x-ratelimit-limit: 60
 pub(crate) const REFUSAL: &str = "content-type: application/json
     cache-control: no-store";
 
-/// What the gateway answers to a browser that asks before it sends.
+/// Fields of the gateway's answer to a preflight.
 const PREFLIGHT: &str =
     "access-control-allow-headers: Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, \
 X-Request-Id
@@ -79,7 +79,7 @@ X-Request-Id
     access-control-max-age: 600
     vary: Origin, Access-Control-Request-Method, Access-Control-Request-Headers";
 
-/// The refusal of a request without a good key, which has these words of `WWW-Authenticate`.
+/// The refusal of a request without a valid key, with this `WWW-Authenticate`.
 fn unauthorized(ask: Ask, code: &str, message: &str, challenge: &'static str) -> Own {
     refused(ask, 401, code, message, &[OF_AN_ADDRESS, challenge], json!({ "quota_limit": 60 }))
 }
@@ -146,8 +146,8 @@ fn own_cases(world: &World) -> Vec<Own> {
     ]
 }
 
-/// Takes fields from a line that differ from case to case. Each must be there: a name that the gateway does not write is a
-/// mistake of the test.
+/// Takes fields from a line that differ from case to case. Each must be there: a name that the gateway does not write
+/// is a mistake of the test.
 #[track_caller]
 fn without(line: &mut Value, names: &[&str]) {
     for name in names {
@@ -156,7 +156,7 @@ fn without(line: &mut Value, names: &[&str]) {
 }
 
 #[tokio::test]
-async fn what_the_gateway_says_itself_is_the_same_over_both_versions() {
+async fn the_gateways_own_answers_are_the_same_over_both_versions() {
     let world = World::start().await;
     world.control.put(certificate(WWW)).await;
     world.control.put(redirecting(WWW, "demo", Some((SHOP, Some(RedirectStatus::MovedPermanently))))).await;
@@ -179,7 +179,7 @@ async fn what_the_gateway_says_itself_is_the_same_over_both_versions() {
             }
             assert_eq!(line, expected, "{version}: {ask:?}");
         }
-        // Both connections go on, also when a body of nothing was announced.
+        // Both connections continue, also after an announced empty body.
         let announced = ask.clone().field("Content-Length", "0");
         assert_eq!((old.ask(&announced).await.status, new.ask(&ask).await.status), (status, status));
     }
@@ -187,7 +187,7 @@ async fn what_the_gateway_says_itself_is_the_same_over_both_versions() {
     world.end().await;
 }
 
-/// What an upstream is told, but for what differs from request to request.
+/// The request as the upstream got it, without fields that differ between requests.
 pub(crate) fn told(head: &crate::world::wire::Head) -> (String, Vec<(String, String)>) {
     // Via names the client's version.
     let own = ["x-request-id", "traceparent", "tollhouse-identity-token", "content-length", "via"];
@@ -208,16 +208,17 @@ pub(crate) fn loose(reply: &Reply) -> Vec<(String, String)> {
     fields
 }
 
-/// A request, what the upstream does with it, and what the client must get over either version.
+/// A request, the upstream's answer, and the client's expected response over either version.
 struct Case {
     method: &'static str,
     act: Act,
     status: u16,
-    /// Fields of the response beside those of every response here.
+    /// Fields of the response, in addition to those of every response.
     fields: Vec<&'static str>,
-    /// `None`: the response breaks off. How much of it arrives is a matter of time: over HTTP/2 a reset overtakes what waits.
+    /// `None`: the response breaks off. The amount that arrives depends on timing: over HTTP/2 a reset overtakes
+    /// waiting data.
     body: Option<String>,
-    /// Of the log line: what is not the same in all cases.
+    /// Fields of the log line that differ between cases.
     log: Value,
 }
 
@@ -226,7 +227,7 @@ impl Case {
         Self { method, act, status, fields: vec![CORS, fields], body: Some(body.to_owned()), log: json!({}) }
     }
 
-    /// An upstream that gives no valid response, and what the log says of it.
+    /// An upstream without a valid response, and the error in the log.
     fn invalid(act: Act, error: &str) -> Self {
         let body = json!({
             "code": "upstream_invalid",
@@ -258,7 +259,7 @@ fn cases() -> Vec<Case> {
     let short = and_close("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nshort");
     vec![
         Case::new("GET", two, 200, "content-length: 2\n x-a: 1\n x-a: 2", "[]"),
-        // Who may read it is the upstream's to say; limits, ids and the fields of a connection are the gateway's.
+        // The upstream decides who may read it; limits, ids and connection fields are the gateway's.
         Case {
             fields: vec![
                 "access-control-allow-origin: https://app.example",
@@ -291,7 +292,7 @@ fn ask_for(world: &World, method: &str) -> Ask {
     ask
 }
 
-/// What client and log saw is what the case says.
+/// Asserts the case's response and log line.
 async fn assert_expected(world: &World, upstream_h2: bool, case: &Case, what: &str, version: &str, reply: &Reply) {
     let seen = (reply.status, reply.complete.then(|| reply.text()));
     assert_eq!(seen, (case.status, case.body.as_deref()), "{what} over {version}");
@@ -327,7 +328,7 @@ async fn assert_expected(world: &World, upstream_h2: bool, case: &Case, what: &s
 }
 
 #[tokio::test]
-async fn what_is_forwarded_is_the_same_over_both_versions() {
+async fn forwarded_requests_are_the_same_over_both_versions() {
     for upstream_h2 in [false, true] {
         forwards(upstream_h2).await;
     }
@@ -361,7 +362,7 @@ async fn forwards(upstream_h2: bool) {
     world.end().await;
 }
 
-/// A client that says how long its body is, and one that does not.
+/// A client that declares the length of its body, and one that does not.
 #[tokio::test]
 async fn over_http2_bodies_arrive_as_they_were_sent() {
     let world = World::start().await;
@@ -401,7 +402,7 @@ async fn over_http2_a_body_that_becomes_too_large_is_413() {
     assert_eq!(complete[0].body.len(), 100);
 }
 
-/// What is left of the body goes nowhere, and the connection with half a request in it serves nobody else.
+/// The rest of the body goes nowhere, and the connection with half a request in it serves no other request.
 // promise: edge.7
 #[tokio::test]
 async fn over_http2_an_answer_before_the_body_was_read_is_the_answer() {
@@ -428,7 +429,7 @@ async fn over_http2_an_answer_before_the_body_was_read_is_the_answer() {
 }
 
 #[tokio::test]
-async fn over_http2_a_client_that_leaves_in_its_body_takes_its_request_with_it() {
+async fn over_http2_an_upload_that_breaks_off_ends_its_request() {
     let world = World::start().await;
     let client = world.h2(BLOG).await;
     let (response, mut body) = client.begin(&Ask::new("POST", BLOG, "/half")).await;
@@ -444,7 +445,7 @@ async fn over_http2_a_client_that_leaves_in_its_body_takes_its_request_with_it()
 }
 
 #[tokio::test]
-async fn over_http2_a_client_that_waits_for_permission_gets_it_from_us_alone() {
+async fn over_http2_only_the_gateway_sends_100_continue() {
     let world = World::start().await;
     let client = world.h2(BLOG).await;
     let ask = Ask::new("POST", BLOG, "/").field("Expect", "100-continue").field("Content-Length", "5");
@@ -471,7 +472,7 @@ async fn over_http2_interim_responses_go_on() {
 }
 
 #[tokio::test]
-async fn a_connection_to_an_upstream_serves_many_requests_and_one_that_died_none() {
+async fn an_upstream_connection_serves_many_requests_until_it_dies() {
     let world = World::start().await;
     let mut client = world.tls(BLOG).await;
     for _ in 0..5 {
@@ -483,7 +484,7 @@ async fn a_connection_to_an_upstream_serves_many_requests_and_one_that_died_none
         assert_eq!(client.ask(&Ask::get(BLOG, "/")).await.status, 200);
     }
     assert_eq!(world.blog.connections(), 2, "the next one is opened when the first has said that it is gone");
-    // What comes behind a response belongs to nobody.
+    // Bytes behind a response belong to no request.
     let more = format!("{}HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison", response("200 OK", "", "good"));
     world.blog.next(Act::Answer(more.into_bytes()));
     assert_eq!(client.ask(&Ask::get(BLOG, "/")).await.text(), "good");
@@ -491,7 +492,7 @@ async fn a_connection_to_an_upstream_serves_many_requests_and_one_that_died_none
 }
 
 #[tokio::test]
-async fn an_upstream_whose_client_has_left_is_left_as_well() {
+async fn a_client_that_leaves_ends_its_upstream_request() {
     let world = World::start().await;
     world.blog.next(Act::Hang);
     let mut client = world.tls(BLOG).await;
@@ -502,7 +503,7 @@ async fn an_upstream_whose_client_has_left_is_left_as_well() {
     world.end().await;
 }
 
-/// The door takes a list for no request for a WebSocket, so the upstream is not asked to switch and must not.
+/// The listener does not read a list as a request for a WebSocket, so the upstream is not asked to switch and must not.
 #[tokio::test]
 async fn a_switch_of_protocols_that_the_upstream_was_not_asked_for_is_502() {
     let world = World::start().await;

@@ -1,4 +1,5 @@
-//! Upstreams that are gone, slow, broken or overwhelmed: the client is told the truth, and nothing is done twice.
+//! Upstreams that are unreachable, slow, broken or overloaded: the client gets the right error, and no request is sent
+//! twice.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -15,16 +16,15 @@ use crate::world::entities::project;
 use crate::world::upstream::{Act, Upstream, response};
 use crate::world::{BLOG, DEMO, MINUTE_END, ORDERS, World, eventually};
 
-/// An address at which nobody listens, for as long as the socket is there: it holds the port, and the kernel refuses
-/// connections to it.
-fn nobody() -> (TcpSocket, SocketAddr) {
-    let silent = TcpSocket::new_v4().unwrap();
-    silent.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
-    let address = silent.local_addr().unwrap();
-    (silent, address)
+/// An address that refuses connections while the socket lives: the socket holds the port and does not listen.
+fn refusing_address() -> (TcpSocket, SocketAddr) {
+    let held = TcpSocket::new_v4().unwrap();
+    held.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let address = held.local_addr().unwrap();
+    (held, address)
 }
 
-/// Asserts a failure that is charged and says when to come back.
+/// Asserts a failure that is charged and has `Retry-After`.
 #[track_caller]
 fn assert_failed(reply: &Reply, status: u16, code: &str, left: i64) {
     reply.refused(status, code);
@@ -35,8 +35,8 @@ fn assert_failed(reply: &Reply, status: u16, code: &str, left: i64) {
 // promise: faults.10
 #[tokio::test]
 async fn an_upstream_that_refuses_connections_is_502() {
-    let (_silent, nobody) = nobody();
-    let world = World::with(|setup| setup.orders_endpoints = vec![nobody]).await;
+    let (_held, refusing) = refusing_address();
+    let world = World::with(|setup| setup.orders_endpoints = vec![refusing]).await;
     let reply = world.ask(world.list()).await;
     assert_failed(&reply, 502, "upstream_unreachable", 299);
     let line = world.log.line_of(reply.request_id()).await;
@@ -47,9 +47,9 @@ async fn an_upstream_that_refuses_connections_is_502() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_takes_connections_again_counts_as_reached_before_a_request_tries_it() {
-    let (silent, nobody) = nobody();
-    let world = World::with(|setup| setup.orders_endpoints = vec![nobody]).await;
+async fn an_upstream_that_accepts_connections_again_is_reached_before_a_request_tries_it() {
+    let (held, refusing) = refusing_address();
+    let world = World::with(|setup| setup.orders_endpoints = vec![refusing]).await;
     let up = async || {
         let status: serde_json::Value = serde_json::from_str(&world.admin.get("/status").await.1).unwrap();
         let upstreams = status["upstreams"].as_array().unwrap();
@@ -57,7 +57,7 @@ async fn an_upstream_that_takes_connections_again_counts_as_reached_before_a_req
     };
     world.ask(world.list()).await.refused(502, "upstream_unreachable");
     assert_eq!(up().await, 0);
-    let _back = silent.listen(16).unwrap();
+    let _back = held.listen(16).unwrap();
     eventually("the upstream counts as reached", async || (up().await == 1).then_some(())).await;
 }
 
@@ -85,7 +85,7 @@ async fn an_upstream_that_breaks_off_before_or_in_its_head_is_502() {
         Act::AnswerAndClose(b"HTTP/1.1 200 OK\r\nContent-Ty".to_vec()),
         Act::AnswerAndReset(b"HTTP/1.1 200 OK\r\nContent-Ty".to_vec()),
     ] {
-        // A fresh connection each time: what was sent on it may have been carried out.
+        // A new connection each time: a request that was sent on it may have been executed.
         world.orders.next(act);
         assert_failed(&world.ask(world.list()).await, 502, "upstream_invalid", left);
         left -= 1;
@@ -117,7 +117,7 @@ async fn an_upstream_that_talks_nonsense_is_502() {
 
 // promise: orders.6, edge.8, faults.12
 #[tokio::test]
-async fn a_body_that_breaks_off_is_never_taken_for_a_whole_one() {
+async fn a_truncated_body_is_never_forwarded_as_complete() {
     let world = World::start().await;
     let short = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n[1,2,3".to_vec();
     let open = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6\r\n[1,2,3\r\n".to_vec();
@@ -126,7 +126,7 @@ async fn a_body_that_breaks_off_is_never_taken_for_a_whole_one() {
         for act in [Act::AnswerAndClose(bytes.clone()), Act::AnswerAndReset(bytes.clone())] {
             world.orders.next(act.clone());
             let mut client = world.tls(DEMO).await;
-            // The head may or may not have been on its way; a response that looks whole must not be.
+            // The head may have been sent or not; a response must not look complete.
             let reply = client.try_ask(&world.list()).await;
             assert!(reply.is_none_or(|reply| !reply.complete), "{:?}", String::from_utf8_lossy(&bytes));
             assert_eq!(client.rest().await, b"", "the connection ends");
@@ -160,9 +160,9 @@ async fn beyond_the_requests_an_upstream_may_have_in_progress_is_503() {
     let mut first = world.tls(DEMO).await;
     first.send(world.list().to_bytes()).await;
     world.orders.asked(1).await;
-    // It never reached an upstream, and that is our doing: the unit is given back, though figures shown never rise.
+    // It never reached an upstream because of us: the unit is returned, though shown figures never rise.
     assert_failed(&world.ask(world.list()).await, 503, "overloaded", 298);
-    // A bulkhead: the other upstream has places of its own.
+    // A bulkhead: the other upstream has its own permits.
     assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
     gate.add_permits(1);
     assert_eq!(first.reply("GET").await.expect("a response").status, 200);
@@ -177,7 +177,7 @@ async fn beyond_the_requests_an_upstream_may_have_in_progress_is_503() {
 
 // promise: faults.11
 #[tokio::test]
-async fn one_project_leaves_places_of_its_upstream_to_others() {
+async fn one_project_leaves_permits_of_its_upstream_to_others() {
     let world = World::with(|setup| setup.orders = "in_flight_max = 8").await;
     let blog = Project { access: Access::Public, upstream: "orders".parse().unwrap(), ..project("blog", Plan::Pro) };
     world.control.put(Entity::Project(blog)).await;
@@ -190,7 +190,7 @@ async fn one_project_leaves_places_of_its_upstream_to_others() {
         world.orders.asked(number).await;
         waiting.push(client);
     }
-    // Nothing of it is spent: figures shown never rise, but the requests that are let in are all that count in the end.
+    // None of it is charged: shown figures never rise, but only admitted requests count in the end.
     let reply = world.ask(world.list()).await;
     assert_failed(&reply, 429, "too_many_in_progress", 292);
     let line = world.log.line_of(reply.request_id()).await;
@@ -198,7 +198,7 @@ async fn one_project_leaves_places_of_its_upstream_to_others() {
     let series =
         "edge_requests_total{blame=\"client\",code=\"too_many_in_progress\",status_class=\"4xx\",surface=\"api\"}";
     world.admin.counts(series, 1).await;
-    assert_eq!(world.ask(Ask::get(BLOG, ORDERS)).await.status, 200, "somebody else's project, the same upstream");
+    assert_eq!(world.ask(Ask::get(BLOG, ORDERS)).await.status, 200, "another project, the same upstream");
     gate.add_permits(7);
     for client in &mut waiting {
         assert_eq!(client.reply("GET").await.expect("a response").status, 200);
@@ -213,7 +213,7 @@ async fn one_project_leaves_places_of_its_upstream_to_others() {
 
 // promise: edge.26, faults.11
 #[tokio::test]
-async fn one_visitor_leaves_places_of_a_site_to_others() {
+async fn one_visitor_leaves_permits_of_a_site_to_others() {
     let world = World::with(|setup| setup.blog = "in_flight_max = 8").await;
     let gate = Arc::new(Semaphore::new(0));
     let mut waiting = Vec::new();
@@ -250,7 +250,7 @@ async fn an_upstream_that_is_not_configured_is_503_and_costs_nothing() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_gives_its_place_back() {
+async fn a_client_that_leaves_releases_its_permit() {
     let world = World::with(|setup| setup.orders = "in_flight_max = 1").await;
     world.orders.next(Act::Hang);
     let mut first = world.tls(DEMO).await;
@@ -266,8 +266,8 @@ async fn a_client_that_leaves_gives_its_place_back() {
 #[tokio::test]
 async fn with_one_of_two_addresses_dead_no_request_fails() {
     let living = Upstream::start().await;
-    let (_silent, nobody) = nobody();
-    let endpoints = vec![nobody, living.address];
+    let (_held, refusing) = refusing_address();
+    let endpoints = vec![refusing, living.address];
     let world = World::with(|setup| setup.orders_endpoints = endpoints).await;
     let mut client = world.tls(DEMO).await;
     for _ in 0..20 {
@@ -283,15 +283,15 @@ async fn with_one_of_two_addresses_dead_no_request_fails() {
 
 #[tokio::test]
 async fn with_all_addresses_dead_the_answer_is_502_after_two_attempts() {
-    let silent = [nobody(), nobody(), nobody()];
-    let endpoints = silent.iter().map(|(_, address)| *address).collect();
+    let refusing = [refusing_address(), refusing_address(), refusing_address()];
+    let endpoints = refusing.iter().map(|(_, address)| *address).collect();
     let world = World::with(|setup| setup.orders_endpoints = endpoints).await;
     let reply = world.ask(world.list()).await;
     assert_failed(&reply, 502, "upstream_unreachable", 299);
     assert_eq!(world.log.line_of(reply.request_id()).await["attempts"], 2);
 }
 
-/// A world whose gateway holds an idle connection that will die with the next request.
+/// A world with an idle upstream connection that dies with the next request.
 async fn world_with_a_dying_connection() -> World {
     let world = World::start().await;
     assert_eq!(world.ask(world.list()).await.status, 200);
@@ -337,7 +337,7 @@ async fn cancelling_is_not_tried_again_because_it_may_have_been_carried_out() {
 }
 
 #[tokio::test]
-async fn a_connection_whose_response_was_not_read_to_its_end_is_not_used_again() {
+async fn a_connection_with_an_unread_response_is_not_used_again() {
     let world = World::start().await;
     // The upstream answers twice to one question.
     let twice = [response("200 OK", "", "[]"), response("200 OK", "", "[\"poison\"]")].concat();
@@ -345,6 +345,6 @@ async fn a_connection_whose_response_was_not_read_to_its_end_is_not_used_again()
     let mut client = world.tls(DEMO).await;
     assert_eq!(client.ask(&world.list()).await.text(), "[]");
     let other = Ask::get(crate::world::OTHER, "/v1/store/orders").key(&world.other_key.text);
-    assert_eq!(world.ask(other).await.text(), "[]", "nobody gets what was meant for nobody");
+    assert_eq!(world.ask(other).await.text(), "[]", "the bytes behind the response answer no request");
     assert_eq!(client.ask(&world.list()).await.text(), "[]");
 }

@@ -1,5 +1,5 @@
-//! Several gateways as processes, one Redis, and between them a proxy that breaks things: what a customer of a platform
-//! with many nodes is promised.
+//! Several gateway processes, one Redis, and a proxy between them that injects faults: the promises to customers of a
+//! platform with many gateways.
 
 mod exactness;
 mod fault_proxy;
@@ -70,36 +70,35 @@ type Turn = tokio::sync::MutexGuard<'static, ()>;
 
 static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
-/// How often the store is asked whether its minute is over.
+/// Interval of checks whether the store's minute is over.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// How long a test goes on: as long as is enough in every run of all tests, or as the environment says for a long one
-/// (`bench/run quota-proof`).
+/// Duration of a test: short by default, or set in the environment for long runs (`bench/run quota-proof`).
 #[expect(clippy::disallowed_methods, reason = "how long a test is, not a setting of a process")]
 pub(crate) fn extent(variable: &str, usual: u32) -> u32 {
     std::env::var(variable).map_or(usual, |text| text.parse().expect("a whole number"))
 }
 
 impl Fleet {
-    /// So many gateways, and a project for each pair of limits.
+    /// `count` gateways, and a project for each pair of limits.
     pub(super) async fn start(count: usize, limits: &[(u32, u32)], quota: &str) -> Self {
         let turn = TURN.lock().await;
         Self::over(Redis::within_a_day(), &vec![0; count], limits, quota, "100ms", turn).await
     }
 
-    /// With a budget of its own for calls to Redis.
+    /// With a larger budget for calls to Redis.
     pub(super) async fn patient(count: usize, limits: &[(u32, u32)], quota: &str, call_budget: &'static str) -> Self {
         let turn = TURN.lock().await;
         Self::over(Redis::start(), &vec![0; count], limits, quota, call_budget, turn).await
     }
 
-    /// With a store whose minute has just begun, and patient: for what is said of a whole minute.
+    /// Patient, and at the start of a minute of the store, for statements about a whole minute.
     pub(super) async fn in_a_fresh_minute(count: usize, limits: &[(u32, u32)], quota: &str) -> Self {
         let turn = TURN.lock().await;
         Self::over(Redis::in_a_fresh_minute(), &vec![0; count], limits, quota, "1s", turn).await
     }
 
-    /// A gateway per clock; each clock is off by so many seconds.
+    /// One gateway per clock, each off by this number of seconds.
     pub(super) async fn with_clocks(
         clocks: &[i32],
         limits: &[(u32, u32)],
@@ -202,17 +201,17 @@ impl Fleet {
         Node { https, admin: Admin(admin), process, log }
     }
 
-    /// The process of a node whose configuration is written, and its log.
+    /// Starts the process of a node with a written configuration; returns it and its log.
     fn launch(&self, number: usize, clock_off_by: i32) -> (Child, PathBuf) {
         let log = self.directory.path().join(format!("gateway-{number}.log"));
         let mut command = Command::new(env!("CARGO_BIN_EXE_gateway"));
         if clock_off_by != 0 {
-            // The library alone: the program `faketime` stays as a parent, and who kills it leaves the gateway behind. It
-            // reads the file again and again, so that a clock can step.
+            // The library only: the program `faketime` stays as a parent, and killing it would leave the gateway
+            // behind. It reads the file repeatedly, so that a clock can step.
             self.step_clock(number, clock_off_by);
             command.env("LD_PRELOAD", wrong_clock_library()).env("FAKETIME_TIMESTAMP_FILE", self.clock_file(number));
             command.env("FAKETIME_CACHE_DURATION", "1");
-            // Timers and deadlines go on as they are: a wrong clock is one that shows the wrong time.
+            // Timers and deadlines keep running: only the wall clock is wrong.
             command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
         }
         let process = command
@@ -229,9 +228,9 @@ impl Fleet {
         self.directory.path().join(format!("gateway-{number}.clock"))
     }
 
-    /// The wall clock of a node that began with a wrong one is off by so many seconds from now on.
+    /// Sets the offset of the wall clock of a node that started with a wrong one.
     pub(super) fn step_clock(&self, number: usize, off_by: i32) {
-        // In one step: a file that is read half written is another time.
+        // Atomically: a half-written file would be another time.
         let new = self.clock_file(number).with_extension("new");
         std::fs::write(&new, format!("{off_by:+}s\n")).unwrap();
         std::fs::rename(new, self.clock_file(number)).unwrap();
@@ -262,7 +261,7 @@ impl Fleet {
         H2::connect(self.nodes[node].https, &self.tenants[tenant].host).await
     }
 
-    /// So many requests of a tenant, 512 in flight, each at a node chosen at random.
+    /// `requests` requests of a tenant, 512 at once, each at a random node.
     pub(super) async fn burst(&self, tenant: usize, requests: u32) -> Outcome {
         self.burst_at(0..self.nodes.len(), tenant, requests).await
     }
@@ -301,7 +300,7 @@ impl Fleet {
         all
     }
 
-    /// Waits for a minute of which so many seconds are left: not at all where the fleet has just begun one.
+    /// Waits until at least this number of seconds of a minute is left; returns at once if it is.
     pub(super) async fn fresh_minute(&self, seconds: u64) {
         let mut looks = tokio::time::interval(LOOK_EVERY);
         loop {
@@ -312,14 +311,13 @@ impl Fleet {
         }
     }
 
-    /// What Redis says the time is, in Unix seconds.
+    /// Redis's time, in Unix seconds.
     pub(super) fn store_time(&self) -> u64 {
         let time = self.redis.ask(&["TIME"]);
         time.lines().next().and_then(|now| now.parse().ok()).expect("the server's time")
     }
 
-    /// Statements about buckets that Redis has executed, by its own statistics: each sets the time at which its bucket is
-    /// forgotten.
+    /// Number of statements that Redis has executed, by its statistics: each sets the expiry of its bucket.
     pub(super) fn store_calls(&self) -> u64 {
         let statistics = self.redis.ask(&["INFO", "commandstats"]);
         let of = |command: &str| {
@@ -329,13 +327,13 @@ impl Fleet {
         of("pexpireat")
     }
 
-    /// What Redis has charged to a tenant's day.
+    /// Units that Redis has charged to a tenant's day.
     pub(super) fn day_charged(&self, tenant: usize) -> u64 {
         let books = self.redis.ask(&["HGET", &format!("tollhouse:bucket:{{p{tenant}}}"), "books"]);
         books.split(' ').nth(2).and_then(|day| day.parse().ok()).unwrap_or(0)
     }
 
-    /// Requests of a tenant that were let through, by the access logs of all nodes, per minute of the quota's clock.
+    /// Admitted requests of a tenant, by the access logs of all nodes, per minute of the quota's clock.
     pub(super) fn admitted_by_logs(&self, tenant: usize) -> u64 {
         let project = format!("\"p{tenant}\"");
         let lines = self.nodes.iter().map(|node| std::fs::read_to_string(&node.log).unwrap());
@@ -359,7 +357,7 @@ impl Node {
         self.process.wait().unwrap();
     }
 
-    /// Waits until it says that it is ready.
+    /// Waits until it is ready.
     pub(super) async fn is_ready(&self) {
         eventually("the gateway is ready", async || {
             let connected = tokio::net::TcpStream::connect(self.admin.0).await.is_ok();
@@ -387,7 +385,7 @@ impl Drop for Node {
     }
 }
 
-/// An address of this machine that is ours until this process ends, or a server's that we start.
+/// A local address that is reserved for this process, or for a server that it starts.
 pub(crate) fn free_address() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], server::reserve(0).unwrap()))
 }

@@ -1,6 +1,6 @@
-//! 3.3: HTTP/2 clients that do not ask but flood, frame by frame over TLS, against a gateway in a process of its own. The
-//! connection ends or stays harmless, the gateway's memory stays where it was, hardly anything reaches the upstream, and
-//! a bystander on a connection of its own is served throughout.
+//! 3.3: HTTP/2 clients that flood, frame by frame over TLS, against a gateway process. The connection ends or stays
+//! harmless, the gateway's memory does not grow, almost nothing reaches the upstream, and another client on its own
+//! connection is served throughout.
 
 use std::time::{Duration, Instant};
 
@@ -16,40 +16,40 @@ use crate::world::{DEMO, certificates, eventually, within};
 /// Streams or frames of one flood.
 const ROUNDS: u32 = 2_000;
 
-/// What a gateway's memory may grow by while one connection floods.
+/// Maximum growth of a gateway's memory during a flood of one connection, in bytes.
 const GROWTH_MAX: u64 = 8 * 1024 * 1024;
 
-/// Requests of a flood of [`ROUNDS`] that may reach the upstream before the connection is given up.
+/// Maximum of a flood's requests, of [`ROUNDS`], that reach the upstream before the connection ends.
 const REACHED_MAX: usize = 300;
 
-/// What of a flood follows from the number of a round.
+/// The bytes of one round, by its number.
 type Round<'a> = Box<dyn Fn(u32) -> Vec<u8> + 'a>;
 
-/// What became of a flood.
+/// The result of a flood.
 struct Seen {
     /// The gateway ended the connection.
     ended: bool,
     /// Requests that reached the upstream.
     reached: usize,
     grown: u64,
-    /// What each request of a bystander took.
+    /// Durations of a bystander's requests.
     waited: Vec<Duration>,
 }
 
-/// A request of somebody else's; how long it took.
+/// A request of another client, and how long it took.
 async fn bystander(connection: &H2, pair: &Pair) -> Duration {
     let began = Instant::now();
     assert_eq!(within(connection.ask(&pair.ask())).await.status, 200, "a bystander");
     began.elapsed()
 }
 
-/// What 99 of 100 stay within, in milliseconds.
+/// The 99th percentile, in milliseconds.
 fn p99(mut times: Vec<Duration>) -> f64 {
     times.sort_unstable();
     times.get(times.len() * 99 / 100).map_or(0.0, |time| time.as_secs_f64() * 1e3)
 }
 
-/// Sends what `round` makes of each number until the gateway ends the connection or all rounds are sent.
+/// Sends the bytes of every round until the gateway ends the connection or all rounds are sent.
 async fn flood(pair: &Pair, first: Vec<u8>, rounds: u32, round: impl Fn(u32) -> Vec<u8>) -> Seen {
     let (asked, resident) = (pair.asked(), pair.resident(0));
     let other = H2::try_connect(pair.places()[0].https, DEMO).await.expect("HTTP/2");
@@ -73,7 +73,7 @@ async fn flood(pair: &Pair, first: Vec<u8>, rounds: u32, round: impl Fn(u32) -> 
             waited.push(bystander(&other, pair).await);
         }
     }
-    // What is in progress ends; a connection that was not ended stays open and costs what it costs now.
+    // Requests in progress end; an open connection is measured with its memory.
     let ended = eventually("what the gateway makes of it", async || {
         let over = reading.is_finished();
         (over || sent.is_ok()).then_some(over)
@@ -103,7 +103,7 @@ fn stream(number: u32) -> u32 {
 // A2
 // promise: edge.11, edge.14
 #[tokio::test(flavor = "multi_thread")]
-async fn floods_end_their_connection_and_nothing_else() {
+async fn a_flood_ends_only_its_connection() {
     let pair = gateway().await;
     let rounds = extent("FLOOD_ROUNDS", ROUNDS);
     let request = Request { host: DEMO, key: pair.key() };
@@ -161,7 +161,7 @@ async fn floods_end_their_connection_and_nothing_else() {
     }
     let grown = pair.resident(0).saturating_sub(resident);
     assert!(grown <= GROWTH_MAX, "memory grew by {} KiB over all of them", grown / 1_024);
-    // Open since before the first flood: nobody ended it.
+    // This connection is older than the first flood and is still open.
     bystander(&undisturbed, &pair).await;
     println!(
         "p99 of {} requests of bystanders: {:.1} ms, {:.1} ms before",
@@ -171,15 +171,15 @@ async fn floods_end_their_connection_and_nothing_else() {
     );
 }
 
-/// Clients that send answers to what they were not sent. A body that the edge throws away pays for no answers, a window that
-/// is opened byte by byte for no more than an open one, and a response or a refusal for a few.
+/// Clients that send unsolicited answers. A discarded body pays for none, a window opened byte by byte for no more than
+/// an open one, and a response or refusal for a few.
 // promise: edge.11
 #[tokio::test(flavor = "multi_thread")]
-async fn refused_bodies_small_windows_and_short_responses_pay_for_no_flood() {
+async fn refused_bodies_small_windows_and_short_responses_allow_no_flood() {
     let pair = gateway().await;
     let rounds = extent("FLOOD_ROUNDS", ROUNDS);
     let get = Request { host: DEMO, key: pair.key() }.block();
-    // POST, which the route does not take.
+    // POST, which the route refuses.
     let refused = [&[0x83][..], &get[1..]].concat();
     let pings = |count: usize| frame(frames::PING, 0, 0, &[0; 8]).repeat(count);
     let upload = headers(1, &refused, false);
@@ -221,10 +221,10 @@ async fn flooded(pair: &Pair) -> u64 {
     pair.admin(0).metric("edge_connection_events_total{event=\"flooded\"}").await
 }
 
-/// A header block that is small on the wire and large when it is unpacked.
+/// A header block that is small when sent and large when unpacked.
 // promise: edge.11
 #[tokio::test(flavor = "multi_thread")]
-async fn a_header_bomb_unpacks_to_nothing() {
+async fn a_header_bomb_uses_no_memory() {
     let pair = gateway().await;
     let mut bomb = Request { host: DEMO, key: pair.key() }.block();
     // One field of 4,000 bytes into the table, and then named two thousand times.
@@ -238,10 +238,10 @@ async fn a_header_bomb_unpacks_to_nothing() {
     assert!(pair.asked() - asked <= 2, "the bystander's alone");
 }
 
-/// Responses that nobody takes: no more of them than streams are allowed, and others are served.
+/// Unread responses: each connection holds at most as many as it may have streams, and others are served.
 // promise: edge.11
 #[tokio::test(flavor = "multi_thread")]
-async fn closed_windows_hold_what_one_connection_may_hold_and_no_more() {
+async fn closed_windows_hold_at_most_the_bound_of_one_connection() {
     let pair = gateway().await;
     let request = Request { host: DEMO, key: pair.key() };
     let closed = settings(&[(4, 0)]);

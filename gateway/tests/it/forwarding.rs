@@ -1,4 +1,4 @@
-//! What an upstream is told, by whom, and what of its response reaches the client.
+//! Headers for the upstream, their origin, and the response headers that reach the client.
 
 use contract::identity::{Caller, Identity};
 use contract::key::{Environment, Scopes};
@@ -10,7 +10,7 @@ use crate::world::credentials::identities;
 use crate::world::upstream::{Act, Received, response};
 use crate::world::{BLOG, DEMO, NOW, ORDERS, SHOP, World};
 
-/// Something of everything with which a client could pretend to be the gateway or somebody else.
+/// One field of each kind by which a client could pretend to be the gateway or another client.
 const FORGED: [(&str, &str); 39] = [
     ("Tollhouse-Identity-Token", "e30.e30.forged"),
     ("Tollhouse-Anything", "x"),
@@ -53,7 +53,7 @@ const FORGED: [(&str, &str); 39] = [
     ("X-Request-Id", "forged-request-id-0001"),
 ];
 
-/// What an API with rules about methods is not told either.
+/// Fields that an API with rules about methods does not get either.
 const OVERRIDES: [(&str, &str); 3] =
     [("X-HTTP-Method-Override", "DELETE"), ("X-HTTP-Method", "DELETE"), ("X-Method-Override", "DELETE")];
 
@@ -64,7 +64,7 @@ const TRACES: [(&str, &str); 3] = [
     ("baggage", "tenant=other"),
 ];
 
-/// What looks like ours and is the application's.
+/// Fields that look like the gateway's and belong to the application.
 const OWN: [(&str, &str); 12] = [
     ("x-account-id", "1"),
     ("x-auth-token", "2"),
@@ -80,7 +80,7 @@ const OWN: [(&str, &str); 12] = [
     ("x-user-name", "11"),
 ];
 
-/// What the gateway tells the upstream of an API.
+/// Fields that the gateway adds for the upstream of an API.
 const ADDED_TO_API: [&str; 13] = [
     "host",
     "tollhouse-identity-token",
@@ -113,7 +113,7 @@ fn with_forgeries(ask: Ask) -> Ask {
     ask.field("Accept", "application/json").field("User-Agent", "tests")
 }
 
-/// Asserts that exactly these fields arrived: those listed and those of the client that are nobody's but its own.
+/// Asserts that exactly these fields arrived: those listed, and the client's own end-to-end fields.
 #[track_caller]
 fn assert_fields(request: &Received, added: &[&str]) {
     let mut expected: Vec<&str> = added.iter().copied().chain(["accept", "user-agent"]).collect();
@@ -129,7 +129,7 @@ fn assert_fields(request: &Received, added: &[&str]) {
 }
 
 #[tokio::test]
-async fn an_api_is_told_who_asks_and_nobody_can_pretend() {
+async fn an_api_learns_the_caller_and_clients_cannot_forge_one() {
     let world = World::start().await;
     let h2 = world.h2(DEMO).await;
     let ask = with_forgeries(Ask::get(DEMO, "/v1/store/orders?x=%2F").key(&world.key.text));
@@ -183,7 +183,7 @@ async fn a_public_site_keeps_its_own_authorization_and_cookies() {
     let names = OVERRIDES.map(|(name, _)| name.to_ascii_lowercase());
     let overrides = names.iter().map(String::as_str);
     let traces = TRACES.iter().map(|(name, _)| *name);
-    // This upstream has not asked who is calling.
+    // This upstream is not configured to get identities.
     let added = ADDED_TO_API[..10].iter().copied().filter(|name| !name.starts_with("tollhouse-"));
     let added = added.chain(overrides).chain(traces).chain(["authorization", "cookie"]);
     assert_fields(&request, &added.collect::<Vec<_>>());
@@ -194,7 +194,7 @@ async fn a_public_site_keeps_its_own_authorization_and_cookies() {
 }
 
 #[tokio::test]
-async fn an_upstream_widens_and_narrows_what_it_is_told() {
+async fn settings_pass_and_drop_headers_of_an_upstream() {
     let world = World::with(|setup| {
         setup.blog = "pass_headers = [\"X-Authenticated-*\", \"X-Real-IP\"]\ndrop_headers = [\"X-User-*\"]";
     })
@@ -246,7 +246,7 @@ async fn the_gateways_headers_cannot_be_stripped_by_naming_them_in_connection() 
 }
 
 #[tokio::test]
-async fn what_concerns_one_connection_is_not_forwarded() {
+async fn connection_fields_are_not_forwarded() {
     let world = World::start().await;
     let ask = world
         .list()
@@ -314,9 +314,9 @@ async fn an_upstream_cannot_speak_for_the_gateway() {
     }
 }
 
-/// On a site everything is the application's but what the gateway alone can know.
+/// On a site all fields are the application's, except those that only the gateway can know.
 #[tokio::test]
-async fn a_site_speaks_for_itself() {
+async fn a_sites_own_response_fields_reach_the_client() {
     let world = World::start().await;
     let own = [
         ("server", "theirs/1.0"),
@@ -346,12 +346,12 @@ async fn a_site_speaks_for_itself() {
         }
         assert_eq!(head.get("tollhouse-identity-token"), None);
     }
-    // What it leaves out is said for it.
+    // The gateway adds the fields that the upstream omits.
     world.ask(Ask::get(BLOG, "/")).await.check();
 }
 
 #[tokio::test]
-async fn what_concerns_the_upstreams_connection_stays_there() {
+async fn an_upstreams_connection_fields_do_not_reach_the_client() {
     let world = World::start().await;
     let fields =
         "Connection: close, X-Internal\r\nX-Internal: 1\r\nKeep-Alive: timeout=5\r\nProxy-Authenticate: Basic\r\n";

@@ -1,4 +1,4 @@
-//! Addresses that say themselves how they are.
+//! Health checks of upstream addresses.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::world::wire::Wire;
 use crate::world::{DEMO, World, eventually};
 
-/// A server whose health is what the test says, and which counts everything else that is asked of it.
+/// A server with scripted health, which counts all other requests.
 struct Patient {
     address: SocketAddr,
     health: Arc<AtomicU16>,
@@ -52,7 +52,7 @@ const CHECK: &str = "health = { path = \"/healthz\", every = \"20ms\", timeout =
 
 // promise: faults.10
 #[tokio::test]
-async fn an_address_that_says_it_is_unwell_gets_no_requests_until_it_is_well() {
+async fn an_unhealthy_address_gets_no_requests_until_it_recovers() {
     let (well, unwell) = (Patient::start(200).await, Patient::start(503).await);
     let endpoints = vec![well.address, unwell.address];
     let world = World::with(|setup| (setup.orders_endpoints, setup.orders) = (endpoints, CHECK)).await;

@@ -1,4 +1,4 @@
-//! Which names are served, and which of them may share a connection.
+//! Served names, and names that may share a connection.
 
 use contract::feed::Entity;
 use contract::plan::Plan;
@@ -17,12 +17,12 @@ async fn is_refused(world: &World, sni: Option<&str>) -> bool {
 }
 
 #[tokio::test]
-async fn a_handshake_for_a_name_nobody_has_published_ends_with_an_alert() {
+async fn a_handshake_for_an_unknown_name_ends_with_an_alert() {
     let world = World::start().await;
     let unknown = "edge_tls_handshakes_total{outcome=\"unknown_name\"}";
     assert_eq!(world.admin.metric(unknown).await, 0);
-    assert!(is_refused(&world, Some("nobody.example")).await);
-    assert!(is_refused(&world, Some("nobody.tollhouse.localhost")).await, "the wildcard covers it, nobody has it");
+    assert!(is_refused(&world, Some("unknown.example")).await);
+    assert!(is_refused(&world, Some("unknown.tollhouse.localhost")).await, "covered by the wildcard, but no project");
     assert!(is_refused(&world, Some("tollhouse.localhost")).await);
     assert!(is_refused(&world, Some("a.demo.tollhouse.localhost")).await);
     world.admin.counts(unknown, 4).await;
@@ -70,9 +70,9 @@ async fn a_request_for_another_tenant_on_this_connection_is_misdirected_in_http_
     for (host, key) in [(OTHER, &world.other_key), (SHOP, &world.key)] {
         client.ask(&Ask::get(host, ORDERS).key(&key.text)).await.refused(421, "misdirected_request");
     }
-    client.ask(&Ask::get("nobody.example", "/")).await.refused(421, "misdirected_request");
+    client.ask(&Ask::get("unknown.example", "/")).await.refused(421, "misdirected_request");
     world.assert_upstreams_untouched();
-    // The connection is as good as before for its own name.
+    // The connection still serves its own name.
     assert_eq!(client.ask(&world.list()).await.status, 200);
 }
 
@@ -83,7 +83,7 @@ async fn a_request_for_another_tenant_on_this_connection_is_misdirected_in_http_
     let client = world.h2(DEMO).await;
     client.ask(&Ask::get(OTHER, ORDERS).key(&world.other_key.text)).await.refused(421, "misdirected_request");
     client.ask(&Ask::get(SHOP, ORDERS).key(&world.key.text)).await.refused(421, "misdirected_request");
-    client.ask(&Ask::get("nobody.example", "/")).await.refused(421, "misdirected_request");
+    client.ask(&Ask::get("unknown.example", "/")).await.refused(421, "misdirected_request");
     world.assert_upstreams_untouched();
     assert_eq!(client.ask(&world.list()).await.status, 200);
 }
@@ -99,12 +99,12 @@ async fn two_names_of_one_tenant_share_a_connection_as_browsers_do() {
 }
 
 #[tokio::test]
-async fn a_name_with_a_certificate_of_its_own_shares_no_connection() {
+async fn a_name_with_its_own_certificate_shares_no_connection() {
     let world = World::start().await;
     let client = world.h2(SHOP).await;
     // The same tenant, but the certificate the client saw does not cover this name.
     client.ask(&world.list()).await.refused(421, "misdirected_request");
-    // A name below the wildcard shares connections with the others there as long as it has no certificate of its own.
+    // A name below the wildcard shares connections with others there while it has no certificate of its own.
     let own = "own.tollhouse.localhost";
     world.control.put(site(own, "demo")).await;
     let ask = Ask::get(own, ORDERS).key(&world.key.text);
@@ -124,7 +124,7 @@ async fn a_name_with_a_certificate_of_its_own_shares_no_connection() {
 }
 
 #[tokio::test]
-async fn a_connection_used_for_more_hosts_than_anybody_needs_is_told_to_close() {
+async fn a_connection_with_too_many_hosts_is_closed() {
     let world = World::start().await;
     let mut client = world.plain().await;
     let mut asked = 0;
@@ -142,15 +142,15 @@ async fn a_connection_used_for_more_hosts_than_anybody_needs_is_told_to_close() 
 }
 
 #[tokio::test]
-async fn a_host_nobody_has_published_is_unknown() {
+async fn an_unpublished_host_is_unknown() {
     let world = World::start().await;
-    let reply = world.ask_plain(Ask::get("nobody.example", "/?token=secret")).await;
+    let reply = world.ask_plain(Ask::get("unknown.example", "/?token=secret")).await;
     reply.refused(404, "unknown_host");
-    assert_eq!(reply.header("x-ratelimit-limit"), None, "nobody's limit is anybody's");
+    assert_eq!(reply.header("x-ratelimit-limit"), None, "an unknown host has no limit to show");
     let line = world.log.line_of(reply.request_id()).await;
     assert_eq!(
         (&line["host"], &line["code"], &line["status"]),
-        (&"nobody.example".into(), &"unknown_host".into(), &404.into())
+        (&"unknown.example".into(), &"unknown_host".into(), &404.into())
     );
     world.assert_upstreams_untouched();
 }

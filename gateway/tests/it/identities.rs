@@ -1,4 +1,4 @@
-//! The token that tells an upstream who is calling: to whom it is sent, for whom it is good, and how long.
+//! The identity token for upstreams: its receivers, its audience, and its lifetime.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn api() -> Entity {
     Entity::Site(Site { hostname: API.parse().unwrap(), serves, redirect: None })
 }
 
-/// A world with the platform's own host, whose `blog` upstream asks who is calling.
+/// A world with the platform's own host, and a `blog` upstream that gets identities.
 async fn world() -> World {
     World::with(|setup| {
         setup.entities.push(api());
@@ -33,7 +33,7 @@ fn token(request: &Received) -> &str {
     request.head.get("tollhouse-identity-token").expect("a token")
 }
 
-/// The published keys, asked for without a key of the API.
+/// The published keys, requested without an API key.
 async fn published(world: &World) -> KeySet {
     let reply = world.ask(Ask::get(API, KEY_SET_PATH)).await;
     assert_eq!((reply.status, reply.header("content-type")), (200, Some("application/jwk-set+json")));
@@ -79,7 +79,7 @@ async fn a_token_is_signed_once_and_sent_while_it_is_fresh() {
         token(world.orders.requests().last().unwrap()).to_owned()
     };
     let first = ask(world.list()).await;
-    // The clock moves on: a token that is signed now says another moment, so an equal one is the first one.
+    // The clock advances: a newly signed token has another time, so an equal token is the first one.
     world.clock.advance(Duration::from_secs(10));
     assert_eq!(ask(world.list()).await, first, "a token is signed again while the first is fresh");
     let shop = Ask::get(SHOP, "/v1/store/orders").key(&world.key.text);
@@ -106,7 +106,7 @@ async fn a_change_of_the_caller_is_in_the_next_token() {
 }
 
 #[tokio::test]
-async fn the_presented_key_is_handed_to_the_control_plane_and_to_no_other_upstream() {
+async fn the_presented_key_reaches_only_the_control_plane() {
     let control = Upstream::start().await;
     let address = control.address;
     let world = World::with(|setup| {
@@ -128,7 +128,7 @@ async fn the_presented_key_is_handed_to_the_control_plane_and_to_no_other_upstre
 }
 
 #[tokio::test]
-async fn the_keys_are_published_on_the_platforms_own_hosts_alone() {
+async fn the_keys_are_published_only_on_platform_hosts() {
     let world = world().await;
     assert_eq!(world.ask(Ask::get(BLOG, KEY_SET_PATH)).await.status, 200, "the blog answers its own paths");
     assert_eq!(world.blog.only_request().head.first_line, format!("GET {KEY_SET_PATH} HTTP/1.1"));

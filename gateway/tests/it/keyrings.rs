@@ -1,4 +1,5 @@
-//! A gateway with a credential of its own: what it signs with, and whom it obeys, is what the control plane sends it.
+//! A gateway with its own credential: its signing keys, and the operators whose passes it accepts, come from the
+//! control plane.
 
 use chassis::guard::{operator_token, pass};
 use chassis::seal::SealingKey;
@@ -18,7 +19,7 @@ use crate::world::{NOW, World, eventually};
 /// A secret that opens a whole platform.
 const PLATFORM_SECRET: &str = "the secret of a whole platform";
 
-/// A gateway that is sent the keys that its test names.
+/// A gateway that gets its keys from the test.
 async fn world() -> World {
     World::with(|setup| setup.sends_no_keys = true).await
 }
@@ -32,7 +33,7 @@ fn generation(number: u8, signs_from: i64) -> Generation {
     }
 }
 
-/// What the control plane sends.
+/// The control plane's message with the keys.
 fn keys(generations: Vec<Generation>) -> String {
     let passes = [operators().public().clone()].into_iter().collect();
     let identities = identities(&generations);
@@ -45,7 +46,7 @@ fn identities(generations: &[Generation]) -> KeySet {
     seeds.map(|seed| SigningKey::from_seed(&seed).unwrap().public().clone()).collect()
 }
 
-/// The number of the generation that signs, once a request carries a token of one of them.
+/// The number of the signing generation, once a request carries a token of one of them.
 async fn signer(world: &World, numbers: &[u8]) -> u8 {
     eventually("a token", async || {
         assert_eq!(world.ask(world.list()).await.status, 200);
@@ -61,7 +62,7 @@ async fn signer(world: &World, numbers: &[u8]) -> u8 {
     .await
 }
 
-/// What the gateway says that it is called, in its status as in the log line of this reply.
+/// The gateway's name in its status and in the log line of this reply.
 async fn called(world: &World, reply: &Reply) -> Value {
     let status: Value = serde_json::from_str(&world.admin.get("/status").await.1).unwrap();
     let line = world.log.line_of(reply.request_id()).await;
@@ -70,7 +71,7 @@ async fn called(world: &World, reply: &Reply) -> Value {
 }
 
 #[tokio::test]
-async fn a_gateway_signs_with_the_newest_key_whose_time_has_come_also_after_a_restart_alone() {
+async fn a_gateway_signs_with_the_newest_active_key_also_after_a_restart_without_the_control_plane() {
     let mut world = world().await;
     let unnamed = world.ask(world.list()).await;
     assert_eq!((unnamed.status, called(&world, &unnamed).await), (200, Value::Null));
@@ -102,7 +103,7 @@ async fn a_keyring_that_does_not_open_changes_nothing() {
     let keyring = Keyring { gateway: name(1), generations, identities, passes: KeySet::default() };
     let sealed = stranger.seal(&serde_json::to_vec(&keyring).unwrap(), KEYRING_PLACE).unwrap();
     world.control.say(&line(&Frame::Keyring { sealed }));
-    // The stream goes on: what comes after is applied.
+    // The stream continues: the next change is applied.
     world.control.put(crate::world::entities::site("later.tollhouse.localhost", "demo")).await;
     assert_eq!(signer(&world, &[1, 2]).await, 1);
     world.end().await;
@@ -141,7 +142,7 @@ async fn opened(world: &World, token: Option<&str>) -> Vec<(&'static str, &'stat
 }
 
 #[tokio::test]
-async fn an_operator_is_known_by_a_pass_for_this_gateway_alone() {
+async fn an_operator_needs_a_pass_for_this_gateway() {
     let world = world().await;
     let signed = |key: &SigningKey, to: &PassFor, at: i64| pass(key, to, UnixSeconds(at));
     let (key, this, other) = (operators(), PassFor::gateway(&name(0)), PassFor::gateway(&name(1)));
@@ -152,12 +153,12 @@ async fn an_operator_is_known_by_a_pass_for_this_gateway_alone() {
         assert!(is_tried, "{route} is not tried");
     }
     let nothing = Vec::<(&str, &str)>::new();
-    assert_eq!(opened(&world, Some(&good)).await, nothing, "it knows nobody yet");
+    assert_eq!(opened(&world, Some(&good)).await, nothing, "no signing key has arrived yet");
     world.control.say(&keys(vec![generation(1, NOW)]));
     assert_eq!(signer(&world, &[1]).await, 1);
     assert_eq!(opened(&world, None).await, nothing);
     let identity = world.orders.requests().last().unwrap().head.get("tollhouse-identity-token").unwrap().to_owned();
-    // What the thief of a gateway has: what it signs identities with, passes that it was shown, and those of a minute ago.
+    // An attacker's secrets: the gateway's signing key, passes that it received, and those of a minute ago.
     let stolen = SigningKey::from_seed(&[1; 32]).unwrap();
     for (what, token) in [
         ("an identity", identity),

@@ -1,4 +1,4 @@
-//! Legal messages pass, and what they say arrives: one table over both versions, and clients that do what libraries do not.
+//! Valid messages pass unchanged: one table over both versions, and clients that do unusual but valid things.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -8,7 +8,7 @@ use crate::world::client::{Ask, Client, Reply};
 use crate::world::upstream::{Act, Received, response};
 use crate::world::{BLOG, DEMO, ORDERS, World, within};
 
-/// A port of this machine at which connections are refused: it is bound, so no other process gets it, and nothing listens.
+/// A local port that refuses connections: it is bound, so no other process gets it, and does not listen.
 struct ClosedPort(TcpSocket);
 
 impl ClosedPort {
@@ -23,7 +23,7 @@ impl ClosedPort {
     }
 }
 
-/// One request over a version; what the client was told, and what the upstream of the site got of it.
+/// Sends one request over a version; returns the client's reply, and the request at the site's upstream.
 async fn over(world: &World, h2: bool, ask: &Ask) -> (Reply, Option<Received>) {
     let before = world.blog.requests().len();
     let reply = if h2 { world.h2(BLOG).await.ask(ask).await } else { world.ask(ask.clone()).await };
@@ -31,7 +31,7 @@ async fn over(world: &World, h2: bool, ask: &Ask) -> (Reply, Option<Received>) {
 }
 
 #[tokio::test]
-async fn what_browsers_and_libraries_send_passes_over_both_versions() {
+async fn requests_of_browsers_and_libraries_pass_over_both_versions() {
     let world = World::start().await;
     let targets = [
         "/?q=100%",
@@ -71,7 +71,7 @@ async fn what_browsers_and_libraries_send_passes_over_both_versions() {
         for method in ["PROPFIND", "REPORT", "QUERY", "PURGE", "M-SEARCH"] {
             assert_eq!(over(&world, h2, &Ask::new(method, BLOG, "/")).await.0.status, 200, "{method}");
         }
-        // An upload of nothing, as boto3 announces it, and of something, spelt like nobody else.
+        // An empty upload as boto3 announces it, and one with a body and an unusual spelling of the field.
         let nothing = Ask::new("PUT", BLOG, "/").field("expect", "100-continue").field("content-length", "0");
         assert_eq!(over(&world, h2, &nothing).await.0.status, 200);
     }
@@ -93,7 +93,7 @@ async fn one_empty_line_before_a_request_is_skipped() {
 }
 
 #[tokio::test]
-async fn a_field_with_an_underscore_stays_behind_or_passes_or_is_refused() {
+async fn a_field_with_an_underscore_is_dropped_passed_or_refused_by_setting() {
     for (setting, name, expected) in [
         ("", "client_id", None),
         ("underscores = \"drop\"", "client_id", None),
@@ -118,7 +118,7 @@ async fn a_field_with_an_underscore_stays_behind_or_passes_or_is_refused() {
 }
 
 #[tokio::test]
-async fn a_request_says_where_it_has_passed() {
+async fn a_forwarded_request_names_the_gateway_in_via() {
     let world = World::start().await;
     for (h2, theirs, expected) in [
         (false, None, &["1.1 tollhouse"][..]),
@@ -139,7 +139,7 @@ async fn a_request_says_where_it_has_passed() {
 }
 
 #[tokio::test]
-async fn options_goes_as_far_as_it_may_and_trace_nowhere() {
+async fn options_is_answered_or_forwarded_and_trace_is_refused() {
     let world = World::start().await;
     for h2 in [false, true] {
         let (reply, got) = over(&world, h2, &Ask::new("OPTIONS", BLOG, "/").field("Max-Forwards", "0")).await;
@@ -156,7 +156,7 @@ async fn options_goes_as_far_as_it_may_and_trace_nowhere() {
     }
 }
 
-/// A balancer that knows neither names nor HTTP/1.1 can still ask.
+/// A balancer that sends neither a host nor HTTP/1.1 can still check the health.
 #[tokio::test]
 async fn a_health_check_needs_no_host() {
     let world = World::start().await;
@@ -209,7 +209,7 @@ async fn plain_http_at_the_port_of_https_gets_a_sentence() {
 }
 
 #[tokio::test]
-async fn who_visits_a_site_sees_a_page_where_programs_get_json() {
+async fn a_browser_gets_an_error_page_and_a_program_gets_json() {
     let closed = ClosedPort::take();
     let world = World::with(|setup| setup.blog_endpoints = vec![closed.address()]).await;
     let html = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
@@ -224,12 +224,12 @@ async fn who_visits_a_site_sees_a_page_where_programs_get_json() {
         over(&world, h2, &ask.clone().field("Accept", "*/*")).await.0.refused(502, "upstream_unreachable");
         over(&world, h2, &ask).await.0.refused(502, "upstream_unreachable");
     }
-    // An API stays one, whoever looks at it.
+    // An API answers with its own error, also to a browser.
     world.ask(Ask::get(DEMO, ORDERS).field("Accept", html)).await.refused(401, "missing_api_key");
 }
 
 #[tokio::test]
-async fn a_site_has_an_error_page_of_its_own() {
+async fn a_site_can_have_its_own_error_page() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("error.html");
     std::fs::write(&file, "<p>Sorry: {status} {request_id} {unknown}</p>").unwrap();
@@ -244,8 +244,8 @@ async fn a_site_has_an_error_page_of_its_own() {
     assert_eq!(reply.text(), format!("<p>Sorry: 502 {} {{unknown}}</p>", reply.request_id()));
 }
 
-/// A response that ends before its request does: whole at once, but for a client that would then read nothing more, not even
-/// that it may send the rest.
+/// A response that ends before its request: complete at once, except for a client that would then read nothing more,
+/// not even a permission to send the rest.
 #[tokio::test]
 async fn a_response_that_ends_before_its_upload_arrives_whole() {
     let world = World::start().await;
@@ -261,7 +261,7 @@ async fn a_response_that_ends_before_its_upload_arrives_whole() {
         }
         assert_eq!(String::from_utf8_lossy(&came), at_once, "{agent}");
         assert_eq!(body.is_end_stream(), at_once == "early", "{agent}");
-        // More than the windows hold, taken and thrown away.
+        // More than the windows hold, read and discarded.
         for _ in 0..64 {
             upload.reserve_capacity(64 * 1024);
             while upload.capacity() < 64 * 1024 {

@@ -1,4 +1,4 @@
-//! Beginning and end: ready when there is something to serve, and gone only when what was begun is finished.
+//! Start and end: ready when there is a site to serve, and ended only when the requests in progress are finished.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ async fn admin_paths_are_not_reachable_through_the_data_ports() {
 // promise: faults.20
 #[tokio::test]
 async fn an_idle_gateway_ends_at_once_and_so_do_idle_connections() {
-    // Much longer than the test may take: the end must not wait for it.
+    // Much longer than the test may take: the shutdown must not wait for it.
     let mut world = World::with(|setup| setup.drain = "lame_duck = \"0s\"\nrequests = \"300s\"").await;
     let (mut h1, h2) = (world.tls(DEMO).await, world.h2(BLOG).await);
     assert_eq!(h1.ask(&world.list()).await.status, 200);
@@ -60,7 +60,7 @@ async fn an_idle_gateway_ends_at_once_and_so_do_idle_connections() {
     h2.ended().await;
     world.stopped().await.expect("a clean end");
     for address in [world.http, world.https, world.admin.0] {
-        assert!(tokio::net::TcpStream::connect(address).await.is_err(), "nobody listens any more");
+        assert!(tokio::net::TcpStream::connect(address).await.is_err(), "the listener is closed");
     }
 }
 
@@ -93,8 +93,8 @@ async fn a_request_in_progress_is_finished_before_the_end() {
 
 // promise: faults.20
 #[tokio::test]
-async fn before_it_drains_a_gateway_says_that_it_is_not_ready_and_serves_on() {
-    // Longer than the test takes; the world ends without it.
+async fn before_it_drains_a_gateway_is_not_ready_and_continues_to_serve() {
+    // Longer than the test takes; the world ends before it.
     let world = World::with(|setup| setup.drain = "lame_duck = \"300s\"\nrequests = \"1s\"").await;
     let mut open = world.tls(DEMO).await;
     let reply = open.ask(&world.list()).await;
@@ -113,7 +113,7 @@ async fn before_it_drains_a_gateway_says_that_it_is_not_ready_and_serves_on() {
 
 // promise: faults.20
 #[tokio::test]
-async fn a_request_that_never_ends_does_not_keep_the_gateway_and_is_admitted() {
+async fn an_endless_request_is_cut_and_the_shutdown_reports_it() {
     let mut world = World::with(|setup| setup.drain = "lame_duck = \"0s\"\nrequests = \"1s\"").await;
     let _never = hold(&world);
     let mut client = world.tls(DEMO).await;
@@ -136,7 +136,7 @@ async fn a_gateway_says_goodbye_when_it_has_stopped_serving() {
     world.orders.asked(1).await;
     world.begin_stop();
     not_ready(&world).await;
-    // While it drains it applies changes and says so.
+    // While it drains it applies changes and reports them.
     world.control.remove(EntityName::Site(BLOG.parse().unwrap())).await;
     let said_goodbye = |world: &World| world.control.reports().iter().any(|report| report.goodbye);
     assert!(!said_goodbye(&world), "a request is in progress");
@@ -164,10 +164,10 @@ async fn status(world: &World) -> Value {
 
 // rule: 1.19
 #[tokio::test]
-async fn after_a_stop_in_order_nothing_is_served_until_the_control_plane_has_heard_of_the_start() {
+async fn after_a_clean_stop_the_gateway_serves_only_when_the_control_plane_knows_of_its_start() {
     let mut world = World::start().await;
     assert_eq!(world.ask(world.list()).await.status, 200);
-    // Whoever is not on record is not waited for: what is withdrawn now may be acknowledged by all others.
+    // The control plane does not wait for a gateway that left its record, so all others may confirm the removal below.
     stop_both(&mut world).await;
     world.control.publish(contract::feed::Effect::Remove(world.key.entity().name()));
     for _ in 0..2 {
@@ -177,7 +177,7 @@ async fn after_a_stop_in_order_nothing_is_served_until_the_control_plane_has_hea
         assert_eq!((&status(&world).await["unheard"], &status(&world).await["ready"]), (&json!("held"), &json!(false)));
         world.ask_plain(Ask::get(BLOG, "/")).await.refused(503, "starting");
         assert!(handshake(world.https, Some(DEMO), certificates::client(&[b"http/1.1"])).await.is_err());
-        // Stopped again, without having been heard.
+        // Stopped again before the control plane got a report.
         world.begin_stop();
         world.stopped().await.expect("a clean end");
     }
@@ -187,7 +187,7 @@ async fn after_a_stop_in_order_nothing_is_served_until_the_control_plane_has_hea
     assert_eq!(status(&world).await["unheard"], Value::Null);
     world.ask(world.list()).await.refused(401, "invalid_api_key");
     assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
-    // It was heard: the control plane waits for it, whatever becomes of the process.
+    // The control plane got its report and waits for it, whatever happens to the process.
     world.control.die().await;
     world.begin_stop();
     world.stopped().await.expect("a clean end");
@@ -210,14 +210,14 @@ async fn an_operator_can_have_it_served_without_the_control_plane() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gateway_that_was_killed_serves_at_once_without_the_control_plane_and_one_that_was_stopped_says_why_not() {
+async fn a_killed_gateway_serves_without_the_control_plane_and_a_stopped_one_says_why_not() {
     let mut pair = Pair::single(None).await;
     pair.kill(0);
     pair.control_dies().await;
     for _ in 0..2 {
         pair.run(0);
         pair.serves().await;
-        // Without a control plane to say goodbye to, a stop in order is no other end.
+        // Without a control plane for the goodbye, a clean stop ends in the same way.
         assert!(pair.terminate(0).await.success());
     }
     pair.control_comes_back().await;
@@ -234,12 +234,12 @@ async fn a_gateway_that_was_killed_serves_at_once_without_the_control_plane_and_
     assert_eq!(pair.admin(0).get("/readyz").await.0, 503);
 }
 
-/// The answer of readiness, once the gateway has looked at its replica.
+/// The answer of readiness, after the gateway has checked its replica.
 async fn readiness(pair: &Pair, node: usize) -> (u16, String) {
     eventually("the gateway knows its replica", async || {
         tokio::net::TcpStream::connect(pair.admin(node).0).await.ok()?;
         let (code, ready) = pair.admin(node).get("/readyz").await;
-        // While it is held, the replica counts as absent, and a condition of its own says why.
+        // While the gateway waits, the replica counts as absent, and another condition gives the reason.
         let looked = ready.contains("\"replica\":true") || ready.contains("\"heard_by_control_plane\"");
         looked.then_some((code, ready))
     })
@@ -248,11 +248,11 @@ async fn readiness(pair: &Pair, node: usize) -> (u16, String) {
 
 // rule: 1.19
 #[tokio::test(flavor = "multi_thread")]
-async fn over_a_copied_directory_nothing_is_served_until_the_control_plane_has_heard_of_the_gateway() {
+async fn over_a_copied_directory_a_gateway_serves_only_when_the_control_plane_knows_it() {
     let mut pair = Pair::single(None).await;
     pair.kill(0);
     pair.control_dies().await;
-    // The control plane does not know such a process, whichever files were copied and however often it starts.
+    // The control plane does not know such a process, with any copied files and after any number of starts.
     for left_out in [&[] as &[&str], &["place"]] {
         pair.copy_data(left_out);
         for _ in 0..2 {
@@ -266,7 +266,7 @@ async fn over_a_copied_directory_nothing_is_served_until_the_control_plane_has_h
             pair.kill(1);
         }
     }
-    // The one that was copied is waited for, and serves.
+    // The original gateway is waited for, and serves.
     pair.run(0);
     pair.serves().await;
     pair.run(1);

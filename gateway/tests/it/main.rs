@@ -1,5 +1,5 @@
-//! The gateway as its neighbours meet it: HTTP in, HTTP out, on loopback, with fakes for the control plane and the
-//! upstreams. Every test starts a gateway of its own on ports of its own and talks to it over sockets alone.
+//! The gateway as its neighbours see it: HTTP in, HTTP out, on loopback, with fakes for the control plane and the
+//! upstreams. Every test starts its own gateway on its own ports and uses sockets only.
 
 #[cfg(test)]
 mod world;

@@ -1,5 +1,6 @@
-//! Figures that a test holds to a bound and a command shows at length: memory of idle connections (`bench/run idle-memory`),
-//! memory and metrics after names that nobody has (`bench/run edge-proof`), time that refused keys take (`bench/run key-timing`).
+//! Figures that a test compares with a bound and a command measures at length: memory of idle connections (`bench/run
+//! idle-memory`), memory and metrics after unknown names (`bench/run edge-proof`), time to refuse keys (`bench/run
+//! key-timing`).
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Instant;
@@ -12,13 +13,13 @@ use crate::world::client::{Ask, Client, Reply};
 use crate::world::entities::TestKey;
 use crate::world::{DEMO, ORDERS, World};
 
-/// What an idle connection over TLS may cost, as measured (`bench/run idle-memory`) and a margin.
+/// Maximum memory of an idle TLS connection, in bytes: the measured size (`bench/run idle-memory`) and a margin.
 const IDLE_BYTES_MAX: u64 = 48 * 1024;
 
-/// Connections that one address is asked for: fewer than it may have.
+/// Connections per address: fewer than the maximum.
 const PER_ADDRESS: u32 = 200;
 
-/// What names that nobody has may leave behind in memory.
+/// Memory that unknown names may leave in use, in bytes.
 const UNKNOWN_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Names in one turn, from one address of this machine.
@@ -32,7 +33,7 @@ fn stranger(turn: u32) -> IpAddr {
 // A20, A24
 // promise: edge.25
 #[tokio::test(flavor = "multi_thread")]
-async fn names_that_nobody_has_leave_neither_memory_nor_metrics_behind() {
+async fn unknown_names_leave_neither_memory_nor_metrics_behind() {
     let names = extent("UNKNOWN_NAMES", 1_000);
     let pair = Pair::single(None).await;
     let place = pair.places()[0];
@@ -51,12 +52,12 @@ async fn names_that_nobody_has_leave_neither_memory_nor_metrics_behind() {
             client = (reply.header("connection") != Some("close")).then_some(plain);
         }
     };
-    // Whatever is allocated once is allocated, and every series that refusals have is there.
+    // All one-time allocations are made, and every series of refusals exists.
     ask_for(0..500).await;
     let (resident, series) = (pair.resident(0), pair.admin(0).metrics().await.len());
     ask_for(500..500 + names).await;
     let grown = pair.resident(0).saturating_sub(resident);
-    println!("{names} names that nobody has, twice each: memory +{} KiB, {series} series", grown / 1_024);
+    println!("{names} unknown names, twice each: memory +{} KiB, {series} series", grown / 1_024);
     assert!(grown <= UNKNOWN_BYTES_MAX, "memory grew by {} KiB", grown / 1_024);
     assert_eq!(pair.admin(0).metrics().await.len(), series);
     assert!(series <= 3_000, "{series} series");
@@ -78,7 +79,7 @@ async fn an_idle_connection_costs_little_memory() {
         assert_eq!(client.ask(&pair.ask()).await.status, 200);
         client
     };
-    // Whatever is allocated once is allocated.
+    // All one-time allocations are made.
     for number in 0..20 {
         open.push(connect(number).await);
     }
@@ -92,7 +93,7 @@ async fn an_idle_connection_costs_little_memory() {
     assert_eq!(open.len(), usize::try_from(count).unwrap() + 20);
 }
 
-/// Mean and variance as values come (Welford).
+/// Running mean and variance (Welford).
 #[derive(Default)]
 struct Moments {
     count: f64,
@@ -118,10 +119,10 @@ impl Moments {
 /// Samples from which on the figure means something.
 const SAMPLES_MIN: u32 = 10_000;
 
-/// Fields whose values differ from one answer to the next, whatever was asked.
+/// Fields that differ between equal requests.
 const OF_ITS_MOMENT: [&str; 5] = ["connection", "date", "ratelimit", "x-ratelimit-remaining", "x-request-id"];
 
-/// All that an answer tells but its moment.
+/// An answer without the fields that depend on the time.
 fn told(reply: &Reply) -> (u16, Vec<(String, String)>, String) {
     let fields = reply.head.fields.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.clone()));
     let fields = fields.filter(|(name, _)| !OF_ITS_MOMENT.contains(&name.as_str())).collect();
@@ -133,7 +134,7 @@ fn told(reply: &Reply) -> (u16, Vec<(String, String)>, String) {
 // A13
 // promise: edge.19
 #[tokio::test]
-async fn a_revoked_key_is_refused_like_one_that_never_was() {
+async fn a_revoked_key_is_refused_like_an_unknown_one() {
     let samples = extent("TIMING_SAMPLES", 200);
     let world = World::with(|setup| setup.quota = "failed_authentications_per_minute = 1000000").await;
     let (revoked, unknown) = (TestKey::new("demo", 7), TestKey::new("demo", 8));
@@ -153,7 +154,7 @@ async fn a_revoked_key_is_refused_like_one_that_never_was() {
     assert_eq!((&lines[0][0], &lines[0][1]), (&401.into(), &"invalid_api_key".into()));
     let mut first = None;
     for number in 0..2 * samples {
-        // In turns that do not always begin with the same one.
+        // In turns that begin with a different one each time.
         let which = usize::try_from((number ^ (number >> 1)) & 1).unwrap();
         let began = Instant::now();
         let reply = client.ask(&asks[which]).await;

@@ -1,4 +1,4 @@
-//! What operators see: every request once, nothing a client chose as a label, and no secret anywhere.
+//! Logs and metrics: every request once, no label that a client chose, and no secret anywhere.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::world::{BLOG, DEMO, MINUTE_END, ORDERS, World, certificates, eventual
 
 // promise: edge.29
 #[tokio::test]
-async fn whatever_clients_choose_there_are_no_new_metrics() {
+async fn no_request_creates_a_new_metric() {
     const ROUNDS: usize = 500;
     let world = World::start().await;
     let before: Vec<String> = world.admin.metrics().await.into_keys().collect();
@@ -56,7 +56,7 @@ async fn whatever_clients_choose_there_are_no_new_metrics() {
 }
 
 #[tokio::test]
-async fn every_request_is_one_line_with_what_one_wants_to_know() {
+async fn every_request_is_one_log_line_with_all_fields() {
     let world = World::start().await;
     let reply = world.ask(world.list()).await;
     let line = world.log.line_of(reply.request_id()).await;
@@ -114,12 +114,12 @@ async fn a_refusal_of_the_door_looks_like_any_other_refusal() {
             let line = world.log.line_of(reply.request_id()).await;
             assert_eq!(
                 (&line["code"], &line["status"], &line["surface"], &line["gateway"]),
-                (&code.into(), &status.into(), &"door".into(), &name(0).into())
+                (&code.into(), &status.into(), &"listener".into(), &name(0).into())
             );
         }
         let class = status / 100;
         let series = format!(
-            "edge_requests_total{{blame=\"client\",code=\"{code}\",status_class=\"{class}xx\",surface=\"door\"}}"
+            "edge_requests_total{{blame=\"client\",code=\"{code}\",status_class=\"{class}xx\",surface=\"listener\"}}"
         );
         assert_eq!(world.admin.metric(&series).await, 2);
     }
@@ -131,7 +131,7 @@ async fn a_refusal_of_the_door_looks_like_any_other_refusal() {
 #[tokio::test]
 async fn no_secret_reaches_a_log_a_metric_an_error_or_the_operators_view() {
     let log = Log::default();
-    // The whole process's log, so that nothing any part says is missed.
+    // The whole process's log, with the lines of every part.
     let logs = Arc::new(Logs::start(Format::Json, "info", log.clone()).expect("this is the one test that starts it"));
     let world = World::with(|setup| setup.logs = Some(logs)).await;
     let key = world.key.text.clone();
@@ -200,7 +200,7 @@ async fn no_secret_reaches_a_log_a_metric_an_error_or_the_operators_view() {
 }
 
 #[tokio::test]
-async fn an_operator_can_ask_what_the_gateway_believes() {
+async fn an_operator_can_inspect_hosts_usage_and_status() {
     let world = World::start().await;
     assert_eq!(world.ask(world.list()).await.status, 200);
     let view = async |path: &str| {
@@ -211,11 +211,11 @@ async fn an_operator_can_ask_what_the_gateway_believes() {
     let host = view("/hosts/SHOP.example").await;
     assert_eq!((&host["certificate"], &host["project"]["plan"]), (&"own".into(), &"pro".into()));
     assert_eq!(view(&format!("/hosts/{DEMO}")).await["certificate"], "platform");
-    assert_eq!(world.admin.get("/hosts/nobody.example").await.0, 404);
+    assert_eq!(world.admin.get("/hosts/unknown.example").await.0, 404);
     let usage = view("/usage/demo").await;
     let minute = serde_json::json!({ "limit": 300, "used": 1, "remaining": 299, "resets_at": MINUTE_END });
     assert_eq!((&usage["minute"], &usage["mode"]), (&minute, &"exact".into()));
-    assert_eq!(world.admin.get("/usage/nobody").await.0, 404);
+    assert_eq!(world.admin.get("/usage/unknown").await.0, 404);
     let status = view("/status").await;
     assert_eq!((&status["draining"], &status["revision"]), (&false.into(), &1.into()));
     let names: Vec<&str> =
@@ -224,11 +224,11 @@ async fn an_operator_can_ask_what_the_gateway_believes() {
 }
 
 #[tokio::test]
-async fn the_control_plane_is_told_which_keys_are_used_and_which_are_banned() {
+async fn the_control_plane_gets_used_and_banned_keys() {
     let world = World::start().await;
     let id = &world.key.record.id;
     let said_of = |report: &KeyReport| report.used.iter().find(|used| used.key == *id).map(|used| used.minute);
-    // What the control plane does not take now, it is told later.
+    // Reports that the control plane misses are repeated later.
     world.control.die().await;
     assert_eq!(world.ask(world.list()).await.status, 200);
     world.control.revive().await;
@@ -242,7 +242,7 @@ async fn the_control_plane_is_told_which_keys_are_used_and_which_are_banned() {
     let report = world.control.told_of_keys("the ban", |report| report.bans_total == 1).await;
     assert_eq!((&report.bans[0].key, report.bans[0].reason), (id, BanReason::Operator));
     assert_eq!(world.admin.ask("DELETE", &path, &token).await.0, 200);
-    // A key that is used on is told again with the next minute, and that there is no ban any more.
+    // A key in use is reported again in the next minute, and without a ban.
     world.clock.advance(std::time::Duration::from_mins(1));
     assert_eq!(world.ask(world.list()).await.status, 200);
     let is_later = |report: &KeyReport| said_of(report).is_some_and(|minute| minute == MINUTE_END / 60);
@@ -252,7 +252,7 @@ async fn the_control_plane_is_told_which_keys_are_used_and_which_are_banned() {
 
 /// Usage of one project that the control plane has no room for keeps that of no other from it.
 #[tokio::test]
-async fn usage_that_is_refused_holds_up_no_other_usage() {
+async fn a_refused_usage_report_delays_no_other() {
     const PROJECTS: usize = USAGE_PROJECTS_MAX + 5;
     let world = World::start().await;
     world.control.has_no_room();
@@ -269,9 +269,9 @@ async fn usage_that_is_refused_holds_up_no_other_usage() {
     eventually("usage of every project", async || (world.control.told_of_usage() == expected).then_some(())).await;
 }
 
-/// A page in an operator's browser may have its own name lead here (DNS rebinding); it is told nothing.
+/// A page in an operator's browser may resolve its own name to this address (DNS rebinding); it gets no data.
 #[tokio::test]
-async fn the_admin_listener_answers_to_its_own_names_alone() {
+async fn the_admin_listener_answers_only_to_its_own_names() {
     let world = World::with(|setup| setup.listen = "admin_hosts = [\"gateway-1\"]").await;
     for host in ["127.0.0.1", "127.0.0.1:9901", "localhost", "LOCALHOST:1", "[::1]:9901", "gateway-1", "gateway-1:9901"]
     {

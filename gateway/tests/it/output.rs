@@ -1,4 +1,4 @@
-//! What the gateway writes for others is nobody's reason to wait: a log that nobody reads, metrics that everybody reads.
+//! Output never delays requests: an unread log, and metrics with many readers at once.
 
 use std::process::Stdio;
 
@@ -9,7 +9,7 @@ use crate::world::{DEMO, World};
 // F39
 // promise: faults.24
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_that_nobody_reads_delays_no_request_and_not_the_end() {
+async fn an_unread_log_delays_no_request_and_no_shutdown() {
     let mut pair = Pair::prepare("0s").await;
     pair.run_into(0, Stdio::piped());
     pair.serves().await;
@@ -24,7 +24,7 @@ async fn a_log_that_nobody_reads_delays_no_request_and_not_the_end() {
 // F40
 // promise: faults.25
 #[tokio::test(flavor = "multi_thread")]
-async fn a_storm_of_scrapes_is_answered_and_so_is_everybody_else() {
+async fn many_scrapes_at_once_are_answered_and_delay_no_request() {
     let world = World::start().await;
     let admin = world.admin;
     let scrapes: Vec<_> = (0..100).map(|_| tokio::spawn(async move { admin.get("/metrics").await })).collect();

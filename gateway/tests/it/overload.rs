@@ -1,4 +1,4 @@
-//! Memory and descriptors run short: what is given up first, and that operators are always answered.
+//! Memory and descriptors run short: the order in which the gateway sheds work, and operators are always answered.
 
 use std::cmp::Ordering;
 use std::net::{IpAddr, Ipv4Addr};
@@ -16,14 +16,14 @@ use crate::world::{DEMO, eventually, within};
 /// More than it will use.
 const PLENTY: u64 = 1 << 40;
 
-/// Grants so much memory that the gateway uses about this many thousandths of it, until it says that this is its stage.
+/// Sets the memory limit so that the gateway uses about this many thousandths of it, until it reports this stage.
 async fn squeeze(pair: &Pair, thousandths: u64, stage: u64) {
     eventually("the stage", async || {
         let seen = pair.admin(0).metric("edge_overload_stage").await;
         match seen.cmp(&stage) {
             Ordering::Less => pair.grant_memory(pair.resident(0) * 1_000 / thousandths),
             Ordering::Equal => return Some(()),
-            // It looked at a moment when it used more, and a stage ends well below where it begins.
+            // It measured at a time of higher use, and a stage ends well below its start.
             Ordering::Greater => pair.grant_memory(PLENTY),
         }
         None
@@ -45,7 +45,7 @@ async fn before_memory_runs_out_idle_connections_go_then_the_lowest_plans_then_n
 
     squeeze(&pair, 880, 1).await;
     let mut free = Client::try_tls(https, &pair.free_ask().host).await.expect("a handshake");
-    assert_eq!(free.ask(&pair.free_ask()).await.status, 200, "nobody is refused yet");
+    assert_eq!(free.ask(&pair.free_ask()).await.status, 200, "no request is refused yet");
     assert_eq!(resting.rest().await, b"", "but who rests has to go");
     assert!(shed("idle").await >= 1);
 
@@ -55,7 +55,7 @@ async fn before_memory_runs_out_idle_connections_go_then_the_lowest_plans_then_n
     refused.refused(503, "overloaded");
     assert_eq!(refused.number("retry-after"), 1);
     busy = if busy.try_ask(&pair.ask()).await.is_some() { busy } else { connect().await };
-    assert_eq!(busy.ask(&pair.ask()).await.status, 200, "whoever pays most is served");
+    assert_eq!(busy.ask(&pair.ask()).await.status, 200, "the highest plan is served");
     assert_eq!(shed("request").await, 1);
 
     squeeze(&pair, 990, 3).await;
@@ -72,7 +72,7 @@ async fn before_memory_runs_out_idle_connections_go_then_the_lowest_plans_then_n
     assert_eq!(free.ask(&pair.free_ask()).await.status, 200);
 }
 
-// A22: looking at the memory four times a second is too late for those that begin at once.
+// A22: measuring memory four times a second is too late for requests that begin at once.
 // promise: faults.21
 #[tokio::test(flavor = "multi_thread")]
 async fn no_more_requests_begin_at_once_than_there_is_memory_for() {
@@ -88,7 +88,7 @@ async fn no_more_requests_begin_at_once_than_there_is_memory_for() {
     let ask = pair.ask();
     let asked = join_all((0..AT_ONCE).map(|_| asking.try_ask(&ask)));
     let opened = async {
-        // None ends before each has begun or was refused: nobody finds the room that another one has left.
+        // No request ends before all have begun or were refused, so none can use memory that another has freed.
         let decided = async || shed().await + (pair.asked() - before) as u64;
         eventually("all to be decided", async || (decided().await == AT_ONCE as u64).then_some(())).await;
         gate.add_permits(AT_ONCE);
@@ -121,7 +121,7 @@ async fn clients_cannot_have_the_descriptors_that_operators_need() {
     }
     let admin = pair.admin(0);
     let turned_away = "edge_connection_events_total{event=\"too_many\"}";
-    // Two fifths of 1,024 are let in.
+    // Two fifths of 1,024 are admitted.
     eventually("clients to be turned away", async || (admin.metric(turned_away).await >= 191).then_some(())).await;
     assert_eq!(admin.metric("edge_connections").await, 409);
     for _ in 0..20 {
@@ -140,7 +140,7 @@ async fn clients_cannot_have_the_descriptors_that_operators_need() {
     .await;
 }
 
-// A23: with 128 descriptors there is no gateway that could be short of them.
+// A23: with 128 descriptors the gateway still serves and does not run out.
 // promise: edge.28
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_without_descriptors_does_not_start() {

@@ -34,20 +34,20 @@ fn with_root((chain, key): (String, String)) -> (String, String) {
     (chain + &certificates::root(), key)
 }
 
-/// A pair that no client trusts: signed by itself, and good for long.
+/// A self-signed pair with a long validity, which no client trusts.
 fn staging() -> (String, String) {
     let rcgen::CertifiedKey { cert, signing_key } = rcgen::generate_simple_self_signed([WILDCARD.to_owned()]).unwrap();
     (cert.pem(), signing_key.serialize_pem())
 }
 
-/// A pair of the right authority that is for clients alone.
+/// A pair of the right authority, for clients only.
 fn clients() -> (String, String) {
     certificates::leaf_with(&[WILDCARD], |params| {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     })
 }
 
-/// A pair of the right authority that is an authority itself.
+/// A pair of the right authority that is itself a CA.
 fn authoritys() -> (String, String) {
     certificates::leaf_with(&[WILDCARD], |params| params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained))
 }
@@ -71,7 +71,7 @@ async fn faults(world: &World) -> Vec<String> {
     serde_json::from_value(status["platform_certificate_faults"].clone()).unwrap()
 }
 
-/// Waits until the gateway says one thing of its platform certificate, with these words.
+/// Waits until the gateway reports exactly one fault of its platform certificate, with these words.
 async fn says(world: &World, words: &str) {
     eventually(words, async || {
         let faults = faults(world).await;
@@ -98,7 +98,7 @@ async fn a_wrong_certificate_never_replaces_a_good_one() {
         (pair(&[WILDCARD], -1, 30), "ends_earlier", "it ends at 2027-02-14T08:00:10Z, the one in use at 2027-03-16"),
         (staging(), "authority", "its chain ends at \"CN=rcgen self signed cert\", which the system does not trust"),
         (namesake(), "authority", "nothing shows that it has the same key"),
-        // The right authority's certificate behind it makes it no better.
+        // The right authority's certificate in the chain does not help.
         (with_root(namesake()), "authority", "nothing shows that it has the same key"),
         (clients(), "purpose", "it is not for servers"),
         (authoritys(), "ca", "it is an authority's"),
@@ -113,7 +113,7 @@ async fn a_wrong_certificate_never_replaces_a_good_one() {
         world.admin.counts(&series("refused", reason), 1).await;
         assert_eq!(shown(&world).await, leaf(&good), "{reason}");
     }
-    // A better one is taken, and all is well.
+    // A better one is used, and no fault is left.
     let better = pair(&[WILDCARD, "tollhouse.localhost"], -1, 90);
     world.put_platform_certificate(&better);
     eventually("the better one", async || (shown(&world).await == leaf(&better)).then_some(())).await;
@@ -124,7 +124,7 @@ async fn a_wrong_certificate_never_replaces_a_good_one() {
 }
 
 #[tokio::test]
-async fn a_renewal_by_the_same_authority_is_taken_and_what_was_served_may_come_back() {
+async fn a_renewal_by_the_same_authority_is_used_and_the_former_certificate_may_return() {
     let first = pair(&[WILDCARD], -10, 60);
     let world = World::with(|setup| setup.platform = first.clone()).await;
     let second = with_root(pair(&[WILDCARD], -1, 90));
@@ -137,13 +137,13 @@ async fn a_renewal_by_the_same_authority_is_taken_and_what_was_served_may_come_b
         eventually(case, async || (shown(&world).await == leaf(pair)).then_some(())).await;
         eventually("no fault", async || faults(&world).await.is_empty().then_some(())).await;
     }
-    // One that was never served is still refused.
+    // A certificate that was never served is still refused.
     world.put_platform_certificate(&pair(&[WILDCARD], -1, 30));
     says(&world, "it ends at").await;
     assert_eq!(shown(&world).await, leaf(&second));
 }
 
-/// At a start there is nothing to fall back to: a bad certificate is served and reported.
+/// At the start there is no other certificate: a bad one is served and reported.
 #[tokio::test]
 async fn a_bad_certificate_at_the_start_is_served_and_reported() {
     let expired = pair(&[WILDCARD], -30, -2);
@@ -151,10 +151,10 @@ async fn a_bad_certificate_at_the_start_is_served_and_reported() {
     assert_eq!(shown(&world).await, leaf(&expired));
     says(&world, "platform.pem): it expired at 2027-01-13T08:00:10Z: put a good pair in its place").await;
     world.admin.counts(&series("in_use", "expired"), 1).await;
-    // One that ends within a month is better than one that is over.
-    let mended = pair(&[WILDCARD], -1, 5);
-    world.put_platform_certificate(&mended);
-    eventually("the mended one", async || (shown(&world).await == leaf(&mended)).then_some(())).await;
+    // A certificate that expires within a month is better than an expired one.
+    let fixed = pair(&[WILDCARD], -1, 5);
+    world.put_platform_certificate(&fixed);
+    eventually("the fixed one", async || (shown(&world).await == leaf(&fixed)).then_some(())).await;
     world.admin.counts(&series("in_use", "expired"), 0).await;
     assert_eq!(faults(&world).await, Vec::<String>::new());
 }
@@ -179,7 +179,7 @@ async fn wrong_names_at_the_start_are_reported_and_mended_without_a_restart() {
     assert_eq!(shown(&world).await, leaf(&right));
 }
 
-/// One that no client trusts is reported, and says nothing about the authority and the end of the good one after it.
+/// An untrusted certificate is reported, and does not affect the checks of the valid one after it.
 #[tokio::test]
 async fn a_self_signed_certificate_at_the_start_is_reported_and_replaced_by_a_good_one() {
     for (pair_at_start, reason, words) in
@@ -198,7 +198,7 @@ async fn a_self_signed_certificate_at_the_start_is_reported_and_replaced_by_a_go
     }
 }
 
-/// What is no regular file is refused like every other mistake, and is not waited for.
+/// A path that is not a regular file is refused like other mistakes, and the gateway does not wait for it.
 #[tokio::test]
 async fn a_pipe_in_place_of_the_certificate_does_not_end_the_watching() {
     let good = pair(&[WILDCARD], -10, 60);

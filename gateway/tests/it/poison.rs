@@ -1,4 +1,4 @@
-//! A control plane gone wrong: whatever it says, the last good state is served and no request fails.
+//! A faulty control plane: with any bad data the last good state is served and no request fails.
 
 use chassis::seal::SealingKey;
 use chassis::secret::Secret;
@@ -13,22 +13,22 @@ use crate::world::entities::{certificate, challenge, limited, public, redirectin
 use crate::world::visitor::Visitor;
 use crate::world::{DEMO, ORDERS, OTHER, SHOP, World, eventually};
 
-/// The revision after the newest one; known only when the lie is told.
+/// Stands for the revision after the newest one, which is known only when the bad stream is sent.
 const NEXT: u64 = 7_777_777;
 
 fn change(revision: u64, effect: Effect) -> String {
     line(&Frame::Change(Change { revision: Revision(revision), mark: Mark(revision), at: UnixMillis(0), effect }))
 }
 
-/// What would follow and must not be believed.
+/// The change that follows a lie. It must not be applied.
 fn removal() -> String {
     change(NEXT, Effect::Remove(EntityName::Site(DEMO.parse().unwrap())))
 }
 
-/// Tells a gateway each lie in a stream of its own, and asserts that nothing of it is believed, no request fails, and
-/// the truth is believed afterwards. `reason` is what the metric says; none when the stream merely broke.
+/// Sends a gateway each bad stream by itself, and asserts that the gateway applies nothing of it, no request fails, and
+/// the next good stream is applied. `reason` is the metric's label; `None` when the stream merely broke.
 ///
-/// `bench/run edge-proof` tells each of them several times.
+/// `bench/run edge-proof` sends each of them several times.
 async fn assert_survives(reason: Option<&str>, lies: Vec<(&str, String)>) {
     let rounds = usize::try_from(extent("POISON_ROUNDS", 1)).unwrap();
     let count = lies.len() * rounds;
@@ -60,7 +60,7 @@ async fn assert_survives(reason: Option<&str>, lies: Vec<(&str, String)>) {
 
 // promise: edge.23
 #[tokio::test]
-async fn lines_that_are_no_frames_are_refused() {
+async fn malformed_frames_are_refused() {
     let unknown_plan = change(NEXT, Effect::Put(Entity::Project(public("demo")))).replace("\"pro\"", "\"platinum\"");
     let blank_host = change(NEXT, Effect::Put(site(DEMO, "demo"))).replace(DEMO, "");
     let zero = change(NEXT, Effect::Put(Entity::Project(limited("demo", 5, 5)))).replace(":5", ":0");
@@ -103,7 +103,7 @@ async fn snapshots_with_more_or_less_than_announced_are_refused() {
 
 // promise: edge.23
 #[tokio::test]
-async fn snapshots_that_say_one_thing_twice_are_refused() {
+async fn snapshots_with_duplicates_are_refused() {
     let twice = vec![Entity::Project(limited("demo", 1, 1)), Entity::Project(limited("demo", 2, 2))];
     assert_survives(Some("duplicate"), vec![("twice", snapshot(&twice, NEXT))]).await;
 }
@@ -130,7 +130,7 @@ fn unusable() -> Vec<(&'static str, CertificateBundle)> {
     let of_another_name = CertificateBundle { hostname: good.hostname.clone(), ..other.clone() };
     let chain_of_another = CertificateBundle { chain_pem: other.chain_pem, ..good.clone() };
     let no_chain = CertificateBundle { chain_pem: String::new(), ..good.clone() };
-    // One letter of the leaf is another: what was a sequence is none.
+    // One changed letter of the leaf: it is no longer a sequence.
     let flipped = CertificateBundle { chain_pem: good.chain_pem.replacen("\nM", "\nA", 1), ..good };
     vec![
         ("cannot open", of_another_name),
@@ -140,7 +140,7 @@ fn unusable() -> Vec<(&'static str, CertificateBundle)> {
     ]
 }
 
-/// Which certificates the gateway says it has set aside.
+/// The certificates that the gateway reports as skipped.
 async fn set_aside(world: &World) -> Vec<(String, String)> {
     let (_, status) = world.admin.get("/status").await;
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();
@@ -151,7 +151,7 @@ async fn set_aside(world: &World) -> Vec<(String, String)> {
 
 // promise: edge.23
 #[tokio::test]
-async fn a_certificate_that_is_not_usable_is_set_aside_and_everything_else_is_taken() {
+async fn an_unusable_certificate_is_skipped_and_all_other_changes_are_applied() {
     let mut world = World::start().await;
     let shop = Ask::get(SHOP, ORDERS).key(&world.key.text);
     let certificates = unusable();
@@ -162,12 +162,12 @@ async fn a_certificate_that_is_not_usable_is_set_aside_and_everything_else_is_ta
         assert_eq!(world.ask(shop.clone()).await.status, 200, "{why}: with the certificate from before");
         world.admin.counts("edge_replica_refused_total{reason=\"certificate\"}", number).await;
     }
-    // What is withdrawn after it is withdrawn.
+    // A later withdrawal is applied.
     let revoked = world.other_key.clone();
     let removed = EntityName::Key(revoked.record.digest);
     world.control.remove(removed.clone()).await;
     world.ask(Ask::get(OTHER, ORDERS).key(&revoked.text)).await.refused(401, "invalid_api_key");
-    // So is what a snapshot no longer has, beside the same certificate.
+    // So is the absence from a snapshot that has the same certificate.
     world.control.put(revoked.entity()).await;
     assert_eq!(world.ask(Ask::get(OTHER, ORDERS).key(&revoked.text)).await.status, 200);
     world.control.die().await;
@@ -177,7 +177,7 @@ async fn a_certificate_that_is_not_usable_is_set_aside_and_everything_else_is_ta
     world.control.applied(revision).await;
     world.ask(Ask::get(OTHER, ORDERS).key(&revoked.text)).await.refused(401, "invalid_api_key");
     assert_eq!(world.ask(shop.clone()).await.status, 200);
-    // It is known after a restart, until a good one comes.
+    // It is still reported after a restart, until a valid one comes.
     world.begin_stop();
     world.stopped().await.expect("a clean end");
     world.run().await;
@@ -204,7 +204,7 @@ async fn tokens_that_leave_their_path_are_refused() {
 
 // promise: edge.23
 #[tokio::test]
-async fn streams_that_break_in_the_middle_change_nothing() {
+async fn broken_streams_change_nothing() {
     let half = snapshot(&[site("half.example", "demo"), site("more.example", "demo")], NEXT);
     let (half, _) = half.split_at(half.find("more").expect("the second entity") - 60);
     let oversize = format!("\"{}\"\n", "x".repeat(300_000)) + &removal();

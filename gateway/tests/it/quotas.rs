@@ -1,4 +1,4 @@
-//! How much may be asked: minute and day, both or neither, and what the headers say about it.
+//! Quotas: a request is charged to minute and day or to neither, and the headers describe both.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::world::client::{Ask, Reply};
 use crate::world::entities::{TestKey, limited, project};
 use crate::world::{DAY_END, DEMO, MINUTE_END, NOW, ORDERS, SHOP, World};
 
-/// A world whose demo project has these limits.
+/// A world with these limits for the demo project.
 async fn world_with(per_minute: u32, per_day: u32) -> World {
     let world = World::with(|setup| {
         setup.entities.retain(|entity| entity.name() != EntityName::Project("demo".parse().unwrap()));
@@ -28,7 +28,7 @@ fn assert_refused(reply: &Reply, code: &str, limit: i64, reset: i64, now: i64) {
 
 // rule: 8.7, 8.8, 8.9
 #[tokio::test]
-async fn every_response_says_how_many_requests_are_left() {
+async fn every_response_shows_the_remaining_requests() {
     let world = World::start().await;
     let mut client = world.tls(DEMO).await;
     for left in (290..300).rev() {
@@ -47,10 +47,10 @@ async fn every_response_says_how_many_requests_are_left() {
     }
 }
 
-/// A project is removed and another one takes its name: it has its own quota, and the old key opens nothing of it, also
-/// where the gateway has not heard that it is gone.
+/// A project is removed and another one takes its name: it has its own quota, and the old key opens nothing of it, even
+/// at a gateway that missed the removal.
 #[tokio::test]
-async fn a_project_of_the_same_name_has_a_quota_of_its_own() {
+async fn a_project_of_the_same_name_has_its_own_quota() {
     let world = world_with(3, 100).await;
     let mut client = world.tls(DEMO).await;
     for left in [2, 1] {
@@ -68,7 +68,7 @@ async fn a_project_of_the_same_name_has_a_quota_of_its_own() {
 
 // rule: 7.429, 8.1, 8.2, 8.12
 #[tokio::test]
-async fn the_request_that_exceeds_the_minute_is_told_when_to_come_back() {
+async fn a_request_beyond_the_minutes_limit_gets_retry_after() {
     let world = world_with(3, 100).await;
     let mut client = world.tls(DEMO).await;
     for left in [2, 1, 0] {
@@ -80,7 +80,7 @@ async fn the_request_that_exceeds_the_minute_is_told_when_to_come_back() {
         assert_eq!(reply.header("access-control-allow-origin"), Some("*"));
     }
     assert_eq!(world.orders.requests().len(), 3, "what is refused is never forwarded");
-    // A client that waits exactly as long as it was told is let in.
+    // A client that waits exactly as long as `Retry-After` says is admitted.
     world.clock.advance(Duration::from_secs(u64::try_from(MINUTE_END - NOW).unwrap()));
     let reply = client.ask(&world.list()).await;
     assert_eq!((reply.status, reply.rate_limit_headers()), (200, (3, 2, MINUTE_END + 60)));
@@ -131,7 +131,7 @@ async fn each_plan_has_the_limits_that_are_published() {
 
 // rule: 8.4
 #[tokio::test]
-async fn a_higher_plan_helps_at_once_and_what_was_used_stays_used() {
+async fn a_higher_plan_takes_effect_at_once_and_counts_are_kept() {
     let world = world_with(2, 100).await;
     let mut client = world.tls(DEMO).await;
     assert_eq!(client.ask(&world.list()).await.status, 200);
@@ -150,9 +150,9 @@ async fn a_higher_plan_helps_at_once_and_what_was_used_stays_used() {
 
 // rule: 8.1
 #[tokio::test]
-async fn of_a_thousand_requests_for_the_last_unit_one_is_let_through() {
+async fn of_a_thousand_requests_for_the_last_unit_one_is_admitted() {
     let world = world_with(1, 2_000).await;
-    // HTTP/2, because so many connections are nobody's right: ten connections with a hundred streams each.
+    // HTTP/2, because one client may not open so many connections: ten connections with a hundred streams each.
     let mut clients = Vec::new();
     for _ in 0..10 {
         clients.push(std::sync::Arc::new(world.h2(DEMO).await));
@@ -173,7 +173,7 @@ async fn of_a_thousand_requests_for_the_last_unit_one_is_let_through() {
 }
 
 #[tokio::test]
-async fn what_was_used_is_remembered_when_the_gateway_restarts() {
+async fn counts_survive_a_restart_of_the_gateway() {
     let mut world = world_with(3, 100).await;
     assert_eq!(world.ask(world.list()).await.number("x-ratelimit-remaining"), 2);
     world.begin_stop();
@@ -194,7 +194,7 @@ async fn a_key_that_keeps_asking_after_429_is_banned_for_a_while_and_its_sibling
         assert_eq!(client.ask(&world.list()).await.status, 200);
     }
     client.ask(&world.list()).await.refused(429, "rate_limit_exceeded");
-    // Within a second of the first refusal nobody is an offender yet.
+    // Refusals within a second of the first one do not count as abuse yet.
     for _ in 0..30 {
         client.ask(&world.list()).await.refused(429, "rate_limit_exceeded");
     }
@@ -222,7 +222,7 @@ async fn a_key_that_keeps_asking_after_429_is_banned_for_a_while_and_its_sibling
 }
 
 #[tokio::test]
-async fn an_operator_bans_and_lifts_with_a_pass_alone() {
+async fn bans_and_lifts_need_an_operators_pass() {
     let world = World::start().await;
     let token = world.operator();
     let path = format!("/bans/{}", world.key.record.id);

@@ -1,4 +1,4 @@
-//! Moving house: to https, and to the primary domain, in exactly one hop.
+//! Redirects to https and to the primary domain, in exactly one hop.
 
 use contract::site::RedirectStatus;
 
@@ -12,7 +12,7 @@ const WWW: &str = "www.shop.example";
 const TARGETS: [&str; 8] =
     ["/", "/a%2Fb%2f", "//evil.example//x", "/?", "/x?", "/a%0a%0D?b=%0a", "/a|b?c={d}", "/%E4%BD%A0?q=%FF&&="];
 
-/// A world in which WWW leads to SHOP with this status.
+/// A world in which WWW redirects to SHOP with this status.
 async fn world_with(status: Option<RedirectStatus>) -> World {
     let world = World::start().await;
     world.control.put(certificate(WWW)).await;
@@ -32,7 +32,7 @@ fn assert_leads(reply: &Reply, status: u16, location: &str) {
 // rule: 1.15
 // promise: domains.25
 #[tokio::test]
-async fn a_secondary_domain_leads_to_the_primary_one_with_the_status_chosen() {
+async fn a_secondary_domain_redirects_to_the_primary_one_with_the_configured_status() {
     for (chosen, status) in [
         (RedirectStatus::MovedPermanently, 301),
         (RedirectStatus::Found, 302),
@@ -50,7 +50,7 @@ async fn a_secondary_domain_leads_to_the_primary_one_with_the_status_chosen() {
             }
         }
         world.assert_upstreams_untouched();
-        // And there it ends: the primary domain redirects nobody.
+        // The redirect ends there: the primary domain answers by itself.
         world.ask(Ask::get(SHOP, ORDERS)).await.refused(401, "missing_api_key");
         world.end().await;
     }
@@ -70,7 +70,7 @@ async fn without_a_choice_reading_is_301_and_everything_else_keeps_its_method() 
 }
 
 #[tokio::test]
-async fn http_2_is_led_the_same_way() {
+async fn over_http_2_redirects_are_the_same() {
     let world = world_with(None).await;
     let client = world.h2(WWW).await;
     let reply = client.ask(&Ask::get(WWW, "//x%2F?a|b")).await;
@@ -79,7 +79,7 @@ async fn http_2_is_led_the_same_way() {
 
 // promise: domains.25
 #[tokio::test]
-async fn a_visitor_on_plain_http_is_led_to_https_in_one_hop_with_the_port() {
+async fn plain_http_redirects_to_https_in_one_hop_with_the_port() {
     let world = World::start().await;
     let port = world.https.port();
     for host in [BLOG, DEMO, SHOP] {
@@ -95,13 +95,13 @@ async fn a_visitor_on_plain_http_is_led_to_https_in_one_hop_with_the_port() {
 }
 
 #[tokio::test]
-async fn the_port_that_everybody_knows_is_left_out() {
+async fn a_redirect_omits_the_default_port() {
     let world = World::with(|setup| setup.listen = "public_https_port = 443").await;
     assert_leads(&world.ask_plain(Ask::get(BLOG, "/x?y")).await, 301, &format!("https://{BLOG}/x?y"));
 }
 
 #[tokio::test]
-async fn the_host_of_a_redirect_is_the_stored_one_whatever_was_sent() {
+async fn the_host_of_a_redirect_never_comes_from_the_request() {
     let world = World::start().await;
     let mut ask = Ask::get("BLOG.tollhouse.localhost.:80", "/x");
     ask.fields.push(("X-Forwarded-Host".to_owned(), "evil.example".to_owned()));
@@ -110,7 +110,7 @@ async fn the_host_of_a_redirect_is_the_stored_one_whatever_was_sent() {
 }
 
 #[tokio::test]
-async fn moving_house_needs_no_key_and_costs_no_quota() {
+async fn a_redirect_needs_no_key_and_costs_no_quota() {
     let world = world_with(None).await;
     let reply = world.ask(Ask::get(WWW, ORDERS).key(&world.key.text)).await;
     assert_eq!(reply.status, 301);
@@ -126,7 +126,7 @@ async fn a_key_sent_without_encryption_is_refused_and_its_exposure_is_noted() {
         world.list(),
         Ask::new("DELETE", DEMO, "/v1/store/orders/1").key(&world.key.text),
         Ask::get(WWW, ORDERS).key(&world.key.text),
-        // On a public site only what looks like one of our keys.
+        // On a public site only credentials that look like our keys.
         Ask::get(BLOG, "/").field("Authorization", &format!("Basic th_{}", world.key.text)),
     ] {
         let reply = world.ask_plain(ask.clone()).await;
@@ -143,7 +143,7 @@ async fn a_key_sent_without_encryption_is_refused_and_its_exposure_is_noted() {
 }
 
 #[tokio::test]
-async fn an_ordinary_authorization_on_a_public_site_is_no_key() {
+async fn another_authorization_scheme_over_plain_http_is_redirected() {
     let world = World::start().await;
     let reply = world.ask_plain(Ask::get(BLOG, "/").field("Authorization", "Basic dXNlcjpwYXNz")).await;
     assert_eq!(reply.status, 301);

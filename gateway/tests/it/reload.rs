@@ -13,7 +13,7 @@ const GOOD: &str = "edge_config_last_reload_successful";
 
 // promise: edge.24
 #[tokio::test]
-async fn a_changed_upstream_is_taken_and_the_others_stay() {
+async fn a_changed_upstream_is_reloaded_and_the_others_stay() {
     let world = World::start().await;
     assert_eq!(world.ask(world.list()).await.status, 200);
     let (orders, blog) = (world.orders.address.to_string(), world.blog.address.to_string());
@@ -26,10 +26,10 @@ async fn a_changed_upstream_is_taken_and_the_others_stay() {
     assert_eq!(world.admin.metric(GOOD).await, 1);
 }
 
-/// What a hand that slips leaves in a file, wherever it stands in it.
+/// Typing mistakes, at any place of a file.
 const MISTAKES: [&str; 5] = ["[upstreams.orders", "nonsense = 1", "= 5", "threads = \"many", "}}"];
 
-/// What is said of a file in the log.
+/// The log's message about a file.
 fn refusal(text: &str) -> String {
     let source = Source::from_text("gateway.toml", text, ENVIRONMENT_PREFIX, BTreeMap::new());
     let Err(problems) = Config::read(&source) else { panic!("nothing is wrong with it: {text}") };
@@ -39,7 +39,7 @@ fn refusal(text: &str) -> String {
 // A18
 // promise: edge.24
 #[tokio::test]
-async fn a_file_with_a_mistake_changes_nothing_until_it_is_mended() {
+async fn a_file_with_a_mistake_changes_nothing_until_it_is_fixed() {
     let reloads = usize::try_from(extent("BAD_RELOADS", 5)).unwrap();
     let world = World::start().await;
     let visitor = Visitor::of(&world);
@@ -55,7 +55,7 @@ async fn a_file_with_a_mistake_changes_nothing_until_it_is_mended() {
         });
         eventually("the mistake is seen", async || (world.admin.metric(GOOD).await == 0).then_some(())).await;
         world.reconfigure(str::to_owned);
-        eventually("the file is mended", async || (world.admin.metric(GOOD).await == 1).then_some(())).await;
+        eventually("the file is fixed", async || (world.admin.metric(GOOD).await == 1).then_some(())).await;
     }
     let asked = visitor.leave().await;
     assert_eq!(world.ask(world.list()).await.status, 200);

@@ -1,4 +1,4 @@
-//! What the gateway knows: learnt within a moment, kept when the control plane is gone, and never traded for nonsense.
+//! The gateway's replica: current within a second, kept without the control plane, and never replaced by bad data.
 
 use contract::feed::{Change, Effect, Entity, EntityName, Frame, Mark, Revision};
 use contract::plan::Plan;
@@ -31,7 +31,7 @@ async fn removing_a_domain_stops_traffic_at_once_on_open_http_1_connections() {
     // From the report on: no response for the name, and the connection is over.
     assert!(open.try_ask(&ask).await.is_none());
     assert_eq!(open.rest().await, b"");
-    // New connections find nobody.
+    // New connections are refused.
     if let Ok(stream) = handshake(world.https, Some(SHOP), certificates::client(&[b"http/1.1"])).await {
         let mut fresh = Client { wire: crate::world::wire::Wire::new(stream) };
         fresh.ask(&ask).await.refused(404, "unknown_host");
@@ -73,7 +73,7 @@ async fn removing_a_domain_ends_the_request_that_is_in_progress() {
 }
 
 #[tokio::test]
-async fn what_is_reported_as_applied_is_what_was_published() {
+async fn the_reported_revision_is_the_published_one() {
     let world = World::start().await;
     world.control.put(site("a.tollhouse.localhost", "blog")).await;
     world.control.remove(name("a.tollhouse.localhost")).await;
@@ -106,8 +106,7 @@ async fn a_gateway_that_restarts_while_the_control_plane_is_dead_serves_everythi
     world.ask(Ask::get(DEMO, ORDERS)).await.refused(401, "missing_api_key");
 }
 
-/// Why the gateway refuses what the control plane holds.
-/// Every kind of damage: another file, a part of it, wrong bytes at its start or throughout.
+/// Kinds of damage to a file: another file, a part of it, wrong bytes at its start or throughout.
 fn damaged(good: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     let wrong_from = |from: usize, step: usize| {
         let mut bytes = good.to_vec();
@@ -127,7 +126,7 @@ fn damaged(good: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[tokio::test]
-async fn a_damaged_file_is_set_aside_and_the_gateway_starts_anew() {
+async fn a_damaged_file_is_moved_aside_and_the_gateway_starts_empty() {
     let mut world = World::start().await;
     let replica = world.data("replica.redb");
     let stop = async |world: &mut World| {
@@ -173,7 +172,7 @@ async fn follows(world: &World) {
     eventually("the control plane is followed", async || refusal(world).await.is_none().then_some(())).await;
 }
 
-/// An operator accepts what the control plane holds; what this changed, once it is taken.
+/// Accepts the control plane's data as an operator; returns the resulting changes.
 async fn accept(world: &World) -> serde_json::Value {
     let authorization = world.operator();
     assert_eq!(world.admin.ask("POST", "/replica/accept", &authorization).await.0, 200);
@@ -186,7 +185,7 @@ async fn accept(world: &World) -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn another_database_takes_nothing_away_until_an_operator_says_so() {
+async fn another_database_removes_nothing_until_an_operator_accepts_it() {
     let mut world = World::start().await;
     world.control.put(site("late.tollhouse.localhost", "blog")).await;
     let right = world.control.lose_database();
@@ -229,7 +228,7 @@ async fn a_database_that_went_back_is_refused_at_any_number() {
         (applied() == Some(Revision(0))).then_some(())
     })
     .await;
-    // The numbers that the gateway knows, and more, with other changes.
+    // The revisions that the gateway has, and more, with other changes.
     for number in 0..3 {
         world.control.publish(Effect::Put(site(&format!("other-{number}.tollhouse.localhost"), "blog")));
         let refused = world.control.refused();
@@ -260,7 +259,7 @@ async fn an_acceptance_without_a_refusal_is_refused_and_arms_nothing() {
         assert!(said.contains("nothing_to_accept") && said.contains("Nothing is refused here"), "{said}");
     };
     nothing().await;
-    // Nor while the control plane is away: what comes back is another database.
+    // Nor during an outage of the control plane after which another database comes back.
     world.control.die().await;
     nothing().await;
     drop(world.control.lose_database());
@@ -270,7 +269,7 @@ async fn an_acceptance_without_a_refusal_is_refused_and_arms_nothing() {
 }
 
 #[tokio::test]
-async fn an_acceptance_is_of_the_database_that_was_refused_alone() {
+async fn an_acceptance_is_valid_only_for_the_refused_database() {
     let world = World::start().await;
     let right = world.control.lose_database();
     refuses(&world).await;
@@ -278,7 +277,7 @@ async fn an_acceptance_is_of_the_database_that_was_refused_alone() {
     world.control.die().await;
     let authorization = world.operator();
     assert_eq!(world.admin.ask("POST", "/replica/accept", &authorization).await.0, 200);
-    // A third one comes in its place.
+    // A third database replaces it.
     world.control.put_back(right);
     drop(world.control.lose_database());
     world.control.publish(Effect::Put(site("third.tollhouse.localhost", "blog")));
@@ -298,7 +297,7 @@ async fn an_acceptance_is_of_the_database_that_was_refused_alone() {
 
 // promise: faults.17
 #[tokio::test]
-async fn a_gateway_that_has_never_heard_of_anything_says_that_it_is_starting() {
+async fn a_gateway_without_any_data_reports_that_it_is_starting() {
     let world = World::with(|setup| setup.control_plane_is_dead = true).await;
     let (status, report) = world.admin.get("/readyz").await;
     assert_eq!(status, 503, "{report}");
@@ -314,7 +313,7 @@ async fn a_gateway_that_has_never_heard_of_anything_says_that_it_is_starting() {
 
 // promise: faults.18
 #[tokio::test]
-async fn what_was_missed_while_the_control_plane_was_away_is_learnt_when_it_is_back() {
+async fn changes_missed_during_an_outage_are_applied_afterwards() {
     let world = World::start().await;
     world.control.die().await;
     for _ in 0..10 {
@@ -330,7 +329,7 @@ async fn what_was_missed_while_the_control_plane_was_away_is_learnt_when_it_is_b
 }
 
 #[tokio::test]
-async fn whoever_is_too_far_behind_takes_a_snapshot_and_drops_what_is_not_in_it() {
+async fn a_gateway_too_far_behind_takes_a_snapshot_and_drops_everything_absent_from_it() {
     let world = World::start().await;
     let open = world.h2(BLOG).await;
     assert_eq!(open.ask(&Ask::get(BLOG, "/")).await.status, 200);

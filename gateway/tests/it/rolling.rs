@@ -1,5 +1,5 @@
-//! Two gateways behind a balancer, under load, while one after the other goes away: by a restart, which nobody may
-//! notice, and by a kill, which may cost what was in progress and nothing more.
+//! Two gateways behind a balancer, under load, while one after the other goes away: by a restart, which fails no
+//! request, and by a kill, which fails the requests in progress and no others.
 //!
 //! `bench/run rolling-restart` runs the same at length, over optimised programs.
 
@@ -18,7 +18,8 @@ use crate::fleet::extent;
 /// Requests per second, half of them over HTTP/1.1 keep-alive, half over HTTP/2.
 const RATE: u32 = 500;
 
-/// How long a gateway says that it is not ready before it stops accepting. The balancer looks far more often.
+/// Time between a gateway's report that it is not ready and its closing of listeners. The balancer checks far more
+/// often.
 const LAME_DUCK: &str = "500ms";
 
 /// A test runs with fewer requests than `bench/run rolling-restart`: programs that are not optimised need the machine.
@@ -56,7 +57,7 @@ async fn restarts_of_two_gateways_one_after_the_other_fail_no_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_proxy_of_the_environment_is_not_told_what_the_control_plane_publishes() {
+async fn a_proxy_in_the_environment_is_not_used_for_the_control_plane() {
     let proxy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut pair = Pair::prepare("0s").await;
     pair.tell_of_proxy(proxy.local_addr().unwrap());
@@ -64,13 +65,13 @@ async fn a_proxy_of_the_environment_is_not_told_what_the_control_plane_publishes
     pair.serves().await;
     proxy.set_nonblocking(true).unwrap();
     let came = proxy.accept().map(|(_, from)| from);
-    assert_eq!(came.unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "nobody came to the proxy");
+    assert_eq!(came.unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "no connection reached the proxy");
 }
 
 // A15, F31
 // promise: edge.21
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gateway_that_is_killed_costs_what_it_had_in_progress_and_nothing_more() {
+async fn a_killed_gateway_fails_only_its_requests_in_progress() {
     let mut pair = Pair::start(LAME_DUCK).await;
     let balancer = Balancer::start(pair.places());
     balancer.ready(2).await;
@@ -90,5 +91,5 @@ async fn a_gateway_that_is_killed_costs_what_it_had_in_progress_and_nothing_more
     assert_eq!(losers.len(), outcome.failed.len(), "somebody lost more than one request: {outcome}");
 }
 
-/// What the parts share of a gateway's place.
+/// The balancer, shared by all parts of the test.
 type Shared = Arc<Balancer>;

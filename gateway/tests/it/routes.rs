@@ -1,10 +1,10 @@
-//! Which paths, methods and bodies an API takes, decided before its upstream hears of them.
+//! Paths, methods and bodies that an API accepts, decided before its upstream sees a request.
 
 use crate::world::client::{Ask, Reply, status_of};
 use crate::world::upstream::{Act, response};
 use crate::world::{BLOG, DEMO, MINUTE_END, ORDERS, World};
 
-/// Asserts a refusal of a caller who was charged for it.
+/// Asserts a refusal that was charged to the caller.
 #[track_caller]
 fn assert_refused_and_charged(reply: &Reply, status: u16, code: &str, left: i64) {
     reply.refused(status, code);
@@ -28,7 +28,7 @@ async fn a_path_that_does_not_exist_is_404_for_callers_and_401_for_strangers() {
 
 // rule: 4.1.1, 4.2.1
 #[tokio::test]
-async fn a_method_that_does_not_exist_is_405_with_those_that_do() {
+async fn an_unsupported_method_is_405_with_the_supported_ones() {
     let world = World::start().await;
     let mut client = world.tls(DEMO).await;
     let cases = [
@@ -54,7 +54,7 @@ async fn a_method_that_does_not_exist_is_405_with_those_that_do() {
 
 // rule: 4.1.3, 4.2.3
 #[tokio::test]
-async fn a_body_where_none_is_taken_is_refused_before_the_upstream_is_contacted() {
+async fn an_unexpected_body_is_refused_before_the_upstream_is_contacted() {
     let world = World::start().await;
     let chunked = |ask: Ask| {
         let mut ask = ask.field("Transfer-Encoding", "chunked");
@@ -87,7 +87,7 @@ async fn a_body_where_none_is_taken_is_refused_before_the_upstream_is_contacted(
 }
 
 #[tokio::test]
-async fn a_body_larger_than_the_route_takes_is_413_and_the_response_is_not_lost() {
+async fn a_body_over_the_routes_limit_is_413_and_the_response_arrives() {
     let world = World::start().await;
     let ask = |body: &str| Ask::new("POST", DEMO, "/v2/orders").key(&world.key.text).body(body);
     world.ask(Ask::new("POST", DEMO, "/v2/orders").body(&"x".repeat(101))).await.refused(401, "missing_api_key");
@@ -144,7 +144,7 @@ async fn head_is_get_without_the_body() {
         (200, Some("1234"), Some("\"x\""))
     );
     assert_eq!(reply.number("x-ratelimit-remaining"), 299);
-    // Nothing of a body is in the way of the next response.
+    // No byte of the body disturbs the next response.
     assert_eq!(client.ask(&world.list()).await.text(), "[]");
     assert_eq!(world.orders.requests()[0].head.first_line, "HEAD /v1/store/orders HTTP/1.1");
 }
@@ -195,7 +195,7 @@ async fn options_with_a_key_lists_the_methods_of_a_path() {
 }
 
 #[tokio::test]
-async fn a_client_that_waits_for_permission_gets_it_from_us_alone() {
+async fn only_the_gateway_sends_100_continue() {
     let world = World::start().await;
     let mut client = world.tls(DEMO).await;
     let ask = Ask::new("POST", DEMO, "/v2/orders").key(&world.key.text).body("{\"petId\":1}");
@@ -210,7 +210,7 @@ async fn a_client_that_waits_for_permission_gets_it_from_us_alone() {
 }
 
 #[tokio::test]
-async fn a_client_that_waits_for_permission_and_is_refused_sends_nothing() {
+async fn a_refused_client_that_expects_100_continue_sends_no_body() {
     let world = World::start().await;
     for (ask, status, code) in [
         (Ask::new("POST", DEMO, "/v2/orders").body("{}"), 401, "missing_api_key"),
@@ -219,7 +219,7 @@ async fn a_client_that_waits_for_permission_and_is_refused_sends_nothing() {
     ] {
         let mut ask = ask.field("Expect", "100-continue");
         ask.body.clear();
-        // The first head that comes is the refusal, not 100.
+        // The first head is the refusal, not 100.
         world.tls(DEMO).await.try_ask(&ask).await.expect("a response").refused(status, code);
     }
     world.assert_upstreams_untouched();

@@ -1,5 +1,5 @@
-//! Very many domains: how soon a gateway is ready, what it holds in memory, and what a name costs that nobody has asked
-//! for yet. `bench/run many-domains` runs this with up to a million, beside others with the same.
+//! Very many domains: time until a gateway is ready, its memory, and the cost of the first request for a name.
+//! `bench/run many-domains` runs this with up to a million, beside peers with the same.
 
 mod peers;
 mod process;
@@ -25,10 +25,10 @@ use crate::world::upstream::Upstream;
 use crate::world::wire::Wire;
 use crate::world::{SEALING_SECRET, certificates};
 
-/// The longest the first snapshot of a million may take on a slow machine.
+/// Maximum duration of the first snapshot of a million names on a slow machine.
 const LOADING_MAX: Duration = Duration::from_mins(20);
 
-/// How often somebody who starts is asked whether it is ready.
+/// Interval between two questions whether a starting process is ready.
 const POLL: Duration = Duration::from_millis(2);
 
 /// Clients that shake hands at the same time.
@@ -38,14 +38,14 @@ fn name(number: u32) -> String {
     format!("shop{number}.customers.example")
 }
 
-/// What the environment says for a long run, if it says anything.
+/// The environment's value for a long run, if any.
 #[expect(clippy::disallowed_methods, reason = "a bench chooses what it measures")]
 fn chosen(variable: &str) -> Option<String> {
     std::env::var(variable).ok()
 }
 
-/// Starts a gateway over a directory that outlives it; returns it when it is ready and has the snapshot, and how long that
-/// took.
+/// Starts a gateway over a directory that outlives it; returns it when it is ready and has the snapshot, and how long
+/// that took.
 async fn start(configuration: &Path, https: SocketAddr, admin: SocketAddr) -> (Process, Duration) {
     let began = Instant::now();
     let program = chosen("GATEWAY").unwrap_or_else(|| env!("CARGO_BIN_EXE_gateway").to_owned());
@@ -63,7 +63,7 @@ async fn start(configuration: &Path, https: SocketAddr, admin: SocketAddr) -> (P
     (process, began.elapsed())
 }
 
-/// Shakes hands once for each of so many names; how long each took, in order of length.
+/// Makes one handshake for each of `names` names; returns the durations, sorted.
 async fn shake_hands(https: SocketAddr, names: u32) -> Vec<Duration> {
     // One thread for all clients: several would wait for each other where they have one core.
     let clients = move || {
@@ -75,7 +75,7 @@ async fn shake_hands(https: SocketAddr, names: u32) -> Vec<Duration> {
     times
 }
 
-/// Shakes hands for every name whose turn it is, one after the other.
+/// Makes the handshakes of one client's names, one after the other.
 async fn client(https: SocketAddr, first: usize, names: u32) -> Vec<Duration> {
     let mut times = Vec::new();
     for number in (0..names).skip(first).step_by(CLIENTS) {
@@ -94,8 +94,8 @@ fn share(times: &[Duration], percent: usize) -> Duration {
 /// A figure and its unit, of one process.
 type Figure = (String, f64);
 
-/// What a process shows that was ready after so long: handshakes for so many names that it has not been asked for, and then
-/// for the same again.
+/// The figures of a process that was ready after `ready`: handshakes for `names` new names, and then for the same
+/// again.
 async fn measured(process: &Process, ready: Duration, names: u32) -> Vec<Figure> {
     let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
     let megabytes = || f64::from(process.resident_kib()) * 1.024e-3;
@@ -113,7 +113,7 @@ async fn measured(process: &Process, ready: Duration, names: u32) -> Vec<Figure>
     shown
 }
 
-/// The figures side by side, beside each of the others' how many times it the first one's is.
+/// A table of the figures, each of the others with its ratio to the first.
 fn table(title: &str, shown: &[(&str, Vec<Figure>)]) -> String {
     let heads: Vec<&str> = shown.iter().map(|(name, _)| *name).collect();
     let mut lines =
@@ -186,7 +186,7 @@ async fn a_gateway_that_restarts_with_many_domains_serves_them_from_its_own_file
     let (first, took) = start(&configuration, https, admin).await;
     println!("{domains} domains: the first snapshot was taken in {took:?}");
     drop(first);
-    // From here on there is only the file.
+    // From here on the gateway has only its file.
     control.die().await;
     let (gateway, took) = start(&configuration, https, admin).await;
     let mut shown = vec![("Tollhouse", measured(&gateway, took, hot).await)];

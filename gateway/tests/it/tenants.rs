@@ -1,4 +1,4 @@
-//! Tenants share upstreams and hosts of the platform, and yet nobody takes another's place or reads another's bytes.
+//! Tenants share upstreams and platform hosts; none can use up another's permits or read another's bytes.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::world::{BLOG, DEMO, ORDERS, OTHER, Setup, World};
 const API: &str = "api.tollhouse.localhost";
 const NEWS: &str = "news.tollhouse.localhost";
 
-/// An upstream with eight places, asked on a host of the platform by ten keys of one project and one of another.
+/// An upstream with eight permits, for a platform host with ten keys of one project and one of another.
 async fn world_with_few_places() -> (World, Vec<TestKey>) {
     let keys: Vec<TestKey> = (2..12).map(|number| TestKey::new("demo", number)).collect();
     let world = World::with(|setup| {
@@ -33,7 +33,7 @@ async fn world_with_few_places() -> (World, Vec<TestKey>) {
     (world.await, keys)
 }
 
-/// Somebody else is served on the same host and on their own, while whoever has all that one may have is told to wait.
+/// Another tenant is served on the same host and on its own, while a tenant with all its permits in use is refused.
 async fn assert_others_are_served(world: &World, noisy: &TestKey) {
     world.ask(Ask::get(API, ORDERS).key(&noisy.text)).await.refused(429, "too_many_in_progress");
     world.ask(Ask::get(DEMO, ORDERS).key(&noisy.text)).await.refused(429, "too_many_in_progress");
@@ -44,7 +44,7 @@ async fn assert_others_are_served(world: &World, noisy: &TestKey) {
 }
 
 #[tokio::test]
-async fn unread_responses_of_one_key_leave_places_of_the_platforms_host_to_others() {
+async fn unread_responses_of_one_key_leave_permits_of_the_platforms_host_to_others() {
     let (world, _) = world_with_few_places().await;
     let client = world.h2(API).await;
     let large = response("200 OK", "", &"x".repeat(1 << 20)).into_bytes();
@@ -62,9 +62,9 @@ async fn unread_responses_of_one_key_leave_places_of_the_platforms_host_to_other
     .await;
 }
 
-/// A project is removed while its requests are in progress, and another takes its name: they are not the new one's.
+/// A project is removed during its requests, and another takes its name: the requests do not count for the new one.
 #[tokio::test]
-async fn a_project_of_the_same_name_has_places_of_its_own() {
+async fn a_project_of_the_same_name_has_its_own_permits() {
     let (world, _) = world_with_few_places().await;
     let gate = Arc::new(Semaphore::new(0));
     let hold = async |key: &TestKey, count: usize| {
@@ -99,7 +99,7 @@ async fn a_project_of_the_same_name_has_places_of_its_own() {
 }
 
 #[tokio::test]
-async fn ten_keys_of_one_project_have_no_more_places_than_one() {
+async fn ten_keys_of_one_project_share_the_permits_of_one() {
     let (world, keys) = world_with_few_places().await;
     let mut waiting = Vec::new();
     for (number, key) in keys.iter().take(7).enumerate() {
@@ -176,7 +176,7 @@ async fn a_connection_to_an_upstream_carries_requests_of_one_tenant() {
 }
 
 #[tokio::test]
-async fn idle_connections_of_some_tenants_make_way_for_those_of_others() {
+async fn idle_connections_of_a_tenant_are_closed_for_those_of_others() {
     let world = world_with_two_sites(|setup| setup.blog = "in_flight_max = 1").await;
     for host in [BLOG, NEWS, BLOG] {
         assert_eq!(world.ask(Ask::get(host, "/")).await.status, 200);
@@ -202,8 +202,8 @@ impl Dice {
     }
 }
 
-/// A response to this host: a head that may lie about its body, and bytes that have no place in it. Whatever says
-/// something says for whom.
+/// A random response for this host: its head may lie about its body, and bytes may follow. Every text in it names the
+/// host.
 fn random_response(dice: &mut Dice, host: &str) -> Vec<u8> {
     let body = format!("<{host}>");
     let status = dice.one_of(&["200 OK", "200 OK", "204 No Content", "304 Not Modified", "404 Not Found"]);
@@ -225,8 +225,8 @@ fn random_response(dice: &mut Dice, host: &str) -> Vec<u8> {
     format!("HTTP/1.1 {status}\r\nX-Of: {host}\r\n{framing}\r\n{body}").into_bytes()
 }
 
-/// An upstream that answers at random, and keeps some of its bytes until the next request has come on the connection, so
-/// that they are as late as bytes can be.
+/// An upstream that answers at random, and holds back some bytes until the next request has arrived on the connection,
+/// the latest possible time.
 async fn random_upstream(seed: u64, asked: Arc<Mutex<Vec<String>>>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -248,7 +248,7 @@ async fn answer_at_random(stream: TcpStream, mut dice: Dice, asked: Arc<Mutex<Ve
         let head = Head::parse(&raw_head);
         let host = head.get("host").expect("a host").to_owned();
         asked.lock().push(host.clone());
-        // Bytes of the exchange before, at the worst moment.
+        // Bytes of the previous exchange, at the worst time.
         if !late.is_empty() && wire.send(&late).await.is_err() {
             return;
         }
@@ -266,7 +266,7 @@ async fn answer_at_random(stream: TcpStream, mut dice: Dice, asked: Arc<Mutex<Ve
 }
 
 #[tokio::test]
-async fn whatever_an_upstream_sends_and_when_no_byte_reaches_another_tenant() {
+async fn no_byte_of_an_upstream_reaches_another_tenant() {
     const ASKED: usize = 400;
     let asked = Arc::new(Mutex::new(Vec::new()));
     let upstream = random_upstream(0, asked.clone()).await;

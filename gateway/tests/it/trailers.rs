@@ -11,7 +11,7 @@ use crate::world::{BLOG, World, within};
 
 const RESPONSE: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n3\r\nabc\r\n0\r\nX-Sum: 6\r\nETag: \"1\"\r\n\r\n";
 
-/// What a client of HTTP/1.1 reads of the response, all of it.
+/// The whole response, as an HTTP/1.1 client reads it.
 async fn raw(world: &World, fields: &[(&str, &str)]) -> String {
     let mut ask = Ask::get(BLOG, "/").field("Connection", "close, te");
     if fields.is_empty() {
@@ -63,7 +63,7 @@ async fn trailers_of_an_http2_upstream_reach_clients_of_http1_that_take_them() {
     world.end().await;
 }
 
-/// Those of a client of HTTP/2, but for what no client may say.
+/// Trailers of an HTTP/2 client, except those that no client may send.
 #[tokio::test]
 async fn trailers_of_a_request_reach_an_http1_upstream() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,4 +1,4 @@
-//! Clients that send slowly: a pause is theirs, whoever waits for it, and an upload has an end. The same over both versions.
+//! Slow uploads: a client may pause, and an upload has a maximum duration. The same over both versions of HTTP.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::world::client::{Ask, Reply};
 use crate::world::upstream::{Act, response};
 use crate::world::{DEMO, World, h2, within};
 
-/// A POST whose body comes in two pieces with a pause of this length between, over HTTP/1.1 or HTTP/2.
+/// Sends a POST with a body in two pieces and a pause of this length between, over HTTP/1.1 or HTTP/2.
 async fn upload(world: &World, over_h2: bool, length: usize, pause: Option<Duration>) -> Reply {
     let ask = Ask::new("POST", DEMO, "/v2/orders").key(&world.key.text).field("Content-Length", &length.to_string());
     let (first, second) = (vec![b'a'; length / 2], vec![b'b'; length - length / 2]);
@@ -17,6 +17,7 @@ async fn upload(world: &World, over_h2: bool, length: usize, pause: Option<Durat
         let (reply, mut body) = client.begin(&ask).await;
         body.send_data(Bytes::from(first), false).unwrap();
         if let Some(pause) = pause {
+            // The test is about this pause of the client.
             tokio::time::sleep(pause).await;
             body.send_data(Bytes::from(second), true).unwrap();
         }
@@ -25,6 +26,7 @@ async fn upload(world: &World, over_h2: bool, length: usize, pause: Option<Durat
         let mut client = world.tls(DEMO).await;
         client.send([ask.to_bytes(), first].concat()).await;
         if let Some(pause) = pause {
+            // The test is about this pause of the client.
             tokio::time::sleep(pause).await;
             client.send(second).await;
         }

@@ -1,4 +1,4 @@
-//! gRPC through the gateway: by grpcio on both sides, and what only a server of our own can do.
+//! gRPC through the gateway: with grpcio on both sides, and cases that need a server of our own.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -25,12 +25,12 @@ fn python() -> PathBuf {
 fn script(arguments: &[&str]) -> Command {
     let mut command = Command::new(python());
     command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/grpc_peers.py")).args(arguments);
-    // What the environment says of proxies is not for loopback.
+    // The environment's proxies do not apply to loopback.
     command.env("no_grpc_proxy", "*").env("GRPC_ENABLE_FORK_SUPPORT", "0").kill_on_drop(true);
     command
 }
 
-/// A server of gRPC that is not ours, and its port. It ends with its input.
+/// A third-party gRPC server, and its port. It ends with its input.
 async fn server() -> (Child, u16) {
     let mut server = script(&["serve"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("Python");
     let mut line = String::new();
@@ -48,7 +48,7 @@ async fn world(to: &str, lines: &'static str) -> World {
 }
 
 #[tokio::test]
-async fn calls_of_all_kinds_go_through_between_a_client_and_a_server_that_are_not_ours() {
+async fn all_kinds_of_calls_pass_between_third_party_clients_and_servers() {
     let (server, port) = server().await;
     let world = world(&format!("127.0.0.1:{port}"), "in_flight_max = 1000").await;
     run(&world, "call").await;
@@ -59,7 +59,7 @@ async fn calls_of_all_kinds_go_through_between_a_client_and_a_server_that_are_no
 /// The C core answers each small message with two `WINDOW_UPDATE`s.
 // promise: edge.11
 #[tokio::test]
-async fn small_messages_and_calls_are_no_flood_however_many_there_are() {
+async fn many_small_messages_and_calls_are_not_taken_for_a_flood() {
     let (server, port) = server().await;
     let world = world(&format!("127.0.0.1:{port}"), "in_flight_max = 1000").await;
     for work in ["messages", "calls", "streams"] {
@@ -90,7 +90,7 @@ async fn grpcs_own_question_about_health_is_asked() {
     )
     .await;
     assert_up(&world, 1).await;
-    // An address that is out is tried all the same, so it is the log and the status that say so.
+    // An unreachable address is still tried, so only log and status show it.
     drop(server);
     assert_up(&world, 0).await;
     world.end().await;

@@ -1,4 +1,4 @@
-//! Upstreams that speak HTTP/2, agreed on in the TLS handshake or known before.
+//! Upstreams over HTTP/2, negotiated in the TLS handshake or configured.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ use crate::world::{BLOG, Setup, World, certificates, eventually, within};
 
 const NEWS: &str = "news.tollhouse.localhost";
 
-/// A world whose blog speaks HTTP/2 in clear text there, and has a second project.
+/// A world with the blog over HTTP/2 in clear text at this address, and a second project.
 async fn world(at: SocketAddr, change: impl FnOnce(&mut Setup)) -> World {
     World::with(|setup| {
         setup.blog_urls = vec![format!("h2c://{at}")];
@@ -30,7 +30,7 @@ async fn world(at: SocketAddr, change: impl FnOnce(&mut Setup)) -> World {
     .await
 }
 
-/// Sends back what came, with what was asked for before it.
+/// Sends the body back, after the requested fields.
 async fn echo(mut asked: Asked) {
     let path = asked.head.uri.path().to_owned();
     let body = asked.read().await;
@@ -52,7 +52,7 @@ async fn requests_of_both_versions_share_a_connection_over_http2() {
                 "{number}"
             );
         }
-        // Nobody says how long it is.
+        // Without a content-length.
         let mut ask = ask.clone();
         ask.fields.clear();
         assert_eq!(new.ask(&ask).await.text(), body);
@@ -65,7 +65,7 @@ async fn requests_of_both_versions_share_a_connection_over_http2() {
 }
 
 #[tokio::test]
-async fn what_an_upstream_is_told_over_http2_is_what_it_is_told_over_http1() {
+async fn an_upstream_gets_the_same_request_over_http2_and_http1() {
     let (upstream, mut taken) = H2Upstream::taken().await;
     let world = world(upstream.address, |setup| setup.blog = "host = \"blog.internal\"").await;
     let ask = Ask::get(BLOG, "/a?b=c").field("TE", "trailers, x").field("X-Own", "1").field("Connection", "close");
@@ -162,7 +162,7 @@ async fn versions_front(new: &H2Upstream, old: &Upstream) -> SocketAddr {
     address
 }
 
-/// Two at once on a connection: six requests at once need three, and none is refused.
+/// Two streams at once per connection: six requests at once need three connections, and none is refused.
 #[tokio::test]
 async fn an_upstreams_limit_of_streams_is_kept() {
     let (gate, at_once, most) =
@@ -210,7 +210,8 @@ async fn a_request_that_goaway_leaves_out_is_served_by_another_connection() {
     world.end().await;
 }
 
-/// An upstream that restarts: six connections with room for one more request each say GOAWAY and go on serving another one.
+/// An upstream that restarts: six connections with room for one more request each say GOAWAY and go on serving another
+/// one.
 #[tokio::test]
 async fn a_request_meets_any_number_of_connections_that_go_away() {
     let (upstream, mut taken) = H2Upstream::limited(2).await;
@@ -223,7 +224,7 @@ async fn a_request_meets_any_number_of_connections_that_go_away() {
     }
     assert_eq!(upstream.connections(), 6);
     upstream.goes_away();
-    // What comes behind the GOAWAY says that the gateway has read it.
+    // A later frame shows that the gateway has read the GOAWAY.
     for number in (0..12).step_by(2) {
         held.remove(number / 2).answer(&[], "").await;
         let reply = replies.remove(number / 2);
@@ -239,7 +240,7 @@ async fn a_request_meets_any_number_of_connections_that_go_away() {
 }
 
 #[tokio::test]
-async fn a_stream_that_is_refused_unread_goes_elsewhere_and_not_for_ever() {
+async fn a_refused_stream_is_retried_elsewhere_a_bounded_number_of_times() {
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = asked.clone();
     let upstream = H2Upstream::start(100, move |mut asked: Asked| {
@@ -308,7 +309,7 @@ async fn a_request_that_is_sent_again_keeps_its_trailers() {
     world.end().await;
 }
 
-/// What was begun may have been carried out.
+/// A request that was begun may have been executed.
 #[tokio::test]
 async fn a_stream_that_is_reset_is_not_sent_again_and_cuts_its_response() {
     let (upstream, mut taken) = H2Upstream::taken().await;
@@ -333,7 +334,7 @@ async fn a_stream_that_is_reset_is_not_sent_again_and_cuts_its_response() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_keeps_nobody_from_being_served() {
+async fn a_client_that_does_not_read_delays_no_other_client() {
     let large = Bytes::from(vec![b'x'; 4 << 20]);
     let upstream = H2Upstream::start(100, move |asked: Asked| {
         let large = large.clone();
@@ -431,7 +432,7 @@ async fn interim_responses_and_trailers_go_on() {
     asked.respond.send_informational(hint).unwrap();
     let hint = within(poll_fn(|cx| response.poll_informational(cx))).await.unwrap().unwrap();
     assert_eq!((hint.status().as_u16(), hint.headers()["link"].to_str().unwrap()), (103, "</x>"));
-    // Both directions at once: the response begins before the request has ended.
+    // In both directions at once: the response begins before the request has ended.
     let mut answer = asked.begin(200, &[("trailer", "x-sum")], false);
     let mut reply = within(response).await.unwrap();
     for text in ["one", "two"] {
@@ -460,6 +461,6 @@ async fn an_upstream_without_http2_is_502_with_a_reason() {
     let world = world(upstream.address, |_| {}).await;
     let reply = world.ask(Ask::get(BLOG, "/")).await;
     reply.refused(502, "upstream_invalid");
-    assert_eq!(world.log.line_of(reply.request_id()).await["reason"], "it does not speak HTTP/2 there");
+    assert_eq!(world.log.line_of(reply.request_id()).await["reason"], "it does not speak HTTP/2 on this port");
     world.end().await;
 }

@@ -1,4 +1,4 @@
-//! Upstreams that are not ours: nginx and nghttpd, over every way there is to them.
+//! Third-party upstreams: nginx and nghttpd, over every protocol to an upstream.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -12,12 +12,12 @@ use crate::world::client::{Ask, Reply};
 use crate::world::secure::file;
 use crate::world::{BLOG, World, certificates, eventually};
 
-/// A port that nobody has at the moment.
+/// A port that is free at the moment.
 async fn free() -> u16 {
     TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port()
 }
 
-/// Starts a server at a free port, again where somebody else was quicker; and waits until it answers.
+/// Starts a server at a free port and waits until it answers. Tries another port where a process took it first.
 async fn started(mut server: impl AsyncFnMut(u16) -> Child) -> (Child, u16) {
     loop {
         let port = free().await;
@@ -40,7 +40,7 @@ fn spawn(program: &str, arguments: &[&str]) -> Child {
     command.spawn().unwrap_or_else(|error| panic!("{program} is missing ({error}): ./check installs it"))
 }
 
-/// Debian keeps servers where only root looks.
+/// Debian installs servers outside of users' paths.
 fn program(name: &str) -> String {
     let places = ["/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"];
     let found = places.iter().map(|place| format!("{place}/{name}")).find(|path| Path::new(path).exists());
@@ -50,7 +50,7 @@ fn program(name: &str) -> String {
 /// Certificates of an upstream and of the edge, and a site of three files.
 struct Files {
     directory: TempDir,
-    /// What the gateway is told of TLS.
+    /// The gateway's TLS settings.
     tls: String,
 }
 
@@ -92,11 +92,11 @@ async fn kept(world: &World, url: &str, path: &str, what: &str, reply: &Reply, b
     assert_eq!(world.ask(Ask::new("DELETE", BLOG, path)).await.status, 204, "{url}{path} {what}");
 }
 
-/// Some requests, of both versions and with bodies of both directions: `/upload/` keeps what is put there.
+/// Sends requests over both versions, with bodies in both directions; `/upload/` stores them.
 async fn assert_served(url: String, tls: &str, kind: &str) {
     let world = World::with(|setup| {
         setup.blog_urls = vec![url.clone()];
-        // A server under load may be slow to begin.
+        // A server under load may accept slowly.
         setup.blog = "connect_timeout = \"10s\"";
         setup.blog_tables = tls.to_owned();
     })

@@ -1,5 +1,5 @@
-//! Upstreams over HTTP/2 whose open connections fall silent while new ones work. Each such connection costs one request at
-//! most, and those that follow go over new ones.
+//! Upstreams over HTTP/2 with open connections that fall silent while new ones work. Each such connection costs at most
+//! one request, and later requests use new connections.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::world::{BLOG, Setup, World, certificates, eventually};
 /// Requests after each silence.
 const REQUESTS: usize = 6;
 
-/// An upstream that says on which connection a request came, behind TLS or not, and the way to it.
+/// An upstream that names the connection of a request, with TLS or without, and the relay to it.
 struct Scene {
     upstream: H2Upstream,
     relay: Relay,
@@ -134,7 +134,7 @@ async fn a_connection_that_falls_silent_costs_one_call_of_grpc() {
     }
 }
 
-/// Health checks open a connection each, so they see nothing of it: the address stays in turn all along.
+/// Health checks open a new connection each, so they do not notice: the address stays in use.
 #[tokio::test]
 async fn health_checks_over_new_connections_change_nothing() {
     let lines = "first_byte_timeout = \"2s\"\n\
@@ -166,7 +166,7 @@ async fn each_of_several_silent_connections_costs_one_request_at_most() {
     world.end().await;
 }
 
-/// A request that changes nothing is sent once more when its connection does not answer a PING.
+/// A safe request is retried when its connection does not answer a PING.
 #[tokio::test]
 async fn a_get_that_was_sent_into_silence_is_served_by_another_connection() {
     let Scene { upstream, relay, world, _files } = scene(false, 100, "first_byte_timeout = \"60s\"").await;
@@ -181,7 +181,7 @@ async fn a_get_that_was_sent_into_silence_is_served_by_another_connection() {
     world.end().await;
 }
 
-/// However many there are of them: none is refused because others were sent once more before it.
+/// Any number of them: none is refused because of earlier retries.
 #[tokio::test]
 async fn all_gets_that_were_sent_into_silence_are_served_by_another_connection() {
     const EVERY: Duration = Duration::from_millis(40);
@@ -206,7 +206,7 @@ async fn all_gets_that_were_sent_into_silence_are_served_by_another_connection()
     world.end().await;
 }
 
-/// Requests that may not be sent once more leave a connection long before it is known to be dead.
+/// Requests that may not be retried avoid a connection long before it is known to be dead.
 #[tokio::test]
 async fn few_posts_are_sent_into_silence() {
     const EVERY: Duration = Duration::from_millis(66);
@@ -217,19 +217,20 @@ async fn few_posts_are_sent_into_silence() {
     relay.silence();
     let (client, ask) = (&client, &ask);
     let paced = (0..45).map(async |number| {
+        // A steady rate, which the test is about.
         tokio::time::sleep(EVERY * number).await;
         is_timeout(&client.ask(ask).await)
     });
     let failed = join_all(paced).await;
     let count = failed.iter().filter(|failed| **failed).count();
     assert!(failed[count..].iter().all(|failed| !failed), "a request failed after one that did not: {failed:?}");
-    // Four begin within 250 ms; 30 would in two seconds.
+    // Four begin within 250 ms; without the check 30 would in two seconds.
     assert!((1..=8).contains(&count), "{count} of 45 failed");
     assert_eq!(upstream.connections(), 2);
     world.end().await;
 }
 
-/// More connections, or requests on one, than there are retries in a budget, and a NAT has forgotten all of them.
+/// More connections, or requests on one, than the retry budget, and a NAT has forgotten all of them.
 #[tokio::test]
 async fn kept_connections_that_are_all_reset_cost_no_request() {
     const KEPT: usize = 30;
@@ -260,7 +261,7 @@ async fn kept_connections_that_are_all_reset_cost_no_request() {
     }
 }
 
-/// Answers when the gate has a permit, and counts those that wait.
+/// Answers when the gate has a permit, and counts waiting requests.
 fn slowly(
     gate: Arc<Semaphore>,
     waiting: Arc<AtomicUsize>,

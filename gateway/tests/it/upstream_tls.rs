@@ -1,4 +1,4 @@
-//! Upstreams that are reached over TLS: who is believed, what is shown, and what is said when it does not come about.
+//! Upstreams over TLS: accepted certificates, the gateway's own certificate, and the errors of failed handshakes.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::world::secure::{file, front, server, usual};
 use crate::world::upstream::{Act, Upstream, response};
 use crate::world::{BLOG, World, certificates, eventually, within};
 
-/// A world whose blog is at this address behind TLS, believed by the authority of the tests, and these lines.
+/// A world with the blog at this address behind TLS, the tests' authority as its CA, and these settings.
 async fn world(at: SocketAddr, lines: &str, directory: &Path) -> World {
     let root = file(directory, "root.pem", &certificates::root());
     World::with(|setup| {
@@ -42,7 +42,7 @@ async fn an_upstream_over_tls_is_served_over_connections_that_are_kept() {
             assert_eq!(line["upstream_connection"], kind, "{version:?}");
         }
         assert_eq!(upstream.connections(), 1, "{version:?}");
-        // What comes behind a response belongs to nobody, also when it waits behind TLS.
+        // Bytes behind a response belong to no request, also when they wait in the TLS buffer.
         let more = format!("{}HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison", response("200 OK", "", "good"));
         upstream.next(Act::Answer(more.into_bytes()));
         assert_eq!(client.ask(&Ask::get(BLOG, "/")).await.text(), "good");
@@ -67,9 +67,9 @@ async fn bodies_of_both_directions_arrive_over_tls_as_they_were_sent() {
     world.end().await;
 }
 
-/// Certificates that must not be believed, and servers that are none, with what an operator reads of it.
+/// Certificates that must be refused, and servers without TLS, each with the reason that an operator reads.
 #[tokio::test]
-async fn what_cannot_be_believed_is_502_with_a_reason_for_the_operator_alone() {
+async fn an_untrusted_upstream_is_502_with_a_reason_for_the_operator_alone() {
     let stranger = {
         let key = rcgen::KeyPair::generate().unwrap();
         let params = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
@@ -81,13 +81,13 @@ async fn what_cannot_be_believed_is_502_with_a_reason_for_the_operator_alone() {
     let good = certificates::leaf(&["127.0.0.1"]);
     let all = rustls::ALL_VERSIONS;
     for (config, words) in [
-        (Some(server(&stranger, all, false)), "authority that is not believed"),
+        (Some(server(&stranger, all, false)), "authority that is not trusted"),
         (Some(server(&expired, all, false)), "has expired"),
         (Some(server(&early, all, false)), "not valid yet"),
         (Some(server(&elsewhere, all, false)), "for another name"),
-        (Some(server(&good, &[&rustls::version::TLS13], true)), "wants a client certificate"),
+        (Some(server(&good, &[&rustls::version::TLS13], true)), "requires a client certificate"),
         (Some(server(&good, &[&rustls::version::TLS12], true)), "certificate"),
-        (None, "is TLS spoken there"),
+        (None, "does the upstream speak TLS"),
     ] {
         let (upstream, files) = (Upstream::start().await, directory());
         let late = config.is_none();
@@ -114,7 +114,7 @@ async fn what_cannot_be_believed_is_502_with_a_reason_for_the_operator_alone() {
 }
 
 #[tokio::test]
-async fn an_endpoint_is_asked_by_its_name_or_by_the_one_that_was_set() {
+async fn an_endpoint_gets_its_own_or_the_configured_server_name() {
     let (upstream, files) = (Upstream::start().await, directory());
     let at = front(upstream.address, usual(&["shop.internal", "localhost"])).await;
     let by_address = world(at, "", files.path()).await;
@@ -139,7 +139,7 @@ async fn an_endpoint_is_asked_by_its_name_or_by_the_one_that_was_set() {
 }
 
 #[tokio::test]
-async fn a_client_certificate_is_shown_and_another_one_as_soon_as_its_file_changes() {
+async fn a_client_certificate_is_sent_and_reloaded_when_its_file_changes() {
     let (upstream, files) = (Upstream::start().await, directory());
     let at = front(upstream.address, server(&certificates::leaf(&["127.0.0.1"]), rustls::ALL_VERSIONS, true)).await;
     let usage = |params: &mut rcgen::CertificateParams, expired: bool| {
@@ -148,7 +148,7 @@ async fn a_client_certificate_is_shown_and_another_one_as_soon_as_its_file_chang
             params.not_after = rcgen::date_time_ymd(2020, 1, 1);
         }
     };
-    // Both of one key, so that at no moment the two files do not belong together.
+    // Both certificates have one key, so the two files match at any time.
     let key = rcgen::KeyPair::generate().unwrap();
     let expired = certificates::leaf_of(&key, &["edge"], |params| usage(params, true));
     let good = certificates::leaf_of(&key, &["edge"], |params| usage(params, false));
@@ -167,7 +167,7 @@ async fn a_client_certificate_is_shown_and_another_one_as_soon_as_its_file_chang
     world.end().await;
 }
 
-/// The first line with this word that a process of a gateway with these settings writes to its log.
+/// The first log line with this word of a gateway that starts with these settings.
 async fn line_of_a_start(settings: &Path, word: &str) -> serde_json::Value {
     let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_gateway"));
     command.arg("--config").arg(settings).stdout(std::process::Stdio::piped()).kill_on_drop(true);

@@ -1,4 +1,4 @@
-//! WebSocket: through public sites, never through an API.
+//! WebSocket: allowed on public sites, refused on APIs.
 
 use contract::feed::{Entity, EntityName};
 use contract::plan::Plan;
@@ -21,7 +21,7 @@ async fn a_public_site_speaks_websocket() {
     let world = World::start().await;
     world.blog.next(Act::Echo);
     let mut client = world.tls(BLOG).await;
-    // Bytes that come with the request belong to the WebSocket once the upstream has agreed.
+    // Bytes sent with the request belong to the WebSocket once the upstream has agreed.
     let mut ask = upgrade(Ask::get(BLOG, "/socket"));
     ask.body = b"early".to_vec();
     client.send(ask.to_bytes()).await;
@@ -52,7 +52,7 @@ async fn a_site_may_decline_and_answer_like_any_other() {
 
 // promise: edge.6
 #[tokio::test]
-async fn a_second_request_behind_an_upgrade_that_was_declined_is_a_request_and_not_the_upstreams_bytes() {
+async fn a_request_after_a_declined_upgrade_is_read_as_a_request() {
     let world = World::start().await;
     let mut client = world.tls(BLOG).await;
     let mut bytes = upgrade(Ask::get(BLOG, "/1")).to_bytes();
@@ -66,7 +66,7 @@ async fn a_second_request_behind_an_upgrade_that_was_declined_is_a_request_and_n
 }
 
 #[tokio::test]
-async fn an_api_speaks_no_websocket() {
+async fn an_api_refuses_websockets() {
     let world = World::start().await;
     let reply = world.ask(upgrade(world.list())).await;
     assert_eq!((reply.status, reply.text()), (200, "[]"));
@@ -77,7 +77,7 @@ async fn an_api_speaks_no_websocket() {
 }
 
 #[tokio::test]
-async fn other_protocols_are_never_switched_to() {
+async fn no_upgrade_to_other_protocols_is_forwarded() {
     let world = World::start().await;
     let ask = Ask::get(BLOG, "/").field("Connection", "Upgrade, HTTP2-Settings").field("Upgrade", "h2c");
     assert_eq!(world.ask(ask.field("HTTP2-Settings", "AAMAAABkAAQAAP__")).await.status, 200);
@@ -88,7 +88,7 @@ async fn other_protocols_are_never_switched_to() {
 #[tokio::test]
 async fn asking_for_another_protocol_lifts_no_limit() {
     let world = World::with(|setup| setup.blog = "body_bytes_max = 10").await;
-    // Which bytes behind a WebSocket's head are a body and which are frames is nothing to find out the hard way.
+    // Bytes after a WebSocket's head could be a body or frames; the gateway refuses the ambiguity.
     for (protocol, status, code) in [("websocket", 400, "body_not_allowed"), ("anything", 413, "body_too_large")] {
         let ask = Ask::new("POST", BLOG, "/").field("Connection", "Upgrade").field("Upgrade", protocol);
         let mut ask = ask.field("Transfer-Encoding", "chunked");

@@ -3,7 +3,8 @@
 //!
 //! | Host | Project | Access | Upstream |
 //! |---|---|---|---|
-//! | `DEMO`, `DEMO_TOO` (one tenant, two names of the platform), `SHOP` (own certificate) | `demo`, Pro | key | `orders` |
+//! | `DEMO`, `DEMO_TOO` (one tenant, two names of the platform), `SHOP` (own certificate) | `demo`, Pro | key |
+//! `orders` |
 //! | `OTHER` | `other`, Free | key | `orders` |
 //! | `BLOG` | `blog`, Pro | public | `blog` |
 
@@ -61,12 +62,12 @@ pub(crate) const MINUTE_END: i64 = 1_800_000_060;
 /// Where the day of [`NOW`] ends.
 pub(crate) const DAY_END: i64 = 1_800_057_600;
 
-/// Longer than anything here takes; a test that waits this long has failed.
+/// Longer than any step takes; a test that waits this long has failed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What may differ between worlds.
+/// The differences between worlds.
 pub(crate) struct Setup {
-    /// What the control plane publishes.
+    /// The entities that the control plane publishes.
     pub(crate) entities: Vec<Entity>,
     /// Addresses of the `orders` upstream; empty: the fake one.
     pub(crate) orders_endpoints: Vec<SocketAddr>,
@@ -74,7 +75,7 @@ pub(crate) struct Setup {
     pub(crate) blog_endpoints: Vec<SocketAddr>,
     /// Lines for `[upstreams.orders]`.
     pub(crate) orders: &'static str,
-    /// What browsers are told of `orders`: lines for the same table.
+    /// Browser settings of `orders`: lines for the same table.
     pub(crate) browsers: &'static str,
     /// Lines for `[upstreams.blog]`.
     pub(crate) blog: &'static str,
@@ -84,7 +85,7 @@ pub(crate) struct Setup {
     pub(crate) blog_tables: String,
     /// The fake upstreams speak HTTP/2 without TLS.
     pub(crate) upstreams_of_http2: bool,
-    /// The control plane sends no keys by itself: the test says which.
+    /// The control plane sends no keys until the test does.
     pub(crate) sends_no_keys: bool,
     /// Lines for `[quota]`.
     pub(crate) quota: &'static str,
@@ -96,7 +97,7 @@ pub(crate) struct Setup {
     pub(crate) feed: &'static str,
     /// Lines for `[drain]`.
     pub(crate) drain: &'static str,
-    /// Nobody answers where the control plane should be, until it is revived.
+    /// The control plane's address refuses connections until the control plane is revived.
     pub(crate) control_plane_is_dead: bool,
     /// Chain and key of the platform's certificate, PEM.
     pub(crate) platform: (String, String),
@@ -104,7 +105,7 @@ pub(crate) struct Setup {
     pub(crate) logs: Option<Arc<Logs>>,
 }
 
-/// Everything around one gateway, and the gateway.
+/// A gateway and its surroundings.
 pub(crate) struct World {
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) control: ControlPlane,
@@ -214,20 +215,19 @@ impl World {
         self.running = Some(running);
     }
 
-    /// Waits until the gateway says that it is ready.
+    /// Waits until the gateway is ready.
     pub(crate) async fn is_ready(&self) {
         eventually("the gateway is ready", async || (self.admin.get("/readyz").await.0 == 200).then_some(())).await;
     }
 
-    /// Replaces the gateway's file of settings by what `change` makes of those it was started with, at once, as a
-    /// deployment does.
+    /// Atomically replaces the gateway's settings by the result of `change`, as a deployment does.
     pub(crate) fn reconfigure(&self, change: impl FnOnce(&str) -> String) {
         let fresh = self.settings_file().with_extension("new");
         std::fs::write(&fresh, change(&self.configuration)).unwrap();
         std::fs::rename(&fresh, self.settings_file()).unwrap();
     }
 
-    /// Puts this chain and key in place of the platform's.
+    /// Replaces the platform's chain and key.
     pub(crate) fn put_platform_certificate(&self, (chain, key): &(String, String)) {
         let file = |name: &str| self.directory.path().join(name);
         std::fs::write(file("platform.pem"), chain).unwrap();
@@ -248,13 +248,13 @@ impl World {
         self.shutdown.begin();
     }
 
-    /// Waits for the end; what the gateway says of it.
+    /// Waits for the end; returns the gateway's result.
     pub(crate) async fn stopped(&mut self) -> anyhow::Result<()> {
         let running = self.running.take().expect("a running gateway");
         within(running.stopped()).await
     }
 
-    /// The end of a world in a test that has several: a gateway left behind would go on writing where nothing is.
+    /// Ends a world in a test with several: a gateway left behind would write to deleted files.
     pub(crate) async fn end(mut self) {
         self.begin_stop();
         self.stopped().await.expect("a clean end");
@@ -274,13 +274,13 @@ impl World {
         H2::connect(self.https, host).await
     }
 
-    /// One request on a TLS connection of its own.
+    /// Sends one request on a new TLS connection.
     pub(crate) async fn ask(&self, ask: Ask) -> Reply {
         let name = ask.host.split(':').next().unwrap_or_default().to_owned();
         self.tls(&name).await.ask(&ask).await
     }
 
-    /// One request on a plain connection of its own.
+    /// Sends one request on a new plain connection.
     pub(crate) async fn ask_plain(&self, ask: Ask) -> Reply {
         self.plain().await.ask(&ask).await
     }
@@ -379,12 +379,12 @@ fn configuration(setup: &Setup, control: &ControlPlane, directory: &TempDir) -> 
     )
 }
 
-/// Something that must not take longer than [`PATIENCE`].
+/// Waits for `work`, at most [`PATIENCE`].
 pub(crate) async fn within<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, work).await.expect("it takes too long")
 }
 
-/// Looks again and again until there is something to see.
+/// Polls until there is a result, at most [`PATIENCE`].
 pub(crate) async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let looking = async {
         loop {

@@ -18,7 +18,7 @@ pub(super) enum Extension {
     Equals,
     Token,
     Quoted,
-    /// Behind the closing quote.
+    /// After the closing quote.
     Closed,
 }
 

@@ -44,7 +44,7 @@ fn well_formed_bodies_end_where_they_end() {
 }
 
 #[test]
-fn a_body_that_goes_on_asks_for_more() {
+fn an_incomplete_body_asks_for_more() {
     for body in
         ["", "5", "5\r", "5\r\n", "5\r\nhel", "5\r\nhello", "5\r\nhello\r\n", "0\r\n", "0\r\n\r", "0\r\nX: y\r\n"]
     {
@@ -146,7 +146,7 @@ fn data_is_passed_over_in_one_step_however_large() {
 }
 
 #[test]
-fn nothing_belongs_to_a_body_that_is_complete() {
+fn no_byte_belongs_to_a_complete_body() {
     let mut chunks = Chunks::default();
     assert_eq!(chunks.push(b"0\r\n\r\n"), Ok(Progress::Done(5)));
     assert_eq!(chunks.push(b"GET"), Ok(Progress::Done(0)));

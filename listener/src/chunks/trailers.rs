@@ -19,13 +19,13 @@ enum At {
     /// In the name; its first bytes are kept.
     Name,
     Value,
-    /// Behind the carriage return of a field.
+    /// After the carriage return of a field.
     LineFeed,
-    /// Behind the carriage return of the blank line.
+    /// After the carriage return of the blank line.
     LastLineFeed,
 }
 
-/// The part of a chunked body behind its last chunk.
+/// The part of a chunked body after its last chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trailers {
     at: At,

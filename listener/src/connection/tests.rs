@@ -52,7 +52,7 @@ fn a_connection_serves_the_hosts_it_was_used_for() {
 }
 
 #[test]
-fn a_connection_with_more_hosts_than_it_remembers_is_taken_for_a_user_of_any() {
+fn a_connection_with_too_many_hosts_counts_as_using_all() {
     let (settings, shared) = (ListenerSettings::default(), Arc::default());
     let connection = connection(&settings, &shared);
     for number in 0..HOSTS_MAX {

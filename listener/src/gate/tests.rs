@@ -75,7 +75,7 @@ fn the_next_message_waits_for_the_response_to_this_one() {
 }
 
 #[test]
-fn what_was_read_is_forgotten_although_the_client_always_pipelines() {
+fn read_bytes_are_dropped_although_the_client_always_pipelines() {
     let mut gate = gate();
     gate.feed(GET.as_bytes()).unwrap();
     for _ in 0..1_000 {
@@ -87,7 +87,7 @@ fn what_was_read_is_forgotten_although_the_client_always_pipelines() {
 }
 
 #[test]
-fn a_bad_message_behind_a_good_one_is_refused_after_the_good_ones_response() {
+fn a_bad_message_after_a_good_one_is_refused_after_the_good_response() {
     let mut gate = gate();
     gate.feed(format!("{GET}BAD\r\n").as_bytes()).unwrap();
     assert_eq!(read(&mut gate), GET);
@@ -132,7 +132,7 @@ fn a_chunked_body_ends_where_its_chunks_end() {
 }
 
 #[test]
-fn a_bad_chunk_that_comes_with_the_head_keeps_the_head_back() {
+fn a_bad_chunk_with_the_head_holds_back_the_head() {
     let mut gate = gate();
     let bytes = "POST / HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n0x5\r\nhello";
     assert_eq!(gate.feed(bytes.as_bytes()), Err(Rejection::BadFraming));
@@ -141,7 +141,7 @@ fn a_bad_chunk_that_comes_with_the_head_keeps_the_head_back() {
 }
 
 #[test]
-fn a_bad_chunk_that_comes_later_is_not_passed() {
+fn a_later_bad_chunk_is_not_released() {
     let mut gate = gate();
     gate.feed(b"POST / HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
     read(&mut gate);
@@ -153,7 +153,7 @@ fn a_bad_chunk_that_comes_later_is_not_passed() {
 const UPGRADE: &str = "GET /chat HTTP/1.1\r\nHost: a.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
 
 #[test]
-fn bytes_behind_an_upgrade_are_a_websockets_only_when_the_upstream_agreed() {
+fn bytes_after_an_upgrade_belong_to_the_websocket_only_if_the_upstream_agreed() {
     let frames = "\u{1}\u{2} not http";
     let mut agreed = gate();
     agreed.feed(format!("{UPGRADE}{frames}").as_bytes()).unwrap();
@@ -236,7 +236,7 @@ fn run(bytes: &[u8], pieces: &[usize], direct: bool) -> (Vec<u8>, Option<Rejecti
 
 proptest! {
     #[test]
-    fn what_is_released_is_exactly_what_good_messages_sent(
+    fn exactly_the_bytes_of_valid_messages_are_released(
         messages in proptest::collection::vec(message(), 1..6),
         pieces in proptest::collection::vec(1_usize..120, 1..12),
         direct: bool,
@@ -246,7 +246,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_of_a_bad_head_is_released_however_it_is_cut(
+    fn no_part_of_a_bad_head_is_released_with_any_cut(
         messages in proptest::collection::vec(message(), 0..4),
         pieces in proptest::collection::vec(1_usize..120, 1..12),
         direct: bool,

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_never_takes_what_ends_a_line_a_path_or_a_quoted_string() {
+    fn a_target_never_contains_a_byte_that_ends_a_line_a_path_or_a_quoted_string() {
         for byte in [b' ', b'#', b'"', b'<', b'>', 0x7F, 0x80, 0xFF, b'\t', b'\r', b'\n', 0] {
             assert!(!is_path(byte) && !is_query(byte), "{byte:#x}");
         }

@@ -79,7 +79,7 @@ fn heads_of_ordinary_clients_pass() {
 }
 
 #[test]
-fn what_a_head_says_is_understood() {
+fn accepted_heads_have_the_expected_framing() {
     let of = |framing| Head { framing, ..PLAIN };
     good(&post("Content-Length: 0\r\n"), of(Framing::Length(0)));
     good(&post("content-length:\t42 \r\n"), of(Framing::Length(42)));
@@ -216,7 +216,7 @@ fn sizes_have_limits_and_the_limit_itself_passes() {
 }
 
 #[test]
-fn a_client_that_will_never_send_more_is_answered_at_its_first_line() {
+fn a_wrong_protocol_is_refused_at_its_first_line() {
     let limits = HeadLimits::default();
     for (bytes, rejection) in [
         (&b"GET /\r\n"[..], BadRequest),
@@ -232,7 +232,7 @@ fn a_client_that_will_never_send_more_is_answered_at_its_first_line() {
 
 proptest::proptest! {
     #[test]
-    fn no_bytes_make_the_lint_panic_and_no_cut_changes_its_mind(
+    fn no_bytes_make_the_lint_panic_and_no_cut_changes_its_result(
         start in proptest::sample::select(vec!["", "GET / HTTP/1.1\r\n", "POST /a HTTP/1.1\r\nHost: a.example\r\n"]),
         bytes in proptest::collection::vec(proptest::sample::select(b"GET / HTP1.\r\n:\t a0-chunked,Content-Length".to_vec()), 0..120),
         cut in 0_usize..200,

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_all_streams_wrote_leaves_in_one_write() {
+    async fn writes_of_all_streams_leave_in_one_write() {
         let shared = Arc::new(Mutex::new(Engine::default()));
         let running = Arc::clone(&shared);
         let engine = tokio::spawn(async move {

@@ -134,7 +134,7 @@ mod tests {
 
     // promise: edge.26
     #[tokio::test]
-    async fn the_kernel_takes_little_for_a_client_that_reads_nothing() {
+    async fn the_kernel_buffers_little_for_a_client_that_reads_nothing() {
         let listener = listen(ANY_PORT, 16, None).unwrap();
         let client = TcpSocket::new_v4().unwrap();
         client.set_recv_buffer_size(4_096).unwrap();
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn listeners_on_any_port_have_ports_of_their_own() {
+    async fn listeners_on_port_0_get_different_ports() {
         let fds: ListenFds = Arc::new(Mutex::new(Fds::new()));
         let (first, second) = (listen(ANY_PORT, 16, Some(&fds)).unwrap(), listen(ANY_PORT, 16, Some(&fds)).unwrap());
         assert_ne!(first.local_addr().unwrap(), second.local_addr().unwrap());

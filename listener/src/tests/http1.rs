@@ -72,7 +72,7 @@ async fn requests_are_served_in_order() {
 }
 
 #[tokio::test]
-async fn after_the_last_request_nothing_is_read() {
+async fn after_the_last_request_no_byte_is_read() {
     let mut open = open(rig());
     let hooks = Arc::clone(&open.hooks);
     open.send(&format!("{KNOWN}{LAST}{GET}")).await;
@@ -95,13 +95,14 @@ async fn a_connection_without_requests_ends_in_time_after_any_number_of_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn at_a_drain_a_resting_connection_ends_at_once_and_one_in_a_head_is_served() {
+async fn at_a_drain_an_idle_connection_ends_at_once_and_one_in_a_head_is_served() {
     let open_at_rest = open(rig());
     open_at_rest.drain.send_replace(true);
     assert_eq!(tokio::time::timeout(Duration::from_millis(1), open_at_rest.rest()).await.unwrap(), "");
     let mut open = open(rig());
     let (begin, end) = KNOWN.split_at(20);
     open.send(begin).await;
+    // Time stands still: a sleep ends when every task waits, so the connection has read this part.
     tokio::time::sleep(Duration::from_millis(1)).await;
     open.drain.send_replace(true);
     tokio::time::sleep(Duration::from_millis(1)).await;
@@ -110,7 +111,7 @@ async fn at_a_drain_a_resting_connection_ends_at_once_and_one_in_a_head_is_serve
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_does_not_read_answers_is_not_read_either_and_cut_in_time() {
+async fn a_client_that_reads_no_answers_is_not_read_and_is_cut_in_time() {
     let mut open = open(rig_with(ListenerSettings::default(), None, 256));
     let bytes = KNOWN.repeat(100);
     assert!(open.client.write_all(bytes.as_bytes()).await.is_err(), "all was taken although no answer was read");

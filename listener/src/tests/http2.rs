@@ -43,7 +43,7 @@ async fn streams_share_one_connection() {
 }
 
 #[tokio::test]
-async fn a_connection_goes_away_after_its_last_request() {
+async fn a_connection_sends_goaway_after_its_last_request() {
     let (open, key) = secure(ListenerSettings { requests_per_connection: 2, ..ListenerSettings::default() }).await;
     let browser = browser(&open, &key);
     for path in ["/1", "/2"] {
@@ -55,7 +55,7 @@ async fn a_connection_goes_away_after_its_last_request() {
 }
 
 #[tokio::test]
-async fn a_connection_goes_away_when_it_is_old_or_the_process_is_to_end() {
+async fn an_old_connection_and_one_at_shutdown_send_goaway() {
     let aged = ListenerSettings { connection_age: Duration::from_secs(1), ..ListenerSettings::default() };
     let (open, key) = secure(aged).await;
     let old_browser = browser(&open, &key);
@@ -90,7 +90,7 @@ async fn a_connection_without_requests_is_ended_and_one_with_a_request_in_progre
 }
 
 #[tokio::test]
-async fn a_host_that_goes_away_takes_its_connections_with_it() {
+async fn a_removed_hosts_connections_are_closed() {
     let (open, key) = secure(ListenerSettings::default()).await;
     let browser = browser(&open, &key);
     assert_eq!(get(&browser, &open, "/").await, "GET / 0\n");
@@ -100,7 +100,7 @@ async fn a_host_that_goes_away_takes_its_connections_with_it() {
 }
 
 #[tokio::test]
-async fn an_idle_connection_is_told_to_go_before_it_is_closed() {
+async fn an_idle_connection_gets_goaway_before_it_is_closed() {
     let settings = ListenerSettings { h2_idle_timeout: Duration::from_millis(50), ..ListenerSettings::default() };
     let (open, key) = secure(settings).await;
     let tcp = TcpStream::connect(open.address).await.unwrap();
@@ -148,6 +148,7 @@ async fn the_last_response_of_a_connection_arrives_whole() {
     while let Some(piece) = soon(body.data()).await {
         came += piece.as_ref().unwrap().len();
         body.flow_control().release_capacity(piece.unwrap().len()).unwrap();
+        // A client that reads slowly.
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     assert_eq!(came, 262_144);

@@ -113,7 +113,7 @@ async fn first_words(client: &mut TcpStream, send: &str) -> String {
 
 // promise: faults.23
 #[tokio::test]
-async fn a_connection_panics_alone() {
+async fn a_panic_ends_only_its_connection() {
     let open = open(Arc::new(Echo), ListenerSettings::default(), false).await;
     let mut other = TcpStream::connect(open.address).await.unwrap();
     assert_eq!(first_words(&mut other, GET).await, format!("127.0.0.1 {GET}"));
@@ -126,7 +126,7 @@ async fn a_connection_panics_alone() {
 
 // promise: edge.12
 #[tokio::test]
-async fn one_client_cannot_have_all_connections_and_all_clients_cannot_have_more_than_there_are() {
+async fn connections_are_limited_per_client_and_in_total() {
     let settings = ListenerSettings { connections_per_address: 2, connections: 3, ..ListenerSettings::default() };
     let limited = open(Arc::new(Echo), settings, false).await;
     let mut clients = Vec::new();
@@ -219,7 +219,7 @@ async fn only_a_trusted_balancer_names_the_client() {
 }
 
 #[tokio::test]
-async fn at_the_signal_no_connection_is_accepted_and_those_at_rest_end() {
+async fn at_the_signal_no_connection_is_accepted_and_idle_ones_end() {
     let mut open = open(Arc::new(Echo), ListenerSettings::default(), false).await;
     let mut client = TcpStream::connect(open.address).await.unwrap();
     assert_eq!(first_words(&mut client, GET).await, format!("127.0.0.1 {GET}"));

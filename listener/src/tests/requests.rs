@@ -71,7 +71,7 @@ async fn the_slot_is_held_until_the_client_has_read_the_refusal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pipelined_requests_are_read_one_by_one_each_after_the_response_to_the_one_before() {
+async fn each_pipelined_request_is_read_after_the_previous_response() {
     let mut rig = rig();
     rig.send(format!("{GET}{POST_5}hello{GET}")).await;
     for expected in [GET, &format!("{POST_5}hello"), GET] {
@@ -84,7 +84,7 @@ async fn pipelined_requests_are_read_one_by_one_each_after_the_response_to_the_o
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bad_request_behind_a_good_one_is_answered_second() {
+async fn a_bad_request_after_a_good_one_is_answered_second() {
     let mut rig = rig();
     rig.send(format!("{GET}GET / HTTP/1.1\r\n\r\n")).await;
     assert_eq!(rig.read().await.unwrap(), GET);
@@ -120,7 +120,7 @@ async fn a_bad_chunk_after_the_head_fails_the_read_and_the_handler_answers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bad_chunk_that_comes_with_its_head_reaches_no_handler() {
+async fn a_bad_chunk_with_its_head_reaches_no_handler() {
     let mut rig = rig();
     rig.send(format!("{POST_CHUNKED}0x5\r\nhello")).await;
     assert_eq!(rig.read().await.unwrap(), "");
@@ -171,7 +171,7 @@ async fn a_405_names_methods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_response_travels_at_its_flush_in_one_piece() {
+async fn a_response_is_sent_at_its_flush_in_one_piece() {
     let mut rig = rig();
     rig.send(GET).await;
     rig.read().await.unwrap();
@@ -236,7 +236,7 @@ async fn a_connection_that_is_ended_from_outside_ends_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_in_small_pieces_comes_in_order() {
+async fn a_body_in_small_pieces_arrives_in_order() {
     let mut rig = rig_with(ListenerSettings::default(), None, 16);
     let message = format!("{POST_CHUNKED}5\r\nhello\r\n1;a=b\r\n \r\n000a\r\nhow are yo\r\n0\r\nX: y\r\n\r\n");
     let (mut client, mut stream) = (rig.client, rig.stream);

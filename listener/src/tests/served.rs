@@ -84,7 +84,7 @@ async fn pipelined_requests_are_answered_in_order() {
 }
 
 #[tokio::test]
-async fn nothing_of_a_smuggled_request_passes_the_listener() {
+async fn no_part_of_a_smuggled_request_passes_the_listener() {
     let rig = rig(ListenerSettings::default()).await;
     let smuggled = "GET /admin HTTP/1.1\r\nHost: a.example\r\n\r\n";
     let payloads = [

@@ -53,7 +53,7 @@ async fn a_head_that_drips_is_408_when_its_time_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_without_a_byte_is_closed_without_a_word() {
+async fn a_connection_without_a_byte_is_closed_without_an_answer() {
     let mut rig = rig();
     assert_eq!(next_read(&mut rig).await, end_after(10));
     assert!(rig.hooks.refused().is_empty());
@@ -148,7 +148,7 @@ async fn a_body_at_the_minimum_rate_may_take_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_large_body_at_the_minimum_rate_is_given_up_after_minutes_and_not_after_days() {
+async fn a_large_body_at_the_minimum_rate_is_cut_after_minutes_and_not_after_days() {
     let mut rig = rig();
     rig.send("POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 104857600\r\n\r\n").await;
     rig.read().await.unwrap();
@@ -271,7 +271,7 @@ async fn a_client_that_does_not_take_its_response_is_cut_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_takes_its_response_slowly_but_fast_enough_gets_all_of_it() {
+async fn a_client_that_reads_fast_enough_gets_its_whole_response() {
     let mut rig = rig_with(ListenerSettings::default(), None, 600);
     rig.send(GET).await;
     rig.read().await.unwrap();

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_answer_is_as_long_as_it_says() {
+    fn the_answer_has_its_declared_length() {
         let text = std::str::from_utf8(ANSWER).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(head.contains(&format!("Content-Length: {}", body.len())), "{}", body.len());

@@ -1,4 +1,4 @@
-//! `DELETE /v1/store/orders/{orderId}`: cancels a pending order, once, durably.
+//! `DELETE /v1/store/orders/{orderId}`: cancels a pending order. The response is sent after the change is on disk.
 
 use axum::Extension;
 use axum::extract::rejection::PathRejection;
@@ -27,7 +27,7 @@ pub(super) const OPERATION: Operation = Operation {
     })
 };
 
-/// What a client reads whose path names no order by its form.
+/// The message for a malformed order id.
 pub(crate) const NOT_AN_ID: &str = "There is no order with this id: an order id is a whole number from -9223372036854775808 to \
                          9223372036854775807, written without leading zeros.";
 
@@ -50,7 +50,7 @@ pub(crate) async fn cancel_order(
             (CancelResult::AlreadyShipped, Err(Code::OrderAlreadyShipped.because(message)))
         }
         Err(ChangeError::Refused(CancelError::AlreadyCancelled)) => {
-            let message = format!("Order {id} is cancelled already. Only a pending order can be cancelled.");
+            let message = format!("Order {id} is already cancelled. Only a pending order can be cancelled.");
             (CancelResult::AlreadyCancelled, Err(Code::OrderAlreadyCancelled.because(message)))
         }
         Err(ChangeError::Store(error)) => (CancelResult::Error, Err(error.into())),
@@ -59,7 +59,7 @@ pub(crate) async fn cancel_order(
     answer
 }
 
-/// The id in the path, when it is one. Broken percent-encoding names no order either.
+/// The order id in the path; `None` if it is malformed or its percent-encoding is invalid.
 pub(crate) fn order_id(segment: Result<Path<String>, PathRejection>) -> Option<i64> {
     order::parse_id(&segment.ok()?.0)
 }

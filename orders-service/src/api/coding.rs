@@ -1,7 +1,7 @@
-//! Content codings: which one a client gets (RFC 9110 section 12.5.3), and bodies compressed as they are written.
+//! Content codings: chooses one (RFC 9110 section 12.5.3) and compresses the body while it is written.
 //!
-//! Whatever a client says of codings, the request has been carried out when its answer is written. So a client that
-//! forbids `identity` and names no coding we have gets the plain body, which section 12.5.3 allows, and never a 406.
+//! The request has already been processed when its response is compressed. A client that forbids `identity` and accepts
+//! no supported coding therefore gets the plain body, which section 12.5.3 allows, and never a 406.
 
 use std::io::{self, Write};
 
@@ -14,10 +14,10 @@ use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use http_body::Body as _;
 
-/// Bodies that are known to be shorter are left as they are: compressed they would hardly be shorter.
+/// A body with a known length below this many bytes is not compressed: it would hardly become shorter.
 const SHORT: u64 = 32;
 
-/// Codings that we write, best first: equal weights are decided in this order.
+/// Supported codings, preferred first if weights are equal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Coding {
     Zstd,
@@ -36,13 +36,13 @@ impl Coding {
         }
     }
 
-    /// Whether a member of `Accept-Encoding` means this coding.
+    /// Whether this member of `Accept-Encoding` names the coding.
     fn is(self, name: &str) -> bool {
         name.eq_ignore_ascii_case(self.name()) || (self == Self::Gzip && name.eq_ignore_ascii_case("x-gzip"))
     }
 }
 
-/// Middleware: compresses what the handler answers as the client likes it best.
+/// Middleware: compresses the response with the coding that the client prefers.
 pub(super) async fn compressed(request: Request, next: Next) -> Response {
     let coding = preferred(request.headers()).filter(|_| request.method() != Method::HEAD);
     let mut response = next.run(request).await;
@@ -68,7 +68,7 @@ fn is_worth_it(response: &Response) -> bool {
     !is_short && !is_part && !response.headers().contains_key(header::CONTENT_ENCODING)
 }
 
-/// The coding with the greatest weight; none where `identity` has a greater one, or nothing that we write is accepted.
+/// The coding with the greatest weight; `None` if `identity` has a greater weight or no supported coding is accepted.
 fn preferred(headers: &HeaderMap) -> Option<Coding> {
     let lists = headers.get_all(header::ACCEPT_ENCODING).iter().map(|value| value.to_str().unwrap_or_default());
     let members: Vec<(&str, f32)> = lists.flat_map(|list| list.split(',')).map(weighted).collect();
@@ -85,7 +85,7 @@ fn preferred(headers: &HeaderMap) -> Option<Coding> {
     best.map(|(coding, _)| coding)
 }
 
-/// A member of the list and its weight, which is 1 where none is said and 0 where it is no number.
+/// A member of the list and its weight: 1 if missing, 0 if malformed.
 fn weighted(member: &str) -> (&str, f32) {
     let mut parts = member.split(';').map(str::trim);
     let name = parts.next().unwrap_or_default();
@@ -93,8 +93,8 @@ fn weighted(member: &str) -> (&str, f32) {
     (name, weight.map_or(1.0, |(_, weight)| weight.trim().parse().unwrap_or(0.0)))
 }
 
-/// What compresses, at its fastest level: that keeps each stream's tables small. The library writes into a vector, which
-/// is emptied after each piece.
+/// A compressor at its fastest level, which keeps the tables of each stream small. The library writes into a vector,
+/// which is emptied after each piece.
 enum Encoder {
     Gzip(flate2::write::GzEncoder<Vec<u8>>),
     Brotli(Box<brotli::CompressorWriter<Vec<u8>>>),
@@ -112,7 +112,7 @@ impl Encoder {
         })
     }
 
-    /// Takes a piece in and gives what came out, which is often nothing.
+    /// Compresses a piece and returns the output so far, often empty.
     fn write(&mut self, piece: &[u8]) -> io::Result<Bytes> {
         let out = match self {
             Self::Gzip(encoder) => encoder.write_all(piece).map(|()| encoder.get_mut()),
@@ -122,7 +122,7 @@ impl Encoder {
         Ok(std::mem::take(out).into())
     }
 
-    /// The end of the body.
+    /// Ends the body and returns the remaining output.
     fn finish(self) -> io::Result<Bytes> {
         match self {
             Self::Gzip(encoder) => encoder.finish(),
@@ -133,7 +133,7 @@ impl Encoder {
     }
 }
 
-/// A body that broke off breaks off compressed too: without the end that the coding writes.
+/// The compressed body. If the plain body breaks off, the compressed one also ends without its closing bytes.
 fn encoded(body: Body, encoder: Encoder) -> Body {
     Body::from_stream(stream::try_unfold((body.into_data_stream(), Some(encoder)), next_piece))
 }
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_greatest_weight_decides_and_nothing_is_ever_unacceptable() {
+    fn the_greatest_weight_decides_and_no_request_is_refused() {
         for (sent, expected) in [
             ("", None),
             ("gzip", Some(Coding::Gzip)),

@@ -1,8 +1,8 @@
-//! What this API is, for machines and for people: `/openapi.json` and `/reference`. No scope is needed.
+//! The API's description: `/openapi.json` for programs, `/reference` for people. Neither needs a scope.
 //!
-//! One document (OpenAPI 3.1) per version of the API, made from [`super::OPERATIONS`]: `/v1` (1.0.0) as the specification
-//! has it, `/v2` (beta). `/openapi.json` is that of the stable version. They describe what a client of the gateway meets,
-//! so the gateway's own answers (401, 429, 5xx) and headers are in them.
+//! Each version of the API has an OpenAPI 3.1 document, generated from [`super::OPERATIONS`]: `/v1` (1.0.0) follows the
+//! specification, `/v2` is beta. `/openapi.json` returns the document of `/v1`. The documents describe the API as
+//! clients see it through the gateway, so they include the gateway's own responses (401, 429, 5xx) and headers.
 
 use std::sync::LazyLock;
 
@@ -24,7 +24,7 @@ static V1: LazyLock<String> = LazyLock::new(|| openapi::printed(&v1()));
 static V2: LazyLock<String> = LazyLock::new(|| openapi::printed(&v2()));
 static REFERENCE: LazyLock<String> = LazyLock::new(|| reference::page(&[v1(), v2()], Code::ALL));
 
-/// Where the descriptions are. They are not described themselves.
+/// The operations that serve the descriptions. The documents do not list them.
 pub(super) const DESCRIPTIONS: &[Operation] = &[
     Operation::internal(OTHER, Method::Get, "/openapi.json", |get| on(get, || async { document(&V1) })),
     Operation::internal(OTHER, Method::Get, "/v1/openapi.json", |get| on(get, || async { document(&V1) })),
@@ -42,7 +42,7 @@ async fn page() -> impl IntoResponse {
     ([reference::POLICY, reference::HTML, CACHING], REFERENCE.as_str())
 }
 
-/// The interface descriptions as they are served, by the names of their committed copies.
+/// The OpenAPI documents with the file names of their committed copies.
 pub(crate) fn documents() -> [(&'static str, String); 2] {
     [("orders-v1.json", V1.clone()), ("orders-v2.json", V2.clone())]
 }
@@ -73,7 +73,7 @@ fn v2() -> Value {
     openapi::document(&interface, OPERATIONS)
 }
 
-/// What stands in a path.
+/// Parameters in paths.
 const SEGMENTS: &[Parameter] = &[
     Parameter::path("orderId", "The identifier of the order.", id),
     Parameter::path("petId", "The identifier of the pet.", id),
@@ -82,7 +82,7 @@ const SEGMENTS: &[Parameter] = &[
 const ERROR_BODIES: &[(&str, SchemaOf)] =
     &[("application/json", openapi::error_body), ("application/problem+json", schema::of::<Problem>)];
 
-/// What is the same in both.
+/// The parts that both documents share.
 fn both() -> Interface<Code> {
     Interface {
         title: "",

@@ -1,8 +1,8 @@
 //! `GET /v1/pets/{petId}`, deprecated: whether the store has orders for a pet.
 //!
-//! The specification names the operation and not its fields. This service knows of a pet only what its orders say: the
-//! id. So a pet that occurs in an order is `{"id": …}`, and every other is 404. Every answer carries the deprecation
-//! headers, refusals included; after the sunset date every answer is 410.
+//! The specification names the operation but not its fields. Orders contain only a pet's id, so a pet of an order is
+//! `{"id": …}` and any other is 404. Every response, also a refusal, has the deprecation headers; from the sunset date
+//! on every response is 410.
 
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
@@ -31,7 +31,7 @@ pub(super) const OPERATION: Operation = Operation {
 };
 
 contract::message! {
-    pub(super) sparse Pet = "A pet, as far as orders know it." {
+    pub(super) sparse Pet = "A pet that occurs in an order." {
         id: i64 = "The pet's identifier.";
     }
 }
@@ -48,7 +48,7 @@ pub(super) async fn get_pet(
     if api.store.knows_pet(&project, id).await? { Ok(Json(Pet { id })) } else { Err(Code::PetNotFound.refuse()) }
 }
 
-/// Around the operation: counts the call, ends it after the sunset, and says so on every answer.
+/// Middleware of the operation: counts the call, refuses it after the sunset, and adds the deprecation headers.
 pub(super) async fn deprecated(State(api): State<Api>, request: Request, next: Next) -> Response {
     api.metrics.deprecated_calls.with_label_values(&[OPERATION.id]).inc();
     let over = api.pets.is_over(api.clock.now_seconds());

@@ -1,8 +1,8 @@
 //! `GET /v1/store/orders`: every order of the caller's project, as one JSON array.
 //!
-//! A list of a few hundred orders is one answer with a length. A longer one streams: the status is sent after the
-//! first batch was read, and if the store fails later the body is cut off visibly, without its closing bracket and
-//! without HTTP's end of body, never ended early as if it were whole.
+//! A list of up to 256 orders has a Content-Length. A longer list is streamed: the status is sent after the first batch
+//! was read. If the store fails later, the connection is closed without the closing bracket and without HTTP's end of
+//! body, so that the client notices the missing rest.
 
 use axum::Extension;
 use axum::body::Body;
@@ -20,9 +20,9 @@ use futures_util::stream;
 use super::{Api, Operation};
 use crate::error::ApiError;
 use crate::etag;
+use crate::json::{JsonArray, OrderV1};
+use crate::scan::Scan;
 use crate::store::StoreError;
-use crate::walk::Walk;
-use crate::wire::{JsonArray, OrderV1};
 
 pub(super) const OPERATION: Operation = Operation {
     tag: "orders",
@@ -35,7 +35,7 @@ pub(super) const OPERATION: Operation = Operation {
     ..Operation::internal("listOrders", Method::Get, "/v1/store/orders", |get| on(get, list_orders))
 };
 
-/// The answer to a client that has the list already.
+/// The response to a client that has the current list.
 pub(super) const NOT_MODIFIED: Success =
     Success::empty(304, "Nothing changed since the ETag in If-None-Match.").with(&["ETag"]);
 
@@ -45,22 +45,22 @@ pub(super) async fn list_orders(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let project = api.authorise(&identity, Scope::OrdersRead)?;
-    let mut walk = Walk::begin(api.store.clone(), project).await?;
-    let tag = etag::of(api.store.mark(), walk.edition());
+    let mut scan = Scan::begin(api.store.clone(), project).await?;
+    let tag = etag::of(api.store.store_id(), scan.edition());
     if etag::is_current(&headers, &tag) {
         return Ok((StatusCode::NOT_MODIFIED, caching(tag)).into_response());
     }
     let mut array = JsonArray::begin();
-    array.push(&walk.next().await?.unwrap_or_default());
-    let body = if walk.is_finished() {
+    array.push(&scan.next().await?.unwrap_or_default());
+    let body = if scan.is_finished() {
         Body::from(array.end())
     } else {
-        Body::from_stream(rest(api, walk, array, identity.request_id))
+        Body::from_stream(rest(api, scan, array, identity.request_id))
     };
     Ok((caching(tag), [(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
-/// Lists are for their caller alone, and are asked for again before each use; the tag makes that cheap.
+/// Caching headers: only the caller may store the list, and must revalidate it before each use.
 pub(super) fn caching(tag: String) -> [(HeaderName, String); 3] {
     [
         (header::ETAG, tag),
@@ -69,32 +69,32 @@ pub(super) fn caching(tag: String) -> [(HeaderName, String); 3] {
     ]
 }
 
-/// Everything after the first batch, which `array` holds already. The next batch is read when the last one has been
-/// taken, so memory is one batch however slowly the client reads.
+/// The body from the first batch on, which `array` contains. The next batch is read after the previous one was sent, so
+/// a slow client costs the memory of one batch.
 fn rest(
     api: Api,
-    walk: Walk,
+    scan: Scan,
     array: JsonArray,
     request_id: String,
 ) -> impl stream::Stream<Item = Result<Bytes, StoreError>> {
-    stream::try_unfold(Some((walk, array)), move |state| {
+    stream::try_unfold(Some((scan, array)), move |state| {
         let metrics = api.metrics.clone();
         let request_id = request_id.clone();
         async move {
-            let Some((mut walk, mut array)) = state else { return Ok(None) };
+            let Some((mut scan, mut array)) = state else { return Ok(None) };
             let ready = array.take();
             if !ready.is_empty() {
-                return Ok(Some((ready, Some((walk, array)))));
+                return Ok(Some((ready, Some((scan, array)))));
             }
-            match walk.next().await {
+            match scan.next().await {
                 Ok(Some(orders)) => {
                     array.push(&orders);
-                    Ok(Some((array.take(), Some((walk, array)))))
+                    Ok(Some((array.take(), Some((scan, array)))))
                 }
                 Ok(None) => Ok(Some((array.end(), None))),
                 Err(error) => {
                     metrics.store_errors.with_label_values(&[error.kind.as_str()]).inc();
-                    tracing::error!(request.id = request_id, kind = error.kind.as_str(), %error, "a list was cut off");
+                    tracing::error!(request.id = request_id, kind = error.kind.as_str(), %error, "broke off a list: the store failed");
                     Err(error)
                 }
             }

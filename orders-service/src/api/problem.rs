@@ -21,7 +21,7 @@ contract::message! {
     }
 }
 
-/// Around the handlers: rewrites a refusal when `Accept` names the media type of problems.
+/// Middleware: rewrites a refusal if `Accept` names `application/problem+json`.
 pub(super) async fn on_request(request: Request, next: Next) -> Response {
     let asked = asks_for_problems(request.headers());
     let response = next.run(request).await;
@@ -42,7 +42,7 @@ pub(super) async fn on_request(request: Request, next: Next) -> Response {
     (head, text).into_response()
 }
 
-/// Wildcards do not count: the Error body is what everybody else expects.
+/// Wildcards do not count: without the exact media type, a client gets the Error body of the specification.
 fn asks_for_problems(headers: &HeaderMap) -> bool {
     headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|list| list.split(',')).any(
         |range| {

@@ -1,4 +1,4 @@
-//! Answers that belong to no operation: nothing here, not this method, our own fault.
+//! Responses outside of operations: unknown path, unknown method, panic.
 
 use std::any::Any;
 
@@ -16,7 +16,7 @@ pub(crate) async fn method_not_allowed() -> ApiError {
     Code::MethodNotAllowed.refuse()
 }
 
-/// 500 for a panic, which is a mistake of the program: one request fails, the service goes on.
+/// 500 for a panic, which is a bug: this request fails, the service continues.
 #[expect(clippy::needless_pass_by_value, reason = "the layer hands the panic over by value")]
 pub(crate) fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
     let text = panic
@@ -24,6 +24,6 @@ pub(crate) fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
         .map(|text| (*text).to_owned())
         .or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_default();
-    tracing::error!(panic = text, "a handler broke off");
+    tracing::error!(panic = text, "a handler panicked; answered 500; please report this bug");
     Code::InternalError.refuse().into_response()
 }

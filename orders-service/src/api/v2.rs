@@ -1,6 +1,8 @@
-//! `/v2`, stability `beta`: what `/v1` lacks. Filters, sort and cursors on the list; one order; create; ship; history.
+//! `/v2`, stability `beta`. It adds to `/v1`: filters, sort and cursors of the list; get, create and ship an order;
+//! history.
 //!
-//! The same scopes, quotas and errors as `/v1`. Being beta, it may still change; every answer says so.
+//! Scopes, quotas and errors are those of `/v1`. A beta may change; the header `X-API-Stability` of every response says
+//! so.
 
 pub(super) mod create_order;
 mod cursor;
@@ -14,15 +16,15 @@ use axum::middleware::Next;
 use axum::response::Response;
 use chassis::openapi::MarkValue;
 
-/// The mark of operations whose stability the description states.
+/// The OpenAPI extension that states the stability of an operation.
 pub(super) const STABILITY: &str = "x-stability";
 
-/// Says how stable an operation is.
+/// The header that states the stability of an operation.
 const STABILITY_HEADER: &str = "x-api-stability";
 
 const BETA: &[(&str, MarkValue)] = &[(STABILITY, MarkValue::Word("beta"))];
 
-/// Around operations that are marked so.
+/// Middleware of beta operations: adds the header.
 pub(super) async fn beta(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     response.headers_mut().insert(HeaderName::from_static(STABILITY_HEADER), HeaderValue::from_static("beta"));

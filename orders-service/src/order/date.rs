@@ -14,16 +14,16 @@ const FIRST_MICROS: i64 = -62_167_219_200_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShipDate(Timestamp);
 
-/// Text or a number that is no moment RFC 3339 can write.
+/// Text or a number that is not an RFC 3339 date and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("write the date and time as RFC 3339 does, for example 2026-01-31T09:30:00Z")]
+#[error("use an RFC 3339 date and time, for example 2026-01-31T09:30:00Z")]
 pub struct InvalidShipDate;
 
 impl ShipDate {
     /// From microseconds since the epoch.
     ///
     /// # Errors
-    /// Before the year 0 and after the year 9999, which RFC 3339 cannot write.
+    /// If the moment is before the year 0 or after the year 9999, which RFC 3339 cannot express.
     pub fn from_micros(micros: i64) -> Result<Self, InvalidShipDate> {
         if micros < FIRST_MICROS {
             return Err(InvalidShipDate);
@@ -31,7 +31,7 @@ impl ShipDate {
         Timestamp::from_microsecond(micros).map(Self).map_err(|_| InvalidShipDate)
     }
 
-    /// A wall time; moments outside of RFC 3339's range, which no clock shows, become its nearest end.
+    /// From a wall clock. A moment outside of RFC 3339's range becomes the nearest end of the range.
     pub fn at(now: UnixMillis) -> Self {
         let micros = now.0.saturating_mul(1_000).max(FIRST_MICROS);
         Self(Timestamp::from_microsecond(micros).unwrap_or(Timestamp::MAX))
@@ -42,13 +42,13 @@ impl ShipDate {
         self.0.as_microsecond()
     }
 
-    /// The second this moment lies in.
+    /// The second that contains this moment.
     pub fn seconds(self) -> UnixSeconds {
         UnixSeconds(self.0.as_microsecond().div_euclid(1_000_000))
     }
 }
 
-/// RFC 3339 fixes the places of everything up to the seconds; jiff alone would also take ISO 8601's other forms.
+/// Whether the text has the form of RFC 3339. jiff alone would also accept other forms of ISO 8601.
 fn has_the_form(text: &str) -> bool {
     let bytes = text.as_bytes();
     let fixed = "dddd-dd-ddTdd:dd:dd".bytes().zip(bytes).all(|(form, byte)| match form {
@@ -84,7 +84,7 @@ impl FromStr for ShipDate {
             return Err(InvalidShipDate);
         }
         let moment: Timestamp = text.parse().map_err(|_| InvalidShipDate)?;
-        // Towards the past, so that cutting never moves a moment into the next second.
+        // Rounds towards the past, so that the moment stays in its second.
         let micros = moment.as_nanosecond().div_euclid(1_000);
         Self::from_micros(i64::try_from(micros).map_err(|_| InvalidShipDate)?)
     }
@@ -121,7 +121,7 @@ mod tests {
 
     // rule: 2.4
     #[test]
-    fn a_moment_is_kept_and_written_in_utc() {
+    fn a_moment_is_stored_and_written_in_utc() {
         for (given, kept) in [
             ("2026-01-31T09:30:00Z", "2026-01-31T09:30:00Z"),
             ("2026-01-31T09:30:00.5Z", "2026-01-31T09:30:00.5Z"),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rfc_3339_does_not_allow_is_refused() {
+    fn text_outside_of_rfc_3339_is_refused() {
         for text in [
             "",
             "2026-01-31",
@@ -163,7 +163,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_is_written_reads_back(micros in FIRST_MICROS..250_000_000_000_000_000_i64) {
+        fn a_written_date_reads_back(micros in FIRST_MICROS..250_000_000_000_000_000_i64) {
             let date = ShipDate::from_micros(micros).unwrap();
             proptest::prop_assert_eq!(date.to_string().parse::<ShipDate>().unwrap(), date);
         }

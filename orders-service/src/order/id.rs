@@ -1,8 +1,7 @@
-//! What names an order or a pet in a path.
+//! Ids of orders and pets in paths.
 
-/// The number in a path segment (percent-decoding done), if it is an int64 in its one canonical form:
-/// `-?(0|[1-9][0-9]*)`, no plus, no leading zeros, no `-0`. One number has one name, so that no cache or log sees an
-/// order under two.
+/// Parses a percent-decoded path segment as an int64 in canonical form: `-?(0|[1-9][0-9]*)` without `-0`. With one
+/// spelling per number, caches and logs see an order under one path.
 pub fn parse_id(text: &str) -> Option<i64> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let leading_zero = digits.len() > 1 && digits.starts_with('0');
@@ -18,7 +17,7 @@ mod tests {
 
     // rule: 4.2.2
     #[test]
-    fn an_id_is_a_canonical_decimal_int64_and_nothing_else() {
+    fn an_id_is_a_canonical_decimal_int64() {
         let good =
             [("0", 0), ("7", 7), ("-5", -5), ("9223372036854775807", i64::MAX), ("-9223372036854775808", i64::MIN)];
         for (text, id) in good {
@@ -56,12 +55,12 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn every_int64_is_named_by_its_own_text(id: i64) {
+        fn every_int64_parses_from_its_decimal_text(id: i64) {
             proptest::prop_assert_eq!(parse_id(&id.to_string()), Some(id));
         }
 
         #[test]
-        fn whatever_parses_prints_back_as_it_was(text in "[-+0-9a-f._ ]{0,22}") {
+        fn a_parsed_id_prints_back_unchanged(text in "[-+0-9a-f._ ]{0,22}") {
             if let Some(id) = parse_id(&text) {
                 proptest::prop_assert_eq!(id.to_string(), text);
             }

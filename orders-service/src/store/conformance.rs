@@ -1,6 +1,6 @@
-//! What every store must do, whatever it is made of: one suite over the trait.
+//! The conformance suite: every implementation of the store must pass it.
 //!
-//! A store is handed over empty, again for each part, so that the parts do not lean on each other.
+//! Each part gets an empty store, so the parts are independent of each other.
 
 use std::sync::Arc;
 
@@ -31,27 +31,27 @@ fn ids(orders: &[Order]) -> Vec<i64> {
     orders.iter().map(|order| order.id).collect()
 }
 
-/// Everything below, each part on a fresh store from `make`.
+/// Runs all parts, each on a new store from `make`.
 pub(crate) async fn suite<F, M>(make: M)
 where
     M: Fn() -> F,
     F: Future<Output = Arc<dyn OrderStore>>,
 {
-    what_is_imported_is_read_back(&*make().await).await;
+    imported_orders_read_back(&*make().await).await;
     an_import_is_all_or_nothing(&*make().await).await;
-    batches_walk_along_the_ids(&*make().await).await;
+    batches_are_in_id_order(&*make().await).await;
     changes_follow_the_rules(&*make().await).await;
     every_change_is_a_new_edition(&*make().await).await;
     new_orders_get_the_next_id(&*make().await).await;
     an_idempotency_key_makes_one_order(&*make().await).await;
     pages_filter(&*make().await).await;
     pages_sort_and_resume(&*make().await).await;
-    every_change_waits_to_be_told(&*make().await).await;
-    an_erased_project_leaves_nothing_and_takes_nothing(&*make().await).await;
+    every_change_leaves_one_undelivered_event(&*make().await).await;
+    an_erased_project_has_no_data_and_refuses_changes(&*make().await).await;
     concurrent_changes_agree(make().await).await;
 }
 
-async fn what_is_imported_is_read_back(store: &dyn OrderStore) {
+async fn imported_orders_read_back(store: &dyn OrderStore) {
     let demo = project("demo");
     let full = Order {
         id: i64::MIN,
@@ -65,7 +65,7 @@ async fn what_is_imported_is_read_back(store: &dyn OrderStore) {
     assert_eq!(store.import(&demo, orders.clone()).await, Ok(3));
     for order in &orders {
         assert_eq!(store.find(&demo, order.id).await, Ok(Some(*order)));
-        assert_eq!(store.events(&demo, order.id).await, Ok(Some(Vec::new())), "nobody told when it began");
+        assert_eq!(store.events(&demo, order.id).await, Ok(Some(Vec::new())), "an import writes no event");
     }
     assert_eq!(store.find(&demo, 1).await, Ok(None));
     assert_eq!(store.find(&project("other"), 0).await, Ok(None));
@@ -79,41 +79,41 @@ async fn what_is_imported_is_read_back(store: &dyn OrderStore) {
     assert_eq!(store.import(&project("other"), vec![order(0)]).await, Ok(1));
 }
 
-async fn every_change_waits_to_be_told(store: &dyn OrderStore) {
+async fn every_change_leaves_one_undelivered_event(store: &dyn OrderStore) {
     const KEEP: u32 = 1_000;
     let demo = project("demo");
     store.import(&demo, vec![order(1), order(2)]).await.unwrap();
-    assert_eq!(store.untold(10).await, Ok(Waiting::default()), "an import tells nothing");
+    assert_eq!(store.undelivered(10).await, Ok(Waiting::default()), "an import writes no event");
     store.cancel(&demo, 1, AT).await.unwrap();
     assert!(store.cancel(&demo, 1, AT).await.is_err());
     assert!(store.ship(&demo, 77, AT).await.is_err());
     let new = NewOrder { pet_id: Some(5), quantity: Some(1), ship_date: None };
     store.create(&demo, new, None, AT.plus(1)).await.unwrap();
     store.ship(&demo, 3, AT.plus(2)).await.unwrap();
-    let told = store.untold(10).await.unwrap().events;
-    let seen: Vec<_> = told.iter().map(|event| (event.project.as_str(), event.kind, event.at)).collect();
+    let events = store.undelivered(10).await.unwrap().events;
+    let seen: Vec<_> = events.iter().map(|event| (event.project.as_str(), event.kind, event.at)).collect();
     let expected = [
         ("demo", EventKind::Cancelled, AT),
         ("demo", EventKind::Created, AT.plus(1)),
         ("demo", EventKind::Shipped, AT.plus(2)),
     ];
-    assert_eq!(seen, expected, "what was refused is not told");
-    assert_eq!(told[0].order, r#"{"id":1,"status":"cancelled"}"#);
-    // Each as it was right after its change, whatever came later.
-    assert_eq!(told[1].order, r#"{"id":3,"petId":5,"quantity":1,"complete":false,"status":"pending"}"#);
-    assert!(told[2].order.contains(r#""status":"shipped""#), "{}", told[2].order);
-    assert!(told.windows(2).all(|pair| pair[0].number < pair[1].number));
-    assert_eq!(store.untold(2).await.unwrap().events, told[..2]);
-    // What was told is gone; what was not stays, up to a bound.
-    assert_eq!(store.forget(vec![told[1].number, 4_711], KEEP).await, Ok(0));
-    assert_eq!(store.untold(10).await.unwrap().events, [told[0].clone(), told[2].clone()]);
+    assert_eq!(seen, expected, "a refused change writes no event");
+    assert_eq!(events[0].order, r#"{"id":1,"status":"cancelled"}"#);
+    // An event has the order right after its change; later changes do not alter it.
+    assert_eq!(events[1].order, r#"{"id":3,"petId":5,"quantity":1,"complete":false,"status":"pending"}"#);
+    assert!(events[2].order.contains(r#""status":"shipped""#), "{}", events[2].order);
+    assert!(events.windows(2).all(|pair| pair[0].number < pair[1].number));
+    assert_eq!(store.undelivered(2).await.unwrap().events, events[..2]);
+    // `forget` deletes the delivered events and keeps the others up to a bound.
+    assert_eq!(store.forget(vec![events[1].number, 4_711], KEEP).await, Ok(0));
+    assert_eq!(store.undelivered(10).await.unwrap().events, [events[0].clone(), events[2].clone()]);
     assert_eq!(store.forget(Vec::new(), 1).await, Ok(1), "the oldest goes first");
-    assert_eq!(store.untold(10).await.unwrap().events, [told[2].clone()]);
-    assert_eq!(store.forget(vec![told[2].number], KEEP).await, Ok(0));
-    assert_eq!(store.untold(10).await, Ok(Waiting::default()));
-    // A number is never given again.
+    assert_eq!(store.undelivered(10).await.unwrap().events, [events[2].clone()]);
+    assert_eq!(store.forget(vec![events[2].number], KEEP).await, Ok(0));
+    assert_eq!(store.undelivered(10).await, Ok(Waiting::default()));
+    // A number is never used twice.
     store.cancel(&demo, 2, AT).await.unwrap();
-    assert!(store.untold(1).await.unwrap().events[0].number > told[2].number);
+    assert!(store.undelivered(1).await.unwrap().events[0].number > events[2].number);
 }
 
 async fn an_import_is_all_or_nothing(store: &dyn OrderStore) {
@@ -130,7 +130,7 @@ async fn an_import_is_all_or_nothing(store: &dyn OrderStore) {
     assert_eq!(store.import(&demo, many(6)).await, Ok(2_001));
 }
 
-async fn batches_walk_along_the_ids(store: &dyn OrderStore) {
+async fn batches_are_in_id_order(store: &dyn OrderStore) {
     let demo = project("demo");
     store.import(&demo, [3, -7, i64::MAX, 0, i64::MIN].map(order).to_vec()).await.unwrap();
     store.import(&project("a"), vec![order(1)]).await.unwrap();
@@ -190,7 +190,7 @@ async fn new_orders_get_the_next_id(store: &dyn OrderStore) {
     assert_eq!(store.edition(&demo).await, Ok(Edition { version: 1, orders: 1 }));
     store.import(&demo, vec![order(41), order(i64::MAX), order(-3)]).await.unwrap();
     let Ok(Created::Now(next)) = store.create(&demo, NEW, None, AT).await else { unreachable!("it was made now") };
-    assert_eq!(next.id, 42, "ids that JSON clients would round are passed over");
+    assert_eq!(next.id, 42, "a new order never gets an id that JSON clients would round");
     store.import(&demo, vec![order((1 << 53) - 1)]).await.unwrap();
     assert_eq!(store.create(&demo, NEW, None, AT).await, Err(CreateError::IdsExhausted));
     let other = project("other");
@@ -199,11 +199,11 @@ async fn new_orders_get_the_next_id(store: &dyn OrderStore) {
     assert_eq!(first.id, 1, "new ids start at one");
 }
 
-async fn an_erased_project_leaves_nothing_and_takes_nothing(store: &dyn OrderStore) {
+async fn an_erased_project_has_no_data_and_refuses_changes(store: &dyn OrderStore) {
     let (gone, other) = (ProjectUid::from_random([1; 16]), project("other"));
     let key = || Some(Idempotency { key: "k".to_owned(), fingerprint: 1, expires_at: UnixMillis(AT.0 + 1) });
     for project in [&gone, &other] {
-        // More than one transaction erases.
+        // Enough rows for more than one transaction.
         store.import(project, (10..5_010).map(order).collect()).await.unwrap();
         store.create(project, NEW, key(), AT).await.unwrap();
     }
@@ -213,9 +213,9 @@ async fn an_erased_project_leaves_nothing_and_takes_nothing(store: &dyn OrderSto
     assert_eq!(store.edition(&gone).await, Ok(Edition::default()));
     assert_eq!(store.batch(&gone, None, 10).await, Ok(Vec::new()));
     assert_eq!(store.events(&gone, 5_010).await, Ok(None));
-    let waiting = store.untold(10).await.unwrap();
+    let waiting = store.undelivered(10).await.unwrap();
     assert!(waiting.events.iter().all(|event| event.project == other) && waiting.events.len() == 1, "{waiting:?}");
-    // What is still on its way, from a gateway that is behind, is not kept.
+    // A late request, from a gateway that has not yet received the removal, is refused.
     assert_eq!(store.create(&gone, NEW, key(), AT).await, Err(CreateError::Erased));
     assert_eq!(store.import(&gone, vec![order(1)]).await, Err(ImportError::Erased));
     assert_eq!(store.summary(&gone).await, Ok(Summary::default()));
@@ -235,9 +235,13 @@ async fn an_idempotency_key_makes_one_order(store: &dyn OrderStore) {
     assert_eq!(store.create(&demo, NEW, key(2, 2_500), now).await, Err(CreateError::KeyReused));
     store.cancel(&demo, made.id, AT).await.unwrap();
     let again = store.create(&demo, NEW, key(1, 2_500), UnixMillis(1_999)).await;
-    assert_eq!(again, Ok(Created::Before(made)), "the same answer until the key's end, whatever happened since");
+    assert_eq!(
+        again,
+        Ok(Created::Before(made)),
+        "the first response repeats until the key expires, also after a change of the order"
+    );
     let elsewhere = store.create(&project("other"), NEW, key(9, 2_000), now).await;
-    assert!(matches!(elsewhere, Ok(Created::Now(_))), "keys of projects have nothing to do with each other");
+    assert!(matches!(elsewhere, Ok(Created::Now(_))), "keys are separate per project");
     let after = store.create(&demo, NEW, key(2, 3_000), UnixMillis(2_000)).await;
     assert!(matches!(after, Ok(Created::Now(order)) if order.id == made.id + 1), "the key has expired: {after:?}");
     assert_eq!(store.edition(&demo).await.unwrap().orders, 2);

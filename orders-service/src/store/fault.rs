@@ -1,37 +1,37 @@
-//! What can be wrong with a store, in the words the operator counts.
+//! Faults of a store, by the kinds that the metrics count.
 
 use sqlx::error::{DatabaseError, ErrorKind};
 use sqlx::postgres::PgDatabaseError;
 
 contract::words! {
-    /// The kinds of trouble, each with its own way out.
+    /// The kinds of faults; an operator handles each differently.
     pub enum FaultKind {
-        /// Locked, or more work waiting than there are places: it passes.
+        /// A lock is held, or a queue is full. This is temporary.
         Busy = "busy",
-        /// No space left on the disk. Reading goes on.
+        /// The disk is full. Reading works.
         Full = "full",
-        /// What was read is not what was written. An operator must restore the file.
+        /// The data is damaged. An operator must restore the database.
         Corrupt = "corrupt",
-        /// The disk or the file system refused, or the server takes no changes.
+        /// The disk or the file system failed, or the server is read-only.
         Io = "io",
-        /// The database server cannot be reached, or does not answer.
+        /// The database server is unreachable or does not answer.
         Unreachable = "unreachable",
-        /// Anything else.
+        /// Any other fault.
         Other = "other",
     }
 }
 
-/// The store could not answer. The text is for the log, never for a client.
+/// A failure of the store. The text is for the log and never sent to a client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct StoreError {
-    /// What kind of trouble.
+    /// The kind of fault.
     pub kind: FaultKind,
     text: String,
 }
 
 impl StoreError {
-    /// With a sentence for the log.
+    /// A fault with a sentence for the log.
     pub fn new(kind: FaultKind, text: impl Into<String>) -> Self {
         Self { kind, text: text.into() }
     }
@@ -63,13 +63,13 @@ fn kind_of(error: &sqlx::Error) -> FaultKind {
 /// PostgreSQL's codes (<https://www.postgresql.org/docs/15/errcodes-appendix.html>).
 fn kind_of_postgres(code: &str) -> FaultKind {
     match code {
-        // No place, no lock, a deadlock, a statement that took too long.
+        // Too many connections, a held lock, a deadlock, a serialization failure, a statement timeout.
         "53300" | "55P03" | "40P01" | "40001" | "57014" => FaultKind::Busy,
         "53100" => FaultKind::Full,
         "XX001" | "XX002" => FaultKind::Corrupt,
-        // Input and output, and a server that is no primary.
+        // An I/O error, and a read-only server (a standby).
         "58030" | "25006" => FaultKind::Io,
-        // Stopped, crashed, starting, an idle transaction that was ended; and every trouble of connections.
+        // A server that stops, crashed or starts, an ended idle transaction, and every connection error.
         "57P01" | "57P02" | "57P03" | "25P03" => FaultKind::Unreachable,
         _ if code.starts_with("08") => FaultKind::Unreachable,
         _ => FaultKind::Other,
@@ -112,15 +112,15 @@ mod tests {
 
     use super::*;
 
-    /// What SQLite's driver says: a result code as text, or that a check of a column failed.
+    /// An error as SQLite's driver reports it: a result code as text, or a failed column check.
     #[derive(Debug, thiserror::Error)]
     #[error("SQLite says {code:?}")]
-    struct Said {
+    struct DriverError {
         code: Option<&'static str>,
         check_failed: bool,
     }
 
-    impl DatabaseError for Said {
+    impl DatabaseError for DriverError {
         fn message(&self) -> &'static str {
             "a test says so"
         }
@@ -146,12 +146,12 @@ mod tests {
         }
     }
 
-    fn told(code: Option<&'static str>, check_failed: bool) -> FaultKind {
-        StoreError::from(sqlx::Error::Database(Box::new(Said { code, check_failed }))).kind
+    fn kind_of_driver_error(code: Option<&'static str>, check_failed: bool) -> FaultKind {
+        StoreError::from(sqlx::Error::Database(Box::new(DriverError { code, check_failed }))).kind
     }
 
     #[test]
-    fn codes_of_sqlite_are_told_apart_and_extended_ones_fall_under_their_primary_ones() {
+    fn each_sqlite_code_has_its_kind_and_extended_codes_that_of_their_primary_code() {
         for (code, name, kind) in [
             ("5", "BUSY", FaultKind::Busy),
             ("517", "BUSY_SNAPSHOT", FaultKind::Busy),
@@ -171,14 +171,14 @@ mod tests {
             ("1", "ERROR", FaultKind::Other),
             ("2067", "CONSTRAINT_UNIQUE", FaultKind::Other),
         ] {
-            assert_eq!(told(Some(code), false), kind, "{name}");
+            assert_eq!(kind_of_driver_error(Some(code), false), kind, "{name}");
         }
-        assert_eq!(told(None, true), FaultKind::Corrupt);
-        assert_eq!(told(None, false), FaultKind::Other);
+        assert_eq!(kind_of_driver_error(None, true), FaultKind::Corrupt);
+        assert_eq!(kind_of_driver_error(None, false), FaultKind::Other);
     }
 
     #[test]
-    fn trouble_of_the_driver_is_told_apart() {
+    fn each_driver_error_has_its_kind() {
         let refused = || std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
         for (error, kind) in [
             (sqlx::Error::PoolTimedOut, FaultKind::Busy),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_of_postgresql_are_told_apart() {
+    fn each_postgresql_code_has_its_kind() {
         for (code, kind) in [
             ("53300", FaultKind::Busy),
             ("55P03", FaultKind::Busy),

@@ -1,56 +1,56 @@
-//! Events that wait to be told: what a store keeps of each until it is handed over.
+//! Undelivered events: their data in the outbox.
 
 use contract::project::ProjectUid;
 use contract::time::UnixMillis;
 
 use super::EventKind;
+use crate::json;
 use crate::order::Order;
-use crate::wire;
 
-/// What of the outbox was read.
+/// A batch of the outbox.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
     /// The oldest events, in the order of their numbers.
-    pub events: Vec<Untold>,
-    /// Numbers of events that do not read back as they were written: nobody can be told of them.
+    pub events: Vec<Undelivered>,
+    /// Numbers of events with a wrong checksum; they cannot be delivered.
     pub damaged: Vec<i64>,
 }
 
 impl Waiting {
-    /// Adds what a row holds: number, project, event, moment, order, checksum. The checksum covers everything told.
+    /// Adds a row: number, project, event, time, order, checksum. The checksum covers everything that is delivered.
     pub(super) fn add(&mut self, number: i64, project: &str, event: &str, at: i64, order: String, sum: i64) {
         match (event.parse(), project.parse()) {
             (Ok(kind), Ok(project)) if sum == checksum(&project, kind, UnixMillis(at), &order) => {
-                self.events.push(Untold { number, project, kind, at: UnixMillis(at), order });
+                self.events.push(Undelivered { number, project, kind, at: UnixMillis(at), order });
             }
             _ => self.damaged.push(number),
         }
     }
 }
 
-/// An event that nobody was told of yet.
+/// An undelivered event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Untold {
-    /// Unique in the store; of two events of one order the later has the larger one.
+pub struct Undelivered {
+    /// Unique in the store; a later event of an order has a larger number.
     pub number: i64,
-    /// Whose order it is.
+    /// Project of the order.
     pub project: ProjectUid,
-    /// What happened.
+    /// Kind of the change.
     pub kind: EventKind,
-    /// When.
+    /// Time of the change.
     pub at: UnixMillis,
-    /// The order right after it, as one line of JSON: a later change must not alter what is told of this one.
+    /// The order right after the change, as one line of JSON; later changes do not alter it.
     pub order: String,
 }
 
-impl Untold {
-    /// The order as it is kept in the outbox.
+impl Undelivered {
+    /// The order as stored in the outbox.
     pub(super) fn snapshot(order: &Order) -> String {
-        String::from_utf8_lossy(wire::lines(std::slice::from_ref(order)).trim_ascii_end()).into_owned()
+        String::from_utf8_lossy(json::lines(std::slice::from_ref(order)).trim_ascii_end()).into_owned()
     }
 }
 
-/// CRC-32 over everything that is told.
+/// CRC-32 of everything that is delivered.
 pub(super) fn checksum(project: &ProjectUid, event: EventKind, at: UnixMillis, order: &str) -> i64 {
     let mut hasher = crc32fast::Hasher::new();
     for text in [project.as_str(), event.as_str(), order] {

@@ -1,4 +1,4 @@
-//! Orders in a database: one SQLite file, or a PostgreSQL server that several replicas share. One set of queries.
+//! Orders in a database: an SQLite file, or a PostgreSQL server that several replicas share. Both use the same queries.
 //!
 //! Reading asks the pool and never waits for a writer. Writing goes through tasks ([`writer`]) that commit what waits
 //! together. When the database is locked, full, damaged or gone, the error says which, and nothing that was
@@ -31,30 +31,31 @@ use super::{
 };
 use crate::order::{CancelError, Order, ShipError, Status};
 
-/// Tasks that write over PostgreSQL: as many transactions at once.
+/// Writer tasks, and so concurrent write transactions, with PostgreSQL.
 const WRITERS_OVER_NETWORK: usize = 3;
 
-/// The store over SQL.
+/// The store in SQL.
 pub struct SqlOrders {
     database: Database,
     writers: Vec<Writer>,
-    mark: String,
+    store_id: String,
 }
 
 fn migrations() -> Migrations {
     chassis::migrations!["0001_schema.sql"]
 }
 
-/// The newest version of the database's schema that this version of the service knows.
+/// The newest schema version that this version of the service supports.
 #[must_use]
 pub fn newest_schema() -> i64 {
     migrations().newest()
 }
 
-/// Makes a database that was put back from a backup ready for use: it is another one, so no entity tag from before matches.
+/// Makes a database that was put back from a backup ready for use: it is another one, so no entity tag from before
+/// matches.
 ///
 /// # Errors
-/// When it is not one of ours, a service uses it, or it does not answer.
+/// If it is not a database of orders, if a service uses it, or if it does not answer.
 pub async fn finish_restore(restored: &Place) -> anyhow::Result<()> {
     Database::may_be_taken(restored).await?;
     let database = Database::open(restored, &migrations()).await?;
@@ -64,24 +65,25 @@ pub async fn finish_restore(restored: &Place) -> anyhow::Result<()> {
 }
 
 impl SqlOrders {
-    /// Opens (or makes) the database, brings its schema up to date and starts the writers.
+    /// Opens or creates the database, migrates its schema and starts the writers.
     ///
     /// # Errors
-    /// When it cannot be opened, is damaged, or was written by a newer version.
+    /// If it cannot be opened, is damaged, or was written by a newer version.
     pub async fn open(place: &Place) -> anyhow::Result<Self> {
         let database = Database::open(place, &migrations()).await?;
         let fresh = chassis::random::bytes::<8>()?.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
-        let mark = database.first(async || mark_of(&database, &fresh).await).await;
-        let mark = mark.with_context(|| format!("reading {place:?}"))?;
+        let store_id = database.first(async || store_id_of(&database, &fresh).await).await;
+        let store_id = store_id.with_context(|| format!("reading {place:?}"))?;
         let writers = match database.kind() {
             Kind::Sqlite => 1,
             Kind::Postgres => WRITERS_OVER_NETWORK,
         };
         let writers = (0..writers).map(|_| Writer::start(database.write.clone())).collect();
-        Ok(Self { database, writers, mark })
+        Ok(Self { database, writers, store_id })
     }
 
-    /// The writer of a project. Its changes follow one another, so they need not wait for locks here.
+    /// The writer of a project. All changes of a project use the same writer, so they never wait for each other's
+    /// locks.
     fn writer_of(&self, project: &ProjectUid) -> Result<&Writer, StoreError> {
         let number = usize::try_from(crc32fast::hash(project.as_str().as_bytes())).unwrap_or_default();
         let writer = number.checked_rem(self.writers.len()).and_then(|index| self.writers.get(index));
@@ -113,11 +115,11 @@ impl SqlOrders {
 }
 
 fn no_writer() -> StoreError {
-    StoreError::new(FaultKind::Other, "there is no writer")
+    StoreError::new(FaultKind::Other, "the store has no writer")
 }
 
-/// The database's mark, `fresh` on first start.
-async fn mark_of(database: &Database, fresh: &str) -> Result<String, sqlx::Error> {
+/// The id of the store; `fresh` at the first start.
+async fn store_id_of(database: &Database, fresh: &str) -> Result<String, sqlx::Error> {
     query("INSERT INTO installation (one, mark) VALUES (1, $1) ON CONFLICT (one) DO NOTHING")
         .bind(fresh)
         .execute(&database.write)
@@ -125,7 +127,7 @@ async fn mark_of(database: &Database, fresh: &str) -> Result<String, sqlx::Error
     query_scalar("SELECT mark FROM installation WHERE one = 1").fetch_one(&database.write).await
 }
 
-/// A read with its deadline.
+/// Runs a read with a deadline.
 async fn within<T>(read: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, StoreError> {
     match tokio::time::timeout(WAIT_MAX, read).await {
         Ok(result) => Ok(result?),
@@ -135,8 +137,8 @@ async fn within<T>(read: impl Future<Output = Result<T, sqlx::Error>>) -> Result
 
 #[async_trait]
 impl OrderStore for SqlOrders {
-    fn mark(&self) -> &str {
-        &self.mark
+    fn store_id(&self) -> &str {
+        &self.store_id
     }
 
     async fn edition(&self, project: &ProjectUid) -> Result<Edition, StoreError> {
@@ -150,7 +152,7 @@ impl OrderStore for SqlOrders {
     }
 
     async fn batch(&self, project: &ProjectUid, after: Option<i64>, limit: u32) -> Result<Vec<Order>, StoreError> {
-        // Two texts and not one with an "or": each is a plain walk along the primary key.
+        // Two statements in place of an OR: each is a plain range scan of the primary key.
         let first = "SELECT id, pet_id, quantity, ship_date_micros, complete, status, checksum FROM orders \
                      WHERE project = $1 ORDER BY id LIMIT $2";
         let next = "SELECT id, pet_id, quantity, ship_date_micros, complete, status, checksum FROM orders \
@@ -240,14 +242,14 @@ impl OrderStore for SqlOrders {
         Some(self.database.clone())
     }
 
-    async fn untold(&self, limit: u32) -> Result<Waiting, StoreError> {
+    async fn undelivered(&self, limit: u32) -> Result<Waiting, StoreError> {
         outbox::read(&self.database.read, limit).await
     }
 
-    async fn forget(&self, told: Vec<i64>, keep: u32) -> Result<u64, StoreError> {
-        // Of all projects; among several writers any will do.
+    async fn forget(&self, delivered: Vec<i64>, keep: u32) -> Result<u64, StoreError> {
+        // The outbox is not divided by project, so any writer can do this.
         let writer = self.writers.first().ok_or_else(no_writer)?;
-        Self::write_by(writer, WAIT_MAX, |reply| Job::Forget { told, keep, reply }).await?
+        Self::write_by(writer, WAIT_MAX, |reply| Job::Forget { delivered, keep, reply }).await?
     }
 
     async fn close(&self) {

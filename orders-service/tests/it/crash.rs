@@ -1,4 +1,4 @@
-//! `kill -9` of the real process, again and again: every acknowledged cancellation is still there.
+//! Repeated `kill -9` of the real process: no acknowledged cancellation is lost.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
@@ -13,14 +13,14 @@ use reqwest::{Client, Method};
 
 use crate::world::{CREDENTIAL, caller, control_plane, extent, signed, stored};
 
-/// How often the service is killed; `bench/run orders-kill` says more.
+/// Number of kills; `bench/run orders-kill` sets a larger one.
 const KILLS: i64 = 20;
 const ORDERS_PER_KILL: i64 = 1_000;
 
-/// After this a client has an answer, or sees that the process is gone.
+/// Deadline for a response or a broken connection.
 const ANSWER_WAIT_MAX: Duration = Duration::from_mins(1);
 
-/// A service in a process of its own.
+/// The service as a separate process.
 pub(crate) struct Process {
     child: Child,
     pub(crate) http: SocketAddr,
@@ -39,9 +39,9 @@ impl Process {
         Self::start_on(&[&file[..], settings].concat())
     }
 
-    /// With settings that say where orders are kept.
+    /// Starts the service with settings of its store.
     pub(crate) fn start_on(settings: &[(&str, &str)]) -> Self {
-        // The signal that a file has become too large would end the process; some tests want the error it stands for.
+        // SIGXFSZ would end the process; ignored, a write beyond the limit fails with an error, which some tests need.
         let mut child = Command::new("sh")
             .args(["-c", "trap '' XFSZ; exec \"$0\"", env!("CARGO_BIN_EXE_orders-service")])
             .env("TOLLHOUSE_ORDERS_CREDENTIAL", CREDENTIAL)
@@ -66,7 +66,7 @@ impl Process {
         self.child.id()
     }
 
-    /// `kill -9`, which is what dropping does.
+    /// `kill -9`, as `drop` does.
     pub(crate) fn kill(self) {
         drop(self);
     }
@@ -79,8 +79,8 @@ impl Drop for Process {
     }
 }
 
-/// Cancels orders from `next` on with several clients until the process is gone; returns what was acknowledged and
-/// the highest id that was tried.
+/// Cancels orders from `next` on with several clients until the process ends; returns the acknowledged ids and
+/// the highest id of a request.
 pub(crate) async fn cancel_until_gone(
     http: SocketAddr,
     next: i64,
@@ -143,7 +143,7 @@ async fn every_acknowledged_cancellation_survives_kill_9() {
     for round in 0..kills {
         let process = Process::start(&database);
         let http = process.http;
-        // From the first answer to some hundred: the kill meets the writer at different places.
+        // The kill follows the first to some hundredth response, so it meets the writer in different states.
         let kill_after = 1 + usize::try_from(round % KILLS).unwrap() * 7;
         let (sure, highest) = cancel_until_gone(http, next, kill_after, move || process.kill()).await;
         assert!(sure.len() >= kill_after);
@@ -162,17 +162,17 @@ async fn every_acknowledged_cancellation_survives_kill_9() {
     let summary = orders.summary(&project).await.unwrap();
     assert_eq!(summary.pending + summary.cancelled, given);
     assert!(summary.cancelled >= i64::try_from(acknowledged.len()).unwrap());
-    // The version counts exactly the import and the cancellations: no half state.
+    // The version counts exactly the import and the cancellations, so no change is half done.
     assert_eq!(store.edition(&project).await.unwrap().version, 1 + summary.cancelled);
-    // And each has one event that waits to be told.
-    let waiting = store.untold(u32::MAX).await.unwrap();
+    // Each has one undelivered event.
+    let waiting = store.undelivered(u32::MAX).await.unwrap();
     assert_eq!((waiting.events.len(), waiting.damaged.len()), (usize::try_from(summary.cancelled).unwrap(), 0));
-    println!("{kills} kills, {} acknowledged cancels, each of them found again, once told", acknowledged.len());
+    println!("{kills} kills, {} acknowledged cancels, each of them found again with one event", acknowledged.len());
     orders.close().await;
 }
 
 #[test]
-fn check_config_says_what_is_wrong_without_serving() {
+fn check_config_reports_problems_without_serving() {
     let run = |credential: &str| {
         Command::new(env!("CARGO_BIN_EXE_orders-service"))
             .env("TOLLHOUSE_ORDERS_CREDENTIAL", credential)

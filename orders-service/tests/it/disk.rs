@@ -1,5 +1,5 @@
-//! The real process on a disk that fails: no space, a lock that stays, damaged pages, a kill in the middle of a list.
-//! Reading goes on where it can, nothing acknowledged is lost, nothing wrong is ever shown, and it passes by itself.
+//! The real process with a failing disk: no space, a lasting lock, damaged pages, a kill in the middle of a list. Reads
+//! work where possible, no acknowledged change is lost, no wrong data is returned, and the service recovers by itself.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::crash::Process;
 use crate::slow::{MORE_THAN_FITS, SlowReader};
 use crate::world::{caller, refusal, signed, stored};
 
-/// Before this a client has its answer, whatever the disk does: the gateway waits for ten seconds.
+/// Deadline of every response: the gateway waits for ten seconds.
 const ANSWER_MAX: Duration = Duration::from_secs(9);
 
 struct Shop {
@@ -54,7 +54,7 @@ impl Shop {
         reqwest::get(format!("http://{}/metrics", self.process.admin)).await.unwrap().text().await.unwrap()
     }
 
-    /// From now on no file of the process may be longer than this: writing beyond fails, as on a disk that is broken.
+    /// Limits the length of the process's files: a write beyond it fails, as on a broken disk.
     fn limit_files(&self, bytes: Option<u64>) {
         let pid = Pid::from_raw(self.process.id().try_into().unwrap());
         prlimit(pid, Resource::Fsize, Rlimit { current: bytes, maximum: None }).unwrap();
@@ -64,7 +64,7 @@ impl Shop {
 // rule: 4.2.204
 // promise: orders.13
 #[tokio::test]
-async fn a_disk_that_takes_no_more_refuses_changes_serves_reads_and_passes() {
+async fn with_a_full_disk_changes_are_refused_reads_work_and_the_service_recovers() {
     let shop = Shop::with(200).await;
     assert_eq!(shop.cancel(0).await.status(), 204);
     shop.limit_files(Some(0));
@@ -72,16 +72,16 @@ async fn a_disk_that_takes_no_more_refuses_changes_serves_reads_and_passes() {
         let refused = shop.cancel(id).await;
         assert_eq!(refused.headers()["retry-after"], "1");
         assert_eq!(refusal(refused).await, (503, "storage_unavailable".to_owned()));
-        assert_eq!(shop.status(id).await, "pending", "nothing of it was kept");
+        assert_eq!(shop.status(id).await, "pending", "the refused change was not stored");
     }
     let listed: Vec<Value> = shop.ask(Method::GET, "/v1/store/orders").await.json().await.unwrap();
-    assert_eq!(listed.len(), 200, "reading goes on");
+    assert_eq!(listed.len(), 200, "reads work");
     assert!(shop.metrics().await.contains("orders_store_errors_total{kind=\"io\"} 3"));
     shop.limit_files(None);
     for id in 1..4 {
-        assert_eq!(shop.cancel(id).await.status(), 204, "it passes without a restart");
+        assert_eq!(shop.cancel(id).await.status(), 204, "changes work again without a restart");
     }
-    // Everything acknowledged before, between and after is on the disk.
+    // Every acknowledged change is on the disk.
     let Shop { process, database, directory, .. } = shop;
     process.kill();
     let store = Orders::open(&database.clone().into()).await.unwrap();
@@ -93,7 +93,7 @@ async fn a_disk_that_takes_no_more_refuses_changes_serves_reads_and_passes() {
 
 // promise: orders.14
 #[tokio::test]
-async fn a_lock_that_stays_is_503_in_time_reads_go_on_and_it_passes() {
+async fn with_a_lasting_lock_changes_get_503_in_time_and_reads_work() {
     let shop = Shop::with(20).await;
     let other = Sqlite::open(&shop.database).await.unwrap();
     let mut lock = other.write.acquire().await.unwrap();
@@ -108,7 +108,7 @@ async fn a_lock_that_stays_is_503_in_time_reads_go_on_and_it_passes() {
     assert_eq!(shop.cancel(3).await.status(), 204);
 }
 
-/// The whole list, or nothing when it was refused or cut.
+/// The whole list; `None` if it was refused or broken off.
 async fn listed(answer: Response) -> Option<Vec<Value>> {
     if answer.status() != 200 {
         assert_eq!(refusal(answer).await, (503, "storage_unavailable".to_owned()));
@@ -120,7 +120,7 @@ async fn listed(answer: Response) -> Option<Vec<Value>> {
 
 // promise: orders.15
 #[tokio::test]
-async fn damaged_pages_never_show_a_wrong_order() {
+async fn damaged_pages_never_give_a_wrong_order() {
     const PAGE: usize = 4_096;
     const ORDERS: i64 = 3_000;
     let directory = tempfile::tempdir().unwrap();
@@ -132,7 +132,7 @@ async fn damaged_pages_never_show_a_wrong_order() {
     let Shop { process, client, database, directory } = first;
     process.kill();
     let (mut noticed, mut harmless) = (0, 0);
-    // The first pages hold what a start needs and are looked at where files are read without a process.
+    // The first pages are needed for a start; another test reads files with damaged first pages.
     for page in (10..sound.len() / PAGE).step_by(13) {
         let mut damaged = sound.clone();
         let middle = page * PAGE + PAGE / 2;
@@ -148,7 +148,7 @@ async fn damaged_pages_never_show_a_wrong_order() {
             directory: tempfile::tempdir().unwrap(),
         };
         if let Some(list) = listed(shop.ask(Method::GET, "/v1/store/orders").await).await {
-            assert!(list == truth, "a wrong list with page {page} damaged");
+            assert!(list == truth, "damaged page {page} gave a wrong list");
             harmless += 1;
         } else {
             assert!(shop.metrics().await.contains("orders_store_errors_total{kind=\"corrupt\"} 1"));
@@ -162,15 +162,15 @@ async fn damaged_pages_never_show_a_wrong_order() {
 // rule: 8.5
 // promise: orders.6
 #[tokio::test]
-async fn a_kill_in_the_middle_of_a_list_is_seen_by_its_reader() {
+async fn a_reader_notices_a_kill_in_the_middle_of_a_list() {
     let Shop { process, directory, .. } = Shop::with(MORE_THAN_FITS).await;
     let (whole, is_whole) = SlowReader::ask(process.http).await.finish().await;
     assert!(is_whole, "a list of {whole} bytes");
     let reader = SlowReader::ask(process.http).await;
     process.kill();
     let (cut, is_whole) = reader.finish().await;
-    assert!(!is_whole, "a list that was cut must not look whole");
-    // The same buffers keep readers waiting in `scale`: they hold little of such a list.
+    assert!(!is_whole, "a broken-off list must not look complete");
+    // The buffers hold only a small part of the list, as in `scale`.
     assert!(cut < whole / 2, "{cut} of {whole} bytes were on the way");
     drop(directory);
 }

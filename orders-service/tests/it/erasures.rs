@@ -1,4 +1,4 @@
-//! Orders belong to a project's identity: a name that is used again shows nothing, and what is erased is gone.
+//! Orders belong to a project's identity: a new project with the same name sees no old orders, and erased data is gone.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -17,18 +17,18 @@ use serde_json::json;
 
 use crate::world::{NOW, World, answers, caller, lines, refusal, signed, until};
 
-/// A caller of a project `demo` that has this identity.
+/// A caller of the project `demo` with this identity.
 fn of(uid: &ProjectUid) -> Caller {
     Caller { project_uid: uid.clone(), ..caller() }
 }
 
-/// What a caller gets at a path.
+/// The body of a caller's GET.
 async fn get_as(world: &World, caller: Caller, target: &str) -> String {
     let request = world.unsigned(Method::GET, target);
     signed(request, Some(caller), NOW).send().await.unwrap().text().await.unwrap()
 }
 
-/// Places an order under an idempotency key; its status and id.
+/// Places an order with an idempotency key; returns status and id.
 async fn place(world: &World, caller: Caller, key: &str) -> (u16, i64) {
     let target = "/v2/store/orders";
     let request =
@@ -39,21 +39,21 @@ async fn place(world: &World, caller: Caller, key: &str) -> (u16, i64) {
 }
 
 #[tokio::test]
-async fn a_project_of_the_same_name_sees_no_orders_and_no_idempotent_answers_of_another() {
+async fn a_new_project_with_a_used_name_sees_no_orders_or_idempotency_keys_of_the_old_one() {
     let world = World::new().await;
     let (first, second) = (ProjectUid::from_random([1; 16]), ProjectUid::from_random([2; 16]));
     assert_eq!(world.import(first.as_str(), lines(1..4)).await.status(), 200);
     assert_eq!(place(&world, of(&first), "once").await, (201, 4));
     assert_eq!(place(&world, of(&first), "once").await, (201, 4), "the stored answer");
     assert_eq!(get_as(&world, of(&second), "/v1/store/orders").await, "[]");
-    assert_eq!(place(&world, of(&second), "once").await, (201, 1), "a key of its own, and ids from one");
+    assert_eq!(place(&world, of(&second), "once").await, (201, 1), "its keys are separate and its ids start at one");
     let path = format!("/internal/orders/{second}/export");
     let exported = world.operator(Method::GET, &path).send().await.unwrap().text().await.unwrap();
     assert_eq!(exported.lines().count(), 1);
     world.stop().await;
 }
 
-/// A control plane that tells of erasures until they are done, when it is there.
+/// A control plane that repeats erasures until they are reported as done; it can be down.
 #[derive(Clone)]
 struct ControlPlane {
     waiting: Arc<Mutex<Vec<ProjectUid>>>,
@@ -85,7 +85,7 @@ async fn take(State(plane): State<ControlPlane>, Json(done): Json<Erasures>) -> 
 }
 
 #[tokio::test]
-async fn what_the_control_plane_has_erased_is_erased_here_as_soon_as_both_are_up() {
+async fn a_removed_project_is_erased_as_soon_as_both_processes_run() {
     let (plane, address) = ControlPlane::start(true).await;
     let (gone, other) = (ProjectUid::from_random([1; 16]), ProjectUid::from_random([2; 16]));
     plane.waiting.lock().push(gone.clone());
@@ -99,11 +99,11 @@ async fn what_the_control_plane_has_erased_is_erased_here_as_soon_as_both_are_up
     assert!(at_rest("key-of-the-one-that-goes"));
     *plane.ill.lock() = false;
     until("the service says that it is done", async || plane.waiting.lock().is_empty()).await;
-    assert!(!at_rest("key-of-the-one-that-goes"), "what was erased is in no file");
+    assert!(!at_rest("key-of-the-one-that-goes"), "no file contains erased data");
     assert!(at_rest("key-of-the-one-that-stays"));
     assert_eq!(get_as(&world, of(&gone), "/v1/store/orders").await, "[]");
     assert!(get_as(&world, of(&other), "/v1/store/orders").await.len() > 2);
-    // A request that was on its way, and an operator's import.
+    // A late request, and an operator's import.
     assert_eq!(place(&world, of(&gone), "late").await.0, 403);
     assert_eq!(refusal(world.import(gone.as_str(), lines(1..2)).await).await, (404, "not_found".to_owned()));
     world.stop().await;

@@ -1,4 +1,5 @@
-//! Events are handed to the control plane: each at least once, in order, whatever crashes, and never in a request's way.
+//! The outbox relay: the control plane gets each event at least once and in order, also after crashes. Requests do not
+//! wait for it.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -19,7 +20,7 @@ use tokio::sync::watch;
 use crate::crash::Process;
 use crate::world::{CREDENTIAL, World, answers, caller, lines, signed, stored, until};
 
-/// A control plane that takes events as it is told to.
+/// A control plane that accepts, refuses or stalls, by its mood.
 #[derive(Clone)]
 struct ControlPlane {
     taken: Arc<Mutex<Vec<OrderEvents>>>,
@@ -28,16 +29,16 @@ struct ControlPlane {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Mood {
-    /// It takes what comes.
+    /// Accepts events.
     Well,
-    /// It answers 503.
+    /// Answers 503.
     Ill,
-    /// It does not answer.
+    /// Does not answer.
     Hangs,
 }
 
 impl ControlPlane {
-    /// Listening; and where.
+    /// Starts listening; returns the address as well.
     async fn start(mood: Mood) -> (Self, SocketAddr) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -76,7 +77,7 @@ fn settings(control_plane: SocketAddr) -> String {
 
 // promise: orders.23
 #[tokio::test]
-async fn what_happens_to_orders_is_handed_over_in_order() {
+async fn events_of_orders_are_delivered_in_order() {
     let (plane, address) = ControlPlane::start(Mood::Well).await;
     let world = World::with(&settings(address)).await;
     world.given(&lines(1..3)).await;
@@ -86,8 +87,8 @@ async fn what_happens_to_orders_is_handed_over_in_order() {
     assert_eq!(world.delete("/v1/store/orders/1").await.status(), 204);
     assert_eq!(world.request(Method::POST, "/v2/store/orders/3/ship").send().await.unwrap().status(), 200);
     let events = plane.has(3).await;
-    let told: Vec<_> = events.iter().map(|event| (event.kind.as_str(), event.order["id"].as_i64())).collect();
-    assert_eq!(told, [("order.created", Some(3)), ("order.cancelled", Some(1)), ("order.shipped", Some(3))]);
+    let delivered: Vec<_> = events.iter().map(|event| (event.kind.as_str(), event.order["id"].as_i64())).collect();
+    assert_eq!(delivered, [("order.created", Some(3)), ("order.cancelled", Some(1)), ("order.shipped", Some(3))]);
     assert_eq!(events[0].order["status"], "pending");
     assert!(events.iter().all(|event| event.project.as_str() == "demo" && event.at == crate::world::NOW));
     assert!(events.windows(2).all(|pair| pair[0].number < pair[1].number));
@@ -98,24 +99,27 @@ async fn what_happens_to_orders_is_handed_over_in_order() {
 
 // promise: orders.24
 #[tokio::test]
-async fn a_control_plane_that_is_ill_or_hangs_costs_no_request_anything_and_misses_nothing() {
+async fn a_failing_or_stalled_control_plane_delays_no_request_and_gets_every_event() {
     let (plane, address) = ControlPlane::start(Mood::Hangs).await;
     let world = World::with(&settings(address)).await;
     world.given(&lines(0..500)).await;
-    // While it hangs, more than one hand-over's worth of cancellations is acknowledged.
+    // While it stalls, more cancellations are acknowledged than one batch of the relay holds.
     for id in 0..250 {
         assert_eq!(world.delete(&format!("/v1/store/orders/{id}")).await.status(), 204);
     }
     assert_eq!(plane.events(), []);
-    assert!(world.metrics().await.contains("orders_events_oldest_timestamp_seconds 1795176000"), "it is seen to wait");
+    assert!(
+        world.metrics().await.contains("orders_events_oldest_timestamp_seconds 1795176000"),
+        "the metric reports the waiting event"
+    );
     plane.mood.send_replace(Mood::Ill);
     for id in 250..300 {
         assert_eq!(world.delete(&format!("/v1/store/orders/{id}")).await.status(), 204);
     }
     plane.mood.send_replace(Mood::Well);
     let events = plane.has(300).await;
-    let told: Vec<_> = events.iter().filter_map(|event| event.order["id"].as_i64()).collect();
-    assert_eq!(told, (0..300).collect::<Vec<_>>(), "each, once, in order");
+    let delivered: Vec<_> = events.iter().filter_map(|event| event.order["id"].as_i64()).collect();
+    assert_eq!(delivered, (0..300).collect::<Vec<_>>(), "each, once, in order");
     until("nothing waits", async || world.metrics().await.contains("orders_events_oldest_timestamp_seconds 0\n")).await;
 }
 
@@ -125,7 +129,7 @@ fn start(database: &Path, control_plane: SocketAddr) -> Process {
 
 // promise: orders.23
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kill_between_the_change_and_the_handover_loses_no_event() {
+async fn a_kill_between_change_and_delivery_loses_no_event() {
     const ROUNDS: i64 = 4;
     const CANCELLED: i64 = 20;
     let directory = tempfile::tempdir().unwrap();
@@ -134,7 +138,7 @@ async fn a_kill_between_the_change_and_the_handover_loses_no_event() {
     let (plane, address) = ControlPlane::start(Mood::Hangs).await;
     let client = reqwest::Client::new();
     for round in 0..ROUNDS {
-        // In even rounds the kill finds every event of the round waiting, in odd ones somewhere on its way.
+        // In even rounds the kill comes before any delivery of the round, in odd rounds at any time.
         plane.mood.send_replace(if round % 2 == 0 { Mood::Hangs } else { Mood::Well });
         let process = start(&database, address);
         for id in round * CANCELLED..(round + 1) * CANCELLED {
@@ -149,19 +153,19 @@ async fn a_kill_between_the_change_and_the_handover_loses_no_event() {
     plane.mood.send_replace(Mood::Well);
     let process = start(&database, address);
     let everything: Vec<i64> = (0..ROUNDS * CANCELLED).collect();
-    let told = || {
-        let mut told: Vec<(i64, i64)> =
+    let delivered = || {
+        let mut delivered: Vec<(i64, i64)> =
             plane.events().iter().map(|event| (event.number, event.order["id"].as_i64().unwrap())).collect();
-        told.sort_unstable();
-        told.dedup(); // one that was handed over when the kill came is handed over again, under its number
-        told.into_iter().map(|(_, id)| id).collect::<Vec<_>>()
+        delivered.sort_unstable();
+        delivered.dedup(); // an event that was in delivery during the kill is delivered again, with the same number
+        delivered.into_iter().map(|(_, id)| id).collect::<Vec<_>>()
     };
-    until("every event came", async || told() == everything).await;
+    until("every event came", async || delivered() == everything).await;
     process.kill();
 }
 
 #[test]
-fn an_address_of_the_control_plane_that_is_none_is_a_mistake_of_the_settings() {
+fn an_invalid_address_of_the_control_plane_is_reported() {
     let output = Command::new(env!("CARGO_BIN_EXE_orders-service"))
         .env("TOLLHOUSE_ORDERS_CREDENTIAL", CREDENTIAL)
         .env("TOLLHOUSE_ORDERS_EVENTS_URL", "127.0.0.1:7003")

@@ -1,4 +1,4 @@
-//! Trouble of the store, as clients meet it.
+//! Faults of the store, as clients see them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -28,14 +28,14 @@ struct Failing {
 const ORDERS: i64 = 10_000;
 
 impl Failing {
-    fn trouble(&self) -> StoreError {
+    fn fault(&self) -> StoreError {
         StoreError::new(self.kind, "a test says so")
     }
 }
 
 #[async_trait]
 impl OrderStore for Failing {
-    fn mark(&self) -> &'static str {
+    fn store_id(&self) -> &'static str {
         "failing"
     }
 
@@ -45,7 +45,7 @@ impl OrderStore for Failing {
 
     async fn batch(&self, _: &ProjectUid, after: Option<i64>, limit: u32) -> Result<Vec<Order>, StoreError> {
         if self.batches.fetch_add(1, Ordering::SeqCst) >= self.fails_from {
-            return Err(self.trouble());
+            return Err(self.fault());
         }
         let first = after.map_or(0, |after| after + 1);
         let ids = first..(first + i64::from(limit)).min(ORDERS);
@@ -54,31 +54,31 @@ impl OrderStore for Failing {
     }
 
     async fn page(&self, _: &ProjectUid, _: &PageQuery) -> Result<Vec<Order>, StoreError> {
-        Err(self.trouble())
+        Err(self.fault())
     }
 
     async fn find(&self, _: &ProjectUid, _: i64) -> Result<Option<Order>, StoreError> {
-        Err(self.trouble())
+        Err(self.fault())
     }
 
     async fn events(&self, _: &ProjectUid, _: i64) -> Result<Option<Vec<Event>>, StoreError> {
-        Err(self.trouble())
+        Err(self.fault())
     }
 
     async fn knows_pet(&self, _: &ProjectUid, _: i64) -> Result<bool, StoreError> {
-        Err(self.trouble())
+        Err(self.fault())
     }
 
     async fn summary(&self, _: &ProjectUid) -> Result<Summary, StoreError> {
-        Err(self.trouble())
+        Err(self.fault())
     }
 
     async fn cancel(&self, _: &ProjectUid, _: i64, _: UnixMillis) -> Result<Order, ChangeError<CancelError>> {
-        Err(self.trouble().into())
+        Err(self.fault().into())
     }
 
     async fn ship(&self, _: &ProjectUid, _: i64, _: UnixMillis) -> Result<Order, ChangeError<ShipError>> {
-        Err(self.trouble().into())
+        Err(self.fault().into())
     }
 
     async fn create(
@@ -88,18 +88,18 @@ impl OrderStore for Failing {
         _: Option<Idempotency>,
         _: UnixMillis,
     ) -> Result<Created, CreateError> {
-        Err(self.trouble().into())
+        Err(self.fault().into())
     }
 
     async fn import(&self, _: &ProjectUid, _: Vec<Order>) -> Result<u64, ImportError> {
-        Err(self.trouble().into())
+        Err(self.fault().into())
     }
 
     async fn erase(&self, _: &ProjectUid, _: UnixMillis) -> Result<(), StoreError> {
-        Err(self.trouble())
+        Err(self.fault())
     }
 
-    async fn untold(&self, _: u32) -> Result<Waiting, StoreError> {
+    async fn undelivered(&self, _: u32) -> Result<Waiting, StoreError> {
         Ok(Waiting::default())
     }
 
@@ -135,7 +135,7 @@ impl Service {
 
 // promise: orders.16
 #[tokio::test]
-async fn trouble_is_503_with_a_time_to_retry_and_is_counted_by_kind() {
+async fn a_fault_of_the_store_is_503_with_retry_after_and_counted_by_kind() {
     for (kind, code) in [
         (FaultKind::Busy, "storage_unavailable"),
         (FaultKind::Full, "storage_full"),
@@ -158,7 +158,7 @@ async fn trouble_is_503_with_a_time_to_retry_and_is_counted_by_kind() {
         let counted = format!("orders_store_errors_total{{kind=\"{}\"}} {}", kind.as_str(), asked.len());
         assert!(metrics.contains(&counted), "{counted} is missing from\n{metrics}");
         assert!(metrics.contains("orders_cancel_total{result=\"error\"} 1"));
-        // A store in trouble does not make the process unready: restarting it would mend nothing.
+        // A failing store does not make the process unready: a restart would not help.
         assert_eq!(reqwest::get(format!("{}/readyz", service.admin)).await.unwrap().status(), 200);
     }
 }
@@ -166,14 +166,14 @@ async fn trouble_is_503_with_a_time_to_retry_and_is_counted_by_kind() {
 // rule: 8.5
 // promise: orders.6
 #[tokio::test]
-async fn a_list_that_cannot_be_finished_is_cut_visibly_and_never_ends_early() {
+async fn a_list_that_fails_ends_without_its_closing_bracket_and_without_end_of_body() {
     for encoding in ["identity", "gzip", "br", "zstd"] {
         for fails_from in 1..5 {
             let service = Service::over(FaultKind::Io, fails_from).await;
             let request = Client::new().get(format!("{}/v1/store/orders", service.http));
             let request = request.header("accept-encoding", encoding);
             let sent = signed(request, Some(caller()), NOW).send().await;
-            // A fault that follows at once may cut the connection before the head was flushed; that is visible too.
+            // An immediate fault can close the connection before the head was flushed; the client notices that too.
             if let Ok(response) = sent {
                 assert_eq!(response.status(), 200);
                 let read = response.bytes().await;

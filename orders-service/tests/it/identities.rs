@@ -1,4 +1,4 @@
-//! Whose word about a caller is believed.
+//! Trusted gateway keys from a file.
 
 use contract::token::{Claims, KeySet, SigningKey};
 use reqwest::Method;
@@ -6,7 +6,7 @@ use reqwest::Method;
 use crate::world::{NOW, World, caller, until};
 
 #[tokio::test]
-async fn keys_of_a_file_are_believed_and_a_changed_file_is_read() {
+async fn keys_of_a_file_are_trusted_and_a_changed_file_is_reloaded() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("jwks.json");
     let (first, second) = (SigningKey::from_seed(&[1; 32]).unwrap(), SigningKey::from_seed(&[2; 32]).unwrap());
@@ -29,6 +29,6 @@ async fn keys_of_a_file_are_believed_and_a_changed_file_is_read() {
     };
     assert_eq!((ask(&first).await, ask(&second).await), (200, 401));
     publish(&second);
-    until("the new key is believed", async || ask(&second).await == 200).await;
-    assert_eq!(ask(&first).await, 401, "a token that was good, of a key that is gone");
+    until("the new key is trusted", async || ask(&second).await == 200).await;
+    assert_eq!(ask(&first).await, 401, "a valid token of a removed key");
 }

@@ -7,7 +7,7 @@ use reqwest::{Body, Method};
 use crate::world::{World, lines, refusal, trust};
 
 #[tokio::test]
-async fn nobody_without_the_operators_token_gets_in() {
+async fn a_request_without_an_operators_pass_is_refused() {
     let world = World::new().await;
     let paths = ["/internal/orders/demo/summary", "/internal/orders/demo/export", "/nothing"];
     for path in paths {
@@ -22,7 +22,7 @@ async fn nobody_without_the_operators_token_gets_in() {
 }
 
 #[tokio::test]
-async fn what_is_exported_can_be_imported_elsewhere_and_exported_again() {
+async fn an_export_can_be_imported_into_another_project_and_exported_again() {
     let world = World::new().await;
     let lines = "{\"id\":-3,\"status\":\"pending\"}\n\
                  {\"id\":1,\"petId\":10,\"quantity\":2,\"shipDate\":\"2026-12-01T07:00:00.25Z\",\"complete\":true,\"status\":\"shipped\"}\n\
@@ -42,7 +42,7 @@ async fn what_is_exported_can_be_imported_elsewhere_and_exported_again() {
 }
 
 #[tokio::test]
-async fn a_bad_line_is_named_and_nothing_is_imported() {
+async fn an_invalid_line_is_named_and_nothing_is_imported() {
     let world = World::new().await;
     world.given("{\"id\":5}\n").await;
     let many = lines(1_000..3_000);
@@ -50,10 +50,10 @@ async fn a_bad_line_is_named_and_nothing_is_imported() {
         ("{\"id\":1}\n{\"id\":2,\"color\":\"red\"}\n".to_owned(), 2, "unknown field `color`"),
         ("{\"id\":1}\n\nnot json\n".to_owned(), 3, "expected"),
         ("{\"petId\":1}\n".to_owned(), 1, "missing field `id`"),
-        ("{\"id\":1}\n{\"id\":1}\n".to_owned(), 2, "order 1 stands on line 1 already"),
-        ("{\"id\":1}\n{\"id\":5}\n".to_owned(), 2, "the project has an order 5 already"),
-        (format!("{many}{{\"id\":5}}\n"), 2_001, "the project has an order 5 already"),
-        (format!("{many}{{\"id\":1000}}\n"), 2_001, "order 1000 stands on line 1 already"),
+        ("{\"id\":1}\n{\"id\":1}\n".to_owned(), 2, "line 1 already has order 1"),
+        ("{\"id\":1}\n{\"id\":5}\n".to_owned(), 2, "the project already has order 5"),
+        (format!("{many}{{\"id\":5}}\n"), 2_001, "the project already has order 5"),
+        (format!("{many}{{\"id\":1000}}\n"), 2_001, "line 1 already has order 1000"),
         (format!("{{\"id\":1}}\n{{\"id\":2{}", " ".repeat(5_000)), 2, "longer than 4096 bytes"),
     ] {
         let response = world.import("demo", text).await;
@@ -69,7 +69,7 @@ async fn a_bad_line_is_named_and_nothing_is_imported() {
 }
 
 #[tokio::test]
-async fn a_sender_that_breaks_off_leaves_nothing_behind() {
+async fn an_interrupted_import_imports_nothing() {
     let world = World::new().await;
     let (send, pieces) = tokio::sync::mpsc::channel::<Result<Bytes, std::io::Error>>(4);
     let body = Body::wrap_stream(futures_util::stream::unfold(pieces, |mut pieces| async {
@@ -80,7 +80,7 @@ async fn a_sender_that_breaks_off_leaves_nothing_behind() {
     let answer = world.operator(Method::POST, "/internal/orders/demo/import").body(body).send().await;
     assert!(answer.is_err());
     assert_eq!(world.orders.summary(&"demo".parse().unwrap()).await.unwrap().pending, 0);
-    // The place for an import is free again.
+    // The next import can start.
     world.given("{\"id\":1}\n").await;
 }
 
@@ -131,7 +131,7 @@ async fn shipping_says_when_and_only_a_pending_order_ships() {
 #[tokio::test]
 async fn orders_are_imported_into_projects_that_the_control_plane_knows() {
     let world = World::new().await;
-    assert_eq!(refusal(world.import("nobody", lines(1..2)).await).await, (404, "not_found".to_owned()));
+    assert_eq!(refusal(world.import("missing", lines(1..2)).await).await, (404, "not_found".to_owned()));
     // It knows its operators from before.
     let place = tempfile::tempdir().unwrap();
     write_private(&place.path().join("trust.json"), &serde_json::to_vec(&trust()).unwrap()).unwrap();
@@ -139,7 +139,7 @@ async fn orders_are_imported_into_projects_that_the_control_plane_knows() {
     let refused = refusal(alone.import("demo", lines(1..2)).await).await;
     assert_eq!(refused, (503, "control_plane_unavailable".to_owned()));
     for world in [&world, &alone] {
-        for project in ["nobody", "demo"] {
+        for project in ["missing", "demo"] {
             assert_eq!(world.orders.summary(&project.parse().unwrap()).await.unwrap().pending, 0);
         }
     }

@@ -1,4 +1,4 @@
-//! The list as HTTP: entity tags, compression, HEAD, and a hundred thousand orders in constant memory.
+//! The list over HTTP: entity tags, compression, HEAD, and a hundred thousand orders in constant memory.
 
 use std::collections::BTreeSet;
 use std::io::Read as _;
@@ -9,7 +9,7 @@ use crate::world::{World, lines};
 
 // promise: orders.8
 #[tokio::test]
-async fn an_unchanged_list_is_304_and_any_change_is_a_new_tag() {
+async fn an_unchanged_list_is_304_and_every_change_gives_a_new_tag() {
     let world = World::new().await;
     let list = "/v1/store/orders";
     let mut seen = BTreeSet::new();
@@ -43,7 +43,7 @@ async fn an_unchanged_list_is_304_and_any_change_is_a_new_tag() {
         }
         assert!(seen.insert(tag), "{step} gave an old tag");
     }
-    // A refused change changes nothing, the tag included.
+    // A refused change does not change the tag.
     assert_eq!(world.delete("/v1/store/orders/2").await.status(), 409);
     let newest = world.get(list).await.headers()["etag"].to_str().unwrap().to_owned();
     assert!(seen.contains(&newest));
@@ -51,7 +51,7 @@ async fn an_unchanged_list_is_304_and_any_change_is_a_new_tag() {
 
 // promise: orders.8
 #[tokio::test]
-async fn a_database_that_was_replaced_never_matches_old_tags() {
+async fn tags_of_a_replaced_database_never_match() {
     let (one, other) = (World::new().await, World::new().await);
     one.given("{\"id\":1}").await;
     other.given("{\"id\":2}").await;
@@ -61,7 +61,7 @@ async fn a_database_that_was_replaced_never_matches_old_tags() {
 }
 
 #[tokio::test]
-async fn head_is_get_without_its_body() {
+async fn head_returns_the_headers_of_get() {
     let world = World::new().await;
     world.given("{\"id\":1}").await;
     let get = world.get("/v1/store/orders").await;
@@ -75,7 +75,7 @@ async fn head_is_get_without_its_body() {
 
 // promise: orders.8
 #[tokio::test]
-async fn the_list_is_compressed_as_asked_and_says_the_same() {
+async fn a_compressed_list_decompresses_to_the_plain_list() {
     let world = World::new().await;
     world.given(&lines(0..5_000)).await;
     let plain = world.get("/v1/store/orders").await;
@@ -106,7 +106,7 @@ async fn the_list_is_compressed_as_asked_and_says_the_same() {
 // rule: 8.5
 // promise: orders.4
 #[tokio::test]
-async fn a_hundred_thousand_orders_come_whole_in_pieces_while_others_are_cancelled() {
+async fn a_hundred_thousand_orders_are_streamed_completely_during_cancellations() {
     const ORDERS: i64 = 100_000;
     let world = World::new().await;
     world.given(&lines(0..ORDERS)).await;
@@ -123,7 +123,7 @@ async fn a_hundred_thousand_orders_come_whole_in_pieces_while_others_are_cancell
             cancelled += 1;
         }
     }
-    assert_eq!(cancelled, 20, "cancelling goes on while a list is read");
+    assert_eq!(cancelled, 20, "cancellations work while a list is read");
     let listed: Vec<serde_json::Value> = serde_json::from_slice(&body).unwrap();
     let ids: Vec<u64> = listed.iter().map(|order| order["id"].as_u64().unwrap()).collect();
     assert!(ids.iter().copied().eq(0..u64::try_from(ORDERS).unwrap()), "every order once, in id order");
@@ -133,7 +133,7 @@ async fn a_hundred_thousand_orders_come_whole_in_pieces_while_others_are_cancell
 // rule: 4.1.200
 // promise: orders.6
 #[tokio::test]
-async fn a_list_that_ends_where_a_batch_ends_is_whole_too() {
+async fn a_list_that_ends_with_a_full_batch_is_complete() {
     // Batches have 256 and then 2,048 orders.
     for count in [1, 255, 256, 257, 2_303, 2_304, 2_305] {
         let world = World::new().await;

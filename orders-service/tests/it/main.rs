@@ -1,4 +1,4 @@
-//! The orders-service over HTTP, as the gateway, operators and crashes meet it.
+//! The orders-service over HTTP: requests of the gateway and of operators, faults and crashes.
 
 #[cfg(test)]
 mod crash;
@@ -33,7 +33,7 @@ mod scopes;
 #[cfg(test)]
 mod slow;
 #[cfg(test)]
-mod trust;
+mod trusted_keys;
 #[cfg(test)]
 mod v1;
 #[cfg(test)]

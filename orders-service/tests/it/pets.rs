@@ -16,7 +16,7 @@ fn decorations(response: &reqwest::Response) -> (String, Option<String>, Vec<Str
 // rule: 1.5
 // promise: orders.21
 #[tokio::test]
-async fn every_answer_of_the_pets_operation_says_that_it_is_deprecated() {
+async fn every_response_of_the_pets_operation_has_the_deprecation_headers() {
     let mut world = World::with("[pets]\nlink = \"https://example.com/pets\"\n").await;
     world.given("{\"id\":1,\"petId\":10}\n{\"id\":2}\n").await;
     let expected = (
@@ -46,8 +46,8 @@ async fn every_answer_of_the_pets_operation_says_that_it_is_deprecated() {
 // rule: 9.3
 // promise: orders.21
 #[tokio::test]
-async fn from_the_sunset_on_the_operation_is_gone() {
-    // The world's clock shows 2026-11-20T12:00:00Z.
+async fn from_the_sunset_on_the_operation_is_410() {
+    // The test's clock is at 2026-11-20T12:00:00Z.
     let world = World::with("[pets]\nsunset = \"2026-11-20T12:00:10Z\"\nlink = \"/reference\"\n").await;
     world.given("{\"id\":1,\"petId\":10}\n").await;
     let before = world.get("/v1/pets/10").await;

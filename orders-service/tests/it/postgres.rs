@@ -1,4 +1,4 @@
-//! The service over PostgreSQL: several replicas, and a server that is gone, locked, full or takes no changes.
+//! The service with PostgreSQL: several replicas, and a server that is stopped, locked, full or read-only.
 
 #[path = "../../../chassis/tests/support/postgres.rs"]
 pub(crate) mod server;
@@ -11,7 +11,7 @@ use server::{Address, Server, name_in};
 
 use crate::world::{World, lines, refusal, until};
 
-/// A request is answered within the store's own patience, with some time for a busy machine.
+/// Deadline of a response: the store's own deadline, and some time for a busy machine.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(8);
 
 async fn replica(url: &str) -> World {
@@ -28,7 +28,7 @@ async fn listed(world: &World) -> usize {
     response.json::<Vec<serde_json::Value>>().await.unwrap().len()
 }
 
-/// The refusal of a request, which must come in time.
+/// The refusal of a request; it must arrive in time.
 async fn refused(world: &World, method: Method, target: &str) -> (u16, String) {
     let asking = world.request(method, target).send();
     let response = tokio::time::timeout(ANSWER_WAIT_MAX, asking).await.expect("an answer in time").unwrap();
@@ -36,7 +36,7 @@ async fn refused(world: &World, method: Method, target: &str) -> (u16, String) {
     refusal(response).await
 }
 
-/// Until a cancellation is carried out; nobody does anything for it.
+/// Waits until a cancellation succeeds, without help from outside.
 async fn recovered(world: &World, id: i64) {
     until("it has recovered", async || cancel(world, id).await == 204).await;
 }
@@ -47,13 +47,13 @@ fn unavailable() -> (u16, String) {
 
 // rule: 4.2.204
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_cancellations_of_one_order_over_three_replicas_are_one() {
+async fn of_a_hundred_cancellations_of_one_order_over_three_replicas_one_succeeds() {
     let server = Server::shared();
     let url = server.database();
     let replicas = [replica(&url).await, replica(&url).await, replica(&url).await];
     replicas[0].given(&lines(0..1_000)).await;
     for world in &replicas {
-        assert_eq!(listed(world).await, 1_000, "what one took in, all show");
+        assert_eq!(listed(world).await, 1_000, "all replicas list the imported orders");
     }
     let mut cancelled = 0;
     for round in 0..5 {
@@ -65,7 +65,7 @@ async fn a_hundred_cancellations_of_one_order_over_three_replicas_are_one() {
         cancelled += statuses.iter().filter(|status| **status == 204).count();
     }
     assert_eq!(cancelled, 5);
-    // Read your writes, from any replica: the list's tag has moved everywhere.
+    // Every replica sees the write: the list's tag has changed everywhere.
     let tag = replicas[0].get("/v1/store/orders").await.headers()["etag"].clone();
     assert_eq!(cancel(&replicas[1], 500).await, 204);
     for world in &replicas {
@@ -77,7 +77,7 @@ async fn a_hundred_cancellations_of_one_order_over_three_replicas_are_one() {
 
 // rule: 4.1.200
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_list_comes_whole_while_others_cancel() {
+async fn a_long_list_is_complete_during_cancellations() {
     let url = Server::shared().database();
     let (reader, writer) = (replica(&url).await, replica(&url).await);
     writer.given(&lines(0..50_000)).await;
@@ -95,7 +95,7 @@ async fn a_long_list_comes_whole_while_others_cancel() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_gone_is_503_in_time_and_its_return_is_noticed() {
+async fn a_stopped_server_gives_503_in_time_and_the_service_recovers_after_its_start() {
     let server = Server::start(&[]);
     let world = replica(&server.database()).await;
     world.given(&lines(0..100)).await;
@@ -104,15 +104,15 @@ async fn a_server_that_is_gone_is_503_in_time_and_its_return_is_noticed() {
     for (method, target) in [(Method::GET, "/v1/store/orders"), (Method::DELETE, "/v1/store/orders/2")] {
         assert_eq!(refused(&world, method, target).await, unavailable());
     }
-    assert_eq!(world.ready().await, 200, "starting this process anew would mend nothing");
+    assert_eq!(world.ready().await, 200, "a restart of this process would not help");
     server.start_again();
     recovered(&world, 2).await;
-    assert_eq!(cancel(&world, 1).await, 409, "what was acknowledged before is still there");
+    assert_eq!(cancel(&world, 1).await, 409, "acknowledged changes are still there");
     assert_eq!(listed(&world).await, 100);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_standby_that_takes_over_has_all_that_was_acknowledged() {
+async fn a_promoted_standby_has_every_acknowledged_change() {
     let primary = Arc::new(Server::start(&[]));
     let database = name_in(&primary.database()).to_owned();
     let address = Address::of(&primary);
@@ -143,7 +143,11 @@ async fn a_standby_that_takes_over_has_all_that_was_acknowledged() {
     address.lead_to(&standby);
     for world in &replicas {
         until("the standby is read", async || world.get("/v1/store/orders").await.status() == 200).await;
-        assert_eq!(refused(world, Method::DELETE, "/v1/store/orders/4000").await, unavailable(), "it takes no changes");
+        assert_eq!(
+            refused(world, Method::DELETE, "/v1/store/orders/4000").await,
+            unavailable(),
+            "a standby refuses changes"
+        );
     }
     standby.promote();
     recovered(&replicas[0], 4_001).await;
@@ -151,18 +155,18 @@ async fn a_standby_that_takes_over_has_all_that_was_acknowledged() {
     for id in 0..acknowledged {
         assert_eq!(cancel(&replicas[0], id).await, 409, "order {id} was cancelled, and acknowledged");
     }
-    // The one that was cut off may have been carried out.
+    // The interrupted cancellation may have succeeded.
     let cancelled = standby.sql(&database, count).parse::<i64>().unwrap();
     assert!((acknowledged + 2..=acknowledged + 3).contains(&cancelled), "{cancelled} of {acknowledged}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_that_somebody_holds_is_503_in_time_and_reading_goes_on() {
+async fn with_a_lock_of_another_session_changes_get_503_in_time_and_reads_work() {
     let server = Server::shared();
     let url = server.database();
     let world = replica(&url).await;
     world.given(&lines(0..10)).await;
-    // Somebody at a terminal, in the middle of a transaction.
+    // An operator's session in the middle of a transaction.
     let database = name_in(&url).to_owned();
     let holder = std::thread::spawn(move || {
         let text = "BEGIN; SELECT * FROM stores FOR UPDATE; SELECT pg_sleep(20)";
@@ -172,10 +176,10 @@ async fn a_lock_that_somebody_holds_is_503_in_time_and_reading_goes_on() {
                  AND wait_event = 'PgSleep'";
     let deadline = Instant::now() + Duration::from_secs(20);
     while server.sql(name_in(&url), waits) != "1" {
-        assert!(Instant::now() < deadline, "nobody holds the lock");
+        assert!(Instant::now() < deadline, "the session did not get the lock in time");
     }
     assert_eq!(refused(&world, Method::DELETE, "/v1/store/orders/1").await, unavailable());
-    assert_eq!(listed(&world).await, 10, "nobody who reads waits");
+    assert_eq!(listed(&world).await, 10, "reads do not wait for the lock");
     let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep' \
                AND datname = current_database()";
     server.sql(name_in(&url), end);
@@ -184,12 +188,12 @@ async fn a_lock_that_somebody_holds_is_503_in_time_and_reading_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_disk_is_told_as_such_and_reading_goes_on() {
+async fn a_full_disk_is_reported_as_full_and_reads_work() {
     let server = Server::shared();
     let url = server.database();
     let world = replica(&url).await;
     world.given(&lines(0..10)).await;
-    // The server's own words when a file cannot grow.
+    // The server's error when a file cannot grow.
     server.sql(
         name_in(&url),
         "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
@@ -205,7 +209,7 @@ async fn a_full_disk_is_told_as_such_and_reading_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_takes_no_changes_is_503_until_it_does() {
+async fn a_read_only_server_gives_503_until_it_accepts_changes() {
     let server = Server::start(&[]);
     let url = server.database();
     let world = replica(&url).await;
@@ -219,7 +223,7 @@ async fn a_server_that_takes_no_changes_is_503_until_it_does() {
         }
     };
     read_only("on");
-    // Sessions learn of it a moment later.
+    // Sessions notice the change a moment later.
     let deadline = Instant::now() + Duration::from_secs(20);
     let mut id = 0;
     loop {

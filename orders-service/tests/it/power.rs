@@ -1,5 +1,5 @@
-//! Power that fails. After `kill -9` the kernel still writes what a process gave it, so a kill shows nothing about the
-//! disk. Here the disk keeps only what was synced, and every acknowledged cancellation must be there.
+//! Power failures. After `kill -9` the kernel still writes the process's data, so a kill proves nothing about the
+//! disk. Here the disk keeps only synced data, and every acknowledged cancellation must be in it.
 
 #[path = "../../../chassis/tests/support/power.rs"]
 mod disk;
@@ -10,14 +10,14 @@ use self::disk::Disk;
 use crate::crash::{Process, cancel_until_gone};
 use crate::world::{control_plane, stored};
 
-/// Failures of power, each in front of the next start.
+/// Number of power failures, each followed by a start.
 const FAILURES: usize = 4;
 const ORDERS: i64 = 2_000;
 
 // rule: 4.2.204
 // promise: orders.12, faults.13
 #[tokio::test(flavor = "multi_thread")]
-async fn every_acknowledged_cancellation_is_on_the_disk_when_the_power_fails() {
+async fn every_acknowledged_cancellation_survives_a_power_failure() {
     let mut directory = tempfile::tempdir().unwrap();
     let mut database = directory.path().join("orders.db");
     let project = "demo".parse().unwrap();
@@ -26,7 +26,7 @@ async fn every_acknowledged_cancellation_is_on_the_disk_when_the_power_fails() {
     let mut next = 0;
     let mut acknowledged = Vec::new();
     for failure in 0..FAILURES {
-        // What is there is on the disk from the beginning, whether or not a checkpoint syncs it in this round.
+        // The existing files count as synced, whether or not a checkpoint syncs them in this round.
         let disk = Disk::new();
         disk.keep(directory.path());
         let environment = disk.environment();

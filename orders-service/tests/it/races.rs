@@ -1,4 +1,4 @@
-//! Many at once, one truth.
+//! Concurrent changes of the same orders.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -39,7 +39,7 @@ async fn of_a_hundred_cancellations_of_one_order_exactly_one_succeeds() {
 // rule: 3.2
 // promise: orders.10
 #[tokio::test(flavor = "multi_thread")]
-async fn shipping_against_cancelling_leaves_one_truth() {
+async fn of_concurrent_shipping_and_cancelling_exactly_one_succeeds() {
     let world = Arc::new(World::new().await);
     world.given(&lines(0..50)).await;
     let both = (0..50)
@@ -55,10 +55,11 @@ async fn shipping_against_cancelling_leaves_one_truth() {
 
 // rule: 4.2.204
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shutdown_finishes_what_was_begun_and_keeps_it() {
+async fn a_shutdown_completes_the_requests_in_progress() {
     const LANES: usize = 16;
     const ORDERS: i64 = 3_000;
-    /// Acknowledged before the shutdown; each lane but one has a request in progress then, or is about to send one.
+    /// Cancellations acknowledged before the shutdown; at that time every other lane has a request in progress or sends
+    /// one.
     const FIRST: usize = 100;
     let world = World::new().await;
     world.given(&lines(0..ORDERS)).await;
@@ -71,7 +72,7 @@ async fn a_shutdown_finishes_what_was_begun_and_keeps_it() {
         let acknowledge = acknowledge.clone();
         tokio::spawn(async move {
             for (id, request) in requests {
-                // The service is gone, or ended the connection between two requests.
+                // The service has stopped, or closed the connection between two requests.
                 let Ok(answer) = request.send().await else { return };
                 assert_eq!(answer.status(), 204, "order {id}");
                 acknowledge.send(id).await.unwrap();
@@ -88,12 +89,12 @@ async fn a_shutdown_finishes_what_was_begun_and_keeps_it() {
         cancelled.insert(id);
     }
     let directory = stopping.await.unwrap();
-    assert!(cancelled.len() > FIRST, "what was in progress was answered");
-    assert!(cancelled.len() < usize::try_from(ORDERS).unwrap(), "it stopped in the middle");
+    assert!(cancelled.len() > FIRST, "requests in progress were answered");
+    assert!(cancelled.len() < usize::try_from(ORDERS).unwrap(), "the shutdown came before the last request");
     let project = "demo".parse().unwrap();
     let refused = orders.store().cancel(&project, ORDERS - 1, crate::world::NOW).await;
-    assert!(refused.is_err(), "a closed store takes no more");
-    // Everything that was answered is kept, and nothing that was not answered was done.
+    assert!(refused.is_err(), "a closed store refuses changes");
+    // Exactly the answered changes are stored.
     let kept = Orders::open(&directory.path().join("orders.db").into()).await.unwrap();
     for id in 0..ORDERS {
         let order = kept.store().find(&project, id).await.unwrap().unwrap();

@@ -1,10 +1,10 @@
-//! A refused request changes nothing, and a request that changed something is not refused.
+//! A refused request changes nothing, and a request that changed an order is never refused.
 
 use reqwest::{Method, StatusCode};
 
 use crate::world::World;
 
-/// Headers that a client may send with anything, and that may make a server refuse.
+/// Headers that could make a server refuse a request.
 const HEADERS: [(&str, &str); 14] = [
     ("accept-encoding", "identity;q=0"),
     ("accept-encoding", "*;q=0"),
@@ -23,7 +23,7 @@ const HEADERS: [(&str, &str); 14] = [
 ];
 
 #[tokio::test]
-async fn whatever_headers_say_a_refused_request_changes_nothing() {
+async fn a_request_refused_because_of_its_headers_changes_nothing() {
     for (name, value) in HEADERS {
         let world = World::new().await;
         world.given("{\"id\":1}\n{\"id\":2}\n").await;
@@ -51,7 +51,7 @@ async fn whatever_headers_say_a_refused_request_changes_nothing() {
 
 // rule: 4.2.204
 #[tokio::test]
-async fn a_client_that_accepts_no_coding_we_have_is_answered_all_the_same() {
+async fn a_client_that_accepts_no_supported_coding_gets_a_plain_response() {
     let world = World::new().await;
     world.given("{\"id\":1}\n").await;
     for forbidding in ["identity;q=0", "*;q=0"] {

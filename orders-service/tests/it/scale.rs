@@ -1,5 +1,5 @@
-//! Very many orders in one store: how fast a list begins and goes on, what it holds in memory, what cancelling costs
-//! meanwhile, and what a reader who does not read keeps from others. `bench/run orders` runs this with a million.
+//! A store with very many orders: time to the first byte of a list, its throughput and memory, the cost of concurrent
+//! cancellations, and the effect of a stalled reader on others. `bench/run orders` runs this with a million orders.
 
 mod peers;
 
@@ -20,20 +20,20 @@ use crate::world::{caller, control_plane, extent, lines, operator_pass, signed};
 /// Lists read at the same time.
 const LISTS: usize = 50;
 
-/// What the process may hold in memory while so many lists are read, in bytes, however long they are.
+/// Bound of the process's memory while these lists are read, in bytes, independent of their length.
 const MEMORY_MAX: u64 = 256 * 1_024 * 1_024;
 
-/// How much more memory lists of ten times as many orders may hold, in bytes: the caches of the database's connections
-/// grow towards their bounds, and nothing else does.
+/// Bound of the additional memory for lists of ten times as many orders, in bytes: the caches of the database's
+/// connections grow towards their bounds.
 const GROWTH_MAX: u64 = 18 * 1_024 * 1_024;
 
 /// Clients that cancel at the same time.
 const CLIENTS: usize = 64;
 
-/// Where a service keeps its orders.
+/// The store of the service.
 enum Kept {
     File(PathBuf),
-    /// The server ends when it is dropped.
+    /// Dropping this stops the server.
     Server {
         _server: Box<Server>,
         url: String,
@@ -41,7 +41,7 @@ enum Kept {
 }
 
 impl Kept {
-    /// A PostgreSQL server of the test's own that waits for its disk, as it does in service.
+    /// A PostgreSQL server for this test that waits for its disk, as in production.
     fn on_a_server() -> Self {
         let server = Server::start(&["fsync = on", "full_page_writes = on"]);
         let url = server.database();
@@ -49,7 +49,7 @@ impl Kept {
     }
 }
 
-/// The service as a process.
+/// The service as a separate process.
 struct Service {
     process: Process,
     client: Client,
@@ -58,7 +58,7 @@ struct Service {
 }
 
 impl Service {
-    /// With so many orders, and how long their import took.
+    /// Starts the service with this number of orders; also returns the time of their import.
     async fn with(orders: i64) -> (Self, Duration) {
         let directory = tempfile::tempdir().unwrap();
         let database = directory.path().join("orders.db");
@@ -89,7 +89,7 @@ impl Service {
         let answer = service.client.post(url).bearer_auth(pass).body(body).send().await.unwrap();
         assert_eq!(answer.text().await.unwrap(), format!("{{\"imported\":{orders}}}"));
         let took = began.elapsed();
-        // The memory that the import needed would be room for lists.
+        // A restart, because lists could use the memory that the import allocated.
         service.process = start(&service.kept);
         (service, took)
     }
@@ -113,7 +113,7 @@ impl Service {
         memory(self.process.id(), name)
     }
 
-    /// Forgets the peak so far.
+    /// Resets the peak.
     fn reset_peak(&self) {
         std::fs::write(format!("/proc/{}/clear_refs", self.process.id()), "5").unwrap();
     }
@@ -130,8 +130,8 @@ fn memory(process: u32, name: &str) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1_024
 }
 
-/// Reads a list to its end: when the first byte came, how many bytes, how many orders. It is taken apart as it comes,
-/// so that the reader needs no memory either: an order begins with a brace, and no value has one.
+/// Reads a list to its end; returns the time of the first byte, the bytes and the orders. It counts opening braces
+/// while it reads, so the reader needs no memory: each order has one, and no value contains one.
 async fn read(mut answer: Response, began: Instant) -> (Duration, u64, i64) {
     let (mut first, mut bytes, mut orders) = (None, 0, 0);
     let (mut opened, mut closed) = (false, false);
@@ -157,8 +157,8 @@ fn row(what: &str, figure: &str) {
 
 const MEGABYTE: u64 = 1_000_000;
 
-/// What so many lists at once of a store with so many orders add to the memory of a service that has just started, and
-/// how many bytes they are in all.
+/// The memory that concurrent lists add to a service that has just started, and
+/// their total bytes.
 async fn held(lists: usize, orders: i64) -> (u64, u64) {
     let (service, _) = Service::with(orders).await;
     let service = Arc::new(service);
@@ -180,7 +180,7 @@ async fn held(lists: usize, orders: i64) -> (u64, u64) {
 // rule: 8.5
 // promise: orders.4
 #[tokio::test(flavor = "multi_thread")]
-async fn lists_of_ten_times_as_many_orders_hold_no_more_memory() {
+async fn lists_of_ten_times_as_many_orders_need_no_more_memory() {
     let (short, few) = held(30, 2_000).await;
     let (long, many) = held(30, 20_000).await;
     assert!(many > few + GROWTH_MAX * 3 / 2, "lists of {few} and of {many} bytes, kept whole, would not be seen");
@@ -230,7 +230,7 @@ async fn measure(service: Arc<Service>, orders: i64, imported: Duration) {
     canceller.await.unwrap();
     assert_eq!(listed, orders, "each order, once");
     let meanwhile = cancelled.load(Ordering::Acquire);
-    assert!(meanwhile > 0, "cancelling goes on while a list is read");
+    assert!(meanwhile > 0, "cancellations work while a list is read");
     row("List, first byte", &format!("{:.1} ms", first.as_secs_f64() * 1_000.0));
     row(
         "List, whole",
@@ -243,7 +243,7 @@ async fn measure(service: Arc<Service>, orders: i64, imported: Duration) {
     );
     peers::beside_programs(&service.kept, orders).await;
 
-    // An unchanged list costs nothing.
+    // An unchanged list is 304.
     let tag = service.list().await.headers()["etag"].clone();
     let began = Instant::now();
     let unchanged =
@@ -251,7 +251,7 @@ async fn measure(service: Arc<Service>, orders: i64, imported: Duration) {
     assert_eq!(unchanged.status(), 304);
     row("List, unchanged (304)", &format!("{:.1} ms", began.elapsed().as_secs_f64() * 1_000.0));
 
-    // Many lists at once.
+    // Concurrent lists.
     service.reset_peak();
     let began = Instant::now();
     let mut readers = tokio::task::JoinSet::new();
@@ -271,7 +271,7 @@ async fn measure(service: Arc<Service>, orders: i64, imported: Duration) {
     );
     row(&format!("Memory of the process, peak with {LISTS} lists"), &format!("{} MB", peak / MEGABYTE));
 
-    // Cancelling, durable each.
+    // Durable cancellations.
     let next = Arc::new(AtomicI64::new(meanwhile));
     for (clients, most) in [(1, (orders / 10).min(1_000)), (CLIENTS, (orders / 4).min(20_000))] {
         let end = next.load(Ordering::Acquire) + most;
@@ -301,23 +301,23 @@ async fn measure(service: Arc<Service>, orders: i64, imported: Duration) {
 
 // promise: orders.7
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_who_does_not_read_holds_no_lock_no_snapshot_and_no_connection_of_the_database() {
+async fn a_stalled_reader_holds_no_lock_snapshot_or_connection_of_the_database() {
     let (service, _) = Service::with(MORE_THAN_FITS).await;
-    // More of them than the database has connections.
+    // More stalled readers than the database has connections.
     let readers = chassis::sqlite::READERS_MAX + 4;
     let mut stalled = Vec::new();
     for _ in 0..readers {
         stalled.push(SlowReader::ask(service.process.http).await);
     }
-    // Others read and write.
+    // Other clients read and write.
     for id in 0..20 {
         assert_eq!(service.cancel(id).await, 204);
         let one = service.request(&Method::GET, &format!("/v2/store/orders/{id}")).send().await.unwrap();
         assert_eq!(one.json::<serde_json::Value>().await.unwrap()["status"], "cancelled");
     }
     let Kept::File(file) = &service.kept else { panic!("it is kept in a file") };
-    // A snapshot that somebody still reads from keeps the log from being emptied, and the first figure says so. Soon all
-    // buffers on the way are full; from then on nothing is read any more.
+    // A snapshot in use keeps SQLite from emptying its log, which the first figure reports. Soon
+    // all buffers of the connections are full, and the service reads no further rows.
     let mut pause = tokio::time::interval(Duration::from_millis(50));
     let began = Instant::now();
     loop {
@@ -327,10 +327,10 @@ async fn a_reader_who_does_not_read_holds_no_lock_no_snapshot_and_no_connection_
             break;
         }
         let said = String::from_utf8_lossy(&emptied);
-        assert!(began.elapsed() < Duration::from_secs(30), "somebody keeps a snapshot: {said}");
+        assert!(began.elapsed() < Duration::from_secs(30), "a reader holds a snapshot: {said}");
         pause.tick().await;
     }
-    // Who goes on reading gets a whole list.
+    // A reader that continues gets the whole list.
     let (bytes, whole) = stalled.swap_remove(0).finish().await;
     assert!(whole, "a list of {bytes} bytes");
 }

@@ -1,4 +1,4 @@
-//! Every scope against every operation of the router: an operation that is not in the table fails.
+//! Every scope against every operation of the router. The test fails for an operation that is missing in the table.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +7,8 @@ use reqwest::Method;
 
 use crate::world::{World, refusal};
 
-/// What one operation needs, by method and path, and its status with that scope: the one order is cancelled by the first
-/// operation that can, and conflicts with what comes after.
+/// Method, path, required scope and the status with that scope. The first operation that can cancel the order does so;
+/// later ones conflict.
 const TABLE: &[(&str, &str, Option<Scope>, u16)] = &[
     ("GET", "/v1/store/orders", Some(Scope::OrdersRead), 200),
     ("DELETE", "/v1/store/orders/{orderId}", Some(Scope::OrdersWrite), 204),
@@ -60,5 +60,5 @@ async fn every_operation_needs_exactly_the_scope_of_the_table() {
             count += 1;
         }
     }
-    assert_eq!(count, TABLE.len(), "the table has operations that are gone");
+    assert_eq!(count, TABLE.len(), "the table has operations that no longer exist");
 }

@@ -1,4 +1,4 @@
-//! A client that asks for a list and leaves it unread. Its sockets take little: what it does not read stays with the
+//! A client that requests a list and stops reading. Its socket buffers are small, so the unread part stays with the
 //! service.
 
 use std::net::SocketAddr;
@@ -10,14 +10,14 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use crate::world::{caller, signed};
 
-/// Bytes that its system takes for it. The service's system sends in pieces of at most half of that, and keeps few of
+/// Receive buffer of the client in bytes. The service's kernel sends pieces of at most half of it, and buffers few of
 /// them.
 const RECEIVED_MAX: u32 = 16 * 1_024;
 
-/// Orders of which no more than half fit all buffers on the way.
+/// A number of orders of which at most half fit into all buffers of the connection.
 pub(crate) const MORE_THAN_FITS: i64 = 20_000;
 
-/// What ends a whole list: the last piece, and the end of the pieces.
+/// The end of a complete list: the last chunk, and the end of the chunked body.
 const WHOLE: &[u8] = b"]\r\n0\r\n\r\n";
 
 pub(crate) struct SlowReader {
@@ -26,7 +26,7 @@ pub(crate) struct SlowReader {
 }
 
 impl SlowReader {
-    /// Asks for all orders and reads the beginning of the answer.
+    /// Requests all orders and reads the beginning of the response.
     pub(crate) async fn ask(http: SocketAddr) -> Self {
         let target = "/v1/store/orders";
         let request = Client::new().get(format!("http://{http}{target}"));
@@ -48,7 +48,7 @@ impl SlowReader {
         Self { stream, read }
     }
 
-    /// Reads on until the list is whole or the connection ends. Returns how many bytes came, and whether it is whole.
+    /// Reads until the list is complete or the connection ends. Returns the bytes, and whether the list is complete.
     pub(crate) async fn finish(mut self) -> (usize, bool) {
         while !self.read.ends_with(WHOLE) && self.stream.read_buf(&mut self.read).await.is_ok_and(|more| more > 0) {}
         (self.read.len(), self.read.ends_with(WHOLE))

@@ -1,4 +1,4 @@
-//! `/v1`: who may ask, what is answered, and everything that is no operation.
+//! `/v1`: authorisation, responses, and unknown paths and methods.
 
 use contract::key::{Environment, Scope};
 use contract::time::UnixMillis;
@@ -76,7 +76,7 @@ async fn a_shipped_order_and_a_cancelled_one_cannot_be_cancelled() {
 
 // rule: 4.2.2, 4.2.404, 7.404
 #[tokio::test]
-async fn what_names_no_order_is_404() {
+async fn an_unknown_or_malformed_order_id_is_404() {
     let world = World::new().await;
     world.given(ORDERS).await;
     world.import("other", "{\"id\":99}").await;
@@ -108,7 +108,7 @@ async fn what_names_no_order_is_404() {
 
 // rule: 4.0.1, 4.1.1, 4.2.1
 #[tokio::test]
-async fn everything_that_is_no_operation_is_404_or_405_with_an_error_body() {
+async fn an_unknown_path_or_method_is_404_or_405_with_an_error_body() {
     let world = World::new().await;
     for target in [
         "/",
@@ -141,7 +141,7 @@ async fn everything_that_is_no_operation_is_404_or_405_with_an_error_body() {
 
 // rule: 4.0.2
 #[tokio::test]
-async fn a_request_the_gateway_did_not_sign_is_refused_whatever_it_asks() {
+async fn every_request_without_the_gateways_signature_is_refused() {
     let world = World::new().await;
     world.given(ORDERS).await;
     for (method, target) in [
@@ -163,20 +163,23 @@ async fn a_request_the_gateway_did_not_sign_is_refused_whatever_it_asks() {
     let long_ago = UnixMillis(NOW.0 - 61_000);
     let delete = || world.unsigned(Method::DELETE, "/v1/store/orders/1");
     let stale = signed(delete(), Some(caller()), long_ago).send().await.unwrap();
-    assert!(stale.headers().contains_key("tollhouse-identity-refused"), "a gateway must not blame its caller for that");
+    assert!(
+        stale.headers().contains_key("tollhouse-identity-refused"),
+        "the gateway must not blame its caller for a stale signature"
+    );
     assert_eq!(refusal(stale).await, (401, "identity_required".to_owned()));
     let elsewhere = signed_for("domains", delete(), Some(caller()), NOW);
     assert_eq!(refusal(elsewhere.send().await.unwrap()).await, (401, "identity_required".to_owned()));
     let twice = world.request(Method::GET, "/v1/store/orders").header("tollhouse-identity-token", "e30.e30.AAAA");
     assert_eq!(refusal(twice.send().await.unwrap()).await, (401, "identity_required".to_owned()));
-    let nobody = signed(world.unsigned(Method::GET, "/v1/store/orders"), None, NOW);
-    assert_eq!(refusal(nobody.send().await.unwrap()).await, (401, "identity_required".to_owned()));
+    let without_key = signed(world.unsigned(Method::GET, "/v1/store/orders"), None, NOW);
+    assert_eq!(refusal(without_key.send().await.unwrap()).await, (401, "identity_required".to_owned()));
     assert_eq!(world.orders.summary(&"demo".parse().unwrap()).await.unwrap().pending, 2);
 }
 
 // rule: 5.4
 #[tokio::test]
-async fn a_key_does_what_its_scopes_say_in_its_own_deployment() {
+async fn a_key_is_limited_to_its_scopes_and_its_deployment() {
     let mut world = World::new().await;
     world.given(ORDERS).await;
     world.caller.scopes = [Scope::OrdersRead, Scope::DomainsWrite].into_iter().collect();
@@ -196,7 +199,7 @@ async fn a_key_does_what_its_scopes_say_in_its_own_deployment() {
 // rule: 1.3
 // promise: orders.22
 #[tokio::test]
-async fn staging_takes_keys_of_staging() {
+async fn a_test_deployment_accepts_test_keys() {
     let mut world = World::with("environment = \"test\"\n").await;
     assert_eq!(refusal(world.get("/v1/store/orders").await).await, (401, "wrong_environment".to_owned()));
     world.caller.environment = Environment::Test;
@@ -218,7 +221,7 @@ async fn a_project_never_sees_or_changes_another_projects_orders() {
 // rule: 9.1
 // promise: orders.2
 #[tokio::test]
-async fn the_interface_descriptions_are_served_to_whoever_comes_through_the_gateway() {
+async fn the_interface_descriptions_need_no_api_key() {
     let mut world = World::new().await;
     world.caller.scopes = [].into_iter().collect();
     for (target, version) in

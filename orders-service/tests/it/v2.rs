@@ -1,4 +1,4 @@
-//! `/v2`, beta.
+//! `/v2` (beta).
 
 use contract::key::Scope;
 use reqwest::{Method, Response};
@@ -65,19 +65,19 @@ async fn the_list_filters_sorts_and_links_to_the_next_page() {
 
 // promise: orders.17
 #[tokio::test]
-async fn a_cursor_survives_orders_that_come_meanwhile() {
+async fn a_cursor_stays_valid_while_orders_are_added() {
     let world = World::new().await;
     world.given("{\"id\":10}\n{\"id\":20}\n{\"id\":30}\n").await;
     let first = world.get("/v2/store/orders?limit=2").await;
     let second = next(&first).unwrap();
     world.given("{\"id\":5}\n{\"id\":15}\n{\"id\":25}\n").await;
     let page: Value = world.get(&second).await.json().await.unwrap();
-    assert_eq!(ids(&page), [25, 30], "nothing twice, nothing skipped");
+    assert_eq!(ids(&page), [25, 30], "no order is repeated or skipped");
 }
 
 // promise: orders.17
 #[tokio::test]
-async fn mistakes_in_the_query_are_refused() {
+async fn invalid_query_parameters_are_refused() {
     let world = World::new().await;
     for query in ["limit=0", "colour=red", "limit=1&limit=2", "status=lost", "sort=%ff"] {
         let response = world.get(&format!("/v2/store/orders?{query}")).await;
@@ -99,7 +99,7 @@ async fn an_unchanged_list_is_304() {
 
 // promise: orders.19
 #[tokio::test]
-async fn an_order_lives_from_creation_to_shipping_and_its_history_tells_it() {
+async fn an_orders_history_lists_its_creation_and_shipping() {
     let world = World::new().await;
     let response = create(&world, None, "{\"petId\":7,\"quantity\":2,\"shipDate\":\"2026-12-24T00:00:00Z\"}").await;
     assert_eq!(
@@ -128,7 +128,7 @@ async fn an_order_lives_from_creation_to_shipping_and_its_history_tells_it() {
 
 // promise: orders.18
 #[tokio::test]
-async fn an_idempotency_key_makes_one_order_however_often_it_is_sent() {
+async fn repeated_requests_with_an_idempotency_key_create_one_order() {
     let world = World::new().await;
     let first = create(&world, Some("k-1"), "{\"petId\":7,\"quantity\":2}").await;
     assert_eq!((first.status().as_u16(), first.headers().get("idempotency-replayed")), (201, None));
@@ -150,7 +150,7 @@ async fn an_idempotency_key_makes_one_order_however_often_it_is_sent() {
     for response in futures_util::future::join_all(racers).await {
         assert_eq!(response.headers()["location"], "/v2/store/orders/2");
     }
-    // The day counts from the first creation, up to its last moment.
+    // The 24 hours start with the first creation.
     world.clock.advance(std::time::Duration::from_hours(24) - std::time::Duration::from_millis(1));
     let again = create(&world, Some("k-1"), "{\"petId\":7,\"quantity\":2}").await;
     assert_eq!(again.headers()["location"], "/v2/store/orders/1");
@@ -158,11 +158,11 @@ async fn an_idempotency_key_makes_one_order_however_often_it_is_sent() {
     assert_eq!(refusal(other).await, (409, "idempotency_key_reused".to_owned()));
     world.clock.advance(std::time::Duration::from_millis(1));
     let later = create(&world, Some("k-1"), "{\"petId\":8,\"quantity\":2}").await;
-    assert_eq!(later.headers()["location"], "/v2/store/orders/3", "after a day the key is free again");
+    assert_eq!(later.headers()["location"], "/v2/store/orders/3", "after 24 hours the key can be used again");
 }
 
 #[tokio::test]
-async fn what_is_no_order_is_refused() {
+async fn an_invalid_order_is_refused() {
     let mut world = World::new().await;
     for body in [
         "",
@@ -199,7 +199,7 @@ async fn what_is_no_order_is_refused() {
 
 // promise: orders.20
 #[tokio::test]
-async fn refusals_are_problem_details_for_who_asks_for_them() {
+async fn refusals_are_problem_details_if_the_client_accepts_them() {
     let world = World::new().await;
     for target in ["/v2/store/orders/9", "/v1/pets/9"] {
         let response =

@@ -1,5 +1,5 @@
-//! Data that a released version has written: `versions/` holds one database of each as text (docs/tenant/versioning.md). What they
-//! say is said still, to the byte.
+//! Data that a released version has written: `versions/` holds one database of each as text
+//! (docs/tenant/versioning.md). The service must return their data unchanged, to the byte.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 
 use crate::world::{World, refusal};
 
-/// The text of a database in a folder of this test.
+/// A database from its text, in a folder of this test.
 fn written_by(version: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/versions").join(format!("{version}.sql"))
 }
 
-/// A service over such a database.
+/// A service with such a database.
 async fn over(version: &str) -> World {
     let directory = tempfile::tempdir().unwrap();
     let read = format!(".read {}", written_by(version).display());
@@ -34,10 +34,10 @@ async fn create(world: &World, key: &str, body: &str) -> Response {
 
 // rule: 4.1.200
 #[tokio::test]
-async fn what_each_released_version_has_written_is_said_still() {
+async fn data_of_every_released_version_reads_back_unchanged() {
     let world = over("0.1.0").await;
     let listed = world.get("/v1/store/orders").await;
-    // Clients that have this list ask by this tag.
+    // Clients with a cached list revalidate it with this tag.
     assert_eq!(listed.headers()["etag"], "W/\"aa53a88a2b2868f8-4\"");
     assert_eq!(
         listed.text().await.unwrap(),
@@ -60,9 +60,9 @@ async fn what_each_released_version_has_written_is_said_still() {
         let history = body(world.get(&format!("/v2/store/orders/{id}/history")).await).await;
         assert_eq!(history, json!({ "events": [{ "event": event, "at": at }] }), "order {id}");
     }
-    // What was not told yet is told as it was written.
-    let waiting = world.orders.store().untold(10).await.unwrap();
-    let told: Vec<_> = waiting
+    // Undelivered events keep their contents.
+    let waiting = world.orders.store().undelivered(10).await.unwrap();
+    let undelivered: Vec<_> = waiting
         .events
         .iter()
         .map(|event| (event.number, event.kind.as_str(), event.at.0, event.order.as_str()))
@@ -70,7 +70,7 @@ async fn what_each_released_version_has_written_is_said_still() {
     let shipped = "{\"id\":11,\"petId\":6,\"quantity\":1,\"shipDate\":\"2026-11-20T14:00:00Z\",\"complete\":true,\
                    \"status\":\"shipped\"}";
     assert_eq!(
-        told,
+        undelivered,
         [
             (
                 1,
@@ -83,12 +83,12 @@ async fn what_each_released_version_has_written_is_said_still() {
         ]
     );
     assert!(waiting.damaged.is_empty(), "{:?}", waiting.damaged);
-    // The creation that was made under this key is remembered, by what was asked for.
+    // The idempotency key of an earlier creation still works.
     let again = create(&world, "placed-once", "{\"petId\":12,\"quantity\":3}").await;
     assert_eq!((again.status().as_u16(), &again.headers()["idempotency-replayed"]), (201, &"true".parse().unwrap()));
     let other = create(&world, "placed-once", "{\"petId\":12,\"quantity\":4}").await;
     assert_eq!(refusal(other).await, (409, "idempotency_key_reused".to_owned()));
-    // And all of it goes on.
+    // Orders can still be changed.
     assert_eq!(world.delete("/v1/store/orders/7").await.status(), 204);
     assert_eq!(world.orders.summary(&"other".parse().unwrap()).await.unwrap().pending, 1);
 }

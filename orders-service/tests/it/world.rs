@@ -27,16 +27,16 @@ use contract::trust::{ORDERS_SERVICE, PassFor, TRUST_PATH, Trust};
 use orders_service::{Config, ENVIRONMENT_PREFIX, Orders};
 use reqwest::{Client, Method, RequestBuilder, Response};
 
-/// What the service proves itself with.
+/// The service's credential.
 pub(crate) const CREDENTIAL: &str = "the credential of the service of orders";
 
 /// 2026-11-20T12:00:00Z.
 pub(crate) const NOW: UnixMillis = UnixMillis(1_795_176_000_000);
 
-/// How long anything may take before the test says what it waited for.
+/// Deadline of every wait; the test then fails and names the condition.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A service in this process, with a clock that stands still.
+/// A service in this process, with a manual clock.
 pub(crate) struct World {
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) orders: Orders,
@@ -47,17 +47,17 @@ pub(crate) struct World {
     directory: tempfile::TempDir,
 }
 
-/// What the gateway signs identities with.
+/// The gateway's signing key.
 pub(crate) fn gateway() -> SigningKey {
     SigningKey::from_seed(&[101; 32]).unwrap()
 }
 
-/// What the control plane signs passes of operators with.
+/// The control plane's key for operators' passes.
 pub(crate) fn operators() -> SigningKey {
     SigningKey::from_seed(&[102; 32]).unwrap()
 }
 
-/// Whom the control plane says to believe.
+/// The trusted keys that the control plane publishes.
 pub(crate) fn trust() -> Trust {
     let set = |key: SigningKey| [key.public().clone()].into_iter().collect();
     Trust { gateways: set(gateway()), operators: set(operators()) }
@@ -68,7 +68,7 @@ pub(crate) fn operator_pass(now: UnixMillis) -> String {
     pass(&operators(), &PassFor::service(ORDERS_SERVICE), now.to_seconds())
 }
 
-/// The holder of a live key with all scopes on project `demo`.
+/// A caller with a live key and all scopes on project `demo`.
 pub(crate) fn caller() -> Caller {
     Caller {
         key: "key_aaaaaaaaaaaaaaaa".parse().unwrap(),
@@ -107,12 +107,12 @@ impl World {
         Self::with("").await
     }
 
-    /// With settings beside addresses, database and credential.
+    /// Starts the service with further settings besides addresses, database and credential.
     pub(crate) async fn with(settings: &str) -> Self {
         Self::over(tempfile::tempdir().unwrap(), settings).await
     }
 
-    /// Over the `orders.db` in a directory, if there is one.
+    /// Starts the service with the `orders.db` of a directory, if it has one.
     pub(crate) async fn over(directory: tempfile::TempDir, settings: &str) -> Self {
         let config = config(&directory.path().join("orders.db"), settings);
         let orders = Orders::open(&config.database).await.unwrap();
@@ -163,7 +163,7 @@ impl World {
         self.operator(Method::POST, &format!("/internal/orders/{project}/import")).body(lines).send().await.unwrap()
     }
 
-    /// Imports into `demo` what must be right.
+    /// Imports lines into `demo`; they must be valid.
     pub(crate) async fn given(&self, lines: &str) {
         let response = self.import("demo", lines.to_owned()).await;
         assert_eq!(response.status(), 200, "{}", response.text().await.unwrap());
@@ -174,13 +174,13 @@ impl World {
         self.client.get(format!("http://{address}/metrics")).send().await.unwrap().text().await.unwrap()
     }
 
-    /// What `/readyz` answers.
+    /// The status of `/readyz`.
     pub(crate) async fn ready(&self) -> u16 {
         let address = self.running.address("admin").unwrap();
         self.client.get(format!("http://{address}/readyz")).send().await.unwrap().status().as_u16()
     }
 
-    /// Ends the service, waits for its end and returns where `orders.db` lies.
+    /// Ends the service, waits for its end and returns the directory of `orders.db`.
     pub(crate) async fn stop(self) -> tempfile::TempDir {
         self.shutdown.begin();
         drop(self.client);
@@ -189,7 +189,7 @@ impl World {
     }
 }
 
-/// Settings for tests: free ports, a database of their own.
+/// Settings for tests: free ports and a separate database.
 pub(crate) fn config(database: &std::path::Path, settings: &str) -> Config {
     let events = format!("[events]\nurl = \"http://{}\"\n", control_plane());
     let events = if settings.contains("[events]") { "" } else { &events };
@@ -198,36 +198,36 @@ pub(crate) fn config(database: &std::path::Path, settings: &str) -> Config {
          database = {database:?}\ncredential = \"{CREDENTIAL}\"\n{settings}\n{events}"
     );
     let config = Config::read(&Source::from_text("test", &text, ENVIRONMENT_PREFIX, BTreeMap::new())).unwrap();
-    // Also where orders are kept on a server.
+    // Each test has its own file, also with PostgreSQL.
     Config { trust_file: database.with_file_name("trust.json"), ..config }
 }
 
-/// What a control plane says to a service with [`CREDENTIAL`], and to no other: whom to believe, and that it knows every
-/// project but `nobody`.
+/// The responses of a control plane to a service with [`CREDENTIAL`]: the trusted keys, and that every project but
+/// `missing` exists.
 pub(crate) fn answers<S: Clone + Send + Sync + 'static>() -> Router<S> {
     let known = get(|Path(uid): Path<String>| async move {
-        if uid == "nobody" {
-            Refusal::new(404, "project_not_found", "There is no such project.").into_response()
+        if uid == "missing" {
+            Refusal::new(404, "project_not_found", "Unknown project.").into_response()
         } else {
             StatusCode::NO_CONTENT.into_response()
         }
     });
-    let believed = get(|| async { Json(trust()) });
-    let router = Router::new().route("/internal/known-projects/{uid}", known).route(TRUST_PATH, believed);
+    let keys = get(|| async { Json(trust()) });
+    let router = Router::new().route("/internal/known-projects/{uid}", known).route(TRUST_PATH, keys);
     router.layer(from_fn(|request: Request, next: Next| async move {
         let token = Secret::parse(CREDENTIAL).unwrap().to_token();
         if bearer(request.headers()) == Some(token.as_str()) { next.run(request).await } else { token_required() }
     }))
 }
 
-/// Where one listens that can say nothing else.
+/// The address of a running control plane with [`answers`].
 pub(crate) fn control_plane() -> SocketAddr {
     static PLACE: OnceLock<SocketAddr> = OnceLock::new();
     *PLACE.get_or_init(|| {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
-        // It outlives the runtime of the test that asked first.
+        // A thread of its own: the runtime of the first test ends before other tests.
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
@@ -239,7 +239,7 @@ pub(crate) fn control_plane() -> SocketAddr {
     })
 }
 
-/// Writes a database with so many pending orders of `demo`.
+/// Writes a database with this number of pending orders of `demo`.
 pub(crate) async fn stored(database: &std::path::Path, orders: i64) {
     let store = Orders::open(&database.to_owned().into()).await.unwrap();
     let given = futures_util::stream::iter([Ok::<_, std::io::Error>(lines(0..orders).into())]);
@@ -248,13 +248,13 @@ pub(crate) async fn stored(database: &std::path::Path, orders: i64) {
     store.close().await;
 }
 
-/// Pending orders as JSON lines, in pet, quantity and completeness alike.
+/// Pending orders as JSON lines, with the same fields.
 pub(crate) fn lines(ids: std::ops::Range<i64>) -> String {
     let line = |id: i64| format!("{{\"id\":{id},\"petId\":{},\"quantity\":1,\"complete\":false}}\n", id % 100);
     ids.map(line).collect::<Vec<_>>().concat()
 }
 
-/// Status, `code` and that the body is the Error of the specification, with its three fields and no others.
+/// Status and `code`. Checks that the body is the Error of the specification, with exactly its three fields.
 pub(crate) async fn refusal(response: Response) -> (u16, String) {
     let status = response.status().as_u16();
     assert_eq!(response.headers()["content-type"], "application/json");
@@ -271,7 +271,7 @@ pub(crate) async fn refusal(response: Response) -> (u16, String) {
     (status, code)
 }
 
-/// Waits for a condition that nobody but the service brings about, looking again and again.
+/// Polls a condition until it holds.
 pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     let mut pause = tokio::time::interval(Duration::from_millis(20));
@@ -282,7 +282,7 @@ pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// How much a run does, from the environment: by default less than the commands in `bench/` ask for.
+/// The size of a run, from the environment; the default is smaller than in the commands of `bench/`.
 #[expect(clippy::disallowed_methods, reason = "the length of a run is no setting of the product")]
 pub(crate) fn extent(variable: &str, usual: i64) -> i64 {
     std::env::var(variable).map_or(usual, |text| text.parse().expect("a whole number"))

@@ -26,7 +26,7 @@ fn refuse(table: &BanTable, window: Window, limit: u32, moments: impl IntoIterat
 
 // rule: 8.3
 #[test]
-fn two_hundred_requests_under_way_when_the_limit_is_reached_are_no_offence() {
+fn two_hundred_requests_in_progress_at_the_limit_are_not_abuse() {
     let table = table(BanSwitch::On);
     assert_eq!(refuse(&table, Window::Minute, 60, (0..1_000).map(|at| MINUTE + at)), None);
     assert_eq!(refuse(&table, Window::Minute, 60, [MINUTE + 1_000]), None, "still within the second of grace");
@@ -64,7 +64,7 @@ fn after_a_day_without_bans_the_shortest_one_is_due_again() {
 
 // rule: 8.3
 #[test]
-fn a_large_limit_bears_half_of_itself_and_a_small_one_twenty() {
+fn a_large_limit_tolerates_half_of_itself_and_a_small_one_twenty() {
     for (limit, strikes) in [(1, 20), (40, 20), (60, 30), (1_000, 500)] {
         let table = table(BanSwitch::On);
         let moments = std::iter::once(MINUTE).chain((0..).map(|n| MINUTE + 1_001 + n * 10));
@@ -75,7 +75,7 @@ fn a_large_limit_bears_half_of_itself_and_a_small_one_twenty() {
 
 // rule: 8.3
 #[test]
-fn three_bad_minutes_in_a_row_are_enough_and_a_good_one_between_them_forgives() {
+fn three_bad_minutes_in_a_row_ban_a_key_and_a_good_one_between_them_resets() {
     let bad = |minute: i64| (0..11).map(move |n| MINUTE + minute * 60_000 + n * 5_000);
     let table = table(BanSwitch::On);
     assert_eq!(refuse(&table, Window::Minute, 1_000, bad(0).chain(bad(1))), None);

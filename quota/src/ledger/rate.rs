@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn one_request_a_second_is_slow_and_silence_is_nothing() {
+    fn one_request_a_second_is_a_low_rate_and_silence_is_zero() {
         let (rate, now) = after(60, Duration::from_secs(1));
         assert!(rate.expected_in(now, Duration::from_secs(1)) <= 1);
         assert_eq!(rate.expected_in(now + Duration::from_secs(2), Duration::from_hours(1)), 0);

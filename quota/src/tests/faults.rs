@@ -143,7 +143,7 @@ async fn outcomes(quota: &Quota, limits: Limits, requests: u32) -> (u32, u32, u3
 
 // rule: 8.1
 #[tokio::test]
-async fn without_the_store_a_node_lets_its_share_through_and_asks_only_three_times() {
+async fn without_the_store_a_node_admits_its_share_and_asks_only_three_times() {
     for behaviour in [Behaviour::Hangs, Behaviour::Fails] {
         let store = FaultyStore::new(3);
         let quota = over(&store, OnStoreDown::Share, SHORT);
@@ -171,7 +171,7 @@ async fn without_the_store_a_spent_share_says_when_it_returns() {
 
 // rule: 8.1
 #[tokio::test]
-async fn a_limit_that_is_smaller_than_the_fleet_serves_as_many_as_it_says() {
+async fn a_limit_smaller_than_the_fleet_is_admitted_in_full() {
     let mut admitted = 0;
     for turn in 0..3 {
         let store = FaultyStore::new(3);
@@ -186,7 +186,7 @@ async fn a_limit_that_is_smaller_than_the_fleet_serves_as_many_as_it_says() {
 
 // rule: 8.1
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_whose_clock_is_fast_leaves_the_minutes_of_all_others_alone() {
+async fn a_node_with_a_fast_clock_does_not_change_other_nodes_minutes() {
     let store = FaultyStore::with_clock_ahead_by(-600_000);
     let quota = over(&store, OnStoreDown::Share, SHORT);
     quota.heartbeat().await;
@@ -240,7 +240,7 @@ async fn the_operator_may_choose_to_deny_or_to_allow() {
 
 // rule: 8.1
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_spent_without_the_store_is_charged_once_it_is_back() {
+async fn units_spent_without_the_store_are_charged_once_it_is_back() {
     let store = FaultyStore::new(1);
     let quota = over(&store, OnStoreDown::Share, SHORT);
     quota.heartbeat().await;
@@ -268,7 +268,7 @@ async fn without_the_store_a_limit_known_to_be_reached_is_refused() {
 
 // rule: 8.1
 #[tokio::test]
-async fn a_store_that_was_emptied_hears_again_what_was_spent_before_it_grants() {
+async fn an_emptied_store_gets_the_spent_units_again_before_it_grants() {
     let store = FaultyStore::new(1);
     let quota = over(&store, OnStoreDown::Deny, LONG);
     quota.heartbeat().await;
@@ -314,7 +314,7 @@ async fn requests_that_wait_for_the_same_bucket_share_one_call() {
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_while_it_waits_is_not_charged() {
+async fn a_client_that_disconnects_while_it_waits_is_not_charged() {
     let store = FaultyStore::new(1);
     let quota = over(&store, OnStoreDown::Deny, LONG);
     let limits = limits(60, 1_000);

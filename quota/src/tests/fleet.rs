@@ -104,7 +104,7 @@ async fn three_nodes_let_exactly_the_day_through() {
 
 // rule: 8.1
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn gateways_over_copies_of_one_data_directory_count_right_and_take_identities_of_their_own() {
+async fn gateways_over_copies_of_one_data_directory_count_right_and_get_their_own_identities() {
     let mut fleet = Fleet::new();
     let clock = RealClock::from(UnixMillis(START + 40_000));
     let copy = |process: u64, start| {

@@ -67,7 +67,7 @@ async fn the_embedded_store_keeps_the_promises_of_a_store() {
 }
 
 #[tokio::test]
-async fn the_embedded_store_forgets_no_bucket_whose_day_is_not_over() {
+async fn the_embedded_store_keeps_every_bucket_of_the_current_day() {
     let clock = TestClock::new();
     let store = MemoryStore::new(clock.clone(), 1);
     let name = |number: u32| format!("p{number}").parse::<ProjectUid>().unwrap();

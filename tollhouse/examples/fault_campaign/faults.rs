@@ -1,4 +1,4 @@
-//! The faults, and by what each is known.
+//! The faults, and their expected symptoms.
 
 use crate::fleet::Fleet;
 
@@ -6,27 +6,27 @@ use crate::fleet::Fleet;
 pub(crate) struct Fault {
     /// Its name in the table.
     pub(crate) name: &'static str,
-    /// Makes it.
+    /// Causes the fault.
     pub(crate) inject: fn(&mut Fleet) -> anyhow::Result<()>,
-    /// Takes it back.
+    /// Ends the fault.
     pub(crate) recover: fn(&mut Fleet) -> anyhow::Result<()>,
-    /// Words under `trouble` of `tollhouse status`.
+    /// Part of the line under `trouble` in `tollhouse status`.
     pub(crate) status: &'static str,
-    /// A question to Prometheus that has an answer while the fault lasts.
+    /// A Prometheus query with a result during the fault.
     pub(crate) metric: &'static str,
-    /// The metric in it, which a dashboard shows.
+    /// The metric in it; a dashboard shows it.
     pub(crate) shown: &'static str,
     /// The alerts that must fire.
     pub(crate) alerts: &'static [&'static str],
 }
 
-/// What is made of a platform that keeps what must last in files, in this order.
+/// The faults of a platform with SQLite files, in this order.
 pub(crate) const OVER_FILES: &[Fault] = &[
     Fault {
         name: "Redis is killed",
         inject: |fleet| fleet.kill("redis"),
         recover: |fleet| fleet.begin("redis"),
-        status: "counts without the quota store: share",
+        status: "cannot reach the quota store and counts alone: share",
         metric: "edge_quota_mode{mode=\"share\"} == 1",
         shown: "edge_quota_mode",
         alerts: &["EdgeQuotaDegraded", "EdgeQuotaDegradedLong"],
@@ -35,7 +35,7 @@ pub(crate) const OVER_FILES: &[Fault] = &[
         name: "Redis hangs (SIGSTOP)",
         inject: |fleet| fleet.signal("redis", "-STOP"),
         recover: |fleet| fleet.signal("redis", "-CONT"),
-        status: "counts without the quota store: share",
+        status: "cannot reach the quota store and counts alone: share",
         metric: "edge_quota_mode{mode=\"share\"} == 1",
         shown: "edge_quota_mode",
         alerts: &["EdgeQuotaDegraded", "EdgeQuotaDegradedLong"],
@@ -71,7 +71,7 @@ pub(crate) const OVER_FILES: &[Fault] = &[
         name: "The disk of the orders is full",
         inject: |fleet| fleet.fill("orders"),
         recover: |fleet| fleet.clear("orders"),
-        status: "the orders-service met trouble with its database",
+        status: "the database of the orders-service failed",
         metric: "sum(increase(orders_store_errors_total{kind=\"full\"}[5s])) > 0",
         shown: "orders_store_errors_total",
         alerts: &["OrdersStoreErrors", "EdgeErrorBudgetBurnFast"],
@@ -80,7 +80,7 @@ pub(crate) const OVER_FILES: &[Fault] = &[
         name: "The disk of the domains is full",
         inject: |fleet| fleet.fill("domains"),
         recover: |fleet| fleet.clear("domains"),
-        status: "the domains-service met trouble with its database",
+        status: "the database of the domains-service failed",
         metric: "sum(increase(domains_http_requests_total{status_class=\"5xx\"}[5s])) > 0",
         shown: "domains_http_requests_total",
         alerts: &["DomainsErrors"],
@@ -89,7 +89,7 @@ pub(crate) const OVER_FILES: &[Fault] = &[
         name: "The disk of one gateway is full",
         inject: |fleet| {
             fleet.fill("gateway-2")?;
-            // Changes of what is there find room in the file; what is new does not.
+            // Updates of existing rows fit into the file; new rows do not.
             fleet.attach(25)
         },
         recover: |fleet| fleet.clear("gateway-2"),
@@ -100,16 +100,16 @@ pub(crate) const OVER_FILES: &[Fault] = &[
     },
 ];
 
-/// Both services know their database by the same words.
+/// The query for the databases of both services.
 const BOTH_DOWN: &str = "orders_store_up + on () domains_store_up == 0";
 
-/// What is made of a platform over a PostgreSQL server.
+/// The faults of a platform with a PostgreSQL server.
 pub(crate) const OVER_SERVER: &[Fault] = &[
     Fault {
         name: "PostgreSQL is stopped",
         inject: Fleet::stop_server,
         recover: |fleet| fleet.begin("postgres"),
-        status: "the domains-service met trouble with its database",
+        status: "the database of the domains-service failed",
         metric: BOTH_DOWN,
         shown: "orders_store_up",
         alerts: &["StoreDown", "OrdersStoreErrors", "DomainsErrors", "EdgeErrorBudgetBurnFast"],
@@ -118,7 +118,7 @@ pub(crate) const OVER_SERVER: &[Fault] = &[
         name: "PostgreSQL hangs (SIGSTOP)",
         inject: |fleet| fleet.signal_server("-STOP"),
         recover: |fleet| fleet.signal_server("-CONT"),
-        status: "the orders-service met trouble with its database",
+        status: "the database of the orders-service failed",
         metric: BOTH_DOWN,
         shown: "domains_store_up",
         alerts: &["StoreDown", "OrdersStoreErrors", "DomainsErrors", "EdgeErrorBudgetBurnFast"],
@@ -130,7 +130,7 @@ pub(crate) const OVER_SERVER: &[Fault] = &[
             fleet.clear("postgres")?;
             fleet.revive_server()
         },
-        status: "the orders-service met trouble with its database",
+        status: "the database of the orders-service failed",
         metric: "sum(increase(orders_store_errors_total[5s])) > 0",
         shown: "orders_store_errors_total",
         alerts: &["OrdersStoreErrors", "EdgeErrorBudgetBurnFast"],

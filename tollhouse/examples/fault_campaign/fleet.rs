@@ -1,5 +1,5 @@
-//! The platform as several processes on this machine: two gateways, both services, Redis and Prometheus; over files, or
-//! over a PostgreSQL server.
+//! The platform as several processes on this machine: two gateways, both services, Redis and Prometheus; with files, or
+//! with a PostgreSQL server.
 
 mod server;
 
@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use serde_json::Value;
 
-/// How long a process may take to begin.
+/// Longest start of a process.
 const START_MAX: Duration = Duration::from_mins(1);
 
-/// Megabytes of the small file systems. A gateway wants sixteen to spare.
+/// Size of the small file systems in megabytes. A gateway needs sixteen free.
 const SMALL_DISK: u32 = 32;
 
-/// Where the parts listen on 127.0.0.1.
+/// Ports of the processes on 127.0.0.1.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ports {
     pub(crate) https: [u16; 2],
@@ -35,12 +35,12 @@ pub(crate) struct Ports {
     domains_admin: u16,
 }
 
-/// Where the services keep what must last.
+/// The databases of the services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Store {
-    /// In a file each, on small disks of their own.
+    /// A file for each service, on a separate small disk.
     Files,
-    /// In a PostgreSQL server, on a small disk of its own.
+    /// A PostgreSQL server on a small disk.
     Server,
 }
 
@@ -216,7 +216,7 @@ impl Fleet {
         })
     }
 
-    /// The shipped rules, sixty times faster, and the jobs under their shipped names.
+    /// The alert rules of `config/`, sixty times faster, with the same job names.
     fn configure_prometheus(&self) -> anyhow::Result<()> {
         let rules = std::fs::read_to_string(self.repository.join("config/alerts.yml"))?;
         std::fs::write(self.directory.join("alerts.yml"), faster(&rules))?;
@@ -262,12 +262,12 @@ impl Fleet {
         Ok(())
     }
 
-    /// Makes room again.
+    /// Frees the disk.
     pub(crate) fn clear(&self, disk: &str) -> anyhow::Result<()> {
         Ok(std::fs::remove_file(self.directory.join(disk).join("ballast"))?)
     }
 
-    /// Publishes domains with their certificates: what every gateway must find room for.
+    /// Publishes domains with their certificates, which every gateway must store.
     pub(crate) fn attach(&self, domains: u32) -> anyhow::Result<()> {
         for number in 0..domains {
             self.tollhouse(&["domain", "add", "shop", &format!("shop-{number}.localhost")])?;
@@ -284,7 +284,7 @@ impl Fleet {
             .arg(&self.directory)
             .output()?;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        // 3: carried out, and what it shows needs attention.
+        // 3: the command succeeded and reports a problem.
         let carried_out = matches!(output.status.code(), Some(0 | 3));
         anyhow::ensure!(carried_out, "tollhouse {}: {said}", arguments.join(" "));
         serde_json::from_slice(&output.stdout).with_context(|| format!("tollhouse {}", arguments.join(" ")))
@@ -305,7 +305,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Ends what was started and gives the small disks back.
+    /// Stops all processes and unmounts the small disks.
     pub(crate) fn end(&mut self) {
         if self.processes.contains_key("postgres") {
             let _ = self.signal_server("-CONT");
@@ -328,7 +328,7 @@ impl Drop for Fleet {
     }
 }
 
-/// Rules in which an hour is a minute, a minute is a second, and the one time in seconds is divided alike.
+/// The rules with all times divided by sixty.
 fn faster(rules: &str) -> String {
     let mut out = String::with_capacity(rules.len());
     let mut digits = String::new();
@@ -338,7 +338,7 @@ fn faster(rules: &str) -> String {
             continue;
         }
         let number: u64 = digits.parse().unwrap_or(0);
-        // A unit of time follows its number and ends what is written: `5m]`, `for: 2m`.
+        // A time is a number, a unit, and then the end of the word: `5m]`, `for: 2m`.
         match letter {
             'd' if number > 0 => out.push_str(&format!("{}m", number * 24)),
             'h' if number > 0 => out.push_str(&format!("{number}m")),
@@ -354,7 +354,7 @@ fn faster(rules: &str) -> String {
     out.replace("timestamp_seconds > 300", "timestamp_seconds > 5")
 }
 
-/// Ports that nobody listens on now.
+/// Ports that are free now.
 fn ports() -> anyhow::Result<Ports> {
     let listeners: Vec<TcpListener> =
         (0..15).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<std::io::Result<_>>()?;

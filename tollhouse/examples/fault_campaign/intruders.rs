@@ -1,6 +1,6 @@
-//! Who has no business here asks, all the while: with keys that are unknown, revoked, damaged, of another environment or of
-//! another tenant, and with requests of which some bytes are changed at random. Whatever fails meanwhile, none of it may
-//! succeed, and nothing secret may come back.
+//! Intruders send requests during all faults: with keys that are unknown, revoked, damaged, of another environment
+//! or of another tenant, and with randomly changed bytes. During every fault, none of
+//! these requests may succeed, and no response may contain a secret.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -23,48 +23,48 @@ use tokio_rustls::client::TlsStream;
 use crate::fleet::Fleet;
 use crate::traffic::{HOST, client};
 
-/// Those who ask at once, at each gateway.
+/// Number of intruders at each gateway.
 const AT_ONCE: u64 = 8;
 
 /// Requests on a connection and from an address. The gateway answers 429 to an address with more failures in a minute.
 const FROM_ONE_ADDRESS: u32 = 40;
 
-/// How long an answer is waited for: requests that were damaged may never be whole.
+/// Longest wait for a response; a damaged request may never be complete.
 const ANSWER_WAIT_MAX: Duration = Duration::from_millis(500);
 
-/// A pet nobody else orders: its number in an answer gives away the orders of the shop.
+/// A pet in the shop's orders only: a response with its number shows an order of the shop.
 pub(crate) const PET: u64 = 777_000_777_000_777;
 
-/// What is tried with the good key, one letter of it changed.
+/// The request with the good key, of which one letter is changed.
 const NEARLY: &str = "a key with another letter in it";
 
-/// What was asked and answered.
+/// Requests and responses.
 #[derive(Default)]
 pub(crate) struct Tally {
     asked: AtomicU64,
     answers: Mutex<BTreeMap<u16, u64>>,
-    /// What must not happen.
+    /// Violations.
     harm: Mutex<Vec<String>>,
 }
 
 impl Tally {
-    /// Requests that were sent.
+    /// Sent requests.
     pub(crate) fn asked(&self) -> u64 {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// Answers since this was last asked, by status; 0: none in time.
+    /// Responses since the last call, by status; 0: no response in time.
     pub(crate) fn take(&self) -> BTreeMap<u16, u64> {
         std::mem::take(&mut *self.answers.lock())
     }
 
-    /// Whatever succeeded, or came back with a secret in it.
+    /// Requests that succeeded or returned a secret.
     pub(crate) fn harm(&self) -> Vec<String> {
         self.harm.lock().clone()
     }
 }
 
-/// What the intruders have, and what they must not get.
+/// The intruders' keys, and the secrets that they must not get.
 struct Loot {
     good: String,
     others: String,
@@ -74,14 +74,14 @@ struct Loot {
     tally: Arc<Tally>,
 }
 
-/// Running intruders; they end with their owner.
+/// Running intruders; dropping this stops them.
 pub(crate) struct Intruders {
     pub(crate) tally: Arc<Tally>,
     _tasks: JoinSet<()>,
 }
 
 impl Intruders {
-    /// Makes what they try to use, beside the shop whose good key this is, and lets them in front of both gateways.
+    /// Creates the keys to try, besides the shop's good key, and starts intruders at both gateways.
     pub(crate) fn start(fleet: &Fleet, good: &str, seed: u64) -> anyhow::Result<Self> {
         let text = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
         let key_of = |project: &str| -> anyhow::Result<(String, String)> {
@@ -150,7 +150,7 @@ impl Random {
 async fn intrude(loot: Arc<Loot>, port: u16, mut random: Random) {
     loop {
         let Ok(mut stream) = connect(&loot, port, &mut random).await else {
-            // The gateway is one of those that were killed.
+            // The gateway was killed.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
@@ -166,7 +166,7 @@ async fn intrude(loot: Arc<Loot>, port: u16, mut random: Random) {
     }
 }
 
-/// From another address of this machine every time.
+/// Connects from another address of this machine each time.
 async fn connect(loot: &Loot, port: u16, random: &mut Random) -> anyhow::Result<TlsStream<TcpStream>> {
     let [a, b, c, ..] = random.next().to_be_bytes();
     let socket = TcpSocket::new_v4()?;
@@ -178,7 +178,7 @@ async fn connect(loot: &Loot, port: u16, random: &mut Random) -> anyhow::Result<
     tokio::time::timeout(Duration::from_secs(2), connecting).await?
 }
 
-/// What is tried, and its bytes.
+/// The name of an attempt, and its bytes.
 fn request(loot: &Loot, random: &mut Random) -> (&'static str, Vec<u8>) {
     let fresh = |random: &mut Random, environment| {
         let mut bytes = [0; 30];
@@ -199,7 +199,7 @@ fn request(loot: &Loot, random: &mut Random) -> (&'static str, Vec<u8>) {
         .unwrap_or("GET /");
     let scheme = random.of(&["Bearer ", "bearer ", "Basic ", ""]).unwrap_or_default();
     let mut bytes = format!("{target} HTTP/1.1\r\nHost: {HOST}\r\nAuthorization: {scheme}{key}\r\n\r\n").into_bytes();
-    // The one letter might be changed back.
+    // A second change could restore the letter.
     if what == NEARLY || random.below(3) != 0 {
         return (what, bytes);
     }
@@ -215,7 +215,7 @@ fn request(loot: &Loot, random: &mut Random) -> (&'static str, Vec<u8>) {
     ("a damaged request", bytes)
 }
 
-/// The same with one letter changed.
+/// The text with one letter changed.
 fn damaged(key: &str, random: &mut Random) -> String {
     let mut letters: Vec<char> = key.chars().collect();
     let place = random.below(letters.len());
@@ -225,7 +225,7 @@ fn damaged(key: &str, random: &mut Random) -> String {
     letters.into_iter().collect()
 }
 
-/// Everything that comes back, up to the end of the body that its head announces.
+/// Reads the response up to the end of its body.
 async fn exchange(stream: &mut TlsStream<TcpStream>, request: &[u8]) -> std::io::Result<Vec<u8>> {
     stream.write_all(request).await?;
     stream.flush().await?;
@@ -241,7 +241,7 @@ async fn exchange(stream: &mut TlsStream<TcpStream>, request: &[u8]) -> std::io:
     Ok(bytes)
 }
 
-/// Counts an answer; whether the connection is good for another request.
+/// Counts a response; returns whether the connection can be used again.
 fn judge(loot: &Loot, what: &str, answer: &[u8]) -> bool {
     let text = String::from_utf8_lossy(answer);
     let status: u16 = text.get(9..12).and_then(|digits| digits.parse().ok()).unwrap_or(0);
@@ -253,8 +253,8 @@ fn judge(loot: &Loot, what: &str, answer: &[u8]) -> bool {
     status != 0 && !text.to_ascii_lowercase().contains("connection: close")
 }
 
-/// A customer makes the order that nobody else may see, or does so once more: that it works shows that what the intruders
-/// were refused was there to be had.
+/// A customer places an order that only the shop may see, in each round again: its success shows that the intruders'
+/// requests could have succeeded.
 pub(crate) async fn order(fleet: &Fleet, key: &str) -> anyhow::Result<()> {
     let began = Instant::now();
     for port in fleet.ports.https {

@@ -1,14 +1,14 @@
-//! Every fault that an operator can cause, one after the other, on a platform of several processes: is it seen in
-//! `tollhouse status`, in a metric that a dashboard shows, in a firing alert of a real Prometheus, and is all of that gone
-//! after recovery? `bench/run fault-campaign` runs this and keeps the table in docs/reference/fault-campaign.md.
+//! Causes faults one after the other on a platform of several processes, and checks that each is visible in `tollhouse
+//! status`, in a metric of a dashboard, and in a firing alert of a real Prometheus, and that all of these end after the
+//! recovery. `bench/run fault-campaign` runs this and writes the table in docs/reference/fault-campaign.md.
 //!
-//! The platform is what is shipped: the programs, the files in `config/`, the alert rules. Only time is another: in the
-//! copy of the rules that Prometheus is given, an hour is a minute and a minute is a second.
+//! The platform uses the programs, the files in `config/` and the alert rules unchanged, except for time: in the
+//! copy of the rules for Prometheus, an hour is a minute and a minute is a second.
 //!
-//! Two platforms one after the other: services over files, then services over a PostgreSQL server.
+//! It runs twice: with SQLite files, then with a PostgreSQL server.
 //!
-//! With the word `intruders` and a number in place of a table, intruders ask so many times during these faults
-//! (`bench/run intruders`): see that module.
+//! With the word `intruders` and a number in place of a table, intruders send that many requests during these faults
+//! (`bench/run intruders`).
 //!
 //! Needs root (small file systems that can be filled), `redis-server`, `prometheus` and PostgreSQL's programs.
 
@@ -52,7 +52,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The campaign on a fresh platform. Whoever gives up finds nothing left behind.
+/// Runs the campaign on a new platform. An interrupted run leaves no processes or files.
 async fn on_a_platform(
     programs: &Path,
     repository: &Path,
@@ -85,7 +85,7 @@ async fn campaign(fleet: &mut Fleet, repository: &Path, faults: &[&Fault]) -> an
     Ok(rows)
 }
 
-/// So many requests of intruders, spread over all faults of both platforms.
+/// Runs this number of intruders' requests, spread over all faults of both platforms.
 async fn let_them_try(programs: &Path, repository: &Path, requests: u64, seed: u64) -> anyhow::Result<()> {
     let all = [(Store::Files, faults::OVER_FILES), (Store::Server, faults::OVER_SERVER)];
     let share = requests.div_ceil(all.iter().map(|(_, faults)| faults.len() as u64).sum());

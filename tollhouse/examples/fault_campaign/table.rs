@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// What became of one fault. Times are seconds since it was made, or since it was taken back.
+/// The result of a fault. Times are seconds since the fault began, or since it ended.
 pub(crate) struct Row {
     pub(crate) fault: &'static str,
     pub(crate) status: Option<f64>,
@@ -18,7 +18,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Seen everywhere, and gone everywhere.
+    /// Whether all symptoms appeared and ended.
     pub(crate) fn is_good(&self) -> bool {
         let seen = [self.status, self.metric_after, self.alerts_after, self.gone_after];
         seen.iter().all(Option::is_some) && self.board.is_some()
@@ -86,7 +86,7 @@ pub(crate) fn write(rows: &[Row]) -> String {
     text
 }
 
-/// Names of nodes and ports are others in every run.
+/// Removes names and ports, which differ in every run.
 fn nameless(words: &str) -> String {
     let words: Vec<&str> = words
         .split(' ')

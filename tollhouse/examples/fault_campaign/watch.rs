@@ -14,8 +14,8 @@ use crate::traffic::Traffic;
 /// How long a fault may take to be seen, or to be gone: status forgets trouble of a database after a minute.
 const PATIENCE: Duration = Duration::from_secs(150);
 
-/// What this one tells lasts: for six hours after the last error it says how much of the budget is gone. Those that wake
-/// somebody over the same budget look at minutes as well, and must end.
+/// What this one tells lasts: for six hours after the last error it says how much of the budget is gone. Those that
+/// wake somebody over the same budget look at minutes as well, and must end.
 const LASTS: &str = "EdgeErrorBudgetBurnTicket";
 
 const PAUSE: Duration = Duration::from_millis(250);

@@ -1,15 +1,15 @@
-//! Who may speak to the control plane: gateways, services and operators.
+//! Arguments of `tollhouse node` and `tollhouse token`: credentials at the control plane.
 
 use std::time::Duration;
 
 use clap::Subcommand;
 
-/// The longest time that events are kept: 400 days.
+/// How long events are kept: 400 days.
 const AGO_MAX: Duration = Duration::from_hours(400 * 24);
 
 /// A time such as `90m`, `12h` or `7d`.
 fn ago(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is not a time: use 90m, 12h or 7d, 400 days at most");
+    let wrong = || format!("{text:?} is not a valid time: use 90m, 12h or 7d, at most 400 days");
     let (digits, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or_else(wrong)?;
     let seconds = match unit {
         "m" => 60,
@@ -25,65 +25,66 @@ fn ago(text: &str) -> Result<Duration, String> {
 /// `tollhouse node`.
 #[derive(Debug, Subcommand)]
 pub enum Node {
-    /// Make a credential for a gateway or a service. It is shown once.
+    /// Create a credential for a gateway or a service and print it once.
     Add {
-        /// What to call it.
+        /// Name of the gateway or service.
         name: String,
-        /// It is a service that keeps data of projects: an erasure waits until it has carried it out.
+        /// Credential of a service that stores data of projects; erasures wait for its confirmation.
         #[arg(long)]
         service: bool,
     },
-    /// All gateways and services on record.
+    /// List gateways and services.
     List,
-    /// Refuse a gateway within a second, and give the others new keys; or refuse a service, and wait for it no longer.
+    /// Refuse a gateway within a second and rotate the keys of the others; or refuse a service and no longer wait for
+    /// it.
     Revoke {
-        /// What it is called.
+        /// Name of the gateway or service.
         name: String,
-        /// Show what was changed through it since then: 90m, 12h or 7d ago.
+        /// List changes made through it in this time: 90m, 12h or 7d.
         #[arg(long, default_value = "7d", value_parser = ago)]
         since: Duration,
     },
-    /// What was changed through a gateway, in all projects, newest first: what to undo after a revocation.
+    /// List changes made through a gateway in all projects, newest first, to undo them after a revocation.
     Changes {
-        /// What it is called.
+        /// Name of the gateway or service.
         name: String,
-        /// Since then: 90m, 12h or 7d ago.
+        /// Time to look back: 90m, 12h or 7d.
         #[arg(long, default_value = "7d", value_parser = ago)]
         since: Duration,
     },
-    /// The certificates of the listeners between processes, which `tollhouse init` makes: what each names and when it ends.
+    /// List the certificates of listeners between processes, which `tollhouse init` creates: names and expiry.
     Certificates {
-        /// Make new ones with new keys, for all processes or the one with this name. Processes take theirs within a second
-        /// of having the files.
+        /// Create new certificates and keys, for all processes or for the one with this name. A process uses them
+        /// within a second after its files changed.
         #[arg(long, value_name = "NAME", num_args = 0..=1)]
         replace: Option<Option<String>>,
     },
-    /// Give all gateways new keys; those of before are worth nothing.
+    /// Rotate the signing keys of all gateways; the old keys become invalid.
     Rotate,
-    /// Let all gateways replace what they know by what the control plane holds now, and print what that changed: keys,
-    /// hostnames and projects. For a database that went back to an earlier state, for another database, and for one without
-    /// most of the hostnames: gateways refuse these until then.
+    /// Replace the replica of every gateway by the current data of the control plane, and print the changes: keys,
+    /// hostnames and projects. Needed after the database was restored, replaced, or lost most of
+    /// its hostnames, because gateways refuse such data.
     Accept,
 }
 
 /// `tollhouse token`.
 #[derive(Debug, Subcommand)]
 pub enum Token {
-    /// Make a token for an operator. It is shown once.
+    /// Create a token for an operator and print it once.
     Create {
-        /// Whose it is: the audit log names it.
+        /// Name of the operator, for the audit log.
         name: String,
-        /// For so many days, at most 366.
+        /// Days until it expires, at most 366.
         #[arg(long, default_value_t = 90)]
         days: u32,
     },
-    /// All tokens: who made them, until when they are good, and when they were used last.
+    /// List tokens: creator, expiry and last use.
     List,
-    /// Refuse a token from now on, and list what it made: other tokens, and credentials of gateways and services.
+    /// Revoke a token, and list the tokens and credentials that it created.
     Revoke {
-        /// Whose it is.
+        /// Name of the token's operator.
         name: String,
-        /// Refuse what it made as well, and what that made.
+        /// Also revoke everything that it created, directly or indirectly.
         #[arg(long)]
         made: bool,
     },
@@ -94,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_has_a_number_and_a_unit_and_a_bound() {
+    fn a_time_has_a_number_a_unit_and_a_bound() {
         assert_eq!(ago("90m"), Ok(Duration::from_mins(90)));
         assert_eq!(ago("7d"), Ok(Duration::from_hours(7 * 24)));
         for wrong in ["", "d", "7", "-1d", "7w", "401d", "7ü", "1.5h"] {

@@ -1,4 +1,4 @@
-//! `tollhouse domain`, as it is typed.
+//! Arguments of `tollhouse domain`.
 
 use clap::Subcommand;
 use contract::project::ProjectId;
@@ -7,88 +7,88 @@ use contract::site::RedirectStatus;
 /// `tollhouse domain`.
 #[derive(Debug, Subcommand)]
 pub enum Domain {
-    /// Attach a domain and say which DNS record to create.
+    /// Attach a domain and print the DNS records to create.
     Add {
         /// The project.
         project: ProjectId,
         /// The domain.
         name: String,
-        /// Make it the primary one.
+        /// Make it the primary domain.
         #[arg(long)]
         primary: bool,
-        /// Send its visitors to another domain of the project; `primary` is the primary one, whichever that is.
+        /// Redirect visitors to another domain of the project; `primary` means the current primary domain.
         #[arg(long, value_name = "DOMAIN", conflicts_with = "primary")]
         redirect_to: Option<String>,
-        /// 301, 302, 307 or 308.
+        /// Status of the redirect: 301, 302, 307 or 308.
         #[arg(long, requires = "redirect_to")]
         status: Option<RedirectStatus>,
     },
-    /// What attaching a name would mean: records to create, conflicts. Attaches nothing.
+    /// Print the records to create and the conflicts of a domain, without attaching it.
     Check {
         /// The project.
         project: ProjectId,
-        /// The name.
+        /// The domain.
         name: String,
     },
-    /// All domains of a project.
+    /// List the domains of a project.
     List {
         /// The project.
         project: ProjectId,
     },
-    /// One domain with its records, checks, problems and certificate.
+    /// Show a domain with its records, checks, problems and certificate.
     Show {
         /// The project.
         project: ProjectId,
         /// The domain.
         name: String,
     },
-    /// Look at DNS now.
+    /// Check DNS now.
     Verify {
         /// The project.
         project: ProjectId,
         /// The domain.
         name: String,
     },
-    /// Make a domain the primary one.
+    /// Set the primary domain.
     Primary {
         /// The project.
         project: ProjectId,
         /// The domain.
         name: String,
     },
-    /// Send a domain's visitors to another domain of the project, or stop doing so.
+    /// Redirect a domain to another domain of the project, or end the redirect.
     Redirect {
         /// The project.
         project: ProjectId,
         /// The domain.
         name: String,
-        /// Where to; `primary` is the primary domain, whichever that is.
+        /// Target; `primary` means the current primary domain.
         #[arg(long, value_name = "DOMAIN", default_value = "primary")]
         to: String,
-        /// 301, 302, 307 or 308.
+        /// Status of the redirect: 301, 302, 307 or 308.
         #[arg(long)]
         status: Option<RedirectStatus>,
-        /// Serve it again instead.
+        /// End the redirect.
         #[arg(long, conflicts_with_all = ["status", "to"])]
         off: bool,
     },
-    /// Stop serving a domain, at once, on every gateway.
+    /// Remove a domain; every gateway stops serving it at once.
     Remove {
         /// The project.
         project: ProjectId,
         /// The domain.
         name: String,
-        /// Remove the domains that redirect to it as well.
+        /// Also remove the domains that redirect to it.
         #[arg(long)]
         with_redirects: bool,
     },
-    /// What happened to a domain, or to everything in a project, newest first.
+    /// List events of a domain or of a whole project, newest first.
     Events {
         /// The project.
         project: ProjectId,
         /// The domain.
         name: Option<String>,
-        /// At most so many.
+        /// Maximum number of events.
         #[arg(long, default_value_t = 200)]
         limit: usize,
     },

@@ -1,18 +1,18 @@
-//! Options of what operators ask and do at any hour: `top`, `backup`, `restore`, `finish-restore`.
+//! Arguments of `top`, `backup`, `restore` and `finish-restore`.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
-/// `tollhouse backup`, and what `tollhouse restore` shares with it.
+/// Arguments of `tollhouse backup`, shared with `tollhouse restore`.
 #[derive(Debug, Args)]
 pub struct Databases {
     /// The directory of the backup.
     pub directory: PathBuf,
-    /// The database of the domains-service. Default: where the data directory has it.
+    /// The database of the domains-service. Default: the one in the data directory.
     #[arg(long)]
     pub domains_database: Option<PathBuf>,
-    /// The database of the orders-service. Default: where the data directory has it.
+    /// The database of the orders-service. Default: the one in the data directory.
     #[arg(long)]
     pub orders_database: Option<PathBuf>,
 }
@@ -20,17 +20,17 @@ pub struct Databases {
 /// `tollhouse restore`.
 #[derive(Debug, Args)]
 pub struct Restore {
-    /// Where from, and where to.
+    /// The backup and the databases.
     #[command(flatten)]
     pub databases: Databases,
-    /// Restore a backup that the secret of this platform did not sign. Read it before: who writes a backup decides whose
-    /// keys are good.
+    /// Accept a backup without a valid signature of this platform's secret. Its writer could have added API keys: check
+    /// it before.
     #[arg(long)]
     pub accept_unsigned: bool,
-    /// Restore a backup although a newer one is known.
+    /// Restore this backup although a newer one exists.
     #[arg(long)]
     pub older: bool,
-    /// Bring back also what was revoked or removed since the backup. It is listed.
+    /// Do not repeat the revocations and removals made since the backup; list them.
     #[arg(long)]
     pub bring_back: bool,
 }
@@ -38,17 +38,17 @@ pub struct Restore {
 /// `tollhouse finish-restore`.
 #[derive(Debug, Args)]
 pub struct FinishRestore {
-    /// A file with the URL of the restored database of the domains-service.
+    /// File with the URL of the restored database of the domains-service.
     #[arg(long, env = "TOLLHOUSE_RESTORED_DOMAINS_URL_FILE")]
     pub domains_url_file: PathBuf,
-    /// A file with the URL of the restored database of the orders-service.
+    /// File with the URL of the restored database of the orders-service.
     #[arg(long, env = "TOLLHOUSE_RESTORED_ORDERS_URL_FILE")]
     pub orders_url_file: PathBuf,
-    /// The name that the lost database of the domains-service has now, at the same server: what it had revoked or removed is
-    /// withdrawn again.
+    /// Name of the lost database of the domains-service at the same server; its revocations and removals are
+    /// applied again.
     #[arg(long)]
     pub lost: Option<String>,
-    /// Bring back also what was revoked or removed since the backup. It is listed.
+    /// Do not repeat the revocations and removals made since the backup; list them.
     #[arg(long)]
     pub bring_back: bool,
 }
@@ -56,28 +56,28 @@ pub struct FinishRestore {
 /// `tollhouse top`.
 #[derive(Debug, Args)]
 pub struct Top {
-    /// What to count by.
+    /// Column to group by.
     #[arg(long, default_value = "project")]
     pub by: By,
-    /// The last so many minutes, the current one included; at most 5.
+    /// Minutes to look back, including the current one, 1 to 5.
     #[arg(long, default_value_t = 5)]
     pub minutes: u64,
-    /// At most so many rows.
+    /// Maximum number of rows.
     #[arg(long, default_value_t = 20)]
     pub limit: usize,
 }
 
 contract::words! {
-    /// What `tollhouse top` counts by.
+    /// The column that `tollhouse top` groups by.
     #[derive(clap::ValueEnum)]
     pub enum By {
-        /// Who pays.
+        /// Project.
         Project = "project",
-        /// Where it was sent.
+        /// Hostname.
         Host = "host",
-        /// With which key.
+        /// API key.
         Key = "key",
-        /// How it ended.
+        /// Status or error code.
         Code = "code",
     }
 }

@@ -1,4 +1,4 @@
-//! What a person types to publish projects and change them: `tollhouse project`.
+//! Arguments of `tollhouse project`.
 
 use clap::Subcommand;
 use contract::browsers::{Cors, Hsts};
@@ -10,97 +10,97 @@ use contract::project::{Access, ProjectId, UpstreamName};
 pub enum Project {
     /// Create a project and publish it at {ID}.{platform domain}.
     Create {
-        /// Its name: the first label of its hostname.
+        /// Name of the project, and first label of its hostname.
         id: ProjectId,
-        /// free, pro, business or enterprise.
+        /// Plan: free, pro, business or enterprise.
         #[arg(long, default_value = "free")]
         plan: Plan,
-        /// The backend its requests go to.
+        /// Upstream of its requests.
         #[arg(long, default_value = "orders")]
         upstream: UpstreamName,
-        /// key: an API with keys and quotas. public: a site without.
+        /// key: an API with keys and quotas. public: a site without keys.
         #[arg(long, default_value = "key")]
         access: Access,
-        /// Requests per minute, for a project with limits of its own.
+        /// Own limit in place of the plan's: requests per minute.
         #[arg(long, requires = "per_day")]
         per_minute: Option<std::num::NonZeroU32>,
-        /// Requests per day, for a project with limits of its own.
+        /// Own limit in place of the plan's: requests per day.
         #[arg(long, requires = "per_minute")]
         per_day: Option<std::num::NonZeroU32>,
     },
-    /// All projects.
+    /// List projects.
     List,
-    /// One project.
+    /// Show a project.
     Show {
-        /// Its name.
+        /// Name of the project.
         id: ProjectId,
     },
-    /// Change a project; takes effect at once, what was used stays used.
+    /// Change a project. Takes effect at once; counts so far are kept.
     Set {
-        /// Its name.
+        /// Name of the project.
         id: ProjectId,
         /// The new plan.
         #[arg(long)]
         plan: Option<Plan>,
-        /// The new backend.
+        /// The new upstream.
         #[arg(long)]
         upstream: Option<UpstreamName>,
         /// The new access.
         #[arg(long)]
         access: Option<Access>,
-        /// Limits of its own: requests per minute.
+        /// Own limit in place of the plan's: requests per minute.
         #[arg(long, requires = "per_day")]
         per_minute: Option<std::num::NonZeroU32>,
-        /// Limits of its own: requests per day.
+        /// Own limit in place of the plan's: requests per day.
         #[arg(long, requires = "per_minute")]
         per_day: Option<std::num::NonZeroU32>,
-        /// Back to the limits of the plan.
+        /// Return to the limits of the plan.
         #[arg(long, conflicts_with = "per_minute")]
         plan_limits: bool,
-        /// Who answers pages of other sites: upstream, open, off, or the origins that may read, separated by commas;
-        /// default: as its backend is set.
+        /// CORS: upstream, open, off, or a list of origins separated by commas;
+        /// default: the upstream's setting.
         #[arg(long, value_name = "upstream|open|off|ORIGIN,…|default")]
         cors: Option<OrDefault<Cors>>,
-        /// Who says that its hosts are reached over TLS alone: upstream, or on; default: as its backend is set.
+        /// Strict-Transport-Security: upstream or on; default: the upstream's setting.
         #[arg(long, value_name = "upstream|on|default")]
         hsts: Option<OrDefault<Hsts>>,
     },
-    /// Answer 403 on all its hosts.
+    /// Suspend a project: all its hosts answer 403.
     Suspend {
-        /// Its name.
+        /// Name of the project.
         id: ProjectId,
     },
-    /// Serve it again.
+    /// End the suspension of a project.
     Resume {
-        /// Its name.
+        /// Name of the project.
         id: ProjectId,
     },
-    /// Remove it: its keys and traffic stop at once. Its data is kept for a while, then erased everywhere.
+    /// Remove a project: its keys and traffic stop at once. Its data is kept for a while, then erased everywhere.
     Remove {
-        /// Its name.
+        /// Name of the project.
         id: ProjectId,
-        /// Erase its data at once, and what is kept of removed projects of this name. It cannot be restored.
+        /// Erase its data at once, with the data of removed projects of this name. This cannot be undone.
         #[arg(long)]
         now: bool,
-        /// Do not ask whether that is meant.
+        /// Do not ask for confirmation.
         #[arg(long)]
         yes: bool,
     },
-    /// Bring a removed project back, with its keys and its data. Its domains are verified anew.
+    /// Restore a removed project with its keys and data. Its domains are verified again.
     Restore {
-        /// Its name.
+        /// Name of the project.
         id: ProjectId,
     },
-    /// Removed projects that can be restored, and when they are erased.
+    /// List removed projects that can be restored, and the time of their erasure.
     Removed,
 }
 
-/// A value of a project's own, or what its backend has.
+/// A project's own value, or that of its upstream.
 #[derive(Clone, Debug)]
 pub enum OrDefault<T> {
-    /// What its backend has.
+    /// The upstream's value.
     Default,
-    /// Its own.
+    /// The project's own value.
     Own(T),
 }
 

@@ -1,4 +1,4 @@
-//! Options of `up` and `init`: what is said when a platform begins.
+//! Arguments of `up` and `init`.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ const HTTP_PORT: u16 = 8080;
 const HTTPS_PORT: u16 = 8443;
 const ADMIN_PORT: u16 = 9901;
 
-/// Those of `docker-compose.yml`.
+/// The gateways of `docker-compose.yml`.
 const GATEWAYS: [&str; 3] = ["gateway-1=gateway-1:9901", "gateway-2=gateway-2:9901", "gateway-more=gateway-more:9901"];
 
 /// Options of `up`.
@@ -27,41 +27,41 @@ pub struct Up {
     /// Port for health, metrics and status, on loopback; 0 takes any free port.
     #[arg(long, default_value_t = ADMIN_PORT)]
     pub admin_port: u16,
-    /// The address HTTP and HTTPS listen on. The default is this machine alone; 0.0.0.0 is everybody.
+    /// Address for HTTP and HTTPS. The default is loopback; 0.0.0.0 opens both to the network.
     #[arg(long, default_value = "127.0.0.1")]
     pub listen: std::net::IpAddr,
-    /// Projects are published at {project}.NAME. Names below .localhost reach this machine without DNS. Said at the first
-    /// start (else it is tollhouse.localhost) and remembered with the data; it cannot be changed later.
+    /// Platform domain: projects are at {project}.NAME. Names below .localhost mean this machine and need no DNS. Set
+    /// at the first start (default tollhouse.localhost); cannot be changed later.
     #[arg(long, value_name = "NAME")]
     pub platform_domain: Option<contract::hostname::Hostname>,
-    /// live, or test for staging beside production: whose keys are made and accepted (`th_live_…` or `th_test_…`). Said at the
-    /// first start (else it is live) and remembered with the data; it cannot be changed later.
+    /// Kind of API keys: live (`th_live_…`), or test (`th_test_…`) for staging. Set at the
+    /// first start (default live); cannot be changed later.
     #[arg(long, value_name = "live|test")]
     pub environment: Option<contract::key::Environment>,
-    /// A backend for projects, as NAME=URL, for example echo=http://127.0.0.1:9000; https:// and h2c:// (HTTP/2 without TLS)
-    /// work as well. Repeatable; remembered.
+    /// Upstream for projects, for example echo=http://127.0.0.1:9000; https:// and h2c:// (HTTP/2 without TLS)
+    /// work as well. Repeatable; saved in the data directory.
     #[arg(long = "upstream", value_name = "NAME=URL")]
     pub upstreams: Vec<UpstreamArgument>,
-    /// A setting of such a backend, as NAME.SETTING=VALUE, for example `echo.first_byte_timeout=10m` or
-    /// `echo.body_bytes_max=1073741824`: whatever `[upstreams.NAME]` of gateway.toml knows. Repeatable; remembered; without a
-    /// value it is forgotten.
+    /// Setting of such an upstream, for example `echo.first_byte_timeout=10m` or `echo.body_bytes_max=1073741824`: any
+    /// setting of `[upstreams.NAME]` in gateway.toml. Repeatable; saved in the data directory; an empty value removes
+    /// it.
     #[arg(long = "upstream-setting", value_name = "NAME.SETTING=VALUE")]
     pub upstream_settings: Vec<UpstreamSetting>,
     /// Do not create the demo projects on the first start.
     #[arg(long)]
     pub no_demo: bool,
-    /// Send traces of all requests to this collector (OTLP over HTTP), such as `http://127.0.0.1:4318`.
+    /// Send traces of all requests to this OTLP/HTTP collector, for example `http://127.0.0.1:4318`.
     #[arg(long, value_name = "URL")]
     pub trace_to: Option<String>,
-    /// Also start a test world for custom domains: DNS for names under .test and .example that `tollhouse dns` writes,
-    /// and a certificate authority that speaks ACME (`pebble` must be installed). MODE is gentle, strict or brief
-    /// (certificates valid for a minute). Only in a build with the feature `test-world`, as `./up --test-world` makes.
+    /// Also start a test world for custom domains: DNS for names under .test and .example, changed with `tollhouse
+    /// dns`, and an ACME certificate authority (`pebble` must be installed). MODE is gentle, strict or brief
+    /// (certificates valid for a minute). Needs a build with the feature `test-world`, which `./up --test-world` makes.
     #[arg(long, value_name = "MODE", num_args = 0..=1, require_equals = true, default_missing_value = "gentle")]
     pub test_world: Option<AuthorityMode>,
 }
 
 impl Up {
-    /// What a start without options is given.
+    /// The options of a start without arguments.
     pub fn usual() -> Self {
         Self {
             http_port: HTTP_PORT,
@@ -84,7 +84,7 @@ impl Up {
 pub struct UpstreamArgument {
     /// The upstream's name.
     pub name: UpstreamName,
-    /// Host and port of the URL, with its scheme where that is not `http`.
+    /// Host and port of the URL, with its scheme if that is not `http`.
     pub endpoint: String,
 }
 
@@ -92,7 +92,7 @@ impl std::str::FromStr for UpstreamArgument {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let form = "write it as NAME=URL, for example echo=http://127.0.0.1:9000";
+        let form = "use NAME=URL, for example echo=http://127.0.0.1:9000";
         let (name, url) = text.split_once('=').ok_or(form)?;
         let name = name.parse().map_err(|error| format!("{name:?}: {error}"))?;
         let (scheme, authority) = url.split_once("://").ok_or(form)?;
@@ -101,11 +101,11 @@ impl std::str::FromStr for UpstreamArgument {
             "http" | "h2c" => 80,
             "https" => 443,
             _ => {
-                return Err("an upstream's URL begins with http://, https:// or h2c:// (HTTP/2 without TLS)".to_owned());
+                return Err("use an upstream URL with http://, https:// or h2c:// (HTTP/2 without TLS)".to_owned());
             }
         };
         if authority.is_empty() || authority.contains('/') {
-            return Err("an upstream's URL has a host and a port and no path".to_owned());
+            return Err("use an upstream URL with a host and a port, without a path".to_owned());
         }
         let authority = if authority.contains(':') { authority.to_owned() } else { format!("{authority}:{usual}") };
         let endpoint = if scheme == "http" { authority } else { format!("{scheme}://{authority}") };
@@ -118,9 +118,9 @@ impl std::str::FromStr for UpstreamArgument {
 pub struct UpstreamSetting {
     /// The upstream's name.
     pub name: UpstreamName,
-    /// What is set.
+    /// Name of the setting.
     pub setting: String,
-    /// As it stands in TOML; `None`: it is no longer set.
+    /// Value in TOML; `None` removes the setting.
     pub value: Option<String>,
 }
 
@@ -128,18 +128,18 @@ impl std::str::FromStr for UpstreamSetting {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let form = "write it as NAME.SETTING=VALUE, for example echo.first_byte_timeout=10m";
+        let form = "use NAME.SETTING=VALUE, for example echo.first_byte_timeout=10m";
         let (place, value) = text.split_once('=').ok_or(form)?;
         let (name, setting) = place.split_once('.').ok_or(form)?;
         let name = name.parse().map_err(|error| format!("{name:?}: {error}"))?;
         let is_setting = !setting.is_empty() && setting.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
         if !is_setting {
-            return Err(format!("{setting:?} is no setting of an upstream; {form}"));
+            return Err(format!("{setting:?} is not a valid name of a setting; {form}"));
         }
         if setting == "endpoints" {
-            return Err("where an upstream is said with --upstream NAME=URL".to_owned());
+            return Err("use --upstream NAME=URL for the address of an upstream".to_owned());
         }
-        // Numbers, lists and tables are written as in the file; everything else is a text, with or without quotes.
+        // Numbers, lists and tables are TOML; any other value is text, with or without quotes.
         let written = |value: &str| match value.parse::<toml_edit::Value>() {
             Ok(_) => value.to_owned(),
             Err(_) => toml_edit::Value::from(value).to_string(),
@@ -152,10 +152,10 @@ impl std::str::FromStr for UpstreamSetting {
 /// Options of `init`.
 #[derive(Clone, Debug, Args)]
 pub struct Init {
-    /// The platform's domain.
+    /// Platform domain.
     #[arg(long, default_value = "tollhouse.localhost")]
     pub platform_domain: contract::hostname::Hostname,
-    /// A gateway, by its name on record, and its admin listener; a host may stand for several processes of that gateway.
+    /// Gateway name and its admin listener; a host name may have the addresses of several processes of that gateway.
     /// Repeatable.
     #[arg(long = "edge", value_name = "NAME=ADDRESS", default_values = GATEWAYS)]
     pub edges: Vec<GatewayAdmin>,
@@ -165,17 +165,17 @@ pub struct Init {
     /// Internal listener of the orders-service.
     #[arg(long, default_value = "orders-service:7004")]
     pub orders: Address,
-    /// Which of these listeners speak TLS, with the certificates that this command makes in `tls/`: `off_loopback`,
-    /// `everywhere`, or `nowhere`, if nobody else can read on the way.
+    /// Listeners with TLS, with certificates from `tls/`: `off_loopback`,
+    /// `everywhere`, or `nowhere` if the network path is private.
     #[arg(long, value_name = "WHERE", default_value = InternalTls::OffLoopback.as_str())]
     pub internal_tls: InternalTls,
-    /// The port of https URLs as clients see it.
+    /// Port of https URLs for clients.
     #[arg(long, default_value_t = 443)]
     pub https_port: u16,
-    /// The port of http URLs as clients see it.
+    /// Port of http URLs for clients.
     #[arg(long, default_value_t = 80)]
     pub http_port: u16,
-    /// Give each process copies of the secrets it needs, and of no others, in DIRECTORY/{process}.
+    /// Copy to DIRECTORY/{process} exactly the secrets that each process needs.
     #[arg(long, value_name = "DIRECTORY")]
     pub shares: Option<PathBuf>,
 }
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_setting_is_written_as_the_file_has_it() {
+    fn a_setting_is_converted_to_toml() {
         let read = |text: &str| text.parse::<UpstreamSetting>().map(|one| (one.setting, one.value));
         for (text, setting, value) in [
             ("echo.first_byte_timeout=10m", "first_byte_timeout", "\"10m\""),

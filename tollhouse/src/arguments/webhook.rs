@@ -1,4 +1,4 @@
-//! `tollhouse webhook`, as it is typed.
+//! Arguments of `tollhouse webhook`.
 
 use clap::Subcommand;
 use contract::project::ProjectId;
@@ -6,82 +6,82 @@ use contract::project::ProjectId;
 /// `tollhouse webhook`.
 #[derive(Debug, Subcommand)]
 pub enum Webhook {
-    /// Tell a receiver what happens. The secret its messages are signed with is shown this once.
+    /// Add a webhook and print its signing secret once.
     Add {
         /// The project.
         project: ProjectId,
-        /// The receiver: an https address.
+        /// URL of the receiver, with https.
         url: String,
-        /// Events it wants, or prefixes such as `domain.certificate.*`. Repeatable; without it, all.
+        /// Event or prefix such as `domain.certificate.*`. Repeatable. Default: all events.
         #[arg(long = "event", value_name = "EVENT")]
         events: Vec<String>,
-        /// What you call it.
+        /// Description in lists.
         #[arg(long, default_value = "")]
         description: String,
     },
-    /// All webhooks of a project.
+    /// List the webhooks of a project.
     List {
         /// The project.
         project: ProjectId,
     },
-    /// Send again to a webhook that is switched off: what happens from now on.
+    /// Enable a disabled webhook; it receives events from now on.
     Enable {
         /// The project.
         project: ProjectId,
         /// The webhook's id.
         webhook: String,
     },
-    /// Send nothing to a webhook until it is enabled; what waits for it has failed.
+    /// Disable a webhook; its waiting deliveries count as failed.
     Disable {
         /// The project.
         project: ProjectId,
         /// The webhook's id.
         webhook: String,
     },
-    /// Replace the secret. Messages are signed with both for a while.
+    /// Replace the secret. For a while messages are signed with both secrets.
     Rotate {
         /// The project.
         project: ProjectId,
         /// The webhook's id.
         webhook: String,
-        /// For how long the old secret signs as well, in seconds.
+        /// Seconds for which messages are signed with the old secret as well.
         #[arg(long, default_value_t = 86_400)]
         overlap_seconds: u32,
     },
-    /// Send nothing more, and forget what waits.
+    /// Remove a webhook and its waiting deliveries.
     Remove {
         /// The project.
         project: ProjectId,
         /// The webhook's id.
         webhook: String,
     },
-    /// What was sent and what became of it, newest first.
+    /// List deliveries and their results, newest first.
     Deliveries {
         /// The project.
         project: ProjectId,
         /// The webhook's id.
         webhook: String,
-        /// Only those that are `waiting`, `delivered` or `failed`.
+        /// Only deliveries in this state: waiting, delivered or failed.
         #[arg(long)]
         state: Option<String>,
-        /// At most so many.
+        /// Maximum number of deliveries.
         #[arg(long, default_value_t = 200)]
         limit: usize,
     },
-    /// Send a message of the type webhook.test, to try the receiver.
+    /// Send a test message of the type webhook.test.
     Test {
         /// The project.
         project: ProjectId,
         /// The webhook's id.
         webhook: String,
     },
-    /// Send a message again, as if for the first time.
+    /// Send a delivery again with new attempts.
     Repeat {
         /// The project.
         project: ProjectId,
         /// The webhook's id.
         webhook: String,
-        /// The delivery's id, as `deliveries` lists it.
+        /// Id of the delivery, from `deliveries`.
         delivery: i64,
     },
 }

@@ -1,16 +1,16 @@
-//! `tollhouse backup` and `tollhouse restore`: databases in files, copied while the platform runs, checked, and put back.
-//! PostgreSQL has tools of its own; what a database needs that they put back is in `finish`.
+//! `tollhouse backup` and `tollhouse restore`: copies SQLite databases of a running platform, verifies and restores
+//! them. PostgreSQL has its own tools; `finish` prepares a database that they restored.
 //!
-//! A backup is a directory: one file per database, and `backup.json` with their digests and rows, written last: without
-//! it a backup is not complete. Secrets are not in it; with the sealing secret a backup of the domains would be
-//! everybody's private keys.
+//! A backup is a directory with one file per database, and `backup.json` with their digests and rows, written last:
+//! without it the backup is incomplete. It contains no secrets: with the sealing secret, a reader of the backup would
+//! have all private keys.
 //!
-//! Who may write to a backup could put in a key of their own, or SQL. So the platform's secret signs `backup.json`, which
-//! has the digest of everything, and nothing is opened before it is known to be what was signed. An older backup is signed as
-//! well: whoever puts one in the newest one's place brings back what was revoked between. So the data directory knows when the
-//! newest backup was made, and an older one is restored only when the operator says so.
+//! A user with write access to a backup could add an API key or SQL. Therefore the platform's secret signs
+//! `backup.json`, which has the digests of all files, and a file is opened only after its digest was verified. An older
+//! backup is also validly signed, and in place of the newest one it would undo later revocations. Therefore the data
+//! directory records when the newest backup was made, and an older one needs `--older`.
 //!
-//! Databases are made ready in copies, and then take the places of the lost ones together.
+//! The databases are prepared as copies, which then replace the current ones together.
 
 mod finish;
 
@@ -31,26 +31,26 @@ use crate::output::{answer, moment, table};
 
 pub(super) use finish::finish_restore;
 
-/// What says that a backup is complete.
+/// The manifest; its presence means that the backup is complete.
 const MANIFEST: &str = "backup.json";
 
-/// What says that it is ours.
+/// The signature of the manifest.
 const SIGNATURE: &str = "backup.json.sig";
 
-/// When the newest backup was made, in the data directory; in seconds.
+/// The file in the data directory with the time of the newest backup, in seconds.
 const NEWEST: &str = "backup.newest";
 
-/// Directories beside a backup in which a newer one is looked for.
+/// Most directories beside a backup that are searched for a newer one.
 const BESIDE_MAX: usize = 10_000;
 
 /// One of the two databases.
 struct Part {
     name: &'static str,
-    /// Where it is.
+    /// Its file.
     file: PathBuf,
     /// Its copy in the backup.
     copy: PathBuf,
-    /// The newest version of its schema that this program knows.
+    /// The newest schema version that this program supports.
     newest_schema: i64,
 }
 
@@ -68,13 +68,13 @@ fn parts(directory: &Directory, options: &Databases) -> [Part; 2] {
 }
 
 pub(super) async fn backup(common: &Common, directory: &Directory, options: &Databases) -> anyhow::Result<()> {
-    // First, so that everything below is made private.
+    // First, so that all files below are private.
     chassis::process::prepare()?;
     let target = &options.directory;
     std::fs::create_dir_all(target).with_context(|| format!("making {}", target.display()))?;
     anyhow::ensure!(
         !target.join(MANIFEST).exists(),
-        "{} holds a backup already; choose another directory",
+        "{} already contains a backup; choose another directory",
         target.display()
     );
     let key = signing_key(directory)?;
@@ -114,13 +114,13 @@ pub(super) async fn restore(common: &Common, directory: &Directory, restore: &Re
         );
     }
     let manifest: Value = serde_json::from_str(&text).with_context(|| format!("reading {}", from.display()))?;
-    let made_at = made_at(&manifest).with_context(|| format!("{} does not say when it was made", from.display()))?;
+    let made_at = made_at(&manifest).with_context(|| format!("{} has no time of its creation", from.display()))?;
     if !restore.older {
         is_newest(directory, from, made_at)?;
     }
     let parts = parts(directory, &restore.databases);
     let promised = |part: &Part| manifest.pointer(&format!("/databases/{}", part.name)).unwrap_or(&Value::Null);
-    // Everything is looked at before anything is touched.
+    // All checks come before the first change.
     let _lock = directory.take()?;
     for part in &parts {
         part.may_be_restored(promised(part)).await?;
@@ -134,7 +134,8 @@ pub(super) async fn restore(common: &Common, directory: &Directory, restore: &Re
     )?;
     let done = json!({ "backup": manifest, "kept": kept, "report": report });
     answer(common, &done, |_| {
-        let kept: String = kept.iter().map(|file| format!("What was there is kept as {}.\n", file.display())).collect();
+        let kept: String =
+            kept.iter().map(|file| format!("The previous database is kept as {}.\n", file.display())).collect();
         format!(
             "{}Restored the backup of {}.\n{kept}{}",
             contents(&manifest),
@@ -145,7 +146,7 @@ pub(super) async fn restore(common: &Common, directory: &Directory, restore: &Re
     Ok(())
 }
 
-/// Makes the databases ready, beside their places.
+/// Prepares the databases beside the current ones.
 async fn prepare<'a>(
     parts: &[Part; 2],
     files: &[(PathBuf, PathBuf); 2],
@@ -158,8 +159,8 @@ async fn prepare<'a>(
             std::fs::create_dir_all(above).with_context(|| format!("making {}", above.display()))?;
         }
         std::fs::copy(&part.copy, fresh).with_context(|| format!("copying to {}", fresh.display()))?;
-        // Again, of the copy: between the two looks somebody may have written to the backup.
-        is_what_was_backed_up(fresh, promised(part))?;
+        // Verified again, because the backup could have changed between the check and the copy.
+        check_digest(fresh, promised(part))?;
     }
     let [(domains, lost), (orders, _)] = files;
     let lost = match backup::examine(lost).await {
@@ -177,10 +178,10 @@ async fn prepare<'a>(
 }
 
 impl Part {
-    /// Makes sure that a copy is what was backed up, and that what it would replace may be replaced.
+    /// Checks that a copy matches the manifest, and that the current database may be replaced.
     async fn may_be_restored(&self, promised: &Value) -> anyhow::Result<()> {
         let copy = &self.copy;
-        anyhow::ensure!(copy.exists(), "there is no {}", copy.display());
+        anyhow::ensure!(copy.exists(), "{} is missing", copy.display());
         let schema = promised.get("schema").and_then(Value::as_i64).unwrap_or(i64::MAX);
         anyhow::ensure!(
             schema <= self.newest_schema,
@@ -189,18 +190,19 @@ impl Part {
             copy.display(),
             self.newest_schema
         );
-        // First: nothing reads the contents of a file that is not the one that was backed up.
-        is_what_was_backed_up(copy, promised)?;
+        // First, so that the contents of an altered file are never read.
+        check_digest(copy, promised)?;
         anyhow::ensure!(
             as_json(&backup::examine(copy).await?, schema) == *promised,
-            "{} is not what was backed up: its rows differ",
+            "{} differs from the backup: its rows do not match the manifest",
             copy.display()
         );
         if self.file.exists() { backup::is_unused(&self.file).await } else { Ok(()) }
     }
 }
 
-/// The key that signs backups. It is not made here: a backup under a secret that nobody else has could not be restored.
+/// The key that signs backups. A missing secret is not created here: a backup signed with it could not be verified
+/// elsewhere.
 fn signing_key(directory: &Directory) -> anyhow::Result<Secret> {
     let path = directory.path("secrets/platform.key");
     let secret = Secret::load(&path).with_context(|| {
@@ -212,10 +214,11 @@ fn signing_key(directory: &Directory) -> anyhow::Result<Secret> {
     Ok(secret.derive("backup manifest"))
 }
 
-/// The manifest of a backup, and whether this platform wrote it.
+/// The manifest of a backup, and whether this platform signed it.
 fn manifest(backup: &Path, key: Option<&Secret>) -> anyhow::Result<(String, bool)> {
     let path = backup.join(MANIFEST);
-    let text = std::fs::read_to_string(&path).with_context(|| format!("{} is no complete backup", backup.display()))?;
+    let text =
+        std::fs::read_to_string(&path).with_context(|| format!("{} is not a complete backup", backup.display()))?;
     let signature = std::fs::read_to_string(backup.join(SIGNATURE)).unwrap_or_default();
     let is_signed = key.is_some_and(|key| key.derive(&text).matches_token(signature.trim()));
     Ok((text, is_signed))
@@ -225,10 +228,10 @@ fn made_at(manifest: &Value) -> Option<i64> {
     manifest.get("made_at")?.as_i64()
 }
 
-/// Makes sure that no newer backup is known: to the data directory, or beside this one.
+/// Checks that no newer backup is recorded in the data directory or stored beside this one.
 fn is_newest(directory: &Directory, backup: &Path, made_at: i64) -> anyhow::Result<()> {
     let noted = std::fs::read_to_string(directory.path(NEWEST)).ok().and_then(|text| text.trim().parse().ok());
-    let mut newest: Option<(i64, String)> = noted.map(|at| (at, "the newest that was made here".to_owned()));
+    let mut newest: Option<(i64, String)> = noted.map(|at| (at, "the newest backup of this platform".to_owned()));
     let folder = std::path::absolute(backup)?;
     let beside = folder.parent().and_then(|above| std::fs::read_dir(above).ok()).into_iter().flatten();
     let key = signing_key(directory).ok();
@@ -248,13 +251,13 @@ fn is_newest(directory: &Directory, backup: &Path, made_at: i64) -> anyhow::Resu
     Ok(())
 }
 
-/// Makes sure that a file has the bytes that the manifest says.
-fn is_what_was_backed_up(file: &Path, promised: &Value) -> anyhow::Result<()> {
+/// Checks the digest of a file against the manifest.
+fn check_digest(file: &Path, promised: &Value) -> anyhow::Result<()> {
     let (bytes, sha256) = backup::digest(file)?;
     anyhow::ensure!(
         promised.get("sha256").and_then(Value::as_str) == Some(&*sha256)
             && promised.get("bytes").and_then(Value::as_u64) == Some(bytes),
-        "{} is not what was backed up: its digest differs",
+        "{} differs from the backup: its digest does not match the manifest",
         file.display()
     );
     Ok(())
@@ -264,7 +267,7 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
     PathBuf::from(format!("{}{ending}", path.display()))
 }
 
-/// Removes a database that was not put to use, as far as it is there.
+/// Removes the files of a prepared database that is not used.
 fn remove(fresh: &Path) {
     for ending in ["", "-wal", "-shm"] {
         let _ = std::fs::remove_file(beside(fresh, ending));
@@ -275,7 +278,7 @@ fn as_json(contents: &Contents, schema: i64) -> Value {
     json!({ "bytes": contents.bytes, "sha256": contents.sha256, "rows": contents.rows, "schema": schema })
 }
 
-/// What a backup holds, as a table.
+/// The contents of a backup, as a table.
 fn contents(manifest: &Value) -> String {
     let databases = manifest.get("databases").and_then(Value::as_object).into_iter().flatten();
     let rows: Vec<Value> = databases

@@ -15,11 +15,11 @@ pub(super) async fn run(common: &Common, client: &Client, action: Ban) -> anyhow
         }
         Ban::Add { key, seconds } => {
             let answered = client.edge(Method::POST, &format!("/bans/{key}?seconds={seconds}")).await?;
-            answer(common, &answered, |_| format!("{key} is refused for {seconds} seconds"));
+            answer(common, &answered, |_| format!("{key} is banned for {seconds} seconds"));
         }
         Ban::Lift { key } => {
             let answered = client.edge(Method::DELETE, &format!("/bans/{key}")).await?;
-            answer(common, &answered, |_| format!("{key} is let in again"));
+            answer(common, &answered, |_| format!("{key} is no longer banned"));
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! `tollhouse changes`: since when, and what changed?
+//! `tollhouse changes`: recent changes of the platform.
 
 use jiff::Timestamp;
 use reqwest::Method;
@@ -22,7 +22,7 @@ pub(super) async fn run(common: &Common, client: &Client, limit: usize) -> anyho
         let Some(Value::Array(list)) = answer.get_mut("moments").map(Value::take) else { continue };
         moments.extend(list.into_iter().map(|moment| with_node(moment, &edge.gateway, &node)));
     }
-    // What the control plane published reaches every node: once is enough.
+    // Every gateway reports the changes that the control plane published; list them once.
     moments.sort_by(|left, right| key(right).cmp(&key(left)));
     moments
         .dedup_by(|left, right| left.get("what") == Some(&json!("change")) && left.get("words") == right.get("words"));
@@ -40,7 +40,7 @@ pub(super) async fn run(common: &Common, client: &Client, limit: usize) -> anyho
     Ok(())
 }
 
-/// The order of moments: by time, then by words.
+/// The order of changes: by time, then by text.
 fn key(moment: &Value) -> (Option<i64>, Option<&str>) {
     (moment.get("at").and_then(Value::as_i64), moment.get("words").and_then(Value::as_str))
 }
@@ -50,7 +50,7 @@ fn with_node(mut moment: Value, gateway: &str, node: &Value) -> Value {
     let when = Timestamp::from_millisecond(at).map_or_else(|_| at.to_string(), |time| format!("{time:.0}"));
     if let Some(fields) = moment.as_object_mut() {
         fields.insert("when".to_owned(), json!(when));
-        // A change is the platform's, not a node's.
+        // A published change belongs to the platform, not to a gateway.
         if fields.get("what") != Some(&json!("change")) {
             fields.insert("gateway".to_owned(), json!(gateway));
             fields.insert("node".to_owned(), node.clone());

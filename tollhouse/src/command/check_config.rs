@@ -1,5 +1,5 @@
-//! `tollhouse check-config`: what is wrong with configuration files, all of it, without serving; and with `--running`,
-//! what a restart with them would change.
+//! `tollhouse check-config`: reports all problems of configuration files without serving; with `--running` it lists the
+//! settings that a restart with these files would change.
 
 pub(super) mod running;
 
@@ -22,7 +22,7 @@ pub(super) fn run(common: &Common, files: &[PathBuf]) -> anyhow::Result<()> {
     }
     if wrong.is_empty() {
         let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
-        answer(common, &json!({ "good": names }), |_| names.iter().map(|name| format!("{name} is good\n")).collect());
+        answer(common, &json!({ "good": names }), |_| names.iter().map(|name| format!("{name} is valid\n")).collect());
         return Ok(());
     }
     let reports: Vec<String> = wrong.iter().map(ToString::to_string).collect();
@@ -43,7 +43,7 @@ impl Process {
         let name = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
         name.parse().map_err(|_| {
             let known = "gateway.toml, orders-service.toml or domains-service.toml";
-            anyhow::anyhow!("{} belongs to no process: call it {known}", file.display())
+            anyhow::anyhow!("cannot tell the process of {} from its name; name it {known}", file.display())
         })
     }
 
@@ -55,7 +55,7 @@ impl Process {
         }
     }
 
-    /// What a file says, or all that is wrong with it.
+    /// The settings of a file, or all its problems.
     fn read(self, source: &Source) -> Result<EffectiveSettings, Problems> {
         match self {
             Self::Gateway => gateway::config::Config::read(source).map(|config| config.effective),

@@ -1,4 +1,4 @@
-//! What `tollhouse node` and `tollhouse token` share: credentials on record.
+//! Credentials at the control plane, for `tollhouse node` and `tollhouse token`.
 
 use anyhow::Context as _;
 use chassis::percent::segment;
@@ -8,17 +8,17 @@ use serde_json::{Value, json};
 use crate::client::Client;
 use crate::output::table;
 
-/// Where they are.
+/// The path of credentials.
 pub(super) const PATH: &str = "/internal/credentials";
 
-/// Makes one: the answer, and the text of this field of it.
+/// Creates a credential; returns the response and its field with the text.
 pub(super) async fn make(client: &Client, body: Value, field: &str) -> anyhow::Result<(Value, String)> {
     let made = client.control(Method::POST, PATH, &body).await?;
-    let text = made.get(field).and_then(Value::as_str).context("an answer without a credential")?.to_owned();
+    let text = made.get(field).and_then(Value::as_str).context("the response has no credential")?.to_owned();
     Ok((made, text))
 }
 
-/// Those on record: of operators, or of gateways and services.
+/// Lists credentials of operators, or of gateways and services.
 pub(super) async fn list(client: &Client, operators: bool) -> anyhow::Result<Value> {
     let mut found = client.control(Method::GET, PATH, &Value::Null).await?;
     let mut all = found.get_mut("credentials").map(Value::take).unwrap_or_default();
@@ -28,13 +28,13 @@ pub(super) async fn list(client: &Client, operators: bool) -> anyhow::Result<Val
     Ok(all)
 }
 
-/// Revokes one, with what it made if `made` says so.
+/// Revokes a credential; with `made`, also those that it created.
 pub(super) async fn revoke(client: &Client, kind: &str, name: &str, made: bool) -> anyhow::Result<Value> {
     let path = format!("{PATH}/{kind}/{}?made={made}", segment(name));
     client.control(Method::DELETE, &path, &Value::Null).await
 }
 
-/// Credentials, for people.
+/// Credentials as a table.
 pub(super) fn shown(all: &Value) -> String {
     let columns = [
         ("NAME", "/name"),

@@ -1,4 +1,4 @@
-//! `tollhouse dashboard-link`: how an operator, who has no API key, gets into the dashboard.
+//! `tollhouse dashboard-link`: signs an operator, who has no API key, in to the dashboard.
 
 use reqwest::Method;
 use serde_json::{Value, json};

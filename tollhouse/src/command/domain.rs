@@ -55,7 +55,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Domain) -> any
         Domain::Remove { project, name, with_redirects } => {
             let path = format!("{}?with_redirects={with_redirects}", one(&project, &name));
             let answered = client.control(Method::DELETE, &path, &Value::Null).await?;
-            // All gateways having acknowledged, there is nothing to say; programs get the same fields in both cases.
+            // The body is empty if all gateways confirmed; programs get the same fields in both cases.
             let lagging = lagging(&answered);
             let removed = json!({ "name": name, "removed": true, "lagging": lagging });
             answer(common, &removed, |_| {
@@ -81,11 +81,13 @@ pub(super) async fn run(common: &Common, client: &Client, action: Domain) -> any
 async fn change(common: &Common, client: &Client, project: &ProjectId, name: &str, body: Value) -> anyhow::Result<()> {
     let domain = client.control(Method::PATCH, &one(project, name), &body).await?;
     let lagging = lagging(domain.get("withdrawal").unwrap_or(&Value::Null));
-    answer(common, &domain, |domain| waiting(&story(domain), &format!("{}\nIt is changed", story(domain)), &lagging));
+    answer(common, &domain, |domain| {
+        waiting(&story(domain), &format!("{}\nThe domain is changed", story(domain)), &lagging)
+    });
     Attention::when(!lagging.is_empty())
 }
 
-/// What its owner does after adding it.
+/// The owner's next step after adding a domain.
 fn next_step(project: &ProjectId, domain: &Value) -> String {
     let name = domain.get("name").map(word).unwrap_or_default();
     let has = |list: &str| domain.get(list).and_then(Value::as_array).is_some_and(|list| !list.is_empty());
@@ -94,14 +96,14 @@ fn next_step(project: &ProjectId, domain: &Value) -> String {
         Some("active") => format!("It is live at https://{name}/"),
         _ if has("records") => {
             format!(
-                "Create the records, then: tollhouse domain verify {project} {name}\nIt is also looked at by itself; to see how it stands: {look}"
+                "Create the records, then: tollhouse domain verify {project} {name}\nDNS is also checked automatically; see the result with: {look}"
             )
         }
-        _ => format!("It is verified and gets its certificate by itself; to see how it stands: {look}"),
+        _ => format!("Verification and certificate are automatic; see the state with: {look}"),
     }
 }
 
-/// What the story leaves out.
+/// The fields that `story` does not show.
 fn details(domain: &Value) -> String {
     let mut rest = domain.clone();
     if let Some(fields) = rest.as_object_mut() {
@@ -110,10 +112,10 @@ fn details(domain: &Value) -> String {
     lines(&rest)
 }
 
-/// Where a domain stands, and what its owner has to do.
+/// The state of a domain, and what its owner must do.
 fn story(domain: &Value) -> String {
     let field = |pointer: &str| word(domain.pointer(pointer).unwrap_or(&Value::Null));
-    // A name that is only checked has no status yet.
+    // A domain that was only checked has no status.
     let status = if domain.get("status").is_some() { field("/status") } else { "not attached".to_owned() };
     let mut text = format!("{}: {status}\n", field("/name"));
     let list = |name: &str| domain.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
@@ -145,7 +147,7 @@ fn one(project: &ProjectId, name: &str) -> String {
     format!("{}/{}", all(project), segment(name))
 }
 
-/// Without a status it is 301 for GET and HEAD, and 308 for everything else.
+/// Without a status the redirect is 301 for GET and HEAD, 308 for other methods.
 fn redirect(to: &str, status: Option<RedirectStatus>) -> Value {
     json!({ "to": to, "status": status.map(RedirectStatus::code) })
 }
@@ -155,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn after_adding_the_next_step_is_said() {
+    fn the_next_step_after_adding_depends_on_the_domain() {
         let project = "my-site".parse().unwrap();
         let local = json!({ "name": "www.my-site.localhost", "status": "pending_dns", "records": [] });
         assert!(next_step(&project, &local).contains("tollhouse domain show my-site www.my-site.localhost"));
@@ -164,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn showing_a_domain_begins_with_how_it_stands() {
+    fn a_shown_domain_begins_with_its_state() {
         let domain = json!({ "name": "a.example", "checks": null, "problems": [], "rev": 3, "status": "active" });
         assert_eq!(format!("{}\n{}", story(&domain), details(&domain)), "a.example: active\n\nchecks  -\nrev     3\n");
     }

@@ -1,4 +1,4 @@
-//! `tollhouse drain`: a gateway out of rotation, and back. It goes on serving; ending it is SIGTERM's business.
+//! `tollhouse drain`: takes a gateway out of rotation and back. The gateway keeps serving; SIGTERM ends it.
 
 use reqwest::Method;
 use serde_json::Value;
@@ -21,8 +21,8 @@ pub(super) async fn run(common: &Common, client: &Client, node: Option<&str>, re
     let (name, edge) = match *meant {
         [one] => one,
         [] if found.is_empty() => anyhow::bail!("no gateway answers"),
-        [] => anyhow::bail!("no gateway called so answers; these do: {}", names(&found.iter().collect::<Vec<_>>())),
-        _ => anyhow::bail!("say which: {}", names(&meant)),
+        [] => anyhow::bail!("unknown gateway; these answer: {}", names(&found.iter().collect::<Vec<_>>())),
+        _ => anyhow::bail!("name one of several gateways: {}", names(&meant)),
     };
     let method = if resume { Method::DELETE } else { Method::POST };
     let answered = client.edge_at(edge, method, "/drain").await?;

@@ -1,4 +1,4 @@
-//! `tollhouse explain`: what the edge believes of a host, a request or a key, and why.
+//! `tollhouse explain`: how the gateways handle a host, a project, a request or a key, and why.
 
 use contract::key::{KeyId, PresentedKey};
 use contract::project::ProjectId;
@@ -18,7 +18,7 @@ pub(super) async fn run(common: &Common, client: &Client, about: &str) -> anyhow
     let path = if about.parse::<KeyId>().is_ok() {
         format!("/keys/{about}")
     } else if let Ok(key) = PresentedKey::parse(about) {
-        // Only its digest leaves this process.
+        // Only the key's digest leaves this process.
         format!("/keys/{}", key.digest().to_text())
     } else if is_request {
         format!("/requests/{}", about.to_ascii_lowercase())
@@ -26,7 +26,7 @@ pub(super) async fn run(common: &Common, client: &Client, about: &str) -> anyhow
         format!("/hosts/{}", segment(&host(client, about).await))
     };
     let answers = client.every_edge(&Method::GET, &path).await;
-    // A request was on one node; of hosts and keys all believe the same, or the difference is worth seeing.
+    // One gateway had the request. For hosts and keys, all gateways agree, or the difference is shown.
     let nodes: Vec<Value> = answers
         .iter()
         .map(|(edge, answer)| match answer {
@@ -49,7 +49,7 @@ pub(super) async fn run(common: &Common, client: &Client, about: &str) -> anyhow
         }
     }
     let Some(mut known) = known else {
-        return Err(failure.unwrap_or_else(|| anyhow::anyhow!("there is no gateway to ask")));
+        return Err(failure.unwrap_or_else(|| anyhow::anyhow!("the platform has no gateway")));
     };
     if nodes.len() > 1
         && !is_request
@@ -61,7 +61,7 @@ pub(super) async fn run(common: &Common, client: &Client, about: &str) -> anyhow
     Ok(())
 }
 
-/// The host that is meant: of a URL its own, of a project the one it is published at.
+/// The host of a URL, or the platform host of a project.
 async fn host(client: &Client, about: &str) -> String {
     let host = host_in(about);
     if !host.contains('.')
@@ -74,7 +74,7 @@ async fn host(client: &Client, about: &str) -> String {
     host.to_owned()
 }
 
-/// The host in what somebody pasted.
+/// The host in a pasted text.
 fn host_in(about: &str) -> &str {
     let rest = about.trim().split_once("://").map_or(about.trim(), |(_, rest)| rest);
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_is_pasted_its_host_is_found() {
+    fn the_host_is_found_in_urls_and_hostnames() {
         for pasted in [
             "shop.example.com",
             "https://shop.example.com",

@@ -1,8 +1,8 @@
-//! `tollhouse init`, `demo` and `healthcheck`: what a deployment of several processes needs once.
+//! `tollhouse init`, `demo` and `healthcheck`: for deployments of several processes.
 //!
-//! `init` makes what `up` makes on its first start: secrets, a local certificate authority and the wildcard certificate of
-//! the platform's hosts; and passwords for the servers beside the platform. It changes nothing that is there, so it may
-//! run at every start. With `--shares` it also deals out to each process what that process needs.
+//! `init` creates what `up` creates at its first start: secrets, a local certificate authority and the wildcard
+//! certificate of the platform's hosts; and passwords for the servers beside the platform. It changes no existing file,
+//! so it can run at every start. With `--shares` it also copies to each process the secrets that the process needs.
 
 mod shares;
 
@@ -21,7 +21,7 @@ use crate::directory::{Address, Directory, GATEWAY_NAMES, GATEWAYS, RunFile, SER
 use crate::output::{answer, lines};
 use crate::up::{authority, demo};
 
-/// Passwords of the servers beside the platform, in files of their own so that only who needs one is given it.
+/// Passwords of the servers beside the platform, each in its own file, so that a process gets only those it needs.
 const PASSWORDS: [&str; 4] = [
     "secrets/grafana.password",
     "secrets/redis.password",
@@ -30,7 +30,7 @@ const PASSWORDS: [&str; 4] = [
 ];
 
 pub(super) fn init(common: &Common, directory: &Directory, options: &Init) -> anyhow::Result<()> {
-    // First, so that everything below is made private.
+    // First, so that all files below are private.
     chassis::process::prepare()?;
     directory.platform_secret()?;
     Secret::load_or_create(&directory.path("secrets/sealing.key"))?;
@@ -71,7 +71,7 @@ fn edge_address(platform_domain: &Hostname, port: u16) -> String {
     format!("{platform_domain}:{port}")
 }
 
-/// Letters and digits only: such a password may stand in a URL as it is.
+/// A password of letters and digits, which needs no escaping in a URL.
 fn password(directory: &Directory, name: &str) -> anyhow::Result<()> {
     let path = directory.path(name);
     if path.exists() {
@@ -91,7 +91,7 @@ pub(super) async fn make_demo(common: &Common, directory: &Directory, client: &C
     Ok(())
 }
 
-/// The authority's certificate, as it is: for `curl --cacert` and stores of trust.
+/// Prints the authority's certificate, for `curl --cacert` and trust stores.
 pub(super) fn print_authority(directory: &Directory) -> anyhow::Result<()> {
     let path = directory.path("ca/ca.pem");
     crate::output::print(&std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?);
@@ -108,6 +108,6 @@ pub(super) async fn healthcheck(
     let url = format!("{}://{address}/readyz", if server_name.is_some() { "https" } else { "http" });
     let asked = client.get(&url).timeout(Duration::from_secs(2)).send().await;
     let status = asked.with_context(|| format!("{url} does not answer"))?.status();
-    anyhow::ensure!(status.is_success(), "{url} says {status}");
+    anyhow::ensure!(status.is_success(), "{url} answered {status}");
     Ok(())
 }

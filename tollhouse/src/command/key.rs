@@ -29,11 +29,11 @@ pub(super) async fn run(common: &Common, client: &Client, action: Key) -> anyhow
                 ("KEY", "/id"),
                 ("LABEL", "/label"),
                 ("SCOPES", "/scopes"),
-                ("ENDS WITH", "/last4"),
+                ("LAST 4", "/last4"),
                 ("CREATED", "/created_at"),
                 ("EXPIRES", "/expires_at"),
                 ("REVOKED", "/revoked_at"),
-                ("WAITS FOR", "/withdrawal/lagging"),
+                ("NOT CONFIRMED BY", "/withdrawal/lagging"),
                 ("LAST USED", "/last_used_at"),
             ];
             answer(common, &rows, |rows| table(rows, &columns));
@@ -50,7 +50,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Key) -> anyhow
         Key::Revoke { project, key } => {
             let path = format!("/internal/projects/{project}/keys/{key}");
             let revoked = client.control(Method::DELETE, &path, &Value::Null).await?;
-            // All gateways having acknowledged, there is nothing to say; programs get the same fields in both cases.
+            // The body is empty if all gateways confirmed; programs get the same fields in both cases.
             let lagging = lagging(&revoked);
             let revoked = json!({ "id": key, "revoked": true, "lagging": lagging });
             answer(common, &revoked, |_| {
@@ -64,5 +64,5 @@ pub(super) async fn run(common: &Common, client: &Client, action: Key) -> anyhow
 
 fn show_once(key: &Value) -> String {
     let field = |name: &str| word(key.get(name).unwrap_or(&Value::Null));
-    format!("{}\n\nThis is {}. It is shown once: keep it now.", field("key"), field("id"))
+    format!("{}\n\nThis is the API key {}. It is shown only once: save it now.", field("key"), field("id"))
 }

@@ -31,14 +31,14 @@ pub(super) async fn run(common: &Common, client: &Client, action: Node) -> anyho
         Node::List => answer(common, &credentials::list(client, false).await?, credentials::shown),
         Node::Revoke { name, since } => {
             let mut answered = credentials::revoke(client, &kind_of(client, &name).await?, &name, false).await?;
-            // It is revoked: what was changed through it can be asked for again.
+            // The revocation succeeded; its changes can be listed again later.
             let changed = changes(client, &name, since).await;
             if let (Ok(changed), Some(fields)) = (&changed, answered.as_object_mut()) {
                 fields.insert("changes".to_owned(), changed.clone());
             }
             answer(common, &answered, |answered| revoked(&name, answered));
             changed.with_context(|| {
-                format!("{name} is revoked. What was changed through it: tollhouse node changes {name}")
+                format!("{name} is revoked. List the changes made through it: tollhouse node changes {name}")
             })?;
         }
         Node::Changes { name, since } => {
@@ -55,20 +55,20 @@ pub(super) async fn run(common: &Common, client: &Client, action: Node) -> anyho
     Ok(())
 }
 
-/// Whether the good credential of this name is a gateway's or a service's: they share their names.
+/// Whether the valid credential with this name belongs to a gateway or a service.
 async fn kind_of(client: &Client, name: &str) -> anyhow::Result<String> {
     let all = credentials::list(client, false).await?;
     let is_it = |one: &&Value| one.get("name") == Some(&json!(name)) && one.get("revoked_at") == Some(&Value::Null);
     let found = all.as_array().and_then(|all| all.iter().find(is_it)?.get("kind")?.as_str());
-    found.map(str::to_owned).with_context(|| format!("there is no gateway or service {name:?} with a good credential"))
+    found.map(str::to_owned).with_context(|| format!("{name:?} is not a gateway or service with a valid credential"))
 }
 
-/// Pages of changes that are asked for: 200 changes each.
+/// Most pages of changes, 200 changes each.
 const PAGES_MAX: usize = 50;
 
-/// What was changed through a gateway in the last time, newest first: [`PAGES_MAX`] pages at most.
+/// Changes made through a gateway, newest first, at most [`PAGES_MAX`] pages.
 async fn changes(client: &Client, name: &str, since: Duration) -> anyhow::Result<Value> {
-    let since = jiff::Timestamp::now().checked_sub(since).context("this is too long ago")?;
+    let since = jiff::Timestamp::now().checked_sub(since).context("the time to look back is too long")?;
     let first = format!("{PATH}/gateway/{}/changes?since={}", segment(name), segment(&since.to_string()));
     let (mut all, mut path) = (Vec::new(), first.clone());
     for _ in 0..PAGES_MAX {
@@ -82,7 +82,7 @@ async fn changes(client: &Client, name: &str, since: Duration) -> anyhow::Result
     Ok(Value::Array(all))
 }
 
-/// What an operator has to know, and to do, after a revocation.
+/// The result of a revocation, and the operator's next steps.
 fn revoked(name: &str, answered: &Value) -> String {
     let mut text = format!(
         "{name} is refused from now on, its identities too, and the other gateways have new keys for sessions. If it is in \
@@ -101,10 +101,10 @@ fn revoked(name: &str, answered: &Value) -> String {
     text
 }
 
-/// What was changed through a gateway, for people.
+/// Changes made through a gateway, as text.
 fn shown(name: &str, changes: &Value) -> String {
     if changes.as_array().is_none_or(Vec::is_empty) {
-        return format!("Nothing was changed through {name} in this time.\n");
+        return format!("No changes were made through {name} in this time.\n");
     }
     let columns = [
         ("AT", "/at"),
@@ -115,5 +115,8 @@ fn shown(name: &str, changes: &Value) -> String {
         ("FROM", "/client"),
         ("DETAIL", "/detail"),
     ];
-    format!("Changed through {name}; undo what its owner did not do:\n{}", table(changes, &columns))
+    format!(
+        "Changes made through {name}; undo those that the projects' owners did not make:\n{}",
+        table(changes, &columns)
+    )
 }

@@ -1,4 +1,4 @@
-//! `tollhouse orders`: files of orders in and out, in constant memory, with progress.
+//! `tollhouse orders`: imports and exports files of orders in constant memory, with a progress line.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -24,7 +24,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Orders) -> any
 }
 
 async fn import(common: &Common, client: &Client, file: &Path, project: &ProjectId) -> anyhow::Result<()> {
-    // A project that is not there has no identity, and its name may be another's tomorrow.
+    // Orders belong to the project's identity: its name can belong to another project later.
     let path = format!("/internal/orders/{}/import", client.identity_of(project.as_str()).await?);
     let opened = tokio::fs::File::open(file).await.with_context(|| format!("opening {}", file.display()))?;
     let size = opened.metadata().await?.len();
@@ -53,14 +53,14 @@ async fn export(common: &Common, client: &Client, file: &Path, project: &Project
         }
         return Ok(out.flush()?);
     }
-    // Under another name until it is complete: a broken export never looks like a whole one.
+    // Under another name until it is complete, so that a broken export never looks complete.
     let unfinished = file.with_extension("unfinished");
     let mut out =
         tokio::fs::File::create(&unfinished).await.with_context(|| format!("making {}", unfinished.display()))?;
     let mut progress = Progress::new(common, None, "exporting");
     let mut lines = 0_usize;
     while let Some(chunk) = chunks.next().await {
-        let chunk = chunk.context("the export broke off; nothing was written")?;
+        let chunk = chunk.context("the export was interrupted; the file was not written")?;
         lines += chunk.split(|byte| *byte == b'\n').count() - 1;
         progress.add(chunk.len());
         out.write_all(&chunk).await?;
@@ -73,8 +73,8 @@ async fn export(common: &Common, client: &Client, file: &Path, project: &Project
     Ok(())
 }
 
-/// How far a file has come, twice a second on the terminal's error stream; nothing where there is no terminal or a program
-/// reads. The line is gone when this is dropped.
+/// The progress of a transfer, twice a second on the error stream of a terminal; silent without a terminal or if a
+/// program reads the output. Dropping this removes the line.
 struct Progress {
     verb: &'static str,
     total: Option<u64>,

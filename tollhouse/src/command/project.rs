@@ -20,7 +20,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Project) -> an
                 put(&mut body, "limits", limits);
             }
             client.control(Method::POST, "/internal/projects", &body).await?;
-            // Publishing is a deploy: from here on the project has its host.
+            // Publishing gives the project its host.
             client.control(Method::POST, &format!("/internal/projects/{id}/deploy"), &Value::Null).await?;
             let project = client.control(Method::GET, &format!("/internal/projects/{id}"), &Value::Null).await?;
             let url = format!("https://{id}.{}:{}/", client.run.platform_domain, client.run.https.port());
@@ -65,7 +65,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Project) -> an
             }
             put_or_default(&mut body, "cors", cors);
             put_or_default(&mut body, "hsts", hsts);
-            anyhow::ensure!(body != json!({}), "say what to change, for example --plan business");
+            anyhow::ensure!(body != json!({}), "name a change, for example --plan business");
             change(common, client, &id, &body).await?;
         }
         Project::Suspend { id } => change(common, client, &id, &json!({ "suspended": true })).await?,
@@ -74,7 +74,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Project) -> an
         Project::Restore { id } => {
             let path = format!("/internal/projects/{id}/restore");
             let project = client.control(Method::POST, &path, &Value::Null).await?;
-            answer(common, &project, |_| format!("{id} is back"));
+            answer(common, &project, |_| format!("{id} is restored"));
         }
         Project::Removed => {
             let rows = kept(client, "").await?;
@@ -100,20 +100,22 @@ async fn remove(common: &Common, client: &Client, id: &ProjectId, now: bool, yes
                 earlier(&kept).map(|list| format!(", with the kept data of earlier projects of the name: {list}"));
             format!("{id} is removed and its data is erased{}", kept.unwrap_or_default())
         } else {
-            format!("{id} is removed; tollhouse project restore {id} brings it back until it is erased")
+            format!(
+                "{id} is removed; restore it with `tollhouse project restore {id}` until its erasure (see `tollhouse project removed`)"
+            )
         };
         waiting(&end, &end, &lagging)
     });
     Attention::when(!lagging.is_empty())
 }
 
-/// The removed projects that are kept, as far as `filter` goes.
+/// The removed projects that match `filter`.
 async fn kept(client: &Client, filter: &str) -> anyhow::Result<Value> {
     let removed = client.control(Method::GET, &format!("/internal/removed-projects{filter}"), &Value::Null).await?;
     Ok(removed.get("projects").cloned().unwrap_or(removed))
 }
 
-/// The kept projects of a name, each with its identity and its dates; `None` where there are none.
+/// The removed projects of a name, each with its identity and dates; `None` if there are none.
 fn earlier(kept: &Value) -> Option<String> {
     let named = kept.as_array()?.iter().map(|project| {
         let text = |name: &str| project.get(name).map(word).unwrap_or_default();
@@ -122,7 +124,7 @@ fn earlier(kept: &Value) -> Option<String> {
     Some(named.collect::<Vec<_>>().join(", ")).filter(|list| !list.is_empty())
 }
 
-/// What a removal takes away, in words. A project that is only kept has nothing to count.
+/// The effect of a removal, as text. A project that is already removed has nothing to count.
 async fn what_goes(client: &Client, id: &ProjectId, now: bool, kept: &Value) -> anyhow::Result<String> {
     let path = |list: &str| format!("/internal/projects/{id}{list}");
     let found = client.control(Method::GET, &path(""), &Value::Null).await;
@@ -144,7 +146,7 @@ async fn what_goes(client: &Client, id: &ProjectId, now: bool, kept: &Value) -> 
                 text("plan")
             )
         }
-        Err(_) if now => format!("{id} is removed already."),
+        Err(_) if now => format!("{id} is already removed."),
         Err(error) => return Err(error),
     };
     if now {
@@ -159,12 +161,12 @@ async fn what_goes(client: &Client, id: &ProjectId, now: bool, kept: &Value) -> 
     Ok(words)
 }
 
-/// Asks whoever sits at the terminal. Programs say `--yes`.
+/// Asks for confirmation at the terminal. Programs use `--yes`.
 fn agreed(id: &ProjectId, words: &str) -> anyhow::Result<()> {
-    match ask(&format!("{words}\nType the project's name to go on:"))? {
+    match ask(&format!("{words}\nType the project's name to continue:"))? {
         Some(typed) if typed == id.as_str() => Ok(()),
         Some(_) => anyhow::bail!("nothing was removed"),
-        None => anyhow::bail!("{words} Nothing was removed; say --yes to go on"),
+        None => anyhow::bail!("{words} Nothing was removed; use --yes to continue"),
     }
 }
 
@@ -172,23 +174,23 @@ async fn change(common: &Common, client: &Client, id: &ProjectId, body: &Value) 
     let project = client.control(Method::PATCH, &format!("/internal/projects/{id}"), body).await?;
     let withdrawal = project.get("withdrawal").unwrap_or(&Value::Null);
     let done = match withdrawal.get("what").and_then(Value::as_str) {
-        Some("suspension") => "It is suspended",
-        Some("access") => "It asks for a key",
-        _ => "It is changed",
+        Some("suspension") => "The project is suspended",
+        Some("access") => "The project requires a key",
+        _ => "The project is changed",
     };
     let lagging = lagging(withdrawal);
     answer(common, &project, |project| waiting(&lines(project), &format!("{}{done}", lines(project)), &lagging));
     Attention::when(!lagging.is_empty())
 }
 
-/// A project on a backend that the edge does not know would answer 503 to everybody.
+/// Checks that the gateways know the upstream; otherwise the project would answer 503 to every request.
 async fn known_upstream(client: &Client, upstream: &UpstreamName) -> anyhow::Result<()> {
     let status = client.edge(Method::GET, "/status").await?;
     let known = status.get("upstreams").and_then(Value::as_array).cloned().unwrap_or_default();
     let names: Vec<&str> = known.iter().filter_map(|one| one.get("name")?.as_str()).collect();
     anyhow::ensure!(
         names.contains(&upstream.as_str()),
-        "the edge knows no upstream {upstream} (it knows {}); stop the platform and start it with --upstream {upstream}=URL",
+        "unknown upstream {upstream} (known: {}); stop the platform and start it with --upstream {upstream}=URL",
         names.join(", ")
     );
     Ok(())
@@ -198,7 +200,7 @@ fn limits(per_minute: Option<NonZeroU32>, per_day: Option<NonZeroU32>) -> Option
     per_minute.zip(per_day).map(|(per_minute, per_day)| json!({ "per_minute": per_minute, "per_day": per_day }))
 }
 
-/// Its own, or nothing: the backend's.
+/// The project's own value; null for the upstream's.
 fn put_or_default<T: serde::Serialize>(body: &mut Value, name: &str, value: Option<OrDefault<T>>) {
     match value {
         None => {}

@@ -16,7 +16,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Quota) -> anyh
     Ok(())
 }
 
-/// Says whose part each is: the name of the gateway that counts in this place; the place, where the control plane knows none.
+/// Adds the name of the gateway to each part; the id of its place if the control plane does not know the gateway.
 fn name_gateways(usage: &mut Value, known: &Value) {
     let name_of = |place: &Value| {
         let mut nodes = known.get("nodes")?.as_array()?.iter();

@@ -1,5 +1,5 @@
-//! `tollhouse status`: one screen. Every process that does not answer, and whatever else is not as it should be, stands
-//! under TROUBLE; where there is none, nothing is known to be wrong.
+//! `tollhouse status`: the state of all processes on one screen. Processes that do not answer and all other problems
+//! are lines with TROUBLE.
 
 mod trouble;
 
@@ -12,7 +12,7 @@ use crate::output::{Attention, answer, table, word};
 
 pub(super) async fn run(common: &Common, client: &Client) -> anyhow::Result<()> {
     let get = Method::GET;
-    // The control plane first: a gateway that is asked after it has had time to learn what it says.
+    // The control plane first, so that gateways have had time to receive the revision that it reports.
     let nodes = client.control(Method::GET, "/internal/nodes", &Value::Null).await;
     let control = client.control(Method::GET, "/internal/status", &Value::Null).await;
     let withdrawals = client.control(Method::GET, "/internal/withdrawals", &Value::Null).await;
@@ -24,7 +24,7 @@ pub(super) async fn run(common: &Common, client: &Client) -> anyhow::Result<()> 
             let mut status = or_reason(status);
             if let Some(fields) = status.as_object_mut() {
                 fields.insert("address".to_owned(), json!(edge.admin));
-                // As it was set up, and not as it calls itself: one in wrong hands could take another's name.
+                // The configured name, not the reported one: a stolen gateway could report another's name.
                 fields.insert("gateway".to_owned(), json!(edge.gateway));
             }
             status
@@ -50,7 +50,7 @@ pub(super) async fn run(common: &Common, client: &Client) -> anyhow::Result<()> 
     Attention::when(!found.is_empty())
 }
 
-/// What a process said, or why it did not. One that answered and refused names the code.
+/// The response of a process, or its error. A refusal has its code.
 fn or_reason(part: anyhow::Result<Value>) -> Value {
     part.unwrap_or_else(|error| {
         let reason = format!("{error:#}");
@@ -61,7 +61,7 @@ fn or_reason(part: anyhow::Result<Value>) -> Value {
     })
 }
 
-/// What is shown of each process of a gateway.
+/// The columns of gateways.
 const GATEWAYS: [(&str, &str); 8] = [
     ("GATEWAY", "/gateway"),
     ("PROCESS", "/node"),
@@ -97,17 +97,17 @@ fn readable(all: &Value) -> String {
         ("ADDRESSES", "/endpoints"),
         ("UP", "/up"),
         ("IN PROGRESS", "/in_flight"),
-        ("FAILING FOR S", "/failing_for_seconds"),
+        ("DOWN FOR (S)", "/failing_for_seconds"),
     ];
     text.push_str(&format!("\n{}", table(all.pointer("/edge/upstreams").unwrap_or(&none), &columns)));
-    let columns = [("ENDS FIRST", "/host"), ("AT", "/ends"), ("LIFETIME LEFT", "/lifetime_left")];
+    let columns = [("CERTIFICATE", "/host"), ("EXPIRES", "/ends"), ("LIFETIME LEFT", "/lifetime_left")];
     text.push_str(&format!("\n{}", table(&with_dates(all.pointer("/edge/certificates")), &columns)));
     let columns = [
         ("WITHDRAWN", "/what"),
         ("WHICH", "/which"),
         ("PROJECT", "/project"),
         ("SINCE", "/since"),
-        ("WAITS FOR", "/lagging"),
+        ("NOT CONFIRMED BY", "/lagging"),
     ];
     let withdrawals = all.pointer("/withdrawals/withdrawals").unwrap_or(&none);
     if withdrawals.as_array().is_some_and(|rows| !rows.is_empty()) {
@@ -128,12 +128,12 @@ fn readable(all: &Value) -> String {
     let troubles: Vec<String> = troubles.map(|one| format!("TROUBLE   {}\n", word(one))).collect();
     text.push_str(&format!(
         "\n{}",
-        if troubles.is_empty() { "Nothing is known to be wrong.".to_owned() } else { troubles.concat() }
+        if troubles.is_empty() { "No problems found.".to_owned() } else { troubles.concat() }
     ));
     text
 }
 
-/// Certificates with their ends as people write them.
+/// Certificates with their expiry as text.
 fn with_dates(certificates: Option<&Value>) -> Value {
     let rows = certificates.and_then(Value::as_array).into_iter().flatten().map(|certificate| {
         let mut row = certificate.clone();

@@ -28,10 +28,10 @@ pub(super) async fn run(common: &Common, client: &Client, action: Token) -> anyh
     Ok(())
 }
 
-/// What is refused from now on, and what the token made that is not.
+/// The revoked credentials, and those created by the token that stay valid.
 fn revoked(name: &str, answered: &Value) -> String {
     let all = |field: &str| answered.get(field).cloned().unwrap_or_default();
-    let mut text = format!("Refused from now on:\n{}", credentials::shown(&all("revoked")));
+    let mut text = format!("Revoked:\n{}", credentials::shown(&all("revoked")));
     if all("made").as_array().is_some_and(|made| !made.is_empty()) {
         text.push_str(&format!(
             "\n{name} made these, which are good still. `tollhouse token revoke {name} --made` revokes them as well:\n{}",

@@ -1,4 +1,4 @@
-//! `tollhouse top`: is it us, a service behind, or one project?
+//! `tollhouse top`: the most frequent projects, hosts, keys or codes, and who must act on their errors.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::client::Client;
 use crate::output::{answer, table, word};
 
 pub(super) async fn run(common: &Common, client: &Client, question: &Top) -> anyhow::Result<()> {
-    // Every node is asked for more than is shown: who is tenth on each of them may be first of all.
+    // Every gateway is asked for more rows than are shown: a row that is tenth on each can be first in total.
     let path = format!("/top?by={}&minutes={}&limit=512", question.by.as_str(), question.minutes);
     let (mut all, mut silent) = (BTreeMap::new(), Vec::new());
     for (edge, answer) in client.every_edge(&Method::GET, &path).await {
@@ -29,7 +29,7 @@ pub(super) async fn run(common: &Common, client: &Client, question: &Top) -> any
     Ok(())
 }
 
-/// Adds the figures of one node.
+/// Adds the figures of a gateway.
 fn add(all: &mut BTreeMap<String, Map<String, Value>>, rows: &Value) {
     for row in rows.as_array().into_iter().flatten().filter_map(Value::as_object) {
         let Some(name) = row.get("name").and_then(Value::as_str) else { continue };
@@ -59,11 +59,11 @@ fn readable(all: &Value) -> String {
         ("CUSTOMER", "/customer"),
         ("PLATFORM", "/platform"),
         ("UPSTREAM", "/upstream"),
-        ("MEAN US", "/mean_micros"),
+        ("AVG µs", "/mean_micros"),
         ("UNCERTAIN", "/uncertain"),
     ];
     let minutes = all.get("minutes").and_then(Value::as_u64).unwrap_or(0);
-    let mut text = format!("The last {minutes} minutes; columns by blame say whose turn it is to act.\n");
+    let mut text = format!("The last {minutes} minutes. The error columns name who must act.\n");
     text.push_str(&table(all.get("rows").unwrap_or(&Value::Null), &columns));
     for silent in all.get("silent").and_then(Value::as_array).into_iter().flatten() {
         let (gateway, address) = (word(&silent["gateway"]), word(&silent["address"]));
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_of_nodes_are_added() {
+    fn figures_of_gateways_are_added() {
         let mut all = BTreeMap::new();
         add(&mut all, &json!([{ "name": "a", "requests": 3, "platform": 1, "micros": 900 }]));
         add(

@@ -44,7 +44,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Webhook) -> an
         Webhook::Remove { project, webhook } => {
             client.control(Method::DELETE, &one(&project, &webhook), &Value::Null).await?;
             let removed = json!({ "id": webhook, "removed": true });
-            answer(common, &removed, |_| format!("nothing more is sent to {webhook}"));
+            answer(common, &removed, |_| format!("{webhook} is removed"));
         }
         Webhook::Deliveries { project, webhook, state, limit } => {
             let state = state.map(|state| format!("&state={}", segment(&state))).unwrap_or_default();
@@ -67,7 +67,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Webhook) -> an
             let sent = client.control(Method::POST, &format!("{}/test", one(&project, &webhook)), &Value::Null).await?;
             answer(common, &sent, |sent| {
                 let id = word(sent.get("message_id").unwrap_or(&Value::Null));
-                format!("{id} is on its way; `tollhouse webhook deliveries {project} {webhook}` says what became of it")
+                format!("sending {id}; see its result with `tollhouse webhook deliveries {project} {webhook}`")
             });
         }
         Webhook::Repeat { project, webhook, delivery } => {
@@ -90,7 +90,11 @@ async fn switch(
 ) -> anyhow::Result<()> {
     let switched = client.control(Method::PATCH, &one(project, webhook), &json!({ "enabled": enabled })).await?;
     answer(common, &switched, |_| {
-        let what = if enabled { "is told what happens from now on" } else { "is told nothing until it is enabled" };
+        let what = if enabled {
+            "is enabled and receives events from now on"
+        } else {
+            "is disabled and receives no events until it is enabled"
+        };
         format!("{webhook} {what}")
     });
     Ok(())
@@ -98,7 +102,7 @@ async fn switch(
 
 fn show_once(webhook: &Value) -> String {
     let field = |name: &str| word(webhook.get(name).unwrap_or(&Value::Null));
-    format!("{}\n\nThis is the secret of {}. It is shown once: keep it now.", field("secret"), field("id"))
+    format!("{}\n\nThis is the secret of {}. It is shown only once: save it now.", field("secret"), field("id"))
 }
 
 fn all(project: &ProjectId) -> String {

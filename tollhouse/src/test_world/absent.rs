@@ -1,4 +1,4 @@
-//! The shape of the test world in a program without it. No value of these types exists, except the command that is
+//! The interface of the test world in a build without it. No value of these types exists, except the command, which is
 //! refused.
 
 use std::path::Path;
@@ -6,14 +6,14 @@ use std::str::FromStr;
 
 use contract::hostname::Hostname;
 
-/// How to get it.
+/// The error.
 const HOW: &str = "this tollhouse was built without the test world: start with `./up --test-world`, or build with \
                    `cargo build --release --features test-world`";
 
-/// Where the real one keeps what its certificates are trusted by.
+/// The CA certificate of the test world's authority.
 pub(crate) const ROOT: &str = "";
 
-/// How the authority behaves.
+/// Behaviour of the authority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthorityMode {}
 
@@ -31,7 +31,7 @@ impl std::fmt::Display for AuthorityMode {
     }
 }
 
-/// Any words: they are all refused.
+/// Any arguments; all are refused.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub enum Dns {
     /// Needs a build with the test world.
@@ -39,7 +39,7 @@ pub enum Dns {
     Any(Vec<String>),
 }
 
-/// Says how to get it.
+/// Always fails.
 pub(crate) fn carry_out(_: &Path, _: Dns) -> anyhow::Result<String> {
     Err(anyhow::Error::msg(HOW))
 }

@@ -1,8 +1,9 @@
-//! The local certificate authority: made on the first start, trusted by whoever chooses to.
+//! The local certificate authority, created at the first start. Clients trust it only if a person installs its
+//! certificate.
 //!
-//! `ca/ca.pem` is the root (ten years), `ca/platform.pem` the wildcard certificate of the platform's hosts. The wildcard
-//! is made anew when it has less than a month left or another platform domain is asked for.
-//! Another authority is for the listeners between processes: [`internal`].
+//! `ca/ca.pem` is the root (ten years), `ca/platform.pem` the wildcard certificate of the platform's hosts. The
+//! wildcard is renewed a month before its expiry and for another platform domain. The listeners between processes have
+//! another authority: [`internal`].
 
 pub(crate) mod internal;
 
@@ -24,14 +25,14 @@ use crate::directory::Directory;
 
 const DAY: i64 = 86_400;
 const ROOT_DAYS: i64 = 3_650;
-/// What browsers accept of a leaf.
+/// The longest lifetime of a leaf that browsers accept.
 const LEAF_DAYS: i64 = 397;
 const RENEW_DAYS_BEFORE: i64 = 30;
 
-/// Makes what is missing or about to expire.
+/// Creates missing certificates and renews expiring ones.
 ///
 /// # Errors
-/// When a file cannot be read or written, or is not what it should be.
+/// If a file cannot be read or written, or is damaged.
 pub(crate) fn ensure(directory: &Directory, platform_domain: &Hostname, now: UnixSeconds) -> anyhow::Result<()> {
     let root_path = directory.path("ca/ca.pem");
     let root_key_path = directory.path("ca/ca.key");
@@ -109,14 +110,14 @@ fn name(common_name: &str) -> DistinguishedName {
     name
 }
 
-/// From an hour ago, so that a clock that is a little behind believes it.
+/// Valid from an hour ago, so that clients with a slow clock accept it.
 fn set_validity(params: &mut CertificateParams, now: UnixSeconds, days: i64) -> anyhow::Result<()> {
     params.not_before = time::OffsetDateTime::from_unix_timestamp(now.0 - 3_600)?;
     params.not_after = time::OffsetDateTime::from_unix_timestamp(now.0 + days * DAY)?;
     Ok(())
 }
 
-/// Certificates are public: readable by whoever wants to trust them.
+/// Certificates are public, so every user may read them.
 fn write_public(path: &Path, text: &str) -> anyhow::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     write_private(path, text.as_bytes())?;

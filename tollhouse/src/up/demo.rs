@@ -1,8 +1,8 @@
 //! The demo: projects on every plan with keys and orders, and two domains of which one redirects to the other.
 //!
-//! Created on the first start through the same internal interfaces that operators use. `demo.json` is written last; later
-//! starts read it. It holds keys, so people delete it: then nothing is made anew, and nothing is taken away. What an
-//! interrupted start has left is completed, never removed.
+//! Created at the first start through the operators' internal interfaces. `demo.json` is written last; later starts
+//! read it. It contains keys, so a person can delete it: then the demo is neither created again nor removed. A demo
+//! that an interrupted start left incomplete is completed.
 
 use anyhow::Context as _;
 use chassis::clock::Clock;
@@ -29,27 +29,28 @@ const ORDERS: i64 = 40;
 /// The demo as `demo.json` describes it, if it is there and can be read.
 pub(crate) fn known(directory: &Directory, client: &Client) -> Option<Value> {
     let text = directory.read(FILE).ok()??;
-    let read = serde_json::from_slice(&text).inspect_err(|error| tracing::warn!(%error, "demo.json cannot be read"));
+    let read = serde_json::from_slice(&text)
+        .inspect_err(|error| tracing::warn!(%error, "cannot read demo.json; starting without the demo's commands"));
     let mut demo: Value = read.ok()?;
-    // Ports may be others than last time.
+    // The ports can differ from the last start.
     describe_run(&mut demo, directory, client);
     if let Err(error) = directory.write_json(FILE, &demo) {
-        tracing::warn!(%error, "demo.json could not be brought up to date");
+        tracing::warn!(%error, "cannot update demo.json; it may name old ports");
     }
     Some(demo)
 }
 
-/// Makes the demo, or what is missing of it, with keys of its own, and writes `demo.json`.
+/// Creates the missing parts of the demo with new keys, and writes `demo.json`.
 ///
 /// # Errors
-/// When a part of the platform refuses, with its words.
+/// If a process refuses a request, with its message.
 pub(crate) async fn make(directory: &Directory, client: &Client, clock: &dyn Clock) -> anyhow::Result<Value> {
     let mut projects = Vec::new();
     for plan in PLANS {
         projects.push(
             project(plan, client, clock)
                 .await
-                .with_context(|| format!("making the demo project of the {plan} plan"))?,
+                .with_context(|| format!("creating the demo project of the {plan} plan"))?,
         );
     }
     let mut demo = json!({ "projects": projects });

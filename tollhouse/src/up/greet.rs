@@ -1,4 +1,4 @@
-//! What the terminal says when the platform is up: lines that work when pasted.
+//! The greeting when the platform is ready: commands that work when pasted.
 
 use serde_json::Value;
 
@@ -17,14 +17,14 @@ pub(super) fn print(common: &Common, directory: &Directory, run: &RunFile, optio
     let ca = ca.canonicalize().unwrap_or(ca);
     let ca = shell_quoted(&ca.display().to_string());
     tell!("Tollhouse is up.\n");
-    tell!("  https   *.{}:{}", run.platform_domain, run.https.port());
-    tell!("  http    port {} (leads to https)", run.http.port());
-    tell!("  pages   https://dashboard.{}:{} (sign in with a key)", run.platform_domain, run.https.port());
+    tell!("  https      *.{}:{}", run.platform_domain, run.https.port());
+    tell!("  http       port {} (redirects to https)", run.http.port());
+    tell!("  dashboard  https://dashboard.{}:{} (sign in with a key)", run.platform_domain, run.https.port());
     let admin = run.admin().map(ToString::to_string).unwrap_or_default();
-    tell!("  admin   http://{admin}/status   /metrics   /readyz");
-    tell!("  data    {}", directory.path("").display());
-    tell!("  trust   {ca}");
-    tell!("  build   {}\n", build());
+    tell!("  admin      http://{admin}/status   /metrics   /readyz");
+    tell!("  data       {}", directory.path("").display());
+    tell!("  CA         {ca}");
+    tell!("  build      {}\n", build());
     let projects = demo.and_then(|demo| demo.get("projects")).and_then(Value::as_array);
     if let Some(projects) = projects {
         print_demo(directory, run, projects, &ca);
@@ -32,7 +32,7 @@ pub(super) fn print(common: &Common, directory: &Directory, run: &RunFile, optio
     print_commands(directory, run, options);
 }
 
-/// Lines that show what the demo's projects can do.
+/// Prints commands for the demo's projects.
 fn print_demo(directory: &Directory, run: &RunFile, projects: &[Value], ca: &str) {
     tell!("Try it (these lines work when pasted; all keys are in {}):\n", directory.path("demo.json").display());
     for project in projects {
@@ -60,7 +60,7 @@ fn print_demo(directory: &Directory, run: &RunFile, projects: &[Value], ca: &str
     }
 }
 
-/// Lines for whoever goes on from here.
+/// Prints the next commands to try.
 fn print_commands(directory: &Directory, run: &RunFile, options: &Up) {
     let program = std::env::current_exe().map_or_else(|_| "tollhouse".to_owned(), |path| path.display().to_string());
     let place = directory.path("");
@@ -68,8 +68,8 @@ fn print_commands(directory: &Directory, run: &RunFile, options: &Up) {
     let tollhouse = |arguments: &str| {
         format!("  {} {arguments} --data-dir {}", shell_quoted(&program), shell_quoted(&place.display().to_string()))
     };
-    tell!("How it is doing:\n\n{}\n", tollhouse("status"));
-    tell!("Publish a service of your own: stop this, start it again with the service as an upstream, and then, in");
+    tell!("Check its health:\n\n{}\n", tollhouse("status"));
+    tell!("Publish your own service: stop the platform, start it again with the service as an upstream, and then, in");
     tell!("another terminal, publish a project on it and give it a domain:\n");
     tell!("{}", tollhouse(&format!("up{} --upstream echo=http://127.0.0.1:9000", again(run, options))));
     tell!("{}", tollhouse("project create my-site --plan pro --upstream echo --access public"));
@@ -77,7 +77,7 @@ fn print_commands(directory: &Directory, run: &RunFile, options: &Up) {
     tell!("Ctrl-C stops.");
 }
 
-/// The options that start this platform again as it is.
+/// The options that start this platform again in the same way.
 fn again(run: &RunFile, options: &Up) -> String {
     let usual = Up::usual();
     let mut words = String::new();
@@ -111,7 +111,7 @@ fn again(run: &RunFile, options: &Up) -> String {
     words
 }
 
-/// Prints how a domain is attached in the test world.
+/// Prints the commands that attach a domain in the test world.
 pub(super) fn print_test_world(directory: &Directory, run: &RunFile, world: &TestWorld) {
     let program = std::env::current_exe().map_or_else(|_| "tollhouse".to_owned(), |path| path.display().to_string());
     let place = directory.path("");
@@ -132,7 +132,7 @@ pub(super) fn print_test_world(directory: &Directory, run: &RunFile, world: &Tes
     );
 }
 
-/// Which build of the program is running: what was said when it was built (`./up`, `Dockerfile`), or what is known.
+/// The build of the running program: set at build time (`./up`, `Dockerfile`), or derived.
 fn build() -> &'static str {
     option_env!("TOLLHOUSE_BUILD").unwrap_or(if cfg!(debug_assertions) { "development" } else { "optimised" })
 }
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_that_starts_it_again_keeps_everything_that_was_chosen() {
+    fn the_restart_command_repeats_all_chosen_options() {
         let line = ["tollhouse", "--platform-domain", "apps.localhost", "--http-port", "0", "--listen", "0.0.0.0"];
         let options = crate::arguments::Arguments::read(line).unwrap().up;
         assert_eq!(

@@ -1,16 +1,16 @@
-//! The log of `up`: lines in a file, the file before it, and so on, all together no more than a number of bytes.
+//! The log of `up`: a file and older files, with a bound on their total bytes.
 //!
-//! A flood of refusals may fill a file in minutes, so files end by size and not by the day. When the disk is full a line is
-//! lost and counted (`edge_log_dropped_lines`), and nobody waits.
+//! A flood of refusals can fill a file in minutes, so files rotate by size, not by day. With a full disk a line is
+//! dropped and counted (`edge_log_dropped_lines`); requests do not wait.
 
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Bytes of one file.
+/// Most bytes of a file.
 const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// Files, the one that is written to included: half a gibibyte together.
+/// Most files, including the current one: half a gibibyte in total.
 const FILES_MAX: usize = 8;
 
 /// Bounds of one log.
@@ -20,7 +20,7 @@ struct Bounds {
     files: usize,
 }
 
-/// The log. Every call of `write` has whole lines.
+/// The log. Every call of `write` passes whole lines.
 pub(super) struct LogFile {
     folder: PathBuf,
     file: File,
@@ -29,7 +29,7 @@ pub(super) struct LogFile {
 }
 
 impl LogFile {
-    /// Goes on with the log in this folder.
+    /// Opens the log in this folder and appends to it.
     pub(super) fn open(folder: &Path) -> std::io::Result<Self> {
         Self::bounded(folder, Bounds { file_bytes: FILE_BYTES_MAX, files: FILES_MAX })
     }
@@ -43,11 +43,11 @@ impl LogFile {
         Ok(log)
     }
 
-    /// Puts the file aside, and begins another one.
+    /// Rotates: renames the current file and starts a new one.
     fn turn(&mut self) -> std::io::Result<()> {
         let newest = finished(&self.folder)?.last().map_or(0, |(number, _)| *number);
-        let aside = self.folder.join(format!("tollhouse.{:06}.log", newest + 1));
-        std::fs::rename(current(&self.folder), aside)?;
+        let rotated = self.folder.join(format!("tollhouse.{:06}.log", newest + 1));
+        std::fs::rename(current(&self.folder), rotated)?;
         self.file = File::options().append(true).create(true).open(current(&self.folder))?;
         self.bytes = 0;
         self.remove_oldest()
@@ -65,7 +65,7 @@ impl Write for LogFile {
         if self.bytes >= self.bounds.file_bytes {
             self.turn()?;
         }
-        // No more than fits; the rest comes with the next call, into the next file.
+        // Writes as much as fits; the next call writes the rest to the next file.
         let room = usize::try_from(self.bounds.file_bytes - self.bytes).unwrap_or(usize::MAX);
         let fits = match lines.get(..room) {
             None => lines.len(),
@@ -92,7 +92,7 @@ fn current(folder: &Path) -> PathBuf {
     folder.join("tollhouse.log")
 }
 
-/// Files that were put aside, the oldest first. Those of versions that wrote one a day come before all others.
+/// Rotated files, oldest first. Daily files of older versions come first.
 fn finished(folder: &Path) -> std::io::Result<Vec<(u64, PathBuf)>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder)? {
@@ -126,11 +126,11 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_lines_keeps_the_newest_and_is_never_larger_than_its_bounds() {
+    fn a_flood_of_lines_keeps_the_newest_within_the_bounds() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("tollhouse.2026-06-15.log"), "of an older version").unwrap();
         for start in [0, 500] {
-            // The second time as after a restart.
+            // The second round is like a restart.
             let mut log = LogFile::bounded(folder.path(), SMALL).unwrap();
             for number in start..start + 500 {
                 log.write_all(format!("line {number:>4}\n").as_bytes()).unwrap();
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_longer_than_a_file_is_cut_over_files_and_bounded_all_the_same() {
+    fn a_line_longer_than_a_file_is_split_over_files_within_the_bounds() {
         let folder = tempfile::tempdir().unwrap();
         let mut log = LogFile::bounded(folder.path(), SMALL).unwrap();
         log.write_all(&[b'x'; 1_000]).unwrap();

@@ -1,4 +1,4 @@
-//! The parts, started in the order in which they need each other and stopped in the opposite one.
+//! Starts the services and the gateway in the order of their dependencies, and stops them in reverse order.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -26,15 +26,15 @@ use crate::client::Client;
 use crate::directory::{Directory, GATEWAYS, GatewayAdmin, InternalTls, RunFile, SERVICES};
 use crate::test_world::TestWorld;
 
-/// How long the parts may take to be ready before that is an error.
+/// Longest wait for readiness.
 const READY_MAX: Duration = Duration::from_secs(20);
 
-/// The one gateway.
+/// The name of the gateway.
 const NAME: &str = "gateway";
 
 /// The running platform.
 pub(super) struct Platform {
-    /// Where it listens.
+    /// Its addresses.
     pub(super) run: RunFile,
     edge: Running,
     services: Vec<Running>,
@@ -42,7 +42,7 @@ pub(super) struct Platform {
     services_end: Shutdown,
 }
 
-/// What a start is given.
+/// The arguments of a start.
 pub(super) struct Given<'a> {
     pub(super) options: &'a Up,
     /// The platform's domain.
@@ -62,7 +62,7 @@ impl Platform {
     ) -> anyhow::Result<Self> {
         let Given { options, domain, environment, world, upstreams } = *given;
         let deployment = format!("environment = \"{environment}\"\n");
-        // Made here, so that every part finds the same.
+        // Created here, so that all parts use the same.
         directory.platform_secret()?;
         let credential = directory.credential(GATEWAYS, NAME)?;
         let of_orders = directory.credential(SERVICES, ORDERS_SERVICE)?;
@@ -112,17 +112,19 @@ impl Platform {
         Ok(Self { run, edge, services: vec![domains, orders], edge_end, services_end })
     }
 
-    /// Waits until the edge says it is ready.
+    /// Waits until the gateway is ready.
     pub(super) async fn ready(&self, client: &Client) -> anyhow::Result<()> {
         let ready = async {
             while client.edge(Method::GET, "/readyz").await.is_err() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        tokio::time::timeout(READY_MAX, ready).await.context("the edge did not become ready; see the log directory")
+        tokio::time::timeout(READY_MAX, ready)
+            .await
+            .context("the gateway did not become ready in time; see the log directory")
     }
 
-    /// Stops the edge first, so that nothing in progress loses its service.
+    /// Stops the gateway first, so that requests in progress keep their service.
     pub(super) async fn stop(self) -> anyhow::Result<()> {
         self.edge_end.begin();
         let edge = self.edge.stopped().await;
@@ -134,19 +136,18 @@ impl Platform {
     }
 }
 
-/// The shipped configuration of each part.
+/// The sample configuration of each process.
 const GATEWAY: &str = include_str!("../../../config/gateway.toml");
 const DOMAINS: &str = include_str!("../../../config/domains-service.toml");
 const ORDERS: &str = include_str!("../../../config/orders-service.toml");
 
-/// What of a shipped file is about the place it runs at, beside what this process says itself.
+/// Settings of the sample files that depend on the machine and are removed.
 const OF_A_PLACE: [(&str, &str); 2] = [("listen", "public_https_port"), ("", "plans")];
 
-/// The settings of a part: the shipped file, so that both ways to run have the same limits, and in it what only this
-/// process knows. They are read through the same door as files, so the same checks apply. The environment does not reach
-/// in: `up` has options.
+/// The settings of a process: the sample file, so that both ways to run have the same limits, with the values that only
+/// this process knows. They are read like a file, with the same checks. The environment is ignored: `up` has options.
 fn settings(name: &str, shipped: &str, ours: &str) -> anyhow::Result<Source> {
-    let mut document: DocumentMut = shipped.parse().context("the shipped settings")?;
+    let mut document: DocumentMut = shipped.parse().context("the sample settings")?;
     for (section, setting) in OF_A_PLACE {
         let root = document.as_table_mut();
         let table = if section.is_empty() { Some(root) } else { root.get_mut(section).and_then(Item::as_table_mut) };
@@ -159,7 +160,7 @@ fn settings(name: &str, shipped: &str, ours: &str) -> anyhow::Result<Source> {
     Ok(Source::from_text(name, &document.to_string(), "TOLLHOUSE_UP", BTreeMap::new()))
 }
 
-/// Puts every value of `ours` into `base`, in the place of what is there.
+/// Sets every value of `ours` in `base`.
 fn overlay(base: &mut dyn TableLike, ours: &dyn TableLike) {
     for (key, item) in ours.iter() {
         match (base.get_mut(key).and_then(Item::as_table_like_mut), item.as_table_like()) {
@@ -175,7 +176,7 @@ fn quoted(path: &Path) -> String {
     toml_edit::Value::from(path.display().to_string()).to_string()
 }
 
-/// One machine can afford to look at every request.
+/// Traces every request: on one machine this is cheap.
 fn tracing_settings(options: &Up) -> String {
     options.trace_to.as_ref().map_or_else(String::new, |url| {
         format!("[tracing]\notlp_endpoint = {}\nsample_per_thousand = 1000\n", toml_edit::Value::from(url.as_str()))
@@ -264,7 +265,7 @@ mod tests {
         (place, directory)
     }
 
-    /// Every setting of a text by its path, as it is written.
+    /// Every setting of a text, by its path.
     fn flat(path: &str, table: &dyn TableLike, all: &mut BTreeMap<String, String>) {
         for (key, item) in table.iter() {
             let path = if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
@@ -280,7 +281,7 @@ mod tests {
         }
     }
 
-    /// The settings that `up` has otherwise than the shipped file.
+    /// The settings of `up` that differ from the sample file.
     fn different(shipped: &str, ours: &str) -> Vec<String> {
         let (mut of_file, mut of_up) = (BTreeMap::new(), BTreeMap::new());
         flat("", shipped.parse::<DocumentMut>().unwrap().as_table(), &mut of_file);
@@ -291,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn up_has_the_limits_of_the_shipped_files_but_for_places() {
+    fn up_has_the_limits_of_the_sample_files() {
         let (_place, directory) = directory();
         let options = crate::arguments::Arguments::read(["tollhouse"]).unwrap().up;
         let at = SocketAddr::from(([127, 0, 0, 1], 7));

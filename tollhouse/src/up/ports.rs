@@ -1,14 +1,14 @@
-//! The ports of `up`, looked at before anything starts: all that cannot be taken are named at once, with their options.
+//! Checks the ports of `up` before the start: all unusable ports are reported together, with their options.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 
 use crate::arguments::Up;
 
-/// Makes sure that every port is another one, and free.
+/// Checks that all ports are different and free.
 ///
 /// # Errors
-/// All ports that are not, with the options that choose others.
+/// Lists all unusable ports, with the options that choose others.
 pub(super) fn check(options: &Up) -> anyhow::Result<()> {
     let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let wanted = [
@@ -27,7 +27,7 @@ pub(super) fn check(options: &Up) -> anyhow::Result<()> {
     }
     anyhow::ensure!(
         wrong.is_empty(),
-        "{}. Choose other ports with {}; 0 takes any free one",
+        "{}. Choose other ports with {}; 0 takes any free port",
         wrong.join("; "),
         wanted.map(|(option, _)| option).join(", ")
     );
@@ -42,7 +42,7 @@ fn reason(address: SocketAddr, error: &std::io::Error) -> String {
              net.ipv4.ip_unprivileged_port_start={})",
             address.port()
         ),
-        _ => format!("{address} cannot be listened on: {error}"),
+        _ => format!("cannot listen on {address}: {error}"),
     }
 }
 
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn all_busy_ports_are_named_at_once_with_their_options() {
+    fn all_busy_ports_are_reported_together_with_their_options() {
         let busy = [0, 0].map(|port| TcpListener::bind(("127.0.0.1", port)).unwrap());
         let [http, https] = busy.each_ref().map(|listener| listener.local_addr().unwrap().port().to_string());
         let line = ["--http-port", &http, "--https-port", &https, "--admin-port", "0"];
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn one_port_cannot_be_two() {
+    fn two_options_cannot_have_the_same_port() {
         let free = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port().to_string();
         let line = ["--http-port", &free, "--https-port", &free, "--admin-port", "0"];
         let words = check(&options(&line)).unwrap_err().to_string();

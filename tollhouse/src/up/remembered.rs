@@ -1,7 +1,8 @@
-//! What a data directory was begun with: the platform's domain, and whether the demo is still to be made.
+//! Facts of a data directory that are fixed at its first start: platform domain and environment; and whether the demo
+//! is pending.
 //!
-//! Certificates, projects and what customers have put into their DNS belong to one domain. A start with another one would
-//! leave them all unreachable, so it is refused.
+//! Certificates, projects and customers' DNS records contain the platform domain. A start with another domain would
+//! make all of them unreachable, so it is refused.
 
 use contract::hostname::Hostname;
 use contract::key::Environment;
@@ -14,33 +15,33 @@ use crate::directory::Directory;
 
 const FILE: &str = "platform.json";
 
-/// The domain of a platform that was told none.
+/// The default platform domain.
 const USUAL_DOMAIN: &str = "tollhouse.localhost";
 
-/// What the file says.
+/// The contents of the file.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Remembered {
-    /// Projects are published below it.
+    /// The platform domain.
     pub(super) platform_domain: Hostname,
-    /// Whose keys are made and accepted.
+    /// Kind of the API keys.
     #[serde(default = "live")]
     pub(super) environment: Environment,
-    /// The first start was to make the demo and has not finished.
+    /// The first start has not yet completed the demo.
     pub(super) demo_pending: bool,
 }
 
 impl Remembered {
-    /// What this directory was begun with; for a new one, what is given now.
+    /// The facts of this directory; for a new one, from the options.
     ///
     /// # Errors
-    /// When it was begun with another domain, or as another deployment.
+    /// If the options contradict the directory.
     pub(super) fn of(directory: &Directory, options: &Up) -> anyhow::Result<Self> {
         let given = options.platform_domain.as_ref();
         let text = directory.read(FILE).ok().flatten();
         let known: Option<Self> = text.and_then(|text| serde_json::from_slice(&text).ok());
         let is_new = !directory.path("domains/domains.sqlite").exists();
         let domain = known.as_ref().map(|known| known.platform_domain.clone());
-        // Directories from before this file have it in the demo's.
+        // Older data directories have the domain only in demo.json.
         let domain = domain.or_else(|| if is_new { None } else { domain_of_demo(directory) });
         if let (Some(domain), Some(given)) = (&domain, given)
             && domain != given
@@ -71,7 +72,7 @@ impl Remembered {
         Ok(remembered)
     }
 
-    /// From now on the demo is made, whatever becomes of it.
+    /// Records that the demo is complete, even if it changes later.
     pub(super) fn demo_is_made(&mut self, directory: &Directory) -> anyhow::Result<()> {
         self.demo_pending = false;
         directory.write_json(FILE, self)
@@ -92,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_domain_is_remembered_and_another_one_is_refused_with_the_way_out() {
+    fn the_domain_is_saved_and_another_one_is_refused_with_a_fix() {
         let place = tempfile::tempdir().unwrap();
         let directory = Directory::new(place.path());
         let of = |given: Option<&str>| {
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_from_before_keeps_its_domain_and_gets_no_second_demo() {
+    fn an_older_directory_keeps_its_domain_and_gets_no_second_demo() {
         let place = tempfile::tempdir().unwrap();
         let directory = Directory::new(place.path());
         std::fs::create_dir_all(directory.path("domains")).unwrap();

@@ -1,4 +1,5 @@
-//! Backends given with `--upstream`: resolved once, and remembered, so that a project published on one finds it again.
+//! Upstreams given with `--upstream`: resolved at the start and saved, so that later starts keep the upstreams of
+//! projects.
 
 use std::collections::BTreeMap;
 
@@ -11,23 +12,23 @@ use crate::directory::Directory;
 const FILE: &str = "upstreams.json";
 const SETTINGS_FILE: &str = "upstream-settings.json";
 
-/// Settings of backends by name, as they stand in TOML.
+/// Settings of upstreams by name, in TOML.
 pub(super) type Settings = BTreeMap<UpstreamName, BTreeMap<String, String>>;
 
-/// A backend as it was given.
+/// An upstream from the options.
 #[derive(Debug)]
 pub(super) struct Backend {
-    /// Where it answers; one with TLS or known to speak HTTP/2 with its scheme.
+    /// Its endpoints, with their scheme for TLS and HTTP/2 without TLS.
     pub(super) endpoints: Vec<String>,
-    /// What is set for it, as it stands in TOML.
+    /// Its settings in TOML.
     pub(super) settings: BTreeMap<String, String>,
 }
 
-/// All backends of this platform, what is given now over what was given before, and their settings, to be remembered once it
-/// is known that they are good.
+/// All upstreams of this platform with their settings: the current options override the saved ones. The caller saves
+/// them after it has validated them.
 ///
 /// # Errors
-/// When one given now cannot be resolved, or is called like a part of the platform, and when a setting is for none.
+/// If a new upstream cannot be resolved or has a reserved name, or a setting names an unknown upstream.
 pub(super) async fn read(
     directory: &Directory,
     options: &Up,
@@ -41,7 +42,7 @@ pub(super) async fn read(
     Ok((resolved.into_iter().map(backend).collect(), settings))
 }
 
-/// Remembers the settings of backends.
+/// Saves the settings of upstreams.
 pub(super) fn remember(directory: &Directory, settings: &Settings) -> anyhow::Result<()> {
     directory.write_json(SETTINGS_FILE, settings)
 }
@@ -52,13 +53,13 @@ fn settings(
     known: &BTreeMap<UpstreamName, Vec<String>>,
 ) -> anyhow::Result<Settings> {
     let mut remembered: Settings = match directory.read(SETTINGS_FILE)? {
-        Some(text) => serde_json::from_slice(&text).context("reading the remembered settings of upstreams")?,
+        Some(text) => serde_json::from_slice(&text).context("reading the saved settings of upstreams")?,
         None => Settings::new(),
     };
     for UpstreamSetting { name, setting, value } in given {
         anyhow::ensure!(
             known.contains_key(name),
-            "--upstream-setting {name}.{setting}: there is no upstream {name}; add --upstream {name}=http://HOST:PORT"
+            "--upstream-setting {name}.{setting}: unknown upstream {name}; add --upstream {name}=http://HOST:PORT"
         );
         let of_one = remembered.entry(name.clone()).or_default();
         match value {
@@ -69,20 +70,20 @@ fn settings(
     Ok(remembered)
 }
 
-/// All backends of this platform with their endpoints: those given now over those given before. One without TLS is told by
-/// its addresses; a certificate is for a name.
+/// All upstreams of this platform with their endpoints: the current options override the saved ones. Without TLS the
+/// endpoints are addresses; with TLS they are names, for the certificate.
 async fn resolve(
     directory: &Directory,
     given: &[UpstreamArgument],
 ) -> anyhow::Result<BTreeMap<UpstreamName, Vec<String>>> {
     let mut remembered: BTreeMap<UpstreamName, String> = match directory.read(FILE)? {
-        Some(text) => serde_json::from_slice(&text).context("reading the remembered upstreams")?,
+        Some(text) => serde_json::from_slice(&text).context("reading the saved upstreams")?,
         None => BTreeMap::new(),
     };
     for upstream in given {
         anyhow::ensure!(
             !matches!(upstream.name.as_str(), "orders" | "domains" | "dashboard"),
-            "{} is a part of the platform; give your upstream another name",
+            "{} is a reserved upstream name; use another one",
             upstream.name
         );
         remembered.insert(upstream.name.clone(), upstream.endpoint.clone());
@@ -97,10 +98,10 @@ async fn resolve(
             Ok(addresses) if scheme == "http" => addresses.map(|address| address.to_string()).collect(),
             Ok(_) => vec![endpoint.clone()],
             Err(error) if given.iter().any(|upstream| upstream.name == name) => {
-                return Err(error).with_context(|| format!("upstream {name}: {authority} cannot be resolved"));
+                return Err(error).with_context(|| format!("upstream {name}: cannot resolve {authority}"));
             }
             Err(error) => {
-                tracing::warn!(%name, authority, %error, "a remembered upstream cannot be resolved; its projects answer 503");
+                tracing::warn!(%name, authority, %error, "cannot resolve a saved upstream; its projects answer 503");
                 continue;
             }
         };

@@ -1,4 +1,4 @@
-//! The procedure of the specification, by hand: from signing in to a live domain, and away again.
+//! The specification's procedure in a browser: from signing in to a live domain, and its removal.
 
 use crate::driver::Driver;
 use crate::person::Person;
@@ -33,7 +33,7 @@ async fn a_new_user_attaches_a_domain_without_reading_a_manual() {
     assert_eq!(browser.path().await, DOMAINS);
     person.inspect("domains").await;
 
-    // Add: the page says what it needs while the name is being typed.
+    // Add: the page shows the requirements while the name is typed.
     browser.click("a.button.main").await;
     browser.reads("Enter the domain or subdomain").await;
     browser.fill("#name", "shop.customer.test").await;
@@ -47,10 +47,10 @@ async fn a_new_user_attaches_a_domain_without_reading_a_manual() {
     browser.reads("You must act").await;
     person.inspect("domain-pending").await;
 
-    // The record is created as the page says; Verify.
+    // Create the record from the page; press Verify.
     person.platform.dns("shop.customer.test", "CNAME", &value);
     browser.click("#verify").await;
-    // From here on nobody touches the page: it tells by itself.
+    // From here on the page updates without input.
     is_live(browser).await;
     browser.reads("Certificate issued").await;
     browser.complaints().await; // Verify may have come within ten seconds of the check before
@@ -62,7 +62,7 @@ async fn a_new_user_attaches_a_domain_without_reading_a_manual() {
     let visit = || visitor.get(&orders).bearer_auth(person.platform.key("pro")).send();
     assert_eq!(visit().await.unwrap().status(), 200, "the new domain serves the project");
 
-    // Remove: acknowledged by the gateway, and nothing is served any more.
+    // Remove: the gateway confirms it, and the name is no longer served.
     browser.click("a.danger").await;
     browser.reads("Traffic stops at once").await;
     person.inspect("domain-remove").await;
@@ -94,7 +94,7 @@ async fn a_second_domain_redirects_to_the_primary_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_keyboard_reaches_everything_and_the_focus_is_seen() {
+async fn every_control_is_reachable_by_keyboard_with_a_visible_focus() {
     let person = Person::signed_in("pro").await;
     let browser = &person.browser;
     browser.press(&["\u{e004}"]).await; // Tab

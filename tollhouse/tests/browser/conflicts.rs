@@ -1,4 +1,4 @@
-//! When something is wrong: what a person sees for each conflict, and that it goes away when it is solved.
+//! The page of each conflict, and its change after the conflict is solved.
 
 use crate::person::Person;
 
@@ -14,7 +14,7 @@ async fn add_to(person: &Person, domains: &str, name: &str) {
     person.browser.click("button[formmethod=post]").await;
 }
 
-/// Has DNS looked at from elsewhere, as the schedule would a little later: once in ten seconds.
+/// Triggers a DNS check, as the schedule would a little later: once in ten seconds.
 async fn look_again(person: &Person, name: &str) {
     let verify = ["domain", "verify", "demo-pro", name];
     let asked = async || person.platform.command(&verify).status.success();
@@ -23,7 +23,7 @@ async fn look_again(person: &Person, name: &str) {
 
 // rule: 1.16, 1.17
 #[tokio::test(flavor = "multi_thread")]
-async fn each_conflict_says_who_must_act_what_is_there_and_what_to_do() {
+async fn each_conflict_names_who_must_act_the_found_records_and_the_fix() {
     let person = Person::signed_in("pro").await;
     let browser = &person.browser;
     let (_, target) = &person.platform.records("demo-pro", "x.customer.test")[0];
@@ -50,20 +50,20 @@ async fn each_conflict_says_who_must_act_what_is_there_and_what_to_do() {
     person.go(DOMAINS).await;
     person.inspect("domains-conflicts").await;
 
-    // A name that nobody registered is told before it is added.
+    // An unregistered name is reported before it is added.
     person.go(&format!("{DOMAINS}/new")).await;
     browser.fill("#name", "co.uk").await;
     browser.reads("public_suffix").await;
 }
 
-/// A name, what DNS says about it, and what its owner reads.
+/// A name, its DNS records, and the text of its page.
 struct Case {
     name: &'static str,
     /// Lines of the test world; `TARGET` is where the CNAME has to point.
     world: &'static [&'static str],
     state: &'static str,
     code: &'static str,
-    /// What is there, or not there, and what to do.
+    /// The found or missing records, and the fix.
     words: [&'static str; 2],
 }
 
@@ -100,7 +100,7 @@ const REST_OF_THE_MATRIX: &[Case] = &[
         words: ["addresses that are not ours: 203.0.113.9", "Create an ALIAS (or ANAME) record: foreign.test ALIAS"],
     },
     Case {
-        name: "www.nobody.co.uk",
+        name: "www.missing.co.uk",
         world: &[],
         state: "Waiting for DNS",
         code: "DNS_ZONE_MISSING",
@@ -168,7 +168,7 @@ const REST_OF_THE_MATRIX: &[Case] = &[
 
 // rule: 1.12, 1.16, 1.17
 #[tokio::test(flavor = "multi_thread")]
-async fn the_rest_of_the_conflict_matrix_reads_as_plainly() {
+async fn the_other_conflicts_of_the_matrix_have_their_texts() {
     let person = Person::signed_in("business").await;
     let browser = &person.browser;
     let (_, target) = &person.platform.records("demo-business", "x.customer.test")[0];
@@ -185,14 +185,14 @@ async fn the_rest_of_the_conflict_matrix_reads_as_plainly() {
         browser.complaints().await; // a check of a name that is typed may be refused: the console notes it
     }
 
-    // Everything is right, but nobody can come to us by the name: the authority says so.
+    // DNS is correct, but the authority cannot reach the gateway by the name, and reports this.
     person.platform.dns("*.edge.tollhouse.localhost", "A", "240.0.0.1");
     person.platform.dns("shop.unreachable.test", "CNAME", target);
     add_to(&person, "/projects/demo-business/domains", "shop.unreachable.test").await;
     browser.reads("You must act · CHALLENGE_UNREACHABLE").await;
     browser.reads("Remove whatever stands between the name and us").await;
     browser.reads("The certificate authority could not reach us under shop.unreachable.test.").await;
-    // What the authority says of it depends on what this machine's network makes of such an address, which it names.
+    // The authority's text depends on this machine's network; it names the address.
     let said = "const words = ['240.0.0.1'];
         return [...document.querySelectorAll('.problem dd code')]
             .some((one) => words.every((some) => one.innerText.includes(some)))";
@@ -230,14 +230,14 @@ async fn nameservers_that_disagree_are_shown_one_by_one_until_all_are_right() {
     browser.reads("Time must pass · DNS_PARTIAL").await;
     person.inspect("domain-partial").await;
 
-    // The others follow, and so does the page: nobody touches it.
+    // The other nameservers follow, and the page updates without input.
     person.platform.dns("shop.spreading.test", "CNAME", target);
     look_again(&person, "shop.spreading.test").await;
     browser.reads("Visitors reach your project here").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_of_another_project_moves_when_its_new_owner_proves_it() {
+async fn a_name_of_another_project_moves_after_its_new_owners_proof() {
     let person = Person::signed_in("pro").await;
     let browser = &person.browser;
     let name = "shop.contested.test";
@@ -250,7 +250,7 @@ async fn a_name_of_another_project_moves_when_its_new_owner_proves_it() {
         })
         .await;
 
-    // Before it is added: what will be asked for.
+    // Before it is added, the page shows the required proof.
     person.go(&format!("{DOMAINS}/new")).await;
     browser.fill("#name", name).await;
     browser.reads("Another project has this name, or had it.").await;
@@ -261,7 +261,7 @@ async fn a_name_of_another_project_moves_when_its_new_owner_proves_it() {
     let [_, ours, _, proof] = records[..] else { panic!("a CNAME and a TXT record: {records:?}") };
     browser.click("button[formmethod=post]").await;
 
-    // The record is moved, the proof is not there; then it is somebody else's.
+    // First the record points here without the proof; then the TXT record belongs to another project.
     person.platform.dns(name, "CNAME", ours);
     look_again(&person, name).await;
     browser.reads("Waiting for proof").await;

@@ -1,7 +1,7 @@
-//! `WebDriver` (W3C), as much of it as these tests ask: JSON over HTTP to `chromedriver`.
+//! A `WebDriver` (W3C) client with the commands of these tests: JSON over HTTP to `chromedriver`.
 //!
-//! No crate for it: one turns on a feature of `serde_json` that changes the order of fields in every program of the
-//! workspace, the other brings a licence that the product does not have. The protocol is a dozen requests.
+//! It replaces two crates: one enables a feature of `serde_json` that changes the order of fields in every program of
+//! the workspace, the other has a licence that is not allowed here. The protocol needs a dozen requests.
 
 use std::io::{BufRead as _, BufReader, Lines, Read as _, Write as _};
 use std::net::TcpStream;
@@ -11,19 +11,19 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// How long anything may take before the test says what it waited for.
+/// Deadline of every wait; the test then fails and names the condition.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// How long a browser may take to end.
+/// Longest wait for the end of a browser.
 const SESSION_END_MAX: Duration = Duration::from_secs(20);
 
-/// What Chromium says when an interface of the machine came or went.
+/// Chromium's error when a network interface of the machine appeared or disappeared.
 const CUT_OFF: &str = "ERR_NETWORK_CHANGED";
 
 /// The name of the field in which the protocol refers to an element.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
-/// How a window looks.
+/// Appearance of the window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Look {
     Light,
@@ -31,19 +31,19 @@ pub(crate) enum Look {
     Phone,
 }
 
-/// A browser and the program that drives it. Both end when it is dropped.
+/// A browser and its driver. Dropping it ends both.
 pub(crate) struct Driver {
     process: Child,
     client: reqwest::Client,
     session: String,
-    /// Where the browser's debugger listens.
+    /// Address of the browser's debugger.
     pub(crate) debugger: String,
     _profile: TempDir,
 }
 
 impl Driver {
-    /// The program, and the port it has found. It looks for a free one and takes it for two protocols, one after the
-    /// other: when somebody has taken it in between, the program ends, and is started again.
+    /// Starts the driver; returns its port. The driver finds a free port and binds it for IPv4 and IPv6 one after the
+    /// other: if another process takes the port in between, the driver exits and is started again.
     fn listening() -> (Child, String, Lines<BufReader<ChildStdout>>) {
         const TRIES: usize = 10;
         for _ in 0..TRIES {
@@ -66,10 +66,10 @@ impl Driver {
         panic!("chromedriver does not say where it listens");
     }
 
-    /// A fresh browser, for which every name is this machine.
+    /// A new browser that resolves every name to this machine.
     pub(crate) async fn start() -> Self {
         let (process, port, lines) = Self::listening();
-        // What it says later is read, so that it never waits for a reader.
+        // Its further output is read, so that it never blocks.
         std::thread::spawn(move || lines.for_each(drop));
         let profile = tempfile::tempdir().unwrap();
         let arguments = [
@@ -103,7 +103,7 @@ impl Driver {
         driver
     }
 
-    /// Ends the browser, and waits for the answer that it has ended.
+    /// Ends the browser and waits for the confirmation.
     fn end_session(&self) -> std::io::Result<()> {
         let (place, path) = self.session["http://".len()..].split_once('/').unwrap_or_default();
         let mut stream = TcpStream::connect(place)?;
@@ -139,8 +139,9 @@ impl Driver {
         }
     }
 
-    /// Whether the page could not be fetched because an interface of this machine came or went meanwhile: Chromium gives
-    /// up on every request then, those to loopback included, and containers that start elsewhere are enough for that.
+    /// Whether the page could not be fetched because an interface of this machine came or went meanwhile: Chromium
+    /// gives up on every request then, those to loopback included, and containers that start elsewhere are enough for
+    /// that.
     async fn was_cut_off(&self) -> bool {
         self.text().await.contains(CUT_OFF)
     }
@@ -150,12 +151,12 @@ impl Driver {
         self.tell("execute/sync", json!({ "script": script, "args": [] })).await
     }
 
-    /// The value that a script hands to its last argument.
+    /// The value that a script passes to the callback in its last argument.
     pub(crate) async fn run_async(&self, script: &str) -> Value {
         self.tell("execute/async", json!({ "script": script, "args": [] })).await
     }
 
-    /// The text a person reads.
+    /// The visible text.
     pub(crate) async fn text(&self) -> String {
         self.run("return document.body?.innerText ?? \"\"").await.as_str().unwrap_or_default().to_owned()
     }
@@ -170,7 +171,7 @@ impl Driver {
         Ok(found[ELEMENT].as_str().unwrap_or_default().to_owned())
     }
 
-    /// Types into a field, in place of what it holds.
+    /// Replaces the text of a field.
     pub(crate) async fn fill(&self, selector: &str, text: &str) {
         self.until(&format!("{selector} can be filled in"), async || {
             let Ok(element) = self.find(selector).await else { return false };
@@ -180,7 +181,7 @@ impl Driver {
         .await;
     }
 
-    /// Clicks what a selector finds, again if the page exchanged it meanwhile.
+    /// Clicks the element of a selector; repeats if the page replaced the element meanwhile.
     pub(crate) async fn click(&self, selector: &str) {
         self.until(&format!("{selector} can be clicked"), async || {
             let Ok(element) = self.find(selector).await else { return false };
@@ -189,7 +190,7 @@ impl Driver {
         .await;
     }
 
-    /// Presses keys wherever the focus is.
+    /// Presses keys in the focused element.
     pub(crate) async fn press(&self, keys: &[&str]) {
         let strokes = keys
             .iter()
@@ -212,12 +213,12 @@ impl Driver {
         }
     }
 
-    /// Waits until a person can read this on the page.
+    /// Waits until this text is visible on the page.
     pub(crate) async fn reads(&self, words: &str) {
         self.until(&format!("{words:?} is on the page"), async || self.text().await.contains(words)).await;
     }
 
-    /// Light, dark, or a phone.
+    /// Sets the appearance: light, dark, or phone.
     pub(crate) async fn look(&self, look: Look) {
         let (width, height, phone) = match look {
             Look::Phone => (390, 844, true),
@@ -228,7 +229,7 @@ impl Driver {
         self.devtools("Emulation.setDeviceMetricsOverride", size).await;
         let media = json!({ "features": [
             { "name": "prefers-color-scheme", "value": scheme },
-            // Colours half-way from one scheme to the other are nobody's.
+            // During the transition between two schemes, colours match neither.
             { "name": "prefers-reduced-motion", "value": "reduce" },
         ] });
         self.devtools("Emulation.setEmulatedMedia", media).await;
@@ -243,7 +244,7 @@ impl Driver {
         base64::engine::general_purpose::STANDARD.decode(taken["data"].as_str().unwrap()).unwrap()
     }
 
-    /// What the console complained about since it was asked last.
+    /// New warnings and errors of the console.
     pub(crate) async fn complaints(&self) -> Vec<String> {
         let lines = self.tell("se/log", json!({ "type": "browser" })).await;
         let lines = lines.as_array().unwrap().iter();
@@ -255,7 +256,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // The browser ends with its session, not with the program that drives it. No test fails for it any more.
+        // The browser ends with its session, not with the driver. Errors are ignored: the test is over.
         let _ = self.end_session();
         let pid = self.process.id().to_string();
         let _ = Command::new("kill").args(["-TERM", &pid]).status();

@@ -1,10 +1,10 @@
-//! Keys, usage, activity, webhooks, the operator's view.
+//! Pages for keys, usage, activity, webhooks, and the operator's page.
 
 use crate::person::Person;
 
-// What the engines would say if there were something to say: their silence elsewhere is a finding.
+// Both engines report known faults, so their empty reports elsewhere are meaningful.
 #[tokio::test(flavor = "multi_thread")]
-async fn both_engines_of_accessibility_see_a_field_without_a_name_and_pale_words() {
+async fn both_accessibility_engines_report_an_unnamed_field_and_low_contrast() {
     let person = Person::start().await;
     assert_eq!((person.asked_axe().await.len(), person.asked_pa11y().await.len()), (0, 0));
     let spoil = "const [field, words] = [document.createElement('input'), document.createElement('p')];
@@ -20,7 +20,7 @@ async fn both_engines_of_accessibility_see_a_field_without_a_name_and_pale_words
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_is_made_used_seen_in_the_usage_and_revoked() {
+async fn a_key_is_created_used_listed_in_the_usage_and_revoked() {
     let person = Person::signed_in("pro").await;
     let browser = &person.browser;
     person.go("/projects/demo-pro/keys").await;
@@ -80,7 +80,7 @@ async fn a_key_is_made_used_seen_in_the_usage_and_revoked() {
     person.go("/projects/demo-pro/webhooks").await;
     person.inspect("webhooks").await;
 
-    // Signing out: the pages are closed.
+    // After signing out, the pages require a new sign-in.
     browser.click(".account summary").await;
     browser.click(".account button").await;
     browser.reads("You are signed out.").await;
@@ -89,7 +89,7 @@ async fn a_key_is_made_used_seen_in_the_usage_and_revoked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_free_project_is_told_what_a_plan_would_bring() {
+async fn a_free_projects_page_describes_the_paid_plans() {
     let person = Person::signed_in("free").await;
     person.browser.reads("Custom domains come with the Pro plan").await;
     person.inspect("plan-required").await;
@@ -109,7 +109,7 @@ async fn an_operator_opens_a_link_and_sees_the_whole_platform() {
     browser.click("form[action='/enter'] button").await;
     browser.reads("No key is refused for not backing off.").await;
 
-    // A key that is banned, and let in again by the command that the page shows.
+    // A banned key; the command on the page lifts the ban.
     let keys = person.platform.json(&["key", "list", "demo-pro"]);
     let id = keys[0]["id"].as_str().unwrap();
     person.platform.json(&["ban", "add", id, "--seconds", "600"]);

@@ -1,4 +1,4 @@
-//! The dashboard as people meet it: Debian's Chromium, driven over the `WebDriver` protocol, against the real program.
+//! The dashboard in Debian's Chromium, driven over the `WebDriver` protocol, with the real program.
 
 #[cfg(test)]
 mod attach;

@@ -1,4 +1,4 @@
-//! The second engine of accessibility: pa11y of npm, beside the page that the browser shows.
+//! The second accessibility engine: pa11y from npm, on the page of the same browser.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -11,7 +11,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 /// The version that `.ci/pa11y/package.json` names.
 const VERSION: &str = "8.0.0";
 
-/// How long one look may take.
+/// Longest check of a page.
 const LOOK_MAX: Duration = Duration::from_mins(1);
 
 /// A running pa11y. It ends when it is dropped.
@@ -22,7 +22,7 @@ pub(crate) struct Pa11y {
 }
 
 impl Pa11y {
-    /// Beside the browser whose debugger listens at this address.
+    /// Starts pa11y for the browser with this debugger address.
     #[expect(clippy::disallowed_methods, reason = "where tools are, not settings of a process")]
     pub(crate) fn start(debugger: &str) -> Self {
         let modules = std::env::var("TOLLHOUSE_PA11Y")
@@ -47,7 +47,7 @@ impl Pa11y {
         Self { questions, answers, _process: process }
     }
 
-    /// The errors (WCAG 2, AA) of the page as it is.
+    /// The errors (WCAG 2, AA) of the current page.
     pub(crate) async fn look(&mut self) -> Vec<Value> {
         let looking = async {
             self.questions.write_all(b"\n").await.unwrap();

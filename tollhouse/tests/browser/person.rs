@@ -1,5 +1,5 @@
-//! Somebody in front of the dashboard, who looks at every page they come to: is it accessible, does the console
-//! complain, is it small?
+//! A user of the dashboard. Each visited page is checked: accessibility, messages in the console,
+//! and size.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use crate::platform::Platform;
 /// The largest page, in bytes of HTML.
 const PAGE_BYTES_MAX: u64 = 50_000;
 
-/// Looks at which axe is silent or not more than this are no reason to fail.
+/// Most findings of axe that are accepted.
 const GRAVE: [&str; 2] = ["serious", "critical"];
 
 /// A person, their browser and the platform.
@@ -26,7 +26,7 @@ pub(crate) struct Person {
 }
 
 impl Person {
-    /// Before a fresh platform, at the sign-in page.
+    /// A user at the sign-in page of a new platform.
     #[expect(clippy::disallowed_methods, reason = "where tools are and pictures go, not settings of a process")]
     pub(crate) async fn start() -> Self {
         let axe = std::env::var("TOLLHOUSE_AXE").map_or_else(|_| tools().join("axe-core-4.14.1.js"), PathBuf::from);
@@ -43,7 +43,7 @@ impl Person {
         person
     }
 
-    /// Signed in with the key of the demo project of a plan.
+    /// A user signed in with the key of a plan's demo project.
     pub(crate) async fn signed_in(plan: &str) -> Self {
         let person = Self::start().await;
         let key = person.platform.key(plan);
@@ -57,7 +57,7 @@ impl Person {
         self.browser.go(&self.platform.dashboard(path)).await;
     }
 
-    /// Looks at the page there is: in light, in dark and on a phone.
+    /// Checks the current page in the light scheme, the dark scheme and at phone size.
     pub(crate) async fn inspect(&self, name: &str) {
         for (look, word) in [(Look::Light, "light"), (Look::Dark, "dark"), (Look::Phone, "phone")] {
             self.browser.look(look).await;
@@ -91,7 +91,7 @@ impl Person {
         assert!(errors.is_empty(), "{name} ({look}): pa11y: {errors:#?}");
     }
 
-    /// What axe finds serious.
+    /// The serious findings of axe.
     pub(crate) async fn asked_axe(&self) -> Vec<Value> {
         self.browser.run(&format!("if (!window.axe) {{ {} }}", self.axe)).await;
         let found = self
@@ -107,13 +107,13 @@ impl Person {
         found.as_array().unwrap().iter().filter(grave).cloned().collect()
     }
 
-    /// What pa11y calls an error.
+    /// The errors reported by pa11y.
     pub(crate) async fn asked_pa11y(&self) -> Vec<Value> {
         self.pa11y.lock().await.look().await
     }
 }
 
-/// Where `./check` keeps what it fetches.
+/// The directory of programs that `./check` downloads.
 #[expect(clippy::disallowed_methods, reason = "where ./check keeps tools")]
 pub(crate) fn tools() -> PathBuf {
     let home = || PathBuf::from(std::env::var("HOME").unwrap_or_default()).join(".cache");

@@ -1,4 +1,4 @@
-//! `tollhouse up --test-world` as a process, and the commands a person would type beside it.
+//! `tollhouse up --test-world` as a process, with commands of a user.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Output, Stdio};
@@ -36,7 +36,7 @@ impl Platform {
         format!("https://dashboard.{domain}:{}{path}", self.demo["https_port"])
     }
 
-    /// The first key of the demo project of a plan: it may do everything.
+    /// The first key of a plan's demo project, with all scopes.
     pub(crate) fn key(&self, plan: &str) -> String {
         let projects = self.demo["projects"].as_array().unwrap();
         let project = projects.iter().find(|project| project["plan"] == plan).unwrap();
@@ -54,22 +54,22 @@ impl Platform {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// A record of the test world's DNS.
+    /// Sets a DNS record of the test world.
     pub(crate) fn dns(&self, name: &str, kind: &str, value: &str) {
         let output = self.command(&["dns", "set", name, kind, value]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// Lines at the end of what the test world's nameservers go by.
+    /// Appends lines to the zone file of the test world's nameservers.
     pub(crate) fn world(&self, lines: &[String]) {
         let file = self.directory.path().join("test-world/zones.txt");
         let text = std::fs::read_to_string(&file).unwrap() + &lines.join("\n") + "\n";
-        // At once or not at all: they may read it at any moment.
+        // Atomically, because the nameservers can read it at any time.
         std::fs::write(file.with_extension("new"), text).unwrap();
         std::fs::rename(file.with_extension("new"), &file).unwrap();
     }
 
-    /// The records that a project would be asked to create for a name.
+    /// The records that a project must create for a name.
     pub(crate) fn records(&self, project: &str, name: &str) -> Vec<(String, String)> {
         let checked = self.json(&["domain", "check", project, name]);
         let field = |record: &Value, name: &str| record[name].as_str().unwrap().to_owned();
@@ -77,7 +77,7 @@ impl Platform {
         records.map(|record| (field(record, "type"), field(record, "value"))).collect()
     }
 
-    /// A client for which every name is this machine, that believes every certificate and follows no redirect.
+    /// A client that resolves every name to this machine, accepts every certificate and does not follow redirects.
     pub(crate) fn visitor(&self, host: &str) -> (reqwest::Client, String) {
         let port = self.demo["https_port"].as_u64().unwrap();
         let client = reqwest::Client::builder()
@@ -93,7 +93,7 @@ impl Platform {
 
 impl Drop for Platform {
     fn drop(&mut self) {
-        // Asked, not killed: the authority it started ends with it only then.
+        // SIGTERM, not SIGKILL: it must also stop the authority that it started.
         let pid = self.process.id().to_string();
         let _ = Command::new("kill").args(["-INT", &pid]).status();
         let _ = self.process.wait();

@@ -1,4 +1,4 @@
-//! Who may speak to the platform's own listeners, as operators give and take it: `tollhouse node`, `tollhouse token`.
+//! Credentials for the platform's internal listeners: `tollhouse node` and `tollhouse token`.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
@@ -10,22 +10,22 @@ use serde_json::{Value, json};
 
 use crate::world::{Platform, until};
 
-/// A revoked gateway is refused, and its stream ends, within a second; and a heartbeat is a second.
+/// Within a second a revoked gateway is refused and its stream ends; a heartbeat takes another second.
 const REVOKED_WITHIN: Duration = Duration::from_secs(2);
 
-/// Where the control plane listens for gateways, services and operators.
+/// The control plane's internal listener.
 fn control(platform: &Platform) -> String {
     let run: Value = serde_json::from_slice(&std::fs::read(platform.path("run.json")).unwrap()).unwrap();
     format!("http://{}/internal", run["control"].as_str().unwrap())
 }
 
-/// The status of a question with a token.
+/// The status of a request with a token.
 pub(crate) async fn asked(platform: &Platform, token: &str, path: &str) -> u16 {
     let request = Client::new().get(format!("{}{path}", control(platform))).bearer_auth(token);
     request.send().await.unwrap().status().as_u16()
 }
 
-/// What a list says of a name.
+/// The entry of a name in a list.
 pub(crate) fn listed(platform: &Platform, noun: &str, name: &str) -> Value {
     let all = platform.json(&[noun, "list"]);
     all.as_array().unwrap().iter().find(|one| one["name"] == name).cloned().unwrap_or_default()
@@ -56,14 +56,14 @@ async fn a_gateway_is_added_listed_and_revoked_within_a_second() {
     assert!(gone["revoked_at"].is_string() && !gone.to_string().contains(&*credential), "{gone}");
     let text = String::from_utf8(platform.command(&["node", "list"]).stdout).unwrap();
     assert!(text.contains("KIND") && text.contains("REVOKED"), "{text}");
-    // The platform's own gateway has new keys, and customers notice nothing.
+    // The platform's own gateway has new keys, and customers' requests succeed.
     let shop = platform.project("pro");
     assert_eq!(shop.list(&platform, &platform.client()).await.len(), 40);
     platform.json(&["node", "rotate"]);
 }
 
 #[tokio::test]
-async fn a_token_is_created_used_listed_and_revoked_and_leads_to_the_orders_and_the_gateways() {
+async fn a_token_is_created_used_listed_and_revoked_and_gives_access_to_orders_and_gateways() {
     let platform = Platform::start();
     let made = platform.json(&["token", "create", "ada", "--days", "2"]);
     let token = made["token"].as_str().unwrap().to_owned();
@@ -74,7 +74,7 @@ async fn a_token_is_created_used_listed_and_revoked_and_leads_to_the_orders_and_
     let is_noted = async || listed(&platform, "token", "ada")["last_used_at"].is_string();
     until("the use of the token is noted", is_noted).await;
     assert!(listed(&platform, "token", "ada")["expires_at"].is_string());
-    // The token itself is shown to the control plane alone: for the orders and for the gateway it brings a pass.
+    // Only the control plane gets the token; the orders-service and the gateway get passes.
     let run: Value = serde_json::from_slice(&std::fs::read(platform.path("run.json")).unwrap()).unwrap();
     let orders = format!("http://{}/internal/status", run["orders"].as_str().unwrap());
     let gateway = format!("http://{}/top?by=project", run["gateways"][0]["admin"].as_str().unwrap());
@@ -112,7 +112,7 @@ fn names(answer: &Value, list: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_a_token_made_is_listed_when_it_is_revoked_and_ends_with_it_if_that_is_wanted() {
+async fn revoking_a_token_lists_what_it_created_and_revokes_it_with_a_flag() {
     let platform = Platform::start();
     let ada = platform.json(&["token", "create", "ada"])["token"].as_str().unwrap().to_owned();
     let kept = platform.json(&["token", "create", "grace"])["token"].as_str().unwrap().to_owned();
@@ -134,7 +134,7 @@ async fn what_a_token_made_is_listed_when_it_is_revoked_and_ends_with_it_if_that
         }
     };
     all_open(200, "before").await;
-    // Without the flag, people are told what is good still and how to end it.
+    // Without the flag, the output lists the valid credentials and the commands to revoke them.
     let text = String::from_utf8(platform.command(&["token", "revoke", "ada"]).stdout).unwrap();
     for words in ["eve", "mallory", "edge-9", "shop", "`tollhouse token revoke ada --made` revokes them as well"] {
         assert!(text.contains(words), "{words:?} is not in {text}");
@@ -153,7 +153,7 @@ async fn what_a_token_made_is_listed_when_it_is_revoked_and_ends_with_it_if_that
         assert!(listed(&platform, noun, name)["revoked_at"].is_string(), "{name}");
     }
     assert_eq!(asked(&platform, &kept, "/projects").await, 200, "another's token stays");
-    // At once as well, with the token itself.
+    // With the flag, all are revoked with the token.
     let grandchild = make(&kept, "operator", "heidi").await;
     let ended = platform.json(&["token", "revoke", "grace", "--made"]);
     let mut gone = names(&ended, "revoked");
@@ -164,7 +164,7 @@ async fn what_a_token_made_is_listed_when_it_is_revoked_and_ends_with_it_if_that
     }
 }
 
-/// A gateway in wrong hands, which answers one question as another gateway would: the pass that it is shown.
+/// A stolen gateway that records the pass of a request.
 fn thief(listener: &TcpListener, answer: &str) -> String {
     let (mut stream, _) = listener.accept().unwrap();
     let asked: Vec<String> =
@@ -175,7 +175,7 @@ fn thief(listener: &TcpListener, answer: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_the_command_line_shows_a_gateway_opens_no_other() {
+async fn a_pass_for_one_gateway_is_refused_by_another() {
     let platform = Platform::start();
     let file = platform.path("run.json");
     let mut run: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();

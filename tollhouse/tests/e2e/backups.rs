@@ -1,4 +1,4 @@
-//! Backups of a platform that runs, and what becomes of it when one is restored.
+//! Backups of a running platform, and their restore.
 
 mod server;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::access::{asked, listed};
 use crate::world::{Platform, Project, order_file, until};
 
-/// What a statement brings from the control plane's database of a platform that does not run.
+/// The result of a statement on the control plane's database of a stopped platform.
 fn in_domains(platform: &Platform, text: &str) -> String {
     let asked = Command::new("sqlite3").arg(platform.path("domains/domains.sqlite")).arg(text).output();
     let output = asked.expect("sqlite3 is needed: install the package sqlite3 (./check does)");
@@ -28,7 +28,7 @@ fn brought<'a>(restored: &'a Value, kind: &str) -> Vec<&'a str> {
 
 // promise: faults.27
 #[tokio::test]
-async fn a_restored_platform_is_as_it_was_and_gateways_believe_it() {
+async fn a_restored_platform_has_the_backups_state_and_gateways_accept_it() {
     let mut platform = Platform::start();
     let (client, shop) = (platform.client(), platform.project("pro"));
     let place = tempfile::tempdir().unwrap();
@@ -61,7 +61,7 @@ async fn a_restored_platform_is_as_it_was_and_gateways_believe_it() {
     until("the gateway has taken what is older", async || !platform.command(&["explain", late]).status.success()).await;
     assert_eq!(shop.cancel(&platform, &client, shop.pending[0]).await.unwrap().status(), 204, "it is pending again");
     assert!(!keys.is_empty() && in_domains(&platform, "SELECT number, sealed FROM gateway_keys") != keys);
-    // And what is changed now arrives.
+    // New changes reach the gateway.
     let key = key_id(&platform, &shop);
     platform.json(&["key", "revoke", &shop.id, &key]);
     until("the key is unknown to the edge", async || !platform.command(&["explain", &key]).status.success()).await;
@@ -69,12 +69,12 @@ async fn a_restored_platform_is_as_it_was_and_gateways_believe_it() {
     assert_eq!(list.send().await.unwrap().status(), 200);
 }
 
-/// When a backup was made, as commands write it.
+/// The time of a backup, as commands print it.
 fn jiff_date(manifest: &Value) -> String {
     jiff::Timestamp::from_second(manifest["made_at"].as_i64().unwrap()).unwrap().to_string()
 }
 
-/// The id of the project's key that may do everything.
+/// The id of the project's key with all scopes.
 fn key_id(platform: &Platform, project: &Project) -> String {
     let keys = platform.json(&["key", "list", &project.id]);
     let key = keys.as_array().unwrap().iter().find(|key| key["label"] == "demo, everything").unwrap();
@@ -82,7 +82,7 @@ fn key_id(platform: &Platform, project: &Project) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_withdrawn_since_the_backup_is_withdrawn_again_or_listed() {
+async fn withdrawals_since_the_backup_are_repeated_or_listed() {
     let mut platform = Platform::start();
     let (shop, other) = (platform.project("pro"), platform.project("business"));
     let edge = platform.json(&["node", "add", "edge-9"])["credential"].as_str().unwrap().to_owned();
@@ -155,7 +155,7 @@ async fn what_was_withdrawn_since_the_backup_is_withdrawn_again_or_listed() {
     })
     .await;
 
-    // What was removed by mistake is what the backup is for.
+    // A backup can also bring back what was removed by mistake.
     platform.stop();
     let restored = platform.json(&["restore", place, "--bring-back"]);
     assert_eq!(restored["report"]["outcome"], "back", "{restored:#}");
@@ -179,7 +179,7 @@ async fn what_was_withdrawn_since_the_backup_is_withdrawn_again_or_listed() {
     }
 }
 
-/// Signs a manifest, as this platform does.
+/// Signs a manifest with this platform's key.
 fn sign(platform: &Platform, backup: &Path, manifest: &Value) {
     let text = manifest.to_string();
     let secret = Secret::load(&platform.path("secrets/platform.key")).unwrap();
@@ -189,7 +189,7 @@ fn sign(platform: &Platform, backup: &Path, manifest: &Value) {
 }
 
 #[test]
-fn an_older_backup_in_the_newest_ones_place_is_not_restored_unless_told_to() {
+fn an_older_backup_is_restored_only_with_a_flag() {
     let mut platform = Platform::start();
     let place = tempfile::tempdir().unwrap();
     let [newest, older, tuesday] = ["newest", "older", "tuesday"].map(|name| place.path().join(name));
@@ -203,7 +203,7 @@ fn an_older_backup_in_the_newest_ones_place_is_not_restored_unless_told_to() {
     let restore = |more: &[&str]| platform.command(&[&["restore", newest.to_str().unwrap()], more].concat());
     refused(&restore(&[]), "there is a newer backup");
     refused(&restore(&[]), &jiff_date(&manifest));
-    // The data directory is lost, and of the backups one is left that is newer.
+    // The data directory is lost, and a newer backup exists beside this one.
     std::fs::remove_file(platform.path("backup.newest")).unwrap();
     std::fs::create_dir(&tuesday).unwrap();
     sign(&platform, &tuesday, &json!({ "made_at": made_at - 3_600 }));
@@ -215,14 +215,14 @@ fn an_older_backup_in_the_newest_ones_place_is_not_restored_unless_told_to() {
 }
 
 #[test]
-fn after_half_of_a_restore_nothing_starts_until_it_is_done_again() {
+fn after_an_interrupted_restore_no_process_starts_until_it_is_repeated() {
     let mut platform = Platform::start();
     let place = tempfile::tempdir().unwrap();
     let place = place.path().join("backup");
     let place = place.to_str().unwrap();
     platform.json(&["backup", place]);
     platform.stop();
-    // The mark of the second database cannot be written.
+    // The marker file of the second database cannot be written.
     let in_the_way = platform.path("orders/orders.sqlite.restoring");
     std::fs::create_dir(&in_the_way).unwrap();
     refused(&platform.command(&["restore", place]), "restored by half");
@@ -234,7 +234,7 @@ fn after_half_of_a_restore_nothing_starts_until_it_is_done_again() {
 }
 
 #[tokio::test]
-async fn a_backup_that_is_not_what_was_made_is_not_restored() {
+async fn an_altered_backup_is_not_restored() {
     let mut platform = Platform::start();
     let place = tempfile::tempdir().unwrap();
     let place = place.path().join("backup");
@@ -251,7 +251,7 @@ async fn a_backup_that_is_not_what_was_made_is_not_restored() {
     std::fs::write(&orders, whole.get(..whole.len() / 2).unwrap()).unwrap();
     refused("orders.sqlite is not what was backed up");
     std::fs::write(&orders, &whole).unwrap();
-    // Somebody who may write to the backup plants a trigger, and makes the digest and the manifest agree with it.
+    // An attacker with write access to the backup adds a trigger and updates digest and manifest.
     let list = place.join("backup.json");
     let (signed, domains) = (std::fs::read_to_string(&list).unwrap(), place.join("domains.sqlite"));
     let sound = std::fs::read(&domains).unwrap();
@@ -273,7 +273,7 @@ async fn a_backup_that_is_not_what_was_made_is_not_restored() {
     refused("is not what this platform signed");
     std::fs::rename(place.join("aside"), place.join("backup.json.sig")).unwrap();
     std::fs::remove_file(place.join("backup.json")).unwrap();
-    refused("is no complete backup");
+    refused("is not a complete backup");
 }
 
 pub(crate) fn refused(output: &Output, words: &str) {

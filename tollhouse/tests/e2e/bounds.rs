@@ -1,4 +1,4 @@
-//! `docs/reference/bounds.md` names every file that a running platform keeps.
+//! `docs/reference/bounds.md` names every file of a running platform.
 
 use std::collections::BTreeSet;
 

@@ -4,17 +4,17 @@ use serde_json::json;
 
 use crate::world::{Platform, until};
 
-/// One platform for all: each step uses what the others leave alone.
+/// One platform for all steps; each step uses different objects.
 #[tokio::test]
-async fn the_command_line_does_what_it_says() {
+async fn commands_have_their_documented_effects() {
     let platform = Platform::start();
     a_bad_line_is_named_and_nothing_is_imported(&platform).await;
     keys_are_created_rotated_and_revoked(&platform).await;
-    status_says_how_the_platform_is(&platform);
-    explain_says_what_the_edge_believes_of_a_host(&platform);
+    status_shows_every_process(&platform);
+    explain_shows_how_a_host_is_handled(&platform);
     all_projects_are_listed(&platform);
-    what_goes_wrong_is_json_for_programs_and_an_exit_code(&platform);
-    what_describes_the_api_needs_no_key_and_a_bad_key_is_explained(&platform).await;
+    errors_are_json_for_programs_with_an_exit_code(&platform);
+    the_api_description_needs_no_key_and_a_bad_key_is_explained(&platform).await;
     a_second_platform_on_the_same_directory_is_refused(&platform);
 }
 
@@ -54,7 +54,7 @@ async fn keys_are_created_rotated_and_revoked(platform: &Platform) {
     assert!(!listed.to_string().contains(&shop.key), "lists never show a key");
 }
 
-fn status_says_how_the_platform_is(platform: &Platform) {
+fn status_shows_every_process(platform: &Platform) {
     let status = platform.json(&["status"]);
     assert_eq!(status["ready"], true);
     assert_eq!(status["edge"]["quota"]["mode"], "exact");
@@ -63,7 +63,7 @@ fn status_says_how_the_platform_is(platform: &Platform) {
     assert!(String::from_utf8_lossy(&text.stdout).starts_with("edge      ready"));
 }
 
-fn explain_says_what_the_edge_believes_of_a_host(platform: &Platform) {
+fn explain_shows_how_a_host_is_handled(platform: &Platform) {
     let known = platform.json(&["explain", "petshop.localhost"]);
     assert_eq!(known["site"]["redirect"]["to"], "www.petshop.localhost");
     assert_eq!(known["certificate"], "own");
@@ -85,14 +85,14 @@ fn all_projects_are_listed(platform: &Platform) {
     assert_eq!(platform.json(&["project", "list"]).as_array().unwrap().len(), before + 55);
 }
 
-fn what_goes_wrong_is_json_for_programs_and_an_exit_code(platform: &Platform) {
-    let missing = platform.command(&["project", "show", "nobody", "--json"]);
+fn errors_are_json_for_programs_with_an_exit_code(platform: &Platform) {
+    let missing = platform.command(&["project", "show", "missing", "--json"]);
     let error: serde_json::Value = serde_json::from_slice(&missing.stderr).unwrap();
     assert_eq!((missing.status.code(), &error["error"]["code"]), (Some(1), &json!("project_not_found")));
     let usage = platform.command(&["project", "shwo", "--json"]);
     let error: serde_json::Value = serde_json::from_slice(&usage.stderr).unwrap();
     assert_eq!((usage.status.code(), &error["error"]["code"]), (Some(2), &json!("usage")));
-    // A key that could not be written down is lost: that is no success.
+    // A new key that could not be printed is lost, so the command fails.
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let mut create = crate::world::tollhouse();
     create.args(["key", "create", "demo-pro", "--data-dir"]).arg(platform.path("")).stdout(full);
@@ -100,7 +100,7 @@ fn what_goes_wrong_is_json_for_programs_and_an_exit_code(platform: &Platform) {
     assert_eq!(lost.status.code(), Some(1), "{}", String::from_utf8_lossy(&lost.stderr));
 }
 
-async fn what_describes_the_api_needs_no_key_and_a_bad_key_is_explained(platform: &Platform) {
+async fn the_api_description_needs_no_key_and_a_bad_key_is_explained(platform: &Platform) {
     let (client, shop) = (platform.client(), platform.project("pro"));
     for path in ["/openapi.json", "/v1/openapi.json", "/v2/openapi.json", "/reference"] {
         let answer = shop.bare(platform, &client, reqwest::Method::GET, path).send().await.unwrap();
@@ -128,7 +128,7 @@ async fn what_describes_the_api_needs_no_key_and_a_bad_key_is_explained(platform
 }
 
 #[test]
-fn without_a_platform_commands_say_how_to_start_one() {
+fn without_a_running_platform_commands_name_the_command_to_start_one() {
     let directory = tempfile::tempdir().unwrap();
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_tollhouse"))
         .args(["status", "--data-dir"])

@@ -1,4 +1,5 @@
-//! Custom domains with a real authority, DNS over the wire and three gateways: from the record to TLS, and away again.
+//! Custom domains with a real certificate authority, real DNS queries and three gateways: from the DNS record to TLS,
+//! and the removal.
 
 mod fleet;
 
@@ -11,22 +12,22 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 
 use self::fleet::{Fleet, GATEWAYS};
-use crate::world::{until, until_looking_each};
+use crate::world::{until, until_checked_each};
 
-/// How many of something: as many as are enough in every run of all tests, or as the environment says for a long one
+/// A count: small in a run of all tests, or from the environment for a long run
 /// (`bench/run domains-proof`).
 #[expect(clippy::disallowed_methods, reason = "how long a test is, not a setting of a process")]
 fn count(variable: &str, usual: usize) -> usize {
     std::env::var(variable).map_or(usual, |text| text.parse().expect("a whole number"))
 }
 
-/// Names that are added at most until the authority has asked every gateway: that takes more in one of a million runs.
+/// Most names that are added until the authority has queried every gateway: one in a million runs needs more.
 const MORE_NAMES_MAX: usize = 36;
 
 // rule: 1.11
 // promise: domains.20
 #[tokio::test(flavor = "multi_thread")]
-async fn every_domain_is_attached_at_the_first_try_whichever_gateway_the_authority_asks() {
+async fn every_domain_is_attached_at_the_first_try_through_any_gateway() {
     let fleet = Fleet::start("strict").await;
     let mut names: Vec<String> =
         (0..count("DOMAINS", 12)).map(|number| format!("shop.customer{number}.test")).collect();
@@ -35,7 +36,7 @@ async fn every_domain_is_attached_at_the_first_try_whichever_gateway_the_authori
     names.push(format!("shop.{}.{}.test", "a".repeat(63), "b".repeat(40)));
     for (number, name) in names.iter().enumerate() {
         if number % 2 == 1 {
-            // The owner allows one way of proof alone, so both are seen.
+            // The owner allows one challenge type per name, so both are used.
             let zone = name.strip_prefix("shop.").unwrap();
             fleet.dns_set(zone, "CAA", "0 issue \"pebble.example; validationmethods=tls-alpn-01\"");
         }
@@ -60,7 +61,7 @@ async fn every_domain_is_attached_at_the_first_try_whichever_gateway_the_authori
         }
     }
     println!("{} domains active, the last after {:.1} s", names.len(), seconds.last().unwrap());
-    // The authority takes one of the addresses by chance: names are added until it has asked every gateway.
+    // The authority chooses an address at random: names are added until it has queried every gateway.
     let mut unasked: BTreeSet<u8> = (0..GATEWAYS).collect();
     for number in 0..MORE_NAMES_MAX {
         let mut asked = BTreeSet::new();
@@ -81,11 +82,11 @@ async fn every_domain_is_attached_at_the_first_try_whichever_gateway_the_authori
     panic!("the authority has never asked {unasked:?}");
 }
 
-/// One fleet for all. The first step counts every question, the others have names of their own.
+/// One fleet for all steps. The first step counts all queries; the others use different names.
 #[tokio::test(flavor = "multi_thread")]
-async fn strangers_wrong_records_and_removals_are_dealt_with_on_every_gateway() {
+async fn unknown_names_wrong_records_and_removals_are_handled_on_every_gateway() {
     let fleet = Arc::new(Fleet::start("gentle").await);
-    names_nobody_has_added_cause_no_question_to_dns_or_the_authority(&fleet).await;
+    unknown_names_cause_no_query_to_dns_or_the_authority(&fleet).await;
     whatever_dns_says_over_the_wire_the_domain_says_what_is_wrong(&fleet).await;
     after_a_removal_is_acknowledged_no_gateway_serves_the_name_on_any_connection(&fleet).await;
 }
@@ -125,7 +126,7 @@ async fn after_a_removal_is_acknowledged_no_gateway_serves_the_name_on_any_conne
     let text = String::from_utf8_lossy(&removed.stdout);
     assert!(text.contains("no longer served on any gateway"), "{text}");
     let after = served.load(Ordering::SeqCst);
-    // As many attempts again as it took to be sure that it was served.
+    // The same number of attempts as before the removal.
     tokio::time::timeout(Duration::from_secs(30), async {
         for gateway in 0..GATEWAYS {
             for _ in 0..20 {
@@ -171,7 +172,7 @@ async fn certificates_are_renewed_under_load_without_one_failed_handshake() {
                 if ending.load(Ordering::SeqCst) {
                     return;
                 }
-                // A client of its own for each request: a handshake each.
+                // A new client for each request, so that each has a handshake.
                 let answer = fleet.client(gateway).get(fleet.url(name)).send().await;
                 let answer = answer.unwrap_or_else(|error| panic!("{name} at gateway {gateway}: {error:?}"));
                 assert_eq!(answer.status(), 200);
@@ -179,8 +180,8 @@ async fn certificates_are_renewed_under_load_without_one_failed_handshake() {
             }
         });
     }
-    // Looking starts processes of its own, and takes from the visitors.
-    until_looking_each(
+    // The checks start processes and slow down the visitors.
+    until_checked_each(
         Duration::from_millis(500),
         "every certificate has a successor, and visitors came",
         async || {
@@ -197,8 +198,8 @@ async fn certificates_are_renewed_under_load_without_one_failed_handshake() {
 }
 
 // promise: domains.6, edge.25
-async fn names_nobody_has_added_cause_no_question_to_dns_or_the_authority(fleet: &Arc<Fleet>) {
-    // One of ours, so that everything is warm and known to work.
+async fn unknown_names_cause_no_query_to_dns_or_the_authority(fleet: &Arc<Fleet>) {
+    // One known name first, so that all caches are warm.
     fleet.point_here("shop.customer.test");
     fleet.platform.json(&["domain", "add", "site", "shop.customer.test"]);
     fleet.active("shop.customer.test").await;
@@ -234,10 +235,10 @@ async fn names_nobody_has_added_cause_no_question_to_dns_or_the_authority(fleet:
     assert_eq!(answer.unwrap().status(), 200);
 }
 
-/// Writes the DNS of a zone, given its shop's name and the target of its CNAME.
+/// Writes the DNS records of a zone, from its shop's name and the target of its CNAME.
 type Write = fn(&Fleet, &str, &str);
 
-/// A zone, what is written to it, and the status and the problem that come of it; empty: any.
+/// A zone, its records, and the expected status and problem; empty matches any.
 type Row = (&'static str, Write, &'static str, &'static str);
 
 fn rows() -> [Row; 12] {

@@ -1,6 +1,6 @@
-//! A deployment as operators have it: a control plane, a service of orders, and so many gateways over both, each part
-//! with settings of its own, out of the same libraries as the programs. Or, over PostgreSQL, a control plane and a
-//! service of orders for each gateway.
+//! A deployment of several processes: a control plane, an orders-service, and several gateways, each with its own
+//! settings, from the libraries of the programs. With PostgreSQL, each gateway has its own control plane and
+//! orders-service.
 
 #[path = "../../../chassis/tests/support/postgres.rs"]
 pub(crate) mod postgres;
@@ -24,10 +24,10 @@ use tempfile::TempDir;
 
 use crate::world::{ThisMachine, tollhouse, until};
 
-/// The platform's domain of every deployment: only ports set them apart.
+/// The platform domain of every deployment; deployments differ by their ports.
 const DOMAIN: &str = "tollhouse.localhost";
 
-/// See the module. Dropping it ends its parts.
+/// The running deployment. Dropping it ends its processes.
 pub(crate) struct Deployment {
     controls: Vec<SocketAddr>,
     orders: Vec<SocketAddr>,
@@ -44,7 +44,7 @@ impl Drop for Deployment {
     }
 }
 
-/// One gateway.
+/// A gateway of the deployment.
 struct Edge {
     settings: String,
     end: Shutdown,
@@ -65,7 +65,7 @@ impl Edge {
     }
 }
 
-/// A control plane and a service of orders, which can be ended and begun again at the same addresses.
+/// A control plane and an orders-service, which can be stopped and started again at the same addresses.
 struct Services {
     /// Settings of both, without addresses.
     settings: [String; 2],
@@ -74,7 +74,7 @@ struct Services {
 }
 
 impl Services {
-    /// Begins both. `at` has their addresses, of those that were given some before.
+    /// Starts both. `at` has the addresses of an earlier start.
     async fn begin(&mut self, at: Option<[Addresses; 2]>) {
         let clock = Arc::new(SystemClock::new());
         self.end = Shutdown::new();
@@ -94,7 +94,7 @@ impl Services {
         self.running.as_ref().unwrap()
     }
 
-    /// Ends both, cleanly; where they were.
+    /// Stops both cleanly; returns their addresses.
     async fn end(&mut self) -> [Addresses; 2] {
         self.end.begin();
         let running = self.running.take().unwrap();
@@ -106,7 +106,7 @@ impl Services {
     }
 }
 
-/// Where a service listens; at first anywhere.
+/// The address of a service; any free port at first.
 struct Addresses([SocketAddr; 3]);
 
 const LISTENERS: [&str; 3] = ["http", "internal", "admin"];
@@ -132,7 +132,7 @@ fn settings(text: &str) -> Source {
     Source::from_text("settings of a test", text, "DEPLOYMENT", BTreeMap::new())
 }
 
-/// As what a gateway is on record.
+/// The name of a gateway's credential.
 fn on_record(gateway: usize) -> String {
     format!("gateway-{}", gateway + 1)
 }
@@ -143,12 +143,12 @@ fn credential(gateway: usize) -> String {
 }
 
 impl Deployment {
-    /// Of an environment (`live` or `test`), with so many gateways.
+    /// A deployment of an environment (`live` or `test`), with this number of gateways.
     pub(crate) async fn start(environment: &str, gateways: usize) -> Self {
         Self::start_with(environment, gateways, "").await
     }
 
-    /// The same, whose gateways have more settings.
+    /// Like [`Deployment::start`], with additional settings for gateways.
     pub(crate) async fn start_with(environment: &str, gateways: usize, more: &str) -> Self {
         Self::in_files(tempfile::tempdir().unwrap(), environment, (gateways, more)).await
     }
@@ -159,7 +159,7 @@ impl Deployment {
         Self::over(directory, environment, gateways, 1, &domains, &orders).await
     }
 
-    /// Of several replicas of everything over one PostgreSQL server, each gateway over services of its own.
+    /// A deployment with several replicas over one PostgreSQL server; each gateway has its own services.
     pub(crate) async fn of_replicas(replicas: usize) -> Self {
         let server = postgres::Server::shared();
         let store = || format!("[store]\nkind = \"postgres\"\nurl = \"{}\"\nconnections = 5\n", server.database());
@@ -167,13 +167,13 @@ impl Deployment {
         Self::over(tempfile::tempdir().unwrap(), "live", (replicas, ""), replicas, &domains, &orders).await
     }
 
-    /// Of one of everything, over these databases of a PostgreSQL server.
+    /// A deployment with one replica, over these databases of a PostgreSQL server.
     pub(crate) async fn over_databases(domains: &str, orders: &str) -> Self {
         let store = |url: &str| format!("[store]\nkind = \"postgres\"\nurl = \"{url}\"\nconnections = 5\n");
         Self::over(tempfile::tempdir().unwrap(), "live", (1, ""), 1, &store(domains), &store(orders)).await
     }
 
-    /// Another deployment, of another environment, made from what the databases and secrets of one have been; that one ends.
+    /// Stops a deployment and starts one of another environment with its databases and secrets.
     pub(crate) async fn copy(mut original: Self, environment: &str) -> Self {
         for services in &mut original.services {
             services.end().await;
@@ -186,7 +186,7 @@ impl Deployment {
         Self::in_files(directory, environment, (1, "")).await
     }
 
-    /// Ends the services and not the gateways, does something, and begins the services again where they were.
+    /// Stops the services but not the gateways, runs `job`, and starts the services again at the same addresses.
     pub(crate) async fn while_services_are_down(&mut self, job: impl AsyncFnOnce(&Self)) {
         let mut services = std::mem::take(&mut self.services);
         let mut places = Vec::new();
@@ -250,7 +250,7 @@ impl Deployment {
         Self { controls, orders, gateways: edges, secret, services, directory }
     }
 
-    /// Ends a gateway as an operator does, and starts it again on its directory; at another port.
+    /// Stops a gateway in order, and starts it again with its data directory, at another port.
     pub(crate) async fn restart_gateway(&mut self, number: usize) {
         let Edge { settings, end, running } = self.gateways.remove(number);
         end.begin();
@@ -259,12 +259,12 @@ impl Deployment {
         until("the gateway is ready", async || self.admin(number, "/status").await["ready"] == true).await;
     }
 
-    /// What a gateway's admin listener says at a path.
+    /// The response of a gateway's admin listener at a path.
     pub(crate) async fn admin(&self, gateway: usize, path: &str) -> Value {
         self.at_admin(gateway, Method::GET, path).await
     }
 
-    /// An operator accepts at a gateway what the control plane holds; what this changed, once it is taken.
+    /// Makes a gateway accept the control plane's data; returns the changes.
     pub(crate) async fn accept(&self, gateway: usize) -> Value {
         self.at_admin(gateway, Method::POST, "/replica/accept").await;
         let mut said = Value::Null;
@@ -276,13 +276,13 @@ impl Deployment {
         said
     }
 
-    /// Whether a pass opens the admin listener of a gateway.
+    /// Whether the admin listener of a gateway accepts a pass.
     pub(crate) async fn admin_opens(&self, gateway: usize, pass: &str) -> bool {
         let address = self.gateways[gateway].running.address("admin").unwrap();
         Client::new().get(format!("http://{address}/moments")).bearer_auth(pass).send().await.unwrap().status() == 200
     }
 
-    /// Where the first control plane (`domains`) or service of orders (`orders`) listens, by the listener's name.
+    /// The address of a listener of the first control plane (`domains`) or orders-service (`orders`).
     pub(crate) fn service(&self, name: &str, listener: &str) -> SocketAddr {
         self.services[0].running()[usize::from(name == "orders")].address(listener).unwrap()
     }
@@ -294,7 +294,7 @@ impl Deployment {
         request.send().await.unwrap().json().await.unwrap()
     }
 
-    /// Where a gateway listens for HTTPS.
+    /// The HTTPS address of a gateway.
     pub(crate) fn port(&self, gateway: usize) -> u16 {
         self.gateways[gateway].port()
     }
@@ -310,7 +310,7 @@ impl Deployment {
         Client::new().request(method, url).bearer_auth(operator_token(&self.secret).to_token().as_str())
     }
 
-    /// A project with a quota that does not matter and these orders, and a key of it that may do everything. Every
+    /// A project with a large quota and these orders, and its key with all scopes. Every
     /// gateway knows the key when this returns.
     pub(crate) async fn project(&self, id: &str, orders: String) -> String {
         let limits = json!({ "per_minute": 1_000_000, "per_day": 100_000_000 });
@@ -336,7 +336,7 @@ impl Deployment {
         key
     }
 
-    /// A new key of a project that may list and cancel.
+    /// A new key of a project, to list and cancel.
     pub(crate) async fn key(&self, project: &str) -> String {
         let key = json!({ "label": "test", "scopes": ["orders:read", "orders:write"] });
         let keys = self.control(0, Method::POST, &format!("/projects/{project}/keys"));
@@ -344,14 +344,14 @@ impl Deployment {
         key["key"].as_str().unwrap().to_owned()
     }
 
-    /// A client that trusts this deployment's authority. Each has connections of its own.
+    /// A client that trusts this deployment's authority. Each client has its own connections.
     pub(crate) fn client(&self) -> Client {
         let root = std::fs::read(self.directory.path().join("ca/ca.pem")).unwrap();
         let root = reqwest::Certificate::from_pem(&root).unwrap();
         Client::builder().tls_certs_only([root]).no_proxy().dns_resolver(ThisMachine).build().unwrap()
     }
 
-    /// A request without a key to a project's host, by way of one of the gateways.
+    /// A request without a key to a project's host, through a gateway.
     pub(crate) fn request(
         &self,
         client: &Client,
@@ -363,7 +363,7 @@ impl Deployment {
         self.request_to(client, gateway, method, &format!("{project}.{DOMAIN}"), path)
     }
 
-    /// The same to a host of any name.
+    /// The same for any host.
     pub(crate) fn request_to(
         &self,
         client: &Client,

@@ -4,27 +4,27 @@ use serde_json::{Value, json};
 
 use crate::world::{Platform, until};
 
-/// What a command that must succeed says to a person.
+/// The output of a command that must succeed.
 pub(crate) fn says(platform: &Platform, arguments: &[&str]) -> String {
     let output = platform.command(arguments);
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What a command that must fail says why.
+/// The error of a command that must fail.
 pub(crate) fn refuses(platform: &Platform, arguments: &[&str]) -> String {
     let output = platform.command(arguments);
     assert!(!output.status.success(), "{arguments:?} succeeded");
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// One platform for all: each step has names of its own.
+/// One platform for all steps; each step uses different names.
 #[tokio::test]
-async fn domains_are_looked_after_from_the_command_line() {
+async fn domains_are_managed_from_the_command_line() {
     let platform = Platform::start();
     a_domain_is_checked_added_shown_changed_and_removed(&platform).await;
     what_happened_is_listed_for_a_domain_and_for_a_project(&platform).await;
-    whoever_adds_a_name_of_the_internet_is_told_which_record_to_create(&platform);
+    adding_an_internet_name_prints_the_record_to_create(&platform);
 }
 
 async fn a_domain_is_checked_added_shown_changed_and_removed(platform: &Platform) {
@@ -84,7 +84,7 @@ async fn what_happened_is_listed_for_a_domain_and_for_a_project(platform: &Platf
     assert!(table.starts_with("AT") && table.contains("domain.created"), "{table}");
 }
 
-fn whoever_adds_a_name_of_the_internet_is_told_which_record_to_create(platform: &Platform) {
+fn adding_an_internet_name_prints_the_record_to_create(platform: &Platform) {
     let shop = platform.project("pro").id;
     let said = says(platform, &["domain", "add", &shop, "shop.tollhouse-petshop.com"]);
     assert!(said.starts_with("shop.tollhouse-petshop.com: pending_dns"), "{said}");

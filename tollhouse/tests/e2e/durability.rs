@@ -1,4 +1,4 @@
-//! Acknowledged means durable: kills at random moments, restarts, a hundred thousand orders.
+//! Acknowledged changes are durable: kills at random times, restarts, a hundred thousand orders.
 
 use chassis::clock::{Clock as _, SystemClock};
 use reqwest::Method;
@@ -7,8 +7,8 @@ use tokio::task::JoinSet;
 
 use crate::world::{Platform, order_file, until};
 
-/// How often the platform is killed. The service alone is killed more often by its own tests; `./check full`
-/// (`TOLLHOUSE_FULL`) and `bench/run orders-kill` (`KILLS`) ask for more here.
+/// Number of kills of the platform. The tests of the service kill it more often; `./check full`
+/// (`TOLLHOUSE_FULL`) and `bench/run orders-kill` (`KILLS`) set larger numbers here.
 #[expect(clippy::disallowed_methods, reason = "the length of a run is no setting of the product")]
 fn kills() -> usize {
     let usual = if std::env::var_os("TOLLHOUSE_FULL").is_some_and(|full| full == "1") { 50 } else { 5 };
@@ -43,7 +43,7 @@ async fn every_acknowledged_cancel_survives_kills_at_random_moments() {
             client.get(format!("{url}?warm")).bearer_auth(&key).send().await.is_ok_and(|answer| answer.status() != 503)
         })
         .await;
-        // A different number of cancels each round, so that the kill meets different moments.
+        // A different number of cancellations each round, so that the kill comes in different states.
         let crowd = 5 + (round * 7) % 40;
         let mut cancels = JoinSet::new();
         for id in next..next + i64::try_from(crowd).unwrap() * 2 {
@@ -111,7 +111,7 @@ async fn a_hundred_thousand_orders_are_imported_listed_cancelled_and_found_again
 }
 
 #[tokio::test]
-async fn a_second_start_finds_its_keys_counts_and_domains_again() {
+async fn a_second_start_has_the_keys_counts_and_domains_of_the_first() {
     let mut platform = Platform::start();
     let shop = platform.project("pro");
     let ask = async |platform: &Platform, client: &reqwest::Client| {
@@ -124,7 +124,7 @@ async fn a_second_start_finds_its_keys_counts_and_domains_again() {
     };
     let today = || SystemClock::new().now_seconds().0 / 86_400;
     let mut client = platform.client();
-    // A day may end in the middle; two in a row do not.
+    // Midnight can fall into one attempt, but not into two in a row.
     for attempt in 1.. {
         let day = today();
         let before = day_left(&ask(&platform, &client).await);

@@ -1,4 +1,4 @@
-//! The examples for clients, as they are: against a live platform, and against a server that asks for patience.
+//! The example clients, unchanged: against a live platform, and against a server that answers with Retry-After.
 
 use std::net::Ipv4Addr;
 use std::process::Output;
@@ -37,9 +37,9 @@ async fn on(platform: &Platform, shop: &Project, example: &str, arguments: &[&st
     (output.status.success(), text(output.stdout), text(output.stderr))
 }
 
-/// One platform for both: each step has a project of its own.
+/// One platform for both steps; each step uses a different project.
 #[tokio::test]
-async fn the_examples_run_as_they_are() {
+async fn the_examples_run_unchanged() {
     let platform = Platform::start();
     the_example_for_curl_runs_as_it_is(&platform).await;
     the_example_for_python_runs_as_it_is(&platform).await;
@@ -85,7 +85,7 @@ async fn the_example_for_python_runs_as_it_is(platform: &Platform) {
 /// Status, `Retry-After` and body.
 type Scene = (u16, Option<&'static str>, &'static str);
 
-/// A server that answers as written down, and remembers when and with which Idempotency-Key it was asked.
+/// A server with scripted responses that records the time and the Idempotency-Key of each request.
 #[derive(Clone, Default)]
 struct Scripted {
     answers: Arc<Mutex<Vec<Scene>>>,
@@ -116,7 +116,7 @@ async fn answer(State(server): State<Scripted>, headers: HeaderMap) -> Response 
 // rule: 8.2
 // promise: orders.26
 #[tokio::test]
-async fn the_example_for_python_waits_as_it_is_told_and_backs_off_where_nothing_is_said() {
+async fn the_python_example_honours_retry_after_and_otherwise_backs_off() {
     let server = Scripted::default();
     let limited = r#"{"code":"rate_limit_exceeded","message":"Wait.","status":429}"#;
     *server.answers.lock() = vec![
@@ -134,7 +134,7 @@ async fn the_example_for_python_waits_as_it_is_told_and_backs_off_where_nothing_
     assert!((second.0 - first.0).as_secs_f64() >= 2.0, "never before Retry-After");
     assert!((third.0 - second.0).as_secs_f64() >= 1.0, "half of two seconds at least");
     assert!(!first.1.is_empty() && first.1 == second.1 && second.1 == third.1, "one key for one order: {asked:?}");
-    // A day is more than the example waits, and what is wrong is not sent again.
+    // The example does not wait a day, and does not repeat an invalid request.
     for (expected, count) in [("the API asks for 86400 seconds", 4), ("400 invalid_body", 5)] {
         let refused = run("orders.py", "th_live_x", None, &[&base, "place", "1", "1"]).await;
         let said = String::from_utf8(refused.stderr).unwrap();

@@ -1,4 +1,4 @@
-//! A database of the control plane that was put back by other means than `tollhouse restore`: what it lost, gateways keep,
+//! A control plane's database that was restored without `tollhouse restore`: gateways keep the lost changes
 //! until an operator accepts it.
 
 use std::path::Path;
@@ -22,9 +22,9 @@ fn copy_database(from: &Path, to: &Path) {
     }
 }
 
-/// How a key, a domain and a project are answered; 0 where no connection is made.
+/// The statuses of a key, a domain and a project; 0 without a connection.
 async fn answers(platform: &Platform, shop: &Project, suspended: &Project) -> [u16; 3] {
-    // Connections of before would not show what a new visitor meets.
+    // A new client, because old connections would not show the result for a new visitor.
     let client = platform.client();
     let status =
         async |request: reqwest::RequestBuilder| request.send().await.map_or(0, |answer| answer.status().as_u16());
@@ -37,7 +37,7 @@ async fn answers(platform: &Platform, shop: &Project, suspended: &Project) -> [u
     ]
 }
 
-/// How often the gateway has refused what the control plane holds.
+/// How often the gateway has refused the control plane's data.
 async fn refusals(platform: &Platform) -> u64 {
     let metrics = platform.admin("/metrics").await;
     let line = metrics.lines().find(|line| line.starts_with("edge_replica_refused_total{reason=\"history\"}"));
@@ -53,7 +53,7 @@ const WITHDRAWN: [u16; 3] = [401, 0, 403];
 const SERVED: [u16; 3] = [200; 3];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_withdrawn_stays_withdrawn_when_the_database_is_an_old_copy_until_an_operator_accepts_it() {
+async fn withdrawals_stay_in_force_with_an_old_database_file_until_an_operator_accepts_it() {
     let mut platform = Platform::start();
     let (shop, other) = (platform.project("pro"), platform.project("business"));
     platform.json(&["domain", "add", &shop.id, DOMAIN]);
@@ -70,7 +70,7 @@ async fn what_was_withdrawn_stays_withdrawn_when_the_database_is_an_old_copy_unt
     platform.json(&["domain", "remove", &shop.id, DOMAIN]);
     platform.json(&["project", "suspend", &other.id]);
     until("all are withdrawn", async || answers(&platform, &shop, &other).await == WITHDRAWN).await;
-    // The gateway ends without notice: what it knows, and of which history that is, is on its disk.
+    // The gateway is killed: its replica and the replica's history are on its disk.
     platform.kill();
     copy_database(kept.path(), &database);
     platform.up();
@@ -80,9 +80,9 @@ async fn what_was_withdrawn_stays_withdrawn_when_the_database_is_an_old_copy_unt
     let why = status["edge"]["replica_refuses"].as_str().unwrap();
     assert!(why.contains("went back to an earlier state") && why.contains("tollhouse node accept"), "{why}");
     let trouble = status["trouble"].to_string();
-    assert!(trouble.contains("serves what it knew before"), "{trouble}");
+    assert!(trouble.contains("serves its previous replica"), "{trouble}");
     assert_eq!(answers(&platform, &shop, &other).await, WITHDRAWN);
-    // Other changes take the numbers of those that are lost.
+    // New changes get the numbers of the lost ones.
     until("the numbers are given out again", async || {
         platform.json(&["key", "create", &shop.id, "--label", "another"]);
         let status = platform.json(&["status"]);
@@ -104,7 +104,7 @@ async fn what_was_withdrawn_stays_withdrawn_when_the_database_is_an_old_copy_unt
     until("changes arrive again", async || answers(&platform, &shop, &other).await[0] == 401).await;
 }
 
-/// How the gateway of a deployment answers a key and a domain.
+/// The statuses of a key and a domain at a deployment's gateway.
 async fn answers_of(deployment: &Deployment, key: &str) -> [u16; 2] {
     let client: Client = deployment.client();
     let status = async |request: reqwest::RequestBuilder| {
@@ -118,7 +118,7 @@ async fn answers_of(deployment: &Deployment, key: &str) -> [u16; 2] {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_withdrawn_stays_withdrawn_when_a_server_went_back_until_an_operator_accepts_it() {
+async fn withdrawals_stay_in_force_with_an_old_database_server_until_an_operator_accepts_it() {
     let server = Server::shared();
     let (domains, orders) = (server.database(), server.database());
     let mut deployment = Deployment::over_databases(&domains, &orders).await;

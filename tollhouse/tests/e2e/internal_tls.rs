@@ -1,5 +1,5 @@
-//! A platform of several processes whose listeners speak TLS to each other, with what `tollhouse init` makes. The control
-//! plane alone has the platform's secret.
+//! A platform of several processes with TLS between them, with certificates of `tollhouse init`. Only the control
+//! plane has the platform's secret.
 //!
 //! The public APIs of the services have certificates of another authority than their internal listeners, so that a
 //! listener with the other's certificate is noticed.
@@ -37,12 +37,12 @@ fn must(directory: &Path, arguments: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// As what processes are known.
+/// The names of the processes.
 const NAMES: [&str; 4] = ["domains-service", "orders-service", "gateway-1", "gateway-2"];
 
 const LISTENERS: &str = "listen = \"127.0.0.1:0\"\ninternal_listen = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n";
 
-/// What has to be kept where.
+/// The directories of the test.
 #[derive(Clone, Copy)]
 struct Places<'a> {
     /// Of the platform, with the authority of the internal listeners.
@@ -80,7 +80,7 @@ async fn control_plane(places: Places<'_>, end: &Shutdown) -> Running {
     domains_service::start(config, Arc::new(SystemClock::new()), end.clone()).await.unwrap()
 }
 
-/// Where the control plane is, and whose certificate it shows.
+/// The settings for the control plane's address and its CA certificate.
 fn control(directory: &Path, control: &Running) -> String {
     let (address, ca) = (control.address("internal").unwrap(), directory.join("ca/internal.pem"));
     let ca = ca.display();
@@ -139,20 +139,20 @@ async fn gateway(places: Places<'_>, name: &str, plane: &Running, orders: &Runni
     gateway::server::start(config, logs, Arc::new(SystemClock::new()), end.clone()).await.unwrap()
 }
 
-/// A client that believes the authority in this file alone.
-fn believing(file: &Path) -> Client {
+/// A client that trusts only the authority in this file.
+fn trusting(file: &Path) -> Client {
     let root = reqwest::Certificate::from_pem(&std::fs::read(file).unwrap()).unwrap();
     Client::builder().tls_certs_only([root]).no_proxy().dns_resolver(ThisMachine).build().unwrap()
 }
 
-/// A client of the process with this name that believes the authority in this file alone.
+/// A client of the process with this name that trusts only the authority in this file.
 fn of_process(name: &str, authority: &Path) -> Client {
     let tls = client_tls(&std::fs::read(authority).unwrap(), &name.parse().unwrap()).unwrap();
     Client::builder().tls_backend_preconfigured(tls).no_proxy().build().unwrap()
 }
 
-/// A listener that answers over TLS as the process with this name and no other, with a certificate of `good`, to no client
-/// that believes `others`, and not in plain text.
+/// Checks that a listener uses TLS with a certificate of `good` for this process name, that clients
+/// that trust `others` refuse it, and that it does not answer plain text.
 async fn assert_speaks_tls((name, address): (&str, &str), good: &Path, others: [&Path; 2]) {
     let url = format!("https://{address}/internal/status");
     of_process(name, good).get(&url).send().await.unwrap();
@@ -192,7 +192,7 @@ async fn processes_speak_tls_to_each_other_on_internal_listeners_and_apis() {
     let maker = must(directory, &["key", "create", "acme", "--scope", "keys:write", "--scope", "orders:read"]);
     let key = must(directory, &["key", "create", "acme"])["key"].as_str().unwrap().to_owned();
     let customers = directory.join("ca/ca.pem");
-    let client = believing(&customers);
+    let client = trusting(&customers);
     let port = edge.address("https").unwrap().port();
     for (host, path) in [("acme", "/v1/store/orders"), ("api", "/v1/projects/acme")] {
         let url = format!("https://{host}.tollhouse.localhost:{port}{path}");
@@ -224,8 +224,8 @@ async fn processes_speak_tls_to_each_other_on_internal_listeners_and_apis() {
     }
 }
 
-/// A certificate is no other process's, wherever that is reached; one command lists and replaces them, and each process shows
-/// its new one by itself.
+/// A certificate is valid for one process only; a command lists and replaces them, and each process uses
+/// its new one without a restart.
 async fn certificates_are_replaced_while_processes_run(places: Places<'_>, listeners: [(&str, &str); 2]) {
     let directory = places.directory;
     let (internal, rows) = (directory.join("ca/internal.pem"), must(directory, &["node", "certificates"]));
@@ -241,20 +241,22 @@ async fn certificates_are_replaced_while_processes_run(places: Places<'_>, liste
         assert_eq!((&row["names"], &row["fault"]), (&serde_json::json!([name]), &Value::Null));
         let port = address.rsplit_once(':').unwrap().1;
         for host in ["localhost", "127.0.0.1"] {
-            let answer = believing(&internal).get(format!("https://{host}:{port}/")).send().await;
+            let answer = trusting(&internal).get(format!("https://{host}:{port}/")).send().await;
             assert!(answer.is_err(), "{name} passes for {host}");
         }
         before.push(shown(name, address).await);
     }
     let refused = command(directory, &["node", "certificates", "--replace", "gateway-9"]);
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("these have one: domains-service, gateway-1"));
+    assert!(
+        String::from_utf8_lossy(&refused.stderr).contains("processes with a certificate: domains-service, gateway-1")
+    );
     must(directory, &["node", "certificates", "--replace", "gateway-1"]);
     let [(gateway, admin), (service, at)] = listeners;
     until("the gateway shows its new certificate", async || shown(gateway, admin).await != before[0]).await;
     assert_eq!(shown(service, at).await, before[1]);
     must(directory, &["node", "certificates", "--replace"]);
     until("so does the service", async || shown(service, at).await != before[1]).await;
-    // The wrong pair would lock the operators out. It is refused, and the status says so.
+    // Operators could not verify the wrong pair. It is refused, and the status reports it.
     for of_another_platform in [true, false] {
         for (name, address) in listeners {
             let good = shown(name, address).await;
@@ -284,8 +286,8 @@ async fn certificates_are_replaced_while_processes_run(places: Places<'_>, liste
     }
 }
 
-/// A key that passes through a gateway makes keys at the control plane, over TLS. Revoking the gateway lists what was changed
-/// through it, and ends what it can do; another gateway goes on.
+/// A key makes keys at the control plane through a gateway, over TLS. Revoking the gateway lists the changes made
+/// through it and ends its access; another gateway keeps working.
 async fn what_a_revoked_gateway_changed_is_listed(
     places: Places<'_>,
     [plane, shop, edge]: [&Running; 3],
@@ -306,7 +308,7 @@ async fn what_a_revoked_gateway_changed_is_listed(
     let revoked = command(directory, &["node", "revoke", "gateway-1"]);
     let text = String::from_utf8(revoked.stdout).unwrap();
     let file = directory.join("secrets/gateways/gateway-1.key").display().to_string();
-    for words in [file.as_str(), "Changed through gateway-1", "key.created", maker["id"].as_str().unwrap()] {
+    for words in [file.as_str(), "Changes made through gateway-1", "key.created", maker["id"].as_str().unwrap()] {
         assert!(text.contains(words), "{words:?} is not in {text}");
     }
     assert_eq!(must(directory, &["node", "changes", "gateway-1", "--since", "1h"]).as_array().unwrap().len(), 1);

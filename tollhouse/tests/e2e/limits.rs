@@ -5,9 +5,9 @@ use reqwest::Method;
 
 use crate::world::{Platform, error, rate_limit_headers, until};
 
-/// One platform for all. The last step uses up a minute, and its key.
+/// One platform for all steps. The last step uses up a minute and its key.
 #[tokio::test]
-async fn plans_limits_and_bans_are_as_stated() {
+async fn plans_limits_and_bans_follow_the_specification() {
     let platform = Platform::start();
     every_plan_grants_what_it_states(&platform).await;
     an_enterprise_project_has_limits_of_its_own(&platform).await;
@@ -26,7 +26,7 @@ async fn every_plan_grants_what_it_states(platform: &Platform) {
     }
 }
 
-/// What has to fit into one minute of the quota. Each step has a project of its own.
+/// Steps that must fit into one minute of the quota. Each uses a different project.
 #[tokio::test]
 async fn within_a_minute_every_unit_is_counted_once() {
     let platform = Platform::start_in_a_new_minute();
@@ -53,7 +53,7 @@ async fn of_a_thousand_requests_for_the_last_unit_exactly_one_passes(platform: &
             let wait: i64 = response.headers()["retry-after"].to_str().unwrap().parse().unwrap();
             assert_eq!((limit, remaining), (60, 0));
             assert!((1..=60).contains(&wait));
-            // What comes more than a second after the first refusal counts towards a ban, which ends later.
+            // Requests later than a second after the first refusal count towards a ban, which ends later.
             match error(response).await.1.as_str() {
                 "rate_limit_exceeded" => assert_eq!(reset, minute),
                 "api_key_banned" => assert!(reset > minute - 60),

@@ -1,5 +1,4 @@
-//! What Prometheus reads from a platform at work: sound, bounded, and everything that documents, dashboards and alerts
-//! speak of.
+//! The metrics of a platform under load: valid, bounded, and complete for documents, dashboards and alerts.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -9,10 +8,10 @@ use serde_json::Value;
 
 use crate::world::{Platform, until};
 
-/// Series that one process may have; nothing that a client sends makes a new one.
+/// Most series of a process; requests of clients never create new ones.
 const SERIES_MAX: usize = 3_000;
 
-/// What each process says of itself, by its place in `run.json`. To a page whose name leads there it says nothing.
+/// The metrics of each process, by its address in `run.json`. Requests with another host name are refused.
 async fn scrapes(platform: &Platform) -> Vec<(&'static str, String)> {
     let run: Value = serde_json::from_slice(&std::fs::read(platform.path("run.json")).unwrap()).unwrap();
     let client = reqwest::Client::new();
@@ -38,7 +37,7 @@ fn documented() -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn every_scrape_is_sound_bounded_and_holds_what_is_documented() {
+async fn every_scrape_is_valid_bounded_and_has_the_documented_metrics() {
     let platform = Platform::start();
     let (client, shop) = (platform.client(), platform.project("pro"));
     assert_eq!(shop.list(&platform, &client).await.len(), 40);

@@ -1,4 +1,4 @@
-//! What an operator asks at three in the morning, each with one command.
+//! An operator's questions during an incident, each answered by one command.
 
 use reqwest::{Client, Method};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ fn row<'a>(rows: &'a Value, name: &str) -> &'a Value {
     found.unwrap_or_else(|| panic!("no {name} in {rows}"))
 }
 
-/// Some traffic: requests that go well, one without a key, one for nothing. The id of the last one.
+/// Sends some traffic: successful requests, one without a key, one for an unknown path. Returns the id of the last one.
 async fn traffic(platform: &Platform, client: &Client) -> String {
     let shop = platform.project("pro");
     for _ in 0..3 {
@@ -24,11 +24,11 @@ async fn traffic(platform: &Platform, client: &Client) -> String {
     nothing.headers()["x-request-id"].to_str().unwrap().to_owned()
 }
 
-/// One platform for all. The first step counts every request there was; the last one suspends a project.
+/// One platform for all steps. The first step counts all requests; the last one suspends a project.
 #[tokio::test]
-async fn what_an_operator_asks_is_answered() {
+async fn commands_answer_an_operators_questions() {
     let platform = Platform::start();
-    top_says_who_uses_the_edge_and_how_it_ends(&platform).await;
+    top_lists_projects_hosts_keys_and_codes(&platform).await;
     the_five_questions_are_answered_by_the_documented_commands(&platform).await;
     changes_say_what_was_done_and_when(&platform).await;
     check_config_compares_what_runs_with_what_a_file_says(&platform);
@@ -36,7 +36,7 @@ async fn what_an_operator_asks_is_answered() {
     explain_knows_requests_keys_and_hosts(&platform).await;
 }
 
-async fn top_says_who_uses_the_edge_and_how_it_ends(platform: &Platform) {
+async fn top_lists_projects_hosts_keys_and_codes(platform: &Platform) {
     let (client, shop) = (platform.client(), platform.project("pro"));
     traffic(platform, &client).await;
     // The end of a request is counted after its response was sent.
@@ -88,7 +88,7 @@ async fn explain_knows_requests_keys_and_hosts(platform: &Platform) {
     for (about, words) in [
         ("key_aaaaaaaaaaaaaaaa", "knows no such key"),
         ("00000000000000000000000000000000", "does not remember"),
-        ("nobody.example", "serves no such host"),
+        ("missing.example", "serves no such host"),
     ] {
         let output = platform.command(&["explain", about]);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -119,7 +119,7 @@ fn check_config_compares_what_runs_with_what_a_file_says(platform: &Platform) {
     assert_eq!(of("quota.bans").unwrap()["running"], "on", "as the shipped file says");
     assert_eq!(of("threads").unwrap()["file"], "3");
     assert!(of("drain.lame_duck").is_none(), "both say the same");
-    // What is said and is the default is no difference to what says nothing.
+    // A given default and a missing setting are equal.
     let defaults = "[quota]\nbans = \"on\"\n[upstreams.orders]\nendpoints = [\"127.0.0.1:1\"]\nin_flight_max = 256\n";
     std::fs::write(&file, defaults).unwrap();
     let found = platform.json(&["check-config", "--running", file.to_str().unwrap()]);
@@ -140,7 +140,7 @@ async fn a_drained_gateway_is_not_ready_serves_on_and_comes_back(platform: &Plat
     let name = format!("{gateway}/{process}");
     assert_eq!(platform.json(&["drain"])["draining"], true);
     assert!(platform.admin("/readyz").await.contains("\"ready\":false"));
-    assert_eq!(shop.list(platform, &client).await.len(), 40, "whoever comes is served");
+    assert_eq!(shop.list(platform, &client).await.len(), 40, "a draining gateway still serves requests");
     let trouble = platform.json(&["status"])["trouble"].to_string();
     assert!(trouble.contains(&format!("gateway {name} (")) && trouble.contains("out of rotation"), "{trouble}");
     for named in [gateway, process, &name] {
@@ -148,7 +148,7 @@ async fn a_drained_gateway_is_not_ready_serves_on_and_comes_back(platform: &Plat
         assert_eq!(platform.json(&["drain", named, "--resume"])["draining"], false, "{named}");
     }
     assert!(platform.admin("/readyz").await.contains("\"ready\":true"));
-    let output = platform.command(&["drain", "gw-nobody"]);
+    let output = platform.command(&["drain", "gw-missing"]);
     assert!(String::from_utf8_lossy(&output.stderr).contains(&name), "it says which there are");
     let shown = String::from_utf8(platform.command(&["status"]).stdout).unwrap();
     assert!(shown.lines().any(|line| line.starts_with(&format!("{gateway}  ")) && line.contains(process)), "{shown}");

@@ -1,4 +1,4 @@
-//! What happens to orders is told: from a cancellation through the edge to a receiver that checks the signature.
+//! Events of orders: from a cancellation through the gateway to a webhook receiver that checks the signature.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use serde_json::Value;
 
 use crate::world::{Platform, until};
 
-/// What a receiver got: headers and body.
+/// A received message: headers and body.
 type Inbox = Arc<Mutex<Vec<(HeaderMap, String)>>>;
 
-/// A receiver on this machine; its address.
+/// Starts a receiver on this machine; returns its address.
 async fn receiver(inbox: Inbox) -> String {
     let take = async |State(inbox): State<Inbox>, headers: HeaderMap, body: String| {
         inbox.lock().push((headers, body));
@@ -31,7 +31,7 @@ async fn receiver(inbox: Inbox) -> String {
     url
 }
 
-/// The orders of the events of a kind whose signature is right.
+/// The orders of the events of a kind with a valid signature.
 fn genuine(inbox: &Inbox, secret: &SigningSecret, kind: &str) -> Vec<i64> {
     let inbox = inbox.lock();
     let signed = inbox.iter().filter(|(headers, body)| {
@@ -45,7 +45,7 @@ fn genuine(inbox: &Inbox, secret: &SigningSecret, kind: &str) -> Vec<i64> {
 
 // promise: orders.23
 #[tokio::test(flavor = "multi_thread")]
-async fn what_happens_to_orders_is_told_also_after_a_kill() {
+async fn events_of_orders_are_delivered_also_after_a_kill() {
     // The test world permits receivers on this machine.
     let mut platform = Platform::start_with(&["--test-world"]);
     let inbox = Inbox::default();
@@ -67,7 +67,7 @@ async fn what_happens_to_orders_is_told_also_after_a_kill() {
     assert_eq!(genuine(&inbox, &secret, "order.cancelled"), [*cancelled]);
     assert_eq!(genuine(&inbox, &secret, "order.shipped"), [*shipped]);
 
-    // A refused change is told to nobody; what was acknowledged right before a kill is told after it.
+    // A refused change has no event; the event of a change acknowledged right before a kill is delivered after it.
     assert_eq!(shop.cancel(&platform, &client, *shipped).await.unwrap().status(), 409);
     for id in last {
         assert_eq!(shop.cancel(&platform, &client, *id).await.unwrap().status(), 204);

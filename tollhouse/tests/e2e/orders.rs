@@ -1,20 +1,20 @@
-//! The orders API, as its specification's tables say, through the edge over TLS.
+//! The orders API as in the tables of its specification, through the gateway over TLS.
 
 use reqwest::Method;
 use serde_json::Value;
 
 use crate::world::{Platform, error, rate_limit_headers};
 
-/// One platform for all: each step leaves what the next ones need as it was, or takes orders of its own.
+/// One platform for all steps; each step uses its own orders or leaves them unchanged.
 #[tokio::test]
-async fn the_orders_api_is_what_its_specification_says() {
+async fn the_orders_api_follows_its_specification() {
     let platform = Platform::start();
     a_key_lists_every_order_of_its_store(&platform).await;
     a_pending_order_is_cancelled_once_and_a_shipped_one_never(&platform).await;
-    what_is_no_order_id_names_no_order(&platform).await;
+    a_malformed_order_id_is_404(&platform).await;
     without_a_valid_key_every_operation_is_401_and_says_how_to_send_one(&platform).await;
     wrong_methods_paths_and_bodies_are_refused_before_anything_happens(&platform).await;
-    a_key_does_what_its_scopes_say_and_no_more(&platform).await;
+    a_key_is_limited_to_its_scopes(&platform).await;
     the_pets_operation_says_that_it_goes_away(&platform).await;
     a_project_sees_its_own_store_alone(&platform).await;
 }
@@ -58,7 +58,7 @@ async fn a_pending_order_is_cancelled_once_and_a_shipped_one_never(platform: &Pl
 }
 
 // rule: 4.2.2
-async fn what_is_no_order_id_names_no_order(platform: &Platform) {
+async fn a_malformed_order_id_is_404(platform: &Platform) {
     let (client, shop) = (platform.client(), platform.project("pro"));
     for id in
         ["0", "-1", "+5", "05", "5.0", "1e3", "9223372036854775807", "9223372036854775808", "%2F", "abc", "%D9%A1"]
@@ -114,7 +114,7 @@ async fn wrong_methods_paths_and_bodies_are_refused_before_anything_happens(plat
 }
 
 // rule: 5.4
-async fn a_key_does_what_its_scopes_say_and_no_more(platform: &Platform) {
+async fn a_key_is_limited_to_its_scopes(platform: &Platform) {
     let (client, mut shop) = (platform.client(), platform.project("pro"));
     let pending = shop.pending[0];
     shop.key.clone_from(&shop.read_only_key);

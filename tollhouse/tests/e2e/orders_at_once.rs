@@ -1,4 +1,4 @@
-//! One order, many clients, three gateways: one truth. And two deployments whose keys are strangers to each other.
+//! Concurrent changes of an order through three gateways; and two deployments that refuse each other's keys.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use crate::world::{error, until};
 
 const GATEWAYS: usize = 3;
 
-/// Requests at the same time, each by a client of its own through the next gateway; how often each answer came.
+/// Sends concurrent requests, each by a separate client through the next gateway; returns the count of each status.
 async fn race(
     deployment: &Arc<Deployment>,
     (project, key): (&str, &str),
@@ -42,9 +42,9 @@ fn pending(ids: std::ops::Range<i64>) -> String {
     })
 }
 
-/// One deployment for both: each step has a project of its own.
+/// One deployment for both steps; each step uses a different project.
 #[tokio::test(flavor = "multi_thread")]
-async fn through_three_gateways_each_order_has_one_truth() {
+async fn concurrent_changes_through_three_gateways_agree() {
     let deployment = Arc::new(Deployment::start("live", GATEWAYS).await);
     of_a_hundred_cancellations_through_three_gateways_one_succeeds(&deployment).await;
     shipping_against_cancelling_through_three_gateways_leaves_one_truth(&deployment).await;
@@ -69,7 +69,7 @@ async fn shipping_against_cancelling_through_three_gateways_leaves_one_truth(dep
     let key = deployment.project("mill", pending(0..ORDERS)).await;
     let both = (0..ORDERS).flat_map(|id| {
         let (cancel, ship) = (format!("/v1/store/orders/{id}"), format!("/v2/store/orders/{id}/ship"));
-        // By turns, so that neither is always first.
+        // Alternating, so that neither is always first.
         if id % 2 == 0 {
             [(Method::DELETE, cancel), (Method::POST, ship)]
         } else {
@@ -81,7 +81,7 @@ async fn shipping_against_cancelling_through_three_gateways_leaves_one_truth(dep
     let (cancelled, shipped) = (count("DELETE", 204), count("POST", 200));
     assert_eq!(cancelled + shipped, 40, "{tally:?}");
     assert_eq!((count("DELETE", 409), count("POST", 409)), (shipped, cancelled), "{tally:?}");
-    // What the store says is what the clients were told, and each order has one event.
+    // The store matches the responses, and each order has one event.
     let client = deployment.client();
     let get = async |path: String| -> Value {
         let answer = deployment.request(&client, 0, Method::GET, "mill", &path).bearer_auth(&key).send().await;

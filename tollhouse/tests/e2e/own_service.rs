@@ -1,4 +1,4 @@
-//! Anybody's service behind the edge in a minute: an echo server as a keyed API and as a public site with web sockets.
+//! A custom service behind the gateway: an echo server as an API with keys and as a public site with WebSocket.
 
 use axum::Router;
 use axum::extract::ws::{Message, WebSocketUpgrade};
@@ -35,17 +35,17 @@ async fn echo() -> String {
     format!("echo=http://{address}")
 }
 
-/// One platform for both: each step has a project of its own.
+/// One platform for both steps; each step uses a different project.
 #[tokio::test]
-async fn anybodys_service_stands_behind_the_edge() {
+async fn a_custom_service_works_behind_the_gateway() {
     let platform = Platform::start_with(&["--upstream", &echo().await]);
     a_service_of_ones_own_stands_behind_the_edge(&platform).await;
     a_public_site_needs_no_key_and_speaks_websocket(&platform).await;
 }
 
-/// What gateway.toml can say of an upstream can be said here, and is remembered.
+/// `--upstream-setting` accepts the settings of gateway.toml and saves them.
 #[tokio::test]
-async fn a_backend_has_the_limits_that_it_is_given() {
+async fn an_upstream_has_its_configured_limits() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("echo=http://{}", silent.local_addr().unwrap());
     let settings = ["echo.first_byte_timeout=100ms", "echo.body_bytes_max=10"];
@@ -97,7 +97,7 @@ async fn a_service_of_ones_own_stands_behind_the_edge(platform: &Platform) {
     assert_eq!(headers["host"], format!("mine.tollhouse.localhost:{port}"), "the address that its clients use");
     assert_eq!(headers["x-forwarded-host"], headers["host"]);
     assert_eq!(headers["x-forwarded-port"], port.to_string());
-    assert_eq!(headers["traceparent"], Value::Null, "nobody records a trace, so the service decides");
+    assert_eq!(headers["traceparent"], Value::Null, "without a collector the gateway adds no trace");
     assert_eq!(headers["tollhouse-identity-token"], Value::Null, "this upstream has not asked who is calling");
     assert_eq!(headers["authorization"], Value::Null, "the key stays at the edge");
     let unknown = client.get(&url).send().await.unwrap();

@@ -1,4 +1,4 @@
-//! A project is removed, and its name is used again: what the first left behind is nobody's.
+//! A project is removed, and its name is used again: the new project gets no data of the old one.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::world::{Platform, Project, order_file, rate_limit_headers, until};
 
-/// Creates the project with limits of its own, and a key.
+/// Creates the project with its own limits, and a key.
 fn create(platform: &Platform, name: &str) -> Project {
     platform.json(&["project", "create", name, "--plan", "enterprise", "--per-minute", "1000", "--per-day", "50000"]);
     let key = platform.json(&["key", "create", name])["key"].as_str().unwrap().to_owned();
@@ -31,7 +31,7 @@ async fn place(platform: &Platform, project: &Project) -> i64 {
     answer.json::<Value>().await.unwrap()["id"].as_i64().unwrap()
 }
 
-/// How many orders the project shows, and what is left of its day.
+/// The number of the project's orders, and its remaining requests of the day.
 async fn seen(platform: &Platform, project: &Project) -> (usize, i64) {
     let request = project.request(platform, &platform.client(), Method::GET, "/v1/store/orders");
     let answer = request.send().await.unwrap();
@@ -47,7 +47,7 @@ fn said(platform: &Platform, arguments: &[&str]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_project_created_under_a_removed_ones_name_sees_nothing_of_it() {
+async fn a_new_project_with_a_used_name_sees_no_data_of_the_old_one() {
     let platform = Platform::start();
     let first = create(&platform, "acme");
     order_file(&platform.path("orders.jsonl"), 100, 20);
@@ -76,7 +76,7 @@ async fn a_project_created_under_a_removed_ones_name_sees_nothing_of_it() {
     let exported = platform.json(&["orders", "export", export.to_str().unwrap(), "--project", "acme"]);
     assert_eq!(exported["exported"], 1);
 
-    // The first cannot come back while the second has the name, and `--now` erases both.
+    // The first cannot be restored while the second has the name, and `--now` erases both.
     assert!(said(&platform, &["project", "restore", "acme"]).contains("project_exists"));
     let kept = platform.json(&["project", "removed"])[0].clone();
     platform.json(&["project", "create", "other"]);
@@ -94,7 +94,7 @@ async fn a_project_created_under_a_removed_ones_name_sees_nothing_of_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_removed_project_comes_back_with_its_orders_until_it_is_erased_everywhere() {
+async fn a_removed_project_can_be_restored_with_its_orders_until_its_erasure() {
     let platform = Platform::start();
     let shop = create(&platform, "acme");
     let uid = platform.json(&["project", "show", "acme"])["uid"].as_str().unwrap().to_owned();
@@ -104,7 +104,7 @@ async fn a_removed_project_comes_back_with_its_orders_until_it_is_erased_everywh
     platform.json(&["project", "restore", "acme"]);
     assert_eq!(seen(&platform, &shop).await.0, 1);
     platform.json(&["project", "remove", "acme", "--now", "--yes"]);
-    // Nobody can ask for an identity that is gone but the operator of the service itself.
+    // Only the operator of the service can request the orders of an erased identity.
     let run: Value = serde_json::from_slice(&std::fs::read(platform.path("run.json")).unwrap()).unwrap();
     let secret = Secret::load_or_create(&platform.path("secrets/platform.key")).unwrap();
     let key = pass_key(&secret).unwrap();
@@ -116,10 +116,10 @@ async fn a_removed_project_comes_back_with_its_orders_until_it_is_erased_everywh
         answer.json::<Value>().await.unwrap() == none
     })
     .await;
-    // What is left is that it was erased, so that nothing of it is taken any more.
+    // Only the record of the erasure remains, so that later changes are refused.
     assert_eq!(tables_with(&platform.path("orders/orders.sqlite"), &uid), ["erased_projects"]);
     until("the control plane has heard of it", async || {
-        // What gateways were told of it stays in the change log until newer changes take its place.
+        // The change log keeps its changes until newer ones replace them.
         tables_with(&platform.path("domains/domains.sqlite"), &uid) == ["changes"]
     })
     .await;
@@ -139,7 +139,7 @@ fn tables_with(database: &Path, text: &str) -> Vec<String> {
 }
 
 #[test]
-fn orders_are_imported_into_projects_that_are_there() {
+fn an_import_needs_an_existing_project() {
     let platform = Platform::start();
     order_file(&platform.path("orders.jsonl"), 1, 3);
     let file = platform.path("orders.jsonl").to_str().unwrap().to_owned();
@@ -147,7 +147,7 @@ fn orders_are_imported_into_projects_that_are_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_browsers_are_told_is_a_setting_of_the_project() {
+async fn cors_and_hsts_are_settings_of_the_project() {
     let platform = Platform::start();
     let shop = create(&platform, "acme");
     let client = platform.client();
@@ -161,7 +161,7 @@ async fn what_browsers_are_told_is_a_setting_of_the_project() {
     assert_eq!(shown["cors"], json!(["https://b.example", "https://app.example"]));
     until("one origin may read", async || allowed().await.as_deref() == Some("https://app.example")).await;
     assert_eq!(set("off")["cors"], "off");
-    until("nobody may read", async || allowed().await.is_none()).await;
+    until("no origin may read", async || allowed().await.is_none()).await;
     assert_eq!(set("default")["cors"], Value::Null);
     until("it is as the backend is set", async || allowed().await.as_deref() == Some("*")).await;
     assert!(said(&platform, &["project", "set", "acme", "--cors", "app.example"]).contains("https://app.example"));

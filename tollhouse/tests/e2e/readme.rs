@@ -1,4 +1,4 @@
-//! The commands of README.md and docs/tenant/domains.md, as they stand there, on a platform on free ports.
+//! Runs the commands of README.md and docs/tenant/domains.md unchanged, on a platform with free ports.
 
 use std::process::{Command, Output};
 
@@ -8,7 +8,7 @@ use crate::world::{Platform, until};
 
 const PAGES: [&str; 2] = [include_str!("../../../README.md"), include_str!("../../../docs/tenant/domains.md")];
 
-/// Beginnings of commands that something else runs.
+/// Beginnings of commands that other tests run.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("./up", "tollhouse/tests/it/fresh_machine.rs and .ci/fresh-machine; here it is the platform"),
     ("./check", ".ci/run"),
@@ -19,7 +19,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("sudo apt-get install ", "./check"),
 ];
 
-/// A command, and the status that the comment above it promises.
+/// A command, and the status in the comment above it.
 type Promise = (String, Option<String>);
 
 /// The lines of a page that are set as code, joined where they go on.
@@ -77,7 +77,7 @@ async fn the_commands_of_the_readme_and_of_the_guide_to_domains_work() {
             let out = String::from_utf8_lossy(&output.stdout);
             let is_as_promised =
                 status.as_ref().is_none_or(|status| out.lines().next().is_some_and(|line| line.contains(status)));
-            // 3: carried out, and what it shows needs attention.
+            // 3: the command succeeded and reports a problem.
             matches!(output.status.code(), Some(0 | 3)) && is_as_promised
         })
         .await;

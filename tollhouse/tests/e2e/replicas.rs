@@ -1,4 +1,4 @@
-//! Three of everything over one PostgreSQL: each gateway over a control plane and a service of orders of its own.
+//! Three replicas over one PostgreSQL: each gateway has its own control plane and orders-service.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ const REPLICAS: usize = 3;
 #[tokio::test(flavor = "multi_thread")]
 async fn three_replicas_of_everything_are_one_platform() {
     let deployment = Arc::new(Deployment::of_replicas(REPLICAS).await);
-    // Made at the first replica; when this returns, every gateway knows it from the control plane that it follows.
+    // Created at the first replica; when this returns, every gateway has it from its own control plane.
     let key = deployment.project("shop", "{\"id\":1}\n{\"id\":2}\n".to_owned()).await;
     let client = deployment.client();
     for gateway in 0..REPLICAS {
@@ -38,7 +38,7 @@ async fn three_replicas_of_everything_are_one_platform() {
         *tally.entry(status).or_insert(0) += 1;
     }
     assert_eq!(tally, BTreeMap::from([(204, 1), (409, 59)]));
-    // Changed at the second replica: no gateway takes the key any more.
+    // Revoked at the second replica: every gateway refuses the key.
     let suspended = deployment.control(1, Method::PATCH, "/projects/shop").json(&json!({ "suspended": true }));
     let suspended = suspended.send().await.unwrap();
     assert!(suspended.status().is_success(), "{}", suspended.text().await.unwrap());

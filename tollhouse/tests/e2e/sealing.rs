@@ -1,4 +1,4 @@
-//! A change of the sealing secret, by the commands of docs/operator/secrets.md, while a domain's visitors come and go.
+//! Rotation of the sealing secret with the commands of docs/operator/secrets.md, while a domain has visitors.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use crate::world::until;
 const DOMAIN: &str = "shop.localhost";
 const GATEWAYS: usize = 2;
 
-/// The page's commands on the file of the sealing secret: add a line, make the last one the first, remove the last.
+/// The page's commands for the file of the sealing secret: add a line, move the last line to the top, remove the last
+/// line.
 fn commands() -> [String; 3] {
     let page = include_str!("../../../docs/operator/secrets.md");
     let found = page.lines().map(str::trim).filter(|line| line.ends_with(" data/secrets/sealing.key"));
@@ -27,7 +28,7 @@ fn carry_out(deployment: &Deployment, command: &str) {
     assert!(done.success(), "{command}");
 }
 
-/// Every request on a connection of its own: a handshake with the domain's certificate.
+/// A client with a new connection per request: each has a handshake with the domain's certificate.
 fn visitor(deployment: &Deployment) -> Client {
     let root = std::fs::read(deployment.directory.path().join("ca/ca.pem")).unwrap();
     let root = reqwest::Certificate::from_pem(&root).unwrap();
@@ -40,7 +41,7 @@ async fn is_served(client: &Client, port: u16, key: &str) -> bool {
     request.send().await.is_ok_and(|answer| answer.status() == 200)
 }
 
-/// Visitors of a gateway while something happens: how many came and were not served.
+/// Sends visitors to a gateway while `job` runs; returns the number of failed requests.
 fn visitors(deployment: &Deployment, gateway: usize, key: &str) -> (Arc<AtomicBool>, JoinHandle<(u32, u32)>) {
     let enough = Arc::new(AtomicBool::new(false));
     let (client, port, key, done) = (visitor(deployment), deployment.port(gateway), key.to_owned(), enough.clone());
@@ -54,7 +55,7 @@ fn visitors(deployment: &Deployment, gateway: usize, key: &str) -> (Arc<AtomicBo
     (enough, coming)
 }
 
-/// Starts each gateway again while the other one has visitors.
+/// Restarts each gateway while the other one has visitors.
 async fn restart_gateways(deployment: &mut Deployment, key: &str) {
     for gateway in 0..GATEWAYS {
         let (enough, coming) = visitors(deployment, 1 - gateway, key);

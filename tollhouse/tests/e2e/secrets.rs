@@ -1,4 +1,4 @@
-//! Keys and private keys are nowhere but where they belong.
+//! API keys and private keys do not leak into databases, logs or metrics.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use crate::world::Platform;
 
 // promise: edge.30
 #[tokio::test]
-async fn no_key_rests_in_a_database_a_log_or_a_metric() {
+async fn no_key_is_in_a_database_a_log_or_a_metric() {
     let mut platform = Platform::start();
     let (client, shop) = (platform.client(), platform.project("pro"));
     assert_eq!(shop.list(&platform, &client).await.len(), 40);

@@ -1,4 +1,4 @@
-//! How `up` starts and stops, whatever happens to its terminal, its options and its files.
+//! Start and stop of `up`: terminals, options and files.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
@@ -22,7 +22,7 @@ fn command(data: &Path, arguments: &[&str]) -> std::process::Output {
     tollhouse().args(arguments).arg("--data-dir").arg(data).output().unwrap()
 }
 
-/// Everything that a start has said until its last line, and the running process.
+/// The output of a start until its last line, and the running process.
 fn greeted(data: &Path, options: &[&str]) -> (Child, String) {
     let mut process = up(data, options);
     let mut said = String::new();
@@ -41,11 +41,11 @@ fn stop(mut process: Child) {
 }
 
 #[tokio::test]
-async fn nothing_that_happens_to_the_terminal_stops_the_platform() {
+async fn a_closed_terminal_does_not_stop_the_platform() {
     let data = tempfile::tempdir().unwrap();
     let mut process = up(data.path(), &["--no-demo"]);
     let mut first = String::new();
-    // As `up | head -1` does: the greeting meets a pipe that nobody reads.
+    // Like `up | head -1`: the greeting is written to a closed pipe.
     BufReader::new(process.stdout.take().unwrap()).read_line(&mut first).unwrap();
     assert_eq!(first, "Tollhouse is up.\n");
     drop(process.stderr.take());
@@ -63,7 +63,7 @@ async fn nothing_that_happens_to_the_terminal_stops_the_platform() {
 }
 
 #[test]
-fn the_platforms_domain_is_remembered_and_another_one_is_refused() {
+fn the_platform_domain_is_saved_and_another_one_is_refused() {
     let data = tempfile::tempdir().unwrap();
     let (process, said) = greeted(data.path(), &["--no-demo", "--platform-domain", "apps.localhost"]);
     let again = said.lines().find(|line| line.contains("--upstream echo=")).unwrap();
@@ -84,7 +84,7 @@ fn the_platforms_domain_is_remembered_and_another_one_is_refused() {
 }
 
 #[tokio::test]
-async fn without_its_file_the_demo_stops_no_start_and_loses_nothing() {
+async fn a_start_without_demo_json_succeeds_and_keeps_the_demo() {
     let mut platform = Platform::start();
     let shop = platform.project("free");
     let orders = shop.list(&platform, &platform.client()).await.len();
@@ -107,7 +107,7 @@ async fn without_its_file_the_demo_stops_no_start_and_loses_nothing() {
 }
 
 #[test]
-fn staging_stands_beside_production_with_keys_of_its_own() {
+fn staging_and_production_have_separate_keys() {
     let (production, staging) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (live, _) = greeted(production.path(), &["--no-demo"]);
     let (test, said) =
@@ -147,7 +147,7 @@ fn the_commands_of_the_guide_work_in_a_fresh_copy() {
         let output = tollhouse().args(&command[1..]).current_dir(copy.path()).output().unwrap();
         assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     }
-    // Where the processes listen is what the commands were told.
+    // The processes listen at the addresses of the commands.
     let run: serde_json::Value =
         serde_json::from_slice(&std::fs::read(copy.path().join("data/run.json")).unwrap()).unwrap();
     let settings = |file: &str| -> toml_edit::DocumentMut {

@@ -1,5 +1,5 @@
-//! What the thief of a gateway or of a service can do with everything that it has, before `tollhouse node revoke` and
-//! afterwards. The tables of SECURITY.md are these: a row is there only with what was tried for it.
+//! The abilities of a thief with all data of a gateway or a service, before and after `tollhouse node revoke`.
+//! The tables of SECURITY.md have the same rows: each row has an attempt here.
 
 mod redis;
 mod rows;
@@ -33,7 +33,7 @@ struct Stream {
 }
 
 impl Stream {
-    /// `None` once the stream has ended.
+    /// The next frame; `None` after the end of the stream.
     async fn next(&mut self) -> Option<Frame> {
         loop {
             if let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
@@ -53,23 +53,23 @@ impl Stream {
     }
 }
 
-/// A platform of two gateways, of which the first is stolen, as its orders-service is.
+/// A platform of two gateways; the first one and the orders-service are stolen.
 struct Scene {
     deployment: Deployment,
     redis: Redis,
     sealing: SealingKey,
-    /// The API key that passes through what is stolen, its name, and its project's identity.
+    /// The API key that passes through the stolen process, its name, and its project's identity.
     key: String,
     key_id: KeyId,
     project: String,
 }
 
-/// What the thief has copied.
+/// The thief's copies.
 struct Stolen {
     stream: Stream,
     keyring: Keyring,
     certificate: CertificateBundle,
-    /// Passes that an operator has shown the gateway.
+    /// Passes that an operator sent to the gateway.
     pass: String,
     /// The credentials of the gateway and of the service.
     gateway: String,
@@ -179,7 +179,7 @@ impl Scene {
         format!("http://{}/v1/projects/shop", self.deployment.service("domains", "http"))
     }
 
-    /// Whether it works now, with the credential of what is stolen.
+    /// Whether an attempt works now, with the stolen credential.
     async fn works(&self, what: Try, stolen: &mut Stolen, credential: &str) -> bool {
         let shop = format!("/known-projects/{}", self.project);
         let none = Value::Null;
@@ -218,7 +218,7 @@ impl Scene {
         }
     }
 
-    /// The same for what needs no credential.
+    /// The same for attempts without the credential.
     async fn works_elsewhere(&self, what: Try, stolen: &Stolen) -> bool {
         match what {
             Try::PresentedKeyAtAnotherGateway => {
@@ -247,7 +247,7 @@ impl Scene {
             Try::PassAtItsOwnAdmin => self.deployment.admin_opens(0, &stolen.pass).await,
             Try::PassAtAnotherAdmin => self.deployment.admin_opens(1, &stolen.pass).await,
             Try::MakePass => {
-                // All that it has beside the public key is its own secrets.
+                // It has only its own secrets and the public key.
                 let own = Secret::new(stolen.keyring.generations[0].identity.to_vec());
                 let to = PassFor::gateway("gateway-2");
                 let made = pass(&pass_key(&own).unwrap(), &to, SystemClock::new().now_seconds());
@@ -265,7 +265,7 @@ impl Scene {
     }
 }
 
-/// Tries everything; what came out otherwise than it is said, before or afterwards.
+/// Makes all attempts; returns those with an unexpected result, before or after the revocation.
 async fn surprises(
     scene: &Scene,
     stolen: &mut Stolen,
@@ -286,14 +286,14 @@ async fn surprises(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stolen_gateway_does_what_the_security_policy_says_and_nothing_else() {
+async fn a_stolen_gateway_has_exactly_the_abilities_in_the_security_policy() {
     let scene = Scene::set().await;
     let mut stolen = scene.steal().await;
     let credential = stolen.gateway.clone();
     assert_eq!(surprises(&scene, &mut stolen, GATEWAY, &credential, false).await, Vec::<String>::new());
     let revoked = scene.deployment.control(0, Method::DELETE, "/credentials/gateway/gateway-1").send().await.unwrap();
     assert_eq!(revoked.status(), 200);
-    // What has come before the end is read; services and the other gateway hear of it within two seconds.
+    // The stream is read to its end; services and the other gateway learn of the revocation within two seconds.
     while stolen.stream.next().await.is_some() {}
     until("services refuse what the gateway signs", async || {
         !scene.works(Try::SignToOrders, &mut stolen, &credential).await
@@ -304,7 +304,7 @@ async fn a_stolen_gateway_does_what_the_security_policy_says_and_nothing_else() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stolen_service_does_what_the_security_policy_says_and_nothing_else() {
+async fn a_stolen_service_has_exactly_the_abilities_in_the_security_policy() {
     let scene = Scene::set().await;
     let mut stolen = scene.steal().await;
     let credential = stolen.service.clone();

@@ -1,24 +1,24 @@
-//! What browsers and curl meet at the door: names, redirects, encryption.
+//! The gateway's behaviour for browsers and curl: names, redirects, encryption.
 
 use reqwest::Method;
 
 use crate::world::{Platform, error, rate_limit_headers};
 
-/// One platform for all: only the last step changes anything.
+/// One platform for all steps; only the last step changes it.
 #[tokio::test]
-async fn visitors_are_led_served_and_refused_as_they_should_be() {
+async fn visitors_are_redirected_served_and_refused() {
     let platform = Platform::start();
-    a_secondary_domain_leads_to_the_primary_in_one_hop_byte_for_byte(&platform).await;
+    a_secondary_domain_redirects_to_the_primary_with_the_same_path_and_query(&platform).await;
     the_primary_domain_and_the_platform_host_serve_the_same_store(&platform).await;
     a_key_over_plain_http_is_refused_and_never_redirected(&platform).await;
     a_connection_opened_for_one_name_does_not_answer_for_another(&platform).await;
-    names_that_nobody_published_get_no_certificate_and_no_page(&platform).await;
+    unpublished_names_get_no_certificate_and_no_page(&platform).await;
     both_protocols_of_http_are_spoken(&platform).await;
     removing_a_domain_stops_traffic_at_once(&platform).await;
 }
 
 // rule: 1.15
-async fn a_secondary_domain_leads_to_the_primary_in_one_hop_byte_for_byte(platform: &Platform) {
+async fn a_secondary_domain_redirects_to_the_primary_with_the_same_path_and_query(platform: &Platform) {
     let (client, port) = (platform.client(), platform.https_port());
     for target in ["/v1/store/orders?a=b%20c", "/%2F//x?", "/a|b", "/?x=%0a"] {
         for scheme in ["https", "http"] {
@@ -72,19 +72,19 @@ async fn a_key_over_plain_http_is_refused_and_never_redirected(platform: &Platfo
 
 async fn a_connection_opened_for_one_name_does_not_answer_for_another(platform: &Platform) {
     let (client, pro, free) = (platform.old_client(), platform.project("pro"), platform.project("free"));
-    for host in [free.host.as_str(), "www.petshop.localhost", "nobody.example"] {
+    for host in [free.host.as_str(), "www.petshop.localhost", "missing.example"] {
         let response =
             pro.request(platform, &client, Method::GET, "/v1/store/orders").header("host", host).send().await.unwrap();
         assert_eq!(error(response).await, (421, "misdirected_request".to_owned()), "{host}");
     }
 }
 
-async fn names_that_nobody_published_get_no_certificate_and_no_page(platform: &Platform) {
+async fn unpublished_names_get_no_certificate_and_no_page(platform: &Platform) {
     let client = platform.client();
-    let handshake = client.get(format!("https://nobody.tollhouse.localhost:{}/", platform.https_port())).send().await;
+    let handshake = client.get(format!("https://missing.tollhouse.localhost:{}/", platform.https_port())).send().await;
     assert!(handshake.unwrap_err().is_connect());
     let plain =
-        client.get(format!("http://nobody.tollhouse.localhost:{}/", platform.http_port())).send().await.unwrap();
+        client.get(format!("http://missing.tollhouse.localhost:{}/", platform.http_port())).send().await.unwrap();
     assert_eq!(error(plain).await, (404, "unknown_host".to_owned()));
 }
 

@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use crate::domain_commands::{refuses, says};
 use crate::world::{Platform, until};
 
-/// A receiver on this machine, where no message goes: what is sent to it is blocked.
+/// A receiver on this machine; the platform blocks messages to it.
 const BLOCKED: &str = "https://localhost/hooks";
 
-/// One platform for both: each step has a project of its own.
+/// One platform for both steps; each step uses a different project.
 #[tokio::test]
-async fn webhooks_are_looked_after_from_the_command_line() {
+async fn webhooks_are_managed_from_the_command_line() {
     let platform = Platform::start();
     a_webhook_is_added_told_repeated_and_removed(&platform).await;
     people_read_tables_and_reasons(&platform);
@@ -59,14 +59,14 @@ fn attempts(platform: &Platform) -> i64 {
 }
 
 #[tokio::test]
-async fn what_is_to_be_told_survives_a_kill() {
+async fn a_waiting_delivery_survives_a_kill() {
     let mut platform = Platform::start();
     let shop = platform.project("pro").id;
     let added = platform.json(&["webhook", "add", &shop, BLOCKED, "--event", "domain.created"]);
     let id = added["id"].as_str().unwrap();
     platform.json(&["domain", "add", &shop, "till.localhost"]);
     platform.kill();
-    // Whether the kill came before the first attempt, in the middle of it or afterwards: there is another, by itself.
+    // After a kill before, during or after the first attempt, another attempt follows automatically.
     let before = attempts(&platform);
     platform.up();
     let delivery = || platform.json(&["webhook", "deliveries", &shop, id])[0].clone();
@@ -82,7 +82,7 @@ fn people_read_tables_and_reasons(platform: &Platform) {
     let shop = platform.project("business").id;
     assert_eq!(says(platform, &["webhook", "list", &shop]), "none\n");
     let added = says(platform, &["webhook", "add", &shop, "https://hooks.example.com/in"]);
-    assert!(added.starts_with("whsec_") && added.contains("It is shown once"), "{added}");
+    assert!(added.starts_with("whsec_") && added.contains("It is shown only once"), "{added}");
     let table = says(platform, &["webhook", "list", &shop]);
     assert!(table.starts_with("WEBHOOK") && table.contains("https://hooks.example.com/in"), "{table}");
     let clear = refuses(platform, &["webhook", "add", &shop, "http://hooks.example.com/in"]);

@@ -1,4 +1,4 @@
-//! A platform started as a stranger would start it, and a client that trusts its local authority.
+//! A platform started with its defaults, and a client that trusts its local authority.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// How long anything may take before the test says what it waited for.
+/// Deadline of every wait; the test then fails and names the condition.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A running platform and its directory. Dropping it kills the process and removes the directory.
@@ -30,13 +30,13 @@ impl Platform {
         Self::start_with(&[])
     }
 
-    /// First start with more arguments.
+    /// First start with additional arguments.
     pub(crate) fn start_with(arguments: &[&str]) -> Self {
         Self::first(arguments, 0)
     }
 
-    /// First start at the beginning of a minute, of a day that goes on for a quarter of an hour: the clock of the platform
-    /// and of its commands is behind. What fits into a minute need not wait for one.
+    /// First start at the beginning of a minute, a quarter of an hour before midnight: the clock of the platform
+    /// and of its commands is behind. So a test of one minute need not wait for the next one.
     pub(crate) fn start_in_a_new_minute() -> Self {
         const QUARTER: i64 = 900;
         let now = SystemClock::new().now_seconds().0;
@@ -56,7 +56,7 @@ impl Platform {
         platform
     }
 
-    /// Starts the process on the same directory and waits until it has said that it is up.
+    /// Starts the process with the same directory and waits for its greeting.
     pub(crate) fn up(&mut self) {
         let mut process = self
             .program()
@@ -77,7 +77,7 @@ impl Platform {
     fn program(&self) -> Command {
         let mut program = tollhouse();
         if self.seconds_behind > 0 {
-            // Deadlines go on as they are: a wrong clock is one that shows the wrong time.
+            // Only the wall clock is wrong; deadlines are not affected.
             program.env("LD_PRELOAD", wrong_clock_library()).env("FAKETIME", format!("-{}s", self.seconds_behind));
             program.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
         }
@@ -114,7 +114,7 @@ impl Platform {
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let output = self.command(&[arguments, &["--json"]].concat());
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        // 3: carried out, and what it shows needs attention.
+        // 3: the command succeeded and reports a problem.
         assert!(matches!(output.status.code(), Some(0 | 3)), "{arguments:?} failed: {err}");
         serde_json::from_str(&out).unwrap_or_else(|error| panic!("{arguments:?} printed no JSON ({error}): {out}"))
     }
@@ -150,12 +150,12 @@ impl Platform {
         reqwest::get(url).await.unwrap().text().await.unwrap()
     }
 
-    /// A client that trusts the local authority, resolves every name to this machine, and follows no redirect.
+    /// A client that trusts the local authority, resolves every name to this machine, and does not follow redirects.
     pub(crate) fn client(&self) -> Client {
         self.client_builder().build().unwrap()
     }
 
-    /// The same, speaking HTTP/1.1 only.
+    /// The same with HTTP/1.1 only.
     pub(crate) fn old_client(&self) -> Client {
         self.client_builder().http1_only().build().unwrap()
     }
@@ -174,7 +174,7 @@ impl Platform {
 impl Drop for Platform {
     fn drop(&mut self) {
         let Some(mut process) = self.process.take() else { return };
-        // Asked first: what it has started itself, such as an authority, ends with it only then.
+        // SIGTERM first, so that it can stop its own processes, such as an authority.
         let signal = |name: &str, pid: &str| drop(Command::new("kill").args([name, pid]).status());
         let pid = process.id().to_string();
         signal("-INT", &pid);
@@ -221,7 +221,7 @@ impl Project {
     }
 }
 
-/// An Error body that says what the catalogue says, whatever else the response carries.
+/// Checks the form of an Error body; returns status and code.
 pub(crate) async fn error(response: Response) -> (u16, String) {
     let status = response.status().as_u16();
     assert_eq!(response.headers()["content-type"], "application/json");
@@ -245,11 +245,11 @@ pub(crate) fn rate_limit_headers(response: &Response) -> (i64, i64, i64) {
 
 /// Waits for a condition, polling.
 pub(crate) async fn until(what: &str, holds: impl AsyncFnMut() -> bool) {
-    until_looking_each(Duration::from_millis(20), what, holds).await;
+    until_checked_each(Duration::from_millis(20), what, holds).await;
 }
 
-/// The same, for looks that cost something.
-pub(crate) async fn until_looking_each(pause: Duration, what: &str, mut holds: impl AsyncFnMut() -> bool) {
+/// The same with a longer interval, for expensive conditions.
+pub(crate) async fn until_checked_each(pause: Duration, what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let started = Instant::now();
     let mut pause = tokio::time::interval(pause);
     while !holds().await {
@@ -258,7 +258,7 @@ pub(crate) async fn until_looking_each(pause: Duration, what: &str, mut holds: i
     }
 }
 
-/// The library that makes a process's clock wrong, below the folder of this machine's architecture.
+/// The faketime library that shifts a process's clock, in the folder of this machine's architecture.
 fn wrong_clock_library() -> PathBuf {
     let folders = std::fs::read_dir("/usr/lib").unwrap();
     let libraries = folders.map(|folder| folder.unwrap().path().join("faketime/libfaketimeMT.so.1"));
@@ -279,7 +279,7 @@ fn port(value: &Value) -> u16 {
     value.as_u64().unwrap().try_into().unwrap()
 }
 
-/// Every name is this machine, whatever the system's resolver thinks of `.localhost`.
+/// Resolves every name to this machine, independent of the system's resolver.
 pub(crate) struct ThisMachine;
 
 impl reqwest::dns::Resolve for ThisMachine {

@@ -1,5 +1,5 @@
-//! The files of the deployment in containers agree with each other and with the processes they configure. That they
-//! work is shown by `.ci/compose-test`.
+//! The files of the deployment in containers agree with each other and with the processes they configure.
+//! `.ci/compose-test` runs the deployment.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ fn the_example_names_every_setting_of_the_deployment_with_its_default() {
 }
 
 #[test]
-fn every_process_understands_what_the_deployment_tells_it() {
+fn every_process_accepts_its_settings_of_the_deployment() {
     let compose = tree::read("docker-compose.yml");
     let plans = tree::root().join("config/plans.toml");
     for (process, prefix, least) in
@@ -34,21 +34,21 @@ fn every_process_understands_what_the_deployment_tells_it() {
         });
         let mut environment = BTreeMap::new();
         for (name, value) in variables {
-            // What only the containers have is stood in for: secrets by a value, plans by the file that is mounted.
+            // Stand-ins for what only containers have: a value for secrets, the mounted file for plans.
             let secret =
                 ["SECRET_FILE", "PASSWORD_FILE", "CREDENTIAL_FILE"].iter().any(|ending| name.ends_with(ending));
             let known = substitutions(&value).into_iter().next();
             let (name, value) = match (secret, known) {
                 (true, _) => (name.trim_end_matches("_FILE").to_owned(), shipped::SECRET.to_owned()),
                 (_, Some((variable, default))) => {
-                    // The networks of containers are not here; the one of this machine is.
+                    // This machine's network stands in for the networks of containers.
                     let here = if variable.ends_with("_SUBNET") { "127.0.0.0/8" } else { default.as_str() };
                     (name, value.replace(&format!("${{{variable}:-{default}}}"), here))
                 }
                 (_, None) if name == "STORE_URL_FILE" => {
                     ("STORE_URL".to_owned(), "postgres://somebody:something@postgres:5432/orders".to_owned())
                 }
-                // The names of containers are not here, nor what is trusted there: https is what counts.
+                // Names and certificates of containers do not exist here; only https matters.
                 (_, None)
                     if ["INTERNAL_TLS_", "ADMIN_TLS_"].iter().any(|section| name.contains(section))
                         || name.ends_with("S_CA_CERTIFICATE_FILE") =>
@@ -73,9 +73,9 @@ fn every_process_understands_what_the_deployment_tells_it() {
             files.push("config/dev/domains-service.toml".to_owned());
         }
         for file in files {
-            // What the authority of the test world is trusted by is made when that starts; any file stands in.
+            // The test world's CA certificate is created at its start; any file stands in.
             let text = tree::read(&file).replace("/data/test-world/pebble-ca.pem", plans.to_str().unwrap());
-            // The files name secrets where a deployment without containers has them; the value that is there wins.
+            // The sample files name secret files of other deployments; the given value overrides them.
             if let Err(problems) = shipped::read(process, &file, &text, &environment) {
                 panic!("{problems}");
             }
@@ -92,9 +92,10 @@ fn the_image_is_built_with_the_toolchain_of_the_project() {
     assert!(dockerfile.contains(&format!("RUSTUP_TOOLCHAIN={version}\n")), "{version}");
 }
 
-// A volume takes its owner from the folder of the image that it covers; without one it is root's, and nobody may write.
+// A volume takes its owner from the folder of the image that it covers; without that folder root owns it, and the
+// process cannot write.
 #[test]
-fn the_image_has_a_folder_of_its_user_for_every_place_where_a_volume_is_put() {
+fn the_image_has_a_folder_of_its_user_for_every_volume() {
     let (dockerfile, compose) = (tree::read("Dockerfile"), tree::read("docker-compose.yml"));
     let volumes = compose.lines().filter_map(|line| line.trim().strip_prefix("- ")?.split_once(":/"));
     let ours = |place: &&str| ["shares/", "data", "run/tollhouse"].iter().any(|start| place.starts_with(start));
@@ -122,9 +123,9 @@ fn the_build_of_the_image_sees_what_cargo_reads() {
     }
 }
 
-// What is left of a damaged cluster may be all that is left of the data.
+// A damaged cluster can be the last copy of the data.
 #[test]
-fn the_start_of_postgresql_removes_no_cluster_that_it_does_not_know() {
+fn the_start_of_postgresql_never_removes_an_existing_cluster() {
     let volume = tempfile::tempdir().unwrap();
     let cluster = volume.path().join("cluster");
     std::fs::create_dir_all(cluster.join("base")).unwrap();

@@ -1,4 +1,4 @@
-//! Every way the platform says no has a heading in `docs/reference/errors.md`, with its status, and no heading is about nothing.
+//! Every error code has a heading with its status in `docs/reference/errors.md`, and every heading has a code.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use contract::rejection::Rejection;
 
 use crate::tree;
 
-/// Every code with its status. A code that two parts use has one meaning and one status.
+/// Every code with its status. A code of two processes has one meaning and one status.
 fn catalogues() -> BTreeSet<(String, u16)> {
     let edge = Rejection::ALL.iter().map(|rejection| (rejection.code(), rejection.status()));
     let services = orders_service::catalogue().chain(domains_service::catalogue());

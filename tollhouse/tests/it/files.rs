@@ -1,8 +1,8 @@
-//! Rules for files that no lint knows.
+//! Rules for files that no lint checks.
 
 use crate::tree;
 
-/// A file settles around a hundred lines; beyond this it holds two things.
+/// Most lines of a file; a longer one should be split.
 const LINES_MAX: usize = 400;
 
 /// Files that may be longer, with the reason.
@@ -14,7 +14,7 @@ const LONGER: &[(&str, &str)] = &[
     ("gateway/tests/it/upstream_http2.rs", "a table of upstreams over HTTP/2"),
 ];
 
-/// Pieces of text that do not belong into a file. Written in two halves, so that this file does not hold them.
+/// Forbidden texts. Each is written in two halves, so that this file does not contain it.
 const FORBIDDEN: &[(&str, &str, &str)] = &[
     ("to", "do!(", "finish it, or leave it out"),
     ("unimpl", "emented!(", "finish it, or leave it out"),
@@ -27,7 +27,7 @@ const FORBIDDEN: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn no_file_has_more_lines_than_one_thing_needs() {
+fn no_file_is_too_long() {
     let mut long = Vec::new();
     for path in tree::files(".rs") {
         let lines = tree::read(&path).lines().count();
@@ -41,14 +41,14 @@ fn no_file_has_more_lines_than_one_thing_needs() {
 }
 
 #[test]
-fn modules_are_a_file_beside_their_folder() {
+fn a_module_is_a_file_beside_its_folder() {
     let old: Vec<_> = tree::files("/mod.rs").into_iter().chain(tree::files("mod.rs")).collect();
     let old: Vec<_> = old.iter().filter(|path| path.ends_with("/mod.rs")).collect();
     assert!(old.is_empty(), "{old:?}");
 }
 
 #[test]
-fn nothing_unfinished_or_local_is_left_in_a_file() {
+fn files_contain_no_unfinished_or_local_text() {
     let mut found = Vec::new();
     for ending in [".rs", ".toml", ".md", ".sql", ".yml"] {
         for path in tree::files(ending) {
@@ -64,7 +64,7 @@ fn nothing_unfinished_or_local_is_left_in_a_file() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
-/// Every relative link of a page, without its anchor: the path from the root that it leads to.
+/// The targets of all relative links of a page, as paths from the root, without anchors.
 fn links(page: &str) -> Vec<String> {
     let text = tree::read(page);
     let folder = page.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
@@ -74,12 +74,12 @@ fn links(page: &str) -> Vec<String> {
 }
 
 #[test]
-fn links_between_pages_lead_somewhere_and_every_decision_is_listed() {
+fn links_between_pages_resolve_and_every_decision_is_listed() {
     let pages = tree::files(".md");
     let all: Vec<String> = pages.iter().flat_map(|page| links(page)).collect();
     assert!(all.len() > 10, "the search for links finds {all:?}");
     let broken: Vec<_> = all.iter().filter(|link| !tree::root().join(link).exists()).collect();
-    assert!(broken.is_empty(), "these lead nowhere: {broken:?}");
+    assert!(broken.is_empty(), "broken links: {broken:?}");
     let listed = links("docs/develop/decisions/README.md");
     let decisions =
         pages.iter().filter(|page| page.starts_with("docs/develop/decisions/") && !page.ends_with("README.md"));

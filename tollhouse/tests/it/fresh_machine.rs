@@ -1,5 +1,5 @@
-//! `./check` on a machine where nothing of the project was ever installed: it can install every program that the tests
-//! start, and it ends with a verdict whatever fails.
+//! `./check` on a machine without the project's tools: it can install every program that the tests
+//! start, and it ends with a verdict after any failure.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,7 +17,7 @@ struct Row {
 
 const MANAGERS: [&str; 2] = ["apt-get", "dnf"];
 
-/// Programs of every Debian, and of what a row installs beside its command.
+/// Programs of every Debian, and further programs of installed packages.
 const ALWAYS_THERE: &[&str] =
     &["bash", "chown", "cp", "kill", "mkfifo", "mount", "setpriv", "sh", "taskset", "timeout", "umount"];
 const INSTALLED_BESIDE: &[(&str, &str)] =
@@ -47,7 +47,7 @@ fn search_path() -> String {
     std::env::var("PATH").unwrap()
 }
 
-/// A folder with links to a few programs of the system, and nothing else.
+/// A folder with links to a few programs of the system.
 fn small_system(programs: &[&str]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for program in programs {
@@ -118,7 +118,7 @@ fn every_program_that_tests_start_is_in_the_table_for_their_crate() {
     for path in tree::files(".rs") {
         let crate_name = path.split('/').next().unwrap();
         let is_of_tests = path.contains("/tests/") || path.contains("/tests.rs") || crate_name == "dev-world";
-        // Comparisons with other servers are for the benches, which install what they need.
+        // Comparisons with other servers belong to the benches, which install those servers.
         if !is_of_tests || path.contains("/scale/peers.rs") {
             continue;
         }
@@ -143,7 +143,7 @@ fn every_program_that_tests_start_is_in_the_table_for_their_crate() {
 }
 
 #[test]
-fn groups_are_those_that_check_asks_for() {
+fn the_groups_of_the_table_are_those_of_check() {
     let check = tree::read("check");
     let crates = check.lines().find_map(|line| line.strip_prefix("crates=(")?.strip_suffix(')')).unwrap();
     let mut known: BTreeSet<_> = crates.split(' ').collect();
@@ -167,7 +167,7 @@ fn steps(cargo: &str, names: &[&str]) -> Output {
 }
 
 #[test]
-fn a_step_that_fails_is_named_and_the_rest_runs() {
+fn a_failed_step_is_named_and_the_other_steps_run() {
     let unreachable = "case \"$*\" in *fetch*) echo 'no network' >&2; exit 1;; esac";
     let vulnerable = "case \"$*\" in *advisories*) echo 'RUSTSEC-0000-0000' >&2; exit 4;; esac";
     for (cargo, says, never_says) in [(unreachable, "NOT FETCHED", "FOUND"), (vulnerable, "FOUND", "NOT FETCHED")] {
@@ -183,7 +183,7 @@ fn a_step_that_fails_is_named_and_the_rest_runs() {
 }
 
 #[test]
-fn a_step_that_exits_ends_nothing_else() {
+fn a_step_that_exits_does_not_end_the_other_steps() {
     // `components` exits when rustfmt is missing.
     let output = steps("case \"$*\" in 'fmt --version') exit 1;; esac", &["components", "documentation"]);
     let text = String::from_utf8(output.stdout).unwrap();
@@ -192,7 +192,7 @@ fn a_step_that_exits_ends_nothing_else() {
 }
 
 #[test]
-fn an_unknown_step_is_a_mistake() {
+fn an_unknown_step_is_an_error() {
     let output = steps("exit 0", &["lint"]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("FAILED: lint (there is no such step)"), "{text}");
@@ -200,7 +200,7 @@ fn an_unknown_step_is_a_mistake() {
 }
 
 #[test]
-fn help_for_up_is_the_program_s_own_and_needs_no_build() {
+fn the_help_of_up_matches_the_program_and_needs_no_build() {
     let program = Command::new(env!("CARGO_BIN_EXE_tollhouse")).args(["up", "--help"]).output().unwrap();
     let program = String::from_utf8(program.stdout).unwrap();
     assert_eq!(

@@ -1,5 +1,5 @@
-//! What is true of the project as a whole: which crate knows which, that every rule has a test and every refusal a
-//! heading, that the shipped settings are good and mistakes in settings are explained, and that alerts and dashboards know the
+//! Checks of the whole project: the direction of dependencies, a test for every rule, a heading for every refusal,
+//! valid sample settings, an explanation for every mistake in settings, and alerts and dashboards that match the
 //! metrics.
 
 #[cfg(test)]
@@ -20,6 +20,8 @@ mod metrics;
 mod monitoring;
 #[cfg(test)]
 mod rules;
+#[cfg(test)]
+mod samples;
 #[cfg(test)]
 mod settings;
 #[cfg(test)]

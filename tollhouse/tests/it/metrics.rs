@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::tree;
 
-/// Names that are handed to a registry: the text literal behind `registry,`, or what follows from it for a database.
+/// Names of registered metrics: the text literal behind `registry,`, and the derived names of a database.
 fn registered() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let is_program = |path: &String| path.contains("/src/") && !path.ends_with("tests.rs");

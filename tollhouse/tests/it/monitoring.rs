@@ -1,4 +1,4 @@
-//! Alerts, their tests, their runbooks and the dashboards speak of the same things, and of metrics that exist.
+//! Alerts, their tests, their runbooks and the dashboards match each other and use existing metrics.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use crate::tree;
 
 const ALERTS: &str = "config/alerts.yml";
 
-/// What follows `key: ` on the lines of a file that have it, whatever stands before.
+/// The text behind `key: ` on all lines of a file.
 fn values(text: &str, key: &str) -> Vec<String> {
     let lines = text.lines().map(|line| line.trim_start().trim_start_matches("- "));
     lines.filter_map(|line| line.strip_prefix(key)?.strip_prefix(": ")).map(|value| value.trim().to_owned()).collect()
@@ -16,7 +16,7 @@ fn set(values: Vec<String>) -> BTreeSet<String> {
     values.into_iter().collect()
 }
 
-/// Names of our metrics in an expression, without what Prometheus appends to those of histograms.
+/// Names of our metrics in an expression, without the suffixes of histograms.
 fn metrics_in(text: &str) -> BTreeSet<String> {
     let words = text.split(|character: char| !(character.is_ascii_alphanumeric() || matches!(character, '_' | ':')));
     words
@@ -34,7 +34,7 @@ fn documented() -> BTreeSet<String> {
 }
 
 #[test]
-fn every_alert_has_a_test_that_sees_it_fire_and_one_that_sees_it_silent() {
+fn every_alert_has_a_test_in_which_it_fires_and_one_in_which_it_does_not() {
     let alerts = set(values(&tree::read(ALERTS), "alert"));
     assert!(alerts.len() > 20, "the search for alerts finds {alerts:?}");
     let tests = tree::read("config/alerts.test.yml");
@@ -71,7 +71,7 @@ fn every_alert_has_a_severity_a_summary_and_a_runbook_that_names_it() {
 }
 
 #[test]
-fn alerts_and_dashboards_speak_of_metrics_that_exist() {
+fn alerts_and_dashboards_use_existing_metrics() {
     let documented = documented();
     let boards: Vec<_> = tree::files(".json").into_iter().filter(|path| path.starts_with("config/grafana/")).collect();
     assert!(boards.len() >= 5, "dashboards: {boards:?}");
@@ -80,7 +80,7 @@ fn alerts_and_dashboards_speak_of_metrics_that_exist() {
         let text = tree::read(path);
         let metrics = metrics_in(&text);
         let unknown: Vec<_> = metrics.difference(&documented).filter(|name| !name.contains(':')).collect();
-        assert!(unknown.is_empty(), "{path} speaks of {unknown:?}, which nobody exports");
+        assert!(unknown.is_empty(), "{path} uses {unknown:?}, which no process exports");
         used.extend(metrics);
     }
     let unseen: Vec<_> = documented.difference(&used).collect();

@@ -1,10 +1,10 @@
-//! Every rule of the specification and every promise has a test, and every test that names one names one that exists.
+//! Every rule of the specification and every promise has a test, and every rule or promise named by a test exists.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::tree;
 
-/// Pages of numbered sentences, the word by which tests name them, and how many there are at least.
+/// Pages of numbered sentences, the word by which tests refer to them, and the minimum number.
 const PAGES: [(&str, &str, usize); 2] =
     [("docs/reference/rules.md", "// rule:", 80), ("docs/reference/promises.md", "// promise:", 110)];
 
@@ -15,7 +15,7 @@ fn numbers(page: &str) -> Vec<String> {
     numbers.map(|(number, _)| number.to_owned()).collect()
 }
 
-/// Every number that lines with this word name, with the places that name it. Only files with tests count.
+/// Every number on lines with this word, with its files. Only files with tests count.
 fn named(word: &str) -> BTreeMap<String, Vec<String>> {
     let mut named: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for path in tree::files(".rs") {

@@ -1,4 +1,4 @@
-//! Every setting that the documents and the command line name is one of a process.
+//! Every setting named in the documents and the command line exists in a process.
 
 use std::collections::BTreeSet;
 
@@ -7,11 +7,11 @@ use crate::tree;
 
 const PROCESSES: [&str; 3] = ["gateway", "domains-service", "orders-service"];
 
-/// Words that follow a section's name and a dot without being settings: endings of files and of hosts.
+/// Words behind a section's name and a dot that are not settings: endings of files and hosts.
 const NO_SETTINGS: &[&str] =
     &["rs", "md", "toml", "yml", "json", "sqlite", "db", "key", "url", "pem", "sh", "localhost"];
 
-/// The sections of a process's settings, by the file that documents every one of them; those that are commented out too.
+/// The sections of a process's settings, from its sample file, including those commented out.
 fn sections(process: &str) -> BTreeSet<String> {
     let text = tree::read(&format!("config/{process}.toml"));
     let names = text.lines().map(|line| line.trim_start_matches(['#', ' ']));
@@ -23,12 +23,12 @@ fn is_of_a_name(letter: char) -> bool {
     letter.is_ascii_lowercase() || letter.is_ascii_digit() || "_.".contains(letter)
 }
 
-/// Whether a process has a setting of this name: it says so of one that is given by the environment.
+/// Whether a process has a setting with this name: it reports unknown ones that the environment gives.
 fn is_known(process: &str, setting: &str) -> bool {
     let variable = format!("_{}", setting.replace('.', "_").to_uppercase());
     let mut environment = vec![("SECRET", SECRET), ("SEALING_SECRET", SECRET)];
     let text = match setting.split('.').collect::<Vec<_>>()[..] {
-        // What stands in a list of tables has no variable.
+        // Settings in a list of tables have no environment variable.
         ["authorities", name] => format!("[[authorities]]\n{name} = \"?\"\n"),
         ["upstreams", upstream, _] if process == "gateway" => format!("[upstreams.{upstream}]\nendpoints = []\n"),
         _ => String::new(),
@@ -41,7 +41,7 @@ fn is_known(process: &str, setting: &str) -> bool {
     !problems.list.iter().any(|problem| is_it(&problem.setting) && problem.way_out.contains("no such setting"))
 }
 
-/// What reads as a setting in a text: a section's name, a dot and a word.
+/// The settings in a text: a section's name, a dot and a word.
 fn named(text: &str, sections: &BTreeSet<String>) -> BTreeSet<String> {
     let words = text.split(|letter: char| !is_of_a_name(letter));
     let words = words.map(|word| word.trim_matches('.')).filter(|word| {
@@ -51,7 +51,7 @@ fn named(text: &str, sections: &BTreeSet<String>) -> BTreeSet<String> {
     words.map(str::to_owned).collect()
 }
 
-/// The parts of a text that are set as code, or that a program says.
+/// The quoted parts of a text.
 fn quoted(text: &str, mark: char) -> String {
     let lines = text.lines().map(|line| line.split(mark).skip(1).step_by(2).collect::<Vec<_>>().join(" "));
     lines.collect::<Vec<_>>().join("\n")
@@ -84,7 +84,7 @@ fn every_setting_that_is_named_exists() {
 }
 
 #[test]
-fn a_setting_that_does_not_exist_is_noticed() {
+fn an_unknown_setting_is_found() {
     let sections = sections("gateway");
     let found = named("requests: quota.anonymous_per_minute in gateway.toml, see quota.rs", &sections);
     assert_eq!(found.iter().collect::<Vec<_>>(), ["quota.anonymous_per_minute"]);

@@ -1,4 +1,4 @@
-//! The settings in `config/` are good, and every kind of mistake is explained exactly.
+//! The sample settings in `config/` are valid, and every kind of mistake has an exact explanation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,10 +7,10 @@ use contract::key::Scope;
 
 use crate::tree;
 
-/// What stands in for the secret files, which no repository has.
+/// Stands in for the secret files, which the repository does not contain.
 pub(crate) const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
-/// Reads a file's text as the process called `name` would.
+/// Reads a file's text as the process `name` does.
 pub(crate) fn read(name: &str, file: &str, text: &str, environment: &[(&str, &str)]) -> Result<(), Problems> {
     let source = |prefix: &str| {
         let environment: BTreeMap<String, String> =
@@ -28,13 +28,13 @@ pub(crate) fn read(name: &str, file: &str, text: &str, environment: &[(&str, &st
 }
 
 #[test]
-fn every_shipped_file_is_good() {
+fn every_sample_file_is_valid() {
     let plans = tree::root().join("config/plans.toml");
     let mut processes = Vec::new();
     for path in tree::files(".toml").into_iter().filter(|path| path.starts_with("config/")) {
         let name = path.trim_start_matches("config/").trim_end_matches(".toml");
         if name == "plans" || name.starts_with("dev/") {
-            // The plans are read by the domains-service, below; what only containers have, by the tests of the deployment.
+            // The domains-service reads the plans, below; the tests of the deployment read the files of containers.
             continue;
         }
         let mut environment = vec![(if name == "domains-service" { "SECRET" } else { "CREDENTIAL" }, SECRET)];
@@ -103,7 +103,7 @@ fn the_shipped_routes_are_the_operations_of_the_services() {
         });
         routes.collect()
     };
-    // Without a key anybody reads what describes an API, and nothing else.
+    // Only the descriptions of an API can be read without a key.
     let served = |operations: &mut dyn Iterator<Item = (&'static str, &'static str, Option<Scope>)>| -> Routes {
         let describes = |path: &str| path.ends_with("/openapi.json") || path == "/reference";
         operations.map(|(method, path, _)| (path.to_owned(), method.to_owned(), describes(path))).collect()
@@ -112,7 +112,7 @@ fn the_shipped_routes_are_the_operations_of_the_services() {
     assert_eq!(routed("domains"), served(&mut domains_service::operations()));
 }
 
-/// `tests/broken/PROCESS.MISTAKE.toml` with what is said about it in `PROCESS.MISTAKE.expected`.
+/// `tests/broken/PROCESS.MISTAKE.toml` with the expected report in `PROCESS.MISTAKE.expected`.
 // promise: edge.24
 #[test]
 fn every_kind_of_mistake_is_explained() {
@@ -123,7 +123,7 @@ fn every_kind_of_mistake_is_explained() {
         let process = file.split('.').next().unwrap();
         let expected = tree::read(&path.replace(".toml", ".expected"));
         let said = match read(process, &format!("{process}.toml"), &tree::read(&path), &[]) {
-            Ok(()) => "nothing is wrong with it".to_owned(),
+            Ok(()) => "the file is valid".to_owned(),
             Err(problems) => problems.to_string(),
         };
         if said.trim_end() != expected.trim_end() {

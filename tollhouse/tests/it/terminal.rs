@@ -1,11 +1,11 @@
-//! What this program shows passes the one place that escapes it.
+//! All output of this program goes through the module that escapes it.
 
 use crate::tree;
 
 #[test]
-fn nothing_reaches_the_terminal_past_the_place_that_escapes() {
+fn all_output_goes_through_the_module_that_escapes_it() {
     let marks = ["println!", "print!(", "eprintln!", "stdout()", "stderr()", "dbg!"];
-    // The greeting's macro has a name that ends like the one it replaces; an export is data, as it was imported.
+    // The greeting's macro ends with the name of the one it replaces; an export is raw data.
     let allowed = |path: &str, line: &str| {
         path == "tollhouse/src/output.rs"
             || (path == "tollhouse/src/command/orders.rs" && line.contains("stdout().lock()"))

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// Directories that hold no file of ours, wherever they are.
+/// Directories without files of the project, at any depth.
 const NOT_OURS: &[&str] = &[".git", "target", "data", "node_modules"];
 
 /// The root of the project.

@@ -48,7 +48,7 @@ fn forbids(place: &str) -> CaaRuling {
 // rule: 1.18
 // promise: domains.17
 #[test]
-fn the_closest_name_with_records_decides_alone() {
+fn only_the_closest_name_with_records_decides() {
     let climb = |spec: &[(&str, &[&str])]| rule(&levels(spec), &us(), false);
     assert_eq!(climb(&[]), both(), "1: nothing anywhere");
     assert_eq!(climb(&[("a.b.c", &[]), ("b.c", &[]), ("c", &[])]), both(), "2: empty at every level");

@@ -155,7 +155,7 @@ async fn a_control_plane_without_ipv6_calls_no_healthy_nameserver_silent() {
 
 // promise: domains.7
 #[tokio::test]
-async fn todays_nameservers_are_asked_whatever_a_cache_says() {
+async fn the_parent_zones_nameservers_are_asked_despite_a_cache() {
     // The registry has the new servers; the resolver still has the old ones.
     let cache = |name: &str, kind| {
         Ok(match (name, kind) {
@@ -307,7 +307,7 @@ async fn a_dnssec_failure_is_called_one() {
 
 // promise: domains.8
 #[tokio::test(start_paused = true)]
-async fn what_is_silent_spoils_only_its_own_answer() {
+async fn a_silent_server_fails_only_its_own_query() {
     struct Silent;
     #[async_trait]
     impl Dns for Silent {

@@ -33,13 +33,13 @@ pub(super) fn zone_unknown(expected: &Expectation<'_>, why: NoAnswer) -> Problem
             ProblemCode::DnsDnssec,
             name.as_str(),
             format!(
-                "DNSSEC of {name} is broken: its signatures do not fit the DS record at the registrar. Resolvers that check them, and certificate authorities, see no records at all."
+                "DNSSEC of {name} is broken: its signatures do not match the DS record at the registrar. Resolvers that check them, and certificate authorities, see no records at all."
             ),
             "Sign the zone again at your DNS provider, or remove the DS record at your registrar; then choose Verify.",
         );
     }
     let (code, what) = match why {
-        NoAnswer::Lame => (ProblemCode::DnsLameNs, "No nameservers are listed for it"),
+        NoAnswer::Lame => (ProblemCode::DnsLameNs, "Its parent zone lists none"),
         NoAnswer::ServFail | NoAnswer::Malformed => (ProblemCode::DnsServfail, "Every resolver reported a failure"),
         _ => (ProblemCode::DnsTimeout, "The resolvers did not answer in time"),
     };
@@ -252,7 +252,7 @@ pub(super) fn text(code: ProblemCode, expected: &Expectation<'_>, found: &[Strin
     let message = match expected.claim {
         Claim::Contested => format!("{name} is or was attached to another project. Prove that it is yours."),
         Claim::Open | Claim::Proven => format!(
-            "{name} leads to us by addresses, which all projects share, so they do not show whose it is. Prove that it is yours."
+            "{name} points at addresses of the platform, which all projects share, so they do not prove ownership."
         ),
     };
     Problem::new(code, place, message, fix).seen([text.to_owned()], found.iter().take(SHOWN_MAX).cloned())
@@ -262,8 +262,8 @@ pub(super) fn local_taken() -> Problem {
     Problem::new(
         ProblemCode::OwnershipTxtMissing,
         "localhost",
-        "Another project on this machine holds this local name, or one above, below or beside it.",
-        "Remove that from the other project, or choose another name.",
+        "Another project on this machine has this local name, or one above, below or beside it.",
+        "Remove that name from the other project, or choose another one.",
     )
 }
 
@@ -301,7 +301,7 @@ pub(super) fn caa(identity: &CaaIdentity, ruling: &CaaRuling, levels: &[CaaLevel
             ProblemCode::CaaForbids,
             place,
             format!(
-                "The CAA records of {place} contain a critical one that certificate authorities do not know, so none may issue."
+                "The CAA records of {place} contain a critical record of an unknown kind, so no certificate authority may issue."
             ),
             {
                 let critical =

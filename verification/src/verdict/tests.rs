@@ -197,7 +197,7 @@ fn a_nameserver_that_cannot_be_asked_is_a_warning_beside_one_that_answers() {
 
 // rule: 1.12
 #[test]
-fn an_apex_passes_with_our_addresses_alone() {
+fn an_apex_passes_only_with_our_addresses() {
     let apex = |servers| Case::of("customer.com").judge(&facts("customer.com", servers));
     assert_eq!(apex(vec![addressed("ns1", &[EDGE])]).records, Records::Pass);
     assert_eq!(apex(vec![addressed("ns1", &[EDGE])]).is_apex, Some(true));

@@ -305,7 +305,7 @@ async fn a_resolver_that_fails_or_is_silent_stops_nothing() {
 
 // promise: domains.10
 #[tokio::test]
-async fn what_resolvers_answer_only_unchecked_is_bogus() {
+async fn an_answer_that_only_unvalidated_queries_get_is_bogus() {
     let validating = resolver(|question| {
         let unchecked = Message::from_vec(question).unwrap().metadata.checking_disabled;
         if unchecked { Some(answer_to(question, "x.test.")) } else { failing(ResponseCode::ServFail)(question) }

@@ -39,7 +39,7 @@ fn text_that_is_not_toml_is_one_problem_with_its_line() {
 }
 
 #[test]
-fn an_unknown_environment_variable_is_a_mistake() {
+fn an_unknown_environment_variable_is_reported() {
     let source = source("");
     let reader = source.reader().unwrap();
     let problems = reader.finish(Some(())).unwrap_err();

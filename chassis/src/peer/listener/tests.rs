@@ -14,7 +14,7 @@ fn authority() -> Issuer<'static, KeyPair> {
     Issuer::new(params, KeyPair::generate().unwrap())
 }
 
-/// What a certificate says.
+/// The contents of a certificate.
 #[derive(Clone, Copy)]
 struct Leaf<'a> {
     names: &'a [&'a str],
@@ -72,7 +72,7 @@ impl Files {
 
 /// The reason why the files were refused.
 fn refused(tls: &ServerTls) -> Option<&'static str> {
-    tls.shown.faults.lock()[1].as_ref().map(FaultKind::reason)
+    tls.files.faults.lock()[1].as_ref().map(FaultKind::reason)
 }
 
 #[test]
@@ -106,35 +106,35 @@ fn a_pair_that_is_not_as_good_leaves_the_certificate_in_use() {
         let files = Files::new();
         files.put(&GOOD.of(&ours));
         let tls = files.load();
-        let good = tls.shown.current.load().chain_pem.clone();
-        assert!(!tls.shown.look(NOW), "{case}: nothing is new");
+        let good = tls.files.current.load().chain_pem.clone();
+        assert!(!tls.files.check(NOW), "{case}: nothing is new");
         files.put(&found);
-        assert_eq!(tls.shown.look(NOW), expected.is_none(), "{case}");
+        assert_eq!(tls.files.check(NOW), expected.is_none(), "{case}");
         assert_eq!(refused(&tls), expected, "{case}");
-        assert_eq!(tls.shown.current.load().chain_pem == good, expected.is_some(), "{case}");
+        assert_eq!(tls.files.current.load().chain_pem == good, expected.is_some(), "{case}");
         let words = Listeners::of([&None, &Some(tls.clone())]).faults();
         assert_eq!(words.len(), usize::from(expected.is_some()), "{case}: {words:?}");
     }
 }
 
 #[test]
-fn the_pair_before_may_come_back() {
+fn a_replaced_pair_may_return() {
     let (ours, files) = (authority(), Files::new());
     let (first, second) = (GOOD.of(&ours), Leaf { valid: (0, 200), ..GOOD }.of(&ours));
     files.put(&first);
     let tls = files.load();
     for (pair, ends) in [(&second, 200), (&first, 100), (&second, 200)] {
         files.put(pair);
-        assert!(tls.shown.look(NOW));
-        assert_eq!(tls.shown.current.load().not_after, NOW.plus(ends * DAY));
+        assert!(tls.files.check(NOW));
+        assert_eq!(tls.files.current.load().not_after, NOW.plus(ends * DAY));
     }
-    // One that is over may be replaced by another authority's.
+    // An expired certificate may be replaced by one of another authority.
     let later = NOW.plus(300 * DAY);
-    assert!(!tls.shown.look(later));
-    assert_eq!(tls.shown.faults.lock()[0].as_ref().map(FaultKind::reason), Some("expired"));
+    assert!(!tls.files.check(later));
+    assert_eq!(tls.files.faults.lock()[0].as_ref().map(FaultKind::reason), Some("expired"));
     files.put(&Leaf { valid: (0, 400), ..GOOD }.of(&authority()));
-    assert!(tls.shown.look(later));
-    assert_eq!(*tls.shown.faults.lock(), Faults::default());
+    assert!(tls.files.check(later));
+    assert_eq!(*tls.files.faults.lock(), Faults::default());
 }
 
 #[test]
@@ -147,9 +147,9 @@ fn files_that_cannot_be_used_leave_the_certificate_in_use() {
     ServerTls::show(&registry, [("admin", &Some(tls.clone()))]).unwrap();
     let [certificate, _] = files.paths();
     let is_refused = |case: &str| {
-        assert!(!tls.shown.look(NOW), "{case}");
+        assert!(!tls.files.check(NOW), "{case}");
         assert_eq!(refused(&tls), Some("unusable"), "{case}");
-        assert_eq!(tls.shown.current.load().chain_pem, first.0.as_bytes(), "{case}");
+        assert_eq!(tls.files.current.load().chain_pem, first.0.as_bytes(), "{case}");
         let shown = metrics::render(&registry).unwrap();
         let series = "listener_certificate_fault{certificate=\"refused\",listener=\"admin\",reason=\"unusable\"} 1";
         assert!(shown.contains(series), "{case}: {shown}");
@@ -167,6 +167,6 @@ fn files_that_cannot_be_used_leave_the_certificate_in_use() {
     is_refused("a device is not read for ever");
     std::fs::remove_file(&certificate).unwrap();
     files.put(&second);
-    assert!(tls.shown.look(NOW));
-    assert_eq!(tls.shown.current.load().chain_pem, second.0.as_bytes());
+    assert!(tls.files.check(NOW));
+    assert_eq!(tls.files.current.load().chain_pem, second.0.as_bytes());
 }

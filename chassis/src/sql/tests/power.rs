@@ -6,8 +6,8 @@ use super::*;
 const COMMITS: i64 = 20;
 
 #[test]
-fn what_was_committed_is_there_after_a_power_failure() {
-    let test = "sql::tests::power::what_was_committed_is_there_after_a_power_failure";
+fn a_committed_change_survives_a_power_failure() {
+    let test = "sql::tests::power::a_committed_change_survives_a_power_failure";
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let open = async |directory: &Path| {
         let place = directory.join("data/x.db").into();

@@ -1,4 +1,4 @@
-//! What authorities say, and what it makes of a domain, one case a line.
+//! Results of orders and the domains that they lead to, one case a line.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn domain() -> Domain {
     domain
 }
 
-/// So many seconds from now.
+/// The time after this number of seconds.
 fn later(seconds: i64) -> UnixSeconds {
     NOW.to_seconds().plus(seconds)
 }
@@ -32,12 +32,12 @@ fn away(seconds: i64, failures: u32) -> IssueError {
     IssueError::Away { until: later(seconds), failures, message: text() }
 }
 
-/// The domain after a round in which the authorities "one", "two" and so on said this.
+/// The domain after a round in which the authorities "one", "two" and so on gave these results.
 fn after(errors: Vec<IssueError>) -> (Domain, Vec<Action>) {
     let domain = domain();
     let mut round = Round::begin(&domain.certificate);
     for (name, error) in ["one", "two", "three"].into_iter().zip(errors) {
-        round.note(name, OrderResult::of(error, 0));
+        round.record(name, OrderResult::of(error, 0));
     }
     unissued(domain, round, NOW, 0.0)
 }
@@ -53,12 +53,12 @@ fn words(actions: &[Action]) -> String {
 }
 
 #[test]
-fn what_a_round_without_a_certificate_makes_of_a_domain() {
+fn a_round_without_a_certificate_updates_the_domain() {
     use ProblemCode::{CaRateLimited, CaRejected, CaUnavailable, CaaForbids, CertQueued, ChallengeUnreachable};
     let noted = "domain.certificate.failed save";
     let ended = "forget-order-at-one withdrawchallenges domain.certificate.failed save";
-    // What the authority says, the problem, attempts counted, seconds to the next attempt, limited for, what is
-    // written.
+    // Columns: the authority's result, the problem, counted attempts, seconds to the next attempt, seconds of the
+    // limit, written records.
     let endless = IssueError::RateLimited { until: None, message: text() };
     for (error, code, attempts, next, limited_for, written) in [
         (IssueError::Unreachable(text()), ChallengeUnreachable, 1, 48, None, ended),
@@ -83,7 +83,7 @@ fn what_a_round_without_a_certificate_makes_of_a_domain() {
 }
 
 #[test]
-fn a_name_without_an_authority_is_told_so() {
+fn a_name_without_an_authority_gets_a_problem_that_says_so() {
     let (domain, actions) = after(Vec::new());
     assert_eq!(domain.certificate.attempts, 1);
     assert_eq!(domain.problems[0].message, "No certificate authority is configured for this name.");
@@ -95,7 +95,7 @@ fn a_name_without_an_authority_is_told_so() {
 fn the_next_authority_is_asked_unless_the_answer_would_be_the_same() {
     let asks_next = |error, attempts| {
         let result = OrderResult::of(error, attempts);
-        matches!(Round::begin(&domain().certificate).note("one", result), AfterResult::AskNext)
+        matches!(Round::begin(&domain().certificate).record("one", result), AfterResult::AskNext)
     };
     assert!(asks_next(limited(90), 0));
     assert!(asks_next(queued(90), 0));
@@ -111,7 +111,7 @@ fn the_next_authority_is_asked_unless_the_answer_would_be_the_same() {
 fn a_certificate_that_cannot_be_used_ends_its_order() {
     let mut round = Round::begin(&domain().certificate);
     let unfit = OrderResult::Failed { verdict: Verdict::Unfit("it is empty".to_owned()), next_authority: true };
-    assert!(matches!(round.note("one", unfit), AfterResult::AskNext));
+    assert!(matches!(round.record("one", unfit), AfterResult::AskNext));
     let (domain, actions) = unissued(domain(), round, NOW, 0.0);
     let expected = "The authority returned a certificate that cannot be used: it is empty.";
     assert_eq!(domain.certificate.last_error.as_deref(), Some(expected));
@@ -119,7 +119,7 @@ fn a_certificate_that_cannot_be_used_ends_its_order() {
 }
 
 #[test]
-fn a_round_reports_what_the_owner_can_do_something_about() {
+fn a_round_reports_the_failure_that_the_owner_can_fix() {
     let rejected = || IssueError::Rejected(text());
     for errors in [vec![queued(90), rejected()], vec![rejected(), queued(90)]] {
         let (domain, _) = after(errors);
@@ -143,11 +143,11 @@ fn an_authority_that_asked_us_to_wait_is_skipped_until_then_and_a_turn_in_our_qu
 }
 
 #[test]
-fn failed_attempts_are_repeated_ever_rarer_and_an_issued_certificate_ends_that() {
+fn pauses_after_failed_attempts_grow_until_a_certificate_is_issued() {
     let mut domain = domain();
     for minutes in [48, 8 * MINUTE, 80 * MINUTE, 86_400 / 5 * 4] {
         let mut round = Round::begin(&domain.certificate);
-        round.note("one", OrderResult::of(IssueError::Unavailable(text()), 0));
+        round.record("one", OrderResult::of(IssueError::Unavailable(text()), 0));
         (domain, _) = unissued(domain, round, NOW, 0.0);
         assert_eq!(domain.certificate.next_attempt_at, Some(later(minutes)));
     }
@@ -171,7 +171,7 @@ fn failed_attempts_are_repeated_ever_rarer_and_an_issued_certificate_ends_that()
 }
 
 #[test]
-fn an_order_that_waits_for_authorities_goes_on_when_the_first_is_back() {
+fn a_waiting_order_continues_when_the_first_authority_is_back() {
     let waits = postponed(domain(), NOW.plus(500), NOW, 0.0);
     assert_eq!(waits.certificate.next_attempt_at, Some(later(1)));
     assert_eq!(waits.due_at, Some(later(1).to_millis()));

@@ -1,4 +1,4 @@
-//! What holds for every domain and every history of checks, orders and rivals.
+//! Properties that hold for every domain and every sequence of checks, orders and rivals.
 
 use contract::certificate::SealedKey;
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ const START: UnixMillis = UnixMillis(1_800_000_000_000);
 const MINUTE: i64 = 60_000;
 const DAY: i64 = 24 * 60 * MINUTE;
 
-/// What DNS says.
+/// The result of a DNS check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     Passes,
@@ -36,7 +36,7 @@ impl Found {
         Self::NoAnswer,
     ];
 
-    /// Those that say that the proof is gone.
+    /// Results without a valid proof.
     const WITHDRAWN: [Self; 4] = [Self::NoRecord, Self::WrongRecord, Self::NoText, Self::CaaForbids];
 
     fn judged(self) -> Judgement {
@@ -53,7 +53,7 @@ impl Found {
     }
 }
 
-/// What an authority says.
+/// The result of an authority.
 #[derive(Clone, Copy, Debug)]
 enum Says {
     Issued,
@@ -94,7 +94,7 @@ impl Says {
     }
 }
 
-/// One domain, who holds its name, and the time.
+/// One domain, the holder of its name, and the time.
 #[derive(Clone, Debug)]
 struct World {
     domain: Domain,
@@ -105,7 +105,7 @@ struct World {
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// A check, so many milliseconds later; and, should a certificate be ordered, what the authority says.
+    /// A check after this number of milliseconds, and the authority's result if a certificate is ordered.
     Check(Found, Says, bool, i64),
     /// Another project proves the name.
     Lose,
@@ -126,7 +126,7 @@ impl World {
         Policy { claim, holder, pays: true, reason, jitter: 0.5 }
     }
 
-    /// Makes a check, and what follows from it. Whether a certificate was ordered.
+    /// Makes a check and applies its effects. Returns whether a certificate was ordered.
     fn check(&mut self, found: Found, says: Says, reason: Reason) -> bool {
         let policy = self.policy(reason);
         let check = DnsCheck { judged: found.judged(), checks: None, claim: policy.claim };
@@ -138,7 +138,7 @@ impl World {
         let orders = actions.iter().any(|action| matches!(action, Action::Order(_)));
         if orders {
             let mut round = Round::begin(&self.domain.certificate);
-            let (domain, _) = match round.note("one", says.result(&self.domain, self.now)) {
+            let (domain, _) = match round.record("one", says.result(&self.domain, self.now)) {
                 AfterResult::Deploy(bundle, facts) => {
                     issued(self.domain.clone(), ("one", false), (bundle, facts), self.now, 0.5)
                 }
@@ -176,7 +176,7 @@ impl World {
         }
     }
 
-    /// Moves to the moment at which the domain is due, and an order may go on.
+    /// Advances to the time when the domain is due and an order may continue.
     fn wait_for_order(&mut self) -> Reason {
         let reason = self.wait();
         if let Some(attempt) = self.domain.certificate.next_attempt_at {
@@ -185,7 +185,7 @@ impl World {
         reason
     }
 
-    /// Moves to the moment at which the domain is due; its owner asks when it is due no more.
+    /// Advances to the time when the domain is due. If it is due no more, its owner asks.
     fn wait(&mut self) -> Reason {
         match self.domain.due_at {
             Some(due) => {
@@ -246,7 +246,7 @@ proptest! {
     }
 
     #[test]
-    fn a_name_whose_proof_is_withdrawn_is_served_no_longer_than_the_grace(
+    fn a_name_without_its_proof_is_served_at_most_for_the_grace_period(
         mut world in world(),
         steps in steps(),
         withdrawn in prop::collection::vec(prop::sample::select(&Found::WITHDRAWN[..]), 64),
@@ -269,7 +269,7 @@ proptest! {
     }
 
     #[test]
-    fn a_name_that_was_never_proven_is_never_served(
+    fn an_unproven_name_is_never_served(
         steps in prop::collection::vec(checks(&Found::ALL[1..]), 0..40),
     ) {
         let domain = Domain::added("shop.customer.com".parse().unwrap(), "demo".parse().unwrap(), START);
@@ -281,7 +281,7 @@ proptest! {
     }
 
     #[test]
-    fn a_name_that_another_project_has_proven_is_served_for_that_project_alone(
+    fn a_name_is_served_only_for_the_project_that_proved_it(
         mut world in world(),
         steps in steps(),
         later in prop::collection::vec(checks(&[Found::NoRecord, Found::NoText, Found::Partial, Found::NoAnswer]), 0..20),

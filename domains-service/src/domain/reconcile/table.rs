@@ -1,4 +1,4 @@
-//! The rules of a domain's life, one a line: given a domain in a state, a check of its DNS makes this of it.
+//! The rules of a domain's states, one a line: a state, a check of its DNS, and the resulting state.
 
 use contract::time::UnixMillis;
 
@@ -26,7 +26,7 @@ struct Given {
     found: (Records, Ownership, Caa),
 }
 
-/// A domain that has just come into this state. One that is served has a certificate for 60 days, to be renewed in 30.
+/// A domain that has just entered this state. A served one has a certificate for 60 days, with renewal in 30.
 fn given(status: Status) -> Given {
     let mut domain = Domain::added("shop.customer.com".parse().unwrap(), "demo".parse().unwrap(), NOW);
     domain.status = status;
@@ -100,7 +100,7 @@ impl Given {
         self
     }
 
-    /// Another project takes the name while DNS is asked.
+    /// Another project takes the name during the DNS check.
     fn contested_meanwhile(mut self) -> Self {
         self = self.held_by_another();
         self.claim = Claim::Open;
@@ -112,7 +112,7 @@ impl Given {
         self
     }
 
-    /// What the check makes of it, and what is written, in order.
+    /// Asserts the new state and the written records, in order.
     #[track_caller]
     fn becomes(self, status: Status, written: &str) -> Domain {
         let (records, ownership, caa) = self.found;
@@ -145,7 +145,7 @@ fn word(action: &Action) -> String {
 }
 
 #[test]
-fn a_domain_that_is_not_served_goes_where_dns_says() {
+fn an_unserved_domain_takes_the_state_that_dns_implies() {
     use Status::{ActionRequired, Issuing, PendingDns, PendingOwnership, Propagating};
     for from in [PendingDns, PendingOwnership, Propagating, ActionRequired] {
         given(from).check(PASSES).becomes(Issuing, "hold domain.verified save publish order");
@@ -172,7 +172,7 @@ fn a_certificate_that_does_not_come_in_thirty_minutes_needs_the_owner() {
 }
 
 #[test]
-fn a_served_domain_is_let_go_by_two_checks_ten_minutes_apart_and_thirty_days() {
+fn a_served_domain_is_released_after_two_checks_ten_minutes_apart_and_thirty_days() {
     use Status::{Active, Degraded, Suspended};
     for withdrawn in [NO_RECORD, WRONG_RECORD, NO_TEXT, CAA_FORBIDS] {
         let first = given(Active).check(withdrawn).becomes(Active, "save publish");
@@ -237,13 +237,13 @@ fn a_name_belongs_to_the_project_that_proves_it() {
         .unpaid()
         .check(PASSES)
         .becomes(Status::Suspended, "domain.suspended save publish");
-    // What DNS said before another project took the name proves nothing.
+    // A result from before another project took the name proves nothing.
     given(PendingDns).contested_meanwhile().check(PASSES).becomes(PendingDns, "save publish");
     given(ActionRequired).contested_meanwhile().check(PASSES).becomes(ActionRequired, "save publish");
 }
 
 #[test]
-fn the_project_that_loses_a_name_is_served_no_more() {
+fn the_project_that_loses_a_name_is_not_served() {
     let given = given(Status::PendingDns).held_by_another();
     let check = DnsCheck { judged: Judgement::local(false), checks: None, claim: Claim::Contested };
     let (_, actions) = decide(given.domain, check, &given.policy, NOW);

@@ -1,4 +1,5 @@
-//! Our account at an authority: kept sealed, made where there is none, made anew where the authority has forgotten it.
+//! The account at an authority: stored sealed, created at the first use, and created again if the authority has lost
+//! it.
 
 use instant_acme::{Account, AccountCredentials, Error, ExternalAccountKey, NewAccount};
 use zeroize::Zeroizing;
@@ -8,7 +9,7 @@ use super::{AcmeAuthority, NONCES_MAX, patiently};
 use crate::issuer::IssueError;
 
 impl AcmeAuthority {
-    /// Our account: the one that was kept, or a new one.
+    /// The stored account, or a new one.
     pub(super) async fn account(&self) -> Result<Account, IssueError> {
         let mut known = self.account.lock().await;
         if let Some(account) = &*known {
@@ -21,7 +22,7 @@ impl AcmeAuthority {
             None => self.create_account().await?,
         };
         let credentials: AccountCredentials = serde_json::from_slice(&credentials)
-            .map_err(|error| IssueError::Unavailable(format!("the stored account cannot be read: {error}")))?;
+            .map_err(|error| IssueError::Unavailable(format!("cannot read the stored account: {error}")))?;
         let builder = Account::builder_with_http(Box::new(self.transport.clone()));
         let account = builder.from_credentials(credentials).await.map_err(|error| self.failed(&error))?;
         *self.account_uri.lock() = Some(account.id().to_owned());
@@ -41,13 +42,13 @@ impl AcmeAuthority {
             external.as_ref()
         ))
         .map_err(|error| self.failed(&error))?;
-        tracing::info!(authority = self.settings.name, account = account.id(), "an account was created");
+        tracing::info!(authority = self.settings.name, account = account.id(), "created an account");
         let credentials = serde_json::to_vec(&credentials).map(Zeroizing::new);
         let credentials = credentials.map_err(|error| IssueError::Unavailable(error.to_string()))?;
         self.desk.keep_account(&directory, &credentials).await
     }
 
-    /// An account that the authority does not know any more is made anew next time.
+    /// Deletes an account that the authority has lost, so that the next order creates a new one.
     pub(super) async fn forget_unknown_account(&self, error: &Error) -> Result<(), IssueError> {
         if is(error, "accountDoesNotExist") {
             self.desk.forget_account(&self.settings.directory_url).await?;

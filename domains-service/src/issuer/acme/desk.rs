@@ -1,5 +1,4 @@
-//! What an authority's engine needs of the rest of the service: a place for what must last, and gateways that answer
-//! challenges.
+//! The interface between an ACME engine and the service: storage, and gateways that answer challenges.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,14 +15,14 @@ use crate::limits::Demand;
 use crate::nodes::Nodes;
 use crate::publish;
 use crate::store::acme::OrderRecord;
-use crate::store::seals::order_place;
+use crate::store::sealed::order_place;
 use crate::store::{Store, StoreError};
 
-/// How long the gateways may take to learn a challenge; longer than they may take to come back after our restart. One that
-/// is slower answers too late for this attempt only.
+/// Longest wait until the gateways have applied a challenge. It covers their return after our restart. A slower gateway
+/// only fails this attempt.
 const LEARNING_TIME_MAX: Duration = Duration::from_secs(12);
 
-/// See the module.
+/// Storage and gateways, as an ACME engine uses them.
 #[derive(Clone)]
 pub(crate) struct Desk {
     pub(crate) store: Store,
@@ -33,7 +32,7 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    /// The account's credentials, if there is one.
+    /// The account's credentials, if an account is stored.
     pub(super) async fn account(&self, directory: &str) -> Result<Option<Zeroizing<Vec<u8>>>, IssueError> {
         let Some(sealed) = self.store.setting(&account_name(directory)).await? else { return Ok(None) };
         let opened = self.sealing.open(&sealed, &account_name(directory));
@@ -42,7 +41,7 @@ impl Desk {
         })
     }
 
-    /// Keeps an account's credentials, unless another process was faster; returns those that are kept.
+    /// Stores an account's credentials, unless another process was faster. Returns the stored ones.
     pub(super) async fn keep_account(
         &self,
         directory: &str,
@@ -54,7 +53,7 @@ impl Desk {
         self.sealing.open(&kept, &name).map_err(|error| IssueError::Unavailable(error.to_string()))
     }
 
-    /// The authority does not know the account any more.
+    /// Deletes an account that the authority has lost.
     pub(super) async fn forget_account(&self, directory: &str) -> Result<(), IssueError> {
         Ok(self.store.forget_setting(&account_name(directory)).await?)
     }
@@ -64,14 +63,14 @@ impl Desk {
         self.sealing.seal(key_pem.as_bytes(), &order_place(hostname.as_str())).map_err(|error| unavailable(&error))
     }
 
-    /// Opens the key of an order; `None` when it does not open, and the order is of no use.
+    /// Opens the key of an order; `None` if that fails and the order is useless.
     pub(super) fn open(&self, order: &OrderRecord) -> Option<Zeroizing<String>> {
         let sealed = order.sealed_key.as_deref()?;
         let opened = self.sealing.open(sealed, &order_place(order.hostname.as_str())).ok()?;
         String::from_utf8(opened.to_vec()).ok().map(Zeroizing::new)
     }
 
-    /// Takes from the limits, or a place in the queue for them.
+    /// Takes the demands from the limits, or a turn in the queue for them.
     pub(super) async fn admit(&self, demands: &[Demand], queued: bool) -> Result<(), IssueError> {
         match self.store.admit(demands, queued).await? {
             Ok(()) => Ok(()),
@@ -89,7 +88,7 @@ impl Desk {
         let revision = write.commit().await?;
         let learnt = self.nodes.acknowledged(revision, LEARNING_TIME_MAX).await;
         if !learnt.lagging.is_empty() {
-            tracing::warn!(domain = %hostname, gateways = learnt.lagging.join(", "), "not every gateway answers the challenge yet");
+            tracing::warn!(domain = %hostname, gateways = learnt.lagging.join(", "), "these gateways do not answer the challenge yet");
         }
         Ok(())
     }
@@ -105,7 +104,7 @@ impl From<StoreError> for IssueError {
     }
 }
 
-/// Under which name an account is remembered, and for which place its credentials are sealed.
+/// The name of an account's setting, for which its credentials are sealed.
 fn account_name(directory: &str) -> String {
     format!("acme account {directory}")
 }

@@ -1,4 +1,4 @@
-//! What an authority's refusals mean for a domain (RFC 8555, section 6.7).
+//! Translates refusals of an authority into problems of a domain (RFC 8555, section 6.7).
 
 use contract::time::UnixSeconds;
 use http::StatusCode;
@@ -20,18 +20,18 @@ pub(super) fn is(error: &Error, what: &str) -> bool {
     matches!(error, Error::Api(problem) if kind(problem) == what)
 }
 
-/// Whether the authority has forgotten what we asked about.
+/// Whether the authority no longer has the requested object.
 pub(super) fn is_gone(error: &Error) -> bool {
     matches!(error, Error::Api(problem) if problem.status == Some(StatusCode::NOT_FOUND.as_u16())
         || matches!(kind(problem), "malformed" | "accountDoesNotExist"))
 }
 
-/// An authority that does not answer, or with a failure of its own: whatever it was asked.
+/// Whether the authority fails by itself, with any request.
 fn is_away(problem: &Problem) -> bool {
     problem.status.is_some_and(|status| status >= StatusCode::INTERNAL_SERVER_ERROR.as_u16())
 }
 
-/// What a failed call means.
+/// The meaning of a failed call.
 pub(super) fn explain(error: &Error, now: UnixSeconds) -> IssueError {
     let until = pause().map(|pause| now.plus(i64::try_from(pause.as_secs()).unwrap_or(i64::MAX)));
     match error {
@@ -41,12 +41,12 @@ pub(super) fn explain(error: &Error, now: UnixSeconds) -> IssueError {
     }
 }
 
-/// When it is asked again is for the one who counts its failures to say.
+/// The caller, which counts failures, sets the time of the next try.
 fn away(message: String) -> IssueError {
     IssueError::Away { until: UnixSeconds::default(), failures: 0, message }
 }
 
-/// What a problem means, wherever it was found.
+/// The meaning of a problem document.
 pub(super) fn explain_problem(problem: &Problem, until: Option<UnixSeconds>) -> IssueError {
     let mut message = problem.detail.clone().unwrap_or_else(|| "it gives no reason".to_owned());
     for part in &problem.subproblems {
@@ -66,7 +66,7 @@ pub(super) fn explain_problem(problem: &Problem, until: Option<UnixSeconds>) -> 
     }
 }
 
-/// An error and what it came from: those of HTTP say little by themselves.
+/// An error with its causes: those of HTTP say little by themselves.
 fn words(error: &Error) -> String {
     let mut words = error.to_string();
     let mut source = std::error::Error::source(error);
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_of_its_own_are_nothing_of_the_names() {
+    fn an_authoritys_own_failures_do_not_count_against_the_name() {
         for (status, is_its_own) in [(400, false), (404, false), (409, false), (500, true), (502, true), (503, true)] {
             let problem: Problem = serde_json::from_str(&format!(r#"{{"status":{status}}}"#)).unwrap();
             let meant = explain_problem(&problem, None);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_a_problem_are_told_too() {
+    fn subproblems_are_reported_too() {
         let text = format!(
             r#"{{"type":"{NAMESPACE}compound","detail":"two things","subproblems":[{{"detail":"this"}},{{"detail":"that"}}]}}"#
         );

@@ -1,36 +1,37 @@
-//! Whether an authority answers: while it does not, one order at a time asks, and the others wait without asking.
+//! Detects outages of an authority: during one, a single order at a time tries it, and the others wait without a
+//! request.
 //!
-//! What fails because the authority is away says nothing about a name. So it costs the name no attempt, and when the
-//! authority is back, all that waited go on within minutes.
+//! A failure during an outage says nothing about a name. So it costs the name no attempt, and all waiting orders
+//! continue within minutes after the authority is back.
 
 use contract::time::UnixMillis;
 use parking_lot::Mutex;
 
-/// Until it is asked again after the first failure; each further failure doubles it.
+/// Pause after the first failure, in milliseconds; each further failure doubles it.
 const PAUSE: i64 = 15_000;
 
 /// The longest it is left alone.
 const PAUSE_MAX: i64 = 5 * 60 * 1_000;
 
-/// While one order asks, the others wait this long: longer than a few calls take to fail.
+/// Wait of the other orders while one tries the authority, in milliseconds: longer than a few calls take to fail.
 const ASKING: i64 = 30_000;
 
-/// The failures in a row, and until when nobody asks.
+/// The failures in a row, and the time until which no request is sent.
 #[derive(Default)]
 struct Failing {
     failures: u32,
     until: UnixMillis,
 }
 
-/// See the module.
+/// The state of an authority's outage. The default is no outage.
 #[derive(Default)]
 pub(super) struct Outage {
     failing: Mutex<Option<Failing>>,
 }
 
 impl Outage {
-    /// Whether the authority may be asked now; otherwise from when on. Whoever may is the one who finds out: for a while
-    /// the others may not.
+    /// Whether the authority may be asked now; otherwise the time from which it may. During an outage one caller gets
+    /// permission to test it, and the others wait.
     pub(super) fn may_ask(&self, now: UnixMillis) -> Result<(), UnixMillis> {
         let mut failing = self.failing.lock();
         match failing.as_mut() {
@@ -43,12 +44,12 @@ impl Outage {
         }
     }
 
-    /// Until when nobody asks.
+    /// The time until which no request is sent; `None` when requests are allowed.
     pub(super) fn until(&self, now: UnixMillis) -> Option<UnixMillis> {
         self.failing.lock().as_ref().map(|failing| failing.until).filter(|until| now < *until)
     }
 
-    /// It did not answer: from when on it is asked again, and for how many times in a row it has not.
+    /// Records a failure. Returns the time of the next try and the number of failures in a row.
     pub(super) fn failed(&self, now: UnixMillis) -> (UnixMillis, u32) {
         let mut failing = self.failing.lock();
         let failing = failing.get_or_insert_default();
@@ -69,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_asks_while_the_others_wait_and_a_long_outage_is_noticed_to_end_within_minutes() {
+    fn one_order_tests_an_outage_and_its_end_is_noticed_within_minutes() {
         let (outage, mut now) = (Outage::default(), UnixMillis(1_800_000_000_000));
         assert_eq!(outage.may_ask(now), Ok(()));
         let pauses: Vec<i64> = (0..8)

@@ -1,4 +1,4 @@
-//! Proving control of a name: an answer that every gateway gives, and what the authority made of it.
+//! Proves control of a name: every gateway answers the challenge, and the authority validates it.
 
 use contract::certificate::Challenge as Proof;
 use instant_acme::{AuthorizationStatus, Error, Order, OrderStatus};
@@ -9,9 +9,10 @@ use crate::config::ChallengeKind;
 use crate::issuer::{IssueError, IssueRequest};
 
 impl AcmeAuthority {
-    /// Proves control of the name: publishes the answer, says that it is there, and waits for the verdict.
+    /// Proves control of the name: publishes the challenge response, reports it to the authority, and waits for the
+    /// result.
     pub(super) async fn prove(&self, order: &mut Order, request: &IssueRequest) -> Result<(), IssueError> {
-        // Fetched first: what is known is not asked for again below, so no nonce can go wrong there.
+        // Fetched first: the code below needs no request for known objects, so no nonce can be refused there.
         let fetched = patiently!(fetch_authorization(order));
         fetched.map_err(|error| self.failed(&error))?;
         let missing = || IssueError::Unavailable("the order has no authorization".to_owned());
@@ -45,13 +46,13 @@ impl AcmeAuthority {
         match patiently!(order.poll_ready(&POLLING)) {
             Ok(OrderStatus::Invalid) => Err(self.why_invalid(order, request).await),
             Ok(_) => Ok(()),
-            // The order's own error; that of a question about it says nothing of the proof.
+            // The order's own error; an error of a request about it says nothing about the proof.
             Err(Error::Api(_)) if order.state().error.is_some() => Err(self.why_invalid(order, request).await),
             Err(error) => Err(self.failed(&error)),
         }
     }
 
-    /// What the authority says of the proof that failed. The order is over.
+    /// The authority's reason for a failed proof. The order has ended.
     async fn why_invalid(&self, order: &mut Order, request: &IssueRequest) -> IssueError {
         let reason = patiently!(find_failure(order)).ok().flatten();
         let reason = reason.or_else(|| order.state().error.clone());
@@ -64,22 +65,22 @@ impl AcmeAuthority {
             let failure = self.settings.limits.of_failure(&self.settings.name, request.hostname.as_str());
             let taken = self.desk.admit(&failure, true).await;
             if let Err(error) = taken {
-                tracing::debug!(domain = %request.hostname, %error, at = now.0, "the limit on failures is reached");
+                tracing::debug!(domain = %request.hostname, %error, at = now.0, "reached the limit on failed validations");
             }
         }
         if let Err(error) = self.desk.store.forget_order(&self.settings.name, &request.hostname).await {
-            tracing::warn!(domain = %request.hostname, %error, "a failed order could not be forgotten; it will be found invalid");
+            tracing::warn!(domain = %request.hostname, %error, "could not delete a failed order; the next attempt will find it invalid");
         }
         meaning
     }
 }
 
-/// Asks for the order's authorization, so that it is known.
+/// Fetches the order's authorization.
 pub(super) async fn fetch_authorization(order: &mut Order) -> Result<(), Error> {
     order.authorizations().next().await.transpose().map(|_| ())
 }
 
-/// What the authority notes at the challenge that failed.
+/// The error that the authority reports at the failed challenge.
 async fn find_failure(order: &mut Order) -> Result<Option<instant_acme::Problem>, Error> {
     let mut authorizations = order.authorizations();
     let Some(authorization) = authorizations.next().await else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! HTTP to a certificate authority: with deadlines, bounded answers, and what it asks of us for later.
+//! HTTP to a certificate authority, with deadlines, bounded answers, and its `Retry-After` for later attempts.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -13,10 +13,10 @@ use http_body_util::BodyExt as _;
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use serde_json::Value;
 
-/// The longest one request may take.
+/// Maximum duration of a request.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(15);
 
-/// The longest a connection may take.
+/// Maximum duration of connecting.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Bytes of an answer; a chain of certificates has some thousands.
@@ -26,28 +26,28 @@ const ANSWER_BYTES_MAX: usize = 256 * 1024;
 const PAUSE_MAX: Duration = Duration::from_hours(7 * 24);
 
 tokio::task_local! {
-    /// For how long the last refusal of this order asked us to stay away.
+    /// The `Retry-After` of this order's last refusal.
     static PAUSE: Cell<Option<Duration>>;
 }
 
-/// Runs an order; [`pause`] tells afterwards, within it, for how long the authority wants to be left alone.
+/// Runs an order; within it, [`pause`] returns the pause that the authority asked for.
 pub(super) async fn noting_pauses<T>(order: impl Future<Output = T>) -> T {
     PAUSE.scope(Cell::new(None), order).await
 }
 
-/// For how long the last refusal asked us to stay away.
+/// The `Retry-After` of the last refusal, within an order.
 pub(super) fn pause() -> Option<Duration> {
     PAUSE.try_with(Cell::get).ok().flatten()
 }
 
-/// See the module.
+/// The HTTP client of one authority.
 #[derive(Clone)]
 pub(super) struct Transport {
     client: reqwest::Client,
 }
 
 impl Transport {
-    /// Trusts the system's authorities, or only the one given (PEM).
+    /// Trusts the system's CAs, or only the given one (PEM).
     pub(super) fn new(trusted: Option<&[u8]>) -> anyhow::Result<Self> {
         let mut builder = reqwest::Client::builder()
             .timeout(REQUEST_TIME_MAX)
@@ -72,7 +72,7 @@ impl HttpClient for Transport {
             let url = parts.uri.to_string();
             let sent = client.request(parts.method, url).headers(parts.headers).body(body.to_bytes()).send().await;
             let mut response = sent.map_err(other)?;
-            note_pause(response.status(), response.headers());
+            record_pause(response.status(), response.headers());
             let mut bytes = BytesMut::new();
             while let Some(chunk) = response.chunk().await.map_err(other)? {
                 if bytes.len() + chunk.len() > ANSWER_BYTES_MAX {
@@ -91,11 +91,11 @@ impl HttpClient for Transport {
     }
 }
 
-/// A refusal as RFC 7807 wants it: a proxy's page, or nothing at all, says no less by its status.
+/// A refusal as a problem document (RFC 7807). For a proxy's page or an empty body it is made from the status.
 fn as_problem(status: StatusCode, body: &[u8]) -> Bytes {
     let mut problem: serde_json::Map<String, Value> = serde_json::from_slice(body).unwrap_or_default();
     if problem.is_empty() {
-        problem.insert("detail".to_owned(), format!("it answers {status} and gives no reason").into());
+        problem.insert("detail".to_owned(), format!("it answered {status} without a reason").into());
     }
     problem.entry("status").or_insert_with(|| status.as_u16().into());
     Value::Object(problem).to_string().into()
@@ -105,14 +105,14 @@ fn other(error: reqwest::Error) -> Error {
     Error::Other(Box::new(error))
 }
 
-fn note_pause(status: StatusCode, headers: &HeaderMap) {
+fn record_pause(status: StatusCode, headers: &HeaderMap) {
     if status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE {
-        // Outside of an order nobody asks.
+        // `PAUSE` exists only within an order; other requests have no caller that would read it.
         let _ = PAUSE.try_with(|pause| pause.set(asked_for(headers)));
     }
 }
 
-/// Seconds, or a date: by the authority's own clock, so that ours does not matter.
+/// Parses seconds or a date; a date is compared with the authority's own clock, not with ours.
 fn asked_for(headers: &HeaderMap) -> Option<Duration> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let after = text(RETRY_AFTER)?;
@@ -147,7 +147,7 @@ mod tests {
         for body in ["", "<html>", "[]", "null", "{}"] {
             assert_eq!(
                 read(body),
-                serde_json::json!({ "status": 404, "detail": "it answers 404 Not Found and gives no reason" })
+                serde_json::json!({ "status": 404, "detail": "it answered 404 Not Found without a reason" })
             );
         }
         assert_eq!(read(r#"{"type":"a"}"#), serde_json::json!({ "type": "a", "status": 404 }));

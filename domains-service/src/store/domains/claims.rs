@@ -1,4 +1,4 @@
-//! Who holds a name, and who held it before.
+//! Present and former holders of a name.
 
 use chassis::sql::{Connection, Found, RowPlace, query, query_as};
 use contract::hostname::Hostname;
@@ -11,19 +11,19 @@ use crate::project::ProjectRef;
 /// Names of one project that it had and that are remembered.
 pub(crate) const TOMBSTONES_PER_PROJECT_MAX: i64 = 10_000;
 
-/// Who a name belongs to, and who it belonged to last.
+/// The present holder of a name, and the last one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Claims {
+pub(crate) struct NameClaims {
     /// The project that holds it.
     pub(crate) holder: Option<ProjectRef>,
     /// The lineage of the project that held it before.
     pub(crate) lineage: Option<String>,
-    /// Of a name under `.localhost`, which no project can prove: the project that holds names above, below or beside it, whose
-    /// pages share cookies with it.
+    /// For a name under `.localhost`, which no project can prove: the project with names above, below or beside it,
+    /// because their pages share cookies.
     pub(crate) beside: Option<ProjectRef>,
 }
 
-impl Claims {
+impl NameClaims {
     /// Whether a project must prove that the name is its own: another project has or had it.
     pub(crate) fn contest(&self, project: &ProjectRef, salt: &str) -> bool {
         match (&self.holder, &self.beside) {
@@ -35,7 +35,7 @@ impl Claims {
 }
 
 /// The claims on a name.
-pub(crate) async fn find_claims(connection: &mut Connection, name: &Hostname) -> Result<Claims, StoreError> {
+pub(crate) async fn find_claims(connection: &mut Connection, name: &Hostname) -> Result<NameClaims, StoreError> {
     let holder: Option<Found<Holder>> =
         query_as("SELECT p.id, p.name FROM holders h JOIN projects p ON p.id = h.project WHERE h.name = $1")
             .bind(name.as_str())
@@ -45,16 +45,16 @@ pub(crate) async fn find_claims(connection: &mut Connection, name: &Hostname) ->
         .bind(name.as_str())
         .fetch_optional(&mut *connection)
         .await?;
-    // One that cannot be read is no project's: whoever comes proves that the name is theirs.
+    // An unreadable lineage counts as absent: the next project must prove that the name is its own.
     let lineage = lineage.map(|found| found.row.0);
     let beside = match local_zone(name) {
         Some(zone) => holder_below(connection, zone).await?,
         None => None,
     };
-    Ok(Claims { holder: rows::one(connection, holder)?, lineage, beside })
+    Ok(NameClaims { holder: rows::one(connection, holder)?, lineage, beside })
 }
 
-/// Of a name under `.localhost`, the part that an owner would have registered.
+/// The part of a name under `.localhost` that an owner would have registered.
 fn local_zone(name: &Hostname) -> Option<&str> {
     let above = name.as_str().strip_suffix(".localhost")?;
     let labels = above.rsplit_once('.').map_or(0, |(below, _)| below.len() + 1);
@@ -109,8 +109,8 @@ pub(crate) async fn hold(connection: &mut Connection, name: &Hostname, project: 
     Ok(())
 }
 
-/// Lets a name go, if the project holds it, and remembers whose it was.
-pub(crate) async fn let_go(
+/// Releases a name if the project holds it, and stores the former holder.
+pub(crate) async fn release(
     connection: &mut Connection,
     name: &Hostname,
     project: &ProjectRef,
@@ -137,7 +137,7 @@ pub(crate) async fn let_go(
     .bind(project.uid.as_str())
     .execute(&mut *connection)
     .await?;
-    // Whoever proves a zone can make names in it without end, so of one project so many are remembered.
+    // The owner of a zone can invent names in it without end, so each project has a maximum of tombstones.
     query(
         "DELETE FROM tombstones WHERE name IN
              (SELECT name FROM tombstones WHERE lineage = $1 ORDER BY removed_at DESC LIMIT 1000 OFFSET $2)",
@@ -149,8 +149,8 @@ pub(crate) async fn let_go(
     Ok(())
 }
 
-/// Forgets whose names were before `before`. Those of apexes stay: an apex that still leads to us by its addresses says
-/// nothing of whose it is, however long ago it was somebody's.
+/// Deletes former holders from before `before`, except of apexes: an apex that still points at us by its addresses does
+/// not show who owns it, however long ago it was removed.
 pub(crate) async fn forget_tombstones(connection: &mut Connection, before: UnixMillis) -> Result<(), StoreError> {
     query("DELETE FROM tombstones WHERE removed_at < $1 AND NOT is_apex").bind(before.0).execute(connection).await?;
     Ok(())
@@ -171,7 +171,7 @@ mod tests {
     const DAY: i64 = 86_400 * 1_000;
 
     #[tokio::test]
-    async fn a_local_name_is_contested_beside_those_of_another_project_and_others_are_not() {
+    async fn a_local_name_is_contested_only_beside_names_of_another_project() {
         let directory = tempfile::tempdir().unwrap();
         let clock = Arc::new(ManualClock::at(UnixMillis(1_000)));
         let store = Store::open(&directory.path().join("db.sqlite").into(), clock).await.unwrap();
@@ -227,7 +227,7 @@ mod tests {
             domain.is_apex = Some(is_apex);
             save_domain(write.connection(), &domain).await.unwrap();
             hold(write.connection(), name, &project).await.unwrap();
-            let_go(write.connection(), name, &project, "mine", UnixMillis(DAY)).await.unwrap();
+            release(write.connection(), name, &project, "mine", UnixMillis(DAY)).await.unwrap();
         }
         forget_tombstones(write.connection(), UnixMillis(DAY)).await.unwrap();
         let lineage = async |write: &mut crate::store::Write, name: &Hostname| {
@@ -237,7 +237,7 @@ mod tests {
         forget_tombstones(write.connection(), UnixMillis(10_000 * DAY)).await.unwrap();
         assert_eq!(lineage(&mut write, &below).await, None);
         assert_eq!(lineage(&mut write, &apex).await.as_deref(), Some("mine"), "an apex is remembered without end");
-        // Somebody with a zone of their own makes names in it without end.
+        // The owner of a zone can create names in it without end.
         query(
             "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10000)
              INSERT INTO tombstones (name, lineage, removed_at, is_apex)
@@ -247,7 +247,7 @@ mod tests {
         .await
         .unwrap();
         hold(write.connection(), &below, &project).await.unwrap();
-        let_go(write.connection(), &below, &project, "mine", UnixMillis(20_000 * DAY)).await.unwrap();
+        release(write.connection(), &below, &project, "mine", UnixMillis(20_000 * DAY)).await.unwrap();
         let count: i64 = query_scalar("SELECT COUNT(*) FROM tombstones").fetch_one(write.connection()).await.unwrap();
         assert_eq!(count, TOMBSTONES_PER_PROJECT_MAX);
         assert_eq!(lineage(&mut write, &below).await.as_deref(), Some("mine"), "the newest stay");

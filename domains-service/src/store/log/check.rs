@@ -1,4 +1,4 @@
-//! Whether what rests in the log can be used by a gateway. What cannot is not sent.
+//! Checks that a gateway can use an entity of the log. Unusable entities are not sent.
 
 use chassis::seal::{SealingKey, name_in};
 use chassis::sql::{BadColumn, Connection, Found, RowPlace};
@@ -8,11 +8,11 @@ use contract::time::UnixMillis;
 
 use super::super::rows::{self, Stored as _, Table};
 use super::super::write::kind_and_name;
-use super::super::{StoreError, seals};
+use super::super::{StoreError, sealed};
 use super::{Row, StoredEntity, as_mark};
 
 impl StoredEntity {
-    /// The entity, if it is right in itself and the one that the row is named after.
+    /// The entity, if it is valid and matches the name of its row.
     pub(super) fn entity(&self) -> Result<Entity, String> {
         let entity: Entity = serde_json::from_str(&self.body).map_err(|error| error.to_string())?;
         let (kind, name) = kind_and_name(&entity.name());
@@ -27,17 +27,17 @@ impl StoredEntity {
 /// Checks the entities of one snapshot, or of some changes.
 pub(crate) struct Check<'a> {
     sealing: &'a SealingKey,
-    /// A secret that we were not given and others were.
+    /// A sealing secret that only other processes have.
     missing: Option<String>,
 }
 
-/// What a gateway could do with the private key of an entity.
+/// Usability of an entity's private key by a gateway.
 enum Key {
-    /// There is none, it opens, or a gateway may have the secret that we lack.
+    /// The entity has no key, the key opens, or a gateway may have the secret that this service lacks.
     Usable,
-    /// Nothing.
+    /// Unusable.
     Damaged(String),
-    /// Nothing: it was sealed with a secret that is in use no more, or the name of its secret is damaged.
+    /// Unusable: its sealing secret is no longer in use, or the name of the secret is damaged.
     Gone(String),
 }
 
@@ -46,7 +46,7 @@ impl<'a> Check<'a> {
         Self { sealing, missing: None }
     }
 
-    /// The place of an entity that a gateway could not use, which is noted; `None` for one that is right.
+    /// The place of an unusable entity, after recording it; `None` for a valid one.
     pub(crate) async fn unreadable(
         &mut self,
         reading: &mut Connection,
@@ -63,13 +63,13 @@ impl<'a> Check<'a> {
         let place = found.row.place();
         match &bad {
             None => rows::forget(reading, &place),
-            Some(bad) => rows::note(reading, &place, bad.column, &bad.reason),
+            Some(bad) => rows::record(reading, &place, bad.column, &bad.reason),
         }
         Ok(bad.map(|_| place))
     }
 
-    /// A change as it is sent; `None` for one that a gateway could not use. It is noted, unless its sealing secret is gone:
-    /// after a secret was replaced, older changes still name it.
+    /// A change for sending; `None` for an unusable one. It is recorded, unless its sealing secret is gone: older
+    /// changes still name a replaced secret.
     pub(super) async fn change(
         &mut self,
         reading: &mut Connection,
@@ -88,7 +88,7 @@ impl<'a> Check<'a> {
                 }
             },
         };
-        rows::note(reading, &rows::place(Table::Changes, revision.to_string(), ""), bad.column, &bad.reason);
+        rows::record(reading, &rows::place(Table::Changes, revision.to_string(), ""), bad.column, &bad.reason);
         Ok(None)
     }
 
@@ -107,7 +107,7 @@ impl<'a> Check<'a> {
             return Ok(opened.map_or_else(|error| Key::Damaged(error.to_string()), |_| Key::Usable));
         }
         if self.missing.as_deref() != Some(seal) {
-            if !seals::is_in_use(reading, seal).await? {
+            if !sealed::is_in_use(reading, seal).await? {
                 let reason = format!("its private key names the sealing secret {seal:?}, which is not in use");
                 return Ok(Key::Gone(reason));
             }

@@ -1,4 +1,4 @@
-//! What a process of a gateway says that it has applied, compared with the log.
+//! Compares the position that a gateway process reports with the log.
 
 use std::collections::HashSet;
 
@@ -9,16 +9,16 @@ use super::super::{Store, StoreError};
 use super::counters::Counters;
 use super::{as_mark, is_mark_of_damaged, mark_of};
 
-/// Positions looked up at once.
+/// Positions per query.
 const POSITIONS_PER_READ: usize = 500;
 
-/// What there is to what a process says that it has applied.
+/// The check of a process's reported position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Claim {
-    /// The log has this position, or nothing is claimed.
+    /// The log has this position, or the process has applied nothing.
     Held,
-    /// The log cannot say: it keeps no mark of the revision any more, or a damaged one, or the revision is one of the
-    /// databases that an operator replaced by this one.
+    /// Unknown: the log no longer has the revision's mark, or a damaged one, or the revision belongs to a database that
+    /// an operator replaced by this one.
     Unproven,
     /// This database gave the revision to another change. Its newest revision is this.
     OtherHistory(Revision),
@@ -26,7 +26,7 @@ pub(crate) enum Claim {
     NeverGiven,
 }
 
-/// What the log says of the revision that a process names.
+/// The log's facts about a process's revision.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     /// The newest revision.
@@ -52,7 +52,7 @@ fn judge(revision: Revision, mark: Option<Mark>, known: Known) -> Claim {
 }
 
 impl Store {
-    /// Compares what a process says that it has applied with the log. A revision without its mark proves nothing.
+    /// Compares a process's reported position with the log. A revision without its mark proves nothing.
     pub(crate) async fn claim(&self, report: &NodeReport) -> Result<Claim, StoreError> {
         if report.applied == Revision::default() {
             return Ok(Claim::Held);
@@ -70,7 +70,7 @@ impl Store {
     }
 }
 
-/// Those of the positions that this database does not have, or has forgotten.
+/// The positions that this database lacks or has deleted.
 pub(crate) async fn missing(
     connection: &mut Connection,
     mut positions: HashSet<Position>,
@@ -110,21 +110,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_this_history_counts() {
+    fn a_position_of_this_history_counts() {
         assert_eq!(claim_of(150, OURS, OURS), Claim::Held);
         assert_eq!(claim_of(49, OURS, OURS), Claim::Held, "also where the replaced database had the same");
         assert_eq!(claim_of(0, None, None), Claim::Held, "nothing is applied");
     }
 
     #[test]
-    fn what_is_of_another_history_is_refused() {
+    fn a_position_of_another_history_is_refused() {
         assert_eq!(claim_of(150, Some(Mark(8)), OURS), Claim::OtherHistory(Revision(150)));
         assert_eq!(claim_of(100, None, OURS), Claim::OtherHistory(Revision(150)), "a revision without its mark");
         assert_eq!(claim_of(151, OURS, None), Claim::NeverGiven);
     }
 
     #[test]
-    fn what_the_log_cannot_tell_is_taken_and_does_not_count() {
+    fn a_position_without_a_mark_is_accepted_and_does_not_count() {
         assert_eq!(claim_of(100, OURS, None), Claim::Unproven, "the mark is forgotten, or damaged");
         assert_eq!(claim_of(100, None, None), Claim::Unproven);
         assert_eq!(claim_of(49, Some(Mark(8)), OURS), Claim::Unproven, "of a database that was replaced on purpose");

@@ -1,21 +1,21 @@
-//! Keeping the change log bounded, and free of what was erased.
+//! Bounds the change log, and removes erased data from it.
 
 use chassis::sql::{Connection, query, query_as, query_scalar};
 use contract::time::UnixMillis;
 
 use super::super::{Store, StoreError, rows};
 
-/// Marks kept beyond the changes themselves: about 30 MB. A follower that is further behind cannot prove that it followed
-/// this history, and an operator decides.
+/// Marks that stay after their changes are deleted: about 30 MB. A follower further behind cannot prove that it
+/// followed this history, and an operator decides.
 const MARKS_KEPT: i64 = 1_000_000;
 
-/// The setting with the moment of the last erasure of a project of which the log still tells.
+/// The setting with the time of the last erasure of a project that the log still contains.
 const ERASED_AT: &str = "erased_at";
 
-/// How long the log tells of an erased project: gateways that were away for less need no snapshot.
+/// Time for which the log contains an erased project: gateways that were away for less need no snapshot.
 const ERASED_FROM_LOG_AFTER_MILLIS: i64 = 3_600_000;
 
-/// A project is erased now: what the log has until now goes after [`ERASED_FROM_LOG_AFTER_MILLIS`].
+/// Records an erasure now: the log's present content is deleted after [`ERASED_FROM_LOG_AFTER_MILLIS`].
 pub(in crate::store) async fn erase_earlier(connection: &mut Connection, now: UnixMillis) -> Result<(), StoreError> {
     query("INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value")
         .bind(ERASED_AT)
@@ -26,23 +26,23 @@ pub(in crate::store) async fn erase_earlier(connection: &mut Connection, now: Un
 }
 
 impl Store {
-    /// Forgets the oldest changes beyond `keep` rows and those that tell of erased projects, and the marks beyond
-    /// [`MARKS_KEPT`]. A follower that still needs the changes gets a snapshot. Answers how many changes were forgotten.
+    /// Deletes the oldest changes beyond `keep` rows, the changes of erased projects, and the marks beyond
+    /// [`MARKS_KEPT`]. A follower that needs deleted changes gets a snapshot. Returns the number of deleted changes.
     pub(crate) async fn compact_log(&self, keep: u64) -> Result<u64, StoreError> {
         self.compact(i64::try_from(keep).unwrap_or(i64::MAX), MARKS_KEPT).await
     }
 
-    /// Takes what was erased [`ERASED_FROM_LOG_AFTER_MILLIS`] ago out of the files of the database, too, if that is still to be
-    /// done: after [`Store::compact_log`] and whatever else forgets it.
+    /// Removes data that was erased [`ERASED_FROM_LOG_AFTER_MILLIS`] ago from the database's files, if that is still to
+    /// do: after [`Store::compact_log`] and all other deletions.
     pub(crate) async fn wipe_erased(&self) -> Result<(), StoreError> {
         let Some(erased) = self.setting(ERASED_AT).await? else { return Ok(()) };
         let past = self.clock.now().plus(-ERASED_FROM_LOG_AFTER_MILLIS);
-        // A moment that cannot be read is taken for one that is past.
+        // An unreadable time counts as past.
         if erased.parse().is_ok_and(|erased: i64| erased > past.0) {
             return Ok(());
         }
         if let Err(error) = self.database.wipe_deleted().await {
-            tracing::info!(%error, "what was erased can still be read in the database's write-ahead log; trying again in a minute");
+            tracing::info!(%error, "erased data is still in the database's write-ahead log; truncating it again in a minute");
             return Ok(());
         }
         query("DELETE FROM settings WHERE name = $1 AND value = $2")

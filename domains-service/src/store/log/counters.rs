@@ -1,12 +1,13 @@
-//! The numbers that order the change log, checked against the log itself.
+//! Checks the numbers that order the change log against the log itself.
 //!
-//! A number that cannot be true is not used: the log has the rows, and they say what was given out. What is used in its place
-//! is the same for readers, and the next writing transaction writes it down.
+//! An impossible number is not used: the rows of the log show which numbers were given out. Readers use the repaired
+//! value, and the next writing transaction stores it.
 //!
-//! A row is a witness of its revision if it has a row right before it, or if a counter names it too. A row far above all
-//! others is none: its own number is damaged. It is set aside under the negative number, where no later change comes upon it and
-//! its mark is still found, until it is compacted. The change that it told of may have been acknowledged, and entities have it:
-//! unless it was the newest revision's own row, every follower is sent a snapshot with a revision of its own.
+//! A row proves its revision if the row before it exists, or if a counter has the same number. A row far above all
+//! others proves nothing: its own number is damaged. It is moved to the negative number, where no later change can
+//! collide with it and its mark is still found, until it is compacted. The change in it may have been confirmed, and
+//! entities contain it: unless it was the newest revision's own row, every follower gets a snapshot with a new
+//! revision.
 
 use chassis::sql::{BadColumn, Connection, Found, query, query_as, query_scalar};
 use contract::feed::Revision;
@@ -15,10 +16,10 @@ use super::super::StoreError;
 use super::super::rows::{self, Table};
 use super::REPLACED_BELOW;
 
-/// Above every revision that is given out: revisions begin at the millisecond of the first start. What is above is damage.
+/// An upper bound of all revisions, which start at the millisecond of the first start. A higher one is damage.
 pub(in crate::store) const REVISION_MAX: i64 = i64::MAX / 2;
 
-/// The highest counter that is used although no row has its number. From here, changes never come to [`REVISION_MAX`].
+/// The highest counter that is used although no row has its number. From here, changes never reach [`REVISION_MAX`].
 pub(in crate::store) const COUNTER_MAX: i64 = REVISION_MAX / 2;
 
 chassis::record! {
@@ -38,16 +39,16 @@ pub(in crate::store) struct Counters {
     pub(in crate::store) newest: i64,
     /// The log holds every change above this revision, which is the newest one or below.
     pub(in crate::store) oldest: i64,
-    /// Revisions below are of databases that this one replaced; 0 if it replaced none.
+    /// Lower revisions belong to databases that this one replaced; 0 if it replaced none.
     pub(in crate::store) replaced_below: i64,
-    /// Some of them rest as other numbers, or a row has a number that was not given out.
+    /// Whether a stored counter differs, or a row has an impossible number.
     pub(in crate::store) are_damaged: bool,
 }
 
 impl Counters {
     /// Reads them.
     pub(in crate::store) async fn read(connection: &mut Connection) -> Result<Self, StoreError> {
-        // In SQLite a revision that is no number is above all numbers.
+        // SQLite sorts a revision that is not a number after all numbers.
         let found: Found<Row> = query_as(
             "SELECT current, oldest, (SELECT value FROM settings WHERE name = $1) AS replaced_below,
                  (SELECT MAX(revision) FROM changes WHERE revision <= $2) AS highest
@@ -65,7 +66,7 @@ impl Counters {
         };
         if let Some(row) = highest.filter(|row| *row > newest) {
             let reason = format!("no revision above {newest} was given out");
-            rows::note(connection, &rows::place(Table::Changes, row.to_string(), ""), "revision", &reason);
+            rows::record(connection, &rows::place(Table::Changes, row.to_string(), ""), "revision", &reason);
         }
         let counters = Self::of(newest, oldest, replaced_below.as_deref());
         let is_damaged =
@@ -75,7 +76,7 @@ impl Counters {
         Ok(Self { oldest, are_damaged: counters.are_damaged || is_damaged, ..counters })
     }
 
-    /// Those that can be true beside the newest revision.
+    /// The possible counters for this newest revision.
     fn of(newest: i64, oldest: i64, replaced_below: Option<&str>) -> Self {
         let is_given_out = |number: &i64| (0..=newest).contains(number);
         let replaced = replaced_below.map(|text| text.parse().ok().filter(is_given_out));
@@ -89,13 +90,13 @@ impl Counters {
         Revision(self.newest.unsigned_abs())
     }
 
-    /// Revisions below are of databases that this one replaced.
+    /// Lower revisions belong to databases that this one replaced; 0 if it replaced none.
     pub(in crate::store) fn replaced_below(&self) -> Revision {
         Revision(self.replaced_below.unsigned_abs())
     }
 
-    /// Writes them down as they are used; within a transaction that holds the lock of writers. Answers whether rows were set aside
-    /// that may tell of changes which no other row tells of: then every follower needs a snapshot.
+    /// Stores the counters as used, within a transaction that holds the writers' lock. Returns whether rows were set
+    /// aside that may hold changes which no other row holds: then every follower needs a snapshot.
     pub(in crate::store) async fn repair(&self, connection: &mut Connection) -> Result<bool, StoreError> {
         query("UPDATE revision_counter SET current = $1, oldest = $2 WHERE id = 1")
             .bind(self.newest)
@@ -132,8 +133,8 @@ impl Counters {
             newest = self.newest,
             oldest = self.oldest,
             replaced_below = self.replaced_below,
-            "a counter of the change log, or the number of a row, could not be true and was repaired from the log: gateways that \
-             lack a change are sent a snapshot. Something else has written to the database, or its disk is damaged: check both"
+            "repaired an impossible counter or row number of the change log; gateways that lack a change get a snapshot. \
+             Another program wrote to the database, or its disk is damaged: check both"
         );
         Ok(set_aside > u64::from(own == 0))
     }
@@ -156,7 +157,7 @@ async fn newest(connection: &mut Connection, current: i64, oldest: i64) -> Resul
     Ok(if current > COUNTER_MAX { witness } else { witness.max(current) }.max(1))
 }
 
-/// The text of the setting is judged by what it says.
+/// The setting's text is judged by its content.
 fn is_of_the_counter(bad: &BadColumn) -> bool {
     matches!(bad.column, "current" | "oldest")
 }
@@ -166,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_that_was_never_given_out_is_not_used() {
+    fn an_impossible_number_is_not_used() {
         let of = |oldest, replaced| Counters::of(100, oldest, replaced);
         let sound = Counters { newest: 100, oldest: 40, replaced_below: 0, are_damaged: false };
         assert_eq!(of(40, None), sound);

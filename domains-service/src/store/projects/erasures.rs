@@ -43,7 +43,7 @@ impl Store {
 }
 
 /// A service has erased the project, too.
-pub(crate) async fn note_erased(
+pub(crate) async fn record_erased(
     connection: &mut Connection,
     uid: &ProjectUid,
     service: &str,
@@ -59,8 +59,8 @@ pub(crate) async fn note_erased(
     Ok(())
 }
 
-/// Ends the erasures that every service on record has carried out, and those from before `before` where no service is on
-/// record: there is none to ask.
+/// Ends erasures that every service on record has carried out. Without any service on record, ends those from before
+/// `before`.
 pub(crate) async fn end_erasures(connection: &mut Connection, before: UnixMillis) -> Result<(), StoreError> {
     query(
         "DELETE FROM erasures

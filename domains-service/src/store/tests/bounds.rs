@@ -1,4 +1,5 @@
-//! Tables that grow with names and with what other services say: each is filled, and ends where docs/reference/bounds.md says.
+//! Tables that grow with names and with reports of other services: each is filled, and stops at the bound in
+//! docs/reference/bounds.md.
 
 use contract::event::{OrderEvent, OrderEvents};
 use contract::hostname::Hostname;
@@ -9,7 +10,7 @@ use crate::limits::{Demand, Limit};
 use crate::project::ProjectRef;
 use crate::store::acme::OrderRecord;
 
-/// More than any page or round takes at once.
+/// More rows than any page or batch reads at once.
 const MANY: i64 = 300;
 
 fn demo() -> ProjectRef {
@@ -50,10 +51,10 @@ async fn holders_orders_and_limits_of_authorities_end_with_the_names_they_are_of
             assert_eq!(rows(&store, "SELECT COUNT(*) FROM acme_orders").await, 2 * MANY);
             assert_eq!(rows(&store, "SELECT COUNT(*) FROM acme_limits").await, MANY);
         }
-        // The names are let go; a crash kept their orders from being given up.
+        // The names are released; a crash kept their orders from being abandoned.
         let mut write = store.write().await.unwrap();
         for number in 0..MANY {
-            domains::let_go(write.connection(), &name(number), &demo(), "s", NOW).await.unwrap();
+            domains::release(write.connection(), &name(number), &demo(), "s", NOW).await.unwrap();
         }
         acme::tidy(write.connection(), NOW.plus(1_000)).await.unwrap();
         write.commit().await.unwrap();
@@ -69,7 +70,7 @@ async fn holders_orders_and_limits_of_authorities_end_with_the_names_they_are_of
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_another_service_hands_over_is_noted_once_and_for_a_time() {
+async fn relayed_event_numbers_are_stored_once_and_expire() {
     for (store, _directory) in both().await {
         let proof_key = ProofKey::new(vec![1; 16]).to_text();
         query("UPDATE projects SET proof_key = $1").bind(&proof_key).execute(store.writer()).await.unwrap();

@@ -1,4 +1,5 @@
-//! Damaged numbers of the change log, in a file and on a server: writes go on, followers stay, and the numbers are repaired.
+//! Damaged numbers of the change log, in a file and on a server: writes continue, followers stay, and the numbers are
+//! repaired.
 
 use chassis::sql::{query, query_as, query_scalar};
 use contract::feed::{Change, EntityName, Position, Revision};
@@ -20,7 +21,7 @@ async fn damage(store: &Store, statement: &'static str, number: i64) {
     query(statement).bind(number).execute(store.writer()).await.unwrap();
 }
 
-/// How the log judges a process that says it is at this position.
+/// The log's check of a process at this position.
 async fn claim(store: &Store, Position { revision, mark }: Position) -> Claim {
     let report = contract::feed::NodeReport {
         node: "edge/a".to_owned(),
@@ -33,7 +34,7 @@ async fn claim(store: &Store, Position { revision, mark }: Position) -> Claim {
     store.claim(&report).await.unwrap()
 }
 
-/// What a follower at this position is told next, which is no snapshot.
+/// The changes for a follower at this position; fails on a snapshot.
 async fn told(store: &Store, position: Position) -> Vec<Position> {
     let next = next(store, position).await;
     let Next::Changes(changes) = next else { panic!("{position:?}: {next:?}") };
@@ -104,7 +105,7 @@ async fn a_counter_that_can_be_true_is_counted_on_from() {
     }
 }
 
-/// Withdraws what [`change`] had put there.
+/// Withdraws the entity of [`change`].
 async fn withdraw(store: &Store, number: u64) -> Revision {
     let mut write = store.write().await.unwrap();
     write.remove(EntityName::Site(format!("{number}.example").parse().unwrap())).await.unwrap();
@@ -119,7 +120,7 @@ async fn put_right(store: &Store) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_withdrawal_is_not_over_for_a_gateway_that_was_not_sent_it_whatever_the_counter_was() {
+async fn a_withdrawal_waits_for_a_gateway_that_never_got_it_with_any_damaged_counter() {
     for number in [COUNTER_MAX - 1, COUNTER_MAX, COUNTER_MAX + 1, REVISION_MAX - 1, REVISION_MAX, i64::MAX] {
         for (store, _directory) in both().await {
             let served = change(&store, 0).await;
@@ -146,7 +147,7 @@ async fn a_withdrawal_whose_change_was_set_aside_waits_for_a_snapshot() {
     for (store, _directory) in both().await {
         let served = change(&store, 0).await;
         let withdrawn = withdraw(&store, 0).await;
-        // As if it had been given a number beyond all.
+        // As if its number were above all others.
         for statement in [
             "UPDATE revision_counter SET current = $1",
             "UPDATE changes SET revision = $1 WHERE revision = (SELECT MAX(revision) FROM changes)",
@@ -173,7 +174,7 @@ async fn changes_that_were_set_aside_are_sent_in_a_snapshot() {
         let known = change(&store, 0).await;
         change(&store, 1).await;
         change(&store, 2).await;
-        // None of the numbers follows another one.
+        // No number follows another one.
         let known_number = known.revision.0.cast_signed();
         damage(&store, "UPDATE changes SET revision = revision * 2 WHERE revision > $1", known_number).await;
         damage(&store, "UPDATE revision_counter SET current = $1", i64::MAX).await;
@@ -198,7 +199,7 @@ async fn a_follower_from_a_row_that_is_lost_is_sent_a_snapshot_and_is_not_refuse
             let noted = store.reader().unreadable().noted(5);
             assert!(noted.iter().any(|(place, _)| place.row == lost.revision.0.to_string()), "{noted:?}");
         }
-        // Two gateways were there: the snapshot of one takes nothing from the other.
+        // Two gateways had that position: the snapshot of one takes nothing from the other.
         let snapshot = store.snapshot().await.unwrap().1;
         assert_eq!(snapshot.revision, positions[3].revision.next());
         assert_eq!(told(&store, snapshot).await, []);
@@ -253,18 +254,18 @@ async fn the_newest_row_with_another_number_is_set_aside() {
                 wrong,
             )
             .await;
-            // Its follower follows this history, and acknowledges nothing until it has the snapshot.
+            // Its follower follows this history, and confirms nothing until it has the snapshot.
             assert!(matches!(next(&store, newest).await, Next::Snapshot), "{wrong}");
             assert_eq!(claim(&store, newest).await, Claim::Unproven, "{wrong}");
             assert!(is_refused(&store, with_another_mark(newest)).await, "{wrong}");
             let noted = store.reader().unreadable().noted(5);
             let is_noted = noted.iter().any(|(place, _)| place.table == "changes" && place.row == wrong.to_string());
             assert_eq!(is_noted, wrong > 0, "{noted:?}");
-            let (_, mended, _) = store.snapshot().await.unwrap();
-            assert_eq!(mended.revision, newest.revision.next(), "{wrong}");
+            let (_, repaired, _) = store.snapshot().await.unwrap();
+            assert_eq!(repaired.revision, newest.revision.next(), "{wrong}");
             let after = change(&store, 2).await;
-            assert_eq!(after.revision, mended.revision.next(), "{wrong}");
-            assert_eq!(told(&store, mended).await, [after], "{wrong}");
+            assert_eq!(after.revision, repaired.revision.next(), "{wrong}");
+            assert_eq!(told(&store, repaired).await, [after], "{wrong}");
             assert!(matches!(next(&store, newest).await, Next::Snapshot), "{wrong}: the mark is known still");
             assert_eq!(claim(&store, newest).await, Claim::Unproven, "{wrong}");
         }
@@ -286,7 +287,7 @@ async fn the_number_of_a_restored_database_is_known_without_its_counter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_withdrawal_of_a_revision_that_was_never_given_out_waits_for_a_snapshot() {
+async fn a_withdrawal_with_an_impossible_revision_waits_for_a_snapshot() {
     for (store, _directory) in both().await {
         let newest = change(&store, 0).await;
         let mut write = store.write().await.unwrap();
@@ -302,7 +303,7 @@ async fn a_withdrawal_of_a_revision_that_was_never_given_out_waits_for_a_snapsho
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_generation_with_a_number_that_was_never_given_makes_room() {
+async fn a_generation_with_an_impossible_number_is_displaced() {
     for (store, _directory) in both().await {
         let generation = |number| crate::store::gateways::SealedGeneration {
             number,
@@ -335,7 +336,7 @@ async fn a_generation_with_a_number_that_was_never_given_makes_room() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_counter_that_is_no_number_is_read_from_the_log() {
+async fn a_counter_that_is_not_a_number_is_repaired_from_the_log() {
     let [(store, _directory), _] = both().await;
     change(&store, 0).await;
     let newest = change(&store, 1).await;

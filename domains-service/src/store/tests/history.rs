@@ -1,4 +1,4 @@
-//! Which followers a database knows, in a file and on a server: new, compacted and restored.
+//! The followers that a database accepts, in a file and on a server: new, compacted and restored.
 
 use chassis::seal::SealingKey;
 use chassis::secret::Secret;
@@ -13,7 +13,7 @@ fn sealing() -> SealingKey {
     SealingKey::new(&Secret::new(vec![8; 32])).unwrap()
 }
 
-/// How a follower at this position goes on.
+/// The next data for a follower at this position.
 pub(super) async fn next(store: &Store, Position { revision, mark }: Position) -> Next {
     store.changes_after(&sealing(), (revision, Some(mark)), 100).await.unwrap()
 }
@@ -40,7 +40,7 @@ pub(super) async fn change(store: &Store, number: u64) -> Position {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_empty_database_knows_its_own_followers() {
+async fn an_empty_database_accepts_its_own_followers() {
     for (store, _directory) in both().await {
         let (_, first, _) = store.snapshot().await.unwrap();
         assert!(matches!(next(&store, first).await, Next::Changes(changes) if changes.is_empty()));
@@ -71,7 +71,7 @@ async fn marks_outlive_their_changes_by_a_bounded_number() {
             assert!(is_right, "{number}: {way:?}");
             assert!(is_refused(&store, with_another_mark(*position)).await, "{number}");
         }
-        // With nothing left but the newest.
+        // Only the newest row is left.
         assert_eq!(store.compact(0, 1).await.unwrap(), 4);
         assert!(matches!(next(&store, positions[9]).await, Next::Changes(changes) if changes.is_empty()));
         assert_eq!(change(&store, 10).await.revision, positions[9].revision.next());
@@ -79,7 +79,7 @@ async fn marks_outlive_their_changes_by_a_bounded_number() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restored_database_takes_followers_of_those_that_it_replaced() {
+async fn a_restored_database_accepts_followers_of_those_that_it_replaced() {
     for (store, _directory) in both().await {
         let before = change(&store, 0).await;
         let lost = before.revision.0.cast_signed() + 1_000;
@@ -97,7 +97,7 @@ async fn a_restored_database_takes_followers_of_those_that_it_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_row_whose_number_is_not_given_out_yet_stops_neither_followers_nor_changes() {
+async fn a_row_with_a_future_number_stops_neither_followers_nor_changes() {
     for (store, _directory) in both().await {
         let first = change(&store, 0).await;
         let second = change(&store, 1).await;

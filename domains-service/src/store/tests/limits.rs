@@ -1,4 +1,4 @@
-//! Damaged numbers that are counted on, or that work waits for: it goes on, and orders wait for what a limit allows, not for ever.
+//! Damaged numbers of limits: work continues, and orders wait as long as the limit requires, not for ever.
 
 use chassis::sql::query;
 
@@ -22,7 +22,7 @@ async fn a_limit_that_is_free_later_than_it_can_be_is_free_when_it_can_be() {
                      ON CONFLICT (name) DO UPDATE SET free_at = excluded.free_at";
                 query(text).bind(&name).bind(damaged).execute(store.writer()).await.unwrap();
                 let turn = store.admit(std::slice::from_ref(&demand), false).await.unwrap().unwrap_err();
-                // A burst, a turn of each domain, of which there is none, and one's own.
+                // A burst, a turn of each domain (there is none), and its own.
                 assert!(turn.at <= NOW.plus(5_000), "{name}: {turn:?}");
                 if name == demand.name {
                     assert_eq!(free_at(&store, &name).await, NOW.0 + 3_000);
@@ -39,7 +39,7 @@ async fn a_limit_that_is_free_later_than_it_can_be_is_free_when_it_can_be() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_whose_number_cannot_be_counted_on_is_given_all_the_same() {
+async fn a_domain_with_a_damaged_fence_can_be_leased() {
     let (stores, domain) = with_domain().await;
     for damaged in [i64::MAX, 1 << 62, i64::MIN] {
         let text = "UPDATE domains SET lease_fence = $1, lease_until = 0";

@@ -1,4 +1,4 @@
-//! Addressing a message: who wants it, and a place in the outbox of each.
+//! Puts an event into the outbox of every subscribed endpoint.
 
 use chassis::sql::{Found, RowPlace, query, query_as, query_scalar};
 
@@ -8,10 +8,10 @@ use super::outbox::{Delivery, disable};
 use crate::project::ProjectRef;
 use crate::webhook::{DisabledReason, TEST, Wanted, compose_test};
 
-/// Deliveries that may wait for one endpoint. It is switched off when more come: what nobody fetches must not grow.
+/// Deliveries that may wait for one endpoint. One more disables the endpoint, so that the outbox stays bounded.
 const WAITING_MAX: i64 = 10_000;
 
-/// Deliveries kept of one endpoint, whatever their age: those that wait and those that are settled.
+/// Maximum of deliveries per endpoint, of any age, waiting and finished.
 const DELIVERIES_PER_ENDPOINT_MAX: i64 = 20_000;
 
 /// Settled deliveries left when there were more.
@@ -26,7 +26,7 @@ pub(crate) struct Outgoing<'m> {
 }
 
 chassis::record! {
-    /// What an endpoint wants to be told.
+    /// The subscribed events of an endpoint.
     struct Wish {
         id: String,
         project: String,
@@ -48,7 +48,8 @@ impl Stored for Wish {
     }
 }
 
-/// The endpoints of the project that are on and want this kind of event. One whose list cannot be read is told nothing.
+/// The project's enabled endpoints with a subscription to this kind of event. An endpoint with an unreadable list gets
+/// none.
 pub(crate) async fn who_wants(write: &mut Write, project: &ProjectRef, kind: &str) -> Result<Vec<String>, StoreError> {
     let found: Vec<Found<Wish>> =
         query_as("SELECT id, project, events FROM webhook_endpoints WHERE project = $1 AND disabled_at IS NULL")
@@ -93,8 +94,7 @@ pub(crate) async fn deliver_to(
     Ok(())
 }
 
-/// Puts a message that tells nothing into the outbox of one endpoint; `None` when too many wait for it already, and it is
-/// switched off.
+/// Puts a test message into the outbox of an endpoint. `None` if too many wait already; the endpoint is then disabled.
 pub(crate) async fn send_test(
     write: &mut Write,
     project: &ProjectRef,
@@ -113,12 +113,12 @@ pub(crate) async fn send_test(
     rows::one(write.connection(), sent)
 }
 
-/// What the deliveries of an endpoint are counted under.
+/// The name of the count of an endpoint's deliveries.
 pub(super) fn counted(endpoint: &str) -> String {
     format!("deliveries {endpoint}")
 }
 
-/// Counts the delivery, and forgets the oldest settled ones of an endpoint that has more than
+/// Counts the delivery, and deletes the oldest finished ones of an endpoint with more than
 /// [`DELIVERIES_PER_ENDPOINT_MAX`].
 async fn bound_deliveries(write: &mut Write, endpoint: &str) -> Result<(), StoreError> {
     let owner = counted(endpoint);

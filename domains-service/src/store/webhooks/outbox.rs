@@ -1,9 +1,10 @@
-//! The outbox: deliveries that wait, and what became of the others.
+//! The outbox: waiting deliveries, and the results of the others.
 
 use chassis::sql::{Connection, Found, RowPlace, query, query_as};
 use chassis::webhook::{Attempt, AttemptResult};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
+pub(crate) use domains_api::types::DeliveryState;
 
 use super::super::rows::{self, Columns, Stored, Table};
 use super::super::{Store, StoreError, Write};
@@ -12,20 +13,8 @@ use crate::actor::Actor;
 use crate::project::ProjectRef;
 use crate::webhook::{DisabledReason, EVENTS, compose};
 
-/// Endpoints looked at per search for what is due.
+/// Endpoints per search for due deliveries.
 const ENDPOINTS_PER_SEARCH: i64 = 1_024;
-
-contract::words! {
-    /// What became of a delivery.
-    pub(crate) enum DeliveryState {
-        /// It will be tried (again).
-        Waiting = "waiting",
-        /// The receiver has it.
-        Delivered = "delivered",
-        /// Nobody tries any more, unless it is repeated.
-        Failed = "failed",
-    }
-}
 
 chassis::record! {
     /// One event on its way to one endpoint.
@@ -56,7 +45,7 @@ impl Stored for Delivery {
     }
 
     fn read(self, columns: &mut Columns) -> Option<Self> {
-        // It is listed as it is; nothing is sent of one with a bad column (see `claim`).
+        // A delivery with a bad column is listed as it is, and not sent (see `claim`).
         let _: Option<DeliveryState> = columns.word("state", &self.state);
         Some(self)
     }
@@ -65,7 +54,7 @@ impl Stored for Delivery {
 chassis::record! {
     /// An endpoint for which something is due: the oldest of it.
     #[derive(Clone, Debug)]
-    pub(crate) struct Due {
+    pub(crate) struct DueDelivery {
         pub(crate) delivery: i64,
         pub(crate) endpoint: String,
         pub(crate) project: String,
@@ -87,7 +76,8 @@ pub(crate) async fn enqueue(
     let endpoints = who_wants(write, project, kind).await?;
     let now = write.now();
     let message = Outgoing {
-        // An event's number is unique in this database, and the moment sets it apart from those of one before.
+        // An event's number is unique in this database, and the time distinguishes it from numbers of a former
+        // database.
         id: format!("msg_{:x}_{event:x}", now.0),
         kind,
         body: compose(project, domain, kind, detail, event, now),
@@ -95,7 +85,7 @@ pub(crate) async fn enqueue(
     deliver_to(write, project, endpoints, &message).await
 }
 
-/// Stops sending to an endpoint; what waits for it has failed.
+/// Disables an endpoint; its waiting deliveries fail.
 pub(super) async fn disable(
     write: &mut Write,
     project: &ProjectRef,
@@ -116,11 +106,11 @@ pub(super) async fn disable(
     }
     fail_waiting(write.connection(), endpoint).await?;
     let detail = serde_json::json!({ "webhook": endpoint, "reason": reason.as_str() });
-    // Recording an event enqueues in turn; this kind is told to nobody, so that ends here.
+    // Recording an event enqueues deliveries in turn. No endpoint receives this kind, so the recursion ends here.
     Box::pin(write.record(project, None, "webhook.disabled", &Actor::system(), detail)).await
 }
 
-/// Everything that waits for an endpoint has failed.
+/// Fails all waiting deliveries of an endpoint.
 pub(crate) async fn fail_waiting(connection: &mut Connection, endpoint: &str) -> Result<(), StoreError> {
     query("UPDATE webhook_deliveries SET state = 'failed', due_at = NULL WHERE endpoint = $1 AND due_at IS NOT NULL")
         .bind(endpoint)
@@ -129,7 +119,7 @@ pub(crate) async fn fail_waiting(connection: &mut Connection, endpoint: &str) ->
     Ok(())
 }
 
-/// Takes a due delivery: before `end` nobody else does. `None` when somebody was faster.
+/// Claims a due delivery until `end`. `None` when another worker has it.
 pub(crate) async fn claim(store: &Store, id: i64, end: UnixMillis) -> Result<Option<Delivery>, StoreError> {
     let mut write = store.write().await?;
     let now = write.now();
@@ -143,7 +133,7 @@ pub(crate) async fn claim(store: &Store, id: i64, end: UnixMillis) -> Result<Opt
     .fetch_optional(write.connection())
     .await?;
     if claimed.as_ref().is_some_and(|found| found.bad.is_some()) {
-        // It would be found again without end. It is listed, and may be repeated once it is mended.
+        // Otherwise every search would find it again. It is listed, and can be repeated after its repair.
         let failed = query("UPDATE webhook_deliveries SET state = 'failed', due_at = NULL WHERE id = $1");
         failed.bind(id).execute(write.connection()).await?;
         rows::found(write.connection(), claimed);
@@ -154,7 +144,7 @@ pub(crate) async fn claim(store: &Store, id: i64, end: UnixMillis) -> Result<Opt
     Ok(claimed.map(|found| found.row))
 }
 
-/// Claims a delivery further, before `end`. One that was removed or repeated meanwhile keeps its new fate.
+/// Extends a claim before its `end`. A delivery that was removed or repeated meanwhile keeps its new state.
 pub(crate) async fn renew(store: &Store, delivery: &mut Delivery, end: UnixMillis) -> Result<(), StoreError> {
     let renewed = query("UPDATE webhook_deliveries SET due_at = $1 WHERE id = $2 AND due_at = $3")
         .bind(end.0)
@@ -168,9 +158,9 @@ pub(crate) async fn renew(store: &Store, delivery: &mut Delivery, end: UnixMilli
     Ok(())
 }
 
-/// Notes how an attempt ended, and switches off an endpoint that is gone or has failed for `patience_millis`. Returns
-/// why it was, if it was. A delivery that was removed or repeated meanwhile keeps its new fate.
-pub(crate) async fn note(
+/// Stores the result of an attempt, and disables an endpoint that is gone or has failed for `patience_millis`. Returns
+/// the reason if it did. A delivery that was removed or repeated meanwhile keeps its new state.
+pub(crate) async fn record(
     store: &Store,
     delivery: &Delivery,
     project: &ProjectRef,
@@ -242,7 +232,7 @@ async fn judge_endpoint(
     })
 }
 
-/// Sends a delivery again, from now on and as often as the first time. `None` when there is none.
+/// Makes a delivery due again, with as many attempts as the first time. `None` if it does not exist.
 pub(crate) async fn repeat(write: &mut Write, endpoint: &str, id: i64) -> Result<Option<Delivery>, StoreError> {
     let now = write.now();
     let repeated: Option<Found<Delivery>> = query_as(
@@ -261,7 +251,7 @@ pub(crate) async fn repeat(write: &mut Write, endpoint: &str, id: i64) -> Result
     rows::one(write.connection(), repeated)
 }
 
-/// Forgets settled deliveries from before `before`.
+/// Deletes finished deliveries from before `before`.
 pub(crate) async fn forget_deliveries(write: &mut Write, before: UnixMillis) -> Result<(), StoreError> {
     query("DELETE FROM webhook_deliveries WHERE due_at IS NULL AND created_at < $1")
         .bind(before.0)
@@ -271,9 +261,9 @@ pub(crate) async fn forget_deliveries(write: &mut Write, before: UnixMillis) -> 
 }
 
 impl Store {
-    /// Endpoints for which something is due, the longest-waiting first. Those of removed projects wait.
-    pub(crate) async fn due_deliveries(&self, now: UnixMillis) -> Result<Vec<Due>, StoreError> {
-        let due: Vec<Found<Due>> = query_as(
+    /// Endpoints with due deliveries, the longest-waiting first. Those of removed projects wait.
+    pub(crate) async fn due_deliveries(&self, now: UnixMillis) -> Result<Vec<DueDelivery>, StoreError> {
+        let due: Vec<Found<DueDelivery>> = query_as(
             "SELECT MIN(d.id) AS delivery, d.endpoint, e.project
              FROM webhook_deliveries d JOIN webhook_endpoints e ON e.id = d.endpoint
              JOIN projects p ON p.id = e.project
@@ -286,7 +276,7 @@ impl Store {
         Ok(due.into_iter().map(|found| found.row).collect())
     }
 
-    /// Deliveries of an endpoint, newest first, below `before`, in one state when given.
+    /// Deliveries of an endpoint, newest first, below `before`, and in one state if given.
     pub(crate) async fn deliveries(
         &self,
         endpoint: &str,

@@ -1,4 +1,4 @@
-//! Events that other services hand over, on their way into the outbox.
+//! Events that other services relay, on their way into the outbox.
 
 use chassis::sql::query;
 use contract::event::{OrderEvent, OrderEvents};
@@ -9,11 +9,11 @@ use super::super::{StoreError, Write};
 use super::address::{Outgoing, deliver_to, who_wants};
 use crate::webhook::compose_order;
 
-/// Puts each event into the outbox of every endpoint that wants it, unless it is there by an earlier hand-over. What
-/// nobody wants leaves no trace.
+/// Puts each event into the outbox of every subscribed endpoint, unless an earlier relay did. An event without a
+/// subscriber leaves no trace.
 pub(crate) async fn take(write: &mut Write, events: &OrderEvents) -> Result<(), StoreError> {
     for event in &events.events {
-        // What happened in a project that is removed by now is told to nobody.
+        // Events of a project that was removed meanwhile are dropped.
         let Some(project) = find_ref(write.connection(), &event.project).await? else { continue };
         let endpoints = who_wants(write, &project, &event.kind).await?;
         if endpoints.is_empty() || !is_new(write, &events.source, event).await? {
@@ -29,7 +29,7 @@ pub(crate) async fn take(write: &mut Write, events: &OrderEvents) -> Result<(), 
     Ok(())
 }
 
-/// Notes the number; whether it was not noted before.
+/// Stores the event's number; returns whether it is new.
 async fn is_new(write: &mut Write, source: &str, event: &OrderEvent) -> Result<bool, StoreError> {
     let now = write.now();
     let noted = query(
@@ -43,7 +43,7 @@ async fn is_new(write: &mut Write, source: &str, event: &OrderEvent) -> Result<b
     Ok(noted.rows_affected() > 0)
 }
 
-/// Forgets numbers noted before `before`: by then nobody hands them over again.
+/// Deletes numbers stored before `before`: no service relays them again by then.
 pub(crate) async fn forget_taken(write: &mut Write, before: UnixMillis) -> Result<(), StoreError> {
     query("DELETE FROM taken_events WHERE taken_at < $1").bind(before.0).execute(write.connection()).await?;
     Ok(())

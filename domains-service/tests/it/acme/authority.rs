@@ -1,5 +1,5 @@
-//! An authority that speaks ACME and does what a test says: the parts of the protocol that no packaged authority has
-//! (renewal information, limits, refusals of its choice), and a place to stop at any request.
+//! A scripted ACME authority with the parts of the protocol that no packaged authority has (renewal information,
+//! limits, refusals on demand), and a way to stop at any request.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -26,18 +26,18 @@ pub(crate) type Refusal = (u16, &'static str, Option<u64>);
 struct Book {
     url: String,
     requests: u32,
-    /// The request at which nothing is answered any more, and whether it is carried out before.
+    /// The request from which on nothing is answered, and whether it is still executed.
     stops_at: Option<(u32, bool)>,
     nonces: u64,
     orders: Vec<Order>,
     accounts: u32,
     certificates: u32,
-    /// What the next new orders come to.
+    /// The results of the next new orders.
     refusals: Vec<Refusal>,
-    /// New orders it lets us make; beyond that it refuses, and counts.
+    /// Maximum of new orders; it refuses further ones, and counts them.
     orders_max: Option<usize>,
     refused: u32,
-    /// What the proof of a name comes to; names not listed are proven.
+    /// The error of a name's proof; other names are proven.
     failing: HashMap<String, &'static str>,
     replaced: Vec<String>,
     /// Certificates that have a successor already.
@@ -57,7 +57,7 @@ struct Order {
     error: Option<&'static str>,
 }
 
-/// See the module.
+/// A scripted authority on loopback. It ends with the test's runtime.
 #[derive(Clone)]
 pub(crate) struct FakeCa {
     book: Arc<Mutex<Book>>,
@@ -130,7 +130,7 @@ impl FakeCa {
         self.book.lock().refusals = refusals.iter().rev().copied().collect();
     }
 
-    /// Lets us make so many orders and no more.
+    /// Sets the maximum of orders.
     pub(crate) fn orders_max(&self, most: usize) {
         self.book.lock().orders_max = Some(most);
     }
@@ -157,7 +157,7 @@ impl FakeCa {
         self.book.lock().already_replaced = true;
     }
 
-    /// What new orders said they replace.
+    /// The certificates that new orders named as replaced.
     pub(crate) fn replaced(&self) -> Vec<String> {
         self.book.lock().replaced.clone()
     }
@@ -170,7 +170,7 @@ impl FakeCa {
         self.book.lock().deactivated.len()
     }
 
-    /// Counts a request; `true`: it is the one at which nothing is answered any more.
+    /// Counts a request; `true` for the one from which on nothing is answered.
     fn count(&self) -> Option<bool> {
         let mut book = self.book.lock();
         book.requests += 1;

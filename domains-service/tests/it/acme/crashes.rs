@@ -1,4 +1,4 @@
-//! The process dies at any moment of an order: the next one finishes that order and asks for no second certificate.
+//! The process dies at each step of an order: the next process finishes that order and orders no second certificate.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tokio::runtime::Runtime;
 
 use super::*;
 
-/// A service that can be killed: everything it does ends with its runtime.
+/// A service that can be killed: all its work ends with its runtime.
 struct Victim {
     runtime: Runtime,
     platform: Platform,
@@ -32,8 +32,8 @@ impl Victim {
     }
 }
 
-/// Lets an order run into silence at request `at`, kills the service, and starts another. Whether the order came that
-/// far at all.
+/// Silences the authority at request `at`, kills the service during an order, and starts another. Returns whether the
+/// order reached that request.
 fn interrupted_at(at: u32, carried_out: bool) -> bool {
     let outside = Runtime::new().unwrap();
     let ca = outside.block_on(FakeCa::start());
@@ -52,7 +52,7 @@ fn interrupted_at(at: u32, carried_out: bool) -> bool {
     let second = Victim::start(&directory, &ca);
     second.runtime.block_on(async {
         second.platform.dns.take_over(&dns);
-        // The lease of the dead process ends, and so does every wait it had begun.
+        // The dead process's lease ends, and so does every wait that it began.
         second.platform.clock.advance(Duration::from_mins(5));
         second.platform.domain_in("demo", SHOP, "active").await;
         assert!(published(&second.platform, SHOP).await.is_some());
@@ -65,7 +65,7 @@ fn interrupted_at(at: u32, carried_out: bool) -> bool {
 
 // promise: domains.21
 #[test]
-fn killed_at_any_request_the_same_order_is_finished_and_no_second_certificate_asked_for() {
+fn after_a_kill_at_any_request_the_same_order_is_finished() {
     let mut requests = 0;
     while interrupted_at(requests + 1, false) {
         interrupted_at(requests + 1, true);

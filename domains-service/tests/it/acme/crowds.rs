@@ -1,10 +1,10 @@
-//! Many domains, many workers, and an authority that is away for long.
+//! Many domains, many workers, and a long outage of the authority.
 
 use std::sync::Arc;
 
 use super::*;
 
-/// New orders that Let's Encrypt lets an account make in three hours.
+/// New orders per account in three hours at Let's Encrypt.
 const ORDERS_MAX: usize = 300;
 
 // promise: domains.24
@@ -53,10 +53,10 @@ async fn domains_added_all_at_once_never_meet_the_authoritys_limit() {
 
 // promise: domains.18
 #[tokio::test]
-async fn after_an_outage_orders_go_on_within_minutes_and_it_has_cost_no_attempt() {
+async fn after_an_outage_orders_continue_within_minutes_and_no_attempt_is_counted() {
     let ca = FakeCa::start().await;
     let platform = platform(&[("one", &ca)]).await;
-    // The account is made while the authority is there.
+    // The account is created before the outage.
     add(&platform, SHOP).await;
     platform.domain_in("demo", SHOP, "active").await;
     ca.refuse(&vec![(500, "serverInternal", None); 1_000]);
@@ -116,7 +116,7 @@ async fn two_control_planes_over_one_database_ask_for_one_certificate_per_name()
     first.dns.take_over(&second.dns);
     for number in 0..20 {
         let name = format!("shop.customer{number}.test");
-        // Either may have looked before the other's DNS was told; asked again, it looks again.
+        // Each may have checked before the other's DNS was scripted; on request it checks again.
         second.operator("POST", &format!("/projects/other/domains/{name}/verify"), Value::Null).await;
         first.domain_in("other", &name, "active").await;
     }
@@ -125,9 +125,9 @@ async fn two_control_planes_over_one_database_ask_for_one_certificate_per_name()
 
 // promise: domains.23
 #[tokio::test]
-async fn a_project_whose_orders_hang_holds_up_nobody_else() {
+async fn a_project_whose_orders_hang_delays_no_other_project() {
     let ca = FakeCa::start().await;
-    // From here on the authority takes requests and says nothing.
+    // From here on the authority accepts requests and answers none.
     ca.stop_at(1, false);
     let platform = platform(&[("one", &ca)]).await;
     platform.project("many", "enterprise").await;
@@ -136,7 +136,7 @@ async fn a_project_whose_orders_hang_holds_up_nobody_else() {
     }
     let waits = |domain: &Value| domain["status"] == "issuing";
     platform.domain_when("many", "shop.customer0.test", waits).await;
-    // Another project's name gets its first look at once, and one that needs no authority its certificate.
+    // Another project's name gets its first check at once, and a local name its certificate.
     add(&platform, SHOP).await;
     platform.domain_when("demo", SHOP, waits).await;
     platform.local_domain("demo", json!({ "name": "shop.localhost" })).await;
@@ -152,7 +152,7 @@ async fn proofs_that_failed_use_up_no_certificates() {
     add(&platform, SHOP).await;
     // As many orders as an exact name may have certificates in a week, with room for failures in between.
     for attempt in 1..=6 {
-        // The schedule and the owner may both have asked: there may be more.
+        // The schedule and the owner may both have caused an attempt, so there may be more.
         let tried = |domain: &Value| domain["certificate"]["attempts"].as_u64() >= Some(attempt);
         platform.domain_when("demo", SHOP, tried).await;
         platform.clock.advance(Duration::from_mins(15));

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use super::*;
 use domains_service::{AcmeSettings, ChallengeKind};
 
-/// Pebble and the DNS it asks, where every name leads to this machine.
+/// Pebble and its DNS, in which every name points at this machine.
 struct Pebble {
     processes: Vec<Child>,
     directory: TempDir,
@@ -101,7 +101,7 @@ impl Pebble {
 
 type Answers = Arc<Mutex<HashMap<String, String>>>;
 
-/// What a gateway does with challenges: follows the stream, answers, and reports how far it is.
+/// A gateway's part in challenges: follows the stream, answers, and reports its revision.
 async fn answer_challenges(platform: &Platform, listener: tokio::net::TcpListener) {
     let answers: Answers = Arc::default();
     let router = Router::new()

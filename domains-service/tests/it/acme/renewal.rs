@@ -1,4 +1,4 @@
-//! Renewal: when the authority advises it, and what it says of the certificate that is replaced.
+//! Renewal: on the authority's advice, with a reference to the replaced certificate.
 
 use super::*;
 
@@ -19,7 +19,7 @@ async fn a_window_that_moves_into_the_past_renews_at_the_next_question() {
     let platform = platform(&[("one", &ca)]).await;
     add(&platform, SHOP).await;
     let first = serial(&platform).await;
-    // The first question is asked an hour later, the next six hours after that.
+    // The first request for advice follows after an hour, the next six hours later.
     platform.clock.advance(Duration::from_mins(61));
     let advised = |domain: &Value| {
         domain["certificate"]["renew_at"].as_str().unwrap_or_default() > "2026-08-03"

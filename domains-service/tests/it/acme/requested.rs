@@ -1,4 +1,4 @@
-//! What a certificate signing request asks for.
+//! The content of a certificate signing request.
 
 use rcgen::{PublicKeyData, SignatureAlgorithm};
 use x509_parser::prelude::{FromDer as _, GeneralName, ParsedExtension, X509CertificationRequest};

@@ -13,11 +13,11 @@ pub(crate) struct Browser<'a> {
     client: reqwest::Client,
     pub(crate) address: &'static str,
     pub(crate) cookie: Option<String>,
-    /// What is shown once travels beside the session.
+    /// The cookie with a new secret, which the next page shows once.
     made: Option<String>,
 }
 
-/// What it was shown.
+/// A page as shown.
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) status: u16,
@@ -30,7 +30,7 @@ impl Page {
         self.headers.get("location").map_or("", |value| value.to_str().unwrap())
     }
 
-    /// What forms of the page send back.
+    /// The token that the page's forms send back.
     pub(crate) fn csrf(&self) -> &str {
         self.between("name=\"csrf\" value=\"", "\"")
     }
@@ -71,7 +71,7 @@ impl<'a> Browser<'a> {
         Self { platform, client, address: "192.0.2.1", cookie: None, made: None }
     }
 
-    /// A browser that is signed in with a new key of these scopes.
+    /// A browser that is signed in with a new key with these scopes.
     pub(crate) async fn signed_in(platform: &'a Platform, project: &str, scopes: &[&str]) -> Self {
         let key = new_key(platform, project, scopes).await;
         let mut browser = Self::new(platform);
@@ -95,7 +95,7 @@ impl<'a> Browser<'a> {
         self.send("POST", path, &fields, &[("origin", &origin())]).await
     }
 
-    /// The same, and the page that it leads to.
+    /// The same, and the page that the answer redirects to.
     pub(crate) async fn post_and_follow(&mut self, from: &str, path: &str, fields: &[(&str, &str)]) -> Page {
         let led = self.post(from, path, fields).await;
         assert_eq!(led.status, 303, "{}", led.words());

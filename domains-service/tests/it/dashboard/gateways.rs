@@ -1,4 +1,4 @@
-//! What gateways report of keys, as whoever owns them and whoever operates the platform reads it.
+//! Reports of gateways about keys, as the owners of the keys and the operators read them.
 
 use chassis::clock::Clock as _;
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ async fn demo() -> Platform {
     platform
 }
 
-/// A key of the project, by what its owner calls it.
+/// A key of the project, by its label.
 async fn key(platform: &Platform, label: &str) -> String {
     let body = json!({ "label": label, "scopes": ["orders:read"] });
     let made = platform.operator("POST", KEYS, body).await;
@@ -71,7 +71,7 @@ async fn a_key_says_when_it_was_used_last() {
     assert_eq!(listed().await, "2026-06-15T00:00:00Z", "another gateway saw it earlier: that changes nothing");
     browser.get(KEYS).await.says("Used 5 minutes ago");
     assert_eq!(report(&platform, "gw-2", &[(&id, minute + 1_000)], &[], 0).await, 204);
-    assert_eq!(listed().await, "2026-06-15T00:05:00Z", "nobody has seen the future");
+    assert_eq!(listed().await, "2026-06-15T00:05:00Z", "a time in the future is ignored");
     assert_eq!(report(&platform, "gw-2", &[("key_aaaaaaaaaaaaaaaa", minute)], &[], 0).await, 204, "it may be gone");
 
     platform.operator("DELETE", &format!("{KEYS}/{id}"), Value::Null).await;
@@ -81,7 +81,7 @@ async fn a_key_says_when_it_was_used_last() {
 }
 
 #[tokio::test]
-async fn bans_are_shown_to_operators_and_to_whoever_owns_the_key() {
+async fn bans_are_shown_to_operators_and_to_owners_of_the_key() {
     let platform = demo().await;
     let (checkout, robot) = (key(&platform, "checkout").await, key(&platform, "").await);
     let mut owner = Browser::signed_in(&platform, "demo", &["domains:read", "keys:write"]).await;
@@ -110,7 +110,7 @@ async fn bans_are_shown_to_operators_and_to_whoever_owns_the_key() {
     page.says("Let it wait as Retry-After says. The ban ends at 2026-06-15 00:05 UTC, in 5 minutes");
     page.says("The operator of the platform has it refused for a while.");
 
-    // Bans end by themselves, and with the word of whoever reports them.
+    // Bans end at their time, and when their gateway reports them no more.
     platform.clock.advance(std::time::Duration::from_secs(25));
     assert_eq!(report(&platform, "gw-1", &[], &bans[..2], 2).await, 204);
     platform.clock.advance(std::time::Duration::from_secs(10));

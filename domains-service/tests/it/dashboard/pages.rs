@@ -1,4 +1,4 @@
-//! Every page in its states, as whoever reads it.
+//! Every page in its states, as tenants and operators see it.
 
 use std::net::IpAddr;
 
@@ -24,7 +24,7 @@ async fn target(platform: &Platform) -> String {
     body["cname_target"].as_str().unwrap().to_owned()
 }
 
-/// What every page owes.
+/// The requirements of every page.
 #[track_caller]
 pub(super) fn is_sound(page: &Page, path: &str) {
     assert_eq!(page.status, 200, "{path}: {}", page.words());
@@ -50,7 +50,7 @@ pub(super) fn is_sound(page: &Page, path: &str) {
 }
 
 #[tokio::test]
-async fn every_page_is_small_bears_the_strict_policy_and_says_what_is_not_there_yet() {
+async fn every_page_is_small_has_the_strict_policy_and_explains_empty_lists() {
     let platform = demo("pro").await;
     let mut browser = Browser::signed_in(&platform, "demo", &ALL).await;
     for (path, words) in [
@@ -77,7 +77,7 @@ async fn every_page_is_small_bears_the_strict_policy_and_says_what_is_not_there_
 }
 
 #[tokio::test]
-async fn a_project_without_a_plan_or_a_deploy_is_told_what_is_missing() {
+async fn a_project_without_a_plan_or_a_deploy_sees_the_missing_step() {
     let platform = demo("free").await;
     let mut browser = Browser::signed_in(&platform, "demo", &ALL).await;
     browser.get(DOMAINS).await.says("Custom domains come with the Pro plan");
@@ -91,7 +91,7 @@ async fn a_project_without_a_plan_or_a_deploy_is_told_what_is_missing() {
 
 // rule: 1.10, 1.11
 #[tokio::test]
-async fn before_a_domain_is_added_the_page_says_what_it_needs() {
+async fn the_page_shows_the_requirements_before_a_domain_is_added() {
     let platform = demo("pro").await;
     let mut browser = Browser::signed_in(&platform, "demo", &ALL).await;
     let page = browser.get("/projects/demo/domains/new?name=https%3A%2F%2Fshop.customer.test%2Fcart").await;
@@ -164,7 +164,7 @@ async fn a_domain_is_added_watched_verified_and_live() {
 
 // rule: 1.16
 #[tokio::test]
-async fn every_conflict_is_shown_with_who_what_and_how() {
+async fn every_conflict_is_shown_with_its_cause_the_fix_and_who_must_act() {
     let platform = demo("pro").await;
     let mut browser = Browser::signed_in(&platform, "demo", &ALL).await;
     let address: IpAddr = "203.0.113.7".parse().unwrap();
@@ -250,7 +250,7 @@ async fn a_key_is_made_shown_once_rotated_and_revoked() {
     let shown = another.get(led.location()).await;
     assert!(shown.status == 200 && !shown.text.contains("data-copy=\"th_live_"), "{}", shown.words());
     browser.get(led.location()).await.says("Copy the key now");
-    // Whoever loads the page again makes no second key.
+    // Loading the page again makes no second key.
     let again = browser.get(&format!("{keys}?made")).await;
     again.says("It was shown once.");
     assert!(!again.text.contains(&secret));
@@ -264,7 +264,7 @@ async fn a_key_is_made_shown_once_rotated_and_revoked() {
 }
 
 #[tokio::test]
-async fn usage_is_what_gateways_report_added_up() {
+async fn usage_is_the_sum_of_gateways_reports() {
     let platform = demo("pro").await;
     let uid = platform.identity(&"demo".parse().unwrap()).await;
     let token = platform.gateway().await;
@@ -346,7 +346,7 @@ async fn checking_a_name_puts_no_token_into_the_address() {
 }
 
 #[tokio::test]
-async fn a_page_that_is_open_is_told_when_its_domain_changes() {
+async fn an_open_page_is_updated_when_its_domain_changes() {
     let platform = demo("pro").await;
     let mut browser = Browser::signed_in(&platform, "demo", &ALL).await;
     browser.post(DOMAINS, "/projects/demo/domains/new", &[("name", SHOP)]).await;
@@ -354,7 +354,7 @@ async fn a_page_that_is_open_is_told_when_its_domain_changes() {
     let shown = browser.get(&format!("{DOMAINS}/{SHOP}")).await.between("data-state=\"", "\"").to_owned();
     let mut stream = browser.open(&format!("/projects/demo/live?domain={SHOP}")).await;
     let first = stream.event().await;
-    assert_eq!(first, shown, "what is told first is what the page shows");
+    assert_eq!(first, shown, "the first event repeats what the page shows");
     platform.operator("DELETE", &format!("/projects/demo/domains/{SHOP}"), Value::Null).await;
     assert_ne!(stream.event().await, first);
 }

@@ -1,4 +1,4 @@
-//! What people do beside the straight way: they come back late, search, downgrade, and have names with and without www.
+//! Unusual visits: late returns, searches, downgrades, and names with and without www.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ async fn a_form_of_a_session_that_has_ended_changes_nothing_and_asks_to_sign_in(
     let ended = browser.send("POST", keys, &form, &ours).await;
     assert_eq!((ended.status, ended.location()), (303, "/sign-in"));
     assert!(!ended.text.contains(&csrf), "the token of a form ends with its session");
-    // Signing in leads to the project's domains, whatever else the form carries.
+    // Signing in redirects to the project's domains, with any other field in the form.
     let key = new_key(&platform, "demo", &ALL).await;
     let more = [("kept-action", "https://evil.example/"), ("kept.a", "b"), ("key", key.as_str())];
     assert_eq!(browser.send("POST", "/sign-in", &more, &ours).await.location(), DOMAINS);

@@ -1,4 +1,4 @@
-//! Who is signed in, for how long, and what forms are believed.
+//! Sessions: sign-in, duration, and which forms are accepted.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ async fn a_key_signs_in_and_every_page_sends_strangers_to_the_sign_in_page() {
 }
 
 #[tokio::test]
-async fn whoever_signs_in_gets_another_session_than_the_one_before() {
+async fn each_sign_in_starts_a_new_session() {
     let platform = demo().await;
     let key = new_key(&platform, "demo", &["domains:read"]).await;
     let mut browser = Browser::new(&platform);
@@ -54,7 +54,7 @@ async fn whoever_signs_in_gets_another_session_than_the_one_before() {
 }
 
 #[tokio::test]
-async fn keys_that_are_wrong_useless_or_gone_do_not_sign_in() {
+async fn invalid_insufficient_and_revoked_keys_do_not_sign_in() {
     let platform = demo().await;
     let mut browser = Browser::new(&platform);
     for (key, status, words) in [
@@ -134,7 +134,7 @@ async fn a_session_ends_when_it_is_idle_when_it_is_old_and_with_its_key() {
     platform.clock.advance(Duration::from_mins(61));
     assert_eq!(idle.get(HOME).await.location(), "/sign-in");
 
-    // A page that stands open somewhere asks by itself; nobody sits before it.
+    // An open page sends requests by itself, also when its user has left.
     let mut open = Browser::signed_in(&platform, "demo", &["domains:read"]).await;
     for _ in 0..3 {
         platform.clock.advance(Duration::from_mins(19));
@@ -161,7 +161,7 @@ async fn a_session_ends_when_it_is_idle_when_it_is_old_and_with_its_key() {
 }
 
 #[tokio::test]
-async fn signing_out_ends_the_session_on_our_side_here_or_everywhere() {
+async fn signing_out_ends_this_session_or_all_in_the_database() {
     let platform = demo().await;
     let key = new_key(&platform, "demo", &["domains:read"]).await;
     let (mut one, mut two, mut three) = (Browser::new(&platform), Browser::new(&platform), Browser::new(&platform));
@@ -181,7 +181,7 @@ async fn signing_out_ends_the_session_on_our_side_here_or_everywhere() {
 }
 
 #[tokio::test]
-async fn forms_are_believed_only_from_our_own_pages_and_their_own_session() {
+async fn forms_are_accepted_only_from_our_own_pages_and_their_own_session() {
     let platform = demo().await;
     let mut browser = Browser::signed_in(&platform, "demo", &["domains:read", "domains:write"]).await;
     let csrf = browser.get(HOME).await.csrf().to_owned();
@@ -254,7 +254,7 @@ async fn an_operator_signs_in_once_with_a_link() {
 }
 
 #[tokio::test]
-async fn what_a_token_of_an_operator_led_to_ends_with_the_token() {
+async fn sessions_and_links_of_an_operators_token_end_with_the_token() {
     let platform = demo().await;
     let ours = origin();
     let ours = [("origin", ours.as_str())];
@@ -281,7 +281,7 @@ async fn what_a_token_of_an_operator_led_to_ends_with_the_token() {
     token("ada").await;
     assert_eq!(of_ada.get("/operator").await.status, 303, "and a new one of the name does not bring it back");
     assert_eq!(Browser::new(&platform).send("POST", "/enter", &[("link", &unspent)], &ours).await.status, 403);
-    // And a token that comes to its end, though the session is used all the while.
+    // And a token that expires while its session is in use.
     platform.clock.advance(Duration::from_hours(20));
     let mut late = Browser::new(&platform);
     assert_eq!(late.send("POST", "/enter", &[("link", &link(&bob).await)], &ours).await.status, 303);
@@ -340,7 +340,7 @@ async fn a_cookie_of_the_form_of_a_keys_opens_no_session_of_an_operator() {
 }
 
 #[tokio::test]
-async fn keys_open_their_own_project_alone_and_no_operators_page() {
+async fn a_key_opens_only_its_own_project_and_no_operators_page() {
     let platform = demo().await;
     platform.project("other", "pro").await;
     let mut browser = Browser::signed_in(&platform, "demo", &["domains:read", "domains:write", "keys:write"]).await;

@@ -1,7 +1,7 @@
-//! What no type allows and SQLite keeps all the same: bytes that are no text, and text where a number belongs. Every column
-//! of every table, found from the schema.
+//! Values that no type allows and SQLite stores all the same: invalid UTF-8, and text in place of a number. Every
+//! column of every table, found from the schema.
 //!
-//! PostgreSQL cannot hold any of it. Over PostgreSQL the test is that it refuses.
+//! PostgreSQL cannot store any of them. Over PostgreSQL the test is that it refuses.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ const NO_NUMBER: &str = "'garbage'";
 enum Read {
     /// A worker, a list or the stream reads all of its columns but these: it is named, or written anew.
     But(&'static [&'static str]),
-    /// Somebody who is not asked here, or the database alone.
+    /// A reader that these tests do not call, or only the database.
     Elsewhere,
     /// Everybody, and it is compared with the log: `withdrawals::counters` damages it.
     Everybody,
@@ -63,8 +63,8 @@ const ROWS: &[(&str, &str, Read)] = &[
     ("withdrawals", "which = 'bad'", But(&[])),
 ];
 
-/// Rows that nothing makes here, and that go while the clock is moved. The good process is heard for ever, and the withdrawal
-/// waits for it.
+/// Rows that nothing makes here, and that go while the clock is moved. The good process is heard for ever, and the
+/// withdrawal waits for it.
 async fn more_by_hand(platform: &Platform) {
     by_hand(platform).await;
     let now = platform.clock.now().0;
@@ -98,8 +98,8 @@ async fn more_by_hand(platform: &Platform) {
     stores::execute(platform.directory.path(), &rows).await;
 }
 
-/// What is put into the columns of a table, one after the other; nothing into the key by which SQLite itself finds a row,
-/// which can be nothing else than a number.
+/// What is put into the columns of a table, one after the other; nothing into the key by which SQLite itself finds a
+/// row, which can be nothing else than a number.
 fn damages(columns: &[stores::Column], table: &str) -> Vec<(String, &'static str)> {
     let of_table = columns.iter().filter(|column| column.table == table && column.kind != "INTEGER");
     let damages = of_table.flat_map(|column| {
@@ -109,7 +109,7 @@ fn damages(columns: &[stores::Column], table: &str) -> Vec<(String, &'static str
     damages.collect()
 }
 
-/// A column that is damaged.
+/// A damaged column.
 struct Damage {
     table: &'static str,
     column: String,
@@ -118,12 +118,12 @@ struct Damage {
     row: i64,
     /// The value that was there, as SQL.
     before: String,
-    /// Whether it is named, or written anew.
+    /// Whether it is reported, or repaired.
     is_read: bool,
 }
 
 impl Damage {
-    /// Whether it is there still.
+    /// Whether the damage is still there.
     async fn is_there(&self, platform: &Platform) -> bool {
         let now = stores::quoted(platform.directory.path(), self.table, &self.column, self.row).await;
         let garbage = stores::quoted_value(platform.directory.path(), self.garbage).await;
@@ -173,7 +173,7 @@ async fn put(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_no_type_allows_stops_nothing_but_its_row() {
+async fn a_value_that_no_type_allows_stops_nothing_but_its_row() {
     let platform = platform().await;
     more_by_hand(&platform).await;
     let directory = platform.directory.path();
@@ -239,18 +239,18 @@ async fn what_no_type_allows_stops_nothing_but_its_row() {
         eventually(1_000, async || {
             more_by_hand(&platform).await;
             look_at_all(&platform).await;
-            // A change that is past is not read again, and a row that has its name again is another one.
+            // A past change is not read again, and a row with its name again is another one.
             let mut left = rows_unreadable(&platform).await;
-            // One whose number was none was noted under 0.
+            // A row with a number that was not one was recorded under 0.
             left.retain(|(table, row, of)| table != "changes" && row != "0" && !format!("{row}{of}").contains("\\x"));
-            if left.is_empty() { Ok(()) } else { Err(format!("{case} are mended, and still: {left:?}")) }
+            if left.is_empty() { Ok(()) } else { Err(format!("{case} are repaired, and still: {left:?}")) }
         })
         .await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_damaged_can_be_removed() {
+async fn a_damaged_record_can_be_removed() {
     if stores::over_postgres() {
         return;
     }
@@ -272,7 +272,7 @@ async fn what_is_damaged_can_be_removed() {
         assert!(!sites(&platform).await.unwrap().contains(&"bad.localhost".to_owned()), "{column}");
         platform.local_domain("demo", json!({ "name": "bad.localhost" })).await;
     }
-    // The process of a gateway on record, of which nobody knows what it has applied, is waited for and named.
+    // A gateway process on record with an unknown revision is waited for and named.
     platform.gateway().await;
     let now = platform.clock.now().0;
     let process = format!(
@@ -286,7 +286,7 @@ async fn what_is_damaged_can_be_removed() {
     assert_eq!((listed.status, &listed.body["keys"][0]["label"]), (200, &json!("\\xffA")));
     let revoked = demo("DELETE", &format!("/keys/{key}")).await;
     assert_eq!((revoked.status, &revoked.body["lagging"]), (202, &json!(["tests/edge-9"])), "{revoked:?}");
-    // Once it reports, its record is good.
+    // When it reports, its record is valid again.
     let revision = platform.newest_revision().await;
     platform.report("edge-9", revision).await;
     eventually(1_000, async || {
@@ -309,7 +309,7 @@ async fn what_is_damaged_can_be_removed() {
     assert_eq!(rows_unreadable(&platform).await, Vec::new());
 }
 
-/// What makes a project one that is not found, in either store; the second only where a column keeps what it is given.
+/// Damage by which a project is not found, in either database; the second part only where a column accepts any value.
 const PROJECT_DAMAGES: [(&str, &str); 6] = [
     ("name", "'{garbage'"),
     ("removed_at", "5"),

@@ -1,4 +1,4 @@
-//! Rows that read and say something that cannot be: no gateway is sent what would have it refuse everything after it.
+//! Readable rows with impossible content: no gateway is sent a change that would stop it from taking later ones.
 
 use chassis::seal::{SealingKey, name_in};
 use chassis::secret::Secret;
@@ -25,7 +25,7 @@ async fn with(platform: &Platform, row: &str, field: &str, value: Value) -> Stri
     body.to_string()
 }
 
-/// What a snapshot brings.
+/// The entities of a snapshot.
 async fn snapshot(platform: &Platform) -> Vec<Entity> {
     eventually(100, async || entities(platform).await).await
 }
@@ -69,7 +69,7 @@ async fn an_entity_that_is_not_its_rows_or_cannot_be_is_left_out_of_snapshots() 
     }
 }
 
-/// The change that is the newest, and what the gateway is told that lacks it when its row holds `effect` instead.
+/// The newest change, and the gateway's data when that change's row holds `effect` instead.
 async fn told_instead(platform: &Platform, effect: &Effect) -> Result<Change, Vec<Entity>> {
     let newest = "revision = (SELECT current FROM revision_counter)";
     let effect = serde_json::to_string(effect).unwrap();
@@ -97,7 +97,7 @@ async fn a_change_that_cannot_be_is_answered_with_a_snapshot() {
         Effect::Put(Entity::Certificate(bundle))
     };
     let key = &good.key.0;
-    // What is right is told as it is.
+    // A valid change is sent as it is.
     let told = told_instead(&platform, &put(key.clone())).await.unwrap();
     assert_eq!(told.effect, put(key.clone()));
     let (name, text) = key.split_once('.').unwrap();
@@ -116,7 +116,7 @@ async fn a_change_that_cannot_be_is_answered_with_a_snapshot() {
     }
 }
 
-/// The certificate sealed anew with a secret that the service was not given, as another replica may do it.
+/// Seals the certificate with a secret that the service lacks, as another replica may do.
 async fn seal_elsewhere(platform: &Platform, bundle: &CertificateBundle) -> CertificateBundle {
     let (ours, theirs) = (SealingKey::new(&Secret::new(vec![8; 32])).unwrap(), sealing_elsewhere());
     let host = bundle.hostname.as_str();

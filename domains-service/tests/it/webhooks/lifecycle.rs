@@ -1,4 +1,4 @@
-//! Endpoints: made, changed, switched off and on, removed; deliveries repeated.
+//! Endpoints: created, changed, disabled, enabled, removed; deliveries repeated.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ async fn an_endpoint_that_fails_for_days_is_switched_off_and_can_be_switched_on(
     let (owner, one) = (platform.owner("demo"), format!("{WEBHOOKS}/{id}"));
     receiver.answer_with(&[500; 11]);
     happen(&platform, "a.localhost").await;
-    // Ten attempts, each noted at another moment; then that message is given up.
+    // Ten attempts, each recorded with another time; then the delivery fails.
     let mut noted = Value::Null;
     for minutes in [0, 1, 6, 34, 133, 331, 661, 925, 1_321, 1_585] {
         platform.clock.advance(Duration::from_mins(minutes));
@@ -50,7 +50,7 @@ async fn an_endpoint_that_fails_for_days_is_switched_off_and_can_be_switched_on(
 }
 
 #[tokio::test]
-async fn a_receiver_that_says_it_is_gone_is_believed() {
+async fn an_answer_of_410_disables_the_endpoint() {
     let (platform, receiver) = (platform().await, Receiver::start().await);
     receiver.answer_with(&[410]);
     let (id, _) = endpoint(&platform, &receiver, json!(["domain.created"])).await;
@@ -78,7 +78,7 @@ async fn endpoints_are_changed_switched_off_and_removed() {
     assert_eq!(owner.send("DELETE", &one, Value::Null).await.code(), (404, "webhook_not_found"));
     assert_eq!(owner.get(&format!("{one}/deliveries")).await.code(), (404, "webhook_not_found"));
     assert_eq!(owner.get(WEBHOOKS).await.body["webhooks"], json!([]));
-    // A project takes its endpoints with it.
+    // Removing a project removes its endpoints.
     let (gone, _) = endpoint(&platform, &receiver, Value::Null).await;
     assert!(platform.operator("DELETE", "/projects/demo", Value::Null).await.status < 300);
     platform.project("demo", "pro").await;
@@ -103,8 +103,8 @@ async fn wrong_webhooks_are_refused() {
     ] {
         assert_eq!(owner.send("POST", WEBHOOKS, body.clone()).await.code(), (400, code), "{body}");
     }
-    let nobody = platform.operator("POST", "/projects/nobody/webhooks", json!({ "url": url })).await;
-    assert_eq!(nobody.code(), (404, "project_not_found"));
+    let unknown = platform.operator("POST", "/projects/unknown/webhooks", json!({ "url": url })).await;
+    assert_eq!(unknown.code(), (404, "project_not_found"));
     let mut last = Value::Null;
     for _ in 0..20 {
         let made = owner.send("POST", WEBHOOKS, json!({ "url": url })).await;
@@ -131,7 +131,7 @@ async fn wrong_webhooks_are_refused() {
     }
     let long = format!("/v1/projects/demo/domains?name={}", "a".repeat(254));
     assert_eq!(owner.get(&long).await.code(), (400, "invalid_query"));
-    // A change says what it changes, and nothing is null that cannot be.
+    // A change needs at least one field, and only some fields may be null.
     for body in [Value::Null, json!({ "events": null }), json!({ "url": null })] {
         assert_eq!(owner.send("PATCH", &one, body.clone()).await.code(), (400, "invalid_body"), "{body}");
     }
@@ -159,7 +159,7 @@ async fn deliveries_are_listed_by_page_and_by_state() {
 }
 
 #[tokio::test]
-async fn its_owner_tries_a_receiver_with_a_message_that_tells_nothing() {
+async fn an_owner_can_send_a_test_message() {
     let (platform, receiver) = (platform().await, Receiver::start().await);
     let (id, secret) = endpoint(&platform, &receiver, json!(["domain.removed"])).await;
     let (owner, one) = (platform.owner("demo"), format!("{WEBHOOKS}/{id}"));

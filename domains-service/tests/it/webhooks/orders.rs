@@ -1,4 +1,4 @@
-//! Events of orders: handed over by the service of the orders, told by the same machinery as those of domains.
+//! Events of orders: relayed by the orders-service, delivered like those of domains.
 
 use chassis::guard::operator_token;
 use contract::event::{EVENTS_MAX, OrderEvent, OrderEvents};
@@ -36,7 +36,7 @@ async fn hand_over(platform: &Platform, source: &str, events: Vec<OrderEvent>) -
 
 // promise: orders.23
 #[tokio::test]
-async fn events_of_orders_are_told_once_however_often_they_are_handed_over() {
+async fn a_repeatedly_relayed_order_event_is_delivered_once() {
     let (mut platform, receiver) = (platform().await, Receiver::start().await);
     let (id, secret) = endpoint(&platform, &receiver, json!(["order.cancelled", "order.shipped"])).await;
     let mut first = Vec::new();
@@ -55,7 +55,7 @@ async fn events_of_orders_are_told_once_however_often_they_are_handed_over() {
             "data": { "event_id": 3, "project_id": "demo", "order": { "id": 30, "status": "cancelled" } },
         })
     );
-    // Again, by a service that did not hear the answer, and by one that did not while this one was restarted.
+    // Again, as by a service that did not get the answer, also across a restart of this one.
     assert_eq!(hand_over(&platform, "ab12", first.clone()).await, 204);
     platform.stop().await;
     let platform = Platform::bent(Bend { directory: Some(platform.directory.clone()), ..Bend::default() }).await;
@@ -69,7 +69,7 @@ async fn events_of_orders_are_told_once_however_often_they_are_handed_over() {
 
 // promise: orders.25
 #[tokio::test]
-async fn who_names_no_events_is_told_everything_that_he_may_see() {
+async fn an_endpoint_without_a_list_gets_every_event_its_owner_may_see() {
     let (platform, all, orders) = (platform().await, Receiver::start().await, Receiver::start().await);
     let domains = Receiver::start().await;
     endpoint(&platform, &all, Value::Null).await;
@@ -89,7 +89,7 @@ async fn who_names_no_events_is_told_everything_that_he_may_see() {
 
 // promise: orders.25
 #[tokio::test]
-async fn orders_are_told_on_behalf_of_those_who_may_read_them() {
+async fn order_events_need_an_owner_who_may_read_orders() {
     let (platform, receiver) = (platform().await, Receiver::start().await);
     let owner_of_domains = platform.caller("demo", &[Scope::DomainsRead, Scope::DomainsWrite]);
     let wanted = |events: &[&str]| json!({ "url": receiver.url(), "events": events });
@@ -102,14 +102,14 @@ async fn orders_are_told_on_behalf_of_those_who_may_read_them() {
     assert_eq!(refused.code(), (403, "insufficient_scope"));
     let owner = platform.owner("demo");
     assert_eq!(owner.send("PATCH", &one, json!({ "events": ["order.*"] })).await.status, 200);
-    // Nor may they be led elsewhere by somebody who may not read them.
+    // A caller that may not read orders may not redirect their events either.
     let led = json!({ "url": receiver.url() });
     assert_eq!(owner_of_domains.send("PATCH", &one, led).await.code(), (403, "insufficient_scope"));
 }
 
 // promise: orders.25
 #[tokio::test]
-async fn only_services_of_the_platform_hand_over_and_only_what_is_sound() {
+async fn only_services_can_relay_and_only_valid_events() {
     let platform = platform().await;
     let sound = json!({ "source": "ab12", "events": [event(&platform, 1, "order.created").await] });
     let token = platform.orders_service().await;

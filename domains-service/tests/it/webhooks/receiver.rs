@@ -1,4 +1,4 @@
-//! A receiver on loopback that answers as it is told and keeps what it got.
+//! A receiver on loopback with scripted answers, which keeps the requests.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -59,7 +59,7 @@ impl Receiver {
         format!("http://{}/in", self.address)
     }
 
-    /// What it says to the next requests; to those after them it says 204.
+    /// Its answers to the next requests; later ones get 204.
     pub(crate) fn answer_with(&self, statuses: &[u16]) {
         self.script.statuses.lock().extend(statuses);
     }
@@ -73,12 +73,12 @@ impl Receiver {
         self.script.received.lock().clone()
     }
 
-    /// The numbers of the events it was told of.
+    /// The numbers of the events that it received.
     pub(crate) fn numbers(&self) -> Vec<i64> {
         self.all().iter().map(|message| message.json()["data"]["event_id"].as_i64().unwrap()).collect()
     }
 
-    /// Waits until there is a request with this index, and returns it.
+    /// Waits for the request with this index, and returns it.
     pub(crate) async fn message(&self, index: usize) -> Received {
         eventually(2_000, async || {
             let message = self.script.received.lock().get(index).cloned();
@@ -94,7 +94,7 @@ async fn take(
     body: String,
 ) -> StatusCode {
     script.received.lock().push(Received { headers, body });
-    // The sender may be gone by then; nobody minds.
+    // The sender may have disconnected by then.
     let _ = hangs.wait_for(|hangs| !hangs).await;
     let status = script.statuses.lock().pop_front().unwrap_or(204);
     StatusCode::from_u16(status).unwrap()

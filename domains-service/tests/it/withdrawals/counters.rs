@@ -1,4 +1,4 @@
-//! Withdrawals while a number of the change log, or of the gateways' keys, is damaged: all is as before.
+//! Withdrawals while a number of the change log, or of the gateways' keys, is damaged: the results are the same.
 
 use contract::feed::Frame;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::stores;
 use crate::world::{Platform, eventually};
 
-/// What is done to the database behind the service's back.
+/// Damage to the database.
 const DAMAGES: [&str; 13] = [
     "UPDATE revision_counter SET current = current - 3",
     "UPDATE revision_counter SET current = 0",
@@ -17,7 +17,7 @@ const DAMAGES: [&str; 13] = [
     "UPDATE revision_counter SET oldest = 9223372036854775807",
     "INSERT INTO settings (name, value) VALUES ('replaced_below', '9223372036854775807')
      ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-    // While a row is set aside nothing tells which row is lost, and gateways are refused: this comes first.
+    // While a row is set aside, the lost row is unknown and gateways are refused, so this comes first.
     "DELETE FROM changes WHERE revision = (SELECT current FROM revision_counter)",
     "UPDATE changes SET revision = 9223372036854775807 WHERE revision = (SELECT current FROM revision_counter)",
     "UPDATE changes SET revision = revision + 1000000000 WHERE revision = (SELECT current FROM revision_counter)",
@@ -25,7 +25,7 @@ const DAMAGES: [&str; 13] = [
     "UPDATE gateway_keys SET number = 1099511627776",
 ];
 
-/// Follows from the newest revision of before until the control plane says that it is there; with at most one snapshot.
+/// Follows from the former newest revision until the control plane has sent everything, with at most one snapshot.
 async fn follows(platform: &Platform, query: &str, case: &str) -> u64 {
     let token = platform.gateway().await;
     let mut stream = platform.follow_with(&token, &format!("node=test&{query}")).await;
@@ -66,7 +66,7 @@ async fn a_damaged_counter_stops_neither_changes_nor_followers_nor_withdrawals()
         })
         .await;
     }
-    // Gateways sign with keys that services know: those whose number was damaged are replaced.
+    // Gateways sign with keys that services know: generations with damaged numbers are replaced.
     eventually(1_000, async || {
         let highest = stores::value(directory, "gateway_keys", "CAST(MAX(number) AS TEXT)", "TRUE").await;
         let is_good = highest.as_ref().is_some_and(|number| number.len() <= 10);

@@ -1,5 +1,5 @@
-//! Withdrawals in a database that went back to an earlier state: what gateways have applied of the history before is no
-//! acknowledgement, whether they report it, a row says it, or another replica has heard it.
+//! Withdrawals in a database that went back to an earlier state: a gateway's confirmation of the former history does
+//! not count, whether the gateway reports it, a row holds it, or another replica received it.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::{ends, is_202, listed, waits, with_a_silent_gateway};
 use crate::stores;
 use crate::world::{Answer, Bend, Platform, eventually};
 
-/// The gateways that operators are told to be ahead of the database.
+/// The gateways that the status names as ahead of the database.
 async fn elsewhere(platform: &Platform) -> Value {
     platform.operator("GET", "/status", Value::Null).await.body["gateways_of_another_history"].clone()
 }
@@ -19,7 +19,7 @@ async fn remove(platform: &Platform) -> Answer {
     platform.operator("DELETE", "/projects/demo/domains/b.localhost", Value::Null).await
 }
 
-/// The database goes back by so many revisions, as a standby that lagged does when it takes over.
+/// Sets the database back by this number of revisions, as a lagging standby does that takes over.
 async fn goes_back(platform: &Platform, revisions: u64) {
     let back = format!(
         "UPDATE revision_counter SET current = current - {revisions};
@@ -28,7 +28,7 @@ async fn goes_back(platform: &Platform, revisions: u64) {
     stores::execute(platform.directory.path(), &back).await;
 }
 
-/// The database is written on until it gives this revision out again.
+/// Writes changes until the database gives this revision out again.
 async fn is_written_on(platform: &Platform, revision: u64) {
     let mut number = 0;
     while platform.newest_revision().await < revision {
@@ -38,7 +38,7 @@ async fn is_written_on(platform: &Platform, revision: u64) {
 }
 
 #[tokio::test]
-async fn what_was_applied_before_the_database_went_back_counts_for_nothing() {
+async fn confirmations_from_before_the_database_went_back_do_not_count() {
     let platform = with_a_silent_gateway().await;
     for lost in ["c.localhost", "d.localhost"] {
         platform.local_domain("demo", json!({ "name": lost })).await;
@@ -53,14 +53,14 @@ async fn what_was_applied_before_the_database_went_back_counts_for_nothing() {
 }
 
 #[tokio::test]
-async fn a_report_of_another_history_acknowledges_nothing() {
+async fn a_report_of_another_history_confirms_nothing() {
     let platform = with_a_silent_gateway().await;
     let applied = platform.newest_revision().await;
     let mark = stores::mark_of(platform.directory.path(), applied).await;
     goes_back(&platform, 2).await;
     is_202(&remove(&platform).await);
     is_written_on(&platform, applied).await;
-    // The number is given out again. What this gateway has applied under it is no removal.
+    // The number is given out again. This gateway applied another change under it, not the removal.
     for mark in [mark.as_deref(), None] {
         let report = json!({ "node": "silent", "applied": applied, "mark": mark, "version": "1" });
         let refused = platform.edge("nodes", report).await;
@@ -88,7 +88,7 @@ async fn a_report_of_a_revision_that_the_log_keeps_no_mark_of_acknowledges_nothi
 }
 
 #[tokio::test]
-async fn what_a_process_on_record_has_applied_of_another_history_acknowledges_nothing() {
+async fn a_recorded_position_of_another_history_confirms_nothing() {
     let mut platform = with_a_silent_gateway().await;
     // Its row is written again after a minute.
     platform.clock.advance(std::time::Duration::from_mins(1));
@@ -106,7 +106,7 @@ async fn what_a_process_on_record_has_applied_of_another_history_acknowledges_no
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_another_replica_was_told_of_another_history_acknowledges_nothing() {
+async fn another_replicas_report_of_another_history_confirms_nothing() {
     if !stores::over_postgres() {
         return; // one process has one database
     }
@@ -137,7 +137,7 @@ async fn what_another_replica_was_told_of_another_history_acknowledges_nothing()
 }
 
 #[tokio::test]
-async fn a_database_that_went_back_is_in_doubt_after_a_start_too_as_long_as_a_gateway_is_ahead() {
+async fn a_database_that_went_back_is_detected_after_a_restart_while_a_gateway_is_ahead() {
     let mut platform = with_a_silent_gateway().await;
     let ahead = platform.newest_revision().await;
     let mark = stores::mark_of(platform.directory.path(), ahead).await.unwrap();
@@ -146,7 +146,7 @@ async fn a_database_that_went_back_is_in_doubt_after_a_start_too_as_long_as_a_ga
     let (directory, start) = (platform.directory.clone(), platform.clock.now());
     let platform = Platform::bent(Bend { directory: Some(directory), start, ..Bend::default() }).await;
     assert_eq!(elsewhere(&platform).await, json!([]), "nothing can be known before");
-    // A gateway with an empty data directory begins, and cannot know.
+    // A gateway with an empty data directory starts over, and cannot know.
     assert!(!platform.snapshot().await.is_empty());
     let (token, url) = (platform.gateway().await, format!("{}/internal/edge/feed", platform.internal));
     let ask = async |query: &str| {
@@ -155,7 +155,7 @@ async fn a_database_that_went_back_is_in_doubt_after_a_start_too_as_long_as_a_ga
     let refused = ask(&format!("after={ahead}&mark={mark}")).await;
     assert_eq!(refused.code(), (409, "history"), "{refused:?}");
     assert_eq!(elsewhere(&platform).await, json!(["tests"]));
-    // The refusal says which history it was: that alone is what can be accepted.
+    // The refusal names its history, and only that can be accepted.
     let newest = platform.newest_revision().await;
     let here = stores::mark_of(platform.directory.path(), newest).await;
     assert_eq!(refused.body["details"], json!({ "revision": newest, "mark": here }));

@@ -1,4 +1,4 @@
-//! DNS as a test tells it.
+//! A scripted DNS.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use verification::{Dns, DnsFailure, DnsRecord, DnsReply, RecordData, RecordKind, ReplyCode};
 
-/// What a nameserver does.
+/// The behaviour of a nameserver.
 #[derive(Clone, Debug)]
 pub(crate) enum Behaviour {
     Answers,
@@ -17,7 +17,7 @@ pub(crate) enum Behaviour {
     Lame,
 }
 
-/// DNS as a test tells it. The recursive resolver sees the first nameserver's records.
+/// A scripted DNS. The recursive resolver sees the first nameserver's records.
 #[derive(Default)]
 pub(crate) struct FakeDns {
     state: Mutex<FakeState>,
@@ -27,7 +27,7 @@ pub(crate) struct FakeDns {
 struct FakeState {
     /// Zones and the addresses of their nameservers.
     zones: HashMap<String, Vec<IpAddr>>,
-    /// Records that differ by nameserver; `None`: the same everywhere.
+    /// Records, by nameserver; `None`: the same everywhere.
     records: Vec<(Option<IpAddr>, String, RecordData)>,
     behaviour: HashMap<IpAddr, Behaviour>,
     resolver_down: bool,
@@ -46,7 +46,7 @@ impl FakeDns {
         self.state.lock().records.push((None, name.to_owned(), data));
     }
 
-    /// Everything another one was told.
+    /// Takes over another one's script.
     pub(crate) fn take_over(&self, other: &Self) {
         let other = other.state.lock();
         let mut state = self.state.lock();
@@ -72,12 +72,12 @@ impl FakeDns {
         self.state.lock().resolver_down = down;
     }
 
-    /// How many questions were asked about a name, to anybody.
+    /// Number of queries about a name, at all servers.
     pub(crate) fn asked(&self, name: &str) -> usize {
         self.state.lock().asked.iter().filter(|(_, asked, _)| asked == name).count()
     }
 
-    /// The nameservers that were asked anything.
+    /// The nameservers that got a query.
     pub(crate) fn servers_asked(&self) -> Vec<IpAddr> {
         self.state.lock().asked.iter().filter_map(|(server, ..)| *server).collect()
     }

@@ -1,4 +1,4 @@
-//! The change stream, as a gateway reads it.
+//! A follower of the change stream.
 
 use contract::feed::Frame;
 
@@ -9,8 +9,8 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// The next frame; `None` when the stream ended. The client's patience is the test's: a stream that goes on without
-    /// what the test waits for has not ended.
+    /// The next frame; `None` when the stream ended. The client's timeout is the test's: a stream that continues
+    /// without the awaited frame has not ended.
     pub(crate) async fn next(&mut self) -> Option<Frame> {
         loop {
             if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {

@@ -19,42 +19,42 @@ use crate::exchange::upstream::write_trailers;
 use contract::rejection::Rejection;
 use listener::{BodyReadError, Client};
 
-/// Bytes of a usual head, with the body of a refusal.
+/// Buffer size for a usual head with the body of a refusal.
 const HEAD_BYTES_USUAL: usize = 1_280;
 
-/// What a client asked for beside the request itself.
+/// What a request says about its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wishes {
-    /// It wants to use the connection again.
+pub(crate) struct RequestOptions {
+    /// The client keeps the connection for another request.
     pub(crate) keep_alive: bool,
-    /// It wants to speak WebSocket.
+    /// The client asks for a WebSocket.
     pub(crate) websocket: bool,
-    /// It speaks HTTP/1.0: it knows neither chunks nor interim responses, and reads to the end of the connection (RFC 9112
-    /// section 9.3).
-    pub(crate) is_old: bool,
+    /// The client speaks HTTP/1.0: it accepts neither chunks nor interim responses, and the connection ends with the
+    /// response (RFC 9112 section 9.3).
+    pub(crate) is_http10: bool,
 }
 
 /// The client of one request over HTTP/1.
-pub(crate) struct Http1<'a> {
+pub(crate) struct Http1Client<'a> {
     client: &'a mut dyn Client,
-    wishes: Wishes,
-    /// The response says that the connection ends with it.
+    options: RequestOptions,
+    /// The response says `Connection: close`.
     pub(crate) closes: bool,
-    /// The response goes in chunks.
+    /// The response is sent in chunks.
     chunked: bool,
-    /// Framing of chunks that waits to be written before anything else.
+    /// Chunk framing that must be written before anything else.
     framing: Vec<u8>,
-    /// The size of the chunk in hand was said.
+    /// The size of the current chunk was written.
     in_chunk: bool,
     body_bytes: u64,
     refusal: Option<Rejection>,
 }
 
-impl<'a> Http1<'a> {
-    pub(crate) fn new(client: &'a mut dyn Client, wishes: Wishes) -> Self {
+impl<'a> Http1Client<'a> {
+    pub(crate) fn new(client: &'a mut dyn Client, options: RequestOptions) -> Self {
         Self {
             client,
-            wishes,
+            options,
             closes: false,
             chunked: false,
             framing: Vec::new(),
@@ -64,11 +64,11 @@ impl<'a> Http1<'a> {
         }
     }
 
-    /// Ends a head: the fields of every final response, and the blank line. Where the client has not sent all of its body by
-    /// now, what is left of it would be read as the next request: the connection ends.
-    fn finish(&mut self, head: &mut Wire) -> pingora::Result<()> {
-        let again = self.wishes.keep_alive && !self.wishes.is_old && self.client.is_whole();
-        self.closes = !again || self.client.connection().should_close();
+    /// Ends a head: the fields of every final response, and the blank line. If the client has not sent its whole body
+    /// yet, the connection closes, or the rest would be read as the next request.
+    fn finish(&mut self, head: &mut Http1Head) -> pingora::Result<()> {
+        let is_kept = self.options.keep_alive && !self.options.is_http10 && self.client.is_whole();
+        self.closes = !is_kept || self.client.connection().should_close();
         head.field("Connection", if self.closes { b"close" } else { b"keep-alive" })?;
         head.bytes.put_slice(b"\r\n");
         Ok(())
@@ -82,7 +82,7 @@ impl<'a> Http1<'a> {
         self.client.flush().await.or_else(unsent)
     }
 
-    /// Writes the framing that waits.
+    /// Writes the pending framing.
     fn poll_framing(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.framing.is_empty() {
             let written = ready!(Pin::new(&mut *self.client).poll_write(cx, &self.framing))?;
@@ -107,22 +107,22 @@ impl<'a> Http1<'a> {
             *left -= written;
         }
         if std::mem::take(&mut self.in_chunk) {
-            // It travels with what comes next.
+            // Written with the next bytes.
             self.framing.extend_from_slice(b"\r\n");
         }
         Poll::Ready(Ok(()))
     }
 }
 
-/// A head as it travels.
-pub(crate) struct Wire {
+/// The head of a response as bytes.
+pub(crate) struct Http1Head {
     bytes: Vec<u8>,
-    is_old: bool,
+    is_http10: bool,
 }
 
-impl Wire {
-    pub(crate) fn new(is_old: bool) -> Self {
-        Self { bytes: Vec::with_capacity(HEAD_BYTES_USUAL), is_old }
+impl Http1Head {
+    pub(crate) fn new(is_http10: bool) -> Self {
+        Self { bytes: Vec::with_capacity(HEAD_BYTES_USUAL), is_http10 }
     }
 
     pub(crate) fn into_bytes(self) -> Vec<u8> {
@@ -130,7 +130,7 @@ impl Wire {
     }
 }
 
-impl ResponseSink for Wire {
+impl ResponseSink for Http1Head {
     fn status(&mut self, status: StatusCode, reason: &str) -> pingora::Result<()> {
         self.bytes.put_slice(b"HTTP/1.1 ");
         self.bytes.put_slice(status.as_str().as_bytes());
@@ -141,8 +141,8 @@ impl ResponseSink for Wire {
     }
 
     fn field(&mut self, name: &str, value: &[u8]) -> pingora::Result<()> {
-        // Without chunks a body of unknown length ends with the connection (RFC 9112 section 6.3).
-        if self.is_old && name.eq_ignore_ascii_case("transfer-encoding") {
+        // HTTP/1.0: a body of unknown length ends with the connection (RFC 9112 section 6.3).
+        if self.is_http10 && name.eq_ignore_ascii_case("transfer-encoding") {
             return Ok(());
         }
         self.bytes.put_slice(name.as_bytes());
@@ -153,25 +153,25 @@ impl ResponseSink for Wire {
     }
 }
 
-impl Downstream for Http1<'_> {
-    type Head = Wire;
+impl Downstream for Http1Client<'_> {
+    type Head = Http1Head;
 
     const TAKES_TRAILERS: bool = false;
 
-    fn head(&self) -> Wire {
-        Wire::new(self.wishes.is_old)
+    fn head(&self) -> Http1Head {
+        Http1Head::new(self.options.is_http10)
     }
 
     fn may_switch(&self) -> bool {
-        self.wishes.websocket
+        self.options.websocket
     }
 
-    fn ends(&mut self) {
-        self.wishes.keep_alive = false;
+    fn close_after_response(&mut self) {
+        self.options.keep_alive = false;
     }
 
-    async fn interim(&mut self, mut head: Wire) -> pingora::Result<()> {
-        if self.wishes.is_old {
+    async fn interim(&mut self, mut head: Http1Head) -> pingora::Result<()> {
+        if self.options.is_http10 {
             return Ok(());
         }
         head.bytes.put_slice(b"\r\n");
@@ -179,7 +179,7 @@ impl Downstream for Http1<'_> {
         self.flush().await
     }
 
-    async fn switch(&mut self, mut head: Wire) -> pingora::Result<()> {
+    async fn switch(&mut self, mut head: Http1Head) -> pingora::Result<()> {
         self.closes = true;
         head.bytes.put_slice(b"Connection: upgrade\r\n\r\n");
         self.write(&head.bytes).await?;
@@ -188,8 +188,8 @@ impl Downstream for Http1<'_> {
         Ok(())
     }
 
-    async fn begin(&mut self, mut head: Wire, _ends: bool, chunked: bool) -> pingora::Result<()> {
-        self.chunked = chunked && !self.wishes.is_old;
+    async fn begin(&mut self, mut head: Http1Head, _ends: bool, chunked: bool) -> pingora::Result<()> {
+        self.chunked = chunked && !self.options.is_http10;
         self.finish(&mut head)?;
         self.write(&head.bytes).await
     }
@@ -219,7 +219,7 @@ impl Downstream for Http1<'_> {
         poll_fn(|cx| self.poll_flush(cx)).await
     }
 
-    async fn answer(&mut self, mut head: Wire, body: Cow<'static, str>) -> pingora::Result<()> {
+    async fn answer(&mut self, mut head: Http1Head, body: Cow<'static, str>) -> pingora::Result<()> {
         self.finish(&mut head)?;
         head.bytes.put_slice(body.as_bytes());
         self.write(&head.bytes).await?;
@@ -262,7 +262,7 @@ impl Downstream for Http1<'_> {
     }
 }
 
-/// The client did not take what it was sent.
+/// The error of a failed write to the client.
 fn unsent<T>(error: io::Error) -> pingora::Result<T> {
     let kind = if error.kind() == io::ErrorKind::TimedOut { ErrorType::WriteTimedout } else { ErrorType::WriteError };
     Err(Error::because(kind, "to the client", error).into_down())

@@ -1,4 +1,4 @@
-//! A client that speaks HTTP/2, in one of its streams.
+//! One stream of a client that speaks HTTP/2.
 
 use std::borrow::Cow;
 use std::future::poll_fn;
@@ -16,33 +16,32 @@ use tokio::time::{Instant, timeout};
 use super::Downstream;
 use crate::decorate::ResponseSink;
 use crate::exchange::upstream::READ_BYTES;
-use crate::gateway::bytes;
 use contract::rejection::Rejection;
 use listener::{Connection, LINGER_MAX, LINGER_MAX_LONG, MinimumRateTimer, ReaderRateTimer, Timer};
 
 /// The client of one request over HTTP/2. Dropped before its response is complete, it resets the stream.
-pub(crate) struct Http2 {
+pub(crate) struct Http2Client {
     request: RecvStream,
     respond: SendResponse<Bytes>,
-    /// The response, once its head is on its way.
+    /// The response, once its head was sent.
     response: Option<SendStream<Bytes>>,
     /// The response is complete.
     ended: bool,
     timer: Timer,
-    /// Of the request's body.
+    /// For the request's body.
     body_timer: MinimumRateTimer,
-    /// Of the response: each holds a place at its upstream.
+    /// For the response: a slow reader occupies a permit of its upstream.
     write_timer: ReaderRateTimer,
     body_bytes: u64,
     connection: Arc<Connection>,
-    /// The client reads nothing once it has a whole response, and would wait for ever to send the rest of its request: the last
-    /// byte waits until it has.
+    /// The client stops reading after a complete response, and could never send the rest of its request. Therefore the
+    /// last byte of the response is held back until the request is complete.
     stops_reading: bool,
     /// That byte.
     held: Option<Bytes>,
 }
 
-impl Http2 {
+impl Http2Client {
     pub(crate) fn new(request: RecvStream, respond: SendResponse<Bytes>, connection: &Arc<Connection>) -> Self {
         let (body_timer, write_timer) =
             (MinimumRateTimer::new(connection.body_minimum_rate()), ReaderRateTimer::new(connection));
@@ -62,38 +61,41 @@ impl Http2 {
         }
     }
 
-    /// Takes note of a client that is known to hang on a response which ends before its request: curl up to 7.88 does, which
-    /// then looks for no window any more.
-    pub(crate) fn mind(mut self, head: &RequestHeader) -> Self {
+    /// Recognises clients that hang if a response ends before their request: curl 7 stops reading flow-control windows
+    /// then.
+    pub(crate) fn with_known_client(mut self, head: &RequestHeader) -> Self {
         let agent = head.headers.get(header::USER_AGENT).map(HeaderValue::as_bytes);
         self.stops_reading = agent.is_some_and(|agent| agent.starts_with(b"curl/7."));
         self
     }
 
-    /// Takes what the client still sends after a response that is complete, while it goes on sending and not for ever: a
-    /// reset, even one that says that nothing is wrong, costs some clients the response (curl 7.88 shows none).
-    pub(crate) async fn linger(mut self) {
+    /// After a complete response: reads and discards the rest of the request, because some clients lose the response if
+    /// the stream is reset, even with `NO_ERROR` (curl 7.88 shows none). The connection goes on; what a connection
+    /// reads after its last response is a matter of the listener.
+    pub(crate) async fn discard_rest_of_request(mut self) {
         if self.ended {
-            self.take_rest().await;
+            self.discard_rest().await;
         }
     }
 
-    async fn take_rest(&mut self) {
+    /// Until the end of the request, a pause of [`LINGER_MAX`], [`LINGER_MAX_LONG`] in all, or the end of the
+    /// connection's budget for discarded bytes.
+    async fn discard_rest(&mut self) {
         if self.request.is_end_stream() {
             return;
         }
-        let taking = async {
+        let discarding = async {
             while let Ok(Ok(Some(piece))) = timeout(LINGER_MAX, poll_fn(|cx| self.poll_piece(cx))).await {
                 if !self.connection.streams().may_waste(piece.len()) {
                     return;
                 }
             }
         };
-        let _ = timeout(LINGER_MAX_LONG, taking).await;
+        let _ = timeout(LINGER_MAX_LONG, discarding).await;
     }
 
-    /// How many of so many bytes the client takes now, at least one.
-    fn poll_room(&mut self, wanted: usize, cx: &mut Context<'_>) -> Poll<pingora::Result<usize>> {
+    /// The number of bytes, of these `wanted`, that the client accepts now; at least one.
+    fn poll_capacity(&mut self, wanted: usize, cx: &mut Context<'_>) -> Poll<pingora::Result<usize>> {
         let Some(response) = &mut self.response else {
             return Poll::Ready(Err(Error::explain(ErrorType::InternalError, "no head")));
         };
@@ -129,7 +131,7 @@ impl Http2 {
         Ok(())
     }
 
-    /// Some more of the request's body, never nothing; `None` at its end.
+    /// The next piece of the request's body, never empty; `None` at its end.
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<pingora::Result<Option<Bytes>>> {
         loop {
             let piece = match self.request.poll_data(cx) {
@@ -144,7 +146,7 @@ impl Http2 {
             };
             self.body_bytes += piece.len() as u64;
             self.body_timer.moved(piece.len(), Instant::now());
-            // More is taken when this has been sent on.
+            // The window for it opens again when it was forwarded.
             if let Err(error) = self.request.flow_control().release_capacity(piece.len()) {
                 return Poll::Ready(broken(error));
             }
@@ -155,17 +157,17 @@ impl Http2 {
     }
 }
 
-/// Fields whose values are another's in the next response. They are kept out of the table of fields that both sides remember
-/// (RFC 7541 section 7.1.3), or they would push out of it what every response repeats.
-const FLEETING: &[&str] = &["x-request-id", "x-ratelimit-remaining", "x-ratelimit-reset", "ratelimit"];
+/// Fields with another value in each response. They are not indexed (RFC 7541 section 7.1.3), or they would displace
+/// the fields that every response repeats.
+const NEVER_INDEXED: &[&str] = &["x-request-id", "x-ratelimit-remaining", "x-ratelimit-reset", "ratelimit"];
 
-/// Fields of a usual response.
+/// Number of fields of a usual response.
 const FIELDS_USUAL: usize = 24;
 
-/// A head as the engine takes it.
-pub(crate) struct Fields(StatusCode, HeaderMap);
+/// The head of a response for the h2 library.
+pub(crate) struct Http2Head(StatusCode, HeaderMap);
 
-impl Fields {
+impl Http2Head {
     fn into_response(self) -> http::Response<()> {
         let mut response = http::Response::new(());
         (*response.status_mut(), *response.headers_mut()) = (self.0, self.1);
@@ -173,52 +175,52 @@ impl Fields {
     }
 }
 
-impl ResponseSink for Fields {
+impl ResponseSink for Http2Head {
     fn status(&mut self, status: StatusCode, _reason: &str) -> pingora::Result<()> {
         self.0 = status;
         Ok(())
     }
 
     fn field(&mut self, name: &str, value: &[u8]) -> pingora::Result<()> {
-        // Chunks are HTTP/1.1's (RFC 9113 section 8.2.2).
+        // HTTP/2 has no chunks (RFC 9113 section 8.2.2).
         if name.eq_ignore_ascii_case("transfer-encoding") {
             return Ok(());
         }
         let name = HeaderName::from_bytes(name.as_bytes());
-        let name = name.or_err(ErrorType::InvalidHTTPHeader, "a name that is none").map_err(Error::into_up)?;
+        let name = name.or_err(ErrorType::InvalidHTTPHeader, "invalid field name").map_err(Error::into_up)?;
         let value = HeaderValue::from_bytes(value);
-        let mut value = value.or_err(ErrorType::InvalidHTTPHeader, "a value that is none").map_err(Error::into_up)?;
-        value.set_sensitive(FLEETING.contains(&name.as_str()));
+        let mut value = value.or_err(ErrorType::InvalidHTTPHeader, "invalid field value").map_err(Error::into_up)?;
+        value.set_sensitive(NEVER_INDEXED.contains(&name.as_str()));
         self.1.append(name, value);
         Ok(())
     }
 }
 
-impl Downstream for Http2 {
-    type Head = Fields;
+impl Downstream for Http2Client {
+    type Head = Http2Head;
 
     const TAKES_TRAILERS: bool = true;
 
-    fn head(&self) -> Fields {
-        Fields(StatusCode::OK, HeaderMap::with_capacity(FIELDS_USUAL))
+    fn head(&self) -> Http2Head {
+        Http2Head(StatusCode::OK, HeaderMap::with_capacity(FIELDS_USUAL))
     }
 
     fn may_switch(&self) -> bool {
         false
     }
 
-    fn ends(&mut self) {}
+    fn close_after_response(&mut self) {}
 
-    async fn interim(&mut self, head: Fields) -> pingora::Result<()> {
+    async fn interim(&mut self, head: Http2Head) -> pingora::Result<()> {
         self.respond.send_informational(head.into_response()).or_else(unsent)
     }
 
-    async fn switch(&mut self, _head: Fields) -> pingora::Result<()> {
-        Err(Error::explain(ErrorType::InternalError, "a stream switches no protocols"))
+    async fn switch(&mut self, _head: Http2Head) -> pingora::Result<()> {
+        Err(Error::explain(ErrorType::InternalError, "HTTP/2 streams do not switch protocols"))
     }
 
-    async fn begin(&mut self, head: Fields, ends: bool, _chunked: bool) -> pingora::Result<()> {
-        // One that is refused or sent elsewhere sends no more.
+    async fn begin(&mut self, head: Http2Head, ends: bool, _chunked: bool) -> pingora::Result<()> {
+        // A client that is refused or redirected sends no more of its request.
         self.stops_reading &= head.0.is_success();
         self.response = Some(self.respond.send_response(head.into_response(), ends).or_else(unsent)?);
         self.ended = ends;
@@ -233,8 +235,8 @@ impl Downstream for Http2 {
         cx: &mut Context<'_>,
     ) -> Poll<pingora::Result<()>> {
         while *left > 0 {
-            let room = ready!(self.poll_room(*left, cx))?;
-            // A piece that waits for the client keeps all of the buffer it is part of.
+            let room = ready!(self.poll_capacity(*left, cx))?;
+            // A small piece that waits for the client is copied, because it would keep the whole buffer.
             let piece = if room < READ_BYTES / 2 {
                 let piece = Bytes::copy_from_slice(from.get(..room).unwrap_or_default());
                 from.advance(room);
@@ -248,7 +250,7 @@ impl Downstream for Http2 {
         Poll::Ready(Ok(()))
     }
 
-    /// The engine sends as soon as it may.
+    /// The h2 library flushes by itself.
     fn poll_flush(&mut self, _cx: &mut Context<'_>) -> Poll<pingora::Result<()>> {
         Poll::Ready(Ok(()))
     }
@@ -258,7 +260,7 @@ impl Downstream for Http2 {
             return Ok(());
         }
         if std::mem::take(&mut self.stops_reading) {
-            self.take_rest().await;
+            self.discard_rest().await;
         }
         let held = self.held.take().unwrap_or_default();
         let Some(trailers) = trailers else { return self.send(held, true) };
@@ -271,12 +273,12 @@ impl Downstream for Http2 {
         Ok(())
     }
 
-    async fn answer(&mut self, head: Fields, body: Cow<'static, str>) -> pingora::Result<()> {
+    async fn answer(&mut self, head: Http2Head, body: Cow<'static, str>) -> pingora::Result<()> {
         self.stops_reading = false;
         self.begin(head, body.is_empty(), false).await?;
         let mut body = bytes(body);
         while !body.is_empty() {
-            let room = poll_fn(|cx| self.poll_room(body.len(), cx)).await?;
+            let room = poll_fn(|cx| self.poll_capacity(body.len(), cx)).await?;
             let piece = body.split_to(room);
             self.send(piece, body.is_empty())?;
         }
@@ -298,7 +300,7 @@ impl Downstream for Http2 {
         self.request.poll_trailers(cx).map(|trailers| trailers.or_else(broken))
     }
 
-    /// The engine judges the form of bodies.
+    /// The h2 library checks bodies.
     fn refusal(&self) -> Option<Rejection> {
         None
     }
@@ -319,12 +321,20 @@ impl Downstream for Http2 {
     }
 }
 
-/// The client did not take what it was sent.
+/// A text as a body, without a copy.
+fn bytes(text: Cow<'static, str>) -> Bytes {
+    match text {
+        Cow::Borrowed(text) => Bytes::from_static(text.as_bytes()),
+        Cow::Owned(text) => Bytes::from(text),
+    }
+}
+
+/// The error of a failed write to the client.
 fn unsent<T>(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> pingora::Result<T> {
     Err(Error::because(ErrorType::WriteError, "to the client", error).into_down())
 }
 
-/// The client did not send what it announced.
+/// The error of a request body that broke off.
 fn broken<T>(error: h2::Error) -> pingora::Result<T> {
     Err(Error::because(ErrorType::ReadError, "the body of a request", error).into_down())
 }

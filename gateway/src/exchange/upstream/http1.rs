@@ -1,4 +1,4 @@
-//! A connection of HTTP/1.1 to an upstream that serves one request.
+//! One request and its response over an HTTP/1.1 connection to an upstream.
 
 mod framing;
 mod request;
@@ -18,40 +18,40 @@ use tokio_util::io::poll_read_buf;
 
 use self::framing::Framing;
 use self::sending::Sending;
-use super::patience::Waits;
-use super::source::Source;
+use super::request_body::RequestBody;
+use super::wait_limits::Waits;
 use super::{READ_BYTES, Request, ResponseHead, trailers};
 use crate::decorate::ResponseSink;
 use crate::exchange::downstream::Downstream;
 use crate::forward::RESPONSE_HEAD_BYTES_MAX;
 use crate::upstreams::{Endpoint, Stream, Trust, tls_reason};
 
-/// Room for what one read brings at first: a small response as a whole.
+/// Buffer size for the first read: a small response fits.
 const FIRST_READ_BYTES: usize = 8 * 1024;
 
-/// One exchange over a connection of HTTP/1.1, which serves no other meanwhile.
-pub(super) struct Http1 {
+/// One request over a connection of HTTP/1.1, which serves no other meanwhile.
+pub(super) struct Http1Call {
     stream: Stream,
     trust: Trust,
     sending: Sending,
-    /// Bytes of the buffer in which no head ends.
+    /// Bytes of the buffer that were parsed without finding the end of the head.
     seen: usize,
     framing: Framing,
-    /// Those of the response as they came, blank line included, if there are any.
+    /// The trailers of the response as received, including the blank line; empty if there are none.
     trailers: Vec<u8>,
-    /// Whether the upstream takes another request on the connection once the body is there.
+    /// Whether the upstream accepts another request on the connection after the body.
     reusable: bool,
-    /// How long it may be kept for one.
+    /// How long it may be kept idle.
     good_for: Duration,
 }
 
-impl Http1 {
-    pub(super) fn new(stream: Stream, request: &Request<'_>, source: &Source) -> Self {
-        let head = request::bytes(request.head, source.is_chunked(), request.switches);
+impl Http1Call {
+    pub(super) fn new(stream: Stream, request: &Request<'_>, request_body: &RequestBody) -> Self {
+        let head = request::bytes(request.head, request_body.is_chunked(), request.switches);
         Self {
             stream,
             trust: request.demands.trust.clone(),
-            sending: Sending::new(head, source),
+            sending: Sending::new(head, request_body),
             seen: 0,
             framing: Framing::End,
             trailers: Vec::new(),
@@ -62,12 +62,12 @@ impl Http1 {
 
     pub(super) fn poll_send(
         &mut self,
-        source: &mut Source,
+        request_body: &mut RequestBody,
         client: &mut impl Downstream,
         moved: &mut bool,
         cx: &mut Context<'_>,
     ) -> pingora::Result<Waits> {
-        self.sending.poll(&mut self.stream, source, client, moved, cx)
+        self.sending.poll(&mut self.stream, request_body, client, moved, cx)
     }
 
     /// Whether nothing more will be sent.
@@ -85,19 +85,19 @@ impl Http1 {
         }
     }
 
-    /// Takes the head at the start of the buffer, if all of it is there.
+    /// Takes the head at the start of the buffer, if it is complete.
     pub(super) fn take_head(
         &mut self,
         buffer: &mut BytesMut,
         to_head: bool,
-        is_foreign: impl Fn(&str) -> bool,
+        is_removed: impl Fn(&str) -> bool,
         out: &mut impl ResponseSink,
     ) -> pingora::Result<Option<ResponseHead>> {
         let is_large = buffer.len() > RESPONSE_HEAD_BYTES_MAX;
-        // Without the end of a line there is nothing new to be read: a head that drips is not read again for each byte.
+        // Parse only after a new line end: a head that arrives byte by byte is not parsed again for each byte.
         let fresh = buffer.get(self.seen..).unwrap_or_default();
         let may_end = memchr::memchr(b'\n', fresh).is_some() || is_large;
-        if may_end && let Some(parsed) = response::read(buffer, to_head, is_foreign, out)? {
+        if may_end && let Some(parsed) = response::read(buffer, to_head, is_removed, out)? {
             buffer.advance(parsed.bytes);
             (self.seen, self.framing) = (0, parsed.framing);
             (self.reusable, self.good_for) = (parsed.reusable, parsed.good_for);
@@ -111,8 +111,8 @@ impl Http1 {
         Ok(None)
     }
 
-    /// Brings some of the body to the start of the buffer: how many bytes; `None` at its end. Chunks are made anew for the
-    /// client: their extensions are between us and the upstream (RFC 9112 section 7.1.1).
+    /// Moves more of the body to the start of the buffer and returns the number of bytes; `None` at its end. Chunks are
+    /// not forwarded as such: their extensions are for this connection only (RFC 9112 section 7.1.1).
     pub(super) fn poll_data(
         &mut self,
         buffer: &mut BytesMut,
@@ -120,7 +120,7 @@ impl Http1 {
     ) -> Poll<pingora::Result<Option<usize>>> {
         loop {
             while let Some(piece) = self.framing.take(buffer)? {
-                // Nearly always there are none: a blank line alone.
+                // Usually there are no trailers, only a blank line.
                 let skipped = buffer.get(..piece.skipped).unwrap_or_default();
                 if piece.is_trailer && (!self.trailers.is_empty() || skipped != b"\r\n") {
                     self.trailers.extend_from_slice(skipped);
@@ -143,12 +143,12 @@ impl Http1 {
         }
     }
 
-    /// Whether the body ends with what was brought last.
+    /// Whether the body ends with the bytes of the last [`Self::poll_data`].
     pub(super) fn is_done(&self) -> bool {
         self.framing.is_done()
     }
 
-    /// What stands behind the body.
+    /// The trailers after the body.
     pub(super) fn trailers(&self) -> Option<HeaderMap> {
         (!self.trailers.is_empty()).then(|| trailers::read(&self.trailers))
     }
@@ -172,14 +172,14 @@ fn ended<T>(why: &'static str) -> pingora::Result<T> {
 }
 
 fn broken<T>(error: io::Error) -> pingora::Result<T> {
-    // With TLS 1.3 a server refuses our certificate when the handshake is over for us.
+    // With TLS 1.3 a server may refuse our certificate after the handshake has ended on our side.
     if tls_reason(&error).is_some() {
         return Err(Error::because(ErrorType::TLSHandshakeFailure, "from an upstream", error).into_up());
     }
     Err(Error::because(ErrorType::ReadError, "from an upstream", error).into_up())
 }
 
-/// Why TLS broke off, in words for an operator.
+/// Why TLS failed, for an operator.
 pub(super) fn reason(error: &Error) -> Option<Cow<'static, str>> {
     error.cause.as_deref().and_then(|cause| cause.downcast_ref()).and_then(tls_reason).map(Cow::Owned)
 }

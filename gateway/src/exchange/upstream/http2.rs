@@ -1,48 +1,52 @@
 //! One request and its response over a stream of an HTTP/2 connection to an upstream.
 
 pub(super) mod head;
-mod sending;
 
 use std::borrow::Cow;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use h2::client::ResponseFuture;
-use h2::{Reason, RecvStream};
+use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, StatusCode};
 use pingora::{Error, ErrorType};
 use tokio::time::Instant;
 
-use self::sending::Sending;
-use super::{READ_BYTES, ResponseHead, Source};
+use super::wait_limits::Waits;
+use super::{READ_BYTES, RequestBody, ResponseHead};
 use crate::decorate::ResponseSink;
+use crate::exchange::downstream::Downstream;
 use crate::upstreams::Lease;
 
-/// One exchange over a stream. Dropped before the response is complete, it resets the stream.
-pub(super) struct Http2 {
-    /// Its place on the connection.
+/// One request over a stream. Dropped before the response is complete, it resets the stream.
+pub(super) struct Http2Call {
+    /// Its use of the connection.
     lease: Lease,
     /// When its head was sent.
     pub(super) sent_at: Instant,
     response: ResponseFuture,
-    /// The head that came last, with whether it is the final one's and nothing follows it.
+    /// The last head, and whether nothing follows it.
     head: Option<(http::response::Parts, bool)>,
     body: Option<RecvStream>,
     pub(super) sending: Sending,
 }
 
-impl Http2 {
+impl Http2Call {
     /// Sends the head.
     ///
     /// # Errors
-    /// When the connection takes no more streams; then nothing was sent.
-    pub(super) fn begin(mut lease: Lease, request: http::Request<()>, source: &Source) -> Result<Self, h2::Error> {
-        let ends = source.is_empty();
+    /// If the connection accepts no more streams; nothing was sent then.
+    pub(super) fn begin(
+        mut lease: Lease,
+        request: http::Request<()>,
+        request_body: &RequestBody,
+    ) -> Result<Self, h2::Error> {
+        let ends = request_body.is_empty();
         match lease.sender.send_request(request, ends) {
             Ok((response, stream)) => {
-                lease.sends();
+                lease.request_sent();
                 let (sending, sent_at) = (Sending::new(stream, ends), Instant::now());
                 Ok(Self { lease, sent_at, response, head: None, body: None, sending })
             }
@@ -68,38 +72,38 @@ impl Http2 {
                 Poll::Pending => return Poll::Pending,
             }
         }
-        self.lease.responds();
+        self.lease.response_received();
         Poll::Ready(Ok(()))
     }
 
-    /// Takes the head that came last.
+    /// Takes the last head.
     pub(super) fn take_head(
         &mut self,
         to_head: bool,
-        is_foreign: impl Fn(&str) -> bool,
+        is_removed: impl Fn(&str) -> bool,
         out: &mut impl ResponseSink,
     ) -> pingora::Result<Option<ResponseHead>> {
         let Some((parts, ends)) = self.head.take() else { return Ok(None) };
         if parts.status == StatusCode::SWITCHING_PROTOCOLS {
-            return Err(Error::explain(ErrorType::InvalidHTTPHeader, "HTTP/2 switches no protocols").into_up());
+            return Err(Error::explain(ErrorType::InvalidHTTPHeader, "a switch of protocols over HTTP/2").into_up());
         }
-        head::response(&parts, (ends, to_head), is_foreign, out).map(Some)
+        head::response(&parts, (ends, to_head), is_removed, out).map(Some)
     }
 
-    /// Puts some of the body behind what is in the buffer: how many bytes; `None` at its end.
+    /// Appends more of the body to the buffer and returns the number of bytes; `None` at its end.
     pub(super) fn poll_data(
         &mut self,
         buffer: &mut BytesMut,
         cx: &mut Context<'_>,
     ) -> Poll<pingora::Result<Option<usize>>> {
-        let came = self.gather(buffer, cx);
+        let came = self.append_data(buffer, cx);
         if let Poll::Ready(Ok(Some(_))) = &came {
-            self.lease.responds();
+            self.lease.response_received();
         }
         came
     }
 
-    fn gather(&mut self, buffer: &mut BytesMut, cx: &mut Context<'_>) -> Poll<pingora::Result<Option<usize>>> {
+    fn append_data(&mut self, buffer: &mut BytesMut, cx: &mut Context<'_>) -> Poll<pingora::Result<Option<usize>>> {
         let Some(body) = &mut self.body else { return Poll::Ready(Ok(None)) };
         let before = buffer.len();
         while buffer.len() - before < READ_BYTES {
@@ -108,7 +112,7 @@ impl Http2 {
                 Poll::Ready(Some(Err(error))) if buffer.len() == before => return Poll::Ready(broken(error)),
                 Poll::Ready(None) if buffer.len() == before => return Poll::Ready(Ok(None)),
                 Poll::Pending if buffer.len() == before => return Poll::Pending,
-                // It is said again when this has been handed on.
+                // Reported again after these bytes were forwarded.
                 Poll::Ready(Some(Err(_)) | None) | Poll::Pending => break,
             }
             if body.is_end_stream() {
@@ -120,20 +124,20 @@ impl Http2 {
         Poll::Ready(Ok((came > 0).then_some(came)))
     }
 
-    /// Whether the body ends with what was brought last.
+    /// Whether the body ends with the bytes of the last [`Self::poll_data`].
     pub(super) fn is_done(&self) -> bool {
         self.body.as_ref().is_some_and(RecvStream::is_end_stream)
     }
 
-    /// So much of the body was handed on: the upstream may send as much again.
-    pub(super) fn has_handed_on(&mut self, bytes: usize) -> pingora::Result<()> {
+    /// These bytes of the body were forwarded: the upstream may send as many again.
+    pub(super) fn has_forwarded(&mut self, bytes: usize) -> pingora::Result<()> {
         match &mut self.body {
             Some(body) => body.flow_control().release_capacity(bytes).or_else(broken),
             None => Ok(()),
         }
     }
 
-    /// What stands behind the body.
+    /// The trailers after the body.
     pub(super) async fn trailers(&mut self) -> pingora::Result<Option<HeaderMap>> {
         let trailers = poll_fn(|cx| match &mut self.body {
             Some(body) => body.poll_trailers(cx),
@@ -142,20 +146,19 @@ impl Http2 {
         trailers.await.or_else(broken)
     }
 
-    /// Nothing came in the time that the upstream is granted. A connection over which nothing at all came takes no more
-    /// requests.
+    /// The upstream timed out. If the whole connection was silent since `began`, it gets no more requests.
     pub(super) fn was_late(&self, began: Option<Instant>) {
         if began.is_some_and(|began| self.lease.is_silent_since(began)) {
             self.lease.leave();
         }
     }
 
-    /// Whether nothing at all has come over the connection since a PING, or since the request was sent when it `was_reset`.
+    /// Whether the connection was silent since a PING, or, if it `was_reset`, since the request was sent.
     pub(super) fn is_unheard(&self, was_reset: bool) -> bool {
         self.lease.is_unheard() || was_reset && self.lease.is_silent_since(self.sent_at)
     }
 
-    /// What the upstream has refused, where it has.
+    /// The kind of the refusal, if the upstream refused the request. A connection with a GOAWAY gets no more requests.
     pub(super) fn refused(&self, error: &Error) -> Option<Refused> {
         let refused = Refused::of(error);
         if refused == Some(Refused::Connection) {
@@ -164,9 +167,86 @@ impl Http2 {
         refused
     }
 
-    /// What a stream or a connection was ended with, for an operator.
+    /// The code that ended the stream or connection, for an operator.
     pub(super) fn reason(&self, error: &Error) -> Option<Cow<'static, str>> {
         reason(error).or_else(|| self.lease.reason().map(Into::into))
+    }
+}
+
+/// A request body that is being sent over a stream.
+pub(super) struct Sending {
+    stream: SendStream<Bytes>,
+    /// The bytes to send next.
+    pending: Bytes,
+    /// Everything was sent, or the upstream accepts no more.
+    is_over: bool,
+}
+
+impl Sending {
+    fn new(stream: SendStream<Bytes>, is_over: bool) -> Self {
+        Self { stream, is_over, pending: Bytes::new() }
+    }
+
+    /// Whether nothing more will be sent.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Sends as much as is available and the upstream accepts, and returns what to wait for; sets `moved` if something
+    /// was sent. If the upstream accepts no more, its response says why.
+    ///
+    /// # Errors
+    /// If the client breaks off, or its body exceeds the limit.
+    pub(super) fn poll(
+        &mut self,
+        request_body: &mut RequestBody,
+        client: &mut impl Downstream,
+        moved: &mut bool,
+        cx: &mut Context<'_>,
+    ) -> pingora::Result<Waits> {
+        while !self.is_over {
+            if self.pending.is_empty() {
+                match request_body.poll_piece(client, cx) {
+                    Poll::Ready(Ok(Some(piece))) => self.pending = piece,
+                    Poll::Ready(Ok(None)) => {
+                        self.end(request_body);
+                        break;
+                    }
+                    Poll::Ready(Err(error)) => return Err(error),
+                    Poll::Pending => return Ok(Waits::Client),
+                }
+            }
+            self.stream.reserve_capacity(self.pending.len());
+            let room = match self.stream.capacity() {
+                0 => match self.stream.poll_capacity(cx) {
+                    Poll::Ready(Some(Ok(room))) => room,
+                    Poll::Ready(_) => {
+                        self.is_over = true;
+                        break;
+                    }
+                    Poll::Pending => return Ok(Waits::Upstream),
+                },
+                room => room,
+            };
+            self.send(room, request_body);
+            *moved = true;
+        }
+        Ok(Waits::Response)
+    }
+
+    fn send(&mut self, room: usize, request_body: &RequestBody) {
+        let piece = self.pending.split_to(room.min(self.pending.len()));
+        let is_last = self.pending.is_empty() && request_body.is_given() && request_body.trailers().is_none();
+        self.is_over = self.stream.send_data(piece, is_last).is_err() || is_last;
+    }
+
+    fn end(&mut self, request_body: &RequestBody) {
+        // An error means that the stream has ended. The trailers are kept: another attempt may need them.
+        let _ = match request_body.trailers() {
+            Some(trailers) => self.stream.send_trailers(trailers.clone()),
+            None => self.stream.send_data(Bytes::new(), true),
+        };
+        self.is_over = true;
     }
 }
 
@@ -175,17 +255,17 @@ fn broken<T>(error: h2::Error) -> pingora::Result<T> {
     Err(Error::because(kind, "from an upstream", error).into_up())
 }
 
-/// What an upstream takes no more of. It has done nothing about the request, which may be sent again whatever it asks for.
+/// How an upstream refused a request unread. The request may be retried, whatever its method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::exchange) enum Refused {
-    /// This request: `REFUSED_STREAM`.
+    /// `REFUSED_STREAM`: this request.
     Stream,
-    /// Requests on this connection: GOAWAY.
+    /// GOAWAY: further requests on this connection.
     Connection,
 }
 
 impl Refused {
-    /// What an upstream has refused, where it has.
+    /// The refusal in an error, if it is one.
     fn of(error: &Error) -> Option<Self> {
         let cause = error.cause.as_deref()?.downcast_ref::<h2::Error>()?;
         let is_stream = cause.is_reset() && cause.reason() == Some(Reason::REFUSED_STREAM);
@@ -197,7 +277,7 @@ impl Refused {
     }
 }
 
-/// What an upstream has ended a stream or a connection with, for an operator.
+/// The code that ended a stream or a connection, for an operator.
 fn reason(error: &Error) -> Option<Cow<'static, str>> {
     let cause = error.cause.as_deref()?.downcast_ref::<h2::Error>()?;
     let word = if cause.is_go_away() { "GOAWAY" } else { "RST_STREAM" };

@@ -1,54 +1,54 @@
-//! Over what a request goes: a connection that is kept, or a new one.
+//! Chooses the connection of a request: a kept one, or a new one.
 
 use std::sync::Arc;
 
 use pingora::{Error, ErrorType};
 
-use super::http1::Http1;
-use super::http2::{self, Http2};
-use super::{Request, Source, UpstreamCall, Wire};
+use super::http1::Http1Call;
+use super::http2::{self, Http2Call};
+use super::{Request, RequestBody, UpstreamCall, Version};
 use crate::exchange::retry::{Failed, Failure};
 use crate::facts::ConnectionKind;
 use crate::upstreams::{DialError, DialFailure, Endpoint, Lease, Stream, Upstream, dial};
 
-/// Begins to send a request.
+/// Opens a call for a request.
 pub(in crate::exchange) async fn open(
     (upstream, endpoint): (&Arc<Upstream>, &Arc<Endpoint>),
     request: &Request<'_>,
-    source: &mut Source,
+    request_body: &mut RequestBody,
 ) -> Result<UpstreamCall, Failed> {
-    let (transport, patience) = (&upstream.settings.transport, upstream.settings.connect_timeout);
-    // What asks for another protocol goes over a connection of its own.
+    let (transport, connect_timeout) = (&upstream.settings.transport, upstream.settings.connect_timeout);
+    // A request for another protocol needs a connection of its own, so HTTP/1.1.
     let http2 = !request.switches || transport.tls().is_none();
     if !http2 || !transport.multiplexes(endpoint) {
         if let Some(stream) = endpoint.idle.take(&request.demands, upstream.idle_max()) {
-            return Ok(http1(stream, true, request, source));
+            return Ok(http1(stream, true, request, request_body));
         }
-        let stream = dial(transport, endpoint, http2, patience)
+        let stream = dial(transport, endpoint, http2, connect_timeout)
             .await
             .map_err(|error| unopened(endpoint, Failure::Unconnected, error))?;
         if !stream.agreed_on_http2() {
             if http2 && stream.is_tls() {
-                endpoint.sessions.note(false);
+                endpoint.sessions.set_http2_agreed(false);
             }
-            return Ok(http1(stream, false, request, source));
+            return Ok(http1(stream, false, request, request_body));
         }
-        endpoint.sessions.adopt(&request.demands, patience, stream);
+        endpoint.sessions.add_connected(&request.demands, connect_timeout, stream);
     }
     let lease = match Box::pin(lease(upstream, endpoint, request)).await {
         Ok(lease) => lease,
-        // It may have changed its mind about the version.
+        // The upstream may no longer speak HTTP/2.
         Err(error) if error.kind == DialFailure::Protocol && transport.tls().is_some() => {
-            endpoint.sessions.note(false);
+            endpoint.sessions.set_http2_agreed(false);
             return Err(unopened(endpoint, Failure::Unsent, error));
         }
         Err(error) => return Err(unopened(endpoint, Failure::Unconnected, error)),
     };
     let kind = ConnectionKind { reused: lease.reused, http2: true, tls: transport.tls().is_some() };
     let head = http2::head::request(request.head, transport.url_scheme())?;
-    source.begin(true, true);
-    match Http2::begin(lease, head, source) {
-        Ok(wire) => Ok(UpstreamCall::new(Wire::Http2(Box::new(wire)), request, kind)),
+    request_body.begin(true, true);
+    match Http2Call::begin(lease, head, request_body) {
+        Ok(call) => Ok(UpstreamCall::new(Version::Http2(Box::new(call)), request, kind)),
         Err(error) => {
             let error = Error::because(ErrorType::H2Error, "to an upstream", error).into_up();
             Err(Failed { failure: Failure::Unsent, ..error.into() })
@@ -56,13 +56,13 @@ pub(in crate::exchange) async fn open(
     }
 }
 
-fn http1(stream: Stream, reused: bool, request: &Request<'_>, source: &mut Source) -> UpstreamCall {
+fn http1(stream: Stream, reused: bool, request: &Request<'_>, request_body: &mut RequestBody) -> UpstreamCall {
     let kind = ConnectionKind { reused, http2: false, tls: stream.is_tls() };
-    source.begin(reused && request.demands.may_be_repeated, false);
-    UpstreamCall::new(Wire::Http1(Http1::new(stream, request, source)), request, kind)
+    request_body.begin(reused && request.demands.may_be_repeated, false);
+    UpstreamCall::new(Version::Http1(Http1Call::new(stream, request, request_body)), request, kind)
 }
 
-/// A place on a connection of HTTP/2.
+/// Leases a connection of HTTP/2.
 async fn lease(upstream: &Arc<Upstream>, endpoint: &Arc<Endpoint>, request: &Request<'_>) -> Result<Lease, DialError> {
     let connect = || {
         let (upstream, endpoint) = (upstream.clone(), endpoint.clone());
@@ -74,11 +74,11 @@ async fn lease(upstream: &Arc<Upstream>, endpoint: &Arc<Endpoint>, request: &Req
     endpoint.sessions.lease(&request.demands, upstream.settings.connect_timeout, connect).await
 }
 
-/// No connection came about, or none that takes requests.
+/// The failure of an attempt without a connection.
 fn unopened(endpoint: &Endpoint, failure: Failure, error: DialError) -> Failed {
     if failure == Failure::Unconnected {
-        endpoint.note(&error);
+        endpoint.record_failure(&error);
     }
-    let told = Error::explain(error.kind.error_type(), "connecting to an upstream").into_up();
-    Failed { failure, error: told, reason: error.reason, sent_at: None }
+    let connect_error = Error::explain(error.kind.error_type(), "connecting to an upstream").into_up();
+    Failed { failure, error: connect_error, reason: error.reason, sent_at: None }
 }

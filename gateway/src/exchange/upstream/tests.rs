@@ -6,13 +6,13 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
-use crate::exchange::downstream::http1::Wire as Head;
+use crate::exchange::downstream::http1::Http1Head as Head;
 use crate::request::BodyPromise;
 use crate::upstreams::{Stream, Trust};
 use contract::rejection::Rejection;
 use listener::Timer;
 
-/// A client that says so much and then nothing, and whoever waits for it is woken by the time alone.
+/// A client that sends these pieces and then nothing; only the deadline wakes the task.
 struct Silent {
     body: Vec<Bytes>,
     timer: Timer,
@@ -31,7 +31,7 @@ impl Downstream for Silent {
         unreachable!()
     }
 
-    fn ends(&mut self) {
+    fn close_after_response(&mut self) {
         unreachable!()
     }
 
@@ -97,25 +97,25 @@ impl Downstream for Silent {
     }
 }
 
-/// What is waited for in vain when an upstream says nothing and a client this much; and what the upstream was sent.
-async fn waits_in_vain(promise: BodyPromise, pieces: &[&'static str]) -> (Box<Error>, String) {
+/// The timeout if an upstream sends nothing and a client only these pieces; and the bytes that reached the upstream.
+async fn times_out(promise: BodyPromise, pieces: &[&'static str]) -> (Box<Error>, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (stream, accepted) =
         tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), async { listener.accept().await.unwrap().0 });
     let (stream, mut accepted) = (stream.unwrap(), accepted);
     let head = RequestHeader::build_no_case("GET", b"/", None).unwrap();
     let demands = Demands { trust: Trust::default(), may_be_repeated: true, heard_after: None };
-    let patience = Patience::new(Duration::from_secs(5), Some(Instant::now() + Duration::from_mins(1)));
-    let request = Request { head: &head, switches: false, demands, patience };
-    let mut source = Source::new(promise, 10, None);
-    source.begin(false, false);
-    let wire = Wire::Http1(Http1::new(Stream::Plain(stream), &request, &source));
+    let wait_limits = WaitLimits::new(Duration::from_secs(5), Some(Instant::now() + Duration::from_mins(1)));
+    let request = Request { head: &head, switches: false, demands, wait_limits };
+    let mut request_body = RequestBody::new(promise, 10, None);
+    request_body.begin(false, false);
+    let version = Version::Http1(Http1Call::new(Stream::Plain(stream), &request, &request_body));
     let kind = ConnectionKind { reused: false, http2: false, tls: false };
-    let mut upstream = UpstreamCall::new(wire, &request, kind);
+    let mut upstream = UpstreamCall::new(version, &request, kind);
     let pieces = pieces.iter().rev();
     let body = pieces.map(|piece| Bytes::from_static(piece.as_bytes())).collect();
     let mut client = Silent { body, timer: Timer::default() };
-    let error = upstream.receive_head(&mut source, &mut client).await.unwrap_err();
+    let error = upstream.receive_head(&mut request_body, &mut client).await.unwrap_err();
     drop(upstream);
     let mut sent = String::new();
     accepted.read_to_string(&mut sent).await.unwrap();
@@ -123,21 +123,21 @@ async fn waits_in_vain(promise: BodyPromise, pieces: &[&'static str]) -> (Box<Er
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_side_has_its_time() {
-    let (error, sent) = waits_in_vain(BodyPromise::None, &[]).await;
+async fn each_side_has_its_own_timeout() {
+    let (error, sent) = times_out(BodyPromise::None, &[]).await;
     assert_eq!((error.to_string().contains("Upstream ReadTimedout"), sent.as_str()), (true, "HEAD "), "{error}");
-    let (error, sent) = waits_in_vain(BodyPromise::Unknown, &["abc"]).await;
+    let (error, sent) = times_out(BodyPromise::Unknown, &["abc"]).await;
     assert!(error.to_string().contains("Downstream ReadTimedout"), "{error}");
     assert_eq!(sent, "HEAD 3\r\nabc\r\n");
-    let (error, sent) = waits_in_vain(BodyPromise::Unknown, &["abc", "defghi", ""]).await;
+    let (error, sent) = times_out(BodyPromise::Unknown, &["abc", "defghi", ""]).await;
     assert!(error.to_string().contains("Upstream ReadTimedout"), "{error}");
     assert_eq!(sent, "HEAD 9\r\nabcdefghi\r\n0\r\n\r\n");
-    let (error, sent) = waits_in_vain(BodyPromise::Length(9), &["abc", "defghi"]).await;
+    let (error, sent) = times_out(BodyPromise::Length(9), &["abc", "defghi"]).await;
     assert_eq!((error.to_string().contains("Upstream ReadTimedout"), sent.as_str()), (true, "HEAD abcdefghi"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_of_more_than_it_may_have_is_not_sent() {
-    let (error, sent) = waits_in_vain(BodyPromise::Length(11), &["abcdef", "ghijk"]).await;
+async fn a_body_above_its_limit_is_not_sent() {
+    let (error, sent) = times_out(BodyPromise::Length(11), &["abcdef", "ghijk"]).await;
     assert_eq!((error.etype(), sent.as_str()), (&ErrorType::HTTPStatus(413), ""));
 }

@@ -1,24 +1,24 @@
-//! Trailers: what of them goes on, in either direction and between both versions.
+//! Trailers: which are forwarded, in either direction and between both versions.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::fields::FieldRules;
 use listener::fields::{is_reserved, may_stand_in_trailers};
 
-/// Field lines of the trailers of a response; the lint of chunks takes fewer.
+/// The most field lines in the trailers of a response; the limit for chunked bodies is lower.
 const FIELDS_MAX: usize = 32;
 
-/// Those of a request, for an upstream with these rules: a server may take them for fields of the head.
+/// The forwarded trailers of a request, by the rules of the upstream: a server may merge them into the head.
 pub(crate) fn of_request(fields: HeaderMap, rules: &FieldRules) -> HeaderMap {
-    without(fields, |name| is_reserved(name) || rules.stays_behind(name))
+    without(fields, |name| is_reserved(name) || rules.removes(name))
 }
 
-/// Those of a response.
-pub(crate) fn of_response(fields: HeaderMap, is_foreign: impl Fn(&str) -> bool) -> HeaderMap {
-    without(fields, is_foreign)
+/// The forwarded trailers of a response.
+pub(crate) fn of_response(fields: HeaderMap, is_removed: impl Fn(&str) -> bool) -> HeaderMap {
+    without(fields, is_removed)
 }
 
-/// Those of a response as they stand behind its last chunk, blank line included.
+/// Parses the trailers after the last chunk of a response, including the blank line.
 pub(crate) fn read(bytes: &[u8]) -> HeaderMap {
     let mut lines = [httparse::EMPTY_HEADER; FIELDS_MAX];
     let mut fields = HeaderMap::new();
@@ -33,7 +33,7 @@ pub(crate) fn read(bytes: &[u8]) -> HeaderMap {
     fields
 }
 
-/// Writes them behind a last chunk, blank line included.
+/// Writes trailers after the last chunk, including the blank line.
 pub(crate) fn write(fields: Option<&HeaderMap>, into: &mut impl bytes::BufMut) {
     for (name, value) in fields.into_iter().flatten() {
         into.put_slice(name.as_str().as_bytes());
@@ -44,10 +44,10 @@ pub(crate) fn write(fields: Option<&HeaderMap>, into: &mut impl bytes::BufMut) {
     into.put_slice(b"\r\n");
 }
 
-fn without(mut fields: HeaderMap, stays_behind: impl Fn(&str) -> bool) -> HeaderMap {
-    let stays = |name: &str| !may_stand_in_trailers(name) || stays_behind(name);
-    let behind: Vec<HeaderName> = fields.keys().filter(|name| stays(name.as_str())).cloned().collect();
-    for name in behind {
+fn without(mut fields: HeaderMap, is_dropped: impl Fn(&str) -> bool) -> HeaderMap {
+    let is_dropped = |name: &str| !may_stand_in_trailers(name) || is_dropped(name);
+    let dropped: Vec<HeaderName> = fields.keys().filter(|name| is_dropped(name.as_str())).cloned().collect();
+    for name in dropped {
         fields.remove(name);
     }
     fields
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_behind_the_last_chunk_is_read_and_written() {
+    fn trailers_are_parsed_and_written() {
         let text = b"X-Sum: 6\r\nx-sum:7\r\nSet-Cookie: a=b\r\n\r\n";
         let fields = of_response(read(text), |name| name == "x-own");
         let mut written = Vec::new();
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn no_trailer_of_a_client_says_what_no_head_of_it_may() {
+    fn reserved_fields_are_dropped_from_trailers() {
         let fields =
             read(b"X-Forwarded-For: 1\r\nTollhouse-Identity-Token: x\r\nX-Sum: 1\r\nX-Internal: 1\r\nHost: a\r\n\r\n");
         let rules = FieldRules { drop: vec!["X-Internal".parse().unwrap()], ..FieldRules::USUAL };

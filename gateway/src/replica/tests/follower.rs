@@ -34,12 +34,12 @@ async fn operators_are_told_of_a_full_disk() {
 
 /// Whether another task has run, and how long the writer waits for that.
 static GONE_ON: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// A disk that writes nothing until another task has run.
 fn room_when_others_go_on(_: &Path) -> std::io::Result<u64> {
     let mut gone_on = GONE_ON.0.lock();
-    GONE_ON.1.wait_while_for(&mut gone_on, |gone_on| !*gone_on, PATIENCE);
+    GONE_ON.1.wait_while_for(&mut gone_on, |gone_on| !*gone_on, WAIT_MAX);
     if std::mem::take(&mut *gone_on) { Ok(u64::MAX) } else { Err(std::io::ErrorKind::TimedOut.into()) }
 }
 

@@ -1,4 +1,4 @@
-//! The same questions over HTTP/2.
+//! Health checks over HTTP/2.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::{Request, Response, Version};
@@ -6,10 +6,10 @@ use http::{Request, Response, Version};
 use crate::grpc::status;
 use crate::upstreams::Stream;
 
-/// Bytes of an answer that are read: it has two.
+/// The most bytes of an answer that are read; a usual one has seven.
 const ANSWER_BYTES_MAX: usize = 64;
 
-/// `SERVING` as the answer's only field (`HealthCheckResponse.status`), behind the five bytes before every message.
+/// `SERVING` as the only field of the answer (`HealthCheckResponse.status`), after the five-byte prefix of messages.
 const SERVING: &[u8] = &[0, 0, 0, 0, 2, 0x08, 0x01];
 
 /// Whether a GET is answered with 2xx.
@@ -19,7 +19,7 @@ pub(super) async fn get(stream: Stream, host: &str, path: &str) -> anyhow::Resul
     Ok(response.status().is_success())
 }
 
-/// Whether gRPC's own question is answered with `SERVING`.
+/// Whether gRPC's health check is answered with `SERVING`.
 pub(super) async fn grpc(stream: Stream, host: &str, service: &str) -> anyhow::Result<bool> {
     let scheme = if stream.is_tls() { "https" } else { "http" };
     let request = Request::post(format!("{scheme}://{host}/grpc.health.v1.Health/Check"))

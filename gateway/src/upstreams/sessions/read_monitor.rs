@@ -1,9 +1,9 @@
-//! Watches when bytes come over a connection: when to send a PING, whether the connection takes requests, and why it broke off.
+//! Monitors the reads of a connection: when to send a PING, whether it accepts requests, and why it broke off.
 //!
-//! A request that is sent after a second of silence takes a PING with it; otherwise a PING follows when nothing has come soon
-//! after a request. Where it brings nothing either, requests that may not be repeated use another connection. Without requests
-//! PINGs are rare: gRPC servers close connections on which too many come while nothing else goes back. A silent connection that
-//! may not be pinged for that reason takes no requests, and neither does one whose PONG is overdue.
+//! A request after a second of silence is sent with a PING; otherwise a PING follows if nothing arrives soon after a
+//! request. If the PING is not answered either, requests that may not be repeated use another connection. Without
+//! requests PINGs are rare, because gRPC servers close connections with too many of them. A silent connection that may
+//! not be pinged for that reason gets no requests, and neither does one with an overdue PONG.
 
 use std::io;
 use std::pin::Pin;
@@ -18,30 +18,30 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::upstreams::tls;
 
-/// After so long without a byte a request takes a PING with it.
+/// A request after this time without a byte is sent with a PING.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// A PING follows a request after which nothing has come for so long. Half of [`SILENT_AFTER`], so that the PONG of a peer that
-/// is there, and whose responses take longer, comes before the connection is in doubt.
+/// A PING follows a request if nothing has arrived for this time. Half of [`SILENT_AFTER`], so that the PONG of a slow
+/// but living peer arrives before the connection is in doubt.
 const PING_AFTER: Duration = Duration::from_millis(125);
 
-/// Requests that may not be repeated do not use a connection on which nothing at all has come for so long after a request: they
-/// would be lost if it were dead. Longer than a round trip between continents, and short enough that few are sent into a dead
-/// connection; a doubt without cause costs another connection.
+/// Requests that may not be repeated do not use a connection that was silent for this time after a request, because
+/// they would be lost if it is dead. Longer than a round trip between continents, and short enough that few are lost; a
+/// wrong suspicion costs one more connection.
 const SILENT_AFTER: Duration = Duration::from_millis(250);
 
-/// No requests use a connection whose PING has not been answered for so long.
+/// A connection with a PING unanswered for this time gets no requests.
 const OVERDUE_AFTER: Duration = Duration::from_secs(1);
 
-/// When a silent peer gets a PING without a new request, by the PINGs since its last response: after the last byte the first
-/// time, then after the last PING.
+/// When a silent peer gets a PING without a new request, by the number of PINGs since its last response: the first
+/// counts from the last byte, the others from the last PING.
 const IDLE_PINGS_AFTER: [Duration; 3] = [Duration::from_secs(20), Duration::from_mins(1), Duration::from_secs(310)];
 
-/// PINGs without a response in between that may come close together. Servers of gRPC count those that come within five
-/// minutes of the one before, and close the connection at the third of them, so the fourth PING.
+/// The most PINGs close together without a response in between. gRPC servers count PINGs within five minutes of the
+/// previous one, and close the connection at the third of these, which is the fourth PING.
 const CLOSE_PINGS_MAX: usize = 3;
 
-/// How far apart the PINGs after these are.
+/// The interval of further PINGs.
 const APART: Duration = Duration::from_secs(310);
 
 /// The bytes read over one connection, and what follows from their absence.
@@ -53,10 +53,10 @@ pub(super) struct ReadMonitor {
     reason: Mutex<Option<String>>,
 }
 
-/// What happened in both directions.
+/// The events in both directions.
 #[derive(Debug)]
 struct State {
-    /// When a byte came last.
+    /// When the last byte arrived.
     last: Instant,
     /// When the first request since then was sent.
     sent: Option<Instant>,
@@ -78,14 +78,14 @@ impl State {
         if self.pings < CLOSE_PINGS_MAX { due } else { due.max(self.ping_at + APART) }
     }
 
-    /// Nothing at all has come for [`SILENT_AFTER`] since a request, although a PING was sent, where one may be.
+    /// Whether it was silent for [`SILENT_AFTER`] since a request, although a PING was sent if allowed.
     fn is_in_doubt(&self, now: Instant, may_ping: bool) -> bool {
         let is_silent = self.sent.is_some_and(|sent| now >= sent + SILENT_AFTER);
         // On a busy machine the PING is late, and so is the PONG.
         is_silent && (self.awaits_pong || !may_ping) && now >= self.ping_at + PING_AFTER
     }
 
-    /// Nothing has come since the last PING, which is not answered.
+    /// Whether nothing has arrived since the last PING, which is not answered.
     fn is_unheard(&self) -> bool {
         self.awaits_pong && self.last <= self.ping_at
     }
@@ -98,13 +98,13 @@ impl ReadMonitor {
         Self { state: Mutex::new(state), sent: Notify::new(), reason: Mutex::default() }
     }
 
-    /// When a byte came last.
+    /// When the last byte arrived.
     pub(super) fn last(&self) -> Instant {
         self.state.lock().last
     }
 
-    /// Whether a request may use the connection: not if its PONG is overdue, and not if it is silent and may not be pinged
-    /// now. A request that may not be repeated needs one that is not in doubt.
+    /// Whether a request may use the connection: not if its PONG is overdue, and not if it is silent and may not be
+    /// pinged now. A request that may not be repeated needs one that is not in doubt.
     pub(super) fn takes_requests(&self, may_be_repeated: bool) -> bool {
         let (state, now) = (self.state.lock(), Instant::now());
         let is_overdue = state.is_unheard() && now >= state.ping_at + OVERDUE_AFTER;
@@ -113,13 +113,13 @@ impl ReadMonitor {
         !is_overdue && (!is_quiet || may_ping) && (may_be_repeated || !state.is_in_doubt(now, may_ping))
     }
 
-    /// Whether nothing has come since the last PING, which is not answered.
+    /// Whether nothing has arrived since the last PING, which is not answered.
     pub(super) fn is_unheard(&self) -> bool {
         self.state.lock().is_unheard()
     }
 
     /// A request was sent.
-    pub(super) fn sends(&self) {
+    pub(super) fn request_sent(&self) {
         let mut state = self.state.lock();
         if state.sent.is_none() {
             state.sent = Some(Instant::now());
@@ -147,43 +147,43 @@ impl ReadMonitor {
         }
     }
 
-    /// A PING is sent.
-    pub(super) fn sends_ping(&self) {
+    /// A PING was sent.
+    pub(super) fn ping_sent(&self) {
         let mut state = self.state.lock();
         state.pings += 1;
         state.ping_at = Instant::now();
         state.awaits_pong = true;
     }
 
-    /// It was answered.
-    pub(super) fn has_pong(&self) {
+    /// The PING was answered.
+    pub(super) fn pong_received(&self) {
         self.state.lock().awaits_pong = false;
     }
 
-    /// Bytes of a response came: servers count PINGs anew.
-    pub(super) fn responds(&self) {
+    /// Bytes of a response arrived: servers restart their count of PINGs.
+    pub(super) fn response_received(&self) {
         let mut state = self.state.lock();
-        // A PING on its way may arrive after it.
+        // An unanswered PING may arrive after the response.
         state.pings = usize::from(state.awaits_pong);
     }
 
-    /// Bytes came.
-    fn hears(&self) {
+    /// Bytes arrived.
+    fn bytes_received(&self) {
         let mut state = self.state.lock();
         (state.last, state.sent) = (Instant::now(), None);
     }
 
-    /// Why the connection broke off, where that is known.
+    /// Why the connection broke off, if known.
     pub(super) fn reason(&self) -> Option<String> {
         self.reason.lock().clone()
     }
 
-    pub(super) fn note(&self, reason: String) {
+    pub(super) fn set_reason(&self, reason: String) {
         *self.reason.lock() = Some(reason);
     }
 }
 
-/// A stream that notes when bytes come, and why TLS broke off.
+/// A stream that reports reads and TLS errors to a monitor.
 pub(super) struct MonitoredStream<S> {
     pub(super) stream: S,
     pub(super) monitor: Arc<ReadMonitor>,
@@ -196,10 +196,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for MonitoredStream<S> {
         match &read {
             // The end of the stream is no sign of the peer.
             Ok(()) if into.filled().len() == before => {}
-            Ok(()) => self.monitor.hears(),
+            Ok(()) => self.monitor.bytes_received(),
             Err(error) => {
                 if let Some(reason) = tls::reason(error) {
-                    self.monitor.note(reason);
+                    self.monitor.set_reason(reason);
                 }
             }
         }

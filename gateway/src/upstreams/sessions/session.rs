@@ -22,22 +22,22 @@ use crate::upstreams::{DialError, DialFailure};
 
 /// Requests of one connection at once, where the other side allows that many.
 const STREAMS_MAX: usize = 100;
-/// Bytes of a response that may wait for a client that does not read. A connection may have as many of them as streams, so
-/// that no stream keeps another from being read.
+/// Bytes of a response that may wait for a client that does not read. The connection's window has room for all streams,
+/// so that no stream blocks another.
 const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = STREAM_WINDOW * 100;
 /// Bytes of a request that may wait for an upstream that does not read.
 const SEND_BUFFER_MAX: usize = 64 * 1024;
 /// Bytes of a head as RFC 9113 section 6.5.2 counts them, with 32 for each field.
 const HEADER_BYTES_MAX: u32 = 72 * 1024;
-/// How long a connection that nobody needs may take to say goodbye.
+/// How long the orderly close of an unused connection may take.
 const GOODBYE_MAX: Duration = Duration::from_secs(5);
 
-/// How long the answer to a PING may take. Shorter than the usual time for a response (`first_byte_timeout`), so that a
-/// request that changes nothing can be sent again in time.
+/// How long the answer to a PING may take. Shorter than the usual `first_byte_timeout`, so that a safe request can be
+/// retried in time.
 const PONG_MAX: Duration = Duration::from_secs(8);
 
-/// How far a connection is.
+/// The state of a connection.
 #[derive(Debug)]
 pub(super) enum State {
     Opening,
@@ -52,35 +52,35 @@ pub(super) struct Session {
     trust: Trust,
     state: Shared,
     streams: AtomicUsize,
-    /// It takes no more.
+    /// It gets no more requests.
     leaving: AtomicBool,
     has_served: AtomicBool,
-    resting_since: Mutex<Instant>,
+    idle_since: Mutex<Instant>,
     monitor: Arc<ReadMonitor>,
 }
 
-/// A place that is counted, until dropped.
-pub(super) struct Place(Option<Arc<Session>>);
+/// The right to one request on a connection that may still be opening, until dropped.
+pub(super) struct StreamPermit(Option<Arc<Session>>);
 
-/// What became of a place.
-pub(super) enum Entered {
+/// The result of waiting for the connection of a [`StreamPermit`].
+pub(super) enum Acquired {
     /// A request can be sent.
     Leased(Lease),
-    /// More requests waited for the connection than it takes.
+    /// More requests waited for the connection than it accepts.
     Full,
     /// The connection is over, or the other side takes no more requests on it (GOAWAY).
     Gone,
 }
 
 impl Session {
-    /// Opens one with a place for one request.
+    /// Opens one, and acquires a permit for its first request.
     pub(super) fn open<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         trust: Trust,
-        patience: Duration,
+        connect_timeout: Duration,
         connecting: impl Future<Output = Result<S, DialError>> + Send + 'static,
-        place: Option<OwnedSemaphorePermit>,
-    ) -> (Arc<Self>, Place) {
-        let (tell, state) = watch::channel(State::Opening);
+        kept: Option<OwnedSemaphorePermit>,
+    ) -> (Arc<Self>, StreamPermit) {
+        let (states, state) = watch::channel(State::Opening);
         let monitor = Arc::new(ReadMonitor::new());
         let session = Arc::new(Self {
             trust,
@@ -88,14 +88,14 @@ impl Session {
             streams: AtomicUsize::new(1),
             leaving: AtomicBool::new(false),
             has_served: AtomicBool::new(false),
-            resting_since: Mutex::new(Instant::now()),
+            idle_since: Mutex::new(Instant::now()),
             monitor: monitor.clone(),
         });
-        tokio::spawn(run(connecting, patience, monitor, tell, place));
-        (session.clone(), Place(Some(session)))
+        tokio::spawn(run(connecting, connect_timeout, monitor, states, kept));
+        (session.clone(), StreamPermit(Some(session)))
     }
 
-    /// Whether it takes a request with these demands now.
+    /// Whether it accepts a request with these demands now.
     pub(super) fn takes(&self, demands: &Demands) -> bool {
         demands.are_met(&self.trust, || self.heard())
             && !self.leaving.load(Ordering::Relaxed)
@@ -103,20 +103,20 @@ impl Session {
             && self.monitor.takes_requests(demands.may_be_repeated)
     }
 
-    /// When something was heard of the other side the last time; `None` while the connection is being opened.
+    /// When it last received bytes; `None` while it is being opened.
     pub(super) fn heard(&self) -> Option<Instant> {
         (!matches!(&*self.state.borrow(), State::Opening)).then(|| self.monitor.last())
     }
 
-    /// A place on it, if it has one.
-    pub(super) fn enter(this: &Arc<Self>) -> Option<Place> {
+    /// Acquires a permit for one more request, if the connection accepts it.
+    pub(super) fn acquire(this: &Arc<Self>) -> Option<StreamPermit> {
         let limit = this.limit()?;
         let more = |streams: usize| (streams < limit).then_some(streams + 1);
         this.streams.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
-        Some(Place(Some(this.clone())))
+        Some(StreamPermit(Some(this.clone())))
     }
 
-    /// Requests that it may have now; `None` when it is gone.
+    /// The number of requests that it may carry now; `None` if it is over.
     fn limit(&self) -> Option<usize> {
         match &*self.state.borrow() {
             State::Opening => Some(STREAMS_MAX),
@@ -125,72 +125,72 @@ impl Session {
         }
     }
 
-    /// Whether it may take requests, now or soon.
+    /// Whether it may accept requests, now or soon.
     pub(super) fn is_alive(&self) -> bool {
         !self.leaving.load(Ordering::Relaxed) && self.limit().is_some() && self.state.has_changed().is_ok()
     }
 
-    /// For how long it has had nothing to do; `None` while it has.
-    pub(super) fn resting(&self) -> Option<Duration> {
-        (self.streams.load(Ordering::Relaxed) == 0).then(|| self.resting_since.lock().elapsed())
+    /// For how long it has been idle; `None` while it has requests.
+    pub(super) fn idle(&self) -> Option<Duration> {
+        (self.streams.load(Ordering::Relaxed) == 0).then(|| self.idle_since.lock().elapsed())
     }
 
     pub(super) fn leave(&self) {
         self.leaving.store(true, Ordering::Relaxed);
     }
 
-    /// It takes no more, and ends when it has nothing left to do.
+    /// It gets no more requests, and ends after those in progress.
     pub(super) fn close(&self) {
         self.leave();
     }
 
     /// A request was sent.
-    pub(super) fn sends(&self) {
-        self.monitor.sends();
+    pub(super) fn request_sent(&self) {
+        self.monitor.request_sent();
     }
 
-    /// Something of a response came.
-    pub(super) fn responds(&self) {
-        self.monitor.responds();
+    /// Bytes of a response arrived.
+    pub(super) fn response_received(&self) {
+        self.monitor.response_received();
     }
 
-    /// Whether nothing has come since the other side was asked whether it is there.
+    /// Whether it has received nothing since its last PING.
     pub(super) fn is_unheard(&self) -> bool {
         self.monitor.is_unheard()
     }
 
-    /// Why it broke off, where that is known.
+    /// Why it broke off, if known.
     pub(super) fn reason(&self) -> Option<String> {
         self.monitor.reason()
     }
 }
 
-impl Place {
-    /// Waits until the connection is there. One that is gone takes no more requests from here on.
-    pub(super) async fn ready(mut self) -> Result<Entered, DialError> {
-        let Some(session) = &self.0 else { return Ok(Entered::Gone) };
+impl StreamPermit {
+    /// Waits until the connection is open. A connection with a GOAWAY gets no more requests from here on.
+    pub(super) async fn ready(mut self) -> Result<Acquired, DialError> {
+        let Some(session) = &self.0 else { return Ok(Acquired::Gone) };
         let mut state = session.state.clone();
         let mut sender = match state.wait_for(|state| !matches!(state, State::Opening)).await.as_deref() {
             Ok(State::Ready(sender)) => sender.clone(),
             Ok(State::Failed(error)) => return Err(error.clone()),
-            Ok(State::Opening | State::Over) | Err(_) => return Ok(Entered::Gone),
+            Ok(State::Opening | State::Over) | Err(_) => return Ok(Acquired::Gone),
         };
-        // The engine knows of a GOAWAY, while the connection still serves what is in progress.
+        // The h2 library knows of a GOAWAY while responses in progress still arrive.
         if poll_fn(|cx| sender.poll_ready(cx)).now_or_never().is_some_and(|ready| ready.is_err()) {
             session.leave();
-            return Ok(Entered::Gone);
+            return Ok(Acquired::Gone);
         }
-        // More may have waited than there is room for.
-        let room = sender.current_max_send_streams().min(STREAMS_MAX);
-        if session.streams.load(Ordering::Relaxed) > room {
-            return Ok(Entered::Full);
+        // More requests may have waited than it accepts.
+        let limit = sender.current_max_send_streams().min(STREAMS_MAX);
+        if session.streams.load(Ordering::Relaxed) > limit {
+            return Ok(Acquired::Full);
         }
         let reused = session.has_served.swap(true, Ordering::Relaxed);
-        Ok(self.0.take().map_or(Entered::Gone, |session| Entered::Leased(Lease { session, sender, reused })))
+        Ok(self.0.take().map_or(Acquired::Gone, |session| Acquired::Leased(Lease { session, sender, reused })))
     }
 }
 
-impl Drop for Place {
+impl Drop for StreamPermit {
     fn drop(&mut self) {
         if let Some(session) = &self.0 {
             session.left();
@@ -206,50 +206,50 @@ impl Drop for Lease {
 
 impl Session {
     fn left(&self) {
-        *self.resting_since.lock() = Instant::now();
+        *self.idle_since.lock() = Instant::now();
         self.streams.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// Opens a connection, says so, and drives it to its end.
+/// Opens a connection, publishes its state, and drives it to its end.
 async fn run<S: AsyncRead + AsyncWrite + Unpin>(
     connecting: impl Future<Output = Result<S, DialError>> + Send,
-    patience: Duration,
+    connect_timeout: Duration,
     monitor: Arc<ReadMonitor>,
-    tell: watch::Sender<State>,
-    _place: Option<OwnedSemaphorePermit>,
+    states: watch::Sender<State>,
+    _kept: Option<OwnedSemaphorePermit>,
 ) {
-    let opening = async { shake(connecting.await?, monitor.clone()).await };
+    let opening = async { handshake(connecting.await?, monitor.clone()).await };
     let late = Err(DialError { kind: DialFailure::TimedOut, reason: None });
-    match timeout(patience, opening).await.unwrap_or(late) {
+    match timeout(connect_timeout, opening).await.unwrap_or(late) {
         Ok((sender, connection, pings)) => {
-            tell.send_replace(State::Ready(sender));
-            drive(connection, pings, &monitor, &tell).await;
-            tell.send_replace(State::Over);
+            states.send_replace(State::Ready(sender));
+            drive(connection, pings, &monitor, &states).await;
+            states.send_replace(State::Over);
         }
-        Err(error) => drop(tell.send_replace(State::Failed(error))),
+        Err(error) => drop(states.send_replace(State::Failed(error))),
     }
 }
 
-/// Speaks HTTP/2 and waits until the other side has: by the answer to a PING its limits are known.
-async fn shake<S: AsyncRead + AsyncWrite + Unpin>(
+/// The HTTP/2 handshake. Waits for the answer to a PING: the settings of the upstream are known then.
+async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     monitor: Arc<ReadMonitor>,
 ) -> Result<(SendRequest<Bytes>, Connection<MonitoredStream<S>, Bytes>, PingPong), DialError> {
     let failed = |_| match monitor.reason() {
         Some(reason) => DialError::because(DialFailure::Tls, reason),
-        None => DialError::because(DialFailure::Protocol, "it does not speak HTTP/2 there"),
+        None => DialError::because(DialFailure::Protocol, "it does not speak HTTP/2 on this port"),
     };
     let heard = MonitoredStream { stream, monitor: monitor.clone() };
     let (sender, mut connection) = options().handshake::<_, Bytes>(heard).await.map_err(failed)?;
     let mut pings = connection
         .ping_pong()
-        .ok_or_else(|| DialError::because(DialFailure::Protocol, "its connection cannot be asked"))?;
+        .ok_or_else(|| DialError::because(DialFailure::Protocol, "its connection cannot be checked with PING"))?;
     tokio::select! {
         biased;
         ended = &mut connection => {
             ended.map_err(failed)?;
-            return Err(DialError::because(DialFailure::Protocol, "it ended the connection at once"));
+            return Err(DialError::because(DialFailure::Protocol, "it closed the connection in the handshake"));
         }
         pong = pings.ping(Ping::opaque()) => {
             pong.map_err(failed)?;
@@ -270,35 +270,35 @@ fn options() -> h2::client::Builder {
     options
 }
 
-/// Until the connection is over, the other side is gone, or nobody needs it any more.
+/// Drives the connection until it is over, the upstream is gone, or it is unused.
 async fn drive<S: AsyncRead + AsyncWrite + Unpin>(
     mut connection: Connection<MonitoredStream<S>, Bytes>,
     pings: PingPong,
     monitor: &ReadMonitor,
-    tell: &watch::Sender<State>,
+    states: &watch::Sender<State>,
 ) {
     let mut watching = pin!(watch_over(pings, monitor));
     tokio::select! {
         _ = &mut connection => return,
-        // What is in progress fails as if the connection had been closed.
+        // Requests in progress fail as if the connection had been closed.
         () = &mut watching => return,
-        () = tell.closed() => {}
+        () = states.closed() => {}
     }
-    // With the last of those who send the engine says goodbye.
-    tell.send_replace(State::Over);
+    // The h2 library sends GOAWAY when the last sender is dropped.
+    states.send_replace(State::Over);
     let _ = timeout(GOODBYE_MAX, connection).await;
 }
 
-/// Asks whether the other side is there whenever that is due; ends when it does not answer.
+/// Sends a PING whenever one is due; returns if it is not answered.
 async fn watch_over(mut pings: PingPong, monitor: &ReadMonitor) {
     loop {
         monitor.ping_is_due().await;
-        monitor.sends_ping();
+        monitor.ping_sent();
         match timeout(PONG_MAX, pings.ping(Ping::opaque())).await {
-            Ok(Ok(_)) => monitor.has_pong(),
-            // The connection is about to end by itself.
+            Ok(Ok(_)) => monitor.pong_received(),
+            // The connection is ending by itself.
             Ok(Err(_)) => return sleep(PONG_MAX).await,
-            Err(_) => return monitor.note(format!("it did not answer a PING within {} s", PONG_MAX.as_secs())),
+            Err(_) => return monitor.set_reason(format!("it did not answer a PING within {} s", PONG_MAX.as_secs())),
         }
     }
 }

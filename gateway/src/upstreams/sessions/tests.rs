@@ -10,12 +10,12 @@ use tokio::time::{sleep, timeout};
 use super::*;
 use crate::upstreams::Tenant;
 
-const TRUST: Trust = Trust { tenant: Tenant(1), shown: None };
+const TRUST: Trust = Trust { tenant: Tenant(1), tls_config: None };
 
 /// How long a response is waited for.
 const RESPONSE_MAX: Duration = Duration::from_mins(1);
 
-/// An upstream in memory, and the connections to it.
+/// An upstream in memory, and connections to it.
 struct Scene {
     sessions: Sessions,
     opened: AtomicUsize,
@@ -37,7 +37,7 @@ impl Scene {
         self.opened.load(Ordering::Relaxed)
     }
 
-    fn open(&self) -> session::Place {
+    fn open(&self) -> session::StreamPermit {
         self.opened.fetch_add(1, Ordering::Relaxed);
         let (here, there) = duplex(1 << 20);
         tokio::spawn(serve(there, self.silence.subscribe()));
@@ -47,14 +47,14 @@ impl Scene {
     async fn lease(&self, may_be_repeated: bool) -> Lease {
         let demands = Demands { trust: TRUST, may_be_repeated, heard_after: None };
         loop {
-            let place = self.sessions.enter(&demands).unwrap_or_else(|| self.open());
-            if let Entered::Leased(lease) = place.ready().await.unwrap() {
+            let permit = self.sessions.acquire(&demands).unwrap_or_else(|| self.open());
+            if let Acquired::Leased(lease) = permit.ready().await.unwrap() {
                 return lease;
             }
         }
     }
 
-    /// Whether a request that changes nothing is served, whose response takes so long.
+    /// Whether a safe request with a response after this time is served.
     async fn serves(&self, takes: Duration) -> bool {
         self.serves_one(takes, true).await
     }
@@ -63,11 +63,11 @@ impl Scene {
         let mut lease = self.lease(may_be_repeated).await;
         let request = http::Request::get(format!("http://a.example/{}", takes.as_millis())).body(()).unwrap();
         let (response, _) = lease.sender.send_request(request, true).unwrap();
-        lease.sends();
+        lease.request_sent();
         let began = Instant::now();
         match timeout(RESPONSE_MAX, response).await {
             Ok(Ok(_)) => {
-                lease.responds();
+                lease.response_received();
                 true
             }
             Ok(Err(_)) => false,
@@ -81,7 +81,7 @@ impl Scene {
     }
 }
 
-/// Sends a request every `pause`, whatever becomes of those before; which of them were served.
+/// Sends a request every `pause` without waiting for earlier ones; returns which were served.
 async fn steady(scene: &Arc<Scene>, pause: Duration, requests: usize, may_be_repeated: bool) -> Vec<bool> {
     let mut asking = JoinSet::new();
     for number in 0..requests {
@@ -94,7 +94,7 @@ async fn steady(scene: &Arc<Scene>, pause: Duration, requests: usize, may_be_rep
     served.into_iter().map(|(_, served)| served).collect()
 }
 
-/// Answers each request in the milliseconds that its path says, until its connection falls silent.
+/// Answers each request after the milliseconds in its path, until its connection falls silent.
 async fn serve(stream: DuplexStream, mut silence: watch::Receiver<()>) {
     let mut connection = h2::server::handshake(stream).await.unwrap();
     loop {
@@ -196,7 +196,7 @@ async fn slow_responses_cost_few_connections_and_no_request() {
 async fn the_connection_that_was_heard_last_takes_the_next_request() {
     let scene = Scene::new();
     let older = scene.lease(true).await;
-    let Entered::Leased(newer) = scene.open().ready().await.unwrap() else { panic!("a new connection") };
+    let Acquired::Leased(newer) = scene.open().ready().await.unwrap() else { panic!("a new connection") };
     sleep(Duration::from_millis(10)).await;
     for lease in [&older, &newer, &older] {
         let (response, _) = lease

@@ -50,7 +50,7 @@ async fn chunks_that_could_be_read_twice_are_refused() {
 
 // promise: edge.3
 #[tokio::test]
-async fn a_chunk_that_turns_bad_later_is_refused_and_the_upstream_never_sees_a_whole_request() {
+async fn a_late_bad_chunk_is_refused_and_the_upstream_never_sees_a_whole_request() {
     let world = World::start().await;
     let mut client = world.tls(BLOG).await;
     client.send(format!("POST / HTTP/1.1\r\nHost: {BLOG}\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n")).await;
@@ -81,7 +81,7 @@ async fn trailers_are_dropped() {
     assert!(request.head.all("x-late").is_empty() && request.head.all("trailer").is_empty(), "{request:?}");
 }
 
-/// What is left of the body is nobody's next request, to the gateway and to the upstream.
+/// Neither the gateway nor the upstream takes the unread rest of the body for the next request.
 // promise: edge.7
 #[tokio::test]
 async fn an_answer_before_the_body_was_read_costs_both_connections() {
@@ -104,9 +104,9 @@ async fn an_answer_before_the_body_was_read_costs_both_connections() {
     assert_eq!(requests.len(), 2, "{requests:?}");
 }
 
-/// A connection that ended with bytes unread would take the answer back.
+/// Ending a connection with unread bytes would erase the answer.
 #[tokio::test]
-async fn a_refusal_reaches_a_client_that_goes_on_writing() {
+async fn a_refusal_reaches_a_client_that_keeps_writing() {
     let world = World::start().await;
     let key = &world.key.text;
     let fields = format!("Host: {DEMO}\r\nAuthorization: Bearer {key}\r\nContent-Length: 1000000");
@@ -120,7 +120,7 @@ async fn a_refusal_reaches_a_client_that_goes_on_writing() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_in_its_body_leaves_no_connection_with_half_a_request_to_others() {
+async fn an_upload_that_breaks_off_leaves_no_half_request_to_others() {
     let world = World::start().await;
     let mut client = world.tls(BLOG).await;
     client.send(format!("POST / HTTP/1.1\r\nHost: {BLOG}\r\nContent-Length: 5\r\n\r\n12")).await;
@@ -157,10 +157,10 @@ async fn pipelined_requests_are_answered_in_order_and_never_mixed() {
     assert_eq!(lines, ["GET /0 HTTP/1.1", "GET /1 HTTP/1.1", "GET /2 HTTP/1.1"]);
 }
 
-/// CL.0 and 0.CL: what a server that ignores a body would read as the next request.
+/// CL.0 and 0.CL: bytes that a server which ignores a body would read as the next request.
 // promise: edge.1
 #[tokio::test]
-async fn a_body_where_none_belongs_is_never_read_as_a_request() {
+async fn an_unexpected_body_is_never_read_as_a_request() {
     let world = World::start().await;
     for method in ["GET", "HEAD", "DELETE"] {
         let path = if method == "DELETE" { format!("{ORDERS}/1") } else { ORDERS.to_owned() };

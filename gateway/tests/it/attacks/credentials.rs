@@ -1,11 +1,11 @@
-//! 3.4: keys and what is made of them. The canary is a secret that must appear nowhere.
+//! 3.4: keys and data derived from them. The canary is a secret that must appear nowhere.
 
 use crate::world::client::Ask;
 use crate::world::{BLOG, DEMO, ORDERS, OTHER, World};
 
 // promise: edge.13, edge.18
 #[tokio::test]
-async fn what_is_no_good_key_is_401_and_reaches_nobody() {
+async fn an_invalid_key_is_401_and_reaches_no_upstream() {
     let world = World::start().await;
     let key = &world.key.text;
     let mut broken = key.clone();
@@ -42,7 +42,7 @@ async fn what_is_no_good_key_is_401_and_reaches_nobody() {
 
 // promise: edge.13
 #[tokio::test]
-async fn one_bucket_whatever_the_spelling_of_host_method_and_version() {
+async fn every_spelling_of_host_method_and_version_uses_one_bucket() {
     let world = World::start().await;
     let mut left = Vec::new();
     for host in [DEMO, "DEMO.tollhouse.localhost", "demo.tollhouse.localhost."] {
@@ -57,7 +57,7 @@ async fn one_bucket_whatever_the_spelling_of_host_method_and_version() {
 
 // promise: edge.13
 #[tokio::test]
-async fn a_log_line_stays_one_line_whatever_is_sent() {
+async fn no_request_breaks_a_log_line() {
     let world = World::start().await;
     let agent = format!("\x1b[31m\"}}{{\"status\":200,{}", "A".repeat(6_000));
     for name in ["User-Agent", "Referer", "X-Request-Id", "Accept"] {
@@ -72,7 +72,7 @@ async fn a_log_line_stays_one_line_whatever_is_sent() {
 
 // promise: edge.13
 #[tokio::test]
-async fn a_tenant_cannot_reach_what_is_anothers() {
+async fn a_tenant_cannot_reach_anothers_project() {
     let world = World::start().await;
     for (host, key) in [(DEMO, &world.other_key.text), (OTHER, &world.key.text)] {
         world.ask(Ask::get(host, ORDERS).key(key)).await.refused(401, "invalid_api_key");

@@ -1,4 +1,4 @@
-//! 3.1: where a body ends.
+//! 3.1: the end of a body.
 
 use contract::rejection::Rejection::{BadFraming, BadRequest, NotImplemented, UnderscoreHeader};
 
@@ -67,7 +67,7 @@ fn obscured_codings() -> Vec<Row> {
             format!("POST /v2/orders HTTP/1.0\r\nHost: {DEMO}\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
             BadFraming,
         ),
-        row("TE that nobody decodes", post("Transfer-Encoding: gzip\r\n", ""), NotImplemented),
+        row("TE that is unsupported", post("Transfer-Encoding: gzip\r\n", ""), NotImplemented),
         row("Transfer_Encoding", post("Transfer_Encoding: chunked\r\n", "0\r\n\r\n"), UnderscoreHeader),
         row("Content_Length", post("Content_Length: 5\r\n", "12345"), UnderscoreHeader),
     ]
@@ -101,7 +101,7 @@ fn line_ends_and_controls() -> Vec<Row> {
 
 // promise: edge.1
 #[tokio::test]
-async fn a_body_whose_end_could_be_read_twice_is_refused() {
+async fn a_body_with_two_possible_ends_is_refused() {
     refused_by_listener(lengths_and_codings()).await;
 }
 

@@ -1,4 +1,4 @@
-//! 3.2: hosts, names of handshakes, forwarded headers.
+//! 3.2: hosts, server names in handshakes, forwarded headers.
 
 use contract::rejection::Rejection::BadHost;
 
@@ -38,13 +38,13 @@ fn hosts() -> Vec<Row> {
 
 // promise: edge.9
 #[tokio::test]
-async fn hosts_that_are_not_one_name_are_refused() {
+async fn ambiguous_hosts_are_refused() {
     refused_by_listener(hosts()).await;
 }
 
 // promise: edge.9
 #[tokio::test]
-async fn an_address_for_a_host_is_nobodys() {
+async fn an_address_for_a_host_is_unknown() {
     let world = World::start().await;
     for host in ["127.0.0.1", "[::1]", "127.0.0.1:8080"] {
         let reply = world.plain().await.try_ask(&Ask::get(host, "/")).await.expect("an answer");
@@ -64,7 +64,7 @@ async fn over_http_2_authority_and_host_that_disagree_are_refused() {
         refused.refused(400, "bad_host");
         let line = world.log.line_of(refused.request_id()).await;
         let said = ["code", "surface", "proto", "path"].map(|name| line[name].as_str());
-        assert_eq!(said, ["bad_host", "door", "h2", ORDERS].map(Some), "Host: {host}");
+        assert_eq!(said, ["bad_host", "listener", "h2", ORDERS].map(Some), "Host: {host}");
     }
     let posted = stranger.ask(&Ask::new("POST", DEMO, "/v2/orders").field("Host", OTHER).body("12345")).await;
     posted.refused(400, "bad_host");
@@ -75,7 +75,7 @@ async fn over_http_2_authority_and_host_that_disagree_are_refused() {
 
 // promise: edge.11
 #[tokio::test]
-async fn over_http_2_a_connection_of_many_requests_that_are_none_is_cut() {
+async fn over_http_2_a_connection_with_many_malformed_requests_is_cut() {
     let world = World::start().await;
     let stranger = world.h2(DEMO).await;
     let wrong = Ask::get(DEMO, ORDERS).field("Host", OTHER);
@@ -93,7 +93,7 @@ async fn over_http_2_a_connection_of_many_requests_that_are_none_is_cut() {
 // A20 in small.
 // promise: edge.25, edge.29
 #[tokio::test]
-async fn names_that_nobody_has_leave_nothing_behind() {
+async fn unknown_names_leave_nothing_behind() {
     let world = World::start().await;
     let series = world.admin.metrics().await.len();
     for number in 0..200 {
@@ -108,10 +108,10 @@ async fn names_that_nobody_has_leave_nothing_behind() {
     world.assert_upstreams_untouched();
 }
 
-/// The upstream is told of the client what the gateway saw, whatever the client says.
+/// The upstream gets the client's address as the gateway saw it, whatever the client claims.
 // promise: edge.10
 #[tokio::test]
-async fn what_a_client_says_of_itself_is_not_passed_on() {
+async fn a_clients_own_forwarding_fields_are_not_passed_on() {
     let world = World::start().await;
     let forged = [
         ("X-Forwarded-For", "6.6.6.6"),

@@ -1,4 +1,4 @@
-//! 3.1: request lines, versions, other protocols, expectations, sizes, what `Connection` names.
+//! 3.1: request lines, versions, other protocols, expectations, sizes, fields that `Connection` lists.
 
 use contract::rejection::Rejection::{
     BadConnectionHeader, BadRequest, BadTarget, BodyNotAllowed, ExpectationFailed, HeadersTooLarge, MethodNotAllowed,
@@ -119,10 +119,10 @@ async fn a_client_hello_on_the_plain_port_is_refused() {
     super::is_refused(&world, world.plain().await, &row("a ClientHello", hello, BadRequest)).await;
 }
 
-/// TRACE reaches no upstream; what is left of the request is not the next one.
+/// TRACE reaches no upstream, and the rest of its request is not taken for the next one.
 // promise: edge.4
 #[tokio::test]
-async fn trace_and_unknown_methods_reach_nobody() {
+async fn trace_and_unknown_methods_reach_no_upstream() {
     let world = crate::world::World::start().await;
     for method in ["TRACE", "TRACK", "PROPFIND", "get", "FOO!BAR"] {
         let mut client = world.tls(DEMO).await;

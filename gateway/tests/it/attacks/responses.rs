@@ -1,4 +1,4 @@
-//! 3.1, the other side: upstreams that answer more, less or something else than a response.
+//! 3.1, the other side: upstreams that send more or less than one response, or other bytes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use crate::world::wire::Framing;
 use crate::world::{BLOG, DEMO, World};
 
 /// Answers that are 502. A folded line and a space before a colon are not among them: from an upstream, RFC 9112
-/// (sections 5.1 and 5.2) has a proxy mend them, and the library does.
+/// (sections 5.1 and 5.2) lets a proxy repair them, and the library does.
 // promise: edge.8
 #[tokio::test]
-async fn answers_that_are_no_responses_are_502() {
+async fn malformed_responses_are_502() {
     let world = World::start().await;
     let many: String = (0..300).map(|number| format!("X-{number}: y\r\n")).collect();
     let large: String = (0..20).map(|number| format!("X-{number}: {}\r\n", "y".repeat(4_000))).collect();
@@ -39,7 +39,7 @@ async fn answers_that_are_no_responses_are_502() {
     world.admin.counts("edge_upstream_requests_total{outcome=\"invalid\"}", 9).await;
 }
 
-/// Interim responses have an end, and so has a request whose upstream sends nothing else.
+/// Interim responses are bounded, and so is a request whose upstream sends nothing else.
 // promise: edge.8
 #[tokio::test]
 async fn a_flood_of_interim_responses_is_cut() {
@@ -54,11 +54,11 @@ async fn a_flood_of_interim_responses_is_cut() {
     world.admin.counts("edge_upstream_requests_total{outcome=\"invalid\"}", 1).await;
 }
 
-/// Length and coding together: the coding counts, the length never reaches the client, and what the upstream hid behind
-/// the last chunk is nobody's answer.
+/// Length and coding together: the coding counts, the length never reaches the client, and bytes that the upstream hid
+/// behind the last chunk answer no request.
 // promise: edge.8
 #[tokio::test]
-async fn an_answer_with_length_and_coding_poisons_nobody() {
+async fn an_answer_with_length_and_coding_poisons_no_connection() {
     let world = World::start().await;
     let hidden = response("200 OK", "", "\"poison\"");
     let both = format!(
@@ -72,10 +72,10 @@ async fn an_answer_with_length_and_coding_poisons_nobody() {
     }
 }
 
-/// A response that goes on for ever, a little at a time, ends with the time that the upstream grants a request.
+/// An endless, slow response ends at the upstream's time limit of a request.
 // promise: edge.8
 #[tokio::test]
-async fn an_answer_that_drips_is_cut_when_the_request_has_taken_its_time() {
+async fn a_dripping_response_is_cut_at_the_end_of_the_requests_time() {
     let world = World::start().await;
     let gate = Arc::new(Semaphore::new(0));
     let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n[1\r\n".to_vec();
@@ -87,7 +87,7 @@ async fn an_answer_that_drips_is_cut_when_the_request_has_taken_its_time() {
     gate.add_permits(1);
     client.rest().await;
     world.admin.counts("edge_upstream_requests_total{outcome=\"timeout\"}", 1).await;
-    // A head that comes too late is said to be.
+    // A late response head is reported as such.
     let gate = Arc::new(Semaphore::new(0));
     world.orders.next(Act::AnswerInTwo(Vec::new(), gate.clone(), response("200 OK", "", "[]").into_bytes()));
     let mut client = world.tls(DEMO).await;
@@ -98,9 +98,9 @@ async fn an_answer_that_drips_is_cut_when_the_request_has_taken_its_time() {
     client.reply("GET").await.expect("an answer").refused(504, "upstream_timeout");
 }
 
-/// A site's download may take as long as it keeps its pace.
+/// A site's download may take any time while it keeps the minimum rate.
 #[tokio::test]
-async fn a_site_that_streams_has_no_such_limit() {
+async fn a_streaming_site_has_no_such_limit() {
     let world = World::start().await;
     let gate = Arc::new(Semaphore::new(0));
     let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n".to_vec();
@@ -114,10 +114,10 @@ async fn a_site_that_streams_has_no_such_limit() {
     assert_eq!((status_of(&head), body.bytes.as_slice(), body.complete), (200, &b"abcd"[..], true));
 }
 
-/// Asking for another protocol is no way to hold a place at an upstream for an hour.
+/// An upgrade to another protocol cannot hold a permit of an upstream for an hour.
 // promise: faults.11
 #[tokio::test]
-async fn an_upgrade_that_is_never_answered_is_504() {
+async fn an_unanswered_upgrade_is_504() {
     let world = World::with(|setup| setup.blog = "connect_timeout = \"100ms\"\nfirst_byte_timeout = \"150ms\"").await;
     for early in ["", "early frames"] {
         world.blog.next(Act::Hang);
@@ -134,8 +134,8 @@ async fn an_upgrade_that_is_never_answered_is_504() {
     world.admin.counts("edge_upstream_requests_total{outcome=\"timeout\"}", 2).await;
 }
 
-/// One request in ten may be sent a second time, and ten that were saved up: an upstream that drops every connection is
-/// not asked everything twice.
+/// One request in ten may be retried, with ten saved up: an upstream that drops every connection does not get every
+/// request twice.
 // promise: faults.12
 #[tokio::test]
 async fn retries_have_a_budget() {

@@ -1,4 +1,4 @@
-//! Header compression: RFC 7541, and what RFC 9113 section 4.3 makes of its errors.
+//! Header compression: RFC 7541, and the handling of its errors in RFC 9113 section 4.3.
 
 use super::Outcome::{Connection, Served, Stream};
 use super::Step::{Ended, Send};
@@ -11,7 +11,7 @@ const BAD: super::Outcome = Connection(&[COMPRESSION_ERROR]);
 const ADDING: &[u8] = &[0x40, 1, b'x', 1, b'y'];
 /// The newest field of the table.
 const NEWEST: u8 = 0xbe;
-/// The table is to hold nothing.
+/// Sets the table's size to 0.
 const EMPTIED: u8 = 0x20;
 /// The table is to hold 4,096 bytes, as much as it may.
 const RESTORED: &[u8] = &[0x3f, 0xe1, 0x1f];
@@ -28,11 +28,11 @@ fn bad(asks: &Asks<'_>, name: &'static str, section: &'static str, bytes: &[u8])
 fn tables(asks: &Asks<'_>) -> Vec<Case> {
     let list = asks.list();
     let key = [vec![0x57], string(format!("Bearer {}", asks.key).as_bytes())].concat();
-    let nobody = asks.nobody();
+    let keyless = asks.keyless();
     let both = |first: &[u8], second: &[u8]| [with(asks, 1, first), with(asks, 3, second)].concat();
     let large = |size: usize| [vec![0x40, 1, b'x'], string(&vec![b'y'; size])].concat();
     let then_bad = |name, section, first: &[u8], second: &[u8]| {
-        let first = headers(1, &[&nobody[..], first].concat(), true);
+        let first = headers(1, &[&keyless[..], first].concat(), true);
         let steps = vec![Send(first), Ended(1), Send(with(asks, 3, second))];
         script(name, section, steps, BAD).instead(GENERAL_CODE)
     };
@@ -42,7 +42,7 @@ fn tables(asks: &Asks<'_>) -> Vec<Case> {
         case(
             "a key in the table",
             "6.2.1",
-            [headers(1, &[&nobody[..], &key].concat(), true), headers(3, &[&nobody[..], &[NEWEST]].concat(), true)]
+            [headers(1, &[&keyless[..], &key].concat(), true), headers(3, &[&keyless[..], &[NEWEST]].concat(), true)]
                 .concat(),
             Served(&[1, 3]),
         ),
@@ -87,7 +87,7 @@ fn sizes_of_the_table(asks: &Asks<'_>) -> Vec<Case> {
     let too_large =
         |name, update: &[u8]| case(name, "6.3", headers(1, &[update, &list].concat(), true), BAD).instead(GENERAL_CODE);
     let late = frame(CONTINUATION, END_HEADERS, 1, &[&[EMPTIED][..], &list[2..]].concat());
-    let adding = headers(1, &[&asks.nobody()[..], ADDING].concat(), true);
+    let adding = headers(1, &[&asks.keyless()[..], ADDING].concat(), true);
     let emptied = headers(3, &[&[EMPTIED][..], &list, &[NEWEST]].concat(), true);
     vec![
         first("a size of 0", "6.3", &[EMPTIED]),
@@ -97,7 +97,7 @@ fn sizes_of_the_table(asks: &Asks<'_>) -> Vec<Case> {
         too_large("a size of 2^21", &[0x3f, 0xe1, 0xff, 0x7f]),
         bad(asks, "a size at the end of a block", "4.2", &[EMPTIED]),
         bad(asks, "a size between fields", "4.2", &[&[EMPTIED][..], &block(&[("x", "y")])].concat()),
-        // To h2 every frame begins the block anew. Both sides agree on the table all the same.
+        // h2 decodes every frame as a new block. Both sides agree on the table all the same.
         case(
             "a size at the start of a CONTINUATION",
             "4.2",

@@ -20,7 +20,7 @@ fn prefaces(asks: &Asks<'_>) -> Vec<Case> {
         case("frames without a preface", "3.4", [settings(&[]), list.clone()].concat(), WRONG).raw(),
         script("a preface in single bytes", "3.4", in_bytes, Served(&[1])).raw(),
         case("a request with the preface", "3.4", [preface(), list.clone()].concat(), Served(&[1])).raw(),
-        // h2 does not insist on SETTINGS first. The defaults hold until they come, which is what no settings say.
+        // h2 does not require SETTINGS first. Until they come the defaults hold, as with empty settings.
         case("a preface without SETTINGS", "3.4", [PREFACE, &list].concat(), WRONG).instead(Served(&[1])).raw(),
     ]
 }
@@ -32,7 +32,7 @@ fn of_settings(asks: &Asks<'_>) -> Vec<Case> {
     let all = settings(&[(1, 4_096), (2, 0), (3, 100), (4, 65_535), (5, 16_384), (6, 65_536)]);
     let largest = settings(&[(1, u32::MAX), (2, 1), (3, u32::MAX), (4, 0x7fff_ffff), (5, 0x00ff_ffff), (6, u32::MAX)]);
     let unknown = settings(&[(0, 1), (7, 1), (0x0a0a, u32::MAX), (0xffff, 0)]);
-    let twice = [settings(&[(4, 0), (4, 65_535)]), headers(1, &asks.nobody(), true)].concat();
+    let twice = [settings(&[(4, 0), (4, 65_535)]), headers(1, &asks.keyless(), true)].concat();
     vec![
         case("ACK with settings", "6.5", frame(SETTINGS, ACK, 0, &[0; 6]), SIZE).instead(GENERAL_CODE),
         case("SETTINGS on a stream", "6.5", frame(SETTINGS, 0, 1, &[]), WRONG),
@@ -84,14 +84,14 @@ fn goaways(asks: &Asks<'_>) -> Vec<Case> {
     let ends = Connection(&[NO_ERROR]);
     let debug = frame(GOAWAY, 0, 0, &[&[0; 8][..], b"for people"].concat());
     let busy = vec![
-        Send([settings(&[(4, 0)]), headers(1, &asks.nobody(), true)].concat()),
+        Send([settings(&[(4, 0)]), headers(1, &asks.keyless(), true)].concat()),
         Begun(1),
         Send([goaway(NO_ERROR), window_update(1, 10_000)].concat()),
         Ended(1),
     ];
     vec![
         case("GOAWAY on an idle connection", "6.8", goaway(NO_ERROR), ends.clone()),
-        case("GOAWAY with a code nobody knows", "7", goaway(0xff00_00ff), ends.clone()),
+        case("GOAWAY with an unknown code", "7", goaway(0xff00_00ff), ends.clone()),
         case("GOAWAY with text", "6.8", debug, ends.clone()),
         script("GOAWAY while a response is on its way", "6.8", busy, ends),
         case("GOAWAY on a stream", "6.8", frame(GOAWAY, 0, 1, &[0; 8]), WRONG),
@@ -101,7 +101,7 @@ fn goaways(asks: &Asks<'_>) -> Vec<Case> {
 
 // promise: edge.14
 #[tokio::test]
-async fn over_http_2_what_is_no_preface_ends_the_connection() {
+async fn over_http_2_a_bad_preface_ends_the_connection() {
     hold(prefaces).await;
 }
 

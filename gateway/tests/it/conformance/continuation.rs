@@ -80,15 +80,15 @@ fn interrupted_blocks(asks: &Asks<'_>) -> Vec<Case> {
 }
 
 fn blocks_without_a_beginning(asks: &Asks<'_>) -> Vec<Case> {
-    let nobody = asks.nobody();
-    let end = continuation(1, END_HEADERS, &nobody);
+    let keyless = asks.keyless();
+    let end = continuation(1, END_HEADERS, &keyless);
     let forbidden = [asks.list(), literal("connection", "close")].concat();
     vec![
-        case("CONTINUATION after a whole block", "6.10", [headers(1, &nobody, false), end.clone()].concat(), WRONG),
+        case("CONTINUATION after a whole block", "6.10", [headers(1, &keyless, false), end.clone()].concat(), WRONG),
         case(
             "CONTINUATION after a whole block in two",
             "6.10",
-            [in_pieces(&nobody, &[10]), end.clone()].concat(),
+            [in_pieces(&keyless, &[10]), end.clone()].concat(),
             WRONG,
         ),
         case("CONTINUATION after DATA", "6.10", [asks.open(), data(1, b"1", false), end.clone()].concat(), WRONG).cut(),
@@ -111,8 +111,8 @@ fn promises(asks: &Asks<'_>) -> Vec<Case> {
     vec![
         case("a promise on an open stream", "8.4", [asks.open(), promise(1, 2)].concat(), WRONG).cut(),
         case("a promise of an odd stream", "8.4", [asks.open(), promise(1, 3), body()].concat(), WRONG).cut(),
-        case("a promise on a stream nobody opened", "8.4", promise(1, 2), WRONG),
-        case("a promise after a request", "8.4", [headers(1, &asks.nobody(), true), promise(1, 2)].concat(), WRONG),
+        case("a promise on a stream that is idle", "8.4", promise(1, 2), WRONG),
+        case("a promise after a request", "8.4", [headers(1, &asks.keyless(), true), promise(1, 2)].concat(), WRONG),
         case(
             "a promise of 3 bytes",
             "6.6",
@@ -130,13 +130,13 @@ async fn over_http_2_a_block_in_several_frames_is_one_block() {
 
 // promise: edge.14
 #[tokio::test]
-async fn over_http_2_nothing_comes_between_the_frames_of_a_block() {
+async fn over_http_2_no_frame_may_interrupt_a_block() {
     hold(interrupted_blocks).await;
     hold(blocks_without_a_beginning).await;
 }
 
 // promise: edge.14
 #[tokio::test]
-async fn over_http_2_a_client_promises_nothing() {
+async fn over_http_2_a_clients_push_promise_ends_the_connection() {
     hold(promises).await;
 }

@@ -21,7 +21,7 @@ fn names_and_values(asks: &Asks<'_>) -> Vec<Case> {
     let bad = |what, name: &[u8], value: &[u8]| case(what, "8.2.1", with(name, value), MALFORMED);
     // Names and values that the library has no type for end the connection.
     let worse = |what, name: &[u8], value: &[u8]| bad(what, name, value).instead(WHOLE_CONNECTION);
-    // HTTP/1.1 trims what stands around a value, so an upstream reads the same as everybody before it.
+    // HTTP/1.1 trims white space around a value, so gateway and upstream read the same.
     let trimmed = |what, value: &[u8]| bad(what, b"x", value).instead(Served(&[1]));
     vec![
         case("a name in lower case", "8.2", with(b"x-y", b"Z"), Served(&[1])),
@@ -110,7 +110,7 @@ fn pseudo_fields(asks: &Asks<'_>) -> Vec<Case> {
         bad("a :method with a space", "8.3.1", &[(":method", "GET /"), SCHEME, AUTHORITY, PATH])
             .instead(WHOLE_CONNECTION),
         bad("a :method longer than any", "8.3.1", &[(":method", LONG_METHOD), SCHEME, AUTHORITY, PATH]),
-        // To the library it is a scheme like any other. The gateway goes by the connection and never looks at it.
+        // The library accepts any scheme. The gateway uses the connection's and ignores this one.
         bad("an empty :scheme", "8.3.1", &[METHOD, (":scheme", ""), AUTHORITY, PATH]).instead(Served(&[1])),
         bad("a :scheme with a slash", "8.3.1", &[METHOD, (":scheme", "https://x/"), AUTHORITY, PATH]),
         path("an empty :path", ""),
@@ -118,7 +118,7 @@ fn pseudo_fields(asks: &Asks<'_>) -> Vec<Case> {
         path("an asterisk for GET", "*"),
         path("a :path with a scheme", "https://demo.tollhouse.localhost/v1/store/orders"),
         path("a :path with two slashes and a name", "//other.tollhouse.localhost/v1/store/orders"),
-        // The library cuts it off before anybody reads the path, so the gateway and the upstream see the same.
+        // The library cuts it off before the gateway reads the path, so gateway and upstream see the same.
         path("a :path with a fragment", "/v1/store/orders#late").instead(Served(&[1])),
         path("a :path with a space", "/v1/store/orders HTTP/1.1"),
         path("a :path with a line end", "/v1/store/orders HTTP/1.1\r\nx: y"),
@@ -146,7 +146,7 @@ fn connects(asks: &Asks<'_>) -> Vec<Case> {
         ask("CONNECT with :scheme and :path", "8.5", &[connect, SCHEME, AUTHORITY, PATH]),
         ask("CONNECT to nowhere", "8.5", &[connect]),
         ask(
-            "CONNECT for a WebSocket that nobody offered",
+            "CONNECT for a WebSocket that was not offered",
             "RFC 8441 3",
             &[connect, (":protocol", "websocket"), SCHEME, AUTHORITY, PATH],
         ),
@@ -168,7 +168,7 @@ fn too_many(asks: &Asks<'_>) -> Vec<Case> {
 
 // promise: edge.14
 #[tokio::test]
-async fn over_http_2_names_and_values_that_are_none_are_refused() {
+async fn over_http_2_malformed_names_and_values_are_refused() {
     hold(names_and_values).await;
 }
 
@@ -186,21 +186,21 @@ async fn over_http_2_a_request_has_each_pseudo_field_once_and_first() {
 
 // promise: edge.14
 #[tokio::test]
-async fn over_http_2_a_connect_reaches_nobody() {
+async fn over_http_2_a_connect_reaches_no_upstream() {
     hold(connects).await;
 }
 
 // promise: edge.14
 #[tokio::test]
-async fn over_http_2_too_many_fields_are_refused_alone() {
+async fn over_http_2_too_many_fields_refuse_only_their_request() {
     hold(too_many).await;
 }
 
-/// RFC 9113 section 8.3.1 has it refused. The library reads `/` where no path and no `:authority` came, before anybody
-/// else does, so the gateway decides about the same request that the upstream gets.
+/// RFC 9113 section 8.3.1 requires a refusal. The library reads `/` for a request without path and `:authority` before
+/// the gateway does, so the gateway decides about the same request that the upstream gets.
 // promise: edge.14
 #[tokio::test]
-async fn over_http_2_a_request_without_a_path_is_one_for_the_root() {
+async fn over_http_2_a_request_without_a_path_asks_for_the_root() {
     let world = World::start().await;
     let mut peer = Peer::connect(&world, BLOG).await;
     within(async {

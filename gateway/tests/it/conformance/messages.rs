@@ -1,4 +1,5 @@
-//! Requests as sequences of frames: RFC 9113 sections 8.1 and 8.1.1, and what of allowed ones arrives at an upstream.
+//! Requests as sequences of frames: RFC 9113 sections 8.1 and 8.1.1, and the form in which valid ones reach an
+//! upstream.
 
 use super::Outcome::{Served, Stream};
 use super::peer::{Peer, Seen};
@@ -16,7 +17,7 @@ fn with_trailers(asks: &Asks<'_>, trailers: &[(&str, &str)]) -> Vec<u8> {
 fn trailers(asks: &Asks<'_>) -> Vec<Case> {
     let these =
         |name, section, trailers: &[(&str, &str)]| case(name, section, with_trailers(asks, trailers), MALFORMED).cut();
-    // h2 drops pseudo-fields behind a body. No trailer of a request is passed on, so nobody is told of them.
+    // h2 drops pseudo-fields behind a body. The gateway passes no trailer of a request on, so no upstream sees them.
     let dropped = |name, trailers: &[(&str, &str)]| {
         case(name, "8.1", with_trailers(asks, trailers), MALFORMED).instead(Served(&[1]))
     };
@@ -72,8 +73,8 @@ fn lengths(asks: &Asks<'_>) -> Vec<Case> {
         bad("a length and more over two frames", "5", &[data(1, b"123", false), data(1, b"456", true)]),
         bad("a length and more that does not end", "5", &[data(1, b"123456", false)]),
         bad("a length and nothing", "5", &[data(1, b"", true)]),
-        // The request is complete without the byte, which goes nowhere; whether the upstream has it by then depends on
-        // when the byte comes.
+        // The request is complete without the byte, which is dropped. Whether the upstream has the request by then
+        // depends on timing.
         bad("a length of 0 and a byte", "0", &[data(1, b"1", true)]).whole(),
         bad("a length and less before trailers", "5", &[data(1, b"1234", false), late]),
         bad("a length that padding makes up for", "5", &[padded_data(1, b"\x02123\0\0", true)]),
@@ -97,7 +98,7 @@ async fn over_http_2_trailers_end_a_request_or_are_refused() {
 
 // promise: edge.14
 #[tokio::test]
-async fn over_http_2_a_body_is_as_long_as_it_says() {
+async fn over_http_2_a_body_has_its_declared_length() {
     hold(lengths).await;
 }
 
@@ -113,7 +114,7 @@ async fn answered(world: &World, frames: impl FnOnce(&Asks<'_>) -> Vec<u8>) -> S
     peer.seen
 }
 
-/// Pieces of HTTP/2 have no place in the HTTP/1.1 of an upstream.
+/// Parts of HTTP/2 must not reach an upstream over HTTP/1.1.
 // promise: edge.14
 #[tokio::test]
 async fn over_http_2_an_upstream_gets_neither_padding_nor_trailers() {
@@ -135,11 +136,11 @@ async fn over_http_2_an_upstream_gets_neither_padding_nor_trailers() {
     }
 }
 
-/// A client that does not know the length of its body sends the end in a frame of its own. What follows the last chunk
-/// on the upstream's connection would be taken for the next request, and its answer for that of somebody else.
+/// A client that does not know the length of its body sends the end in a frame of its own. The upstream would take
+/// bytes after the last chunk for the next request, and another client would get the answer.
 // promise: edge.14
 #[tokio::test]
-async fn over_http_2_a_body_whose_end_comes_by_itself_ends_once_at_the_upstream() {
+async fn over_http_2_a_separate_end_of_a_body_ends_it_once_at_the_upstream() {
     let ends = [data(1, b"", true), padded_data(1, &[2, 0, 0], true), headers(1, &block(&[("x-late", "1")]), true)];
     for end in &ends {
         for body in [&b""[..], b"12345"] {
@@ -158,10 +159,10 @@ async fn over_http_2_a_body_whose_end_comes_by_itself_ends_once_at_the_upstream(
     }
 }
 
-/// RFC 9110 section 8.6: a length that is said twice is refused, or passed on once.
+/// RFC 9110 section 8.6: a repeated length is refused, or passed on once.
 // promise: edge.14
 #[tokio::test]
-async fn over_http_2_a_length_that_is_said_twice_reaches_no_upstream_twice() {
+async fn over_http_2_a_repeated_length_reaches_the_upstream_once() {
     let world = World::start().await;
     let seen = answered(&world, |asks| {
         let head = asks.post(&[("content-length", "5"), ("content-length", "5")]);
@@ -177,7 +178,7 @@ async fn over_http_2_a_length_that_is_said_twice_reaches_no_upstream_twice() {
     }
 }
 
-/// RFC 9113 section 8.2.3: browsers send every cookie as a field of its own, and HTTP/1.1 has one field for all.
+/// RFC 9113 section 8.2.3: browsers send each cookie as a separate field, and HTTP/1.1 has one field for all.
 // promise: edge.14
 #[tokio::test]
 async fn over_http_2_cookies_in_pieces_reach_the_upstream_as_one_field() {

@@ -1,4 +1,4 @@
-//! A client that reads frames as they come and keeps what they say.
+//! A client that reads frames as they come and records their content.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,10 +9,10 @@ use crate::world::frames::{frame, settings};
 use crate::world::wire::Wire;
 use crate::world::{World, certificates};
 
-/// The stream of the good request that follows a case.
+/// The stream of the valid request after a case.
 pub(super) const PROBE: u32 = 0x7fff_ff01;
 
-/// What came on one stream.
+/// The frames of one stream.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stream {
     pub(super) status: Option<u16>,
@@ -32,11 +32,11 @@ impl Stream {
     }
 }
 
-/// What came on a connection.
+/// The frames of a connection.
 #[derive(Default)]
 pub(super) struct Seen {
     pub(super) streams: BTreeMap<u32, Stream>,
-    /// PING and SETTINGS frames behind the opening.
+    /// PING and SETTINGS frames after the opening.
     pub(super) answers: Vec<u8>,
     pub(super) goaway: Option<u32>,
     pub(super) closed: bool,
@@ -87,11 +87,11 @@ impl Peer {
     }
 
     pub(super) async fn send(&mut self, bytes: &[u8]) {
-        // A connection that the gateway has ended says so when it is read.
+        // If the gateway has ended the connection, the next read shows it.
         let _ = self.wire.send(bytes).await;
     }
 
-    /// Reads until there is what is looked for, or the end; which of both.
+    /// Reads until the condition holds or the connection ends; returns which.
     pub(super) async fn until(&mut self, there: impl Fn(&Seen) -> bool) -> bool {
         while !self.seen.closed && !there(&self.seen) {
             match self.frame().await {

@@ -10,7 +10,7 @@ use crate::world::frames::{
     frame, headers, literal,
 };
 
-/// The largest payload, as nobody said otherwise (RFC 9113 section 6.5.2).
+/// The largest payload by default (RFC 9113 section 6.5.2).
 const LARGEST: usize = 16_384;
 
 const UNKNOWN: u8 = 0xee;
@@ -30,7 +30,7 @@ fn types_and_flags(asks: &Asks<'_>) -> Vec<Case> {
     let flags = !(PADDED | PRIORITISED);
     vec![
         case("an unknown type on the connection", "4.1", frame(UNKNOWN, 0xff, 0, b"anything"), Ignored),
-        case("an unknown type on a stream nobody opened", "5.5", frame(UNKNOWN, 0, 7, b"anything"), Ignored),
+        case("an unknown type on a stream that is idle", "5.5", frame(UNKNOWN, 0, 7, b"anything"), Ignored),
         case("an unknown type on an even stream", "5.5", frame(UNKNOWN, 0, 2, &[]), Ignored),
         case("an unknown type within a request", "5.5", between, Served(&[1])),
         case(
@@ -129,7 +129,7 @@ fn padding(asks: &Asks<'_>) -> Vec<Case> {
 fn priorities_and_resets(asks: &Asks<'_>) -> Vec<Case> {
     let open = asks.open();
     let of = |name, length: usize| {
-        // On a stream that nobody opened: the connection's other streams are nobody's business.
+        // The stream is idle; the fault does not concern the connection's other streams.
         case(name, "6.3", frame(PRIORITY, 0, 1, &vec![0; length]), Reset(1, &[FRAME_SIZE_ERROR]))
             .instead(WHOLE_CONNECTION)
     };

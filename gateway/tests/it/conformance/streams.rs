@@ -27,9 +27,9 @@ fn priority(stream: u32) -> Vec<u8> {
 }
 
 fn numbers(asks: &Asks<'_>) -> Vec<Case> {
-    let (list, nobody) = (asks.list(), asks.nobody());
+    let (list, keyless) = (asks.list(), asks.keyless());
     let promise = [&[0, 0, 0, 2][..], &list].concat();
-    let two = |first, second| [headers(first, &nobody, true), headers(second, &nobody, true)].concat();
+    let two = |first, second| [headers(first, &keyless, true), headers(second, &keyless, true)].concat();
     vec![
         case("DATA on no stream", "6.1", data(0, b"x", true), WRONG),
         case("HEADERS on no stream", "6.2", headers(0, &list, true), WRONG),
@@ -62,10 +62,10 @@ fn numbers(asks: &Asks<'_>) -> Vec<Case> {
 
 fn limit(asks: &Asks<'_>) -> Vec<Case> {
     // The windows are closed, so no stream ends by itself.
-    let nobody = asks.nobody();
+    let keyless = asks.keyless();
     let ids = || (0..STREAMS_MAX).map(|number| 2 * number + 1);
-    let all = ids().flat_map(|id| headers(id, &nobody, true));
-    let one_more = headers(2 * STREAMS_MAX + 1, &nobody, true);
+    let all = ids().flat_map(|id| headers(id, &keyless, true));
+    let one_more = headers(2 * STREAMS_MAX + 1, &keyless, true);
     let resets = ids().flat_map(|id| reset(id, CANCEL));
     let steps = vec![
         Send(settings(&[(4, 0)])),
@@ -86,21 +86,21 @@ fn idle(_: &Asks<'_>) -> Vec<Case> {
     ]
 }
 
-/// The client has said everything; its window keeps the gateway from saying everything.
+/// The client has ended its side; its window keeps the gateway from ending the other.
 fn half_closed(asks: &Asks<'_>) -> Vec<Case> {
-    let nobody = asks.nobody();
+    let keyless = asks.keyless();
     let then = |name, bytes: Vec<u8>, outcome| {
-        let first = [settings(&[(4, 0)]), headers(1, &nobody, true)].concat();
+        let first = [settings(&[(4, 0)]), headers(1, &keyless, true)].concat();
         script(name, "5.1", vec![Send(first), Begun(1), Send(bytes)], outcome).shut()
     };
     let closed = Reset(1, &[STREAM_CLOSED]);
     vec![
         then("DATA", data(1, b"x", true), closed.clone()).instead(WHOLE_CONNECTION),
         then("DATA of no bytes", data(1, b"", false), closed.clone()).instead(WHOLE_CONNECTION),
-        then("HEADERS", headers(1, &nobody, true), closed.clone()).instead(WHOLE_CONNECTION),
+        then("HEADERS", headers(1, &keyless, true), closed.clone()).instead(WHOLE_CONNECTION),
         // They would be malformed on an open stream, and h2 says so.
-        then("HEADERS that do not end", headers(1, &nobody, false), closed).instead(Reset(1, &[PROTOCOL_ERROR])),
-        then("CONTINUATION", continuation(1, &nobody), USED),
+        then("HEADERS that do not end", headers(1, &keyless, false), closed).instead(Reset(1, &[PROTOCOL_ERROR])),
+        then("CONTINUATION", continuation(1, &keyless), USED),
         then("PRIORITY", priority(1), Ignored),
         then("RST_STREAM", reset(1, CANCEL), Ignored),
         then("WINDOW_UPDATE lets the response out", window_update(1, 10_000), Stream(1, &[])),
@@ -110,7 +110,7 @@ fn half_closed(asks: &Asks<'_>) -> Vec<Case> {
 /// Frames of each kind on a stream that is closed; `then` sends them after what closed it.
 fn after_the_end(block: &[u8], then: impl Fn(&'static str, Vec<u8>, Outcome) -> Case) -> Vec<Case> {
     vec![
-        // Until the last of the request is forgotten h2 ends the connection.
+        // As long as h2 remembers the request it ends the connection.
         then("DATA", data(1, b"x", true), Reset(1, &[STREAM_CLOSED])).or(WHOLE_CONNECTION),
         then("HEADERS", headers(1, block, true), USED),
         then("CONTINUATION", continuation(1, block), USED),
@@ -120,23 +120,23 @@ fn after_the_end(block: &[u8], then: impl Fn(&'static str, Vec<u8>, Outcome) -> 
     ]
 }
 
-/// Both sides have said everything.
+/// Both sides have ended.
 fn ended(asks: &Asks<'_>) -> Vec<Case> {
-    let nobody = asks.nobody();
-    after_the_end(&nobody, |name, bytes, outcome| {
-        let first = headers(1, &nobody, true);
+    let keyless = asks.keyless();
+    after_the_end(&keyless, |name, bytes, outcome| {
+        let first = headers(1, &keyless, true);
         script(name, "5.1", vec![Send(first), Ended(1), Send(bytes)], outcome)
     })
 }
 
-/// The client has given the stream up.
+/// The client has reset the stream.
 fn given_up(asks: &Asks<'_>) -> Vec<Case> {
     after_the_end(&asks.list(), |name, bytes, outcome| {
         case(name, "5.1", [asks.open(), reset(1, CANCEL), bytes].concat(), outcome).cut()
     })
 }
 
-/// The gateway has given the stream up; what was on its way is ignored.
+/// The gateway has reset the stream; frames on their way are ignored.
 fn refused(asks: &Asks<'_>) -> Vec<Case> {
     let without_method = block(&[(":scheme", "https"), (":authority", DEMO), (":path", ORDERS)]);
     let then = |name, bytes: Vec<u8>| {
@@ -164,26 +164,26 @@ async fn over_http_2_numbers_of_streams_are_odd_and_rise() {
 
 // promise: edge.14
 #[tokio::test]
-async fn over_http_2_a_stream_beyond_the_limit_is_refused_alone() {
+async fn over_http_2_a_stream_beyond_the_limit_is_refused_and_no_other() {
     hold(limit).await;
 }
 
 // promise: edge.14
 #[tokio::test]
-async fn over_http_2_frames_on_a_stream_nobody_opened_end_the_connection() {
+async fn over_http_2_frames_on_an_idle_stream_end_the_connection() {
     hold(idle).await;
 }
 
 // promise: edge.14
 #[tokio::test]
-async fn over_http_2_frames_after_the_end_of_a_request_are_no_part_of_it() {
+async fn over_http_2_frames_after_the_end_of_a_request_are_ignored_or_refused() {
     hold(half_closed).await;
     hold(ended).await;
 }
 
 // promise: edge.14
 #[tokio::test]
-async fn over_http_2_frames_after_a_reset_are_no_part_of_the_request() {
+async fn over_http_2_frames_after_a_reset_are_ignored_or_refused() {
     hold(given_up).await;
     hold(refused).await;
 }

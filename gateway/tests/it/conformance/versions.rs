@@ -1,8 +1,8 @@
-//! One validator for both versions: each generated request goes over HTTP/1 and over HTTP/2, as bytes, and what one of
-//! them serves the other serves alike. Requests have one oddity each, so that a refusal has one right status.
+//! One validator for both versions: each generated request is sent as bytes over HTTP/1 and over HTTP/2, with the same
+//! result. Each request has one fault, so that one status is right.
 //!
-//! Left out is what only one version can say (`Connection`, codings, pseudo-fields), and `#` in a target: the library of
-//! HTTP/2 cuts it off before anybody reads it (see `fields.rs`).
+//! Faults that only one version can express (`Connection`, codings, pseudo-fields) are left out, and `#` in a target:
+//! the HTTP/2 library cuts it off before the gateway reads it (see `fields.rs`).
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -16,7 +16,7 @@ use crate::world::{BLOG, World, within};
 /// Requests that are generated.
 const CASES: u32 = 400;
 
-/// What fits into one frame without asking.
+/// Maximum payload of a frame by default.
 const FRAME_BYTES: usize = 16_384;
 
 #[derive(Clone, Debug)]
@@ -67,10 +67,10 @@ impl Sent {
     }
 }
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Clone, Debug, PartialEq)]
 enum Verdict {
-    /// The upstream was asked this.
+    /// The upstream got this request.
     Served(String),
     /// With this status; `None`: the stream or the connection ended.
     Refused(Option<u16>),
@@ -182,7 +182,7 @@ fn heads() -> impl Strategy<Value = Sent> {
         "blog..tollhouse.localhost",
         "a@blog.tollhouse.localhost",
         "bl_og.tollhouse.localhost",
-        "nobody.example",
+        "unknown.example",
         "demo.tollhouse.localhost",
         "127.0.0.1",
         "[::1]",
@@ -240,7 +240,7 @@ fn bodies() -> impl Strategy<Value = Sent> {
 }
 
 #[test]
-fn both_versions_have_one_verdict_of_a_request() {
+fn both_versions_judge_a_request_alike() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let world = runtime.block_on(World::start());
     let mut runner = TestRunner::new(Config { cases: CASES, failure_persistence: None, ..Config::default() });

@@ -7,9 +7,9 @@ use crate::world::frames::{WINDOW_UPDATE, frame, headers, settings, window_updat
 use crate::world::upstream::Act;
 use crate::world::{DEMO, World, within};
 
-/// The largest window there is.
+/// The largest possible window.
 const LARGEST: u32 = 0x7fff_ffff;
-/// The window of a stream, as nobody said otherwise.
+/// The window of a stream by default.
 const INITIAL: u32 = 65_535;
 
 const OVERFLOW: super::Outcome = Connection(&[FLOW_CONTROL_ERROR]);
@@ -55,7 +55,7 @@ async fn over_http_2_windows_never_grow_beyond_their_limit() {
     hold(updates).await;
 }
 
-/// RFC 9113 sections 6.9.1 and 6.9.2: a window that settings make negative has to be filled up before a byte more comes.
+/// RFC 9113 sections 6.9.1 and 6.9.2: a window that settings make negative must be refilled before another byte comes.
 // promise: edge.14
 #[tokio::test]
 async fn over_http_2_a_response_keeps_to_the_clients_window() {
@@ -71,7 +71,7 @@ async fn over_http_2_a_response_keeps_to_the_clients_window() {
         peer.send(&window_update(1, 1)).await;
         assert!(peer.until(|seen| !seen.stream(1).data.is_empty()).await, "cut off");
         assert_eq!(peer.seen.stream(1).data, [1]);
-        // The settings open it by ten, and then close it ten below nothing.
+        // The settings open it by ten, and then set it to minus ten.
         peer.send(&settings(&[(4, 10)])).await;
         assert!(peer.until(|seen| seen.stream(1).data.len() == 2).await, "cut off");
         assert_eq!(peer.seen.stream(1).data, [1, 10]);
@@ -89,7 +89,7 @@ async fn over_http_2_a_response_keeps_to_the_clients_window() {
 /// RFC 9113 sections 4.2 and 6.5.2.
 // promise: edge.14
 #[tokio::test]
-async fn over_http_2_no_frame_is_larger_than_the_client_takes() {
+async fn over_http_2_no_frame_exceeds_the_clients_maximum() {
     let world = World::start().await;
     let asks = Asks::of(&world);
     for (largest, settings) in [(16_384, settings(&[])), (20_000, settings(&[(5, 20_000)]))] {

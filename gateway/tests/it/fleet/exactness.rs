@@ -1,4 +1,4 @@
-//! Exactly the limit, whoever asks whom.
+//! Exactly the limit, for all clients and gateways together.
 
 use super::*;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ async fn three_gateways_admit_exactly_the_limit_and_the_books_agree_with_the_log
             let calls = fleet.store_calls() - before;
             outcome.only(&[200, 429]);
             assert_eq!(outcome.broken, 0);
-            // A machine that is busy takes the burst into the next minutes, and may be too slow to spend 20,000 in one.
+            // A busy machine spreads the burst over the next minutes, and may be too slow to spend 20,000 in one.
             match outcome.refused.keys().next() {
                 Some(spent) => assert_eq!(outcome.admitted.get(spent), Some(&limit), "{outcome:?}"),
                 None => assert!(limit > 1_000, "three times as many asked, and none was refused: {outcome:?}"),
@@ -44,11 +44,11 @@ async fn three_gateways_admit_exactly_the_limit_and_the_books_agree_with_the_log
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_refused_costs_the_store_nothing_and_the_day_nothing() {
+async fn a_refused_request_costs_no_store_call_and_no_day() {
     let fleet = Fleet::in_a_fresh_minute(3, &[(1_000, 200)], "bans = \"off\"\non_store_down = \"deny\"").await;
     assert_eq!(fleet.burst(0, 600).await.total(), 200);
     eventually("the books are settled", async || (fleet.day_charged(0) == 200).then_some(())).await;
-    // Every node hears the refusal once, and again in each minute that begins.
+    // Every node gets the refusal once, and again in each new minute.
     let minute = fleet.store_time() / 60;
     fleet.burst(0, 60).await.only(&[429]);
     let before = fleet.store_calls();
@@ -63,7 +63,7 @@ async fn what_is_refused_costs_the_store_nothing_and_the_day_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_days_limit_is_exact_and_what_the_minute_refuses_costs_no_day() {
+async fn the_days_limit_is_exact_and_requests_refused_by_the_minute_cost_no_day() {
     let limits = [(1_000, 400), (60, 1_000), (60, 1_000), (60, 1_000)];
     let fleet = Fleet::in_a_fresh_minute(3, &limits, "on_store_down = \"deny\"").await;
     let outcome = fleet.burst(0, 1_200).await;
@@ -86,7 +86,7 @@ async fn the_days_limit_is_exact_and_what_the_minute_refuses_costs_no_day() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gateway_that_is_stopped_in_a_burst_hands_back_and_one_that_is_killed_loses_its_lease_at_most() {
+async fn a_stopped_gateway_returns_its_lease_and_a_killed_one_loses_at_most_it() {
     let limits = [(1_000, 100_000), (1_000, 100_000)];
     let mut fleet = Fleet::in_a_fresh_minute(3, &limits, "on_store_down = \"deny\"").await;
     for (tenant, victim) in [(0, 2), (1, 1)] {

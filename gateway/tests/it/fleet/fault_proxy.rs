@@ -1,5 +1,5 @@
-//! A proxy in front of Redis that delays, drops, cuts and swallows. It has a thread of its own: the hundreds of requests that a
-//! test makes at once must not delay what Redis answers.
+//! A proxy in front of Redis that delays, drops, cuts and swallows. It has its own thread, so that a test's hundreds of
+//! simultaneous requests do not delay Redis's answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -17,13 +17,13 @@ struct Faults {
     lost_percent: AtomicU32,
     /// Bytes go nowhere, connections stay.
     swallows: AtomicBool,
-    /// Nobody is let in.
+    /// New connections are closed at once.
     refuses: AtomicBool,
     cut: Notify,
     random: AtomicU64,
 }
 
-/// See the module.
+/// A proxy on loopback, in front of Redis, with faults that a test switches.
 pub(crate) struct FaultProxy {
     pub(crate) port: u16,
     faults: Arc<Faults>,
@@ -52,22 +52,22 @@ impl FaultProxy {
         Self { port, faults, thread: Some(thread) }
     }
 
-    /// Every reply comes later.
+    /// Delays every reply.
     pub(crate) fn delay(&self, by: Duration) {
         self.faults.delay_millis.store(u64::try_from(by.as_millis()).unwrap(), Ordering::SeqCst);
     }
 
-    /// So many of a hundred replies are lost, after their commands were carried out.
+    /// Loses this percentage of replies, after their commands were executed.
     pub(crate) fn lose(&self, percent: u32) {
         self.faults.lost_percent.store(percent, Ordering::SeqCst);
     }
 
-    /// A half-open network: nothing arrives, nothing breaks.
+    /// Simulates a half-open network: no data arrives and no connection breaks.
     pub(crate) fn swallow(&self, swallows: bool) {
         self.faults.swallows.store(swallows, Ordering::SeqCst);
     }
 
-    /// Cuts all connections, and lets nobody in while `refuses`.
+    /// Cuts all connections, and closes new ones while `refuses`.
     pub(crate) fn cut(&self, refuses: bool) {
         self.faults.refuses.store(refuses, Ordering::SeqCst);
         self.faults.cut.notify_waiters();

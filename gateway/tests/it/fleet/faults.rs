@@ -1,4 +1,4 @@
-//! The way to Redis, and Redis, break in every way there is. Never an error of ours, never over the limit.
+//! Redis and the network to it fail in every way. No request gets an error, and no limit is exceeded.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use super::*;
 use crate::world::credentials::identities;
 use crate::world::upstream::{Act, response};
 
-/// Asks one after the other, at every node in turn; what was admitted, and every status seen.
+/// Sends requests one after the other to the nodes in turn; returns the results.
 async fn in_turn(fleet: &Fleet, tenant: usize, requests: usize) -> Outcome {
     let mut outcome = Outcome::default();
     let mut connections = Vec::new();
@@ -32,8 +32,8 @@ async fn all_are_back(fleet: &Fleet) {
 async fn lost_replies_lose_nothing_and_grant_nothing_twice() {
     let limits = [(1_000, 100_000); 3];
     let turn = TURN.lock().await;
-    // Patient, so that on a busy machine a call that is late is not taken for lost; and a key that goes on after 429 would be
-    // banned before its minute is full.
+    // Patient, so that a slow call on a busy machine does not count as lost. Bans are off, because a key that continues
+    // after 429 would be banned before its minute is full.
     let quota = "bans = \"off\"\non_store_down = \"deny\"";
     let fleet = Fleet::over(Redis::in_a_fresh_minute(), &[0; 3], &limits, quota, "300ms", turn).await;
     // A minute may end in the middle; three in a row do not.
@@ -49,7 +49,7 @@ async fn lost_replies_lose_nothing_and_grant_nothing_twice() {
             proxy.lose(0);
         }
         all_are_back(&fleet).await;
-        // On a machine that is busy with other things a call may be late once more, and its requests are refused.
+        // On a busy machine a call may still be late, and its requests are refused.
         let mut bursts = 0;
         while outcome.total() < 1_000 && outcome.admitted.len() <= 1 {
             bursts += 1;
@@ -73,7 +73,7 @@ async fn lost_replies_lose_nothing_and_grant_nothing_twice() {
 // promise: faults.4
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_is_cut_off_has_its_share_and_the_others_stay_exact() {
-    // Patient, so that on a busy machine the others are not taken for cut off as well.
+    // Patient, so that the other nodes do not seem cut off on a busy machine.
     let limits = [(300, 100_000); 3];
     let fleet = Fleet::in_a_fresh_minute(3, &limits, "on_store_down = \"share\"").await;
     // A minute may end in the middle; three in a row do not.
@@ -99,9 +99,9 @@ async fn a_node_that_is_cut_off_has_its_share_and_the_others_stay_exact() {
         let mut minutes = before.admitted.keys().chain(alone.admitted.keys()).chain(others.admitted.keys());
         let first = minutes.next();
         if minutes.all(|minute| Some(minute) == first) {
-            // The share of one of three nodes is the most that can be too much.
+            // At most the share of one of three nodes is too much.
             assert!(alone.total() <= 100, "{alone:?}");
-            // What the store knows of is exact, but for the lease that the lost node holds: a twentieth of the minute.
+            // The store's count is exact except for the lost node's lease, a twentieth of the minute.
             let known = before.total() + others.total();
             assert!((300 - 15..=300).contains(&known), "{before:?} {others:?}");
             return;
@@ -116,7 +116,7 @@ async fn a_silent_network_delays_only_the_first_requests() {
     fleet.proxies[0].swallow(true);
     let connection = fleet.connect(0, 0).await;
     eventually("the node stops asking", async || {
-        assert_eq!(connection.ask(&fleet.ask(0)).await.status, 200, "nobody suffers for our fault");
+        assert_eq!(connection.ask(&fleet.ask(0)).await.status, 200, "the store's fault refuses no request");
         let metrics = fleet.nodes[0].admin.metrics().await;
         metrics.get("edge_quota_mode{mode=\"allow\"}").is_some_and(|on| on == "1").then_some(())
     })
@@ -133,7 +133,7 @@ async fn a_silent_network_delays_only_the_first_requests() {
 
 // promise: faults.2
 #[tokio::test(flavor = "multi_thread")]
-async fn a_frozen_store_costs_no_request_an_error_and_is_right_when_it_thaws() {
+async fn a_frozen_store_causes_no_error_and_counts_right_when_it_thaws() {
     let fleet = Fleet::start(2, &[(10_000_000, 100_000_000)], "on_store_down = \"share\"").await;
     let mut outcome = fleet.burst(0, 500).await;
     fleet.redis.freeze();
@@ -170,7 +170,7 @@ async fn a_frozen_store_costs_no_request_an_error_and_is_right_when_it_thaws() {
 
 // promise: faults.3
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slow_store_is_waited_for_within_its_budget_and_no_longer() {
+async fn requests_wait_for_a_slow_store_only_within_the_budget() {
     let fleet = Fleet::start(1, &[(100_000, 1_000_000)], "on_store_down = \"deny\"").await;
     eventually("a store that has just begun has heard of every node", async || {
         let reply = fleet.connect(0, 0).await.ask(&fleet.ask(0)).await;
@@ -191,7 +191,7 @@ async fn a_slow_store_is_waited_for_within_its_budget_and_no_longer() {
         metrics.get("edge_quota_mode{mode=\"deny\"}").is_some_and(|on| on == "1").then_some(())
     })
     .await;
-    // A gateway whose store is gone is as ready as ever.
+    // A gateway without its store is still ready.
     assert_eq!(fleet.nodes[0].admin.get("/readyz").await.0, 200);
     fleet.proxies[0].delay(Duration::ZERO);
     all_are_back(&fleet).await;
@@ -200,7 +200,7 @@ async fn a_slow_store_is_waited_for_within_its_budget_and_no_longer() {
 
 // promise: faults.1
 #[tokio::test(flavor = "multi_thread")]
-async fn a_killed_and_emptied_store_gives_nobody_a_fresh_limit() {
+async fn a_killed_and_emptied_store_resets_no_limit() {
     let mut fleet = Fleet::start(3, &[(600, 100_000)], "on_store_down = \"deny\"").await;
     let mut outcome = fleet.burst(0, 400).await;
     fleet.redis.kill();
@@ -287,7 +287,7 @@ async fn gateways_with_wrong_clocks_count_the_same_minutes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_step_of_a_gateways_clock_while_redis_is_away_moves_no_minute_and_costs_no_caller_an_answer() {
+async fn a_clock_step_while_redis_is_away_moves_no_minute_and_fails_no_request() {
     let turn = TURN.lock().await;
     let limits = [(300, 100_000); 2];
     let fleet = Fleet::over(Redis::start(), &[1, 0, 0], &limits, "on_store_down = \"share\"", "1s", turn).await;
@@ -330,7 +330,7 @@ async fn a_step_of_a_gateways_clock_while_redis_is_away_moves_no_minute_and_cost
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_refuses_the_gateways_token_costs_the_caller_nothing() {
+async fn a_token_refused_by_a_service_costs_the_caller_no_quota() {
     let fleet = Fleet::start(1, &[(300, 100_000)], "on_store_down = \"deny\"").await;
     let connection = fleet.connect(0, 0).await;
     assert_eq!(connection.ask(&fleet.ask(0)).await.status, 200);
@@ -363,7 +363,7 @@ async fn a_gateway_with_a_wrong_clock_tells_callers_and_upstreams_the_time_of_th
         assert_eq!(connection.ask(&fleet.ask(0)).await.status, 200);
         let asked = fleet.orders.requests().pop().unwrap();
         let token = asked.head.get("tollhouse-identity-token").expect("a token");
-        let told = keys.verify(token, &["orders"], UnixSeconds(now())).expect("good for whoever has the right time");
+        let told = keys.verify(token, &["orders"], UnixSeconds(now())).expect("valid by a correct clock");
         assert!((told.issued_at.0 - now()).abs() < 30, "{told:?}");
         let refused = connection.ask(&Ask::get(&fleet.tenants[0].host, ORDERS)).await;
         assert_eq!(refused.status, 401);

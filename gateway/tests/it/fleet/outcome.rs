@@ -1,15 +1,15 @@
-//! What became of many requests, for every test of a fleet.
+//! The results of many requests, for every test of a fleet.
 
 use std::collections::BTreeMap;
 
 use crate::world::client::Reply;
 
-/// What became of many requests.
+/// The results of many requests.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
-    /// Let through, by the minute whose end the answer names.
+    /// Admitted, by the minute with the answer's reset time.
     pub(crate) admitted: BTreeMap<i64, u32>,
-    /// Refused with 429, by the minute whose end the answer names.
+    /// Refused with 429, by the minute with the answer's reset time.
     pub(crate) refused: BTreeMap<i64, u32>,
     pub(crate) statuses: BTreeMap<u16, u32>,
     /// Connections that broke before an answer.
@@ -51,7 +51,7 @@ impl Outcome {
         self.admitted.values().sum()
     }
 
-    /// No answer was an error of ours.
+    /// Asserts that no answer was an error of the gateway.
     #[track_caller]
     pub(crate) fn only(&self, statuses: &[u16]) {
         assert!(self.statuses.keys().all(|status| statuses.contains(status)), "{self:?}");

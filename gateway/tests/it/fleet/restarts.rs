@@ -1,4 +1,4 @@
-//! All gateways end and start again together; one is stuck and ends itself.
+//! All gateways stop and start together; one hangs and ends itself.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::time::Instant;
@@ -14,7 +14,7 @@ use super::*;
 /// In every other round they end as a power cut would have it.
 // promise: faults.19
 #[tokio::test(flavor = "multi_thread")]
-async fn gateways_that_all_restart_at_once_know_what_they_knew_and_stay_exact() {
+async fn gateways_that_all_restart_at_once_keep_their_counts_and_stay_exact() {
     let rounds = extent("FLEET_RESTARTS", 4);
     let limits = [(500, 1_000_000), (1_000_000, 100_000_000)];
     let mut fleet = Fleet::patient(3, &limits, "on_store_down = \"deny\"", "1s").await;
@@ -98,7 +98,7 @@ async fn a_restarted_gateway_counts_for_its_place_and_one_over_a_copied_director
     .await;
 }
 
-/// Threads of another process that stand still while its others run: what no signal can do, and a debugger can.
+/// Stopped threads of another process while its others run, which needs a debugger's interface.
 struct Stuck(Vec<Pid>);
 
 impl Stuck {
@@ -116,7 +116,7 @@ impl Stuck {
         Self(held)
     }
 
-    /// Whether all of them have died. The kernel keeps the dead for whoever held them, and the process with them.
+    /// Whether all of them have died. The kernel keeps a dead thread, and its process, until its tracer waits for it.
     fn are_gone(&mut self) -> bool {
         self.0.retain(|thread| {
             let seen = waitpid(*thread, Some(WaitPidFlag::__WALL | WaitPidFlag::WNOHANG));
@@ -128,7 +128,7 @@ impl Stuck {
 
 // promise: faults.22
 #[tokio::test]
-async fn a_gateway_whose_runtime_is_stuck_says_so_ends_and_starts_again() {
+async fn a_stuck_gateway_logs_it_ends_and_starts_again() {
     let mut fleet = Fleet::start(1, &[(1_000, 100_000)], "").await;
     let mut stuck = Stuck::hold(fleet.nodes[0].process.id(), "https");
     eventually("the threads are gone", async || stuck.are_gone().then_some(())).await;

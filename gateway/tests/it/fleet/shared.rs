@@ -1,4 +1,4 @@
-//! What all nodes know alike: bans, changes of plan, revoked keys; and what every answer says of the limits.
+//! State that all gateways share: bans, plan changes, revoked keys; and the limits in every answer.
 
 use contract::feed::Effect;
 use std::collections::BTreeMap;
@@ -64,7 +64,7 @@ async fn a_higher_plan_and_a_revoked_key_take_effect_on_every_node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plan_in_shadow_mode_is_measured_and_refuses_nobody() {
+async fn a_plan_in_shadow_mode_is_measured_and_refuses_no_request() {
     let fleet = Fleet::start(1, &[(5, 100_000)], "shadow_plans = [\"enterprise\"]").await;
     let connection = fleet.connect(0, 0).await;
     for number in 0..40 {
@@ -73,7 +73,7 @@ async fn a_plan_in_shadow_mode_is_measured_and_refuses_nobody() {
         assert_eq!(reply.number("x-ratelimit-limit"), 5, "the figures are true");
     }
     let shadow = "edge_quota_decisions_total{outcome=\"shadow\",plan=\"enterprise\"}";
-    assert!(fleet.nodes[0].admin.metric(shadow).await >= 30, "counted, and nobody is banned for it");
+    assert!(fleet.nodes[0].admin.metric(shadow).await >= 30, "counted, and no key is banned for it");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -148,7 +148,7 @@ async fn a_key_that_is_revoked_under_load_is_refused_by_every_node() {
                 })
                 .await;
                 let seen = revoked.elapsed();
-                // From the acknowledgement on, and for good.
+                // From the confirmation on, and for good.
                 for _ in 0..20 {
                     connection.ask(&ask).await.refused(401, "invalid_api_key");
                 }

@@ -1,4 +1,4 @@
-//! What a load balancer knows: which gateways say that they are ready. It retries nothing.
+//! A load balancer: it knows which gateways report that they are ready, and retries nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,12 +12,12 @@ use crate::world::client::status_of;
 use crate::world::eventually;
 use crate::world::wire::Wire;
 
-/// How often it looks.
+/// Interval of its checks.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 pub(super) struct Balancer {
     places: [Place; 2],
-    /// Which life of the gateway is ready; 0: none.
+    /// The number of the ready start of each gateway; 0: not ready.
     lives: [AtomicU64; 2],
     watching: parking_lot::Mutex<Option<JoinHandle<()>>>,
 }
@@ -47,7 +47,7 @@ impl Balancer {
         balancer
     }
 
-    /// Waits until so many gateways are ready.
+    /// Waits until `count` gateways are ready.
     pub(super) async fn ready(&self, count: usize) {
         eventually("gateways to be ready", async || {
             let ready = self.lives.iter().filter(|life| life.load(Ordering::SeqCst) > 0).count();
@@ -56,7 +56,7 @@ impl Balancer {
         .await;
     }
 
-    /// A gateway that is ready, by turns, and which life of it this is.
+    /// A ready gateway, by turns, with the number of its start.
     pub(super) fn choose(&self, turn: usize) -> Option<(usize, u64, Place)> {
         (turn..turn + 2).map(|turn| turn % 2).find_map(|node| {
             let life = self.lives[node].load(Ordering::SeqCst);
@@ -64,9 +64,9 @@ impl Balancer {
         })
     }
 
-    /// No connection could be opened: nothing was sent, and nothing is sent there before it says again that it is ready.
+    /// Called when no connection could be opened: no request goes there before it reports ready again.
     pub(super) fn refused(&self, node: usize, life: u64) {
-        // Somebody else may have noticed as well.
+        // Another client may have noticed the same death already.
         let _ = self.lives[node].compare_exchange(life, 0, Ordering::SeqCst, Ordering::SeqCst);
     }
 }

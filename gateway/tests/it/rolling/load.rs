@@ -1,4 +1,5 @@
-//! Clients that ask at a steady rate, half of them over HTTP/1.1 keep-alive, half over HTTP/2, and write down what failed.
+//! Clients that send requests at a steady rate, half over HTTP/1.1 keep-alive and half over HTTP/2, and record
+//! failures.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ const WORKERS: u32 = 16;
 struct Book {
     h1: AtomicU64,
     h2: AtomicU64,
-    /// Which worker, and what it got.
+    /// Failed requests: the worker and the error.
     failed: Mutex<Vec<(usize, String)>>,
     slowest: Mutex<Duration>,
 }
@@ -32,7 +33,7 @@ pub(super) struct Load {
     workers: JoinSet<()>,
 }
 
-/// What became of all requests.
+/// The results of all requests.
 pub(super) struct Outcome {
     pub(super) h1: u64,
     pub(super) h2: u64,
@@ -76,7 +77,7 @@ impl Load {
         self.book.h1.load(Ordering::SeqCst) + self.book.h2.load(Ordering::SeqCst)
     }
 
-    /// Waits for so many more answers.
+    /// Waits for this number of further answers.
     pub(super) async fn answered(&self, more: u64) {
         let wanted = self.count() + more;
         eventually("answers", async || (self.count() >= wanted).then_some(())).await;
@@ -103,7 +104,7 @@ struct Pool([tokio::sync::Mutex<Open>; 2]);
 /// The life of the gateway that a connection belongs to, and the connection.
 type Open = Option<(u64, Arc<H2>)>;
 
-/// How a worker asks. A connection belongs to one life of a gateway.
+/// A worker's protocol and connection. A connection belongs to one start of a gateway.
 enum Way {
     H1([Option<(u64, Client)>; 2]),
     H2(Arc<Pool>),
@@ -164,7 +165,7 @@ impl Worker {
     }
 }
 
-/// `None`: no connection could be opened, so nothing was sent.
+/// `None`: no connection could be opened, and nothing was sent.
 type Asked = Option<Result<Reply, String>>;
 
 async fn ask_h1(

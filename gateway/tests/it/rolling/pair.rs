@@ -48,7 +48,7 @@ impl Pair {
         pair
     }
 
-    /// One gateway, which may open so many descriptors if that is said.
+    /// One gateway, with this limit of descriptors if given.
     pub(crate) async fn single(descriptors: Option<u32>) -> Self {
         let mut pair = Self::prepare("0s").await;
         pair.descriptors = descriptors;
@@ -88,27 +88,27 @@ impl Pair {
         }
     }
 
-    /// Nobody answers where the control plane was.
+    /// The control plane's address refuses connections.
     pub(crate) async fn control_dies(&self) {
         self.control.die().await;
     }
 
-    /// It is there again.
+    /// The control plane comes back.
     pub(crate) async fn control_comes_back(&self) {
         self.control.revive().await;
     }
 
-    /// Everything that a gateway has logged.
+    /// The whole log of a gateway.
     pub(crate) fn log(&self, node: usize) -> String {
         std::fs::read_to_string(self.directory.path().join(format!("gateway-{node}.log"))).unwrap()
     }
 
-    /// Gateways that are started from now on may open so many.
+    /// Limits the descriptors of gateways that start from now on.
     pub(crate) fn limit_descriptors(&mut self, descriptors: u32) {
         self.descriptors = Some(descriptors);
     }
 
-    /// Gateways that are started from now on are told of a proxy by their environment.
+    /// Sets a proxy in the environment of gateways that start from now on.
     pub(crate) fn tell_of_proxy(&mut self, proxy: SocketAddr) {
         self.proxy = Some(proxy);
     }
@@ -122,8 +122,8 @@ impl Pair {
         .await;
     }
 
-    /// What the control group of the gateways may have from now on. As with the kernel's own file, nobody reads half of
-    /// a figure.
+    /// Sets the memory limit of the gateways' control group, in bytes. As with the kernel's own file, a reader never
+    /// sees half a figure.
     pub(crate) fn grant_memory(&self, bytes: u64) {
         let file = self.directory.path().join("group/memory.max");
         let new = file.with_extension("new");
@@ -135,7 +135,7 @@ impl Pair {
         self.places
     }
 
-    /// Waits for a process that ends by itself.
+    /// Waits for the exit of a process.
     pub(crate) async fn ended(&mut self, node: usize) -> ExitStatus {
         let mut process = self.processes[node].take().expect("a gateway");
         eventually("the process ends", async || process.try_wait().unwrap()).await
@@ -150,13 +150,13 @@ impl Pair {
         self.orders.requests().len()
     }
 
-    /// The upstream answers so many requests from now on, each with a permit of the gate.
+    /// The upstream answers the next `requests` requests, each with a permit of the gate.
     pub(crate) fn hold(&self, requests: usize, gate: &Arc<Semaphore>) {
         let whole = response("200 OK", "", "[]").into_bytes();
         (0..requests).for_each(|_| self.orders.next(Act::AnswerInTwo(Vec::new(), gate.clone(), whole.clone())));
     }
 
-    /// Memory of a gateway that is its own, in bytes.
+    /// Private memory of a gateway, in bytes.
     pub(crate) fn resident(&self, node: usize) -> u64 {
         let process = self.processes[node].as_ref().expect("a running gateway").id();
         let text = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
@@ -168,7 +168,7 @@ impl Pair {
         &self.key.text
     }
 
-    /// A request of a project that pays nothing.
+    /// A request of a project on the free plan.
     pub(crate) fn free_ask(&self) -> Ask {
         Ask::get(OTHER, ORDERS).key(&self.free_key.text)
     }
@@ -177,7 +177,7 @@ impl Pair {
         Ask::get(DEMO, ORDERS).key(&self.key.text)
     }
 
-    /// Starts a gateway on what its directory holds.
+    /// Starts a gateway over its data directory.
     pub(crate) fn run(&mut self, node: usize) {
         let log = self.directory.path().join(format!("gateway-{node}.log"));
         let log = std::fs::File::options().append(true).create(true).open(log).unwrap();
@@ -274,7 +274,7 @@ impl Pair {
 impl Drop for Pair {
     fn drop(&mut self) {
         for process in self.processes.iter_mut().flatten() {
-            // Gone already is as good.
+            // The process may have ended already.
             let _ = process.kill();
             let _ = process.wait();
         }

@@ -1,4 +1,4 @@
-//! Others with the same names and certificates, a file for each, with the settings of `bench/peers`.
+//! Peers with the same names and certificates, one file for each name, with the settings of `bench/peers`.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -10,10 +10,10 @@ use super::process::Process;
 use super::{LOADING_MAX, POLL, chosen, name};
 use crate::fleet::free_address;
 
-/// Who is measured beside the gateway: what it is called and how it is started.
+/// The measured peers: names and arguments.
 const KNOWN: &[(&str, &[&str])] = &[("nginx", &["-c"]), ("haproxy", &["-db", "-f"])];
 
-/// Those that `SCALE_PEERS` names.
+/// The peers that `SCALE_PEERS` names.
 pub(super) fn wanted() -> Vec<(&'static str, &'static [&'static str])> {
     let named = chosen("SCALE_PEERS").unwrap_or_default();
     let known = |word: &str| {
@@ -34,7 +34,7 @@ pub(super) fn write_certificates(folder: &Path, domains: u32, pem: &str) {
     std::fs::write(folder.join("list"), list).unwrap();
 }
 
-/// Starts one; returns it when it takes connections, and how long that took.
+/// Starts a peer; returns it when it accepts connections, and the time that took.
 pub(super) async fn start(folder: &Path, (program, words): (&str, &[&str])) -> (Process, Duration) {
     let https = free_address();
     let template = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../bench/peers/domains-{program}.conf"));

@@ -1,4 +1,4 @@
-//! A process under measurement: the gateway, or one that does the same work.
+//! A process under measurement: the gateway or a peer.
 
 use std::fs::read_to_string;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::chosen;
 
-/// How often a second the kernel counts who runs: `USER_HZ`, a part of its interface.
+/// The kernel's clock ticks per second (`USER_HZ`), a part of its interface.
 const TICKS_PER_SECOND: u32 = 100;
 
 /// It ends, with its children and at once, when dropped.
@@ -57,7 +57,7 @@ impl Process {
     pub(super) fn cpu(&self) -> Duration {
         let of = |id| {
             let stat = read_to_string(format!("/proc/{id}/stat")).unwrap();
-            // The program's name comes before, and may contain anything.
+            // The program's name comes first and may contain anything.
             let fields = stat.rsplit_once(')').unwrap().1.split_whitespace().skip(11).take(2);
             fields.map(|ticks| ticks.parse::<u32>().unwrap()).sum::<u32>()
         };

@@ -1,4 +1,4 @@
-//! A certificate authority for the tests, and clients that believe it.
+//! A certificate authority for the tests, and clients that trust it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -24,7 +24,7 @@ fn make_authority() -> Authority {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-    // One that is called like those it vouches for would be taken for one of them.
+    // With the same name as the certificates that it signs, it would be taken for one of them.
     params.distinguished_name.push(rcgen::DnType::CommonName, "The authority of the tests");
     let root = params.self_signed(&key).unwrap();
     Authority { root_pem: root.pem(), root: root.der().clone(), issuer: Issuer::new(params, key) }
@@ -46,7 +46,7 @@ pub(crate) fn leaf_with(names: &[&str], change: impl FnOnce(&mut CertificatePara
     (leaf_of(&key, names, change), key.serialize_pem())
 }
 
-/// The same for a key that is there.
+/// The same for an existing key.
 pub(crate) fn leaf_of(key: &KeyPair, names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> String {
     signed_by(authority(), key, names, change)
 }
@@ -89,7 +89,7 @@ pub(crate) fn client(protocols: &[&[u8]]) -> ClientConfig {
     config
 }
 
-/// A client that believes anybody, as a certificate authority does when it looks at a challenge certificate.
+/// A client that accepts any certificate, as a certificate authority does for a challenge certificate.
 pub(crate) fn credulous_client(protocols: &[&[u8]]) -> ClientConfig {
     let mut config = client(protocols);
     config.dangerous().set_certificate_verifier(Arc::new(Anybody(aws_lc_rs::default_provider())));
@@ -99,7 +99,7 @@ pub(crate) fn credulous_client(protocols: &[&[u8]]) -> ClientConfig {
 #[derive(Debug)]
 struct Anybody(CryptoProvider);
 
-/// Signatures too are taken on trust: the library refuses to look at a certificate with the challenge's extension.
+/// Signatures are not checked either: the library refuses a certificate with the challenge's extension.
 impl ServerCertVerifier for Anybody {
     fn verify_server_cert(
         &self,

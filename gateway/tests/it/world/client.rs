@@ -1,4 +1,4 @@
-//! Clients: HTTP/1.1 written by hand, so that a test can send what no library would, and requests for both versions.
+//! Clients: HTTP/1.1 written by hand, so that a test can send invalid bytes, and requests for both versions.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -116,11 +116,11 @@ impl Reply {
         self
     }
 
-    /// What is true of every response of the gateway.
+    /// Asserts the properties of every response of the gateway.
     pub(crate) fn check(self) -> Self {
         let id = self.request_id();
         assert!(id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");
-        // Servers that are not ours say so on a site, which is theirs to say.
+        // A site's own server may name itself in `Server`.
         let is_theirs = |server: &str| server.starts_with("nginx/") || server.starts_with("nghttpd ");
         assert!(self.header("server").is_none_or(is_theirs), "{self:?}");
         assert!(self.header("date").is_some(), "{self:?}");
@@ -177,7 +177,7 @@ impl Client {
 
     /// Sends a request; `None` when the connection ended without a response.
     pub(crate) async fn try_ask(&mut self, ask: &Ask) -> Option<Reply> {
-        // A connection that has ended says so when the response is read.
+        // If the connection has ended, reading the response shows it.
         let _ = within(self.wire.send(&ask.to_bytes())).await;
         self.reply(&ask.method).await
     }
@@ -233,7 +233,7 @@ pub(crate) async fn handshake(
     mut config: rustls::ClientConfig,
 ) -> std::io::Result<TlsStream<TcpStream>> {
     config.enable_sni = sni.is_some();
-    let name = ServerName::try_from(sni.unwrap_or("nobody.example").to_owned()).unwrap();
+    let name = ServerName::try_from(sni.unwrap_or("unknown.example").to_owned()).unwrap();
     let stream = connect(to, IpAddr::from([127, 0, 0, 1])).await;
     within(TlsConnector::from(Arc::new(config)).connect(name, stream)).await
 }

@@ -1,5 +1,5 @@
-//! A control plane with a change log: it serves the change stream, keeps node reports, and can be made to lie, fall
-//! silent, die and come back.
+//! A control plane with a change log: it serves the change stream, keeps node reports, and can send bad data, stop
+//! answering, die and come back.
 
 mod answers;
 
@@ -32,9 +32,9 @@ struct Book {
     usage_reports: Vec<UsageReport>,
     /// Reports of usage are refused: their figures are of one process too many.
     has_no_room: bool,
-    /// Revisions the gateway asked to be continued from.
+    /// Revisions after which the gateway asked for changes.
     asked_after: Vec<u64>,
-    /// What the next streams say instead of what is true; they end after it.
+    /// Texts of the next streams in place of the true ones; the streams end after them.
     lies: VecDeque<String>,
     silent: bool,
     /// Marks of revisions that are not in the log any more.
@@ -48,7 +48,7 @@ struct Book {
     shows_real_time: bool, // in heartbeats; most tests stand still
 }
 
-/// What a control plane's database holds.
+/// The content of a control plane's database.
 #[derive(Default)]
 pub(crate) struct Database {
     entities: Vec<Entity>,
@@ -66,7 +66,7 @@ pub(crate) struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// One that knows these entities, as of revision 1.
+    /// Starts one with these entities at revision 1.
     pub(crate) async fn start(entities: Vec<Entity>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -88,12 +88,12 @@ impl ControlPlane {
         *self.serving.lock() = Some(serving);
     }
 
-    /// Nobody listens any more and every stream is cut.
+    /// Closes the listener and cuts every stream.
     pub(crate) async fn die(&self) {
         let serving = self.serving.lock().take();
         if let Some(serving) = serving {
             serving.abort();
-            // Ended by us: that is what was asked for.
+            // It was ended on purpose.
             let _ = serving.await;
         }
         self.book.lock().streams.clear();
@@ -105,7 +105,7 @@ impl ControlPlane {
         self.serve(listener);
     }
 
-    /// Streams that begin from now on bring no keys.
+    /// Streams from now on begin without keys.
     pub(crate) fn send_no_keys(&self) {
         self.book.lock().sends_no_keys = true;
     }
@@ -136,7 +136,7 @@ impl ControlPlane {
         book.streams.clear();
     }
 
-    /// Another database, with nothing in it, whose revisions are higher. Answers what there was.
+    /// Replaces the database by an empty one with higher revisions. Returns the former one.
     pub(crate) fn lose_database(&self) -> Database {
         let lost = self.copy_database();
         let revision = lost.revision + 1_000;
@@ -151,7 +151,7 @@ impl ControlPlane {
         self.book.lock().refused
     }
 
-    /// Streams stay open, but nothing is said on them any more.
+    /// Streams stay open, but nothing is sent on them any more.
     pub(crate) fn fall_silent(&self) {
         self.book.lock().silent = true;
     }
@@ -201,7 +201,7 @@ impl ControlPlane {
         .await;
     }
 
-    /// Everything the gateway reported.
+    /// All reports of the gateway.
     pub(crate) fn reports(&self) -> Vec<NodeReport> {
         self.book.lock().reports.clone()
     }
@@ -233,17 +233,17 @@ impl ControlPlane {
         self.book.lock().revision
     }
 
-    /// Says something on the open streams, true or not.
+    /// Sends a text on the open streams, true or not.
     pub(crate) fn say(&self, text: &str) {
         self.book.lock().tell(text);
     }
 
-    /// The next stream says this and ends.
+    /// The next stream sends this text and ends.
     pub(crate) fn lie_next(&self, text: String) {
         self.book.lock().lies.push_back(text);
     }
 
-    /// The log was trimmed: whoever is behind needs a snapshot.
+    /// Trims the log: a follower that is behind needs a snapshot.
     pub(crate) fn forget_changes(&self) {
         let mut book = self.book.lock();
         book.forgotten = book.revision;
@@ -255,12 +255,12 @@ impl ControlPlane {
         self.book.lock().streams.clear();
     }
 
-    /// From which revisions streams were asked for, in order.
+    /// The revisions after which streams were requested, in order.
     pub(crate) fn asked_after(&self) -> Vec<u64> {
         self.book.lock().asked_after.clone()
     }
 
-    /// Waits for so many streams to have been asked for.
+    /// Waits until this number of streams was requested.
     pub(crate) async fn asked(&self, times: usize) {
         eventually("streams to be asked for", async || (self.asked_after().len() >= times).then_some(())).await;
     }
@@ -273,7 +273,7 @@ impl Book {
         }
     }
 
-    /// What somebody who has applied `after` must be told.
+    /// The messages for a follower that has applied `after`.
     fn story(&self, after: u64) -> String {
         if after >= self.forgotten && after <= self.revision {
             let news = self.changes.iter().filter(|change| change.revision > Revision(after));
@@ -282,7 +282,7 @@ impl Book {
         snapshot_at(&self.entities, self.position())
     }
 
-    /// What a gateway is told that is where this database never was.
+    /// The refusal of a gateway with a position outside this database's history.
     fn refusal(&mut self, after: u64, mark: Option<Mark>) -> Option<String> {
         if self.was_at(after, mark) || !self.lies.is_empty() {
             return None;

@@ -1,5 +1,5 @@
-//! What the control plane of these tests gives to gateways, as the shipped one does: a credential for each, and sealed keys
-//! to sign identities and to seal session tickets with. No gateway has a secret of the platform.
+//! Secrets that this control plane gives to gateways, as the shipped one does: a credential for each, and sealed keys
+//! that sign identities and seal session tickets. No gateway has a secret of the platform.
 
 use chassis::guard::pass;
 use chassis::seal::SealingKey;
@@ -21,19 +21,19 @@ pub(crate) fn credential(gateway: usize) -> String {
     format!("the credential of gateway {gateway} of these tests")
 }
 
-/// The gateway whose credential a request carries.
+/// The gateway of a request's credential.
 pub(super) fn gateway_with(authorization: Option<&str>) -> Option<u8> {
     let token = authorization?.strip_prefix("Bearer ")?;
     let has = |gateway: &u8| *Secret::parse(&credential((*gateway).into())).unwrap().to_token() == *token;
     (0..ON_RECORD).find(has)
 }
 
-/// What verifies the identities that gateways sign.
+/// The keys that verify gateways' identities.
 pub(crate) fn identities() -> KeySet {
     (0..ON_RECORD).map(|gateway| signing(gateway).public().clone()).collect()
 }
 
-/// As what a gateway is on record.
+/// The name of a gateway on record.
 pub(crate) fn name(gateway: usize) -> String {
     format!("edge-{gateway}")
 }
@@ -43,7 +43,7 @@ pub(crate) fn operator_pass(now: UnixSeconds) -> String {
     pass(&operators(), &PassFor::gateway(&name(0)), now)
 }
 
-/// What signs passes.
+/// The key that signs passes.
 pub(crate) fn operators() -> SigningKey {
     SigningKey::from_seed(&[99; 32]).unwrap()
 }
@@ -57,7 +57,7 @@ pub(super) fn keys_of(gateway: u8) -> String {
     sealed(&Keyring { gateway, generations: vec![generation], identities: identities(), passes })
 }
 
-/// A keyring as it is sent.
+/// A keyring, sealed for sending.
 pub(crate) fn sealed(keyring: &Keyring) -> String {
     let sealing = SealingKey::new(&Secret::parse(SEALING_SECRET).unwrap()).unwrap();
     let text = serde_json::to_vec(keyring).unwrap();

@@ -1,4 +1,4 @@
-//! What the control plane publishes in these tests.
+//! The entities that the control plane publishes in these tests.
 
 use chassis::seal::SealingKey;
 use chassis::secret::Secret;
@@ -26,7 +26,7 @@ pub(crate) fn project(id: &str, plan: Plan) -> Project {
     }
 }
 
-/// An enterprise project with limits of its own.
+/// An enterprise project with its own limits.
 pub(crate) fn limited(id: &str, per_minute: u32, per_day: u32) -> Project {
     Project { limits: Limits::new(per_minute, per_day).unwrap(), ..project(id, Plan::Enterprise) }
 }
@@ -40,7 +40,7 @@ pub(crate) fn site(host: &str, project: &str) -> Entity {
     redirecting(host, project, None)
 }
 
-/// A secondary domain and where it leads.
+/// A secondary domain with a redirect.
 pub(crate) fn redirecting(host: &str, project: &str, to: Option<(&str, Option<RedirectStatus>)>) -> Entity {
     Entity::Site(Site {
         hostname: host.parse().unwrap(),
@@ -70,7 +70,7 @@ pub(crate) fn challenge(host: &str, token: &str) -> Challenge {
     }
 }
 
-/// A key: what its holder sends, and what the edge is told of it.
+/// A key: the holder's text, and the published record.
 #[derive(Clone)]
 pub(crate) struct TestKey {
     pub(crate) text: String,

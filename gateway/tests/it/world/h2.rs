@@ -1,4 +1,4 @@
-//! An HTTP/2 client that may say one name in the handshake and another in `:authority`.
+//! An HTTP/2 client that can send one name in the handshake and another in `:authority`.
 
 use std::net::SocketAddr;
 
@@ -70,13 +70,13 @@ impl H2 {
         Ok(Self { sender, connection })
     }
 
-    /// A request to `https://{ask.host}`; the error says that the stream or the connection broke.
+    /// Sends a request to `https://{ask.host}`; the error shows a broken stream or connection.
     pub(crate) async fn try_ask(&self, ask: &Ask) -> Result<Reply, h2::Error> {
         within(async {
             let mut sender = self.sender.clone().ready().await?;
             let (response, mut stream) = sender.send_request(request(ask), ask.body.is_empty())?;
             if !ask.body.is_empty() {
-                // A refusal may come before the body was taken; the response says so.
+                // A refusal may come before the body was read; the response shows it.
                 let _ = stream.send_data(Bytes::from(ask.body.clone()), true);
             }
             try_read(response).await
@@ -84,13 +84,13 @@ impl H2 {
         .await
     }
 
-    /// Sends a request without a body; nobody reads the response until it is asked for.
+    /// Sends a request without a body. The response stays unread until the caller awaits it.
     pub(crate) async fn hold(&self, ask: &Ask) -> ResponseFuture {
         let mut sender = within(self.sender.clone().ready()).await.expect("a connection");
         sender.send_request(request(ask), true).expect("a stream").0
     }
 
-    /// Begins a request whose body follows.
+    /// Begins a request with a body to follow.
     pub(crate) async fn begin(&self, ask: &Ask) -> (ResponseFuture, SendStream<Bytes>) {
         let mut sender = within(self.sender.clone().ready()).await.expect("a connection");
         sender.send_request(request(ask), false).expect("a stream")

@@ -1,4 +1,4 @@
-//! An upstream that speaks HTTP/2: the test says what becomes of each request.
+//! An upstream over HTTP/2; the test decides the answer to each request.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(crate) struct H2Upstream {
 }
 
 impl H2Upstream {
-    /// Serves every request in a task of its own, this many of a connection at once.
+    /// Serves every request in its own task, this many at once per connection.
     pub(crate) async fn start<F>(streams_max: u32, serve: impl Fn(Asked) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
@@ -53,12 +53,12 @@ impl H2Upstream {
         Self { address, connections, goodbye }
     }
 
-    /// The same with 100 at once, and each request given to the test.
+    /// The same with 100 at once, and the requests passed to the test.
     pub(crate) async fn taken() -> (Self, mpsc::UnboundedReceiver<Asked>) {
         Self::limited(100).await
     }
 
-    /// The same with so many of a connection at once.
+    /// The same with this maximum per connection.
     pub(crate) async fn limited(streams_max: u32) -> (Self, mpsc::UnboundedReceiver<Asked>) {
         #[expect(clippy::disallowed_methods, reason = "a test sends few requests")]
         let (give, taken) = mpsc::unbounded_channel();
@@ -69,7 +69,7 @@ impl H2Upstream {
         (upstream.await, taken)
     }
 
-    /// Says GOAWAY on all connections that are open, which finish what is in progress.
+    /// Sends GOAWAY on all open connections, which finish the requests in progress.
     pub(crate) fn goes_away(&self) {
         self.goodbye.send_replace(());
     }
@@ -132,7 +132,7 @@ impl Asked {
     }
 }
 
-/// Sends as the other side takes it.
+/// Sends as fast as the other side reads.
 pub(crate) async fn send(stream: &mut SendStream<Bytes>, mut body: Bytes, ends: bool) -> Result<(), h2::Error> {
     if body.is_empty() && ends {
         return stream.send_data(body, true);
@@ -152,8 +152,8 @@ pub(crate) async fn send(stream: &mut SendStream<Bytes>, mut body: Bytes, ends: 
     Ok(())
 }
 
-/// Before an upstream of HTTP/2: the first connection gets as far as `requests` heads, and then GOAWAY, which says that
-/// none of them was begun; all others go on.
+/// A relay before an upstream over HTTP/2: the first connection gets `requests` heads and then a GOAWAY that none of
+/// them was begun; later ones work.
 pub(crate) async fn going_away(to: SocketAddr, requests: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -188,7 +188,7 @@ async fn go_away(mut stream: TcpStream, requests: usize) {
                 if heads != requests {
                     continue;
                 }
-                // The last stream that was begun: none. No error.
+                // The last begun stream: 0. No error.
                 vec![0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
             }
             _ => continue,

@@ -1,4 +1,4 @@
-//! What the operator sees: the access log and the admin listener.
+//! The operator's view: the access log and the admin listener.
 
 use std::collections::BTreeMap;
 use std::io::Write;

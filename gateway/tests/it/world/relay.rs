@@ -1,6 +1,6 @@
-//! A way to a server whose open connections can fall silent, as when a NAT forgets them or a virtual address keeps them on a
-//! node that is lost: nothing comes through any more and nothing is closed, while new connections work. Or they are reset
-//! as soon as something is sent there, as when a NAT was restarted.
+//! A relay to a server that can silence its open connections, as when a NAT forgets them or a virtual address keeps
+//! them on a lost node: no byte passes and no connection closes, while new connections work. It can also reset them at
+//! the next byte, as a restarted NAT does.
 
 use std::net::SocketAddr;
 
@@ -8,14 +8,14 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// What becomes of connections that are open.
+/// The fate of open connections.
 #[derive(Clone, Copy)]
 enum Fate {
     Silence,
     Reset,
 }
 
-/// See the module. It ends with the test's runtime.
+/// A relay on loopback. It ends with the test's runtime.
 pub(crate) struct Relay {
     pub(crate) address: SocketAddr,
     fate: watch::Sender<Fate>,
@@ -58,6 +58,6 @@ async fn pass(mut outside: TcpStream, to: SocketAddr, mut fate: watch::Receiver<
         let _ = socket2::SockRef::from(&outside).set_linger(Some(std::time::Duration::ZERO));
         return;
     }
-    // Both stay open, and nobody reads.
+    // Both connections stay open and unread.
     std::future::pending::<()>().await;
 }

@@ -13,7 +13,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::certificates;
 
-/// Puts TLS before whoever listens at `to`. It ends with the test's runtime.
+/// Puts TLS before the listener at `to`. It ends with the test's runtime.
 pub(crate) async fn front(to: SocketAddr, config: ServerConfig) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, acceptor) = (listener.local_addr().unwrap(), TlsAcceptor::from(Arc::new(config)));
@@ -24,7 +24,8 @@ pub(crate) async fn front(to: SocketAddr, config: ServerConfig) -> SocketAddr {
             served.spawn(async move {
                 let mut outside = match acceptor.accept(stream).into_fallible().await {
                     Ok(outside) => outside,
-                    // Closed at once, what the client has sent meanwhile would reset the connection before it reads why.
+                    // If it closed at once, the client's unread bytes would reset the connection before it reads the
+                    // reason.
                     Err((_, mut refused)) => return drop(tokio::io::copy(&mut refused, &mut tokio::io::sink()).await),
                 };
                 let Ok(mut inside) = TcpStream::connect(to).await else { return };
@@ -35,7 +36,7 @@ pub(crate) async fn front(to: SocketAddr, config: ServerConfig) -> SocketAddr {
     address
 }
 
-/// What a server shows: chain and key in PEM, these versions, clients of the tests' authority alone where it `asks`.
+/// A server's TLS settings: chain and key in PEM, these versions, and with `asks` only clients of the tests' authority.
 pub(crate) fn server(
     (chain, key): &(String, String),
     versions: &[&'static SupportedProtocolVersion],
@@ -62,7 +63,7 @@ pub(crate) fn usual(names: &[&str]) -> ServerConfig {
     server(&certificates::leaf(names), rustls::ALL_VERSIONS, false)
 }
 
-/// Writes a file that nobody else may read, in place of what was there.
+/// Replaces a file by one that only its owner may read.
 pub(crate) fn file(directory: &Path, name: &str, text: &str) -> PathBuf {
     let (path, fresh) = (directory.join(name), directory.join(format!("{name}.new")));
     let _ = std::fs::remove_file(&fresh);

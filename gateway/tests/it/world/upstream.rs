@@ -1,4 +1,4 @@
-//! An upstream that does what the test says, byte for byte, and remembers every byte it was sent.
+//! A scripted upstream that sends exact bytes and records every byte that it receives.
 
 mod http2;
 
@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 use super::eventually;
 use super::wire::{Framing, Head, Wire};
 
-/// What the upstream does with one request.
+/// The upstream's reaction to one request.
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
     /// Sends these bytes and waits for the next request.
@@ -30,9 +30,9 @@ pub(crate) enum Act {
     AnswerBeforeBody(Vec<u8>),
     /// Sends these bytes before it reads the body, and closes.
     AnswerBeforeBodyAndClose(Vec<u8>),
-    /// Says nothing until the gateway gives up.
+    /// Sends nothing until the gateway gives up.
     Hang,
-    /// Agrees to speak WebSocket and sends back whatever comes.
+    /// Accepts a WebSocket and echoes it.
     Echo,
 }
 
@@ -95,7 +95,7 @@ impl Upstream {
         Self { address, book }
     }
 
-    /// The next request is answered like this; without a word a request gets 200 and `[]`.
+    /// Sets the answer to the next request; by default a request gets 200 and `[]`.
     pub(crate) fn next(&self, act: Act) {
         self.book.lock().acts.push_back(act);
     }
@@ -122,12 +122,12 @@ impl Upstream {
         self.book.lock().heads
     }
 
-    /// Waits for so many requests.
+    /// Waits for this number of requests.
     pub(crate) async fn asked(&self, times: usize) {
         eventually("requests at the upstream", async || (self.requests().len() >= times).then_some(())).await;
     }
 
-    /// Waits until the gateway has left so many connections on which it got no answer.
+    /// Waits until the gateway has closed this number of unanswered connections.
     pub(crate) async fn left(&self, times: usize) {
         eventually("connections left", async || (self.book.lock().left >= times).then_some(())).await;
     }

@@ -1,4 +1,4 @@
-//! Somebody who notices when a request fails.
+//! A client that notices when a request fails.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use super::client::{Ask, Client};
 use super::{BLOG, World};
 
-/// The pace of a visitor; the rest of the machine is for what happens meanwhile.
+/// Interval of a visitor's requests, which leaves most of the machine to the rest of the test.
 const PACE: Duration = Duration::from_millis(2);
 
 /// Reads the blog, one request after the other on one connection, while something else is done to the gateway.
@@ -44,7 +44,7 @@ impl Visitor {
     pub(crate) async fn leave(self) -> u32 {
         self.leaves.store(true, Ordering::SeqCst);
         let answers = self.visit.await.expect("no request failed");
-        assert!(answers > 0, "nobody asked for anything");
+        assert!(answers > 0, "no request was sent");
         answers
     }
 }

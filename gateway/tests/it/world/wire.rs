@@ -1,4 +1,4 @@
-//! HTTP/1.1 as bytes, for both ends: what was sent is kept as it was sent, and a message that was cut short says so.
+//! HTTP/1.1 as bytes, for both ends: messages are recorded as sent, and a truncated message is reported as such.
 
 use std::io;
 
@@ -68,7 +68,7 @@ pub(crate) struct Body {
     pub(crate) complete: bool,
 }
 
-/// One connection and what of it was read too far.
+/// A connection, and the bytes that were read too far.
 pub(crate) struct Wire {
     socket: Box<dyn Socket>,
     held: Vec<u8>,
@@ -79,7 +79,7 @@ impl Wire {
         Self { socket: Box::new(socket), held: Vec::new() }
     }
 
-    /// The socket and what was read of it too far.
+    /// The socket, and the bytes that were read too far.
     pub(crate) fn into_parts(self) -> (Box<dyn Socket>, Vec<u8>) {
         (self.socket, self.held)
     }
@@ -170,7 +170,7 @@ impl Wire {
         }
     }
 
-    /// Exactly so many bytes, unless the connection ends first.
+    /// Reads exactly `length` bytes, unless the connection ends first.
     pub(crate) async fn exactly(&mut self, length: usize) -> Vec<u8> {
         self.fill(length).await;
         let length = length.min(self.held.len());

@@ -7,7 +7,7 @@ use contract::rejection::Rejection::{
 };
 
 #[test]
-fn lines_that_are_no_fields_are_refused() {
+fn malformed_field_lines_are_refused() {
     for lines in [
         "Host: a.example\nX: y\r\n",
         "Host: a.example\r\nX: y\n",
@@ -50,7 +50,7 @@ fn lines_that_are_no_fields_are_refused() {
 }
 
 #[test]
-fn bodies_whose_length_can_be_read_twice_are_refused() {
+fn bodies_with_an_ambiguous_length_are_refused() {
     for lines in [
         "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
         "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
@@ -117,7 +117,7 @@ fn bodies_whose_length_can_be_read_twice_are_refused() {
 
 // promise: edge.9
 #[test]
-fn hosts_that_are_not_one_name_are_refused() {
+fn ambiguous_hosts_are_refused() {
     let long_label = format!("{}.example", "a".repeat(64));
     let long_name = "abcdefg.".repeat(32);
     for host in [

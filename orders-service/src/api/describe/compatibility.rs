@@ -1,5 +1,5 @@
-//! Within a stable version nothing that was released goes away or changes (docs/tenant/versioning.md): the description of
-//! `/v1` as it was released is contained in the one of today. What is new may be there beside it.
+//! Within a stable version nothing that was released goes away or changes (docs/tenant/versioning.md): the description
+//! of `/v1` as it was released is contained in the one of today. What is new may be there beside it.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ const PROSE: [&str; 3] = ["description", "summary", "title"];
 /// Names under which more than before would ask more of clients: these lists may not grow.
 const DEMANDS: [&str; 2] = ["required", "parameters"];
 
-/// Everything of `released` that is missing from `current` or is different there.
+/// Finds everything of `released` that is missing in `current` or differs there.
 fn lost(released: &Value, current: &Value, place: &str, found: &mut Vec<String>) {
     match (released, current) {
         (Value::Object(before), Value::Object(now)) => {
@@ -50,7 +50,7 @@ fn differences(released: &Value, current: &Value) -> Vec<String> {
     found
 }
 
-/// The document with shared responses where they are referred to: to a client the two are the same.
+/// The document with references to shared responses replaced by the responses; clients see no difference.
 fn with_responses(document: &Value) -> Value {
     fn put(value: &mut Value, document: &Value) {
         let place =

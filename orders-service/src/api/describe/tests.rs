@@ -17,13 +17,13 @@ fn committed(name: &str) -> Value {
 // rule: 9.1, 9.5
 // promise: orders.1
 #[test]
-fn the_committed_copies_are_what_the_code_says() {
+fn the_committed_documents_match_the_code() {
     for (name, document) in [("orders-v1.json", v1()), ("orders-v2.json", v2())] {
         let hint = "cargo run -p orders-service -- --write-openapi docs/reference/openapi";
         let found = differences::differences(&committed(name), &document);
         assert!(
             found.is_empty(),
-            "docs/reference/openapi/{name} is not what the code says; run: {hint}\n{}",
+            "docs/reference/openapi/{name} differs from the code; run: {hint}\n{}",
             found.join("\n")
         );
     }
@@ -50,7 +50,7 @@ fn every_operation_is_described_once_and_counted_under_its_name() {
 
 #[test]
 fn every_refusal_that_a_caller_can_meet_is_described() {
-    // What operators alone can meet, and what a missing signature comes to.
+    // Refusals for operators, and for a missing signature.
     let elsewhere = [
         "identity_required",
         "token_required",
@@ -97,7 +97,7 @@ fn the_document_says_what_the_specification_says() {
 }
 
 #[test]
-fn every_reference_leads_somewhere() {
+fn every_reference_resolves() {
     fn references(value: &Value, found: &mut Vec<String>) {
         match value {
             Value::Object(members) => {

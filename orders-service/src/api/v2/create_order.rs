@@ -1,7 +1,8 @@
-//! `POST /v2/store/orders`: places a pending order; with an `Idempotency-Key`, once however often it is sent.
+//! `POST /v2/store/orders`: places a pending order. With an `Idempotency-Key`, repeated requests create one order.
 //!
-//! The key belongs to the project. The same key with the same order within a day is answered as the first time was,
-//! with `Idempotency-Replayed: true`; with another order it is 409. A request that was refused leaves its key unused.
+//! Keys are separate per project. A repeated request with the same key and the same order within 24 hours gets the
+//! first response with `Idempotency-Replayed: true`; with another order it gets 409. A refused request does not use its
+//! key.
 
 use axum::Extension;
 use axum::body::Body;
@@ -20,9 +21,9 @@ use super::super::{Api, Operation};
 use super::BETA;
 use crate::bounds::{IDEMPOTENCY_HOURS, QUANTITY_MAX};
 use crate::error::{ApiError, Code};
+use crate::json::OrderLine;
 use crate::order::ShipDate;
 use crate::store::{CreateError, Created, Idempotency, NewOrder};
-use crate::wire::OrderLine;
 
 pub(in super::super) const OPERATION: Operation = Operation {
     tag: "orders",
@@ -33,8 +34,8 @@ pub(in super::super) const OPERATION: Operation = Operation {
         name: "Idempotency-Key",
         place: "header",
         required: false,
-        description: "A name of yours for this creation. Sent again within 24 hours with the same order, it is answered as \
-                      the first time and nothing is created.",
+        description: "A key of your choice for this creation. A repeated request with the same key and order within 24 \
+                      hours returns the first response and creates nothing.",
         schema: || json!({ "type": "string", "minLength": 1, "maxLength": KEY_LENGTH_MAX, "pattern": "^[!-~]+$" }),
     }],
     body: Some((schema::of::<Placed>, Presence::Required)),
@@ -56,13 +57,13 @@ pub(in super::super) const OPERATION: Operation = Operation {
     ..Operation::internal("createOrder", Method::Post, "/v2/store/orders", |post| on(post, create_order))
 };
 
-/// Bytes of a body: many times what an order needs.
+/// Largest body in bytes: many times the size of an order.
 const BODY_BYTES_MAX: usize = 16 * 1_024;
 
-/// Says that an answer is the one given before.
+/// The header that marks a repeated response.
 const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
-/// Characters of a key.
+/// Most characters of a key.
 const KEY_LENGTH_MAX: usize = 255;
 
 contract::message! {
@@ -94,7 +95,7 @@ pub(super) async fn create_order(
         Ok(Created::Before(order)) => (order, true),
         Err(CreateError::KeyReused) => return Err(Code::IdempotencyKeyReused.refuse()),
         Err(CreateError::IdsExhausted) => return Err(Code::OrderIdsExhausted.refuse()),
-        // A gateway that has not heard of it yet let the request through.
+        // The gateway has not yet received the removal of the project.
         Err(CreateError::Erased) => {
             return Err(Code::WrongProject.because("The project of this API key has been removed."));
         }
@@ -124,7 +125,7 @@ fn read_order(body: &[u8]) -> Result<NewOrder, ApiError> {
     Ok(NewOrder { pet_id: Some(pet_id), quantity: Some(quantity), ship_date })
 }
 
-/// The key, and what it stands for: the meaning of the order, not the spelling of its JSON.
+/// The key with a fingerprint of the order's values, independent of the spelling of its JSON.
 fn idempotency(headers: &HeaderMap, order: &NewOrder, now: UnixMillis) -> Result<Option<Idempotency>, ApiError> {
     let mut values = headers.get_all("idempotency-key").iter();
     let Some(value) = values.next() else { return Ok(None) };

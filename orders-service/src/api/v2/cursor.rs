@@ -1,21 +1,21 @@
-//! Cursors: the place after the last order of a page, and the sort in which it is a place.
+//! Cursors: the position after the last order of a page, and the sort of the list.
 //!
-//! A cursor names a place, not a count, so orders added or changed in front of it neither repeat nor skip any other.
-//! Every text of the form is a cursor, and its sort goes before the parameter's: a cursor cannot be combined with
-//! something it does not fit. It is no secret and protects nothing: the project comes from the caller's identity.
+//! A cursor contains a position, not a count: orders added or changed before it neither repeat nor skip others. Every
+//! text that matches the pattern is a valid cursor. The cursor's sort overrides the parameter's, so the two cannot
+//! contradict each other. A cursor is not a secret: the project comes from the caller's identity.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::store::{After, Sort};
 
-/// Stands for "no ship date"; no ship date has this number.
+/// Encodes a missing ship date; no ship date has this value.
 const UNDATED: i64 = i64::MIN;
 
 const LETTERS: [(char, Sort); 4] =
     [('i', Sort::Id), ('I', Sort::IdDescending), ('s', Sort::ShipDate), ('S', Sort::ShipDateDescending)];
 
-/// The text of a cursor.
+/// Encodes a cursor.
 pub(super) fn write(sort: Sort, after: After) -> String {
     let letter = LETTERS.iter().find(|(_, of)| *of == sort).map_or('i', |(letter, _)| *letter);
     let mut bytes = after.ship_date_micros.unwrap_or(UNDATED).to_be_bytes().to_vec();
@@ -23,7 +23,7 @@ pub(super) fn write(sort: Sort, after: After) -> String {
     format!("{letter}{}", URL_SAFE_NO_PAD.encode(bytes))
 }
 
-/// The place a cursor names.
+/// Decodes a cursor; `None` if it is malformed.
 pub(super) fn read(text: &str) -> Option<(Sort, After)> {
     let mut letters = text.chars();
     let letter = letters.next()?;
@@ -42,14 +42,14 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn a_cursor_reads_back_as_its_place(micros: Option<i64>, id: i64, letter in 0_usize..4) {
+        fn a_cursor_decodes_to_its_position(micros: Option<i64>, id: i64, letter in 0_usize..4) {
             let sort = LETTERS[letter].1;
             let after = After { ship_date_micros: micros.filter(|micros| *micros != UNDATED), id };
             proptest::prop_assert_eq!(read(&write(sort, after)), Some((sort, after)));
         }
 
         #[test]
-        fn every_text_of_the_form_is_a_cursor(text in CURSOR_PATTERN.trim_matches(['^', '$'])) {
+        fn every_text_that_matches_the_pattern_is_a_cursor(text in CURSOR_PATTERN.trim_matches(['^', '$'])) {
             proptest::prop_assert!(read(&text).is_some());
         }
 
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_no_cursor() {
+    fn malformed_cursors_are_rejected() {
         let text = write(Sort::Id, After { ship_date_micros: None, id: 1 });
         assert!(read(&text).is_some());
         for bad in [&text[1..], &text[..22], "", "i", &format!("{text}A"), &text.replace('i', "x"), "iäää"] {

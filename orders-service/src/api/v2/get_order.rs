@@ -1,4 +1,4 @@
-//! One order: as it stands, what happened to it, and shipping it.
+//! Operations on one order: get, cancel, ship, and its history.
 
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
@@ -14,11 +14,11 @@ use super::super::cancel_order::{self, NOT_AN_ID, no_order, order_id};
 use super::super::{Api, Operation};
 use super::BETA;
 use crate::error::{ApiError, Code, ship_refusal};
+use crate::json::OrderLine;
 use crate::order::ShipDate;
 use crate::store::EventKind;
-use crate::wire::OrderLine;
 
-/// `GET /v2/store/orders/{orderId}`; the others on one order differ from it.
+/// `GET /v2/store/orders/{orderId}`. The other operations on one order take their common fields from it.
 pub(in super::super) const GET: Operation = Operation {
     tag: "orders",
     summary: "Get an order",

@@ -1,4 +1,4 @@
-//! `GET /v2/store/orders`: one page of orders, and a link to the next.
+//! `GET /v2/store/orders`: one page of orders with a link to the next page.
 
 use axum::Extension;
 use axum::extract::rejection::QueryRejection;
@@ -18,9 +18,9 @@ use super::{BETA, cursor};
 use crate::bounds::LIMIT_MAX;
 use crate::error::{ApiError, Code};
 use crate::etag;
+use crate::json::OrderLine;
 use crate::order::ShipDate;
 use crate::store::{After, PageQuery};
-use crate::wire::OrderLine;
 
 contract::message! {
     sparse Page = "One page of orders." {
@@ -55,11 +55,11 @@ pub(super) async fn list_orders(
         return Err(Code::InvalidParameter.because("The query is not percent-encoded UTF-8."));
     };
     let parameters = Parameters::read(&pairs)?;
-    let tag = etag::of(api.store.mark(), api.store.edition(&project).await?);
+    let tag = etag::of(api.store.store_id(), api.store.edition(&project).await?);
     if etag::is_current(&headers, &tag) {
         return Ok((StatusCode::NOT_MODIFIED, caching(tag)).into_response());
     }
-    // One more than the page shows says whether there is a next one.
+    // One order more than the page shows: its presence means that there is a next page.
     let limit = parameters.query.limit;
     let mut orders = api.store.page(&project, &PageQuery { limit: limit + 1, ..parameters.query }).await?;
     let shown = usize::try_from(limit).unwrap_or(usize::MAX);

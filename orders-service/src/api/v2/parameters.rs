@@ -1,6 +1,6 @@
-//! Query parameters of the list: each known, given once, and within its bounds, or the request is refused.
+//! Query parameters of the list. An unknown, repeated or out-of-range parameter is refused.
 //!
-//! A misspelt filter that was ignored would show orders nobody asked for; so unknown names are mistakes here.
+//! If a misspelt filter were ignored, the list would show unwanted orders; therefore unknown names are refused.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -27,7 +27,7 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::query("shipDateBefore", "Ship date before this moment.", || ShipDate::schema(&mut SharedSchemas::new())),
     Parameter::query(
         "sort",
-        "A minus turns the order around. Orders without a ship date come before all others, or after them.",
+        "A minus reverses the order. Orders without a ship date come first, with a minus last.",
         || json!({ "type": "string", "enum": SORTS.map(|(word, _)| word), "default": "id" }),
     ),
     Parameter::query(
@@ -37,26 +37,26 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     ),
     Parameter::query(
         "cursor",
-        "`nextCursor` of the page before, with the same filters. It carries its sort, which goes before the parameter.",
+        "`nextCursor` of the previous page, with the same filters. Its sort overrides the parameter.",
         || json!({ "type": "string", "pattern": CURSOR_PATTERN }),
     ),
 ];
 
-/// The list a request asks for.
+/// The parameters of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Parameters {
     pub(super) query: PageQuery,
-    /// The limit as given: links repeat it, and leave out the default.
+    /// The limit as given; links repeat it, and omit the default.
     limit: Option<String>,
 }
 
 impl Parameters {
-    /// From decoded names and values.
+    /// Parses decoded names and values.
     pub(super) fn read(pairs: &[(String, String)]) -> Result<Self, ApiError> {
         for (index, (name, _)) in pairs.iter().enumerate() {
             if !PARAMETERS.iter().any(|known| known.name == name) {
                 let known = PARAMETERS.iter().map(|known| known.name).collect::<Vec<_>>().join(", ");
-                return Err(wrong(format!("There is no parameter {name:?} here; there are: {known}.")));
+                return Err(wrong(format!("Unknown parameter {name:?}. Known: {known}.")));
             }
             if pairs.iter().take(index).any(|(earlier, _)| earlier == name) {
                 return Err(wrong(format!("The parameter {name} is given twice.")));
@@ -98,8 +98,8 @@ impl Parameters {
     }
 }
 
-/// Filters and sort in one spelling. Nothing in it needs percent-encoding: colons are allowed in a query, and dates
-/// are written in UTC, without a plus.
+/// Filters and sort in canonical spelling. It needs no percent-encoding: colons are allowed in a query, and dates are
+/// in UTC, without a plus.
 fn canonical(filter: &Filter, sort: Sort) -> String {
     let word = SORTS.iter().find(|(_, of)| *of == sort).map_or("id", |(word, _)| *word);
     let mut text = format!("sort={word}");
@@ -138,7 +138,7 @@ impl Given<'_> {
     }
 }
 
-/// A whole number, also one written with a fraction of zero, which JSON Schema calls an integer too.
+/// A whole number. A fraction of zeros is allowed, as JSON Schema allows it for integers.
 fn whole(text: &str) -> Option<i64> {
     let digits = match text.split_once('.') {
         None => text,
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_given_is_the_first_hundred_by_id() {
+    fn without_parameters_the_page_has_the_first_hundred_orders_by_id() {
         let parameters = read(&[]).unwrap();
         let expected = PageQuery { filter: Filter::default(), sort: Sort::Id, after: None, limit: LIMIT_DEFAULT };
         assert_eq!(parameters.query, expected);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_given_is_read_and_written_back_in_one_spelling() {
+    fn a_link_repeats_all_parameters_in_canonical_spelling() {
         let given = [
             ("limit", "7"),
             ("shipDateBefore", "2026-02-01T00:00:00+01:00"),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_goes_on_in_the_sort_it_was_made_with() {
+    fn a_cursor_keeps_its_sort() {
         let place = After { ship_date_micros: Some(5), id: 6 };
         let cursor = cursor::write(Sort::ShipDate, place);
         let parameters = read(&[("cursor", &cursor), ("sort", "-id"), ("limit", "3")]).unwrap();
@@ -214,9 +214,9 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_named() {
+    fn every_invalid_parameter_is_named() {
         for (pair, reason) in [
-            (("colour", "red"), "There is no parameter \"colour\" here"),
+            (("colour", "red"), "Unknown parameter \"colour\""),
             (("status", "lost"), "pending, shipped, cancelled"),
             (("petId", "01"), "petId must be a whole number"),
             (("petId", "1.5"), "petId must be a whole number"),

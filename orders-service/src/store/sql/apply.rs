@@ -11,10 +11,10 @@ use crate::store::{ChangeError, CreateError, Created, EventKind, Idempotency, Ne
 /// The largest id given to a new order: 2^53 - 1, above which JSON numbers lose digits in many clients.
 pub(super) const NEW_ID_MAX: i64 = (1 << 53) - 1;
 
-/// Expired idempotency keys removed with each creation that brings one: more than one, so that their number falls.
+/// Expired idempotency keys removed when a key is added; more than one, so that their number falls.
 const EXPIRED_KEYS_PER_CREATION: i64 = 8;
 
-/// A transition of one order and the event that tells of it.
+/// A transition of an order and the event that reports it.
 pub(super) struct Change<D> {
     decide: D,
     event: EventKind,
@@ -30,8 +30,8 @@ impl Change<()> {
     }
 }
 
-/// Takes the lock under which a project's orders change, before anything is read, until the transaction ends. SQLite
-/// has one writer and needs none. `may_be_new`: the project may have no orders yet, and then gets the row to lock.
+/// Locks the project's orders until the transaction ends; must run before any read. SQLite has one writer and needs no
+/// lock. With `may_be_new`, a project without orders gets the row that is locked.
 pub(super) async fn lock(
     connection: &mut Connection,
     project: &ProjectUid,
@@ -50,8 +50,8 @@ pub(super) async fn lock(
     Ok(())
 }
 
-/// Changes one order. The update names the state it was decided on, so that even a store with several writers could
-/// not apply a decision to another state.
+/// Changes one order. The update's condition contains the state that the decision was based on, so it cannot apply to
+/// an order that changed in between.
 pub(super) async fn change<E>(
     connection: &mut Connection,
     project: &ProjectUid,
@@ -82,12 +82,12 @@ pub(super) async fn change<E>(
         );
     }
     record(connection, project, id, change.event, at).await?;
-    outbox::note(connection, project, &after, change.event, at).await?;
+    outbox::add(connection, project, &after, change.event, at).await?;
     touch(connection, project, 0).await?;
     Ok(after)
 }
 
-/// Places a new order, or finds the one its idempotency key made before.
+/// Creates an order, or finds the one that its idempotency key created.
 pub(super) async fn create(
     connection: &mut Connection,
     project: &ProjectUid,
@@ -101,7 +101,7 @@ pub(super) async fn create(
     if let Some(idempotency) = &idempotency
         && let Some(id) = made_before(connection, project, idempotency, at).await?
     {
-        // The fingerprint matched: what is asked for now is what was asked for then.
+        // The fingerprint matched, so this request has the same values as the first one.
         return Ok(Created::Before(new.placed(id)));
     }
     let text = "SELECT MAX(id) FROM orders WHERE project = $1 AND id <= $2";
@@ -118,7 +118,7 @@ pub(super) async fn create(
     let order = new.placed(id);
     insert(connection, project, &order).await?;
     record(connection, project, id, EventKind::Created, at).await?;
-    outbox::note(connection, project, &order, EventKind::Created, at).await?;
+    outbox::add(connection, project, &order, EventKind::Created, at).await?;
     if let Some(idempotency) = idempotency {
         remember(connection, project, &idempotency, id, at).await?;
     }
@@ -155,7 +155,8 @@ async fn remember(
     id: i64,
     at: UnixMillis,
 ) -> Result<(), StoreError> {
-    // These are of all projects. Where others may be removing them too, nobody waits for anybody.
+    // This deletes keys of all projects. SKIP LOCKED: concurrent deletions of other replicas do not wait for each
+    // other.
     let expired = match connection.kind() {
         Kind::Sqlite => {
             "DELETE FROM idempotency_keys WHERE (project, idempotency_key) IN \
@@ -169,7 +170,7 @@ async fn remember(
         }
     };
     query(expired).bind(at.0).bind(EXPIRED_KEYS_PER_CREATION).execute(&mut *connection).await?;
-    // The key may stand there expired, beyond those just removed.
+    // The table can still have this key, expired and not yet removed.
     let text = "INSERT INTO idempotency_keys (project, idempotency_key, fingerprint, order_id, expires_at_millis) \
                 VALUES ($1, $2, $3, $4, $5) ON CONFLICT (project, idempotency_key) DO UPDATE SET \
                 fingerprint = excluded.fingerprint, order_id = excluded.order_id, \
@@ -216,7 +217,7 @@ async fn record(
     Ok(())
 }
 
-/// Raises the project's version, in the transaction of the change itself.
+/// Increases the project's version in the transaction of the change.
 pub(super) async fn touch(
     connection: &mut Connection,
     project: &ProjectUid,

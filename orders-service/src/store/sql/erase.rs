@@ -1,7 +1,7 @@
-//! Erasing a project: a bounded number of rows per transaction, so that others' changes go in between.
+//! Erases a project: a bounded number of rows per transaction, so that changes of other projects can run in between.
 //!
-//! The first transaction notes that the project is erased, and from its commit on nothing is written for it any more. So
-//! erasing that is broken off is gone on with by erasing again.
+//! The first transaction records the project as erased; after its commit, changes to the project are refused. A
+//! repeated call continues an erasure that was interrupted.
 
 use chassis::sql::{Begin, Connection, Pool, query, query_scalar};
 use contract::project::ProjectUid;
@@ -13,7 +13,7 @@ use crate::store::StoreError;
 /// Rows of each table deleted by one transaction.
 const ROWS_AT_ONCE: i64 = 2_000;
 
-/// How long it is remembered that a project was erased: no gateway is cut off from the control plane for that long.
+/// How long an erased project is remembered. No gateway is disconnected from the control plane for that long.
 const REMEMBERED_MILLIS: i64 = 400 * 86_400 * 1_000;
 
 /// Whether the project was erased.
@@ -25,7 +25,7 @@ pub(super) async fn is_erased(connection: &mut Connection, project: &ProjectUid)
     Ok(found.is_some())
 }
 
-/// Erases some of the project. Whether there is more.
+/// Erases some rows. Returns whether the project has more.
 pub(super) async fn some(pool: &Pool, project: &ProjectUid, at: UnixMillis) -> Result<bool, StoreError> {
     let mut transaction = pool.begin(Begin::Write).await?;
     match some_in(&mut transaction, project, at).await {
@@ -38,7 +38,7 @@ pub(super) async fn some(pool: &Pool, project: &ProjectUid, at: UnixMillis) -> R
 }
 
 async fn some_in(connection: &mut Connection, project: &ProjectUid, at: UnixMillis) -> Result<bool, StoreError> {
-    // Creations look under the same lock whether the project is erased.
+    // Creations check for an erased project under the same lock.
     apply::lock(connection, project, true).await?;
     query("INSERT INTO erased_projects (project, erased_at_millis) VALUES ($1, $2) ON CONFLICT (project) DO NOTHING")
         .bind(project.as_str())

@@ -1,4 +1,4 @@
-//! Many orders in one transaction.
+//! Writes an import: many orders in one transaction.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -10,10 +10,10 @@ use super::{apply, erase, row};
 use crate::order::{Order, ShipDate};
 use crate::store::{IMPORT_WAIT_MAX, ImportError, StoreError};
 
-/// Rows of one insert statement: 8 values each, far below the 32,766 a statement may have.
+/// Rows per insert statement. Each has 8 parameters, far below the 32,766 of a statement.
 const ROWS_PER_STATEMENT: usize = 500;
 
-/// Writes all the orders or none.
+/// Writes all orders or none.
 pub(super) async fn write(pool: &Pool, project: &ProjectUid, orders: &[Order]) -> Result<u64, ImportError> {
     if orders.is_empty() {
         return Ok(0);
@@ -26,7 +26,7 @@ pub(super) async fn write(pool: &Pool, project: &ProjectUid, orders: &[Order]) -
         }
         Err(Refused::Taken(rows)) => {
             transaction.roll_back().await;
-            Err(whose_id(pool, project, orders, rows).await?)
+            Err(find_taken_id(pool, project, orders, rows).await?)
         }
         Err(Refused::Erased) => {
             transaction.roll_back().await;
@@ -80,8 +80,8 @@ async fn insert(connection: &mut Connection, project: &ProjectUid, rows: &[Order
     Ok(())
 }
 
-/// Finds the first order of `refused` whose id was taken; everything before it went in.
-async fn whose_id(
+/// Finds the first order with a taken id. The orders before `refused` were inserted without error.
+async fn find_taken_id(
     pool: &Pool,
     project: &ProjectUid,
     orders: &[Order],
@@ -104,5 +104,5 @@ async fn whose_id(
             }
         }
     }
-    Err(StoreError::corrupt("an id is taken that no order has"))
+    Err(StoreError::corrupt("an insert failed with a taken id, but no order has that id"))
 }

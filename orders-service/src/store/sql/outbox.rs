@@ -1,4 +1,4 @@
-//! The outbox of events as a table: written with each change, read and emptied by whoever tells them.
+//! The outbox table: each change writes an event; the outbox relay reads and deletes them.
 
 use chassis::sql::{Begin, Builder, Connection, Found, Pool, query, query_as};
 use contract::project::ProjectUid;
@@ -7,9 +7,9 @@ use contract::time::UnixMillis;
 use super::within;
 use crate::order::Order;
 use crate::store::outbox::checksum;
-use crate::store::{EventKind, StoreError, Untold, Waiting};
+use crate::store::{EventKind, StoreError, Undelivered, Waiting};
 
-/// Events deleted by one statement: each has a parameter of its own, and a statement may have 32,766.
+/// Events deleted by one statement. Each needs a parameter, and a statement may have 32,766.
 const DELETED_AT_ONCE: usize = 1_000;
 
 chassis::record! {
@@ -23,15 +23,15 @@ chassis::record! {
     }
 }
 
-/// Notes an event in the transaction of its change.
-pub(super) async fn note(
+/// Writes an event in the transaction of its change.
+pub(super) async fn add(
     connection: &mut Connection,
     project: &ProjectUid,
     order: &Order,
     event: EventKind,
     at: UnixMillis,
 ) -> Result<(), StoreError> {
-    let snapshot = Untold::snapshot(order);
+    let snapshot = Undelivered::snapshot(order);
     let sum = checksum(project, event, at, &snapshot);
     query("INSERT INTO order_outbox (project, event, at_millis, order_json, checksum) VALUES ($1, $2, $3, $4, $5)")
         .bind(project.as_str())
@@ -60,10 +60,10 @@ pub(super) async fn read(pool: &Pool, limit: u32) -> Result<Waiting, StoreError>
     Ok(waiting)
 }
 
-/// Deletes events that were told, and of the others the oldest beyond `keep`.
-pub(super) async fn forget(pool: &Pool, told: &[i64], keep: u32) -> Result<u64, StoreError> {
+/// Deletes the delivered events, and the oldest undelivered ones above `keep`.
+pub(super) async fn forget(pool: &Pool, delivered: &[i64], keep: u32) -> Result<u64, StoreError> {
     let mut transaction = pool.begin(Begin::Write).await?;
-    match forget_in(&mut transaction, told, keep).await {
+    match forget_in(&mut transaction, delivered, keep).await {
         Ok(dropped) => Ok(transaction.commit().await.map(|()| dropped)?),
         Err(error) => {
             transaction.roll_back().await;
@@ -72,8 +72,8 @@ pub(super) async fn forget(pool: &Pool, told: &[i64], keep: u32) -> Result<u64, 
     }
 }
 
-async fn forget_in(connection: &mut Connection, told: &[i64], keep: u32) -> Result<u64, StoreError> {
-    for numbers in told.chunks(DELETED_AT_ONCE) {
+async fn forget_in(connection: &mut Connection, delivered: &[i64], keep: u32) -> Result<u64, StoreError> {
+    for numbers in delivered.chunks(DELETED_AT_ONCE) {
         let mut query = Builder::new("DELETE FROM order_outbox WHERE number IN (");
         for (index, number) in numbers.iter().enumerate() {
             query.push(if index == 0 { "" } else { ", " }).push_bind(*number);

@@ -1,4 +1,4 @@
-//! One page of orders: filters, sort and keyset as SQL.
+//! Reads a page of orders: filters, sort and keyset pagination in SQL.
 
 use chassis::sql::{Builder, Pool};
 use contract::project::ProjectUid;
@@ -16,7 +16,7 @@ pub(super) async fn read(pool: &Pool, project: &ProjectUid, page: &PageQuery) ->
     if let Some(after) = page.after {
         resume(&mut query, page.sort, after);
     }
-    // SQLite sorts NULL before every number, PostgreSQL after; saying it makes both do the same.
+    // By default SQLite sorts NULL first and PostgreSQL last, so the statement names the place of NULL.
     query.push(match page.sort {
         Sort::Id => " ORDER BY id",
         Sort::IdDescending => " ORDER BY id DESC",
@@ -47,7 +47,8 @@ fn restrict(query: &mut Builder, page: &PageQuery) {
     }
 }
 
-/// Everything that sorts after the given place. Orders without a ship date come first going up and last going down.
+/// Restricts the query to orders after the position. Orders without a ship date come first in ascending order and last
+/// in descending order.
 fn resume(query: &mut Builder, sort: Sort, after: After) {
     let id = after.id;
     match (sort, after.ship_date_micros) {

@@ -1,4 +1,4 @@
-//! Orders as rows: columns, and the checksum that notices a changed byte.
+//! Orders as rows: columns, and a checksum that detects damaged bytes.
 
 use contract::project::ProjectUid;
 
@@ -12,10 +12,11 @@ pub(super) const SELECT_ONE: &str = "SELECT id, pet_id, quantity, ship_date_micr
 /// The columns `id, pet_id, quantity, ship_date_micros, complete, status, checksum`.
 pub(super) type Columns = (i64, Option<i64>, Option<i64>, Option<i64>, Option<i64>, String, i64);
 
-/// Reads the columns and checks the last of them.
+/// Reads the columns and verifies the checksum.
 pub(super) fn read(project: &ProjectUid, columns: Columns) -> Result<Order, StoreError> {
     let (id, pet_id, quantity, ship_date, complete, word, written) = columns;
-    let damaged = || StoreError::corrupt(format!("order {id} of project {project} is not what was written"));
+    let damaged =
+        || StoreError::corrupt(format!("order {id} of project {project} is damaged: its checksum does not match"));
     let order = Order {
         id,
         pet_id,
@@ -29,10 +30,10 @@ pub(super) fn read(project: &ProjectUid, columns: Columns) -> Result<Order, Stor
 
 /// A status as stored.
 pub(super) fn status(word: &str) -> Result<Status, StoreError> {
-    word.parse().map_err(|_| StoreError::corrupt(format!("a stored status is {word:?}")))
+    word.parse().map_err(|_| StoreError::corrupt(format!("an order has the unknown status {word:?}")))
 }
 
-/// CRC-32 over everything a row says, its project and id included: a row that moved to another key is noticed too.
+/// CRC-32 of the whole row. It includes project and id, so it also detects a row under a wrong key.
 pub(super) fn checksum(project: &ProjectUid, order: &Order) -> i64 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(project.as_str().as_bytes());

@@ -1,4 +1,4 @@
-//! The embedded store: the suite of every store, and the troubles of this one. PostgreSQL's are in `postgres`.
+//! The embedded store: the conformance suite, and faults of SQLite. Those of PostgreSQL are in `postgres`.
 
 mod bounds;
 mod postgres;
@@ -12,8 +12,8 @@ use sqlx::Executor as _;
 
 use super::SqlOrders;
 use crate::order::{Order, Status};
+use crate::scan::Scan;
 use crate::store::{ChangeError, FaultKind, ImportError, OrderStore, StoreError, conformance};
-use crate::walk::Walk;
 
 const AT: UnixMillis = UnixMillis(1_795_176_000_000);
 
@@ -38,7 +38,7 @@ fn orders(ids: std::ops::Range<i64>) -> Vec<Order> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_keeps_every_promise_of_a_store() {
+async fn sqlite_passes_the_conformance_suite() {
     let directory = tempfile::tempdir().unwrap();
     let count = std::sync::atomic::AtomicU32::new(0);
     conformance::suite(|| {
@@ -63,7 +63,7 @@ async fn a_commit_waits_for_the_disk() {
 }
 
 #[tokio::test]
-async fn closing_writes_what_waits_first() {
+async fn closing_writes_the_queued_changes_first() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("orders.db");
     let project = demo();
@@ -84,25 +84,25 @@ async fn closing_writes_what_waits_first() {
 
 // promise: orders.13, faults.14
 #[tokio::test]
-async fn a_full_disk_is_told_as_such_loses_nothing_and_passes() {
+async fn a_full_disk_is_reported_as_full_loses_no_change_and_recovers() {
     let directory = tempfile::tempdir().unwrap();
     let store = SqlOrders::open(&directory.path().join("orders.db").into()).await.unwrap();
     store.import(&demo(), orders(0..10)).await.unwrap();
-    // The writing connection may not make the file larger: to SQLite, a full disk.
+    // If the writer's connection may not enlarge the file, SQLite reports a full disk.
     let pages: i64 = sqlx::query_scalar("PRAGMA page_count").fetch_one(writer(&store)).await.unwrap();
     let limit = sqlx::AssertSqlSafe(format!("PRAGMA max_page_count = {pages}"));
     writer(&store).execute(sqlx::raw_sql(limit)).await.unwrap();
     let refused = store.import(&demo(), orders(100..20_000)).await;
     assert!(matches!(&refused, Err(ImportError::Store(error)) if error.kind == FaultKind::Full), "{refused:?}");
-    assert_eq!(store.summary(&demo()).await.unwrap().pending, 10, "nothing of it was kept");
-    assert_eq!(store.cancel(&demo(), 3, AT).await.unwrap().status, Status::Cancelled, "writing goes on");
+    assert_eq!(store.summary(&demo()).await.unwrap().pending, 10, "none of the orders was stored");
+    assert_eq!(store.cancel(&demo(), 3, AT).await.unwrap().status, Status::Cancelled, "the store writes again");
     assert_eq!(store.import(&demo(), orders(100..200)).await, Ok(100));
     store.close().await;
 }
 
 // promise: orders.14, faults.15
 #[tokio::test]
-async fn a_file_locked_by_somebody_else_is_busy_and_reading_goes_on() {
+async fn a_file_locked_by_another_process_is_busy_and_can_be_read() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("orders.db");
     let store = SqlOrders::open(&path.clone().into()).await.unwrap();
@@ -135,7 +135,7 @@ async fn a_damaged_row_fails_alone() {
 
 // promise: orders.6
 #[tokio::test]
-async fn an_order_that_disappeared_is_noticed_at_the_end_of_a_list() {
+async fn a_list_fails_at_its_end_if_an_order_disappeared() {
     let directory = tempfile::tempdir().unwrap();
     let store = Arc::new(SqlOrders::open(&directory.path().join("orders.db").into()).await.unwrap());
     store.import(&demo(), orders(0..10)).await.unwrap();
@@ -146,9 +146,9 @@ async fn an_order_that_disappeared_is_noticed_at_the_end_of_a_list() {
 }
 
 async fn listed(store: Arc<dyn OrderStore>) -> Result<Vec<Order>, StoreError> {
-    let mut walk = Walk::begin(store, demo()).await?;
+    let mut scan = Scan::begin(store, demo()).await?;
     let mut listed = Vec::new();
-    while let Some(batch) = walk.next().await? {
+    while let Some(batch) = scan.next().await? {
         listed.extend(batch);
     }
     Ok(listed)
@@ -164,7 +164,7 @@ async fn listed_from(path: &Path) -> Option<Vec<Order>> {
 // promise: orders.15, faults.16
 #[tokio::test]
 async fn a_flipped_byte_never_gives_a_wrong_list() {
-    // A prime, so that over the pages of the file every place within a page has its turn.
+    // A prime step, so that over the pages of the file the flips reach every offset within a page.
     const STRIDE: usize = 211;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("orders.db");
@@ -186,7 +186,7 @@ async fn a_flipped_byte_never_gives_a_wrong_list() {
         }
         std::fs::remove_file(&copy).unwrap();
     }
-    assert!(wrong.is_empty(), "wrong lists after a flip at {wrong:?}");
+    assert!(wrong.is_empty(), "flips at {wrong:?} gave wrong lists");
     assert!(noticed > 0 && harmless > 0, "{noticed} noticed, {harmless} harmless");
 }
 

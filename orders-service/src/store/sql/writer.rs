@@ -1,14 +1,14 @@
-//! A task that writes: the only one over SQLite, one of a few over PostgreSQL, where each has projects of its own.
+//! The writer task: one with SQLite, a few with PostgreSQL, where each writes the changes of certain projects.
 //!
-//! SQLite has one writer, and everywhere a durable commit costs a disk flush. So changes queue for a task, which takes
-//! all that wait, applies them in one transaction and answers them after its commit: under load many cancellations
-//! share one flush, alone each has its own. Every change is answered for itself; only trouble of the store itself, in
-//! which nothing of the transaction lasts, is shared by all of its changes.
+//! A durable commit costs a disk flush, and SQLite allows one writer. So changes wait in a queue. The task takes all
+//! queued changes, applies them in one transaction and answers them after its commit: under load, many cancellations
+//! share one flush. Each change gets its own result; only a failure of the store, which rolls back the transaction, is
+//! the result of all of its changes.
 //!
-//! A transaction holds the locks of the projects it changes. Every writer of every replica takes them in the order of
-//! the projects' names, so that no two wait for each other.
+//! A transaction holds the locks of the projects that it changes. Every writer of every replica takes them in the order
+//! of the projects' identities, so no deadlock can arise.
 //!
-//! An import is a transaction of its own. Changes wait meanwhile, and are told "busy" when their time is up.
+//! An import runs in its own transaction. Other changes wait for it and get "busy" after their deadline.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,16 +23,16 @@ use super::{apply, erase, import, outbox};
 use crate::order::{CancelError, Order, ShipError};
 use crate::store::{ChangeError, CreateError, Created, FaultKind, Idempotency, ImportError, NewOrder, StoreError};
 
-/// Changes that may wait; one more is refused as busy.
+/// Most changes in the queue; one more is refused as busy.
 pub(super) const WAITING_MAX: usize = 1_024;
 
-/// Changes that share one commit. Other replicas wait for the locks of a group, and over a network it takes longer.
+/// Most changes per commit. Fewer over a network, where a commit takes longer and other replicas wait for its locks.
 const GROUP_MAX: usize = 256;
 const GROUP_MAX_OVER_NETWORK: usize = 64;
 
 type Reply<T> = oneshot::Sender<T>;
 
-/// A change that waits.
+/// A queued change.
 pub(super) enum Job {
     Cancel {
         project: ProjectUid,
@@ -64,14 +64,14 @@ pub(super) enum Job {
         reply: Reply<Result<bool, StoreError>>,
     },
     Forget {
-        told: Vec<i64>,
+        delivered: Vec<i64>,
         keep: u32,
         reply: Reply<Result<u64, StoreError>>,
     },
 }
 
 impl Job {
-    /// Whose orders it changes; forgetting what was told changes none.
+    /// The project whose orders it changes; `None` for the deletion of events.
     fn project(&self) -> Option<&ProjectUid> {
         match self {
             Self::Cancel { project, .. }
@@ -83,16 +83,16 @@ impl Job {
         }
     }
 
-    /// Whether it may be the first of its project.
+    /// Whether it can create the project's first order.
     fn makes_orders(&self) -> bool {
         matches!(self, Self::Create { .. } | Self::Import { .. })
     }
 }
 
-/// An applied change: called with the fate of its transaction, it answers whoever asked.
+/// An applied change: called with the result of its transaction, it sends the reply.
 type Answer = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
-/// The writing task and the queue before it.
+/// The writer task and its queue.
 pub(super) struct Writer {
     queue: mpsc::Sender<Job>,
     stopping: AtomicBool,
@@ -118,13 +118,13 @@ impl Writer {
         })
     }
 
-    /// Writes what waits, then ends the task.
+    /// Writes the queued changes, then ends the task.
     pub(super) async fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         drop(self.stop.lock().take());
         let task = self.task.lock().take();
         if let Some(task) = task {
-            // A task that broke off has nothing left to write.
+            // A task that panicked has no changes left to write.
             let _ = task.await;
         }
     }
@@ -149,7 +149,7 @@ async fn run(pool: Pool, mut jobs: mpsc::Receiver<Job>, mut stopped: oneshot::Re
         for job in waiting.drain(..) {
             match job {
                 Job::Import { project, orders, reply } => {
-                    // What came before the import goes before it.
+                    // Earlier changes are written before the import.
                     write_group(&pool, std::mem::take(&mut group)).await;
                     let _ = reply.send(import::write(&pool, &project, &orders).await);
                 }
@@ -157,10 +157,10 @@ async fn run(pool: Pool, mut jobs: mpsc::Receiver<Job>, mut stopped: oneshot::Re
                     write_group(&pool, std::mem::take(&mut group)).await;
                     let _ = reply.send(erase::some(&pool, &project, at).await);
                 }
-                Job::Forget { told, keep, reply } => {
-                    // Nobody waits for this one: changes go first.
+                Job::Forget { delivered, keep, reply } => {
+                    // Earlier changes go first: no client waits for this deletion.
                     write_group(&pool, std::mem::take(&mut group)).await;
-                    let _ = reply.send(outbox::forget(&pool, &told, keep).await);
+                    let _ = reply.send(outbox::forget(&pool, &delivered, keep).await);
                 }
                 change => group.push(change),
             }
@@ -209,7 +209,7 @@ async fn apply_all(
 ) -> Result<(), StoreError> {
     let mut locked = None;
     for job in jobs {
-        // A project that was found without orders may get its first in the same group, so makers lock for themselves.
+        // A project without orders can get its first one in this group, so jobs that create orders take the lock again.
         if let Some(project) = job.project().cloned()
             && (job.makes_orders() || locked.as_ref() != Some(&project))
         {
@@ -233,7 +233,7 @@ async fn apply_all(
 
 type Applied = Option<Result<Answer, (Answer, StoreError)>>;
 
-/// Applies one change. `None`: whoever asked has left, nothing was done.
+/// Applies one change. `None`: the caller no longer waits, and nothing was changed.
 async fn apply_one(connection: &mut Connection, job: Job) -> Applied {
     match job {
         Job::Cancel { project, id, at, reply } => {
@@ -241,7 +241,7 @@ async fn apply_one(connection: &mut Connection, job: Job) -> Applied {
                 return None;
             }
             let change = apply::change(connection, &project, id, at, apply::Change::cancel()).await;
-            Some(settle(change, reply, |error| match error {
+            Some(answer_for(change, reply, |error| match error {
                 ChangeError::Store(error) => Some(error.clone()),
                 _ => None,
             }))
@@ -251,7 +251,7 @@ async fn apply_one(connection: &mut Connection, job: Job) -> Applied {
                 return None;
             }
             let change = apply::change(connection, &project, id, at, apply::Change::ship(at)).await;
-            Some(settle(change, reply, |error| match error {
+            Some(answer_for(change, reply, |error| match error {
                 ChangeError::Store(error) => Some(error.clone()),
                 _ => None,
             }))
@@ -261,19 +261,19 @@ async fn apply_one(connection: &mut Connection, job: Job) -> Applied {
                 return None;
             }
             let created = apply::create(connection, &project, order, idempotency, at).await;
-            Some(settle(created, reply, |error| match error {
+            Some(answer_for(created, reply, |error| match error {
                 CreateError::Store(error) => Some(error.clone()),
                 _ => None,
             }))
         }
-        // These never stand in a group.
+        // `run` never puts these into a group.
         Job::Import { .. } | Job::Erase { .. } | Job::Forget { .. } => None,
     }
 }
 
-/// Makes the answer. A damaged row fails its own change alone: it was found by reading, before anything was written.
-/// Any other trouble is the transaction's.
-fn settle<T, E>(
+/// Builds the answer. A damaged row fails only its own change, because it was found before a write. Any other fault of
+/// the store fails the whole transaction.
+fn answer_for<T, E>(
     outcome: Result<T, E>,
     reply: Reply<Result<T, E>>,
     store_error: impl Fn(&E) -> Option<StoreError>,
@@ -282,15 +282,15 @@ where
     T: Send + 'static,
     E: From<StoreError> + Send + 'static,
 {
-    let trouble = outcome.as_ref().err().and_then(store_error).filter(|error| error.kind != FaultKind::Corrupt);
+    let fault = outcome.as_ref().err().and_then(store_error).filter(|error| error.kind != FaultKind::Corrupt);
     let answer: Answer = Box::new(move |fate| {
-        // The receiver may have left; the change stands all the same.
+        // The receiver may be gone; the change is committed all the same.
         let _ = reply.send(match (outcome, fate) {
             (Ok(_), Err(error)) => Err(error.into()),
             (outcome, _) => outcome,
         });
     });
-    match trouble {
+    match fault {
         None => Ok(answer),
         Some(error) => Err((answer, error)),
     }

@@ -1,4 +1,4 @@
-//! The same rows, read by others: the stores' own programs, and a peer.
+//! The same rows read by other programs, for comparison: the stores' own clients, and Datasette.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use reqwest::Client;
 use super::{Kept, MEGABYTE, memory, rate, read, row};
 use crate::world::until;
 
-/// How long a program takes to read the same rows from the same file.
+/// The time a program takes to read the same rows from the same file.
 fn beside(program: &str, arguments: &[&str]) -> Duration {
     let began = Instant::now();
     let status = Command::new(program).args(arguments).stdout(Stdio::null()).status();
@@ -21,7 +21,7 @@ fn beside(program: &str, arguments: &[&str]) -> Duration {
 const COLUMNS: &str =
     "SELECT id, pet_id, quantity, ship_date_micros, complete FROM orders WHERE project = 'demo' ORDER BY id";
 
-/// What the store's own program takes for the same rows, as text and as JSON.
+/// The time the store's own client takes for the same rows, as text and as JSON.
 pub(super) async fn beside_programs(kept: &Kept, orders: i64) {
     let object = "'id', id, 'petId', pet_id, 'quantity', quantity, 'complete', complete";
     let all = "FROM orders WHERE project = 'demo' ORDER BY id";
@@ -43,7 +43,7 @@ pub(super) async fn beside_programs(kept: &Kept, orders: i64) {
     }
 }
 
-/// Durable changes of single rows by the store's own program, one after the other.
+/// Durable changes of single rows with the store's own client, one after the other.
 pub(super) fn beside_updates(kept: &Kept) {
     const UPDATES: i64 = 200;
     let single = "UPDATE orders SET quantity = 1 WHERE project = 'demo' AND id = 1;\n";
@@ -66,7 +66,8 @@ pub(super) fn beside_updates(kept: &Kept) {
     );
 }
 
-/// Datasette, which serves SQLite files as JSON over HTTP, asked for the same list, if `bench/run orders` has installed it.
+/// Datasette, which serves SQLite files as JSON over HTTP, asked for the same list, if `bench/run orders` has installed
+/// it.
 #[expect(clippy::disallowed_methods, reason = "a tool of a long run, no setting of the product")]
 async fn beside_datasette(database: &Path, orders: i64) {
     let Ok(program) = std::env::var("BENCH_DATASETTE") else { return };
@@ -97,7 +98,7 @@ async fn beside_datasette(database: &Path, orders: i64) {
     row("Memory of Datasette, peak", &format!("{} MB", memory(peer.0.id(), "VmHWM:") / MEGABYTE));
 }
 
-/// A process that ends with its test.
+/// A process that is killed at the end of its test.
 struct Ended(std::process::Child);
 
 impl Drop for Ended {

@@ -90,7 +90,7 @@ fn at_midnight_both_windows_start_anew() {
 }
 
 #[test]
-fn what_expired_unspent_in_an_old_minute_is_returned_to_the_day() {
+fn units_that_expired_unspent_return_to_the_day() {
     let mut bucket = Bucket::new(&around(NOW));
     settled(&mut bucket, &statement(1, 1, Claim::NOTHING, 10, (60, 1_000)), &around(NOW));
     let later = around(NOW.plus(60_000));
@@ -171,7 +171,7 @@ fn a_store_that_finds_it_has_forgotten_listens_before_it_grants() {
 }
 
 #[test]
-fn a_copy_that_lags_listens_too_even_if_the_first_to_speak_lost_nothing() {
+fn a_lagging_copy_learns_again_even_if_the_first_statement_shows_no_loss() {
     let mut bucket = Bucket::new(&around(NOW));
     settled(&mut bucket, &statement(1, 1, Claim::NOTHING, 5, (60, 1_000)), &around(NOW));
     let reborn = StoreState { incarnation: Incarnation(2), ..around(NOW) };
@@ -209,7 +209,7 @@ fn a_refused_node_learns_what_others_hold() {
 }
 
 #[test]
-fn a_restart_loop_cannot_grow_a_bucket_and_frees_nothing() {
+fn a_restart_loop_neither_grows_a_bucket_nor_frees_units() {
     let limits = (1_000, 10_000);
     let mut bucket = Bucket::new(&around(NOW));
     for start in 1..=1_000 {

@@ -133,7 +133,7 @@ fn units_are_valid_from_the_moment_of_asking_and_never_reach_into_the_next_minut
 }
 
 #[test]
-fn a_reply_to_a_statement_that_was_given_up_brings_nothing() {
+fn a_reply_to_an_abandoned_statement_is_ignored() {
     let mut pair = Pair::new(60, 1_000);
     pair.spend();
     let lost = pair.node.ask(pair.now, Purpose::Spend(3)).unwrap();
@@ -174,7 +174,7 @@ fn a_refusal_is_remembered_until_the_minute_ends_and_dropped_when_the_plan_chang
 }
 
 #[test]
-fn when_both_windows_are_spent_the_day_is_what_refuses() {
+fn when_both_windows_are_spent_the_day_refuses() {
     let mut pair = Pair::new(3, 3);
     for _ in 0..3 {
         pair.request();
@@ -226,7 +226,7 @@ fn a_refund_after_the_minute_goes_back_to_the_day_alone() {
 }
 
 #[test]
-fn alone_a_node_spends_its_share_and_claims_it_afterwards() {
+fn a_degraded_node_spends_its_share_and_claims_it_afterwards() {
     let mut pair = Pair::new(60, 1_000);
     let three = DegradedPolicy::Share(Share::new(NonZeroU32::new(3).unwrap(), 0));
     let mut admitted = 0;
@@ -290,7 +290,7 @@ fn a_node_with_a_wrong_clock_names_no_minute_that_the_store_has_not_named() {
 
 // rule: 8.1
 #[test]
-fn what_was_spent_in_a_minute_that_has_not_begun_at_the_store_is_charged_to_the_one_that_has() {
+fn units_of_a_minute_ahead_of_the_store_are_charged_to_the_stores_minute() {
     for (ahead, spent_before) in [(60, 0), (60, 4), (180, 4)] {
         let mut pair = Pair::new(60, 1_000);
         let all = DegradedPolicy::Share(Share::new(NonZeroU32::MIN, 0));
@@ -330,7 +330,7 @@ fn hold_elsewhere(pair: &mut Pair, process: u32, units: u32) -> NodeBucket {
 }
 
 #[test]
-fn before_it_refuses_it_asks_for_what_others_hold_three_times_and_waits_longer_each_time() {
+fn before_a_refusal_it_recalls_held_units_three_times_with_growing_waits() {
     let mut pair = Pair::new(60, 1_000);
     let _other = hold_elsewhere(&mut pair, 2, 60);
     for wait in [5, 10, 20].map(Duration::from_millis) {
@@ -358,7 +358,7 @@ fn before_it_refuses_it_asks_for_what_others_hold_three_times_and_waits_longer_e
 }
 
 #[test]
-fn what_others_hand_back_in_time_is_granted() {
+fn units_that_others_return_in_time_are_granted() {
     let mut pair = Pair::new(60, 1_000);
     let mut other = hold_elsewhere(&mut pair, 2, 60);
     pair.exchange(Purpose::Spend(1));
@@ -372,7 +372,7 @@ fn what_others_hand_back_in_time_is_granted() {
 }
 
 #[test]
-fn a_new_life_claims_only_what_was_spent_beyond_what_is_charged_to_the_old_one() {
+fn a_restarted_node_claims_only_units_that_are_not_charged_yet() {
     let mut pair = Pair::new(1_000, 100_000);
     pair.warm_up();
     let (charged, held) = (pair.day_charged(), pair.node.claim().held);

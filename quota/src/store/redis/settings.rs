@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_have_a_scheme_a_host_and_a_port_and_nothing_secret() {
+    fn addresses_have_a_scheme_a_host_a_port_and_no_secret() {
         let good = |host: &str, port, tls| Ok(RedisAddress { host: host.to_owned(), port, tls });
         assert_eq!("redis://127.0.0.1:6379".parse(), good("127.0.0.1", 6379, false));
         assert_eq!("rediss://cache.internal:6380/".parse(), good("cache.internal", 6380, true));

@@ -223,7 +223,7 @@ async fn bans_and_lifts_are_delivered_when_the_store_is_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bans_outlive_a_memory_that_is_emptied_and_lifted_ones_do_not_come_back() {
+async fn bans_survive_an_emptied_store_and_lifted_ones_do_not_return() {
     let redis = Redis::within_a_day();
     let nodes = short_budget(&redis, 2, OnStoreDown::Allow).await;
     let far = UnixSeconds(4_000_000_000);
@@ -266,7 +266,7 @@ async fn bans_that_are_over_leave_the_store() {
 
 // rule: 8.3
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_is_banned_by_what_all_nodes_have_seen_together() {
+async fn a_key_is_banned_by_the_strikes_of_all_nodes() {
     let redis = Redis::in_a_fresh_minute();
     let nodes = Nodes::start(&[redis.port], RedisMode::Standalone, 3, |settings| {
         settings.ban.grace = Duration::ZERO;

@@ -190,7 +190,7 @@ async fn exactly_the_days_limit_is_admitted_and_refusals_cost_neither_window() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_request_makes_no_call_and_a_busy_bucket_few() {
+async fn refused_requests_make_no_calls_and_a_busy_bucket_makes_few() {
     let redis = Redis::in_a_fresh_minute();
     let nodes = Nodes::start(&[redis.port], RedisMode::Standalone, 3, without_bans).await;
     within_one_minute("cheap", async |project| {

@@ -23,7 +23,7 @@ fn certificate() -> (TempDir, String) {
 }
 
 #[tokio::test]
-async fn redis_is_spoken_to_over_tls_and_only_to_one_that_is_trusted() {
+async fn redis_over_tls_must_be_trusted() {
     // As the program does at start; another test may have been first.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let (directory, authority) = certificate();

@@ -1,5 +1,5 @@
-//! `tollhouse finish-restore`: what databases need that PostgreSQL's tools have put back. And what a restore brings back, in
-//! words.
+//! `tollhouse finish-restore`: prepares databases that PostgreSQL's tools restored. Also the report of a restore, as
+//! text.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use serde_json::{Value, json};
 use crate::arguments::{Common, FinishRestore};
 use crate::output::{answer, moment, table};
 
-/// Connections at most: as few as settings may ask for.
+/// Most connections: the minimum of the settings.
 const CONNECTIONS: u32 = 4;
 
 pub(in crate::command) async fn finish_restore(common: &Common, options: &FinishRestore) -> anyhow::Result<()> {
     let domains = server(&options.domains_url_file)?;
     let lost = match &options.lost {
         Some(name) => Ok(domains.clone().database(name).into()),
-        None => Err(anyhow::anyhow!("none was named with --lost")),
+        None => Err(anyhow::anyhow!("--lost was not given")),
     };
     orders_service::store::finish_restore(&server(&options.orders_url_file)?.into()).await?;
     let clock = Arc::new(SystemClock::new());
@@ -35,7 +35,7 @@ fn server(url_file: &Path) -> anyhow::Result<PostgresSettings> {
     PostgresSettings::new(url, CONNECTIONS).with_context(|| format!("reading {}", url_file.display()))
 }
 
-/// What comes back, and where to look at it.
+/// The report of a restore, with the commands to check it.
 pub(super) fn in_words(report: &Report) -> String {
     let rows: Vec<Value> = report
         .things
@@ -47,13 +47,13 @@ pub(super) fn in_words(report: &Report) -> String {
             })
         })
         .collect();
-    let at = |at| moment(at).unwrap_or_else(|| "an unknown moment".to_owned());
+    let at = |at| moment(at).unwrap_or_else(|| "an unknown time".to_owned());
     let lost = report.lost_changed_at.map(|lost| format!(", the lost one of {}", at(lost))).unwrap_or_default();
-    let changes = format!("The newest change of the restored database is of {}{lost}.\n", at(report.changed_at));
+    let changes = format!("The newest change in the restored database is from {}{lost}.\n", at(report.changed_at));
     let words = match (report.outcome, rows.is_empty()) {
         (Outcome::Withdrawn | Outcome::Back, true) => "Nothing was revoked or removed since the backup.\n".to_owned(),
-        (Outcome::Withdrawn, _) => "Withdrawn again, because the lost database had withdrawn it:\n\n".to_owned(),
-        (Outcome::Back, _) => "Good again, although the lost database had withdrawn it:\n\n".to_owned(),
+        (Outcome::Withdrawn, _) => "Withdrawn again, as in the lost database:\n\n".to_owned(),
+        (Outcome::Back, _) => "Valid again, although the lost database had withdrawn it:\n\n".to_owned(),
         (Outcome::Unknown, _) => format!(
             "The lost database could not be compared: {}. What was revoked or removed since the backup is good again and \
              cannot be told from the rest. Look through all of it, and revoke again what leaked:\n\n",
@@ -68,7 +68,7 @@ pub(super) fn in_words(report: &Report) -> String {
     )
 }
 
-/// What lists things of a kind, and withdraws them.
+/// The commands that list and withdraw items of a kind.
 fn commands(kind: Kind) -> &'static str {
     match kind {
         Kind::Credential => "tollhouse node list; tollhouse node revoke NAME",

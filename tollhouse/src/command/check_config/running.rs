@@ -1,8 +1,8 @@
-//! `tollhouse check-config --running`: what a restart with these files would change.
+//! `tollhouse check-config --running`: the settings that a restart with these files would change.
 //!
-//! Compares setting by setting: the file's text with what the running process was given when it started. Skips settings
-//! that the process took from its environment, where the file does not count, and secrets. `check-config` alone says
-//! whether a file is good.
+//! Compares each setting of the file with that of the running process. Skips settings
+//! that the process took from its environment, which overrides the file, and secrets. `check-config` alone says
+//! whether a file is valid.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,14 +22,14 @@ pub(in crate::command) async fn compare(common: &Common, client: &Client, files:
     for file in files_or_default(files) {
         let process = Process::of(&file)?;
         for (place, running) in running(client, process).await {
-            let running = running.with_context(|| format!("asking {place} for the settings it runs with"))?;
+            let running = running.with_context(|| format!("requesting the settings of {place}"))?;
             rows.extend(differences(process, &place, &running, &effective(process, &file)?));
         }
     }
     let differ = !rows.is_empty();
     answer(common, &Value::Array(rows), |rows| {
         if rows.as_array().is_some_and(Vec::is_empty) {
-            return "Every process runs with what the files say.".to_owned();
+            return "All running processes have the settings of the files.".to_owned();
         }
         let columns = [("PROCESS", "/process"), ("SETTING", "/setting"), ("RUNNING", "/running"), ("FILE", "/file")];
         table(rows, &columns)
@@ -37,7 +37,7 @@ pub(in crate::command) async fn compare(common: &Common, client: &Client, files:
     Attention::when(differ)
 }
 
-/// What every process of this kind runs with.
+/// The settings of every running process of this kind.
 async fn running(client: &Client, process: Process) -> Vec<(String, anyhow::Result<Value>)> {
     match process {
         Process::Gateway => {
@@ -54,21 +54,21 @@ async fn running(client: &Client, process: Process) -> Vec<(String, anyhow::Resu
     }
 }
 
-/// What the file says, without any environment. The process's own reading knows what is a default.
+/// The settings of the file, without any environment. Read as the process reads them, to know the defaults.
 fn effective(process: Process, file: &Path) -> anyhow::Result<EffectiveSettings> {
     let name = file.display().to_string();
     let text = std::fs::read_to_string(file).with_context(|| format!("reading {name}"))?;
     let source = Source::from_text(&name, &text, "TOLLHOUSE_DIFF", BTreeMap::new());
-    // A file that is not TOML ends here.
+    // A file that is not TOML is an error.
     source.reader()?;
-    // A file without its secrets has problems, and its settings count all the same.
+    // A file with problems, such as missing secrets, is compared all the same.
     Ok(process.read(&source).unwrap_or_else(|problems| problems.effective))
 }
 
 fn differences(process: Process, place: &str, running: &Value, file: &EffectiveSettings) -> Vec<Value> {
     let found = |path: &str| running.get(path).and_then(|given| given.get("value")).and_then(Value::as_str);
     let is_default = |path: &str| running.pointer(&format!("/{path}/default")).is_some_and(|default| default == true);
-    // What is said and changes nothing is no difference to who says nothing.
+    // A given default and a missing setting are equal.
     let given = |path: &str| found(path).filter(|_| !is_default(path));
     let from_environment =
         |path: &str| running.get(path).and_then(|given| given.get("from")).is_some_and(|from| from == "environment");
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_environment_said_is_not_the_files_business() {
+    fn settings_from_the_environment_are_not_compared_with_the_file() {
         let text = "threads = 4\n[quota]\nbans = \"off\"\n[drain]\nrequests = \"9s\"\n";
         let source = Source::from_text("gateway.toml", text, "X", BTreeMap::new());
         let file = source.reader().unwrap().effective_settings();

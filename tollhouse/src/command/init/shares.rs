@@ -1,10 +1,10 @@
-//! What each process of a deployment is given of the secrets: copies of the files it needs, in a directory of its own,
-//! so that whoever breaks into one process does not hold the secrets of all.
+//! Copies the secrets that each process of a deployment needs to a directory of that process,
+//! so that an attacker in one process does not get the secrets of the others.
 //!
-//! The directories are made to be volumes. Files keep the names that they have in the data directory; servers that are
-//! not ours find what they need directly in theirs, readable by any user, because theirs is another than ours and
-//! nobody else is given the volume. A copy is written when it differs from its original, so that who watches a file
-//! sees only true changes.
+//! The directories are meant as volumes. Files keep their names of the data directory. Redis and PostgreSQL find their
+//! files directly in their directories, readable by every user, because they run as other users and only they mount the
+//! volume. A copy is written only if it differs from its original, so that a process that watches a file sees only real
+//! changes.
 
 use std::num::NonZeroU32;
 use std::os::unix::fs::PermissionsExt as _;
@@ -18,8 +18,8 @@ use chassis::secret::write_private;
 
 use crate::directory::{Directory, INTERNAL_AUTHORITY};
 
-/// Which of our processes needs which files. A key is copied before its certificate: processes look at it when the
-/// certificate has changed. A gateway has its own credential and certificate, and no other's.
+/// The files that each process needs. A key is copied before its certificate, because processes read it when the
+/// certificate has changed. A gateway gets only its own credential and certificate.
 const OURS: [(&str, &[&str]); 5] = [
     ("gateway-1", &gateway("secrets/gateways/gateway-1.key", "tls/gateway-1.key", "tls/gateway-1.pem")),
     ("gateway-2", &gateway("secrets/gateways/gateway-2.key", "tls/gateway-2.key", "tls/gateway-2.pem")),
@@ -58,15 +58,15 @@ const fn gateway(credential: &'static str, key: &'static str, certificate: &'sta
     ]
 }
 
-/// What a gateway may do in Redis; config/redis.conf proposes the same.
+/// A gateway's rights in Redis, the same as in config/redis.conf.
 const REDIS_RIGHTS: &str = "~tollhouse:* &tollhouse:* -@all +evalsha +eval +script|load +info +time +hgetall +hset \
     +hdel +hget +hmget +del +pexpireat +pexpire +zadd +zcard +zremrangebyscore +publish +subscribe +unsubscribe +ping \
     +cluster|slots +hello +auth";
 
-/// Databases of the PostgreSQL server: the process that has it, and the name of the database and of its user.
+/// Databases of the PostgreSQL server: the process, and the name of its database and user.
 const DATABASES: [(&str, &str); 2] = [("orders-service", "orders"), ("domains-service", "domains")];
 
-/// Where the processes find that server.
+/// The address of that server.
 const DATABASE_SERVER: &str = "postgres:5432";
 
 /// Brings the directory of every process below `target` up to date.
@@ -100,9 +100,9 @@ pub(super) fn write(directory: &Directory, target: &Path) -> anyhow::Result<()> 
     replace(&target.join("prometheus/internal.pem"), &authority, 0o644)
 }
 
-/// Redis is told a digest: of 256 random bits nobody finds the bits. `health` may ask whether Redis is alive. Nobody can be
-/// the default user, which keeps all rights nevertheless: as that user Redis replays its log when it starts, and up to
-/// 2025 it skipped the transactions in the log that this user may not carry out, the ledger's scripts among them.
+/// The users of Redis. It gets a digest of the password, which has 256 random bits. `health` may only PING. No client
+/// can log in as the default user, but that user keeps all rights: Redis replays its log as that user when it starts,
+/// and up to 2025 it skipped logged transactions without the right for them, including the ledger's scripts.
 fn redis_users(password: &str) -> String {
     let digest = digest::digest(&digest::SHA256, password.as_bytes());
     let digest: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -111,7 +111,7 @@ fn redis_users(password: &str) -> String {
     )
 }
 
-/// What psql makes of a database and its user, at every start: nothing when both are there.
+/// The psql commands that create a database and its user if they are missing, run at every start.
 fn database_role(name: &str, verifier: &str) -> String {
     format!(
         "SELECT 'CREATE ROLE {name} LOGIN' WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '{name}') \\gexec\n\
@@ -122,8 +122,8 @@ fn database_role(name: &str, verifier: &str) -> String {
     )
 }
 
-/// What the server keeps of a password (RFC 5802, RFC 7677), in the form `ALTER ROLE` takes: it can check who knows the
-/// password, and who reads it does not know it. The salt follows from the password, so that the file changes only with it.
+/// The SCRAM verifier of a password (RFC 5802, RFC 7677) for `ALTER ROLE`: the server can verify the
+/// password but does not reveal it. The salt is derived from the password, so that the file changes only with it.
 fn scram_verifier(password: &str) -> anyhow::Result<String> {
     const ROUNDS: NonZeroU32 = NonZeroU32::MIN.saturating_add(4_095);
     let sign = |key: &[u8], text: &[u8]| hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn each_process_is_given_what_it_needs_and_nothing_else() {
+    fn each_process_gets_exactly_the_secrets_it_needs() {
         let place = tempfile::tempdir().unwrap();
         let target = place.path().join("shares");
         write(&platform(&place.path().join("data")), &target).unwrap();
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_original_is_copied_again_and_an_unchanged_one_is_left_alone() {
+    fn only_a_changed_original_is_copied_again() {
         let place = tempfile::tempdir().unwrap();
         let (directory, target) = (platform(&place.path().join("data")), place.path().join("shares"));
         write(&directory, &target).unwrap();
@@ -234,11 +234,11 @@ mod tests {
         write_private(&directory.path("ca/platform.pem"), b"renewed").unwrap();
         write(&directory, &target).unwrap();
         assert_eq!(std::fs::read(copy("ca/platform.pem")).unwrap(), b"renewed");
-        assert_eq!(inode("ca/platform.key"), before, "a file that is watched has not moved");
+        assert_eq!(inode("ca/platform.key"), before, "an unchanged file keeps its inode");
     }
 
     #[test]
-    fn postgresql_learns_verifiers_and_the_services_their_urls() {
+    fn postgresql_gets_verifiers_and_the_services_get_their_urls() {
         let place = tempfile::tempdir().unwrap();
         let target = place.path().join("shares");
         write(&platform(&place.path().join("data")), &target).unwrap();
@@ -249,14 +249,14 @@ mod tests {
     }
 
     #[test]
-    fn a_verifier_is_that_of_the_rfc() {
+    fn a_verifier_matches_the_rfc() {
         // Computed with Python's hashlib and hmac, as the RFC says.
         let expected = "SCRAM-SHA-256$4096:smcE0mHEd+mJ47Eh0wLdaA==$BoEtxDbSW4UwT6UOAa9zDumJah0pCj+Dzses5LW/OE0=:y51V9d95K2yAYndGdx73egQ8eFa23EMuQ+/Jf9uh6mo=";
         assert_eq!(scram_verifier("pencil").unwrap(), expected);
     }
 
     #[test]
-    fn redis_learns_a_digest_and_the_rights_its_settings_propose() {
+    fn redis_gets_a_digest_and_the_rights_of_the_sample_settings() {
         let users = redis_users("abc");
         assert!(users.contains("#ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad "), "{users}");
         assert!(!users.contains("abc "), "{users}");

@@ -1,4 +1,5 @@
-//! `tollhouse node accept`: every gateway takes what the control plane holds now, and says what that changed.
+//! `tollhouse node accept`: every gateway replaces its replica by the control plane's current data and reports the
+//! changes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,11 +12,11 @@ use crate::client::Client;
 use crate::directory::GatewayAdmin;
 use crate::output::{Attention, answer, word};
 
-/// How long the gateways have for a snapshot: one of a million domains takes most of a minute.
+/// Longest wait for a snapshot: one of a million domains takes most of a minute.
 const TAKE_MAX: Duration = Duration::from_mins(2);
 
-/// Between two questions to the gateways.
-const ASK_EVERY: Duration = Duration::from_millis(200);
+/// Interval between two requests to the gateways.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 const PATH: &str = "/replica/accept";
 
@@ -23,7 +24,7 @@ pub(super) async fn run(common: &Common, client: &Client) -> anyhow::Result<()> 
     let mut gateways = by_name(client.every_edge(&Method::POST, PATH).await);
     let deadline = tokio::time::Instant::now() + TAKE_MAX;
     while gateways.values().any(waits) && tokio::time::Instant::now() < deadline {
-        tokio::time::sleep(ASK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
         gateways.extend(by_name(client.every_edge(&Method::GET, PATH).await));
     }
     let all = json!({ "gateways": gateways });
@@ -31,7 +32,7 @@ pub(super) async fn run(common: &Common, client: &Client) -> anyhow::Result<()> 
     Attention::when(!gateways.values().all(has_taken))
 }
 
-/// What each gateway said, or why it did not.
+/// The result of each gateway, or its error.
 fn by_name(answers: Vec<(GatewayAdmin, anyhow::Result<Value>)>) -> BTreeMap<String, Value> {
     let said = |answer: anyhow::Result<Value>| answer.unwrap_or_else(|error| json!({ "failed": format!("{error:#}") }));
     answers.into_iter().map(|(edge, answer)| (edge.to_string(), said(answer))).collect()
@@ -57,11 +58,11 @@ fn of_gateway(name: &str, gateway: &Value) -> String {
     if !has_taken(gateway) {
         let refused = gateway.get("refused").and_then(Value::as_str);
         let why =
-            refused.map_or_else(|| "no snapshot came".to_owned(), |why| format!("it refused the snapshot: {why}"));
-        return format!("gateway {name} still serves what it knew before; {why}\n");
+            refused.map_or_else(|| "no snapshot arrived".to_owned(), |why| format!("it refused the snapshot: {why}"));
+        return format!("gateway {name} still serves its previous replica; {why}\n");
     }
     let revision = word(gateway.get("revision").unwrap_or(&Value::Null));
-    let mut text = format!("gateway {name} took everything anew, revision {revision}\n");
+    let mut text = format!("gateway {name} replaced its replica, revision {revision}\n");
     let before = text.len();
     for kind in ["keys", "hostnames", "projects"] {
         for change in ["added", "removed", "changed"] {
@@ -77,7 +78,7 @@ fn of_gateway(name: &str, gateway: &Value) -> String {
     text
 }
 
-/// How many things changed in one way, and some of their names.
+/// The number of changes of a kind, with some names.
 fn line(kind: &str, change: &str, found: &Value) -> String {
     let count = found.get("count").and_then(Value::as_u64).unwrap_or(0);
     if count == 0 {
@@ -94,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_acceptance_changed_is_listed() {
+    fn the_changes_of_an_acceptance_are_listed() {
         let none = json!({ "count": 0, "names": [] });
         let same = json!({ "added": none, "removed": none, "changed": none });
         let keys = json!({ "added": { "count": 2, "names": ["key_a", "key_b"] }, "removed": none, "changed": none });
@@ -102,7 +103,7 @@ mod tests {
         let taken = json!({ "state": "taken", "revision": 7, "keys": keys, "hostnames": same, "projects": projects });
         assert_eq!(
             of_gateway("a:1", &taken),
-            "gateway a:1 took everything anew, revision 7\n  keys added: 2 (key_a, key_b)\n  projects changed: 21 (shop, …)\n  \
+            "gateway a:1 replaced its replica, revision 7\n  keys added: 2 (key_a, key_b)\n  projects changed: 21 (shop, …)\n  \
              keys that were added are good now; if they were revoked before, revoke them again\n"
         );
         let taken = json!({ "state": "taken", "revision": 7, "keys": same, "hostnames": same, "projects": same });
@@ -110,9 +111,9 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_that_took_nothing_says_why() {
+    fn a_gateway_without_a_new_replica_reports_the_reason() {
         let waiting = json!({ "state": "waiting", "refused": null });
-        assert!(of_gateway("a:1", &waiting).ends_with("still serves what it knew before; no snapshot came\n"));
+        assert!(of_gateway("a:1", &waiting).ends_with("still serves its previous replica; no snapshot arrived\n"));
         let refused = json!({ "state": "waiting", "refused": "a certificate does not open" });
         assert!(of_gateway("a:1", &refused).ends_with("it refused the snapshot: a certificate does not open\n"));
         assert!(of_gateway("a:1", &json!({ "failed": "refused" })).contains("did not accept: refused"));

@@ -8,17 +8,22 @@ use crate::directory::Directory;
 use crate::output::{answer, table};
 use crate::up::authority::internal::{list, replace};
 
-/// Lists the certificates of the listeners between processes; before that, replaces all of them or that of one process.
+/// Lists the certificates of listeners between processes, after replacing all of them or that of one process if
+/// requested.
 pub(super) fn run(common: &Common, client: &Client, which: Option<Option<String>>) -> anyhow::Result<()> {
     let (directory, run, now) = (Directory::new(&common.data_dir), &client.run, SystemClock::new().now_seconds());
     anyhow::ensure!(
         run.pid.is_none(),
-        "this platform is one process and has no listeners between processes; `tollhouse init` makes certificates for several"
+        "this platform is a single process without internal certificates; `tollhouse init` creates them for several processes"
     );
     if let Some(which) = which {
         if let Some(name) = &which {
             let known: Vec<_> = list(&directory, run, now).into_iter().map(|one| one.name).collect();
-            anyhow::ensure!(known.contains(name), "{name:?} has no certificate; these have one: {}", known.join(", "));
+            anyhow::ensure!(
+                known.contains(name),
+                "{name:?} has no certificate; processes with a certificate: {}",
+                known.join(", ")
+            );
         }
         replace(&directory, run, now, |one| which.as_ref().is_none_or(|name| *name == one.name))?;
     }

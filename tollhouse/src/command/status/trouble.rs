@@ -1,29 +1,29 @@
-//! What in a status is not as it should be, in words that name the place: pure, so that every fault has its test.
+//! Finds the problems in a status, each as a sentence that names its process. Pure, so that every problem has a test.
 
 use serde_json::{Value, json};
 
 /// The control plane's heartbeat comes every second.
 const SILENT_SECONDS_MAX: i64 = 5;
 
-/// A clock that is further off than this is not kept by anything.
+/// A clock that is further off than this is not synchronised.
 const CLOCK_OFF_MILLISECONDS_MAX: i64 = 5_000;
 
-/// From here on services refuse what a gateway says of callers, if it is the gateway that is wrong.
+/// From this difference on, services refuse the gateway's identities, if the gateway's clock is wrong.
 const CLOCKS_APART_MILLISECONDS_MAX: i64 = 60_000;
 
-/// Trouble of a store that was met longer ago counts as over.
+/// A fault of a store that was seen longer ago counts as over.
 const RECENT_SECONDS: u64 = 60;
 
-/// A service asks every second whose identities are good.
+/// A service fetches the trusted keys every second.
 const TRUST_SECONDS_MAX: u64 = 60;
 
-/// How a service refuses what it would have to ask its database for.
+/// The codes of a service without its database.
 const NO_DATABASE: [&str; 2] = ["storage_unavailable", "storage_full"];
 
-/// Below this part of its lifetime a certificate should have been renewed.
+/// A certificate should have been renewed before this part of its lifetime is left.
 const LIFETIME_LEFT_MIN: f64 = 0.25;
 
-/// Every trouble that the status of all processes shows.
+/// Every problem in the status of all processes.
 pub(super) fn find(all: &Value) -> Vec<String> {
     let mut found = Vec::new();
     for edge in items(all, "/edges") {
@@ -32,7 +32,7 @@ pub(super) fn find(all: &Value) -> Vec<String> {
     of_service("the domains-service", all.get("control"), "trouble", "code", &mut found);
     if let Some(missing @ 1..) = all.pointer("/control/sealed_with_missing").and_then(Value::as_u64) {
         found.push(format!(
-            "{missing} private keys or secrets of webhooks need a sealing secret that the domains-service was not given"
+            "the domains-service lacks the sealing secret of {missing} private keys or webhook secrets: restore it in sealing_secret_file"
         ));
     }
     of_withdrawals(all.get("withdrawals"), &mut found);
@@ -47,7 +47,7 @@ pub(super) fn find(all: &Value) -> Vec<String> {
     if !elsewhere.is_empty() {
         found.push(format!(
             "the domains-service's database lacks changes that these gateways have applied: {}. It went back to an earlier state, or \
-             is another one; a gateway that starts with an empty data directory serves that state",
+             is another database; a gateway that starts with an empty data directory serves that state. See docs/operator/backup.md",
             elsewhere.join(", ")
         ));
     }
@@ -57,7 +57,7 @@ pub(super) fn find(all: &Value) -> Vec<String> {
         all.pointer("/orders/trust_seconds_old").and_then(Value::as_u64).filter(|old| *old > TRUST_SECONDS_MAX)
     {
         found.push(format!(
-            "the control plane last told the orders-service {} minutes ago whose identities are good: it still accepts gateways \
+            "the orders-service has not received the trusted keys from the control plane for {} minutes: it still accepts gateways \
              that were revoked since",
             old / 60
         ));
@@ -66,7 +66,7 @@ pub(super) fn find(all: &Value) -> Vec<String> {
     for edge in items(all, "/edges") {
         let behind =
             newest.zip(edge.get("revision").and_then(Value::as_u64)).map(|(newest, has)| newest.saturating_sub(has));
-        // Why it is behind is said already.
+        // The reason for its lag is already in the list.
         if let (Some(behind @ 1..), None) = (behind, not_taken(edge)) {
             found.push(format!("gateway {} is {behind} revisions behind the control plane", name(edge)));
         }
@@ -74,7 +74,7 @@ pub(super) fn find(all: &Value) -> Vec<String> {
     found
 }
 
-/// What was withdrawn and is not on every gateway: one line for all, however many there are.
+/// Withdrawals that some gateways have not confirmed: one line for all.
 fn of_withdrawals(listed: Option<&Value>, found: &mut Vec<String>) {
     let rows = listed.and_then(|listed| listed.get("withdrawals")).and_then(Value::as_array);
     let Some((rows, oldest)) = rows.and_then(|rows| Some((rows, rows.first()?))) else { return };
@@ -85,7 +85,7 @@ fn of_withdrawals(listed: Option<&Value>, found: &mut Vec<String>) {
     processes.dedup();
     let word = |field: &str| text(oldest, field);
     found.push(format!(
-        "{total} withdrawals wait for {}, which may serve them still; the oldest is the {} {} of project {}, since {}",
+        "{total} withdrawals are not confirmed by {}, which may still serve them; the oldest is the {} {} of project {}, since {}",
         if processes.is_empty() { "gateways".to_owned() } else { processes.join(", ") },
         word("what"),
         word("which"),
@@ -94,55 +94,18 @@ fn of_withdrawals(listed: Option<&Value>, found: &mut Vec<String>) {
     ));
 }
 
-/// A process of a gateway, as the control plane names it; without the id of the process where it does not answer.
+/// A process of a gateway, as the control plane names it; without the process id if it does not answer.
 fn name(edge: &Value) -> String {
     let process = edge.get("node").and_then(Value::as_str).map(|node| format!("/{node}")).unwrap_or_default();
     format!("{}{process} ({})", text(edge, "gateway"), text(edge, "address"))
 }
 
-/// Why a gateway does not take what the control plane says.
+/// The problems of a gateway's replica.
 fn not_taken(edge: &Value) -> Option<&str> {
     edge.get("replica_refuses").and_then(Value::as_str)
 }
 
-fn of_edge(edge: &Value, found: &mut Vec<String>) {
-    let name = name(edge);
-    if let Some(reason) = edge.get("unreachable").and_then(Value::as_str) {
-        found.push(format!("gateway {name} does not answer: {reason}"));
-        return;
-    }
-    if edge.get("draining") == Some(&json!(true)) {
-        found.push(format!("gateway {name} is out of rotation"));
-    } else if edge.get("unheard") == Some(&json!("held")) {
-        found.push(format!(
-            "gateway {name} was stopped in order, or its data directory was copied: it serves nothing until the control plane \
-             has heard it. Bring the control plane back, or see serve_before_heard in docs/operator/running.md"
-        ));
-    } else if edge.get("ready") == Some(&json!(false)) {
-        found.push(format!("gateway {name} is not ready"));
-    }
-    if edge.get("unheard") == Some(&json!("served")) {
-        found.push(format!(
-            "gateway {name} serves what it knew when it was stopped in order or copied (feed.serve_before_heard): what was \
-             withdrawn since is served, and nothing waits for it"
-        ));
-    }
-    if let Some(mode @ ("share" | "deny" | "allow")) = edge.pointer("/quota/mode").and_then(Value::as_str) {
-        found.push(format!("gateway {name} counts without the quota store: {mode}"));
-    }
-    if let Some(why) = not_taken(edge) {
-        let has_nothing = edge.get("revision") == Some(&json!(0));
-        let how = if has_nothing { "has nothing to serve yet" } else { "serves what it knew before" };
-        found.push(format!("gateway {name} {how}: {why}"));
-    }
-    for upstream in items(edge, "/upstreams") {
-        if upstream.get("insecure") == Some(&json!(true)) {
-            let upstream = text(upstream, "name");
-            found.push(format!(
-                "INSECURE: gateway {name} does not look at the certificate of upstream {upstream}: remove `insecure`"
-            ));
-        }
-    }
+fn of_clocks(edge: &Value, name: &str, found: &mut Vec<String>) {
     let behind = edge.get("clock_behind_milliseconds").and_then(Value::as_i64).unwrap_or(0);
     if behind.abs() > CLOCK_OFF_MILLISECONDS_MAX {
         let how = if behind > 0 { "behind" } else { "ahead" };
@@ -155,19 +118,62 @@ fn of_edge(edge: &Value, found: &mut Vec<String>) {
         let off = edge.pointer(&format!("/clocks_off_milliseconds/{clock}")).and_then(Value::as_i64).unwrap_or(0);
         if off.abs() > CLOCKS_APART_MILLISECONDS_MAX {
             found.push(format!(
-                "the clocks of gateway {name} and of {words} are {} s apart: set the one that is wrong (NTP)",
+                "the clocks of gateway {name} and of {words} differ by {} s: set the wrong one (NTP)",
                 off.abs() / 1_000
             ));
         }
     }
+}
+
+fn of_edge(edge: &Value, found: &mut Vec<String>) {
+    let name = name(edge);
+    if let Some(reason) = edge.get("unreachable").and_then(Value::as_str) {
+        found.push(format!("gateway {name} does not answer: {reason}"));
+        return;
+    }
+    if edge.get("draining") == Some(&json!(true)) {
+        found.push(format!("gateway {name} is out of rotation"));
+    } else if edge.get("unheard") == Some(&json!("held")) {
+        found.push(format!(
+            "gateway {name} was stopped in order, or its data directory was copied: it serves nothing until it reaches the control \
+             plane. Start the control plane, or see serve_before_heard in docs/operator/running.md"
+        ));
+    } else if edge.get("ready") == Some(&json!(false)) {
+        found.push(format!("gateway {name} is not ready"));
+    }
+    if edge.get("unheard") == Some(&json!("served")) {
+        found.push(format!(
+            "gateway {name} serves the replica from its orderly stop or copy (feed.serve_before_heard): it still serves everything \
+             withdrawn since, and no withdrawal waits for it"
+        ));
+    }
+    if let Some(mode @ ("share" | "deny" | "allow")) = edge.pointer("/quota/mode").and_then(Value::as_str) {
+        found.push(format!("gateway {name} cannot reach the quota store and counts alone: {mode}"));
+    }
+    if let Some(why) = not_taken(edge) {
+        let has_nothing = edge.get("revision") == Some(&json!(0));
+        let how = if has_nothing { "has no replica to serve" } else { "serves its previous replica" };
+        found.push(format!("gateway {name} {how}: {why}"));
+    }
+    for upstream in items(edge, "/upstreams") {
+        if upstream.get("insecure") == Some(&json!(true)) {
+            let upstream = text(upstream, "name");
+            found.push(format!(
+                "INSECURE: gateway {name} does not verify the certificate of upstream {upstream}: remove `insecure`"
+            ));
+        }
+    }
+    of_clocks(edge, &name, found);
     let now = edge.get("now").and_then(Value::as_i64);
     let heard = edge.get("feed_heard_at").and_then(Value::as_i64);
     match now.zip(heard) {
-        // It was heard: what it said could not be taken.
+        // The control plane was heard; its data was refused.
         Some((_, 0)) if not_taken(edge).is_some() => {}
-        Some((_, 0)) => found.push(format!("gateway {name} has not heard the control plane since it started")),
+        Some((_, 0)) => {
+            found.push(format!("gateway {name} has received nothing from the control plane since its start"));
+        }
         Some((now, heard)) if now - heard > SILENT_SECONDS_MAX => {
-            found.push(format!("gateway {name} last heard the control plane {} seconds ago", now - heard));
+            found.push(format!("gateway {name} received nothing from the control plane for {} seconds", now - heard));
         }
         _ => {}
     }
@@ -175,7 +181,7 @@ fn of_edge(edge: &Value, found: &mut Vec<String>) {
         let figure = |field: &str| upstream.get(field).and_then(Value::as_u64).unwrap_or(0);
         if figure("up") < figure("endpoints") || figure("endpoints") == 0 {
             found.push(format!(
-                "gateway {name} reaches {} of {} addresses of the service {}",
+                "gateway {name} reaches {} of {} addresses of upstream {}",
                 figure("up"),
                 figure("endpoints"),
                 text(upstream, "name"),
@@ -185,11 +191,11 @@ fn of_edge(edge: &Value, found: &mut Vec<String>) {
     for fault in items(edge, "/platform_certificate_faults").chain(items(edge, "/listener_certificate_faults")) {
         found.push(format!("gateway {name}: {}", fault.as_str().unwrap_or("?")));
     }
-    for aside in items(edge, "/certificates_set_aside") {
+    for refused in items(edge, "/certificates_set_aside") {
         found.push(format!(
-            "gateway {name} does not use the newest certificate of {} and keeps the one before: {}",
-            text(aside, "hostname"),
-            text(aside, "reason")
+            "gateway {name} cannot use the newest certificate of {} and keeps the previous one: {}",
+            text(refused, "hostname"),
+            text(refused, "reason")
         ));
     }
     for certificate in items(edge, "/certificates") {
@@ -209,7 +215,7 @@ fn of_edge(edge: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// Rows named one by one; of further ones there is a number.
+/// Most rows that are listed; further ones are counted.
 const ROWS_NAMED: usize = 5;
 
 fn unreadable_rows(control: Option<&Value>, found: &mut Vec<String>) {
@@ -219,7 +225,7 @@ fn unreadable_rows(control: Option<&Value>, found: &mut Vec<String>) {
         let of = field("of");
         let of = if of.is_empty() { of } else { format!(" of {of}") };
         found.push(format!(
-            "the domains-service cannot read column {} of row {}{of} in {} and leaves the row aside: {}",
+            "the domains-service cannot read column {} of row {}{of} in {} and skips the row: {}",
             field("column"),
             field("row"),
             field("table"),
@@ -236,10 +242,10 @@ fn unreadable_rows(control: Option<&Value>, found: &mut Vec<String>) {
 fn of_service(name: &str, status: Option<&Value>, trouble: &str, kind: &str, found: &mut Vec<String>) {
     let Some(status) = status else { return };
     if let Some(reason) = status.get("unreachable").and_then(Value::as_str) {
-        // It does answer where it has a code to say: that it can look nothing up.
+        // With a code the process did answer: it cannot use its database.
         found.push(match status.get("code").and_then(Value::as_str) {
             Some(code) if NO_DATABASE.contains(&code) => {
-                format!("{name} met trouble with its database 0 seconds ago: {code}")
+                format!("the database of {name} failed 0 seconds ago: {code}")
             }
             _ => format!("{name} does not answer: {reason}"),
         });
@@ -252,16 +258,16 @@ fn of_service(name: &str, status: Option<&Value>, trouble: &str, kind: &str, fou
     let ago = trouble.get("seconds_ago").and_then(Value::as_u64).unwrap_or(0);
     if ago <= RECENT_SECONDS {
         let kind = text(trouble, kind);
-        found.push(format!("{name} met trouble with its database {ago} seconds ago: {kind}"));
+        found.push(format!("the database of {name} failed {ago} seconds ago: {kind}"));
     }
 }
 
-/// The members of a list; of one that is missing, none.
+/// The members of a list; empty if it is missing.
 fn items<'a>(of: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
     of.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
 }
 
-/// The text of a field; a question mark where there is none.
+/// The text of a field; a question mark if it is missing.
 fn text<'a>(of: &'a Value, field: &str) -> &'a str {
     of.get(field).and_then(Value::as_str).unwrap_or("?")
 }

@@ -1,11 +1,12 @@
-//! Certificates of the listeners between processes, one for each gateway and service: `tls/NAME.pem` and `tls/NAME.key`.
+//! Certificates of the listeners between processes, one for each gateway and service: `tls/NAME.pem` and
+//! `tls/NAME.key`.
 //!
-//! Their authority, `ca/internal.pem`, is for nothing else: its key could pretend to be the control plane, and no process is
-//! given it. A certificate names its process, and the host that this process alone is reached at. A host on loopback, or
-//! one of two processes, does not tell which process answers there, so no certificate names it.
+//! Their authority, `ca/internal.pem`, issues no other certificates. Its key could impersonate the control plane, so no
+//! process gets it. A certificate names its process, and the host of that process. A host on loopback, or a host of two
+//! processes, does not identify a process, so no certificate names it.
 //!
-//! A certificate is made anew at a start of `tollhouse init` when a third of its lifetime is left, when it does not name
-//! what it should, and when it is not of the present authority.
+//! `tollhouse init` renews a certificate when a third of its lifetime is left, when its names are
+//! wrong, and when it is not of the current authority.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -25,15 +26,15 @@ use x509_parser::pem::parse_x509_pem;
 use super::{LEAF_DAYS, issuer, make_leaf, make_root, write_public};
 use crate::directory::{Address, Directory, GATEWAY_NAMES, INTERNAL_AUTHORITY, RunFile};
 
-/// A process and its certificate, as its files have it.
+/// A process and its certificate from its files.
 #[derive(Debug, Serialize)]
 pub(crate) struct InternalCertificate {
-    /// As what the process is on record.
+    /// Name of the process.
     pub(crate) name: String,
-    /// What the certificate names; empty where it cannot be read.
+    /// Names in the certificate; empty if it cannot be read.
     pub(crate) names: Vec<String>,
     ends_at: Option<i64>,
-    /// Why it has to be replaced.
+    /// The reason to replace it.
     pub(crate) fault: Option<String>,
     #[serde(skip)]
     wanted: Vec<String>,
@@ -41,10 +42,10 @@ pub(crate) struct InternalCertificate {
     files: [PathBuf; 2],
 }
 
-/// Makes the authority if there is none, and each certificate that has a fault.
+/// Creates a missing authority, and each certificate that has a fault.
 ///
 /// # Errors
-/// When a file cannot be read or written, or the authority is damaged.
+/// If a file cannot be read or written, or the authority is damaged.
 pub(crate) fn ensure(directory: &Directory, run: &RunFile, now: UnixSeconds) -> anyhow::Result<()> {
     let (root, key) = authority(directory);
     if !root.exists() || !key.exists() {
@@ -58,7 +59,7 @@ pub(crate) fn ensure(directory: &Directory, run: &RunFile, now: UnixSeconds) -> 
 /// Replaces the certificates of these processes, with new keys.
 ///
 /// # Errors
-/// As [`ensure`].
+/// Like [`ensure`].
 pub(crate) fn replace(
     directory: &Directory,
     run: &RunFile,
@@ -85,14 +86,14 @@ fn authority(directory: &Directory) -> (PathBuf, PathBuf) {
     (directory.path(INTERNAL_AUTHORITY), directory.path("ca/internal.key"))
 }
 
-/// The processes, and where each is reached: where nothing is said, at a host of its name.
+/// The processes and their hosts; the default host is the process's name.
 fn nodes(run: &RunFile) -> BTreeMap<&str, Option<&Address>> {
     let gateways = run.gateways.iter().map(|gateway| (gateway.gateway.as_str(), Some(&gateway.admin)));
     let services = [(CONTROL_PLANE, Some(&run.control)), (ORDERS_SERVICE, Some(&run.orders))];
     GATEWAY_NAMES.into_iter().map(|name| (name, None)).chain(gateways).chain(services).collect()
 }
 
-/// What the certificate of a process names.
+/// The names in the certificate of a process.
 fn wanted(nodes: &BTreeMap<&str, Option<&Address>>, name: &str) -> Vec<String> {
     let mut names = vec![name.to_owned()];
     if let Some(address) = nodes.get(name).copied().flatten() {
@@ -132,20 +133,20 @@ impl InternalCertificate {
         let names = names.collect::<anyhow::Result<_>>()?;
         let (certificate, key) = make_leaf(issuer, &self.name, names, now, LEAF_DAYS)?;
         let [certificate_file, key_file] = &self.files;
-        // The key first: processes look at it when the certificate has changed.
+        // The key first: processes read it when the certificate has changed.
         write_private(key_file, key.as_bytes())?;
         write_public(certificate_file, &certificate)
     }
 }
 
-/// What matters of a certificate.
+/// The checked fields of a certificate.
 struct Found {
     names: Vec<String>,
-    /// First and last second.
+    /// First and last second of validity.
     validity: (i64, i64),
-    /// What its authority calls its key.
+    /// Authority key identifier.
     of: Option<Vec<u8>>,
-    /// What it calls its own key.
+    /// Subject key identifier.
     key_id: Option<Vec<u8>>,
 }
 
@@ -153,16 +154,16 @@ impl Found {
     fn fault(&self, wanted: &[String], authority: Option<&[u8]>, now: UnixSeconds) -> Option<String> {
         let (begins, ends) = self.validity;
         if self.names != wanted {
-            return Some(format!("it should name {} alone", wanted.join(" and ")));
+            return Some(format!("its names should be exactly {}", wanted.join(" and ")));
         }
         if self.of.is_none() || self.of.as_deref() != authority {
-            return Some(format!("it is not of the authority in {INTERNAL_AUTHORITY}"));
+            return Some(format!("it was not issued by {INTERNAL_AUTHORITY}"));
         }
-        ((ends - now.0).saturating_mul(3) < ends - begins).then(|| "it ends soon".to_owned())
+        ((ends - now.0).saturating_mul(3) < ends - begins).then(|| "it expires soon".to_owned())
     }
 }
 
-/// The certificate in these two files, whose key fits.
+/// Reads the certificate in these two files and checks that the key matches.
 fn read_pair([certificate, key]: &[PathBuf; 2]) -> anyhow::Result<Found> {
     let load = |file: &Path| {
         let read = read_regular(file, CERTIFICATES_BYTES_MAX).with_context(|| format!("reading {}", file.display()));
@@ -225,13 +226,13 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_names_its_process_and_the_host_of_it_alone() {
+    fn a_certificate_names_its_process_and_the_host_of_only_that_process() {
         let far = run("edge-1.internal:9901", "10.0.0.7:7003", "orders-service:7004");
         assert_eq!(names(&far, "gateway-1"), ["gateway-1", "edge-1.internal"]);
         assert_eq!(names(&far, "gateway-2"), ["gateway-2"]);
         assert_eq!(names(&far, "domains-service"), ["domains-service", "10.0.0.7"]);
         assert_eq!(names(&far, "orders-service"), ["orders-service"]);
-        // One machine for two of them, a host with the name of another process, and loopback.
+        // A host of two processes, a host with another process's name, and loopback.
         let near = run("gateway-2:9901", "10.0.0.7:7003", "10.0.0.7:7004");
         for name in ["gateway-1", "domains-service", "orders-service"] {
             assert_eq!(names(&near, name), [name]);
@@ -242,7 +243,7 @@ mod tests {
         }
     }
 
-    /// Which certificates a start makes anew.
+    /// The certificates that a start renews.
     fn renewed(directory: &Directory, run: &RunFile, now: UnixSeconds) -> Vec<String> {
         let files = || -> BTreeMap<String, Vec<u8>> {
             let read = |one: InternalCertificate| (one.name, std::fs::read(&one.files[0]).unwrap());
@@ -255,20 +256,20 @@ mod tests {
     }
 
     #[test]
-    fn a_start_renews_what_ends_soon_or_is_not_as_it_should_be() {
+    fn a_start_renews_expiring_and_faulty_certificates() {
         let place = tempfile::tempdir().unwrap();
         let (directory, first) = (Directory::new(place.path()), run("gateway-1:9901", "10.0.0.7:7003", "orders:7004"));
         ensure(&directory, &first, NOW).unwrap();
         assert!(renewed(&directory, &first, NOW).is_empty());
         let all = ["domains-service", "gateway-1", "gateway-2", "gateway-more", "orders-service"];
-        // A third of 397 days and an hour is left for a moment yet, and then no more.
+        // Just before and just after a third of 397 days and an hour is left.
         let two_thirds = UnixSeconds(NOW.0 + 397 * DAY - (397 * DAY + 3_600) / 3);
         assert!(renewed(&directory, &first, two_thirds).is_empty());
         let now = UnixSeconds(two_thirds.0 + 1);
         assert_eq!(renewed(&directory, &first, now), all);
         let moved = run("gateway-1:9901", "10.0.0.8:7003", "orders:7004");
         assert_eq!(renewed(&directory, &moved, now), ["domains-service"]);
-        // Its key is another's, or is lost.
+        // The key is wrong or missing.
         let key = |name: &str| directory.path(&format!("tls/{name}.key"));
         std::fs::copy(key("gateway-1"), key("gateway-2")).unwrap();
         std::fs::remove_file(key("orders-service")).unwrap();
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_has_a_fault_and_is_replaced() {
+    fn a_pipe_or_a_broken_link_is_a_fault_and_is_replaced() {
         let place = tempfile::tempdir().unwrap();
         let (directory, run) = (Directory::new(place.path()), run("gateway-1:9901", "a:7003", "b:7004"));
         ensure(&directory, &run, NOW).unwrap();

@@ -1,4 +1,4 @@
-//! A platform over a PostgreSQL server, backed up and restored by the lines of docs/operator/backup.md.
+//! A platform with a PostgreSQL server, backed up and restored with the commands of docs/operator/backup.md.
 #![allow(clippy::disallowed_methods, reason = "the server's programs are looked for before those of the environment")]
 
 use std::path::Path;
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use super::refused;
 use crate::deployment::Deployment;
 use crate::deployment::postgres::Server;
-use crate::world::{until, until_looking_each};
+use crate::world::{until, until_checked_each};
 
-/// The commands of docs/operator/backup.md below this heading, as they run here: `tollhouse` is the program under test, backups and
-/// files of URLs are below `directory`.
+/// The commands of docs/operator/backup.md below this heading, as they run here: `tollhouse` is the program under test,
+/// backups and files of URLs are below `directory`.
 fn documented(heading: &str, directory: &Path) -> String {
     let page = include_str!("../../../../docs/operator/backup.md");
     let (_, section) = page.split_once(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("no {heading}"));
@@ -26,7 +26,7 @@ fn documented(heading: &str, directory: &Path) -> String {
     block.replace("/backups/monday", here).replace("/run/secrets", here)
 }
 
-/// Runs commands as an operator who administers this server does. What they print.
+/// Runs commands as the administrator of this server; returns their output.
 fn as_administrator(server: &Server, script: &str) -> String {
     let path = std::env::var("PATH").unwrap();
     let output = Command::new("bash")
@@ -41,8 +41,8 @@ fn as_administrator(server: &Server, script: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_platform_over_postgresql_is_restored_by_the_documented_lines_after_everything_is_lost() {
-    // With databases that are called as documented, each of a user of its own, as containers have them.
+async fn a_platform_with_postgresql_is_restored_with_the_documented_commands_after_a_total_loss() {
+    // Databases named as documented, each with its own user, as in containers.
     let server = Server::start(&[]);
     let urls = ["domains", "orders"].map(|name| {
         server.sql("postgres", &format!("CREATE ROLE {name} LOGIN"));
@@ -88,7 +88,7 @@ async fn a_platform_over_postgresql_is_restored_by_the_documented_lines_after_ev
     let path = format!("/projects/shop/keys/{id}");
     assert!(deployment.control(0, Method::DELETE, &path).send().await.unwrap().status().is_success());
     assert_eq!(list(&deployment, &leaked).await.0, 401);
-    // It is asked for with its own key: an answer of 401 counts as a guess of this address.
+    // Each check uses a separate key, because a 401 counts as a failed authentication of this address.
     let late_key = deployment.project("late", "{\"id\":1}\n".to_owned()).await;
     let knows_late = async |deployment: &Deployment| {
         let request = deployment.request(&deployment.client(), 0, Method::GET, "late", "/v1/store/orders");
@@ -111,7 +111,7 @@ async fn a_platform_over_postgresql_is_restored_by_the_documented_lines_after_ev
     assert!(domain_works(&deployment).await, "with the certificate of before");
     assert_eq!(cancel(&deployment).await, 204, "it is pending again");
 
-    // Everything is lost, and nothing can be compared.
+    // Without the lost database, nothing can be compared.
     deployment
         .while_services_are_down(async |_| {
             for name in ["domains", "orders"] {
@@ -121,13 +121,13 @@ async fn a_platform_over_postgresql_is_restored_by_the_documented_lines_after_ev
             let all: Vec<&str> = restore.lines().filter(|line| !line.contains("RENAME TO")).collect();
             let all = all.join("\n").replace(" --lost domains_lost", "");
             let said = as_administrator(&server, &all);
-            assert!(said.contains("none was named with --lost") && said.contains(&format!("shop {id}")), "{said}");
+            assert!(said.contains("--lost was not given") && said.contains(&format!("shop {id}")), "{said}");
         })
         .await;
     let pause = Duration::from_millis(500);
-    until_looking_each(pause, "the key is good again", async || list(&deployment, &leaked).await.0 == 200).await;
+    until_checked_each(pause, "the key is good again", async || list(&deployment, &leaked).await.0 == 200).await;
     assert_eq!(list(&deployment, &key).await, before, "the same answers");
-    // And what is changed now arrives.
+    // New changes reach the gateways.
     let suspended = deployment.control(0, Method::PATCH, "/projects/shop").json(&json!({ "suspended": true }));
     assert!(suspended.send().await.unwrap().status().is_success());
     until("the gateway has heard of the suspension", async || cancel(&deployment).await == 403).await;

@@ -1,5 +1,5 @@
-//! A platform with a test world and two more gateways beside its own, each at an address of its own and all at the same
-//! ports, so that the authority may ask any.
+//! A platform with a test world and two additional gateways, each at a different address and all at the same
+//! ports, so that the authority can query any of them.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -17,10 +17,10 @@ use serde_json::Value;
 
 use crate::world::{Platform, until};
 
-/// Gateways, the platform's own included.
+/// Number of gateways, including the platform's own.
 pub(super) const GATEWAYS: u8 = 3;
 
-/// Platforms that are tried, so that all gateways have the same ports.
+/// Most platforms that are started to find ports that are free for all gateways.
 const ATTEMPTS: u8 = 4;
 
 /// See the module.
@@ -40,7 +40,7 @@ impl Drop for Fleet {
 
 impl Fleet {
     /// With an authority in this mode, and a public site at every domain of the project `site`. The ports that the
-    /// platform was given may be somebody else's at the addresses of the other gateways: then with another platform.
+    /// platform got can be in use at the addresses of the other gateways; then it starts another platform.
     pub(super) async fn start(mode: &str) -> Self {
         for _ in 1..ATTEMPTS {
             match Self::attempt(mode).await {
@@ -105,7 +105,7 @@ impl Fleet {
         Client::builder().tls_certs_only([self.root.clone()]).no_proxy().dns_resolver(at)
     }
 
-    /// How often a gateway has shown an authority a proof, in a request or in a handshake.
+    /// How often a gateway has answered a challenge, in a request or in a handshake.
     pub(super) async fn proofs_shown(&self, gateway: u8) -> u64 {
         let metrics = match usize::from(gateway).checked_sub(1) {
             None => self.platform.admin("/metrics").await,

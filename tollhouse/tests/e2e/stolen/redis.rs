@@ -1,4 +1,4 @@
-//! A Redis that gateways count in, with a password.
+//! A Redis with a password, as the quota store of gateways.
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use chassis::secret::write_private;
 use tempfile::TempDir;
 
-/// What the gateways count in.
+/// The quota store.
 pub(super) struct Redis {
     process: Child,
     port: u16,
@@ -28,7 +28,7 @@ impl Redis {
         Self { process, port, directory }
     }
 
-    /// The settings of a gateway that counts here.
+    /// The settings of a gateway with this quota store.
     pub(super) fn settings(&self) -> String {
         let file = self.directory.path().join("password");
         write_private(&file, REDIS_PASSWORD.as_bytes()).unwrap();

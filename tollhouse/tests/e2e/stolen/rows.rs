@@ -1,15 +1,15 @@
-//! The tables of SECURITY.md, and what is tried for each row.
+//! The tables of SECURITY.md, with the attempt of each row.
 
 /// A row of a table of SECURITY.md.
 pub(super) struct Row {
     pub(super) with: &'static str,
     pub(super) until: &'static str,
     pub(super) afterwards: &'static str,
-    /// What is tried, whether it works before the revocation, and whether it works afterwards.
+    /// The attempt, whether it works before the revocation, and whether it works afterwards.
     pub(super) tried: &'static [(Try, bool, bool)],
 }
 
-/// Something that a thief tries.
+/// An attempt of a thief.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Try {
     Follow,
@@ -135,7 +135,7 @@ pub(super) fn table(rows: &[Row]) -> String {
 }
 
 #[test]
-pub(super) fn the_tables_of_the_security_policy_are_what_is_tried_here() {
+pub(super) fn the_tables_of_the_security_policy_match_the_attempts() {
     let page = include_str!("../../../../SECURITY.md");
     for rows in [GATEWAY, SERVICE] {
         assert!(page.contains(&table(rows)), "SECURITY.md is to have this table:\n{}", table(rows));

@@ -1,4 +1,4 @@
-//! Slow clients, by a clock that moves when everybody waits.
+//! Slow clients, by a clock that advances when all tasks wait.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ fn connection() -> Arc<Connection> {
     Arc::new(Connection::unattached(Addresses { client: address, peer: address, local: address }))
 }
 
-/// Between two pieces less passes than a client may be silent, and yet it is too slow.
+/// No pause between two pieces is too long, but the rate is too low.
 // promise: edge.26
 #[tokio::test(start_paused = true)]
-async fn a_body_that_drips_is_given_up() {
+async fn a_body_below_the_minimum_rate_is_refused() {
     let (here, there) = tokio::io::duplex(64 * 1024);
     let client = tokio::spawn(async move {
         let (mut sender, connection) = h2::client::handshake(there).await.unwrap();
@@ -34,7 +34,7 @@ async fn a_body_that_drips_is_given_up() {
     let mut engine = h2::server::handshake(here).await.unwrap();
     let (request, respond) = engine.accept().await.unwrap().unwrap();
     let driven = tokio::spawn(async move { while engine.accept().await.is_some() {} });
-    let mut stream = Http2::new(request.into_body(), respond, &connection());
+    let mut stream = Http2Client::new(request.into_body(), respond, &connection());
     let error = loop {
         match poll_fn(|cx| stream.poll_piece(cx)).await {
             Ok(piece) => assert_eq!(piece.unwrap(), "x"),
@@ -47,7 +47,7 @@ async fn a_body_that_drips_is_given_up() {
     client.abort();
 }
 
-/// Answers every request with an image; how many were taken whole, and how many given up because the client is too slow.
+/// Answers every request with an image; returns how many were read completely, and how many timed out.
 async fn images(here: DuplexStream, requests: usize) -> (usize, usize) {
     let mut options = h2::server::Builder::new();
     options.max_send_buffer_size(64 * 1024);
@@ -55,7 +55,7 @@ async fn images(here: DuplexStream, requests: usize) -> (usize, usize) {
     let (connection, mut serving) = (connection(), JoinSet::new());
     for _ in 0..requests {
         let (request, respond) = engine.accept().await.unwrap().unwrap();
-        let mut stream = Http2::new(request.into_body(), respond, &connection);
+        let mut stream = Http2Client::new(request.into_body(), respond, &connection);
         serving.spawn(async move {
             stream.begin(stream.head(), false, false).await?;
             let (mut image, mut left) = (BytesMut::zeroed(IMAGE_BYTES), IMAGE_BYTES);
@@ -73,7 +73,7 @@ async fn images(here: DuplexStream, requests: usize) -> (usize, usize) {
             }
         }
     }
-    // What was handed to the engine is still to be sent.
+    // The h2 library still has to send its buffer.
     if slow > 0 {
         driven.abort();
     }
@@ -81,7 +81,7 @@ async fn images(here: DuplexStream, requests: usize) -> (usize, usize) {
     (whole, slow)
 }
 
-/// Passes on what comes, so many bytes a second.
+/// Forwards bytes at this rate.
 async fn thin(mut wide: DuplexStream, mut other: DuplexStream, bytes_per_second: u64) {
     let (mut from, mut to) = tokio::io::split(&mut wide);
     let (mut back, mut forth) = tokio::io::split(&mut other);
@@ -97,7 +97,7 @@ async fn thin(mut wide: DuplexStream, mut other: DuplexStream, bytes_per_second:
     let _ = tokio::join!(slowly, tokio::io::copy(&mut back, &mut to));
 }
 
-/// A browser that wants so many images, with windows as browsers have them.
+/// A browser that requests this number of images, with the flow-control windows of browsers.
 async fn browser(there: DuplexStream, wanted: usize, window: u32) -> usize {
     let mut options = h2::client::Builder::new();
     options.initial_window_size(window).initial_connection_window_size(15 * 1024 * 1024);
@@ -121,10 +121,10 @@ async fn browser(there: DuplexStream, wanted: usize, window: u32) -> usize {
     coming.join_all().await.into_iter().filter(|bytes| *bytes == Some(IMAGE_BYTES)).count()
 }
 
-/// Each of them waits for minutes, and longer than any may pause.
+/// Each image waits for minutes, longer than any allowed pause.
 // promise: edge.26
 #[tokio::test(start_paused = true)]
-async fn a_hundred_images_come_over_a_thin_line() {
+async fn a_hundred_images_arrive_over_a_slow_connection() {
     let ((here, wide), (narrow, there)) = (tokio::io::duplex(64 * 1024), tokio::io::duplex(1_024));
     tokio::spawn(thin(wide, narrow, 60_000));
     let asking = tokio::spawn(browser(there, 100, 6 * 1024 * 1024));
@@ -132,10 +132,10 @@ async fn a_hundred_images_come_over_a_thin_line() {
     assert_eq!(asking.await.unwrap(), 100);
 }
 
-/// Its windows stay closed, or one of a hundred is opened by a few bytes now and then.
+/// All windows stay closed, or one of a hundred opens by a few bytes now and then.
 // promise: edge.26
 #[tokio::test(start_paused = true)]
-async fn who_reads_nothing_or_next_to_nothing_is_given_up() {
+async fn readers_below_the_minimum_rate_time_out() {
     let (here, there) = tokio::io::duplex(64 * 1024);
     let reader = tokio::spawn(async move {
         let mut options = h2::client::Builder::new();

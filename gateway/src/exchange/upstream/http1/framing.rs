@@ -1,13 +1,13 @@
-//! Where the body of a response ends, and what of its bytes is data.
+//! The framing of a response body: which bytes are data, and where it ends.
 
 use pingora::{Error, ErrorType};
 
 use listener::chunks::Chunks;
 
-/// Where a body ends.
+/// How the end of a body is known.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// There is none.
+    /// There is no body.
     None,
     /// After so many bytes.
     Length(u64),
@@ -17,21 +17,21 @@ pub(crate) enum Framing {
     End,
 }
 
-/// What stands at the start of a buffer.
+/// The start of a buffer.
 pub(super) struct Piece {
     /// Bytes of framing.
     pub(super) skipped: usize,
-    /// They are trailers.
+    /// The framing bytes are trailers.
     pub(super) is_trailer: bool,
-    /// Bytes of the body behind them.
+    /// Bytes of the body after them.
     pub(super) data: usize,
 }
 
 impl Framing {
-    /// What of the bytes is to be handed on next; `None` when nothing is, or none are there.
+    /// The piece at the start of `bytes`; `None` if they are empty or the body has ended.
     ///
     /// # Errors
-    /// When they are no chunks where chunks are due.
+    /// If chunks are malformed.
     pub(super) fn take(&mut self, bytes: &[u8]) -> pingora::Result<Option<Piece>> {
         if bytes.is_empty() || self.is_done() {
             return Ok(None);
@@ -54,7 +54,7 @@ impl Framing {
         }))
     }
 
-    /// Whether all of the body was taken. One that ends with its connection never is.
+    /// Whether the whole body was taken; never for a body that ends with its connection.
     pub(crate) fn is_done(&self) -> bool {
         match self {
             Self::None => true,
@@ -64,7 +64,7 @@ impl Framing {
         }
     }
 
-    /// Whether the client is sent chunks.
+    /// Whether the length of the body is unknown, so that the client gets chunks.
     pub(crate) fn is_chunked(&self) -> bool {
         matches!(self, Self::Chunked(_) | Self::End)
     }

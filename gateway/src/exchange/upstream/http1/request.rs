@@ -1,15 +1,14 @@
-//! The head that an upstream is sent.
+//! The head of a request to an upstream.
 
 use bytes::{BufMut as _, BytesMut};
 use pingora_http::RequestHeader;
 
 use listener::fields::may_stand_in_request;
 
-/// Bytes of a usual head.
+/// Buffer size for a usual head.
 const BYTES_USUAL: usize = 1_024;
 
-/// The head as bytes, once [`crate::forward::rewrite`] has been over it. Its body comes in chunks if it is `chunked`;
-/// `switches` asks for a WebSocket.
+/// The rewritten head as bytes. The body is sent in chunks if `chunked`; `switches` asks for a WebSocket.
 pub(super) fn bytes(head: &RequestHeader, chunked: bool, switches: bool) -> BytesMut {
     let mut bytes = BytesMut::with_capacity(BYTES_USUAL);
     bytes.put_slice(head.method.as_str().as_bytes());
@@ -37,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_concerns_the_clients_connection_stays_behind() {
+    fn fields_of_the_clients_connection_are_not_forwarded() {
         let mut head = RequestHeader::build_no_case("GET", b"/a?b=c", None).unwrap();
         for (name, value) in
             [("host", "a.example"), ("connection", "te"), ("te", "trailers"), ("x-a", "1"), ("x-a", "2")]
@@ -46,7 +45,7 @@ mod tests {
         }
         let text = |chunked| String::from_utf8(bytes(&head, chunked, false).to_vec()).unwrap();
         let fields = "GET /a?b=c HTTP/1.1\r\nhost: a.example\r\nx-a: 1\r\nx-a: 2\r\n";
-        assert_eq!(text(false), format!("{fields}\r\n"), "the client has said its length");
+        assert_eq!(text(false), format!("{fields}\r\n"), "the client has sent a length");
         assert_eq!(text(true), format!("{fields}transfer-encoding: chunked\r\n\r\n"));
         let switching = bytes(&head, false, true);
         assert_eq!(switching, format!("{fields}connection: upgrade\r\nupgrade: websocket\r\n\r\n"));

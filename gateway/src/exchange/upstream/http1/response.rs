@@ -1,7 +1,7 @@
-//! The head of an upstream's response: its syntax, where its body ends, and the fields that go on to the client.
+//! The head of an upstream's response: its syntax, the framing of its body, and the fields that the client gets.
 //!
-//! RFC 9112: a space before a colon and folded lines are mended (sections 5.1 and 5.2), a coding goes before a length and
-//! ends the connection (section 6.3), lengths that contradict each other or are no numbers are no response.
+//! RFC 9112: a space before a colon and folded lines are corrected (sections 5.1 and 5.2). A transfer coding overrides
+//! a length, and the connection is not reused (section 6.3). Malformed or contradictory lengths are an error.
 
 use std::mem::MaybeUninit;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use http::StatusCode;
 use pingora::ErrorType::InvalidHTTPHeader;
 
 use super::framing::Framing;
-use crate::decorate::{ResponseSink, Spoken};
+use crate::decorate::{PresentFields, ResponseSink};
 use crate::exchange::upstream::ResponseHead;
 use crate::upstreams::announces_body;
 use listener::chunks::Chunks;
@@ -19,40 +19,40 @@ use listener::fields::may_stand_in_response;
 /// The most field lines of a response.
 const FIELDS_MAX: usize = 256;
 
-/// A head that was read.
+/// A parsed head.
 #[derive(Debug)]
 pub(in crate::exchange) struct Parsed {
     pub(in crate::exchange) head: ResponseHead,
-    /// Its bytes, blank line included.
+    /// Its bytes, including the blank line.
     pub(in crate::exchange) bytes: usize,
     pub(super) framing: Framing,
-    /// Whether the upstream takes another request on the connection once the body is there.
+    /// Whether the upstream accepts another request on the connection after the body.
     pub(super) reusable: bool,
-    /// How long it may be kept for one.
+    /// How long it may be kept idle.
     pub(super) good_for: Duration,
 }
 
-/// What the fields say together about the body and the connection.
+/// The fields about the body and the connection.
 #[derive(Default)]
-struct Said {
+struct FramingFields {
     length: Option<u64>,
     coded: bool,
     close: bool,
     keep_alive: bool,
-    /// Seconds for which the upstream keeps a connection that rests, where it says so.
-    kept: Option<u64>,
-    spoken: Spoken,
+    /// Seconds for which the upstream keeps an idle connection, if it says so.
+    keep_alive_seconds: Option<u64>,
+    present: PresentFields,
 }
 
-/// Reads the head at the start of `buffer`, and writes its first line and the fields that go on to `out`. `None` asks for
-/// more bytes, and has written nothing.
+/// Parses the head at the start of `buffer`, and writes its status and the forwarded fields to `out`. `None` if the
+/// head is incomplete; nothing is written then.
 ///
 /// # Errors
-/// When it is no head, or one that says two things about its body.
+/// If the head is malformed or contradicts itself about its body.
 pub(in crate::exchange) fn read(
     buffer: &[u8],
     to_head: bool,
-    is_foreign: impl Fn(&str) -> bool,
+    is_removed: impl Fn(&str) -> bool,
     out: &mut impl ResponseSink,
 ) -> pingora::Result<Option<Parsed>> {
     let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
@@ -64,75 +64,76 @@ pub(in crate::exchange) fn read(
     let bytes = match parsed {
         Ok(httparse::Status::Complete(bytes)) => bytes,
         Ok(httparse::Status::Partial) => return Ok(None),
-        Err(_) => return wrong("the head of a response that is none"),
+        Err(_) => return wrong("the head of the response is malformed"),
     };
     let (Some(code), Some(version)) = (response.code, response.version) else {
-        return wrong("a head without a status");
+        return wrong("the response has no status");
     };
-    let Ok(status) = StatusCode::from_u16(code) else { return wrong("a status out of range") };
-    let (said, fields_bytes) = hear(response.headers)?;
-    let framing = framing(&said, status, version, to_head)?;
-    write(&response, status, &said, &framing, &is_foreign, out)?;
-    let stays = if version == 1 { !said.close } else { said.keep_alive && !said.close };
+    let Ok(status) = StatusCode::from_u16(code) else { return wrong("the status is out of range") };
+    let (info, fields_bytes) = framing_fields(response.headers)?;
+    let framing = framing(&info, status, version, to_head)?;
+    write(&response, status, &info, &framing, &is_removed, out)?;
+    let stays = if version == 1 { !info.close } else { info.keep_alive && !info.close };
     let ambiguous =
-        said.coded && said.length.is_some() || framing == Framing::None && announces_body(said.length, said.coded);
+        info.coded && info.length.is_some() || framing == Framing::None && announces_body(info.length, info.coded);
     let reusable = stays && !ambiguous && framing != Framing::End;
-    // A second less, so that no request meets the end on its way.
-    let good_for = said.kept.map_or(Duration::MAX, |kept| Duration::from_secs(kept.saturating_sub(1)));
+    // A second less, so that no request is sent while the upstream closes.
+    let good_for = info.keep_alive_seconds.map_or(Duration::MAX, |kept| Duration::from_secs(kept.saturating_sub(1)));
     let (ends, chunked) = (framing.is_done(), framing.is_chunked());
-    let head = ResponseHead { status, fields_bytes, ends, chunked, spoken: said.spoken, grpc_status: None };
+    let head = ResponseHead { status, fields_bytes, ends, chunked, present: info.present, grpc_status: None };
     Ok(Some(Parsed { head, bytes, framing, reusable, good_for }))
 }
 
-/// Looks at the fields that frame the body; how many bytes all fields have.
-fn hear(fields: &[httparse::Header<'_>]) -> pingora::Result<(Said, usize)> {
-    let (mut said, mut bytes) = (Said::default(), 0);
+/// Reads the fields that frame the body; returns the bytes of all fields too.
+fn framing_fields(fields: &[httparse::Header<'_>]) -> pingora::Result<(FramingFields, usize)> {
+    let (mut info, mut bytes) = (FramingFields::default(), 0);
     for field in fields {
         bytes += field.name.len() + field.value.len() + 4;
-        said.spoken.hear(field.name);
+        info.present.record(field.name);
         if field.name.eq_ignore_ascii_case("content-length") {
-            said.length = length(said.length, field.value)?;
+            info.length = length(info.length, field.value)?;
         } else if field.name.eq_ignore_ascii_case("transfer-encoding") {
-            if said.coded || !field.value.trim_ascii().eq_ignore_ascii_case(b"chunked") {
-                return wrong("a transfer coding that nobody asked for");
+            if info.coded || !field.value.trim_ascii().eq_ignore_ascii_case(b"chunked") {
+                return wrong("the transfer coding is not chunked");
             }
-            said.coded = true;
+            info.coded = true;
         } else if field.name.eq_ignore_ascii_case("keep-alive") {
-            said.kept = options(field.value).find_map(|option| number(option.strip_prefix("timeout=")?.as_bytes()));
+            info.keep_alive_seconds =
+                options(field.value).find_map(|option| number(option.strip_prefix("timeout=")?.as_bytes()));
         } else if field.name.eq_ignore_ascii_case("connection") {
             for option in options(field.value) {
-                said.close |= option.eq_ignore_ascii_case("close");
-                said.keep_alive |= option.eq_ignore_ascii_case("keep-alive");
+                info.close |= option.eq_ignore_ascii_case("close");
+                info.keep_alive |= option.eq_ignore_ascii_case("keep-alive");
             }
         }
     }
-    Ok((said, bytes))
+    Ok((info, bytes))
 }
 
-/// The length that a `Content-Length` field gives, after the fields before it gave `earlier`.
+/// The length in a `Content-Length` field, after earlier fields with the length `earlier`.
 ///
 /// # Errors
-/// When one is no number, or they contradict each other (RFC 9110 section 8.6).
+/// If one is not a number, or they contradict each other (RFC 9110 section 8.6).
 pub(in crate::exchange) fn length(earlier: Option<u64>, field: &[u8]) -> pingora::Result<Option<u64>> {
     let mut length = earlier;
     for one in field.split(|byte| *byte == b',') {
         let number = number(one.trim_ascii());
         if number.is_none() || length.is_some() && length != number {
-            return wrong("a length is no number, or lengths contradict each other");
+            return wrong("the content length is malformed or contradictory");
         }
         length = number;
     }
     Ok(length)
 }
 
-fn framing(said: &Said, status: StatusCode, version: u8, to_head: bool) -> pingora::Result<Framing> {
-    if said.coded && version == 0 {
-        return wrong("chunks of HTTP/1.0");
+fn framing(info: &FramingFields, status: StatusCode, version: u8, to_head: bool) -> pingora::Result<Framing> {
+    if info.coded && version == 0 {
+        return wrong("a chunked response of HTTP/1.0");
     }
     let bodiless = to_head
         || status.is_informational()
         || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED | StatusCode::SWITCHING_PROTOCOLS);
-    Ok(match (bodiless, said.coded, said.length) {
+    Ok(match (bodiless, info.coded, info.length) {
         (true, ..) => Framing::None,
         (false, true, _) => Framing::Chunked(Chunks::default()),
         (false, false, Some(length)) => Framing::Length(length),
@@ -143,9 +144,9 @@ fn framing(said: &Said, status: StatusCode, version: u8, to_head: bool) -> pingo
 fn write(
     response: &httparse::Response<'_, '_>,
     status: StatusCode,
-    said: &Said,
+    info: &FramingFields,
     framing: &Framing,
-    is_foreign: &impl Fn(&str) -> bool,
+    is_removed: &impl Fn(&str) -> bool,
     out: &mut impl ResponseSink,
 ) -> pingora::Result<()> {
     let reason = response.reason.filter(|reason| !reason.is_empty());
@@ -155,25 +156,25 @@ fn write(
     let is_named =
         |name: &str| connections().any(|field| options(field.value).any(|option| option.eq_ignore_ascii_case(name)));
     for field in response.headers.iter() {
-        // A switch of protocols is the one thing that two connections agree on through us.
+        // A switch of protocols is agreed on end to end.
         let agreed = status == StatusCode::SWITCHING_PROTOCOLS && field.name.eq_ignore_ascii_case("upgrade");
         // The length is written anew.
-        let goes_on = may_stand_in_response(field.name) && !field.name.eq_ignore_ascii_case("content-length");
-        let stays_behind = !goes_on || is_foreign(field.name) || has_options && is_named(field.name);
-        if stays_behind && !agreed {
+        let is_forwarded = may_stand_in_response(field.name) && !field.name.eq_ignore_ascii_case("content-length");
+        let is_dropped = !is_forwarded || is_removed(field.name) || has_options && is_named(field.name);
+        if is_dropped && !agreed {
             continue;
         }
         if memchr::memchr2(b'\r', b'\n', field.value).is_none() {
             out.field(field.name, field.value)?;
         } else {
-            // A folded line: what stood between its parts becomes one space.
+            // A folded line: its parts are joined by one space.
             let parts = field.value.split(|byte| matches!(byte, b'\r' | b'\n')).map(<[u8]>::trim_ascii);
             let parts: Vec<&[u8]> = parts.filter(|part| !part.is_empty()).collect();
             out.field(field.name, &parts.join(&b' '))?;
         }
     }
-    // A response to HEAD, and a 304, may say how long the body would be.
-    let length = said.length.filter(|_| !said.coded && !status.is_informational() && status != StatusCode::NO_CONTENT);
+    // A response to HEAD, and a 304, may have the length of the body that they omit.
+    let length = info.length.filter(|_| !info.coded && !status.is_informational() && status != StatusCode::NO_CONTENT);
     match (framing, length) {
         (_, Some(length)) => out.figure("Content-Length", length),
         (Framing::Chunked(_) | Framing::End, None) => out.field("Transfer-Encoding", b"chunked"),
@@ -181,12 +182,12 @@ fn write(
     }
 }
 
-/// The members of a `Connection` field that are text.
+/// The members of a comma-separated field; members that are not UTF-8 are skipped.
 fn options(value: &[u8]) -> impl Iterator<Item = &str> {
     value.split(|byte| *byte == b',').filter_map(|one| std::str::from_utf8(one.trim_ascii()).ok())
 }
 
-/// Digits and nothing else, fewer than a 64-bit number could overflow with.
+/// Parses digits only, at most 19, so that 64 bits suffice.
 fn number(text: &[u8]) -> Option<u64> {
     let digits = (1..=19).contains(&text.len()) && text.iter().all(u8::is_ascii_digit);
     std::str::from_utf8(text).ok().filter(|_| digits)?.parse().ok()

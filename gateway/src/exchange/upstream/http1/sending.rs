@@ -1,4 +1,4 @@
-//! A request on its way over a connection of HTTP/1.1: its head, and its body as it comes.
+//! Sends a request over an HTTP/1.1 connection: its head, then its body as it arrives.
 
 use std::fmt::Write as _;
 use std::io::IoSlice;
@@ -9,37 +9,37 @@ use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use tokio::io::AsyncWrite as _;
 
 use crate::exchange::downstream::Downstream;
-use crate::exchange::upstream::patience::Waits;
-use crate::exchange::upstream::source::Source;
+use crate::exchange::upstream::request_body::RequestBody;
 use crate::exchange::upstream::trailers;
+use crate::exchange::upstream::wait_limits::Waits;
 use crate::upstreams::Stream;
 
-/// Behind the data of a chunk.
+/// The end of a chunk.
 const CHUNK_END: &[u8] = b"\r\n";
 
-/// The same of the last one with data, where no trailers follow.
+/// The end of the last chunk with data, and of the body, without trailers.
 const BODY_END: &[u8] = b"\r\n0\r\n\r\n";
 
-/// A request that is sent: the bytes of its head, then its body.
+/// A request that is being sent.
 #[derive(Default)]
 pub(super) struct Sending {
-    /// What goes first: the head, and the size of a chunk.
+    /// Bytes before the piece: the head, or the size of a chunk.
     head: BytesMut,
-    /// Of the body.
+    /// A piece of the body.
     piece: Bytes,
-    /// What follows it.
+    /// Bytes after the piece.
     tail: &'static [u8],
-    /// Nothing more will be taken from the source.
+    /// Nothing more follows from the request body.
     is_over: bool,
-    /// The upstream takes no more.
+    /// The upstream accepts no more.
     refused: bool,
-    /// TLS may hold some of it back.
+    /// TLS may not have sent all of it yet.
     held: bool,
 }
 
 impl Sending {
-    pub(super) fn new(head: BytesMut, source: &Source) -> Self {
-        Self { head, is_over: source.is_empty(), ..Self::default() }
+    pub(super) fn new(head: BytesMut, request_body: &RequestBody) -> Self {
+        Self { head, is_over: request_body.is_empty(), ..Self::default() }
     }
 
     /// Whether nothing more will be sent.
@@ -56,21 +56,21 @@ impl Sending {
         !(self.head.is_empty() && self.piece.is_empty() && self.tail.is_empty())
     }
 
-    /// Sends as much as is there and the upstream takes, and says what is waited for then; `moved` is set when something
-    /// was sent. An upstream that takes no more may still answer, so that is no error here.
+    /// Sends as much as is available and the upstream accepts, and returns what to wait for; sets `moved` if something
+    /// was sent. An upstream that accepts no more may still answer, so that is not an error here.
     ///
     /// # Errors
-    /// When the client breaks off, or its body is larger than it may be.
+    /// If the client breaks off, or its body exceeds the limit.
     pub(super) fn poll(
         &mut self,
         stream: &mut Stream,
-        source: &mut Source,
+        request_body: &mut RequestBody,
         client: &mut impl Downstream,
         moved: &mut bool,
         cx: &mut Context<'_>,
     ) -> pingora::Result<Waits> {
         loop {
-            let waits = self.take(source, client, cx)?;
+            let waits = self.take(request_body, client, cx)?;
             if !self.is_pending() {
                 return Ok(if self.held { self.poll_flush(stream, waits, cx) } else { waits });
             }
@@ -80,44 +80,44 @@ impl Sending {
                     *moved = true;
                     self.held = stream.is_tls();
                 }
-                Poll::Ready(Err(_)) => self.give_up(),
+                Poll::Ready(Err(_)) => self.abandon(),
                 Poll::Pending => return Ok(Waits::Upstream),
             }
         }
     }
 
-    /// Takes the next piece of the body where none is left, and says what is waited for when all of it was sent.
+    /// Takes the next piece of the body if none is pending, and returns what to wait for once everything is sent.
     fn take(
         &mut self,
-        source: &mut Source,
+        request_body: &mut RequestBody,
         client: &mut impl Downstream,
         cx: &mut Context<'_>,
     ) -> pingora::Result<Waits> {
         if !self.is_over && self.piece.is_empty() && self.tail.is_empty() {
-            match source.poll_piece(client, cx) {
-                Poll::Ready(Ok(Some(piece))) => self.frame(piece, source),
-                Poll::Ready(Ok(None)) => self.end(source),
+            match request_body.poll_piece(client, cx) {
+                Poll::Ready(Ok(Some(piece))) => self.frame(piece, request_body),
+                Poll::Ready(Ok(None)) => self.end(request_body),
                 Poll::Ready(Err(error)) => return Err(error),
-                Poll::Pending if source.is_switched() => return Ok(Waits::Either),
+                Poll::Pending if request_body.is_switched() => return Ok(Waits::Either),
                 Poll::Pending => return Ok(Waits::Client),
             }
         }
-        Ok(if source.has_hung_up() { Waits::Nothing } else { Waits::Response })
+        Ok(if request_body.has_hung_up() { Waits::Nothing } else { Waits::Response })
     }
 
-    fn frame(&mut self, piece: Bytes, source: &Source) {
-        self.is_over = source.is_given() && source.trailers().is_none();
-        if source.is_chunked() {
+    fn frame(&mut self, piece: Bytes, request_body: &RequestBody) {
+        self.is_over = request_body.is_given() && request_body.trailers().is_none();
+        if request_body.is_chunked() {
             let _ = write!(self.head, "{:x}\r\n", piece.len());
             self.tail = if self.is_over { BODY_END } else { CHUNK_END };
         }
         self.piece = piece;
     }
 
-    fn end(&mut self, source: &Source) {
-        if source.is_chunked() {
+    fn end(&mut self, request_body: &RequestBody) {
+        if request_body.is_chunked() {
             self.head.put_slice(b"0\r\n");
-            trailers::write(source.trailers(), &mut self.head);
+            trailers::write(request_body.trailers(), &mut self.head);
         }
         self.is_over = true;
     }
@@ -130,7 +130,7 @@ impl Sending {
         stream.poll_write_vectored(cx, &[IoSlice::new(&self.head), IoSlice::new(&self.piece), IoSlice::new(self.tail)])
     }
 
-    /// So much was sent.
+    /// Removes the sent bytes.
     fn advance(&mut self, sent: usize) {
         let mut left = sent;
         let mut take = |there: usize| {
@@ -142,23 +142,23 @@ impl Sending {
         self.piece.advance(take(self.piece.len()));
         self.tail.advance(take(self.tail.len()));
         if self.piece.is_empty() {
-            // Its room can be used again.
+            // Its memory can be reused.
             self.piece = Bytes::new();
         }
     }
 
-    /// Sees on its way what TLS has taken and not sent.
+    /// Flushes what TLS has accepted and not sent.
     fn poll_flush(&mut self, stream: &mut Stream, waits: Waits, cx: &mut Context<'_>) -> Waits {
         match Pin::new(stream).poll_flush(cx) {
             Poll::Ready(Ok(())) => self.held = false,
-            Poll::Ready(Err(_)) => self.give_up(),
+            Poll::Ready(Err(_)) => self.abandon(),
             Poll::Pending => return Waits::Upstream,
         }
         waits
     }
 
-    /// The upstream takes no more.
-    fn give_up(&mut self) {
+    /// The upstream accepts no more.
+    fn abandon(&mut self) {
         *self = Self { is_over: true, refused: true, ..Self::default() };
     }
 }

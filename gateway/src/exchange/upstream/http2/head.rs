@@ -1,10 +1,10 @@
-//! Heads of HTTP/2 exchanges with an upstream.
+//! Heads of requests and responses over HTTP/2 to upstreams.
 
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header, uri};
 use pingora::{Error, ErrorType};
 use pingora_http::RequestHeader;
 
-use crate::decorate::{ResponseSink, Spoken};
+use crate::decorate::{PresentFields, ResponseSink};
 use crate::exchange::upstream::ResponseHead;
 use crate::exchange::upstream::http1_response;
 use crate::grpc;
@@ -12,12 +12,12 @@ use listener::fields::{may_stand_in_request, may_stand_in_response};
 
 const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 
-/// The head that an upstream is sent, once [`crate::forward::rewrite`] has been over it.
+/// The rewritten head for the h2 library.
 ///
 /// # Errors
-/// When its host is no authority, which the door has seen to.
+/// If its host is not a valid authority; the listener has checked that.
 pub(crate) fn request(head: &RequestHeader, scheme: uri::Scheme) -> pingora::Result<http::Request<()>> {
-    let wrong = |error: http::Error| Error::because(ErrorType::InternalError, "a head of our own", error);
+    let wrong = |error: http::Error| Error::because(ErrorType::InternalError, "invalid request head", error);
     let mut parts = uri::Parts::default();
     parts.scheme = Some(scheme);
     let host = head.headers.get(header::HOST).map_or(&b""[..], HeaderValue::as_bytes);
@@ -35,35 +35,36 @@ pub(crate) fn request(head: &RequestHeader, scheme: uri::Scheme) -> pingora::Res
             fields.append(name.clone(), value.clone());
         }
     }
-    // RFC 9113 section 8.2.2: the one thing it may say.
+    // RFC 9113 section 8.2.2: the only value that is allowed.
     if wants_trailers(&head.headers) {
         fields.insert(header::TE, TRAILERS);
     }
     Ok(request)
 }
 
-/// Whether whoever sent these fields reads trailers.
+/// Whether the sender of these fields accepts trailers.
 pub(crate) fn wants_trailers(fields: &HeaderMap) -> bool {
     let values = fields.get_all(header::TE).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).any(|one| one.trim().eq_ignore_ascii_case("trailers"))
 }
 
-/// Writes the head of a response to `out`, but for what is foreign. `ends` when nothing follows it.
+/// Writes the head of a response to `out`, without the fields that the gateway removes. `ends` if nothing follows it;
+/// `to_head` if it answers HEAD.
 pub(crate) fn response(
     head: &http::response::Parts,
     (ends, to_head): (bool, bool),
-    is_foreign: impl Fn(&str) -> bool,
+    is_removed: impl Fn(&str) -> bool,
     out: &mut impl ResponseSink,
 ) -> pingora::Result<ResponseHead> {
-    let (status, mut spoken, mut fields_bytes) = (head.status, Spoken::default(), 0);
+    let (status, mut present, mut fields_bytes) = (head.status, PresentFields::default(), 0);
     out.status(status, status.canonical_reason().unwrap_or_default())?;
     let mut length = None;
     for (name, value) in &head.headers {
         fields_bytes += name.as_str().len() + value.len() + 4;
-        spoken.hear(name.as_str());
+        present.record(name.as_str());
         if name == header::CONTENT_LENGTH {
             length = http1_response::length(length, value.as_bytes())?;
-        } else if may_stand_in_response(name.as_str()) && !is_foreign(name.as_str()) {
+        } else if may_stand_in_response(name.as_str()) && !is_removed(name.as_str()) {
             out.field(name.as_str(), value.as_bytes())?;
         }
     }
@@ -73,34 +74,34 @@ pub(crate) fn response(
     if chunked {
         out.field("Transfer-Encoding", b"chunked")?;
     } else if status.is_informational() || status == StatusCode::NO_CONTENT {
-        // RFC 9110 section 8.6: these have none.
+        // RFC 9110 section 8.6: these have no length.
     } else if let Some(length) = length {
         out.figure("Content-Length", length)?;
     } else if !bodiless && !grpc::is_call(&head.headers) {
         out.figure("Content-Length", 0)?;
     }
     let grpc_status = if ends { grpc::status(&head.headers) } else { None };
-    Ok(ResponseHead { status, fields_bytes, ends, chunked, spoken, grpc_status })
+    Ok(ResponseHead { status, fields_bytes, ends, chunked, present, grpc_status })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exchange::downstream::http1::Wire;
+    use crate::exchange::downstream::http1::Http1Head;
 
-    /// What goes on of a head; `None` where it is refused.
+    /// A head as the client gets it; `None` if it is refused.
     fn written(status: u16, fields: &[(&str, &str)]) -> Option<String> {
         let mut head = http::Response::builder().status(status);
         for (name, value) in fields {
             head = head.header(*name, *value);
         }
-        let mut out = Wire::new(false);
+        let mut out = Http1Head::new(false);
         response(&head.body(()).unwrap().into_parts().0, (true, true), |_| false, &mut out).ok()?;
         Some(String::from_utf8(out.into_bytes()).unwrap())
     }
 
     #[test]
-    fn a_length_is_said_once_and_only_where_there_may_be_one() {
+    fn a_length_is_written_once_and_only_where_it_is_allowed() {
         let twice: &[_] = &[("content-length", "9"), ("content-length", "9")];
         assert_eq!(written(200, twice).unwrap(), "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n");
         assert_eq!(written(304, &[("content-length", "9, 9")]).unwrap().matches("Content-Length: 9\r\n").count(), 1);

@@ -2,16 +2,16 @@ use tokio::io::{AsyncReadExt as _, DuplexStream, duplex};
 
 use super::*;
 
-/// A connection, and what the other side does after it has spoken HTTP/2 for so long.
+/// A connection to a peer that speaks HTTP/2 for this time and then falls silent.
 async fn connected(lives: Duration) -> (SendRequest<Bytes>, Arc<ReadMonitor>, tokio::task::JoinHandle<()>) {
     let (here, there) = duplex(1 << 20);
     tokio::spawn(serve(there, lives));
     let monitor = Arc::new(ReadMonitor::new());
-    let (sender, connection, pings) = shake(here, monitor.clone()).await.unwrap();
-    let (tell, state) = watch::channel(State::Opening);
+    let (sender, connection, pings) = handshake(here, monitor.clone()).await.unwrap();
+    let (states, state) = watch::channel(State::Opening);
     let heard = monitor.clone();
     let driven = tokio::spawn(async move {
-        drive(connection, pings, &heard, &tell).await;
+        drive(connection, pings, &heard, &states).await;
         drop(state);
     });
     (sender, monitor, driven)
@@ -30,14 +30,14 @@ async fn serve(stream: DuplexStream, lives: Duration) {
     std::future::pending::<()>().await;
 }
 
-/// How long a request waits that is sent after so long a rest, until it is known that the other side is gone.
+/// How long a request that is sent after this idle time waits until the peer is known to be dead.
 async fn given_up_after(lives: Duration, rest: Duration) -> Duration {
     let (mut sender, monitor, driven) = connected(lives).await;
-    monitor.responds();
+    monitor.response_received();
     sleep(rest).await;
     let began = Instant::now();
     let (response, _) = sender.send_request(http::Request::new(()), true).unwrap();
-    monitor.sends();
+    monitor.request_sent();
     let error = response.await.unwrap_err();
     assert!(error.is_io(), "{error}");
     driven.await.unwrap();
@@ -46,25 +46,25 @@ async fn given_up_after(lives: Duration, rest: Duration) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_without_an_answer_has_the_other_side_asked_soon() {
+async fn a_request_without_an_answer_leads_to_a_ping_soon() {
     assert_eq!(given_up_after(Duration::from_millis(100), Duration::ZERO).await.as_millis(), 125 + 8_000);
 }
 
 /// The PING of 20 s is answered, and the next one without a request would come a minute later.
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_sent_into_silence_has_the_other_side_asked_at_once() {
+async fn a_request_after_silence_leads_to_a_ping_at_once() {
     assert_eq!(given_up_after(Duration::from_secs(25), Duration::from_secs(30)).await.as_secs(), 8);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_side_that_answers_is_asked_seldom() {
+async fn a_silent_peer_that_answers_gets_few_pings() {
     let asked = given_up_after(Duration::from_mins(10), Duration::ZERO).await.as_secs();
     // At once, a minute later, and then every 310 s: the one at 680 s is not answered.
     assert_eq!(asked, 60 + 310 + 310 + 8);
 }
 
 #[tokio::test]
-async fn who_speaks_something_else_is_no_upstream_of_http2() {
+async fn a_peer_without_http2_is_refused() {
     let (here, mut there) = duplex(1 << 10);
     let answering = tokio::spawn(async move {
         let mut preface = [0; 24];
@@ -72,7 +72,10 @@ async fn who_speaks_something_else_is_no_upstream_of_http2() {
         tokio::io::AsyncWriteExt::write_all(&mut there, b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
         there
     });
-    let error = shake(here, Arc::new(ReadMonitor::new())).await.map(|_| ()).unwrap_err();
-    assert_eq!((error.kind, error.reason.as_deref()), (DialFailure::Protocol, Some("it does not speak HTTP/2 there")));
+    let error = handshake(here, Arc::new(ReadMonitor::new())).await.map(|_| ()).unwrap_err();
+    assert_eq!(
+        (error.kind, error.reason.as_deref()),
+        (DialFailure::Protocol, Some("it does not speak HTTP/2 on this port"))
+    );
     answering.await.unwrap();
 }

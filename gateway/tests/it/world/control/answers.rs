@@ -1,4 +1,4 @@
-//! What the control plane answers on a connection.
+//! The control plane's answers on a connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,7 +65,7 @@ async fn stream_to(mut wire: Wire, head: &Head, gateway: u8, book: &Mutex<Book>)
             (lie, true)
         } else {
             book.streams.push(sender);
-            // First, as the shipped control plane sends them: a gateway that is ready has them.
+            // Keys come first, as from the shipped control plane, so a ready gateway has them.
             let keys = if book.sends_no_keys { String::new() } else { credentials::keys_of(gateway) };
             (keys + &book.story(after), false)
         }

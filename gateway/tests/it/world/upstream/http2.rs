@@ -1,5 +1,5 @@
-//! The same upstream over HTTP/2: what a test says in HTTP/1.1 is done frame for frame, and requests are remembered as if
-//! they had come in HTTP/1.1.
+//! The same upstream over HTTP/2: a script in HTTP/1.1 is sent as frames, and requests are recorded as if they had come
+//! in HTTP/1.1.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -73,7 +73,7 @@ async fn read(asked: &mut Asked) -> (Vec<u8>, bool) {
     (all, asked.body.trailers().await.is_ok())
 }
 
-/// Does what this response of HTTP/1.1 does. One that breaks off resets its stream.
+/// Sends this HTTP/1.1 response as frames. A truncated one resets its stream.
 async fn answer(asked: &mut Asked, bytes: &[u8]) {
     let mut fields = [httparse::EMPTY_HEADER; 32];
     let mut response = httparse::Response::new(&mut fields);
@@ -103,7 +103,7 @@ async fn answer(asked: &mut Asked, bytes: &[u8]) {
     }
 }
 
-/// What chunks hold.
+/// The content of chunks.
 fn unchunked(mut bytes: &[u8]) -> Vec<u8> {
     let mut all = Vec::new();
     while let Ok(httparse::Status::Complete((start, size @ 1..))) = httparse::parse_chunk_size(bytes) {

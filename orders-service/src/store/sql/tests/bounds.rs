@@ -1,4 +1,4 @@
-//! Tables that grow with what customers do: each is filled, and ends where docs/reference/bounds.md says.
+//! Tables that grow with customers' requests: each is filled up to its bound in docs/reference/bounds.md.
 
 use super::*;
 use crate::store::{Created, Idempotency, NewOrder};
@@ -18,7 +18,7 @@ async fn create(store: &SqlOrders, key: i64, at: UnixMillis) -> i64 {
 }
 
 #[tokio::test]
-async fn an_order_leaves_one_row_one_key_and_so_many_events_however_often_it_is_asked_for() {
+async fn repeated_requests_add_no_rows_and_the_outbox_stays_within_its_bound() {
     let directory = tempfile::tempdir().unwrap();
     let store = SqlOrders::open(&directory.path().join("orders.db").into()).await.unwrap();
     for _ in 0..3 {
@@ -33,13 +33,13 @@ async fn an_order_leaves_one_row_one_key_and_so_many_events_however_often_it_is_
         assert_eq!(rows(&store, "SELECT COUNT(*) FROM orders").await, MANY);
         assert_eq!(rows(&store, "SELECT COUNT(*) FROM stores").await, 1);
         assert_eq!(rows(&store, "SELECT COUNT(*) FROM idempotency_keys").await, MANY);
-        assert_eq!(rows(&store, "SELECT COUNT(*) FROM order_events").await, 2 * MANY, "created, and what came of it");
+        assert_eq!(rows(&store, "SELECT COUNT(*) FROM order_events").await, 2 * MANY, "created, and one change");
         assert_eq!(rows(&store, "SELECT COUNT(*) FROM order_outbox").await, 2 * MANY);
     }
-    // Nobody is told anything: the oldest go.
+    // Without deliveries, the oldest events are dropped.
     store.forget(Vec::new(), 100).await.unwrap();
     assert_eq!(rows(&store, "SELECT COUNT(*) FROM order_outbox").await, 100);
-    // The keys expire: those who come later remove more than they add.
+    // After the keys expired, each new key removes more than it adds.
     for key in 0..MANY / 4 {
         create(&store, MANY + key, AT.plus(1_000)).await;
     }
@@ -48,7 +48,7 @@ async fn an_order_leaves_one_row_one_key_and_so_many_events_however_often_it_is_
 }
 
 #[tokio::test]
-async fn projects_that_were_erased_are_remembered_for_a_time() {
+async fn erased_projects_are_remembered_for_400_days() {
     const DAY_MILLIS: i64 = 86_400_000;
     let directory = tempfile::tempdir().unwrap();
     let store = SqlOrders::open(&directory.path().join("orders.db").into()).await.unwrap();

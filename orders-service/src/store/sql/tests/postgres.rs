@@ -1,4 +1,4 @@
-//! Orders in PostgreSQL: the suite of every store over two replicas at once, and what replicas could do to each other.
+//! Orders in PostgreSQL: the conformance suite over two replicas, and conflicts between replicas.
 
 #[path = "../../../../../chassis/tests/support/postgres.rs"]
 mod server;
@@ -26,7 +26,7 @@ async fn replica(url: &str) -> SqlOrders {
     SqlOrders::open(&settings.into()).await.unwrap()
 }
 
-/// Two replicas over one database, asked in turn: whatever one has answered, the other must know.
+/// Two replicas over one database, called in turn: each must see the other's acknowledged changes.
 struct Replicas {
     each: [SqlOrders; 2],
     turn: AtomicUsize,
@@ -34,9 +34,9 @@ struct Replicas {
 
 impl Replicas {
     async fn over(url: &str) -> Self {
-        // At once: both find an empty database.
+        // Both start at the same time and find an empty database.
         let (one, other) = tokio::join!(replica(url), replica(url));
-        assert_eq!(one.mark(), other.mark());
+        assert_eq!(one.store_id(), other.store_id());
         Self { each: [one, other], turn: AtomicUsize::new(0) }
     }
 
@@ -47,8 +47,8 @@ impl Replicas {
 
 #[async_trait]
 impl OrderStore for Replicas {
-    fn mark(&self) -> &str {
-        self.next().mark()
+    fn store_id(&self) -> &str {
+        self.next().store_id()
     }
 
     async fn edition(&self, project: &ProjectUid) -> Result<Edition, StoreError> {
@@ -105,12 +105,12 @@ impl OrderStore for Replicas {
         self.next().erase(project, at).await
     }
 
-    async fn untold(&self, limit: u32) -> Result<Waiting, StoreError> {
-        self.next().untold(limit).await
+    async fn undelivered(&self, limit: u32) -> Result<Waiting, StoreError> {
+        self.next().undelivered(limit).await
     }
 
-    async fn forget(&self, told: Vec<i64>, keep: u32) -> Result<u64, StoreError> {
-        self.next().forget(told, keep).await
+    async fn forget(&self, delivered: Vec<i64>, keep: u32) -> Result<u64, StoreError> {
+        self.next().forget(delivered, keep).await
     }
 
     async fn close(&self) {
@@ -121,7 +121,7 @@ impl OrderStore for Replicas {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_replicas_keep_every_promise_of_a_store() {
+async fn two_replicas_pass_the_conformance_suite() {
     let made = Mutex::new(Vec::new());
     conformance::suite(|| async {
         let replicas = Arc::new(Replicas::over(&Server::shared().database()).await);
@@ -138,7 +138,7 @@ async fn two_replicas_keep_every_promise_of_a_store() {
 const NEW: NewOrder = NewOrder { pet_id: Some(4), quantity: Some(2), ship_date: None };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ids_and_idempotency_keys_are_given_once_over_all_replicas() {
+async fn ids_and_idempotency_keys_are_used_once_over_all_replicas() {
     let replicas = Arc::new(Replicas::over(&Server::shared().database()).await);
     let mut clients = tokio::task::JoinSet::new();
     for number in 0..60_i64 {
@@ -165,7 +165,7 @@ async fn ids_and_idempotency_keys_are_given_once_over_all_replicas() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn imports_cancellations_and_creations_of_replicas_never_wait_for_each_other_in_a_ring() {
+async fn imports_cancellations_and_creations_of_replicas_never_deadlock() {
     let replicas = Arc::new(Replicas::over(&Server::shared().database()).await);
     let projects: Vec<ProjectUid> = ["a", "b", "c", "d"].map(|name| name.parse().unwrap()).to_vec();
     for project in &projects {
@@ -181,7 +181,7 @@ async fn imports_cancellations_and_creations_of_replicas_never_wait_for_each_oth
                     .await
                     .map(|_| ())
                     .unwrap(),
-                // Ids that the creations below want as well: one of them goes first.
+                // The creations below use the same ids; either can come first.
                 1 => drop(replicas.import(&project, orders(200 + number..201 + number)).await),
                 2 => drop(replicas.create(&project, NEW, None, AT).await.unwrap()),
                 _ => drop(replicas.cancel(&project, number % 160 + 1, AT).await.unwrap()),
@@ -192,7 +192,7 @@ async fn imports_cancellations_and_creations_of_replicas_never_wait_for_each_oth
 }
 
 #[tokio::test]
-async fn a_damaged_row_fails_alone_and_a_lost_one_is_noticed() {
+async fn a_damaged_row_fails_alone_and_a_list_with_a_lost_row_fails() {
     let server = Server::shared();
     let url = server.database();
     let store = replica(&url).await;

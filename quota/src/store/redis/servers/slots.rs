@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_are_those_of_the_servers() {
+    fn slots_match_the_servers() {
         // The check value of the CRC, and slots that CLUSTER KEYSLOT answers.
         assert_eq!(crc16(b"123456789"), 0x31c3);
         assert_eq!(slot_of("foo"), 12_182);

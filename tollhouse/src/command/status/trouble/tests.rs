@@ -21,23 +21,23 @@ fn healthy() -> Value {
 }
 
 #[test]
-fn a_healthy_platform_has_no_trouble() {
+fn a_healthy_platform_has_no_problems() {
     assert_eq!(find(&healthy()), Vec::<String>::new());
 }
 
 #[test]
-fn a_gateway_that_cannot_take_what_it_hears_is_named_once() {
+fn a_gateway_that_refuses_the_control_planes_data_is_named_once() {
     let mut all = healthy();
     for (field, value) in
         [("revision", json!(0)), ("feed_heard_at", json!(0)), ("replica_refuses", json!("the disk is full"))]
     {
         *all.pointer_mut(&format!("/edges/0/{field}")).unwrap() = value;
     }
-    assert_eq!(find(&all), ["gateway edge-1/gw-1 (10.0.0.1:9901) has nothing to serve yet: the disk is full"]);
+    assert_eq!(find(&all), ["gateway edge-1/gw-1 (10.0.0.1:9901) has no replica to serve: the disk is full"]);
 }
 
 #[test]
-fn every_fault_is_named() {
+fn every_problem_is_named() {
     let cases = [
         (
             "/edges/0",
@@ -46,20 +46,16 @@ fn every_fault_is_named() {
         ),
         ("/edges/0/ready", json!(false), "is not ready"),
         ("/edges/0/draining", json!(true), "is out of rotation"),
-        ("/edges/0/unheard", json!("held"), "serves nothing until the control plane has heard it"),
-        ("/edges/0/unheard", json!("served"), "serves what it knew when it was stopped in order"),
-        ("/edges/0/replica_refuses", json!("another database"), "serves what it knew before: another database"),
+        ("/edges/0/unheard", json!("held"), "serves nothing until it reaches the control plane"),
+        ("/edges/0/unheard", json!("served"), "serves the replica from its orderly stop"),
+        ("/edges/0/replica_refuses", json!("another database"), "serves its previous replica: another database"),
         ("/edges/0/clock_behind_milliseconds", json!(-90_400), "(10.0.0.1:9901) is 90 s ahead"),
-        (
-            "/edges/0/clocks_off_milliseconds/control_plane",
-            json!(90_400),
-            "the clocks of gateway edge-1/gw-1 (10.0.0.1:9901) and of the control plane are 90 s apart",
-        ),
-        ("/edges/0/clocks_off_milliseconds/quota_store", json!(-60_001), "and of the quota store are 60 s apart"),
-        ("/edges/0/quota/mode", json!("share"), "counts without the quota store: share"),
-        ("/edges/0/feed_heard_at", json!(900), "last heard the control plane 100 seconds ago"),
-        ("/edges/0/feed_heard_at", json!(0), "has not heard the control plane since it started"),
-        ("/edges/0/upstreams/0/up", json!(0), "reaches 0 of 1 addresses of the service orders"),
+        ("/edges/0/clocks_off_milliseconds/control_plane", json!(90_400), "and of the control plane differ by 90 s"),
+        ("/edges/0/clocks_off_milliseconds/quota_store", json!(-60_001), "and of the quota store differ by 60 s"),
+        ("/edges/0/quota/mode", json!("share"), "cannot reach the quota store and counts alone: share"),
+        ("/edges/0/feed_heard_at", json!(900), "received nothing from the control plane for 100 seconds"),
+        ("/edges/0/feed_heard_at", json!(0), "has received nothing from the control plane since its start"),
+        ("/edges/0/upstreams/0/up", json!(0), "reaches 0 of 1 addresses of upstream orders"),
         ("/edges/0/certificates/0/lifetime_left", json!(0.2), "the certificate of a.example has 20 %"),
         (
             "/edges/0/platform_certificate_faults",
@@ -79,7 +75,7 @@ fn every_fault_is_named() {
         (
             "/edges/0/certificates_set_aside",
             json!([{ "hostname": "a.example", "reason": "the chain is empty" }]),
-            "(10.0.0.1:9901) does not use the newest certificate of a.example and keeps the one before: the chain is empty",
+            "(10.0.0.1:9901) cannot use the newest certificate of a.example and keeps the previous one: the chain is empty",
         ),
         (
             "/edges/0/damaged_files",
@@ -90,7 +86,7 @@ fn every_fault_is_named() {
         ("/edges/0/log_lines_dropped", json!(3), "has dropped 3 log lines"),
         ("/edges/0/revision", json!(5), "is 2 revisions behind"),
         ("/control", json!({ "unreachable": "refused" }), "the domains-service does not answer: refused"),
-        ("/control/sealed_with_missing", json!(2), "2 private keys or secrets of webhooks need a sealing secret"),
+        ("/control/sealed_with_missing", json!(2), "lacks the sealing secret of 2 private keys or webhook secrets"),
         (
             "/control/gateways_of_another_history",
             json!(["edge-1", "edge-2"]),
@@ -104,7 +100,7 @@ fn every_fault_is_named() {
         (
             "/control",
             json!({ "unreachable": "It does not answer. (storage_unavailable)", "code": "storage_unavailable" }),
-            "the domains-service met trouble with its database 0 seconds ago: storage_unavailable",
+            "the database of the domains-service failed 0 seconds ago: storage_unavailable",
         ),
         ("/control/trouble", json!({ "code": "storage_unavailable", "seconds_ago": 2 }), "storage_unavailable"),
         (
@@ -112,7 +108,7 @@ fn every_fault_is_named() {
             json!({ "total": 1, "rows": [{
                 "table": "domains", "row": "a.example", "of": "prj_1", "column": "checks", "reason": "EOF",
             }] }),
-            "cannot read column checks of row a.example of prj_1 in domains and leaves the row aside: EOF",
+            "cannot read column checks of row a.example of prj_1 in domains and skips the row: EOF",
         ),
         (
             "/withdrawals",
@@ -120,14 +116,18 @@ fn every_fault_is_named() {
                 { "what": "key", "which": "key_a", "project": "demo", "since": "2026-06-15T00:00:00Z", "lagging": ["edge/gw-2"] },
                 { "what": "name", "which": "a.example", "project": "demo", "since": "2026-06-15T00:00:01Z", "lagging": ["edge/gw-1", "edge/gw-2"] },
             ] }),
-            "2 withdrawals wait for edge/gw-1, edge/gw-2, which may serve them still; the oldest is the key key_a of project demo",
+            "2 withdrawals are not confirmed by edge/gw-1, edge/gw-2, which may still serve them; the oldest is the key key_a of project demo",
         ),
         ("/orders", json!({ "unreachable": "refused" }), "the orders-service does not answer: refused"),
-        ("/orders/trust_seconds_old", json!(600), "told the orders-service 10 minutes ago whose identities"),
+        (
+            "/orders/trust_seconds_old",
+            json!(600),
+            "not received the trusted keys from the control plane for 10 minutes",
+        ),
         (
             "/orders/store_trouble/seconds_ago",
             json!(3),
-            "the orders-service met trouble with its database 3 seconds ago: full",
+            "the database of the orders-service failed 3 seconds ago: full",
         ),
     ];
     for (place, value, words) in cases {

@@ -1,9 +1,9 @@
 use super::*;
-use crate::exchange::downstream::http1::Wire;
+use crate::exchange::downstream::http1::Http1Head;
 
-/// What goes on of a head, with what it says about its body; `None` where it is refused.
+/// A head as the client gets it, with its framing and whether the connection is reused; `None` if it is refused.
 fn read_whole(text: &str, to_head: bool) -> Option<(String, Framing, bool)> {
-    let mut out = Wire::new(false);
+    let mut out = Http1Head::new(false);
     let head = read(text.as_bytes(), to_head, |name| name.eq_ignore_ascii_case("server"), &mut out).ok()?.unwrap();
     assert_eq!(head.bytes, text.find("\r\n\r\n").unwrap() + 4);
     Some((String::from_utf8(out.into_bytes()).unwrap(), head.framing, head.reusable))
@@ -79,7 +79,7 @@ fn a_response_that_may_be_followed_by_a_body_it_cannot_have_ends_its_connection(
 }
 
 #[test]
-fn an_older_protocol_keeps_its_connection_only_when_it_says_so() {
+fn http_1_0_keeps_a_connection_only_if_it_says_so() {
     let of = |fields: &str| {
         read_whole(&format!("HTTP/1.0 200 OK\r\n{fields}\r\n"), false).map(|(_, framing, kept)| (framing, kept))
     };
@@ -89,7 +89,7 @@ fn an_older_protocol_keeps_its_connection_only_when_it_says_so() {
 }
 
 #[test]
-fn fields_go_on_as_they_were_spelt_but_for_those_of_the_connection() {
+fn fields_keep_their_spelling_and_those_of_the_connection_are_dropped() {
     let head = "HTTP/1.1 201 Made\r\nX-One: 1\r\nx-one:2\r\nServer: s\r\nDate: d\r\nConnection: x-mine, close\r\nX-Mine: 3\r\n\
         Content-Length: 2\r\n\r\n";
     let (text, ..) = read_whole(head, false).unwrap();
@@ -97,16 +97,16 @@ fn fields_go_on_as_they_were_spelt_but_for_those_of_the_connection() {
 }
 
 #[test]
-fn what_a_proxy_mends_is_mended() {
+fn spaces_before_colons_and_folded_lines_are_corrected() {
     let head = "HTTP/1.1 200\r\nX-Space : a\r\nX-Folded: b\r\n  c\r\n\td\r\n\r\n";
     let (text, ..) = read_whole(head, false).unwrap();
     assert_eq!(text, "HTTP/1.1 200 OK\r\nX-Space: a\r\nX-Folded: b c d\r\nTransfer-Encoding: chunked\r\n");
 }
 
 #[test]
-fn what_is_no_head_is_refused_and_what_is_not_all_there_is_waited_for() {
+fn malformed_heads_are_refused_and_incomplete_ones_awaited() {
     let read = |text: &str| {
-        let mut out = Wire::new(false);
+        let mut out = Http1Head::new(false);
         let outcome = read(text.as_bytes(), false, |_| false, &mut out);
         assert!(out.into_bytes().is_empty(), "{text:?}");
         outcome
@@ -131,10 +131,10 @@ fn what_is_no_head_is_refused_and_what_is_not_all_there_is_waited_for() {
 }
 
 #[test]
-fn an_upstream_that_says_how_long_it_keeps_a_connection_is_believed() {
+fn keep_alive_timeouts_of_upstreams_are_used() {
     let good_for = |fields: &str| {
         let text = format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{fields}\r\n");
-        read(text.as_bytes(), false, |_| false, &mut Wire::new(false)).unwrap().unwrap().good_for
+        read(text.as_bytes(), false, |_| false, &mut Http1Head::new(false)).unwrap().unwrap().good_for
     };
     assert_eq!(good_for("Keep-Alive: timeout=5\r\n"), Duration::from_secs(4));
     assert_eq!(good_for("keep-alive: max=100, timeout=2\r\n"), Duration::from_secs(1));

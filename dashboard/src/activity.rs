@@ -1,0 +1,149 @@
+//! Project → Activity: what happened, by whom, from where.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Path, RawQuery, State};
+use axum::response::Response;
+use contract::key::Scope;
+use contract::time::UnixMillis;
+use serde_json::Value;
+
+use super::Dashboard;
+use super::fault::Fault;
+use super::moment::Moment;
+use super::operation::Operation;
+use super::session::Session;
+use super::shell::{Section, Shell, html};
+use super::words as w;
+use chassis::percent::segment;
+use domains_api::types::{Event, Events};
+
+/// An event as people read it.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) kind: String,
+    pub(super) words: String,
+    pub(super) domain: Option<String>,
+    pub(super) actor: String,
+    pub(super) client: Option<String>,
+    /// What else is known of it, as `name: value`.
+    pub(super) detail: String,
+    pub(super) at: Option<Moment>,
+}
+
+/// Events as people read them.
+pub(super) fn entries(events: &Events, now: UnixMillis) -> Vec<Entry> {
+    let entry = |event: &Event| Entry {
+        words: w::event(&event.kind),
+        kind: event.kind.clone(),
+        domain: event.domain.clone(),
+        actor: w::actor(&event.actor),
+        client: event.client.clone(),
+        detail: detail(&event.detail),
+        at: Moment::parse(&event.at, now),
+    };
+    events.events.iter().map(entry).collect()
+}
+
+/// The details of an event in one line: names and values, and of a change what is different.
+fn detail(value: &Value) -> String {
+    let Some(fields) = value.as_object() else { return String::new() };
+    let mut parts = Vec::new();
+    if let (Some(before), Some(after)) = (fields.get("before"), fields.get("after").and_then(Value::as_object)) {
+        let changed = after.iter().filter(|(name, new)| before.get(name.as_str()) != Some(new));
+        parts.extend(changed.map(|(name, new)| {
+            format!("{}: {} → {}", spaced(name), word(before.get(name).unwrap_or(&Value::Null)), word(new))
+        }));
+    }
+    let told = if let Some(moved) = moved(fields) {
+        parts.push(moved);
+        ["from", "to"]
+    } else {
+        ["before", "after"]
+    };
+    // What is not the case is nothing to tell.
+    let is_said = |value: &Value| !value.is_null() && *value != Value::Bool(false);
+    let others = fields.iter().filter(|(name, value)| is_said(value) && !told.contains(&name.as_str()));
+    parts.extend(others.map(|(name, value)| format!("{}: {}", spaced(name), word(value))));
+    parts.join(" · ")
+}
+
+/// From which status to which, where it is about that.
+fn moved(fields: &serde_json::Map<String, Value>) -> Option<String> {
+    let status = |name: &str| w::known_status(fields.get(name)?.as_str()?);
+    Some(format!("{} → {}", status("from")?, status("to")?))
+}
+
+fn spaced(name: &str) -> String {
+    name.replace('_', " ")
+}
+
+/// A value as people write it: lists with commas, fields with blanks.
+fn word(value: &Value) -> String {
+    match value {
+        Value::Null => w::NONE.to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().map(word).collect::<Vec<_>>().join(", "),
+        Value::Object(fields) => {
+            fields.values().filter(|value| !value.is_null()).map(word).collect::<Vec<_>>().join(" ")
+        }
+        other => other.to_string(),
+    }
+}
+
+#[derive(Template)]
+#[template(path = "activity.html")]
+struct Page {
+    shell: Shell,
+    id: String,
+    entries: Vec<Entry>,
+    next: Option<String>,
+    is_first: bool,
+}
+
+/// `GET /projects/{project}/activity`.
+pub(super) async fn show(
+    State(dashboard): State<Arc<Dashboard>>,
+    session: Session,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Fault> {
+    let project = session.enter(&id, Some(Scope::DomainsRead))?;
+    let query = query.unwrap_or_default();
+    let before = query.strip_prefix("before=");
+    let cursor = before.map(|before| format!("cursor={}", segment(before))).unwrap_or_default();
+    let events: Events =
+        dashboard.get(&session.actor, Operation::ListEvents, &[project.name.as_str()], &cursor).await?;
+    let shell = Shell::within(&session, &project, Section::Activity, w::ACTIVITY);
+    Ok(html(&Page {
+        shell,
+        id: project.to_string(),
+        entries: entries(&events, dashboard.control_plane.now()),
+        is_first: before.is_none(),
+        next: events.next_cursor,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn details_read_as_names_and_values() {
+        let text = detail(&json!({ "key": "key_a", "overlap_seconds": 60, "gone": null, "scopes": ["orders:read"] }));
+        assert_eq!(text, "key: key_a · overlap seconds: 60 · scopes: orders:read");
+        let changed = json!({
+            "before": { "primary": false, "redirect": null },
+            "after": { "primary": false, "redirect": { "status": "301", "to": "primary" } },
+        });
+        assert_eq!(detail(&changed), "redirect: – → 301 primary");
+        assert_eq!(detail(&json!({})), "");
+        assert_eq!(detail(&json!({ "primary": false, "with_redirects": true })), "with redirects: true");
+        let moved = json!({ "from": "pending_dns", "to": "action_required" });
+        assert_eq!(detail(&moved), "Waiting for DNS → Needs you");
+        assert_eq!(detail(&json!({ "from": "here", "to": "there" })), "from: here · to: there");
+    }
+}

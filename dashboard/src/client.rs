@@ -1,0 +1,43 @@
+//! The API, called in the same process on behalf of the session's holder.
+
+use domains_api::actor::Actor;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::Dashboard;
+use super::control_plane::{Answered, Refused};
+use super::operation::Operation;
+
+impl Answered {
+    /// The body as what a page shows of it.
+    pub(super) fn read<T: DeserializeOwned>(self) -> Result<T, Refused> {
+        serde_json::from_value(self.body).map_err(|error| {
+            tracing::error!(%error, "an answer of the API does not read as what the dashboard shows of it");
+            Refused::internal()
+        })
+    }
+}
+
+impl Dashboard {
+    /// Carries out an operation, with what its path names, in order. `Value::Null` is no body.
+    pub(super) async fn call(
+        &self,
+        actor: &Actor,
+        operation: Operation,
+        place: (&[&str], &str),
+        body: &Value,
+    ) -> Result<Answered, Refused> {
+        self.control_plane.call(actor, operation, place, body).await
+    }
+
+    /// Reads something.
+    pub(super) async fn get<T: DeserializeOwned>(
+        &self,
+        actor: &Actor,
+        operation: Operation,
+        named: &[&str],
+        query: &str,
+    ) -> Result<T, Refused> {
+        self.call(actor, operation, (named, query), &Value::Null).await?.read()
+    }
+}

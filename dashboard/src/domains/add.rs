@@ -1,0 +1,161 @@
+//! Adding a domain: what it needs, before it is added.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Path, Query, State};
+use axum::response::{IntoResponse, Redirect, Response};
+use contract::key::Scope;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::detail;
+use super::view::{ProblemWords as _, RecordWords as _};
+use crate::Dashboard;
+use crate::control_plane::Refused;
+use crate::fault::Fault;
+use crate::form::Posted;
+use crate::operation::Operation;
+use crate::session::Session;
+use crate::shell::{Section, Shell, html_with};
+use crate::words as w;
+use chassis::percent::segment;
+use domains_api::types::{DomainCheck, Problem, Project};
+use verification::verdict::RecordState;
+
+/// What adding a name would mean, as people read it.
+trait CheckWords {
+    /// Problems beside that nothing is there yet, which is how it begins.
+    fn conflicts(&self) -> Vec<&Problem>;
+    fn is_ready(&self) -> bool;
+}
+
+impl CheckWords for DomainCheck {
+    fn conflicts(&self) -> Vec<&Problem> {
+        let expected = ["DNS_NO_RECORD", "OWNERSHIP_TXT_MISSING"];
+        self.problems.iter().filter(|problem| !expected.contains(&problem.code.as_str())).collect()
+    }
+
+    fn is_ready(&self) -> bool {
+        self.records.iter().all(|record| record.state == RecordState::Ok) && self.problems.is_empty()
+    }
+}
+
+#[derive(Deserialize)]
+pub(crate) struct NameQuery {
+    name: Option<String>,
+}
+
+#[derive(Template)]
+#[template(path = "domain_add.html")]
+struct Page {
+    shell: Shell,
+    project: Project,
+    id: String,
+    name: String,
+    check: Option<DomainCheck>,
+    problem: Option<Refused>,
+    /// The name that goes with it: visitors try a name with www. and without.
+    pair: Option<String>,
+}
+
+/// `GET …/domains/new?name=`: without a name the form, with one what it needs.
+pub(crate) async fn show(
+    State(dashboard): State<Arc<Dashboard>>,
+    session: Session,
+    Path(id): Path<String>,
+    Query(wanted): Query<NameQuery>,
+) -> Result<Response, Fault> {
+    let name = clean(&wanted.name.unwrap_or_default());
+    let project = load(&dashboard, &session, &id).await?;
+    let (mut check, mut problem, mut pair) = (None, None, None);
+    if !name.is_empty() && project.domain_limit > 0 {
+        let query = format!("name={}", segment(&name));
+        match dashboard.get::<DomainCheck>(&session.actor, Operation::CheckDomain, &[&id], &query).await {
+            Ok(found) => {
+                pair = pair_of(&found);
+                check = Some(found);
+            }
+            Err(refused) => problem = Some(refused),
+        }
+    }
+    page(&session, &id, project, name, (check, pair), problem)
+}
+
+/// The name with www. of an apex, or what is behind a name with www.
+fn pair_of(check: &DomainCheck) -> Option<String> {
+    match check.name.as_str().strip_prefix("www.") {
+        _ if check.local => None,
+        Some(below) => (!check.is_apex).then(|| below.to_owned()),
+        None => check.is_apex.then(|| format!("www.{}", check.name)),
+    }
+}
+
+/// `POST …/domains/new`.
+pub(crate) async fn add(
+    State(dashboard): State<Arc<Dashboard>>,
+    Path(id): Path<String>,
+    Posted { session, fields }: Posted,
+) -> Result<Response, Fault> {
+    let name = clean(fields.text("name"));
+    let project = load(&dashboard, &session, &id).await?;
+    let body = json!({ "name": name, "primary": fields.is_set("primary") });
+    match dashboard.call(&session.actor, Operation::AddDomain, (&[&id], ""), &body).await {
+        Ok(answered) => {
+            let added = answered.body.get("name").and_then(|name| name.as_str()).unwrap_or(&name);
+            let pair = fields.text("pair");
+            if pair.strip_prefix("www.") == Some(added) || added.strip_prefix("www.") == Some(pair) {
+                let body = json!({ "name": pair });
+                if let Err(refused) = dashboard.call(&session.actor, Operation::AddDomain, (&[&id], ""), &body).await {
+                    // The first is there; what is wrong with the other is said on its page.
+                    return detail::page(&dashboard, &session, &id, added, None, Some(refused)).await;
+                }
+            }
+            Ok(Redirect::to(&format!("/projects/{}/domains/{}", segment(&id), segment(added))).into_response())
+        }
+        Err(refused) => page(&session, &id, project, name, (None, None), Some(refused)),
+    }
+}
+
+async fn load(dashboard: &Dashboard, session: &Session, id: &str) -> Result<Project, Fault> {
+    session.enter(id, Some(Scope::DomainsWrite))?;
+    Ok(dashboard.get(&session.actor, Operation::ShowProject, &[id], "").await?)
+}
+
+/// People paste addresses of pages; what is meant is the host.
+fn clean(text: &str) -> String {
+    let text = text.trim();
+    let text = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")).unwrap_or(text);
+    text.split('/').next().unwrap_or_default().to_owned()
+}
+
+fn page(
+    session: &Session,
+    id: &str,
+    project: Project,
+    name: String,
+    (check, pair): (Option<DomainCheck>, Option<String>),
+    problem: Option<Refused>,
+) -> Result<Response, Fault> {
+    let project_id = session.enter(id, None)?;
+    let status = problem.as_ref().map_or(200, |refused| refused.status);
+    let shell = Shell::within(session, &project_id, Section::Domains, w::ADD_DOMAIN);
+    Ok(html_with(status, &Page { shell, project, id: project_id.to_string(), name, check, problem, pair }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pasted_addresses_name_their_host() {
+        for (typed, host) in [
+            (" shop.example.com ", "shop.example.com"),
+            ("https://shop.example.com/cart?x=1", "shop.example.com"),
+            ("http://shop.example.com", "shop.example.com"),
+            ("", ""),
+        ] {
+            assert_eq!(clean(typed), host);
+        }
+    }
+}

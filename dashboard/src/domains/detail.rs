@@ -1,0 +1,140 @@
+//! One domain: how far it is, what is wrong, what to create, what the world sees.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Path, RawQuery, State};
+use axum::response::Response;
+use contract::key::Scope;
+use serde_json::Value;
+
+use super::list::RELOAD_SECONDS;
+use super::steps::{self, Step};
+use super::view::{DomainWords as _, ProblemWords as _, RecordWords as _};
+use crate::Dashboard;
+use crate::activity::{Entry, entries};
+use crate::control_plane::Refused;
+use crate::digest::digest_of;
+use crate::fault::Fault;
+use crate::moment::Moment;
+use crate::operation::Operation;
+use crate::session::Session;
+use crate::shell::{Section, Shell, html_with};
+use crate::words as w;
+use chassis::percent::segment;
+use domains_api::types::{Domain, Domains, Events};
+
+/// Events shown on the page of a domain.
+const EVENTS_MAX: usize = 12;
+
+/// Moments of the certificate.
+struct CertificateTimes {
+    from: Option<Moment>,
+    until: Option<Moment>,
+    renewal: Option<Moment>,
+    next_attempt: Option<Moment>,
+}
+
+#[derive(Template)]
+#[template(path = "domain.html")]
+struct Page {
+    shell: Shell,
+    id: String,
+    domain: Domain,
+    steps: Vec<Step>,
+    checked: Option<Moment>,
+    next_check: Option<Moment>,
+    times: CertificateTimes,
+    events: Vec<Entry>,
+    certificates: Vec<Entry>,
+    targets: Vec<String>,
+    has_primary: bool,
+    may_write: bool,
+    note: Option<&'static str>,
+    problem: Option<Refused>,
+    state: String,
+}
+
+impl Page {
+    fn redirect_is(&self, to: &str) -> bool {
+        self.domain.redirect.as_ref().is_some_and(|redirect| redirect.to == to)
+    }
+
+    fn status_is(&self, status: u16) -> bool {
+        self.domain.redirect.as_ref().and_then(|redirect| redirect.status).unwrap_or(0) == status
+    }
+}
+
+/// `GET …/domains/{domain}`.
+pub(crate) async fn show(
+    State(dashboard): State<Arc<Dashboard>>,
+    session: Session,
+    Path((id, name)): Path<(String, String)>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Fault> {
+    page(&dashboard, &session, &id, &name, w::note(&query.unwrap_or_default()), None).await
+}
+
+/// The page of a domain, with what was just refused when something was.
+pub(super) async fn page(
+    dashboard: &Dashboard,
+    session: &Session,
+    id: &str,
+    name: &str,
+    note: Option<&'static str>,
+    problem: Option<Refused>,
+) -> Result<Response, Fault> {
+    let project = session.enter(id, Some(Scope::DomainsRead))?;
+    let actor = &session.actor;
+    let place = [project.name.as_str(), name];
+    let answered = dashboard.call(actor, Operation::ShowDomain, (&place, ""), &Value::Null).await?;
+    let state = digest_of(&answered.body.to_string());
+    let domain: Domain = answered.read()?;
+    let events: Events = dashboard.get(actor, Operation::ListDomainEvents, &place, "").await?;
+    let others: Domains = dashboard.get(actor, Operation::ListDomains, &[project.name.as_str()], "limit=200").await?;
+    let now = dashboard.control_plane.now();
+    let moment = |text: Option<&str>| text.and_then(|text| Moment::parse(text, now));
+    let certificate = &domain.certificate;
+    let times = CertificateTimes {
+        from: moment(certificate.not_before.as_deref()),
+        until: moment(certificate.not_after.as_deref()),
+        renewal: moment(certificate.renew_at.as_deref()),
+        next_attempt: moment(certificate.next_attempt_at.as_deref()),
+    };
+    let entries = entries(&events, now);
+    let certificates = entries.iter().filter(|entry| entry.kind.starts_with("domain.certificate.")).cloned().collect();
+    let has_primary = others.domains.iter().any(|other| other.primary && other.name != domain.name);
+    let targets = others
+        .domains
+        .iter()
+        .filter(|other| other.name != domain.name && other.is_served() && other.redirect.is_none());
+    let mut targets: Vec<String> = targets.map(|other| other.name.to_string()).collect();
+    // Where it leads now is a choice, served or not: saving something else must not take the redirect away.
+    let now_to = domain.redirect.as_ref().map(|redirect| redirect.to.clone()).filter(|to| to != "primary");
+    targets.extend(now_to.filter(|to| !targets.contains(to)));
+    let mut shell = Shell::within(session, &project, Section::Domains, domain.name.to_string());
+    shell = shell.live(format!("/projects/{project}/live?domain={}", segment(domain.name.as_str())), RELOAD_SECONDS);
+    if !domain.is_moving() {
+        shell.reload_seconds = None;
+    }
+    let status = problem.as_ref().map_or(200, |refused| refused.status);
+    let note = if note == w::note("verified") && !domain.is_served() { Some(w::CHECKED_NOT_YET) } else { note };
+    let page = Page {
+        shell,
+        id: project.to_string(),
+        steps: steps::of(&domain),
+        checked: moment(domain.checks.as_ref().map(|checks| &*checks.at)),
+        next_check: moment(domain.next_check_at.as_deref()),
+        times,
+        events: entries.into_iter().take(EVENTS_MAX).collect(),
+        certificates,
+        targets,
+        has_primary,
+        may_write: session.may(Scope::DomainsWrite),
+        note,
+        problem,
+        state,
+        domain,
+    };
+    Ok(html_with(status, &page))
+}

@@ -1,0 +1,140 @@
+//! The project's domains at a glance.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Path, Query, RawQuery, State};
+use axum::response::{Redirect, Response};
+use contract::key::Scope;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::view::DomainWords as _;
+use crate::Dashboard;
+use crate::digest::digest_of;
+use crate::fault::Fault;
+use crate::moment::Moment;
+use crate::operation::Operation;
+use crate::session::Session;
+use crate::shell::{Section, Shell, html};
+use crate::words as w;
+use chassis::percent::segment;
+use domains_api::types::{Domain, DomainQuota, Domains, Project, Status};
+
+/// Seconds between reloads where there is no script.
+pub(super) const RELOAD_SECONDS: u32 = 15;
+
+/// Which domains are looked for, and which page of them.
+#[derive(Default, Deserialize)]
+pub(crate) struct ListQuery {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    status: String,
+    #[serde(default)]
+    after: String,
+}
+
+impl ListQuery {
+    /// As a query of these pages.
+    fn query(&self) -> String {
+        let pairs = [("name", &self.name), ("status", &self.status), ("after", &self.after)];
+        let pairs = pairs.iter().filter(|(_, value)| !value.is_empty());
+        pairs.map(|(name, value)| format!("{name}={}", segment(value))).collect::<Vec<_>>().join("&")
+    }
+
+    /// As a query of the API's list.
+    pub(crate) fn list_query(&self) -> String {
+        let rest = self.query().replace("after=", "cursor=");
+        format!("limit=200{}{rest}", if rest.is_empty() { "" } else { "&" })
+    }
+
+    fn is_narrow(&self) -> bool {
+        !(self.name.is_empty() && self.status.is_empty())
+    }
+}
+
+/// A state to look for.
+struct Choice {
+    status: &'static str,
+    word: &'static str,
+}
+
+/// One row of the table.
+struct Row {
+    domain: Domain,
+    ends: Option<Moment>,
+}
+
+#[derive(Template)]
+#[template(path = "domains.html")]
+struct Page {
+    shell: Shell,
+    project: Project,
+    id: String,
+    rows: Vec<Row>,
+    quota: DomainQuota,
+    next: Option<String>,
+    may_write: bool,
+    note: Option<&'static str>,
+    state: String,
+    look: ListQuery,
+    choices: Vec<Choice>,
+    /// Until when domains are served though the plan has none.
+    until: Option<Moment>,
+}
+
+/// `GET /projects/{project}`.
+pub(crate) async fn home(Path(project): Path<String>) -> Redirect {
+    Redirect::to(&format!("/projects/{}/domains", segment(&project)))
+}
+
+/// `GET /projects/{project}/domains`.
+pub(crate) async fn show(
+    State(dashboard): State<Arc<Dashboard>>,
+    session: Session,
+    Path(id): Path<String>,
+    Query(mut look): Query<ListQuery>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Fault> {
+    look.name = look.name.trim().to_owned();
+    let project_id = session.enter(&id, Some(Scope::DomainsRead))?;
+    let project: Project = dashboard.get(&session.actor, Operation::ShowProject, &[&id], "").await?;
+    let wanted = look.list_query();
+    let answered = dashboard.call(&session.actor, Operation::ListDomains, (&[&id], &wanted), &Value::Null).await?;
+    let state = digest_of(&answered.body.to_string());
+    let list: Domains = answered.read()?;
+    let now = dashboard.control_plane.now();
+    let rows: Vec<Row> =
+        list.domains.into_iter().map(|domain| Row { ends: domain.certificate_ends(now), domain }).collect();
+    let mut shell = Shell::within(&session, &project_id, Section::Domains, w::DOMAINS);
+    if rows.iter().any(|row| row.domain.is_moving()) || session.may(Scope::DomainsWrite) {
+        // Of this page, not of the first.
+        let page = look.query();
+        let mark = if page.is_empty() { "" } else { "?" };
+        shell = shell.live(format!("/projects/{project_id}/live{mark}{page}"), RELOAD_SECONDS);
+    }
+    if !rows.iter().any(|row| row.domain.is_moving()) {
+        shell.reload_seconds = None; // nothing to wait for
+    }
+    let note = w::note(&query.unwrap_or_default());
+    let until = project.domains_until.as_deref().and_then(|until| Moment::parse(until, now));
+    let next =
+        list.next_cursor.map(|after| ListQuery { after, name: look.name.clone(), status: look.status.clone() }.query());
+    let choices =
+        Status::ALL.iter().map(|status| Choice { status: status.as_str(), word: w::status(status.as_str()).0 });
+    Ok(html(&Page {
+        shell,
+        project,
+        id: project_id.to_string(),
+        rows,
+        quota: list.quota,
+        next,
+        may_write: session.may(Scope::DomainsWrite),
+        note,
+        state,
+        choices: choices.collect(),
+        look,
+        until,
+    }))
+}

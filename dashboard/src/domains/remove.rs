@@ -1,0 +1,94 @@
+//! Removing a domain: what will happen, and that it has happened on every gateway.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use contract::key::Scope;
+use serde_json::Value;
+
+use crate::Dashboard;
+use crate::control_plane::Refused;
+use crate::fault::Fault;
+use crate::form::Posted;
+use crate::operation::Operation;
+use crate::session::Session;
+use crate::shell::{Section, Shell, html, html_with};
+use crate::words as w;
+use domains_api::types::{Domain, Domains};
+
+#[derive(Template)]
+#[template(path = "domain_remove.html")]
+struct Question {
+    shell: Shell,
+    id: String,
+    domain: Domain,
+    redirecting: Vec<String>,
+    problem: Option<Refused>,
+}
+
+#[derive(Template)]
+#[template(path = "domain_removed.html")]
+struct Removed {
+    shell: Shell,
+    id: String,
+    name: String,
+    words: String,
+    lagging: Vec<String>,
+}
+
+/// `GET …/remove`.
+pub(crate) async fn ask(
+    State(dashboard): State<Arc<Dashboard>>,
+    session: Session,
+    Path((id, name)): Path<(String, String)>,
+) -> Result<Response, Fault> {
+    question(&dashboard, &session, &id, &name, None).await
+}
+
+async fn question(
+    dashboard: &Dashboard,
+    session: &Session,
+    id: &str,
+    name: &str,
+    problem: Option<Refused>,
+) -> Result<Response, Fault> {
+    let project = session.enter(id, Some(Scope::DomainsWrite))?;
+    let project_name = project.name.as_str();
+    let domain: Domain = dashboard.get(&session.actor, Operation::ShowDomain, &[project_name, name], "").await?;
+    let all: Domains = dashboard.get(&session.actor, Operation::ListDomains, &[project_name], "limit=200").await?;
+    let leads_here = |other: &&Domain| {
+        other
+            .redirect
+            .as_ref()
+            .is_some_and(|rule| rule.to == domain.name.as_str() || (rule.to == "primary" && domain.primary))
+    };
+    let redirecting = all.domains.iter().filter(leads_here).map(|other| other.name.to_string()).collect();
+    let shell = Shell::within(session, &project, Section::Domains, w::remove_title(domain.name.as_str()));
+    let status = problem.as_ref().map_or(200, |refused| refused.status);
+    Ok(html_with(status, &Question { shell, id: project.to_string(), domain, redirecting, problem }))
+}
+
+/// `POST …/remove`.
+pub(crate) async fn remove(
+    State(dashboard): State<Arc<Dashboard>>,
+    Path((id, name)): Path<(String, String)>,
+    Posted { session, fields }: Posted,
+) -> Result<Response, Fault> {
+    let all = if fields.is_set("with_redirects") { "with_redirects=true" } else { "" };
+    let answered =
+        match dashboard.call(&session.actor, Operation::RemoveDomain, (&[&id, &name], all), &Value::Null).await {
+            Ok(answered) => answered,
+            Err(refused) if refused.status == 409 => {
+                return question(&dashboard, &session, &id, &name, Some(refused)).await;
+            }
+            Err(refused) => return Err(refused.into()),
+        };
+    let project = session.enter(&id, None)?;
+    let lagging = answered.body.get("lagging").and_then(Value::as_array).into_iter().flatten();
+    let lagging: Vec<String> = lagging.filter_map(Value::as_str).map(str::to_owned).collect();
+    let words = w::stopped(answered.acknowledged.as_deref().unwrap_or_default());
+    let shell = Shell::within(&session, &project, Section::Domains, w::REMOVED);
+    Ok(html(&Removed { shell, id: project.to_string(), name, words, lagging }))
+}

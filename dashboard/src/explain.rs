@@ -1,0 +1,55 @@
+//! The page that says why another cannot be shown, and where to go from here.
+
+use askama::Template;
+use axum::extract::Request;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Redirect, Response};
+use http::StatusCode;
+
+use super::fault::Fault;
+use super::session::Session;
+use super::shell::{Section, Shell, html};
+use super::words as w;
+
+#[derive(Template)]
+#[template(path = "fault.html")]
+struct Page {
+    shell: Shell,
+    title: &'static str,
+    message: String,
+    code: String,
+    needs_scope: bool,
+}
+
+/// The page of a fault.
+pub(super) fn page(session: Option<&Session>, fault: &Fault) -> Response {
+    let refused = match fault {
+        Fault::SignIn => return Redirect::to("/sign-in").into_response(),
+        Fault::Refused(refused) => refused,
+    };
+    let title = w::fault_title(refused.status);
+    let shell = match session {
+        Some(session) => Shell::of(session, Section::None, title),
+        None => Shell::outside(title),
+    };
+    let page = Page {
+        shell,
+        title,
+        message: refused.message.clone(),
+        code: refused.code.clone(),
+        needs_scope: refused.code == "insufficient_scope",
+    };
+    let mut response = html(&page);
+    *response.status_mut() = StatusCode::from_u16(refused.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response
+}
+
+/// Turns faults into pages.
+pub(super) async fn explain(request: Request, next: Next) -> Response {
+    let session = request.extensions().get::<Session>().cloned();
+    let response = next.run(request).await;
+    match response.extensions().get::<Fault>() {
+        Some(fault) => page(session.as_ref(), fault),
+        None => response,
+    }
+}

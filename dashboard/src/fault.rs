@@ -1,0 +1,57 @@
+//! Why a page cannot be shown, in the service's own words.
+
+use axum::response::{IntoResponse, Response};
+use domains_api::actor::NotPermitted;
+use http::StatusCode;
+
+use super::control_plane::Refused;
+
+/// Why a page cannot be shown.
+#[derive(Clone, Debug)]
+pub(super) enum Fault {
+    /// Nobody is signed in.
+    SignIn,
+    /// The service says no.
+    Refused(Box<Refused>),
+}
+
+impl Fault {
+    pub(super) fn refused(status: u16, code: &str, message: &str) -> Self {
+        Self::Refused(Box::new(Refused { status, code: code.to_owned(), message: message.to_owned() }))
+    }
+
+    /// The failure is ours: logged here, once.
+    pub(super) fn internal(error: impl std::fmt::Display) -> Self {
+        tracing::error!(error = format!("{error:#}"), "a request failed");
+        Refused::internal().into()
+    }
+
+    pub(super) fn nothing_here() -> Self {
+        Self::refused(404, "not_found", "There is nothing at this address.")
+    }
+}
+
+impl From<Refused> for Fault {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(Box::new(refused))
+    }
+}
+
+impl From<NotPermitted> for Fault {
+    fn from(error: NotPermitted) -> Self {
+        let (status, code) = match error {
+            NotPermitted::NoSuchProject => (404, "project_not_found"),
+            NotPermitted::Needs(_) => (403, "insufficient_scope"),
+        };
+        Self::refused(status, code, &error.to_string())
+    }
+}
+
+impl IntoResponse for Fault {
+    /// Only a mark: [`explain`](super::explain::explain) knows who is signed in and writes the page.
+    fn into_response(self) -> Response {
+        let mut response = StatusCode::INTERNAL_SERVER_ERROR.into_response();
+        response.extensions_mut().insert(self);
+        response
+    }
+}

@@ -1,0 +1,230 @@
+//! Project → API keys: made, shown once, rotated, revoked; when each was used last, and whether it is banned.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Path, RawQuery, State};
+use axum::response::{IntoResponse, Redirect, Response};
+use contract::key::{Scope, Scopes};
+use contract::time::UnixMillis;
+use http::HeaderMap;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::Dashboard;
+use super::control_plane::{Answered, Refused};
+use super::fault::Fault;
+use super::form::Posted;
+use super::moment::Moment;
+use super::once;
+use super::operation::Operation;
+use super::session::Session;
+use super::shell::{Section, Shell, html_with};
+use super::words as w;
+use chassis::percent::segment;
+use domains_api::project::ProjectRef;
+use domains_api::types::{Key, Keys};
+
+/// Lifetimes offered, in days; 0: it does not expire.
+const LIFETIMES: [i64; 4] = [0, 30, 90, 365];
+
+/// Overlaps of a rotation offered, in seconds.
+const OVERLAPS: [u32; 4] = [0, 3_600, 86_400, 7 * 86_400];
+
+/// Every key of the project: their number is bounded, so all of them are a few pages.
+async fn all_keys(dashboard: &Dashboard, session: &Session, project: &ProjectRef) -> Result<Vec<Key>, Fault> {
+    let mut all = Vec::new();
+    let mut page = "limit=200".to_owned();
+    loop {
+        let place = [project.name.as_str()];
+        let Keys { keys, next_cursor } = dashboard.get(&session.actor, Operation::ListKeys, &place, &page).await?;
+        all.extend(keys);
+        match next_cursor {
+            Some(next) => page = format!("limit=200&cursor={}", segment(&next)),
+            None => return Ok(all),
+        }
+    }
+}
+
+/// A key on the page.
+struct Row {
+    key: Key,
+    created: Option<Moment>,
+    expires: Option<Moment>,
+    used: Option<Moment>,
+    /// Until when it is refused, and why.
+    banned: Option<(Moment, &'static str)>,
+    has_expired: bool,
+    is_mine: bool,
+}
+
+impl Row {
+    fn of(key: Key, session: &Session, now: UnixMillis) -> Self {
+        let moment = |text: &str| Moment::parse(text, now);
+        let banned = key.ban.as_ref().and_then(|ban| Some((moment(&ban.until)?, w::banned(ban.reason))));
+        let expiry = key.expires_at.as_deref().and_then(|text| text.parse::<jiff::Timestamp>().ok());
+        Self {
+            created: moment(&key.created_at),
+            expires: key.expires_at.as_deref().and_then(moment),
+            used: key.last_used_at.as_deref().and_then(|text| Moment::in_minute(text, now)),
+            banned,
+            has_expired: expiry.is_some_and(|at| at.as_millisecond() <= now.0),
+            is_mine: session.holder.as_ref().is_some_and(|(_, id)| *id == key.id),
+            key,
+        }
+    }
+
+    fn is_usable(&self) -> bool {
+        !self.key.revoked && !self.has_expired
+    }
+
+    fn name(&self) -> &str {
+        if self.key.label.is_empty() { self.key.id.as_str() } else { &self.key.label }
+    }
+}
+
+/// A scope on the form.
+struct Choice {
+    word: &'static str,
+    words: &'static str,
+    may: bool,
+}
+
+/// A key that was made just now, with its secret.
+#[derive(Serialize, Deserialize)]
+struct Made {
+    key: String,
+    label: String,
+    id: String,
+}
+
+#[derive(Template)]
+#[template(path = "keys.html")]
+struct Page {
+    shell: Shell,
+    id: String,
+    rows: Vec<Row>,
+    gone: Vec<Row>,
+    choices: Vec<Choice>,
+    made: Option<Made>,
+    note: Option<&'static str>,
+    problem: Option<Refused>,
+    label: String,
+}
+
+/// `GET /projects/{project}/keys`.
+pub(super) async fn show(
+    State(dashboard): State<Arc<Dashboard>>,
+    session: Session,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Result<Response, Fault> {
+    let query = query.unwrap_or_default();
+    let Some(made) = once::find(&dashboard, &session, &headers) else {
+        return page(&dashboard, &session, &id, w::note(&query), Shown::default()).await;
+    };
+    once::done(page(&dashboard, &session, &id, None, Shown { made: Some(made), ..Shown::default() }).await?)
+}
+
+/// Leads to the page that shows the new key.
+fn made(dashboard: &Dashboard, session: &Session, project: &ProjectRef, answered: Answered) -> Result<Response, Fault> {
+    let made: Made = answered.read()?;
+    once::lead(dashboard, session, &format!("/projects/{project}/keys?made"), &made)
+}
+
+/// What a page shows beside the keys.
+#[derive(Default)]
+struct Shown {
+    made: Option<Made>,
+    problem: Option<Refused>,
+    label: String,
+}
+
+impl Shown {
+    fn refused(refused: Refused) -> Self {
+        Self { problem: Some(refused), ..Self::default() }
+    }
+}
+
+async fn page(
+    dashboard: &Dashboard,
+    session: &Session,
+    id: &str,
+    note: Option<&'static str>,
+    shown: Shown,
+) -> Result<Response, Fault> {
+    let project = session.enter(id, Some(Scope::KeysWrite))?;
+    let keys = all_keys(dashboard, session, &project).await?;
+    let now = dashboard.control_plane.now();
+    let all = keys.into_iter().rev().map(|key| Row::of(key, session, now));
+    let (rows, gone): (Vec<Row>, Vec<Row>) = all.partition(Row::is_usable);
+    let scopes = Scopes::all();
+    let choices =
+        scopes.iter().map(|scope| Choice { word: scope.as_str(), words: w::scope(scope), may: session.may(scope) });
+    let status = shown.problem.as_ref().map_or(200, |refused| refused.status);
+    let page = Page {
+        shell: Shell::within(session, &project, Section::Keys, w::KEYS),
+        id: project.to_string(),
+        rows,
+        gone,
+        choices: choices.collect(),
+        made: shown.made,
+        note,
+        problem: shown.problem,
+        label: shown.label,
+    };
+    Ok(html_with(status, &page))
+}
+
+/// `POST /projects/{project}/keys`: a new key, shown once in the answer.
+pub(super) async fn create(
+    State(dashboard): State<Arc<Dashboard>>,
+    Path(id): Path<String>,
+    Posted { session, fields }: Posted,
+) -> Result<Response, Fault> {
+    let project = session.enter(&id, Some(Scope::KeysWrite))?;
+    let scopes: Vec<&str> = fields.all("scope").collect();
+    let days = fields.text("days").parse::<i64>().ok().filter(|days| LIFETIMES.contains(days)).unwrap_or(0);
+    let ends = dashboard.control_plane.now().to_seconds().plus(days * 86_400);
+    let expires_at = (days > 0).then(|| jiff::Timestamp::from_second(ends.0).unwrap_or_default().to_string());
+    let label = fields.text("label");
+    let body = json!({ "label": label, "scopes": scopes, "expires_at": expires_at });
+    match dashboard.call(&session.actor, Operation::CreateKey, (&[project.name.as_str()], ""), &body).await {
+        Ok(answered) => made(&dashboard, &session, &project, answered),
+        Err(refused) => {
+            let shown = Shown { label: label.to_owned(), ..Shown::refused(refused) };
+            page(&dashboard, &session, &id, None, shown).await
+        }
+    }
+}
+
+/// `POST …/keys/{key}/rotate`: a new key like it, which works beside it for a while.
+pub(super) async fn rotate(
+    State(dashboard): State<Arc<Dashboard>>,
+    Path((id, key)): Path<(String, String)>,
+    Posted { session, fields }: Posted,
+) -> Result<Response, Fault> {
+    let project = session.enter(&id, Some(Scope::KeysWrite))?;
+    let overlap = fields.text("overlap").parse::<u32>().ok().filter(|overlap| OVERLAPS.contains(overlap));
+    let body = overlap.map_or(json!({}), |overlap| json!({ "overlap_seconds": overlap }));
+    let named = [project.name.as_str(), &key];
+    match dashboard.call(&session.actor, Operation::RotateKey, (&named, ""), &body).await {
+        Ok(answered) => made(&dashboard, &session, &project, answered),
+        Err(refused) => page(&dashboard, &session, &id, None, Shown::refused(refused)).await,
+    }
+}
+
+/// `POST …/keys/{key}/revoke`.
+pub(super) async fn revoke(
+    State(dashboard): State<Arc<Dashboard>>,
+    Path((id, key)): Path<(String, String)>,
+    Posted { session, fields: _ }: Posted,
+) -> Result<Response, Fault> {
+    let project = session.enter(&id, Some(Scope::KeysWrite))?;
+    let named = [project.name.as_str(), &key];
+    match dashboard.call(&session.actor, Operation::RevokeKey, (&named, ""), &Value::Null).await {
+        Ok(_) => Ok(Redirect::to(&format!("/projects/{project}/keys?revoked")).into_response()),
+        Err(refused) => page(&dashboard, &session, &id, None, Shown::refused(refused)).await,
+    }
+}

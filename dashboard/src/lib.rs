@@ -1,0 +1,130 @@
+//! The dashboard: what the API can do, for people, at `dashboard.{platform_domain}`.
+//!
+//! Server-rendered pages that work without script; a small script copies values and exchanges the part of a page that
+//! has changed. The pages are a client of the API in the same process ([`ControlPlane`]): nothing can be done here that the
+//! API does not do, and a refusal has the API's words. Sessions are the dashboard's own (`session`), for the edge
+//! serves its host to everybody; the control plane keeps them. Words that occur once stand in the templates; words that
+//! several pages share, or that depend on a value, are in `words`.
+//!
+//! When the database is gone, pages say so with the status 503; nobody is signed out by that.
+
+mod operation;
+mod control_plane;
+mod client;
+mod words;
+mod moment;
+mod digest;
+mod fault;
+mod session;
+mod assets;
+mod shell;
+mod explain;
+mod recognise;
+mod form;
+mod once;
+mod activity;
+mod domains;
+mod live;
+mod keys;
+mod usage;
+mod webhooks;
+mod operator;
+mod sign_in;
+
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::middleware;
+use axum::response::Response;
+use axum::routing::{get, post};
+use axum::{Extension, Router};
+use chassis::guard::{GatewayGuard, require_gateway};
+use chassis::shares::Shares;
+use chassis::shutdown::Shutdown;
+use contract::hostname::Hostname;
+use http::header;
+use tower::ServiceExt as _;
+
+pub use control_plane::{Answered, ControlPlane, NotSignedIn, Opened, Refused, SignedIn};
+use fault::Fault;
+pub use operation::Operation;
+
+/// The label of the dashboard below the platform's domain.
+pub const LABEL: &str = "dashboard";
+
+/// Pages that are told of changes at the same moment; the next one is told to reload by itself.
+const WATCHERS_MAX: usize = 256;
+
+/// How many of them one project's people, or one operator's session, may have.
+const WATCHERS_OF_ONE_MAX: usize = 32;
+
+/// What the pages share.
+struct Dashboard {
+    control_plane: Arc<dyn ControlPlane>,
+    watchers: Arc<Shares>,
+    shutdown: Shutdown,
+}
+
+/// The public listener: the dashboard at its own host, the API at every other.
+pub fn beside(api: Router, dashboard: Router, platform: &Hostname) -> Router {
+    let host = format!("{LABEL}.{platform}");
+    Router::new().fallback(move |request: Request| {
+        let named = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+        let is_ours = named.and_then(|named| named.split(':').next()).is_some_and(|named| named == host);
+        let router = if is_ours { dashboard.clone() } else { api.clone() };
+        async move {
+            let answered: Result<Response, std::convert::Infallible> = router.oneshot(request).await;
+            answered
+        }
+    })
+}
+
+/// The pages; every request must carry the gateway's signature.
+pub fn router(control_plane: Arc<dyn ControlPlane>, guard: GatewayGuard, shutdown: Shutdown) -> Router {
+    let watchers = Shares::new(WATCHERS_MAX, WATCHERS_OF_ONE_MAX);
+    let dashboard = Arc::new(Dashboard { control_plane, watchers, shutdown });
+    Router::new()
+        .route("/", get(sign_in::home))
+        .route("/sign-in", get(sign_in::show).post(sign_in::sign_in))
+        .route("/sign-out", post(sign_in::sign_out))
+        .route("/enter", get(operator::enter).post(operator::entered))
+        .route("/operator", get(operator::overview))
+        .route("/operator/projects", get(operator::projects))
+        .route("/assets/{file}", get(assets::serve))
+        .nest("/projects/{project}", of_one_project(dashboard.clone()))
+        .fallback(async || Fault::nothing_here())
+        .method_not_allowed_fallback(async || Fault::nothing_here())
+        .layer(middleware::from_fn(form::same_origin))
+        .layer(middleware::from_fn(explain::explain))
+        .layer(middleware::from_fn_with_state(dashboard.clone(), recognise::recognise))
+        .layer(middleware::from_fn_with_state(dashboard.clone(), recognise::came_through))
+        .layer(middleware::from_fn(form::whole))
+        .layer(middleware::from_fn_with_state(guard, require_gateway))
+        .layer(middleware::map_response(assets::secure))
+        .layer(Extension(dashboard.clone()))
+        .with_state(dashboard)
+}
+
+fn of_one_project(dashboard: Arc<Dashboard>) -> Router<Arc<Dashboard>> {
+    Router::new()
+        .route("/", get(domains::list::home))
+        .route("/live", get(live::watch))
+        .route("/domains", get(domains::list::show))
+        .route("/domains/new", get(domains::add::show).post(domains::add::add))
+        .route("/domains/{domain}", get(domains::detail::show))
+        .route("/domains/{domain}/verify", post(domains::change::verify))
+        .route("/domains/{domain}/primary", post(domains::change::primary))
+        .route("/domains/{domain}/redirect", post(domains::change::redirect))
+        .route("/domains/{domain}/remove", get(domains::remove::ask).post(domains::remove::remove))
+        .route("/keys", get(keys::show).post(keys::create))
+        .route("/keys/{key}/rotate", post(keys::rotate))
+        .route("/keys/{key}/revoke", post(keys::revoke))
+        .route("/usage", get(usage::show))
+        .route("/activity", get(activity::show))
+        .route("/webhooks", get(webhooks::list).post(webhooks::create))
+        .route("/webhooks/{webhook}", get(webhooks::show))
+        .route("/webhooks/{webhook}/change", post(webhooks::change))
+        .route("/webhooks/{webhook}/test", post(webhooks::test))
+        .route("/webhooks/{webhook}/repeat", post(webhooks::repeat))
+        .route_layer(middleware::from_fn_with_state(dashboard, recognise::place))
+}

@@ -1,0 +1,110 @@
+//! Telling an open page that what it shows has changed: server-sent events.
+//!
+//! The page is told that it is old, and fetches itself anew: there is one way to write it. A page that is not told,
+//! because its browser runs no script or there are too many, reloads by itself.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Path, Query, State};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use contract::key::Scope;
+use futures_util::stream;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::Dashboard;
+use super::digest::digest_of;
+use super::domains::list::ListQuery;
+use super::fault::Fault;
+use super::operation::Operation;
+use super::session::Session;
+use super::words as w;
+use chassis::shares::Place;
+
+/// Between two looks.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A stream ends after so many looks, and the browser asks again at once: whoever was signed out meanwhile is not told
+/// more, and a gateway that is about to stop does not wait for a page that somebody left open.
+const LOOKS_MAX: u32 = 5;
+
+/// How soon the browser asks again.
+const ASK_AGAIN: Duration = Duration::from_millis(250);
+
+/// Silence is broken this often, so that nobody on the way takes the connection for dead.
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
+
+#[derive(Deserialize)]
+pub(super) struct What {
+    domain: Option<String>,
+    /// Which page of the list, and which list.
+    #[serde(flatten)]
+    look: ListQuery,
+}
+
+struct Watch {
+    dashboard: Arc<Dashboard>,
+    session: Session,
+    /// The operation, what its path names, and the query.
+    watched: (Operation, Vec<String>, String),
+    seen: Option<String>,
+    looks: u32,
+    _place: Place,
+}
+
+/// `GET /projects/{project}/live?domain=NAME`: an event whenever the domain, or the list of domains, has changed.
+pub(super) async fn watch(
+    State(dashboard): State<Arc<Dashboard>>,
+    session: Session,
+    Path(project): Path<String>,
+    Query(what): Query<What>,
+) -> Result<Response, Fault> {
+    session.enter(&project, Some(Scope::DomainsRead))?;
+    let holder = session.project().map_or(session.id.as_str(), |project| project.uid.as_str());
+    let Some(place) = dashboard.watchers.take(holder) else {
+        return Err(Fault::refused(503, "too_many_watchers", w::TOO_MANY_WATCHERS));
+    };
+    let watched = match what.domain {
+        Some(domain) => (Operation::ShowDomain, vec![project, domain], String::new()),
+        None => (Operation::ListDomains, vec![project], what.look.list_query()),
+    };
+    let watch = Watch { dashboard, session, watched, seen: None, looks: 0, _place: place };
+    let events = stream::unfold(watch, |mut watch| async move {
+        watch.news().await.map(|event| (Ok::<_, Infallible>(event), watch))
+    });
+    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
+}
+
+impl Watch {
+    /// The next event; nothing when the stream ends.
+    async fn news(&mut self) -> Option<Event> {
+        loop {
+            if self.looks >= LOOKS_MAX {
+                return None;
+            }
+            if self.looks > 0 {
+                tokio::select! {
+                    () = self.dashboard.shutdown.begun() => return None,
+                    () = tokio::time::sleep(LOOK_INTERVAL) => {}
+                }
+            }
+            self.looks += 1;
+            let (operation, named, query) = &self.watched;
+            let named: Vec<&str> = named.iter().map(String::as_str).collect();
+            let found = self.dashboard.call(&self.session.actor, *operation, (&named, query), &Value::Null).await;
+            let state = match found {
+                Ok(answered) => digest_of(&answered.body.to_string()),
+                Err(refused) if refused.status < 500 => refused.code, // removed, for example: that is news too
+                Err(_) => continue,
+            };
+            // The first event says what the page is to compare with.
+            if self.seen.as_ref() != Some(&state) {
+                self.seen = Some(state.clone());
+                return Some(Event::default().event("state").retry(ASK_AGAIN).data(state));
+            }
+        }
+    }
+}

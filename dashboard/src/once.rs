@@ -1,0 +1,49 @@
+//! What a page shows once: a key or a secret that was made by a form.
+//!
+//! The form's answer leads to the page, and the secret travels there in a cookie, sealed and bound to the session. The page
+//! shows it and takes the cookie away. So a page that is loaded again makes nothing a second time, and nothing is kept here.
+
+use axum::response::{AppendHeaders, IntoResponse, Redirect, Response};
+use http::{HeaderMap, HeaderValue, header};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::Dashboard;
+use super::fault::Fault;
+use super::session::{Session, cookie, presented};
+
+const COOKIE: &str = "__Host-tollhouse-made";
+
+/// How long the browser has to follow to the page.
+const SECONDS: i64 = 60;
+
+fn place(session: &Session) -> String {
+    format!("shown once to {}", session.id)
+}
+
+/// Leads to the page at `path`, which shows `value`.
+pub(super) fn lead(
+    dashboard: &Dashboard,
+    session: &Session,
+    path: &str,
+    value: &impl Serialize,
+) -> Result<Response, Fault> {
+    let text = serde_json::to_vec(value).map_err(Fault::internal)?;
+    let sealed = dashboard.control_plane.sealing().seal(&text, &place(session));
+    let sealed = sealed.map_err(Fault::internal)?;
+    let set = AppendHeaders([(header::SET_COOKIE, cookie(COOKIE, &sealed, SECONDS)?)]);
+    Ok((set, Redirect::to(path)).into_response())
+}
+
+/// What there is to show, if anything is.
+pub(super) fn find<T: DeserializeOwned>(dashboard: &Dashboard, session: &Session, headers: &HeaderMap) -> Option<T> {
+    let text = dashboard.control_plane.sealing().open(presented(headers, COOKIE)?, &place(session)).ok()?;
+    serde_json::from_slice(&text).ok()
+}
+
+/// The page has shown it.
+pub(super) fn done(mut response: Response) -> Result<Response, Fault> {
+    let gone: HeaderValue = cookie(COOKIE, "", 0)?;
+    response.headers_mut().append(header::SET_COOKIE, gone);
+    Ok(response)
+}

@@ -1,0 +1,65 @@
+//! Whose request it is: the gateway that it came through, the session, and the project where an operator acts.
+
+use std::sync::Arc;
+
+use axum::extract::{RawPathParams, Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use chassis::guard::identity_required;
+use domains_api::actor::Origin;
+
+use super::fault::Fault;
+use super::session::{Session, secret_of};
+use super::{Dashboard, explain};
+
+/// The field of requests that an open page makes by itself (`app.js`).
+const BY_ITSELF: &str = "x-by-itself";
+
+/// Says where a request came from. Requests carry their [`Origin`].
+pub(super) async fn came_through(
+    State(dashboard): State<Arc<Dashboard>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let Some(origin) = dashboard.control_plane.origin(request.extensions()) else {
+        return identity_required().into_response();
+    };
+    request.extensions_mut().insert(origin);
+    next.run(request).await
+}
+
+/// Finds out who is signed in and hands on a [`Session`] where somebody is.
+pub(super) async fn recognise(State(dashboard): State<Arc<Dashboard>>, mut request: Request, next: Next) -> Response {
+    let secret = secret_of(request.headers());
+    let origin = request.extensions().get::<Origin>().cloned();
+    let (Some(secret), Some(origin)) = (secret, origin) else { return next.run(request).await };
+    // What an open page asks by itself is nobody's doing: it does not keep the session alive.
+    let by_itself = request.uri().path().ends_with("/live") || request.headers().contains_key(BY_ITSELF);
+    match dashboard.control_plane.find_session(&secret, origin, by_itself).await {
+        Ok(Some(signed_in)) => {
+            request.extensions_mut().insert(Session::of(signed_in, &secret));
+            next.run(request).await
+        }
+        Ok(None) => next.run(request).await,
+        // Whoever cannot be recognised is not signed out: the page says what is the matter.
+        Err(refused) => explain::page(None, &Fault::from(refused)).into_response(),
+    }
+}
+
+/// Puts an operator into the project that the path names.
+pub(super) async fn place(
+    State(dashboard): State<Arc<Dashboard>>,
+    parameters: RawPathParams,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let name = parameters.iter().find(|(parameter, _)| *parameter == "project").and_then(|(_, name)| name.parse().ok());
+    let session = request.extensions_mut().get_mut::<Session>().filter(|session| session.is_operator());
+    if let Some((session, name)) = session.zip(name) {
+        match dashboard.control_plane.place(session.actor.clone(), &name).await {
+            Ok(actor) => session.act_as(actor),
+            Err(refused) => return Fault::from(refused).into_response(),
+        }
+    }
+    next.run(request).await
+}

@@ -1,0 +1,132 @@
+//! Who is signed in, by the cookie of a request.
+//!
+//! The cookie holds 32 random bytes. Whose session that is, and for how long, the control plane says at every request.
+
+use std::ops::Deref;
+
+use aws_lc_rs::hmac;
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use contract::key::Scope;
+use domains_api::actor::Actor;
+use domains_api::project::ProjectRef;
+use http::{HeaderMap, HeaderValue, header};
+
+use super::control_plane::{Opened, SignedIn};
+use super::fault::Fault;
+
+/// `__Host-`: only from https, only for this host, for all of it.
+const COOKIE: &str = "__Host-tollhouse";
+
+/// Somebody who is signed in.
+#[derive(Clone, Debug)]
+pub(super) struct Session {
+    signed_in: SignedIn,
+    /// What every form must send back.
+    pub(super) csrf: String,
+}
+
+impl Session {
+    /// The session with this secret.
+    pub(super) fn of(signed_in: SignedIn, secret: &str) -> Self {
+        Self { signed_in, csrf: csrf_of(secret) }
+    }
+
+    pub(super) fn is_operator(&self) -> bool {
+        self.holder.is_none()
+    }
+
+    /// The project of the key, nothing for an operator.
+    pub(super) fn project(&self) -> Option<&ProjectRef> {
+        self.holder.as_ref().map(|(project, _)| project)
+    }
+
+    pub(super) fn may(&self, scope: Scope) -> bool {
+        self.scopes.contains(scope)
+    }
+
+    /// Acts as this one from now on.
+    pub(super) fn act_as(&mut self, actor: Actor) {
+        self.signed_in.actor = actor;
+    }
+
+    /// The project a path names, if its pages are for this session.
+    pub(super) fn enter(&self, project: &str, scope: Option<Scope>) -> Result<ProjectRef, Fault> {
+        Ok(self.actor.enter(project, scope)?)
+    }
+}
+
+impl Deref for Session {
+    type Target = SignedIn;
+
+    fn deref(&self) -> &SignedIn {
+        &self.signed_in
+    }
+}
+
+/// What forms of the session send back: nobody can make it without the cookie.
+fn csrf_of(secret: &str) -> String {
+    URL_SAFE_NO_PAD.encode(hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), b"form"))
+}
+
+/// Whether two texts are the same, in a time that does not tell where they differ.
+pub(super) fn same(left: &str, right: &str) -> bool {
+    aws_lc_rs::constant_time::verify_slices_are_equal(left.as_bytes(), right.as_bytes()).is_ok()
+}
+
+/// The value of `Set-Cookie` for a session that was opened.
+pub(super) fn cookie_of(opened: &Opened) -> Result<HeaderValue, Fault> {
+    cookie(COOKIE, &opened.secret, opened.seconds)
+}
+
+/// Takes the cookie away.
+pub(super) fn no_cookie() -> Result<HeaderValue, Fault> {
+    cookie(COOKIE, "", 0)
+}
+
+/// The value of `Set-Cookie` of a cookie for this host alone.
+pub(super) fn cookie(name: &str, value: &str, seconds: i64) -> Result<HeaderValue, Fault> {
+    let text = format!("{name}={value}; Path=/; Max-Age={seconds}; Secure; HttpOnly; SameSite=Lax");
+    HeaderValue::from_str(&text).map_err(Fault::internal)
+}
+
+/// The secret of the session that a request names.
+pub(super) fn secret_of(headers: &HeaderMap) -> Option<String> {
+    presented(headers, COOKIE).map(str::to_owned)
+}
+
+/// A cookie of a request.
+pub(super) fn presented<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    let pairs = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs = pairs.flat_map(|value| value.split(';')).map(str::trim);
+    pairs.find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Session {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Fault> {
+        parts.extensions.get::<Self>().cloned().ok_or(Fault::SignIn)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cookie_is_found_among_others_and_only_by_its_whole_name() {
+        let of = |text: &'static str| HeaderMap::from_iter([(header::COOKIE, HeaderValue::from_static(text))]);
+        assert_eq!(presented(&of("a=b; __Host-tollhouse=secret; c=d"), COOKIE), Some("secret"));
+        assert_eq!(presented(&of("__Host-tollhouse-made=secret"), COOKIE), None);
+        assert_eq!(presented(&of("x__Host-tollhouse=secret"), COOKIE), None);
+    }
+
+    #[test]
+    fn what_forms_send_back_is_the_sessions_own() {
+        assert_ne!(csrf_of("one"), csrf_of("two"));
+        assert!(!csrf_of("one").contains("one") && same(&csrf_of("one"), &csrf_of("one")));
+    }
+}

@@ -1,0 +1,109 @@
+//! What every page has around it.
+
+use askama::Template;
+use axum::response::{Html, IntoResponse, Response};
+use http::StatusCode;
+
+use super::assets;
+use super::session::Session;
+use domains_api::project::ProjectRef;
+
+/// Which part of a project a page belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Section {
+    None,
+    Domains,
+    Keys,
+    Usage,
+    Activity,
+    Webhooks,
+    Operator,
+    Projects,
+}
+
+/// What every page has around it.
+pub(super) struct Shell {
+    pub(super) title: String,
+    pub(super) section: Section,
+    pub(super) signed_in: bool,
+    pub(super) operator: bool,
+    pub(super) project: Option<ProjectRef>,
+    pub(super) csrf: String,
+    /// Where a page that may change by itself is told so.
+    pub(super) live: Option<String>,
+    /// Seconds after which a browser without script reloads.
+    pub(super) reload_seconds: Option<u32>,
+    pub(super) style: String,
+    pub(super) script: String,
+}
+
+impl Shell {
+    /// For a page of somebody who is signed in.
+    pub(super) fn of(session: &Session, section: Section, title: impl Into<String>) -> Self {
+        Self {
+            title: title.into(),
+            section,
+            signed_in: true,
+            operator: session.is_operator(),
+            project: session.project().cloned(),
+            csrf: session.csrf.clone(),
+            live: None,
+            reload_seconds: None,
+            style: assets::address("app.css"),
+            script: assets::address("app.js"),
+        }
+    }
+
+    /// For a page of a project.
+    pub(super) fn within(session: &Session, project: &ProjectRef, section: Section, title: impl Into<String>) -> Self {
+        Self { project: Some(project.clone()), ..Self::of(session, section, title) }
+    }
+
+    /// For a page that anybody sees.
+    pub(super) fn outside(title: impl Into<String>) -> Self {
+        Self {
+            title: title.into(),
+            section: Section::None,
+            signed_in: false,
+            operator: false,
+            project: None,
+            csrf: String::new(),
+            live: None,
+            reload_seconds: None,
+            style: assets::address("app.css"),
+            script: assets::address("app.js"),
+        }
+    }
+
+    /// A page that is told of changes, and that reloads every `seconds` where there is no script.
+    pub(super) fn live(mut self, address: String, seconds: u32) -> Self {
+        self.live = Some(address);
+        self.reload_seconds = Some(seconds);
+        self
+    }
+
+    /// For templates: whether the page is in a section.
+    pub(super) fn is(&self, section: Section) -> bool {
+        self.section == section
+    }
+}
+
+/// A page.
+pub(super) fn html(page: &impl Template) -> Response {
+    match page.render() {
+        Ok(text) => Html(text).into_response(),
+        Err(error) => {
+            tracing::error!(%error, "a page could not be written");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
+}
+
+/// A page with another status than 200.
+pub(super) fn html_with(status: u16, page: &impl Template) -> Response {
+    let mut response = html(page);
+    if let Ok(status) = StatusCode::from_u16(status) {
+        *response.status_mut() = status;
+    }
+    response
+}

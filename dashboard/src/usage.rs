@@ -1,0 +1,118 @@
+//! Project → Usage: this minute, today, the last 30 days, and what a higher plan would change.
+//!
+//! The figures are what gateways report every other second: close to the quota, which is counted elsewhere and decides.
+
+mod chart;
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use contract::plan::Plan;
+use contract::window::Window;
+
+use super::Dashboard;
+use super::fault::Fault;
+use super::operation::Operation;
+use super::session::Session;
+use super::shell::{Section, Shell, html};
+use super::words as w;
+use chart::Chart;
+use domains_api::types::{PlanGrant, Project, USAGE_DAYS, Usage, UsageOfDay};
+
+const DAY_SECONDS: i64 = 86_400;
+
+/// How much of a limit is spent.
+struct Meter {
+    name: &'static str,
+    spent: i64,
+    limit: u64,
+    resets: String,
+}
+
+impl Meter {
+    fn left(&self) -> u64 {
+        self.limit.saturating_sub(self.spent.unsigned_abs())
+    }
+
+    /// The width of the bar, of 100.
+    fn percent(&self) -> u64 {
+        (self.spent.unsigned_abs().saturating_mul(100) / self.limit.max(1)).min(100)
+    }
+
+    fn tone(&self) -> &'static str {
+        match self.percent() {
+            ..80 => "good",
+            80..100 => "wait",
+            _ => "bad",
+        }
+    }
+}
+
+/// A plan beside the project's.
+struct Offer {
+    plan: &'static str,
+    per_minute: String,
+    per_day: String,
+    domains: u32,
+    is_mine: bool,
+}
+
+#[derive(Template)]
+#[template(path = "usage.html")]
+struct Page {
+    shell: Shell,
+    project: Project,
+    meters: [Meter; 2],
+    today: UsageOfDay,
+    chart: Chart,
+    offers: Vec<Offer>,
+}
+
+/// `GET /projects/{project}/usage`.
+pub(super) async fn show(
+    State(dashboard): State<Arc<Dashboard>>,
+    session: Session,
+    Path(id): Path<String>,
+) -> Result<Response, Fault> {
+    let project_id = session.enter(&id, None)?;
+    let project: Project = dashboard.get(&session.actor, Operation::ShowProject, &[&id], "").await?;
+    let usage: Usage = dashboard.get(&session.actor, Operation::ShowUsage, &[&id], "").await?;
+    let now = dashboard.control_plane.now().to_seconds().0;
+    let day = now.div_euclid(DAY_SECONDS);
+    let today = usage.days.iter().find(|usage| usage.date == chart::date(day)).cloned().unwrap_or_default();
+    let meters = [
+        Meter {
+            name: "This minute",
+            spent: usage.in_minute,
+            limit: project.limits.per_minute.get().into(),
+            resets: w::resets_in(60 - now.rem_euclid(60)),
+        },
+        Meter {
+            name: w::TODAY,
+            spent: today.admitted,
+            limit: project.limits.per_day.get().into(),
+            resets: w::resets_in(DAY_SECONDS - now.rem_euclid(DAY_SECONDS)),
+        },
+    ];
+    let chart = Chart::of(&usage.days, day - USAGE_DAYS + 1, day);
+    let offers = usage.plans.iter().map(|grant| offer(grant, project.plan)).collect();
+    let mut shell = Shell::within(&session, &project_id, Section::Usage, w::USAGE);
+    shell.reload_seconds = Some(30);
+    Ok(html(&Page { shell, project, meters, today, chart, offers }))
+}
+
+fn offer(grant: &PlanGrant, mine: Plan) -> Offer {
+    let stated = |window| match grant.plan {
+        Plan::Enterprise => "by agreement".to_owned(),
+        _ => chart::thousands(i64::from(grant.limits.of(window))),
+    };
+    Offer {
+        plan: grant.plan.as_str(),
+        per_minute: stated(Window::Minute),
+        per_day: stated(Window::Day),
+        domains: grant.domains,
+        is_mine: grant.plan == mine,
+    }
+}

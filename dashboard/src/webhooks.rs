@@ -1,0 +1,281 @@
+//! Project → Webhooks: who is told, what was sent, and sending it again.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Path, RawQuery, State};
+use axum::response::{IntoResponse, Redirect, Response};
+use contract::key::Scope;
+use contract::time::UnixMillis;
+use http::HeaderMap;
+use serde_json::{Value, json};
+
+use super::Dashboard;
+use super::control_plane::Refused;
+use super::fault::Fault;
+use super::form::Posted;
+use super::moment::Moment;
+use super::once;
+use super::operation::Operation;
+use super::session::Session;
+use super::shell::{Section, Shell, html_with};
+use super::words as w;
+use chassis::percent::segment;
+use domains_api::project::ProjectRef;
+use domains_api::types::{Deliveries, Delivery, DisabledReason, EVENTS, Webhook, Webhooks};
+
+/// A webhook as people read it.
+trait WebhookWords {
+    fn failing(&self, now: UnixMillis) -> Option<Moment>;
+    fn delivered(&self, now: UnixMillis) -> Option<Moment>;
+    fn why_off(&self) -> &'static str;
+}
+
+impl WebhookWords for Webhook {
+    fn failing(&self, now: UnixMillis) -> Option<Moment> {
+        self.failing_since.as_deref().and_then(|at| Moment::parse(at, now))
+    }
+
+    fn delivered(&self, now: UnixMillis) -> Option<Moment> {
+        self.last_delivered_at.as_deref().and_then(|at| Moment::parse(at, now))
+    }
+
+    fn why_off(&self) -> &'static str {
+        w::webhook_off(self.disabled_reason.map_or("", DisabledReason::as_str))
+    }
+}
+
+/// A delivery as people read it.
+trait DeliveryWords {
+    /// What was sent, for people to read.
+    fn payload(&self) -> String;
+    fn next(&self, now: UnixMillis) -> Option<Moment>;
+    fn outcome(&self) -> String;
+    fn tone(&self) -> &'static str;
+    fn created(&self, now: UnixMillis) -> Option<Moment>;
+}
+
+impl DeliveryWords for Delivery {
+    fn payload(&self) -> String {
+        format!("{:#}", self.payload)
+    }
+
+    fn next(&self, now: UnixMillis) -> Option<Moment> {
+        self.next_attempt_at.as_deref().and_then(|at| Moment::parse(at, now))
+    }
+
+    fn outcome(&self) -> String {
+        w::delivery(self.last_result.as_deref(), self.last_status, self.last_error.as_deref())
+    }
+
+    fn tone(&self) -> &'static str {
+        match self.state.as_str() {
+            "delivered" => "good",
+            "waiting" => "wait",
+            _ => "bad",
+        }
+    }
+
+    fn created(&self, now: UnixMillis) -> Option<Moment> {
+        Moment::parse(&self.created_at, now)
+    }
+}
+
+#[derive(Template)]
+#[template(path = "webhooks.html")]
+struct ListPage {
+    shell: Shell,
+    id: String,
+    endpoints: Vec<Webhook>,
+    kinds: &'static [&'static str],
+    may_write: bool,
+    now: UnixMillis,
+    note: Option<&'static str>,
+    problem: Option<Refused>,
+    url: String,
+}
+
+#[derive(Template)]
+#[template(path = "webhook.html")]
+struct OnePage {
+    shell: Shell,
+    id: String,
+    endpoint: Webhook,
+    deliveries: Vec<Delivery>,
+    may_write: bool,
+    now: UnixMillis,
+    note: Option<&'static str>,
+    secret: Option<String>,
+    problem: Option<Refused>,
+}
+
+/// `GET /projects/{project}/webhooks`.
+pub(super) async fn list(
+    State(dashboard): State<Arc<Dashboard>>,
+    session: Session,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Fault> {
+    let note = w::note(&query.unwrap_or_default());
+    list_page(&dashboard, &session, &id, note, None, String::new()).await
+}
+
+async fn list_page(
+    dashboard: &Dashboard,
+    session: &Session,
+    id: &str,
+    note: Option<&'static str>,
+    problem: Option<Refused>,
+    url: String,
+) -> Result<Response, Fault> {
+    let project = session.enter(id, Some(Scope::DomainsRead))?;
+    let place = [project.name.as_str()];
+    let found: Webhooks = dashboard.get(&session.actor, Operation::ListWebhooks, &place, "limit=200").await?;
+    let status = problem.as_ref().map_or(200, |refused| refused.status);
+    let page = ListPage {
+        shell: Shell::within(session, &project, Section::Webhooks, w::WEBHOOKS),
+        id: project.to_string(),
+        endpoints: found.webhooks,
+        kinds: EVENTS,
+        may_write: session.may(Scope::DomainsWrite),
+        now: dashboard.control_plane.now(),
+        note,
+        problem,
+        url,
+    };
+    Ok(html_with(status, &page))
+}
+
+/// `POST /projects/{project}/webhooks`: a new endpoint, its secret shown once in the answer.
+pub(super) async fn create(
+    State(dashboard): State<Arc<Dashboard>>,
+    Path(id): Path<String>,
+    Posted { session, fields }: Posted,
+) -> Result<Response, Fault> {
+    let project = session.enter(&id, Some(Scope::DomainsWrite))?;
+    let mut body = json!({ "url": fields.text("url"), "description": fields.text("description") });
+    let kinds: Vec<&str> = fields.all("event").collect();
+    if let (false, Some(body)) = (kinds.is_empty(), body.as_object_mut()) {
+        body.insert("events".to_owned(), json!(kinds));
+    }
+    match dashboard.call(&session.actor, Operation::CreateWebhook, (&[project.name.as_str()], ""), &body).await {
+        Ok(answered) => with_secret(&dashboard, &session, &project, &answered.body),
+        Err(refused) => list_page(&dashboard, &session, &id, None, Some(refused), fields.text("url").to_owned()).await,
+    }
+}
+
+/// Leads to the page that shows the new secret.
+fn with_secret(
+    dashboard: &Dashboard,
+    session: &Session,
+    project: &ProjectRef,
+    body: &Value,
+) -> Result<Response, Fault> {
+    let text = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default();
+    let place = format!("/projects/{project}/webhooks/{}?made", segment(text("id")));
+    once::lead(dashboard, session, &place, &text("secret"))
+}
+
+/// `GET …/webhooks/{webhook}`.
+pub(super) async fn show(
+    State(dashboard): State<Arc<Dashboard>>,
+    session: Session,
+    Path((id, webhook)): Path<(String, String)>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Result<Response, Fault> {
+    let query = query.unwrap_or_default();
+    let secret: Option<String> = once::find(&dashboard, &session, &headers);
+    if secret.is_none() {
+        return one_page(&dashboard, &session, &id, &webhook, w::note(&query), None, None).await;
+    }
+    once::done(one_page(&dashboard, &session, &id, &webhook, None, secret, None).await?)
+}
+
+async fn one_page(
+    dashboard: &Dashboard,
+    session: &Session,
+    id: &str,
+    webhook: &str,
+    note: Option<&'static str>,
+    secret: Option<String>,
+    problem: Option<Refused>,
+) -> Result<Response, Fault> {
+    let project = session.enter(id, Some(Scope::DomainsRead))?;
+    let place = [project.name.as_str(), webhook];
+    let endpoint: Webhook = dashboard.get(&session.actor, Operation::ShowWebhook, &place, "").await?;
+    let sent: Deliveries = dashboard.get(&session.actor, Operation::ListWebhookDeliveries, &place, "limit=50").await?;
+    let status = problem.as_ref().map_or(200, |refused| refused.status);
+    let page = OnePage {
+        shell: Shell::within(session, &project, Section::Webhooks, endpoint.url.0.clone()),
+        id: project.to_string(),
+        endpoint,
+        deliveries: sent.deliveries,
+        may_write: session.may(Scope::DomainsWrite),
+        now: dashboard.control_plane.now(),
+        note,
+        secret,
+        problem,
+    };
+    Ok(html_with(status, &page))
+}
+
+/// `POST …/webhooks/{webhook}/change`: switched on or off, a new secret, or removed.
+pub(super) async fn change(
+    State(dashboard): State<Arc<Dashboard>>,
+    Path((id, webhook)): Path<(String, String)>,
+    Posted { session, fields }: Posted,
+) -> Result<Response, Fault> {
+    let project = session.enter(&id, Some(Scope::DomainsWrite))?;
+    let (operation, body) = match fields.text("action") {
+        "remove" => (Operation::RemoveWebhook, Value::Null),
+        "rotate" => (Operation::RotateWebhookSecret, json!({})),
+        action => (Operation::ChangeWebhook, json!({ "enabled": action == "on" })),
+    };
+    let removes = operation == Operation::RemoveWebhook;
+    let place = [project.name.as_str(), &webhook];
+    match dashboard.call(&session.actor, operation, (&place, ""), &body).await {
+        Ok(_) if removes => Ok(Redirect::to(&format!("/projects/{project}/webhooks?removed")).into_response()),
+        Ok(answered) if answered.body.get("secret").is_some() => {
+            with_secret(&dashboard, &session, &project, &answered.body)
+        }
+        Ok(_) => {
+            let place = format!("/projects/{project}/webhooks/{}?saved", segment(&webhook));
+            Ok(Redirect::to(&place).into_response())
+        }
+        Err(refused) => Err(refused.into()),
+    }
+}
+
+/// `POST …/webhooks/{webhook}/test`: sends a message that tells nothing.
+pub(super) async fn test(
+    State(dashboard): State<Arc<Dashboard>>,
+    Path((id, webhook)): Path<(String, String)>,
+    Posted { session, fields: _ }: Posted,
+) -> Result<Response, Fault> {
+    let project = session.enter(&id, Some(Scope::DomainsWrite))?;
+    let place = [project.name.as_str(), &webhook];
+    match dashboard.call(&session.actor, Operation::TestWebhook, (&place, ""), &Value::Null).await {
+        Ok(_) => {
+            Ok(Redirect::to(&format!("/projects/{project}/webhooks/{}?tested", segment(&webhook))).into_response())
+        }
+        Err(refused) => one_page(&dashboard, &session, &id, &webhook, None, None, Some(refused)).await,
+    }
+}
+
+/// `POST …/webhooks/{webhook}/repeat`: sends a delivery again.
+pub(super) async fn repeat(
+    State(dashboard): State<Arc<Dashboard>>,
+    Path((id, webhook)): Path<(String, String)>,
+    Posted { session, fields }: Posted,
+) -> Result<Response, Fault> {
+    let project = session.enter(&id, Some(Scope::DomainsWrite))?;
+    let place = [project.name.as_str(), &webhook, fields.text("delivery")];
+    match dashboard.call(&session.actor, Operation::RepeatWebhookDelivery, (&place, ""), &Value::Null).await {
+        Ok(_) => {
+            let place = format!("/projects/{project}/webhooks/{}?repeated", segment(&webhook));
+            Ok(Redirect::to(&place).into_response())
+        }
+        Err(refused) => one_page(&dashboard, &session, &id, &webhook, None, None, Some(refused)).await,
+    }
+}

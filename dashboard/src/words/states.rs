@@ -1,0 +1,213 @@
+//! Words for what a thing is: a status, a verdict, an event.
+
+use contract::key::Scope;
+
+/// A domain's status: its word and its tone.
+pub(crate) fn status(status: &str) -> (&'static str, &'static str) {
+    match status {
+        "pending_dns" => ("Waiting for DNS", "wait"),
+        "pending_ownership" => ("Waiting for proof", "wait"),
+        "propagating" => ("Propagating", "wait"),
+        "issuing" => ("Getting a certificate", "wait"),
+        "active" => ("Live", "good"),
+        "action_required" => ("Needs you", "bad"),
+        "degraded" => ("Live, needs you", "bad"),
+        "suspended" => ("Suspended", "off"),
+        "removing" => ("Being removed", "off"),
+        _ => ("Unknown", "off"),
+    }
+}
+
+/// The word for a status, if it is one.
+pub(crate) fn known_status(text: &str) -> Option<&'static str> {
+    match status(text) {
+        ("Unknown", _) => None,
+        (word, _) => Some(word),
+    }
+}
+
+/// What a status means for the domain's owner.
+pub(crate) fn status_sentence(status: &str) -> &'static str {
+    match status {
+        "pending_dns" => "Create the record below at your DNS provider. We look for it by ourselves, again and again.",
+        "pending_ownership" => {
+            "Another project has this name, or had it. Create the TXT record below to prove that it is yours."
+        }
+        "issuing" => "DNS is right. A certificate is being issued, which usually takes a couple of minutes.",
+        "active" => "Visitors reach your project here. The certificate renews by itself.",
+        "action_required" => {
+            "Something only you can change stands in the way. The page of the domain says what, and what to do."
+        }
+        "degraded" => "Visitors still reach your project here, but DNS has changed. Repair it before it stops.",
+        "suspended" => "Visitors are not served here at present. The page of the domain says what is needed.",
+        "removing" => "Traffic has stopped. The domain disappears once every gateway has said so.",
+        _ => "",
+    }
+}
+
+pub(crate) fn propagating(right: usize, all: usize) -> String {
+    format!(
+        "{right} of {all} of your nameservers answer correctly already. The others follow by themselves; that can take \
+         up to 48 hours, mostly it takes minutes."
+    )
+}
+
+pub(crate) fn certificate_status(status: &str) -> (&'static str, &'static str) {
+    match status {
+        "queued" => ("Queued", "wait"),
+        "ordering" => ("Ordered", "wait"),
+        "validating" => ("Being validated", "wait"),
+        "finalizing" => ("Being signed", "wait"),
+        "deployed" => ("Deployed", "good"),
+        "renewing" => ("Being renewed", "good"),
+        "failed" => ("Failed, will be tried again", "bad"),
+        _ => ("None yet", "off"),
+    }
+}
+
+pub(crate) fn record_state(state: &str) -> (&'static str, &'static str) {
+    match state {
+        "ok" => ("Found", "good"),
+        "missing" => ("Not found yet", "wait"),
+        "wrong" => ("Wrong", "bad"),
+        "partial" => ("Found by some", "wait"),
+        _ => ("Not checked yet", "off"),
+    }
+}
+
+/// What one nameserver's answer means.
+pub(crate) fn verdict(verdict: &str) -> (&'static str, &'static str) {
+    match verdict {
+        "ok" => ("Right", "good"),
+        "ok_apex_cname" => ("Right, but a CNAME at an apex", "good"),
+        "missing" => ("Nothing there yet", "wait"),
+        "wildcard" => ("Only a wildcard so far", "wait"),
+        "cname_mismatch" => ("CNAME leads elsewhere", "bad"),
+        "cname_chained" => ("CNAME by way of another name", "bad"),
+        "conflicting_a" => ("A record in the way", "bad"),
+        "conflicting_aaaa" => ("AAAA record in the way", "bad"),
+        "conflicting_a_and_aaaa" => ("A and AAAA records in the way", "bad"),
+        "proxied" => ("Proxied by another network", "bad"),
+        "address_mismatch" => ("Addresses lead elsewhere", "bad"),
+        "timeout" => ("Does not answer", "off"),
+        "servfail" => ("Reports a failure", "off"),
+        "lame" => ("Does not know the zone", "off"),
+        "unreachable" => ("Not asked: no way there", "off"),
+        _ => ("No usable answer", "off"),
+    }
+}
+
+/// Who must act.
+pub(crate) fn who(who: &str) -> &'static str {
+    match who {
+        "us" => "We must act",
+        "ca" => "The certificate authority must act",
+        _ => "You must act",
+    }
+}
+
+pub(crate) const fn scope(scope: Scope) -> &'static str {
+    match scope {
+        Scope::OrdersRead => "List orders",
+        Scope::OrdersWrite => "Cancel, create and ship orders",
+        Scope::DomainsRead => "See domains, activity and webhooks",
+        Scope::DomainsWrite => "Add, verify, change and remove domains",
+        Scope::KeysWrite => "Create, rotate and revoke API keys",
+    }
+}
+
+/// What happened.
+pub(crate) fn event(kind: &str) -> String {
+    let words = match kind {
+        "domain.created" => "Domain added",
+        "domain.verify_requested" => "Check asked for",
+        "domain.verified" => "DNS verified",
+        "domain.unverified" => "DNS no longer right",
+        "domain.status_changed" => "Status changed",
+        "domain.active" => "Domain went live",
+        "domain.degraded" => "Domain degraded",
+        "domain.suspended" => "Domain suspended",
+        "domain.updated" => "Domain changed",
+        "domain.primary_changed" => "Primary domain changed",
+        "domain.transferred" => "Domain moved to another project",
+        "domain.removed" => "Domain removed",
+        "domain.certificate.issued" => "Certificate issued",
+        "domain.certificate.renewed" => "Certificate renewed",
+        "domain.certificate.failed" => "Certificate attempt failed",
+        "order.created" => "Order placed",
+        "order.shipped" => "Order shipped",
+        "order.cancelled" => "Order cancelled",
+        "withdrawal.waiting" => "Not on every gateway yet",
+        "key.created" => "API key created",
+        "key.rotated" => "API key rotated",
+        "key.revoked" => "API key revoked",
+        "webhook.created" => "Webhook added",
+        "webhook.changed" => "Webhook changed",
+        "webhook.removed" => "Webhook removed",
+        "webhook.secret_rotated" => "Webhook secret rotated",
+        "webhook.tested" => "Test message sent",
+        "webhook.delivery_repeated" => "Delivery sent again",
+        "project.created" => "Project created",
+        "project.changed" => "Project changed",
+        "project.deployed" => "Project deployed",
+        "dashboard.signed_in" => "Signed in to the dashboard",
+        // A kind that has no words yet still says what it is.
+        other => return other.replace(['.', '_'], " "),
+    };
+    words.to_owned()
+}
+
+pub(crate) fn actor(actor: &str) -> String {
+    match actor {
+        "system" => "on schedule".to_owned(),
+        other => other.replacen("operator:", "operator ", 1),
+    }
+}
+
+/// Why a webhook is switched off.
+pub(crate) fn webhook_off(reason: &str) -> &'static str {
+    match reason {
+        "failing" => "Switched off: every attempt failed for days.",
+        "gone" => "Switched off: the receiver answered that it is gone (410).",
+        "backlog" => "Switched off: too much was waiting for it.",
+        _ => "Switched off.",
+    }
+}
+
+/// What became of the last attempt of a delivery.
+pub(crate) fn delivery(result: Option<&str>, status: Option<i64>, error: Option<&str>) -> String {
+    match (result, status, error) {
+        (_, Some(status), None) => format!("answered {status}"),
+        (_, Some(status), Some(error)) => format!("answered {status}: {error}"),
+        (_, None, Some(error)) => error.to_owned(),
+        (Some(result), None, None) => result.to_owned(),
+        (None, None, None) => "not tried yet".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domains_api::types::{EVENTS, Status};
+    use verification::verdict::ServerVerdict;
+
+    #[test]
+    fn every_status_and_verdict_has_words() {
+        for known in Status::ALL {
+            assert_ne!(status(known.as_str()).0, "Unknown", "{known:?}");
+            assert!(*known == Status::Propagating || !status_sentence(known.as_str()).is_empty(), "{known:?}");
+        }
+        for known in [ServerVerdict::Ok, ServerVerdict::Missing, ServerVerdict::Proxied, ServerVerdict::ConflictingBoth]
+        {
+            assert_ne!(verdict(known.as_str()).0, "No usable answer", "{known:?}");
+        }
+    }
+
+    #[test]
+    fn every_event_that_is_told_has_words() {
+        for kind in EVENTS {
+            assert!(event(kind).starts_with(char::is_uppercase), "{kind}");
+        }
+        assert_eq!(event("something.new_here"), "something new here");
+    }
+}

@@ -1,0 +1,34 @@
+//! Links that sign operators in to the dashboard.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::routing::on;
+use chassis::openapi::Method;
+use http::{StatusCode, header};
+use serde_json::json;
+
+use super::Operation;
+use super::view::rfc3339;
+use crate::app::App;
+use crate::error::Stop;
+use crate::sessions;
+use crate::store::credentials::Credential;
+use dashboard::LABEL;
+
+/// What operators ask of the dashboard.
+pub(super) const OPERATIONS: &[Operation] =
+    &[Operation::internal("makeDashboardLink", Method::Post, "/internal/dashboard-links", |post| on(post, make))];
+
+/// `POST /internal/dashboard-links`: a link that signs its operator in, once.
+async fn make(State(app): State<Arc<App>>, Extension(operator): Extension<Credential>) -> Result<Response, Stop> {
+    let (secret, expires_at) = sessions::make_link(&app, &operator.name).await?;
+    let body = json!({
+        "host": format!("{LABEL}.{}", app.settings.platform),
+        "path": format!("/enter?link={secret}"),
+        "expires_at": rfc3339(expires_at),
+    });
+    Ok((StatusCode::CREATED, [(header::CACHE_CONTROL, "no-store")], axum::Json(body)).into_response())
+}

@@ -1,0 +1,47 @@
+//! What a project's keys have used, and what plans grant.
+
+use axum::response::{IntoResponse, Response};
+use axum::routing::on;
+use chassis::openapi::{Method, Success};
+use contract::plan::Plan;
+use contract::schema;
+use contract::time::UnixSeconds;
+
+use super::Operation;
+use super::extract::{AnyScope, Entered};
+use super::types::{PlanGrant, USAGE_DAYS, Usage, UsageOfDay};
+use crate::error::Stop;
+use crate::text::rfc3339_seconds;
+
+const DAY_SECONDS: i64 = 86_400;
+
+pub(crate) const SHOW: Operation = Operation {
+    tag: "projects",
+    summary: "Show usage",
+    description: "Requests of the last 30 days, and what each plan grants. Any key of the project may ask. Figures are what \
+                  gateways report every other second; the limits are counted elsewhere, exactly.",
+    answers: &[Success::new(200, "The usage.", schema::of::<Usage>)],
+    ..Operation::internal("showUsage", Method::Get, "/v1/projects/{project}/usage", |get| on(get, show))
+};
+
+/// `GET …/usage`.
+pub(super) async fn show(Entered { app, project, .. }: Entered<AnyScope>) -> Result<Response, Stop> {
+    let now = app.core.clock.now_seconds().0;
+    let first = now.div_euclid(DAY_SECONDS) - USAGE_DAYS + 1;
+    let days = app.core.store.usage(&project, first).await?.into_iter().map(|usage| UsageOfDay {
+        date: rfc3339_seconds(UnixSeconds(usage.day * DAY_SECONDS)).chars().take(10).collect(),
+        admitted: usage.admitted,
+        refused: usage.refused,
+        banned: usage.banned,
+    });
+    let plans = Plan::ALL.iter().map(|plan| {
+        let grant = app.settings.plans.of(*plan);
+        PlanGrant { plan: *plan, limits: grant.limits, domains: grant.domains }
+    });
+    let usage = Usage {
+        in_minute: app.core.store.usage_of_minute(&project, now.div_euclid(60)).await?,
+        days: days.collect(),
+        plans: plans.collect(),
+    };
+    Ok(axum::Json(usage).into_response())
+}

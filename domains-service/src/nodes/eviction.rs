@@ -1,0 +1,41 @@
+//! Bounds the memory for processes. A process that is dropped here and is on record is still waited for.
+
+use std::collections::HashMap;
+
+use contract::time::UnixMillis;
+
+use super::{FORGOTTEN_AFTER, NODES_MAX, NODES_OF_ONE_MAX, Node, gateway_of, is_replaced};
+
+/// Drops a process if the maximum is reached: an ended one, else the newest. Processes on record are waited for all the
+/// same.
+pub(super) fn evict(nodes: &mut HashMap<String, Node>, newcomer: &str, now: UnixMillis) {
+    let gateway = gateway_of(newcomer);
+    let siblings: Vec<&Node> =
+        nodes.values().filter(|node| gateway.is_some() && gateway_of(&node.report.node) == gateway).collect();
+    let among = match siblings.len() {
+        NODES_OF_ONE_MAX.. => siblings,
+        _ if nodes.len() >= NODES_MAX => nodes.values().collect(),
+        _ => return,
+    };
+    let mut newest: HashMap<(Option<&str>, &str), UnixMillis> = HashMap::new();
+    for node in &among {
+        if let Some(place) = node.report.place.as_deref() {
+            let first = newest.entry((gateway_of(&node.report.node), place)).or_insert(node.first_heard);
+            *first = node.first_heard.max(*first);
+        }
+    }
+    let is_over = |node: &Node| {
+        let place = node.report.place.as_deref().map(|place| (gateway_of(&node.report.node), place));
+        let newest = place.and_then(|place| newest.get(&place).copied());
+        node.report.goodbye
+            || now.since(node.last_heard) > FORGOTTEN_AFTER
+            || newest.is_some_and(|newest| is_replaced((node.first_heard, node.last_heard), newest))
+    };
+    let order = |node: &&Node| {
+        let recency = if is_over(node) { node.last_heard.0 } else { -node.first_heard.0 };
+        (!is_over(node), !node.on_record, recency)
+    };
+    if let Some(name) = among.into_iter().min_by_key(order).map(|node| node.report.node.clone()) {
+        nodes.remove(&name);
+    }
+}

@@ -1,0 +1,172 @@
+//! Sessions of the dashboard: how they begin, whose they are, and when they end.
+//!
+//! A cookie holds 32 random bytes; the database their digest, the key they were opened with, and when. Every request
+//! looks the key up again, so that revoking a key ends its sessions. An operator has no key: the digest of an operator's
+//! session is made with the operators' secret, so that changing the secret ends them all; a session that a token led to
+//! ends with the token. A session ends after an hour without a request, and after twelve hours in any case. Signing in
+//! always opens a new one.
+
+use aws_lc_rs::{digest, hmac};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use contract::key::{KeyId, PresentedKey, Scope, Scopes};
+use contract::time::{UnixMillis, UnixSeconds};
+use contract::window::Window;
+use serde_json::json;
+
+use crate::actor::{Actor, Origin};
+use crate::app::App;
+use crate::error::Stop;
+use crate::project::ProjectRef;
+use crate::store::keys::{self, KeyRecord};
+use crate::store::sessions::{ABSOLUTE_MILLIS_MAX, IDLE_MILLIS_MAX, SessionRecord};
+use dashboard::{NotSignedIn, Opened, SignedIn};
+
+/// A session's last use is written down this often at most.
+const SEEN_MILLIS: i64 = 60 * 1_000;
+
+/// A link is good this long: five minutes.
+const LINK_MILLIS: i64 = 5 * 60 * 1_000;
+
+/// What begins an operator's cookie. Keys of projects have none, so no session is taken for the other kind.
+const OPERATOR_MARK: &str = "operator.";
+
+/// A key with one of these finds something to do in the dashboard.
+const SCOPES: [Scope; 3] = [Scope::DomainsRead, Scope::DomainsWrite, Scope::KeysWrite];
+
+/// The digest by which an operator's session or link is kept: another one after the operators' secret has changed.
+fn operator_digest_of(app: &App, secret: &str) -> String {
+    URL_SAFE_NO_PAD.encode(hmac::sign(&app.api.operators, secret.as_bytes()))
+}
+
+/// The digest of a cookie.
+fn kept_under(app: &App, secret: &str) -> String {
+    if secret.starts_with(OPERATOR_MARK) {
+        return operator_digest_of(app, secret);
+    }
+    URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, secret.as_bytes()))
+}
+
+/// 32 random bytes as text.
+fn random_secret() -> Result<String, Stop> {
+    Ok(URL_SAFE_NO_PAD.encode(chassis::random::bytes::<32>()?))
+}
+
+/// A link that signs the operator of this name in, once: its secret, and its end.
+pub(crate) async fn make_link(app: &App, operator: &str) -> Result<(String, UnixMillis), Stop> {
+    let secret = random_secret()?;
+    let expires_at = app.core.clock.now().plus(LINK_MILLIS);
+    app.core.store.save_link(&operator_digest_of(app, &secret), operator, expires_at).await?;
+    Ok((secret, expires_at))
+}
+
+impl From<Stop> for NotSignedIn {
+    fn from(stop: Stop) -> Self {
+        Self::Refused(stop.into())
+    }
+}
+
+/// Spends a link and opens the session of the operator who asked for it.
+pub(crate) async fn follow_link(app: &App, link: &str, origin: Origin) -> Result<Opened, NotSignedIn> {
+    app.api.throttles.sign_in_from(origin.client).map_err(NotSignedIn::TooManyAttempts)?;
+    let now = app.core.clock.now();
+    let spent = app.core.store.spend_link(&operator_digest_of(app, link), now).await.map_err(Stop::from)?;
+    let operator = spent.ok_or(NotSignedIn::LinkSpent)?;
+    let opened = open(app, None, Some(operator.clone()), &origin).await?;
+    tracing::info!(actor = operator, client = %origin.client, "an operator signed in to the dashboard");
+    Ok(opened)
+}
+
+/// Opens the session of the holder of a key.
+pub(crate) async fn sign_in(app: &App, key: &str, origin: Origin) -> Result<(ProjectRef, Opened), NotSignedIn> {
+    let throttles = &app.api.throttles;
+    throttles.sign_in_from(origin.client).map_err(NotSignedIn::TooManyAttempts)?;
+    let presented = PresentedKey::parse(key).map_err(|_| NotSignedIn::NotAKey)?;
+    throttles.sign_in_with(presented.digest().to_text()).map_err(NotSignedIn::TooManyAttempts)?;
+    let found = app.core.store.key_by_digest(presented.digest()).await.map_err(Stop::from)?;
+    let now = app.core.clock.now_seconds();
+    let key = found.filter(|key| is_usable(key, now)).ok_or(NotSignedIn::UnknownKey)?;
+    if !SCOPES.iter().any(|scope| key.scopes.contains(*scope)) {
+        return Err(NotSignedIn::NothingToDo);
+    }
+    let opened = open(app, Some((key.project.clone(), key.id.clone())), None, &origin).await?;
+    note(app, &key, origin).await?;
+    Ok((key.project, opened))
+}
+
+/// The project's owner can see who came in, and with which key.
+async fn note(app: &App, key: &KeyRecord, origin: Origin) -> Result<(), Stop> {
+    let actor = Actor::holder(&key.id, key.project.clone(), key.scopes.clone(), origin);
+    let mut write = app.core.store.write().await?;
+    let now = write.now();
+    keys::note_use(write.connection(), &key.id, Window::Minute.index(now), now).await?;
+    write.record(&key.project, None, "dashboard.signed_in", &actor, json!({ "key": key.id })).await?;
+    write.commit().await?;
+    Ok(())
+}
+
+async fn open(
+    app: &App,
+    holder: Option<(ProjectRef, KeyId)>,
+    operator: Option<String>,
+    origin: &Origin,
+) -> Result<Opened, Stop> {
+    let random = random_secret()?;
+    let secret = if holder.is_none() { format!("{OPERATOR_MARK}{random}") } else { random };
+    let now = app.core.clock.now();
+    let record = SessionRecord {
+        digest: kept_under(app, &secret),
+        holder,
+        operator,
+        client: origin.client.to_string(),
+        created_at: now,
+        seen_at: now,
+    };
+    app.core.store.open_session(&record).await?;
+    Ok(Opened { secret, seconds: ABSOLUTE_MILLIS_MAX / 1_000 })
+}
+
+/// Who has the session with this secret, if it goes on.
+pub(crate) async fn find(app: &App, secret: &str, origin: Origin, by_itself: bool) -> Result<Option<SignedIn>, Stop> {
+    let store = &app.core.store;
+    let Some(record) = store.find_session(&kept_under(app, secret)).await? else {
+        return Ok(None);
+    };
+    // Before, operators' sessions did not depend on their secret.
+    if record.holder.is_none() != secret.starts_with(OPERATOR_MARK) {
+        return Ok(None);
+    }
+    let now = app.core.clock.now();
+    if now.since(record.seen_at) > IDLE_MILLIS_MAX || now.since(record.created_at) > ABSOLUTE_MILLIS_MAX {
+        return Ok(None);
+    }
+    let (actor, scopes) = match &record.holder {
+        None => {
+            // It ends with the credential of the operator who asked for its link.
+            let operator = record.operator.as_deref().unwrap_or_default();
+            if !store.is_operator(operator, now).await? {
+                return Ok(None);
+            }
+            (Actor::operator_at(origin, operator), Scopes::all())
+        }
+        Some((project, id)) => {
+            let Some(key) = store.key(project, id).await? else { return Ok(None) };
+            if !is_usable(&key, now.to_seconds()) {
+                return Ok(None);
+            }
+            (Actor::holder(id, project.clone(), key.scopes.clone(), origin), key.scopes)
+        }
+    };
+    if !by_itself
+        && now.since(record.seen_at) > SEEN_MILLIS
+        && let Err(error) = store.see_session(&record.digest, now).await
+    {
+        tracing::warn!(%error, "the use of a session was not written down; it ends an hour after the last noted use");
+    }
+    Ok(Some(SignedIn { id: record.digest, holder: record.holder, actor, scopes }))
+}
+
+/// Whether a key may be used at `now`.
+fn is_usable(key: &KeyRecord, now: UnixSeconds) -> bool {
+    key.unreadable.is_none() && key.revoked_at.is_none() && key.expires_at.is_none_or(|at| now < at)
+}

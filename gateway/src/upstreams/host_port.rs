@@ -1,0 +1,121 @@
+//! The endpoints of an upstream as the settings have them: a scheme, and an address or a name with a port.
+
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+/// Address or name, and port: `127.0.0.1:7001` or `orders-service:7001`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum HostPort {
+    /// An address.
+    Address(SocketAddr),
+    /// A name and a port; the name is looked up.
+    Name(String, u16),
+}
+
+impl HostPort {
+    /// Whether it is on this machine.
+    pub(crate) fn is_loopback(&self) -> bool {
+        match self {
+            Self::Address(address) => address.ip().is_loopback(),
+            Self::Name(name, _) => name == "localhost",
+        }
+    }
+}
+
+impl FromStr for HostPort {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(address) = text.parse() {
+            return Ok(Self::Address(address));
+        }
+        let wrong = || "use an address or a name, and a port: 127.0.0.1:7001 or orders-service:7001".to_owned();
+        let (name, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+        let good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+        let port = port.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?;
+        // Only digits and dots: a malformed address.
+        let is_name = !name.is_empty() && name.len() <= 253 && name.bytes().all(good);
+        if !is_name || name.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+            return Err(wrong());
+        }
+        Ok(Self::Name(name.to_owned(), port))
+    }
+}
+
+impl From<SocketAddr> for HostPort {
+    fn from(address: SocketAddr) -> Self {
+        Self::Address(address)
+    }
+}
+
+/// The protocol, which the start of an endpoint names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scheme {
+    /// HTTP/1.1 in clear text; the default.
+    Http,
+    /// HTTP/2 in clear text.
+    H2c,
+    /// TLS.
+    Https,
+}
+
+/// An endpoint: `127.0.0.1:7001`, `https://shop.internal`, `h2c://127.0.0.1:50051`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EndpointUrl {
+    /// The protocol.
+    pub scheme: Scheme,
+    /// Address or name, and port.
+    pub host_port: HostPort,
+}
+
+impl FromStr for EndpointUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (scheme, rest) = match text.split_once("://") {
+            None => return Ok(Self { scheme: Scheme::Http, host_port: text.parse()? }),
+            Some(("http", rest)) => (Scheme::Http, rest),
+            Some(("https", rest)) => (Scheme::Https, rest),
+            Some(("h2c", rest)) => (Scheme::H2c, rest),
+            Some(_) => return Err("begin it with http://, https:// or h2c:// (HTTP/2 without TLS)".to_owned()),
+        };
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        let has_port = rest.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
+        let usual = if scheme == Scheme::Https { 443 } else { 80 };
+        let host_port = if has_port { rest.parse()? } else { format!("{rest}:{usual}").parse()? };
+        Ok(Self { scheme, host_port })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_is_an_address_or_a_name_with_a_port() {
+        assert_eq!("127.0.0.1:7001".parse(), Ok(HostPort::Address("127.0.0.1:7001".parse().unwrap())));
+        assert_eq!("[::1]:7001".parse(), Ok(HostPort::Address("[::1]:7001".parse().unwrap())));
+        assert_eq!("orders-service:7001".parse(), Ok(HostPort::Name("orders-service".to_owned(), 7001)));
+        for wrong in ["orders", "orders:", "orders:0", "orders:70000", ":7001", "127.0.0:7001", "a b:1", "http://a:1"] {
+            let error = wrong.parse::<HostPort>().unwrap_err();
+            assert!(error.contains("orders-service:7001"), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_endpoint_may_begin_with_a_scheme() {
+        for (text, scheme, host_port) in [
+            ("127.0.0.1:7001", Scheme::Http, "127.0.0.1:7001"),
+            ("http://shop", Scheme::Http, "shop:80"),
+            ("https://shop.internal", Scheme::Https, "shop.internal:443"),
+            ("https://shop.internal:8443/", Scheme::Https, "shop.internal:8443"),
+            ("https://[::1]", Scheme::Https, "[::1]:443"),
+            ("h2c://[::1]:50051", Scheme::H2c, "[::1]:50051"),
+        ] {
+            assert_eq!(text.parse(), Ok(EndpointUrl { scheme, host_port: host_port.parse().unwrap() }), "{text}");
+        }
+        for wrong in ["ftp://a:1", "https://a/b", "https://u:p@a", "https://", "HTTPS://a:1", "https://a?b"] {
+            assert!(wrong.parse::<EndpointUrl>().is_err(), "{wrong}");
+        }
+    }
+}
