@@ -262,7 +262,44 @@ pub async fn require_pass(State(guard): State<PassGuard>, request: Request, next
 
 #[cfg(test)]
 mod tests {
+    use contract::time::UnixMillis;
+
     use super::*;
+    use crate::clock::ManualClock;
+
+    #[test]
+    fn an_identity_comes_once_and_ends_with_its_minute_and_with_its_key() {
+        let (signing, keys) = (SigningKey::from_seed(&[1; 32]).unwrap(), TrustedKeys::none());
+        let trusted = [signing.public().clone()].into_iter().collect();
+        keys.replace(&trusted);
+        let clock = Arc::new(ManualClock::at(UnixMillis(1_700_000_000_000)));
+        let guard = GatewayGuard::new(keys.clone(), "orders", clock.clone());
+        let fields = || {
+            let (audience, issued_at) = ("orders".to_owned(), clock.now_seconds());
+            let token = signing.sign(&Claims { audience, caller: None, site_project: None, issued_at });
+            let fields = [(IDENTITY_TOKEN_HEADER, token.as_str()), ("x-request-id", "r1"), ("x-forwarded-for", "::1")];
+            let fields = fields.map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()));
+            HeaderMap::from_iter(fields)
+        };
+        let of_now = fields();
+        assert!(guard.identity_of(&of_now).is_some());
+        for name in of_now.keys() {
+            let (mut twice, mut without) = (of_now.clone(), of_now.clone());
+            twice.append(name, of_now[name].clone());
+            without.remove(name);
+            assert!(guard.identity_of(&twice).is_none(), "{name} twice");
+            assert!(guard.identity_of(&without).is_none(), "no {name}");
+        }
+        assert!(guard.for_audience("another").identity_of(&of_now).is_none());
+        clock.advance(Duration::from_secs(59));
+        assert!(guard.identity_of(&of_now).is_some());
+        clock.advance(Duration::from_secs(1));
+        assert!(guard.identity_of(&of_now).is_none(), "a minute is over");
+        let of_then = fields();
+        assert!(guard.identity_of(&of_then).is_some());
+        keys.replace(&KeySet::default());
+        assert!(guard.identity_of(&of_then).is_none(), "its key is withdrawn");
+    }
 
     // The control plane and the command line may have different versions during an update.
     #[test]

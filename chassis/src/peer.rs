@@ -224,6 +224,24 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_peer_that_leads_elsewhere_is_not_followed() {
+        let end = Shutdown::new();
+        let listening = async |router: axum::Router| {
+            let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+            let address = listener.local_addr().unwrap();
+            tokio::spawn(serve_over(listener, None, router, ServeLimits::default(), end.clone()));
+            address
+        };
+        let elsewhere = listening(axum::Router::new().route("/", axum::routing::get(|| async { "elsewhere" }))).await;
+        let to = format!("http://{elsewhere}/");
+        let redirect = axum::routing::get(async move || axum::response::Redirect::temporary(&to));
+        let peer: Peer =
+            format!("http://{}", listening(axum::Router::new().route("/", redirect)).await).parse().unwrap();
+        assert_eq!(asked(&peer).await.unwrap(), "", "the credential stays with the peer");
+        end.begin();
+    }
+
+    #[tokio::test]
     async fn a_listener_uses_a_replaced_certificate_without_a_restart() {
         let directory = tempfile::tempdir().unwrap();
         let ours = Authority::new();

@@ -334,9 +334,26 @@ fn write_entity(piece: &mut Vec<u8>, body: &str) {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
+    use chassis::clock::ManualClock;
     use contract::feed::Entity;
+    use contract::time::UnixMillis;
+    use futures_util::StreamExt as _;
 
     use super::*;
+
+    #[tokio::test]
+    async fn what_waits_for_a_follower_is_not_sent_once_its_credential_is_revoked() {
+        let directory = tempfile::tempdir().unwrap();
+        let clock = Arc::new(ManualClock::at(UnixMillis(1_000)));
+        let store = Store::open(&directory.path().join("db.sqlite").into(), clock).await.unwrap();
+        let (pieces, waiting) = mpsc::channel(PIECES_WAITING_MAX);
+        pieces.send(Bytes::from_static(b"{}")).await.unwrap();
+        // No credential is on record, so this one is not good.
+        let mut body = pin!(body(waiting, store.watch_credential("revoked")));
+        assert!(matches!(body.next().await, Some(Err(Ended::Revoked))));
+    }
 
     #[test]
     fn the_heartbeat_is_the_one_that_gateways_were_promised() {

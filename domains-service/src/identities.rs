@@ -133,6 +133,22 @@ mod tests {
     }
 
     #[test]
+    fn a_refused_gateway_signs_for_none_and_the_next_look_derives_all_keys_anew() {
+        let master = Master { number: 1, signs_from: UnixSeconds(0), identity: [1; 32], tickets: [2; 32] };
+        let gateways = [credential("edge-1", "aa"), credential("edge-2", "bb")];
+        let all = Identities::derive([1; 32], vec![master.clone()], gateways.to_vec()).unwrap();
+        let kids = gateways.each_ref().map(|gateway| {
+            let key = SigningKey::from_seed(&master.seed(gateway).unwrap()).unwrap();
+            key.public().kid.clone()
+        });
+        let named = |identities: &Identities| kids.each_ref().map(|kid| identities.gateway(kid).map(str::to_owned));
+        assert_eq!(named(&all), [Some("edge-1".to_owned()), Some("edge-2".to_owned())]);
+        let rest = all.without("edge-1");
+        assert_eq!(named(&rest), [None, Some("edge-2".to_owned())]);
+        assert!(rest.version != all.version && !rest.is_good(&gateways[0]));
+    }
+
+    #[test]
     fn the_version_changes_with_generations_tickets_and_gateways() {
         let stored =
             |sealed: &str| SealedGeneration { number: 1, sealed: sealed.to_owned(), signs_from: UnixSeconds(0) };

@@ -147,10 +147,73 @@ mod tests {
     use std::net::Ipv4Addr;
     use std::time::Duration;
 
+    use contract::browsers::Browsers;
+    use contract::key::{Environment, PresentedKey, Scopes};
+    use contract::plan::Plan;
+    use contract::project::Access;
     use contract::time::UnixMillis;
 
     use super::*;
     use crate::request_id::RequestId;
+
+    #[test]
+    fn a_token_is_sent_again_to_its_upstream_while_it_is_fresh_and_its_records_are_unchanged() {
+        let identity_tokens = IdentityTokens::waiting();
+        let generation = Generation { number: 1, signs_from: UnixSeconds(0), identity: [1; 32], tickets: [0; 32] };
+        identity_tokens.replace(&[generation], KeySet::default()).unwrap();
+        let project = Project {
+            id: "demo".parse().unwrap(),
+            uid: "demo".parse().unwrap(),
+            plan: Plan::Pro,
+            limits: Plan::Pro.stated_limits(),
+            access: Access::Key,
+            upstream: "orders".parse().unwrap(),
+            suspended: false,
+            browsers: Browsers::default(),
+        };
+        let key = ApiKey {
+            digest: PresentedKey::generate(Environment::Live, &[1; 30]).digest(),
+            id: KeyId::from_random([1; 10]),
+            project: project.id.clone(),
+            project_uid: project.uid.clone(),
+            environment: Environment::Live,
+            scopes: Scopes::all(),
+            expires_at: None,
+        };
+        let (key, payer, site) = (Arc::new(key), Arc::new(project.clone()), Arc::new(project));
+        let now = UnixSeconds(1_700_000_000);
+        let is_signed = |upstream: &str, change: &dyn Fn(&mut Facts), now: UnixSeconds| {
+            let mut facts = Facts::new(RequestId::new(7), UnixMillis(now.0 * 1_000), Duration::ZERO);
+            (facts.key, facts.payer) = (Some(key.clone()), Some(payer.clone()));
+            facts.project = Some(site.clone());
+            change(&mut facts);
+            let mut is_signed = false;
+            let identity = || {
+                is_signed = true;
+                let client = Ipv4Addr::LOCALHOST.into();
+                Identity { request_id: "7".to_owned(), client, site_project: None, caller: None, issued_at: now }
+            };
+            identity_tokens.token(&facts, &upstream.parse().unwrap(), now, identity).unwrap().unwrap();
+            is_signed
+        };
+        let unchanged: &dyn Fn(&mut Facts) = &|_| {};
+        let cases: [(&str, &str, &dyn Fn(&mut Facts), i64, bool); 9] = [
+            ("the same", "orders", unchanged, 0, false),
+            ("half a minute is not over", "orders", unchanged, 29, false),
+            ("half a minute later", "orders", unchanged, 30, true),
+            ("another upstream", "blog", unchanged, 0, true),
+            ("a changed key", "orders", &|facts| facts.key = Some(Arc::new((*key).clone())), 0, true),
+            ("a changed payer", "orders", &|facts| facts.payer = Some(Arc::new((*payer).clone())), 0, true),
+            ("a changed site", "orders", &|facts| facts.project = Some(Arc::new((*site).clone())), 0, true),
+            ("a host of the platform", "orders", &|facts| facts.project = None, 0, true),
+            ("a visitor", "orders", &|facts| (facts.key, facts.payer) = (None, None), 0, true),
+        ];
+        for (what, upstream, change, later, signed) in cases {
+            identity_tokens.tokens.invalidate_all();
+            assert!(is_signed("orders", unchanged, now), "{what}");
+            assert_eq!(is_signed(upstream, change, now.plus(later)), signed, "{what}");
+        }
+    }
 
     #[test]
     fn a_token_that_was_being_signed_while_the_keys_were_replaced_is_not_sent_again() {

@@ -80,6 +80,35 @@ fn another_key_another_claim_and_another_algorithm_are_refused() {
 }
 
 #[test]
+fn what_a_gateway_would_not_say_is_refused_although_its_key_signed_it() {
+    let key = SigningKey::from_seed(&[1; 32]).unwrap();
+    let set = set_of(&key);
+    let signed = |name: &str, value: Value| {
+        let mut all = claims().to_json();
+        all.insert(name.to_owned(), value);
+        let mut token = format!("{}{}", key.head, encode(&all));
+        let signature = key.pair.sign(token.as_bytes());
+        token.push('.');
+        URL_SAFE_NO_PAD.encode_string(signature, &mut token);
+        token
+    };
+    let verify = |token: &str, now| set.verify(token, &["orders"], UnixSeconds(now)).err();
+    for (name, value, error) in [
+        ("iss", "another".into(), InvalidToken::Issuer),
+        ("iss", Value::Null, InvalidToken::Issuer),
+        ("aud", serde_json::json!(["orders"]), InvalidToken::Audience),
+        ("iat", "1000".into(), InvalidToken::Malformed),
+        ("exp", Value::Null, InvalidToken::Malformed),
+        ("exp", 1_000.into(), InvalidToken::Age),
+        ("exp", 1_061.into(), InvalidToken::Age),
+    ] {
+        assert_eq!(verify(&signed(name, value.clone()), 1_000), Some(error), "{name}: {value}");
+    }
+    let short = signed("exp", 1_030.into());
+    assert_eq!((verify(&short, 1_029), verify(&short, 1_030)), (None, Some(InvalidToken::Age)));
+}
+
+#[test]
 fn a_set_round_trips_and_skips_keys_of_other_kinds() {
     let key = SigningKey::from_seed(&[1; 32]).unwrap();
     let set = set_of(&key);
@@ -87,6 +116,10 @@ fn a_set_round_trips_and_skips_keys_of_other_kinds() {
     let mut text: Value = serde_json::from_str(&set.to_json()).unwrap();
     // A wrong key id is ignored.
     text["keys"][0]["kid"] = "mine".into();
+    for (kty, crv) in [("OKP", "X25519"), ("EC", "Ed25519")] {
+        let x = SigningKey::from_seed(&[2; 32]).unwrap().public().x.clone();
+        text["keys"].as_array_mut().unwrap().push(serde_json::json!({ "kty": kty, "crv": crv, "x": x }));
+    }
     text["keys"].as_array_mut().unwrap().push(serde_json::json!({ "kty": "RSA", "n": "AQAB", "e": "AQAB" }));
     text["keys"].as_array_mut().unwrap().push(serde_json::json!({ "kty": "OKP", "crv": "Ed25519", "x": "AA" }));
     assert_eq!(serde_json::from_value::<KeySet>(text).unwrap(), set);

@@ -145,9 +145,32 @@ mod tests {
     use chassis::clock::ManualClock;
     use chassis::shutdown::Shutdown;
     use contract::time::UnixMillis;
+    use futures_util::FutureExt as _;
     use futures_util::future::join_all;
 
+    use super::super::credentials::{Enrolment, Kind, Origin};
     use super::*;
+
+    #[tokio::test]
+    async fn what_is_revoked_here_opens_nothing_although_the_database_is_away() {
+        let directory = tempfile::tempdir().unwrap();
+        let clock = Arc::new(ManualClock::at(UnixMillis(1_000)));
+        let store = Store::open(&directory.path().join("db.sqlite").into(), clock).await.unwrap();
+        let mut write = store.write().await.unwrap();
+        for name in ["edge-1", "edge-2"] {
+            let (kind, from) = (Kind::Gateway, Origin::File("file"));
+            let new = Enrolment { kind, name, digest: name, expires_at: None, from };
+            assert_eq!(write.enrol(&new).await.unwrap(), Ok(true));
+        }
+        write.commit().await.unwrap();
+        store.reload_credentials().await.unwrap();
+        assert!(store.is_good("edge-1") && store.is_good("edge-2"));
+        let away = sqlx::raw_sql("ALTER TABLE credentials RENAME TO away");
+        away.execute(store.writer().sqlite().unwrap()).await.unwrap();
+        store.credentials_revoked(&["edge-1"]).await;
+        assert!(!store.is_good("edge-1") && store.is_good("edge-2"));
+        assert_eq!(store.watch_credential("edge-1").revoked().now_or_never(), Some(()), "streams are cut");
+    }
 
     #[tokio::test]
     async fn unknown_credentials_cost_ten_reads_a_second_however_many_arrive() {

@@ -13,11 +13,16 @@ use std::time::Duration;
 use chassis::clock::ManualClock;
 use chassis::secret::Secret;
 use chassis::sql::{PostgresSettings, query_scalar};
+use contract::key::{Environment, KeyId, PresentedKey, Scopes};
 use contract::time::UnixMillis;
+use serde_json::json;
 
 use self::server::{Server, name_in};
 use super::credentials::{COMMAND_LINE, Enrolment, GOOD_OF_A_KIND_MAX, Kind, NotEnrolled, Origin};
+use super::keys::KeyRecord;
 use super::*;
+use crate::actor::{self, Actor};
+use crate::project::ProjectRef;
 
 const NOW: UnixMillis = UnixMillis(1_000_000);
 
@@ -288,6 +293,79 @@ async fn records_of_a_credential_are_found_by_its_digest_after_its_name_is_reuse
         assert_eq!(made(&mut write, "ada").await, ["edge-1"]);
         assert_eq!(made(&mut write, "eve").await, ["edge-1", "edge-2"]);
         assert_eq!(made(&mut write, COMMAND_LINE).await, ["edge-1", "edge-2", "ada", "eve", "files"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_credential_is_of_one_kind_and_has_one_name() {
+    for (store, _directory) in both().await {
+        let mut write = store.write().await.unwrap();
+        for (kind, name, enrolled) in [
+            (Kind::Gateway, "one", Ok(true)),
+            (Kind::Gateway, "one", Ok(false)),
+            (Kind::Service, "one", Err(NotEnrolled::OtherKind)),
+            (Kind::Operator, "one", Err(NotEnrolled::OtherKind)),
+            (Kind::Gateway, "two", Err(NotEnrolled::Doubled("one".to_owned()))),
+        ] {
+            let new = enrolment(kind, name, "the same", Origin::File("file"));
+            assert_eq!(write.enrol(&new).await.unwrap(), enrolled, "{kind:?} {name}");
+        }
+    }
+}
+
+/// A key of the project with this number.
+fn key(project: &ProjectRef, number: u8, revoked_at: Option<UnixMillis>) -> KeyRecord {
+    let presented = PresentedKey::generate(Environment::Live, &[number; 30]);
+    KeyRecord {
+        id: KeyId::from_random([number; 10]),
+        project: project.clone(),
+        digest: presented.digest(),
+        label: String::new(),
+        scopes: Scopes::all(),
+        last4: String::new(),
+        environment: Environment::Live,
+        created_at: NOW,
+        expires_at: None,
+        revoked_at,
+        last_used_at: None,
+        unreadable: None,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_is_not_made_whose_actor_was_revoked_since_it_was_recognised() {
+    let project: ProjectRef = "demo".parse().unwrap();
+    let (good, gone) = (key(&project, 1, None), key(&project, 2, Some(NOW.plus(-1))));
+    let through = |gateway: &str| actor::Origin { client: [192, 0, 2, 1].into(), gateway: gateway.to_owned() };
+    let holder = |key: &KeyRecord, gateway| Actor::holder(&key.id, project.clone(), Scopes::all(), through(gateway));
+    for (store, _directory) in both().await {
+        let mut write = store.write().await.unwrap();
+        for name in ["ada", "eve", "edge-1", "edge-2"] {
+            let kind = if name.starts_with("edge") { Kind::Gateway } else { Kind::Operator };
+            assert_eq!(write.enrol(&enrolment(kind, name, name, Origin::File("file"))).await.unwrap(), Ok(true));
+            if matches!(name, "eve" | "edge-2") {
+                let credential = write.good_credential(kind, name).await.unwrap().unwrap().credential;
+                write.revoke(&credential).await.unwrap();
+            }
+        }
+        for key in [&good, &gone] {
+            keys::save_key(write.connection(), key).await.unwrap();
+        }
+        for (what, actor, may) in [
+            ("the service", Actor::system(), true),
+            ("an operator", Actor::operator_named("ada"), true),
+            ("a revoked operator", Actor::operator_named("eve"), false),
+            ("an operator at the dashboard", Actor::operator_at(through("edge-1"), "ada"), true),
+            ("an operator through a revoked gateway", Actor::operator_at(through("edge-2"), "ada"), false),
+            ("a key", holder(&good, "edge-1"), true),
+            ("a revoked key", holder(&gone, "edge-1"), false),
+            ("a key through a revoked gateway", holder(&good, "edge-2"), false),
+        ] {
+            match write.record(&project, None, "key.created", &actor, json!({})).await {
+                Ok(()) => assert!(may, "{what}"),
+                Err(error) => assert!(!may && matches!(error, StoreError::ActorRevoked), "{what}: {error}"),
+            }
+        }
     }
 }
 

@@ -1,18 +1,21 @@
 //! Access to the internal listener: a credential of each kind at every operation.
 
+use std::path::Path;
 use std::time::Duration;
 
 use chassis::clock::Clock as _;
 use chassis::guard::{operator_token, pass, pass_key};
 use chassis::secret::Secret;
-use contract::trust::PassFor;
+use contract::erasure::ERASURES_PATH;
+use contract::event::ORDER_EVENTS_PATH;
+use contract::trust::{PASSES_PATH, PassFor, TRUST_PATH};
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::stores::{execute, over_postgres};
 use crate::world::{Answer, Platform, eventually};
 
-/// Every path of the internal listener, with a method, and the kind of credential that opens it.
+/// The operations of the internal listener beside those that [`in_one_project`] adds, and whose credentials open each.
 const OPERATIONS: &[(&str, &str, &str)] = &[
     ("GET", "/edge/feed", "gateway"),
     ("POST", "/edge/nodes", "gateway"),
@@ -26,14 +29,10 @@ const OPERATIONS: &[(&str, &str, &str)] = &[
     ("GET", "/projects", "operator"),
     ("POST", "/projects", "operator"),
     ("GET", "/removed-projects", "operator"),
-    ("GET", "/projects/{project}", "operator"),
+    ("PATCH", "/projects/{project}", "operator"),
     ("DELETE", "/projects/{project}", "operator"),
     ("POST", "/projects/{project}/deploy", "operator"),
     ("POST", "/projects/{project}/restore", "operator"),
-    ("GET", "/projects/{project}/keys", "operator"),
-    ("POST", "/projects/{project}/keys", "operator"),
-    ("POST", "/projects/{project}/domains", "operator"),
-    ("POST", "/projects/{project}/webhooks", "operator"),
     ("GET", "/nodes", "operator"),
     ("GET", "/credentials", "operator"),
     ("POST", "/credentials", "operator"),
@@ -49,8 +48,37 @@ const OPERATIONS: &[(&str, &str, &str)] = &[
     ("GET", "/nowhere", "operator"),
 ];
 
-/// The source of the routes: a path that is not tried here fails the test.
-const ROUTES: &str = include_str!("../../src/api.rs");
+/// Operations that are declared in another way: the settings, and a path that nothing has.
+const BESIDE: usize = 2;
+
+/// The operations of the public API in one project, which operators have on the internal listener.
+fn in_one_project() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+    domains_service::operations().filter_map(|(method, path, _)| {
+        let path = path.strip_prefix("/v1").filter(|path| path.starts_with("/projects/{project}"))?;
+        Some((method, path, "operator"))
+    })
+}
+
+/// Methods and paths of the internal listener in the source of the API: an operation that is not tried fails the test.
+fn in_the_source() -> Vec<(String, String)> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/api");
+    let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let sources = files.filter(|file| file.is_file()).map(|file| std::fs::read_to_string(file).unwrap());
+    let sources: Vec<String> = sources.collect();
+    let declared = sources.iter().flat_map(|source| source.split("Method::").skip(1)).filter_map(|text| {
+        let mut arguments = text.split(',').map(str::trim);
+        let (method, path) = (arguments.next()?.to_uppercase(), arguments.next()?);
+        let path = match path {
+            "ORDER_EVENTS_PATH" => ORDER_EVENTS_PATH,
+            "TRUST_PATH" => TRUST_PATH,
+            "ERASURES_PATH" => ERASURES_PATH,
+            "PASSES_PATH" => PASSES_PATH,
+            path => path.trim_matches('"'),
+        };
+        Some((method, path.strip_prefix("/internal")?.to_owned()))
+    });
+    declared.collect()
+}
 
 async fn ask(platform: &Platform, token: &str, method: &str, path: &str, body: Value) -> Answer {
     let url = format!("{}/internal{path}", platform.internal);
@@ -90,9 +118,11 @@ async fn opens(platform: &Platform, kind: &str, token: &str) -> u16 {
 async fn a_credential_opens_only_the_operations_of_its_kind() {
     let platform = Platform::start().await;
     platform.project("demo", "pro").await;
-    for path in ROUTES.split('"').filter(|text| text.starts_with("/internal/")) {
-        let path = path.trim_start_matches("/internal");
-        assert!(OPERATIONS.iter().any(|operation| operation.1.starts_with(path)), "{path} is not tried");
+    let doors: Vec<_> = OPERATIONS.iter().copied().chain(in_one_project()).collect();
+    let declared = in_the_source();
+    assert_eq!(declared.len(), OPERATIONS.len() - BESIDE, "{declared:?}");
+    for (method, path) in declared {
+        assert!(doors.iter().any(|door| (door.0, door.1) == (&method, &path)), "{method} {path} is not tried");
     }
     let mut tokens = vec![
         ("operator", operator_token(&platform.secret).to_token().to_string()),
@@ -114,7 +144,7 @@ async fn a_credential_opens_only_the_operations_of_its_kind() {
         tokens.push(("nothing", platform.secret.derive(label).to_token().to_string()));
     }
     for (kind, token) in &tokens {
-        for (method, path, lets_in) in OPERATIONS {
+        for (method, path, lets_in) in &doors {
             let path = path.replace(['{', '}'], "");
             let asked = ask(&platform, token, method, &path, json!({})).await;
             let is_open = asked.status != 401;
@@ -261,4 +291,25 @@ async fn gateways_and_services_share_one_namespace_and_their_credentials_do_not_
     for (method, path) in [("GET", "/credentials?kind=pass"), ("DELETE", "/credentials/pass/two")] {
         assert_eq!(platform.operator(method, path, Value::Null).await.code(), (400, "invalid_query"));
     }
+}
+
+/// A replica reads once in a second which credentials are good: what another one has revoked meanwhile makes no change.
+#[tokio::test]
+async fn a_credential_that_another_replica_has_revoked_makes_none_and_revokes_none() {
+    let platform = Platform::start().await;
+    let edge = made(&platform, "gateway", "edge-1").await;
+    let new = json!({ "kind": "operator", "name": "eve" });
+    for (name, method, path, body) in
+        [("ada", "POST", "/credentials", new), ("bob", "DELETE", "/credentials/gateway/edge-1", Value::Null)]
+    {
+        let token = made(&platform, "operator", name).await;
+        assert_eq!(opens(&platform, "operator", &token).await, 200);
+        let revoked = format!("UPDATE credentials SET revoked_at = 1 WHERE name = '{name}'");
+        execute(platform.directory.path(), &revoked).await;
+        let refused = ask(&platform, &token, method, path, body).await;
+        assert_eq!(refused.status, 401, "{method} {path}: {refused:?}");
+    }
+    let listed = platform.operator("GET", "/credentials?kind=operator", Value::Null).await.body;
+    assert!(!listed.to_string().contains("eve"), "{listed}");
+    assert_eq!(opens(&platform, "gateway", &edge).await, 204);
 }

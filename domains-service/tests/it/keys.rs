@@ -68,6 +68,41 @@ async fn a_caller_cannot_grant_a_scope_that_it_lacks() {
     }
 }
 
+#[tokio::test]
+async fn what_another_project_has_is_not_there() {
+    let platform = Platform::start().await;
+    for project in ["demo", "other"] {
+        platform.project(project, "pro").await;
+    }
+    let theirs = platform.owner("other");
+    let key = theirs.send("POST", "/v1/projects/other/keys", json!({ "scopes": ["orders:read"] })).await;
+    let url = json!({ "url": "https://hooks.example.com/" });
+    let webhook = theirs.send("POST", "/v1/projects/other/webhooks", url).await;
+    platform.local_domain("other", json!({ "name": "shop.localhost" })).await;
+    let key = format!("keys/{}", key.body["id"].as_str().unwrap());
+    let webhook = format!("webhooks/{}", webhook.body["id"].as_str().unwrap());
+    let owner = platform.owner("demo");
+    for (method, path, body) in [
+        ("POST", format!("{key}/rotate"), Value::Null),
+        ("DELETE", key, Value::Null),
+        ("GET", webhook.clone(), Value::Null),
+        ("PATCH", webhook.clone(), json!({ "enabled": false })),
+        ("POST", format!("{webhook}/rotate"), Value::Null),
+        ("POST", format!("{webhook}/test"), Value::Null),
+        ("GET", format!("{webhook}/deliveries"), Value::Null),
+        ("POST", format!("{webhook}/deliveries/1/repeat"), Value::Null),
+        ("DELETE", webhook, Value::Null),
+        ("GET", "domains/shop.localhost".to_owned(), Value::Null),
+        ("PATCH", "domains/shop.localhost".to_owned(), json!({ "redirect": null })),
+        ("POST", "domains/shop.localhost/verify".to_owned(), Value::Null),
+        ("GET", "domains/shop.localhost/events".to_owned(), Value::Null),
+        ("DELETE", "domains/shop.localhost".to_owned(), Value::Null),
+    ] {
+        let answer = owner.send(method, &format!("/v1/projects/demo/{path}"), body).await;
+        assert!(answer.status == 404 && answer.code().1.ends_with("_not_found"), "{method} {path}: {answer:?}");
+    }
+}
+
 // rule: 5.4
 #[tokio::test]
 async fn a_rotated_key_overlaps_with_its_successor() {
@@ -95,6 +130,8 @@ async fn a_rotated_key_overlaps_with_its_successor() {
         assert_eq!(refused.code(), (400, "invalid_body"), "{wrong}");
     }
     assert_eq!(owner.send("POST", &path, json!([3600])).await.code(), (400, "invalid_body"), "a list is no object");
+    platform.clock.advance(std::time::Duration::from_secs(3_600));
+    assert_eq!(owner.send("POST", &rotate, Value::Null).await.code(), (409, "key_not_usable"), "the first has ended");
 }
 
 #[tokio::test]

@@ -12,10 +12,11 @@ use contract::keyring::{KEYRING_PLACE, Keyring};
 use contract::plan::Plan;
 use contract::token::{Claims, IDENTITY_TOKEN_HEADER, SigningKey};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
-use crate::dashboard::Browser;
+use crate::dashboard::{Browser, origin};
+use crate::stores::execute;
 use crate::world::{Answer, Platform};
 
 /// A gateway, honest or stolen, with the key that it signs identities with.
@@ -114,11 +115,21 @@ impl Unfinished {
             write!(head, "{name}: {}\r\n", value.to_str().unwrap()).unwrap();
         }
         let body = request.body().unwrap().as_bytes().unwrap();
-        write!(head, "content-length: {}\r\nconnection: close\r\n\r\n", body.len()).unwrap();
+        write!(head, "content-length: {}\r\nexpect: 100-continue\r\nconnection: close\r\n\r\n", body.len()).unwrap();
         let stream = TcpStream::connect(at.authority()).await.unwrap();
         let mut stream = BufReader::new(stream);
         stream.write_all(&[head.as_bytes(), &body[..1]].concat()).await.unwrap();
         Self { stream, rest: body[1..].to_vec() }
+    }
+
+    /// The same, once the service has let the head in: it asks for the body.
+    async fn let_in(mut self) -> Self {
+        let mut lines = [String::new(), String::new()];
+        for line in &mut lines {
+            self.stream.read_line(line).await.unwrap();
+        }
+        assert_eq!(lines, ["HTTP/1.1 100 Continue\r\n", "\r\n"]);
+        self
     }
 
     /// The status and the text of the answer, once the rest of the body is sent.
@@ -232,6 +243,21 @@ async fn identities_of_a_revoked_gateway_are_refused_and_those_of_another_are_no
 }
 
 #[tokio::test]
+async fn identities_of_keys_that_were_replaced_are_refused_at_once() {
+    let platform = Platform::start().await;
+    platform.project("demo", "pro").await;
+    let before = Gateway::enrolled(&platform, "edge-1").await;
+    let (id, text) = key(&platform, "demo", &ALL).await;
+    let said = Said { project: "demo", key: id, scopes: Scopes::all(), presented: Some(&text) };
+    assert_eq!(before.send(&said, "GET", "/v1/projects/demo", Value::Null).await.status, 200);
+    assert_eq!(platform.operator("POST", "/gateway-keys", Value::Null).await.status, 204);
+    let refused = before.send(&said, "GET", "/v1/projects/demo", Value::Null).await;
+    assert_eq!(refused.code(), (401, "identity_required"));
+    let after = Gateway::enrolled(&platform, "edge-2").await;
+    assert_eq!(after.send(&said, "GET", "/v1/projects/demo", Value::Null).await.status, 200);
+}
+
+#[tokio::test]
 async fn a_key_that_expires_or_is_revoked_ends_at_the_control_plane_before_any_gateway_hears_of_it() {
     let platform = Platform::start().await;
     platform.project("demo", "pro").await;
@@ -260,15 +286,15 @@ async fn a_request_whose_body_comes_after_the_revocation_of_what_it_was_sent_wit
     let make = json!({ "scopes": ["orders:read", "keys:write"] });
     let path = "/v1/projects/demo/keys";
     let with_the_key = honest.request(&said(&revoked, &revoked_text), "POST", path, make.clone()).await;
-    let with_the_key = Unfinished::begin(with_the_key).await;
+    let with_the_key = Unfinished::begin(with_the_key).await.let_in().await;
     let through_the_gateway = stolen.request(&said(&good, &good_text), "POST", path, make.clone()).await;
-    let through_the_gateway = Unfinished::begin(through_the_gateway).await;
+    let through_the_gateway = Unfinished::begin(through_the_gateway).await.let_in().await;
     let as_an_operator = platform.operator("POST", "/credentials", json!({ "kind": "operator", "name": "ada" })).await;
     let token = as_an_operator.body["token"].as_str().unwrap();
     let url = format!("{}/internal/credentials", platform.internal);
     let by_the_operator =
         platform.client.post(url).bearer_auth(token).json(&json!({ "kind": "operator", "name": "eve" }));
-    let by_the_operator = Unfinished::begin(by_the_operator).await;
+    let by_the_operator = Unfinished::begin(by_the_operator).await.let_in().await;
     let key = format!("/projects/demo/keys/{revoked}");
     assert_eq!(platform.operator("DELETE", &key, Value::Null).await.status, 204);
     assert_eq!(platform.operator("DELETE", "/credentials/operator/ada", Value::Null).await.status, 200);
@@ -313,6 +339,44 @@ async fn the_end_of_a_gateway_ends_the_sessions_that_passed_through_it() {
     Gateway::enrolled(&platform, "edge-1").await;
     let mut browser = Browser::signed_in(&platform, "demo", &["domains:read"]).await;
     assert_eq!(browser.get("/projects/demo/domains").await.status, 200);
+    let link = platform.operator("POST", "/dashboard-links", Value::Null).await.body;
+    let link = link["path"].as_str().unwrap().strip_prefix("/enter?link=").unwrap();
     assert_eq!(platform.operator("DELETE", "/credentials/gateway/edge-1", Value::Null).await.status, 200);
     assert_eq!(browser.get("/projects/demo/domains").await.location(), "/sign-in");
+    let (ours, mut seen) = (origin(), Browser::new(&platform));
+    let entered = seen.send("POST", "/enter", &[("link", link)], &[("origin", ours.as_str())]).await;
+    assert_eq!(entered.status, 403, "a link that may have passed through it");
+}
+
+#[tokio::test]
+async fn a_key_comes_once_and_with_an_identity_of_its_own_and_is_of_this_deployment() {
+    const PLACE: &str = "/v1/projects/demo";
+    let platform = Platform::start().await;
+    platform.project("demo", "pro").await;
+    let gateway = Gateway::enrolled(&platform, "edge-1").await;
+    let (id, text) = key(&platform, "demo", &ALL).await;
+    let said = Said { project: "demo", key: id, scopes: Scopes::all(), presented: Some(&text) };
+    let request = async || gateway.request(&said, "GET", PLACE, Value::Null).await;
+    let code = async |request: reqwest::RequestBuilder| {
+        let answer = Answer::of(request.send().await.unwrap()).await;
+        (answer.status, answer.code().1.to_owned())
+    };
+    assert_eq!(request().await.send().await.unwrap().status(), 200);
+    assert_eq!(code(request().await.bearer_auth(&text)).await, (401, "invalid_api_key".to_owned()), "twice");
+    let claims = Claims {
+        audience: "domains".to_owned(),
+        site_project: None,
+        caller: None,
+        issued_at: chassis::clock::Clock::now_seconds(platform.clock.as_ref()),
+    };
+    let visitor = platform.client.get(format!("{}{PLACE}", platform.http)).bearer_auth(&text);
+    let visitor = visitor.header("x-request-id", "r1").header("x-forwarded-for", "203.0.113.5");
+    let visitor = visitor.header(IDENTITY_TOKEN_HEADER, gateway.signing.sign(&claims));
+    assert_eq!(code(visitor).await, (401, "invalid_api_key".to_owned()), "an identity without a caller");
+    execute(platform.directory.path(), "UPDATE api_keys SET environment = 'test'").await;
+    assert_eq!(code(request().await).await, (401, "invalid_api_key".to_owned()), "a key of staging");
+    execute(platform.directory.path(), "UPDATE api_keys SET environment = 'live'").await;
+    assert_eq!(request().await.send().await.unwrap().status(), 200);
+    assert_eq!(platform.operator("DELETE", "/projects/demo", Value::Null).await.status, 204);
+    assert_eq!(code(request().await).await, (401, "invalid_api_key".to_owned()), "a key of a removed project");
 }

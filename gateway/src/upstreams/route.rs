@@ -182,6 +182,32 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_is_open_is_one_path_with_its_own_methods() {
+        let route = |pattern: &str, method: Method, open| Route {
+            pattern: pattern.to_owned(),
+            methods: vec![method],
+            body_bytes_max: 0,
+            open,
+        };
+        let table = RouteTable::new(vec![
+            route("/reference", Method::GET, true),
+            route("/reference", Method::POST, false),
+            route("/orders", Method::GET, false),
+        ]);
+        for (method, path, is_open) in [
+            (Method::GET, "/reference", true),
+            (Method::HEAD, "/reference", true),
+            (Method::POST, "/reference", false),
+            (Method::DELETE, "/reference", false),
+            (Method::GET, "/orders", false),
+            (Method::GET, "/nowhere", false),
+        ] {
+            assert_eq!(table.is_open(&method, path), is_open, "{method} {path}");
+        }
+        assert!(!RouteTable::new(Vec::new()).is_open(&Method::GET, "/"));
+    }
+
     // rule: 4.1.1, 4.2.1
     #[test]
     fn a_wrong_method_is_refused_with_the_allowed_ones() {

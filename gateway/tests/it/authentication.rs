@@ -2,11 +2,16 @@
 
 use contract::feed::{Effect, Entity, EntityName};
 use contract::key::Environment;
+use contract::plan::Plan;
+use contract::project::{Access, Project, ProjectUid};
+use contract::site::{Serves, Site};
 use contract::time::UnixSeconds;
 
 use crate::world::client::{Ask, Reply};
-use crate::world::entities::TestKey;
+use crate::world::entities::{TestKey, project};
 use crate::world::{DEMO, DEMO_TOO, MINUTE_END, NOW, ORDERS, OTHER, SHOP, World};
+
+const API: &str = "api.tollhouse.localhost";
 
 const PLAIN: &str = r#"Bearer realm="tollhouse""#;
 const INVALID: &str = r#"Bearer realm="tollhouse", error="invalid_token""#;
@@ -142,8 +147,7 @@ async fn a_key_that_arrives_before_its_project_is_not_known_yet() {
     world.control.put(site).await;
     // The site without its project is no site.
     world.ask(Ask::get("young.tollhouse.localhost", ORDERS).key(&key.text)).await.refused(404, "unknown_host");
-    let project = crate::world::entities::project("young", contract::plan::Plan::Free);
-    let revision = world.control.publish(Effect::Put(Entity::Project(project)));
+    let revision = world.control.publish(Effect::Put(Entity::Project(project("young", Plan::Free))));
     world.control.applied(revision).await;
     assert_eq!(world.ask(Ask::get("young.tollhouse.localhost", ORDERS).key(&key.text)).await.status, 200);
 }
@@ -178,22 +182,36 @@ async fn an_address_that_guesses_keys_is_refused_while_valid_keys_pass() {
 
 #[tokio::test]
 async fn on_a_host_of_the_platform_every_key_spends_its_own_projects_quota() {
-    let world = World::start().await;
-    world
-        .control
-        .put(Entity::Site(contract::site::Site {
-            hostname: "api.tollhouse.localhost".parse().unwrap(),
-            serves: contract::site::Serves::Platform {
-                upstream: "orders".parse().unwrap(),
-                access: contract::project::Access::Key,
-            },
-            redirect: None,
-        }))
-        .await;
-    let host = "api.tollhouse.localhost";
-    let reply = world.ask(Ask::get(host, ORDERS).key(&world.key.text)).await;
+    let world = with_an_api_of_the_platform().await;
+    let reply = world.ask(Ask::get(API, ORDERS).key(&world.key.text)).await;
     assert_eq!((reply.status, reply.rate_limit_headers()), (200, (300, 299, MINUTE_END)));
-    let reply = world.ask(Ask::get(host, ORDERS).key(&world.other_key.text)).await;
+    let reply = world.ask(Ask::get(API, ORDERS).key(&world.other_key.text)).await;
     assert_eq!((reply.status, reply.rate_limit_headers()), (200, (60, 59, MINUTE_END)));
-    world.ask(Ask::get(host, ORDERS)).await.refused(401, "missing_api_key");
+    world.ask(Ask::get(API, ORDERS)).await.refused(401, "missing_api_key");
+}
+
+/// A host of the platform that every project's keys open.
+async fn with_an_api_of_the_platform() -> World {
+    let world = World::start().await;
+    let (upstream, access) = ("orders".parse().unwrap(), Access::Key);
+    let serves = Serves::Platform { upstream, access };
+    world.control.put(Entity::Site(Site { hostname: API.parse().unwrap(), serves, redirect: None })).await;
+    world
+}
+
+#[tokio::test]
+async fn a_key_of_a_project_that_is_not_here_or_has_an_heir_to_its_name_is_unknown() {
+    let world = with_an_api_of_the_platform().await;
+    let young = TestKey::new("young", 1);
+    world.control.put(young.entity()).await;
+    world.ask(Ask::get(API, ORDERS).key(&young.text)).await.refused(401, "invalid_api_key");
+    let uid = ProjectUid::from_random([7; 16]);
+    let mut heir = TestKey::new("demo", 41);
+    heir.record.project_uid = uid.clone();
+    world.control.put(Entity::Project(Project { uid, ..project("demo", Plan::Pro) })).await;
+    world.control.put(heir.entity()).await;
+    for host in [API, DEMO] {
+        world.ask(Ask::get(host, ORDERS).key(&world.key.text)).await.refused(401, "invalid_api_key");
+        assert_eq!(world.ask(Ask::get(host, ORDERS).key(&heir.text)).await.status, 200, "{host}");
+    }
 }

@@ -152,10 +152,14 @@ async fn a_balancer_without_a_valid_header_gets_no_answer() {
 // promise: edge.10
 #[tokio::test]
 async fn headers_of_untrusted_peers_are_ignored() {
-    let world = World::start().await;
-    assert!(tls_behind(&world, &header(Ipv4Addr::new(192, 0, 2, 7)), DEMO).await.is_err());
-    let mut plain = world.plain().await;
-    plain.send([header(Ipv4Addr::new(192, 0, 2, 7)), Ask::get(BLOG, "/").to_bytes()].concat()).await;
-    plain.reply("GET").await.expect("an answer").refused(400, "bad_request");
-    world.assert_upstreams_untouched();
+    // Where no balancer is trusted, and where others are.
+    for listen in ["", "trusted_proxies = [\"192.0.2.0/24\", \"fd00::/8\"]"] {
+        let world = World::with(|setup| setup.listen = listen).await;
+        assert!(tls_behind(&world, &header(Ipv4Addr::new(192, 0, 2, 7)), DEMO).await.is_err());
+        let mut plain = world.plain().await;
+        plain.send([header(Ipv4Addr::new(192, 0, 2, 7)), Ask::get(BLOG, "/").to_bytes()].concat()).await;
+        plain.reply("GET").await.expect("an answer").refused(400, "bad_request");
+        world.assert_upstreams_untouched();
+        world.end().await;
+    }
 }

@@ -109,6 +109,11 @@ async fn a_name_with_its_own_certificate_shares_no_connection() {
     world.control.put(site(own, "demo")).await;
     let ask = Ask::get(own, ORDERS).key(&world.key.text);
     assert_eq!(world.h2(DEMO).await.ask(&ask).await.status, 200);
+    // A domain of the same tenant that waits for its certificate is not below the wildcard.
+    let waits = "waits.example";
+    world.control.put(site(waits, "demo")).await;
+    let of_domain = Ask::get(waits, ORDERS).key(&world.key.text);
+    world.h2(DEMO).await.ask(&of_domain).await.refused(421, "misdirected_request");
     world.control.put(certificate(own)).await;
     let asked = world.orders.requests().len();
     world.h2(DEMO).await.ask(&ask).await.refused(421, "misdirected_request");

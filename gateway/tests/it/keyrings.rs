@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::world::client::Reply;
 use crate::world::control::line;
-use crate::world::credentials::{name, operator_pass, operators, sealed};
+use crate::world::credentials::{credential, name, operator_pass, operators, sealed};
 use crate::world::{NOW, World, eventually};
 
 /// A secret that opens a whole platform.
@@ -109,10 +109,36 @@ async fn a_keyring_that_does_not_open_changes_nothing() {
     world.end().await;
 }
 
-/// The admin listener's status for this operator's token.
-async fn asked(world: &World, token: &str) -> u16 {
-    let header = format!("Authorization: Bearer {token}\r\n");
-    world.admin.ask("GET", "/top?by=project&minutes=1&limit=1", &header).await.0
+/// What of the admin listener is for operators. Draining comes last.
+const DOORS: &[(&str, &str)] = &[
+    ("POST", "/bans/{key}"),
+    ("DELETE", "/bans/{key}"),
+    ("POST", "/replica/accept"),
+    ("GET", "/replica/accept"),
+    ("GET", "/top"),
+    ("GET", "/requests/{id}"),
+    ("GET", "/keys/{id}"),
+    ("GET", "/moments"),
+    ("DELETE", "/drain"),
+    ("POST", "/drain"),
+];
+
+/// What of it needs no pass.
+const OPEN: &[&str] = &["/status", "/hosts/{host}", "/usage/{project}", "/bans"];
+
+/// The source of the listener, so that a route that is in neither list fails the test.
+const SOURCES: [&str; 2] = [include_str!("../../src/admin.rs"), include_str!("../../src/admin/recall.rs")];
+
+/// The routes for operators that this token, or none, opens.
+async fn opened(world: &World, token: Option<&str>) -> Vec<(&'static str, &'static str)> {
+    let header = token.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
+    let mut opened = Vec::new();
+    for (method, path) in DOORS {
+        if world.admin.ask(method, &path.replace(['{', '}'], ""), &header).await.0 != 401 {
+            opened.push((*method, *path));
+        }
+    }
+    opened
 }
 
 #[tokio::test]
@@ -121,13 +147,22 @@ async fn an_operator_needs_a_pass_for_this_gateway() {
     let signed = |key: &SigningKey, to: &PassFor, at: i64| pass(key, to, UnixSeconds(at));
     let (key, this, other) = (operators(), PassFor::gateway(&name(0)), PassFor::gateway(&name(1)));
     let good = operator_pass(UnixSeconds(NOW));
-    assert_eq!(asked(&world, &good).await, 401, "no signing key has arrived yet");
+    let routes = SOURCES.iter().flat_map(|source| source.split(".route(\"").skip(1));
+    for route in routes.filter_map(|text| text.split('"').next()) {
+        let is_tried = OPEN.contains(&route) || DOORS.iter().any(|(_, path)| *path == route);
+        assert!(is_tried, "{route} is not tried");
+    }
+    let nothing = Vec::<(&str, &str)>::new();
+    assert_eq!(opened(&world, Some(&good)).await, nothing, "no signing key has arrived yet");
     world.control.say(&keys(vec![generation(1, NOW)]));
     assert_eq!(signer(&world, &[1]).await, 1);
-    assert_eq!(asked(&world, &good).await, 200);
+    assert_eq!(opened(&world, None).await, nothing);
+    let identity = world.orders.requests().last().unwrap().head.get("tollhouse-identity-token").unwrap().to_owned();
     // An attacker's secrets: the gateway's signing key, passes that it received, and those of a minute ago.
     let stolen = SigningKey::from_seed(&[1; 32]).unwrap();
     for (what, token) in [
+        ("an identity", identity),
+        ("its own credential", Secret::parse(&credential(0)).unwrap().to_token().to_string()),
         ("the platform's token", operator_token(&Secret::parse(PLATFORM_SECRET).unwrap()).to_token().to_string()),
         ("a token of another platform", "a token".to_owned()),
         ("a pass for another gateway", signed(&key, &other, NOW)),
@@ -137,7 +172,16 @@ async fn an_operator_needs_a_pass_for_this_gateway() {
         ("a pass of a minute ago", signed(&key, &this, NOW - 60)),
         ("a pass of tomorrow", signed(&key, &this, NOW + 86_400)),
     ] {
-        assert_eq!(asked(&world, &token).await, 401, "{what}");
+        assert_eq!(opened(&world, Some(&token)).await, nothing, "{what}");
     }
+    assert_eq!(opened(&world, Some(&good)).await, DOORS);
+    // And no longer when the control plane signs passes with another key.
+    let generations = vec![generation(1, NOW)];
+    let identities = identities(&generations);
+    let passes = [stolen.public().clone()].into_iter().collect();
+    world.control.say(&sealed(&Keyring { gateway: name(0), generations, identities, passes }));
+    let now = signed(&stolen, &this, NOW);
+    eventually("the new key is known", async || (opened(&world, Some(&now)).await == DOORS).then_some(())).await;
+    assert_eq!(opened(&world, Some(&good)).await, nothing);
     world.end().await;
 }

@@ -34,6 +34,20 @@ fn set(key: &SigningKey) -> KeySet {
     [key.public().clone()].into_iter().collect()
 }
 
+/// Every operation of the operators' listener.
+const DOORS: &[(&str, &str)] = &[
+    ("GET", "/internal/status"),
+    ("POST", "/internal/orders/{project}/import"),
+    ("GET", "/internal/orders/{project}/export"),
+    ("GET", "/internal/orders/{project}/summary"),
+    ("POST", "/internal/orders/{project}/{id}/ship"),
+    ("GET", "/internal/settings"),
+    ("GET", "/nowhere"),
+];
+
+/// The source of the listener, so that an operation that is not tried fails the test.
+const SOURCE: &str = include_str!("../../src/internal.rs");
+
 /// A control plane that publishes trusted keys; with `None` it answers 503.
 #[derive(Clone)]
 struct ControlPlane(Arc<Mutex<Option<Trust>>>);
@@ -94,6 +108,24 @@ async fn asked(world: &World, token: &str) -> u16 {
     world.outsider(Method::GET, "/internal/status").bearer_auth(token).send().await.unwrap().status().as_u16()
 }
 
+/// The operations of the operators' listener that this token, or none, opens.
+async fn opened(world: &World, token: Option<&str>) -> Vec<&'static str> {
+    let mut opened = Vec::new();
+    for (method, path) in DOORS {
+        let mut request = world.outsider(method.parse().unwrap(), &path.replace(['{', '}'], ""));
+        if let Some(token) = token {
+            request = request.bearer_auth(token);
+        }
+        let answer = request.send().await.unwrap();
+        if answer.status() != 401 {
+            opened.push(*path);
+        } else {
+            assert_eq!(refusal(answer).await.1, "token_required", "{method} {path}");
+        }
+    }
+    opened
+}
+
 #[tokio::test]
 async fn saved_keys_are_trusted_after_a_start_without_the_control_plane() {
     let (gateways, operators) = (key(1), key(9));
@@ -110,9 +142,13 @@ async fn saved_keys_are_trusted_after_a_start_without_the_control_plane() {
     assert_eq!(listed(&world, &key(2)).await, 401);
     assert_eq!(asked(&world, &pass(&operators, &PassFor::service(ORDERS_SERVICE), NOW.to_seconds())).await, 200);
     // When the control plane returns, a gateway revoked in the meantime is refused.
-    *plane.0.lock() = Some(Trust { gateways: set(&key(2)), operators: set(&operators) });
+    *plane.0.lock() = Some(Trust { gateways: set(&key(2)), operators: set(&key(8)) });
     until("the new keys are known", async || listed(&world, &key(2)).await == 200).await;
     assert_eq!(listed(&world, &gateways).await, 401);
+    let asked_with = async |operators: &SigningKey| {
+        asked(&world, &pass(operators, &PassFor::service(ORDERS_SERVICE), NOW.to_seconds())).await
+    };
+    assert_eq!((asked_with(&key(8)).await, asked_with(&operators).await), (200, 401));
     world.stop().await;
 }
 
@@ -166,15 +202,26 @@ async fn a_pass_is_valid_for_one_service_and_less_than_a_minute() {
     let now = NOW.to_seconds();
     let good = pass(&operators, &PassFor::service(ORDERS_SERVICE), now);
     until("passes are accepted", async || asked(&world, &good).await == 200).await;
+    let declared = SOURCE.split('"').filter(|text| text.starts_with("/internal/"));
+    assert_eq!(
+        declared.clone().count(),
+        DOORS.len() - 1,
+        "an operation is not tried: {:?}",
+        declared.collect::<Vec<_>>()
+    );
+    assert_eq!(opened(&world, Some(&good)).await.len(), DOORS.len());
+    assert_eq!(opened(&world, None).await, Vec::<&str>::new());
+    let claims = Claims { audience: "orders".to_owned(), caller: Some(caller()), site_project: None, issued_at: now };
     for (bad, why) in [
+        (gateways.sign(&claims), "an identity"),
         (pass(&operators, &PassFor::service("another-service"), now), "for another service"),
         (pass(&operators, &PassFor::service(ORDERS_SERVICE), now.plus(-60)), "a minute old"),
         (pass(&gateways, &PassFor::service(ORDERS_SERVICE), now), "of a stolen gateway"),
         (pass(&operators, &PassFor::gateway(ORDERS_SERVICE), now), "for a gateway of this name"),
-        (CREDENTIAL.to_owned(), "the service's own credential"),
+        (Secret::parse(CREDENTIAL).unwrap().to_token().to_string(), "the service's own credential"),
         (operator_token(&Secret::parse(PLATFORM_SECRET).unwrap()).to_token().to_string(), "of the platform's secret"),
     ] {
-        assert_eq!(asked(&world, &bad).await, 401, "{why}");
+        assert_eq!(opened(&world, Some(&bad)).await, Vec::<&str>::new(), "{why}");
     }
     let settings = world.outsider(Method::GET, "/internal/settings");
     let settings = settings.bearer_auth(&good).send().await.unwrap().text().await.unwrap();

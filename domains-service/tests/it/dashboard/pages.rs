@@ -241,6 +241,15 @@ async fn a_key_is_made_shown_once_rotated_and_revoked() {
     listed.says("checkout &#60;1&#62;");
     listed.says("Expires in 30 days");
     assert!(!listed.text.contains(&secret), "it is shown once");
+    // To the session that made it alone: the cookie is worth nothing beside another.
+    let led = browser.post(keys, keys, &[("label", "second"), ("scope", "orders:read")]).await;
+    let mut another = Browser::signed_in(&platform, "demo", &["keys:write"]).await;
+    let session = another.cookie.clone().unwrap();
+    let made = led.headers["set-cookie"].to_str().unwrap().split(';').next().unwrap();
+    another.cookie = Some(format!("{session}; {made}"));
+    let shown = another.get(led.location()).await;
+    assert!(shown.status == 200 && !shown.text.contains("data-copy=\"th_live_"), "{}", shown.words());
+    browser.get(led.location()).await.says("Copy the key now");
     // Loading the page again makes no second key.
     let again = browser.get(&format!("{keys}?made")).await;
     again.says("It was shown once.");

@@ -97,6 +97,29 @@ async fn sign_in_is_throttled_by_address() {
 }
 
 #[tokio::test]
+async fn sign_in_is_throttled_by_key_and_links_by_address() {
+    let platform = demo().await;
+    let key = new_key(&platform, "demo", &["domains:read"]).await;
+    let mut browser = Browser::new(&platform);
+    for address in ["192.0.2.1", "192.0.2.2", "192.0.2.3"] {
+        browser.address = address;
+        for _ in 0..10 {
+            assert_eq!(browser.sign_in(&key).await.status, 303);
+        }
+    }
+    browser.address = "192.0.2.4";
+    assert_eq!(browser.sign_in(&key).await.status, 429);
+    let another = new_key(&platform, "demo", &["domains:write"]).await;
+    assert_eq!(browser.sign_in(&another).await.status, 303, "another key is not held up");
+    browser.address = "192.0.2.5";
+    let ours = origin();
+    for status in [[403; 10].as_slice(), &[429]].concat() {
+        let followed = browser.send("POST", "/enter", &[("link", "guessed")], &[("origin", ours.as_str())]).await;
+        assert_eq!(followed.status, status);
+    }
+}
+
+#[tokio::test]
 async fn a_session_ends_when_it_is_idle_when_it_is_old_and_with_its_key() {
     let platform = demo().await;
     let mut browser = Browser::signed_in(&platform, "demo", &["domains:read"]).await;
@@ -119,6 +142,16 @@ async fn a_session_ends_when_it_is_idle_when_it_is_old_and_with_its_key() {
     }
     platform.clock.advance(Duration::from_mins(4));
     assert_eq!(open.get(HOME).await.location(), "/sign-in");
+
+    let body = json!({ "scopes": ["domains:read"], "expires_at": "2026-06-17T00:00:00Z" });
+    let ends = platform.operator("POST", "/projects/demo/keys", body).await.body;
+    let (ends, mut expired) = (ends["key"].as_str().unwrap().to_owned(), Browser::new(&platform));
+    let until = platform.seconds_until(&json!("2026-06-17T00:00:00Z"));
+    platform.clock.advance(Duration::from_secs(until.unsigned_abs() - 60));
+    assert_eq!(expired.sign_in(&ends).await.status, 303);
+    platform.clock.advance(Duration::from_secs(60));
+    assert_eq!(expired.get(HOME).await.location(), "/sign-in", "its key has ended");
+    assert_eq!(expired.sign_in(&ends).await.status, 401);
 
     platform.project("other", "pro").await;
     let mut revoked = Browser::signed_in(&platform, "other", &["domains:read"]).await;
@@ -289,6 +322,23 @@ async fn operators_sessions_and_links_end_when_their_secret_changes_and_those_of
     assert_eq!(entered, 403, "a link of before");
 }
 
+/// The digest of an operator's cookie depends on the operators' secret, and that of a key's cookie does not: the row of
+/// one opens no session to the other.
+#[tokio::test]
+async fn a_cookie_of_the_form_of_a_keys_opens_no_session_of_an_operator() {
+    let platform = demo().await;
+    let (secret, digest) = ("not_of_an_operator", "kxN2BaqXPo92iLBkn6z-w-TIkJmhGOXvxQ_YqnQG7Pw");
+    let now = chassis::clock::Clock::now(platform.clock.as_ref()).0;
+    let row = format!(
+        "INSERT INTO dashboard_sessions (digest, operator, client, created_at, seen_at)
+         VALUES ('{digest}', 'command-line', '192.0.2.1', {now}, {now})"
+    );
+    crate::stores::execute(platform.directory.path(), &row).await;
+    let mut browser = Browser::new(&platform);
+    browser.cookie = Some(format!("__Host-tollhouse={secret}"));
+    assert_eq!(browser.get("/operator").await.location(), "/sign-in");
+}
+
 #[tokio::test]
 async fn a_key_opens_only_its_own_project_and_no_operators_page() {
     let platform = demo().await;
@@ -314,5 +364,7 @@ async fn a_key_opens_only_its_own_project_and_no_operators_page() {
     let page = reader.get("/projects/demo/keys").await;
     assert_eq!(page.status, 403);
     page.says("Sign in with one that has the scope");
-    assert_eq!(reader.get("/projects/demo/domains/new").await.status, 403);
+    for path in ["/projects/demo/domains/new", "/projects/demo/domains/shop.localhost/remove"] {
+        assert_eq!(reader.get(path).await.status, 403, "{path}");
+    }
 }

@@ -75,6 +75,19 @@ async fn a_report_of_another_history_confirms_nothing() {
 }
 
 #[tokio::test]
+async fn a_report_of_a_revision_that_the_log_keeps_no_mark_of_acknowledges_nothing() {
+    let platform = with_a_silent_gateway().await;
+    is_202(&remove(&platform).await);
+    let applied = platform.newest_revision().await;
+    let forgotten = format!("DELETE FROM changes WHERE revision = {applied}");
+    stores::execute(platform.directory.path(), &forgotten).await;
+    let report = json!({ "node": "silent", "applied": applied, "version": "1" });
+    assert_eq!(platform.edge("nodes", report).await.status, 204);
+    is_202(&remove(&platform).await);
+    waits(&platform, "name", "b.localhost").await;
+}
+
+#[tokio::test]
 async fn a_recorded_position_of_another_history_confirms_nothing() {
     let mut platform = with_a_silent_gateway().await;
     // Its row is written again after a minute.
