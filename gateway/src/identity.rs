@@ -184,7 +184,7 @@ mod tests {
         let now = UnixSeconds(1_700_000_000);
         let is_signed = |upstream: &str, change: &dyn Fn(&mut Facts), now: UnixSeconds| {
             let mut facts = Facts::new(RequestId::new(7), UnixMillis(now.0 * 1_000), Duration::ZERO);
-            (facts.key, facts.payer) = (Some(key.clone()), Some(payer.clone()));
+            (facts.caller.key, facts.caller.payer) = (Some(key.clone()), Some(payer.clone()));
             facts.project = Some(site.clone());
             change(&mut facts);
             let mut is_signed = false;
@@ -197,16 +197,17 @@ mod tests {
             is_signed
         };
         let unchanged: &dyn Fn(&mut Facts) = &|_| {};
-        let cases: [(&str, &str, &dyn Fn(&mut Facts), i64, bool); 9] = [
+        type Case<'a> = (&'a str, &'a str, &'a dyn Fn(&mut Facts), i64, bool);
+        let cases: [Case<'_>; 9] = [
             ("the same", "orders", unchanged, 0, false),
             ("half a minute is not over", "orders", unchanged, 29, false),
             ("half a minute later", "orders", unchanged, 30, true),
             ("another upstream", "blog", unchanged, 0, true),
-            ("a changed key", "orders", &|facts| facts.key = Some(Arc::new((*key).clone())), 0, true),
-            ("a changed payer", "orders", &|facts| facts.payer = Some(Arc::new((*payer).clone())), 0, true),
+            ("a changed key", "orders", &|facts| facts.caller.key = Some(Arc::new((*key).clone())), 0, true),
+            ("a changed payer", "orders", &|facts| facts.caller.payer = Some(Arc::new((*payer).clone())), 0, true),
             ("a changed site", "orders", &|facts| facts.project = Some(Arc::new((*site).clone())), 0, true),
             ("a host of the platform", "orders", &|facts| facts.project = None, 0, true),
-            ("a visitor", "orders", &|facts| (facts.key, facts.payer) = (None, None), 0, true),
+            ("a visitor", "orders", &|facts| (facts.caller.key, facts.caller.payer) = (None, None), 0, true),
         ];
         for (what, upstream, change, later, signed) in cases {
             identity_tokens.tokens.invalidate_all();

@@ -130,7 +130,7 @@ async fn a_rotated_key_overlaps_with_its_successor() {
         assert_eq!(refused.code(), (400, "invalid_body"), "{wrong}");
     }
     assert_eq!(owner.send("POST", &path, json!([3600])).await.code(), (400, "invalid_body"), "a list is no object");
-    platform.clock.advance(std::time::Duration::from_secs(3_600));
+    platform.clock.advance(std::time::Duration::from_hours(1));
     assert_eq!(owner.send("POST", &rotate, Value::Null).await.code(), (409, "key_not_usable"), "the first has ended");
 }
 

@@ -110,7 +110,7 @@ async fn a_keyring_that_does_not_open_changes_nothing() {
 }
 
 /// What of the admin listener is for operators. Draining comes last.
-const DOORS: &[(&str, &str)] = &[
+const ROUTES: &[(&str, &str)] = &[
     ("POST", "/bans/{key}"),
     ("DELETE", "/bans/{key}"),
     ("POST", "/replica/accept"),
@@ -127,13 +127,13 @@ const DOORS: &[(&str, &str)] = &[
 const OPEN: &[&str] = &["/status", "/hosts/{host}", "/usage/{project}", "/bans"];
 
 /// The source of the listener, so that a route that is in neither list fails the test.
-const SOURCES: [&str; 2] = [include_str!("../../src/admin.rs"), include_str!("../../src/admin/recall.rs")];
+const SOURCES: [&str; 2] = [include_str!("../../src/admin.rs"), include_str!("../../src/admin/inspect.rs")];
 
 /// The routes for operators that this token, or none, opens.
 async fn opened(world: &World, token: Option<&str>) -> Vec<(&'static str, &'static str)> {
     let header = token.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
     let mut opened = Vec::new();
-    for (method, path) in DOORS {
+    for (method, path) in ROUTES {
         if world.admin.ask(method, &path.replace(['{', '}'], ""), &header).await.0 != 401 {
             opened.push((*method, *path));
         }
@@ -149,7 +149,7 @@ async fn an_operator_needs_a_pass_for_this_gateway() {
     let good = operator_pass(UnixSeconds(NOW));
     let routes = SOURCES.iter().flat_map(|source| source.split(".route(\"").skip(1));
     for route in routes.filter_map(|text| text.split('"').next()) {
-        let is_tried = OPEN.contains(&route) || DOORS.iter().any(|(_, path)| *path == route);
+        let is_tried = OPEN.contains(&route) || ROUTES.iter().any(|(_, path)| *path == route);
         assert!(is_tried, "{route} is not tried");
     }
     let nothing = Vec::<(&str, &str)>::new();
@@ -174,14 +174,14 @@ async fn an_operator_needs_a_pass_for_this_gateway() {
     ] {
         assert_eq!(opened(&world, Some(&token)).await, nothing, "{what}");
     }
-    assert_eq!(opened(&world, Some(&good)).await, DOORS);
+    assert_eq!(opened(&world, Some(&good)).await, ROUTES);
     // And no longer when the control plane signs passes with another key.
     let generations = vec![generation(1, NOW)];
     let identities = identities(&generations);
     let passes = [stolen.public().clone()].into_iter().collect();
     world.control.say(&sealed(&Keyring { gateway: name(0), generations, identities, passes }));
     let now = signed(&stolen, &this, NOW);
-    eventually("the new key is known", async || (opened(&world, Some(&now)).await == DOORS).then_some(())).await;
+    eventually("the new key is known", async || (opened(&world, Some(&now)).await == ROUTES).then_some(())).await;
     assert_eq!(opened(&world, Some(&good)).await, nothing);
     world.end().await;
 }

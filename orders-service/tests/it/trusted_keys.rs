@@ -35,7 +35,7 @@ fn set(key: &SigningKey) -> KeySet {
 }
 
 /// Every operation of the operators' listener.
-const DOORS: &[(&str, &str)] = &[
+const ROUTES: &[(&str, &str)] = &[
     ("GET", "/internal/status"),
     ("POST", "/internal/orders/{project}/import"),
     ("GET", "/internal/orders/{project}/export"),
@@ -111,16 +111,16 @@ async fn asked(world: &World, token: &str) -> u16 {
 /// The operations of the operators' listener that this token, or none, opens.
 async fn opened(world: &World, token: Option<&str>) -> Vec<&'static str> {
     let mut opened = Vec::new();
-    for (method, path) in DOORS {
+    for (method, path) in ROUTES {
         let mut request = world.outsider(method.parse().unwrap(), &path.replace(['{', '}'], ""));
         if let Some(token) = token {
             request = request.bearer_auth(token);
         }
         let answer = request.send().await.unwrap();
-        if answer.status() != 401 {
-            opened.push(*path);
-        } else {
+        if answer.status() == 401 {
             assert_eq!(refusal(answer).await.1, "token_required", "{method} {path}");
+        } else {
+            opened.push(*path);
         }
     }
     opened
@@ -205,11 +205,11 @@ async fn a_pass_is_valid_for_one_service_and_less_than_a_minute() {
     let declared = SOURCE.split('"').filter(|text| text.starts_with("/internal/"));
     assert_eq!(
         declared.clone().count(),
-        DOORS.len() - 1,
+        ROUTES.len() - 1,
         "an operation is not tried: {:?}",
         declared.collect::<Vec<_>>()
     );
-    assert_eq!(opened(&world, Some(&good)).await.len(), DOORS.len());
+    assert_eq!(opened(&world, Some(&good)).await.len(), ROUTES.len());
     assert_eq!(opened(&world, None).await, Vec::<&str>::new());
     let claims = Claims { audience: "orders".to_owned(), caller: Some(caller()), site_project: None, issued_at: now };
     for (bad, why) in [

@@ -149,7 +149,7 @@ async fn a_session_ends_when_it_is_idle_when_it_is_old_and_with_its_key() {
     let until = platform.seconds_until(&json!("2026-06-17T00:00:00Z"));
     platform.clock.advance(Duration::from_secs(until.unsigned_abs() - 60));
     assert_eq!(expired.sign_in(&ends).await.status, 303);
-    platform.clock.advance(Duration::from_secs(60));
+    platform.clock.advance(Duration::from_mins(1));
     assert_eq!(expired.get(HOME).await.location(), "/sign-in", "its key has ended");
     assert_eq!(expired.sign_in(&ends).await.status, 401);
 
