@@ -107,6 +107,8 @@ impl IdentityTokens {
         self.keys.load().published.clone()
     }
 
+    type Case<'a> = (&'a str, &'a str, &'a dyn Fn(&mut Facts), i64, bool);
+
     /// The token for a request; `None` without a signing key. `identity` is called if a new token is needed.
     ///
     /// # Errors
@@ -197,7 +199,6 @@ mod tests {
             is_signed
         };
         let unchanged: &dyn Fn(&mut Facts) = &|_| {};
-        type Case<'a> = (&'a str, &'a str, &'a dyn Fn(&mut Facts), i64, bool);
         let cases: [Case<'_>; 9] = [
             ("the same", "orders", unchanged, 0, false),
             ("half a minute is not over", "orders", unchanged, 29, false),
