@@ -107,8 +107,6 @@ impl IdentityTokens {
         self.keys.load().published.clone()
     }
 
-    type Case<'a> = (&'a str, &'a str, &'a dyn Fn(&mut Facts), i64, bool);
-
     /// The token for a request; `None` without a signing key. `identity` is called if a new token is needed.
     ///
     /// # Errors
@@ -157,6 +155,9 @@ mod tests {
 
     use super::*;
     use crate::request_id::RequestId;
+
+    /// What a case is called, its upstream, what differs, seconds later, and whether the token is signed anew.
+    type Case<'a> = (&'a str, &'a str, &'a dyn Fn(&mut Facts), i64, bool);
 
     #[test]
     fn a_token_is_sent_again_to_its_upstream_while_it_is_fresh_and_its_records_are_unchanged() {

@@ -310,6 +310,13 @@ async fn a_credential_is_of_one_kind_and_has_one_name() {
             let new = enrolment(kind, name, "the same", Origin::File("file"));
             assert_eq!(write.enrol(&new).await.unwrap(), enrolled, "{kind:?} {name}");
         }
+        for (kind, enrolled) in
+            [(Kind::Service, Err(NotEnrolled::OtherKind)), (Kind::Operator, Ok(true)), (Kind::Gateway, Ok(true))]
+        {
+            let (name, digest) = ("one", format!("another {kind:?}"));
+            let new = enrolment(kind, name, &digest, Origin::File("file"));
+            assert_eq!(write.enrol(&new).await.unwrap(), enrolled, "{kind:?} {name}");
+        }
     }
 }
 

@@ -293,6 +293,23 @@ async fn gateways_and_services_share_one_namespace_and_their_credentials_do_not_
     }
 }
 
+/// A column of a server holds numbers alone.
+#[tokio::test]
+async fn a_credential_whose_end_cannot_be_read_opens_nothing() {
+    if over_postgres() {
+        return;
+    }
+    let platform = Platform::start().await;
+    let token = made(&platform, "operator", "ada").await;
+    assert_eq!(opens(&platform, "operator", &token).await, 200);
+    execute(platform.directory.path(), "UPDATE credentials SET expires_at = 'never' WHERE name = 'ada'").await;
+    eventually(500, async || match opens(&platform, "operator", &token).await {
+        401 => Ok(()),
+        status => Err(format!("{status}")),
+    })
+    .await;
+}
+
 /// A replica reads once in a second which credentials are good: what another one has revoked meanwhile makes no change.
 #[tokio::test]
 async fn a_credential_that_another_replica_has_revoked_makes_none_and_revokes_none() {

@@ -107,6 +107,8 @@ async fn an_apis_own_preflights_reach_it_without_a_key_and_cost_nothing() {
     let mut client = world.tls(DEMO).await;
     let without_origin = Ask::new("OPTIONS", DEMO, ORDERS).field("Access-Control-Request-Method", "GET");
     client.ask(&without_origin).await.refused(401, "missing_api_key");
+    let without_method = Ask::new("OPTIONS", DEMO, ORDERS).field("Origin", PAGE);
+    client.ask(&without_method).await.refused(401, "missing_api_key");
     let another_method = Ask { method: "GET".to_owned(), ..preflight(DEMO, ORDERS) };
     client.ask(&another_method).await.refused(401, "missing_api_key");
     assert_eq!(world.orders.requests().len(), 3);

@@ -88,6 +88,19 @@ async fn a_report_of_a_revision_that_the_log_keeps_no_mark_of_acknowledges_nothi
 }
 
 #[tokio::test]
+async fn a_withdrawal_waits_while_the_record_of_processes_cannot_be_read() {
+    let platform = with_a_silent_gateway().await;
+    let directory = platform.directory.path();
+    stores::execute(directory, "ALTER TABLE processes RENAME TO away").await;
+    let removed = remove(&platform).await;
+    is_202(&removed);
+    assert!(removed.body.to_string().contains("processes on record, which could not be read"), "{removed:?}");
+    stores::execute(directory, "ALTER TABLE away RENAME TO processes").await;
+    is_202(&remove(&platform).await);
+    ends(&platform).await;
+}
+
+#[tokio::test]
 async fn a_recorded_position_of_another_history_confirms_nothing() {
     let mut platform = with_a_silent_gateway().await;
     // Its row is written again after a minute.
