@@ -41,12 +41,10 @@ pub(crate) struct Credential {
     pub(crate) name: String,
     /// SHA-256 of it, in hexadecimal.
     pub(crate) digest: String,
-    /// Its expiry, if it has one.
     pub(crate) expires_at: Option<UnixMillis>,
 }
 
 impl Credential {
-    /// Whether it has not expired.
     pub(crate) fn is_current(&self, now: UnixMillis) -> bool {
         self.expires_at.is_none_or(|end| now < end)
     }
@@ -78,7 +76,6 @@ pub(crate) struct Enrolment<'a> {
     /// SHA-256 of the credential, in hexadecimal.
     pub(crate) digest: &'a str,
     pub(crate) expires_at: Option<UnixMillis>,
-    /// Its origin.
     pub(crate) from: Origin<'a>,
 }
 

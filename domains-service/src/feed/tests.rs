@@ -1,0 +1,75 @@
+//! Who may follow and report at once, and the bytes of the stream.
+
+use std::pin::pin;
+
+use chassis::clock::ManualClock;
+use contract::feed::Entity;
+use contract::time::UnixMillis;
+use futures_util::StreamExt as _;
+
+use super::*;
+
+#[tokio::test]
+async fn what_waits_for_a_follower_is_not_sent_once_its_credential_is_revoked() {
+    let directory = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::at(UnixMillis(1_000)));
+    let store = Store::open(&directory.path().join("db.sqlite").into(), clock).await.unwrap();
+    let (pieces, waiting) = mpsc::channel(PIECES_WAITING_MAX);
+    pieces.send(Bytes::from_static(b"{}")).await.unwrap();
+    // No credential is on record, so this one is not good.
+    let mut body = pin!(body(waiting, store.watch_credential("revoked")));
+    assert!(matches!(body.next().await, Some(Err(Ended::Revoked))));
+}
+
+#[test]
+fn the_heartbeat_is_the_one_that_gateways_were_promised() {
+    // `contract::feed`: one every second.
+    assert_eq!(HEARTBEAT, Duration::from_secs(1));
+}
+
+#[test]
+fn one_credential_leaves_slots_to_others() {
+    let places = Arc::new(Places::default());
+    let mut stolen: Vec<_> = (0..FOLLOWERS_MAX).map_while(|_| places.take("stolen")).collect();
+    assert_eq!(stolen.len(), FOLLOWERS_OF_ONE_MAX);
+    assert!(places.take("another").is_some());
+    stolen.pop();
+    assert!(places.take("stolen").is_some(), "a place that is given back is there again");
+    drop(stolen);
+    assert_eq!(places.followers.holders(), 0);
+}
+
+#[test]
+fn one_credential_leaves_snapshots_to_others() {
+    let places = Places::default();
+    let stolen: Vec<_> = (0..FOLLOWERS_OF_ONE_MAX).map_while(|_| places.snapshots.take("stolen")).collect();
+    assert_eq!(stolen.len(), SNAPSHOTS_OF_ONE_MAX);
+    assert!(places.snapshots.take("another").is_some());
+}
+
+#[tokio::test]
+async fn one_credential_leaves_reports_to_others() {
+    use futures_util::FutureExt as _;
+
+    let places = Places::default();
+    let report = |digest: &'static str| places.to_report(digest).now_or_never().flatten();
+    let stolen: Vec<_> = (0..REPORTS_MAX).map_while(|_| report("stolen")).collect();
+    assert_eq!(stolen.len(), REPORTS_OF_ONE_MAX);
+    assert!(report("another").is_some());
+    drop(stolen);
+    assert!(report("stolen").is_some());
+}
+
+#[test]
+fn an_entity_sent_as_it_rests_reads_as_the_frame() {
+    let site = contract::site::Site {
+        hostname: "a.example".parse().unwrap(),
+        serves: contract::site::Serves::Project("demo".parse().unwrap()),
+        redirect: None,
+    };
+    let entity = Entity::Site(site);
+    let (mut as_it_rests, mut as_a_frame) = (Vec::new(), Vec::new());
+    write_entity(&mut as_it_rests, &crate::store::to_json(&entity));
+    write_frame(&mut as_a_frame, &Frame::Entity(entity));
+    assert_eq!(as_it_rests, as_a_frame);
+}
