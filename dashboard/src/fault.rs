@@ -9,7 +9,7 @@ use super::control_plane::Refused;
 /// Why a page cannot be shown.
 #[derive(Clone, Debug)]
 pub(super) enum Fault {
-    /// Nobody is signed in.
+    /// The request has no session.
     SignIn,
     /// The service says no.
     Refused(Box<Refused>),

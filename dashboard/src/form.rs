@@ -27,7 +27,7 @@ pub(super) async fn same_origin(request: Request, next: Next) -> Response {
     }
 }
 
-/// Browsers say where a form comes from; whoever says nothing is no browser of this decade.
+/// Browsers say where a form comes from. A request without these headers is not from a browser.
 fn is_same_origin(headers: &HeaderMap) -> bool {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     if text("sec-fetch-site").is_some_and(|site| site != "same-origin") {
@@ -81,7 +81,7 @@ impl<S: Send + Sync> FromRequest<S> for Fields {
     }
 }
 
-/// A form of somebody who is signed in.
+/// A form that was sent within a session.
 pub(super) struct Posted {
     pub(super) session: Session,
     pub(super) fields: Fields,

@@ -6,7 +6,7 @@
 //! serves its host to everybody; the control plane keeps them. Words that occur once stand in the templates; words that
 //! several pages share, or that depend on a value, are in `words`.
 //!
-//! When the database is gone, pages say so with the status 503; nobody is signed out by that.
+//! When the database is gone, pages say so with the status 503, and sessions stay.
 
 mod operation;
 mod control_plane;

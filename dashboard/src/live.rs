@@ -27,14 +27,14 @@ use chassis::shares::Place;
 /// Between two looks.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A stream ends after so many looks, and the browser asks again at once: whoever was signed out meanwhile is not told
-/// more, and a gateway that is about to stop does not wait for a page that somebody left open.
+/// A stream ends after so many checks, and the browser asks again at once. So a session that ended gets no more events,
+/// and a gateway that drains does not wait for an open page.
 const LOOKS_MAX: u32 = 5;
 
 /// How soon the browser asks again.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 
-/// Silence is broken this often, so that nobody on the way takes the connection for dead.
+/// Comments are sent this often, so that no proxy on the way closes the connection as idle.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
 #[derive(Deserialize)]

@@ -33,7 +33,7 @@ pub(super) async fn recognise(State(dashboard): State<Arc<Dashboard>>, mut reque
     let secret = secret_of(request.headers());
     let origin = request.extensions().get::<Origin>().cloned();
     let (Some(secret), Some(origin)) = (secret, origin) else { return next.run(request).await };
-    // What an open page asks by itself is nobody's doing: it does not keep the session alive.
+    // Requests that an open page makes by itself do not keep the session alive.
     let by_itself = request.uri().path().ends_with("/live") || request.headers().contains_key(BY_ITSELF);
     match dashboard.control_plane.find_session(&secret, origin, by_itself).await {
         Ok(Some(signed_in)) => {
@@ -41,7 +41,7 @@ pub(super) async fn recognise(State(dashboard): State<Arc<Dashboard>>, mut reque
             next.run(request).await
         }
         Ok(None) => next.run(request).await,
-        // Whoever cannot be recognised is not signed out: the page says what is the matter.
+        // A failed lookup ends no session: the page says what failed.
         Err(refused) => explain::page(None, &Fault::from(refused)).into_response(),
     }
 }

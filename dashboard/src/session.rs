@@ -20,7 +20,7 @@ use super::fault::Fault;
 /// `__Host-`: only from https, only for this host, for all of it.
 const COOKIE: &str = "__Host-tollhouse";
 
-/// Somebody who is signed in.
+/// A session and the holder of its key.
 #[derive(Clone, Debug)]
 pub(super) struct Session {
     signed_in: SignedIn,
@@ -66,7 +66,7 @@ impl Deref for Session {
     }
 }
 
-/// What forms of the session send back: nobody can make it without the cookie.
+/// The token that forms of the session send back. It can be computed only from the cookie.
 fn csrf_of(secret: &str) -> String {
     URL_SAFE_NO_PAD.encode(hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), b"form"))
 }

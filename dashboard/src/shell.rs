@@ -38,7 +38,7 @@ pub(super) struct Shell {
 }
 
 impl Shell {
-    /// For a page of somebody who is signed in.
+    /// For a page within a session.
     pub(super) fn of(session: &Session, section: Section, title: impl Into<String>) -> Self {
         Self {
             title: title.into(),

@@ -132,7 +132,7 @@ impl Actor {
         }
     }
 
-    /// Whether the actor may give these scopes to a key: nobody gives more than they have.
+    /// Whether the actor may give these scopes to a key: an actor gives only scopes of its own.
     pub fn may_grant(&self, granted: &Scopes) -> bool {
         match &self.rights {
             Rights::Everything => true,

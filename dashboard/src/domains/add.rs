@@ -122,7 +122,7 @@ async fn load(dashboard: &Dashboard, session: &Session, id: &str) -> Result<Proj
     Ok(dashboard.get(&session.actor, Operation::ShowProject, &[id], "").await?)
 }
 
-/// People paste addresses of pages; what is meant is the host.
+/// People paste addresses of pages: only the host is used.
 fn clean(text: &str) -> String {
     let text = text.trim();
     let text = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")).unwrap_or(text);

@@ -17,7 +17,7 @@ pub(super) struct Badge {
 }
 
 impl Badge {
-    /// A sign beside the word, so that nobody needs colours.
+    /// A sign beside the word, for people who do not see the colours.
     pub(super) fn sign(&self) -> &'static str {
         match self.tone {
             "good" => "✓",
@@ -37,7 +37,7 @@ pub(super) trait DomainWords {
     fn badge(&self) -> Badge;
     /// What the status means for its owner.
     fn sentence(&self) -> String;
-    /// The same on its own page, where what is meant stands below.
+    /// The same on the domain's own page, which has the details below.
     fn sentence_here(&self) -> String;
     /// Whether what its owner is to create comes first on its page.
     fn waits_for_records(&self) -> bool;

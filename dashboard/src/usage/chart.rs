@@ -1,4 +1,4 @@
-//! Thirty days as bars: admitted plain, refused and banned hatched on top, so that nobody needs colours.
+//! Thirty days as bars: admitted plain, refused and banned hatched on top, for people who do not see the colours.
 
 use jiff::Timestamp;
 

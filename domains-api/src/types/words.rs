@@ -113,7 +113,7 @@ contract::words! {
         Waiting = "waiting",
         /// The receiver has it.
         Delivered = "delivered",
-        /// Nobody tries any more, unless it is repeated.
+        /// All attempts failed. It is sent again only on request.
         Failed = "failed",
     }
 }

@@ -33,7 +33,7 @@ use verification::problem::ProblemCode;
 /// The longest an answer to Verify takes; what takes longer goes on without it.
 const VERIFY_TIME_MAX: Duration = Duration::from_secs(8);
 
-/// Between two tries to act on a domain that somebody else is acting on.
+/// Between two attempts to lease a domain that another task has leased.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Characters of a name, and so of a part of one.
@@ -202,7 +202,7 @@ pub(super) fn unattachable(error: NameError) -> Stop {
         NameError::Invalid(reason, message) => Code::InvalidDomain
             .refuse(format!("This is no domain that can be attached: {message}."))
             .with_details(json!({ "reason": reason })),
-        NameError::Reserved => Code::ReservedDomain.refuse("The name is reserved for other uses; nobody can own it."),
+        NameError::Reserved => Code::ReservedDomain.refuse("The name is reserved for other uses and cannot be owned."),
         NameError::PublicSuffix => Code::PublicSuffix
             .refuse("Different people register names under this suffix; attach a name below it that is yours."),
         NameError::Platform => Code::PlatformDomain
@@ -307,7 +307,7 @@ pub(super) async fn verify(
     shown(&app, &project, &domain, if done { StatusCode::OK } else { StatusCode::ACCEPTED }).await
 }
 
-/// Looks, after whoever is looking already: what they see may be older than what the owner has just changed.
+/// Checks DNS, after a check in progress ends: that one may have read records from before the owner's last change.
 async fn look_now(app: &App, domain: &Domain) -> Result<(), StoreError> {
     while reconcile::reconcile(app, domain, Reason::Asked).await? == Reconciled::Elsewhere {
         if app

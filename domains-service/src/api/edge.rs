@@ -183,7 +183,7 @@ fn refuse_revision(app: &App, report: &NodeReport) -> Stop {
         node = report.node,
         revision = report.applied.0,
         "a gateway's report was refused: there is no such revision. From now on withdrawals wait for it. If the database \
-         was not put back, somebody else has its credential: run `tollhouse node revoke`"
+         was not put back, its credential may be stolen: run `tollhouse node revoke`"
     );
     Code::UnknownRevision.refuse(format!("There is no revision {}.", report.applied)).into()
 }

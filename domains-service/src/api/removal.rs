@@ -1,7 +1,7 @@
 //! The end of a project, in three steps: removed, kept for a while, erased.
 //!
-//! Removed means that its keys and its traffic stop at once and its name is free. Whoever takes the name makes another
-//! project, with another identity, which sees nothing of this one. Until the time is over an operator can restore it;
+//! Removed means that its keys and its traffic stop at once and its name is free. A new project of the name has
+//! another identity and sees nothing of this one. Until the time is over an operator can restore it;
 //! then, or at once when asked, everything of it is erased here, and the other services are told to do the same.
 
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub(super) const OF_ONE: &[Operation] = &[
 ];
 
 /// `DELETE /internal/projects/{project}?now=bool`: keys and traffic stop, the name is free, and the data is kept until
-/// its time is over; with `now` it is erased at once, together with what is kept of earlier projects of the name.
+/// its time is over; with `now` it is erased at once, together with the data of earlier projects of the name.
 pub(super) async fn remove(
     State(app): State<Arc<App>>,
     Extension(actor): Extension<Actor>,
@@ -88,7 +88,7 @@ pub(super) async fn remove(
 }
 
 /// `POST /internal/projects/{project}/restore`: the project of this name that was removed last is there again, with its
-/// keys, its data and its webhooks. Its domains are verified anew: somebody else may have them by now.
+/// keys, its data and its webhooks. Its domains are verified anew: they may belong to another project by now.
 pub(super) async fn restore(
     State(app): State<Arc<App>>,
     Extension(actor): Extension<Actor>,

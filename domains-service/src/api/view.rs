@@ -1,4 +1,4 @@
-//! How things look to whoever asks.
+//! The JSON of projects, keys, domains and their records in answers.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
@@ -145,7 +145,7 @@ pub(super) fn records(app: &App, project: &ProjectRecord, domain: &Domain) -> Ve
         state,
     }];
     let text_state = domain.checks.as_ref().and_then(|checks| checks.txt);
-    // Before the first look it is shown to whoever will probably need it, so that both records are made in one go.
+    // Before the first check of an apex it is shown as well, so that the owner creates both records at once.
     let is_new = is_apex && domain.checks.is_none() && !domain.status.is_served();
     if text_state.is_some() || is_new || domain.status == Status::PendingOwnership {
         let place = format!("{TEXT_LABEL}.{}", domain.name);
