@@ -121,6 +121,7 @@ async fn status(State(view): State<View>) -> Json<Value> {
         "clocks_off_milliseconds": { "quota_store": clocks.store, "control_plane": clocks.control },
         "feed_heard_at": view.gateway.telemetry.feed_heard.get(),
         "damaged_files": view.gateway.telemetry.damaged_files(),
+        "settings_refused": *view.gateway.telemetry.settings_refused.lock(),
         "log_lines_dropped": view.gateway.telemetry.lines_dropped(),
         "platform_certificate_faults": inspect::platform_certificate_faults(&view),
         "listener_certificate_faults": view.listeners.faults(),

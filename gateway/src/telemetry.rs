@@ -21,6 +21,7 @@ use chassis::metrics::{
 };
 use chassis::trace::Tracer;
 use contract::time::UnixSeconds;
+use parking_lot::Mutex;
 
 use crate::damage;
 use crate::facts::{Facts, Surface};
@@ -86,6 +87,8 @@ pub struct Telemetry {
     damaged: IntGaugeVec,
     /// The recent history for operators.
     pub(crate) recent: Recent,
+    /// Why the changed settings were refused when they were last read.
+    pub(crate) settings_refused: Mutex<Option<String>>,
     /// The certificates that expire first.
     pub(crate) certificates: CertificateMetrics,
     listener: listener_events::ListenerMetrics,
@@ -160,6 +163,7 @@ impl Telemetry {
             auth: Authentication::ALL.iter().map(|one| auth.with_label_values(&[one.as_str()])).collect(),
             quota: QuotaMetrics::new(registry)?,
             usage: Arc::default(),
+            settings_refused: Mutex::default(),
             upstream: UpstreamOutcome::ALL.iter().map(|one| upstream.with_label_values(&[one.as_str()])).collect(),
             upstream_duration: metrics::latency_vec(
                 registry,

@@ -74,9 +74,8 @@ impl Reload {
             match read {
                 Ok(config) => self.take(config).await,
                 Err(error) => {
-                    self.metrics.successful.set(0);
                     tracing::error!(error = format!("{error:#}"), "the settings are refused; those in force stay");
-                    self.remember("refused; the settings in force stay".to_owned());
+                    self.refuse("it has mistakes, which the gateway's log names");
                 }
             }
         }
@@ -97,14 +96,13 @@ impl Reload {
     async fn take(&self, config: Config) {
         let missing = self.missing(&config).await;
         if !missing.is_empty() {
-            self.metrics.successful.set(0);
             let missing = missing.iter().map(UpstreamName::as_str).collect::<Vec<_>>().join(", ");
             tracing::error!(
                 missing,
                 "the settings are refused: they lack upstreams that sites use, as half of a file does; those in force stay. If \
                  these upstreams are to go, move their projects first, or restart the gateway"
             );
-            return self.remember(format!("refused: without {missing}, which sites use; the settings in force stay"));
+            return self.refuse(&format!("it lacks upstreams that sites use: {missing}"));
         }
         let (taken, waiting) = {
             let running = self.running.lock();
@@ -114,9 +112,8 @@ impl Reload {
         if taken.iter().any(|path| path == LOG_FILTER)
             && let Err(error) = self.logs.filter(&config.log_filter)
         {
-            self.metrics.successful.set(0);
             tracing::error!(error = format!("{error:#}"), "log.filter is refused; all settings in force stay");
-            return self.remember(format!("refused for {LOG_FILTER}; the settings in force stay"));
+            return self.refuse(&format!("{LOG_FILTER} is no log filter"));
         }
         let changed = |name: &str| {
             let prefix = format!("{UPSTREAMS}{name}.");
@@ -125,6 +122,7 @@ impl Reload {
         self.upstreams.replace(config.upstreams, changed).await;
         self.running.lock().take(&config.effective, &taken);
         self.metrics.successful.set(1);
+        *self.telemetry.settings_refused.lock() = None;
         self.metrics.at.set(self.telemetry.now().0);
         if taken.is_empty() && waiting.is_empty() {
             return;
@@ -132,6 +130,13 @@ impl Reload {
         let list = |paths: &[String]| if paths.is_empty() { "nothing".to_owned() } else { paths.join(", ") };
         tracing::info!(taken = list(&taken), at_the_next_start = list(&waiting), "settings read again");
         self.remember(format!("taken: {}; at the next start: {}", list(&taken), list(&waiting)));
+    }
+
+    /// Notes that the file is refused, and why, for metric, `status` and recent changes.
+    fn refuse(&self, reason: &str) {
+        self.metrics.successful.set(0);
+        *self.telemetry.settings_refused.lock() = Some(reason.to_owned());
+        self.remember(format!("refused: {reason}; the settings in force stay"));
     }
 
     fn remember(&self, words: String) {

@@ -35,9 +35,15 @@ async fn half_of_a_file_that_lacks_upstreams_of_sites_changes_nothing() {
         good.get(..cut).expect("what stands before it").to_owned()
     });
     eventually("the file is refused", async || (world.admin.metric(GOOD).await == 0).then_some(())).await;
+    let refused = async || -> serde_json::Value {
+        let (_, status) = world.admin.get("/status").await;
+        serde_json::from_str::<serde_json::Value>(&status).unwrap()["settings_refused"].take()
+    };
+    assert_eq!(refused().await, "it lacks upstreams that sites use: orders");
     assert_eq!(world.ask(world.list()).await.status, 200);
     world.reconfigure(str::to_owned);
     eventually("the whole file is taken", async || (world.admin.metric(GOOD).await == 1).then_some(())).await;
+    assert_eq!(refused().await, serde_json::Value::Null);
     assert_eq!(world.ask(world.list()).await.status, 200);
 }
 

@@ -210,6 +210,11 @@ fn of_edge(edge: &Value, found: &mut Vec<String>) {
             "gateway {name} found a damaged file in its data directory and started without it: check the disk, then remove {file}"
         ));
     }
+    if let Some(reason) = edge.get("settings_refused").and_then(Value::as_str) {
+        found.push(format!(
+            "gateway {name} refuses its changed settings: {reason}. Those in force stay; correct the file (tollhouse check-config)"
+        ));
+    }
     if let Some(dropped @ 1..) = edge.get("log_lines_dropped").and_then(Value::as_i64) {
         found.push(format!("gateway {name} has dropped {dropped} log lines since it started"));
     }

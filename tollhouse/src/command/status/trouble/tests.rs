@@ -7,7 +7,7 @@ fn healthy() -> Value {
             "replica_refuses": null, "unheard": null,
             "now": 1_000, "feed_heard_at": 999, "clock_behind_milliseconds": 40,
             "clocks_off_milliseconds": { "quota_store": null, "control_plane": 59_000 }, "quota": { "mode": "lease" }, "log_lines_dropped": 0,
-            "damaged_files": [],
+            "damaged_files": [], "settings_refused": null,
             "upstreams": [{ "name": "orders", "endpoints": 1, "up": 1 }],
             "platform_certificate_faults": [], "listener_certificate_faults": [], "certificates_set_aside": [],
             "certificates": [{ "host": "a.example", "lifetime_left": 0.6 }],
@@ -83,6 +83,7 @@ fn every_problem_is_named() {
             "(10.0.0.1:9901) found a damaged file in its data directory and started without it: check the disk, then \
              remove place.damaged",
         ),
+        ("/edges/0/settings_refused", json!("it has mistakes"), "refuses its changed settings: it has mistakes"),
         ("/edges/0/log_lines_dropped", json!(3), "has dropped 3 log lines"),
         ("/edges/0/revision", json!(5), "is 2 revisions behind"),
         ("/control", json!({ "unreachable": "refused" }), "the domains-service does not answer: refused"),
