@@ -93,7 +93,7 @@ async fn a_withdrawal_waits_while_the_record_of_processes_cannot_be_read() {
     let directory = platform.directory.path();
     stores::execute(directory, "ALTER TABLE processes RENAME TO away").await;
     let removed = remove(&platform).await;
-    is_202(&removed);
+    assert_eq!(removed.status, 202, "{removed:?}");
     assert!(removed.body.to_string().contains("processes on record, which could not be read"), "{removed:?}");
     stores::execute(directory, "ALTER TABLE away RENAME TO processes").await;
     is_202(&remove(&platform).await);
