@@ -117,9 +117,7 @@ fn damaged(good: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     let word = b"\"access\"";
     let found: Vec<usize> = (0..good.len()).filter(|at| good[*at..].starts_with(word)).collect();
     assert!(!found.is_empty(), "the file has projects");
-    for at in found {
-        one_word[at] ^= 0x5a;
-    }
+    found.into_iter().for_each(|at| one_word[at] ^= 0x5a);
     let cut = |part: usize| good[..good.len() / part].to_vec();
     vec![
         ("another file", b"no database".to_vec()),
