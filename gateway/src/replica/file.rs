@@ -3,8 +3,7 @@
 //! and there may be a million certificates.
 //!
 //! redb commits are durable when they return, and a crash leaves the last commit, so the revision and the entities
-//! always match. After an orderly end redb opens a file without a look at it, so its checksums are verified at each start:
-//! one changed byte would be a tenant's outage. A write that fails for lack of space is worse than a refused one: after it redb returns only data in
+//! always match. A write that fails for lack of space is worse than a refused one: after it redb returns only data in
 //! memory until the file is reopened. Therefore a write begins only if enough space is left.
 
 use std::collections::HashSet;
@@ -96,9 +95,7 @@ impl File {
             chassis::durable::create_directories(directory).with_context(place)?;
         }
         let database = Database::builder().set_cache_size(PAGE_CACHE_BYTES).create(path);
-        let mut database = database.map_err(redb::Error::from).with_context(place)?;
-        let is_intact = database.check_integrity().map_err(redb::Error::from).with_context(place)?;
-        anyhow::ensure!(is_intact, "{} does not match its checksums", path.display());
+        let database = database.map_err(redb::Error::from).with_context(place)?;
         let write = database.begin_write().map_err(redb::Error::from).with_context(place)?;
         for kind in Kind::ALL {
             write.open_table(kind.table())?;
