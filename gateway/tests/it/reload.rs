@@ -39,7 +39,7 @@ async fn half_of_a_file_that_lacks_upstreams_of_sites_changes_nothing() {
         let (_, status) = world.admin.get("/status").await;
         serde_json::from_str::<serde_json::Value>(&status).unwrap()["settings_refused"].take()
     };
-    assert_eq!(refused().await, "it lacks upstreams that sites use: orders");
+    assert_eq!(refused().await, "it lacks upstreams that sites use: blog, orders");
     assert_eq!(world.ask(world.list()).await.status, 200);
     world.reconfigure(str::to_owned);
     eventually("the whole file is taken", async || (world.admin.metric(GOOD).await == 1).then_some(())).await;
