@@ -96,7 +96,9 @@ impl Reload {
     async fn take(&self, config: Config) {
         let missing = self.missing(&config).await;
         if !missing.is_empty() {
-            let missing = missing.iter().map(UpstreamName::as_str).collect::<Vec<_>>().join(", ");
+            let mut missing: Vec<&str> = missing.iter().map(UpstreamName::as_str).collect();
+            missing.sort_unstable();
+            let missing = missing.join(", ");
             tracing::error!(
                 missing,
                 "the settings are refused: they lack upstreams that sites use, as half of a file does; those in force stay. If \
