@@ -85,7 +85,7 @@ async fn a_gateway_signs_with_the_newest_active_key_also_after_a_restart_without
     let named = world.ask(world.list()).await;
     assert_eq!(called(&world, &named).await, name(0), "it knows its name as it knows its keys");
     assert_eq!(signer(&world, &[1, 2]).await, 1);
-    world.control.revive().await;
+    world.control.revive();
     world.control.asked(2).await;
     world.control.say(&keys(vec![generation(3, NOW)]));
     eventually("the new key signs", async || (signer(&world, &[1, 3]).await == 3).then_some(())).await;

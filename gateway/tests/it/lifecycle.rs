@@ -182,7 +182,7 @@ async fn after_a_clean_stop_the_gateway_serves_only_when_the_control_plane_knows
         world.stopped().await.expect("a clean end");
     }
     world.run().await;
-    world.control.revive().await;
+    world.control.revive();
     world.is_ready().await;
     assert_eq!(status(&world).await["unheard"], Value::Null);
     world.ask(world.list()).await.refused(401, "invalid_api_key");
@@ -204,7 +204,7 @@ async fn an_operator_can_have_it_served_without_the_control_plane() {
     assert_eq!(world.admin.get("/readyz").await.0, 200);
     assert_eq!(world.ask(world.list()).await.status, 200);
     assert_eq!(status(&world).await["unheard"], "served");
-    world.control.revive().await;
+    world.control.revive();
     eventually("the control plane has heard it", async || status(&world).await["unheard"].is_null().then_some(()))
         .await;
 }
@@ -220,7 +220,7 @@ async fn a_killed_gateway_serves_without_the_control_plane_and_a_stopped_one_say
         // Without a control plane for the goodbye, a clean stop ends in the same way.
         assert!(pair.terminate(0).await.success());
     }
-    pair.control_comes_back().await;
+    pair.control_comes_back();
     pair.run(0);
     pair.serves().await;
     assert!(!pair.log(0).contains("serve_before_heard"));
@@ -271,7 +271,7 @@ async fn over_a_copied_directory_a_gateway_serves_only_when_the_control_plane_kn
     pair.serves().await;
     pair.run(1);
     assert_eq!(readiness(&pair, 1).await.0, 503);
-    pair.control_comes_back().await;
+    pair.control_comes_back();
     eventually("the copy is heard", async || (pair.admin(1).get("/readyz").await.0 == 200).then_some(())).await;
     // From now on it is waited for as well.
     pair.kill(1);

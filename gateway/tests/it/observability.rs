@@ -231,7 +231,7 @@ async fn the_control_plane_gets_used_and_banned_keys() {
     // Reports that the control plane misses are repeated later.
     world.control.die().await;
     assert_eq!(world.ask(world.list()).await.status, 200);
-    world.control.revive().await;
+    world.control.revive();
     let report = world.control.told_of_keys("the use of a key", |report| said_of(report).is_some()).await;
     assert_eq!(said_of(&report), Some(MINUTE_END / 60 - 1));
     assert_eq!((report.bans.len(), report.bans_total), (0, 0));

@@ -173,7 +173,7 @@ async fn an_unusable_certificate_is_skipped_and_all_other_changes_are_applied() 
     world.control.die().await;
     let revision = world.control.publish(Effect::Remove(removed));
     world.control.forget_changes();
-    world.control.revive().await;
+    world.control.revive();
     world.control.applied(revision).await;
     world.ask(Ask::get(OTHER, ORDERS).key(&revoked.text)).await.refused(401, "invalid_api_key");
     assert_eq!(world.ask(shop.clone()).await.status, 200);

@@ -263,7 +263,7 @@ async fn an_acceptance_without_a_refusal_is_refused_and_arms_nothing() {
     world.control.die().await;
     nothing().await;
     drop(world.control.lose_database());
-    world.control.revive().await;
+    world.control.revive();
     refuses(&world).await;
     assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
 }
@@ -282,7 +282,7 @@ async fn an_acceptance_is_valid_only_for_the_refused_database() {
     drop(world.control.lose_database());
     world.control.publish(Effect::Put(site("third.tollhouse.localhost", "blog")));
     let before = world.control.refused();
-    world.control.revive().await;
+    world.control.revive();
     eventually("the gateway asks again", async || (world.control.refused() > before + 1).then_some(())).await;
     let (_, said) = world.admin.ask("GET", "/replica/accept", &authorization).await;
     assert!(said.contains("\"none\"") && said.contains("node accept"), "{said}");
@@ -305,7 +305,7 @@ async fn a_gateway_without_any_data_reports_that_it_is_starting() {
     let reply = world.ask_plain(Ask::get(BLOG, "/")).await;
     reply.refused(503, "starting");
     assert_eq!(reply.number("retry-after"), 1);
-    world.control.revive().await;
+    world.control.revive();
     world.control.applied(1).await;
     assert_eq!(world.admin.get("/readyz").await.0, 200);
     assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
@@ -321,7 +321,7 @@ async fn changes_missed_during_an_outage_are_applied_afterwards() {
     }
     world.control.publish(Effect::Put(Entity::Project(project("demo", Plan::Business))));
     let revision = world.control.publish(Effect::Remove(name(BLOG)));
-    world.control.revive().await;
+    world.control.revive();
     world.control.applied(revision).await;
     assert_eq!(world.control.asked_after().last(), Some(&1), "it went on where it was");
     assert_eq!(world.ask(world.list()).await.number("x-ratelimit-limit"), 1_000);
@@ -336,7 +336,7 @@ async fn a_gateway_too_far_behind_takes_a_snapshot_and_drops_everything_absent_f
     world.control.die().await;
     let revision = world.control.publish(Effect::Remove(name(BLOG)));
     world.control.forget_changes();
-    world.control.revive().await;
+    world.control.revive();
     world.control.applied(revision).await;
     let reply = open.try_ask(&Ask::get(BLOG, "/")).await;
     assert!(reply.is_err() || reply.is_ok_and(|reply| reply.status >= 400));

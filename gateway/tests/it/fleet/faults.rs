@@ -261,7 +261,7 @@ async fn gateways_serve_while_store_and_control_plane_are_dead_and_one_of_them_r
     answers.only(&[200]);
     assert!(has_restarted && answers.broken == 0, "{answers:?}");
     fleet.redis.restart();
-    fleet.control.revive().await;
+    fleet.control.revive();
     all_are_back(&fleet).await;
 }
 

@@ -94,8 +94,8 @@ impl Pair {
     }
 
     /// The control plane comes back.
-    pub(crate) async fn control_comes_back(&self) {
-        self.control.revive().await;
+    pub(crate) fn control_comes_back(&self) {
+        self.control.revive();
     }
 
     /// The whole log of a gateway.

@@ -12,11 +12,9 @@ use contract::feed::{Change, Effect, Entity, EntityName, Frame, Mark, NodeReport
 use contract::time::UnixMillis;
 use contract::usage::{KeyReport, UsageReport};
 use parking_lot::Mutex;
-use tokio::net::TcpListener;
+use tokio::net::TcpSocket;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
-
-use super::eventually;
 
 #[expect(clippy::struct_excessive_bools, reason = "each is a fault of its own")]
 #[derive(Default)]
@@ -63,21 +61,33 @@ pub(crate) struct ControlPlane {
     pub(crate) address: SocketAddr,
     book: Arc<Mutex<Book>>,
     serving: Mutex<Option<JoinHandle<()>>>,
+    /// Has the port while the control plane is dead: other tests would take it.
+    _reserved: TcpSocket,
+}
+
+/// A socket that shares its address with others of its kind; it accepts connections once it listens.
+fn bound(address: SocketAddr) -> TcpSocket {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_reuseport(true).unwrap();
+    socket.bind(address).unwrap();
+    socket
 }
 
 impl ControlPlane {
     /// Starts one with these entities at revision 1.
     pub(crate) async fn start(entities: Vec<Entity>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
+        let reserved = bound(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let address = reserved.local_addr().unwrap();
         let mut book = Book { entities, revision: 1, forgotten: 1, ..Book::default() };
         book.draw();
-        let plane = Self { address, book: Arc::new(Mutex::new(book)), serving: Mutex::new(None) };
-        plane.serve(listener);
+        let plane = Self { address, book: Arc::new(Mutex::new(book)), serving: Mutex::new(None), _reserved: reserved };
+        plane.revive();
         plane
     }
 
-    fn serve(&self, listener: TcpListener) {
+    /// Serves at its address, also once more after it died.
+    pub(crate) fn revive(&self) {
+        let listener = bound(self.address).listen(1_024).unwrap();
         let book = self.book.clone();
         let serving = tokio::spawn(async move {
             let mut connections = JoinSet::new();
@@ -97,12 +107,6 @@ impl ControlPlane {
             let _ = serving.await;
         }
         self.book.lock().streams.clear();
-    }
-
-    /// Back at the same address, once no other process has its port for a connection.
-    pub(crate) async fn revive(&self) {
-        let listener = eventually("the address is free", async || TcpListener::bind(self.address).await.ok()).await;
-        self.serve(listener);
     }
 
     /// Streams from now on begin without keys.
