@@ -87,7 +87,7 @@ pub fn print(text: &str) {
     }
 }
 
-/// Like [`print`], for a serving process, which continues without a reader.
+/// Like [`print()`], for a serving process, which continues without a reader.
 pub fn tell_line(text: &str) {
     let _ = writeln!(std::io::stdout(), "{}", visible(text));
 }
