@@ -16,6 +16,8 @@ use tokio::net::TcpSocket;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 
+use super::eventually;
+
 #[expect(clippy::struct_excessive_bools, reason = "each is a fault of its own")]
 #[derive(Default)]
 struct Book {
