@@ -127,7 +127,7 @@ impl Fleet {
             entities.extend([Entity::Project(limited(&project, *minute, *day)), site(&host, &project), key.entity()]);
             tenants.push(Tenant { key, host });
         }
-        let control = ControlPlane::start(entities).await;
+        let control = ControlPlane::start(entities);
         let directory = tempfile::tempdir().unwrap();
         let (chain, key) = certificates::platform();
         std::fs::write(directory.path().join("platform.pem"), chain).unwrap();

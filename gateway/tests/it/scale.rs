@@ -147,7 +147,7 @@ async fn a_gateway_that_restarts_with_many_domains_serves_them_from_its_own_file
             not_after: UnixSeconds(4_000_000_000),
         }));
     }
-    let control = ControlPlane::start(entities).await;
+    let control = ControlPlane::start(entities);
     let directory = tempfile::tempdir().unwrap();
     let file = |name: &str| directory.path().join(name);
     let (platform_chain, platform_key) = certificates::platform();

@@ -164,7 +164,7 @@ impl World {
         if setup.blog_endpoints.is_empty() {
             setup.blog_endpoints.push(blog.address);
         }
-        let control = ControlPlane::start(std::mem::take(&mut setup.entities)).await;
+        let control = ControlPlane::start(std::mem::take(&mut setup.entities));
         if setup.sends_no_keys {
             control.send_no_keys();
         }

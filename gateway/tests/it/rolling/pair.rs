@@ -79,7 +79,7 @@ impl Pair {
             processes: [None, None],
             key,
             free_key,
-            control: ControlPlane::start(entities).await,
+            control: ControlPlane::start(entities),
             orders: Upstream::start().await,
             lame_duck,
             descriptors: None,

@@ -77,7 +77,7 @@ fn bound(address: SocketAddr) -> TcpSocket {
 
 impl ControlPlane {
     /// Starts one with these entities at revision 1.
-    pub(crate) async fn start(entities: Vec<Entity>) -> Self {
+    pub(crate) fn start(entities: Vec<Entity>) -> Self {
         let reserved = bound(SocketAddr::from(([127, 0, 0, 1], 0)));
         let address = reserved.local_addr().unwrap();
         let mut book = Book { entities, revision: 1, forgotten: 1, ..Book::default() };
