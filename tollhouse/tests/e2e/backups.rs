@@ -102,6 +102,8 @@ async fn withdrawals_since_the_backup_are_repeated_or_listed() {
     let place = place.to_str().unwrap();
     platform.json(&["backup", place]);
 
+    // The backup knows nothing of this credential, and its file may still exist.
+    platform.json(&["node", "add", "edge-10"]);
     let key = key_id(&platform, &other);
     let rotated = platform.json(&["key", "list", &shop.id])[0]["id"].as_str().unwrap().to_owned();
     for command in [
@@ -111,12 +113,15 @@ async fn withdrawals_since_the_backup_are_repeated_or_listed() {
         &["project", "remove", "brief", "--yes"],
         &["project", "remove", "gone", "--now", "--yes"],
         &["node", "revoke", "edge-9"],
+        &["node", "revoke", "edge-10"],
         &["token", "revoke", "ada"],
     ] {
         platform.json(command);
     }
     platform.stop();
     let restored = platform.json(&["restore", place]);
+    let refused = "SELECT COUNT(*) FROM credentials WHERE name = 'edge-10' AND revoked_at IS NOT NULL";
+    assert_eq!(in_domains(&platform, refused), "1\n", "a file with it is refused at each start");
     assert_eq!(restored["report"]["outcome"], "withdrawn", "{restored:#}");
     let expected = [
         ("credentials", vec!["edge-9".to_owned()]),
