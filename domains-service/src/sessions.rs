@@ -10,7 +10,7 @@ use aws_lc_rs::{digest, hmac};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use contract::key::{KeyId, PresentedKey, Scope, Scopes};
-use contract::time::{UnixMillis, UnixSeconds};
+use contract::time::UnixMillis;
 use contract::window::Window;
 use serde_json::json;
 
@@ -85,7 +85,7 @@ pub(crate) async fn sign_in(app: &App, key: &str, origin: Origin) -> Result<(Pro
     throttles.sign_in_with(presented.digest().to_text()).map_err(NotSignedIn::TooManyAttempts)?;
     let found = app.core.store.key_by_digest(presented.digest()).await.map_err(Stop::from)?;
     let now = app.core.clock.now_seconds();
-    let key = found.filter(|key| is_usable(key, now)).ok_or(NotSignedIn::UnknownKey)?;
+    let key = found.filter(|key| key.is_usable(now)).ok_or(NotSignedIn::UnknownKey)?;
     if !SCOPES.iter().any(|scope| key.scopes.contains(*scope)) {
         return Err(NotSignedIn::NothingToDo);
     }
@@ -151,7 +151,7 @@ pub(crate) async fn find(app: &App, secret: &str, origin: Origin, by_itself: boo
         }
         Some((project, id)) => {
             let Some(key) = store.key(project, id).await? else { return Ok(None) };
-            if !is_usable(&key, now.to_seconds()) {
+            if !key.is_usable(now.to_seconds()) {
                 return Ok(None);
             }
             (Actor::holder(id, project.clone(), key.scopes.clone(), origin), key.scopes)
@@ -164,9 +164,4 @@ pub(crate) async fn find(app: &App, secret: &str, origin: Origin, by_itself: boo
         tracing::warn!(%error, "the use of a session was not written down; it ends an hour after the last noted use");
     }
     Ok(Some(SignedIn { id: record.digest, holder: record.holder, actor, scopes }))
-}
-
-/// Whether a key may be used at `now`.
-fn is_usable(key: &KeyRecord, now: UnixSeconds) -> bool {
-    key.unreadable.is_none() && key.revoked_at.is_none() && key.expires_at.is_none_or(|at| now < at)
 }

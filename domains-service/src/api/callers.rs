@@ -71,8 +71,8 @@ async fn holder(
 ) -> Result<Actor, Stop> {
     let presented = presented?;
     let found = app.core.store.key_by_digest(presented.digest()).await?;
-    let usable = found.filter(|key| key.unreadable.is_none() && key.revoked_at.is_none());
-    let key = usable.filter(|key| key.environment == app.settings.environment).ok_or_else(invalid)?;
+    let valid = found.filter(|key| key.is_valid() && key.environment == app.settings.environment);
+    let key = valid.ok_or_else(invalid)?;
     if key.expires_at.is_some_and(|end| end <= app.core.clock.now_seconds()) {
         return Err(refused(Code::ExpiredApiKey, "The API key has expired."));
     }

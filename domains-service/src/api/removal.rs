@@ -110,7 +110,7 @@ pub(super) async fn restore(
         projects::publish_host(&app, &mut write, &project).await?;
     }
     for key in keys::all_keys(write.connection(), &project.id).await? {
-        if key.revoked_at.is_none() && key.unreadable.is_none() {
+        if key.is_valid() {
             write.put(Entity::Key(key.published())).await?;
         }
     }

@@ -32,6 +32,16 @@ pub(crate) struct KeyRecord {
 }
 
 impl KeyRecord {
+    /// Whether it authenticates at all: it is not revoked, and its whole row can be read.
+    pub(crate) fn is_valid(&self) -> bool {
+        self.unreadable.is_none() && self.revoked_at.is_none()
+    }
+
+    /// Whether it authenticates at `now`.
+    pub(crate) fn is_usable(&self, now: UnixSeconds) -> bool {
+        self.is_valid() && self.expires_at.is_none_or(|end| now < end)
+    }
+
     /// The key as published to the edge.
     pub(crate) fn published(&self) -> ApiKey {
         ApiKey {
