@@ -25,8 +25,8 @@ struct Signer {
 
 impl Chain {
     pub(super) fn of(chain: &[CertificateDer<'static>]) -> Self {
-        let signers = path(chain).into_iter().skip(1).filter_map(signer).collect();
-        Self { signers, fault: fault(chain) }
+        let signers: Vec<_> = path(chain).into_iter().skip(1).collect();
+        Self { fault: fault(chain, &signers), signers: signers.into_iter().filter_map(signer).collect() }
     }
 
     /// Which of those that signed it is not valid at this moment.
@@ -41,7 +41,7 @@ impl Chain {
 const CHAIN_BYTES_MAX: usize = 64 * 1024;
 
 /// Why clients take no handshake with this chain, if they take none.
-fn fault(chain: &[CertificateDer<'static>]) -> Option<String> {
+fn fault(chain: &[CertificateDer<'static>], signers: &[&CertificateDer<'_>]) -> Option<String> {
     let bytes: usize = chain.iter().map(|one| one.len()).sum();
     if bytes > CHAIN_BYTES_MAX {
         return Some(format!(
@@ -53,7 +53,7 @@ fn fault(chain: &[CertificateDer<'static>]) -> Option<String> {
     if let Some(bad) = chain.iter().position(|one| x509_parser::parse_x509_certificate(one).is_err()) {
         return Some(format!("certificate {} of its chain does not parse", bad + 1));
     }
-    path(chain).into_iter().skip(1).enumerate().find_map(|(below, signer)| signer_fault(below, signer))
+    signers.iter().enumerate().find_map(|(below, signer)| signer_fault(below, signer))
 }
 
 /// Why clients do not follow the chain over this signer, below which are so many others. A root is theirs, whatever it says.
@@ -102,6 +102,7 @@ mod tests {
 
     #[test]
     fn a_chain_that_clients_refuse_is_known() {
+        let fault = |chain: &[CertificateDer<'static>]| Chain::of(chain).fault;
         let (root, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
         let leaf = params("leaf").signed_by(&key, &Issuer::new(params("root"), root)).unwrap();
         let other =
