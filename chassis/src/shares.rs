@@ -61,9 +61,7 @@ impl Shares {
         known.wanted += 1;
         (Wanted { shares: self.clone(), holder: holder.to_owned() }, known.share.clone())
     }
-}
 
-impl Shares {
     /// How many holders have a place, or wait for one.
     pub fn holders(&self) -> usize {
         self.holders.lock().len()
