@@ -31,6 +31,10 @@ use super::{
 };
 use crate::order::{CancelError, Order, ShipError, Status};
 
+/// Versions, counts, sequences and event numbers from here on are damage: nothing is counted so far. The highest number
+/// has no successor, so counting on from it would fail the transaction, which has changes of other projects.
+const COUNTED_MAX: i64 = 1 << 62;
+
 /// Writer tasks, and so concurrent write transactions, with PostgreSQL.
 const WRITERS_OVER_NETWORK: usize = 3;
 

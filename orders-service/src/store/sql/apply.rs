@@ -4,16 +4,12 @@ use chassis::sql::{Connection, Kind, query, query_as, query_scalar};
 use contract::project::ProjectUid;
 use contract::time::UnixMillis;
 
-use super::{erase, outbox, row};
+use super::{COUNTED_MAX, erase, outbox, row};
 use crate::order::{CancelError, Order, ShipDate, ShipError};
 use crate::store::{ChangeError, CreateError, Created, EventKind, FaultKind, Idempotency, NewOrder, StoreError};
 
 /// The largest id given to a new order: 2^53 - 1, above which JSON numbers lose digits in many clients.
 pub(super) const NEW_ID_MAX: i64 = (1 << 53) - 1;
-
-/// Versions, counts and sequences from here on are damage: nothing is counted so far. The highest number plus one is none, and
-/// ends the transaction, in which there are changes of other projects.
-const COUNTED_MAX: i64 = 1 << 62;
 
 /// Expired idempotency keys removed when a key is added; more than one, so that their number falls.
 const EXPIRED_KEYS_PER_CREATION: i64 = 8;

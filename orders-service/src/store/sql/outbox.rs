@@ -4,7 +4,7 @@ use chassis::sql::{Begin, Builder, Connection, Found, Pool, query, query_as};
 use contract::project::ProjectUid;
 use contract::time::UnixMillis;
 
-use super::within;
+use super::{COUNTED_MAX, within};
 use crate::order::Order;
 use crate::store::outbox::checksum;
 use crate::store::{EventKind, StoreError, Undelivered, Waiting};
@@ -12,17 +12,14 @@ use crate::store::{EventKind, StoreError, Undelivered, Waiting};
 /// Events deleted by one statement. Each needs a parameter, and a statement may have 32,766.
 const DELETED_AT_ONCE: usize = 1_000;
 
-/// Numbers from here on were never given out. SQLite gives none after the highest one, so with a damaged count every change of
-/// every project would fail.
-const NUMBER_MAX: i64 = 1 << 62;
-
-/// Has numbers count on from one that was never given, where the count of SQLite, or a number, is damaged.
+/// Has numbers count on from one that was never given, where the count of SQLite, or a number, is damaged. SQLite gives
+/// none after the highest one, so every change of every project would fail.
 pub(super) async fn count_on(pool: &Pool) -> anyhow::Result<()> {
-    let fresh = NUMBER_MAX / 2 + i64::from_le_bytes(chassis::random::bytes()?).rem_euclid(NUMBER_MAX / 4);
-    let lower = query("UPDATE order_outbox SET number = number - $1 WHERE number >= $1").bind(NUMBER_MAX);
+    let fresh = COUNTED_MAX / 2 + i64::from_le_bytes(chassis::random::bytes()?).rem_euclid(COUNTED_MAX / 4);
+    let lower = query("UPDATE order_outbox SET number = number - $1 WHERE number >= $1").bind(COUNTED_MAX);
     let lowered = lower.execute(pool).await?.rows_affected();
     let count = query("UPDATE sqlite_sequence SET seq = $1 WHERE name = 'order_outbox' AND seq >= $2");
-    let counted = count.bind(fresh).bind(NUMBER_MAX).execute(pool).await?.rows_affected();
+    let counted = count.bind(fresh).bind(COUNTED_MAX).execute(pool).await?.rows_affected();
     if lowered + counted > 0 {
         tracing::error!("numbers of events were damaged and go on from others: check the disk");
     }
