@@ -18,24 +18,26 @@ pub(super) async fn make(client: &Client, body: Value, field: &str) -> anyhow::R
     Ok((made, text))
 }
 
-/// Lists credentials of operators, or of gateways and services.
-pub(super) async fn list(client: &Client, operators: bool) -> anyhow::Result<Value> {
+/// The credentials that `keep` accepts; `None` if the response has no list.
+async fn matching(client: &Client, keep: impl Fn(&Value) -> bool) -> anyhow::Result<Option<Value>> {
     let mut found = client.control(Method::GET, PATH, &Value::Null).await?;
-    let mut all = found.get_mut("credentials").map(Value::take).unwrap_or_default();
-    if let Some(all) = all.as_array_mut() {
-        all.retain(|one| (one.get("kind") == Some(&json!("operator"))) == operators);
+    let mut all = found.get_mut("credentials").map(Value::take);
+    if let Some(all) = all.as_mut().and_then(Value::as_array_mut) {
+        all.retain(keep);
     }
     Ok(all)
 }
 
-/// Those that are good, of every kind.
+/// Lists credentials of operators, or of gateways and services.
+pub(super) async fn list(client: &Client, operators: bool) -> anyhow::Result<Value> {
+    let is_listed = |one: &Value| (one.get("kind") == Some(&json!("operator"))) == operators;
+    Ok(matching(client, is_listed).await?.unwrap_or_default())
+}
+
+/// Lists valid credentials of every kind.
 pub(super) async fn good(client: &Client) -> anyhow::Result<Value> {
-    let mut found = client.control(Method::GET, PATH, &Value::Null).await?;
-    let mut all = found.get_mut("credentials").map(Value::take).context("an answer without credentials")?;
-    if let Some(all) = all.as_array_mut() {
-        all.retain(|one| one.get("revoked_at").is_none_or(Value::is_null));
-    }
-    Ok(all)
+    let is_good = |one: &Value| one.get("revoked_at").is_none_or(Value::is_null);
+    matching(client, is_good).await?.context("an answer without credentials")
 }
 
 /// Revokes a credential; with `made`, also those that it created.
