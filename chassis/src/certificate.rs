@@ -76,7 +76,7 @@ impl Pair {
         let is_self_signed = is_signed_by(leaf, leaf);
         let mut names = names_of(&certified)?;
         names.extend(names::addresses_of(&certified)?);
-        let (_, leaf) = x509_parser::parse_x509_certificate(leaf).context("the leaf does not parse")?;
+        let (_, leaf) = x509_parser::parse_x509_certificate(leaf).context("cannot parse the certificate")?;
         let validity = leaf.validity();
         Ok(Self {
             names,
@@ -240,7 +240,7 @@ pub fn certified_key(chain_pem: &[u8], key_pem: &[u8]) -> anyhow::Result<Certifi
 
 /// Whether the certificate may be used by a server. A certificate without stated purposes may be used for any.
 fn is_servers(leaf: &X509Certificate<'_>) -> anyhow::Result<bool> {
-    let purposes = leaf.extended_key_usage().context("the leaf's purposes do not parse")?;
+    let purposes = leaf.extended_key_usage().context("cannot parse the certificate's extended key usage")?;
     Ok(purposes.is_none_or(|purposes| purposes.value.any || purposes.value.server_auth))
 }
 

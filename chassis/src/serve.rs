@@ -91,7 +91,7 @@ pub async fn serve_over(
                 Ok((stream, _)) => stream,
                 Err(error) => {
                     // No descriptor left, or the client disconnected: a short pause avoids spinning.
-                    tracing::warn!(%error, "cannot accept a connection");
+                    tracing::warn!(%error, "cannot accept a connection; trying again");
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     continue;
                 }
@@ -128,7 +128,7 @@ pub async fn serve_over(
             };
             let ended = tokio::select! {
                 ended = served => ended,
-                () = connection.leave.notified() => Err(anyhow::anyhow!("closed for a new connection")),
+                () = connection.leave.notified() => Err(anyhow::anyhow!("closed the idle connection to make room for a new one")),
             };
             if let Err(error) = ended {
                 tracing::debug!(error = format!("{error:#}"), "a connection ended early");

@@ -51,7 +51,7 @@ fn fault(chain: &[CertificateDer<'static>], signers: &[&CertificateDer<'_>]) -> 
         ));
     }
     if let Some(bad) = chain.iter().position(|one| x509_parser::parse_x509_certificate(one).is_err()) {
-        return Some(format!("certificate {} of its chain does not parse", bad + 1));
+        return Some(format!("cannot parse certificate {} of its chain", bad + 1));
     }
     signers.iter().enumerate().find_map(|(below, signer)| signer_fault(below, signer))
 }
@@ -110,7 +110,7 @@ mod tests {
         let (leaf, other) = (CertificateDer::from(leaf), CertificateDer::from(other));
         assert_eq!(fault(&[leaf.clone(), leaf.clone()]), None);
         let broken = fault(&[leaf.clone(), CertificateDer::from(vec![0; 9])]);
-        assert_eq!(broken.as_deref(), Some("certificate 2 of its chain does not parse"));
+        assert_eq!(broken.as_deref(), Some("cannot parse certificate 2 of its chain"));
         let by_a_leaf = fault(&[other, leaf.clone()]);
         let expected = "\"CN=leaf\" in its chain may not sign what it has signed (basic constraints)";
         assert_eq!(by_a_leaf.as_deref(), Some(expected));

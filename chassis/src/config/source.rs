@@ -210,9 +210,9 @@ impl Reader<'_> {
                 let known = self.known_beside(&path);
                 let line = table.key(key).and_then(toml_edit::Key::span).map(|span| self.source.line_at(span.start));
                 let way_out = if known.is_empty() {
-                    "there is no such setting; remove it".to_owned()
+                    "unknown setting; remove it".to_owned()
                 } else {
-                    format!("there is no such setting; known here: {}", known.join(", "))
+                    format!("unknown setting; known here: {}", known.join(", "))
                 };
                 self.report(SettingProblem { line, setting: path, value: None, way_out });
             }
@@ -242,7 +242,7 @@ impl Reader<'_> {
                     line: None,
                     setting: format!("environment variable {variable}"),
                     value: None,
-                    way_out: "there is no such setting; unset it".to_owned(),
+                    way_out: "unknown setting; unset it".to_owned(),
                 });
             }
         }
