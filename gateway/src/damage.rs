@@ -69,7 +69,7 @@ pub(crate) fn read(path: &Path, bytes_max: u64) -> Option<Vec<u8>> {
         if let Err(error) = set_aside(path, &error) {
             tracing::error!(
                 error = format!("{error:#}"),
-                "cannot set a damaged file aside; starting without its contents"
+                "cannot rename a damaged file; starting without its contents"
             );
         }
         None
@@ -94,7 +94,7 @@ pub(crate) fn set_aside(path: &Path, error: &anyhow::Error) -> anyhow::Result<()
         file = %path.display(),
         kept_as = %kept.display(),
         error = format!("{error:#}"),
-        "damaged file set aside; starting without its contents. Check the disk, then remove the renamed file"
+        "renamed a damaged file; starting without its contents. Check the disk, then remove the renamed file"
     );
     Ok(())
 }

@@ -124,7 +124,7 @@ impl<'a> Exchange<'a> {
             return self.facts.connection.is_grpc && self.end_call(client, rejection).await;
         }
         let answered = self.answer(client, Refusal::new(rejection).into()).await;
-        answered.inspect_err(|error| tracing::debug!(%error, "a refusal could not be written")).is_ok()
+        answered.inspect_err(|error| tracing::debug!(%error, "could not send a refusal")).is_ok()
     }
 
     /// Ends a gRPC response that has begun with the status of the failure. Returns whether it was written.
@@ -194,7 +194,7 @@ impl<'a> Exchange<'a> {
         client: &mut D,
     ) -> pingora::Result<Answered<D::Head>> {
         if poll_fn(|cx| Poll::Ready(client.poll_gone(cx).is_ready())).await {
-            return Err(Error::explain(ErrorType::ConnectionClosed, "the client has left").into_down());
+            return Err(Error::explain(ErrorType::ConnectionClosed, "the client disconnected").into_down());
         }
         let (mut retries, mut heard_after) = (Retries::default(), None);
         loop {

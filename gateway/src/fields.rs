@@ -25,7 +25,7 @@ pub(crate) enum InvalidPattern {
     #[error("use the name of a header, such as X-User-Id, or the start of some names, such as X-Auth-*")]
     NoName,
     /// A field that the gateway alone decides about.
-    #[error("leave it out: the gateway alone decides about this header")]
+    #[error("remove it: only the gateway sets this header")]
     Fixed,
 }
 

@@ -46,7 +46,7 @@ impl KeyringHolder {
         if let Err(error) = used {
             tracing::warn!(
                 error = format!("{error:#}"),
-                "the stored keys cannot be used; the control plane sends new ones"
+                "cannot use the stored signing keys; waiting for new ones from the control plane"
             );
         }
     }

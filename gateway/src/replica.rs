@@ -64,7 +64,7 @@ pub(crate) enum ReplicaError {
     #[error(transparent)]
     Invalid(#[from] Invalid),
     /// The next revision is missing: ask again from the applied one.
-    #[error("revision {found} came where {expected} was expected")]
+    #[error("received revision {found}, expected {expected}")]
     Gap {
         /// The revision that arrived.
         found: Revision,
@@ -72,7 +72,7 @@ pub(crate) enum ReplicaError {
         expected: Revision,
     },
     /// The local file cannot be read or written.
-    #[error("the local replica file failed")]
+    #[error("cannot read or write the local replica file")]
     File(#[source] anyhow::Error),
 }
 
@@ -195,7 +195,7 @@ impl Replica {
             match self.opener.open(&bundle) {
                 Ok(certified) => Some(certified),
                 Err(error) => {
-                    tracing::error!(%hostname, error = format!("{error:#}"), "a stored certificate does not open");
+                    tracing::error!(%hostname, error = format!("{error:#}"), "cannot use a stored certificate");
                     None
                 }
             }

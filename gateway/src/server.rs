@@ -257,7 +257,7 @@ fn watchdog(clock: Arc<dyn Clock>) -> std::io::Result<Watchdog> {
         tracing::error!(
             runtime = stall.runtime,
             silent_ms = stall.silent.as_millis(),
-            "a runtime is stuck: the process ends"
+            "a runtime is stuck; ending the process"
         );
         said.push(stall.runtime);
     })?;
@@ -308,11 +308,11 @@ async fn listening(mut state: watch::Receiver<ListenerState>, name: &str) -> any
     let decided = state.wait_for(|state| !matches!(state, ListenerState::NotYet));
     let decided = tokio::time::timeout(LISTEN_WAIT_MAX, decided)
         .await
-        .with_context(|| format!("the {name} listener did not come up"))?
-        .with_context(|| format!("the {name} listener broke off"))?;
+        .with_context(|| format!("the {name} listener did not start"))?
+        .with_context(|| format!("the {name} listener failed"))?;
     match &*decided {
         ListenerState::At(address) => Ok(*address),
         ListenerState::Failed(reason) => anyhow::bail!("the {name} listener: {reason}"),
-        ListenerState::NotYet | ListenerState::Stopped => anyhow::bail!("the {name} listener did not come up"),
+        ListenerState::NotYet | ListenerState::Stopped => anyhow::bail!("the {name} listener did not start"),
     }
 }

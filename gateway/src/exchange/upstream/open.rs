@@ -65,7 +65,7 @@ pub(in crate::exchange) async fn open(
     match Http2Call::begin(lease, head, request_body) {
         Ok(call) => Ok(UpstreamCall::new(Version::Http2(Box::new(call)), request, kind)),
         Err(error) => {
-            let error = Error::because(ErrorType::H2Error, "to an upstream", error).into_up();
+            let error = Error::because(ErrorType::H2Error, "writing to the upstream", error).into_up();
             Err(Failed { failure: Failure::Unsent, ..error.into() })
         }
     }
@@ -94,7 +94,7 @@ fn unopened(endpoint: &Endpoint, failure: Failure, error: DialError) -> Failed {
     if failure == Failure::Unconnected {
         endpoint.record_failure(&error);
     }
-    let connect_error = Error::explain(error.kind.error_type(), "connecting to an upstream").into_up();
+    let connect_error = Error::explain(error.kind.error_type(), "connecting to the upstream").into_up();
     Failed { failure, error: connect_error, reason: error.reason, sent_at: None }
 }
 
