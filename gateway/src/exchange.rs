@@ -3,7 +3,8 @@
 //! `arrival` takes a request from the listener, and the pipeline decides about it. The gateway answers, or forwards the
 //! request to an upstream over a pooled connection; both bodies are forwarded as they arrive. The client's side is a
 //! `Downstream` and the upstream's an `UpstreamCall`, so this code does not depend on the version that either speaks.
-//! If an upstream is gone, slow or wrong, the client gets a refusal, unless its response has begun.
+//! If an upstream is unreachable, slow or sends invalid responses, the client gets a refusal, unless its response has
+//! begun.
 //!
 //! How this divides the work with pingora: [decision](../../docs/develop/decisions/exchange.md).
 

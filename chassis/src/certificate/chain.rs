@@ -16,7 +16,7 @@ pub(super) struct Chain {
     pub(super) fault: Option<String>,
 }
 
-/// A certificate of the chain that signatures from the leaf lead to.
+/// A certificate of the chain that is the leaf or one of its signers.
 #[derive(Debug)]
 struct Signer {
     name: String,
@@ -29,7 +29,7 @@ impl Chain {
         Self { fault: fault(chain, &signers), signers: signers.into_iter().filter_map(signer).collect() }
     }
 
-    /// Which of those that signed it is not valid at this moment.
+    /// The signer that is not valid at this moment.
     pub(super) fn over(&self, now: UnixSeconds) -> Option<String> {
         let signer = self.signers.iter().find(|signer| !signer.valid.contains(&now.0))?;
         let (name, ends) = (&signer.name, moment(UnixSeconds(*signer.valid.end())));

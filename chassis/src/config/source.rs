@@ -163,7 +163,7 @@ impl Reader<'_> {
         }
         for (path, Given { value, is_default, .. }) in &mut effective {
             *is_default = state.defaults.contains(path);
-            // By name as well: a mere comparison knows no types.
+            // By name as well, because a comparison of texts does not know the settings' types.
             let name = path.rsplit('.').next().unwrap_or_default();
             if state.secrets.contains(path) || SECRET_NAMES.iter().any(|ending| name.ends_with(ending)) {
                 "(secret)".clone_into(value);

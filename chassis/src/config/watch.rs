@@ -1,7 +1,7 @@
 //! Waits for a reason to read a file again: SIGHUP, or changed contents.
 //!
-//! The contents are compared every second, because editors and deployments replace files in many ways, and a mere touch
-//! is no change. A file that is temporarily missing is checked again.
+//! The contents are compared every second, because editors and deployments replace files in many ways, and a new
+//! modification time alone is not a change. A file that is temporarily missing is checked again.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -26,7 +26,7 @@ pub(crate) enum Acceptance {
     /// Nothing was accepted since the start.
     #[default]
     None,
-    /// A snapshot was requested, and will be applied whatever it holds.
+    /// A snapshot was requested, and will be applied whatever it contains.
     Waiting {
         /// The accepted position.
         #[serde(skip)]

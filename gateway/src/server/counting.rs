@@ -78,7 +78,7 @@ enum Known {
 }
 
 impl UsageFile {
-    /// Writes the file if its content changed. If the disk is full, the next start lacks it; requests go on.
+    /// Writes the file if its content changed. If the disk is full, the next start has an old file; requests continue.
     pub(super) fn write(&self) {
         self.place.write();
         let known = match &self.known {

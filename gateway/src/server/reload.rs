@@ -1,10 +1,10 @@
 //! Settings that the running gateway takes: its upstreams with their routes, and the log filter.
 //!
 //! The file is read again on SIGHUP and when it changes. A file with a mistake changes nothing: the settings in force
-//! stay, the log has the mistakes, and a gauge is 0 until the file is correct. So does a file without an upstream that
-//! sites use: half of a file, cut between two tables, has no other mistake. All other changed settings are named and
-//! apply at the next start; `tollhouse check-config --running` lists them. An upstream with unchanged settings keeps
-//! its connections, its permits and its addresses.
+//! stay, the log has the mistakes, and a gauge is 0 until the file is correct. A file without an upstream that sites
+//! use is refused in the same way, because a file that is cut off between two tables has no other mistake. All other
+//! changed settings are logged and apply at the next start; `tollhouse check-config --running` lists them. An upstream
+//! with unchanged settings keeps its connections, its permits and its addresses.
 
 use std::sync::Arc;
 

@@ -106,8 +106,8 @@ impl Reporter {
         }
     }
 
-    /// Sends a report. If the control plane has no room for it, it is sent again after its next change: an immediate
-    /// retry would delay the rest.
+    /// Sends a report. If the control plane refuses a part of it for lack of space, that part is not sent again before
+    /// its figures change: an immediate retry would delay other reports.
     async fn send(&self, client: &reqwest::Client, what: &str, report: &impl Serialize) -> reqwest::Result<()> {
         let url = self.control.at(&format!("/internal/edge/{what}"));
         let sent = client.post(url).bearer_auth(&*self.token.to_token()).json(report).send().await?;

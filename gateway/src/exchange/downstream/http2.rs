@@ -70,8 +70,8 @@ impl Http2Client {
     }
 
     /// After a complete response: reads and discards the rest of the request, because some clients lose the response if
-    /// the stream is reset, even with `NO_ERROR` (curl 7.88 shows none). The connection goes on; what a connection
-    /// reads after its last response is a matter of the listener.
+    /// the stream is reset, even with `NO_ERROR` (curl 7.88 shows none). The connection stays open; the listener reads
+    /// the rest after the last response of a connection.
     pub(crate) async fn discard_rest_of_request(mut self) {
         if self.ended {
             self.discard_rest().await;

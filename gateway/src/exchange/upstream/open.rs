@@ -12,11 +12,12 @@ use crate::exchange::retry::{Failed, Failure};
 use crate::facts::ConnectionKind;
 use crate::upstreams::{DialError, DialFailure, Endpoint, Lease, Stream, Upstream, dial};
 
-/// How long a server that took a connection may take to speak HTTP/2 there.
+/// How long a server may take from accepting a connection to its first HTTP/2 frame.
 const FIRST_FRAME_MAX: Duration = Duration::from_secs(8);
 
-/// How long a connection may take until HTTP/2 is spoken on it. A server that pauses takes connections all the while, and nothing
-/// was sent to it yet: a request waits for it as for its response. Where there is another address it does not wait here.
+/// How long a new connection may take until its first HTTP/2 frame. The kernel of a paused server still accepts
+/// connections. So with a single address a request waits for the first frame as it waits for a response; with several
+/// addresses it tries another one after `connect_timeout`.
 fn opening_time(upstream: &Upstream) -> Duration {
     let settings = &upstream.settings;
     longest_opening(settings.connect_timeout, settings.first_byte_timeout, upstream.endpoints.len())

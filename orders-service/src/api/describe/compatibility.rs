@@ -1,5 +1,5 @@
-//! Within a stable version nothing that was released goes away or changes (docs/tenant/versioning.md): the description
-//! of `/v1` as it was released is contained in the one of today. What is new may be there beside it.
+//! Within a stable version nothing released is removed or changed (docs/tenant/versioning.md): the present description
+//! of `/v1` contains the released one. Additions are allowed.
 
 use serde_json::Value;
 
