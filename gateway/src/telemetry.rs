@@ -181,7 +181,7 @@ impl Telemetry {
             feed_heard: metrics::gauge(
                 registry,
                 "edge_feed_heard_timestamp_seconds",
-                "When the control plane was last heard from.",
+                "When the control plane last sent something.",
             )?,
             replica_refused: replica_refused(registry)?,
             clock_off: clock_off(registry)?,

@@ -269,7 +269,7 @@ impl Follower {
         if let Err(error) = taken.map_err(anyhow::Error::from).and_then(|taken| taken) {
             tracing::error!(
                 error = format!("{error:#}"),
-                "refused the signing keys that the control plane sent; check that both have the same sealing secret"
+                "refused the keys from the control plane; check that it has the same sealing secret as this gateway"
             );
         }
     }

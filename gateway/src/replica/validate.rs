@@ -51,7 +51,7 @@ impl Unusable {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Invalid {
     /// Fewer or more entities than announced, or more than allowed.
-    #[error("the snapshot announced {announced} entities and brought {found}")]
+    #[error("the snapshot announced {announced} entities and contained {found}")]
     Count {
         /// The number in the first line.
         announced: u64,
