@@ -16,7 +16,7 @@ pub struct Shares {
 
 struct Holder {
     share: Arc<Semaphore>,
-    /// Places that it has, and waits for.
+    /// Permits that it has, and waits for.
     wanted: usize,
 }
 

@@ -13,9 +13,9 @@ const NOMINATED: u8 = 8;
 /// could delete a field that the gateway or the upstream needs.
 const OTHERS: u8 = REQUEST | RESPONSE | TRAILER;
 
-/// Fields that do not go everywhere, and where each may stand: fields of one connection (RFC 9110 section 7.6.1), and fields
-/// that frame, route, authenticate or describe a message, which have no place behind it (section 6.5.1). Only those with the
-/// first letter of `name` are returned.
+/// Fields with restrictions, and where each may occur: fields of one connection (RFC 9110 section 7.6.1), and fields
+/// that frame, route, authenticate or describe a message, which are not allowed in trailers (section 6.5.1). Only those
+/// with the first letter of `name` are returned.
 fn rows(name: &str) -> &'static [(&'static str, u8)] {
     match name.as_bytes().first().map(u8::to_ascii_lowercase) {
         Some(b'a') => &[("authorization", REQUEST | RESPONSE)],

@@ -1,4 +1,4 @@
-//! What clients check of a chain beside its leaf.
+//! The checks of clients on the certificates of a chain other than its leaf.
 
 use std::ops::RangeInclusive;
 
@@ -8,11 +8,11 @@ use rustls::pki_types::CertificateDer;
 use super::authority::{is_signed_by, path};
 use super::fault::moment;
 
-/// What clients find in a chain.
+/// The signers of a chain, and its fault.
 #[derive(Debug, Default)]
 pub(super) struct Chain {
     signers: Vec<Signer>,
-    /// Why they take no handshake with it, if they take none.
+    /// Why clients refuse a handshake with the chain, if they do.
     pub(super) fault: Option<String>,
 }
 
@@ -40,12 +40,12 @@ impl Chain {
 /// The largest chain. OpenSSL's clients end a handshake with more than 100 KiB.
 const CHAIN_BYTES_MAX: usize = 64 * 1024;
 
-/// Why clients take no handshake with this chain, if they take none.
+/// Why clients refuse a handshake with this chain, if they do.
 fn fault(chain: &[CertificateDer<'static>], signers: &[&CertificateDer<'_>]) -> Option<String> {
     let bytes: usize = chain.iter().map(|one| one.len()).sum();
     if bytes > CHAIN_BYTES_MAX {
         return Some(format!(
-            "its chain of {} certificates has {bytes} bytes, and clients take no more than {CHAIN_BYTES_MAX}: leave out those \
+            "its chain of {} certificates has {bytes} bytes, and clients accept at most {CHAIN_BYTES_MAX}: leave out those \
              that have not signed it",
             chain.len()
         ));
@@ -56,7 +56,8 @@ fn fault(chain: &[CertificateDer<'static>], signers: &[&CertificateDer<'_>]) -> 
     signers.iter().enumerate().find_map(|(below, signer)| signer_fault(below, signer))
 }
 
-/// Why clients do not follow the chain over this signer, below which are so many others. A root is theirs, whatever it says.
+/// Why clients refuse this signer, with `below` other signers between it and the leaf. A self-signed certificate is not
+/// checked: clients use their own copy of a root.
 fn signer_fault(below: usize, signer: &CertificateDer<'_>) -> Option<String> {
     let (_, parsed) = x509_parser::parse_x509_certificate(signer).ok()?;
     let constraints = parsed.basic_constraints().ok().flatten().map(|found| found.value);

@@ -10,7 +10,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 /// The DNS names of the leaf, lower case.
 ///
 /// # Errors
-/// When the chain is empty or cannot parse the first certificate of the chain.
+/// If the chain is empty, or its first certificate cannot be parsed.
 pub fn names_of(certified: &CertifiedKey) -> anyhow::Result<Vec<String>> {
     names(certified, |name| match name {
         GeneralName::DNSName(name) => Some(name.to_ascii_lowercase()),

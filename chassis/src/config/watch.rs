@@ -14,7 +14,8 @@ use crate::secret::read_regular;
 /// Interval of the checks.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Changed contents that stay the same for so long are whole: half of a file, while it is written, may be valid too.
+/// Changed contents count as complete when they stay the same for this long: a file that is still being written may be
+/// valid too.
 const SETTLED_AFTER: Duration = Duration::from_millis(250);
 
 /// A watched file.

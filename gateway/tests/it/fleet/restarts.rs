@@ -90,10 +90,7 @@ async fn a_restarted_gateway_counts_for_its_place_and_one_over_a_copied_director
     .await;
     eventually("a directory has a new identity, and the log names it", async || {
         let logs = fleet.nodes.iter().map(|node| std::fs::read_to_string(&node.log).unwrap());
-        logs.map(|log| log.matches("uses a copy of this data directory").count())
-            .sum::<usize>()
-            .eq(&1)
-            .then_some(())
+        logs.map(|log| log.matches("uses a copy of this data directory").count()).sum::<usize>().eq(&1).then_some(())
     })
     .await;
 }

@@ -3,10 +3,10 @@
 
 use serde_json::Value;
 
-/// Words for people may be improved.
+/// Texts for people, which may change.
 const PROSE: [&str; 3] = ["description", "summary", "title"];
 
-/// Names under which more than before would ask more of clients: these lists may not grow.
+/// Members with lists of requirements on clients: these lists may not grow.
 const DEMANDS: [&str; 2] = ["required", "parameters"];
 
 /// Finds everything of `released` that is missing in `current` or differs there.
