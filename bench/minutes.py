@@ -30,7 +30,7 @@ ROWS = {
     "build": ("development build after changing one line in gateway/, until the program runs", "40 s"),
     "crates": ("crates in the program", "335"),
 }
-UNITS = 20
+UNITS = 10
 
 
 def main():

@@ -21,10 +21,10 @@ BENCH_DATASETTE=$peer/bin/datasette BENCH_ORDERS=${1:-1000000} cargo test --rele
     cat <<'TEXT'
 # Orders: figures
 
-A service of orders as a process, asked over HTTP on the same machine by as many clients as a row says, without the
-gateway: over an SQLite file, then over a PostgreSQL server that waits for its disk. Each order that a list shows was
-checked against its checksum; every cancellation is on the disk before its answer. `sqlite3`, `psql` and Datasette read
-the same rows, one after the other; none of them checks any. Written by `bench/run orders`. What a reader may see of a list is in [the decision](../develop/decisions/orders.md).
+The orders-service runs as a process without the gateway. Clients on the same machine use it over HTTP, as many as a row
+says: first with an SQLite file, then with a PostgreSQL server that waits for its disk. The service checks the checksum
+of every listed order, and every cancellation is on disk before its response. `sqlite3`, `psql` and Datasette read the
+same rows one after the other and check nothing. Written by `bench/run orders`. What a list may show while orders change: [the decision](../develop/decisions/orders.md).
 
 | What | Figure |
 |---|---|

@@ -159,15 +159,15 @@ def table(attacks, found):
     counts = [len(attacks), *(one.count("refused") for one in found.values())]
     lines = [
         "# Strictness", "",
-        "What a strict edge must refuse, sent as raw bytes to Tollhouse and to others, each configured as the edge of one",
-        "host ([bench/peers](../../bench/peers)). Refused means: 4xx, 5xx or a closed connection, and not a byte of it at an",
-        "upstream. Some of what others let through is leniency that standards permit. Written by `bench/run strictness --report`.",
+        "Requests that a strict gateway must refuse, sent as raw bytes to Tollhouse and to others, each configured as the gateway",
+        "of one host ([bench/peers](../../bench/peers)). Refused means: 4xx, 5xx or a closed connection, and not a byte of the request",
+        "at an upstream. Standards permit some of the requests that others accept. Written by `bench/run strictness --report`.",
         "",
-        "What legal messages are refused all the same, and why: [HTTP at the edge](../tenant/http.md#one-validator).",
+        "Legal messages that are refused nevertheless, and why: [HTTP through the gateway](../tenant/http.md#one-validator).",
         "", "| | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|",
         f"| refused of {len(attacks)} | " + " | ".join(map(str, counts)) + " |", "",
-        "What somebody did not refuse (`passed`: the upstream saw it; `answered`: the server itself said yes; `waits`: no",
-        f"answer in {WAIT:.0f} seconds):", "",
+        "Requests that at least one server did not refuse (`passed`: the upstream received it; `answered`: the server itself",
+        f"responded with success; `waits`: no response within {WAIT:.0f} seconds):", "",
         "| Row | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|",
     ]
     for index, (name, status, _) in enumerate(attacks):

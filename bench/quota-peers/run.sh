@@ -19,9 +19,9 @@ target/release/quota-peers "$port" "$rounds" | tee "$work/table"
     cat <<'TEXT'
 # The quota beside a peer
 
-Bursts of three times a limit, 512 requests in flight, each at a random node, over one Redis on one machine; then as many again, which all should be refused.
-Each limiter counts a minute and a day. Written by `bench/run quota-peers`. CPU is that of the nodes (one process) and of Redis, read in ticks of 10 ms: 0.0 is
-less than one. The ledger's calls include ten heartbeats a second and node.
+Each limiter gets a burst of three times its limit, 512 requests in flight, each at a random node, with one Redis on one machine; then as many again, which
+should all be refused. Each limiter counts a minute and a day. Written by `bench/run quota-peers`. The CPU columns are of the nodes (one process) and of Redis,
+measured in ticks of 10 ms: 0.0 means less than one tick. The ledger's calls include ten heartbeats per second and node.
 
 TEXT
     cat "$work/table"

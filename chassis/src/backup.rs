@@ -1,4 +1,4 @@
-//! Backups of an embedded database in use, the checks of a backup, and the replacement of databases by backups.
+//! Backups of an embedded database in use, the checks of a backup, and the replacement of databases with backups.
 //! PostgreSQL has its own tools for the first two.
 //!
 //! A backup is one read transaction of SQLite (`VACUUM INTO`): it holds everything committed when it began, and blocks
@@ -123,9 +123,9 @@ pub async fn is_unused(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Replaces unused databases by other files: all of them. If the process is killed in between, no process opens any of
-/// the databases until the replacement is run again ([`is_whole`]). The old files are kept beside the new ones, under
-/// the returned names.
+/// Replaces all of these unused databases with other files, or none. If the process is killed in between, no process
+/// opens any of the databases until the replacement is run again ([`is_whole`]). The old files are kept beside the new
+/// ones, under the returned names.
 ///
 /// # Errors
 /// If a file cannot be moved. The databases are then in the state after a kill.

@@ -36,8 +36,8 @@ impl fmt::Display for BodyError {
 
 /// Reads the whole body into the request.
 ///
-/// Check a client's credential before this, so that a stranger cannot occupy a connection, and again after it: the
-/// credential may be revoked while the body arrives.
+/// Check a client's credential before this, so that a client without a credential cannot occupy a connection, and again
+/// after it: the credential may be revoked while the body arrives.
 ///
 /// # Errors
 /// If the body is larger than `bytes_max` (at once if its head says so), takes longer than 10 seconds, or is cut off.

@@ -67,8 +67,7 @@ impl Pair {
     /// From a chain and its key, PEM.
     ///
     /// # Errors
-    /// When one is not PEM or does not parse, the key is of a kind that is not supported, or they do not belong
-    /// together.
+    /// If one is not PEM or cannot be parsed, the type of the key is not supported, or they do not belong together.
     pub fn from_pem(chain_pem: Vec<u8>, key_pem: &[u8]) -> anyhow::Result<Self> {
         let certified = certified_key(&chain_pem, key_pem)?;
         let leaf = certified.end_entity_cert().context("the chain is empty")?;
@@ -76,7 +75,7 @@ impl Pair {
         let is_self_signed = is_signed_by(leaf, leaf);
         let mut names = names_of(&certified)?;
         names.extend(names::addresses_of(&certified)?);
-        let (_, leaf) = x509_parser::parse_x509_certificate(leaf).context("the leaf does not parse")?;
+        let (_, leaf) = x509_parser::parse_x509_certificate(leaf).context("cannot parse the certificate")?;
         let validity = leaf.validity();
         Ok(Self {
             names,
@@ -103,8 +102,7 @@ impl Pair {
         digest(&SHA256, &self.chain_pem).as_ref().to_vec()
     }
 
-    /// Whether clients may trust it at this moment: it is usable, and is not its own authority or is one that the
-    /// system trusts.
+    /// Whether clients may trust it at this moment: it is usable, and is not self-signed unless the system trusts it.
     ///
     /// # Errors
     /// Why not.
@@ -130,7 +128,7 @@ impl Pair {
         if now < self.not_before {
             return Err(FaultKind::NotYetValid(self.not_before));
         }
-        // A root that the system trusts may be reached past a signer that is over.
+        // Clients may find another path to a trusted root, without the expired signer.
         let over = self.chain.over(now).filter(|_| !self.is_trusted(now));
         over.or_else(|| self.chain.fault.clone()).map_or(Ok(()), |why| Err(FaultKind::Unusable(why)))
     }
@@ -174,7 +172,7 @@ impl Pair {
         if current.cover_hosts(hosts).is_err() {
             return Ok(());
         }
-        // A wildcard is covered by the same wildcard alone.
+        // Only the same wildcard covers a wildcard.
         self.require(current.names.iter().map(String::as_str).filter(|name| !self.covers_name(name)))?;
         if current.sound(now).is_err() {
             return Ok(());
@@ -240,7 +238,7 @@ pub fn certified_key(chain_pem: &[u8], key_pem: &[u8]) -> anyhow::Result<Certifi
 
 /// Whether the certificate may be used by a server. A certificate without stated purposes may be used for any.
 fn is_servers(leaf: &X509Certificate<'_>) -> anyhow::Result<bool> {
-    let purposes = leaf.extended_key_usage().context("the leaf's purposes do not parse")?;
+    let purposes = leaf.extended_key_usage().context("cannot parse the certificate's extended key usage")?;
     Ok(purposes.is_none_or(|purposes| purposes.value.any || purposes.value.server_auth))
 }
 

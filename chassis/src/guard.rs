@@ -84,7 +84,7 @@ impl TrustedKeys {
     /// The claims of a token that was recently signed with one of them, for this audience.
     fn verified(&self, token: &str, audience: &str, now: UnixSeconds) -> Option<Claims> {
         let claims = self.0.read().verify(token, &[audience], now);
-        claims.inspect_err(|error| tracing::debug!(%error, audience, "a token was refused")).ok()
+        claims.inspect_err(|error| tracing::debug!(%error, audience, "refused a token")).ok()
     }
 
     /// The keys.

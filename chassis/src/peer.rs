@@ -75,7 +75,7 @@ impl Peer {
         match read.and_then(|authority| client_tls(&authority, &name).map(|_| authority)) {
             Ok(authority) => Some(Self { tls: Some((authority, name)), ..peer }),
             Err(error) => {
-                section.complain("ca_certificate_file", format!("it cannot be used: {error:#}"));
+                section.complain("ca_certificate_file", format!("cannot use it: {error:#}"));
                 None
             }
         }

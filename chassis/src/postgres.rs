@@ -48,7 +48,7 @@ const RELEASE_WAIT_MAX: Duration = Duration::from_secs(1);
 const SESSION: [(&str, &str); 7] = [
     ("lock_timeout", "2000"),
     ("statement_timeout", "4000"),
-    // Nothing of ours waits longer between the statements of a transaction.
+    // Our code never waits longer between the statements of a transaction.
     ("idle_in_transaction_session_timeout", "30000"),
     // How the server detects that we are gone, and releases our locks.
     ("tcp_keepalives_idle", "15"),

@@ -37,8 +37,8 @@ impl SealingSecrets {
         }
         anyhow::ensure!(
             secrets.len() <= SEALING_SECRETS_MAX,
-            "there are {} sealing secrets, one in each line; keep the one that seals first, and of the others those \
-             that `tollhouse status` says are needed: {SEALING_SECRETS_MAX} in all at most",
+            "there are {} sealing secrets (one per line), but at most {SEALING_SECRETS_MAX} are allowed: keep the first \
+             line, and of the others those that `tollhouse status` lists as needed",
             secrets.len()
         );
         Ok(Self(secrets))
@@ -99,7 +99,7 @@ impl SealingKey {
     /// The keys derived from all secrets.
     pub fn of(secrets: &SealingSecrets) -> anyhow::Result<Self> {
         let mut keys = secrets.0.iter().map(NamedKey::new);
-        let newest = keys.next().unwrap_or_else(|| Err(anyhow::anyhow!("there is no sealing secret")))?;
+        let newest = keys.next().unwrap_or_else(|| Err(anyhow::anyhow!("no sealing secret is set")))?;
         Ok(Self { newest, older: keys.collect::<anyhow::Result<_>>()? })
     }
 

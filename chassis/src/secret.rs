@@ -140,7 +140,7 @@ impl fmt::Debug for Secret {
 /// writer.
 ///
 /// # Errors
-/// When the file cannot be read, is no regular file, or is larger.
+/// When the file cannot be read, is not a regular file, or is larger.
 pub fn read_regular(path: &Path, bytes_max: u64) -> anyhow::Result<(Zeroizing<Vec<u8>>, Metadata)> {
     // Without this flag, opening a pipe waits as well.
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
@@ -153,7 +153,7 @@ pub fn read_regular(path: &Path, bytes_max: u64) -> anyhow::Result<(Zeroizing<Ve
     }
     anyhow::ensure!(
         is_readable && bytes.len() as u64 <= bytes_max,
-        "{} is no regular file of at most {bytes_max} bytes; put the contents themselves there",
+        "{} is not a regular file of at most {bytes_max} bytes",
         path.display()
     );
     Ok((bytes, metadata))
@@ -162,7 +162,7 @@ pub fn read_regular(path: &Path, bytes_max: u64) -> anyhow::Result<(Zeroizing<Ve
 /// Like [`read_regular`]; `None` if the path does not exist. A broken link is an error.
 ///
 /// # Errors
-/// When the file cannot be read, is no regular file, or is larger.
+/// When the file cannot be read, is not a regular file, or is larger.
 pub fn read_if_there(path: &Path, bytes_max: u64) -> anyhow::Result<Option<Zeroizing<Vec<u8>>>> {
     match read_regular(path, bytes_max) {
         Ok((bytes, _)) => Ok(Some(bytes)),
@@ -242,7 +242,7 @@ mod tests {
         for path in [pipe, large] {
             // The pipe has no writer: reading it would block.
             let error = format!("{:#}", Secret::load(&path).unwrap_err());
-            assert!(error.contains("no regular file of at most 65536 bytes"), "{error}");
+            assert!(error.contains("not a regular file of at most 65536 bytes"), "{error}");
         }
     }
 

@@ -77,7 +77,7 @@ pub async fn serve_over(
     limits: ServeLimits,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
-    let places = Arc::new(Semaphore::new(limits.connections_max));
+    let permits = Arc::new(Semaphore::new(limits.connections_max));
     let idle = Arc::new(Mutex::new(Idle::default()));
     let graceful = GracefulShutdown::new();
     if let Some(tls) = tls.clone() {
@@ -91,16 +91,16 @@ pub async fn serve_over(
                 Ok((stream, _)) => stream,
                 Err(error) => {
                     // No descriptor left, or the client disconnected: a short pause avoids spinning.
-                    tracing::warn!(%error, "cannot accept a connection");
+                    tracing::warn!(%error, "cannot accept a connection; trying again");
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     continue;
                 }
             },
         };
-        let place = tokio::select! {
+        let permit = tokio::select! {
             biased;
             () = shutdown.begun() => break,
-            place = place(&places, &idle, limits.yields_after) => place?,
+            permit = acquire(&permits, &idle, limits.yields_after) => permit?,
         };
         let _ = stream.set_nodelay(true);
         let connection = Connection::new(idle.clone());
@@ -115,7 +115,7 @@ pub async fn serve_over(
         builder.timer(TokioTimer::new()).header_read_timeout(limits.head_timeout).max_headers(128);
         let (watcher, tls) = (graceful.watcher(), tls.clone());
         tokio::spawn(async move {
-            let _place = place;
+            let _permit = permit;
             let served = async {
                 match tls {
                     None => watcher.watch(builder.serve_connection(TokioIo::new(stream), service)).await?,
@@ -128,7 +128,7 @@ pub async fn serve_over(
             };
             let ended = tokio::select! {
                 ended = served => ended,
-                () = connection.leave.notified() => Err(anyhow::anyhow!("closed for a new connection")),
+                () = connection.leave.notified() => Err(anyhow::anyhow!("closed the idle connection to make room for a new one")),
             };
             if let Err(error) = ended {
                 tracing::debug!(error = format!("{error:#}"), "a connection ended early");
@@ -143,8 +143,8 @@ pub async fn serve_over(
 
 /// Acquires a slot for a connection. If all are taken, closes the connection that has been idle longest, so that silent
 /// connections do not keep others out. A new connection gets time to send its request.
-async fn place(
-    places: &Arc<Semaphore>,
+async fn acquire(
+    permits: &Arc<Semaphore>,
     idle: &Mutex<Idle>,
     yields_after: Duration,
 ) -> anyhow::Result<OwnedSemaphorePermit> {
@@ -152,7 +152,7 @@ async fn place(
     loop {
         tokio::select! {
             biased;
-            place = places.clone().acquire_owned() => return Ok(place?),
+            permit = permits.clone().acquire_owned() => return Ok(permit?),
             () = tokio::time::sleep_until(look_at) => look_at = idle.lock().make_room(yields_after),
         }
     }
@@ -179,7 +179,7 @@ impl Idle {
     }
 
     /// Registers an idle connection; returns its number.
-    fn enter(&mut self, leave: &Arc<Notify>) -> u64 {
+    fn register(&mut self, leave: &Arc<Notify>) -> u64 {
         let number = self.next;
         self.next += 1;
         self.waiting.insert(number, (Instant::now(), leave.clone()));
@@ -197,7 +197,7 @@ struct Connection {
 impl Connection {
     fn new(idle: Arc<Mutex<Idle>>) -> Arc<Self> {
         let leave = Arc::new(Notify::new());
-        let number = AtomicU64::new(idle.lock().enter(&leave));
+        let number = AtomicU64::new(idle.lock().register(&leave));
         Arc::new(Self { idle, leave, number })
     }
 
@@ -219,7 +219,7 @@ struct Busy(Arc<Connection>);
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        let number = self.0.idle.lock().enter(&self.0.leave);
+        let number = self.0.idle.lock().register(&self.0.leave);
         self.0.number.store(number, Ordering::Relaxed);
     }
 }

@@ -1,4 +1,5 @@
-//! Limited places, of which each holder gets a share, so that one client cannot use up what others need.
+//! A limited number of permits. One holder can have at most its share of them, so that one client cannot use up what
+//! others need.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,52 +7,52 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// A number of places, and how many of them each holder has.
+/// A number of permits, and how many of them each holder has.
 pub struct Shares {
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     share: usize,
     holders: Mutex<HashMap<String, Holder>>,
 }
 
 struct Holder {
     share: Arc<Semaphore>,
-    /// Places that it has, and waits for.
+    /// Permits that it has, and waits for.
     wanted: usize,
 }
 
-/// One place, until dropped.
-pub struct Place {
+/// One permit, until dropped.
+pub struct SharePermit {
     _permits: [OwnedSemaphorePermit; 2],
     _wanted: Wanted,
 }
 
-/// A place that a holder has, or waits for.
+/// A permit that a holder has, or waits for.
 struct Wanted {
     shares: Arc<Shares>,
     holder: String,
 }
 
 impl Shares {
-    /// So many places, of which one holder has at most `share`.
-    pub fn new(places: usize, share: usize) -> Arc<Self> {
-        Arc::new(Self { places: Arc::new(Semaphore::new(places)), share, holders: Mutex::default() })
+    /// This many permits, of which one holder has at most `share`.
+    pub fn new(permits: usize, share: usize) -> Arc<Self> {
+        Arc::new(Self { permits: Arc::new(Semaphore::new(permits)), share, holders: Mutex::default() })
     }
 
-    /// A place for this holder, if one is free and the holder's share is not used up.
-    pub fn take(self: &Arc<Self>, holder: &str) -> Option<Place> {
+    /// A permit for this holder, if one is free and the holder's share is not used up.
+    pub fn take(self: &Arc<Self>, holder: &str) -> Option<SharePermit> {
         let (wanted, share) = self.want(holder);
         let of_share = share.try_acquire_owned().ok()?;
-        let place = self.places.clone().try_acquire_owned().ok()?;
-        Some(Place { _permits: [place, of_share], _wanted: wanted })
+        let permit = self.permits.clone().try_acquire_owned().ok()?;
+        Some(SharePermit { _permits: [permit, of_share], _wanted: wanted })
     }
 
-    /// Waits for a place. A holder whose share is used up waits for its own places first, and so in front of no other. `None`
-    /// only at the end of the process.
-    pub async fn wait(self: &Arc<Self>, holder: &str) -> Option<Place> {
+    /// Waits for a permit. A holder whose share is used up first waits for one of its own, and so does not delay
+    /// others. `None` only at the end of the process.
+    pub async fn wait(self: &Arc<Self>, holder: &str) -> Option<SharePermit> {
         let (wanted, share) = self.want(holder);
         let of_share = share.acquire_owned().await.ok()?;
-        let place = self.places.clone().acquire_owned().await.ok()?;
-        Some(Place { _permits: [place, of_share], _wanted: wanted })
+        let permit = self.permits.clone().acquire_owned().await.ok()?;
+        Some(SharePermit { _permits: [permit, of_share], _wanted: wanted })
     }
 
     fn want(self: &Arc<Self>, holder: &str) -> (Wanted, Arc<Semaphore>) {
@@ -62,7 +63,7 @@ impl Shares {
         (Wanted { shares: self.clone(), holder: holder.to_owned() }, known.share.clone())
     }
 
-    /// How many holders have a place, or wait for one.
+    /// How many holders have a permit, or wait for one.
     pub fn holders(&self) -> usize {
         self.holders.lock().len()
     }
@@ -90,12 +91,12 @@ mod tests {
         let (first, second) = (shares.take("a").unwrap(), shares.take("a").unwrap());
         assert!(shares.take("a").is_none(), "a has its share");
         let other = shares.take("b").unwrap();
-        assert!(shares.take("c").is_none(), "all places are taken");
+        assert!(shares.take("c").is_none(), "all permits are taken");
         drop(first);
         let again = shares.take("a").unwrap();
         drop((second, other, again));
         assert_eq!(shares.holders(), 0, "no holder stays in memory");
-        assert_eq!(shares.places.available_permits(), 3);
+        assert_eq!(shares.permits.available_permits(), 3);
     }
 
     #[tokio::test]
@@ -105,18 +106,18 @@ mod tests {
         let mut third = Box::pin(shares.wait("a"));
         assert!(third.as_mut().now_or_never().is_none(), "a has its share");
         assert!(shares.take("a").is_none());
-        let other = shares.wait("b").now_or_never().expect("a place is left to others").unwrap();
+        let other = shares.wait("b").now_or_never().expect("a permit is left to others").unwrap();
         let mut late = Box::pin(shares.wait("c"));
-        assert!(late.as_mut().now_or_never().is_none(), "all places are taken");
+        assert!(late.as_mut().now_or_never().is_none(), "all permits are taken");
         drop(first);
-        let late = late.as_mut().now_or_never().expect("a waited for its share, not for a place").unwrap();
-        assert!(third.as_mut().now_or_never().is_none(), "all places are taken");
+        let late = late.as_mut().now_or_never().expect("a waited for its share, not for a permit").unwrap();
+        assert!(third.as_mut().now_or_never().is_none(), "all permits are taken");
         drop(other);
-        let third = third.as_mut().now_or_never().expect("a place is free, and a has one").unwrap();
+        let third = third.as_mut().now_or_never().expect("a permit is free, and a has one").unwrap();
         // One that waits no longer leaves nothing.
         let mut gone = Box::pin(shares.wait("d"));
         assert!(gone.as_mut().now_or_never().is_none());
         drop((gone, second, third, late));
-        assert_eq!((shares.holders(), shares.places.available_permits()), (0, 3));
+        assert_eq!((shares.holders(), shares.permits.available_permits()), (0, 3));
     }
 }

@@ -113,8 +113,9 @@ impl Database {
         Ok(())
     }
 
-    /// Runs a process's first query, perhaps several times. Waits for a PostgreSQL server that becomes unavailable
-    /// again, as for one that is not reachable yet: its first start is often two, and container names change meanwhile.
+    /// Runs a process's first query, perhaps several times. If a PostgreSQL server becomes unavailable again, waits for
+    /// it as for one that is not reachable yet: a new server often starts twice, and names of containers change during
+    /// the start.
     ///
     /// # Errors
     /// The last error: one that does not pass, or any after [`crate::postgres::START_WAIT_MAX`].

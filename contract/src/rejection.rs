@@ -15,7 +15,7 @@ crate::text::words! {
         Client = "client",
         /// The owner of the project or domain.
         Customer = "customer",
-        /// Us.
+        /// The operator of the platform.
         Platform = "platform",
         /// The backend behind the gateway.
         Upstream = "upstream",
@@ -23,11 +23,11 @@ crate::text::words! {
 }
 
 crate::text::words! {
-    /// Which clients can meet a refusal of the gateway.
+    /// Which clients can get a refusal of the gateway.
     pub enum Met {
-        /// All of them, whatever host they ask.
+        /// All clients, whatever host they request.
         Anywhere = "anywhere",
-        /// Those who ask a host of a project. The platform's own hosts are always published and never suspended.
+        /// Clients that request a host of a project. The platform's own hosts are always published and never suspended.
         AtProjects = "at_projects",
     }
 }
@@ -38,12 +38,12 @@ pub trait Coded: Copy {
     fn status(self) -> u16;
     /// The machine-readable code.
     fn code(self) -> &'static str;
-    /// What is said where the place of refusal knows no better; may be empty.
+    /// The default message, if the code that refuses gives no other; may be empty.
     fn message(self) -> &'static str;
 }
 
-/// A catalogue of refusals: status, code, message where there is one for all places, and of the gateway's who has to act
-/// and who can meet it.
+/// Declares a catalogue of refusals: status, code, an optional default message, and for the gateway's refusals who has
+/// to act and which clients can get it.
 ///
 /// ```
 /// contract::catalogue! {
@@ -79,12 +79,12 @@ macro_rules! catalogue {
                 match self { $(Self::$variant => $code,)+ }
             }
 
-            /// What the client reads unless the place of refusal knows better; it may be reworded.
+            /// The default message for the client; its wording may change.
             pub const fn message(self) -> &'static str {
                 match self { $(Self::$variant => $crate::schema::first(&[$($message)?]),)+ }
             }
 
-            /// Who has to act, and who can meet it, where the catalogue says so.
+            /// Who has to act, and which clients can get it, if the catalogue says so.
             const fn parties(self) -> &'static [($crate::rejection::Blame, $crate::rejection::Met)] {
                 match self {
                     $(Self::$variant => &[$(($crate::rejection::Blame::$blame, $crate::rejection::Met::$met))?],)+
@@ -172,7 +172,7 @@ catalogue! {
         /// A project, or one visitor of its site, has too many requests in progress at an upstream.
         TooManyInProgress = 429 "too_many_in_progress" "Too many requests of this project are in progress. Retry when some have ended.", Client Anywhere;
         // --- 5xx ------------------------------------------------------------------------------------------------------
-        /// A fault of ours.
+        /// A fault of the platform.
         InternalError = 500 "internal_error" "Something went wrong on our side.", Platform Anywhere;
         /// The method or the transfer coding is not supported.
         NotImplemented = 501 "not_implemented" "The transfer coding is not supported.", Client Anywhere;
@@ -186,7 +186,7 @@ catalogue! {
         Overloaded = 503 "overloaded" "Too many requests are in progress. Retry shortly.", Platform Anywhere;
         /// The quota store is unavailable and the configuration says to refuse.
         QuotaUnavailable = 503 "quota_unavailable" "Rate limiting is unavailable. Retry shortly.", Platform Anywhere;
-        /// The upstream refuses the gateway's identity token: a clock or a signing key of ours is wrong.
+        /// The upstream refuses the gateway's identity token: a clock or a signing key of the platform is wrong.
         IdentityRefused = 503 "identity_refused" "The service behind this site rejected the gateway's identity token. Retry shortly.", Platform Anywhere;
         /// The gateway has no replica yet.
         Starting = 503 "starting" "The gateway is starting. Retry shortly.", Platform Anywhere;
@@ -208,7 +208,7 @@ impl Rejection {
         }
     }
 
-    /// Who can meet it.
+    /// Which clients can get it.
     pub const fn met(self) -> Met {
         match self.parties() {
             [(_, met), ..] => *met,

@@ -36,7 +36,7 @@ pub trait Schema {
         of::<Self>(shared)
     }
 
-    /// Whether the value is left out of a record that leaves out what it does not know.
+    /// Whether a sparse record leaves out the value because it is unknown.
     fn is_absent(&self) -> bool {
         false
     }
@@ -55,7 +55,7 @@ pub fn of<T: Schema + ?Sized>(shared: &mut SharedSchemas) -> Value {
     json!({ "$ref": format!("#/components/schemas/{}", T::NAME) })
 }
 
-/// For `skip_serializing_if` of a record that leaves out what it does not know.
+/// For `skip_serializing_if` of a sparse record.
 pub fn is_absent(value: &impl Schema) -> bool {
     value.is_absent()
 }
@@ -117,7 +117,7 @@ fn or_null(mut schema: Value) -> Value {
     schema
 }
 
-/// A member of a change: absent leaves things as they are, and null is refused. Goes with `#[serde(default)]`.
+/// A member of a change: if it is absent, nothing changes; null is refused. Use it with `#[serde(default)]`.
 #[derive(Clone, Debug)]
 pub struct Given<T>(pub Option<T>);
 
@@ -144,11 +144,11 @@ impl<T: Schema> Schema for Given<T> {
 /// Which members of a record are always there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Members {
-    /// Of an answer: all of them; what is not known is null.
+    /// Members of an answer: all are present; an unknown one is null.
     All,
     /// Of a request: those that have neither an empty value nor a default.
     Needed,
-    /// Of a record that leaves out what is not known.
+    /// Members of a sparse record: an unknown one is absent.
     Known,
 }
 
@@ -221,11 +221,11 @@ pub const fn first(names: &[&'static str]) -> &'static str {
     }
 }
 
-/// A record on the wire: the type, how it is read and written, and its schema.
+/// Declares a JSON record: its type, serialisation and schema.
 ///
-/// The word in front of the name says what it is: an `answer`, all members of which are there; a `request`, which may leave
-/// out what has an empty value or a default and refuses other members; a `sparse` record, which leaves out what is not
-/// known. The name in documents is that of the type, or follows `as`; so it is with members.
+/// The word in front of the name is its kind: an `answer` has all members; a `request` may omit members with an empty
+/// or default value, and unknown members are refused; a `sparse` record omits unknown members. The name in documents is
+/// that of the type, or follows `as`; so it is with members.
 ///
 /// After a comma a member has more of its schema, or `"optional"` (in an answer: absent where it has no value), or
 /// `"flatten"` (its members are the record's).

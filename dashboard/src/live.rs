@@ -22,7 +22,7 @@ use super::fault::Fault;
 use super::operation::Operation;
 use super::session::Session;
 use super::words as w;
-use chassis::shares::Place;
+use chassis::shares::SharePermit;
 
 /// Between two looks.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -52,7 +52,7 @@ struct Watch {
     watched: (Operation, Vec<String>, String),
     seen: Option<String>,
     looks: u32,
-    _place: Place,
+    _permit: SharePermit,
 }
 
 /// `GET /projects/{project}/live?domain=NAME`: an event whenever the domain, or the list of domains, has changed.
@@ -64,14 +64,14 @@ pub(super) async fn watch(
 ) -> Result<Response, Fault> {
     session.enter(&project, Some(Scope::DomainsRead))?;
     let holder = session.project().map_or(session.id.as_str(), |project| project.uid.as_str());
-    let Some(place) = dashboard.watchers.take(holder) else {
+    let Some(permit) = dashboard.watchers.take(holder) else {
         return Err(Fault::refused(503, "too_many_watchers", w::TOO_MANY_WATCHERS));
     };
     let watched = match what.domain {
         Some(domain) => (Operation::ShowDomain, vec![project, domain], String::new()),
         None => (Operation::ListDomains, vec![project], what.look.list_query()),
     };
-    let watch = Watch { dashboard, session, watched, seen: None, looks: 0, _place: place };
+    let watch = Watch { dashboard, session, watched, seen: None, looks: 0, _permit: permit };
     let events = stream::unfold(watch, |mut watch| async move {
         watch.news().await.map(|event| (Ok::<_, Infallible>(event), watch))
     });

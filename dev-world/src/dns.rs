@@ -119,7 +119,7 @@ impl ZoneFile {
         {
             let (zones, wrong) = Zones::parse(&text);
             for line in wrong {
-                tracing::warn!(file = %self.file.display(), line, "cannot read a line of the test world's zones");
+                tracing::warn!(file = %self.file.display(), line, "skipped a malformed line of the test world's zones");
             }
             *read = (changed, Arc::new(zones));
         }
@@ -273,7 +273,7 @@ impl RequestHandler for Nameserver {
         match handle.send_response(response).await {
             Ok(info) => info,
             Err(error) => {
-                tracing::debug!(%error, "cannot send an answer of the test world");
+                tracing::debug!(%error, "cannot send a DNS response");
                 nothing_sent(metadata)
             }
         }

@@ -5,13 +5,13 @@
 //! renews certificates. The authority is `pebble`, which must be installed.
 //!
 //! Not part of the product: `tollhouse` contains it when built with the feature `test-world`, and containers run it as
-//! a separate program, `dev-world` ([`alone`]).
+//! a separate program, `dev-world` ([`standalone`]).
 
 mod zones;
 pub mod records;
 mod pebble;
 mod dns;
-pub mod alone;
+pub mod standalone;
 
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;

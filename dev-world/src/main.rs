@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use chassis::logs::{Format, Logs};
 use clap::{Parser, Subcommand};
-use dev_world::{alone, records};
+use dev_world::{records, standalone};
 
 /// A test world for custom domains: DNS that answers from a file, and a certificate authority that queries it.
 #[derive(Parser)]
@@ -21,7 +21,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Prepare the certificate authority, and serve DNS until a signal
-    Serve(alone::Options),
+    Serve(standalone::Options),
     /// Show or change DNS records
     #[command(subcommand)]
     Dns(records::Dns),
@@ -33,7 +33,7 @@ fn main() -> anyhow::Result<()> {
         Command::Serve(options) => {
             let _logs = Logs::start(Format::Json, "info,hickory_server=warn", std::io::stdout())?;
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-            runtime.block_on(alone::run(&arguments.data_dir, &options))
+            runtime.block_on(standalone::run(&arguments.data_dir, &options))
         }
         Command::Dns(action) => {
             let text = records::carry_out(&arguments.data_dir, action)?;

@@ -55,7 +55,7 @@ impl Value {
                 let flags = flags.parse().map_err(|_| form)?;
                 Ok(Self::Caa(flags, tag.to_owned(), value.trim().trim_matches('"').to_owned()))
             }
-            _ => Err("the types are A, AAAA, CNAME, TXT and CAA"),
+            _ => Err("use the type A, AAAA, CNAME, TXT or CAA"),
         }
     }
 }
@@ -110,7 +110,7 @@ impl Zones {
         let (line, server) = match line.rsplit_once(" @") {
             Some((line, server)) => {
                 let server = server.parse().ok().filter(|server| (1..=SERVERS).contains(server));
-                (line.trim(), Some(server.ok_or("nameservers are @1 to @3")?))
+                (line.trim(), Some(server.ok_or("the nameserver is @1, @2 or @3")?))
             }
             None => (line, None),
         };
@@ -127,7 +127,7 @@ impl Zones {
                     Some("servfail") => Misbehaviour::ServFail,
                     Some("refused") => Misbehaviour::Refused,
                     Some("lame") => Misbehaviour::Lame,
-                    _ => return Err("a zone may be silent, servfail, refused or lame"),
+                    _ => return Err("use silent, servfail, refused or lame for a zone"),
                 };
                 self.misbehaviours.push((name(second), misbehaviour, server));
             }

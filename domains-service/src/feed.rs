@@ -24,7 +24,7 @@ use crate::store::admitted::Watch;
 use crate::store::credentials::Credential;
 use crate::store::log::{self, CHANGES_PER_READ, Check, Next, Read};
 use crate::store::{Store, StoreError};
-use chassis::shares::{Place, Shares};
+use chassis::shares::{SharePermit, Shares};
 
 /// Between two heartbeats.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(1);
@@ -85,12 +85,12 @@ impl Default for Places {
 
 impl Places {
     /// A slot for a follower with the credential of this digest, if one is free.
-    pub(crate) fn take(&self, digest: &str) -> Option<Place> {
+    pub(crate) fn take(&self, digest: &str) -> Option<SharePermit> {
         self.followers.take(digest)
     }
 
     /// Waits for a place to write a report of who came in with the credential of this digest; `None` when none is free in time.
-    pub(crate) async fn to_report(&self, digest: &str) -> Option<Place> {
+    pub(crate) async fn to_report(&self, digest: &str) -> Option<SharePermit> {
         tokio::time::timeout(REPORT_WAIT_MAX, self.reports.wait(digest)).await.ok().flatten()
     }
 }

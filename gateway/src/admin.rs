@@ -229,7 +229,7 @@ async fn accept(State(view): State<View>) -> Response {
     }
     let words = "an operator accepted the state that was refused; asking for a snapshot";
     view.gateway.telemetry.recent.changes.record("replica", words.to_owned());
-    tracing::info!("an operator accepted the state that was refused; asking for a snapshot that replaces everything");
+    tracing::info!("an operator accepted the refused state; requesting a full snapshot");
     accepted(State(view)).await.into_response()
 }
 

@@ -124,11 +124,11 @@ impl Config {
             (Some(Some(chain)), Some(Some(key))) => Some(Some((chain, key))),
             (Some(None), Some(None)) => Some(None),
             (Some(Some(_)), Some(None)) => {
-                tls.complain("platform_certificate_file", "name the key as well: platform_key_file");
+                tls.complain("platform_certificate_file", "set platform_key_file as well");
                 None
             }
             (Some(None), Some(Some(_))) => {
-                tls.complain("platform_key_file", "name the certificate as well: platform_certificate_file");
+                tls.complain("platform_key_file", "set platform_certificate_file as well");
                 None
             }
             _ => None,

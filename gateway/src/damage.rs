@@ -1,7 +1,9 @@
-//! Damaged files of the data directory: the gateway sets them aside at its start and goes on without their contents.
+//! Damaged files of the data directory: at its start the gateway renames them ("sets them aside") and continues without
+//! their contents.
 //!
-//! A file that was set aside stays until an operator removes it, one per name; `/status` and a metric show it. A pipe,
-//! a device, a directory, a broken link or a file of any size stops no start: no read waits or exceeds its bound.
+//! A renamed file stays until an operator removes it, at most one per name; `/status` and a metric show it. A pipe, a
+//! device, a directory, a broken link or a file of any size does not prevent the start: no read blocks or exceeds its
+//! bound.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -25,12 +27,12 @@ pub(crate) const FLEET: &str = "fleet.json";
 /// The number of starts, in the data directory.
 pub(crate) const STARTS: &str = "place-starts";
 
-/// The files that a start sets aside when they are damaged.
+/// The files that are renamed at the start if they are damaged.
 pub(crate) const FILES: [&str; 6] = [PLACE, REPLICA, KEYRING, USAGE, FLEET, STARTS];
-/// The suffix of a damaged file that was set aside.
+/// The suffix of a renamed damaged file.
 pub(crate) const SUFFIX: &str = ".damaged";
 
-/// Opens a file; a damaged one is set aside and created anew.
+/// Opens a file; a damaged one is renamed, and a new one is created.
 ///
 /// # Errors
 /// The file cannot be opened for another reason: it is in use, or the disk or its permissions do not allow it.
@@ -62,14 +64,14 @@ fn is_damage(error: &anyhow::Error) -> bool {
     }
 }
 
-/// The contents of a small file; `None` if it does not exist. A file that cannot be read or exceeds `bytes_max` is set
-/// aside.
+/// The contents of a small file; `None` if it does not exist. A file that cannot be read or exceeds `bytes_max` is
+/// renamed.
 pub(crate) fn read(path: &Path, bytes_max: u64) -> Option<Vec<u8>> {
     let read = read_if_there(path, bytes_max).unwrap_or_else(|error| {
         if let Err(error) = set_aside(path, &error) {
             tracing::error!(
                 error = format!("{error:#}"),
-                "cannot set a damaged file aside; starting without its contents"
+                "cannot rename a damaged file; starting without its contents"
             );
         }
         None
@@ -77,14 +79,14 @@ pub(crate) fn read(path: &Path, bytes_max: u64) -> Option<Vec<u8>> {
     read.map(|bytes| bytes.to_vec())
 }
 
-/// Renames a damaged file, and replaces one that was set aside before.
+/// Renames a damaged file, and replaces one that was renamed before.
 ///
 /// # Errors
 /// The directory cannot be written.
 pub(crate) fn set_aside(path: &Path, error: &anyhow::Error) -> anyhow::Result<()> {
     let kept = kept_as(path);
     let renamed = std::fs::rename(path, &kept).or_else(|error| match kept.symlink_metadata() {
-        // rename(2) does not replace a file, or a directory that is not empty, by a directory.
+        // rename(2) does not replace a file, or a directory that is not empty, with a directory.
         Ok(facts) if facts.is_dir() => std::fs::remove_dir_all(&kept).and_then(|()| std::fs::rename(path, &kept)),
         Ok(_) => std::fs::remove_file(&kept).and_then(|()| std::fs::rename(path, &kept)),
         Err(_) => Err(error),
@@ -94,7 +96,7 @@ pub(crate) fn set_aside(path: &Path, error: &anyhow::Error) -> anyhow::Result<()
         file = %path.display(),
         kept_as = %kept.display(),
         error = format!("{error:#}"),
-        "damaged file set aside; starting without its contents. Check the disk, then remove the renamed file"
+        "renamed a damaged file; starting without its contents. Check the disk, then remove the renamed file"
     );
     Ok(())
 }
@@ -113,7 +115,7 @@ mod tests {
 
     use super::*;
 
-    /// Kinds of damaged files; each is set aside after each, so that the earlier one is replaced.
+    /// Kinds of damaged files; each is renamed after each other kind, so that it replaces the earlier one.
     const KINDS: [&str; 8] = [
         "pipe",
         "endless device",

@@ -3,7 +3,8 @@
 //! `arrival` takes a request from the listener, and the pipeline decides about it. The gateway answers, or forwards the
 //! request to an upstream over a pooled connection; both bodies are forwarded as they arrive. The client's side is a
 //! `Downstream` and the upstream's an `UpstreamCall`, so this code does not depend on the version that either speaks.
-//! If an upstream is gone, slow or wrong, the client gets a refusal, unless its response has begun.
+//! If an upstream is unreachable, slow or sends invalid responses, the client gets a refusal, unless its response has
+//! begun.
 //!
 //! How this divides the work with pingora: [decision](../../docs/develop/decisions/exchange.md).
 
@@ -124,7 +125,7 @@ impl<'a> Exchange<'a> {
             return self.facts.connection.is_grpc && self.end_call(client, rejection).await;
         }
         let answered = self.answer(client, Refusal::new(rejection).into()).await;
-        answered.inspect_err(|error| tracing::debug!(%error, "a refusal could not be written")).is_ok()
+        answered.inspect_err(|error| tracing::debug!(%error, "could not send a refusal")).is_ok()
     }
 
     /// Ends a gRPC response that has begun with the status of the failure. Returns whether it was written.
@@ -194,7 +195,7 @@ impl<'a> Exchange<'a> {
         client: &mut D,
     ) -> pingora::Result<Answered<D::Head>> {
         if poll_fn(|cx| Poll::Ready(client.poll_gone(cx).is_ready())).await {
-            return Err(Error::explain(ErrorType::ConnectionClosed, "the client has left").into_down());
+            return Err(Error::explain(ErrorType::ConnectionClosed, "the client disconnected").into_down());
         }
         let (mut retries, mut heard_after) = (Retries::default(), None);
         loop {

@@ -24,8 +24,8 @@ pub(crate) enum InvalidPattern {
     /// Neither a name nor a prefix of names.
     #[error("use the name of a header, such as X-User-Id, or the start of some names, such as X-Auth-*")]
     NoName,
-    /// A field that the gateway alone decides about.
-    #[error("leave it out: the gateway alone decides about this header")]
+    /// A field that only the gateway may set.
+    #[error("remove it: only the gateway sets this header")]
     Fixed,
 }
 
@@ -80,7 +80,7 @@ contract::words! {
 pub(crate) struct FieldRules {
     /// Reserved names that reach the upstream, unless the gateway sets them itself.
     pub pass: Vec<FieldPattern>,
-    /// More names that are dropped; they win over `pass`.
+    /// More names that are dropped; they override `pass`.
     pub drop: Vec<FieldPattern>,
     /// The upstream's routes have rules for methods, so method override fields are dropped.
     pub guards_methods: bool,

@@ -274,7 +274,7 @@ pub(crate) const RESPONSE_HEAD_BYTES_MAX: usize = 64 * 1024;
 pub(crate) fn inspect(status: StatusCode, bytes: usize, facts: &mut Facts) -> pingora::Result<()> {
     let wrong = |why: &'static str| Err(pingora::Error::explain(ErrorType::InvalidHTTPHeader, why).into_up());
     if status == StatusCode::SWITCHING_PROTOCOLS {
-        return if facts.connection.upgrade { Ok(()) } else { wrong("a switch of protocols without a request") };
+        return if facts.connection.upgrade { Ok(()) } else { wrong("status 101 without a request for it") };
     }
     if status.is_informational() {
         facts.upstream.interim_responses += 1;

@@ -38,15 +38,15 @@ pub(crate) struct KeyringHolder {
 }
 
 impl KeyringHolder {
-    /// Loads the keys from the file, if it exists. Keys that do not open are left alone: the control plane sends new
-    /// ones.
+    /// Loads the keys from the file, if it exists. Keys that cannot be decrypted are ignored: the control plane sends
+    /// new ones.
     pub(crate) fn restore(&self) {
         let Some(sealed) = damage::read(&self.file, FILE_BYTES_MAX) else { return };
         let used = std::str::from_utf8(&sealed).map_err(anyhow::Error::from).and_then(|sealed| self.use_keys(sealed));
         if let Err(error) = used {
             tracing::warn!(
                 error = format!("{error:#}"),
-                "the stored keys cannot be used; the control plane sends new ones"
+                "cannot use the stored signing keys; waiting for new ones from the control plane"
             );
         }
     }
@@ -54,7 +54,7 @@ impl KeyringHolder {
     /// Takes keys that the control plane sent, and stores them.
     ///
     /// # Errors
-    /// They do not open, are not a keyring, or cannot be stored.
+    /// They cannot be decrypted, are not a keyring, or cannot be stored.
     pub(crate) fn take(&self, sealed: &str) -> anyhow::Result<()> {
         self.use_keys(sealed)?;
         write_private(&self.file, sealed.as_bytes())

@@ -19,7 +19,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
-    /// Configuration file; environment variables that begin with `TOLLHOUSE_GATEWAY` win over it.
+    /// Configuration file; environment variables that begin with `TOLLHOUSE_GATEWAY` override it.
     #[arg(long, default_value = "config/gateway.toml")]
     config: PathBuf,
     /// Check the configuration, report all mistakes, and exit.

@@ -61,7 +61,7 @@ impl Pipeline {
     /// The target of the request, or the gateway's own answer.
     pub(crate) async fn decide(&self, request: &EdgeRequest<'_>, facts: &mut Facts) -> Result<Target, Answer> {
         self.answer_challenge(request, facts)?; //      a request of a certificate authority, not of a visitor
-        self.locate(request, facts)?; //                whose host is this, and may it be asked on this connection?
+        self.locate(request, facts)?; //                whose host is this, and may this connection be used for it?
         self.shed(facts)?; //                           is there memory for this plan?
         self.require_encryption(request, facts)?; //    keys are refused in plain HTTP, visitors redirected
         self.redirect_to_primary(request, facts)?; //   before authentication: a redirect costs no quota
@@ -69,7 +69,7 @@ impl Pipeline {
         self.answer_preflight(request, facts)?; //      browsers ask before they send; they have no key yet
         let asks_for_key = facts.surface == Surface::Api && !facts.caller.is_preflight;
         if asks_for_key && !self.is_open(request, facts) {
-            // what describes the API is for everybody
+            // descriptions of the API need no key
             self.authenticate(request, facts)?; //      who is calling?
             self.charge(facts).await?; //               banned? then minute and day: both or neither
         }

@@ -41,10 +41,10 @@ pub(crate) fn identity(directory: &Path, before_new: impl FnOnce() -> anyhow::Re
             Some((identity, of)) if of == mark(directory)? => return Ok(identity),
             Some(_) => tracing::warn!(
                 file = %path.display(),
-                "this data directory is a copy of another one; starting as a new place. Removals wait for the gateway over \
-                 the other directory until it is back or was silent for a day: revoke its credential if it is gone for good"
+                "this data directory is a copy of another one; giving it a new identity. Removals wait for the gateway of the \
+                 original directory until it reports again or was silent for 24 hours; if it is gone for good, revoke its credential"
             ),
-            None => damage::set_aside(&path, &anyhow::anyhow!("it has no identity"))?,
+            None => damage::set_aside(&path, &anyhow::anyhow!("the file contains no valid identity"))?,
         },
         Err(error) => damage::set_aside(&path, &error)?,
     }
@@ -81,7 +81,7 @@ pub(crate) fn count_start(directory: &Path) -> u32 {
     let before = before.and_then(|text| std::str::from_utf8(&text).ok()?.trim_end().parse::<u32>().ok());
     let start = before.unwrap_or(0).saturating_add(1);
     if let Err(error) = write_private(&path, format!("{start}\n").as_bytes()) {
-        tracing::warn!(error = format!("{error:#}"), file = %path.display(), "cannot count this start of the place");
+        tracing::warn!(error = format!("{error:#}"), file = %path.display(), "cannot write the number of starts; the next start may take a new identity");
     }
     start
 }

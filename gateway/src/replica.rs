@@ -6,7 +6,7 @@
 //! shutdown or in a copied directory ([`Unheard`]).
 //!
 //! An invalid snapshot or change is refused as a whole, and the last good state stays. A single unusable certificate is
-//! set aside, and the previous one stays (`validate`).
+//! refused ("set aside"), and the previous one stays (`validate`).
 
 mod acceptance;
 mod file;
@@ -64,7 +64,7 @@ pub(crate) enum ReplicaError {
     #[error(transparent)]
     Invalid(#[from] Invalid),
     /// The next revision is missing: ask again from the applied one.
-    #[error("revision {found} came where {expected} was expected")]
+    #[error("received revision {found}, expected {expected}")]
     Gap {
         /// The revision that arrived.
         found: Revision,
@@ -72,7 +72,7 @@ pub(crate) enum ReplicaError {
         expected: Revision,
     },
     /// The local file cannot be read or written.
-    #[error("the local replica file failed")]
+    #[error("cannot read or write the local replica file")]
     File(#[source] anyhow::Error),
 }
 
@@ -127,7 +127,7 @@ pub(crate) struct Replica {
 const HOSTNAMES_FEW: u64 = 10;
 
 impl Replica {
-    /// Opens the local file, or creates it. A damaged one is set aside.
+    /// Opens the local file, or creates it. A damaged one is renamed.
     ///
     /// # Errors
     /// If the file is in use, or cannot be opened because of the disk or its permissions.
@@ -195,7 +195,7 @@ impl Replica {
             match self.opener.open(&bundle) {
                 Ok(certified) => Some(certified),
                 Err(error) => {
-                    tracing::error!(%hostname, error = format!("{error:#}"), "a stored certificate does not open");
+                    tracing::error!(%hostname, error = format!("{error:#}"), "cannot use a stored certificate");
                     None
                 }
             }
@@ -271,9 +271,9 @@ impl Replica {
         Ok(done)
     }
 
-    /// Replaces everything by a snapshot in one durable step. The control plane sends one only to a new gateway, or to
-    /// one with the same history. A snapshot without most of the hostnames is refused unless an operator has accepted
-    /// it. Returns the certificates that were set aside.
+    /// Replaces everything with a snapshot in one durable step. The control plane sends one only to a new gateway, or
+    /// to one with the same history. A snapshot without most of the hostnames is refused unless an operator has
+    /// accepted it. Returns the certificates that were set aside.
     ///
     /// # Errors
     /// [`ReplicaError`]; the old state stays then.

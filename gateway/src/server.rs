@@ -179,8 +179,8 @@ async fn open_admin(
     Ok((AdminListener { address, end, task }, reload))
 }
 
-/// The upstreams, with their addresses, before the listeners open. While a listener is closed, a balancer that still
-/// counts on this gateway tries another one; a 502 it would pass on.
+/// The upstreams, with their addresses, before the listeners open. While the listeners are closed, a balancer that
+/// still sends requests here tries another gateway; it would forward a 502 to the client.
 async fn upstreams(config: &Config, idle_max: usize, shutdown: &Shutdown) -> Arc<Upstreams> {
     let upstreams = Arc::new(Upstreams::new(config.upstreams.clone(), idle_max));
     tokio::select! {
@@ -199,8 +199,8 @@ fn beside(exporter: Option<Exporter>, reload: Option<(Reload, FileWatch)>, end: 
     exporter.map(|exporter| tokio::spawn(exporter.run(end.clone())))
 }
 
-/// The tasks beside the requests, until the future is dropped: looking up names of upstreams, health checks of their
-/// addresses, watching memory, reporting usage.
+/// The background tasks, until the future is dropped: looking up names of upstreams, health checks of their addresses,
+/// watching memory, reporting usage.
 fn background(config: &Config, gateway: &Gateway, live: &Live) -> impl Future<Output = ()> + use<> {
     let pipeline = &gateway.pipeline;
     let watching = pipeline.overload.clone().watch(memory(config), live.connections.clone());
@@ -257,7 +257,7 @@ fn watchdog(clock: Arc<dyn Clock>) -> std::io::Result<Watchdog> {
         tracing::error!(
             runtime = stall.runtime,
             silent_ms = stall.silent.as_millis(),
-            "a runtime is stuck: the process ends"
+            "a runtime is stuck; ending the process"
         );
         said.push(stall.runtime);
     })?;
@@ -308,11 +308,11 @@ async fn listening(mut state: watch::Receiver<ListenerState>, name: &str) -> any
     let decided = state.wait_for(|state| !matches!(state, ListenerState::NotYet));
     let decided = tokio::time::timeout(LISTEN_WAIT_MAX, decided)
         .await
-        .with_context(|| format!("the {name} listener did not come up"))?
-        .with_context(|| format!("the {name} listener broke off"))?;
+        .with_context(|| format!("the {name} listener did not start"))?
+        .with_context(|| format!("the {name} listener failed"))?;
     match &*decided {
         ListenerState::At(address) => Ok(*address),
         ListenerState::Failed(reason) => anyhow::bail!("the {name} listener: {reason}"),
-        ListenerState::NotYet | ListenerState::Stopped => anyhow::bail!("the {name} listener did not come up"),
+        ListenerState::NotYet | ListenerState::Stopped => anyhow::bail!("the {name} listener did not start"),
     }
 }

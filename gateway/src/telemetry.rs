@@ -1,4 +1,4 @@
-//! Metrics, and the one log line per request; of a flood of our own answers only as many lines as `own_answers` allows.
+//! Metrics, and one log line per request. `own_answers` limits the lines of the gateway's own responses.
 //!
 //! Label values come from enums, and every series exists from the start, so clients cannot create series. Hostnames,
 //! projects and keys are in the log line.
@@ -44,7 +44,7 @@ const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 contract::words! {
     /// The result of an upstream attempt.
     pub enum UpstreamOutcome {
-        /// A response came, whatever its status.
+        /// A response arrived, with any status.
         Answered = "answered",
         /// No connection.
         ConnectError = "connect_error",
@@ -52,7 +52,7 @@ contract::words! {
         TlsError = "tls_error",
         /// Too slow.
         Timeout = "timeout",
-        /// The response broke off or was invalid.
+        /// The response ended early or was invalid.
         Invalid = "invalid",
     }
 }
@@ -181,7 +181,7 @@ impl Telemetry {
             feed_heard: metrics::gauge(
                 registry,
                 "edge_feed_heard_timestamp_seconds",
-                "When the control plane was last heard from.",
+                "When the control plane last sent something.",
             )?,
             replica_refused: replica_refused(registry)?,
             clock_off: clock_off(registry)?,
@@ -242,7 +242,7 @@ impl Telemetry {
             self.quota.charged(payer.plan, decision);
             self.usage.count(&payer.uid, decision, now);
         }
-        // Even if it was refused afterwards: the sender has the key and uses it.
+        // Also a request that was refused later counts as a use of the key.
         if let (Some(Authentication::Recognised), Some(key)) = (facts.caller.authentication, &facts.caller.key) {
             self.usage.keys.record(&key.id, now);
         }
@@ -285,13 +285,13 @@ impl Telemetry {
         self.clock.now_seconds()
     }
 
-    /// The damaged files that were set aside in the data directory, at the last check.
+    /// The renamed damaged files in the data directory, at the last check.
     pub(crate) fn damaged_files(&self) -> Vec<String> {
         let is_there = |name: &&&str| self.damaged.with_label_values(&[**name]).get() == 1;
         damage::FILES.iter().filter(is_there).map(|name| format!("{name}{}", damage::SUFFIX)).collect()
     }
 
-    /// Shows which of them exist in this directory.
+    /// Shows in the metric which renamed files exist in this directory.
     pub(crate) fn show_damaged(&self, directory: &Path) {
         for name in damage::FILES {
             let is_there = damage::kept_as(&directory.join(name)).symlink_metadata().is_ok();

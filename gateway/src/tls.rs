@@ -36,7 +36,7 @@ impl CertificateOpener {
         let key = self.0.open(&bundle.key.0, bundle.hostname.as_str())?;
         let certified = certified_key(bundle.chain_pem.as_bytes(), &key)?;
         let names = names_of(&certified)?;
-        anyhow::ensure!(names.iter().any(|name| covers(name, bundle.hostname.as_str())), "it does not cover the name");
+        anyhow::ensure!(names.iter().any(|name| covers(name, bundle.hostname.as_str())), "it is for another name");
         Ok(certified)
     }
 }

@@ -232,7 +232,7 @@ impl Upstreams {
             let all = self.all();
             let lost = all.iter().filter(|upstream| upstream.endpoints.is_empty());
             let names = lost.map(|upstream| upstream.settings.name.as_str()).collect::<Vec<_>>().join(", ");
-            tracing::warn!(upstreams = names, "starting without an address of some upstreams");
+            tracing::warn!(upstreams = names, "starting although some upstreams have no address");
         }
     }
 

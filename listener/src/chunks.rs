@@ -74,7 +74,7 @@ impl Chunks {
     }
 
     /// Reads to the end of the next run of data, or to the start of the trailers, if the piece contains one. Returns
-    /// the number of bytes read, and how many of them, at the end, are data. For callers that frame the data anew.
+    /// the number of bytes read, and how many of them, at the end, are data. For callers that frame the data again.
     pub fn run(&mut self, piece: &[u8]) -> Result<(usize, usize), Rejection> {
         for (read, byte) in piece.iter().enumerate() {
             match &mut self.place {

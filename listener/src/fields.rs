@@ -1,4 +1,4 @@
-//! Names of header fields: where each may stand, and which of a client's stay behind.
+//! Names of header fields: where each may occur, and which fields of clients are not forwarded.
 
 /// The field is allowed in a forwarded request.
 const REQUEST: u8 = 1;
@@ -9,13 +9,13 @@ const TRAILER: u8 = 4;
 /// `Connection` may list it.
 const NOMINATED: u8 = 8;
 
-/// Where every other field may stand. `Connection` may not list it: what it lists is removed on the way, so a client could
-/// delete a field that the edge or the upstream relies on.
+/// Where all other fields may occur. `Connection` may not list them: listed fields are removed on the way, so a client
+/// could delete a field that the gateway or the upstream needs.
 const OTHERS: u8 = REQUEST | RESPONSE | TRAILER;
 
-/// Fields that do not go everywhere, and where each may stand: fields of one connection (RFC 9110 section 7.6.1), and fields
-/// that frame, route, authenticate or describe a message, which have no place behind it (section 6.5.1). Only those with the
-/// first letter of `name` are returned.
+/// Fields with restrictions, and where each may occur: fields of one connection (RFC 9110 section 7.6.1), and fields
+/// that frame, route, authenticate or describe a message, which are not allowed in trailers (section 6.5.1). Only those
+/// with the first letter of `name` are returned.
 fn rows(name: &str) -> &'static [(&'static str, u8)] {
     match name.as_bytes().first().map(u8::to_ascii_lowercase) {
         Some(b'a') => &[("authorization", REQUEST | RESPONSE)],

@@ -1,7 +1,7 @@
 //! Erases the data of projects that the control plane has deleted for good.
 //!
-//! This service requests the list of projects to erase and reports each one that it erased. The control plane repeats a
-//! project until that report, so an outage of either side delays an erasure but never loses it.
+//! This service requests the list of projects to erase and reports each one that it erased. The control plane lists a
+//! project until it gets that report, so an outage of either side can delay an erasure but not lose it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -159,7 +159,7 @@ async fn export(
     let first = lines.next().await.transpose()?;
     let rest = lines.inspect(|piece| {
         if let Err(error) = piece {
-            tracing::error!(kind = error.kind.as_str(), %error, "broke off an export: the store failed");
+            tracing::error!(kind = error.kind.as_str(), %error, "ended an export early: the store failed");
         }
     });
     let body = Body::from_stream(futures_util::stream::iter(first.map(Ok)).chain(rest));

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::order::{Order, ShipDate, Status};
 
 contract::message! {
-    /// An order in `/v1` (specification, section 2), which promises no member.
+    /// An order in `/v1` (specification, section 2), in which no member is required.
     pub(crate) sparse OrderV1 as "Order" = "Unknown fields are absent." {
         id: i64 = "Unique order identifier.", "optional";
         pet_id as "petId": Option<i64> = "Identifier of the animal in the order.";

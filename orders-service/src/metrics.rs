@@ -43,7 +43,7 @@ contract::words! {
     /// Why an event was removed from the outbox.
     pub(crate) enum EventResult {
         /// The control plane has stored it.
-        HandedOver = "handed_over",
+        Relayed = "relayed",
         /// The outbox was full.
         Dropped = "dropped",
         /// Its checksum did not match.

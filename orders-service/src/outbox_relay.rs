@@ -60,7 +60,7 @@ impl OutboxRelay {
         let (mut done, numbers) = (damaged, events.iter().map(|event| event.number).collect::<Vec<_>>());
         let sent = if events.is_empty() { Ok(()) } else { self.send(store.store_id(), events).await };
         if sent.is_ok() {
-            self.count(EventResult::HandedOver, numbers.len());
+            self.count(EventResult::Relayed, numbers.len());
             done.extend(numbers);
         }
         // The bound also holds while the control plane is unreachable.

@@ -69,7 +69,7 @@ impl Scan {
         for order in &batch {
             // A damaged page can return one order twice and skip another.
             if self.after.is_some_and(|before| before >= order.id) {
-                return Err(StoreError::corrupt(format!("orders of project {} are out of order", self.project)));
+                return Err(StoreError::corrupt(format!("the orders of project {} are not sorted", self.project)));
             }
             self.after = Some(order.id);
         }

@@ -2,7 +2,8 @@
 //!
 //! The store keeps the orders of all projects, each under `(project, id)`. A change that was answered is on disk, and
 //! the rules of [`crate::order`] are applied inside the transaction that writes, so that of two changes of one order
-//! one sees the other. A store that cannot answer says so within [`WAIT_MAX`] and never guesses.
+//! one sees the other. If the store cannot answer, it returns an error within [`WAIT_MAX`]; it never returns uncertain
+//! data.
 
 #[cfg(test)]
 pub(crate) mod conformance;
@@ -23,7 +24,7 @@ pub use fault::{FaultKind, StoreError};
 pub use outbox::{Undelivered, Waiting};
 pub use sql::{SqlOrders, finish_restore, newest_schema};
 
-/// How long a request waits for the store before it is told so: a little more than the store's own wait for a lock.
+/// How long a request waits for the store before it fails: a little more than the store's own wait for a lock.
 pub const WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Longest time to write an import.

@@ -95,7 +95,7 @@ impl KeyRefresh {
         if self.key_sets.operators.all().keys().is_empty()
             && let Err(error) = self.round().await
         {
-            tracing::warn!(%error, "has no gateway keys yet: refusing all requests until the control plane responds");
+            tracing::warn!(%error, "no gateway keys yet; refusing all requests until the control plane responds");
         }
     }
 

@@ -5,8 +5,8 @@
 //! 401.
 //!
 //! An IPv6 client owns a /64, so a /64 counts as one address. When more addresses fail than the table holds, a new
-//! address replaces the one with the fewest failures: persistent guessers keep their count, and an address with a
-//! single failure starts anew.
+//! address replaces the one with the fewest failures: persistent guessers keep their count, and the count of an address
+//! with a single failure starts again.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;

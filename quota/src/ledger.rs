@@ -2,7 +2,7 @@
 //!
 //! A *bucket* is one project's quota. The store keeps one record per bucket. Every gateway node owns a *component* of
 //! it: the units that it has spent or holds in the current minute and day. A node sends **absolute statements** ("in
-//! minute M I have spent 12 and hold 3") with increasing sequence numbers. The store replaces the node's component by
+//! minute M I have spent 12 and hold 3") with increasing sequence numbers. The store replaces the node's component with
 //! the statement, and then grants. Refunds, retries, lost replies, duplicates, late execution, and a store that lost
 //! data or failed over all follow this one rule: the owner's latest statement replaces the older one.
 //!

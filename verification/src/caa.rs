@@ -1,10 +1,10 @@
 //! CAA: which authorities may issue a certificate for a name (RFC 8659, RFC 8657), judged as certificate authorities
 //! do.
 //!
-//! The closest name upwards that has any CAA records decides alone. A stricter check than the authority's would delay a
-//! domain without need; a laxer one would place orders that fail and count against limits. So the leniencies of the
-//! large public authority apply: flag 1 counts as critical like 128, and unknown properties that are not critical are
-//! ignored.
+//! Only the closest name with CAA records counts, from the name itself upwards. A stricter check than the authority's
+//! would delay a domain needlessly; a more lenient one would place orders that fail and count against limits. So this
+//! module is as lenient as the largest public authority: flag 1 counts as critical like 128, and unknown properties
+//! that are not critical are ignored.
 
 use super::CaaRecord;
 use super::facts::CaaLevel;

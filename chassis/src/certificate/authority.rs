@@ -8,7 +8,7 @@ use x509_parser::extensions::ParsedExtension;
 /// The largest number of signatures followed from a leaf. Chains of public authorities have two or three.
 const SIGNATURES_MAX: usize = 8;
 
-/// The authority of a chain: the signer of the last certificate that signatures from the leaf lead to.
+/// The authority of a chain: follow the signatures from the leaf; it is the signer of the last certificate.
 #[derive(Debug)]
 pub(super) struct Authority(CertificateDer<'static>);
 
@@ -41,7 +41,7 @@ impl Authority {
     }
 }
 
-/// The leaf of a chain, and the signers that signatures from it lead to.
+/// The leaf of a chain, followed by its signers in order.
 pub(super) fn path<'a>(chain: &'a [CertificateDer<'static>]) -> Vec<&'a CertificateDer<'static>> {
     let mut path: Vec<_> = chain.first().into_iter().collect();
     while let Some(last) = path.last().filter(|last| path.len() <= SIGNATURES_MAX && !is_signed_by(last, last)) {

@@ -1,4 +1,4 @@
-//! What clients check of a chain beside its leaf.
+//! The checks of clients on the certificates of a chain other than its leaf.
 
 use std::ops::RangeInclusive;
 
@@ -8,15 +8,15 @@ use rustls::pki_types::CertificateDer;
 use super::authority::{is_signed_by, path};
 use super::fault::moment;
 
-/// What clients find in a chain.
+/// The signers of a chain, and its fault.
 #[derive(Debug, Default)]
 pub(super) struct Chain {
     signers: Vec<Signer>,
-    /// Why they take no handshake with it, if they take none.
+    /// Why clients refuse a handshake with the chain, if they do.
     pub(super) fault: Option<String>,
 }
 
-/// A certificate of the chain that signatures from the leaf lead to.
+/// A certificate of the chain that is the leaf or one of its signers.
 #[derive(Debug)]
 struct Signer {
     name: String,
@@ -29,7 +29,7 @@ impl Chain {
         Self { fault: fault(chain, &signers), signers: signers.into_iter().filter_map(signer).collect() }
     }
 
-    /// Which of those that signed it is not valid at this moment.
+    /// The signer that is not valid at this moment.
     pub(super) fn over(&self, now: UnixSeconds) -> Option<String> {
         let signer = self.signers.iter().find(|signer| !signer.valid.contains(&now.0))?;
         let (name, ends) = (&signer.name, moment(UnixSeconds(*signer.valid.end())));
@@ -40,23 +40,24 @@ impl Chain {
 /// The largest chain. OpenSSL's clients end a handshake with more than 100 KiB.
 const CHAIN_BYTES_MAX: usize = 64 * 1024;
 
-/// Why clients take no handshake with this chain, if they take none.
+/// Why clients refuse a handshake with this chain, if they do.
 fn fault(chain: &[CertificateDer<'static>], signers: &[&CertificateDer<'_>]) -> Option<String> {
     let bytes: usize = chain.iter().map(|one| one.len()).sum();
     if bytes > CHAIN_BYTES_MAX {
         return Some(format!(
-            "its chain of {} certificates has {bytes} bytes, and clients take no more than {CHAIN_BYTES_MAX}: leave out those \
+            "its chain of {} certificates has {bytes} bytes, and clients accept at most {CHAIN_BYTES_MAX}: leave out those \
              that have not signed it",
             chain.len()
         ));
     }
     if let Some(bad) = chain.iter().position(|one| x509_parser::parse_x509_certificate(one).is_err()) {
-        return Some(format!("certificate {} of its chain does not parse", bad + 1));
+        return Some(format!("cannot parse certificate {} of its chain", bad + 1));
     }
     signers.iter().enumerate().find_map(|(below, signer)| signer_fault(below, signer))
 }
 
-/// Why clients do not follow the chain over this signer, below which are so many others. A root is theirs, whatever it says.
+/// Why clients refuse this signer, with `below` other signers between it and the leaf. A self-signed certificate is not
+/// checked: clients use their own copy of a root.
 fn signer_fault(below: usize, signer: &CertificateDer<'_>) -> Option<String> {
     let (_, parsed) = x509_parser::parse_x509_certificate(signer).ok()?;
     let constraints = parsed.basic_constraints().ok().flatten().map(|found| found.value);
@@ -110,7 +111,7 @@ mod tests {
         let (leaf, other) = (CertificateDer::from(leaf), CertificateDer::from(other));
         assert_eq!(fault(&[leaf.clone(), leaf.clone()]), None);
         let broken = fault(&[leaf.clone(), CertificateDer::from(vec![0; 9])]);
-        assert_eq!(broken.as_deref(), Some("certificate 2 of its chain does not parse"));
+        assert_eq!(broken.as_deref(), Some("cannot parse certificate 2 of its chain"));
         let by_a_leaf = fault(&[other, leaf.clone()]);
         let expected = "\"CN=leaf\" in its chain may not sign what it has signed (basic constraints)";
         assert_eq!(by_a_leaf.as_deref(), Some(expected));

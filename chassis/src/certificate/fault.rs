@@ -20,13 +20,14 @@ pub enum FaultKind {
         /// What it should cover as well.
         missing: Vec<String>,
     },
-    /// It states purposes, and to be a server's is not among them.
+    /// Its extended key usage does not include servers.
     Purpose,
-    /// It is an authority's, and no server's.
+    /// It is a CA certificate.
     Ca,
-    /// It is its own authority, and the system does not trust it.
+    /// It is self-signed, and the system does not trust it.
     SelfSigned,
-    /// Nothing shows that it comes from the authority of the one in use, and the system trusts none in its chain.
+    /// It does not come from the authority of the one in use, as far as the chains show, and the system trusts no
+    /// authority in its chain.
     Authority {
         /// The name of its authority.
         found: String,

@@ -10,7 +10,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 /// The DNS names of the leaf, lower case.
 ///
 /// # Errors
-/// When the chain is empty or the leaf does not parse.
+/// If the chain is empty, or its first certificate cannot be parsed.
 pub fn names_of(certified: &CertifiedKey) -> anyhow::Result<Vec<String>> {
     names(certified, |name| match name {
         GeneralName::DNSName(name) => Some(name.to_ascii_lowercase()),
@@ -31,7 +31,7 @@ pub(super) fn addresses_of(certified: &CertifiedKey) -> anyhow::Result<Vec<Strin
 
 fn names(certified: &CertifiedKey, text: impl Fn(&GeneralName<'_>) -> Option<String>) -> anyhow::Result<Vec<String>> {
     let leaf = certified.end_entity_cert().context("the chain is empty")?;
-    let (_, leaf) = X509Certificate::from_der(leaf).context("the leaf does not parse")?;
+    let (_, leaf) = X509Certificate::from_der(leaf).context("cannot parse the first certificate of the chain")?;
     let names = leaf.subject_alternative_name().ok().flatten();
     Ok(names.iter().flat_map(|extension| extension.value.general_names.iter()).filter_map(text).collect())
 }

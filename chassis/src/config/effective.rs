@@ -60,7 +60,7 @@ impl EffectiveSettings {
         paths
     }
 
-    /// Replaces these settings by those of `newer`.
+    /// Replaces these settings with those of `newer`.
     pub fn take(&mut self, newer: &Self, paths: &[String]) {
         for path in paths {
             match newer.given.get(path) {

@@ -39,7 +39,7 @@ impl FromStr for Listen {
 }
 
 /// This machine's address in a network. Connecting a datagram socket sends nothing: it asks the routing table which of
-/// our addresses faces the other side.
+/// our addresses is used for that network.
 fn own_address(network: IpNet) -> Option<IpAddr> {
     let any = match network {
         IpNet::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),

@@ -163,7 +163,7 @@ impl Reader<'_> {
         }
         for (path, Given { value, is_default, .. }) in &mut effective {
             *is_default = state.defaults.contains(path);
-            // By name as well: a mere comparison knows no types.
+            // By name as well, because a comparison of texts does not know the settings' types.
             let name = path.rsplit('.').next().unwrap_or_default();
             if state.secrets.contains(path) || SECRET_NAMES.iter().any(|ending| name.ends_with(ending)) {
                 "(secret)".clone_into(value);
@@ -210,9 +210,9 @@ impl Reader<'_> {
                 let known = self.known_beside(&path);
                 let line = table.key(key).and_then(toml_edit::Key::span).map(|span| self.source.line_at(span.start));
                 let way_out = if known.is_empty() {
-                    "there is no such setting; remove it".to_owned()
+                    "unknown setting; remove it".to_owned()
                 } else {
-                    format!("there is no such setting; known here: {}", known.join(", "))
+                    format!("unknown setting; known here: {}", known.join(", "))
                 };
                 self.report(SettingProblem { line, setting: path, value: None, way_out });
             }
@@ -242,7 +242,7 @@ impl Reader<'_> {
                     line: None,
                     setting: format!("environment variable {variable}"),
                     value: None,
-                    way_out: "there is no such setting; unset it".to_owned(),
+                    way_out: "unknown setting; unset it".to_owned(),
                 });
             }
         }

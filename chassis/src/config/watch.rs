@@ -1,7 +1,7 @@
 //! Waits for a reason to read a file again: SIGHUP, or changed contents.
 //!
-//! The contents are compared every second, because editors and deployments replace files in many ways, and a mere touch
-//! is no change. A file that is temporarily missing is checked again.
+//! The contents are compared every second, because editors and deployments replace files in many ways, and a new
+//! modification time alone is not a change. A file that is temporarily missing is checked again.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,7 +14,8 @@ use crate::secret::read_regular;
 /// Interval of the checks.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Changed contents that stay the same for so long are whole: half of a file, while it is written, may be valid too.
+/// Changed contents count as complete when they stay the same for this long: a file that is still being written may be
+/// valid too.
 const SETTLED_AFTER: Duration = Duration::from_millis(250);
 
 /// A watched file.

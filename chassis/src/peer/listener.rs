@@ -165,7 +165,7 @@ impl ServerTls {
                 _ => None,
             });
             if let Some(reason) = in_use {
-                tracing::error!(reason, file = %file.display(), "a listener uses a faulty certificate: replace the files by a valid certificate and its key");
+                tracing::error!(reason, file = %file.display(), "a listener uses a faulty certificate: replace the files with a valid certificate and its key");
             }
             if let Some(reason) = refused {
                 tracing::error!(

@@ -48,7 +48,7 @@ pub fn read_place(root: &Section<'_>, default: &str) -> Option<Place> {
     match (kind, url) {
         (StoreKind::Sqlite, None) => Some(Place::Sqlite(file)),
         (StoreKind::Sqlite, Some(_)) => {
-            section.complain("kind", "there is a URL of a server: use \"postgres\", or leave the URL out");
+            section.complain("kind", "a URL is set: use \"postgres\", or remove the URL");
             None
         }
         (StoreKind::Postgres, None) => {

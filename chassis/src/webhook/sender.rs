@@ -1,4 +1,4 @@
-//! Sends messages: one POST to a customer's address, restricted so that the address cannot harm us.
+//! Sends messages: one POST to a customer's address, restricted so that the address cannot harm the platform.
 
 use std::error::Error as StdError;
 use std::io;
@@ -66,8 +66,8 @@ pub enum BadUrl {
     /// The scheme is not https.
     #[error("it must begin with https://")]
     Scheme,
-    /// It has a name and password, or a fragment.
-    #[error("it must not contain a name, password or fragment")]
+    /// It has a user name, a password or a fragment.
+    #[error("it must not contain a user name, password or fragment")]
     Parts,
     /// An address of this machine, a private network, or otherwise not public.
     #[error("it must resolve to a public address")]
@@ -144,7 +144,7 @@ impl Sender {
             .connect_timeout(CONNECT_TIME_MAX)
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy() // a proxy would resolve the name again
-            .http1_only() // of which the answer's head is bounded
+            .http1_only() // its response heads are bounded
             .pool_max_idle_per_host(0) // every attempt connects to an address checked for it
             .dns_resolver(Arc::new(Guarded { lookup, permits: rules.permits }))
             .build()
@@ -246,10 +246,10 @@ fn explain(error: &reqwest::Error) -> Attempt {
 #[derive(Debug, thiserror::Error)]
 enum NoAddress {
     /// It has addresses, but none is permitted.
-    #[error("no permitted address")]
+    #[error("the name has no permitted address")]
     Permitted,
     /// It has none, or they are unknown.
-    #[error("no known address")]
+    #[error("the name has no known address")]
     Known,
 }
 

@@ -244,7 +244,7 @@ async fn drain(State(view): State<View>) -> Json<Value> {
     view.gateway.telemetry.draining.set(1);
     view.live.connections.announce_drain();
     view.gateway.telemetry.recent.changes.record("drain", "taken out of rotation by an operator");
-    tracing::info!("taken out of rotation by an operator");
+    tracing::info!("an operator took this gateway out of rotation");
     Json(json!({ "node": view.live.node, "draining": true, "connections": view.live.connections.live() }))
 }
 
@@ -256,7 +256,7 @@ async fn resume(State(view): State<View>) -> Response {
     view.gateway.telemetry.draining.set(0);
     view.live.health.resume();
     view.gateway.telemetry.recent.changes.record("drain", "put back into rotation by an operator");
-    tracing::info!("put back into rotation by an operator");
+    tracing::info!("an operator put this gateway back into rotation");
     Json(json!({ "node": view.live.node, "draining": false, "connections": view.live.connections.live() }))
         .into_response()
 }

@@ -67,7 +67,7 @@ fn redis(section: &Section<'_>, used: bool) -> Option<Option<RedisSettings>> {
         Some(Some(path)) => match read_regular(path, CERTIFICATES_BYTES_MAX) {
             Ok((pem, _)) => Some(Some(pem.to_vec())),
             Err(error) => {
-                section.complain("ca_certificate_file", format!("it cannot be read: {error}"));
+                section.complain("ca_certificate_file", format!("cannot read it: {error}"));
                 None
             }
         },

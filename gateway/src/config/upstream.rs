@@ -164,7 +164,7 @@ fn transport(section: &Section<'_>, endpoints: Option<&[EndpointUrl]>) -> Option
         return None;
     }
     if scheme != Scheme::Https && section.has("tls") {
-        section.complain("endpoints", "with [tls] settings they begin with https://");
+        section.complain("endpoints", "use https://: this upstream has [tls] settings");
         return None;
     }
     let settings = settings?;
@@ -174,7 +174,7 @@ fn transport(section: &Section<'_>, endpoints: Option<&[EndpointUrl]>) -> Option
         Scheme::Https => match Tls::load(settings) {
             Ok(tls) => Some(Transport::Tls(Arc::new(tls))),
             Err(error) => {
-                section.complain("tls", format!("it cannot be used: {error:#}"));
+                section.complain("tls", format!("cannot use it: {error:#}"));
                 None
             }
         },
@@ -201,7 +201,7 @@ fn tls_settings(section: &Section<'_>) -> Option<TlsSettings> {
     };
     let (authority, insecure) = (authority?, insecure?);
     if insecure && authority.is_some() {
-        section.complain("insecure", "leave it out: with ca_certificate_file the certificate is checked");
+        section.complain("insecure", "remove it: ca_certificate_file is set, so the certificate is verified");
         return None;
     }
     Some(TlsSettings { server_name: server_name?.map(|name| name.0), authority, client, http2: http2?, insecure })
@@ -243,7 +243,7 @@ fn question(section: &Section<'_>) -> Option<Question> {
     if let Some(service) = service? {
         let is_name = service.len() <= 120 && service.bytes().all(|byte| byte.is_ascii_graphic());
         if section.has("path") || !is_name {
-            section.complain("grpc", "use the name of a service, or \"\" for all of them, and no path beside it");
+            section.complain("grpc", "use the name of a service, or \"\" for all services, and remove path");
             return None;
         }
         return Some(Question::Grpc(service));
@@ -251,7 +251,7 @@ fn question(section: &Section<'_>) -> Option<Question> {
     let path: Option<String> = section.required("path", "\"/readyz\"");
     let is_path = |path: &String| path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic());
     if path.as_ref().is_some_and(|path| !is_path(path)) {
-        section.complain("path", "start it with / and leave out everything that is not visible ASCII");
+        section.complain("path", "start it with / and use visible ASCII characters only");
     }
     path.map(Question::Get)
 }

@@ -11,7 +11,8 @@ use tokio::time::Instant;
 use super::upstream::Refused;
 use crate::upstreams::Upstream;
 
-/// Attempts of one request, including the first. Attempts that an upstream refused unread are counted separately.
+/// Attempts of one request, including the first. Attempts that an upstream refused without processing them ("unread")
+/// are counted separately.
 const ATTEMPTS_MAX: u32 = 2;
 
 /// How often a request may be refused unread, or find its connection full or closing.
@@ -41,7 +42,8 @@ pub(super) enum Failure {
     Refused(Refused),
     /// A reused connection ended before the first byte of the response.
     Ended {
-        /// Reset without a byte, or a PING was not answered: the connection had ended before the request was sent.
+        /// The connection was reset without a byte, or a PING was not answered: it had ended before the request was
+        /// sent.
         unheard: bool,
     },
     /// The upstream may have processed the request.

@@ -111,7 +111,7 @@ impl UpstreamCall {
             Version::Http1(http1) => http1.poll_head(buffer, cx),
             Version::Http2(http2) => http2.poll_head(cx),
         });
-        came.await?.ok_or_else(|| Error::explain(ErrorType::ReadTimedout, "from an upstream").into_up())
+        came.await?.ok_or_else(|| Error::explain(ErrorType::ReadTimedout, "reading from the upstream").into_up())
     }
 
     /// Allows long silence of both sides, if the version can check that the upstream is alive (PING).

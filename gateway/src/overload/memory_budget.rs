@@ -5,10 +5,11 @@
 //! seen its real use, and no more may begin than the budget allows. A slow request, or a WebSocket, counts for half a
 //! second at most: after that the system's figures include it.
 //!
-//! The budget is exhausted for the lowest plans first. A project may begin another request while it has fewer than seven
-//! times as many as may still begin, so a burst of one project leaves some of the budget to the others: the rule that
-//! [`crate::upstreams`] uses for requests in progress. The platform's own hosts have a separate budget, half as large:
-//! operators and customers can act whatever projects do, and strangers at the dashboard take nothing from projects.
+//! The budget is exhausted for the lowest plans first. A project may begin another request while it has fewer than
+//! seven times as many as may still begin, so a burst of one project leaves some of the budget to the others: the rule
+//! that [`crate::upstreams`] uses for requests in progress. The platform's own hosts have a separate budget, half as
+//! large: operators and customers can act whatever projects do, and visitors of the dashboard use up no memory of
+//! projects.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;

@@ -26,7 +26,7 @@ pub(crate) enum Acceptance {
     /// Nothing was accepted since the start.
     #[default]
     None,
-    /// A snapshot was requested, and will be applied whatever it holds.
+    /// A snapshot was requested, and will be applied whatever it contains.
     Waiting {
         /// The accepted position.
         #[serde(skip)]
@@ -43,10 +43,10 @@ pub(crate) enum Acceptance {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotAccepted {
     /// The control plane's data is not refused.
-    #[error("Nothing is refused here: this gateway follows the control plane, or has not reached it yet.")]
+    #[error("There is nothing to accept: this gateway follows the control plane, or has not reached it yet.")]
     NothingRefused,
     /// It is refused for a reason other than its history.
-    #[error("An acceptance does not help against this: {0}")]
+    #[error("Accepting the state does not solve this: {0}")]
     Unacceptable(String),
     /// The local file failed.
     #[error(transparent)]
@@ -99,7 +99,7 @@ impl Replica {
         self.acceptance.send_replace(Acceptance::None);
         tracing::warn!(
             why,
-            "the state that an operator accepted was not taken; if it is still meant, run `tollhouse node accept` again"
+            "did not apply the state that an operator accepted; if it is still right, run `tollhouse node accept` again"
         );
     }
 

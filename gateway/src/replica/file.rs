@@ -185,7 +185,7 @@ impl File {
     /// An entity; an unreadable file or value is logged and counts as absent, so that a request is refused, not broken.
     pub(super) fn get<T: DeserializeOwned>(&self, kind: Kind, key: &str) -> Option<T> {
         self.try_get(kind, key).unwrap_or_else(|error| {
-            tracing::error!(of = kind.as_str(), error = format!("{error:#}"), "the local replica cannot be read");
+            tracing::error!(of = kind.as_str(), error = format!("{error:#}"), "cannot read the local replica");
             None
         })
     }
@@ -281,7 +281,7 @@ impl File {
 /// The result; an unreadable file is logged and counts as empty.
 fn or_empty<T>(read: anyhow::Result<Vec<T>>) -> Vec<T> {
     read.unwrap_or_else(|error| {
-        tracing::error!(error = format!("{error:#}"), "the local replica cannot be read");
+        tracing::error!(error = format!("{error:#}"), "cannot read the local replica");
         Vec::new()
     })
 }

@@ -83,8 +83,8 @@ impl Follower {
         self.follow(&end).await;
         match tokio::time::timeout(GOODBYE_MAX, self.say_goodbye()).await {
             Ok(Ok(())) => tracing::debug!(
-                "the control plane was told that this gateway has stopped serving; the next one over this replica serves \
-                 nothing until the control plane has heard it"
+                "told the control plane that this gateway has stopped; the next start with this data directory serves nothing \
+                 until it has reached the control plane"
             ),
             Ok(Err(error)) => self.goodbye_failed(&error),
             Err(late) => self.goodbye_failed(&late.into()),
@@ -96,8 +96,8 @@ impl Follower {
             gateway = self.gateway.load().as_deref(),
             node = self.node,
             error = format!("{error:#}"),
-            "the control plane was not told that this gateway has stopped serving; removals wait for it until a gateway \
-             starts over the same data directory, its credential is revoked, or 24 hours have passed"
+            "could not tell the control plane that this gateway has stopped; removals wait for it until a gateway starts \
+             with this data directory, its credential is revoked, or 24 hours have passed"
         );
     }
 
@@ -205,7 +205,7 @@ impl Follower {
         .await?;
         self.watcher.served();
         if !served {
-            tracing::info!(revision = self.replica.revision().0, "the control plane knows this gateway; serving");
+            tracing::info!(revision = self.replica.revision().0, "reached the control plane; serving from the replica");
         }
         Ok(())
     }
@@ -217,9 +217,9 @@ impl Follower {
                 gateway = self.gateway.load().as_deref(),
                 node = self.node,
                 control = self.control.at(""),
-                "this gateway serves nothing: it was stopped in order, or its data directory was copied, and what was \
-                 withdrawn since did not wait for it. It serves when the control plane has heard it. Bring the control \
-                 plane, or the way to it, back; if that cannot be, set serve_before_heard = true under [feed] and restart it"
+                "this gateway serves nothing until it reaches the control plane: after an orderly stop, or with a copied data \
+                 directory, its replica may have keys, names and projects that were removed since. Bring back the control \
+                 plane or the network to it; if that is impossible, set serve_before_heard = true under [feed] and restart"
             );
         }
     }
@@ -258,7 +258,7 @@ impl Follower {
         let aside = self.written(move |replica| replica.replace(&entities, position)).await?;
         self.watcher.replaced();
         self.report_set_aside(&aside);
-        tracing::info!(revision = position.revision.0, entities = count, "replaced the replica by a snapshot");
+        tracing::info!(revision = position.revision.0, entities = count, "replaced the replica with a snapshot");
         Ok(())
     }
 
@@ -269,7 +269,7 @@ impl Follower {
         if let Err(error) = taken.map_err(anyhow::Error::from).and_then(|taken| taken) {
             tracing::error!(
                 error = format!("{error:#}"),
-                "the keys that the control plane has sent are refused; is the sealing secret the same?"
+                "refused the keys from the control plane; check that it has the same sealing secret as this gateway"
             );
         }
     }

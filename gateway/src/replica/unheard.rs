@@ -67,15 +67,15 @@ impl Replica {
                 self.standing.held.store(false, Ordering::Release);
                 tracing::warn!(
                     revision,
-                    "this gateway was stopped in order, or its data directory was copied, and it serves before the control \
-                     plane has heard it, as feed.serve_before_heard says: keys, names and projects that were withdrawn since \
-                     are served, and nothing waits for this gateway. Take the setting away when the control plane is back"
+                    "serving before the control plane is reached, because feed.serve_before_heard is set: after an orderly stop, \
+                     or with a copied data directory, this gateway may serve keys, names and projects that were removed \
+                     since. Remove the setting when the control plane is back"
                 );
             }
             Some(_) => tracing::info!(
                 revision,
-                "this gateway was stopped in order, or its data directory was copied: it serves nothing until the control \
-                 plane has heard it"
+                "this gateway serves nothing until it reaches the control plane: it was stopped in order, or its data \
+                 directory was copied"
             ),
             None => {}
         }
@@ -89,7 +89,7 @@ impl Replica {
                 // If this process crashes, the next one waits unnecessarily.
                 Err(error) => tracing::warn!(
                     error = format!("{error:#}"),
-                    "cannot record in the replica's file that the control plane knows this gateway; trying again"
+                    "cannot record in the replica's file that the control plane was reached; trying again"
                 ),
             }
         }

@@ -41,8 +41,8 @@ impl Unusable {
         tracing::error!(
             hostname = self.hostname,
             error = self.reason,
-            "certificate set aside: it is not usable, and the one before it stays; remove the domain and add it again for a \
-             new one, or mend its row in the control plane's database and run `tollhouse node accept`"
+            "refused an unusable certificate; the previous one stays in use. Remove the domain and add it again for a new \
+             one, or repair its row in the control plane's database and run `tollhouse node accept`"
         );
     }
 }
@@ -51,7 +51,7 @@ impl Unusable {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Invalid {
     /// Fewer or more entities than announced, or more than allowed.
-    #[error("the snapshot announced {announced} entities and brought {found}")]
+    #[error("the snapshot announced {announced} entities and contained {found}")]
     Count {
         /// The number in the first line.
         announced: u64,
@@ -104,7 +104,7 @@ pub(crate) enum Invalid {
     #[error(transparent)]
     Entity(#[from] InvalidEntity),
     /// A malformed line.
-    #[error("a line of the stream is not understood: {0}")]
+    #[error("cannot parse a line of the change stream: {0}")]
     Line(String),
 }
 

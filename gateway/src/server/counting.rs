@@ -57,14 +57,14 @@ impl PlaceFile {
                 self.written.store(place, Ordering::Relaxed);
                 tracing::error!(
                     data_directory = %directory, %before, %now,
-                    "another gateway runs over a copy of this data directory; this directory has a new identity and counting \
-                     goes on: start each gateway with a directory of its own, never with a copy"
+                    "another gateway uses a copy of this data directory; gave this one a new identity and continued to count. \
+                     Start each gateway with its own data directory, never with a copy"
                 );
             }
             Err(error) => tracing::error!(
                 error = format!("{error:#}"), data_directory = %directory,
-                "another gateway runs over a copy of this data directory, and the new identity could not be written; trying \
-                 again every second"
+                "another gateway uses a copy of this data directory, and the new identity of this one cannot be written; \
+                 trying again every second"
             ),
         }
     }
@@ -78,7 +78,7 @@ enum Known {
 }
 
 impl UsageFile {
-    /// Writes the file if its content changed. If the disk is full, the next start lacks it; requests go on.
+    /// Writes the file if its content changed. If the disk is full, the next start has an old file; requests continue.
     pub(super) fn write(&self) {
         self.place.write();
         let known = match &self.known {
@@ -92,7 +92,7 @@ impl UsageFile {
         }
         match write_private(&self.path, &known) {
             Ok(()) => *written = known,
-            Err(error) => tracing::warn!(error = format!("{error:#}"), "usage could not be written"),
+            Err(error) => tracing::warn!(error = format!("{error:#}"), "cannot write the usage file"),
         }
     }
 }
@@ -127,7 +127,7 @@ pub(super) async fn open(
         }
         let store = RedisStore::start(redis.clone(), settings.process, calls);
         if let Err(outage) = store.connected(CONNECT_WAIT).await {
-            tracing::warn!(reason = %outage, "starting without the quota's Redis");
+            tracing::warn!(reason = %outage, "starting without the quota store (Redis)");
         }
         let quota = Quota::new(Arc::new(store), settings, clock);
         let (place, known) = (PlaceFile::new(directory, quota.clone()), Known::Fleet(quota.clone()));
@@ -170,7 +170,7 @@ fn embedded(config: &Config, clock: Arc<dyn Clock>) -> (Arc<MemoryStore>, PathBu
             }
             // A damaged file does not stop the gateway from starting: it logs an error and counts from zero.
             Err(error) => {
-                tracing::error!(%error, file = %path.display(), "the usage file is damaged; counts begin at zero");
+                tracing::error!(%error, file = %path.display(), "the usage file is damaged; counts start at zero");
             }
         }
     }

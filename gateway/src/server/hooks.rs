@@ -36,7 +36,7 @@ impl Hooks for EdgeHooks {
     fn challenge_certificate(&self, name: &Hostname) -> Option<Arc<CertifiedKey>> {
         let challenge = self.gateway.pipeline.replica.challenge_for(name)?;
         challenge::certificate(&challenge)
-            .inspect_err(|error| tracing::error!(%name, %error, "no challenge certificate"))
+            .inspect_err(|error| tracing::error!(%name, %error, "cannot make a challenge certificate"))
             .ok()
     }
 

@@ -177,14 +177,14 @@ fn show_platform(chores: &Chores, platform: &PlatformCertificate, replaced: bool
     gauges.show_faults(&faults);
     let changes = &chores.telemetry.recent.changes;
     if replaced {
-        tracing::info!(name = expiry.hostname, ends_at = expiry.not_after.0, "platform certificate replaced");
+        tracing::info!(name = expiry.hostname, ends_at = expiry.not_after.0, "replaced the platform certificate");
         changes.record("certificate", "the platform's certificate was replaced");
     }
     for fault in faults.iter().filter(|fault| !known.contains(fault)) {
         let (file, reason, remedy) = (fault.file.display(), fault.kind.to_string(), fault.remedy());
         match fault.which {
             FaultyCertificate::Refused => {
-                tracing::error!(%file, reason, remedy, "platform certificate refused; the one in use stays");
+                tracing::error!(%file, reason, remedy, "refused the new platform certificate; the current one stays in use");
             }
             FaultyCertificate::InUse => tracing::error!(%file, reason, remedy, "platform certificate in use is faulty"),
         }

@@ -1,10 +1,10 @@
 //! Settings that the running gateway takes: its upstreams with their routes, and the log filter.
 //!
 //! The file is read again on SIGHUP and when it changes. A file with a mistake changes nothing: the settings in force
-//! stay, the log has the mistakes, and a gauge is 0 until the file is correct. So does a file without an upstream that
-//! sites use: half of a file, cut between two tables, has no other mistake. All other changed settings are named and
-//! apply at the next start; `tollhouse check-config --running` lists them. An upstream with unchanged settings keeps
-//! its connections, its permits and its addresses.
+//! stay, the log has the mistakes, and a gauge is 0 until the file is correct. A file without an upstream that sites
+//! use is refused in the same way, because a file that is cut off between two tables has no other mistake. All other
+//! changed settings are logged and apply at the next start; `tollhouse check-config --running` lists them. An upstream
+//! with unchanged settings keeps its connections, its permits and its addresses.
 
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ impl Reload {
             match read {
                 Ok(config) => self.take(config).await,
                 Err(error) => {
-                    tracing::error!(error = format!("{error:#}"), "the settings are refused; those in force stay");
+                    tracing::error!(error = format!("{error:#}"), "refused the new settings; keeping the old ones");
                     self.refuse("it has mistakes, which the gateway's log names");
                 }
             }
@@ -101,8 +101,8 @@ impl Reload {
             let missing = missing.join(", ");
             tracing::error!(
                 missing,
-                "the settings are refused: they lack upstreams that sites use, as half of a file does; those in force stay. If \
-                 these upstreams are to go, move their projects first, or restart the gateway"
+                "refused the new settings, which lack upstreams that sites use (is the file incomplete?); keeping the old ones. \
+                 To remove these upstreams, move their projects first, or restart the gateway"
             );
             return self.refuse(&format!("it lacks upstreams that sites use: {missing}"));
         }
@@ -114,8 +114,8 @@ impl Reload {
         if taken.iter().any(|path| path == LOG_FILTER)
             && let Err(error) = self.logs.filter(&config.log_filter)
         {
-            tracing::error!(error = format!("{error:#}"), "log.filter is refused; all settings in force stay");
-            return self.refuse(&format!("{LOG_FILTER} is no log filter"));
+            tracing::error!(error = format!("{error:#}"), "cannot apply log.filter; keeping all current settings");
+            return self.refuse(&format!("{LOG_FILTER} is not a valid log filter"));
         }
         let changed = |name: &str| {
             let prefix = format!("{UPSTREAMS}{name}.");
@@ -130,8 +130,8 @@ impl Reload {
             return;
         }
         let list = |paths: &[String]| if paths.is_empty() { "nothing".to_owned() } else { paths.join(", ") };
-        tracing::info!(taken = list(&taken), at_the_next_start = list(&waiting), "settings read again");
-        self.remember(format!("taken: {}; at the next start: {}", list(&taken), list(&waiting)));
+        tracing::info!(applied = list(&taken), at_next_start = list(&waiting), "reloaded the settings");
+        self.remember(format!("applied: {}; at the next start: {}", list(&taken), list(&waiting)));
     }
 
     /// Notes that the file is refused, and why, for metric, `status` and recent changes.

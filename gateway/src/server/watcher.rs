@@ -56,7 +56,7 @@ impl Watcher for EdgeWatcher {
         if !hostnames.is_empty() {
             let closed = self.connections.close_where(|host| hostnames.contains(host));
             let names: Vec<&str> = hostnames.iter().map(Hostname::as_str).collect();
-            tracing::info!(hostnames = names.join(", "), connections = closed, "hostnames are no longer served");
+            tracing::info!(hostnames = names.join(", "), connections = closed, "stopped serving hostnames");
         }
     }
 
@@ -69,7 +69,7 @@ impl Watcher for EdgeWatcher {
         for project in suspended {
             let is_its = |site: Arc<Site>| matches!(&site.serves, Serves::Project(id) if id == project);
             let closed = self.connections.close_where(|host| self.replica.site(host).is_some_and(is_its));
-            tracing::info!(%project, connections = closed, "a project is suspended");
+            tracing::info!(%project, connections = closed, "stopped serving a suspended project");
         }
     }
 

@@ -187,7 +187,7 @@ impl Endpoints {
                 }
                 Err(error) => {
                     let reason = error.to_string();
-                    tracing::warn!(name, reason, "cannot look up the name of an upstream; its addresses stay");
+                    tracing::warn!(name, reason, "cannot resolve the name of an upstream; keeping its addresses");
                     // Addresses are not stored by name, so all of them stay.
                     before.iter().map(|endpoint| endpoint.found()).collect()
                 }

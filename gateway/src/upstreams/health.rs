@@ -48,7 +48,7 @@ impl HealthCheck {
     pub(super) async fn run(&self, endpoint: &Endpoint, settings: &UpstreamSettings) {
         let well = tokio::time::timeout(self.timeout, self.ask(endpoint, settings)).await.unwrap_or(false);
         if endpoint.checked(well, self) {
-            tracing::warn!(address = %endpoint.address, well, "upstream address changed its health");
+            tracing::warn!(address = %endpoint.address, well, "the health of an upstream address changed");
         }
     }
 

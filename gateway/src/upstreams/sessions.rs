@@ -92,7 +92,7 @@ impl Sessions {
                 break;
             }
         }
-        Err(DialError::because(DialFailure::Protocol, "its HTTP/2 connections accept no requests"))
+        Err(DialError::because(DialFailure::Protocol, "the upstream's HTTP/2 connections accept no requests"))
     }
 
     /// Adds a connection that has just negotiated HTTP/2.
@@ -118,7 +118,7 @@ impl Sessions {
         let connecting = async move {
             let stream = connecting.await?;
             if stream.is_tls() && !stream.agreed_on_http2() {
-                return Err(DialError::because(DialFailure::Protocol, "it did not negotiate HTTP/2"));
+                return Err(DialError::because(DialFailure::Protocol, "the upstream did not negotiate HTTP/2"));
             }
             Ok(stream)
         };

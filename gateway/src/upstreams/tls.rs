@@ -119,7 +119,7 @@ fn roots(settings: &TlsSettings) -> anyhow::Result<RootCertStore> {
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         anyhow::ensure!(
             !roots.is_empty(),
-            "the system trusts no authority: name one with ca_certificate_file, or install ca-certificates"
+            "the system has no trusted certificate authority: set ca_certificate_file, or install ca-certificates"
         );
         return Ok(roots);
     };

@@ -57,7 +57,7 @@ impl Transport {
         let Self::Tls(tls) = self else { return };
         let (tls, upstream) = (tls.clone(), upstream.as_str());
         match tokio::task::spawn_blocking(move || tls.reload()).await {
-            Ok(Ok(true)) => tracing::info!(upstream, "upstream TLS files reloaded"),
+            Ok(Ok(true)) => tracing::info!(upstream, "reloaded the TLS files of an upstream"),
             Ok(Ok(false)) | Err(_) => {}
             Ok(Err(error)) => {
                 let error = format!("{error:#}");

@@ -98,7 +98,7 @@ impl Reporter {
             }
             let report = KeyReport { node: self.node.clone(), used, bans, bans_total: total };
             if let Err(error) = self.send(client, "keys", &report).await {
-                tracing::debug!(%error, "could not report keys; retrying in the next round");
+                tracing::debug!(%error, "could not report key use and bans; retrying in the next round");
                 self.counts.keys.give_back(report.used);
                 return;
             }
@@ -106,13 +106,13 @@ impl Reporter {
         }
     }
 
-    /// Sends a report. If the control plane has no room for it, it is sent again after its next change: an immediate
-    /// retry would delay the rest.
+    /// Sends a report. If the control plane refuses a part of it for lack of space, that part is not sent again before
+    /// its figures change: an immediate retry would delay other reports.
     async fn send(&self, client: &reqwest::Client, what: &str, report: &impl Serialize) -> reqwest::Result<()> {
         let url = self.control.at(&format!("/internal/edge/{what}"));
         let sent = client.post(url).bearer_auth(&*self.token.to_token()).json(report).send().await?;
         if sent.status() == reqwest::StatusCode::TOO_MANY_REQUESTS {
-            tracing::debug!(what, "the control plane rejected part of a report; see its log");
+            tracing::debug!(what, "the control plane dropped part of a report; its log says why");
             return Ok(());
         }
         sent.error_for_status().map(drop)

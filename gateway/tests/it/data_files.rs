@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::world::{World, eventually};
 
-/// Replaces a file by something that is not a file of bounded size.
+/// Replaces a file with something that is not a file of bounded size.
 fn put(kind: &str, path: &Path) {
     std::fs::remove_file(path).ok();
     match kind {

@@ -105,7 +105,7 @@ async fn a_wrong_certificate_never_replaces_a_good_one() {
         (namesake(), "authority", "nothing shows that it has the same key"),
         // The right authority's certificate in the chain does not help.
         (with_root(namesake()), "authority", "nothing shows that it has the same key"),
-        (with_junk(pair(&[WILDCARD], -1, 90)), "unusable", "certificate 2 of its chain does not parse"),
+        (with_junk(pair(&[WILDCARD], -1, 90)), "unusable", "cannot parse certificate 2 of its chain"),
         (clients(), "purpose", "it is not for servers"),
         (authoritys(), "ca", "it is an authority's"),
         (broken, "unusable", "the private key does not belong to the certificate"),
@@ -212,7 +212,7 @@ async fn a_pipe_in_place_of_the_certificate_does_not_end_the_watching() {
     let file = world.settings_file().with_file_name("platform.pem");
     std::fs::remove_file(&file).unwrap();
     assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
-    says(&world, "is no regular file").await;
+    says(&world, "is not a regular file").await;
     world.admin.counts(&series("refused", "unusable"), 1).await;
     assert_eq!(shown(&world).await, leaf(&good));
     std::fs::remove_file(&file).unwrap();

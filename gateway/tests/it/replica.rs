@@ -256,7 +256,7 @@ async fn an_acceptance_without_a_refusal_is_refused_and_arms_nothing() {
     let nothing = async || {
         let (status, said) = world.admin.ask("POST", "/replica/accept", &world.operator()).await;
         assert_eq!(status, 409, "{said}");
-        assert!(said.contains("nothing_to_accept") && said.contains("Nothing is refused here"), "{said}");
+        assert!(said.contains("nothing_to_accept") && said.contains("There is nothing to accept"), "{said}");
     };
     nothing().await;
     // Nor during an outage of the control plane after which another database comes back.

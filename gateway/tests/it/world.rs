@@ -220,7 +220,7 @@ impl World {
         eventually("the gateway is ready", async || (self.admin.get("/readyz").await.0 == 200).then_some(())).await;
     }
 
-    /// Atomically replaces the gateway's settings by the result of `change`, as a deployment does.
+    /// Atomically replaces the gateway's settings with the result of `change`, as a deployment does.
     pub(crate) fn reconfigure(&self, change: impl FnOnce(&str) -> String) {
         let fresh = self.settings_file().with_extension("new");
         std::fs::write(&fresh, change(&self.configuration)).unwrap();

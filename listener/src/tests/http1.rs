@@ -1,4 +1,4 @@
-//! Connections of HTTP/1 between those who serve their requests.
+//! HTTP/1 connections, from the first request to the end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +50,7 @@ impl Open {
         seen
     }
 
-    /// Waits for the end; what came before it.
+    /// Waits for the end of the connection; returns what was received before it.
     async fn rest(mut self) -> String {
         let mut rest = Vec::new();
         self.client.read_to_end(&mut rest).await.unwrap();

@@ -1,9 +1,9 @@
 //! Orders in a database: an SQLite file, or a PostgreSQL server that several replicas share. Both use the same queries.
 //!
-//! Reading asks the pool and never waits for a writer. Writing goes through tasks ([`writer`]) that commit what waits
-//! together. When the database is locked, full, damaged or gone, the error says which, and nothing that was
-//! acknowledged is lost: both databases answer a commit when it is on disk. Nothing is remembered between two
-//! requests, so what one replica has acknowledged every other one shows.
+//! Reading asks the pool and never waits for a writer. Writing goes through tasks ([`writer`]), which commit all
+//! waiting changes together. If the database is locked, full, damaged or unreachable, the error says which, and no
+//! acknowledged change is lost: both databases confirm a commit when it is on disk. Nothing is cached between requests,
+//! so every replica shows what another one has acknowledged.
 
 mod apply;
 mod erase;
@@ -31,8 +31,9 @@ use super::{
 };
 use crate::order::{CancelError, Order, ShipError, Status};
 
-/// Versions, counts, sequences and event numbers from here on are damage: nothing is counted so far. The highest number
-/// has no successor, so counting on from it would fail the transaction, which has changes of other projects.
+/// Versions, counts, sequences and event numbers of this size and above are damaged: real ones never get so high. The
+/// highest 64-bit number has no successor, so incrementing it would fail a transaction that also contains changes of
+/// other projects.
 const COUNTED_MAX: i64 = 1 << 62;
 
 /// Writer tasks, and so concurrent write transactions, with PostgreSQL.
@@ -55,8 +56,7 @@ pub fn newest_schema() -> i64 {
     migrations().newest()
 }
 
-/// Makes a database that was put back from a backup ready for use: it is another one, so no entity tag from before
-/// matches.
+/// Prepares a restored database for use: it gets a new id, so no earlier entity tag matches.
 ///
 /// # Errors
 /// If it is not a database of orders, if a service uses it, or if it does not answer.

@@ -92,7 +92,7 @@ async fn events_of_orders_are_delivered_in_order() {
     assert_eq!(events[0].order["status"], "pending");
     assert!(events.iter().all(|event| event.project.as_str() == "demo" && event.at == crate::world::NOW));
     assert!(events.windows(2).all(|pair| pair[0].number < pair[1].number));
-    let counted = "orders_events_total{result=\"handed_over\"} 3";
+    let counted = "orders_events_total{result=\"relayed\"} 3";
     until(counted, async || world.metrics().await.contains(counted)).await;
     world.stop().await;
 }

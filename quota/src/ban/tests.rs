@@ -130,7 +130,7 @@ fn the_table_is_bounded_and_banned_keys_stay_in_it() {
     for number in 0..u16::try_from(OFFENDERS_MAX).unwrap() {
         table.add(&key(number), UnixMillis(MINUTE), until).unwrap();
     }
-    assert_eq!(table.add(&key(20_000), UnixMillis(MINUTE), until), None, "no room beside those who are banned");
+    assert_eq!(table.add(&key(20_000), UnixMillis(MINUTE), until), None, "the table is full of banned keys");
     let listed: BTreeSet<_> = table.list(UnixMillis(MINUTE)).into_iter().map(|ban| ban.key).collect();
     assert_eq!(listed.len(), OFFENDERS_MAX);
 }

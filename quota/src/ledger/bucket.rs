@@ -289,7 +289,7 @@ impl Bucket {
         (until > around.now).then_some(until)
     }
 
-    /// Replaces the node's component by its claim. A claim about another window means that the node has nothing in this
+    /// Replaces the node's component with its claim. A claim about another window means that the node has nothing in this
     /// one: units in a reply that never arrived do not exist.
     fn settle(&mut self, statement: &Statement, mine: &mut Component) {
         let claim = statement.claim;

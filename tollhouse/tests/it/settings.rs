@@ -38,7 +38,7 @@ fn is_known(process: &str, setting: &str) -> bool {
     }
     let Err(problems) = read(process, process, &text, &environment) else { return true };
     let is_it = |named: &str| named.ends_with(&variable) || named == setting.replace("authorities.", "authorities[0].");
-    !problems.list.iter().any(|problem| is_it(&problem.setting) && problem.way_out.contains("no such setting"))
+    !problems.list.iter().any(|problem| is_it(&problem.setting) && problem.way_out.contains("unknown setting"))
 }
 
 /// The settings in a text: a section's name, a dot and a word.

@@ -16,7 +16,7 @@ pub enum ServerVerdict {
     OkApexCname,
     /// No such record.
     Missing,
-    /// It has no records of its own: a wildcard's records answer instead, and do not point at us.
+    /// The name has no records; a wildcard answers instead, and its records do not point to the platform.
     Wildcard,
     /// A CNAME that points elsewhere.
     CnameMismatch,

@@ -27,7 +27,7 @@ fn every_mistake_is_reported_at_once_with_line_value_and_way_out() {
         "gateway.toml has 4 problems\n\
          \x20 line 2    quota.mode = \"alow\"\n             use one of: free, pro, business, enterprise\n\
          \x20 line 3    quota.limit = 0\n             use a whole number from 1 to 10\n\
-         \x20 line 4    quota.limt\n             there is no such setting; known here: budget, limit, mode\n\
+         \x20 line 4    quota.limt\n             unknown setting; known here: budget, limit, mode\n\
          \x20 line 6    tls.handshake = \"0s\"\n             use a time from 1s to 1m, for example \"5s\""
     );
 }

@@ -238,7 +238,7 @@ impl Downstream for Http1Client<'_> {
                 if rejection == Rejection::RequestTimeout { ErrorType::ReadTimedout } else { ErrorType::ReadError }
             }
         };
-        Poll::Ready(Err(Error::explain(kind, "the body of a request").into_down()))
+        Poll::Ready(Err(Error::explain(kind, "reading the request body").into_down()))
     }
 
     fn poll_trailers(&mut self, _cx: &mut Context<'_>) -> Poll<pingora::Result<Option<HeaderMap>>> {
@@ -265,5 +265,5 @@ impl Downstream for Http1Client<'_> {
 /// The error of a failed write to the client.
 fn unsent<T>(error: io::Error) -> pingora::Result<T> {
     let kind = if error.kind() == io::ErrorKind::TimedOut { ErrorType::WriteTimedout } else { ErrorType::WriteError };
-    Err(Error::because(kind, "to the client", error).into_down())
+    Err(Error::because(kind, "writing to the client", error).into_down())
 }

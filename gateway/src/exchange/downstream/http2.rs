@@ -70,8 +70,8 @@ impl Http2Client {
     }
 
     /// After a complete response: reads and discards the rest of the request, because some clients lose the response if
-    /// the stream is reset, even with `NO_ERROR` (curl 7.88 shows none). The connection goes on; what a connection
-    /// reads after its last response is a matter of the listener.
+    /// the stream is reset, even with `NO_ERROR` (curl 7.88 shows none). The connection stays open; the listener reads
+    /// the rest after the last response of a connection.
     pub(crate) async fn discard_rest_of_request(mut self) {
         if self.ended {
             self.discard_rest().await;
@@ -97,7 +97,7 @@ impl Http2Client {
     /// The number of bytes, of these `wanted`, that the client accepts now; at least one.
     fn poll_capacity(&mut self, wanted: usize, cx: &mut Context<'_>) -> Poll<pingora::Result<usize>> {
         let Some(response) = &mut self.response else {
-            return Poll::Ready(Err(Error::explain(ErrorType::InternalError, "no head")));
+            return Poll::Ready(Err(Error::explain(ErrorType::InternalError, "unsent head")));
         };
         response.reserve_capacity(wanted);
         match response.poll_capacity(cx) {
@@ -113,7 +113,7 @@ impl Http2Client {
             Poll::Ready(None) => Poll::Ready(unsent("the stream is gone")),
             Poll::Pending => {
                 let until = self.write_timer.wait(Instant::now());
-                let late = || Error::explain(ErrorType::WriteTimedout, "to the client").into_down();
+                let late = || Error::explain(ErrorType::WriteTimedout, "writing to the client").into_down();
                 self.timer.poll(until, cx).map(|()| Err(late()))
             }
         }
@@ -125,7 +125,7 @@ impl Http2Client {
             self.held = Some(piece.split_off(piece.len() - 1));
         }
         let last = last && !holds;
-        let response = self.response.as_mut().ok_or_else(|| Error::explain(ErrorType::InternalError, "no head"))?;
+        let response = self.response.as_mut().ok_or_else(|| Error::explain(ErrorType::InternalError, "unsent head"))?;
         response.send_data(piece, last).or_else(unsent)?;
         self.ended = last;
         Ok(())
@@ -140,7 +140,7 @@ impl Http2Client {
                 Poll::Ready(None) => return Poll::Ready(Ok(None)),
                 Poll::Pending => {
                     let until = self.body_timer.wait(Instant::now());
-                    let late = || Error::explain(ErrorType::ReadTimedout, "the body of a request").into_down();
+                    let late = || Error::explain(ErrorType::ReadTimedout, "reading the request body").into_down();
                     return self.timer.poll(until, cx).map(|()| Err(late()));
                 }
             };
@@ -216,7 +216,7 @@ impl Downstream for Http2Client {
     }
 
     async fn switch(&mut self, _head: Http2Head) -> pingora::Result<()> {
-        Err(Error::explain(ErrorType::InternalError, "HTTP/2 streams do not switch protocols"))
+        Err(Error::explain(ErrorType::InternalError, "an HTTP/2 stream cannot switch protocols"))
     }
 
     async fn begin(&mut self, head: Http2Head, ends: bool, _chunked: bool) -> pingora::Result<()> {
@@ -331,12 +331,12 @@ fn bytes(text: Cow<'static, str>) -> Bytes {
 
 /// The error of a failed write to the client.
 fn unsent<T>(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> pingora::Result<T> {
-    Err(Error::because(ErrorType::WriteError, "to the client", error).into_down())
+    Err(Error::because(ErrorType::WriteError, "writing to the client", error).into_down())
 }
 
 /// The error of a request body that broke off.
 fn broken<T>(error: h2::Error) -> pingora::Result<T> {
-    Err(Error::because(ErrorType::ReadError, "the body of a request", error).into_down())
+    Err(Error::because(ErrorType::ReadError, "reading the request body", error).into_down())
 }
 
 #[cfg(test)]

@@ -174,9 +174,9 @@ fn ended<T>(why: &'static str) -> pingora::Result<T> {
 fn broken<T>(error: io::Error) -> pingora::Result<T> {
     // With TLS 1.3 a server may refuse our certificate after the handshake has ended on our side.
     if tls_reason(&error).is_some() {
-        return Err(Error::because(ErrorType::TLSHandshakeFailure, "from an upstream", error).into_up());
+        return Err(Error::because(ErrorType::TLSHandshakeFailure, "reading from the upstream", error).into_up());
     }
-    Err(Error::because(ErrorType::ReadError, "from an upstream", error).into_up())
+    Err(Error::because(ErrorType::ReadError, "reading from the upstream", error).into_up())
 }
 
 /// Why TLS failed, for an operator.

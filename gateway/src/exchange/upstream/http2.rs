@@ -85,7 +85,7 @@ impl Http2Call {
     ) -> pingora::Result<Option<ResponseHead>> {
         let Some((parts, ends)) = self.head.take() else { return Ok(None) };
         if parts.status == StatusCode::SWITCHING_PROTOCOLS {
-            return Err(Error::explain(ErrorType::InvalidHTTPHeader, "a switch of protocols over HTTP/2").into_up());
+            return Err(Error::explain(ErrorType::InvalidHTTPHeader, "status 101 over HTTP/2").into_up());
         }
         head::response(&parts, (ends, to_head), is_removed, out).map(Some)
     }
@@ -252,7 +252,7 @@ impl Sending {
 
 fn broken<T>(error: h2::Error) -> pingora::Result<T> {
     let kind = if error.is_io() { ErrorType::ReadError } else { ErrorType::H2Error };
-    Err(Error::because(kind, "from an upstream", error).into_up())
+    Err(Error::because(kind, "reading from the upstream", error).into_up())
 }
 
 /// How an upstream refused a request unread. The request may be retried, whatever its method.

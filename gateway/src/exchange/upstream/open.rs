@@ -12,11 +12,12 @@ use crate::exchange::retry::{Failed, Failure};
 use crate::facts::ConnectionKind;
 use crate::upstreams::{DialError, DialFailure, Endpoint, Lease, Stream, Upstream, dial};
 
-/// How long a server that took a connection may take to speak HTTP/2 there.
+/// How long a server may take from accepting a connection to its first HTTP/2 frame.
 const FIRST_FRAME_MAX: Duration = Duration::from_secs(8);
 
-/// How long a connection may take until HTTP/2 is spoken on it. A server that pauses takes connections all the while, and nothing
-/// was sent to it yet: a request waits for it as for its response. Where there is another address it does not wait here.
+/// How long a new connection may take until its first HTTP/2 frame. The kernel of a paused server still accepts
+/// connections. So with a single address a request waits for the first frame as it waits for a response; with several
+/// addresses it tries another one after `connect_timeout`.
 fn opening_time(upstream: &Upstream) -> Duration {
     let settings = &upstream.settings;
     longest_opening(settings.connect_timeout, settings.first_byte_timeout, upstream.endpoints.len())
@@ -65,7 +66,7 @@ pub(in crate::exchange) async fn open(
     match Http2Call::begin(lease, head, request_body) {
         Ok(call) => Ok(UpstreamCall::new(Version::Http2(Box::new(call)), request, kind)),
         Err(error) => {
-            let error = Error::because(ErrorType::H2Error, "to an upstream", error).into_up();
+            let error = Error::because(ErrorType::H2Error, "writing to the upstream", error).into_up();
             Err(Failed { failure: Failure::Unsent, ..error.into() })
         }
     }
@@ -94,7 +95,7 @@ fn unopened(endpoint: &Endpoint, failure: Failure, error: DialError) -> Failed {
     if failure == Failure::Unconnected {
         endpoint.record_failure(&error);
     }
-    let connect_error = Error::explain(error.kind.error_type(), "connecting to an upstream").into_up();
+    let connect_error = Error::explain(error.kind.error_type(), "connecting to the upstream").into_up();
     Failed { failure, error: connect_error, reason: error.reason, sent_at: None }
 }
 

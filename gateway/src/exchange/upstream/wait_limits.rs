@@ -78,7 +78,7 @@ impl WaitLimits {
 
 /// The error of a client that has disconnected.
 pub(crate) fn client_left<T>() -> pingora::Result<T> {
-    Err(Error::explain(ErrorType::ConnectionClosed, "the client has left").into_down())
+    Err(Error::explain(ErrorType::ConnectionClosed, "the client disconnected").into_down())
 }
 
 /// The error of the side that is too late.
@@ -86,7 +86,7 @@ fn late(waits: Waits) -> pingora::Result<()> {
     Err(match waits {
         Waits::Either | Waits::Nothing => return Ok(()),
         Waits::Client => Error::explain(ErrorType::ReadTimedout, "the request as a whole took too long").into_down(),
-        Waits::Upstream => Error::explain(ErrorType::WriteTimedout, "to an upstream").into_up(),
-        Waits::Response => Error::explain(ErrorType::ReadTimedout, "from an upstream").into_up(),
+        Waits::Upstream => Error::explain(ErrorType::WriteTimedout, "writing to the upstream").into_up(),
+        Waits::Response => Error::explain(ErrorType::ReadTimedout, "reading from the upstream").into_up(),
     })
 }

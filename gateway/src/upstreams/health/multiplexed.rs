@@ -64,7 +64,7 @@ async fn ask(
     let mut answer = Vec::new();
     while let Some(piece) = response.body_mut().data().await {
         answer.extend_from_slice(&piece?);
-        anyhow::ensure!(answer.len() <= ANSWER_BYTES_MAX || response.status().is_success(), "too much of an answer");
+        anyhow::ensure!(answer.len() <= ANSWER_BYTES_MAX || response.status().is_success(), "body too large");
         if answer.len() > ANSWER_BYTES_MAX {
             break;
         }

@@ -1,4 +1,4 @@
-//! Monitors the reads of a connection: when to send a PING, whether it accepts requests, and why it broke off.
+//! Monitors the reads of a connection: when to send a PING, whether the connection accepts requests, and why it ended.
 //!
 //! A request after a second of silence is sent with a PING; otherwise a PING follows if nothing arrives soon after a
 //! request. If the PING is not answered either, requests that may not be repeated use another connection. Without

@@ -242,14 +242,14 @@ async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
     };
     let heard = MonitoredStream { stream, monitor: monitor.clone() };
     let (sender, mut connection) = options().handshake::<_, Bytes>(heard).await.map_err(failed)?;
-    let mut pings = connection
-        .ping_pong()
-        .ok_or_else(|| DialError::because(DialFailure::Protocol, "its connection cannot be checked with PING"))?;
+    let mut pings = connection.ping_pong().ok_or_else(|| {
+        DialError::because(DialFailure::Protocol, "the upstream's connection cannot be checked with PING")
+    })?;
     tokio::select! {
         biased;
         ended = &mut connection => {
             ended.map_err(failed)?;
-            return Err(DialError::because(DialFailure::Protocol, "it closed the connection in the handshake"));
+            return Err(DialError::because(DialFailure::Protocol, "the upstream closed the connection during the handshake"));
         }
         pong = pings.ping(Ping::opaque()) => {
             pong.map_err(failed)?;

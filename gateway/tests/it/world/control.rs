@@ -142,7 +142,7 @@ impl ControlPlane {
         book.streams.clear();
     }
 
-    /// Replaces the database by an empty one with higher revisions. Returns the former one.
+    /// Replaces the database with an empty one with higher revisions. Returns the former one.
     pub(crate) fn lose_database(&self) -> Database {
         let lost = self.copy_database();
         let revision = lost.revision + 1_000;

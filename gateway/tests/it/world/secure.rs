@@ -63,7 +63,7 @@ pub(crate) fn usual(names: &[&str]) -> ServerConfig {
     server(&certificates::leaf(names), rustls::ALL_VERSIONS, false)
 }
 
-/// Replaces a file by one that only its owner may read.
+/// Replaces a file with one that only its owner may read.
 pub(crate) fn file(directory: &Path, name: &str, text: &str) -> PathBuf {
     let (path, fresh) = (directory.join(name), directory.join(format!("{name}.new")));
     let _ = std::fs::remove_file(&fresh);

@@ -1,12 +1,12 @@
-//! Within a stable version nothing that was released goes away or changes (docs/tenant/versioning.md): the description
-//! of `/v1` as it was released is contained in the one of today. What is new may be there beside it.
+//! Within a stable version nothing released is removed or changed (docs/tenant/versioning.md): the present description
+//! of `/v1` contains the released one. Additions are allowed.
 
 use serde_json::Value;
 
-/// Words for people may be improved.
+/// Texts for people, which may change.
 const PROSE: [&str; 3] = ["description", "summary", "title"];
 
-/// Names under which more than before would ask more of clients: these lists may not grow.
+/// Members with lists of requirements on clients: these lists may not grow.
 const DEMANDS: [&str; 2] = ["required", "parameters"];
 
 /// Finds everything of `released` that is missing in `current` or differs there.

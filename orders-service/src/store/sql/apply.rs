@@ -224,8 +224,8 @@ async fn record(
     Ok(())
 }
 
-/// Increases the project's version in the transaction of the change. A version or a count that cannot be is replaced, the
-/// version by one that no list had.
+/// Increases the project's version in the transaction of the change. An impossible version or count is replaced, the
+/// version with one that no list has had.
 pub(super) async fn touch(
     connection: &mut Connection,
     project: &ProjectUid,

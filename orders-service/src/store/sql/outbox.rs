@@ -12,8 +12,8 @@ use crate::store::{EventKind, StoreError, Undelivered, Waiting};
 /// Events deleted by one statement. Each needs a parameter, and a statement may have 32,766.
 const DELETED_AT_ONCE: usize = 1_000;
 
-/// Has numbers count on from one that was never given, where the count of SQLite, or a number, is damaged. SQLite gives
-/// none after the highest one, so every change of every project would fail.
+/// Repairs damaged event numbers: if SQLite's sequence or a number is too high, continues from a number that was never
+/// assigned. SQLite assigns no number after the highest one, so otherwise every change of every project would fail.
 pub(super) async fn count_on(pool: &Pool) -> anyhow::Result<()> {
     let fresh = COUNTED_MAX / 2 + i64::from_le_bytes(chassis::random::bytes()?).rem_euclid(COUNTED_MAX / 4);
     let lower = query("UPDATE order_outbox SET number = number - $1 WHERE number >= $1").bind(COUNTED_MAX);
@@ -21,7 +21,7 @@ pub(super) async fn count_on(pool: &Pool) -> anyhow::Result<()> {
     let count = query("UPDATE sqlite_sequence SET seq = $1 WHERE name = 'order_outbox' AND seq >= $2");
     let counted = count.bind(fresh).bind(COUNTED_MAX).execute(pool).await?.rows_affected();
     if lowered + counted > 0 {
-        tracing::error!("numbers of events were damaged and go on from others: check the disk");
+        tracing::error!("replaced damaged event numbers; check the disk");
     }
     Ok(())
 }
