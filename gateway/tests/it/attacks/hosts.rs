@@ -2,44 +2,14 @@
 
 use contract::rejection::Rejection::BadHost;
 
-use super::{Row, refused_by_listener, row, series};
+use super::{matrix, refused_by_listener, series};
 use crate::world::client::{Ask, handshake};
 use crate::world::{BLOG, DEMO, ORDERS, OTHER, World, certificates};
-
-fn hosts() -> Vec<Row> {
-    let bad = |name: &str, host: &str| {
-        row(&format!("Host {name}"), format!("GET {ORDERS} HTTP/1.1\r\nHost: {host}\r\n\r\n"), BadHost)
-    };
-    vec![
-        row("no Host", format!("GET {ORDERS} HTTP/1.1\r\n\r\n"), BadHost),
-        row("no Host on HTTP/1.0", format!("GET {ORDERS} HTTP/1.0\r\n\r\n"), BadHost),
-        row("two Hosts", format!("GET / HTTP/1.1\r\nHost: {DEMO}\r\nHost: {OTHER}\r\n\r\n"), BadHost),
-        row("two Hosts, the same", format!("GET / HTTP/1.1\r\nHost: {DEMO}\r\nHost: {DEMO}\r\n\r\n"), BadHost),
-        bad("as a list", &format!("{DEMO}, {OTHER}")),
-        bad("with a path", &format!("{DEMO}/x")),
-        bad("with a dotted path", &format!("{DEMO}/../x")),
-        bad("with userinfo", &format!("user@{DEMO}")),
-        bad("with a space", &format!("{DEMO} x")),
-        bad("empty", ""),
-        bad("with an empty port", &format!("{DEMO}:")),
-        bad("with port 0", &format!("{DEMO}:0")),
-        bad("with a port beyond 65535", &format!("{DEMO}:65536")),
-        bad("with a port that is no number", &format!("{DEMO}:x")),
-        bad("longer than 253 bytes", &"abcdefg.".repeat(40)),
-        bad("with a label longer than 63 bytes", &format!("{}.example", "a".repeat(64))),
-        bad("as raw UTF-8", "b\u{fc}cher.example"),
-        bad("as a wildcard", "*.tollhouse.localhost"),
-        bad("with an escape", "demo%2etollhouse.localhost"),
-        bad("with an empty label", "demo..tollhouse.localhost"),
-        bad("with a backslash", &format!("{DEMO}\\x")),
-        row("absolute target, another Host", format!("GET http://{OTHER}/ HTTP/1.1\r\nHost: {DEMO}\r\n\r\n"), BadHost),
-    ]
-}
 
 // promise: edge.9
 #[tokio::test]
 async fn ambiguous_hosts_are_refused() {
-    refused_by_listener(hosts()).await;
+    refused_by_listener(matrix::hosts()).await;
 }
 
 // promise: edge.9
