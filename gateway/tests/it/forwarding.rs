@@ -128,6 +128,7 @@ fn assert_fields(request: &Received, added: &[&str]) {
     }
 }
 
+// promise: edge.10
 #[tokio::test]
 async fn an_api_learns_the_caller_and_clients_cannot_forge_one() {
     let world = World::start().await;

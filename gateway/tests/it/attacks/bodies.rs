@@ -68,21 +68,6 @@ async fn an_answer_before_the_body_was_read_costs_both_connections() {
     assert_eq!(requests.len(), 2, "{requests:?}");
 }
 
-/// Ending a connection with unread bytes would erase the answer.
-#[tokio::test]
-async fn a_refusal_reaches_a_client_that_keeps_writing() {
-    let world = World::start().await;
-    let key = &world.key.text;
-    let fields = format!("Host: {DEMO}\r\nAuthorization: Bearer {key}\r\nContent-Length: 1000000");
-    let mut client = world.tls(DEMO).await;
-    client.send(format!("POST /v2/orders HTTP/1.1\r\n{fields}\r\n\r\n")).await;
-    for _ in 0..50 {
-        client.send("x".repeat(20_000)).await;
-    }
-    client.reply("POST").await.expect("an answer").refused(413, "body_too_large");
-    world.assert_upstreams_untouched();
-}
-
 #[tokio::test]
 async fn an_upload_that_breaks_off_leaves_no_half_request_to_others() {
     let world = World::start().await;
