@@ -3,11 +3,11 @@
 
     bench/run strictness [--report]
 
-The rows are those of gateway/tests/it/attacks, where each is refused by Tollhouse with an exact status and without one
-byte to an upstream (this runs those tests first, and stops if one fails). Here the same bytes go to nginx, HAProxy, Caddy
-and Envoy, each configured as an edge for one host (bench/peers/edge-*). A row counts as refused when the server answers
-4xx or 5xx, or hangs up, and its upstream has not seen a byte of it. Some of what others let through is leniency that
-standards permit; tenants who do not trust each other are why we do not.
+The rows are those of listener/src/tests/attacks.rs; in gateway/tests/it/attacks each is refused by Tollhouse with an
+exact status and without one byte to an upstream (this runs those tests first, and stops if one fails). Here the same
+bytes go to nginx, HAProxy, Caddy and Envoy, each configured as an edge for one host (bench/peers/edge-*). A row counts
+as refused when the server answers 4xx or 5xx, or hangs up, and its upstream has not seen a byte of it. Some of what
+others let through is leniency that standards permit; tenants who do not trust each other are why we do not.
 
 --report writes docs/reference/strictness.md. Installs nginx, haproxy and caddy (Debian) as root, and Envoy (PyPI) into a directory
 of its own.

@@ -63,11 +63,6 @@ impl Plan {
             None => Limits { per_minute: NonZeroU32::MIN, per_day: NonZeroU32::MIN },
         }
     }
-
-    /// Whether the plan may attach custom domains: "any paid plan (Pro or above)" (specification, section 1).
-    pub const fn is_paid(self) -> bool {
-        !matches!(self, Self::Free)
-    }
 }
 
 #[cfg(test)]

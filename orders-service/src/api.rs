@@ -60,7 +60,7 @@ const DEPRECATED: &str = "deprecated";
 #[derive(Clone)]
 pub(crate) struct Api {
     pub(crate) guard: GatewayGuard,
-    pub(crate) store: Arc<dyn OrderStore>,
+    pub(crate) store: Arc<OrderStore>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) metrics: Metrics,
     pub(crate) environment: Environment,

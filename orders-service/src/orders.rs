@@ -16,7 +16,7 @@ use crate::import::{Collector, ImportFailure};
 use crate::json;
 use crate::order::{Order, ShipError};
 use crate::scan::Scan;
-use crate::store::{ChangeError, OrderStore, SqlOrders, StoreError, Summary};
+use crate::store::{ChangeError, OrderStore, StoreError, Summary};
 
 /// Longest wait for the next piece of an import.
 const PIECE_WAIT_MAX: Duration = Duration::from_secs(30);
@@ -24,7 +24,7 @@ const PIECE_WAIT_MAX: Duration = Duration::from_secs(30);
 /// The orders of all projects. Clones share one store.
 #[derive(Clone)]
 pub struct Orders {
-    store: Arc<dyn OrderStore>,
+    store: Arc<OrderStore>,
     /// Allows one import at a time: each can hold [`crate::import::ORDERS_MAX`] orders in memory.
     importing: Arc<Semaphore>,
 }
@@ -35,16 +35,12 @@ impl Orders {
     /// # Errors
     /// If it cannot be opened, is damaged, or was written by a newer version.
     pub async fn open(database: &Place) -> anyhow::Result<Self> {
-        Ok(Self::over(Arc::new(SqlOrders::open(database).await?)))
-    }
-
-    /// Uses the given store.
-    pub fn over(store: Arc<dyn OrderStore>) -> Self {
-        Self { store, importing: Arc::new(Semaphore::new(1)) }
+        let store = Arc::new(OrderStore::open(database).await?);
+        Ok(Self { store, importing: Arc::new(Semaphore::new(1)) })
     }
 
     /// The store.
-    pub fn store(&self) -> Arc<dyn OrderStore> {
+    pub fn store(&self) -> Arc<OrderStore> {
         self.store.clone()
     }
 
@@ -81,7 +77,7 @@ impl Orders {
     /// stream.
     pub fn export(&self, project: &ProjectUid) -> impl Stream<Item = Result<Bytes, StoreError>> + Send + 'static {
         enum Export {
-            Begin(Arc<dyn OrderStore>, ProjectUid),
+            Begin(Arc<OrderStore>, ProjectUid),
             Scan(Scan),
         }
         stream::try_unfold(Export::Begin(self.store.clone(), project.clone()), |export| async move {

@@ -32,7 +32,7 @@ const PERMIT_WAIT_MAX: Duration = Duration::from_secs(9);
 
 /// A scan in progress.
 pub(crate) struct Scan {
-    store: Arc<dyn OrderStore>,
+    store: Arc<OrderStore>,
     project: ProjectUid,
     edition: Edition,
     after: Option<i64>,
@@ -42,7 +42,7 @@ pub(crate) struct Scan {
 
 impl Scan {
     /// Starts a scan of the project's current edition.
-    pub(crate) async fn begin(store: Arc<dyn OrderStore>, project: ProjectUid) -> Result<Self, StoreError> {
+    pub(crate) async fn begin(store: Arc<OrderStore>, project: ProjectUid) -> Result<Self, StoreError> {
         let edition = store.edition(&project).await?;
         Ok(Self { store, project, edition, after: None, seen: 0, finished: false })
     }

@@ -65,9 +65,7 @@ pub async fn start_with(
     if let sql::Place::Sqlite(path) = &config.database {
         metrics::free_disk(&registry, "orders_disk_free_ratio", path)?;
     }
-    if let Some(database) = orders.store().database() {
-        tokio::spawn(sql::watch(database, watched, shutdown.clone()));
-    }
+    tokio::spawn(sql::watch(orders.store().database(), watched, shutdown.clone()));
     let control_plane = ControlPlane::new(config.control_plane, config.credential)?;
     let internal = Internal {
         orders: orders.clone(),

@@ -1,4 +1,4 @@
-//! The store of orders: the trait and its guarantees.
+//! The store of orders and its guarantees.
 //!
 //! The store keeps the orders of all projects, each under `(project, id)`. A change that was answered is on disk, and
 //! the rules of [`crate::order`] are applied inside the transaction that writes, so that of two changes of one order
@@ -13,16 +13,13 @@ mod sql;
 
 use std::time::Duration;
 
-use async_trait::async_trait;
-use chassis::sql::Database;
-use contract::project::ProjectUid;
 use contract::time::UnixMillis;
 
-use crate::order::{CancelError, Order, ShipDate, ShipError, Status};
+use crate::order::{Order, ShipDate, Status};
 
 pub use fault::{FaultKind, StoreError};
 pub use outbox::{Undelivered, Waiting};
-pub use sql::{SqlOrders, finish_restore, newest_schema};
+pub use sql::{OrderStore, finish_restore, newest_schema};
 
 /// How long a request waits for the store before it fails: a little more than the store's own wait for a lock.
 pub const WAIT_MAX: Duration = Duration::from_secs(5);
@@ -215,69 +212,4 @@ pub struct PageQuery {
     pub after: Option<After>,
     /// Most orders in the page.
     pub limit: u32,
-}
-
-/// A store of orders. Every implementation passes the same suite.
-#[async_trait]
-pub trait OrderStore: Send + Sync {
-    /// Identifies this database; no other one has the same id.
-    fn store_id(&self) -> &str;
-
-    /// Version and number of the project's orders, consistent with each other.
-    async fn edition(&self, project: &ProjectUid) -> Result<Edition, StoreError>;
-
-    /// The next `limit` orders with ids above `after`, in id order. Holds no lock or connection afterwards.
-    async fn batch(&self, project: &ProjectUid, after: Option<i64>, limit: u32) -> Result<Vec<Order>, StoreError>;
-
-    /// One page of orders.
-    async fn page(&self, project: &ProjectUid, query: &PageQuery) -> Result<Vec<Order>, StoreError>;
-
-    /// One order.
-    async fn find(&self, project: &ProjectUid, id: i64) -> Result<Option<Order>, StoreError>;
-
-    /// The changes of an order, oldest first; `None` for an unknown order.
-    async fn events(&self, project: &ProjectUid, id: i64) -> Result<Option<Vec<Event>>, StoreError>;
-
-    /// Whether any order of the project is for this pet.
-    async fn knows_pet(&self, project: &ProjectUid, pet_id: i64) -> Result<bool, StoreError>;
-
-    /// The number of orders in each state.
-    async fn summary(&self, project: &ProjectUid) -> Result<Summary, StoreError>;
-
-    /// Cancels a pending order. After `Ok` the cancellation is on disk.
-    async fn cancel(&self, project: &ProjectUid, id: i64, at: UnixMillis) -> Result<Order, ChangeError<CancelError>>;
-
-    /// Ships a pending order, durably.
-    async fn ship(&self, project: &ProjectUid, id: i64, at: UnixMillis) -> Result<Order, ChangeError<ShipError>>;
-
-    /// Creates a pending order with the next free id, durably; once per idempotency key.
-    async fn create(
-        &self,
-        project: &ProjectUid,
-        order: NewOrder,
-        idempotency: Option<Idempotency>,
-        at: UnixMillis,
-    ) -> Result<Created, CreateError>;
-
-    /// Adds all orders, durably, or none.
-    async fn import(&self, project: &ProjectUid, orders: Vec<Order>) -> Result<u64, ImportError>;
-
-    /// Erases all data of the project, durably, and refuses later changes to it. Succeeds for an unknown or erased
-    /// project. Changes of other projects can run in between.
-    async fn erase(&self, project: &ProjectUid, at: UnixMillis) -> Result<(), StoreError>;
-
-    /// The oldest undelivered events, in the order of their numbers. The transaction of each change writes one event;
-    /// an import writes none.
-    async fn undelivered(&self, limit: u32) -> Result<Waiting, StoreError>;
-
-    /// Deletes the delivered events, and the oldest undelivered ones above `keep`. Returns the number of the latter.
-    async fn forget(&self, delivered: Vec<i64>, keep: u32) -> Result<u64, StoreError>;
-
-    /// The database, for metrics; `None` for a store without one.
-    fn database(&self) -> Option<Database> {
-        None
-    }
-
-    /// Completes the changes in progress and closes the files.
-    async fn close(&self);
 }

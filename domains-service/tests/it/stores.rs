@@ -88,8 +88,7 @@ impl Beside {
         if directory.join(NOTE).exists() {
             return Self::Postgres(sqlx::PgConnection::connect(&url_in(directory)).await.unwrap());
         }
-        let file = SqliteConnectOptions::new().filename(directory.join("domains.sqlite"));
-        Self::Sqlite(SqliteConnection::connect_with(&file).await.unwrap())
+        Self::Sqlite(sqlite(directory).await)
     }
 
     /// Two columns of text of all rows.
@@ -104,26 +103,15 @@ impl Beside {
 
 /// Executes statements directly in the database, without the service.
 pub(crate) async fn execute(directory: &Path, text: &str) {
-    let text = AssertSqlSafe(text.to_owned());
-    match Beside::open(directory).await {
-        Beside::Sqlite(mut connection) => drop(sqlx::raw_sql(text).execute(&mut connection).await.unwrap()),
-        Beside::Postgres(mut connection) => drop(sqlx::raw_sql(text).execute(&mut connection).await.unwrap()),
-    }
+    try_execute(directory, text).await.unwrap();
 }
 
 /// Table and name of every column of text, in their order.
 pub(crate) async fn text_columns(directory: &Path) -> Vec<(String, String)> {
-    let text = if directory.join(NOTE).exists() {
-        "SELECT table_name::text, column_name::text FROM information_schema.columns
-         WHERE table_schema = 'public' AND data_type = 'text' AND table_name NOT LIKE '\\_%'"
-    } else {
-        "SELECT t.name, c.name FROM sqlite_master t JOIN pragma_table_info(t.name) c
-         WHERE t.type = 'table' AND c.type = 'TEXT' AND t.name NOT LIKE '\\_%' ESCAPE '\\'"
-    };
-    let found = Beside::open(directory).await.pairs(text).await;
-    let mut columns: Vec<_> = found.into_iter().filter_map(|(table, column)| table.zip(column)).collect();
-    columns.sort();
-    columns
+    let texts = columns(directory).await.into_iter().filter(|column| column.kind == "TEXT");
+    let mut texts: Vec<_> = texts.map(|column| (column.table, column.name)).collect();
+    texts.sort();
+    texts
 }
 
 /// The value of a column in the row that a condition finds.
@@ -240,19 +228,9 @@ pub(crate) async fn revision_before(directory: &Path, revision: u64) -> u64 {
 
 /// The tables of a test's database and their columns, read from the database itself.
 pub(crate) async fn schema(directory: &Path) -> BTreeMap<String, Vec<String>> {
-    let columns: Vec<(String, String)> = if directory.join(NOTE).exists() {
-        let text = "SELECT table_name || ' ' || column_name FROM information_schema.columns
-                    WHERE table_schema = current_schema() ORDER BY ordinal_position";
-        let lines = Server::shared().sql(name_in(&url_in(directory)), text);
-        lines.lines().filter_map(|line| line.split_once(' ')).map(|(of, name)| (of.into(), name.into())).collect()
-    } else {
-        let text = "SELECT t.name, c.name FROM sqlite_schema t, pragma_table_info(t.name) c
-                    WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite_%'";
-        sqlx::query_as(text).fetch_all(&mut sqlite(directory).await).await.unwrap()
-    };
     let mut tables = BTreeMap::<String, Vec<String>>::new();
-    for (table, column) in columns {
-        tables.entry(table).or_default().push(column);
+    for column in columns(directory).await {
+        tables.entry(column.table).or_default().push(column.name);
     }
     assert!(tables.len() > 10, "{tables:?}");
     tables

@@ -9,6 +9,8 @@ mod credentials;
 mod framing;
 mod hosts;
 mod lines;
+#[path = "../../../listener/src/tests/attacks.rs"]
+mod matrix;
 mod responses;
 
 use std::collections::BTreeMap;
@@ -17,38 +19,13 @@ use std::io::Write as _;
 
 use contract::rejection::Rejection;
 
+use self::matrix::Row;
 use crate::world::client::Client;
-use crate::world::{DEMO, ORDERS, World};
-
-/// One row: its name in the matrix, the bytes to send, and the expected refusal.
-pub(super) struct Row {
-    name: String,
-    bytes: Vec<u8>,
-    rejection: Rejection,
-}
-
-pub(super) fn row(name: &str, bytes: impl Into<Vec<u8>>, rejection: Rejection) -> Row {
-    Row { name: name.to_owned(), bytes: bytes.into(), rejection }
-}
-
-/// A GET of the orders with a good Host, without a key, and with these field lines.
-pub(super) fn get(lines: &str) -> String {
-    format!("GET {ORDERS} HTTP/1.1\r\nHost: {DEMO}\r\n{lines}\r\n")
-}
-
-/// A POST with a good Host, these field lines and this rest.
-pub(super) fn post(lines: &str, rest: &str) -> String {
-    format!("POST /v2/orders HTTP/1.1\r\nHost: {DEMO}\r\n{lines}\r\n{rest}")
-}
-
-/// The smuggled request, which must never be read as a request.
-pub(super) fn smuggled() -> String {
-    format!("DELETE {ORDERS}/1 HTTP/1.1\r\nHost: {DEMO}\r\n\r\n")
-}
+use crate::world::{DEMO, World};
 
 /// Sends every row over TLS on its own connection, and every third one without TLS as well.
 // promise: edge.31
-pub(super) async fn refused_by_listener(rows: Vec<Row>) {
+async fn refused_by_listener(rows: Vec<Row>) {
     let world = World::start().await;
     let mut expected: BTreeMap<String, u64> = BTreeMap::new();
     let mut lines = 0;

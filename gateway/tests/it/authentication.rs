@@ -40,6 +40,7 @@ async fn a_valid_key_is_accepted_on_every_host_of_its_project() {
 }
 
 // rule: 5.2, 5.3, 7.401
+// promise: edge.13, edge.18
 #[tokio::test]
 async fn a_missing_or_wrong_key_is_401_with_an_error_body() {
     let world = World::start().await;
@@ -68,6 +69,7 @@ async fn a_missing_or_wrong_key_is_401_with_an_error_body() {
         ("two keys in one", bearer(&format!("{key}, {key}")), "invalid_api_key", INVALID),
         ("two headers", [bearer(&key), bearer(&key)].concat(), "invalid_api_key", INVALID),
         ("good and bad header", [bearer(&key), bearer("x")].concat(), "invalid_api_key", INVALID),
+        ("quoted", bearer(&format!("\"{key}\"")), "invalid_api_key", INVALID),
         ("flipped letter", bearer(&flipped), "invalid_api_key", INVALID),
         ("too long", bearer(&format!("{key}a")), "invalid_api_key", INVALID),
         ("four kilobytes", bearer(&"a".repeat(4_096)), "invalid_api_key", INVALID),
@@ -86,13 +88,14 @@ async fn a_missing_or_wrong_key_is_401_with_an_error_body() {
         }
         let reply = client.ask(&ask).await;
         assert_unauthorized(&reply, code, challenge, number);
+        assert!(!reply.text().contains(&key), "{what}");
         assert!(!world.log.line_of(reply.request_id()).await.to_string().contains(&key), "{what}");
     }
     // A key in the query does not count either, and the 401 comes before any answer about paths.
     let reply = client.ask(&Ask::get(DEMO, &format!("/nowhere?api_key={key}"))).await;
     reply.refused(401, "missing_api_key");
     world.assert_upstreams_untouched();
-    for (result, times) in [("missing", 3), ("malformed", 12), ("unknown", 5), ("ok", 0)] {
+    for (result, times) in [("missing", 3), ("malformed", 13), ("unknown", 5), ("ok", 0)] {
         world.admin.counts(&format!("edge_auth_total{{result=\"{result}\"}}"), times).await;
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::world::client::{Ask, Reply};
 use crate::world::entities::{certificate, redirecting};
 use crate::world::upstream::{Act, response};
-use crate::world::{BLOG, DEMO, ORDERS, SHOP, World, eventually, within};
+use crate::world::{BLOG, DEMO, ORDERS, SHOP, World, within};
 
 const WWW: &str = "www.shop.example";
 
@@ -362,32 +362,6 @@ async fn forwards(upstream_h2: bool) {
     world.end().await;
 }
 
-/// A client that declares the length of its body, and one that does not.
-#[tokio::test]
-async fn over_http2_bodies_arrive_as_they_were_sent() {
-    let world = World::start().await;
-    let client = world.h2(BLOG).await;
-    let large = "0123456789".repeat(60_000);
-    for body in ["x", &large] {
-        let mut ask = Ask::new("POST", BLOG, "/a").body(body);
-        assert_eq!(client.ask(&ask).await.status, 200);
-        ask.fields.clear();
-        assert_eq!(client.ask(&ask).await.status, 200);
-        let requests = world.blog.requests();
-        let [.., measured, unmeasured] = requests.as_slice() else { panic!("{requests:?}") };
-        for (request, length, coding) in
-            [(measured, Some(body.len().to_string()), None), (unmeasured, None, Some("chunked"))]
-        {
-            assert!(request.complete && request.body == body.as_bytes(), "{}", request.raw_head);
-            assert_eq!(request.head.get("content-length"), length.as_deref());
-            assert_eq!(request.head.get("transfer-encoding"), coding);
-        }
-    }
-    assert_eq!(world.blog.connections(), 1, "one after the other they share a connection");
-    drop(client);
-    world.end().await;
-}
-
 #[tokio::test]
 async fn over_http2_a_body_that_becomes_too_large_is_413() {
     let world = World::start().await;
@@ -429,36 +403,6 @@ async fn over_http2_an_answer_before_the_body_was_read_is_the_answer() {
 }
 
 #[tokio::test]
-async fn over_http2_an_upload_that_breaks_off_ends_its_request() {
-    let world = World::start().await;
-    let client = world.h2(BLOG).await;
-    let (response, mut body) = client.begin(&Ask::new("POST", BLOG, "/half")).await;
-    body.send_data("half".into(), false).unwrap();
-    eventually("the upstream is asked", async || (world.blog.heads() == 1).then_some(())).await;
-    body.send_reset(h2::Reason::CANCEL);
-    within(response).await.unwrap_err();
-    world.blog.asked(1).await;
-    assert!(!world.blog.only_request().complete);
-    assert_eq!(client.ask(&Ask::get(BLOG, "/next")).await.status, 200);
-    drop(client);
-    world.end().await;
-}
-
-#[tokio::test]
-async fn over_http2_only_the_gateway_sends_100_continue() {
-    let world = World::start().await;
-    let client = world.h2(BLOG).await;
-    let ask = Ask::new("POST", BLOG, "/").field("Expect", "100-continue").field("Content-Length", "5");
-    let (mut response, mut body) = client.begin(&ask).await;
-    let permission = within(poll_fn(|cx| response.poll_informational(cx))).await.unwrap().unwrap();
-    assert_eq!((permission.status(), permission.headers().len()), (http::StatusCode::CONTINUE, 0));
-    body.send_data("12345".into(), true).unwrap();
-    assert_eq!(within(response).await.unwrap().status(), 200);
-    let request = world.blog.only_request();
-    assert_eq!((request.body.as_slice(), request.head.get("expect")), (&b"12345"[..], None));
-}
-
-#[tokio::test]
 async fn over_http2_interim_responses_go_on() {
     let world = World::start().await;
     let client = world.h2(BLOG).await;
@@ -489,18 +433,6 @@ async fn an_upstream_connection_serves_many_requests_until_it_dies() {
     world.blog.next(Act::Answer(more.into_bytes()));
     assert_eq!(client.ask(&Ask::get(BLOG, "/")).await.text(), "good");
     assert_ne!(client.ask(&Ask::get(BLOG, "/")).await.text(), "poison");
-}
-
-#[tokio::test]
-async fn a_client_that_leaves_ends_its_upstream_request() {
-    let world = World::start().await;
-    world.blog.next(Act::Hang);
-    let mut client = world.tls(BLOG).await;
-    client.send(Ask::get(BLOG, "/").to_bytes()).await;
-    world.blog.asked(1).await;
-    client.wire.close().await;
-    world.blog.left(1).await;
-    world.end().await;
 }
 
 /// The listener does not read a list as a request for a WebSocket, so the upstream is not asked to switch and must not.

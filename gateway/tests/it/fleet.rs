@@ -14,7 +14,7 @@ mod shared;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -27,12 +27,12 @@ pub(crate) use self::outcome::Outcome;
 use self::server::Redis;
 use crate::world::client::Ask;
 use crate::world::control::ControlPlane;
-use crate::world::credentials::credential;
 use crate::world::entities::{TestKey, limited, site};
 use crate::world::h2::H2;
 use crate::world::observed::Admin;
+use crate::world::process::{Gateway, Place};
 use crate::world::upstream::Upstream;
-use crate::world::{ORDERS, SEALING_SECRET, certificates, eventually};
+use crate::world::{ORDERS, eventually};
 
 /// Connections a driver keeps to each gateway; each carries many requests at once.
 const CONNECTIONS: usize = 8;
@@ -47,7 +47,7 @@ pub(super) struct Tenant {
 pub(super) struct Node {
     pub(super) https: SocketAddr,
     pub(super) admin: Admin,
-    process: Child,
+    process: Gateway,
     log: PathBuf,
 }
 
@@ -129,9 +129,6 @@ impl Fleet {
         }
         let control = ControlPlane::start(entities);
         let directory = tempfile::tempdir().unwrap();
-        let (chain, key) = certificates::platform();
-        std::fs::write(directory.path().join("platform.pem"), chain).unwrap();
-        std::fs::write(directory.path().join("platform.key"), key).unwrap();
         let mut fleet = Self {
             nodes: vec![],
             tenants,
@@ -155,23 +152,9 @@ impl Fleet {
     }
 
     fn spawn(&self, number: usize, quota: &str, clock_off_by: i32) -> Node {
-        let [http, https, admin] = [(); 3].map(|()| free_address());
-        let file = |name: &str| self.directory.path().join(name).display().to_string();
-        let text = format!(
+        let place = Place::free();
+        let tables = format!(
             r#"
-            data_directory = "{data}"
-            credential = "{credential}"
-            sealing_secret = "{SEALING_SECRET}"
-            threads = 2
-            [listen]
-            http = "{http}"
-            https = "{https}"
-            admin = "{admin}"
-            [tls]
-            platform_certificate_file = "{chain}"
-            platform_key_file = "{key}"
-            [feed]
-            url = "http://{feed}"
             [quota]
             store = "redis"
             {quota}
@@ -187,22 +170,18 @@ impl Fleet {
             first_byte_timeout = "20s"
             routes = [{{ path = "{ORDERS}", methods = ["GET"] }}]
             "#,
-            data = file(&format!("data-{}", admin.port())),
-            credential = credential(number),
-            chain = file("platform.pem"),
-            key = file("platform.key"),
-            feed = self.control.address,
             budget = self.call_budget,
             redis = self.proxies[number].port,
             orders = self.orders.address,
         );
+        let text = place.settings(self.directory.path(), number, 2, self.control.address, &tables);
         std::fs::write(self.directory.path().join(format!("gateway-{number}.toml")), text).unwrap();
         let (process, log) = self.launch(number, clock_off_by);
-        Node { https, admin: Admin(admin), process, log }
+        Node { https: place.https, admin: Admin(place.admin), process, log }
     }
 
     /// Starts the process of a node with a written configuration; returns it and its log.
-    fn launch(&self, number: usize, clock_off_by: i32) -> (Child, PathBuf) {
+    fn launch(&self, number: usize, clock_off_by: i32) -> (Gateway, PathBuf) {
         let log = self.directory.path().join(format!("gateway-{number}.log"));
         let mut command = Command::new(env!("CARGO_BIN_EXE_gateway"));
         if clock_off_by != 0 {
@@ -221,7 +200,7 @@ impl Fleet {
             .stderr(Stdio::inherit())
             .spawn()
             .unwrap();
-        (process, log)
+        (Gateway(process), log)
     }
 
     fn clock_file(&self, number: usize) -> PathBuf {
@@ -351,12 +330,6 @@ fn wrong_clock_library() -> PathBuf {
 }
 
 impl Node {
-    /// As a power cut does.
-    pub(super) fn kill(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
-    }
-
     /// Waits until it is ready.
     pub(super) async fn is_ready(&self) {
         eventually("the gateway is ready", async || {
@@ -364,24 +337,6 @@ impl Node {
             (connected && self.admin.get("/readyz").await.0 == 200).then_some(())
         })
         .await;
-    }
-
-    pub(super) fn terminate(&self) {
-        let status = Command::new("kill").args(["-TERM", &self.process.id().to_string()]).status();
-        assert!(status.unwrap().success());
-    }
-
-    /// Waits for the end after [`Node::terminate`]; whether it was a clean one.
-    pub(super) async fn ended(&mut self) -> bool {
-        let status = eventually("the process ends", async || self.process.try_wait().unwrap()).await;
-        status.success()
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 

@@ -128,6 +128,7 @@ fn assert_fields(request: &Received, added: &[&str]) {
     }
 }
 
+// promise: edge.10
 #[tokio::test]
 async fn an_api_learns_the_caller_and_clients_cannot_forge_one() {
     let world = World::start().await;
@@ -268,23 +269,6 @@ async fn an_absolute_target_is_forwarded_as_a_path() {
     let request = world.orders.only_request();
     assert_eq!(request.head.first_line, "GET /v1/store/orders?a=b HTTP/1.1");
     assert_eq!(identity_of(&request).site_project, Some("demo".parse().unwrap()));
-}
-
-#[tokio::test]
-async fn bodies_arrive_as_they_were_sent() {
-    let world = World::start().await;
-    let mut client = world.tls(BLOG).await;
-    let large = "x".repeat(300_000);
-    assert_eq!(client.ask(&Ask::new("PUT", BLOG, "/large").body(&large)).await.status, 200);
-    let mut chunked = Ask::new("PUT", BLOG, "/chunked").field("Transfer-Encoding", "chunked");
-    chunked.body = b"3\r\nabc\r\n4;x=y\r\ndefg\r\n0\r\nX-Trailer: dropped\r\n\r\n".to_vec();
-    assert_eq!(client.ask(&chunked).await.status, 200);
-    let h2 = world.h2(BLOG).await;
-    let mut ask = Ask::new("POST", BLOG, "/h2");
-    ask.body = b"over http/2".to_vec();
-    assert_eq!(h2.ask(&ask).await.status, 200);
-    let bodies: Vec<Vec<u8>> = world.blog.requests().into_iter().map(|request| request.body).collect();
-    assert_eq!(bodies, [large.as_bytes(), b"abcdefg", b"over http/2"]);
 }
 
 #[tokio::test]

@@ -129,49 +129,6 @@ async fn each_plan_has_the_limits_that_are_published() {
     }
 }
 
-// rule: 8.4
-#[tokio::test]
-async fn a_higher_plan_takes_effect_at_once_and_counts_are_kept() {
-    let world = world_with(2, 100).await;
-    let mut client = world.tls(DEMO).await;
-    assert_eq!(client.ask(&world.list()).await.status, 200);
-    assert_eq!(client.ask(&world.list()).await.status, 200);
-    client.ask(&world.list()).await.refused(429, "rate_limit_exceeded");
-    world.control.put(Entity::Project(limited("demo", 5, 100))).await;
-    let reply = client.ask(&world.list()).await;
-    assert_eq!((reply.status, reply.rate_limit_headers()), (200, (5, 2, MINUTE_END)));
-    // And downwards: two more than allowed were used already.
-    world.control.put(Entity::Project(limited("demo", 1, 100))).await;
-    let reply = client.ask(&world.list()).await;
-    assert_refused(&reply, "rate_limit_exceeded", 1, MINUTE_END, NOW);
-    let reply = client.ask(&Ask::get(DEMO, "/nowhere").key(&world.key.text)).await;
-    reply.refused(429, "rate_limit_exceeded");
-}
-
-// rule: 8.1
-#[tokio::test]
-async fn of_a_thousand_requests_for_the_last_unit_one_is_admitted() {
-    let world = world_with(1, 2_000).await;
-    // HTTP/2, because one client may not open so many connections: ten connections with a hundred streams each.
-    let mut clients = Vec::new();
-    for _ in 0..10 {
-        clients.push(std::sync::Arc::new(world.h2(DEMO).await));
-    }
-    let mut asked = tokio::task::JoinSet::new();
-    for client in clients.iter().cycle().take(1_000) {
-        let (client, ask) = (client.clone(), world.list());
-        asked.spawn(async move { client.ask(&ask).await });
-    }
-    let replies = asked.join_all().await;
-    let admitted: Vec<&Reply> = replies.iter().filter(|reply| reply.status == 200).collect();
-    assert_eq!(admitted.len(), 1);
-    assert_eq!(admitted[0].rate_limit_headers(), (1, 0, MINUTE_END));
-    for reply in replies.iter().filter(|reply| reply.status != 200) {
-        assert_refused(reply, "rate_limit_exceeded", 1, MINUTE_END, NOW);
-    }
-    assert_eq!(world.orders.requests().len(), 1);
-}
-
 #[tokio::test]
 async fn counts_survive_a_restart_of_the_gateway() {
     let mut world = world_with(3, 100).await;

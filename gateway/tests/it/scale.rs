@@ -15,12 +15,12 @@ use contract::feed::Entity;
 use contract::time::UnixSeconds;
 
 use self::process::Process;
-use crate::fleet::{extent, free_address};
+use crate::fleet::extent;
 use crate::world::client::{Ask, Client, handshake};
 use crate::world::control::ControlPlane;
-use crate::world::credentials::credential;
 use crate::world::entities::{public, site};
 use crate::world::observed::Admin;
+use crate::world::process::Place;
 use crate::world::upstream::Upstream;
 use crate::world::wire::Wire;
 use crate::world::{SEALING_SECRET, certificates};
@@ -46,7 +46,7 @@ fn chosen(variable: &str) -> Option<String> {
 
 /// Starts a gateway over a directory that outlives it; returns it when it is ready and has the snapshot, and how long
 /// that took.
-async fn start(configuration: &Path, https: SocketAddr, admin: SocketAddr) -> (Process, Duration) {
+async fn start(configuration: &Path, Place { https, admin, .. }: Place) -> (Process, Duration) {
     let began = Instant::now();
     let program = chosen("GATEWAY").unwrap_or_else(|| env!("CARGO_BIN_EXE_gateway").to_owned());
     let process = Process::start(&program, &["--config"], configuration, https);
@@ -149,49 +149,19 @@ async fn a_gateway_that_restarts_with_many_domains_serves_them_from_its_own_file
     }
     let control = ControlPlane::start(entities);
     let directory = tempfile::tempdir().unwrap();
-    let file = |name: &str| directory.path().join(name);
-    let (platform_chain, platform_key) = certificates::platform();
-    std::fs::write(file("platform.pem"), platform_chain).unwrap();
-    std::fs::write(file("platform.key"), platform_key).unwrap();
-    let [http, https, admin] = [(); 3].map(|()| free_address());
-    let text = format!(
-        r#"
-        data_directory = "{data}"
-        credential = "{credential}"
-        sealing_secret = "{SEALING_SECRET}"
-        threads = 1
-        [listen]
-        http = "{http}"
-        https = "{https}"
-        admin = "{admin}"
-        [tls]
-        platform_certificate_file = "{chain}"
-        platform_key_file = "{key}"
-        [feed]
-        url = "http://{feed}"
-        [drain]
-        lame_duck = "0s"
-        [upstreams.blog]
-        endpoints = ["{blog}"]
-        "#,
-        data = file("data").display(),
-        credential = credential(0),
-        chain = file("platform.pem").display(),
-        key = file("platform.key").display(),
-        feed = control.address,
-        blog = blog.address,
-    );
-    let configuration = file("gateway.toml");
-    std::fs::write(&configuration, text).unwrap();
-    let (first, took) = start(&configuration, https, admin).await;
+    let place = Place::free();
+    let tables = format!("[drain]\nlame_duck = \"0s\"\n[upstreams.blog]\nendpoints = [\"{}\"]", blog.address);
+    let configuration = directory.path().join("gateway.toml");
+    std::fs::write(&configuration, place.settings(directory.path(), 0, 1, control.address, &tables)).unwrap();
+    let (first, took) = start(&configuration, place).await;
     println!("{domains} domains: the first snapshot was taken in {took:?}");
     drop(first);
     // From here on the gateway has only its file.
     control.die().await;
-    let (gateway, took) = start(&configuration, https, admin).await;
+    let (gateway, took) = start(&configuration, place).await;
     let mut shown = vec![("Tollhouse", measured(&gateway, took, hot).await)];
     let host = name(domains - 1);
-    let stream = handshake(https, Some(&host), certificates::client(&[b"http/1.1"])).await.unwrap();
+    let stream = handshake(place.https, Some(&host), certificates::client(&[b"http/1.1"])).await.unwrap();
     let reply = Client { wire: Wire::new(stream) }.ask(&Ask::get(&host, "/")).await;
     assert_eq!(reply.status, 200);
     drop(gateway);

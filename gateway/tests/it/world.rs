@@ -17,6 +17,7 @@ pub(crate) mod frames;
 pub(crate) mod h2;
 pub(crate) mod h2_upstream;
 pub(crate) mod observed;
+pub(crate) mod process;
 pub(crate) mod relay;
 pub(crate) mod secure;
 pub(crate) mod upstream;
@@ -228,10 +229,8 @@ impl World {
     }
 
     /// Replaces the platform's chain and key.
-    pub(crate) fn put_platform_certificate(&self, (chain, key): &(String, String)) {
-        let file = |name: &str| self.directory.path().join(name);
-        std::fs::write(file("platform.pem"), chain).unwrap();
-        std::fs::write(file("platform.key"), key).unwrap();
+    pub(crate) fn put_platform_certificate(&self, pair: &(String, String)) {
+        certificates::write(self.directory.path(), pair);
     }
 
     /// A file of the gateway's data directory.
@@ -319,12 +318,10 @@ fn published(key: &TestKey, other_key: &TestKey) -> Vec<Entity> {
 }
 
 fn configuration(setup: &Setup, control: &ControlPlane, directory: &TempDir) -> String {
-    let (chain, key) = &setup.platform;
+    certificates::write(directory.path(), &setup.platform);
     let file = |name: &str| directory.path().join(name);
     let scheme = if setup.upstreams_of_http2 { "h2c://" } else { "" };
     let urls = |all: &[SocketAddr]| all.iter().map(|one| format!("{scheme}{one}")).collect::<Vec<_>>();
-    std::fs::write(file("platform.pem"), chain).unwrap();
-    std::fs::write(file("platform.key"), key).unwrap();
     format!(
         r#"
         data_directory = "{data}"

@@ -1,6 +1,7 @@
 //! Chunk syntax, row by row, each row whole and cut at every byte.
 
 use super::*;
+use crate::tests::attacks;
 
 /// Pushes the bytes in two pieces; returns where the body ended.
 fn judge(body: &[u8], cut: usize) -> Result<Option<usize>, Rejection> {
@@ -55,31 +56,15 @@ fn an_incomplete_body_asks_for_more() {
 
 #[test]
 fn every_other_spelling_of_a_chunk_is_bad_framing() {
-    let long_extension = format!("5;{}\r\nhello\r\n0\r\n\r\n", "x".repeat(256));
     let many_extensions = format!("{}0\r\n\r\n", "1;abcdefg\r\nx\r\n".repeat(33));
     for body in [
-        "\r\n",
         ";\r\n",
-        "0x5\r\nhello\r\n",
-        "+5\r\nhello\r\n",
-        "-5\r\nhello\r\n",
-        " 5\r\nhello\r\n",
-        "5 \r\nhello\r\n",
-        "5\t\r\nhello\r\n",
-        "5_0\r\n",
-        "g\r\n",
         "10000000000000000\r\n",
         "00000000000000005\r\nhello\r\n",
-        "ffffffffffffffff\r\n",
         "8000000000000000\r\n",
-        "5\nhello\r\n",
         "5\rhello\r\n",
         "5\r\rhello\r\n",
-        "5\r\nhello\n0\r\n\r\n",
-        "5\r\nhello0\r\n\r\n",
-        "5\r\nhello!\r\n0\r\n\r\n",
         "5\r\nhello\r0\r\n\r\n",
-        "5;\r\nhello\r\n",
         "5;;a\r\nhello\r\n",
         "5; a\r\nhello\r\n",
         "5 ;a\r\nhello\r\n",
@@ -89,19 +74,13 @@ fn every_other_spelling_of_a_chunk_is_bad_framing() {
         "5;a=\"b\r\nhello\r\n",
         "5;a=\"b\"c\r\nhello\r\n",
         "5;a=\"b\\\"\"\r\nhello\r\n",
-        "5;a\nb\r\nhello\r\n",
-        "5;a\rb\r\nhello\r\n",
         "5;a\0b\r\nhello\r\n",
         "5;a=\"\n\"\r\nhello\r\n",
         "5;\u{e9}\r\nhello\r\n",
         "0\n\r\n",
-        "0\r\n\n",
         "0\r\n\r\r",
-        "0\r\nContent-Length: 5\r\n\r\n",
         "0\r\ncontent-length: 5\r\n\r\n",
         "0\r\nTransfer-Encoding: chunked\r\n\r\n",
-        "0\r\nHost: other.example\r\n\r\n",
-        "0\r\nAuthorization: Bearer x\r\n\r\n",
         "0\r\nCookie: a=b\r\n\r\n",
         "0\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n",
         "0\r\nTollhouse-Identity-Token: x\r\n\r\n",
@@ -111,14 +90,16 @@ fn every_other_spelling_of_a_chunk_is_bad_framing() {
         "0\r\nX: a\r\n b\r\n\r\n",
         "0\r\nX : a\r\n\r\n",
         "0\r\n: a\r\n\r\n",
-        "0\r\nX\r\n\r\n",
         "0\r\nX: a\nY: b\r\n\r\n",
         "0\r\nX: a\0\r\n\r\n",
         "0\r\nA-Name-That-Is-Longer-Than-Any-Registered-Field-Name: a\r\n\r\n",
-        long_extension.as_str(),
         many_extensions.as_str(),
     ] {
         check(body.as_bytes(), Err(Rejection::BadFraming));
+    }
+    for mut row in attacks::chunks() {
+        let body = row.bytes.split_off(row.bytes.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4);
+        check(&body, Err(row.rejection));
     }
     check(b"0\r\nContent_Length: 5\r\n\r\n", Err(Rejection::UnderscoreHeader));
 }

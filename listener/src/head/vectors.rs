@@ -3,6 +3,7 @@
 mod fields;
 
 use super::*;
+use crate::tests::attacks;
 use contract::rejection::Rejection::{
     BadHost, BadRequest, BadTarget, HeadersTooLarge, UriTooLong, VersionNotSupported,
 };
@@ -43,6 +44,25 @@ fn post(lines: &str) -> String {
 /// A valid head with this request line.
 fn line(line: &str) -> String {
     format!("{line}\r\nHost: a.example\r\n\r\n")
+}
+
+#[test]
+fn every_head_of_the_matrix_is_refused_with_any_cut() {
+    let rows = [
+        attacks::request_lines(),
+        attacks::sizes(),
+        attacks::lengths_and_codings(),
+        attacks::obscured_codings(),
+        attacks::line_ends_and_controls(),
+        attacks::expectations_and_connections(),
+        attacks::hosts(),
+    ];
+    // A valid CONNECT is refused behind the head.
+    let of_heads = rows.into_iter().flatten().filter(|row| row.rejection != Rejection::MethodNotAllowed);
+    for attacks::Row { name, bytes, rejection } in of_heads {
+        assert_eq!(lint(&bytes, &HeadLimits::default()), Err(rejection), "{name}");
+        check(&bytes, Err(rejection));
+    }
 }
 
 #[test]
@@ -115,60 +135,38 @@ fn request_lines_that_are_not_http_are_refused() {
         ("GET /", BadRequest),
         (" GET / HTTP/1.1", BadRequest),
         ("G\u{e9}T / HTTP/1.1", BadRequest),
-        ("G(T / HTTP/1.1", BadRequest),
         ("GET: / HTTP/1.1", BadRequest),
-        ("AMETHODTHATISLONGERTHANANYREGISTERED / HTTP/1.1", BadRequest),
-        ("GET\t/ HTTP/1.1", BadRequest),
         ("GET /\tHTTP/1.1", BadRequest),
         ("GET / HTTP/1.1\t", BadRequest),
-        ("GET / http/1.1", BadRequest),
         ("GET / HTTP/1,1", BadRequest),
         ("GET / HTTP/1", BadRequest),
-        ("GET / HTTP/1.10", BadRequest),
         ("GET / HTTP/01.1", BadRequest),
         ("GET / HTTPS/1.1", BadRequest),
         ("GET / ", BadRequest),
-        ("GET / HTTP/0.9", VersionNotSupported),
-        ("GET / HTTP/1.2", VersionNotSupported),
-        ("GET / HTTP/2.0", VersionNotSupported),
         ("GET / HTTP/3.0", VersionNotSupported),
         ("PRI * HTTP/2.0", VersionNotSupported),
-        ("GET  / HTTP/1.1", BadTarget),
         ("GET /  HTTP/1.1", BadTarget),
-        ("GET / HTTP/1.1 ", BadTarget),
-        ("GET /a b HTTP/1.1", BadTarget),
-        ("GET a.example HTTP/1.1", BadTarget),
         ("GET a.example:443 HTTP/1.1", BadTarget),
         ("GET ?query HTTP/1.1", BadTarget),
-        ("GET * HTTP/1.1", BadTarget),
         ("GET *a HTTP/1.1", BadTarget),
         ("OPTIONS *a HTTP/1.1", BadTarget),
-        ("GET /a#fragment HTTP/1.1", BadTarget),
-        ("GET /a\\b HTTP/1.1", BadTarget),
         ("GET \\\\evil HTTP/1.1", BadTarget),
-        ("GET /\u{fc} HTTP/1.1", BadTarget),
-        ("GET /\"a\" HTTP/1.1", BadTarget),
         ("GET /<a> HTTP/1.1", BadTarget),
         ("GET /{a} HTTP/1.1", BadTarget),
         ("GET /`a HTTP/1.1", BadTarget),
         ("GET /a?<b> HTTP/1.1", BadTarget),
         ("GET /a?\"b\" HTTP/1.1", BadTarget),
-        ("GET /a%00b HTTP/1.1", BadTarget),
         ("GET /a%zz HTTP/1.1", BadTarget),
         ("GET /a% HTTP/1.1", BadTarget),
-        ("GET /a%4 HTTP/1.1", BadTarget),
         ("GET http:///path HTTP/1.1", BadTarget),
-        ("GET http://user@a.example/ HTTP/1.1", BadTarget),
         ("GET http:/a.example/ HTTP/1.1", BadTarget),
         ("GET ftp://a.example/ HTTP/1.1", BadTarget),
-        ("GET file:///etc/passwd HTTP/1.1", BadTarget),
         ("GET http://a.example:/ HTTP/1.1", BadTarget),
         ("GET http://a.example/ a HTTP/1.1", BadTarget),
         ("GET http://b.example/ HTTP/1.1", BadHost),
         ("GET http://A.example/ HTTP/1.1", BadHost),
         ("GET http://a.example:80/ HTTP/1.1", BadHost),
         ("CONNECT a.example HTTP/1.1", BadTarget),
-        ("CONNECT /path HTTP/1.1", BadTarget),
         ("CONNECT user@a.example:443 HTTP/1.1", BadTarget),
         ("CONNECT a.example:443/path HTTP/1.1", BadTarget),
     ] {
@@ -177,7 +175,6 @@ fn request_lines_that_are_not_http_are_refused() {
     check(b"\r\nGET / HTTP/1.1\r\nHost: a.example\r\n\r\n", Err(BadRequest));
     check(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", Err(BadRequest));
     check(b"\x80.\x01\x00\x02\x00\x15\x00\x00\x00\x10", Err(BadRequest));
-    check(b"SSH-2.0-OpenSSH_9.2\r\n", Err(BadRequest));
     check(b"GET / HTTP/1.1\r\nHost: a.example\r\n", Err(BadRequest));
 }
 

@@ -1,8 +1,8 @@
-//! The conformance suite: every implementation of the store must pass it.
+//! The conformance suite: the store must pass it over both databases, and over several replicas.
 //!
 //! Each part gets an empty store, so the parts are independent of each other.
 
-use std::sync::Arc;
+use std::ops::Deref;
 
 use contract::project::ProjectUid;
 use contract::time::UnixMillis;
@@ -31,27 +31,32 @@ fn ids(orders: &[Order]) -> Vec<i64> {
     orders.iter().map(|order| order.id).collect()
 }
 
+/// A store, or several called in turn.
+pub(crate) trait Store: Deref<Target = OrderStore> + Clone + Send + Sync + 'static {}
+
+impl<S: Deref<Target = OrderStore> + Clone + Send + Sync + 'static> Store for S {}
+
 /// Runs all parts, each on a new store from `make`.
-pub(crate) async fn suite<F, M>(make: M)
+pub(crate) async fn suite<S, F>(make: impl Fn() -> F)
 where
-    M: Fn() -> F,
-    F: Future<Output = Arc<dyn OrderStore>>,
+    S: Store,
+    F: Future<Output = S>,
 {
-    imported_orders_read_back(&*make().await).await;
-    an_import_is_all_or_nothing(&*make().await).await;
-    batches_are_in_id_order(&*make().await).await;
-    changes_follow_the_rules(&*make().await).await;
-    every_change_is_a_new_edition(&*make().await).await;
-    new_orders_get_the_next_id(&*make().await).await;
-    an_idempotency_key_makes_one_order(&*make().await).await;
-    pages_filter(&*make().await).await;
-    pages_sort_and_resume(&*make().await).await;
-    every_change_leaves_one_undelivered_event(&*make().await).await;
-    an_erased_project_has_no_data_and_refuses_changes(&*make().await).await;
+    imported_orders_read_back(&make().await).await;
+    an_import_is_all_or_nothing(&make().await).await;
+    batches_are_in_id_order(&make().await).await;
+    changes_follow_the_rules(&make().await).await;
+    every_change_is_a_new_edition(&make().await).await;
+    new_orders_get_the_next_id(&make().await).await;
+    an_idempotency_key_makes_one_order(&make().await).await;
+    pages_filter(&make().await).await;
+    pages_sort_and_resume(&make().await).await;
+    every_change_leaves_one_undelivered_event(&make().await).await;
+    an_erased_project_has_no_data_and_refuses_changes(&make().await).await;
     concurrent_changes_agree(make().await).await;
 }
 
-async fn imported_orders_read_back(store: &dyn OrderStore) {
+async fn imported_orders_read_back(store: &impl Store) {
     let demo = project("demo");
     let full = Order {
         id: i64::MIN,
@@ -79,7 +84,7 @@ async fn imported_orders_read_back(store: &dyn OrderStore) {
     assert_eq!(store.import(&project("other"), vec![order(0)]).await, Ok(1));
 }
 
-async fn every_change_leaves_one_undelivered_event(store: &dyn OrderStore) {
+async fn every_change_leaves_one_undelivered_event(store: &impl Store) {
     const KEEP: u32 = 1_000;
     let demo = project("demo");
     store.import(&demo, vec![order(1), order(2)]).await.unwrap();
@@ -116,7 +121,7 @@ async fn every_change_leaves_one_undelivered_event(store: &dyn OrderStore) {
     assert!(store.undelivered(1).await.unwrap().events[0].number > events[2].number);
 }
 
-async fn an_import_is_all_or_nothing(store: &dyn OrderStore) {
+async fn an_import_is_all_or_nothing(store: &impl Store) {
     let demo = project("demo");
     store.import(&demo, vec![order(5)]).await.unwrap();
     let before = store.edition(&demo).await.unwrap();
@@ -130,7 +135,7 @@ async fn an_import_is_all_or_nothing(store: &dyn OrderStore) {
     assert_eq!(store.import(&demo, many(6)).await, Ok(2_001));
 }
 
-async fn batches_are_in_id_order(store: &dyn OrderStore) {
+async fn batches_are_in_id_order(store: &impl Store) {
     let demo = project("demo");
     store.import(&demo, [3, -7, i64::MAX, 0, i64::MIN].map(order).to_vec()).await.unwrap();
     store.import(&project("a"), vec![order(1)]).await.unwrap();
@@ -142,7 +147,7 @@ async fn batches_are_in_id_order(store: &dyn OrderStore) {
     assert_eq!(ids(&store.batch(&project("none"), None, 9).await.unwrap()), [0_i64; 0]);
 }
 
-async fn changes_follow_the_rules(store: &dyn OrderStore) {
+async fn changes_follow_the_rules(store: &impl Store) {
     let demo = project("demo");
     store.import(&demo, [1, 2, 3].map(order).to_vec()).await.unwrap();
     assert_eq!(store.cancel(&demo, 1, AT).await.unwrap().status, Status::Cancelled);
@@ -164,7 +169,7 @@ async fn changes_follow_the_rules(store: &dyn OrderStore) {
     assert_eq!(events.iter().map(|event| (event.kind, event.at)).collect::<Vec<_>>(), [(EventKind::Shipped, AT)]);
 }
 
-async fn every_change_is_a_new_edition(store: &dyn OrderStore) {
+async fn every_change_is_a_new_edition(store: &impl Store) {
     let demo = project("demo");
     assert_eq!(store.edition(&demo).await, Ok(Edition { version: 0, orders: 0 }));
     store.import(&demo, vec![order(1), order(2)]).await.unwrap();
@@ -180,7 +185,7 @@ async fn every_change_is_a_new_edition(store: &dyn OrderStore) {
 
 const NEW: NewOrder = NewOrder { pet_id: Some(4), quantity: Some(2), ship_date: None };
 
-async fn new_orders_get_the_next_id(store: &dyn OrderStore) {
+async fn new_orders_get_the_next_id(store: &impl Store) {
     let demo = project("demo");
     let Ok(Created::Now(first)) = store.create(&demo, NEW, None, AT).await else { unreachable!("it was made now") };
     let expected = Order { pet_id: Some(4), quantity: Some(2), complete: Some(false), ..order(1) };
@@ -199,7 +204,7 @@ async fn new_orders_get_the_next_id(store: &dyn OrderStore) {
     assert_eq!(first.id, 1, "new ids start at one");
 }
 
-async fn an_erased_project_has_no_data_and_refuses_changes(store: &dyn OrderStore) {
+async fn an_erased_project_has_no_data_and_refuses_changes(store: &impl Store) {
     let (gone, other) = (ProjectUid::from_random([1; 16]), project("other"));
     let key = || Some(Idempotency { key: "k".to_owned(), fingerprint: 1, expires_at: UnixMillis(AT.0 + 1) });
     for project in [&gone, &other] {
@@ -224,7 +229,7 @@ async fn an_erased_project_has_no_data_and_refuses_changes(store: &dyn OrderStor
     assert!(matches!(again, Ok(Created::Before(made)) if made.id == 5_010), "{again:?}");
 }
 
-async fn an_idempotency_key_makes_one_order(store: &dyn OrderStore) {
+async fn an_idempotency_key_makes_one_order(store: &impl Store) {
     let demo = project("demo");
     let key = |fingerprint, expires: i64| {
         Some(Idempotency { key: "k".to_owned(), fingerprint, expires_at: UnixMillis(expires) })
@@ -251,7 +256,7 @@ fn page(filter: Filter, sort: Sort, after: Option<After>, limit: u32) -> PageQue
     PageQuery { filter, sort, after, limit }
 }
 
-async fn pages_filter(store: &dyn OrderStore) {
+async fn pages_filter(store: &impl Store) {
     let demo = project("demo");
     let orders = vec![
         Order { pet_id: Some(1), complete: Some(true), status: Status::Shipped, ..dated(1, Some(1)) },
@@ -281,7 +286,7 @@ async fn pages_filter(store: &dyn OrderStore) {
     }
 }
 
-async fn pages_sort_and_resume(store: &dyn OrderStore) {
+async fn pages_sort_and_resume(store: &impl Store) {
     let demo = project("demo");
     let days = [(1, Some(2)), (2, None), (3, Some(1)), (4, Some(2)), (5, None), (6, Some(3)), (7, Some(2))];
     store.import(&demo, days.map(|(id, day)| dated(id, day)).to_vec()).await.unwrap();
@@ -304,7 +309,7 @@ async fn pages_sort_and_resume(store: &dyn OrderStore) {
     }
 }
 
-async fn concurrent_changes_agree(store: Arc<dyn OrderStore>) {
+async fn concurrent_changes_agree(store: impl Store) {
     let demo = project("demo");
     store.import(&demo, (0..40).map(order).collect()).await.unwrap();
     let mut racers = tokio::task::JoinSet::new();

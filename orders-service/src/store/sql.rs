@@ -18,7 +18,6 @@ mod writer;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use async_trait::async_trait;
 use chassis::sql::{Database, Kind, Migrations, Place, query, query_as, query_scalar};
 use contract::project::ProjectUid;
 use contract::time::UnixMillis;
@@ -27,7 +26,7 @@ use tokio::sync::oneshot;
 use self::writer::{Job, Writer};
 use super::{
     ChangeError, CreateError, Created, Edition, Event, FaultKind, IMPORT_WAIT_MAX, Idempotency, ImportError, NewOrder,
-    OrderStore, PageQuery, StoreError, Summary, WAIT_MAX, Waiting,
+    PageQuery, StoreError, Summary, WAIT_MAX, Waiting,
 };
 use crate::order::{CancelError, Order, ShipError, Status};
 
@@ -39,8 +38,8 @@ const COUNTED_MAX: i64 = 1 << 62;
 /// Writer tasks, and so concurrent write transactions, with PostgreSQL.
 const WRITERS_OVER_NETWORK: usize = 3;
 
-/// The store in SQL.
-pub struct SqlOrders {
+/// The store. Clients share it.
+pub struct OrderStore {
     database: Database,
     writers: Vec<Writer>,
     store_id: String,
@@ -68,7 +67,7 @@ pub async fn finish_restore(restored: &Place) -> anyhow::Result<()> {
     Ok(())
 }
 
-impl SqlOrders {
+impl OrderStore {
     /// Opens or creates the database, migrates its schema and starts the writers.
     ///
     /// # Errors
@@ -142,13 +141,14 @@ async fn within<T>(read: impl Future<Output = Result<T, sqlx::Error>>) -> Result
     }
 }
 
-#[async_trait]
-impl OrderStore for SqlOrders {
-    fn store_id(&self) -> &str {
+impl OrderStore {
+    /// Identifies this database; no other one has the same id.
+    pub fn store_id(&self) -> &str {
         &self.store_id
     }
 
-    async fn edition(&self, project: &ProjectUid) -> Result<Edition, StoreError> {
+    /// Version and number of the project's orders, consistent with each other.
+    pub async fn edition(&self, project: &ProjectUid) -> Result<Edition, StoreError> {
         let row = within(
             query_as("SELECT version, orders FROM stores WHERE project = $1")
                 .bind(project.as_str())
@@ -158,7 +158,8 @@ impl OrderStore for SqlOrders {
         Ok(row.map_or_else(Edition::default, |(version, orders)| Edition { version, orders }))
     }
 
-    async fn batch(&self, project: &ProjectUid, after: Option<i64>, limit: u32) -> Result<Vec<Order>, StoreError> {
+    /// The next `limit` orders with ids above `after`, in id order. Holds no lock or connection afterwards.
+    pub async fn batch(&self, project: &ProjectUid, after: Option<i64>, limit: u32) -> Result<Vec<Order>, StoreError> {
         // Two statements in place of an OR: each is a plain range scan of the primary key.
         let first = "SELECT id, pet_id, quantity, ship_date_micros, complete, status, checksum FROM orders \
                      WHERE project = $1 ORDER BY id LIMIT $2";
@@ -173,17 +174,20 @@ impl OrderStore for SqlOrders {
         rows.into_iter().map(|columns| row::read(project, columns)).collect()
     }
 
-    async fn page(&self, project: &ProjectUid, query: &PageQuery) -> Result<Vec<Order>, StoreError> {
+    /// One page of orders.
+    pub async fn page(&self, project: &ProjectUid, query: &PageQuery) -> Result<Vec<Order>, StoreError> {
         page::read(&self.database.read, project, query).await
     }
 
-    async fn find(&self, project: &ProjectUid, id: i64) -> Result<Option<Order>, StoreError> {
+    /// One order.
+    pub async fn find(&self, project: &ProjectUid, id: i64) -> Result<Option<Order>, StoreError> {
         let found =
             within(query_as(row::SELECT_ONE).bind(project.as_str()).bind(id).fetch_optional(&self.database.read));
         found.await?.map(|columns| row::read(project, columns)).transpose()
     }
 
-    async fn events(&self, project: &ProjectUid, id: i64) -> Result<Option<Vec<Event>>, StoreError> {
+    /// The changes of an order, oldest first; `None` for an unknown order.
+    pub async fn events(&self, project: &ProjectUid, id: i64) -> Result<Option<Vec<Event>>, StoreError> {
         if self.find(project, id).await?.is_none() {
             return Ok(None);
         }
@@ -196,14 +200,16 @@ impl OrderStore for SqlOrders {
         events.collect::<Result<_, StoreError>>().map(Some)
     }
 
-    async fn knows_pet(&self, project: &ProjectUid, pet_id: i64) -> Result<bool, StoreError> {
+    /// Whether any order of the project is for this pet.
+    pub async fn knows_pet(&self, project: &ProjectUid, pet_id: i64) -> Result<bool, StoreError> {
         let text = "SELECT id FROM orders WHERE project = $1 AND pet_id = $2 LIMIT 1";
         let found =
             within(query_scalar::<i64>(text).bind(project.as_str()).bind(pet_id).fetch_optional(&self.database.read));
         Ok(found.await?.is_some())
     }
 
-    async fn summary(&self, project: &ProjectUid) -> Result<Summary, StoreError> {
+    /// The number of orders in each state.
+    pub async fn summary(&self, project: &ProjectUid) -> Result<Summary, StoreError> {
         let text = "SELECT status, COUNT(*) FROM orders WHERE project = $1 GROUP BY status";
         let rows: Vec<(String, i64)> =
             within(query_as(text).bind(project.as_str()).fetch_all(&self.database.read)).await?;
@@ -218,15 +224,23 @@ impl OrderStore for SqlOrders {
         Ok(summary)
     }
 
-    async fn cancel(&self, project: &ProjectUid, id: i64, at: UnixMillis) -> Result<Order, ChangeError<CancelError>> {
+    /// Cancels a pending order. After `Ok` the cancellation is on disk.
+    pub async fn cancel(
+        &self,
+        project: &ProjectUid,
+        id: i64,
+        at: UnixMillis,
+    ) -> Result<Order, ChangeError<CancelError>> {
         self.write(project, WAIT_MAX, |project, reply| Job::Cancel { project, id, at, reply }).await?
     }
 
-    async fn ship(&self, project: &ProjectUid, id: i64, at: UnixMillis) -> Result<Order, ChangeError<ShipError>> {
+    /// Ships a pending order, durably.
+    pub async fn ship(&self, project: &ProjectUid, id: i64, at: UnixMillis) -> Result<Order, ChangeError<ShipError>> {
         self.write(project, WAIT_MAX, |project, reply| Job::Ship { project, id, at, reply }).await?
     }
 
-    async fn create(
+    /// Creates a pending order with the next free id, durably; once per idempotency key.
+    pub async fn create(
         &self,
         project: &ProjectUid,
         order: NewOrder,
@@ -236,30 +250,38 @@ impl OrderStore for SqlOrders {
         self.write(project, WAIT_MAX, |project, reply| Job::Create { project, order, idempotency, at, reply }).await?
     }
 
-    async fn import(&self, project: &ProjectUid, orders: Vec<Order>) -> Result<u64, ImportError> {
+    /// Adds all orders, durably, or none.
+    pub async fn import(&self, project: &ProjectUid, orders: Vec<Order>) -> Result<u64, ImportError> {
         self.write(project, IMPORT_WAIT_MAX, |project, reply| Job::Import { project, orders, reply }).await?
     }
 
-    async fn erase(&self, project: &ProjectUid, at: UnixMillis) -> Result<(), StoreError> {
+    /// Erases all data of the project, durably, and refuses later changes to it. Succeeds for an unknown or erased
+    /// project. Changes of other projects can run in between.
+    pub async fn erase(&self, project: &ProjectUid, at: UnixMillis) -> Result<(), StoreError> {
         while self.write(project, WAIT_MAX, |project, reply| Job::Erase { project, at, reply }).await?? {}
         Ok(self.database.wipe_deleted().await?)
     }
 
-    fn database(&self) -> Option<Database> {
-        Some(self.database.clone())
+    /// The database, for metrics.
+    pub fn database(&self) -> Database {
+        self.database.clone()
     }
 
-    async fn undelivered(&self, limit: u32) -> Result<Waiting, StoreError> {
+    /// The oldest undelivered events, in the order of their numbers. The transaction of each change writes one event;
+    /// an import writes none.
+    pub async fn undelivered(&self, limit: u32) -> Result<Waiting, StoreError> {
         outbox::read(&self.database.read, limit).await
     }
 
-    async fn forget(&self, delivered: Vec<i64>, keep: u32) -> Result<u64, StoreError> {
+    /// Deletes the delivered events, and the oldest undelivered ones above `keep`. Returns the number of the latter.
+    pub async fn forget(&self, delivered: Vec<i64>, keep: u32) -> Result<u64, StoreError> {
         // The outbox is not divided by project, so any writer can do this.
         let writer = self.writers.first().ok_or_else(no_writer)?;
         Self::write_by(writer, WAIT_MAX, |reply| Job::Forget { delivered, keep, reply }).await?
     }
 
-    async fn close(&self) {
+    /// Completes the changes in progress and closes the files.
+    pub async fn close(&self) {
         for writer in &self.writers {
             writer.stop().await;
         }

@@ -75,25 +75,6 @@ async fn of_a_hundred_cancellations_of_one_order_over_three_replicas_one_succeed
     assert_eq!(server.sql(name_in(&url), "SELECT COUNT(*) FROM orders WHERE status = 'cancelled'"), "6");
 }
 
-// rule: 4.1.200
-#[tokio::test(flavor = "multi_thread")]
-async fn a_long_list_is_complete_during_cancellations() {
-    let url = Server::shared().database();
-    let (reader, writer) = (replica(&url).await, replica(&url).await);
-    writer.given(&lines(0..50_000)).await;
-    let mut response = reader.get("/v1/store/orders").await;
-    let (mut body, mut cancelled) = (Vec::new(), 0);
-    while let Some(piece) = response.chunk().await.unwrap() {
-        body.extend_from_slice(&piece);
-        if cancelled < 10 {
-            assert_eq!(cancel(&writer, cancelled * 4_999).await, 204);
-            cancelled += 1;
-        }
-    }
-    let all: Vec<serde_json::Value> = serde_json::from_slice(&body).unwrap();
-    assert!(all.iter().map(|order| order["id"].as_i64().unwrap()).eq(0..50_000));
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_server_gives_503_in_time_and_the_service_recovers_after_its_start() {
     let server = Server::start(&[]);

@@ -18,6 +18,7 @@ use chassis::refusal::Refusal;
 use chassis::running::Running;
 use chassis::secret::Secret;
 use chassis::shutdown::Shutdown;
+use chassis::sqlite::Sqlite;
 use contract::identity::Caller;
 use contract::key::{Environment, Scopes};
 use contract::plan::Plan;
@@ -26,6 +27,7 @@ use contract::token::{Claims, IDENTITY_TOKEN_HEADER, SigningKey};
 use contract::trust::{ORDERS_SERVICE, PassFor, TRUST_PATH, Trust};
 use orders_service::{Config, ENVIRONMENT_PREFIX, Orders};
 use reqwest::{Client, Method, RequestBuilder, Response};
+use sqlx::Executor as _;
 
 /// The service's credential.
 pub(crate) const CREDENTIAL: &str = "the credential of the service of orders";
@@ -127,6 +129,13 @@ impl World {
     pub(crate) fn at_rest(&self) -> Vec<u8> {
         let files = std::fs::read_dir(self.directory.path()).unwrap().map(|entry| entry.unwrap().path());
         files.flat_map(|file| std::fs::read(file).unwrap()).collect()
+    }
+
+    /// Changes the database behind the service's back.
+    pub(crate) async fn sql(&self, statement: &'static str) {
+        let other = Sqlite::open(&self.directory.path().join("orders.db")).await.unwrap();
+        other.write.execute(statement).await.unwrap();
+        other.close().await;
     }
 
     /// A request as the gateway forwards it for the world's caller.

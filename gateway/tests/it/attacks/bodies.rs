@@ -1,51 +1,15 @@
 //! 3.1: chunks, trailers, early answers, pipelines.
 
-use contract::rejection::Rejection::BadFraming;
-
-use super::{Row, post, refused_by_listener, row, smuggled};
+use super::matrix::{self, smuggled};
+use super::refused_by_listener;
 use crate::world::client::Ask;
 use crate::world::upstream::{Act, response};
 use crate::world::{BLOG, DEMO, ORDERS, World};
 
-fn chunks() -> Vec<Row> {
-    let bad = |name: &str, body: &str| row(name, post("Transfer-Encoding: chunked\r\n", body), BadFraming);
-    let hidden = smuggled();
-    vec![
-        bad("TERM.EXT: LF inside an extension", &format!("5;\nx\r\n12345\r\n0\r\n\r\n{hidden}")),
-        bad("EXT.TERM: LF for the line's end", &format!("5;x\n12345\r\n0\r\n\r\n{hidden}")),
-        bad("SPILL: LF behind the data", &format!("5\r\n12345\n0\r\n\r\n{hidden}")),
-        bad("a bare CR in an extension", "5;a\rb\r\n12345\r\n0\r\n\r\n"),
-        bad("NUL in an extension", "5;a=\0\r\n12345\r\n0\r\n\r\n"),
-        bad("an extension without a name", "5;\r\n12345\r\n0\r\n\r\n"),
-        bad("an extension that is no token", "5;a[b\r\n12345\r\n0\r\n\r\n"),
-        bad("extensions of 257 bytes", &format!("5;{}\r\n12345\r\n0\r\n\r\n", "x".repeat(257))),
-        bad("extensions of 10 KB in many chunks", &format!("{}0\r\n\r\n", "1;xxxxxxxxxx\r\na\r\n".repeat(1_000))),
-        bad("0x", "0x5\r\n12345\r\n0\r\n\r\n"),
-        bad("plus", "+5\r\n12345\r\n0\r\n\r\n"),
-        bad("minus", "-5\r\n12345\r\n0\r\n\r\n"),
-        bad("an underscore", "1_0\r\n12345\r\n0\r\n\r\n"),
-        bad("a space before the size", " 5\r\n12345\r\n0\r\n\r\n"),
-        bad("a space behind the size", "5 \r\n12345\r\n0\r\n\r\n"),
-        bad("a tab behind the size", "5\t\r\n12345\r\n0\r\n\r\n"),
-        bad("no size", "\r\n12345\r\n0\r\n\r\n"),
-        bad("a size that is no number", "five\r\n12345\r\n0\r\n\r\n"),
-        bad("a size beyond 64 bits", "10000000000000005\r\n12345\r\n0\r\n\r\n"),
-        bad("a size beyond 63 bits", "ffffffffffffffff\r\n12345\r\n0\r\n\r\n"),
-        bad("no CRLF behind the data", "5\r\n123450\r\n\r\n"),
-        bad("more data than was said", &format!("5\r\n1234567\r\n0\r\n\r\n{hidden}")),
-        bad("a bare LF behind the size", "5\n12345\r\n0\r\n\r\n"),
-        bad("a bare LF at the end", "5\r\n12345\r\n0\r\n\n"),
-        bad("a trailer that frames", "5\r\n12345\r\n0\r\nContent-Length: 5\r\n\r\n"),
-        bad("a trailer that routes", "5\r\n12345\r\n0\r\nHost: other\r\n\r\n"),
-        bad("a trailer that authenticates", "5\r\n12345\r\n0\r\nAuthorization: Bearer x\r\n\r\n"),
-        bad("a trailer that is no field", "5\r\n12345\r\n0\r\nno colon\r\n\r\n"),
-    ]
-}
-
 // promise: edge.3
 #[tokio::test]
 async fn chunks_that_could_be_read_twice_are_refused() {
-    refused_by_listener(chunks()).await;
+    refused_by_listener(matrix::chunks()).await;
 }
 
 // promise: edge.3
@@ -102,21 +66,6 @@ async fn an_answer_before_the_body_was_read_costs_both_connections() {
     assert!(lines.contains(&"POST /early HTTP/1.1") && lines.contains(&"GET /next HTTP/1.1"), "{lines:?}");
     assert_ne!(requests[0].connection, requests[1].connection, "{requests:?}");
     assert_eq!(requests.len(), 2, "{requests:?}");
-}
-
-/// Ending a connection with unread bytes would erase the answer.
-#[tokio::test]
-async fn a_refusal_reaches_a_client_that_keeps_writing() {
-    let world = World::start().await;
-    let key = &world.key.text;
-    let fields = format!("Host: {DEMO}\r\nAuthorization: Bearer {key}\r\nContent-Length: 1000000");
-    let mut client = world.tls(DEMO).await;
-    client.send(format!("POST /v2/orders HTTP/1.1\r\n{fields}\r\n\r\n")).await;
-    for _ in 0..50 {
-        client.send("x".repeat(20_000)).await;
-    }
-    client.reply("POST").await.expect("an answer").refused(413, "body_too_large");
-    world.assert_upstreams_untouched();
 }
 
 #[tokio::test]

@@ -2,44 +2,14 @@
 
 use contract::rejection::Rejection::BadHost;
 
-use super::{Row, refused_by_listener, row, series};
-use crate::world::client::{Ask, handshake};
-use crate::world::{BLOG, DEMO, ORDERS, OTHER, World, certificates};
-
-fn hosts() -> Vec<Row> {
-    let bad = |name: &str, host: &str| {
-        row(&format!("Host {name}"), format!("GET {ORDERS} HTTP/1.1\r\nHost: {host}\r\n\r\n"), BadHost)
-    };
-    vec![
-        row("no Host", format!("GET {ORDERS} HTTP/1.1\r\n\r\n"), BadHost),
-        row("no Host on HTTP/1.0", format!("GET {ORDERS} HTTP/1.0\r\n\r\n"), BadHost),
-        row("two Hosts", format!("GET / HTTP/1.1\r\nHost: {DEMO}\r\nHost: {OTHER}\r\n\r\n"), BadHost),
-        row("two Hosts, the same", format!("GET / HTTP/1.1\r\nHost: {DEMO}\r\nHost: {DEMO}\r\n\r\n"), BadHost),
-        bad("as a list", &format!("{DEMO}, {OTHER}")),
-        bad("with a path", &format!("{DEMO}/x")),
-        bad("with a dotted path", &format!("{DEMO}/../x")),
-        bad("with userinfo", &format!("user@{DEMO}")),
-        bad("with a space", &format!("{DEMO} x")),
-        bad("empty", ""),
-        bad("with an empty port", &format!("{DEMO}:")),
-        bad("with port 0", &format!("{DEMO}:0")),
-        bad("with a port beyond 65535", &format!("{DEMO}:65536")),
-        bad("with a port that is no number", &format!("{DEMO}:x")),
-        bad("longer than 253 bytes", &"abcdefg.".repeat(40)),
-        bad("with a label longer than 63 bytes", &format!("{}.example", "a".repeat(64))),
-        bad("as raw UTF-8", "b\u{fc}cher.example"),
-        bad("as a wildcard", "*.tollhouse.localhost"),
-        bad("with an escape", "demo%2etollhouse.localhost"),
-        bad("with an empty label", "demo..tollhouse.localhost"),
-        bad("with a backslash", &format!("{DEMO}\\x")),
-        row("absolute target, another Host", format!("GET http://{OTHER}/ HTTP/1.1\r\nHost: {DEMO}\r\n\r\n"), BadHost),
-    ]
-}
+use super::{matrix, refused_by_listener, series};
+use crate::world::client::Ask;
+use crate::world::{DEMO, ORDERS, OTHER, World};
 
 // promise: edge.9
 #[tokio::test]
 async fn ambiguous_hosts_are_refused() {
-    refused_by_listener(hosts()).await;
+    refused_by_listener(matrix::hosts()).await;
 }
 
 // promise: edge.9
@@ -88,50 +58,4 @@ async fn over_http_2_a_connection_with_many_malformed_requests_is_cut() {
     world.admin.counts(&series(BadHost), 32).await;
     stranger.try_ask(&world.list()).await.unwrap_err();
     world.assert_upstreams_untouched();
-}
-
-// A20 in small.
-// promise: edge.25, edge.29
-#[tokio::test]
-async fn unknown_names_leave_nothing_behind() {
-    let world = World::start().await;
-    let series = world.admin.metrics().await.len();
-    for number in 0..200 {
-        let name = format!("n{number}.example");
-        assert!(handshake(world.https, Some(&name), certificates::client(&[b"http/1.1"])).await.is_err());
-        let reply = world.plain().await.try_ask(&Ask::get(&name, "/")).await.expect("an answer");
-        reply.refused(404, "unknown_host");
-    }
-    world.admin.counts("edge_tls_handshakes_total{outcome=\"unknown_name\"}", 200).await;
-    assert_eq!(world.admin.metrics().await.len(), series);
-    assert!(series <= 3_000, "{series} series");
-    world.assert_upstreams_untouched();
-}
-
-/// The upstream gets the client's address as the gateway saw it, whatever the client claims.
-// promise: edge.10
-#[tokio::test]
-async fn a_clients_own_forwarding_fields_are_not_passed_on() {
-    let world = World::start().await;
-    let forged = [
-        ("X-Forwarded-For", "6.6.6.6"),
-        ("X-Forwarded-Host", OTHER),
-        ("X-Forwarded-Proto", "gopher"),
-        ("X-Forwarded-Port", "666"),
-        ("Forwarded", "for=6.6.6.6"),
-        ("X-Real-IP", "6.6.6.6"),
-        ("X-Original-URL", "/admin"),
-        ("X-Rewrite-URL", "/admin"),
-        ("X-Tollhouse-Plan", "enterprise"),
-        ("Tollhouse-Identity-Token", "forged"),
-        ("X-Request-Id", "chosen"),
-    ];
-    let ask = forged.iter().fold(Ask::get(BLOG, "/"), |ask, (name, value)| ask.field(name, value));
-    assert_eq!(world.ask(ask).await.status, 200);
-    let head = world.blog.only_request().head;
-    for (name, value) in forged {
-        assert!(!head.all(name).contains(&value), "{name}: {value} went through: {head:?}");
-    }
-    assert_eq!(head.get("x-forwarded-host"), Some(BLOG));
-    assert_eq!(head.get("x-forwarded-proto"), Some("https"));
 }

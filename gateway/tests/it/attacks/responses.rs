@@ -22,12 +22,15 @@ async fn malformed_responses_are_502() {
     for (what, bytes) in [
         ("CL twice, different", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx".to_owned()),
         ("CL with plus", "HTTP/1.1 200 OK\r\nContent-Length: +2\r\n\r\nxx".to_owned()),
+        ("CL with minus", "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n".to_owned()),
+        ("no colon", "HTTP/1.1 200 OK\r\nno colon\r\n\r\n".to_owned()),
         ("CR in a value", "HTTP/1.1 200 OK\r\nX: a\rSet-Cookie: b\r\nContent-Length: 0\r\n\r\n".to_owned()),
         ("NUL in a value", "HTTP/1.1 200 OK\r\nX: a\0b\r\nContent-Length: 0\r\n\r\n".to_owned()),
         ("300 fields", format!("HTTP/1.1 200 OK\r\n{many}Content-Length: 0\r\n\r\n")),
         ("80 KB of fields", format!("HTTP/1.1 200 OK\r\n{large}Content-Length: 0\r\n\r\n")),
         ("2 MB of fields", format!("HTTP/1.1 200 OK\r\n{huge}Content-Length: 0\r\n\r\n")),
         ("a status of two digits", "HTTP/1.1 20 OK\r\nContent-Length: 0\r\n\r\n".to_owned()),
+        ("a status that is no number", "HTTP/1.1 abc OK\r\n\r\n".to_owned()),
         ("another protocol", "220 mail.example ESMTP\r\n".to_owned()),
     ] {
         world.orders.next(Act::AnswerAndClose(bytes.into_bytes()));
@@ -36,7 +39,7 @@ async fn malformed_responses_are_502() {
         reply.refused(502, "upstream_invalid");
         assert_eq!(world.log.line_of(reply.request_id()).await["blame"], "upstream", "{what}");
     }
-    world.admin.counts("edge_upstream_requests_total{outcome=\"invalid\"}", 9).await;
+    world.admin.counts("edge_upstream_requests_total{outcome=\"invalid\"}", 12).await;
 }
 
 /// Interim responses are bounded, and so is a request whose upstream sends nothing else.

@@ -93,10 +93,10 @@ async fn a_stopped_gateway_returns_its_lease_and_a_killed_one_loses_at_most_it()
         fleet.fresh_minute(30).await;
         let before = fleet.burst(tenant, 300).await;
         if tenant == 0 {
-            fleet.nodes[victim].terminate();
-            assert!(fleet.nodes[victim].ended().await, "a clean end");
+            fleet.nodes[victim].process.terminate();
+            assert!(fleet.nodes[victim].process.ended().await.success(), "a clean end");
         } else {
-            fleet.nodes[victim].kill();
+            fleet.nodes[victim].process.kill();
         }
         fleet.nodes.remove(victim);
         let after = fleet.burst(tenant, 3_000).await;

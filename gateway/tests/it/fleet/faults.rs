@@ -249,8 +249,8 @@ async fn gateways_serve_while_store_and_control_plane_are_dead_and_one_of_them_r
     let mut has_restarted = false;
     while died.elapsed() < dead {
         if !has_restarted && died.elapsed() >= dead / 2 {
-            fleet.nodes[0].terminate();
-            assert!(fleet.nodes[0].ended().await, "a clean end");
+            fleet.nodes[0].process.terminate();
+            assert!(fleet.nodes[0].process.ended().await.success(), "a clean end");
             fleet.nodes[0].process = fleet.launch(0, 0).0;
             fleet.nodes[0].is_ready().await;
             has_restarted = true;

@@ -23,10 +23,10 @@ async fn gateways_that_all_restart_at_once_keep_their_counts_and_stay_exact() {
         limited.add(fleet.burst(0, 300).await);
         let asked_before = fleet.control.asked_after().len();
         for node in &mut fleet.nodes {
-            if round % 2 == 0 { node.kill() } else { node.terminate() }
+            if round % 2 == 0 { node.process.kill() } else { node.process.terminate() }
         }
         for node in &mut fleet.nodes {
-            assert!(round % 2 == 0 || node.ended().await);
+            assert!(round % 2 == 0 || node.process.ended().await.success());
         }
         let began = Instant::now();
         for number in 0..fleet.nodes.len() {
@@ -61,14 +61,13 @@ async fn a_restarted_gateway_counts_for_its_place_and_one_over_a_copied_director
     let mut total = fleet.burst(0, 200).await.total();
     for round in 0..3 {
         for number in 0..2 {
-            fleet.nodes[number].terminate();
-            assert!(fleet.nodes[number].ended().await, "a clean end");
+            fleet.nodes[number].process.terminate();
+            assert!(fleet.nodes[number].process.ended().await.success(), "a clean end");
             if round == 2 && number == 1 {
-                fleet.nodes[0].terminate();
-                assert!(fleet.nodes[0].ended().await, "a clean end");
+                fleet.nodes[0].process.terminate();
+                assert!(fleet.nodes[0].process.ended().await.success(), "a clean end");
                 // As when a machine is cloned: the file fits the directory that it came to.
-                let directory =
-                    |number: usize| fleet.directory.path().join(format!("data-{}", fleet.nodes[number].admin.0.port()));
+                let directory = |number: usize| fleet.directory.path().join(format!("data-{number}"));
                 let place = |number: usize| std::fs::read_to_string(directory(number).join("place")).unwrap();
                 let cloned = format!("{} {}", &place(1)[..16], &place(0)[17..]);
                 std::fs::write(directory(0).join("place"), cloned).unwrap();
@@ -127,9 +126,9 @@ impl Stuck {
 #[tokio::test]
 async fn a_stuck_gateway_logs_it_ends_and_starts_again() {
     let mut fleet = Fleet::start(1, &[(1_000, 100_000)], "").await;
-    let mut stuck = Stuck::hold(fleet.nodes[0].process.id(), "https");
+    let mut stuck = Stuck::hold(fleet.nodes[0].process.0.id(), "https");
     eventually("the threads are gone", async || stuck.are_gone().then_some(())).await;
-    let status = eventually("the process ends", async || fleet.nodes[0].process.try_wait().unwrap()).await;
+    let status = fleet.nodes[0].process.ended().await;
     assert_eq!(status.signal(), Some(Signal::SIGABRT as i32), "{status}");
     let said = std::fs::read_to_string(&fleet.nodes[0].log).unwrap();
     for words in ["runtime is stuck", "a runtime is stuck; ending the process"] {

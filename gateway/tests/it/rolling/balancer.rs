@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
-use super::pair::Place;
 use crate::world::client::status_of;
 use crate::world::eventually;
+use crate::world::process::Place;
 use crate::world::wire::Wire;
 
 /// Interval of its checks.

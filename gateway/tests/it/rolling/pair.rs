@@ -1,7 +1,7 @@
 //! Two gateway processes at fixed addresses, a control plane and an upstream.
 
 use std::net::SocketAddr;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 
 use contract::feed::Entity;
@@ -9,27 +9,18 @@ use contract::plan::Plan;
 use tempfile::TempDir;
 use tokio::sync::Semaphore;
 
-use crate::fleet::free_address;
 use crate::world::client::Ask;
 use crate::world::control::ControlPlane;
-use crate::world::credentials::credential;
 use crate::world::entities::{TestKey, limited, project, site};
 use crate::world::h2::H2;
 use crate::world::observed::Admin;
+use crate::world::process::{Gateway, Place};
 use crate::world::upstream::{Act, Upstream, response};
-use crate::world::{DEMO, ORDERS, OTHER, SEALING_SECRET, certificates, eventually};
-
-/// Where one gateway listens, in every life.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    pub(crate) http: SocketAddr,
-    pub(crate) https: SocketAddr,
-    pub(crate) admin: SocketAddr,
-}
+use crate::world::{DEMO, ORDERS, OTHER, eventually};
 
 pub(crate) struct Pair {
     places: [Place; 2],
-    processes: [Option<Child>; 2],
+    processes: [Option<Gateway>; 2],
     key: TestKey,
     free_key: TestKey,
     control: ControlPlane,
@@ -69,13 +60,9 @@ impl Pair {
             free_key.entity(),
         ];
         let directory = tempfile::tempdir().unwrap();
-        let (chain, private) = certificates::platform();
-        std::fs::write(directory.path().join("platform.pem"), chain).unwrap();
-        std::fs::write(directory.path().join("platform.key"), private).unwrap();
-        let place = || Place { http: free_address(), https: free_address(), admin: free_address() };
         std::fs::create_dir(directory.path().join("group")).unwrap();
         Self {
-            places: [place(), place()],
+            places: [Place::free(), Place::free()],
             processes: [None, None],
             key,
             free_key,
@@ -137,8 +124,7 @@ impl Pair {
 
     /// Waits for the exit of a process.
     pub(crate) async fn ended(&mut self, node: usize) -> ExitStatus {
-        let mut process = self.processes[node].take().expect("a gateway");
-        eventually("the process ends", async || process.try_wait().unwrap()).await
+        self.processes[node].take().expect("a gateway").ended().await
     }
 
     pub(crate) fn admin(&self, node: usize) -> Admin {
@@ -158,7 +144,7 @@ impl Pair {
 
     /// Private memory of a gateway, in bytes.
     pub(crate) fn resident(&self, node: usize) -> u64 {
-        let process = self.processes[node].as_ref().expect("a running gateway").id();
+        let process = self.processes[node].as_ref().expect("a running gateway").0.id();
         let text = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
         let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("a line about memory");
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1_024
@@ -200,7 +186,7 @@ impl Pair {
                 command.env(name, format!("http://{proxy}"));
             }
         }
-        self.processes[node] = Some(command.spawn().unwrap());
+        self.processes[node] = Some(Gateway(command.spawn().unwrap()));
     }
 
     /// Makes the second gateway's data directory a copy of the first's, with these files left out.
@@ -216,37 +202,18 @@ impl Pair {
 
     /// Announces the end, as a deployment does, and waits for it.
     pub(crate) async fn terminate(&mut self, node: usize) -> ExitStatus {
-        let mut process = self.processes[node].take().expect("a running gateway");
-        let told = Command::new("kill").args(["-TERM", &process.id().to_string()]).status().unwrap();
-        assert!(told.success());
-        eventually("the process ends", async || process.try_wait().unwrap()).await
+        self.processes[node].as_ref().expect("a running gateway").terminate();
+        self.ended(node).await
     }
 
     /// As a power cut does.
     pub(crate) fn kill(&mut self, node: usize) {
-        let mut process = self.processes[node].take().expect("a running gateway");
-        process.kill().unwrap();
-        process.wait().unwrap();
+        self.processes[node].take().expect("a running gateway").kill();
     }
 
     fn configuration(&self, node: usize) -> String {
-        let file = |name: &str| self.directory.path().join(name).display().to_string();
-        let place = self.places[node];
-        format!(
+        let tables = format!(
             r#"
-            data_directory = "{data}"
-            credential = "{credential}"
-            sealing_secret = "{SEALING_SECRET}"
-            threads = 1
-            [listen]
-            http = "{http}"
-            https = "{https}"
-            admin = "{admin}"
-            [tls]
-            platform_certificate_file = "{chain}"
-            platform_key_file = "{key}"
-            [feed]
-            url = "http://{feed}"
             [drain]
             lame_duck = "{lame_duck}"
             [overload]
@@ -256,27 +223,10 @@ impl Pair {
             in_flight_max = 10000
             routes = [{{ path = "{ORDERS}", methods = ["GET"] }}]
             "#,
-            data = file(&format!("data-{node}")),
-            credential = credential(node),
-            http = place.http,
-            https = place.https,
-            admin = place.admin,
-            chain = file("platform.pem"),
-            key = file("platform.key"),
-            feed = self.control.address,
             lame_duck = self.lame_duck,
-            group = file("group"),
+            group = self.directory.path().join("group").display(),
             orders = self.orders.address,
-        )
-    }
-}
-
-impl Drop for Pair {
-    fn drop(&mut self) {
-        for process in self.processes.iter_mut().flatten() {
-            // The process may have ended already.
-            let _ = process.kill();
-            let _ = process.wait();
-        }
+        );
+        self.places[node].settings(self.directory.path(), node, 1, self.control.address, &tables)
     }
 }

@@ -35,6 +35,12 @@ pub(crate) fn root() -> String {
     authority().root_pem.clone()
 }
 
+/// Writes chain and key of the platform's certificate into a directory.
+pub(crate) fn write(directory: &std::path::Path, (chain, key): &(String, String)) {
+    std::fs::write(directory.join("platform.pem"), chain).unwrap();
+    std::fs::write(directory.join("platform.key"), key).unwrap();
+}
+
 /// Chain and key for these names, both PEM.
 pub(crate) fn leaf(names: &[&str]) -> (String, String) {
     leaf_with(names, |params| params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth])

@@ -10,7 +10,6 @@ use contract::project::ProjectUid;
 use contract::time::UnixMillis;
 use sqlx::Executor as _;
 
-use super::SqlOrders;
 use crate::order::{Order, Status};
 use crate::scan::Scan;
 use crate::store::{ChangeError, FaultKind, ImportError, OrderStore, StoreError, conformance};
@@ -21,7 +20,7 @@ fn demo() -> ProjectUid {
     "demo".parse().unwrap()
 }
 
-fn writer(store: &SqlOrders) -> &sqlx::SqlitePool {
+fn writer(store: &OrderStore) -> &sqlx::SqlitePool {
     store.database.write.sqlite().unwrap()
 }
 
@@ -44,7 +43,7 @@ async fn sqlite_passes_the_conformance_suite() {
     conformance::suite(|| {
         let number = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let path = directory.path().join(format!("{number}.db"));
-        async move { Arc::new(SqlOrders::open(&path.clone().into()).await.unwrap()) as Arc<dyn OrderStore> }
+        async move { Arc::new(OrderStore::open(&path.clone().into()).await.unwrap()) }
     })
     .await;
 }
@@ -55,7 +54,7 @@ async fn sqlite_passes_the_conformance_suite() {
 async fn a_commit_waits_for_the_disk() {
     const FULL: i64 = 2;
     let directory = tempfile::tempdir().unwrap();
-    let store = SqlOrders::open(&directory.path().join("orders.db").into()).await.unwrap();
+    let store = OrderStore::open(&directory.path().join("orders.db").into()).await.unwrap();
     let synchronous: i64 = sqlx::query_scalar("PRAGMA synchronous").fetch_one(writer(&store)).await.unwrap();
     let journal: String = sqlx::query_scalar("PRAGMA journal_mode").fetch_one(writer(&store)).await.unwrap();
     assert_eq!((synchronous, journal.as_str()), (FULL, "wal"));
@@ -67,7 +66,7 @@ async fn closing_writes_the_queued_changes_first() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("orders.db");
     let project = demo();
-    let store = SqlOrders::open(&path.clone().into()).await.unwrap();
+    let store = OrderStore::open(&path.clone().into()).await.unwrap();
     store.import(&project, orders(0..100)).await.unwrap();
     let mut waiting: Vec<_> = (0..100).map(|id| store.cancel(&project, id, AT)).collect();
     for change in &mut waiting {
@@ -77,7 +76,7 @@ async fn closing_writes_the_queued_changes_first() {
     for change in waiting {
         assert_eq!(change.await.unwrap().status, Status::Cancelled);
     }
-    let store = SqlOrders::open(&path.into()).await.unwrap();
+    let store = OrderStore::open(&path.into()).await.unwrap();
     assert_eq!(store.summary(&project).await.unwrap().cancelled, 100);
     store.close().await;
 }
@@ -86,7 +85,7 @@ async fn closing_writes_the_queued_changes_first() {
 #[tokio::test]
 async fn a_full_disk_is_reported_as_full_loses_no_change_and_recovers() {
     let directory = tempfile::tempdir().unwrap();
-    let store = SqlOrders::open(&directory.path().join("orders.db").into()).await.unwrap();
+    let store = OrderStore::open(&directory.path().join("orders.db").into()).await.unwrap();
     store.import(&demo(), orders(0..10)).await.unwrap();
     // If the writer's connection may not enlarge the file, SQLite reports a full disk.
     let pages: i64 = sqlx::query_scalar("PRAGMA page_count").fetch_one(writer(&store)).await.unwrap();
@@ -105,7 +104,7 @@ async fn a_full_disk_is_reported_as_full_loses_no_change_and_recovers() {
 async fn a_file_locked_by_another_process_is_busy_and_can_be_read() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("orders.db");
-    let store = SqlOrders::open(&path.clone().into()).await.unwrap();
+    let store = OrderStore::open(&path.clone().into()).await.unwrap();
     store.import(&demo(), orders(0..10)).await.unwrap();
     let other = chassis::sqlite::Sqlite::open(&path).await.unwrap();
     let mut lock = other.write.acquire().await.unwrap();
@@ -121,7 +120,7 @@ async fn a_file_locked_by_another_process_is_busy_and_can_be_read() {
 #[tokio::test]
 async fn a_damaged_row_fails_alone() {
     let directory = tempfile::tempdir().unwrap();
-    let store = SqlOrders::open(&directory.path().join("orders.db").into()).await.unwrap();
+    let store = OrderStore::open(&directory.path().join("orders.db").into()).await.unwrap();
     store.import(&demo(), orders(0..10)).await.unwrap();
     writer(&store).execute("UPDATE orders SET status = 'shipped' WHERE id = 3").await.unwrap();
     let corrupt = |error: &StoreError| error.kind == FaultKind::Corrupt;
@@ -137,7 +136,7 @@ async fn a_damaged_row_fails_alone() {
 #[tokio::test]
 async fn a_number_that_cannot_be_raised_is_replaced_and_fails_no_other_project() {
     let directory = tempfile::tempdir().unwrap();
-    let store = SqlOrders::open(&directory.path().join("orders.db").into()).await.unwrap();
+    let store = OrderStore::open(&directory.path().join("orders.db").into()).await.unwrap();
     let (project, other) = (demo(), "other".parse().unwrap());
     let new = crate::store::NewOrder { pet_id: None, quantity: None, ship_date: None };
     for project in [&project, &other] {
@@ -175,12 +174,12 @@ async fn a_damaged_count_of_events_ends_no_changes() {
         "UPDATE sqlite_sequence SET seq = 'garbage'",
         "UPDATE order_outbox SET number = 9223372036854775807 WHERE number = (SELECT MAX(number) FROM order_outbox)",
     ] {
-        let store = SqlOrders::open(&path.clone().into()).await.unwrap();
+        let store = OrderStore::open(&path.clone().into()).await.unwrap();
         let new = crate::store::NewOrder { pet_id: None, quantity: None, ship_date: None };
         store.create(&demo(), new, None, AT).await.unwrap();
         writer(&store).execute(damage).await.unwrap();
         store.close().await;
-        let store = SqlOrders::open(&path.clone().into()).await.unwrap();
+        let store = OrderStore::open(&path.clone().into()).await.unwrap();
         let before = store.undelivered(100).await.unwrap().events.len();
         store.create(&demo(), new, None, AT).await.unwrap();
         assert_eq!(store.undelivered(100).await.unwrap().events.len(), before + 1, "{damage}");
@@ -192,7 +191,7 @@ async fn a_damaged_count_of_events_ends_no_changes() {
 #[tokio::test]
 async fn a_list_fails_at_its_end_if_an_order_disappeared() {
     let directory = tempfile::tempdir().unwrap();
-    let store = Arc::new(SqlOrders::open(&directory.path().join("orders.db").into()).await.unwrap());
+    let store = Arc::new(OrderStore::open(&directory.path().join("orders.db").into()).await.unwrap());
     store.import(&demo(), orders(0..10)).await.unwrap();
     writer(&store).execute("DELETE FROM orders WHERE id = 3").await.unwrap();
     let error = listed(store).await.unwrap_err();
@@ -200,7 +199,7 @@ async fn a_list_fails_at_its_end_if_an_order_disappeared() {
     assert!(error.to_string().contains("has 10 orders, but only 9"), "{error}");
 }
 
-async fn listed(store: Arc<dyn OrderStore>) -> Result<Vec<Order>, StoreError> {
+async fn listed(store: Arc<OrderStore>) -> Result<Vec<Order>, StoreError> {
     let mut scan = Scan::begin(store, demo()).await?;
     let mut listed = Vec::new();
     while let Some(batch) = scan.next().await? {
@@ -210,7 +209,7 @@ async fn listed(store: Arc<dyn OrderStore>) -> Result<Vec<Order>, StoreError> {
 }
 
 async fn listed_from(path: &Path) -> Option<Vec<Order>> {
-    let store = Arc::new(SqlOrders::open(&path.to_owned().into()).await.ok()?);
+    let store = Arc::new(OrderStore::open(&path.to_owned().into()).await.ok()?);
     let listed = listed(store.clone()).await.ok();
     store.close().await;
     listed
@@ -223,7 +222,7 @@ async fn a_flipped_byte_never_gives_a_wrong_list() {
     const STRIDE: usize = 211;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("orders.db");
-    let store = SqlOrders::open(&path.clone().into()).await.unwrap();
+    let store = OrderStore::open(&path.clone().into()).await.unwrap();
     store.import(&demo(), orders(0..300)).await.unwrap();
     store.close().await;
     let sound = std::fs::read(&path).unwrap();

@@ -5,11 +5,11 @@ use crate::store::{Created, Idempotency, NewOrder};
 
 const MANY: i64 = 400;
 
-async fn rows(store: &SqlOrders, statement: &'static str) -> i64 {
+async fn rows(store: &OrderStore, statement: &'static str) -> i64 {
     sqlx::query_scalar(statement).fetch_one(writer(store)).await.unwrap()
 }
 
-async fn create(store: &SqlOrders, key: i64, at: UnixMillis) -> i64 {
+async fn create(store: &OrderStore, key: i64, at: UnixMillis) -> i64 {
     let idempotency = Idempotency { key: key.to_string(), fingerprint: 1, expires_at: at.plus(1_000) };
     let new = NewOrder { pet_id: None, quantity: None, ship_date: None };
     match store.create(&demo(), new, Some(idempotency), at).await.unwrap() {
@@ -20,7 +20,7 @@ async fn create(store: &SqlOrders, key: i64, at: UnixMillis) -> i64 {
 #[tokio::test]
 async fn repeated_requests_add_no_rows_and_the_outbox_stays_within_its_bound() {
     let directory = tempfile::tempdir().unwrap();
-    let store = SqlOrders::open(&directory.path().join("orders.db").into()).await.unwrap();
+    let store = OrderStore::open(&directory.path().join("orders.db").into()).await.unwrap();
     for _ in 0..3 {
         for key in 0..MANY {
             let id = create(&store, key, AT).await;
@@ -51,7 +51,7 @@ async fn repeated_requests_add_no_rows_and_the_outbox_stays_within_its_bound() {
 async fn erased_projects_are_remembered_for_400_days() {
     const DAY_MILLIS: i64 = 86_400_000;
     let directory = tempfile::tempdir().unwrap();
-    let store = SqlOrders::open(&directory.path().join("orders.db").into()).await.unwrap();
+    let store = OrderStore::open(&directory.path().join("orders.db").into()).await.unwrap();
     for number in 0..100_u8 {
         store.erase(&ProjectUid::from_random([number; 16]), AT).await.unwrap();
     }

@@ -3,120 +3,46 @@
 #[path = "../../../../../chassis/tests/support/postgres.rs"]
 mod server;
 
+use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use async_trait::async_trait;
 use chassis::secret::Secret;
 use chassis::sql::PostgresSettings;
 use contract::project::ProjectUid;
 use contract::time::UnixMillis;
 
 use self::server::{Server, name_in};
-use super::super::SqlOrders;
 use super::{AT, demo, orders};
-use crate::order::{CancelError, Order, ShipError, Status};
+use crate::order::Status;
 use crate::store::{
-    ChangeError, CreateError, Created, Edition, Event, FaultKind, Idempotency, ImportError, NewOrder, OrderStore,
-    PageQuery, StoreError, Summary, Waiting, conformance,
+    ChangeError, Created, Edition, FaultKind, Idempotency, NewOrder, OrderStore, StoreError, conformance,
 };
 
-async fn replica(url: &str) -> SqlOrders {
+async fn replica(url: &str) -> OrderStore {
     let settings = PostgresSettings::new(Secret::parse_password(url).unwrap(), 5).unwrap();
-    SqlOrders::open(&settings.into()).await.unwrap()
+    OrderStore::open(&settings.into()).await.unwrap()
 }
 
 /// Two replicas over one database, called in turn: each must see the other's acknowledged changes.
-struct Replicas {
-    each: [SqlOrders; 2],
-    turn: AtomicUsize,
-}
+#[derive(Clone)]
+struct Replicas(Arc<([OrderStore; 2], AtomicUsize)>);
 
 impl Replicas {
     async fn over(url: &str) -> Self {
         // Both start at the same time and find an empty database.
         let (one, other) = tokio::join!(replica(url), replica(url));
         assert_eq!(one.store_id(), other.store_id());
-        Self { each: [one, other], turn: AtomicUsize::new(0) }
-    }
-
-    fn next(&self) -> &SqlOrders {
-        &self.each[self.turn.fetch_add(1, Ordering::Relaxed) % 2]
+        Self(Arc::new(([one, other], AtomicUsize::new(0))))
     }
 }
 
-#[async_trait]
-impl OrderStore for Replicas {
-    fn store_id(&self) -> &str {
-        self.next().store_id()
-    }
+impl Deref for Replicas {
+    type Target = OrderStore;
 
-    async fn edition(&self, project: &ProjectUid) -> Result<Edition, StoreError> {
-        self.next().edition(project).await
-    }
-
-    async fn batch(&self, project: &ProjectUid, after: Option<i64>, limit: u32) -> Result<Vec<Order>, StoreError> {
-        self.next().batch(project, after, limit).await
-    }
-
-    async fn page(&self, project: &ProjectUid, query: &PageQuery) -> Result<Vec<Order>, StoreError> {
-        self.next().page(project, query).await
-    }
-
-    async fn find(&self, project: &ProjectUid, id: i64) -> Result<Option<Order>, StoreError> {
-        self.next().find(project, id).await
-    }
-
-    async fn events(&self, project: &ProjectUid, id: i64) -> Result<Option<Vec<Event>>, StoreError> {
-        self.next().events(project, id).await
-    }
-
-    async fn knows_pet(&self, project: &ProjectUid, pet_id: i64) -> Result<bool, StoreError> {
-        self.next().knows_pet(project, pet_id).await
-    }
-
-    async fn summary(&self, project: &ProjectUid) -> Result<Summary, StoreError> {
-        self.next().summary(project).await
-    }
-
-    async fn cancel(&self, project: &ProjectUid, id: i64, at: UnixMillis) -> Result<Order, ChangeError<CancelError>> {
-        self.next().cancel(project, id, at).await
-    }
-
-    async fn ship(&self, project: &ProjectUid, id: i64, at: UnixMillis) -> Result<Order, ChangeError<ShipError>> {
-        self.next().ship(project, id, at).await
-    }
-
-    async fn create(
-        &self,
-        project: &ProjectUid,
-        order: NewOrder,
-        idempotency: Option<Idempotency>,
-        at: UnixMillis,
-    ) -> Result<Created, CreateError> {
-        self.next().create(project, order, idempotency, at).await
-    }
-
-    async fn import(&self, project: &ProjectUid, orders: Vec<Order>) -> Result<u64, ImportError> {
-        self.next().import(project, orders).await
-    }
-
-    async fn erase(&self, project: &ProjectUid, at: UnixMillis) -> Result<(), StoreError> {
-        self.next().erase(project, at).await
-    }
-
-    async fn undelivered(&self, limit: u32) -> Result<Waiting, StoreError> {
-        self.next().undelivered(limit).await
-    }
-
-    async fn forget(&self, delivered: Vec<i64>, keep: u32) -> Result<u64, StoreError> {
-        self.next().forget(delivered, keep).await
-    }
-
-    async fn close(&self) {
-        for store in &self.each {
-            store.close().await;
-        }
+    fn deref(&self) -> &OrderStore {
+        let (each, turn) = &*self.0;
+        &each[turn.fetch_add(1, Ordering::Relaxed) % 2]
     }
 }
 
@@ -124,14 +50,16 @@ impl OrderStore for Replicas {
 async fn two_replicas_pass_the_conformance_suite() {
     let made = Mutex::new(Vec::new());
     conformance::suite(|| async {
-        let replicas = Arc::new(Replicas::over(&Server::shared().database()).await);
+        let replicas = Replicas::over(&Server::shared().database()).await;
         made.lock().unwrap().push(replicas.clone());
-        replicas as Arc<dyn OrderStore>
+        replicas
     })
     .await;
     let made = made.into_inner().unwrap();
-    for replicas in made {
-        replicas.close().await;
+    for Replicas(replicas) in made {
+        for store in &replicas.0 {
+            store.close().await;
+        }
     }
 }
 
@@ -139,7 +67,7 @@ const NEW: NewOrder = NewOrder { pet_id: Some(4), quantity: Some(2), ship_date: 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ids_and_idempotency_keys_are_used_once_over_all_replicas() {
-    let replicas = Arc::new(Replicas::over(&Server::shared().database()).await);
+    let replicas = Replicas::over(&Server::shared().database()).await;
     let mut clients = tokio::task::JoinSet::new();
     for number in 0..60_i64 {
         let replicas = replicas.clone();
@@ -166,7 +94,7 @@ async fn ids_and_idempotency_keys_are_used_once_over_all_replicas() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn imports_cancellations_and_creations_of_replicas_never_deadlock() {
-    let replicas = Arc::new(Replicas::over(&Server::shared().database()).await);
+    let replicas = Replicas::over(&Server::shared().database()).await;
     let projects: Vec<ProjectUid> = ["a", "b", "c", "d"].map(|name| name.parse().unwrap()).to_vec();
     for project in &projects {
         replicas.import(project, orders(1..200)).await.unwrap();
