@@ -157,7 +157,7 @@ async fn a_drained_gateway_is_not_ready_serves_on_and_comes_back(platform: &Plat
 /// The commands that docs/operator/on-call.md gives for the five questions, run as they stand there.
 async fn the_five_questions_are_answered_by_the_documented_commands(platform: &Platform) {
     traffic(platform, &platform.client()).await;
-    let page = include_str!("../../../docs/operator/on-call.md");
+    let page = include_str!("../../docs/operator/on-call.md");
     let section = page.split("\n## Five questions\n").nth(1).unwrap().split("\n## ").next().unwrap();
     let commands: Vec<&str> =
         section.lines().filter_map(|line| line.strip_prefix("    target/release/tollhouse ")).collect();

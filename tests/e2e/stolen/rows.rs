@@ -136,7 +136,7 @@ pub(super) fn table(rows: &[Row]) -> String {
 
 #[test]
 pub(super) fn the_tables_of_the_security_policy_match_the_attempts() {
-    let page = include_str!("../../../../SECURITY.md");
+    let page = include_str!("../../../SECURITY.md");
     for rows in [GATEWAY, SERVICE] {
         assert!(page.contains(&table(rows)), "SECURITY.md is to have this table:\n{}", table(rows));
         assert!(rows.iter().all(|row| !row.tried.is_empty()), "a row that is not tried");

@@ -9,7 +9,7 @@ async fn every_file_of_the_data_directory_has_its_bound() {
     let platform = Platform::start();
     platform.json(&["project", "create", "bounds", "--plan", "pro"]);
     platform.json(&["key", "create", "bounds"]);
-    let text = include_str!("../../../docs/reference/bounds.md");
+    let text = include_str!("../../docs/reference/bounds.md");
     let section = text.split("\n## ").find(|section| section.starts_with("Files of the data directory")).unwrap();
     let cells = section.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next());
     let named: BTreeSet<String> = cells

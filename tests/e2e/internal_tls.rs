@@ -103,7 +103,7 @@ async fn orders(places: Places<'_>, plane: &Running, end: &Shutdown) -> Running 
 
 /// Settings for a service behind the gateway that is reached over TLS.
 fn upstream(name: &str, process: &str, service: &Running, apis: &Path) -> String {
-    let shipped: toml_edit::DocumentMut = include_str!("../../../config/gateway.toml").parse().unwrap();
+    let shipped: toml_edit::DocumentMut = include_str!("../../config/gateway.toml").parse().unwrap();
     let routes = shipped["upstreams"][name]["routes"].to_string();
     format!(
         "[upstreams.{name}]\nidentity = \"jwt\"\nendpoints = [\"https://{}\"]\nroutes = {}\n\

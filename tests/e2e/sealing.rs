@@ -17,7 +17,7 @@ const GATEWAYS: usize = 2;
 /// The page's commands for the file of the sealing secret: add a line, move the last line to the top, remove the last
 /// line.
 fn commands() -> [String; 3] {
-    let page = include_str!("../../../docs/operator/secrets.md");
+    let page = include_str!("../../docs/operator/secrets.md");
     let found = page.lines().map(str::trim).filter(|line| line.ends_with(" data/secrets/sealing.key"));
     found.map(str::to_owned).collect::<Vec<_>>().try_into().unwrap()
 }

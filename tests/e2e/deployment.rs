@@ -2,7 +2,7 @@
 //! settings, from the libraries of the programs. With PostgreSQL, each gateway has its own control plane and
 //! orders-service.
 
-#[path = "../../../chassis/tests/support/postgres.rs"]
+#[path = "../../chassis/tests/support/postgres.rs"]
 pub(crate) mod postgres;
 
 use std::collections::BTreeMap;
@@ -378,7 +378,7 @@ impl Deployment {
 }
 
 fn edge(common: &str, path: &dyn Fn(&str) -> String, number: usize, [domains, orders]: &[Running; 2]) -> String {
-    let shipped: toml_edit::DocumentMut = include_str!("../../../config/gateway.toml").parse().unwrap();
+    let shipped: toml_edit::DocumentMut = include_str!("../../config/gateway.toml").parse().unwrap();
     let routes = shipped["upstreams"]["orders"]["routes"].to_string();
     format!(
         "{common}credential_file = \"{credential}\"\nsealing_secret_file = \"{sealing}\"\ndata_directory = \"{data}\"\n\

@@ -32,7 +32,7 @@ fn samples(text: &str) -> impl Iterator<Item = &str> {
 
 /// Documented names, from the first column of the tables.
 fn documented() -> BTreeSet<String> {
-    let page = include_str!("../../../docs/reference/metrics.md");
+    let page = include_str!("../../docs/reference/metrics.md");
     page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).map(str::to_owned).collect()
 }
 

@@ -125,7 +125,7 @@ fn staging_and_production_have_separate_keys() {
 
 /// The commands of the section in the guide, without the folder of the program.
 fn commands_of_the_guide() -> Vec<Vec<String>> {
-    let guide = include_str!("../../../docs/operator/running.md");
+    let guide = include_str!("../../docs/operator/running.md");
     let section = guide.split("**Three processes.**").nth(1).unwrap().split("**Changing settings.**").next().unwrap();
     let lines = section.lines().filter_map(|line| line.strip_prefix("    target/dist/"));
     lines.map(|line| line.split(' ').map(str::to_owned).collect()).collect()

@@ -32,7 +32,7 @@ impl Pa11y {
             "pa11y of npm is missing in {}: run ./check once, which fetches it",
             modules.display()
         );
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/browser/pa11y.cjs");
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/browser/pa11y.cjs");
         let mut process = Command::new("node")
             .arg(script)
             .arg(modules)

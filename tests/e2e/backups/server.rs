@@ -16,7 +16,7 @@ use crate::world::{until, until_checked_each};
 /// The commands of docs/operator/backup.md below this heading, as they run here: `tollhouse` is the program under test,
 /// backups and files of URLs are below `directory`.
 fn documented(heading: &str, directory: &Path) -> String {
-    let page = include_str!("../../../../docs/operator/backup.md");
+    let page = include_str!("../../../docs/operator/backup.md");
     let (_, section) = page.split_once(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("no {heading}"));
     let lines = section.lines().skip_while(|line| !line.starts_with("    "));
     let block: Vec<&str> = lines.take_while(|line| line.starts_with("    ")).collect();

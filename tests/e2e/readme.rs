@@ -6,7 +6,7 @@ use axum::Router;
 
 use crate::world::{Platform, until};
 
-const PAGES: [&str; 2] = [include_str!("../../../README.md"), include_str!("../../../docs/tenant/domains.md")];
+const PAGES: [&str; 2] = [include_str!("../../README.md"), include_str!("../../docs/tenant/domains.md")];
 
 /// Beginnings of commands that other tests run.
 const ELSEWHERE: &[(&str, &str)] = &[
