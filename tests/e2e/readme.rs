@@ -10,7 +10,7 @@ const PAGES: [&str; 2] = [include_str!("../../README.md"), include_str!("../../d
 
 /// Beginnings of commands that other tests run.
 const ELSEWHERE: &[(&str, &str)] = &[
-    ("./up", "tollhouse/tests/it/fresh_machine.rs and .ci/fresh-machine; here it is the platform"),
+    ("./up", "tests/repository/fresh_machine.rs and .ci/fresh-machine; here it is the platform"),
     ("./check", ".ci/run"),
     ("bench/run", "./check full"),
     ("docker-compose ", ".ci/compose-test"),

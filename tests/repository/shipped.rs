@@ -112,13 +112,13 @@ fn the_shipped_routes_are_the_operations_of_the_services() {
     assert_eq!(routed("domains"), served(&mut domains_service::operations()));
 }
 
-/// `tests/broken/PROCESS.MISTAKE.toml` with the expected report in `PROCESS.MISTAKE.expected`.
+/// `tests/repository/broken/PROCESS.MISTAKE.toml` with the expected report in `PROCESS.MISTAKE.expected`.
 // promise: edge.24
 #[test]
 fn every_kind_of_mistake_is_explained() {
     let mut seen = 0;
     let mut wrong = Vec::new();
-    for path in tree::files(".toml").into_iter().filter(|path| path.starts_with("tollhouse/tests/broken/")) {
+    for path in tree::files(".toml").into_iter().filter(|path| path.starts_with("tests/repository/broken/")) {
         let file = path.rsplit('/').next().unwrap();
         let process = file.split('.').next().unwrap();
         let expected = tree::read(&path.replace(".toml", ".expected"));
