@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-/// The version that `.ci/pa11y/package.json` names.
+/// The version that `tests/browser/pa11y/package.json` names.
 const VERSION: &str = "8.0.0";
 
 /// Longest check of a page.

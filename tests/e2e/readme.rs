@@ -10,11 +10,11 @@ const PAGES: [&str; 2] = [include_str!("../../README.md"), include_str!("../../d
 
 /// Beginnings of commands that other tests run.
 const ELSEWHERE: &[(&str, &str)] = &[
-    ("./up", "tests/repository/fresh_machine.rs and .ci/fresh-machine; here it is the platform"),
+    ("./up", "tests/repository/fresh_machine.rs and tests/fresh-machine.sh; here it is the platform"),
     ("./check", ".ci/run"),
     ("bench/run", "./check full"),
-    ("docker-compose ", ".ci/compose-test"),
-    ("curl -i --cacert ca.pem ", ".ci/compose-test"),
+    ("docker-compose ", "tests/compose/run.sh"),
+    ("curl -i --cacert ca.pem ", "tests/compose/run.sh"),
     ("python3 -m http.server ", "here it is an upstream of the platform"),
     ("sudo apt-get install ", "./check"),
 ];

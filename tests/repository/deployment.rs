@@ -1,5 +1,5 @@
 //! The files of the deployment in containers agree with each other and with the processes they configure.
-//! `.ci/compose-test` runs the deployment.
+//! `tests/compose/run.sh` runs the deployment.
 
 use std::collections::{BTreeMap, BTreeSet};
 

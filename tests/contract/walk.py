@@ -12,7 +12,7 @@ import requests
 from openapi_core import Config, OpenAPI
 from openapi_core.contrib.requests import RequestsOpenAPIRequest, RequestsOpenAPIResponse
 
-import contract_hooks  # noqa: F401  (names below .localhost are this machine)
+import hooks  # noqa: F401  (names below .localhost are this machine)
 
 PROBLEM = {"Accept": "application/problem+json"}
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Runs docker-compose.yml for real and holds it to what docs/operator/containers.md promises.
-#   .ci/compose-test docker|podman
+#   tests/compose/run.sh docker|podman
 # Needs root, curl and a Docker engine with docker-compose 1.29 or Compose v2; or podman, and python3 for podman-compose.
 # Programs are taken from PROGRAMS (default: target/debug, built if it has none), so that nothing is compiled in a
-# container. Images that the engine does not have are made by .ci/debian-images. Grafana is left out: Debian has no
+# container. Images that the engine does not have are made by tests/compose/debian-images.sh. Grafana is left out: Debian has no
 # package of it. On machines where limits may not be raised: DESCRIPTORS=4096. KEEP=1 leaves everything running.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 engine=${1:?which engine: docker or podman}
 programs=${PROGRAMS:-target/debug}
@@ -53,7 +53,7 @@ case "$engine" in
                 'default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]' >"$work/containers.conf"
             export CONTAINERS_CONF=$work/containers.conf
         fi
-        files+=(-f .ci/podman.yml)
+        files+=(-f tests/compose/podman.yml)
         # Older ones do not wait for `init`.
         composer=("$cache/podman-compose/bin/podman-compose")
         [ -x "${composer[0]}" ] || { python3 -m venv "$cache/podman-compose" && "$cache/podman-compose/bin/pip" install -q podman-compose==1.6.0; }
@@ -290,7 +290,7 @@ names=(gateway orders-service domains-service tollhouse dev-world)
 missing() { for program in "${names[@]}"; do [ -x "$programs/$program" ] || printf '%s ' "$program"; done; }
 [ -n "${PROGRAMS:-}" ] || [ -z "$(missing)" ] || cargo build --locked --workspace --bins
 [ -z "$(missing)" ] || fail "$programs lacks $(missing)(build them with: cargo build --locked --workspace --bins)"
-.ci/debian-images "$engine" >>"$work/compose.log" 2>&1 || { cat "$work/compose.log" >&2; exit 1; }
+tests/compose/debian-images.sh "$engine" >>"$work/compose.log" 2>&1 || { cat "$work/compose.log" >&2; exit 1; }
 mkdir "$work/programs"
 for program in "${names[@]}"; do
     strip --strip-debug -o "$work/programs/$program" "$programs/$program"

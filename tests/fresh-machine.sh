@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Runs ./check quick, with a change in every crate, in an empty Debian: as root, and as an ordinary user with sudo.
-#   .ci/fresh-machine [root|user]...
+#   tests/fresh-machine.sh [root|user]...
 # COMMAND replaces ./check quick. Proves that ./check installs everything it needs and that nothing of the tests rests on this machine's packages.
 # Needs root, debootstrap and Debian's archive. Rust, cargo's downloaded crates and the settings of package managers are
 # this machine's; the build is shared by both runs. Takes about 15 minutes a run on two cores.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-[ "$(id -u)" = 0 ] || { echo '.ci/fresh-machine makes a system below a folder, which takes root.' >&2; exit 1; }
+[ "$(id -u)" = 0 ] || { echo 'tests/fresh-machine.sh makes a system below a folder, which takes root.' >&2; exit 1; }
 command -v debootstrap >/dev/null || { echo 'There is no debootstrap. Install it: apt-get install debootstrap' >&2; exit 1; }
 [ $# -gt 0 ] || set -- user root
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Makes the images that Dockerfile and docker-compose.yml name from Debian's packages, for machines without a registry:
-#   .ci/debian-images docker|podman
+#   tests/compose/debian-images.sh docker|podman
 # They stand in for the published ones under the same tags, with the same users, folders and commands, so that the files
 # are tested as they are. Versions are Debian's. Grafana is no package of Debian, and has no stand-in.
 # Needs root and debootstrap. What was downloaded is kept in a cache. An image that is there, or can be pulled, is left
 # alone.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 engine=${1:?which engine: docker or podman}
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/tollhouse-tools/images
 release=bookworm

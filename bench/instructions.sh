@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Counts the instructions per call of the functions that every request passes, and holds them to bench/instructions.txt:
 # more than SHARE percent above what is written there fails. Counts do not depend on how busy the machine is.
-#   .ci/instructions            compare
-#   .ci/instructions --write    count anew and write the file, after a change that is worth its price
+#   bench/run instructions            compare
+#   bench/run instructions --write    count anew and write the file, after a change that is worth its price
 # Needs valgrind (Debian: valgrind).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -33,7 +33,7 @@ while read -r name; do
     before=$(awk -v name="$name" 'index($0, name "  ") == 1 { print $NF }' "$file" 2>/dev/null || true)
     if [ "${1:-}" != --write ]; then
         if [ -z "$before" ]; then
-            printf '%-34s %8d   not in %s: run .ci/instructions --write\n' "$name" "$now" "$file" && failed=1
+            printf '%-34s %8d   not in %s: run bench/run instructions --write\n' "$name" "$now" "$file" && failed=1
         elif [ $((now * 100)) -gt $((before * (100 + SHARE))) ]; then
             printf '%-34s %8d   was %d: more than %d %% above\n' "$name" "$now" "$before" "$SHARE" && failed=1
         else

@@ -2,8 +2,8 @@
 """Applications of common frameworks behind `tollhouse up` at a port that is not 443, as somebody who follows the README has
 them: a form with protection against forgery, a session, an upload, a redirect, an absolute URL, a WebSocket.
 
-Usage: VENV/bin/python .ci/frameworks-test NODE_MODULES. VENV has what .ci/frameworks.txt names, NODE_MODULES what
-.ci/frameworks/package-lock.json does; the program is target/debug/tollhouse, or what TOLLHOUSE names.
+Usage: VENV/bin/python tests/frameworks/run.py NODE_MODULES. VENV has what requirements.txt names, NODE_MODULES what
+package-lock.json does; the program is target/debug/tollhouse, or what TOLLHOUSE names.
 """
 
 import hashlib
@@ -23,8 +23,8 @@ from pathlib import Path
 import requests
 from websockets.sync.client import connect
 
-ROOT = Path(__file__).resolve().parent.parent
-APPLICATIONS = ROOT / ".ci" / "frameworks"
+ROOT = Path(__file__).resolve().parent.parent.parent
+APPLICATIONS = ROOT / "tests" / "frameworks"
 FRAMEWORKS = {"django": False, "fastapi": True, "flask": False, "express": True}  # has a WebSocket
 PATIENCE = 60.0  # seconds for anything to start or to end
 FILE = os.urandom(5_000_000)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Holds the running platform to its interface descriptions, through the gateway, over TLS: the committed documents are
-linted, a walk sees every operation's answers (contract_walk.py), then schemathesis sends what they allow and forbid.
+linted, a walk sees every operation's answers (walk.py), then schemathesis sends what they allow and forbid.
 
-Usage: VENV/bin/python .ci/contract-test [seconds per document]. VENV has what .ci/contract.txt names; the program is
-target/debug/tollhouse, or what TOLLHOUSE names.
+Usage: VENV/bin/python tests/contract/run.py [seconds per document]. VENV has what requirements.txt names; the program
+is target/debug/tollhouse, or what TOLLHOUSE names.
 """
 
 import json
@@ -14,9 +14,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-import contract_walk
+import walk
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent
 DOCUMENTS = ROOT / "docs" / "reference" / "openapi"
 PROJECT = "demo-business"
 SEED = "20260615"
@@ -66,9 +66,9 @@ def explore(tools: Path, seconds: str, program: str, directory: Path) -> list[st
     key = next(key["key"] for key in project["keys"] if "orders:write" in key["scopes"])
     port, api = demo["https_port"], f"api.{demo['platform_domain']}"
     settings = directory / "schemathesis.toml"
-    settings.write_text(f'hooks = "{ROOT / ".ci" / "contract_hooks.py"}"\n[parameters]\nproject = "{PROJECT}"\n')
+    settings.write_text(f'hooks = "{ROOT / "tests" / "contract" / "hooks.py"}"\n[parameters]\nproject = "{PROJECT}"\n')
     host, ca = f"https://{project['host']}:{port}", demo["ca_certificate"]
-    failed = contract_walk.orders(DOCUMENTS, host, ca, key, project["orders"])
+    failed = walk.orders(DOCUMENTS, host, ca, key, project["orders"])
     for name, base, more in [
         # Between the two, so that their attempts without a key do not meet in one minute of the gateway's limit.
         ("orders-v1.json", f"{host}/v1", EVERYTHING),

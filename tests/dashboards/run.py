@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Holds config/grafana/dashboards to Grafana's own types, of the version that docker-compose.yml starts.
 
-    .ci/dashboards NODE_MODULES     a folder with the packages of .ci/grafana
+    tests/dashboards/run.py NODE_MODULES     a folder with the packages of package.json
 
 Grafana ignores an option that it does not know and takes another value for one that it does not understand, without a
 word. Its types know them all: dashboard, panels, and the options and field settings of each kind of panel. What queries
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 TYPES = "@grafana/schema/dist/esm/raw"
 KINDS = {"timeseries": "TimeSeriesPanelCfg", "stat": "StatPanelCfg"}
@@ -35,7 +35,7 @@ def same_version(modules):
     with open(os.path.join(modules, "@grafana/schema/package.json")) as package:
         known = json.load(package)["version"]
     if started != known:
-        sys.exit(f"docker-compose.yml starts Grafana {started}, and .ci/grafana has the types of {known}: change one of them")
+        sys.exit(f"docker-compose.yml starts Grafana {started}, and tests/dashboards/package.json has the types of {known}: change one of them")
 
 
 def statements(number, board):
@@ -45,7 +45,7 @@ def statements(number, board):
             annotation.pop(field, None)
     yield "the whole", f"export const board{number}: Loose<Dashboard> = {json.dumps(board)};"
     for panel in board["panels"]:
-        kind = KINDS.get(panel["type"]) or sys.exit(f"{board['title']}: panels of kind {panel['type']} have no types in .ci/dashboards")
+        kind = KINDS.get(panel["type"]) or sys.exit(f"{board['title']}: panels of kind {panel['type']} have no types in tests/dashboards/run.py")
         name, said = f"{number}_{panel['id']}", f"of panel {panel['id']}"
         yield f"options {said}", f"export const options{name}: Partial<Loose<{kind}.Options>> = {json.dumps(panel['options'])};"
         fields = panel["fieldConfig"]["defaults"].get("custom", {})
