@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use crate::tree;
 
-/// One row of `.ci/packages`.
+/// One row of `tools/packages`.
 struct Row {
     command: String,
     groups: Vec<String>,
@@ -24,7 +24,7 @@ const INSTALLED_BESIDE: &[(&str, &str)] =
     &[("pebble-challtestsrv", "pebble"), ("postgres", "initdb"), ("prometheus", "promtool"), ("psql", "initdb")];
 
 fn table() -> Vec<Row> {
-    let text = tree::read(".ci/packages");
+    let text = tree::read("tools/packages");
     let rows = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
     let rows = rows.map(|line| {
         let columns: Vec<_> = line.split_whitespace().collect();
@@ -74,7 +74,7 @@ fn every_row_of_the_table_is_installed_by_its_package_manager() {
                     "-euo",
                     "pipefail",
                     "-c",
-                    "source .ci/build-tools.sh; install_packages \"$1\"",
+                    "source tools/build-tools.sh; install_packages \"$1\"",
                     "-",
                     &row.command,
                 ])
@@ -101,7 +101,7 @@ fn a_missing_program_without_a_package_is_named() {
     script(&system.path().join("dnf"), "exit 0");
     script(&system.path().join("sudo"), "exec \"$@\"");
     let output = Command::new(system.path().join("bash"))
-        .args(["-euo", "pipefail", "-c", "source .ci/build-tools.sh; PATH=${PATH%%:*}; need dev-world"])
+        .args(["-euo", "pipefail", "-c", "source tools/build-tools.sh; PATH=${PATH%%:*}; need dev-world"])
         .current_dir(tree::root())
         .env("PATH", system.path())
         .output()
@@ -132,10 +132,10 @@ fn every_program_that_tests_start_is_in_the_table_for_their_crate() {
                 let command =
                     INSTALLED_BESIDE.iter().find(|(beside, _)| *beside == program).map_or(program, |(_, row)| *row);
                 let row = table.iter().find(|row| row.command == command);
-                let row = row.unwrap_or_else(|| panic!("{path} starts {program}: .ci/packages has no row for it"));
+                let row = row.unwrap_or_else(|| panic!("{path} starts {program}: tools/packages has no row for it"));
                 let groups = row.groups.iter().map(String::as_str);
                 let is_installed = groups.into_iter().any(|group| ["build", "check", crate_name].contains(&group));
-                assert!(is_installed, "{path} starts {program}: {crate_name} is missing from its row in .ci/packages");
+                assert!(is_installed, "{path} starts {program}: {crate_name} is missing from its row in tools/packages");
                 started += 1;
             }
         }

@@ -1,5 +1,5 @@
 # Sourced by ./up and ./check: finds or installs what they need beside Rust. Prints nothing when nothing is missing.
-# Linux. .ci/packages names the packages.
+# Linux. tools/packages names the packages.
 # shellcheck shell=bash
 
 # Debian keeps servers where only root looks.
@@ -41,7 +41,7 @@ commands_of() {
     awk -v wanted="$*" '
         BEGIN { count = split(wanted, groups, " "); for (i = 1; i <= count; i++) want[groups[i]] = 1 }
         /^#/ || !NF { next }
-        { count = split($2, groups, ","); for (i = 1; i <= count; i++) if (groups[i] in want) { print $1; next } }' .ci/packages
+        { count = split($2, groups, ","); for (i = 1; i <= count; i++) if (groups[i] in want) { print $1; next } }' tools/packages
 }
 
 # packages_of MANAGER COMMAND...: the packages that have these commands. Fails for a command that the table does not know.
@@ -50,8 +50,8 @@ packages_of() {
     shift
     case "$manager" in apt-get) column=3 ;; dnf) column=4 ;; esac
     for command in "$@"; do
-        found=$(awk -v command="$command" -v column="$column" '$1 == command { print $column }' .ci/packages)
-        [ -n "$found" ] || fail "$command is missing from .ci/packages."
+        found=$(awk -v command="$command" -v column="$column" '$1 == command { print $column }' tools/packages)
+        [ -n "$found" ] || fail "$command is missing from tools/packages."
         [ "$found" = - ] || printf '%s\n' "${found//,/ }"
     done
 }
@@ -64,7 +64,7 @@ need() {
     install_packages "${missing[@]}"
     local still=()
     for command in "${missing[@]}"; do have "$command" || still+=("$command"); done
-    [ ${#still[@]} -eq 0 ] || fail "Still missing: ${still[*]}. Install them (.ci/packages names Debian's packages) and run this again."
+    [ ${#still[@]} -eq 0 ] || fail "Still missing: ${still[*]}. Install them (tools/packages names Debian's packages) and run this again."
 }
 
 # install_packages COMMAND...: installs the packages of these commands with the system's package manager.
@@ -74,7 +74,7 @@ install_packages() {
         command -v "$manager" >/dev/null && break
     done
     [ "$manager" != none ] || fail "Missing: $*." \
-        "There is no apt-get and no dnf to install them with. Install them (.ci/packages names Debian's packages) and run this again."
+        "There is no apt-get and no dnf to install them with. Install them (tools/packages names Debian's packages) and run this again."
     # shellcheck disable=SC2207
     wanted=($(packages_of "$manager" "$@")) || exit 1
     [ ${#wanted[@]} -gt 0 ] || return 0
