@@ -8,6 +8,7 @@ redis-server and curl (Debian), which it installs as root, and `cargo build --re
 tollhouse --bin gateway`. TOLLHOUSE=PROGRAM (with gateway beside it) tests another build.
 """
 
+import argparse
 import contextlib
 import os
 import subprocess
@@ -70,6 +71,7 @@ def fill(path):
 
 
 def main():
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     shared.install({"redis-server": "redis-server", "curl": "curl"})
     program = os.environ.get("TOLLHOUSE", os.path.join(ROOT, "target/release/tollhouse"))
     with shared.workplace() as work:

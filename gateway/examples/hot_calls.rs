@@ -1,4 +1,4 @@
-//! Calls one of the functions that every request passes, COUNT times. `.ci/instructions` counts its instructions.
+//! Calls one of the functions that every request passes, COUNT times. `bench/run instructions` counts its instructions.
 //!
 //!     hot_calls                list the names
 //!     hot_calls NAME COUNT     call one of them

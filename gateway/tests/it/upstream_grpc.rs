@@ -18,7 +18,7 @@ use crate::world::{BLOG, DEMO, World, certificates, eventually, within};
 fn python() -> PathBuf {
     let usual = || Path::new(&std::env::var("HOME").unwrap()).join(".cache/tollhouse-tools/grpc/bin/python");
     let python = std::env::var("TOLLHOUSE_GRPC").map_or_else(|_| usual(), PathBuf::from);
-    assert!(python.exists(), "grpcio is missing: ./check installs it (.ci/grpc.txt) to {}", python.display());
+    assert!(python.exists(), "grpcio is missing: ./check installs it (grpc_peers.txt) to {}", python.display());
     python
 }
 

@@ -1,0 +1,545 @@
+#!/usr/bin/env bash
+# Runs docker-compose.yml for real and holds it to what docs/operator/containers.md promises.
+#   tests/compose/run.sh docker|podman
+# Needs root, curl and a Docker engine with docker-compose 1.29 or Compose v2; or podman, and python3 for podman-compose.
+# Programs are taken from PROGRAMS (default: target/debug, built if it has none), so that nothing is compiled in a
+# container. Images that the engine does not have are made by tests/compose/debian-images.sh. Grafana is left out: Debian has no
+# package of it. On machines where limits may not be raised: DESCRIPTORS=4096. KEEP=1 leaves everything running.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+engine=${1:?which engine: docker or podman}
+programs=${PROGRAMS:-target/debug}
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/tollhouse-tools
+project=tollhouse-test-$$
+work=$(mktemp -d)
+always=(balancer gateway-1 gateway-2 orders-service domains-service redis postgres prometheus)
+services=("${always[@]}")
+orders=/v1/store/orders
+
+# A tag, ports and a network of its own: several of these may run at the same time.
+read -r HTTP_PORT HTTPS_PORT PROMETHEUS_PORT < <(python3 -c 'import socket
+sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
+print(*(socket.getsockname()[1] for socket in sockets))')
+edge=172.31.$((192 + RANDOM % 63))
+export DEV_SUBNET=$edge.64/28 DEV_EDGE=$edge.77 DEV_DNS=$edge.78
+export EDGE_SUBNET=$edge.0/26 EDGE_BALANCER=$edge.62 PLATFORM_SUBNET=$edge.128/25
+export TOLLHOUSE_TAG=$project LISTEN_ADDRESS=127.0.0.1 HTTP_PORT HTTPS_PORT PROMETHEUS_PORT
+export DESCRIPTORS=${DESCRIPTORS:-4096} BALANCER_CONNECTIONS=1500
+
+say() { printf '%s\n' "$*" >&2; }
+step() { say "==> $*"; }
+fail() {
+    say "FAILED: $*"
+    say "--- the last words of ${composer[*]}"
+    tail -20 "$work/compose.log" >&2 2>/dev/null || true
+    for service in "${services[@]}"; do
+        say "--- the last words of $service"
+        timeout 20 "$engine" logs --tail "${TAIL:-15}" "$(container "$service")" >&2 2>&1 || true
+    done
+    exit 1
+}
+
+# --- the engine
+
+files=(-f docker-compose.yml)
+case "$engine" in
+    docker) if docker compose version >/dev/null 2>&1; then composer=(docker compose); else composer=(docker-compose); fi ;;
+    podman)
+        # crun wants control groups of one version alone, runc takes what there is; and limits that cannot be raised are not
+        # asked for.
+        if command -v runc >/dev/null && [ -z "${CONTAINERS_CONF:-}" ]; then
+            printf '%s\n' '[engine]' 'runtime = "runc"' '[containers]' \
+                'default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]' >"$work/containers.conf"
+            export CONTAINERS_CONF=$work/containers.conf
+        fi
+        files+=(-f tests/compose/podman.yml)
+        # Older ones do not wait for `init`.
+        composer=("$cache/podman-compose/bin/podman-compose")
+        [ -x "${composer[0]}" ] || { python3 -m venv "$cache/podman-compose" && "$cache/podman-compose/bin/pip" install -q podman-compose==1.6.0; }
+        ;;
+    *) fail "no engine is called $engine" ;;
+esac
+[ -z "${COMPOSE:-}" ] || read -ra composer <<<"$COMPOSE"
+
+# Every command has a deadline: a test that hangs has failed.
+compose() {
+    timeout 240 "${composer[@]}" -p "$project" "${files[@]}" "$@" >>"$work/compose.log" 2>&1 </dev/null ||
+        { tail -20 "$work/compose.log" >&2; fail "compose $*"; }
+}
+# The operators' command line.
+tollhouse() {
+    timeout 120 "${composer[@]}" -p "$project" "${files[@]}" --profile tools run --rm -T --no-deps tollhouse "$@" \
+        2>>"$work/compose.log" </dev/null
+}
+container() {
+    "$engine" ps -aq --filter "label=com.docker.compose.project=$project" --filter "label=com.docker.compose.service=$1" 2>/dev/null
+}
+look() { "$engine" inspect --format "$1" "$(container "$2")" 2>/dev/null; }
+pid_of() { look '{{.State.Pid}}' "$1"; }
+runs() { [ "$(look '{{.State.Running}}' "$1")" = true ]; }
+# Without systemd podman checks health only when asked.
+healthy() {
+    if [ "$engine" = podman ]; then timeout 20 podman healthcheck run "$(container "$1")" >/dev/null 2>&1
+    else [ "$(look '{{.State.Health.Status}}' "$1")" = healthy ]; fi
+}
+all_healthy() { for service in "${services[@]}"; do healthy "$service" || return 1; done; }
+
+# within SECONDS WHAT COMMAND...: looks again until it is so.
+within() {
+    local deadline=$((SECONDS + $1)) what=$2
+    shift 2
+    until "$@"; do
+        [ "$SECONDS" -lt "$deadline" ] || fail "not in time: $what"
+        sleep 0.2
+    done
+}
+
+# start SERVICE...: one after the other, and again if need be: podman-compose starts all of them at once, and does not say
+# when podman has not started one.
+start() {
+    local service
+    for service in "$@"; do within 30 "$service runs" started "$service"; done
+}
+started() { runs "$1" || { compose start "$1"; runs "$1"; }; }
+
+finish() {
+    local outcome=$?
+    touch "$work/enough"
+    wait
+    if [ -z "${KEEP:-}" ]; then
+        timeout 240 "${composer[@]}" -p "$project" "${files[@]}" --profile more --profile dev down -v >>"$work/compose.log" 2>&1 </dev/null || true
+        "$engine" rmi -f "tollhouse:$TOLLHOUSE_TAG" >/dev/null 2>&1 || true
+        rm -rf "$work"
+    fi
+    exit "$outcome"
+}
+trap finish EXIT
+
+# --- clients
+
+host_of() { printf '%s.tollhouse.localhost' "$1"; }
+# fetch PROJECT PATH [curl options]: one request on a connection of its own; prints the status.
+fetch() {
+    local host
+    host=$(host_of "$1")
+    curl --silent --output "$work/body.$BASHPID" --write-out '%{http_code}' --max-time 10 --cacert "$work/ca.pem" \
+        --resolve "$host:$HTTPS_PORT:127.0.0.1" "${@:3}" "https://$host:$HTTPS_PORT$2" || true
+    rm -f "$work/body.$BASHPID"
+}
+key_of() { python3 -c 'import json,sys; print(next(p["keys"][0]["key"] for p in json.load(open(sys.argv[1]))["projects"] if p["id"] == sys.argv[2]))' "$work/demo.json" "$1"; }
+# expect STATUS PROJECT PATH [curl options]
+expect() {
+    local status
+    status=$(fetch "${@:2}")
+    [ "$status" = "$1" ] || fail "${*:2:2} answers $status, not $1"
+}
+identity_of() { in_postgres domains "SELECT id FROM projects WHERE name = '$1'"; }
+answers() { [ "$(fetch demo-pro "$orders" -H "Authorization: Bearer $pro")" = 200 ]; }
+field() { python3 -c 'import json,sys
+value = json.load(sys.stdin)
+for name in sys.argv[1].split("."): value = value[name]
+print(value)' "$1"; }
+
+# Two clients that ask without a pause to speak of, each time on a new connection.
+visitors_come() {
+    rm -f "$work/enough" "$work"/visits.*
+    local visitor
+    for visitor in 1 2; do
+        while [ ! -e "$work/enough" ]; do
+            printf '%s\n' "$(fetch demo-business "$orders" -H "Authorization: Bearer $business")" >>"$work/visits.$visitor"
+            sleep 0.15 # 1000 a minute is what the plan has
+        done &
+    done
+}
+visits() { cat "$work"/visits.* 2>/dev/null | wc -l; }
+visited() { [ "$(visits)" -ge "$1" ]; }
+# visitors_leave FAILURES: after what happened they ask for a while; no more than so many requests were not served.
+visitors_leave() {
+    within 30 'the visitors ask on' visited $(($(visits) + 20))
+    touch "$work/enough"
+    wait
+    local all failed
+    all=$(visits)
+    failed=$(cat "$work"/visits.* | grep -cvx 200 || true)
+    say "    $all requests, $failed not served"
+    [ "$failed" -le "$1" ] || fail "$failed requests were not served: $(cat "$work"/visits.* | sort | uniq -c | tr '\n' ' ')"
+}
+
+# --- what is true
+
+hardened() {
+    local service=$1 pid
+    pid=$(pid_of "$service")
+    local status=/proc/$pid/status
+    grep -qE '^Uid:\s+0\s' "$status" && fail "$service runs as root"
+    grep -qE '^CapEff:\s+0+$' "$status" || fail "$service has capabilities"
+    grep -qE '^CapBnd:\s+0+$' "$status" || fail "$service could get capabilities"
+    grep -qE '^NoNewPrivs:\s+1$' "$status" || fail "$service could gain privileges"
+    grep -qE '^Seccomp:\s+2$' "$status" || fail "$service may make any system call"
+    awk '$5 == "/" && $6 ~ /(^|,)ro(,|$)/ { found = 1 } END { exit !found }' "/proc/$pid/mountinfo" || fail "$service may write to its image"
+    [ "$(look '{{.HostConfig.Memory}}' "$service")" -gt 0 ] || fail "$service has no limit of memory"
+    [ "$(look '{{.HostConfig.PidsLimit}}' "$service")" -gt 0 ] || fail "$service has no limit of processes"
+    [ "$(look '{{.HostConfig.NanoCpus}}' "$service")" -gt 0 ] || fail "$service has no limit of processor time"
+}
+# shares SERVICE FILE...: exactly these secrets are within its reach.
+shares() {
+    local found
+    found=$(cd "/proc/$(pid_of "$1")/root/run/tollhouse" && find . -type f -printf '%P ' | tr ' ' '\n' | sort | xargs)
+    [ "$found" = "${*:2}" ] || fail "$1 is given: $found"
+}
+# Every container and every port that somebody listens on in it: `SERVICE ADDRESS PORT`, at each of its addresses.
+doors() {
+    local service pid
+    for service in "$@"; do
+        pid=$(pid_of "$service")
+        # From the kernel's own table: state 0A listens; 0B00007F, 127.0.0.11, is the nameserver of the engine.
+        nsenter -t "$pid" -n python3 - "$service" <<'PYTHON'
+import subprocess, sys
+ports = set()
+for table in ("/proc/self/net/tcp", "/proc/self/net/tcp6"):
+    for line in open(table).readlines()[1:]:
+        words = line.split()
+        address, port = words[1].split(":")
+        if words[3] == "0A" and not address.endswith("00007F") and address != "0B00007F":
+            ports.add(int(port, 16))
+found = subprocess.run(["ip", "-o", "-4", "addr", "show", "scope", "global"], capture_output=True, text=True, check=True)
+for line in found.stdout.splitlines():
+    for port in sorted(ports):
+        print(sys.argv[1], line.split()[3].split("/")[0], port)
+PYTHON
+    done
+}
+# reached_from PID: of the doors on stdin, `SERVICE:PORT` of those that open from this process's network.
+reached_from() {
+    nsenter -t "$1" -n python3 -c 'import socket, sys
+from concurrent.futures import ThreadPoolExecutor
+def open_door(line):
+    service, address, port = line.split()
+    try:
+        socket.create_connection((address, int(port)), 2).close()
+        return f"{service}:{port}"
+    except OSError:
+        return None
+with ThreadPoolExecutor(64) as pool:
+    print(*sorted({door for door in pool.map(open_door, sys.stdin) if door}))'
+}
+# may_reach SERVICE PATTERN...: what opens from there is named by a pattern, and each pattern names something that opens.
+may_reach() {
+    local service=$1 reached door pattern
+    shift
+    reached=$(grep -v "^$service " "$work/doors" | reached_from "$(pid_of "$service")")
+    for door in $reached; do
+        for pattern in "$@"; do [[ $door =~ ^($pattern)$ ]] && continue 2; done
+        fail "$service reaches $door"
+    done
+    for pattern in "$@"; do
+        grep -qE "(^| )($pattern)( |\$)" <<<"$reached" || fail "$service does not reach $pattern, but only: $reached"
+    done
+}
+targets_up() {
+    local up
+    up=$(curl --silent "http://127.0.0.1:$PROMETHEUS_PORT/api/v1/targets?state=active" | grep -o '"health":"up"' | wc -l)
+    [ "$up" -eq 5 ]
+}
+# 3: there is trouble, and it is shown all the same.
+quota_mode() { { tollhouse status --json || [ $? -eq 3 ]; } | field edge.quota.mode; }
+counts_exactly() { case "$(quota_mode)" in lease | exact) ;; *) return 1 ;; esac; }
+counts_alone() { ! counts_exactly; }
+used_today() { tollhouse quota show "$1" --json | field day.used; }
+used_is() { [ "$(used_today "$1")" -eq "$2" ]; }
+# The day in which requests are counted.
+today() { date -u +%F; }
+# Each gateway has learnt where the others are: a container that starts anew may have another address.
+settled() { for _ in 1 2 3 4 5 6; do answers || return 1; done; }
+in_redis() {
+    "$engine" exec -e "REDISCLI_AUTH=$(cat "/proc/$(pid_of gateway-1)/root/run/tollhouse/secrets/redis.password")" \
+        "$(container redis)" redis-cli --user tollhouse "$@"
+}
+# in_databases PROGRAM...: a program of PostgreSQL's, as its administrator, from within.
+in_databases() { "$engine" exec -i "$(container postgres)" "$1" -h /tmp -U postgres "${@:2}"; }
+# in_postgres DATABASE STATEMENT: what it answers.
+in_postgres() { in_databases psql -X -A -t -d "$1" -c "$2" </dev/null; }
+orders_status() { [ "$(fetch demo-pro "$orders" -H "Authorization: Bearer $pro")" = "$1" ]; }
+served() { "$engine" logs "$(container "$1")" 2>&1 | grep -c "\"path\":\"$orders\"" || true; }
+# The limit of a minute over both gateways: of 70 requests exactly what was left is served. False when the minute ended.
+limit_is_exact() {
+    local before left resets served
+    before=$(tollhouse quota show demo-free --json)
+    left=$(field minute.remaining <<<"$before")
+    resets=$(field minute.resets_at <<<"$before")
+    seq 70 | xargs -P 4 -I{} curl --silent --output /dev/null --max-time 10 --cacert "$work/ca.pem" \
+        --resolve "$(host_of demo-free):$HTTPS_PORT:127.0.0.1" -H "Authorization: Bearer $free" \
+        --write-out '%{http_code} %header{x-ratelimit-reset}\n' "https://$(host_of demo-free):$HTTPS_PORT$orders" >"$work/limit"
+    [ "$(cut -d' ' -f2 "$work/limit" | sort -u)" = "$resets" ] || return 1
+    served=$(grep -c '^200 ' "$work/limit" || true)
+    [ "$served" -eq "$left" ] || fail "$served of 70 requests were served where $left were left: $(sort "$work/limit" | uniq -c | tr '\n' ' ')"
+    [ "$(grep -c '^429 ' "$work/limit")" -eq $((70 - left)) ] || fail "others than 429 refuse: $(sort "$work/limit" | uniq -c | tr '\n' ' ')"
+    say "    $served served, $((70 - left)) refused, over two gateways"
+}
+
+# --- the test
+
+[ "$(id -u)" -eq 0 ] || fail 'this looks into containers from outside, which takes root'
+for tool in curl python3 nsenter ip "$engine" "${composer[0]}"; do
+    command -v "$tool" >/dev/null || fail "there is no $tool; install it"
+done
+
+step "Images: $engine, ${composer[*]}"
+names=(gateway orders-service domains-service tollhouse dev-world)
+missing() { for program in "${names[@]}"; do [ -x "$programs/$program" ] || printf '%s ' "$program"; done; }
+[ -n "${PROGRAMS:-}" ] || [ -z "$(missing)" ] || cargo build --locked --workspace --bins
+[ -z "$(missing)" ] || fail "$programs lacks $(missing)(build them with: cargo build --locked --workspace --bins)"
+tests/compose/debian-images.sh "$engine" >>"$work/compose.log" 2>&1 || { cat "$work/compose.log" >&2; exit 1; }
+mkdir "$work/programs"
+for program in "${names[@]}"; do
+    strip --strip-debug -o "$work/programs/$program" "$programs/$program"
+done
+"$engine" build -q -t "tollhouse:$TOLLHOUSE_TAG" --target prebuilt -f Dockerfile "$work/programs" >/dev/null
+
+step 'A gateway before everything else: it waits for its secrets'
+compose up -d --no-deps gateway-1
+tried_again() { [ "$(look '{{.RestartCount}}' gateway-1)" -ge 1 ]; }
+within 30 'the gateway is started again' tried_again
+
+step 'Up: everything is healthy'
+compose up -d init "${services[@]}"
+within 120 'all are healthy' all_healthy
+[ "$(look '{{.State.ExitCode}}' init)" = 0 ] || fail 'init failed'
+
+step 'Hardened: users, capabilities, file systems, limits, ports, networks, secrets'
+for service in "${services[@]}"; do hardened "$service"; done
+for service in gateway-1 gateway-2 orders-service domains-service redis postgres; do
+    [ -z "$("$engine" ps --filter "id=$(container "$service")" --format '{{.Ports}}' | grep -e '->' || true)" ] || fail "$service publishes a port"
+done
+shares orders-service ca/internal.pem secrets/database.url secrets/services/orders-service.key tls/orders-service.key tls/orders-service.pem
+shares domains-service ca/ca.key ca/ca.pem secrets/database.url secrets/gateways/gateway-{1,2,more}.key secrets/platform.key secrets/sealing.key \
+    secrets/services/orders-service.key tls/domains-service.key tls/domains-service.pem
+for gateway in gateway-1 gateway-2; do
+    shares "$gateway" ca/internal.pem ca/platform.key ca/platform.pem "secrets/gateways/$gateway.key" secrets/redis.password secrets/sealing.key \
+        "tls/$gateway.key" "tls/$gateway.pem"
+done
+shares redis users.acl
+shares postgres roles.sql
+shares prometheus internal.pem
+
+step 'Networks: every pair of containers, every port'
+doors "${services[@]}" >"$work/doors"
+for door in 'redis .* 6379' 'postgres .* 5432' 'gateway-1 .* 9901' 'orders-service .* 7004' 'prometheus .* 9090'; do
+    grep -q "^$door\$" "$work/doors" || fail "nobody listens at $door: $(sort "$work/doors" | tr '\n' ';')"
+done
+services_ports='(orders-service:(7001|7004|9902)|domains-service:(7002|7003|9903))'
+may_reach balancer 'gateway-[12]:(8080|8443|9901)' prometheus:9090
+may_reach gateway-1 'gateway-2:(8080|8443|9901)' "$services_ports" redis:6379 'balancer:(8080|8443|8404)' prometheus:9090
+may_reach gateway-2 'gateway-1:(8080|8443|9901)' "$services_ports" redis:6379 'balancer:(8080|8443|8404)' prometheus:9090
+may_reach orders-service 'domains-service:(7002|7003|9903)' postgres:5432 prometheus:9090
+may_reach domains-service 'orders-service:(7001|7004|9902)' postgres:5432 prometheus:9090 'balancer:(8080|8443|8404)'
+may_reach prometheus 'gateway-[12]:(8080|8443|9901)' "$services_ports" 'balancer:(8080|8443|8404)'
+may_reach redis
+may_reach postgres
+# A backend of an operator's own.
+backend=$("$engine" run -d --label "com.docker.compose.project=$project" --name "$project-backend" --network "${project}_backends" \
+    --entrypoint sleep "$("$engine" inspect --format '{{.Config.Image}}' "$(container redis)")" 86400)
+backend_pid=$("$engine" inspect --format '{{.State.Pid}}' "$backend")
+reached=$(reached_from "$backend_pid" <"$work/doors")
+[ -z "$reached" ] || fail "a backend of one's own reaches $reached"
+address=$(nsenter -t "$backend_pid" -n ip -o -4 addr show scope global | awk '{ sub("/.*", "", $4); print $4 }')
+nsenter -t "$backend_pid" -n python3 -m http.server --bind "$address" 9000 --directory "$work" >/dev/null 2>&1 &
+listening=$!
+backend_is_reached() { [ "$(printf 'backend %s 9000\n' "$address" | reached_from "$(pid_of gateway-1)")" = backend:9000 ]; }
+within 10 'the gateways reach a backend' backend_is_reached
+kill "$listening"
+wait "$listening" 2>/dev/null || true
+"$engine" rm -f "$backend" >/dev/null
+
+step 'Demo: a request through TLS with a key'
+tollhouse ca >"$work/ca.pem"
+tollhouse demo --json >"$work/demo.json" || fail 'no demo'
+free=$(key_of demo-free) pro=$(key_of demo-pro) business=$(key_of demo-business)
+within 10 'both gateways know the key' answers
+expect 200 demo-pro "$orders" -H "Authorization: Bearer $pro"
+expect 401 demo-pro "$orders"
+expect 204 demo-pro "$orders/1" -X DELETE -H "Authorization: Bearer $pro"
+identity=$(identity_of demo-pro) quota="tollhouse:bucket:{$(identity_of demo-free)}"
+[ -n "$identity" ] || fail 'the control plane does not use PostgreSQL'
+[ "$(in_postgres orders "SELECT status FROM orders WHERE project = '$identity' AND id = 1")" = cancelled ] ||
+    fail 'the cancelled order is not cancelled in PostgreSQL'
+"$engine" exec -e PGPASSWORD=wrong "$(container postgres)" psql -X -h postgres -U orders -d orders -c 'SELECT 1' >/dev/null 2>&1 &&
+    fail 'PostgreSQL serves who does not know the password'
+[ "$(curl --silent --output /dev/null --write-out '%{http_code} %{redirect_url}' --resolve "$(host_of demo-pro):$HTTP_PORT:127.0.0.1" \
+    "http://$(host_of demo-pro):$HTTP_PORT/a?b=c")" = "301 https://$(host_of demo-pro):$HTTPS_PORT/a?b=c" ] || fail 'plain HTTP does not lead to https'
+for gateway in gateway-1 gateway-2; do
+    "$engine" logs "$(container "$gateway")" 2>&1 | grep -qF "\"client_ip\":\"$edge." && fail "to $gateway the balancer is the client"
+done
+
+step 'Quota: counted in Redis, by both gateways, as one'
+ask_twelve() { for _ in $(seq 12); do expect 200 demo-free "$orders" -H "Authorization: Bearer $free"; done; }
+day=$(today) before=$(used_today demo-free)
+ask_twelve
+# When the day ends meanwhile, what was asked is counted in two days: in the new one it must be right.
+twelve_more() { [ "$(today)" != "$day" ] || used_is demo-free $((before + 12)); }
+within 15 '12 more are counted' twelve_more
+if [ "$(today)" != "$day" ]; then
+    day=$(today) before=$(used_today demo-free)
+    ask_twelve
+    within 15 '12 more are counted in a new day' used_is demo-free $((before + 12))
+fi
+[ -n "$(in_redis HGETALL "$quota")" ] || fail 'Redis knows no quota'
+[ "$("$engine" exec "$(container redis)" redis-cli ping 2>&1 | grep -c NOAUTH)" -eq 1 ] || fail 'Redis serves who does not sign in'
+for gateway in gateway-1 gateway-2; do [ "$(served "$gateway")" -gt 0 ] || fail "$gateway served nothing"; done
+within 150 '70 requests within one minute' limit_is_exact
+
+step 'Prometheus: five targets, the rules'
+within 60 'all targets are up' targets_up
+rules=$(curl --silent "http://127.0.0.1:$PROMETHEUS_PORT/api/v1/rules" | grep -o '"type":"alerting"' | wc -l)
+[ "$rules" -gt 20 ] || fail "Prometheus has $rules alerts"
+
+step 'Scale: one gateway leaves and comes back; nobody notices'
+visitors_come
+compose stop gateway-2
+within 20 'the other serves' answers
+start gateway-2
+within 60 'it is back' healthy gateway-2
+visitors_leave 0
+
+step 'Scale: a third gateway joins; nobody notices'
+visitors_come
+compose --profile more up -d --no-deps --scale gateway-more=1 gateway-more
+third_serves() { [ "$(served gateway-more)" -gt 0 ]; }
+within 60 'the third serves' third_serves
+visitors_leave 0
+
+step 'Roll: both gateways are replaced, one after the other; nobody notices'
+visitors_come
+for gateway in gateway-1 gateway-2; do
+    old=$(container "$gateway")
+    compose up -d --no-deps --force-recreate "$gateway"
+    [ "$(container "$gateway")" != "$old" ] || fail "$gateway was not replaced"
+    within 60 "$gateway is back" healthy "$gateway"
+done
+visitors_leave 0
+
+step 'Kill: a gateway dies; it comes back by itself, and at most what it was doing is lost'
+old=$(pid_of gateway-1)
+visitors_come
+within 30 'the visitors ask' visited 10
+kill -9 "$old"
+came_back() { local pid; pid=$(pid_of gateway-1) && [ "$pid" != "$old" ] && [ "$pid" != 0 ] && healthy gateway-1; }
+within 60 'it is back' came_back
+visitors_leave 2
+
+step 'Scale: the third gateway leaves; nobody notices'
+visitors_come
+compose --profile more stop gateway-more
+visitors_leave 0
+
+step 'Redis is lost and found: requests go on'
+compose stop redis
+within 30 'the gateways count alone' counts_alone
+expect 200 demo-pro "$orders" -H "Authorization: Bearer $pro"
+start redis
+within 60 'they count together again' counts_exactly
+
+step 'Redis starts anew: it knows what it counted'
+compose restart redis
+within 30 'Redis is well' healthy redis
+[ -n "$(in_redis HGETALL "$quota")" ] || fail 'Redis forgot the quota of a project that nobody asked for since'
+
+step 'PostgreSQL is lost and found: orders answer 503, and recover by themselves'
+compose stop postgres
+within 30 'orders are refused as unavailable' orders_status 503
+expect 401 demo-pro "$orders"
+[ "$(curl --silent --output /dev/null --write-out '%{http_code}' --resolve "$(host_of demo-pro):$HTTP_PORT:127.0.0.1" \
+    "http://$(host_of demo-pro):$HTTP_PORT/")" = 301 ] || fail 'without PostgreSQL nobody is led to https'
+start postgres
+within 60 'orders are listed again' orders_status 200
+expect 409 demo-pro "$orders/1" -X DELETE -H "Authorization: Bearer $pro"
+
+step 'Everything but the gateways is lost, and they start anew: requests are still judged'
+compose stop redis domains-service orders-service postgres
+for gateway in gateway-1 gateway-2; do
+    compose restart "$gateway"
+    within 60 "$gateway is ready" healthy "$gateway"
+done
+expect 401 demo-pro "$orders"
+expect 502 demo-pro "$orders" -H "Authorization: Bearer $pro"
+start postgres orders-service
+within 60 'requests are served without control plane and Redis' settled
+start redis domains-service
+within 60 'all are healthy' all_healthy
+within 60 'they count together again' counts_exactly
+
+step 'Backup and restore of the databases, by the commands of docs/operator/backup.md'
+mkdir "$work/backups"
+# documented TEXT: the block of commands after the line that ends with this text, as they run here.
+documented() {
+    awk -v text="$1" 'found && /^    /{ print; said = 1; next } said && !/^$/{ exit } index($0, text) && $0 ~ text "$" { found = 1 }' docs/operator/backup.md |
+        sed -e "s|/backups/monday|$work/backups|g" -e "s|docker-compose|timeout 240 ${composer[*]} -p $project ${files[*]} --profile tools|g"
+}
+# by_the_book TEXT: runs it.
+by_the_book() {
+    local script
+    script=$(documented "$1")
+    [ -n "$script" ] || fail "docs/operator/backup.md has no commands after: $1"
+    bash -c "$script" >>"$work/compose.log" 2>&1 </dev/null || { tail -20 "$work/compose.log" >&2; fail "$script"; }
+}
+by_the_book 'In containers:'
+expect 204 demo-pro "$orders/2" -X DELETE -H "Authorization: Bearer $pro"
+by_the_book 'and to restore:'
+[ "$(in_postgres orders_lost 'SELECT COUNT(*) FROM orders')" -gt 0 ] || fail 'what was there is not kept'
+within 60 'all are healthy' all_healthy
+within 30 'requests are served by both gateways' settled
+expect 204 demo-pro "$orders/2" -X DELETE -H "Authorization: Bearer $pro"
+expect 409 demo-pro "$orders/1" -X DELETE -H "Authorization: Bearer $pro"
+new=$(tollhouse key create demo-pro --json | field key)
+new_key_is_known() { [ "$(fetch demo-pro "$orders" -H "Authorization: Bearer $new")" = 200 ]; }
+within 30 'the gateways take new changes' new_key_is_known
+
+step 'Test world: a domain is attached with DNS and an authority'
+export DOMAINS_CONFIG=./config/dev/domains-service.toml NAMESERVERS=$DEV_DNS:8053
+compose --profile dev up -d --no-deps test-world pebble domains-service
+services+=(test-world pebble)
+shop=shop.customer.test
+within 60 'the control plane is well' healthy domains-service
+root=/proc/$(pid_of test-world)/root/data/test-world/root.pem
+within 60 'the authority is there' test -s "$root"
+tollhouse domain add demo-pro "$shop" >"$work/added" || fail "the domain is not taken: $(cat "$work/added")"
+"$engine" exec "$(container test-world)" dev-world dns set "$shop" CNAME "$(tollhouse project show demo-pro --json | field cname_target)"
+tollhouse domain verify demo-pro "$shop" >"$work/verified" || fail "the domain is not verified: $(cat "$work/verified")"
+shop_status() {
+    [ "$(curl --silent --output /dev/null --write-out '%{http_code}' --max-time 10 --cacert "$root" \
+        --resolve "$shop:$HTTPS_PORT:127.0.0.1" -H "Authorization: Bearer $pro" "https://$shop:$HTTPS_PORT$orders")" = 200 ]
+}
+within 90 'the domain is served with a certificate of the authority' shop_status
+
+step 'Down and up again: data, keys and counts are there'
+cp "$root" "$work/root.pem"
+root=$work/root.pem
+down_and_up() {
+    compose --profile more --profile dev down
+    services=("${always[@]}")
+    [ -z "$(container gateway-1)" ] || fail 'a container is left'
+    compose up -d init "${services[@]}"
+    within 120 'all are healthy' all_healthy
+    tollhouse ca | cmp - "$work/ca.pem" || fail 'the authority is another'
+    within 30 'requests are served' answers
+    expect 409 demo-pro "$orders/1" -X DELETE -H "Authorization: Bearer $pro"
+    within 30 'the domain is served' shop_status
+    within 30 'they count together' counts_exactly
+}
+# Counts begin anew with each day. When one ends meanwhile, all is done once more, in the new one.
+for attempt in 1 2; do
+    day=$(today) before=$(used_today demo-free)
+    if [ "$before" -lt 12 ]; then
+        ask_twelve
+        within 15 'they are counted' used_is demo-free $((before + 12))
+        before=$(used_today demo-free)
+    fi
+    down_and_up
+    after=$(used_today demo-free)
+    [ "$(today)" != "$day" ] || break
+    [ "$attempt" -eq 1 ] || fail 'a second day ended within minutes'
+done
+[ "$after" -ge "$before" ] && [ "$before" -ge 12 ] || fail "$before requests were counted today, now $after"
+
+say "docker-compose.yml keeps its promises under $engine ($SECONDS s)."

@@ -1,0 +1,134 @@
+"""A walk through every operation of the orders API and the statuses it is known by, each answer held to the committed
+description by openapi-core: a second implementation of the same rules, so that a mistake in one is not taken for truth.
+
+Unlike a fuzzer it knows what it does, so it sees the answers that only a history of requests leads to.
+"""
+
+import json
+import re
+from pathlib import Path
+
+import requests
+from openapi_core import Config, OpenAPI
+from openapi_core.contrib.requests import RequestsOpenAPIRequest, RequestsOpenAPIResponse
+
+import hooks  # noqa: F401  (names below .localhost are this machine)
+
+PROBLEM = {"Accept": "application/problem+json"}
+
+# It reads application/json by itself; this is JSON too.
+AS_JSON = Config(extra_media_type_deserializers={"application/problem+json": json.loads})
+
+
+class Walk:
+    """Requests to one version of the API, and what was wrong with the answers."""
+
+    def __init__(self, document: Path, base: str, ca: str, key: str):
+        description = json.loads(document.read_text())
+        description["servers"] = [{"url": base}]
+        self.paths = description["paths"]
+        self.contract = OpenAPI.from_dict(description, config=AS_JSON)
+        self.base = base
+        self.session = requests.Session()
+        self.session.verify = ca
+        self.session.headers["Authorization"] = f"Bearer {key}"
+        self.seen: list[tuple[str, str, int]] = []
+        self.wrong: list[str] = []
+
+    def ask(self, method: str, path: str, status: int, *, sound: bool = True, **options) -> requests.Response:
+        """One request, which must be answered with this status. `sound`: the request itself fits the description."""
+        request = self.session.prepare_request(requests.Request(method, self.base + path, **options))
+        answer = self.session.send(request, verify=self.session.verify)
+        name = f"{method} {path} -> {answer.status_code}"
+        if answer.status_code != status:
+            self.wrong.append(f"{name}, not {status}: {answer.text[:200]}")
+        asked = RequestsOpenAPIRequest(request)
+        try:
+            if sound:
+                self.contract.validate_request(asked)
+            self.contract.validate_response(asked, RequestsOpenAPIResponse(answer))
+        except Exception as error:  # noqa: BLE001  (whatever is wrong is told)
+            self.wrong.append(f"{name}: {type(error).__name__}: {error}; {error.__cause__ or ''}")
+        self.seen.append((method, path, answer.status_code))
+        return answer
+
+    def without_key(self, method: str, path: str) -> None:
+        """The same request without a key is refused."""
+        self.ask(method, path, 401, headers={"Authorization": None}, sound=False)
+
+    def unseen(self) -> list[str]:
+        """Operations whose success was never seen."""
+        operations = {(method.upper(), path) for path, methods in self.paths.items() for method in methods}
+        for method, asked, status in self.seen:
+            if status < 300:
+                matches = [path for path in self.paths if re.fullmatch(re.sub(r"{[^}]+}", "[^/]+", path), asked)]
+                # Where a fixed path and one with parameters both match, it was the fixed one.
+                operations.discard((method, min(matches, key=lambda path: path.count("{"), default="")))
+        return sorted(f"{method} {path}" for method, path in operations)
+
+
+def walk_v1(walk: Walk, pending: int, shipped: int) -> None:
+    listed = walk.ask("GET", "/store/orders", 200)
+    walk.ask("GET", "/store/orders", 304, headers={"If-None-Match": listed.headers["ETag"]})
+    order = f"/store/orders/{pending}"
+    walk.ask("DELETE", order, 204)
+    walk.ask("DELETE", order, 409)
+    walk.ask("DELETE", order, 409, headers=PROBLEM)
+    walk.ask("DELETE", f"/store/orders/{shipped}", 409)
+    walk.ask("DELETE", "/store/orders/4711", 404)
+    walk.ask("GET", "/store/orders", 200, headers={"If-None-Match": listed.headers["ETag"]})
+    walk.ask("GET", f"/pets/{listed.json()[0]['petId']}", 200)
+    walk.ask("GET", "/pets/-4711", 404)
+    for method, path in [("GET", "/store/orders"), ("DELETE", order), ("GET", "/pets/1")]:
+        walk.without_key(method, path)
+
+
+def walk_v2(walk: Walk) -> None:
+    new = {"petId": 7, "quantity": 2, "shipDate": "2027-05-01T12:00:00Z"}
+    once = {"Idempotency-Key": "walk-1"}
+    made = walk.ask("POST", "/store/orders", 201, json=new, headers=once).json()["id"]
+    again = walk.ask("POST", "/store/orders", 201, json=new, headers=once)
+    if (again.json()["id"], again.headers.get("Idempotency-Replayed")) != (made, "true"):
+        walk.wrong.append("an Idempotency-Key that was sent twice made two orders")
+    walk.ask("POST", "/store/orders", 409, json={**new, "quantity": 3}, headers=once)
+    walk.ask("POST", "/store/orders", 400, json={**new, "quantity": 0}, sound=False)
+    walk.ask("POST", "/store/orders", 415, data="petId=7", headers={"Content-Type": "text/plain"}, sound=False)
+    walk.ask("POST", "/store/orders", 413, json={**new, "note": "x" * 20_000}, sound=False)
+    order = f"/store/orders/{made}"
+    walk.ask("GET", order, 200)
+    walk.ask("POST", f"{order}/ship", 200)
+    walk.ask("POST", f"{order}/ship", 409)
+    walk.ask("DELETE", order, 409, headers=PROBLEM)
+    walk.ask("GET", f"{order}/history", 200)
+    other = walk.ask("POST", "/store/orders", 201, json=new).json()["id"]
+    walk.ask("DELETE", f"/store/orders/{other}", 204)
+    walk.ask("POST", f"/store/orders/{other}/ship", 409)
+    for method, path in [("GET", ""), ("DELETE", ""), ("POST", "/ship"), ("GET", "/history")]:
+        walk.ask(method, f"/store/orders/4711{path}", 404)
+    listed = walk.ask("GET", "/store/orders", 200, params={"limit": 3, "sort": "-shipDate"})
+    walk.ask("GET", "/store/orders", 304, headers={"If-None-Match": listed.headers["ETag"]}, params={"limit": 3})
+    following = listed.json()["nextCursor"]
+    walk.ask("GET", "/store/orders", 200, params={"cursor": following, "limit": 3})
+    filters = {"status": "cancelled", "petId": 7, "complete": "false", "shipDateFrom": "2027-01-01T00:00:00Z"}
+    found = walk.ask("GET", "/store/orders", 200, params=filters).json()["orders"]
+    if [each["id"] for each in found] != [other]:
+        walk.wrong.append(f"the filters {filters} found {found}")
+    walk.ask("GET", "/store/orders", 400, params={"colour": "red"}, sound=False)
+    walk.ask("GET", "/store/orders", 400, params={"cursor": "x"}, sound=False, headers=PROBLEM)
+    for method, path in [("GET", ""), ("POST", ""), ("GET", "/1"), ("DELETE", "/1"), ("POST", "/1/ship")]:
+        walk.without_key(method, f"/store/orders{path}")
+
+
+def orders(documents: Path, host: str, ca: str, key: str, known: dict) -> list[str]:
+    """Both versions; what was wrong."""
+    wrong = []
+    for name, base, way in [
+        ("orders-v1.json", f"{host}/v1", lambda walk: walk_v1(walk, known["pending"][0], known["shipped"][0])),
+        ("orders-v2.json", f"{host}/v2", walk_v2),
+    ]:
+        walk = Walk(documents / name, base, ca, key)
+        way(walk)
+        wrong += [f"{name}: {what}" for what in walk.wrong]
+        wrong += [f"{name}: no {method} succeeded" for method in walk.unseen()]
+        print(f"{name}: {len(walk.seen)} answers, {len({(method, status) for method, _, status in walk.seen})} kinds, {len(walk.wrong)} wrong")
+    return wrong
