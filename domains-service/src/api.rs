@@ -43,7 +43,7 @@ use parking_lot::Mutex;
 use self::door::Door;
 use crate::actor::Actor;
 use crate::app::App;
-use crate::error::{Code, Stop};
+use crate::error::{ApiError, Code};
 use crate::feed::Places;
 use crate::store::credentials::Kind;
 
@@ -205,7 +205,7 @@ async fn place(State(app): State<Arc<App>>, parameters: RawPathParams, mut reque
     if let Some((actor, name)) = operator.zip(name) {
         match app.core.store.project_named(&name).await {
             Ok(place) => drop(request.extensions_mut().insert(actor.within(place))),
-            Err(error) => return Stop::from(error).into_response(),
+            Err(error) => return ApiError::from(error).into_response(),
         }
     }
     next.run(request).await

@@ -18,7 +18,7 @@ use tower::ServiceExt as _;
 use crate::actor::{Actor, Origin};
 use crate::api::{self, callers};
 use crate::app::App;
-use crate::error::Stop;
+use crate::error::ApiError;
 use crate::project::ProjectRef;
 use crate::sessions;
 use dashboard::{Answered, ControlPlane, NotSignedIn, Opened, Operation, Refused, SignedIn};
@@ -36,9 +36,9 @@ impl Pages {
     }
 }
 
-impl From<Stop> for Refused {
-    fn from(stop: Stop) -> Self {
-        let ErrorBody { status, code, message, .. } = stop.0.body().clone();
+impl From<ApiError> for Refused {
+    fn from(error: ApiError) -> Self {
+        let ErrorBody { status, code, message, .. } = error.0.body().clone();
         Self { status, code, message }
     }
 }
@@ -107,11 +107,11 @@ impl ControlPlane for Pages {
 
     async fn end_session(&self, session: &SignedIn, everywhere: bool) -> Result<(), Refused> {
         let key = session.holder.as_ref().map(|(_, key)| key);
-        Ok(self.app.core.store.end_sessions(&session.id, key, everywhere).await.map_err(Stop::from)?)
+        Ok(self.app.core.store.end_sessions(&session.id, key, everywhere).await.map_err(ApiError::from)?)
     }
 
     async fn place(&self, operator: Actor, project: &ProjectId) -> Result<Actor, Refused> {
-        let place = self.app.core.store.project_named(project).await.map_err(Stop::from)?;
+        let place = self.app.core.store.project_named(project).await.map_err(ApiError::from)?;
         Ok(operator.within(place))
     }
 }

@@ -15,7 +15,7 @@ use http::{Extensions, HeaderMap, header};
 
 use crate::actor::{Actor, Origin};
 use crate::app::App;
-use crate::error::{Code, Stop};
+use crate::error::{ApiError, Code};
 
 /// How a key is sent: RFC 6750.
 const CHALLENGE: &str = r#"Bearer realm="tollhouse""#;
@@ -48,12 +48,12 @@ pub(super) async fn require_key(State(app): State<Arc<App>>, mut request: Reques
             request.extensions_mut().insert(actor);
             next.run(request).await
         }
-        Err(stop) => stop.into_response(),
+        Err(error) => error.into_response(),
     }
 }
 
 /// The key in `Authorization`, which comes once.
-fn presented(headers: &HeaderMap) -> Result<PresentedKey, Stop> {
+fn presented(headers: &HeaderMap) -> Result<PresentedKey, ApiError> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let Some(value) = values.next() else {
         return Err(refused(Code::MissingApiKey, "Send your API key: Authorization: Bearer <API_KEY>."));
@@ -65,10 +65,10 @@ fn presented(headers: &HeaderMap) -> Result<PresentedKey, Stop> {
 /// Who holds the key, by our own table.
 async fn holder(
     app: &App,
-    presented: Result<PresentedKey, Stop>,
+    presented: Result<PresentedKey, ApiError>,
     identity: &Identity,
     origin: Origin,
-) -> Result<Actor, Stop> {
+) -> Result<Actor, ApiError> {
     let presented = presented?;
     let found = app.core.store.key_by_digest(presented.digest()).await?;
     let valid = found.filter(|key| key.is_valid() && key.environment == app.settings.environment);
@@ -90,10 +90,10 @@ async fn holder(
     Ok(Actor::holder(&key.id, key.project, key.scopes, origin))
 }
 
-fn invalid() -> Stop {
+fn invalid() -> ApiError {
     refused(Code::InvalidApiKey, "The API key is unknown or revoked.")
 }
 
-fn refused(code: Code, message: &str) -> Stop {
+fn refused(code: Code, message: &str) -> ApiError {
     code.refuse(message).with_header(header::WWW_AUTHENTICATE, CHALLENGE).into()
 }

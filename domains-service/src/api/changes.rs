@@ -18,7 +18,7 @@ use super::types::{self, DomainChange, NewRedirect, Removal};
 use super::{Operation, projects, view};
 use crate::domain::redirect::{RedirectError, permit};
 use crate::domain::{Domain, RedirectRule, RedirectTarget};
-use crate::error::{Code, Stop};
+use crate::error::{ApiError, Code};
 use crate::nodes::Acknowledged;
 use crate::project::ProjectRef;
 use crate::publish::{self, node, target_of};
@@ -91,7 +91,7 @@ const IF_MATCH: Parameter = Parameter {
 };
 
 /// The rule that a request describes.
-pub(super) fn rule_of(redirect: &NewRedirect) -> Result<RedirectRule, Stop> {
+pub(super) fn rule_of(redirect: &NewRedirect) -> Result<RedirectRule, ApiError> {
     let status = match redirect.status {
         None => None,
         Some(code) => Some(
@@ -109,7 +109,7 @@ pub(super) fn rule_of(redirect: &NewRedirect) -> Result<RedirectRule, Stop> {
 }
 
 /// Whether the domain may redirect so.
-pub(super) async fn permit_redirect(write: &mut Write, domain: &Domain, rule: &RedirectRule) -> Result<(), Stop> {
+pub(super) async fn permit_redirect(write: &mut Write, domain: &Domain, rule: &RedirectRule) -> Result<(), ApiError> {
     let target = target_of(write, domain, &rule.to).await?;
     let dependants = domains::dependants(write.connection(), domain).await?;
     let others = dependants.iter().filter(|other| other.name != domain.name).count();
@@ -133,7 +133,7 @@ pub(super) async fn change(
     Entered { app, actor, project: id, rest: [name], .. }: Entered<DomainsWrite, 1>,
     headers: HeaderMap,
     Json(change): Json<DomainChange>,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let rule = match change.redirect {
         Field::Absent => Field::Absent,
         Field::Null => Field::Null,
@@ -199,12 +199,12 @@ fn view_of_choice(domain: &Domain) -> serde_json::Value {
     })
 }
 
-async fn find_any(write: &mut Write, project: &ProjectRef, name: &str) -> Result<Domain, Stop> {
+async fn find_any(write: &mut Write, project: &ProjectRef, name: &str) -> Result<Domain, ApiError> {
     let name = Hostname::parse(name).map_err(|_| no_domain())?;
     domains::find_domain(write.connection(), project, &name).await?.ok_or_else(no_domain)
 }
 
-async fn find(write: &mut Write, project: &ProjectRef, name: &str) -> Result<Domain, Stop> {
+async fn find(write: &mut Write, project: &ProjectRef, name: &str) -> Result<Domain, ApiError> {
     let domain = find_any(write, project, name).await?;
     if domain.removal.is_some() {
         return Err(Code::RemovalInProgress.refuse("The domain is being removed.").into());
@@ -213,7 +213,7 @@ async fn find(write: &mut Write, project: &ProjectRef, name: &str) -> Result<Dom
 }
 
 /// `If-Match`: the change is made to what its author has seen.
-fn check_revision(headers: &HeaderMap, shown: &types::Domain) -> Result<(), Stop> {
+fn check_revision(headers: &HeaderMap, shown: &types::Domain) -> Result<(), ApiError> {
     let mut expected = headers.get_all(header::IF_MATCH).iter().peekable();
     if expected.peek().is_none() {
         return Ok(());
@@ -228,7 +228,7 @@ fn check_revision(headers: &HeaderMap, shown: &types::Domain) -> Result<(), Stop
 }
 
 /// Makes the domain the project's primary one. It serves from now on; what redirects to the primary follows it.
-async fn make_primary(write: &mut Write, domain: &mut Domain) -> Result<(), Stop> {
+async fn make_primary(write: &mut Write, domain: &mut Domain) -> Result<(), ApiError> {
     if !domain.status.is_served() {
         let message = format!("Only an active domain can be the primary one; this one is {}.", domain.status.as_str());
         return Err(Code::RedirectTargetInactive.refuse(message).into());
@@ -245,7 +245,7 @@ async fn make_primary(write: &mut Write, domain: &mut Domain) -> Result<(), Stop
     Ok(())
 }
 
-async fn unmake_primary(write: &mut Write, domain: &mut Domain) -> Result<(), Stop> {
+async fn unmake_primary(write: &mut Write, domain: &mut Domain) -> Result<(), ApiError> {
     domain.primary_wanted = false;
     if !domain.primary {
         return Ok(());
@@ -270,7 +270,7 @@ pub(super) async fn remove(
     Entered { app, actor, project: id, rest: [name], .. }: Entered<DomainsWrite, 1>,
     headers: HeaderMap,
     params: Params,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let with_redirects = params.value("with_redirects", false, "true or false")?;
     let started = app.core.clock.monotonic();
     let mut write = app.core.store.write().await?;

@@ -14,7 +14,7 @@ use super::types::{self, DomainCheck};
 use super::{Operation, projects, view};
 use crate::domain::Domain;
 use crate::domain::name::{Attachable, attachable};
-use crate::error::{Code, Stop};
+use crate::error::{ApiError, Code};
 use crate::reconcile;
 use crate::store::domains;
 use crate::throttle::Asking;
@@ -39,7 +39,7 @@ pub(crate) const OPERATION: Operation = Operation {
 };
 
 /// `GET …/domain-check?name=`: what adding the name would mean, without adding it.
-async fn check(Entered { app, project: id, .. }: Entered<DomainsRead>, params: Params) -> Result<Response, Stop> {
+async fn check(Entered { app, project: id, .. }: Entered<DomainsRead>, params: Params) -> Result<Response, ApiError> {
     let project = projects::load(&app, &id).await?;
     let text = params.text("name").unwrap_or_default();
     let Attachable { name, local, .. } =

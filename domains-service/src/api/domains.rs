@@ -20,7 +20,7 @@ use crate::actor::Actor;
 use crate::app::App;
 use crate::domain::name::{NameError, attachable};
 use crate::domain::{Domain, RedirectRule, Status};
-use crate::error::{Code, Stop};
+use crate::error::{ApiError, Code};
 use crate::project::ProjectRef;
 use crate::reconcile::{self, Reason, Reconciled};
 use crate::store::projects::ProjectRecord;
@@ -133,7 +133,7 @@ pub(super) const fn writing(id: &'static str, method: Method, path: &'static str
 pub(super) async fn add(
     Entered { app, actor, project: id, .. }: Entered<DomainsWrite>,
     Json(wanted): Json<NewDomain>,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let name = attachable(&wanted.name, &app.settings.platform, app.settings.names).map_err(unattachable)?.name;
     let rule = wanted.redirect.as_ref().map(rule_of).transpose()?;
     if wanted.primary && rule.is_some() {
@@ -197,7 +197,7 @@ fn preconditions(app: &App, project: &ProjectRecord) -> Result<u32, Refusal> {
     Ok(limit)
 }
 
-pub(super) fn unattachable(error: NameError) -> Stop {
+pub(super) fn unattachable(error: NameError) -> ApiError {
     let refusal = match error {
         NameError::Invalid(reason, message) => Code::InvalidDomain
             .refuse(format!("This is no domain that can be attached: {message}."))
@@ -220,7 +220,7 @@ pub(super) async fn shown(
     project: &ProjectRecord,
     domain: &Domain,
     status: StatusCode,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let mut shown = view::domain(app, project, domain);
     let etag = view::etag(&shown);
     let waiting = Waiting::of(&app.core.store, &app.gateways, &project.id.uid).await?;
@@ -232,7 +232,7 @@ pub(super) async fn shown(
 pub(super) async fn list(
     Entered { app, project: id, .. }: Entered<DomainsRead>,
     params: Params,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let limit = params.limit()?;
     let project = projects::load(&app, &id).await?;
     let status = params.text("status").filter(|word| !word.is_empty()).map(str::parse::<Status>).transpose();
@@ -259,7 +259,7 @@ pub(super) async fn list(
 }
 
 /// The project's domain of a name in a path, or 404.
-pub(super) async fn load(app: &App, id: &ProjectRef, name: &str) -> Result<Domain, Stop> {
+pub(super) async fn load(app: &App, id: &ProjectRef, name: &str) -> Result<Domain, ApiError> {
     let found = match Hostname::parse(name) {
         Ok(name) => app.core.store.find_domain(id, &name).await?,
         Err(_) => None,
@@ -268,14 +268,14 @@ pub(super) async fn load(app: &App, id: &ProjectRef, name: &str) -> Result<Domai
 }
 
 /// 404.
-pub(super) fn no_domain() -> Stop {
+pub(super) fn no_domain() -> ApiError {
     Code::DomainNotFound.refuse("The project has no domain of this name.").into()
 }
 
 /// `GET …/domains/{domain}`.
 pub(super) async fn show(
     Entered { app, project: id, rest: [name], .. }: Entered<DomainsRead, 1>,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let project = projects::load(&app, &id).await?;
     let domain = load(&app, &id, &name).await?;
     shown(&app, &project, &domain, StatusCode::OK).await
@@ -284,7 +284,7 @@ pub(super) async fn show(
 /// `POST …/domains/{domain}/verify`: looks now. The schedule of looks begins again, and so do the 30 minutes.
 pub(super) async fn verify(
     Entered { app, actor, project: id, rest: [name], .. }: Entered<DomainsWrite, 1>,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let project = projects::load(&app, &id).await?;
     let domain = load(&app, &id, &name).await?;
     if domain.removal.is_some() {
@@ -332,7 +332,7 @@ pub(super) fn throttle(app: &App, asking: Asking, project: &ProjectRef, name: &s
     })
 }
 
-async fn begin_again(app: &App, domain: &Domain, actor: &Actor) -> Result<(), Stop> {
+async fn begin_again(app: &App, domain: &Domain, actor: &Actor) -> Result<(), ApiError> {
     let mut write = app.core.store.write().await?;
     let now = write.now();
     let mut domain =
@@ -352,7 +352,7 @@ async fn begin_again(app: &App, domain: &Domain, actor: &Actor) -> Result<(), St
 pub(super) async fn events(
     Entered { app, actor, project: id, rest: [name], .. }: Entered<DomainsRead, 1>,
     params: Params,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     projects::load(&app, &id).await?;
     let name = Hostname::parse(&name).map_err(|_| no_domain())?;
     let before = params.number_cursor()?;

@@ -22,7 +22,7 @@ use super::Operation;
 use super::extract::{Json, Params};
 use super::view::rfc3339;
 use crate::app::App;
-use crate::error::{Code, Stop};
+use crate::error::{ApiError, Code};
 use crate::feed::{self, Ended, PIECES_WAITING_MAX, Places};
 use crate::key_rotation;
 use crate::nodes::{NODES_OF_ONE_MAX, gateway_of};
@@ -66,7 +66,7 @@ pub(super) async fn feed(
     Extension(shutdown): Extension<Shutdown>,
     Extension(edge): Extension<Credential>,
     params: Params,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let node = params.text("node").unwrap_or_default().to_owned();
     if node.is_empty() || node.len() > NODE_BYTES_MAX {
         return Err(Code::InvalidQuery.refuse("Say who follows: node=NAME.").into());
@@ -102,7 +102,7 @@ pub(super) async fn feed(
     Ok((headers, Body::from_stream(feed::body(waiting, watch))).into_response())
 }
 
-fn bad_mark(error: &InvalidMark) -> Stop {
+fn bad_mark(error: &InvalidMark) -> ApiError {
     Code::InvalidQuery.refuse(format!("mark: {error}.")).into()
 }
 
@@ -128,7 +128,7 @@ pub(super) async fn report(
     Extension(places): Extension<Arc<Places>>,
     Extension(edge): Extension<Credential>,
     Json(report): Json<NodeReport>,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let is_named = (1..=NODE_BYTES_MAX).contains(&report.node.len()) && !report.node.contains('/');
     if !is_named || report.version.len() > NODE_BYTES_MAX {
         let message = "node and version have 1 to 128 characters, and node has no slash.";
@@ -154,7 +154,7 @@ pub(super) async fn report(
 }
 
 /// Refuses a process that would be one too many with its credential.
-async fn admit(app: &App, places: &Places, edge: &Credential, node: &str) -> Result<(), Stop> {
+async fn admit(app: &App, places: &Places, edge: &Credential, node: &str) -> Result<(), ApiError> {
     if app.gateways.nodes.knows(node) {
         return Ok(());
     }
@@ -176,7 +176,7 @@ async fn admit(app: &App, places: &Places, edge: &Credential, node: &str) -> Res
 }
 
 /// The refusal for a report of a revision that there is not.
-fn refuse_revision(app: &App, report: &NodeReport) -> Stop {
+fn refuse_revision(app: &App, report: &NodeReport) -> ApiError {
     app.gateways.nodes.invalidate(&report.node);
     app.gateways.nodes.refused_history(&report.node);
     tracing::warn!(
@@ -200,7 +200,7 @@ pub(super) async fn usage(
     Extension(places): Extension<Arc<Places>>,
     Extension(edge): Extension<Credential>,
     Json(report): Json<UsageReport>,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let UsageReport { node, projects } = report;
     if node.is_empty() || node.len() > NODE_BYTES_MAX || projects.len() > USAGE_PROJECTS_MAX {
         let message = format!("node has 1 to 128 characters, and a report at most {USAGE_PROJECTS_MAX} projects.");
@@ -223,7 +223,7 @@ pub(super) async fn take_keys(
     Extension(places): Extension<Arc<Places>>,
     Extension(edge): Extension<Credential>,
     Json(report): Json<KeyReport>,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let is_named = (1..=NODE_BYTES_MAX).contains(&report.node.len());
     if !is_named || report.used.len() > KEY_USES_MAX || report.bans.len() > BANS_MAX {
         let message =
@@ -242,13 +242,13 @@ pub(super) async fn take_keys(
     taken(&report.node, has_room, "bans")
 }
 
-fn too_many_reports() -> Stop {
+fn too_many_reports() -> ApiError {
     let message = "As many reports with this credential wait as can be written. Retry shortly.";
     Code::StorageUnavailable.refuse(message).with_header(header::RETRY_AFTER, "1").into()
 }
 
 /// The answer to a report: a refusal where there was no room for something in it. What there was room for is taken.
-fn taken(node: &str, has_room: bool, what: &'static str) -> Result<Response, Stop> {
+fn taken(node: &str, has_room: bool, what: &'static str) -> Result<Response, ApiError> {
     if has_room {
         return Ok(http::StatusCode::NO_CONTENT.into_response());
     }
@@ -263,7 +263,7 @@ fn taken(node: &str, has_room: bool, what: &'static str) -> Result<Response, Sto
 }
 
 /// `GET /internal/nodes`: the processes of gateways that removals wait for.
-pub(super) async fn nodes(State(app): State<Arc<App>>) -> Result<Response, Stop> {
+pub(super) async fn nodes(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     let revision = app.gateways.load_processes(&app.core.store).await?;
     let now = app.core.clock.now();
     let nodes = app.gateways.nodes.all().into_iter().map(|known| {
@@ -284,7 +284,7 @@ pub(super) async fn nodes(State(app): State<Arc<App>>) -> Result<Response, Stop>
 }
 
 /// `GET /internal/withdrawals`: what a gateway may serve still, the oldest first, at most [`WITHDRAWALS_SHOWN_MAX`].
-pub(super) async fn withdrawals(State(app): State<Arc<App>>) -> Result<Response, Stop> {
+pub(super) async fn withdrawals(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     let total: i64 = app.core.store.count_withdrawals().await?.iter().map(|counted| counted.count).sum();
     let found = app.core.store.withdrawals(WITHDRAWALS_SHOWN_MAX).await?;
     if !found.is_empty() {
@@ -295,7 +295,7 @@ pub(super) async fn withdrawals(State(app): State<Arc<App>>) -> Result<Response,
 }
 
 /// `GET /internal/status`.
-pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, Stop> {
+pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     let revision = app.core.store.newest_revision().await?;
     let domains: serde_json::Map<String, serde_json::Value> =
         app.core.store.domains_by_status().await?.into_iter().map(|(status, count)| (status, json!(count))).collect();

@@ -22,7 +22,7 @@ use serde::de::DeserializeOwned;
 
 use crate::actor::Actor;
 use crate::app::App;
-use crate::error::{Code, Stop};
+use crate::error::{ApiError, Code};
 use crate::project::ProjectRef;
 
 /// The largest request body, in bytes: the largest report of a gateway fits.
@@ -73,9 +73,9 @@ fn of_body(error: BodyError) -> Refusal {
 pub(super) struct Json<T>(pub(super) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
-    type Rejection = Stop;
+    type Rejection = ApiError;
 
-    async fn from_request(request: Request<Body>, _: &S) -> Result<Self, Stop> {
+    async fn from_request(request: Request<Body>, _: &S) -> Result<Self, ApiError> {
         let must_say = *request.method() == Method::PATCH;
         let bytes = to_bytes(request.into_body(), BODY_BYTES_MAX).await.map_err(|_| of_body(BodyError::Broken))?;
         if bytes.is_empty() && must_say {
@@ -89,7 +89,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
 }
 
 /// For how many seconds an old secret goes on working beside its successor: `asked`, from 0 to `max`.
-pub(super) fn overlap(asked: Option<i64>, default: u32, max: u32) -> Result<u32, Stop> {
+pub(super) fn overlap(asked: Option<i64>, default: u32, max: u32) -> Result<u32, ApiError> {
     let seconds = asked.map_or(Some(default), |seconds| u32::try_from(seconds).ok());
     seconds
         .filter(|seconds| *seconds <= max)
@@ -98,7 +98,7 @@ pub(super) fn overlap(asked: Option<i64>, default: u32, max: u32) -> Result<u32,
 
 /// Refuses a text that people are to read, in lists, on terminals and on pages, when it is too long for that or could
 /// deceive them.
-pub(super) fn name_text(field: &str, text: &str, characters_max: usize) -> Result<(), Stop> {
+pub(super) fn name_text(field: &str, text: &str, characters_max: usize) -> Result<(), ApiError> {
     if text.chars().count() > characters_max {
         return Err(Code::InvalidBody.refuse(format!("{field} has at most {characters_max} characters.")).into());
     }
@@ -114,22 +114,22 @@ pub(super) fn name_text(field: &str, text: &str, characters_max: usize) -> Resul
     }
 }
 
-fn nothing_here() -> Stop {
+fn nothing_here() -> ApiError {
     Code::NotFound.refuse("There is nothing at this path.").into()
 }
 
 /// The parts of the path that have names, in order.
 pub(super) struct Segments<const N: usize>(pub(super) [String; N]);
 
-async fn segments(parts: &mut Parts, state: &(impl Send + Sync)) -> Result<Vec<String>, Stop> {
+async fn segments(parts: &mut Parts, state: &(impl Send + Sync)) -> Result<Vec<String>, ApiError> {
     let segments = RawPathParams::from_request_parts(parts, state).await.map_err(|_| nothing_here())?;
     Ok(segments.iter().map(|(_, value)| value.to_owned()).collect())
 }
 
 impl<const N: usize, S: Send + Sync> FromRequestParts<S> for Segments<N> {
-    type Rejection = Stop;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Stop> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         segments(parts, state).await?.try_into().map(Self).map_err(|_| nothing_here())
     }
 }
@@ -176,9 +176,9 @@ pub(super) struct Entered<R, const N: usize = 0> {
 }
 
 impl<R: Needs, const N: usize> FromRequestParts<Arc<App>> for Entered<R, N> {
-    type Rejection = Stop;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Stop> {
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
         let actor = parts.extensions.get::<Actor>().cloned();
         let actor = actor.ok_or_else(|| Code::InternalError.refuse("The request has no actor."))?;
         let mut segments = segments(parts, app).await?.into_iter();
@@ -199,7 +199,7 @@ impl Params {
     }
 
     /// A parameter that parses, or `default` when it is absent.
-    pub(super) fn value<T: std::str::FromStr>(&self, name: &str, default: T, expected: &str) -> Result<T, Stop> {
+    pub(super) fn value<T: std::str::FromStr>(&self, name: &str, default: T, expected: &str) -> Result<T, ApiError> {
         match self.0.get(name) {
             None => Ok(default),
             Some(text) => {
@@ -209,7 +209,7 @@ impl Params {
     }
 
     /// Where a page of a list begins that goes backwards from the newest number: the `cursor`, or behind all.
-    pub(super) fn number_cursor(&self) -> Result<i64, Stop> {
+    pub(super) fn number_cursor(&self) -> Result<i64, ApiError> {
         /// The numbers that [`NUMBER_CURSOR`] describes: at most 18 digits, and no second spelling of any.
         const NUMBER_MAX: i64 = 999_999_999_999_999_999;
         let Some(text) = self.text("cursor") else { return Ok(i64::MAX) };
@@ -219,7 +219,7 @@ impl Params {
     }
 
     /// Where a page of a list begins that goes by the moment at which things were made: the `cursor`, or before all.
-    pub(super) fn moment_cursor(&self) -> Result<(i64, String), Stop> {
+    pub(super) fn moment_cursor(&self) -> Result<(i64, String), ApiError> {
         let Some(text) = self.text("cursor") else { return Ok((i64::MIN, String::new())) };
         let parts = text.split_once('.').and_then(|(at, id)| Some((at.parse().ok()?, id.to_owned())));
         let wrong = || Code::InvalidQuery.refuse("cursor must be the next_cursor of an earlier answer.").into();
@@ -231,7 +231,7 @@ impl Params {
     }
 
     /// How many items a page has: 1 to 200, by default 50.
-    pub(super) fn limit(&self) -> Result<i64, Stop> {
+    pub(super) fn limit(&self) -> Result<i64, ApiError> {
         let expected = "a number from 1 to 200";
         match self.value("limit", 50_i64, expected)? {
             limit @ 1..=200 => Ok(limit),
@@ -241,9 +241,9 @@ impl Params {
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Params {
-    type Rejection = Stop;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Stop> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         match Query::try_from_uri(&parts.uri) {
             Ok(Query(parameters)) => Ok(Self(parameters)),
             Err(_) => Err(Code::InvalidQuery.refuse("The query is not well-formed.").into()),

@@ -17,7 +17,7 @@ use super::types::{
 };
 use super::view::page;
 use super::{Operation, changes};
-use crate::error::{Code, Stop};
+use crate::error::{ApiError, Code};
 use crate::project::ProjectRef;
 use crate::store::keys::{self, KeyRecord};
 use crate::store::withdrawals::What;
@@ -84,7 +84,7 @@ pub(crate) const REVOKE: Operation = Operation {
 pub(super) async fn create(
     Entered { app, actor, project, .. }: Entered<KeysWrite>,
     Json(wanted): Json<NewKey>,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let now = app.core.clock.now();
     let scopes: Scopes = wanted.scopes.into_iter().collect();
     if scopes.is_empty() {
@@ -113,7 +113,10 @@ pub(super) async fn create(
 }
 
 /// `GET …/keys`.
-pub(super) async fn list(Entered { app, project, .. }: Entered<KeysWrite>, params: Params) -> Result<Response, Stop> {
+pub(super) async fn list(
+    Entered { app, project, .. }: Entered<KeysWrite>,
+    params: Params,
+) -> Result<Response, ApiError> {
     let (after, limit) = (params.moment_cursor()?, params.limit()?);
     if app.core.store.find_project(&project).await?.is_none() {
         return Err(no_project().into());
@@ -136,7 +139,7 @@ pub(super) async fn list(Entered { app, project, .. }: Entered<KeysWrite>, param
 pub(super) async fn rotate(
     Entered { app, actor, project, rest: [key], .. }: Entered<KeysWrite, 1>,
     Json(rotation): Json<KeyRotation>,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let overlap = overlap(rotation.overlap_seconds, OVERLAP_SECONDS, OVERLAP_SECONDS_MAX)?;
     let mut write = app.core.store.write().await?;
     let now = write.now();
@@ -182,7 +185,7 @@ pub(super) async fn rotate(
 /// again. Revoking twice is revoked.
 pub(super) async fn revoke(
     Entered { app, actor, project, rest: [key], .. }: Entered<KeysWrite, 1>,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let started = app.core.clock.monotonic();
     let mut write = app.core.store.write().await?;
     let mut key = find(&mut write, &project, &key).await?;
@@ -212,7 +215,7 @@ fn generate(
     scopes: Scopes,
     expires_at: Option<UnixSeconds>,
     now: UnixMillis,
-) -> Result<(KeyRecord, PresentedKey), Stop> {
+) -> Result<(KeyRecord, PresentedKey), ApiError> {
     let secret = PresentedKey::generate(environment, &chassis::random::bytes()?);
     let record = KeyRecord {
         id: KeyId::from_random(chassis::random::bytes()?),
@@ -231,19 +234,19 @@ fn generate(
     Ok((record, secret))
 }
 
-async fn publish(write: &mut Write, key: &KeyRecord) -> Result<(), Stop> {
+async fn publish(write: &mut Write, key: &KeyRecord) -> Result<(), ApiError> {
     keys::save_key(write.connection(), key).await?;
     Ok(write.put(Entity::Key(key.published())).await?)
 }
 
-async fn withdraw(write: &mut Write, key: &mut KeyRecord) -> Result<(), Stop> {
+async fn withdraw(write: &mut Write, key: &mut KeyRecord) -> Result<(), ApiError> {
     key.revoked_at = Some(write.now());
     keys::save_key(write.connection(), key).await?;
     keys::withdraw(write, key).await?;
     Ok(write.withdrawn(What::Key, key.id.as_str(), &key.project).await?)
 }
 
-async fn find(write: &mut Write, project: &ProjectRef, id: &str) -> Result<KeyRecord, Stop> {
+async fn find(write: &mut Write, project: &ProjectRef, id: &str) -> Result<KeyRecord, ApiError> {
     project_exists(write, project).await?;
     let key = match id.parse::<KeyId>() {
         Ok(id) => keys::find_key(write.connection(), project, &id).await?,
@@ -252,7 +255,7 @@ async fn find(write: &mut Write, project: &ProjectRef, id: &str) -> Result<KeyRe
     key.ok_or_else(|| Code::KeyNotFound.refuse("The project has no key of this id.").into())
 }
 
-async fn project_exists(write: &mut Write, project: &ProjectRef) -> Result<(), Stop> {
+async fn project_exists(write: &mut Write, project: &ProjectRef) -> Result<(), ApiError> {
     match projects::find_ref(write.connection(), &project.uid).await? {
         Some(_) => Ok(()),
         None => Err(no_project().into()),
@@ -264,7 +267,7 @@ fn no_project() -> chassis::refusal::Refusal {
 }
 
 /// Whether the project may have one more key while `leaving` others go. Makes room among those that are gone.
-async fn room_for_one(write: &mut Write, project: &ProjectRef, leaving: u64) -> Result<(), Stop> {
+async fn room_for_one(write: &mut Write, project: &ProjectRef, leaving: u64) -> Result<(), ApiError> {
     let now = write.now().to_seconds();
     for gone in keys::keys_beyond(write.connection(), project, KEYS_GONE_MAX, now).await? {
         keys::withdraw(write, &gone).await?;

@@ -11,7 +11,7 @@ use contract::time::{UnixMillis, UnixSeconds};
 use super::Operation;
 use super::types::{EndingCertificate, ListedBan, Overview, StuckDomain};
 use crate::app::App;
-use crate::error::Stop;
+use crate::error::ApiError;
 
 /// Rows of each list.
 const ROWS_MAX: i64 = 20;
@@ -26,7 +26,7 @@ pub(crate) const SHOW: Operation =
 pub(super) const OPERATIONS: &[Operation] = &[SHOW];
 
 /// `GET /internal/overview`.
-async fn show(State(app): State<Arc<App>>) -> Result<Response, Stop> {
+async fn show(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     let store = &app.core.store;
     let ending = store.certificates_ending(ROWS_MAX).await?.into_iter().map(|row| EndingCertificate {
         name: row.name,

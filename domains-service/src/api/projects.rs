@@ -26,7 +26,7 @@ use super::{Operation, PROJECT, view};
 use crate::actor::Actor;
 use crate::app::App;
 use crate::domain::proof::{KEY_BYTES, ProofKey};
-use crate::error::{Code, Stop};
+use crate::error::{ApiError, Code};
 use crate::project::ProjectRef;
 use crate::store::events::{EVENTS_PER_PAGE, Event};
 use crate::store::projects::{self, ProjectRecord};
@@ -106,7 +106,7 @@ pub(super) async fn create(
     State(app): State<Arc<App>>,
     Extension(actor): Extension<Actor>,
     Json(wanted): Json<NewProject>,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let name: ProjectId = wanted.id.parse().map_err(|error| invalid("id", error))?;
     let upstream: UpstreamName = wanted.upstream.parse().map_err(|error| invalid("upstream", error))?;
     if RESERVED_LABELS.contains(&name.as_str()) {
@@ -146,18 +146,18 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, axum::Json(view::project(&app, &project))).into_response())
 }
 
-fn invalid(field: &str, error: contract::project::InvalidLabel) -> Stop {
+fn invalid(field: &str, error: contract::project::InvalidLabel) -> ApiError {
     Code::InvalidProject.refuse(format!("{field}: {error}.")).into()
 }
 
 /// Writes a project and tells the edge.
-pub(super) async fn save(app: &App, write: &mut Write, project: &ProjectRecord) -> Result<(), Stop> {
+pub(super) async fn save(app: &App, write: &mut Write, project: &ProjectRecord) -> Result<(), ApiError> {
     projects::save_project(write.connection(), project).await?;
     Ok(write.put(Entity::Project(project.published(&app.settings.plans))).await?)
 }
 
 /// Tells the edge to serve the project at its own host.
-pub(super) async fn publish_host(app: &App, write: &mut Write, project: &ProjectRecord) -> Result<(), Stop> {
+pub(super) async fn publish_host(app: &App, write: &mut Write, project: &ProjectRecord) -> Result<(), ApiError> {
     if let Some(hostname) = project.host(&app.settings.platform) {
         let serves = Serves::Project(project.id.name.clone());
         write.put(Entity::Site(Site { hostname, serves, redirect: None })).await?;
@@ -166,19 +166,19 @@ pub(super) async fn publish_host(app: &App, write: &mut Write, project: &Project
 }
 
 /// The project, or 404.
-pub(super) async fn find(write: &mut Write, id: &ProjectRef) -> Result<ProjectRecord, Stop> {
+pub(super) async fn find(write: &mut Write, id: &ProjectRef) -> Result<ProjectRecord, ApiError> {
     let project = projects::find_project(write.connection(), id).await?;
     project.ok_or_else(|| Code::ProjectNotFound.refuse("There is no such project.").into())
 }
 
 /// The project, or 404, without a transaction.
-pub(super) async fn load(app: &App, id: &ProjectRef) -> Result<ProjectRecord, Stop> {
+pub(super) async fn load(app: &App, id: &ProjectRef) -> Result<ProjectRecord, ApiError> {
     let project = app.core.store.find_project(id).await?;
     project.ok_or_else(|| Code::ProjectNotFound.refuse("There is no such project.").into())
 }
 
 /// `GET /internal/projects`.
-pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> Result<Response, Stop> {
+pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> Result<Response, ApiError> {
     let limit = params.limit()?;
     let found = app.core.store.projects(params.text("cursor").unwrap_or_default(), limit).await?;
     let (list, next) =
@@ -187,7 +187,7 @@ pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> Result<
 }
 
 /// `GET …/projects/{project}`.
-pub(super) async fn show(Entered { app, project: id, .. }: Entered<AnyScope>) -> Result<Response, Stop> {
+pub(super) async fn show(Entered { app, project: id, .. }: Entered<AnyScope>) -> Result<Response, ApiError> {
     let project = load(&app, &id).await?;
     shown(&app, &project).await
 }
@@ -196,7 +196,7 @@ pub(super) async fn show(Entered { app, project: id, .. }: Entered<AnyScope>) ->
 const WITHDRAWN: &[What] = &[What::Suspension, What::Access, What::Upstream, What::Cors];
 
 /// A project as an answer, with what of it was withdrawn while a gateway has not acknowledged it.
-async fn shown(app: &App, project: &ProjectRecord) -> Result<Response, Stop> {
+async fn shown(app: &App, project: &ProjectRecord) -> Result<Response, ApiError> {
     let mut shown = view::project(app, project);
     let waiting = Waiting::of(&app.core.store, &app.gateways, &project.id.uid).await?;
     shown.withdrawal = waiting.find(WITHDRAWN, project.id.name.as_str());
@@ -223,7 +223,7 @@ pub(super) struct ProjectChange {
 pub(super) async fn change(
     Entered { app, actor, project: id, .. }: Entered<AnyScope>,
     Json(change): Json<ProjectChange>,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let upstream = change.upstream.map(|name| name.parse::<UpstreamName>()).transpose();
     let upstream = upstream.map_err(|error| invalid("upstream", error))?;
     let mut write = app.core.store.write().await?;
@@ -296,7 +296,7 @@ async fn spread(
 }
 
 /// `POST /internal/projects/{project}/deploy`: notes a successful deploy, from which on the project is served.
-pub(super) async fn deploy(Entered { app, actor, project: id, .. }: Entered<AnyScope>) -> Result<Response, Stop> {
+pub(super) async fn deploy(Entered { app, actor, project: id, .. }: Entered<AnyScope>) -> Result<Response, ApiError> {
     let mut write = app.core.store.write().await?;
     let now = write.now();
     let mut project = find(&mut write, &id).await?;
@@ -313,7 +313,7 @@ pub(super) async fn deploy(Entered { app, actor, project: id, .. }: Entered<AnyS
 pub(super) async fn events(
     Entered { app, actor, project: id, .. }: Entered<DomainsRead>,
     params: Params,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     load(&app, &id).await?;
     let before = params.number_cursor()?;
     let events = app.core.store.events(&id, None, Some(before)).await?;

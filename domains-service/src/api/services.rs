@@ -18,7 +18,7 @@ use http::StatusCode;
 use super::Operation;
 use super::extract::Segments;
 use crate::app::App;
-use crate::error::{Code, Stop};
+use crate::error::{ApiError, Code};
 use crate::keyring;
 use crate::store::credentials::Credential;
 use crate::store::{projects, webhooks};
@@ -38,7 +38,7 @@ pub(super) async fn take_order_events(
     State(app): State<Arc<App>>,
     Extension(service): Extension<Credential>,
     body: Bytes,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     if service.name != ORDERS_SERVICE {
         return Err(Code::InsufficientScope.refuse(format!("Events of orders come from {ORDERS_SERVICE}.")).into());
     }
@@ -58,7 +58,7 @@ pub(super) async fn take_order_events(
 pub(super) async fn erasures(
     State(app): State<Arc<App>>,
     Extension(service): Extension<Credential>,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let limit = i64::try_from(ERASURES_MAX).unwrap_or(i64::MAX);
     Ok(axum::Json(Erasures { projects: app.core.store.erasures(&service.name, limit).await? }).into_response())
 }
@@ -68,7 +68,7 @@ pub(super) async fn erased(
     State(app): State<Arc<App>>,
     Extension(service): Extension<Credential>,
     body: Bytes,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let done: Erasures = serde_json::from_slice(&body)
         .map_err(|error| Code::InvalidBody.refuse(format!("These are no projects: {error}.")))?;
     let mut write = app.core.store.write().await?;
@@ -86,7 +86,7 @@ pub(super) async fn erased(
 pub(super) async fn known_project(
     State(app): State<Arc<App>>,
     Segments([project]): Segments<1>,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let project: Option<ProjectUid> = project.parse().ok();
     let found = match &project {
         Some(project) => projects::find_by_uid(&mut app.core.store.reading().await?, project).await?,
@@ -99,7 +99,7 @@ pub(super) async fn known_project(
 }
 
 /// `GET /internal/trust`: whose word the service may believe.
-pub(super) async fn trust(State(app): State<Arc<App>>) -> Result<Response, Stop> {
+pub(super) async fn trust(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     let identities = keyring::identities(&app.core, &app.gateways).await.map_err(|error| {
         tracing::error!(error = format!("{error:#}"), "the keys of the gateways cannot be read");
         Code::StorageUnavailable.refuse("The database does not answer.")

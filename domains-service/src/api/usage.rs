@@ -10,7 +10,7 @@ use contract::time::UnixSeconds;
 use super::Operation;
 use super::extract::{AnyScope, Entered};
 use super::types::{PlanGrant, USAGE_DAYS, Usage, UsageOfDay};
-use crate::error::Stop;
+use crate::error::ApiError;
 use crate::text::rfc3339_seconds;
 
 const DAY_SECONDS: i64 = 86_400;
@@ -25,7 +25,7 @@ pub(crate) const SHOW: Operation = Operation {
 };
 
 /// `GET …/usage`.
-pub(super) async fn show(Entered { app, project, .. }: Entered<AnyScope>) -> Result<Response, Stop> {
+pub(super) async fn show(Entered { app, project, .. }: Entered<AnyScope>) -> Result<Response, ApiError> {
     let now = app.core.clock.now_seconds().0;
     let first = now.div_euclid(DAY_SECONDS) - USAGE_DAYS + 1;
     let days = app.core.store.usage(&project, first).await?.into_iter().map(|usage| UsageOfDay {

@@ -24,7 +24,7 @@ use super::view::page;
 use super::{Handler, Operation, projects};
 use crate::actor::Actor;
 use crate::app::App;
-use crate::error::{Code, Stop};
+use crate::error::{ApiError, Code};
 use crate::project::ProjectRef;
 use crate::store::{Write, webhooks};
 use crate::webhook::endpoint::{WANTED_MAX, generate_secret};
@@ -103,7 +103,7 @@ const fn writing(id: &'static str, method: Method, path: &'static str, handler: 
 pub(super) async fn create(
     Entered { app, actor, project, .. }: Entered<DomainsWrite>,
     Json(wanted): Json<NewWebhook>,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     // Nothing named is everything that may be told.
     let everything = || Wanted::everything(may_see_orders(&actor));
     let events = wanted.events.map_or_else(|| Ok(everything()), |WantedEvents(events)| parse_events(events))?;
@@ -141,7 +141,10 @@ pub(super) async fn create(
 }
 
 /// `GET …/webhooks`.
-pub(super) async fn list(Entered { app, project, .. }: Entered<DomainsRead>, params: Params) -> Result<Response, Stop> {
+pub(super) async fn list(
+    Entered { app, project, .. }: Entered<DomainsRead>,
+    params: Params,
+) -> Result<Response, ApiError> {
     let (after, limit) = (params.moment_cursor()?, params.limit()?);
     projects::load(&app, &project).await?;
     let found = app.core.store.webhooks(&project, &after, limit).await?;
@@ -152,7 +155,7 @@ pub(super) async fn list(Entered { app, project, .. }: Entered<DomainsRead>, par
 /// `GET …/webhooks/{webhook}`.
 pub(super) async fn show(
     Entered { app, actor, project, rest: [webhook], .. }: Entered<DomainsRead, 1>,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let endpoint = load(&app, &actor, &project, &webhook).await?;
     Ok(axum::Json(view(&endpoint)).into_response())
 }
@@ -162,7 +165,7 @@ pub(super) async fn show(
 pub(super) async fn change(
     Entered { app, actor, project, rest: [webhook], .. }: Entered<DomainsWrite, 1>,
     Json(change): Json<WebhookChange>,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let WebhookChange {
         url: Given(url),
         events: Given(events),
@@ -197,7 +200,7 @@ pub(super) async fn change(
 pub(super) async fn rotate(
     Entered { app, actor, project, rest: [webhook], .. }: Entered<DomainsWrite, 1>,
     Json(rotation): Json<SecretRotation>,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let overlap = overlap(rotation.overlap_seconds, OVERLAP_SECONDS, OVERLAP_SECONDS_MAX)?;
     let mut write = app.core.store.write().await?;
     let now = write.now();
@@ -218,7 +221,7 @@ pub(super) async fn rotate(
 /// `DELETE …/webhooks/{webhook}`, with everything that waits for it.
 pub(super) async fn remove(
     Entered { app, actor, project, rest: [webhook], .. }: Entered<DomainsWrite, 1>,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let mut write = app.core.store.write().await?;
     let endpoint = find(&mut write, &actor, &project, &webhook).await?;
     webhooks::delete_webhook(write.connection(), &endpoint).await?;
@@ -227,7 +230,7 @@ pub(super) async fn remove(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-fn parse_events(entries: Vec<String>) -> Result<Wanted, Stop> {
+fn parse_events(entries: Vec<String>) -> Result<Wanted, ApiError> {
     Wanted::parse(entries).map_err(|unknown| {
         let message = match unknown {
             Some(entry) => {
@@ -244,7 +247,7 @@ fn parse_events(entries: Vec<String>) -> Result<Wanted, Stop> {
 
 /// Orders are told on behalf of those who may read them, and such a webhook is touched by them alone: its secret, its
 /// deliveries and its address are worth what it is told.
-fn may_be_told(actor: &Actor, events: &Wanted) -> Result<(), Stop> {
+fn may_be_told(actor: &Actor, events: &Wanted) -> Result<(), ApiError> {
     if events.include_orders() && !may_see_orders(actor) {
         let scope = Scope::OrdersRead;
         let message = format!("Events of orders are told to holders of a key with the scope {scope}.");
@@ -257,7 +260,7 @@ fn may_see_orders(actor: &Actor) -> bool {
     actor.may_grant(&std::iter::once(Scope::OrdersRead).collect())
 }
 
-fn check(app: &App, url: Option<&str>, description: Option<&str>) -> Result<(), Stop> {
+fn check(app: &App, url: Option<&str>, description: Option<&str>) -> Result<(), ApiError> {
     if let Some(Err(error)) = url.map(|url| app.api.webhook_sender.check(url)) {
         return Err(Code::InvalidWebhookUrl.refuse(format!("The webhook's url cannot be used: {error}.")).into());
     }
@@ -265,7 +268,7 @@ fn check(app: &App, url: Option<&str>, description: Option<&str>) -> Result<(), 
 }
 
 /// The endpoint, or 404, within a transaction. One that is told of orders is there for those who may see orders.
-async fn find(write: &mut Write, actor: &Actor, project: &ProjectRef, id: &str) -> Result<EndpointRecord, Stop> {
+async fn find(write: &mut Write, actor: &Actor, project: &ProjectRef, id: &str) -> Result<EndpointRecord, ApiError> {
     projects::find(write, project).await?;
     let endpoint = webhooks::find_webhook(write.connection(), project, id).await?.ok_or_else(no_webhook)?;
     may_be_told(actor, &endpoint.events)?;
@@ -273,14 +276,14 @@ async fn find(write: &mut Write, actor: &Actor, project: &ProjectRef, id: &str) 
 }
 
 /// The same without a transaction.
-async fn load(app: &App, actor: &Actor, project: &ProjectRef, id: &str) -> Result<EndpointRecord, Stop> {
+async fn load(app: &App, actor: &Actor, project: &ProjectRef, id: &str) -> Result<EndpointRecord, ApiError> {
     projects::load(app, project).await?;
     let endpoint = app.core.store.find_webhook(project, id).await?.ok_or_else(no_webhook)?;
     may_be_told(actor, &endpoint.events)?;
     Ok(endpoint)
 }
 
-fn no_webhook() -> Stop {
+fn no_webhook() -> ApiError {
     Code::WebhookNotFound.refuse("The project has no webhook of this id.").into()
 }
 

@@ -13,7 +13,7 @@ use super::super::extract::{DomainsRead, DomainsWrite, Entered, LIMIT, NUMBER_CU
 use super::super::types::{Deliveries, Delivery as Shown, Rfc3339};
 use super::super::view::page;
 use super::{reading, writing};
-use crate::error::{Code, Stop};
+use crate::error::{ApiError, Code};
 use crate::store::webhooks::{self, Delivery, DeliveryState};
 
 pub(crate) const LIST: Operation = Operation {
@@ -58,7 +58,7 @@ pub(crate) const TEST: Operation = Operation {
 pub(in crate::api) async fn list(
     Entered { app, actor, project, rest: [webhook], .. }: Entered<DomainsRead, 1>,
     params: Params,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let endpoint = super::load(&app, &actor, &project, &webhook).await?;
     let limit = params.limit()?;
     let before = params.number_cursor()?;
@@ -74,8 +74,8 @@ pub(in crate::api) async fn list(
 /// `POST …/webhooks/{webhook}/deliveries/{delivery}/repeat`: from now on it is tried as if for the first time.
 pub(in crate::api) async fn repeat(
     Entered { app, actor, project, rest: [webhook, delivery], .. }: Entered<DomainsWrite, 2>,
-) -> Result<Response, Stop> {
-    let not_found = || Stop::from(Code::DeliveryNotFound.refuse("The webhook has no delivery of this id."));
+) -> Result<Response, ApiError> {
+    let not_found = || ApiError::from(Code::DeliveryNotFound.refuse("The webhook has no delivery of this id."));
     let mut write = app.core.store.write().await?;
     let endpoint = super::find(&mut write, &actor, &project, &webhook).await?;
     if endpoint.disabled.is_some() {
@@ -92,10 +92,10 @@ pub(in crate::api) async fn repeat(
 /// `POST …/webhooks/{webhook}/test`: a message that tells nothing, signed and sent like every other.
 pub(in crate::api) async fn test(
     Entered { app, actor, project, rest: [webhook], .. }: Entered<DomainsWrite, 1>,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let mut write = app.core.store.write().await?;
     let endpoint = super::find(&mut write, &actor, &project, &webhook).await?;
-    let off = || Stop::from(Code::WebhookDisabled.refuse("The webhook is switched off; switch it on first."));
+    let off = || ApiError::from(Code::WebhookDisabled.refuse("The webhook is switched off; switch it on first."));
     if endpoint.disabled.is_some() {
         return Err(off());
     }
