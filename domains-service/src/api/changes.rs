@@ -25,7 +25,7 @@ use crate::publish::{self, node, target_of};
 use crate::reconcile;
 use crate::store::withdrawals::What;
 use crate::store::{Write, domains};
-use crate::withdrawals::{self, Waiting};
+use crate::withdrawals::{self, PendingWithdrawals};
 
 /// How many gateways have stopped serving, and how long it took.
 const EDGE_ACK: HeaderName = HeaderName::from_static("x-edge-ack");
@@ -183,7 +183,7 @@ pub(super) async fn change(
                 .await?;
         }
     }
-    let waits = Waiting::of(&app.core.store, &app.gateways, &id.uid)
+    let waits = PendingWithdrawals::of(&app.core.store, &app.gateways, &id.uid)
         .await?
         .find(&[What::Redirect], domain.name.as_str())
         .is_some();

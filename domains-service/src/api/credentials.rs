@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::Operation;
-use super::extract::{Json, Params, Segments};
+use super::extract::{Json, Params, Path};
 use super::view::{event_for_operators, rfc3339};
 use crate::app::App;
 use crate::error::{ApiError, Code};
@@ -146,7 +146,7 @@ fn view(recorded: &Recorded) -> serde_json::Value {
 pub(super) async fn revoke(
     State(app): State<Arc<App>>,
     Extension(actor): Extension<Credential>,
-    Segments([kind, name]): Segments<2>,
+    Path([kind, name]): Path<2>,
     params: Params,
 ) -> Result<Response, ApiError> {
     let kind: Kind = kind.parse().map_err(|_| no_kind())?;
@@ -218,7 +218,7 @@ async fn forget_signatures(app: &App, gateways: &[&str]) -> Result<(), ApiError>
 /// first. An operator who revokes a stolen gateway learns here what to undo.
 pub(super) async fn changes(
     State(app): State<Arc<App>>,
-    Segments([gateway]): Segments<1>,
+    Path([gateway]): Path<1>,
     params: Params,
 ) -> Result<Response, ApiError> {
     let since = params.value("since", jiff::Timestamp::UNIX_EPOCH, "a moment such as 2026-01-31T12:00:00Z")?;

@@ -27,7 +27,7 @@ use crate::store::projects::ProjectRecord;
 use crate::store::withdrawals::What;
 use crate::store::{StoreError, domains};
 use crate::throttle::Asking;
-use crate::withdrawals::Waiting;
+use crate::withdrawals::PendingWithdrawals;
 use verification::problem::ProblemCode;
 
 /// The longest an answer to Verify takes; what takes longer goes on without it.
@@ -223,8 +223,8 @@ pub(super) async fn shown(
 ) -> Result<Response, ApiError> {
     let mut shown = view::domain(app, project, domain);
     let etag = view::etag(&shown);
-    let waiting = Waiting::of(&app.core.store, &app.gateways, &project.id.uid).await?;
-    shown.withdrawal = waiting.find(WITHDRAWN, domain.name.as_str());
+    let pending = PendingWithdrawals::of(&app.core.store, &app.gateways, &project.id.uid).await?;
+    shown.withdrawal = pending.find(WITHDRAWN, domain.name.as_str());
     Ok((status, [(header::ETAG, etag)], axum::Json(shown)).into_response())
 }
 
@@ -247,9 +247,9 @@ pub(super) async fn list(
     let wanted = (part.as_str(), status.map_or("", Status::as_str));
     let found = app.core.store.domains(&id, params.text("cursor").unwrap_or_default(), wanted, limit).await?;
     let used = app.core.store.count_domains(&id).await?;
-    let waiting = Waiting::of(&app.core.store, &app.gateways, &id.uid).await?;
+    let pending = PendingWithdrawals::of(&app.core.store, &app.gateways, &id.uid).await?;
     let show = |domain: &Domain| types::Domain {
-        withdrawal: waiting.find(WITHDRAWN, domain.name.as_str()),
+        withdrawal: pending.find(WITHDRAWN, domain.name.as_str()),
         ..view::domain(&app, &project, domain)
     };
     let (list, next) = view::page(&found, limit, |domain| domain.name.to_string(), show);

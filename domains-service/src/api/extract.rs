@@ -118,19 +118,19 @@ fn nothing_here() -> ApiError {
     Code::NotFound.refuse("There is nothing at this path.").into()
 }
 
-/// The parts of the path that have names, in order.
-pub(super) struct Segments<const N: usize>(pub(super) [String; N]);
+/// The parameters of the path, in order.
+pub(super) struct Path<const N: usize>(pub(super) [String; N]);
 
-async fn segments(parts: &mut Parts, state: &(impl Send + Sync)) -> Result<Vec<String>, ApiError> {
-    let segments = RawPathParams::from_request_parts(parts, state).await.map_err(|_| nothing_here())?;
-    Ok(segments.iter().map(|(_, value)| value.to_owned()).collect())
+async fn parameters(parts: &mut Parts, state: &(impl Send + Sync)) -> Result<Vec<String>, ApiError> {
+    let parameters = RawPathParams::from_request_parts(parts, state).await.map_err(|_| nothing_here())?;
+    Ok(parameters.iter().map(|(_, value)| value.to_owned()).collect())
 }
 
-impl<const N: usize, S: Send + Sync> FromRequestParts<S> for Segments<N> {
+impl<const N: usize, S: Send + Sync> FromRequestParts<S> for Path<N> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        segments(parts, state).await?.try_into().map(Self).map_err(|_| nothing_here())
+        parameters(parts, state).await?.try_into().map(Self).map_err(|_| nothing_here())
     }
 }
 
@@ -170,7 +170,7 @@ pub(super) struct Entered<R, const N: usize = 0> {
     pub(super) actor: Actor,
     /// The project.
     pub(super) project: ProjectRef,
-    /// The parts of the path behind it that have names, in order.
+    /// The other parameters of the path, in order.
     pub(super) rest: [String; N],
     needs: PhantomData<R>,
 }
@@ -181,9 +181,9 @@ impl<R: Needs, const N: usize> FromRequestParts<Arc<App>> for Entered<R, N> {
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
         let actor = parts.extensions.get::<Actor>().cloned();
         let actor = actor.ok_or_else(|| Code::InternalError.refuse("The request has no actor."))?;
-        let mut segments = segments(parts, app).await?.into_iter();
-        let project = segments.next().ok_or_else(nothing_here)?;
-        let rest = segments.collect::<Vec<_>>().try_into().map_err(|_| nothing_here())?;
+        let mut parameters = parameters(parts, app).await?.into_iter();
+        let project = parameters.next().ok_or_else(nothing_here)?;
+        let rest = parameters.collect::<Vec<_>>().try_into().map_err(|_| nothing_here())?;
         let project = actor.enter(&project, R::SCOPE)?;
         Ok(Self { app: app.clone(), actor, project, rest, needs: PhantomData })
     }

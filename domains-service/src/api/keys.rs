@@ -22,7 +22,7 @@ use crate::project::ProjectRef;
 use crate::store::keys::{self, KeyRecord};
 use crate::store::withdrawals::What;
 use crate::store::{Write, projects};
-use crate::withdrawals::{self, Waiting};
+use crate::withdrawals::{self, PendingWithdrawals};
 
 /// Keys of one project that may be used at the same time.
 const KEYS_PER_PROJECT_MAX: u64 = 100;
@@ -122,14 +122,14 @@ pub(super) async fn list(
         return Err(no_project().into());
     }
     let found = app.core.store.keys(&project, &after, limit).await?;
-    let waiting = Waiting::of(&app.core.store, &app.gateways, &project.uid).await?;
+    let pending = PendingWithdrawals::of(&app.core.store, &app.gateways, &project.uid).await?;
     let (bans, _) = app.core.store.bans_in_force(app.core.clock.now()).await?;
     let cursor = |key: &KeyRecord| moment_cursor(key.created_at, key.id.as_str());
     let (keys, next) = page(&found, limit, cursor, |key| {
         // A ban that is only tried out refuses nothing.
         let ban = bans.get(&key.id).filter(|ban| !ban.shadow);
         let ban = ban.map(|ban| KeyBan { until: ban.until.into(), reason: ban.reason });
-        Key { ban, ..waiting_view(&waiting, key) }
+        Key { ban, ..pending_view(&pending, key) }
     });
     Ok(axum::Json(Keys { keys, next_cursor: next }).into_response())
 }
@@ -177,8 +177,8 @@ pub(super) async fn rotate(
     } else {
         app.gateways.commit_everywhere(write).await?;
     }
-    let waiting = Waiting::of(&app.core.store, &app.gateways, &project.uid).await?;
-    Ok(created(&new, &secret, Some(waiting_view(&waiting, &old))))
+    let pending = PendingWithdrawals::of(&app.core.store, &app.gateways, &project.uid).await?;
+    Ok(created(&new, &secret, Some(pending_view(&pending, &old))))
 }
 
 /// `DELETE …/keys/{id}`: 204 once no gateway accepts the key any more; 202 naming those that may, also when it is asked for
@@ -286,8 +286,8 @@ fn created(made: &KeyRecord, secret: &PresentedKey, rotated: Option<Key>) -> Res
 }
 
 /// A key, with its end while a gateway has not acknowledged it: it was revoked, or ends sooner than before.
-fn waiting_view(waiting: &Waiting, key: &KeyRecord) -> Key {
-    view(key, waiting.find(&[What::Key], key.id.as_str()))
+fn pending_view(pending: &PendingWithdrawals, key: &KeyRecord) -> Key {
+    view(key, pending.find(&[What::Key], key.id.as_str()))
 }
 
 fn view(key: &KeyRecord, withdrawal: Option<Withdrawal>) -> Key {

@@ -32,7 +32,7 @@ use crate::store::events::{EVENTS_PER_PAGE, Event};
 use crate::store::projects::{self, ProjectRecord};
 use crate::store::withdrawals::What;
 use crate::store::{StoreError, Write, domains};
-use crate::withdrawals::{self, Waiting};
+use crate::withdrawals::{self, PendingWithdrawals};
 
 pub(crate) const SHOW: Operation = Operation {
     tag: "projects",
@@ -198,8 +198,8 @@ const WITHDRAWN: &[What] = &[What::Suspension, What::Access, What::Upstream, Wha
 /// A project as an answer, with what of it was withdrawn while a gateway has not acknowledged it.
 async fn shown(app: &App, project: &ProjectRecord) -> Result<Response, ApiError> {
     let mut shown = view::project(app, project);
-    let waiting = Waiting::of(&app.core.store, &app.gateways, &project.id.uid).await?;
-    shown.withdrawal = waiting.find(WITHDRAWN, project.id.name.as_str());
+    let pending = PendingWithdrawals::of(&app.core.store, &app.gateways, &project.id.uid).await?;
+    shown.withdrawal = pending.find(WITHDRAWN, project.id.name.as_str());
     Ok(axum::Json(shown).into_response())
 }
 

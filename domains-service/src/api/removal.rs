@@ -17,7 +17,7 @@ use contract::project::ProjectId;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::extract::{Params, Segments};
+use super::extract::{Params, Path};
 use super::{Operation, changes, projects, view};
 use crate::actor::Actor;
 use crate::app::App;
@@ -26,7 +26,7 @@ use crate::publish;
 use crate::store::projects::{ProjectRecord, erase, find_named, find_removed};
 use crate::store::withdrawals::What;
 use crate::store::{domains, keys};
-use crate::withdrawals::{self, Waiting};
+use crate::withdrawals::{self, PendingWithdrawals};
 
 /// On projects that are removed.
 pub(super) const OF_ALL: &[Operation] =
@@ -45,7 +45,7 @@ pub(super) const OF_ONE: &[Operation] = &[
 pub(super) async fn remove(
     State(app): State<Arc<App>>,
     Extension(actor): Extension<Actor>,
-    Segments([project]): Segments<1>,
+    Path([project]): Path<1>,
     params: Params,
 ) -> Result<Response, ApiError> {
     let at_once = params.value("now", false, "true or false")?;
@@ -92,7 +92,7 @@ pub(super) async fn remove(
 pub(super) async fn restore(
     State(app): State<Arc<App>>,
     Extension(actor): Extension<Actor>,
-    Segments([project]): Segments<1>,
+    Path([project]): Path<1>,
 ) -> Result<Response, ApiError> {
     let name = name(&project)?;
     let mut write = app.core.store.write().await?;
@@ -137,14 +137,14 @@ pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> Result<
 }
 
 async fn kept(app: &App, project: &ProjectRecord) -> Result<Value, ApiError> {
-    let waiting = Waiting::of(&app.core.store, &app.gateways, &project.id.uid).await?;
+    let pending = PendingWithdrawals::of(&app.core.store, &app.gateways, &project.id.uid).await?;
     Ok(json!({
         "id": project.id,
         "uid": project.id.uid,
         "plan": project.plan,
         "removed_at": project.removed.as_ref().map(|removed| view::rfc3339(removed.at)),
         "erase_at": project.removed.as_ref().map(|removed| view::rfc3339(removed.erase_at)),
-        "withdrawal": waiting.find(&[What::Project], project.id.name.as_str()),
+        "withdrawal": pending.find(&[What::Project], project.id.name.as_str()),
     }))
 }
 

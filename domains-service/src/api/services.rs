@@ -16,7 +16,7 @@ use contract::trust::{ORDERS_SERVICE, TRUST_PATH, Trust};
 use http::StatusCode;
 
 use super::Operation;
-use super::extract::Segments;
+use super::extract::Path;
 use crate::app::App;
 use crate::error::{ApiError, Code};
 use crate::keyring;
@@ -83,10 +83,7 @@ pub(super) async fn erased(
 
 /// `GET /internal/known-projects/{project}`: whether there is a project with this identity. One that is removed is not
 /// there, even while it is kept.
-pub(super) async fn known_project(
-    State(app): State<Arc<App>>,
-    Segments([project]): Segments<1>,
-) -> Result<Response, ApiError> {
+pub(super) async fn known_project(State(app): State<Arc<App>>, Path([project]): Path<1>) -> Result<Response, ApiError> {
     let project: Option<ProjectUid> = project.parse().ok();
     let found = match &project {
         Some(project) => projects::find_by_uid(&mut app.core.store.reading().await?, project).await?,
