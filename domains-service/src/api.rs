@@ -9,7 +9,6 @@ pub(crate) mod check;
 pub(crate) mod credentials;
 mod describe;
 pub(crate) mod domains;
-mod door;
 pub(crate) mod edge;
 pub(crate) mod extract;
 pub(crate) mod keys;
@@ -40,7 +39,6 @@ pub(crate) use describe::{FILE, printed};
 pub(crate) use domains_api::types;
 use parking_lot::Mutex;
 
-use self::door::Door;
 use crate::actor::Actor;
 use crate::app::App;
 use crate::error::{ApiError, Code};
@@ -126,8 +124,8 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Operation> {
 /// The internal API: the change stream with the gateways' credentials, events and what services need with theirs,
 /// everything else with those of operators.
 pub(crate) fn internal(app: Arc<App>, effective: Arc<Mutex<EffectiveSettings>>, shutdown: Shutdown) -> Router {
-    let door = |lets_in| middleware::from_fn_with_state(Door { app: app.clone(), lets_in }, door::pass);
-    let (gateway, service, operator) = (door(&[Kind::Gateway]), door(&[Kind::Service]), door(&[Kind::Operator]));
+    let require = |kind| middleware::from_fn_with_state((app.clone(), kind), callers::require_credential);
+    let (gateway, service, operator) = (require(Kind::Gateway), require(Kind::Service), require(Kind::Operator));
     let whole_body = middleware::from_fn_with_state(extract::BODY_BYTES_MAX, extract::whole_body);
     let edge = openapi::routed(edge::OPERATIONS, str::to_owned)
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))

@@ -99,7 +99,7 @@ async fn note(app: &App, key: &KeyRecord, origin: Origin) -> Result<(), ApiError
     let actor = Actor::holder(&key.id, key.project.clone(), key.scopes.clone(), origin);
     let mut write = app.core.store.write().await?;
     let now = write.now();
-    keys::note_use(write.connection(), &key.id, Window::Minute.index(now), now).await?;
+    keys::record_use(write.connection(), &key.id, Window::Minute.index(now), now).await?;
     write.record(&key.project, None, "dashboard.signed_in", &actor, json!({ "key": key.id })).await?;
     write.commit().await?;
     Ok(())

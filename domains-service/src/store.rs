@@ -167,7 +167,7 @@ impl Store {
 
     /// Records in the background that a credential was used, so that clients are served even while the database accepts
     /// no writes. A failed write is not repeated; the next one follows a minute later.
-    pub(crate) fn note_use(&self, digest: &str, now: UnixMillis) {
+    pub(crate) fn record_use(&self, digest: &str, now: UnixMillis) {
         let mut last_used = self.last_used.lock();
         if last_used.get(digest).is_some_and(|at| now.since(*at) < USE_NOTED_EVERY_MILLIS) {
             return;

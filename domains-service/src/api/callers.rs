@@ -1,4 +1,5 @@
-//! Who calls: the gateway that a request came through, and the holder of the key that the client presented.
+//! Who calls: on the public listener the gateway that a request came through and the holder of the key that the client
+//! presented, on the internal one the holder of a credential.
 //!
 //! A gateway's signed identity says that a request came through that gateway, and nothing more: which project a key belongs
 //! to, what it may do and until when is in our own table. So a gateway in wrong hands acts only as keys that pass through it.
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use chassis::guard::{SignedBy, identity_required};
+use chassis::guard::{self, SignedBy, identity_required};
 use contract::identity::Identity;
 use contract::key::PresentedKey;
 use http::{Extensions, HeaderMap, header};
@@ -16,6 +17,8 @@ use http::{Extensions, HeaderMap, header};
 use crate::actor::{Actor, Origin};
 use crate::app::App;
 use crate::error::{ApiError, Code};
+use crate::store::credentials::Kind;
+use crate::text::hexadecimal;
 
 /// How a key is sent: RFC 6750.
 const CHALLENGE: &str = r#"Bearer realm="tollhouse""#;
@@ -96,4 +99,31 @@ fn invalid() -> ApiError {
 
 fn refused(code: Code, message: &str) -> ApiError {
     code.refuse(message).with_header(header::WWW_AUTHENTICATE, CHALLENGE).into()
+}
+
+/// Accepts requests with a valid credential of this kind. They carry the [`Credential`], and operators' the [`Actor`] that
+/// the audit log names. The time of its use is recorded later, so the answer does not wait for the disk.
+///
+/// [`Credential`]: crate::store::credentials::Credential
+pub(super) async fn require_credential(
+    State((app, kind)): State<(Arc<App>, Kind)>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let Some(token) = guard::bearer(request.headers()) else { return guard::token_required() };
+    // Digests are compared, so time tells nothing of the token.
+    let Ok(found) = app.core.store.credential(&hexadecimal(guard::digest_of(token))).await else {
+        let message = "The credential is not known here, and the database does not answer. Retry shortly.";
+        return Code::StorageUnavailable.refuse(message).with_header(header::RETRY_AFTER, "1").into_response();
+    };
+    let now = app.core.clock.now();
+    let Some(credential) = found.filter(|found| found.kind == kind && found.is_current(now)) else {
+        return guard::token_required();
+    };
+    app.core.store.record_use(&credential.digest, now);
+    if kind == Kind::Operator {
+        request.extensions_mut().insert(Actor::operator_named(&credential.name));
+    }
+    request.extensions_mut().insert(credential);
+    next.run(request).await
 }

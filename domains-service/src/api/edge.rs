@@ -235,7 +235,7 @@ pub(super) async fn take_keys(
     let mut write = app.core.store.write().await?;
     let now = write.now();
     for KeyUse { key, minute } in &report.used {
-        keys::note_use(write.connection(), key, *minute, now).await?;
+        keys::record_use(write.connection(), key, *minute, now).await?;
     }
     let has_room = write.record_bans(&report).await?;
     write.commit().await?;

@@ -227,7 +227,7 @@ pub(crate) async fn save_key(connection: &mut Connection, key: &KeyRecord) -> Re
 
 /// Records the minute of a key's use. A later known minute stays, and a minute in the future, by this service's clock,
 /// counts as the present one.
-pub(crate) async fn note_use(
+pub(crate) async fn record_use(
     connection: &mut Connection,
     key: &KeyId,
     minute: i64,
