@@ -122,9 +122,9 @@ pub(super) async fn show(
 ) -> Result<Response, Fault> {
     let query = query.unwrap_or_default();
     let Some(made) = once::find(&dashboard, &session, &headers) else {
-        return page(&dashboard, &session, &id, w::note(&query), Shown::default()).await;
+        return page(&dashboard, &session, &id, w::note(&query), FormResult::default()).await;
     };
-    once::done(page(&dashboard, &session, &id, None, Shown { made: Some(made), ..Shown::default() }).await?)
+    once::done(page(&dashboard, &session, &id, None, FormResult { made: Some(made), ..FormResult::default() }).await?)
 }
 
 /// Leads to the page that shows the new key.
@@ -133,15 +133,15 @@ fn made(dashboard: &Dashboard, session: &Session, project: &ProjectRef, answered
     once::lead(dashboard, session, &format!("/projects/{project}/keys?made"), &made)
 }
 
-/// What a page shows beside the keys.
+/// The result of a form: the new key, or why there is none.
 #[derive(Default)]
-struct Shown {
+struct FormResult {
     made: Option<Made>,
     problem: Option<Refused>,
     label: String,
 }
 
-impl Shown {
+impl FormResult {
     fn refused(refused: Refused) -> Self {
         Self { problem: Some(refused), ..Self::default() }
     }
@@ -152,7 +152,7 @@ async fn page(
     session: &Session,
     id: &str,
     note: Option<&'static str>,
-    shown: Shown,
+    result: FormResult,
 ) -> Result<Response, Fault> {
     let project = session.enter(id, Some(Scope::KeysWrite))?;
     let keys = all_keys(dashboard, session, &project).await?;
@@ -162,17 +162,17 @@ async fn page(
     let scopes = Scopes::all();
     let choices =
         scopes.iter().map(|scope| Choice { word: scope.as_str(), words: w::scope(scope), may: session.may(scope) });
-    let status = shown.problem.as_ref().map_or(200, |refused| refused.status);
+    let status = result.problem.as_ref().map_or(200, |refused| refused.status);
     let page = Page {
         shell: Shell::within(session, &project, Section::Keys, w::KEYS),
         id: project.to_string(),
         rows,
         gone,
         choices: choices.collect(),
-        made: shown.made,
+        made: result.made,
         note,
-        problem: shown.problem,
-        label: shown.label,
+        problem: result.problem,
+        label: result.label,
     };
     Ok(html_with(status, &page))
 }
@@ -193,8 +193,8 @@ pub(super) async fn create(
     match dashboard.call(&session.actor, Operation::CreateKey, (&[project.name.as_str()], ""), &body).await {
         Ok(answered) => made(&dashboard, &session, &project, answered),
         Err(refused) => {
-            let shown = Shown { label: label.to_owned(), ..Shown::refused(refused) };
-            page(&dashboard, &session, &id, None, shown).await
+            let result = FormResult { label: label.to_owned(), ..FormResult::refused(refused) };
+            page(&dashboard, &session, &id, None, result).await
         }
     }
 }
@@ -211,7 +211,7 @@ pub(super) async fn rotate(
     let named = [project.name.as_str(), &key];
     match dashboard.call(&session.actor, Operation::RotateKey, (&named, ""), &body).await {
         Ok(answered) => made(&dashboard, &session, &project, answered),
-        Err(refused) => page(&dashboard, &session, &id, None, Shown::refused(refused)).await,
+        Err(refused) => page(&dashboard, &session, &id, None, FormResult::refused(refused)).await,
     }
 }
 
@@ -225,6 +225,6 @@ pub(super) async fn revoke(
     let named = [project.name.as_str(), &key];
     match dashboard.call(&session.actor, Operation::RevokeKey, (&named, ""), &Value::Null).await {
         Ok(_) => Ok(Redirect::to(&format!("/projects/{project}/keys?revoked")).into_response()),
-        Err(refused) => page(&dashboard, &session, &id, None, Shown::refused(refused)).await,
+        Err(refused) => page(&dashboard, &session, &id, None, FormResult::refused(refused)).await,
     }
 }

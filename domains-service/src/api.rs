@@ -106,7 +106,7 @@ pub(crate) fn public(app: Arc<App>, guard: GatewayGuard) -> Router {
     openapi::routed(OPERATIONS, str::to_owned)
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
-        .route_layer(middleware::from_fn_with_state(app.clone(), pace))
+        .route_layer(middleware::from_fn_with_state(app.clone(), limit_changes))
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
         .layer(middleware::from_fn_with_state(app.clone(), callers::require_key))
         .merge(descriptions)
@@ -135,8 +135,8 @@ pub(crate) fn internal(app: Arc<App>, effective: Arc<Mutex<EffectiveSettings>>, 
         .layer(whole_body.clone())
         .layer(gateway);
     let in_project = of_one_project().chain(OPERATORS_IN_PROJECT.iter().copied().flatten());
-    let project =
-        openapi::routed(in_project, at_operators).route_layer(middleware::from_fn_with_state(app.clone(), place));
+    let project = openapi::routed(in_project, at_operators)
+        .route_layer(middleware::from_fn_with_state(app.clone(), find_project));
     let operators = openapi::routed(OPERATORS.iter().copied().flatten(), str::to_owned)
         .merge(project)
         .merge(chassis::admin::settings(SETTINGS_PATH, effective))
@@ -160,9 +160,9 @@ pub(crate) fn in_process(app: Arc<App>) -> Router {
     let operations = dashboard::Operation::ALL.iter().filter_map(|operation| named(*operation));
     openapi::routed(operations, str::to_owned)
         .fallback(not_found)
-        .route_layer(middleware::from_fn_with_state(app.clone(), place))
+        .route_layer(middleware::from_fn_with_state(app.clone(), find_project))
         .method_not_allowed_fallback(method_not_allowed)
-        .route_layer(middleware::from_fn_with_state(app.clone(), pace))
+        .route_layer(middleware::from_fn_with_state(app.clone(), limit_changes))
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
         .with_state(app)
 }
@@ -197,7 +197,12 @@ pub(crate) fn name(method: &str, pattern: &str) -> &'static str {
 }
 
 /// Finds the project that an operator names in the path. Holders of keys are in their own wherever they ask.
-async fn place(State(app): State<Arc<App>>, parameters: RawPathParams, mut request: Request, next: Next) -> Response {
+async fn find_project(
+    State(app): State<Arc<App>>,
+    parameters: RawPathParams,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let operator = request.extensions().get::<Actor>().filter(|actor| actor.is_operator()).cloned();
     let name = parameters.iter().find(|(parameter, _)| *parameter == "project").and_then(|(_, name)| name.parse().ok());
     if let Some((actor, name)) = operator.zip(name) {
@@ -209,13 +214,13 @@ async fn place(State(app): State<Arc<App>>, parameters: RawPathParams, mut reque
     next.run(request).await
 }
 
-/// Lets changes through at the pace a session and a project may have. Operators on the internal listener have none: they
-/// are the platform's own.
-async fn pace(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+/// Limits the rate of changes of a session and of a project. Operators on the internal listener have no limit: they are the
+/// platform's own.
+async fn limit_changes(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let actor = request.extensions().get::<Actor>().filter(|_| !request.method().is_safe());
     let outcome = actor.map_or(Ok(()), |actor| {
         let (session, project) = actor.session();
-        app.api.throttles.pace.change(&session, project)
+        app.api.throttles.changes.admit(&session, project)
     });
     match outcome {
         Ok(()) => next.run(request).await,
