@@ -35,7 +35,6 @@ pub(crate) struct App {
     pub(crate) core: Core,
     pub(crate) gateways: Gateways,
     pub(crate) issuing: Issuing,
-    pub(crate) settings: Settings,
     pub(crate) api: ApiState,
 }
 
@@ -110,7 +109,7 @@ impl App {
             names: config.names,
             removed_kept_millis: i64::from(config.removed_projects_kept_days) * DAY_MILLIS,
         };
-        let core = Core { store, clock, sealing: SealingKey::of(&config.sealing_secret)?, metrics };
-        Ok(Self { core, gateways, issuing, settings, api })
+        let core = Core { store, clock, sealing: SealingKey::of(&config.sealing_secret)?, metrics, settings };
+        Ok(Self { core, gateways, issuing, api })
     }
 }

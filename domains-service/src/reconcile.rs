@@ -105,7 +105,7 @@ async fn take_check(
     let claims = domains::find_claims(write.connection(), &domain.name).await?;
     let policy = Policy {
         claim: claim(&claims, &project, &domain),
-        pays: pays(&app.settings.plans, &project, now),
+        pays: pays(&app.core.settings.plans, &project, now),
         holder: holder(&mut write, &domain, claims, &check).await?,
         reason,
         jitter: jitter(),

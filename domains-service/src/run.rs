@@ -149,7 +149,7 @@ pub async fn start_in(
     let guard = GatewayGuard::new(app.gateways.trusted.clone(), API_UPSTREAM, clock);
     let for_pages = guard.for_audience(DASHBOARD_UPSTREAM);
     let pages = dashboard::router(Pages::of(app.clone()), for_pages, shutdown.clone());
-    let public = dashboard::beside(api::public(app.clone(), guard), pages, &app.settings.platform)
+    let public = dashboard::beside(api::public(app.clone(), guard), pages, &app.core.settings.platform)
         .layer(middleware::from_fn_with_state(traced_by, traced));
     let inside = api::internal(app.clone(), effective, shutdown.clone());
     let for_admin = chassis::admin::answer_to(admin_router(&app, &health, registry), admin_hosts);
@@ -239,12 +239,12 @@ async fn publish_platform(app: &App) -> anyhow::Result<()> {
     for (label, upstream, access) in
         [(API_LABEL, API_UPSTREAM, Access::Key), (dashboard::LABEL, DASHBOARD_UPSTREAM, Access::Public)]
     {
-        let hostname = app.settings.platform.child(label).context("the platform's domain is too long")?;
+        let hostname = app.core.settings.platform.child(label).context("the platform's domain is too long")?;
         let serves = Serves::Platform { upstream: upstream.parse()?, access };
         write.put(Entity::Site(Site { hostname, serves, redirect: None })).await?;
     }
     write.commit().await?;
-    let plans = format!("{:?}", app.settings.plans);
+    let plans = format!("{:?}", app.core.settings.plans);
     if app.core.store.setting(PUBLISHED_PLANS).await?.as_ref() == Some(&plans) {
         return Ok(()); // a million projects need not be read to find that nothing changed
     }
@@ -261,7 +261,7 @@ async fn publish_platform(app: &App) -> anyhow::Result<()> {
             }
             // Read again: nothing else writes yet, but another process may.
             if let Some(project) = projects::find_project(write.connection(), &seen.id).await? {
-                write.put(Entity::Project(project.published(&app.settings.plans))).await?;
+                write.put(Entity::Project(project.published(&app.core.settings.plans))).await?;
             }
         }
         write.commit().await?;

@@ -74,7 +74,7 @@ async fn holder(
 ) -> Result<Actor, ApiError> {
     let presented = presented?;
     let found = app.core.store.key_by_digest(presented.digest()).await?;
-    let valid = found.filter(|key| key.is_valid() && key.environment == app.settings.environment);
+    let valid = found.filter(|key| key.is_valid() && key.environment == app.core.settings.environment);
     let key = valid.ok_or_else(invalid)?;
     if key.expires_at.is_some_and(|end| end <= app.core.clock.now_seconds()) {
         return Err(refused(Code::ExpiredApiKey, "The API key has expired."));

@@ -13,7 +13,7 @@ use super::extract::{DomainsRead, Entered, Params};
 use super::types::{self, DomainCheck};
 use super::{Operation, projects, view};
 use crate::domain::Domain;
-use crate::domain::name::{Attachable, attachable};
+use crate::domain::name::Attachable;
 use crate::error::{ApiError, Code};
 use crate::reconcile;
 use crate::store::domains;
@@ -42,8 +42,7 @@ pub(crate) const OPERATION: Operation = Operation {
 async fn check(Entered { app, project: id, .. }: Entered<DomainsRead>, params: Params) -> Result<Response, ApiError> {
     let project = projects::load(&app, &id).await?;
     let text = params.text("name").unwrap_or_default();
-    let Attachable { name, local, .. } =
-        attachable(text, &app.settings.platform, app.settings.names).map_err(unattachable)?;
+    let Attachable { name, local, .. } = app.core.settings.attachable(text).map_err(unattachable)?;
     throttle(&app, Asking::Check, &id, name.as_str())?;
     let mut connection = app.core.store.reader().acquire().await?;
     let claims = domains::find_claims(&mut connection, &name).await?;

@@ -18,7 +18,7 @@ use super::types::{self, DomainQuota, Domains, Events, NewDomain};
 use super::{Handler, Operation, projects, view};
 use crate::actor::Actor;
 use crate::app::App;
-use crate::domain::name::{NameError, attachable};
+use crate::domain::name::NameError;
 use crate::domain::{Domain, RedirectRule, Status};
 use crate::error::{ApiError, Code};
 use crate::project::ProjectRef;
@@ -134,7 +134,7 @@ pub(super) async fn add(
     Entered { app, actor, project: id, .. }: Entered<DomainsWrite>,
     Json(wanted): Json<NewDomain>,
 ) -> Result<Response, ApiError> {
-    let name = attachable(&wanted.name, &app.settings.platform, app.settings.names).map_err(unattachable)?.name;
+    let name = app.core.settings.attachable(&wanted.name).map_err(unattachable)?.name;
     let rule = wanted.redirect.as_ref().map(rule_of).transpose()?;
     if wanted.primary && rule.is_some() {
         return Err(Code::RedirectLoop.refuse("The primary domain serves; it cannot redirect.").into());
@@ -186,7 +186,7 @@ fn differs(known: &Domain, primary: bool, rule: Option<&RedirectRule>) -> Option
 
 /// A paid plan and a successful deploy. Returns how many domains the plan has.
 fn preconditions(app: &App, project: &ProjectRecord) -> Result<u32, Refusal> {
-    let limit = app.settings.plans.of(project.plan).domains;
+    let limit = app.core.settings.plans.of(project.plan).domains;
     if limit == 0 {
         let message = format!("Custom domains need the Pro plan or above; this project is on {}.", project.plan);
         return Err(Code::PlanRequired.refuse(message));
@@ -253,7 +253,7 @@ pub(super) async fn list(
         ..view::domain(&app, &project, domain)
     };
     let (list, next) = view::page(&found, limit, |domain| domain.name.to_string(), show);
-    let allocated = app.settings.plans.of(project.plan).domains;
+    let allocated = app.core.settings.plans.of(project.plan).domains;
     let quota = DomainQuota { allocated, used, hard_cap: true };
     Ok(axum::Json(Domains { domains: list, next_cursor: next, quota }).into_response())
 }

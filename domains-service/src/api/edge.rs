@@ -309,8 +309,8 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, ApiE
         trouble.map(|(code, at)| json!({ "code": code, "at": at, "seconds_ago": (now.0 - at.0).max(0) / 1_000 }));
     Ok(axum::Json(json!({
         "revision": revision,
-        "environment": app.settings.environment,
-        "platform_domain": app.settings.platform,
+        "environment": app.core.settings.environment,
+        "platform_domain": app.core.settings.platform,
         "projects": projects,
         "keys": keys,
         "domains": domains,

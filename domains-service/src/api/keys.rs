@@ -105,7 +105,7 @@ pub(super) async fn create(
     let mut write = app.core.store.write().await?;
     project_exists(&mut write, &project).await?;
     room_for_one(&mut write, &project, 0).await?;
-    let (key, secret) = generate(&project, app.settings.environment, wanted.label, scopes, expires_at, now)?;
+    let (key, secret) = generate(&project, app.core.settings.environment, wanted.label, scopes, expires_at, now)?;
     publish(&mut write, &key).await?;
     write.record(&project, None, "key.created", &actor, json!({ "key": key.id, "scopes": key.scopes })).await?;
     app.gateways.commit_everywhere(write).await?;
@@ -157,7 +157,7 @@ pub(super) async fn rotate(
     }
     room_for_one(&mut write, &project, u64::from(overlap == 0)).await?;
     let (new, secret) =
-        generate(&project, app.settings.environment, old.label.clone(), old.scopes.clone(), old.expires_at, now)?;
+        generate(&project, app.core.settings.environment, old.label.clone(), old.scopes.clone(), old.expires_at, now)?;
     publish(&mut write, &new).await?;
     let ends = now.to_seconds().plus(overlap.into());
     let ends_sooner = old.expires_at.is_none_or(|at| at > ends);

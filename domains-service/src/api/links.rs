@@ -26,7 +26,7 @@ pub(super) const OPERATIONS: &[Operation] =
 async fn make(State(app): State<Arc<App>>, Extension(operator): Extension<Credential>) -> Result<Response, ApiError> {
     let (secret, expires_at) = sessions::make_link(&app, &operator.name).await?;
     let body = json!({
-        "host": format!("{LABEL}.{}", app.settings.platform),
+        "host": format!("{LABEL}.{}", app.core.settings.platform),
         "path": format!("/enter?link={secret}"),
         "expires_at": rfc3339(expires_at),
     });

@@ -112,7 +112,7 @@ pub(super) async fn create(
     if RESERVED_LABELS.contains(&name.as_str()) {
         return Err(Code::ProjectReserved.refuse("The platform itself speaks at this name; choose another.").into());
     }
-    if app.settings.platform.child(name.as_str()).is_err() {
+    if app.core.settings.platform.child(name.as_str()).is_err() {
         return Err(Code::InvalidProject.refuse("The project's hostname would be too long.").into());
     }
     // One whose record is damaged keeps its name.
@@ -153,12 +153,12 @@ fn invalid(field: &str, error: contract::project::InvalidLabel) -> ApiError {
 /// Writes a project and tells the edge.
 pub(super) async fn save(app: &App, write: &mut Write, project: &ProjectRecord) -> Result<(), ApiError> {
     projects::save_project(write.connection(), project).await?;
-    Ok(write.put(Entity::Project(project.published(&app.settings.plans))).await?)
+    Ok(write.put(Entity::Project(project.published(&app.core.settings.plans))).await?)
 }
 
 /// Tells the edge to serve the project at its own host.
 pub(super) async fn publish_host(app: &App, write: &mut Write, project: &ProjectRecord) -> Result<(), ApiError> {
-    if let Some(hostname) = project.host(&app.settings.platform) {
+    if let Some(hostname) = project.host(&app.core.settings.platform) {
         let serves = Serves::Project(project.id.name.clone());
         write.put(Entity::Site(Site { hostname, serves, redirect: None })).await?;
     }
@@ -238,7 +238,7 @@ pub(super) async fn change(
     project.upstream = upstream.unwrap_or(project.upstream);
     project.suspended = change.suspended.unwrap_or(project.suspended);
     project.updated_at = now;
-    let pays = |project: &ProjectRecord| app.settings.plans.of(project.plan).domains > 0;
+    let pays = |project: &ProjectRecord| app.core.settings.plans.of(project.plan).domains > 0;
     if pays(&project) {
         project.unpaid_since = None;
     } else if pays(&before) {

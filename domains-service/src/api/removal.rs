@@ -66,9 +66,9 @@ pub(super) async fn remove(
     if let Some(mut project) = found {
         publish::withdraw_project(
             &mut write,
-            &app.settings.platform,
+            &app.core.settings.platform,
             &mut project,
-            now.plus(app.settings.removed_kept_millis),
+            now.plus(app.core.settings.removed_kept_millis),
         )
         .await?;
         if at_once {

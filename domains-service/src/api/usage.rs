@@ -35,7 +35,7 @@ pub(super) async fn show(Entered { app, project, .. }: Entered<AnyScope>) -> Res
         banned: usage.banned,
     });
     let plans = Plan::ALL.iter().map(|plan| {
-        let grant = app.settings.plans.of(*plan);
+        let grant = app.core.settings.plans.of(*plan);
         PlanGrant { plan: *plan, limits: grant.limits, domains: grant.domains }
     });
     let usage = Usage {

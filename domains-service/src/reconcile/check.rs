@@ -1,8 +1,8 @@
 //! One check of a name's DNS: the query and the expected records.
 
 use crate::app::App;
+use crate::domain::Domain;
 use crate::domain::reconcile::DnsCheck;
-use crate::domain::{Domain, name};
 use crate::store::domains::NameClaims;
 use crate::store::projects::ProjectRecord;
 use verification::collect::{Subject, collect};
@@ -21,7 +21,7 @@ pub(crate) fn claim(claims: &NameClaims, project: &ProjectRecord, domain: &Domai
 
 /// Checks the DNS of a name as a project's domain. `None` if the name can no longer be attached.
 pub(crate) async fn check_dns(app: &App, project: &ProjectRecord, domain: &Domain, claim: Claim) -> Option<DnsCheck> {
-    let attachable = name::attachable(domain.name.as_str(), &app.settings.platform, app.settings.names).ok()?;
+    let attachable = app.core.settings.attachable(domain.name.as_str()).ok()?;
     if attachable.local {
         return Some(DnsCheck { judged: Judgement::local(claim == Claim::Contested), checks: None, claim });
     }
