@@ -16,9 +16,8 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use self::zone::{Nameserver, Parent, ZoneServers};
-use super::facts::{CaaLevel, DnsAnswer, DnsFacts, NoAnswer, ServerFacts, Zone};
+use super::facts::{CaaLevel, Claim, DnsAnswer, DnsFacts, NoAnswer, ServerFacts, Zone};
 use super::race::first_good;
-use super::verdict::Claim;
 use super::{CaaRecord, Dns, DnsFailure, DnsReply, RecordData, RecordKind, ReplyCode};
 use crate::TEXT_LABEL;
 use crate::{DnsConfig, DnsMode};

@@ -6,7 +6,7 @@ use chassis::openapi::{Parameter, Success};
 use contract::schema;
 use http::header;
 use serde_json::json;
-use verification::verdict::Claim;
+use verification::facts::Claim;
 
 use super::domains::{no_domain, reading, throttle, unattachable};
 use super::extract::{DomainsRead, Entered, Params};

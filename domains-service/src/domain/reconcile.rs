@@ -12,8 +12,9 @@ use super::problems::{WAITING, problems};
 use super::schedule::{self, LEASE_MILLIS};
 use super::state::{StateFacts, Status, next_state};
 use crate::project::ProjectRef;
+use verification::facts::Claim;
 use verification::problem::ProblemCode;
-use verification::verdict::{Checks, Claim, Judgement, Ownership, Records};
+use verification::verdict::{Checks, Judgement, Ownership, Records};
 
 #[cfg(test)]
 mod properties;

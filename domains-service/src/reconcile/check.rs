@@ -6,7 +6,8 @@ use crate::domain::reconcile::DnsCheck;
 use crate::store::domains::NameClaims;
 use crate::store::projects::ProjectRecord;
 use verification::collect::{Subject, collect};
-use verification::verdict::{self, Claim, Expectation, Judgement};
+use verification::facts::Claim;
+use verification::verdict::{self, Expectation, Judgement};
 
 /// The state of a domain's ownership before the DNS check.
 pub(crate) fn claim(claims: &NameClaims, project: &ProjectRecord, domain: &Domain) -> Claim {
