@@ -386,5 +386,4 @@ fn addresses_v6(reply: &DnsReply, owner: Option<&str>) -> Vec<Ipv6Addr> {
 }
 
 #[cfg(test)]
-#[path = "collect/tests.rs"]
 mod tests;

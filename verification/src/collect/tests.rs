@@ -1,6 +1,5 @@
 //! Verifications in worlds with DNS faults.
 
-#[path = "tests/lossy.rs"]
 mod lossy;
 
 use std::net::IpAddr;
