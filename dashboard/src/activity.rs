@@ -12,11 +12,11 @@ use serde_json::Value;
 use super::Dashboard;
 use super::fault::Fault;
 use super::moment::Moment;
-use super::operation::Operation;
 use super::session::Session;
 use super::shell::{Section, Shell, html};
 use super::words as w;
 use chassis::percent::segment;
+use domains_api::Operation;
 use domains_api::types::{Event, Events};
 
 /// An event as people read it.

@@ -5,12 +5,11 @@ use chassis::seal::SealingKey;
 use contract::key::{KeyId, Scopes};
 use contract::project::ProjectId;
 use contract::time::UnixMillis;
+use domains_api::Operation;
 use domains_api::actor::{Actor, Origin};
 use domains_api::project::ProjectRef;
 use http::Extensions;
 use serde_json::Value;
-
-use super::operation::Operation;
 
 /// The control plane in the view of the pages: its API, called in the same process, and who is signed in.
 ///

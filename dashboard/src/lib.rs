@@ -8,7 +8,6 @@
 //!
 //! When the database is gone, pages say so with the status 503, and sessions stay.
 
-mod operation;
 mod control_plane;
 mod client;
 mod words;
@@ -47,7 +46,6 @@ use tower::ServiceExt as _;
 
 pub use control_plane::{Answered, ControlPlane, NotSignedIn, Opened, Refused, SignedIn};
 use fault::Fault;
-pub use operation::Operation;
 
 /// The label of the dashboard below the platform's domain.
 pub const LABEL: &str = "dashboard";

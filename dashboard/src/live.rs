@@ -19,10 +19,10 @@ use super::Dashboard;
 use super::digest::digest_of;
 use super::domains::list::ListQuery;
 use super::fault::Fault;
-use super::operation::Operation;
 use super::session::Session;
 use super::words as w;
 use chassis::shares::Place;
+use domains_api::Operation;
 
 /// Between two looks.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);

@@ -14,11 +14,11 @@ use contract::window::Window;
 
 use super::Dashboard;
 use super::fault::Fault;
-use super::operation::Operation;
 use super::session::Session;
 use super::shell::{Section, Shell, html};
 use super::words as w;
 use chart::Chart;
+use domains_api::Operation;
 use domains_api::types::{PlanGrant, Project, USAGE_DAYS, Usage, UsageOfDay};
 
 const DAY_SECONDS: i64 = 86_400;

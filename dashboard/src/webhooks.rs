@@ -16,11 +16,11 @@ use super::fault::Fault;
 use super::form::Posted;
 use super::moment::Moment;
 use super::once;
-use super::operation::Operation;
 use super::session::Session;
 use super::shell::{Section, Shell, html_with};
 use super::words as w;
 use chassis::percent::segment;
+use domains_api::Operation;
 use domains_api::project::ProjectRef;
 use domains_api::types::{Deliveries, Delivery, DisabledReason, EVENTS, Webhook, Webhooks};
 

@@ -31,7 +31,7 @@ use axum::routing::{MethodFilter, MethodRouter};
 use axum::{Extension, Router};
 use chassis::config::EffectiveSettings;
 use chassis::guard::{GatewayGuard, require_gateway};
-use chassis::openapi;
+use chassis::openapi::{self, Method};
 use chassis::refusal::Refusal;
 use chassis::shutdown::Shutdown;
 use contract::event::EVENTS_BYTES_MAX;
@@ -51,34 +51,18 @@ pub(crate) type Operation = openapi::Operation<Arc<App>, Code>;
 /// Turns a method into its handler.
 type Handler = fn(MethodFilter) -> MethodRouter<Arc<App>>;
 
-/// Every operation of the public API. Its router, the metrics, the interface description and the dashboard's calls come
-/// from this list. Operators have those of one project below `/internal`, and those of the lists of their own.
-pub(crate) const OPERATIONS: &[Operation] = &[
-    projects::SHOW,
-    usage::SHOW,
-    projects::EVENTS,
-    projects::ACME_ACCOUNT,
-    keys::LIST,
-    keys::CREATE,
-    keys::ROTATE,
-    keys::REVOKE,
-    domains::LIST,
-    domains::ADD,
-    domains::SHOW,
-    changes::CHANGE,
-    changes::REMOVE,
-    domains::VERIFY,
-    domains::EVENTS,
-    check::OPERATION,
-    webhooks::LIST,
-    webhooks::CREATE,
-    webhooks::SHOW,
-    webhooks::CHANGE,
-    webhooks::REMOVE,
-    webhooks::ROTATE,
-    webhooks::deliveries::TEST,
-    webhooks::deliveries::LIST,
-    webhooks::deliveries::REPEAT,
+/// Every operation of the public API, in the lists of its modules. The router, the metrics, the interface description, the
+/// dashboard and the command line come from it. Operators have those of one project below `/internal`, and those of the
+/// lists of their own.
+pub(crate) const OPERATIONS: &[&[Operation]] = &[
+    projects::OPERATIONS,
+    usage::OPERATIONS,
+    keys::OPERATIONS,
+    domains::OPERATIONS,
+    changes::OPERATIONS,
+    check::OPERATIONS,
+    webhooks::OPERATIONS,
+    webhooks::deliveries::OPERATIONS,
 ];
 
 /// What operators do beyond one project.
@@ -103,7 +87,7 @@ pub(crate) fn public(app: Arc<App>, guard: GatewayGuard) -> Router {
     let descriptions = openapi::routed(describe::DESCRIPTIONS, str::to_owned)
         .method_not_allowed_fallback(method_not_allowed)
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count));
-    openapi::routed(OPERATIONS, str::to_owned)
+    openapi::routed(OPERATIONS.iter().copied().flatten(), str::to_owned)
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .route_layer(middleware::from_fn_with_state(app.clone(), limit_changes))
@@ -118,7 +102,7 @@ pub(crate) fn public(app: Arc<App>, guard: GatewayGuard) -> Router {
 
 /// Every operation of the public API and what describes it.
 pub(crate) fn all() -> impl Iterator<Item = &'static Operation> {
-    OPERATIONS.iter().chain(describe::DESCRIPTIONS)
+    OPERATIONS.iter().copied().flatten().chain(describe::DESCRIPTIONS)
 }
 
 /// The internal API: the change stream with the gateways' credentials, events and what services need with theirs,
@@ -155,10 +139,10 @@ pub(crate) fn internal(app: Arc<App>, effective: Arc<Mutex<EffectiveSettings>>, 
 }
 
 /// The operations for the dashboard, which is a client of the API in the same process: what it can do is what the API
-/// can do, with the same refusals. Requests carry their [`Actor`] as an extension.
+/// can do, with the same refusals. Beyond one project it only reads. Requests carry their [`Actor`] as an extension.
 pub(crate) fn in_process(app: Arc<App>) -> Router {
-    let operations = dashboard::Operation::ALL.iter().filter_map(|operation| named(*operation));
-    openapi::routed(operations, str::to_owned)
+    let read = OPERATORS.iter().copied().flatten().filter(|operation| operation.method == Method::Get);
+    openapi::routed(OPERATIONS.iter().copied().flatten().chain(read), str::to_owned)
         .fallback(not_found)
         .route_layer(middleware::from_fn_with_state(app.clone(), find_project))
         .method_not_allowed_fallback(method_not_allowed)
@@ -167,9 +151,9 @@ pub(crate) fn in_process(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-/// The operation that pages of the dashboard call.
-pub(crate) fn named(wanted: dashboard::Operation) -> Option<&'static Operation> {
-    let mut all = OPERATIONS.iter().chain(OPERATORS.iter().copied().flatten());
+/// An operation that pages or the command line call.
+pub(crate) fn named(wanted: domains_api::Operation) -> Option<&'static Operation> {
+    let mut all = OPERATIONS.iter().chain(OPERATORS).chain(OPERATORS_IN_PROJECT).copied().flatten();
     all.find(|operation| operation.id == wanted.as_str())
 }
 
@@ -177,11 +161,11 @@ const SETTINGS_PATH: &str = "/internal/settings";
 
 /// What callers and operators do in one project.
 fn of_one_project() -> impl Iterator<Item = &'static Operation> {
-    OPERATIONS.iter().filter(|operation| operation.path.starts_with(PROJECT))
+    OPERATIONS.iter().copied().flatten().filter(|operation| operation.path.starts_with(PROJECT))
 }
 
 /// Where operators find an operation of the public API.
-fn at_operators(path: &str) -> String {
+pub(crate) fn at_operators(path: &str) -> String {
     path.strip_prefix("/v1").map_or_else(|| path.to_owned(), |rest| format!("/internal{rest}"))
 }
 
@@ -248,8 +232,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_pages_call_is_in_the_list_of_the_api() {
-        for operation in dashboard::Operation::ALL {
+    fn what_callers_name_is_in_the_list_of_the_api() {
+        for operation in domains_api::Operation::ALL {
             assert!(named(*operation).is_some(), "{}", operation.as_str());
         }
     }

@@ -44,10 +44,12 @@ mod api;
 mod pages;
 mod run;
 
+use chassis::openapi::Method;
 use contract::key::Scope;
 use domains_api::{actor, project};
 
 pub use config::{AcmeSettings, ChallengeKind, Config, ExternalAccount};
+pub use domains_api::Operation;
 pub use error::catalogue;
 pub use issuer::{
     Authorities, CaaIdentity, IssueError, IssueRequest, Issued, Issuer, LocalAuthority, RenewalAdvice, signing,
@@ -61,6 +63,12 @@ pub use store::newest_schema;
 /// Every operation of the public API, as its router has it: method, path, and what the key must be allowed to do.
 pub fn operations() -> impl Iterator<Item = (&'static str, &'static str, Option<Scope>)> {
     api::all().map(|operation| (operation.method.as_str(), operation.path, operation.scope))
+}
+
+/// The method of an operation, and its path on the internal listener with these parameters, in order.
+pub fn at_operators(operation: Operation, parameters: &[&str]) -> Option<(Method, String)> {
+    let operation = api::named(operation)?;
+    Some((operation.method, api::at_operators(&operation.path_of(parameters))))
 }
 
 /// The interface description as it is served, by the name of its committed copy.

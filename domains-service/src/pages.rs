@@ -21,7 +21,8 @@ use crate::app::App;
 use crate::error::ApiError;
 use crate::project::ProjectRef;
 use crate::sessions;
-use dashboard::{Answered, ControlPlane, NotSignedIn, Opened, Operation, Refused, SignedIn};
+use dashboard::{Answered, ControlPlane, NotSignedIn, Opened, Refused, SignedIn};
+use domains_api::Operation;
 
 /// The service, as the pages see it.
 pub(crate) struct Pages {

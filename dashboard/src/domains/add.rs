@@ -15,11 +15,11 @@ use crate::Dashboard;
 use crate::control_plane::Refused;
 use crate::fault::Fault;
 use crate::form::Posted;
-use crate::operation::Operation;
 use crate::session::Session;
 use crate::shell::{Section, Shell, html_with};
 use crate::words as w;
 use chassis::percent::segment;
+use domains_api::Operation;
 use domains_api::types::{DomainCheck, Problem, Project};
 use verification::verdict::RecordState;
 

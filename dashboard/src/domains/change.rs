@@ -10,8 +10,8 @@ use super::detail;
 use crate::Dashboard;
 use crate::fault::Fault;
 use crate::form::Posted;
-use crate::operation::Operation;
 use chassis::percent::segment;
+use domains_api::Operation;
 
 /// `POST …/verify`: looks now.
 pub(crate) async fn verify(

@@ -17,11 +17,11 @@ use crate::control_plane::Refused;
 use crate::digest::digest_of;
 use crate::fault::Fault;
 use crate::moment::Moment;
-use crate::operation::Operation;
 use crate::session::Session;
 use crate::shell::{Section, Shell, html_with};
 use crate::words as w;
 use chassis::percent::segment;
+use domains_api::Operation;
 use domains_api::types::{Domain, Domains, Events};
 
 /// Events shown on the page of a domain.

@@ -14,11 +14,11 @@ use crate::Dashboard;
 use crate::digest::digest_of;
 use crate::fault::Fault;
 use crate::moment::Moment;
-use crate::operation::Operation;
 use crate::session::Session;
 use crate::shell::{Section, Shell, html};
 use crate::words as w;
 use chassis::percent::segment;
+use domains_api::Operation;
 use domains_api::types::{Domain, DomainQuota, Domains, Project, Status};
 
 /// Seconds between reloads where there is no script.

@@ -12,10 +12,10 @@ use crate::Dashboard;
 use crate::control_plane::Refused;
 use crate::fault::Fault;
 use crate::form::Posted;
-use crate::operation::Operation;
 use crate::session::Session;
 use crate::shell::{Section, Shell, html, html_with};
 use crate::words as w;
+use domains_api::Operation;
 use domains_api::types::{Domain, Domains};
 
 #[derive(Template)]

@@ -30,7 +30,10 @@ use crate::withdrawals::{self, PendingWithdrawals};
 /// How many gateways have stopped serving, and how long it took.
 const EDGE_ACK: HeaderName = HeaderName::from_static("x-edge-ack");
 
-pub(crate) const CHANGE: Operation = Operation {
+/// Changes of a domain.
+pub(super) const OPERATIONS: &[Operation] = &[CHANGE, REMOVE];
+
+const CHANGE: Operation = Operation {
     summary: "Change a domain",
     description: "Makes it the primary one, or redirects it.",
     parameters: &[IF_MATCH],
@@ -57,7 +60,7 @@ pub(crate) const CHANGE: Operation = Operation {
     ..writing("changeDomain", Method::Patch, SHOW.path, |patch| on(patch, change))
 };
 
-pub(crate) const REMOVE: Operation = Operation {
+const REMOVE: Operation = Operation {
     summary: "Remove a domain",
     description: "Traffic stops at once, on every gateway that is connected. Asked again while others are waited for, it answers \
                   the same way.",

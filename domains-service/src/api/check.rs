@@ -19,7 +19,10 @@ use crate::reconcile;
 use crate::store::domains;
 use crate::throttle::Asking;
 
-pub(crate) const OPERATION: Operation = Operation {
+/// Checks of names.
+pub(super) const OPERATIONS: &[Operation] = &[CHECK];
+
+const CHECK: Operation = Operation {
     summary: "Check a name",
     description: "What adding it would mean, without adding it.",
     parameters: &[Parameter {

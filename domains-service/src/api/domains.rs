@@ -39,7 +39,10 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// Characters of a name, and so of a part of one.
 pub(crate) const NAME_PART_MAX: usize = 253;
 
-pub(crate) const LIST: Operation = Operation {
+/// What callers do with domains; [`changes`](super::changes) and [`check`](super::check) have the others.
+pub(super) const OPERATIONS: &[Operation] = &[LIST, ADD, SHOW, VERIFY, EVENTS];
+
+const LIST: Operation = Operation {
     summary: "List domains",
     description: "The project's domains, and how many its plan has.",
     parameters: &[
@@ -61,7 +64,7 @@ pub(crate) const LIST: Operation = Operation {
     ..reading("listDomains", "/v1/projects/{project}/domains", |get| on(get, list))
 };
 
-pub(crate) const ADD: Operation = Operation {
+const ADD: Operation = Operation {
     summary: "Add a domain",
     description: "Verification and the certificate follow by themselves once the `records` exist.",
     body: Some((schema::of::<NewDomain>, Presence::Required)),
@@ -88,14 +91,14 @@ pub(crate) const ADD: Operation = Operation {
     ..writing("addDomain", Method::Post, LIST.path, |post| on(post, add))
 };
 
-pub(crate) const SHOW: Operation = Operation {
+pub(super) const SHOW: Operation = Operation {
     summary: "Show a domain",
     description: "Where it stands, and what its owner has to do.",
     answers: &[Success::new(200, "The domain.", schema::of::<types::Domain>).with(&["ETag"])],
     ..reading("showDomain", "/v1/projects/{project}/domains/{domain}", |get| on(get, show))
 };
 
-pub(crate) const VERIFY: Operation = Operation {
+const VERIFY: Operation = Operation {
     summary: "Verify a domain",
     description: "Looks at DNS now, and begins the schedule of looks again.",
     answers: &[
@@ -106,7 +109,7 @@ pub(crate) const VERIFY: Operation = Operation {
     ..writing("verifyDomain", Method::Post, "/v1/projects/{project}/domains/{domain}/verify", |post| on(post, verify))
 };
 
-pub(crate) const EVENTS: Operation = Operation {
+const EVENTS: Operation = Operation {
     summary: "List a domain's events",
     description: "What happened to it; a removed domain keeps its events.",
     parameters: &[NUMBER_CURSOR],

@@ -41,11 +41,9 @@ pub(super) const OPERATIONS: &[Operation] = &[
     Operation::internal("reportKeys", Method::Post, "/internal/edge/keys", |post| on(post, take_keys)),
 ];
 
-pub(crate) const NODES: Operation =
-    Operation::internal("listNodes", Method::Get, "/internal/nodes", |get| on(get, nodes));
-pub(crate) const STATUS: Operation =
-    Operation::internal("showStatus", Method::Get, "/internal/status", |get| on(get, status));
-pub(crate) const WITHDRAWALS: Operation =
+const NODES: Operation = Operation::internal("listNodes", Method::Get, "/internal/nodes", |get| on(get, nodes));
+const STATUS: Operation = Operation::internal("showStatus", Method::Get, "/internal/status", |get| on(get, status));
+const WITHDRAWALS: Operation =
     Operation::internal("listWithdrawals", Method::Get, "/internal/withdrawals", |get| on(get, withdrawals));
 
 /// What operators ask of the edge.

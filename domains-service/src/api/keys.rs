@@ -30,7 +30,10 @@ const KEYS_PER_PROJECT_MAX: u64 = 100;
 /// Keys of one project that are revoked or expired and still listed; beyond that the oldest are forgotten.
 const KEYS_GONE_MAX: i64 = 400;
 
-pub(crate) const LIST: Operation = Operation {
+/// What callers do with keys.
+pub(super) const OPERATIONS: &[Operation] = &[LIST, CREATE, ROTATE, REVOKE];
+
+const LIST: Operation = Operation {
     tag: "keys",
     summary: "List keys",
     description: "Keys, the oldest first, those revoked lately included. The keys themselves are never shown again.",
@@ -41,7 +44,7 @@ pub(crate) const LIST: Operation = Operation {
     ..Operation::internal("listKeys", Method::Get, "/v1/projects/{project}/keys", |get| on(get, list))
 };
 
-pub(crate) const CREATE: Operation = Operation {
+const CREATE: Operation = Operation {
     tag: "keys",
     summary: "Create a key",
     description: "The key is in this answer and in no other.",
@@ -52,7 +55,7 @@ pub(crate) const CREATE: Operation = Operation {
     ..Operation::internal("createKey", Method::Post, LIST.path, |post| on(post, create))
 };
 
-pub(crate) const ROTATE: Operation = Operation {
+const ROTATE: Operation = Operation {
     tag: "keys",
     summary: "Rotate a key",
     description: "A new key like the old one, which goes on working for a while.",
@@ -65,7 +68,7 @@ pub(crate) const ROTATE: Operation = Operation {
     })
 };
 
-pub(crate) const REVOKE: Operation = Operation {
+const REVOKE: Operation = Operation {
     tag: "keys",
     summary: "Revoke a key",
     description: "It is refused from now on. Revoking it again changes nothing and answers the same way. A key revokes those \

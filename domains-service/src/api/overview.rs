@@ -19,8 +19,7 @@ const ROWS_MAX: i64 = 20;
 /// Bans shown.
 const BANS_SHOWN: usize = 20;
 
-pub(crate) const SHOW: Operation =
-    Operation::internal("showOverview", Method::Get, "/internal/overview", |get| on(get, show));
+const SHOW: Operation = Operation::internal("showOverview", Method::Get, "/internal/overview", |get| on(get, show));
 
 /// What operators ask of all projects together.
 pub(super) const OPERATIONS: &[Operation] = &[SHOW];

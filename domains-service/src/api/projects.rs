@@ -34,7 +34,10 @@ use crate::store::withdrawals::What;
 use crate::store::{StoreError, Write, domains};
 use crate::withdrawals::{self, PendingWithdrawals};
 
-pub(crate) const SHOW: Operation = Operation {
+/// What callers do with their project.
+pub(super) const OPERATIONS: &[Operation] = &[SHOW, EVENTS, ACME_ACCOUNT];
+
+const SHOW: Operation = Operation {
     tag: "projects",
     summary: "Show a project",
     description: "Any key of the project may ask.",
@@ -42,7 +45,7 @@ pub(crate) const SHOW: Operation = Operation {
     ..Operation::internal("showProject", Method::Get, PROJECT, |get| on(get, show))
 };
 
-pub(crate) const EVENTS: Operation = Operation {
+const EVENTS: Operation = Operation {
     tag: "projects",
     summary: "List events",
     description: "The audit log of a project.",
@@ -53,7 +56,7 @@ pub(crate) const EVENTS: Operation = Operation {
     ..Operation::internal("listEvents", Method::Get, "/v1/projects/{project}/events", |get| on(get, events))
 };
 
-pub(crate) const ACME_ACCOUNT: Operation = Operation {
+const ACME_ACCOUNT: Operation = Operation {
     tag: "projects",
     summary: "Show the authorities' accounts",
     description: "What CAA records may say so that certificates can be issued for your domains.",
@@ -61,8 +64,7 @@ pub(crate) const ACME_ACCOUNT: Operation = Operation {
     ..Operation::internal("showAcmeAccount", Method::Get, "/v1/acme-account", |get| on(get, acme_account))
 };
 
-pub(crate) const ALL: Operation =
-    Operation::internal("listProjects", Method::Get, "/internal/projects", |get| on(get, list));
+const ALL: Operation = Operation::internal("listProjects", Method::Get, "/internal/projects", |get| on(get, list));
 
 /// What operators do with all projects.
 pub(super) const OF_ALL: &[Operation] =

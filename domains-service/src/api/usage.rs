@@ -15,7 +15,10 @@ use crate::text::rfc3339_seconds;
 
 const DAY_SECONDS: i64 = 86_400;
 
-pub(crate) const SHOW: Operation = Operation {
+/// Usage.
+pub(super) const OPERATIONS: &[Operation] = &[SHOW];
+
+const SHOW: Operation = Operation {
     tag: "projects",
     summary: "Show usage",
     description: "Requests of the last 30 days, and what each plan grants. Any key of the project may ask. Figures are what \

@@ -33,7 +33,10 @@ use crate::webhook::{DisabledReason, EVENTS, EndpointRecord, Wanted};
 /// Endpoints of one project.
 pub(crate) const WEBHOOKS_PER_PROJECT_MAX: u64 = 20;
 
-pub(crate) const LIST: Operation = Operation {
+/// What callers do with webhooks.
+pub(super) const OPERATIONS: &[Operation] = &[LIST, CREATE, SHOW, CHANGE, REMOVE, ROTATE];
+
+const LIST: Operation = Operation {
     summary: "List webhooks",
     description: "Who is told what happens to the project's domains.",
     parameters: &[MOMENT_CURSOR, LIMIT],
@@ -42,7 +45,7 @@ pub(crate) const LIST: Operation = Operation {
     ..reading("listWebhooks", "/v1/projects/{project}/webhooks", |get| on(get, list))
 };
 
-pub(crate) const CREATE: Operation = Operation {
+const CREATE: Operation = Operation {
     summary: "Create a webhook",
     description: "Messages follow Standard Webhooks. The secret is in this answer and in no other.",
     body: Some((schema::of::<NewWebhook>, Presence::Required)),
@@ -51,14 +54,14 @@ pub(crate) const CREATE: Operation = Operation {
     ..writing("createWebhook", Method::Post, LIST.path, |post| on(post, create))
 };
 
-pub(crate) const SHOW: Operation = Operation {
+const SHOW: Operation = Operation {
     summary: "Show a webhook",
     description: "Whether it is served, and since when it fails.",
     answers: &[Success::new(200, "The webhook.", schema::of::<Webhook>)],
     ..reading("showWebhook", "/v1/projects/{project}/webhooks/{webhook}", |get| on(get, show))
 };
 
-pub(crate) const CHANGE: Operation = Operation {
+const CHANGE: Operation = Operation {
     summary: "Change a webhook",
     description: "Switching it off fails what waits for it. Switched on, it is told what happens from then on.",
     body: Some((schema::of::<WebhookChange>, Presence::Required)),
@@ -67,14 +70,14 @@ pub(crate) const CHANGE: Operation = Operation {
     ..writing("changeWebhook", Method::Patch, SHOW.path, |patch| on(patch, change))
 };
 
-pub(crate) const REMOVE: Operation = Operation {
+const REMOVE: Operation = Operation {
     summary: "Remove a webhook",
     description: "Nothing is sent to it any more.",
     answers: &[Success::empty(204, "It is gone, with everything that waited for it.")],
     ..writing("removeWebhook", Method::Delete, SHOW.path, |delete| on(delete, remove))
 };
 
-pub(crate) const ROTATE: Operation = Operation {
+const ROTATE: Operation = Operation {
     summary: "Rotate a webhook's secret",
     description: "For a while messages are signed with the new secret and the old one.",
     body: Some((schema::of::<SecretRotation>, Presence::Optional)),

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use chassis::percent::segment;
-use reqwest::Method;
+use domains_service::Operation;
 use serde_json::{Value, json};
 
-use super::credentials::{self, PATH};
+use super::{all_pages, credentials};
 use crate::arguments::{Common, Node};
 use crate::client::Client;
 use crate::output::{answer, table};
@@ -48,7 +48,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Node) -> anyho
         Node::Certificates { replace } => certificates::run(common, client, replace)?,
         Node::Accept => accept::run(common, client).await?,
         Node::Rotate => {
-            let answered = client.control(Method::POST, "/internal/gateway-keys", &Value::Null).await?;
+            let answered = client.call(Operation::RotateGatewayKeys, &[], "").await?;
             answer(common, &answered, |_| "all gateways have new keys".to_owned());
         }
     }
@@ -63,23 +63,14 @@ async fn kind_of(client: &Client, name: &str) -> anyhow::Result<String> {
     found.map(str::to_owned).with_context(|| format!("{name:?} is not a gateway or service with a valid credential"))
 }
 
-/// Most pages of changes, 200 changes each.
-const PAGES_MAX: usize = 50;
+/// Most changes that are listed.
+const CHANGES_MAX: usize = 10_000;
 
-/// Changes made through a gateway, newest first, at most [`PAGES_MAX`] pages.
+/// Changes made through a gateway, newest first, at most [`CHANGES_MAX`].
 async fn changes(client: &Client, name: &str, since: Duration) -> anyhow::Result<Value> {
     let since = jiff::Timestamp::now().checked_sub(since).context("the time to look back is too long")?;
-    let first = format!("{PATH}/gateway/{}/changes?since={}", segment(name), segment(&since.to_string()));
-    let (mut all, mut path) = (Vec::new(), first.clone());
-    for _ in 0..PAGES_MAX {
-        let mut page = client.control(Method::GET, &path, &Value::Null).await?;
-        if let Some(Value::Array(list)) = page.get_mut("changes").map(Value::take) {
-            all.extend(list);
-        }
-        let Some(cursor) = page.get("next_cursor").and_then(Value::as_str) else { break };
-        path = format!("{first}&cursor={}", segment(cursor));
-    }
-    Ok(Value::Array(all))
+    let query = format!("since={}", segment(&since.to_string()));
+    all_pages(client, Operation::ListChangesThroughGateway, (&[name], &query), "changes", CHANGES_MAX).await
 }
 
 /// The result of a revocation, and the operator's next steps.

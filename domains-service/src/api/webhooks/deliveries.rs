@@ -16,7 +16,10 @@ use super::{reading, writing};
 use crate::error::{ApiError, Code};
 use crate::store::webhooks::{self, Delivery, DeliveryState};
 
-pub(crate) const LIST: Operation = Operation {
+/// What callers do with deliveries.
+pub(crate) const OPERATIONS: &[Operation] = &[TEST, LIST, REPEAT];
+
+const LIST: Operation = Operation {
     summary: "List deliveries",
     description: "What was sent, and what became of it.",
     parameters: &[
@@ -33,7 +36,7 @@ pub(crate) const LIST: Operation = Operation {
     ..reading("listWebhookDeliveries", "/v1/projects/{project}/webhooks/{webhook}/deliveries", |get| on(get, list))
 };
 
-pub(crate) const REPEAT: Operation = Operation {
+const REPEAT: Operation = Operation {
     summary: "Repeat a delivery",
     description: "Sends the message again, under the same id.",
     answers: &[Success::new(202, "It is tried as if for the first time.", schema::of::<Shown>)],
@@ -46,7 +49,7 @@ pub(crate) const REPEAT: Operation = Operation {
     )
 };
 
-pub(crate) const TEST: Operation = Operation {
+const TEST: Operation = Operation {
     summary: "Send a test message",
     description: "A message of the type `webhook.test`, signed and sent like every other, whatever the webhook is told.",
     answers: &[Success::new(202, "The message is on its way.", schema::of::<Shown>)],
