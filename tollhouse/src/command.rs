@@ -111,7 +111,8 @@ pub async fn run(common: &Common, command: Command) -> anyhow::Result<()> {
 async fn all_pages(
     client: &Client,
     operation: Operation,
-    (parameters, query): (&[&str], &str),
+    parameters: &[&str],
+    query: &str,
     name: &str,
     most: usize,
 ) -> anyhow::Result<Value> {

@@ -13,7 +13,7 @@ use http::{StatusCode, header};
 use serde_json::json;
 
 use super::changes::{permit_redirect, rule_of};
-use super::extract::{CURSOR, DomainsRead, DomainsWrite, Entered, Json, LIMIT, NUMBER_CURSOR, Params};
+use super::extract::{CURSOR, Entered, Json, LIMIT, NUMBER_CURSOR, Params};
 use super::types::{self, DomainQuota, Domains, Events, NewDomain};
 use super::{Handler, Operation, projects, view};
 use crate::actor::Actor;
@@ -134,7 +134,7 @@ pub(super) const fn writing(id: &'static str, method: Method, path: &'static str
 
 /// `POST …/domains`.
 pub(super) async fn add(
-    Entered { app, actor, project: id, .. }: Entered<DomainsWrite>,
+    Entered { app, actor, project: id, .. }: Entered,
     Json(wanted): Json<NewDomain>,
 ) -> Result<Response, ApiError> {
     let name = app.core.settings.attachable(&wanted.name).map_err(unattachable)?.name;
@@ -232,10 +232,7 @@ pub(super) async fn shown(
 }
 
 /// `GET …/domains`.
-pub(super) async fn list(
-    Entered { app, project: id, .. }: Entered<DomainsRead>,
-    params: Params,
-) -> Result<Response, ApiError> {
+pub(super) async fn list(Entered { app, project: id, .. }: Entered, params: Params) -> Result<Response, ApiError> {
     let limit = params.limit()?;
     let project = projects::load(&app, &id).await?;
     let status = params.text("status").filter(|word| !word.is_empty()).map(str::parse::<Status>).transpose();
@@ -276,9 +273,7 @@ pub(super) fn no_domain() -> ApiError {
 }
 
 /// `GET …/domains/{domain}`.
-pub(super) async fn show(
-    Entered { app, project: id, rest: [name], .. }: Entered<DomainsRead, 1>,
-) -> Result<Response, ApiError> {
+pub(super) async fn show(Entered { app, project: id, rest: [name], .. }: Entered<1>) -> Result<Response, ApiError> {
     let project = projects::load(&app, &id).await?;
     let domain = load(&app, &id, &name).await?;
     shown(&app, &project, &domain, StatusCode::OK).await
@@ -286,7 +281,7 @@ pub(super) async fn show(
 
 /// `POST …/domains/{domain}/verify`: looks now. The schedule of looks begins again, and so do the 30 minutes.
 pub(super) async fn verify(
-    Entered { app, actor, project: id, rest: [name], .. }: Entered<DomainsWrite, 1>,
+    Entered { app, actor, project: id, rest: [name], .. }: Entered<1>,
 ) -> Result<Response, ApiError> {
     let project = projects::load(&app, &id).await?;
     let domain = load(&app, &id, &name).await?;
@@ -353,7 +348,7 @@ async fn begin_again(app: &App, domain: &Domain, actor: &Actor) -> Result<(), Ap
 
 /// `GET …/domains/{domain}/events`.
 pub(super) async fn events(
-    Entered { app, actor, project: id, rest: [name], .. }: Entered<DomainsRead, 1>,
+    Entered { app, actor, project: id, rest: [name], .. }: Entered<1>,
     params: Params,
 ) -> Result<Response, ApiError> {
     projects::load(&app, &id).await?;

@@ -1,7 +1,6 @@
 //! Reading requests: every way a request can be malformed is an Error body.
 
 use std::collections::HashMap;
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use axum::body::{Body, to_bytes};
@@ -11,9 +10,8 @@ use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use chassis::body::{self, BodyError};
-use chassis::openapi::Parameter;
+use chassis::openapi::{NeededScope, Parameter};
 use chassis::refusal::Refusal;
-use contract::key::Scope;
 use contract::schema::json;
 use contract::text::is_deceptive;
 use contract::time::UnixMillis;
@@ -134,58 +132,31 @@ impl<const N: usize, S: Send + Sync> FromRequestParts<S> for Path<N> {
     }
 }
 
-/// What a key needs for an operation in its project.
-pub(super) trait Needs {
-    /// The scope; `None` where every key will do.
-    const SCOPE: Option<Scope>;
-}
-
-macro_rules! needs {
-    ($($(#[$doc:meta])* $name:ident = $scope:expr;)+) => {
-        $($(#[$doc])* pub(super) enum $name {}
-
-        impl Needs for $name {
-            const SCOPE: Option<Scope> = $scope;
-        })+
-    };
-}
-
-needs! {
-    /// Any key of the project.
-    AnyScope = None;
-    /// `domains:read`.
-    DomainsRead = Some(Scope::DomainsRead);
-    /// `domains:write`.
-    DomainsWrite = Some(Scope::DomainsWrite);
-    /// `keys:write`.
-    KeysWrite = Some(Scope::KeysWrite);
-}
-
-/// The project that a path names, for an actor who may do there what needs `R`: everything under `/projects/{project}`.
-/// Everything else of a request is looked at afterwards.
-pub(super) struct Entered<R, const N: usize = 0> {
+/// The project that a path names, for an actor with the scope of the operation: everything under `/projects/{project}`.
+/// The rest of a request is read afterwards.
+pub(super) struct Entered<const N: usize = 0> {
     /// The service.
     pub(super) app: Arc<App>,
-    /// Who asks.
+    /// Who calls.
     pub(super) actor: Actor,
     /// The project.
     pub(super) project: ProjectRef,
     /// The other parameters of the path, in order.
     pub(super) rest: [String; N],
-    needs: PhantomData<R>,
 }
 
-impl<R: Needs, const N: usize> FromRequestParts<Arc<App>> for Entered<R, N> {
+impl<const N: usize> FromRequestParts<Arc<App>> for Entered<N> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
-        let actor = parts.extensions.get::<Actor>().cloned();
-        let actor = actor.ok_or_else(|| Code::InternalError.refuse("The request has no actor."))?;
+        let (actor, scope) = (parts.extensions.get::<Actor>().cloned(), parts.extensions.get::<NeededScope>().copied());
+        let known = actor.zip(scope);
+        let (actor, scope) = known.ok_or_else(|| Code::InternalError.refuse("The request has no actor or scope."))?;
         let mut parameters = parameters(parts, app).await?.into_iter();
         let project = parameters.next().ok_or_else(nothing_here)?;
         let rest = parameters.collect::<Vec<_>>().try_into().map_err(|_| nothing_here())?;
-        let project = actor.enter(&project, R::SCOPE)?;
-        Ok(Self { app: app.clone(), actor, project, rest, needs: PhantomData })
+        let project = actor.enter(&project, scope.0)?;
+        Ok(Self { app: app.clone(), actor, project, rest })
     }
 }
 

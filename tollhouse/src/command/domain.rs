@@ -26,7 +26,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Domain) -> any
         }
         Domain::List { project } => {
             let rows =
-                all_pages(client, Operation::ListDomains, (&[project.as_str()], "limit=200"), "domains", usize::MAX)
+                all_pages(client, Operation::ListDomains, &[project.as_str()], "limit=200", "domains", usize::MAX)
                     .await?;
             let columns = [
                 ("DOMAIN", "/name"),
@@ -69,7 +69,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Domain) -> any
                 Some(name) => (Operation::ListDomainEvents, vec![project.as_str(), name]),
                 None => (Operation::ListEvents, vec![project.as_str()]),
             };
-            let rows = all_pages(client, operation, (&parameters, ""), "events", limit).await?;
+            let rows = all_pages(client, operation, &parameters, "", "events", limit).await?;
             let mut columns =
                 vec![("AT", "/at"), ("EVENT", "/type"), ("DOMAIN", "/domain"), ("BY", "/actor"), ("DETAIL", "/detail")];
             columns.retain(|(title, _)| name.is_none() || *title != "DOMAIN");

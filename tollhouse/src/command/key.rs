@@ -14,17 +14,16 @@ pub(super) async fn run(common: &Common, client: &Client, action: Key) -> anyhow
     match action {
         Key::Create { project, scopes, label, expires_in_days } => {
             let scopes = if scopes.is_empty() { Scopes::all() } else { scopes.into_iter().collect() };
-            let mut body = json!({ "label": label, "scopes": scopes });
-            if let (Some(days), Some(object)) = (expires_in_days, body.as_object_mut()) {
-                let end = SystemClock::new().now_seconds().plus(i64::from(days) * 86_400);
-                object.insert("expires_at".to_owned(), json!(jiff::Timestamp::from_second(end.0)?.to_string()));
-            }
+            let now = SystemClock::new().now_seconds();
+            let end = expires_in_days.map(|days| jiff::Timestamp::from_second(now.plus(i64::from(days) * 86_400).0));
+            let body =
+                json!({ "label": label, "scopes": scopes, "expires_at": end.transpose()?.map(|end| end.to_string()) });
             let key = client.send(Operation::CreateKey, &[project.as_str()], &body).await?;
             answer(common, &key, show_once);
         }
         Key::List { project } => {
-            let place = (&[project.as_str()][..], "limit=200");
-            let rows = all_pages(client, Operation::ListKeys, place, "keys", usize::MAX).await?;
+            let rows =
+                all_pages(client, Operation::ListKeys, &[project.as_str()], "limit=200", "keys", usize::MAX).await?;
             let columns = [
                 ("KEY", "/id"),
                 ("LABEL", "/label"),

@@ -70,7 +70,7 @@ const CHANGES_MAX: usize = 10_000;
 async fn changes(client: &Client, name: &str, since: Duration) -> anyhow::Result<Value> {
     let since = jiff::Timestamp::now().checked_sub(since).context("the time to look back is too long")?;
     let query = format!("since={}", segment(&since.to_string()));
-    all_pages(client, Operation::ListChangesThroughGateway, (&[name], &query), "changes", CHANGES_MAX).await
+    all_pages(client, Operation::ListChangesThroughGateway, &[name], &query, "changes", CHANGES_MAX).await
 }
 
 /// The result of a revocation, and the operator's next steps.

@@ -16,10 +16,8 @@ pub(super) async fn run(common: &Common, client: &Client, action: Project) -> an
     match action {
         Project::Create { id, plan, upstream, access, per_minute, per_day } => {
             known_upstream(client, &upstream).await?;
-            let mut body = json!({ "id": id, "plan": plan, "upstream": upstream, "access": access });
-            if let Some(limits) = limits(per_minute, per_day) {
-                put(&mut body, "limits", limits);
-            }
+            let limits = limits(per_minute, per_day);
+            let body = json!({ "id": id, "plan": plan, "upstream": upstream, "access": access, "limits": limits });
             client.send(Operation::CreateProject, &[], &body).await?;
             // Publishing gives the project its host.
             client.call(Operation::DeployProject, &[id.as_str()], "").await?;
@@ -28,7 +26,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Project) -> an
             answer(common, &project, |_| format!("{id} is published at {url}"));
         }
         Project::List => {
-            let rows = all_pages(client, Operation::ListProjects, (&[], "limit=200"), "projects", usize::MAX).await?;
+            let rows = all_pages(client, Operation::ListProjects, &[], "limit=200", "projects", usize::MAX).await?;
             let columns = [
                 ("PROJECT", "/id"),
                 ("PLAN", "/plan"),
@@ -48,24 +46,15 @@ pub(super) async fn run(common: &Common, client: &Client, action: Project) -> an
             if let Some(upstream) = &upstream {
                 known_upstream(client, upstream).await?;
             }
-            let mut body = json!({});
-            if let Some(plan) = plan {
-                put(&mut body, "plan", json!(plan));
-            }
-            if let Some(upstream) = upstream {
-                put(&mut body, "upstream", json!(upstream));
-            }
-            if let Some(access) = access {
-                put(&mut body, "access", json!(access));
-            }
-            if let Some(limits) = limits(per_minute, per_day) {
-                put(&mut body, "limits", limits);
-            }
-            if plan_limits {
-                put(&mut body, "limits", Value::Null);
-            }
-            put_or_default(&mut body, "cors", cors);
-            put_or_default(&mut body, "hsts", hsts);
+            let fields = [
+                ("plan", plan.map(|plan| json!(plan))),
+                ("upstream", upstream.map(|upstream| json!(upstream))),
+                ("access", access.map(|access| json!(access))),
+                ("limits", if plan_limits { Some(Value::Null) } else { limits(per_minute, per_day) }),
+                ("cors", cors.map(own_or_null)),
+                ("hsts", hsts.map(own_or_null)),
+            ];
+            let body: Value = fields.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
             anyhow::ensure!(body != json!({}), "name a change, for example --plan business");
             change(common, client, &id, &body).await?;
         }
@@ -201,16 +190,9 @@ fn limits(per_minute: Option<NonZeroU32>, per_day: Option<NonZeroU32>) -> Option
 }
 
 /// The project's own value; null for the upstream's.
-fn put_or_default<T: serde::Serialize>(body: &mut Value, name: &str, value: Option<OrDefault<T>>) {
+fn own_or_null<T: serde::Serialize>(value: OrDefault<T>) -> Value {
     match value {
-        None => {}
-        Some(OrDefault::Default) => put(body, name, Value::Null),
-        Some(OrDefault::Own(value)) => put(body, name, json!(value)),
-    }
-}
-
-fn put(body: &mut Value, name: &str, value: Value) {
-    if let Some(object) = body.as_object_mut() {
-        object.insert(name.to_owned(), value);
+        OrDefault::Default => Value::Null,
+        OrDefault::Own(value) => json!(value),
     }
 }

@@ -13,16 +13,14 @@ use chassis::percent::segment;
 pub(super) async fn run(common: &Common, client: &Client, action: Webhook) -> anyhow::Result<()> {
     match action {
         Webhook::Add { project, url, events, description } => {
-            let mut body = json!({ "url": url, "description": description });
-            if let (false, Some(object)) = (events.is_empty(), body.as_object_mut()) {
-                object.insert("events".to_owned(), json!(events));
-            }
+            let events = Some(events).filter(|events| !events.is_empty());
+            let body = json!({ "url": url, "description": description, "events": events });
             let webhook = client.send(Operation::CreateWebhook, &[project.as_str()], &body).await?;
             answer(common, &webhook, show_once);
         }
         Webhook::List { project } => {
             let rows =
-                all_pages(client, Operation::ListWebhooks, (&[project.as_str()], ""), "webhooks", usize::MAX).await?;
+                all_pages(client, Operation::ListWebhooks, &[project.as_str()], "", "webhooks", usize::MAX).await?;
             let columns = [
                 ("WEBHOOK", "/id"),
                 ("URL", "/url"),
@@ -44,14 +42,14 @@ pub(super) async fn run(common: &Common, client: &Client, action: Webhook) -> an
         }
         Webhook::Remove { project, webhook } => {
             client.call(Operation::RemoveWebhook, &[project.as_str(), &webhook], "").await?;
-            let removed = json!({ "id": webhook, "removed": true });
-            answer(common, &removed, |_| format!("{webhook} is removed"));
+            answer(common, &json!({ "id": webhook, "removed": true }), |_| format!("{webhook} is removed"));
         }
         Webhook::Deliveries { project, webhook, state, limit } => {
             let state = state.map(|state| format!("&state={}", segment(&state))).unwrap_or_default();
             let query = format!("limit={}{state}", limit.clamp(1, 200));
-            let place = (&[project.as_str(), webhook.as_str()][..], query.as_str());
-            let rows = all_pages(client, Operation::ListWebhookDeliveries, place, "deliveries", limit).await?;
+            let webhook = [project.as_str(), &webhook];
+            let rows =
+                all_pages(client, Operation::ListWebhookDeliveries, &webhook, &query, "deliveries", limit).await?;
             let columns = [
                 ("DELIVERY", "/id"),
                 ("EVENT", "/type"),
