@@ -109,7 +109,7 @@ pub(super) async fn show(
     Path(id): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Fault> {
-    let project = session.enter(&id, Some(Scope::DomainsRead))?;
+    let project = session.authorise(&id, Some(Scope::DomainsRead))?;
     let query = query.unwrap_or_default();
     let before = query.strip_prefix("before=");
     let cursor = before.map(|before| format!("cursor={}", segment(before))).unwrap_or_default();

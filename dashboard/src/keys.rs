@@ -154,7 +154,7 @@ async fn page(
     note: Option<&'static str>,
     result: FormResult,
 ) -> Result<Response, Fault> {
-    let project = session.enter(id, Some(Scope::KeysWrite))?;
+    let project = session.authorise(id, Some(Scope::KeysWrite))?;
     let keys = all_keys(dashboard, session, &project).await?;
     let now = dashboard.control_plane.now();
     let all = keys.into_iter().rev().map(|key| Row::of(key, session, now));
@@ -183,7 +183,7 @@ pub(super) async fn create(
     Path(id): Path<String>,
     Posted { session, fields }: Posted,
 ) -> Result<Response, Fault> {
-    let project = session.enter(&id, Some(Scope::KeysWrite))?;
+    let project = session.authorise(&id, Some(Scope::KeysWrite))?;
     let scopes: Vec<&str> = fields.all("scope").collect();
     let days = fields.text("days").parse::<i64>().ok().filter(|days| LIFETIMES.contains(days)).unwrap_or(0);
     let ends = dashboard.control_plane.now().to_seconds().plus(days * 86_400);
@@ -205,7 +205,7 @@ pub(super) async fn rotate(
     Path((id, key)): Path<(String, String)>,
     Posted { session, fields }: Posted,
 ) -> Result<Response, Fault> {
-    let project = session.enter(&id, Some(Scope::KeysWrite))?;
+    let project = session.authorise(&id, Some(Scope::KeysWrite))?;
     let overlap = fields.text("overlap").parse::<u32>().ok().filter(|overlap| OVERLAPS.contains(overlap));
     let body = overlap.map_or(json!({}), |overlap| json!({ "overlap_seconds": overlap }));
     let named = [project.name.as_str(), &key];
@@ -221,7 +221,7 @@ pub(super) async fn revoke(
     Path((id, key)): Path<(String, String)>,
     Posted { session, fields: _ }: Posted,
 ) -> Result<Response, Fault> {
-    let project = session.enter(&id, Some(Scope::KeysWrite))?;
+    let project = session.authorise(&id, Some(Scope::KeysWrite))?;
     let named = [project.name.as_str(), &key];
     match dashboard.call(&session.actor, Operation::RevokeKey, (&named, ""), &Value::Null).await {
         Ok(_) => Ok(Redirect::to(&format!("/projects/{project}/keys?revoked")).into_response()),

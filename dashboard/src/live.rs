@@ -62,7 +62,7 @@ pub(super) async fn watch(
     Path(project): Path<String>,
     Query(what): Query<What>,
 ) -> Result<Response, Fault> {
-    session.enter(&project, Some(Scope::DomainsRead))?;
+    session.authorise(&project, Some(Scope::DomainsRead))?;
     let holder = session.project().map_or(session.id.as_str(), |project| project.uid.as_str());
     let Some(place) = dashboard.watchers.take(holder) else {
         return Err(Fault::refused(503, "too_many_watchers", w::TOO_MANY_WATCHERS));

@@ -53,8 +53,8 @@ impl Session {
     }
 
     /// The project a path names, if its pages are for this session.
-    pub(super) fn enter(&self, project: &str, scope: Option<Scope>) -> Result<ProjectRef, Fault> {
-        Ok(self.actor.enter(project, scope)?)
+    pub(super) fn authorise(&self, project: &str, scope: Option<Scope>) -> Result<ProjectRef, Fault> {
+        Ok(self.actor.authorise(project, scope)?)
     }
 }
 

@@ -76,7 +76,7 @@ pub(super) async fn show(
     session: Session,
     Path(id): Path<String>,
 ) -> Result<Response, Fault> {
-    let project_id = session.enter(&id, None)?;
+    let project_id = session.authorise(&id, None)?;
     let project: Project = dashboard.get(&session.actor, Operation::ShowProject, &[&id], "").await?;
     let usage: Usage = dashboard.get(&session.actor, Operation::ShowUsage, &[&id], "").await?;
     let now = dashboard.control_plane.now().to_seconds().0;

@@ -128,7 +128,7 @@ async fn list_page(
     problem: Option<Refused>,
     url: String,
 ) -> Result<Response, Fault> {
-    let project = session.enter(id, Some(Scope::DomainsRead))?;
+    let project = session.authorise(id, Some(Scope::DomainsRead))?;
     let place = [project.name.as_str()];
     let found: Webhooks = dashboard.get(&session.actor, Operation::ListWebhooks, &place, "limit=200").await?;
     let status = problem.as_ref().map_or(200, |refused| refused.status);
@@ -152,7 +152,7 @@ pub(super) async fn create(
     Path(id): Path<String>,
     Posted { session, fields }: Posted,
 ) -> Result<Response, Fault> {
-    let project = session.enter(&id, Some(Scope::DomainsWrite))?;
+    let project = session.authorise(&id, Some(Scope::DomainsWrite))?;
     let mut body = json!({ "url": fields.text("url"), "description": fields.text("description") });
     let kinds: Vec<&str> = fields.all("event").collect();
     if let (false, Some(body)) = (kinds.is_empty(), body.as_object_mut()) {
@@ -201,7 +201,7 @@ async fn one_page(
     secret: Option<String>,
     problem: Option<Refused>,
 ) -> Result<Response, Fault> {
-    let project = session.enter(id, Some(Scope::DomainsRead))?;
+    let project = session.authorise(id, Some(Scope::DomainsRead))?;
     let place = [project.name.as_str(), webhook];
     let endpoint: Webhook = dashboard.get(&session.actor, Operation::ShowWebhook, &place, "").await?;
     let sent: Deliveries = dashboard.get(&session.actor, Operation::ListWebhookDeliveries, &place, "limit=50").await?;
@@ -226,7 +226,7 @@ pub(super) async fn change(
     Path((id, webhook)): Path<(String, String)>,
     Posted { session, fields }: Posted,
 ) -> Result<Response, Fault> {
-    let project = session.enter(&id, Some(Scope::DomainsWrite))?;
+    let project = session.authorise(&id, Some(Scope::DomainsWrite))?;
     let (operation, body) = match fields.text("action") {
         "remove" => (Operation::RemoveWebhook, Value::Null),
         "rotate" => (Operation::RotateWebhookSecret, json!({})),
@@ -253,7 +253,7 @@ pub(super) async fn test(
     Path((id, webhook)): Path<(String, String)>,
     Posted { session, fields: _ }: Posted,
 ) -> Result<Response, Fault> {
-    let project = session.enter(&id, Some(Scope::DomainsWrite))?;
+    let project = session.authorise(&id, Some(Scope::DomainsWrite))?;
     let place = [project.name.as_str(), &webhook];
     match dashboard.call(&session.actor, Operation::TestWebhook, (&place, ""), &Value::Null).await {
         Ok(_) => {
@@ -269,7 +269,7 @@ pub(super) async fn repeat(
     Path((id, webhook)): Path<(String, String)>,
     Posted { session, fields }: Posted,
 ) -> Result<Response, Fault> {
-    let project = session.enter(&id, Some(Scope::DomainsWrite))?;
+    let project = session.authorise(&id, Some(Scope::DomainsWrite))?;
     let place = [project.name.as_str(), &webhook, fields.text("delivery")];
     match dashboard.call(&session.actor, Operation::RepeatWebhookDelivery, (&place, ""), &Value::Null).await {
         Ok(_) => {

@@ -122,7 +122,7 @@ impl Actor {
     }
 
     /// The project a path names, if the actor may do this in it. A project that is not the caller's does not exist.
-    pub fn enter(&self, project: &str, scope: Option<Scope>) -> Result<ProjectRef, NotPermitted> {
+    pub fn authorise(&self, project: &str, scope: Option<Scope>) -> Result<ProjectRef, NotPermitted> {
         let place = self.place.as_ref().filter(|place| place.name.as_str() == project);
         let place = place.ok_or(NotPermitted::NoSuchProject)?.clone();
         let Rights::Key { scopes } = &self.rights else { return Ok(place) };

@@ -95,7 +95,7 @@ impl Domain {
     }
 
     /// Moves the domain to a state, from now.
-    pub(crate) fn enter(&mut self, status: Status, now: UnixMillis) {
+    pub(crate) fn set_status(&mut self, status: Status, now: UnixMillis) {
         if self.status != status {
             self.status = status;
             self.status_since = now;

@@ -169,7 +169,7 @@ pub(crate) async fn remove(
             // The domain is being removed now, which needs none of the unreadable columns.
             domain.problems.clear();
         }
-        domain.enter(Status::Removing, now);
+        domain.set_status(Status::Removing, now);
         write.record(&project.id, Some(&domain.name), "domain.removed", actor, json!({})).await?;
         metrics.moved(before, domain.status);
         removed.push(domain);

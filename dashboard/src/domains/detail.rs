@@ -84,7 +84,7 @@ pub(super) async fn page(
     note: Option<&'static str>,
     problem: Option<Refused>,
 ) -> Result<Response, Fault> {
-    let project = session.enter(id, Some(Scope::DomainsRead))?;
+    let project = session.authorise(id, Some(Scope::DomainsRead))?;
     let actor = &session.actor;
     let place = [project.name.as_str(), name];
     let answered = dashboard.call(actor, Operation::ShowDomain, (&place, ""), &Value::Null).await?;

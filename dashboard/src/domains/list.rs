@@ -98,7 +98,7 @@ pub(crate) async fn show(
     RawQuery(query): RawQuery,
 ) -> Result<Response, Fault> {
     look.name = look.name.trim().to_owned();
-    let project_id = session.enter(&id, Some(Scope::DomainsRead))?;
+    let project_id = session.authorise(&id, Some(Scope::DomainsRead))?;
     let project: Project = dashboard.get(&session.actor, Operation::ShowProject, &[&id], "").await?;
     let wanted = look.list_query();
     let answered = dashboard.call(&session.actor, Operation::ListDomains, (&[&id], &wanted), &Value::Null).await?;

@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderName, StatusCode, header};
 use serde_json::json;
 
 use super::domains::{SHOW, no_domain, shown, writing};
-use super::extract::{Entered, Field, Json, Params};
+use super::extract::{Authorised, Field, Json, Params};
 use super::types::{self, DomainChange, NewRedirect, Removal};
 use super::{Operation, projects, view};
 use crate::domain::redirect::{RedirectError, permit};
@@ -133,7 +133,7 @@ pub(super) async fn permit_redirect(write: &mut Write, domain: &Domain, rule: &R
 
 /// `PATCH …/domains/{domain}`: 200 once every gateway has the change; 202 while one may send visitors as before.
 pub(super) async fn change(
-    Entered { app, actor, project: id, rest: [name], .. }: Entered<1>,
+    Authorised { app, actor, project: id, rest: [name], .. }: Authorised<1>,
     headers: HeaderMap,
     Json(change): Json<DomainChange>,
 ) -> Result<Response, ApiError> {
@@ -270,7 +270,7 @@ async fn unmake_primary(write: &mut Write, domain: &mut Domain) -> Result<(), Ap
 /// `DELETE …/domains/{domain}?with_redirects=bool`: 204 once every process of a gateway on record has stopped serving the
 /// name; 202 naming those that have not within a second, also when it is asked for again.
 pub(super) async fn remove(
-    Entered { app, actor, project: id, rest: [name], .. }: Entered<1>,
+    Authorised { app, actor, project: id, rest: [name], .. }: Authorised<1>,
     headers: HeaderMap,
     params: Params,
 ) -> Result<Response, ApiError> {

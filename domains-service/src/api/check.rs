@@ -9,7 +9,7 @@ use serde_json::json;
 use verification::facts::Claim;
 
 use super::domains::{no_domain, reading, throttle, unattachable};
-use super::extract::{Entered, Params};
+use super::extract::{Authorised, Params};
 use super::types::{self, DomainCheck};
 use super::{Operation, projects, view};
 use crate::domain::Domain;
@@ -42,7 +42,7 @@ const CHECK: Operation = Operation {
 };
 
 /// `GET …/domain-check?name=`: what adding the name would mean, without adding it.
-async fn check(Entered { app, project: id, .. }: Entered, params: Params) -> Result<Response, ApiError> {
+async fn check(Authorised { app, project: id, .. }: Authorised, params: Params) -> Result<Response, ApiError> {
     let project = projects::load(&app, &id).await?;
     let text = params.text("name").unwrap_or_default();
     let Attachable { name, local, .. } = app.core.settings.attachable(text).map_err(unattachable)?;

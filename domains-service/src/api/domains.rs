@@ -13,7 +13,7 @@ use http::{StatusCode, header};
 use serde_json::json;
 
 use super::changes::{permit_redirect, rule_of};
-use super::extract::{CURSOR, Entered, Json, LIMIT, NUMBER_CURSOR, Params};
+use super::extract::{Authorised, CURSOR, Json, LIMIT, NUMBER_CURSOR, Params};
 use super::types::{self, DomainQuota, Domains, Events, NewDomain};
 use super::{Handler, Operation, projects, view};
 use crate::actor::Actor;
@@ -134,7 +134,7 @@ pub(super) const fn writing(id: &'static str, method: Method, path: &'static str
 
 /// `POST …/domains`.
 pub(super) async fn add(
-    Entered { app, actor, project: id, .. }: Entered,
+    Authorised { app, actor, project: id, .. }: Authorised,
     Json(wanted): Json<NewDomain>,
 ) -> Result<Response, ApiError> {
     let name = app.core.settings.attachable(&wanted.name).map_err(unattachable)?.name;
@@ -232,7 +232,10 @@ pub(super) async fn shown(
 }
 
 /// `GET …/domains`.
-pub(super) async fn list(Entered { app, project: id, .. }: Entered, params: Params) -> Result<Response, ApiError> {
+pub(super) async fn list(
+    Authorised { app, project: id, .. }: Authorised,
+    params: Params,
+) -> Result<Response, ApiError> {
     let limit = params.limit()?;
     let project = projects::load(&app, &id).await?;
     let status = params.text("status").filter(|word| !word.is_empty()).map(str::parse::<Status>).transpose();
@@ -273,7 +276,9 @@ pub(super) fn no_domain() -> ApiError {
 }
 
 /// `GET …/domains/{domain}`.
-pub(super) async fn show(Entered { app, project: id, rest: [name], .. }: Entered<1>) -> Result<Response, ApiError> {
+pub(super) async fn show(
+    Authorised { app, project: id, rest: [name], .. }: Authorised<1>,
+) -> Result<Response, ApiError> {
     let project = projects::load(&app, &id).await?;
     let domain = load(&app, &id, &name).await?;
     shown(&app, &project, &domain, StatusCode::OK).await
@@ -281,7 +286,7 @@ pub(super) async fn show(Entered { app, project: id, rest: [name], .. }: Entered
 
 /// `POST …/domains/{domain}/verify`: looks now. The schedule of looks begins again, and so do the 30 minutes.
 pub(super) async fn verify(
-    Entered { app, actor, project: id, rest: [name], .. }: Entered<1>,
+    Authorised { app, actor, project: id, rest: [name], .. }: Authorised<1>,
 ) -> Result<Response, ApiError> {
     let project = projects::load(&app, &id).await?;
     let domain = load(&app, &id, &name).await?;
@@ -338,7 +343,7 @@ async fn begin_again(app: &App, domain: &Domain, actor: &Actor) -> Result<(), Ap
     domain.watched_since = now;
     if domain.problems.iter().any(|problem| problem.code == ProblemCode::CertDelayed) {
         domain.problems.retain(|problem| problem.code != ProblemCode::CertDelayed);
-        domain.enter(Status::Issuing, now);
+        domain.set_status(Status::Issuing, now);
     }
     domains::save_domain(write.connection(), &domain).await?;
     write.record(&domain.project, Some(&domain.name), "domain.verify_requested", actor, json!({})).await?;
@@ -348,7 +353,7 @@ async fn begin_again(app: &App, domain: &Domain, actor: &Actor) -> Result<(), Ap
 
 /// `GET …/domains/{domain}/events`.
 pub(super) async fn events(
-    Entered { app, actor, project: id, rest: [name], .. }: Entered<1>,
+    Authorised { app, actor, project: id, rest: [name], .. }: Authorised<1>,
     params: Params,
 ) -> Result<Response, ApiError> {
     projects::load(&app, &id).await?;

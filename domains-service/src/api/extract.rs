@@ -134,7 +134,7 @@ impl<const N: usize, S: Send + Sync> FromRequestParts<S> for Path<N> {
 
 /// The project that a path names, for an actor with the scope of the operation: everything under `/projects/{project}`.
 /// The rest of a request is read afterwards.
-pub(super) struct Entered<const N: usize = 0> {
+pub(super) struct Authorised<const N: usize = 0> {
     /// The service.
     pub(super) app: Arc<App>,
     /// Who calls.
@@ -145,7 +145,7 @@ pub(super) struct Entered<const N: usize = 0> {
     pub(super) rest: [String; N],
 }
 
-impl<const N: usize> FromRequestParts<Arc<App>> for Entered<N> {
+impl<const N: usize> FromRequestParts<Arc<App>> for Authorised<N> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
@@ -155,7 +155,7 @@ impl<const N: usize> FromRequestParts<Arc<App>> for Entered<N> {
         let mut parameters = parameters(parts, app).await?.into_iter();
         let project = parameters.next().ok_or_else(nothing_here)?;
         let rest = parameters.collect::<Vec<_>>().try_into().map_err(|_| nothing_here())?;
-        let project = actor.enter(&project, scope.0)?;
+        let project = actor.authorise(&project, scope.0)?;
         Ok(Self { app: app.clone(), actor, project, rest })
     }
 }

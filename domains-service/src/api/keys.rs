@@ -10,7 +10,7 @@ use contract::time::{UnixMillis, UnixSeconds};
 use http::StatusCode;
 use serde_json::json;
 
-use super::extract::{self, Entered, Json, Params, moment_cursor, name_text, overlap};
+use super::extract::{self, Authorised, Json, Params, moment_cursor, name_text, overlap};
 use super::types::{
     CreatedKey, Key, KeyBan, KeyRotation, Keys, LABEL_CHARACTERS_MAX, NewKey, OVERLAP_SECONDS, OVERLAP_SECONDS_MAX,
     Removal, Rfc3339, Withdrawal,
@@ -85,7 +85,7 @@ const REVOKE: Operation = Operation {
 
 /// `POST …/keys`.
 pub(super) async fn create(
-    Entered { app, actor, project, .. }: Entered,
+    Authorised { app, actor, project, .. }: Authorised,
     Json(wanted): Json<NewKey>,
 ) -> Result<Response, ApiError> {
     let now = app.core.clock.now();
@@ -116,7 +116,7 @@ pub(super) async fn create(
 }
 
 /// `GET …/keys`.
-pub(super) async fn list(Entered { app, project, .. }: Entered, params: Params) -> Result<Response, ApiError> {
+pub(super) async fn list(Authorised { app, project, .. }: Authorised, params: Params) -> Result<Response, ApiError> {
     let (after, limit) = (params.moment_cursor()?, params.limit()?);
     if app.core.store.find_project(&project).await?.is_none() {
         return Err(no_project().into());
@@ -137,7 +137,7 @@ pub(super) async fn list(Entered { app, project, .. }: Entered, params: Params) 
 /// `POST …/keys/{id}/rotate`: a new key like the old one, which goes on working for a while. `rotated.withdrawal` names the
 /// gateways that may accept the old one for longer.
 pub(super) async fn rotate(
-    Entered { app, actor, project, rest: [key], .. }: Entered<1>,
+    Authorised { app, actor, project, rest: [key], .. }: Authorised<1>,
     Json(rotation): Json<KeyRotation>,
 ) -> Result<Response, ApiError> {
     let overlap = overlap(rotation.overlap_seconds, OVERLAP_SECONDS, OVERLAP_SECONDS_MAX)?;
@@ -183,7 +183,9 @@ pub(super) async fn rotate(
 
 /// `DELETE …/keys/{id}`: 204 once no gateway accepts the key any more; 202 naming those that may, also when it is asked for
 /// again. Revoking twice is revoked.
-pub(super) async fn revoke(Entered { app, actor, project, rest: [key], .. }: Entered<1>) -> Result<Response, ApiError> {
+pub(super) async fn revoke(
+    Authorised { app, actor, project, rest: [key], .. }: Authorised<1>,
+) -> Result<Response, ApiError> {
     let started = app.core.clock.monotonic();
     let mut write = app.core.store.write().await?;
     let mut key = find(&mut write, &project, &key).await?;

@@ -20,7 +20,7 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::extract::{Entered, Field, Json, NUMBER_CURSOR, Params};
+use super::extract::{Authorised, Field, Json, NUMBER_CURSOR, Params};
 use super::types::{self, AcmeAccount, AcmeAccounts, Events};
 use super::{Operation, PROJECT, view};
 use crate::actor::Actor;
@@ -189,7 +189,7 @@ pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> Result<
 }
 
 /// `GET …/projects/{project}`.
-pub(super) async fn show(Entered { app, project: id, .. }: Entered) -> Result<Response, ApiError> {
+pub(super) async fn show(Authorised { app, project: id, .. }: Authorised) -> Result<Response, ApiError> {
     let project = load(&app, &id).await?;
     shown(&app, &project).await
 }
@@ -223,7 +223,7 @@ pub(super) struct ProjectChange {
 
 /// `PATCH /internal/projects/{project}`: 202 while a gateway may serve what a change has withdrawn.
 pub(super) async fn change(
-    Entered { app, actor, project: id, .. }: Entered,
+    Authorised { app, actor, project: id, .. }: Authorised,
     Json(change): Json<ProjectChange>,
 ) -> Result<Response, ApiError> {
     let upstream = change.upstream.map(|name| name.parse::<UpstreamName>()).transpose();
@@ -298,7 +298,7 @@ async fn spread(
 }
 
 /// `POST /internal/projects/{project}/deploy`: notes a successful deploy, from which on the project is served.
-pub(super) async fn deploy(Entered { app, actor, project: id, .. }: Entered) -> Result<Response, ApiError> {
+pub(super) async fn deploy(Authorised { app, actor, project: id, .. }: Authorised) -> Result<Response, ApiError> {
     let mut write = app.core.store.write().await?;
     let now = write.now();
     let mut project = find(&mut write, &id).await?;
@@ -313,7 +313,7 @@ pub(super) async fn deploy(Entered { app, actor, project: id, .. }: Entered) -> 
 
 /// `GET …/projects/{project}/events`.
 pub(super) async fn events(
-    Entered { app, actor, project: id, .. }: Entered,
+    Authorised { app, actor, project: id, .. }: Authorised,
     params: Params,
 ) -> Result<Response, ApiError> {
     load(&app, &id).await?;

@@ -13,7 +13,7 @@ use contract::schema::{self, Given};
 use http::{StatusCode, header};
 use serde_json::json;
 
-use super::extract::{Entered, Json, LIMIT, MOMENT_CURSOR, Params, moment_cursor, name_text, overlap};
+use super::extract::{Authorised, Json, LIMIT, MOMENT_CURSOR, Params, moment_cursor, name_text, overlap};
 use super::types::{
     CreatedWebhook, DESCRIPTION_CHARACTERS_MAX, NewWebhook, OVERLAP_SECONDS, OVERLAP_SECONDS_MAX, Rfc3339,
     SecretRotation, WantedEvents, Webhook, WebhookChange, WebhookUrl, Webhooks,
@@ -102,7 +102,7 @@ const fn writing(id: &'static str, method: Method, path: &'static str, handler: 
 
 /// `POST …/webhooks`.
 pub(super) async fn create(
-    Entered { app, actor, project, .. }: Entered,
+    Authorised { app, actor, project, .. }: Authorised,
     Json(wanted): Json<NewWebhook>,
 ) -> Result<Response, ApiError> {
     // Nothing named is everything that may be told.
@@ -142,7 +142,7 @@ pub(super) async fn create(
 }
 
 /// `GET …/webhooks`.
-pub(super) async fn list(Entered { app, project, .. }: Entered, params: Params) -> Result<Response, ApiError> {
+pub(super) async fn list(Authorised { app, project, .. }: Authorised, params: Params) -> Result<Response, ApiError> {
     let (after, limit) = (params.moment_cursor()?, params.limit()?);
     projects::load(&app, &project).await?;
     let found = app.core.store.webhooks(&project, &after, limit).await?;
@@ -152,7 +152,7 @@ pub(super) async fn list(Entered { app, project, .. }: Entered, params: Params) 
 
 /// `GET …/webhooks/{webhook}`.
 pub(super) async fn show(
-    Entered { app, actor, project, rest: [webhook], .. }: Entered<1>,
+    Authorised { app, actor, project, rest: [webhook], .. }: Authorised<1>,
 ) -> Result<Response, ApiError> {
     let endpoint = load(&app, &actor, &project, &webhook).await?;
     Ok(axum::Json(view(&endpoint)).into_response())
@@ -161,7 +161,7 @@ pub(super) async fn show(
 /// `PATCH …/webhooks/{webhook}`. Switching one off fails what waits for it; switching it on sends what happens from
 /// then on.
 pub(super) async fn change(
-    Entered { app, actor, project, rest: [webhook], .. }: Entered<1>,
+    Authorised { app, actor, project, rest: [webhook], .. }: Authorised<1>,
     Json(change): Json<WebhookChange>,
 ) -> Result<Response, ApiError> {
     let WebhookChange {
@@ -196,7 +196,7 @@ pub(super) async fn change(
 
 /// `POST …/webhooks/{webhook}/rotate`: a new secret; for a while messages are signed with both.
 pub(super) async fn rotate(
-    Entered { app, actor, project, rest: [webhook], .. }: Entered<1>,
+    Authorised { app, actor, project, rest: [webhook], .. }: Authorised<1>,
     Json(rotation): Json<SecretRotation>,
 ) -> Result<Response, ApiError> {
     let overlap = overlap(rotation.overlap_seconds, OVERLAP_SECONDS, OVERLAP_SECONDS_MAX)?;
@@ -218,7 +218,7 @@ pub(super) async fn rotate(
 
 /// `DELETE …/webhooks/{webhook}`, with everything that waits for it.
 pub(super) async fn remove(
-    Entered { app, actor, project, rest: [webhook], .. }: Entered<1>,
+    Authorised { app, actor, project, rest: [webhook], .. }: Authorised<1>,
 ) -> Result<Response, ApiError> {
     let mut write = app.core.store.write().await?;
     let endpoint = find(&mut write, &actor, &project, &webhook).await?;

@@ -9,7 +9,7 @@ use http::StatusCode;
 use serde_json::json;
 
 use super::super::Operation;
-use super::super::extract::{Entered, LIMIT, NUMBER_CURSOR, Params};
+use super::super::extract::{Authorised, LIMIT, NUMBER_CURSOR, Params};
 use super::super::types::{Deliveries, Delivery as Shown, Rfc3339};
 use super::super::view::page;
 use super::{reading, writing};
@@ -59,7 +59,7 @@ const TEST: Operation = Operation {
 
 /// `GET …/webhooks/{webhook}/deliveries`, newest first.
 pub(in crate::api) async fn list(
-    Entered { app, actor, project, rest: [webhook], .. }: Entered<1>,
+    Authorised { app, actor, project, rest: [webhook], .. }: Authorised<1>,
     params: Params,
 ) -> Result<Response, ApiError> {
     let endpoint = super::load(&app, &actor, &project, &webhook).await?;
@@ -76,7 +76,7 @@ pub(in crate::api) async fn list(
 
 /// `POST …/webhooks/{webhook}/deliveries/{delivery}/repeat`: from now on it is tried as if for the first time.
 pub(in crate::api) async fn repeat(
-    Entered { app, actor, project, rest: [webhook, delivery], .. }: Entered<2>,
+    Authorised { app, actor, project, rest: [webhook, delivery], .. }: Authorised<2>,
 ) -> Result<Response, ApiError> {
     let not_found = || ApiError::from(Code::DeliveryNotFound.refuse("The webhook has no delivery of this id."));
     let mut write = app.core.store.write().await?;
@@ -94,7 +94,7 @@ pub(in crate::api) async fn repeat(
 
 /// `POST …/webhooks/{webhook}/test`: a message that tells nothing, signed and sent like every other.
 pub(in crate::api) async fn test(
-    Entered { app, actor, project, rest: [webhook], .. }: Entered<1>,
+    Authorised { app, actor, project, rest: [webhook], .. }: Authorised<1>,
 ) -> Result<Response, ApiError> {
     let mut write = app.core.store.write().await?;
     let endpoint = super::find(&mut write, &actor, &project, &webhook).await?;
