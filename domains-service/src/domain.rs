@@ -152,7 +152,7 @@ pub(crate) struct CertificateState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Wait {
     pub(crate) until: UnixSeconds,
-    /// Whether the order has a turn in our queue by then.
+    /// Whether our queue serves the order then.
     pub(crate) queued: bool,
 }
 

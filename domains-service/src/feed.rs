@@ -57,13 +57,13 @@ const SNAPSHOTS_MAX: usize = 3;
 /// Of them for followers with one credential, which wait for each other.
 const SNAPSHOTS_OF_ONE_MAX: usize = 2;
 
-/// Reports written at once: every change in the database waits for its turn behind them.
+/// Reports written at once: every change in the database waits behind them.
 const REPORTS_MAX: usize = 16;
 
 /// Of them with one credential, which wait for each other.
 const REPORTS_OF_ONE_MAX: usize = 2;
 
-/// A report waits so long for its turn. Gateways repeat what was not taken.
+/// A report waits so long for a permit. Gateways repeat what was not taken.
 const REPORT_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// The right to follow, by the digest of a credential, the right to read snapshots, and the right to write reports.

@@ -7,7 +7,7 @@ use contract::time::UnixMillis;
 use super::log::StoredEntity;
 use super::rows::{self, Columns, Stored, Table};
 use super::{Store, StoreError, Write};
-use crate::limits::{Demand, Turn, admit, line_up};
+use crate::limits::{Demand, QueuePosition, admit, next_position};
 
 /// An order at an authority.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,15 +85,15 @@ async fn free_by(write: &mut Write, name: &str, latest: UnixMillis) -> Result<Un
     Ok(latest)
 }
 
-/// As [`free_at`], for the queue of a limit: at most each domain has a turn in it.
+/// As [`free_at`], for the queue of a limit: at most each domain has a position in it.
 async fn queue_ends_at(write: &mut Write, demand: &Demand, now: UnixMillis) -> Result<UnixMillis, StoreError> {
     let ends_at = free_at(write, &demand.queue()).await?;
     if ends_at.since(now) <= QUEUE_MILLIS_USUAL {
         return Ok(ends_at);
     }
     let domains: i64 = query_scalar("SELECT COUNT(*) FROM domains").fetch_one(write.connection()).await?;
-    let turns = demand.limit.burst.saturating_add(domains).saturating_add(1);
-    free_by(write, &demand.queue(), now.plus(turns.saturating_mul(demand.limit.refill))).await
+    let positions = demand.limit.burst.saturating_add(domains).saturating_add(1);
+    free_by(write, &demand.queue(), now.plus(positions.saturating_mul(demand.limit.refill))).await
 }
 
 async fn set_free_at(write: &mut Write, name: &str, free_at: UnixMillis) -> Result<(), StoreError> {
@@ -198,9 +198,13 @@ impl Store {
         Ok(())
     }
 
-    /// Takes units from all limits or from none; then returns a turn in the queue of the limit that has room last. A
-    /// `queued` order that finds no room, because another was faster, waits for the next room without a new turn.
-    pub(crate) async fn admit(&self, demands: &[Demand], queued: bool) -> Result<Result<(), Turn>, StoreError> {
+    /// Takes units from all limits or from none; then returns a position in the queue of the limit that has room last. A
+    /// `queued` order that finds no room, because another was faster, waits for the next room with the same position.
+    pub(crate) async fn admit(
+        &self,
+        demands: &[Demand],
+        queued: bool,
+    ) -> Result<Result<(), QueuePosition>, StoreError> {
         let mut write = self.write().await?;
         let now = write.now();
         let mut taken = Vec::new();
@@ -218,22 +222,22 @@ impl Store {
                 Ok(_) | Err(_) => {}
             }
         }
-        let mut turn = None;
+        let mut position = None;
         if let Some((from, demand)) = full {
             taken.clear();
-            let mut place = Turn { at: from, number: 1 };
+            let mut last = QueuePosition { at: from, number: 1 };
             if !queued {
-                let tail = line_up(queue_ends_at(&mut write, demand, now).await?, from, now, demand.limit);
-                place = tail;
+                let tail = next_position(queue_ends_at(&mut write, demand, now).await?, from, now, demand.limit);
+                last = tail;
                 taken.push((demand.queue(), tail.at.plus(demand.limit.refill)));
             }
-            turn = Some(place);
+            position = Some(last);
         }
         for (name, free_at) in taken {
             set_free_at(&mut write, &name, free_at).await?;
         }
         write.commit().await?;
-        Ok(turn.map_or(Ok(()), Err))
+        Ok(position.map_or(Ok(()), Err))
     }
 
     /// Stores a setting unless it exists; returns the stored value.

@@ -70,11 +70,13 @@ impl Desk {
         String::from_utf8(opened.to_vec()).ok().map(Zeroizing::new)
     }
 
-    /// Takes the demands from the limits, or a turn in the queue for them.
+    /// Takes the demands from the limits, or a position in the queue for them.
     pub(super) async fn admit(&self, demands: &[Demand], queued: bool) -> Result<(), IssueError> {
         match self.store.admit(demands, queued).await? {
             Ok(()) => Ok(()),
-            Err(turn) => Err(IssueError::Queued { until: turn.at.plus(999).to_seconds(), number: turn.number }),
+            Err(position) => {
+                Err(IssueError::Queued { until: position.at.plus(999).to_seconds(), number: position.number })
+            }
         }
     }
 

@@ -28,8 +28,8 @@ impl AcmeAuthority {
                     .filter(|kind| request.methods.is_empty() || request.methods.iter().any(|one| one == kind.as_str()))
                     .filter(offered)
                     .collect();
-                let turn = usize::try_from(request.attempt).unwrap_or(0) % kinds.len().max(1);
-                let Some(kind) = kinds.get(turn) else {
+                let index = usize::try_from(request.attempt).unwrap_or(0) % kinds.len().max(1);
+                let Some(kind) = kinds.get(index) else {
                     let words = "it offers no way of proof that we and the CAA records allow";
                     return Err(IssueError::Unavailable(words.to_owned()));
                 };
