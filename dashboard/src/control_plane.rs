@@ -27,7 +27,7 @@ pub trait ControlPlane: Send + Sync {
     /// nothing when the gateway's key was withdrawn since that was verified.
     fn origin(&self, extensions: &Extensions) -> Option<Origin>;
 
-    /// Carries out an operation of the API. `place` is what its path names, in order, and the query; `Value::Null` is no
+    /// Carries out an operation of the API. `place` is the parameters of its path, in order, and the query; `Value::Null` is no
     /// body.
     async fn call(
         &self,
@@ -49,8 +49,8 @@ pub trait ControlPlane: Send + Sync {
     /// Ends a session, or `everywhere` all of its key's or of the operators'.
     async fn end_session(&self, session: &SignedIn, everywhere: bool) -> Result<(), Refused>;
 
-    /// An operator in the project of this name; nowhere when there is none.
-    async fn place(&self, operator: Actor, project: &ProjectId) -> Result<Actor, Refused>;
+    /// An operator in the project of this name; in none if there is no such project.
+    async fn in_project(&self, operator: Actor, project: &ProjectId) -> Result<Actor, Refused>;
 }
 
 /// An answer of the API.

@@ -42,7 +42,7 @@ use parking_lot::Mutex;
 use crate::actor::Actor;
 use crate::app::App;
 use crate::error::{ApiError, Code};
-use crate::feed::Places;
+use crate::feed::Permits;
 use crate::store::credentials::Kind;
 
 /// One operation of the API.
@@ -114,7 +114,7 @@ pub(crate) fn internal(app: Arc<App>, effective: Arc<Mutex<EffectiveSettings>>, 
     let edge = openapi::routed(edge::OPERATIONS, str::to_owned)
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
         .layer(Extension(shutdown))
-        .layer(Extension(Arc::new(Places::default())))
+        .layer(Extension(Arc::new(Permits::default())))
         .layer(gateway.clone())
         .layer(whole_body.clone())
         .layer(gateway);
@@ -191,7 +191,7 @@ async fn find_project(
     let name = parameters.iter().find(|(parameter, _)| *parameter == "project").and_then(|(_, name)| name.parse().ok());
     if let Some((actor, name)) = operator.zip(name) {
         match app.core.store.project_named(&name).await {
-            Ok(place) => drop(request.extensions_mut().insert(actor.within(place))),
+            Ok(project) => drop(request.extensions_mut().insert(actor.within(project))),
             Err(error) => return ApiError::from(error).into_response(),
         }
     }

@@ -111,8 +111,8 @@ impl ControlPlane for Pages {
         Ok(self.app.core.store.end_sessions(&session.id, key, everywhere).await.map_err(ApiError::from)?)
     }
 
-    async fn place(&self, operator: Actor, project: &ProjectId) -> Result<Actor, Refused> {
-        let place = self.app.core.store.project_named(project).await.map_err(ApiError::from)?;
-        Ok(operator.within(place))
+    async fn in_project(&self, operator: Actor, project: &ProjectId) -> Result<Actor, Refused> {
+        let found = self.app.core.store.project_named(project).await.map_err(ApiError::from)?;
+        Ok(operator.within(found))
     }
 }

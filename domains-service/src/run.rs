@@ -28,7 +28,7 @@ use crate::app::App;
 use crate::config::Config;
 use crate::delivery;
 use crate::enrolment;
-use crate::issuer::acme::{AcmeAuthority, Desk};
+use crate::issuer::acme::{AcmeAuthority, AcmeRecords};
 use crate::issuer::{Authorities, Issuer, LocalAuthority};
 use crate::key_rotation;
 use crate::keyring;
@@ -54,7 +54,7 @@ const DRAIN_TIME_MAX: Duration = Duration::from_secs(25);
 /// The plans whose figures are published.
 const PUBLISHED_PLANS: &str = "published_plans";
 
-/// Projects looked at per read when plans are brought up to date.
+/// Projects read at once when plans are brought up to date.
 const PROJECTS_PER_READ: i64 = 500;
 
 /// What the service asks of others: DNS and certificate authorities.
@@ -112,14 +112,14 @@ pub async fn start_in(
     let (tls, internal_tls) = (config.tls.clone(), config.internal_tls.clone());
     let nodes = Arc::new(Nodes::new(clock.clone()));
     let mut authorities = world.authorities;
-    let desk = Desk {
+    let records = AcmeRecords {
         store: store.clone(),
         nodes: nodes.clone(),
         sealing: Arc::new(SealingKey::of(&config.sealing_secret)?),
         clock: clock.clone(),
     };
     for settings in &config.authorities {
-        let authority = AcmeAuthority::new(settings.clone(), desk.clone());
+        let authority = AcmeAuthority::new(settings.clone(), records.clone());
         let authority = authority.with_context(|| format!("the certificate authority {:?}", settings.name))?;
         // An account that cannot be read is found out again, with its reason, at the first order.
         if let Err(error) = authority.load_account().await {

@@ -13,7 +13,7 @@ use crate::form::Posted;
 use chassis::percent::segment;
 use domains_api::Operation;
 
-/// `POST …/verify`: looks now.
+/// `POST …/verify`: checks DNS now.
 pub(crate) async fn verify(
     State(dashboard): State<Arc<Dashboard>>,
     Path((id, name)): Path<(String, String)>,

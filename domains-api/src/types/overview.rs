@@ -1,4 +1,4 @@
-//! What operators look at first.
+//! The overview for operators.
 
 use contract::ban::Ban;
 use contract::project::ProjectId;

@@ -52,14 +52,14 @@ async fn check(Authorised { app, project: id, .. }: Authorised, params: Params) 
     drop(connection);
     let mut domain = Domain::added(name, id, app.core.clock.now());
     let claim = reconcile::claim(&claims, &project, &domain);
-    let Some(look) = reconcile::check_dns(&app, &project, &domain, claim).await else { return Err(no_domain()) };
-    if look.unreachable() {
+    let Some(check) = reconcile::check_dns(&app, &project, &domain, claim).await else { return Err(no_domain()) };
+    if check.unreachable() {
         let message = "No DNS resolver answers right now. Try again shortly.";
         return Err(Code::ResolverUnavailable.refuse(message).with_header(header::RETRY_AFTER, "5").into());
     }
-    domain.is_apex = look.judged.is_apex;
-    domain.checks = look.checks;
-    domain.problems = look.judged.problems;
+    domain.is_apex = check.judged.is_apex;
+    domain.checks = check.checks;
+    domain.problems = check.judged.problems;
     let types::Domain { name, unicode_name, is_apex, records, problems, checks, .. } =
         view::domain(&app, &project, &domain);
     let contested = claim == Claim::Contested;

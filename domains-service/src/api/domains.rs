@@ -34,7 +34,7 @@ use verification::problem::ProblemCode;
 const VERIFY_TIME_MAX: Duration = Duration::from_secs(8);
 
 /// Between two attempts to lease a domain that another task has leased.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const LEASE_RETRY: Duration = Duration::from_millis(50);
 
 /// Characters of a name, and so of a part of one.
 pub(crate) const NAME_PART_MAX: usize = 253;
@@ -100,10 +100,10 @@ pub(super) const SHOW: Operation = Operation {
 
 const VERIFY: Operation = Operation {
     summary: "Verify a domain",
-    description: "Looks at DNS now, and begins the schedule of looks again.",
+    description: "Checks DNS now, and starts the schedule of checks again.",
     answers: &[
-        Success::new(200, "The domain after a fresh look.", schema::of::<types::Domain>).with(&["ETag"]),
-        Success::new(202, "The look goes on; ask for the domain again.", schema::of::<types::Domain>).with(&["ETag"]),
+        Success::new(200, "The domain after the check.", schema::of::<types::Domain>).with(&["ETag"]),
+        Success::new(202, "The check continues; read the domain again.", schema::of::<types::Domain>).with(&["ETag"]),
     ],
     errors: &[Code::DomainNotFound, Code::RemovalInProgress, Code::VerifyThrottled],
     ..writing("verifyDomain", Method::Post, "/v1/projects/{project}/domains/{domain}/verify", |post| on(post, verify))
@@ -153,8 +153,7 @@ pub(super) async fn add(
         return match differs(&known, wanted.primary, rule.as_ref()) {
             None => shown(&app, &project, &known, StatusCode::OK).await, // adding twice is added
             Some(what) => {
-                let message =
-                    format!("The project has this domain already, and its {what} is another. Change it with PATCH.");
+                let message = format!("The domain exists with a different {what}. Use PATCH to change it.");
                 Err(Code::DomainExists.refuse(message).into())
             }
         };
@@ -203,11 +202,11 @@ fn preconditions(app: &App, project: &ProjectRecord) -> Result<u32, Refusal> {
 pub(super) fn unattachable(error: NameError) -> ApiError {
     let refusal = match error {
         NameError::Invalid(reason, message) => Code::InvalidDomain
-            .refuse(format!("This is no domain that can be attached: {message}."))
+            .refuse(format!("The name cannot be attached: {message}."))
             .with_details(json!({ "reason": reason })),
         NameError::Reserved => Code::ReservedDomain.refuse("The name is reserved for other uses and cannot be owned."),
         NameError::PublicSuffix => Code::PublicSuffix
-            .refuse("Different people register names under this suffix; attach a name below it that is yours."),
+            .refuse("The name is a public suffix. Attach your own name below it, such as shop.co.uk below co.uk."),
         NameError::Platform => Code::PlatformDomain
             .refuse("The name lies in the platform's own zone; a project is served at its own name there already."),
     };
@@ -284,7 +283,7 @@ pub(super) async fn show(
     shown(&app, &project, &domain, StatusCode::OK).await
 }
 
-/// `POST …/domains/{domain}/verify`: looks now. The schedule of looks begins again, and so do the 30 minutes.
+/// `POST …/domains/{domain}/verify`: checks DNS now. The schedule of checks starts again, and so do the 30 minutes.
 pub(super) async fn verify(
     Authorised { app, actor, project: id, rest: [name], .. }: Authorised<1>,
 ) -> Result<Response, ApiError> {
@@ -296,14 +295,13 @@ pub(super) async fn verify(
     throttle(&app, Asking::Verify, &id, domain.name.as_str())?;
     begin_again(&app, &domain, &actor).await?;
     // On a task of its own, so that a client that leaves does not break it off.
-    let attending = tokio::spawn({
+    let check = tokio::spawn({
         let (app, domain) = (app.clone(), domain.clone());
-        async move { look_now(&app, &domain).await }
+        async move { check_now(&app, &domain).await }
     });
-    let attended = tokio::time::timeout(VERIFY_TIME_MAX, attending).await;
-    let done = match attended {
-        Ok(Ok(attended)) => attended.map(|()| true)?,
-        Ok(Err(_)) => return Err(Code::InternalError.refuse("The check broke off.").into()),
+    let done = match tokio::time::timeout(VERIFY_TIME_MAX, check).await {
+        Ok(Ok(checked)) => checked.map(|()| true)?,
+        Ok(Err(_)) => return Err(Code::InternalError.refuse("The DNS check failed unexpectedly. Try again.").into()),
         Err(_) => false,
     };
     let domain = load(&app, &id, &name).await?;
@@ -311,7 +309,7 @@ pub(super) async fn verify(
 }
 
 /// Checks DNS, after a check in progress ends: that one may have read records from before the owner's last change.
-async fn look_now(app: &App, domain: &Domain) -> Result<(), StoreError> {
+async fn check_now(app: &App, domain: &Domain) -> Result<(), StoreError> {
     while reconcile::reconcile(app, domain, Reason::Asked).await? == Reconciled::Elsewhere {
         if app
             .core
@@ -322,7 +320,7 @@ async fn look_now(app: &App, domain: &Domain) -> Result<(), StoreError> {
         {
             return Ok(()); // gone meanwhile
         }
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(LEASE_RETRY).await;
     }
     Ok(())
 }

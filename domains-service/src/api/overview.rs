@@ -1,4 +1,4 @@
-//! What operators look at first: bans, certificates that end soon, and domains that wait for their owners.
+//! The overview for operators: bans, certificates that end soon, and domains that wait for their owners.
 
 use std::sync::Arc;
 

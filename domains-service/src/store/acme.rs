@@ -199,7 +199,7 @@ impl Store {
     }
 
     /// Takes units from all limits or from none; then returns a position in the queue of the limit that has room last. A
-    /// `queued` order that finds no room, because another was faster, waits for the next room with the same position.
+    /// `queued` order that finds no room, because another was faster, waits for the next room and takes no new position.
     pub(crate) async fn admit(
         &self,
         demands: &[Demand],

@@ -92,15 +92,15 @@ async fn change(common: &Common, client: &Client, project: &ProjectId, name: &st
 fn next_step(project: &ProjectId, domain: &Value) -> String {
     let name = domain.get("name").map(word).unwrap_or_default();
     let has = |list: &str| domain.get(list).and_then(Value::as_array).is_some_and(|list| !list.is_empty());
-    let look = format!("tollhouse domain show {project} {name}");
+    let show = format!("tollhouse domain show {project} {name}");
     match domain.get("status").and_then(Value::as_str) {
         Some("active") => format!("It is live at https://{name}/"),
         _ if has("records") => {
             format!(
-                "Create the records, then: tollhouse domain verify {project} {name}\nDNS is also checked automatically; see the result with: {look}"
+                "Create the records, then: tollhouse domain verify {project} {name}\nDNS is also checked automatically; see the result with: {show}"
             )
         }
-        _ => format!("Verification and certificate are automatic; see the state with: {look}"),
+        _ => format!("Verification and certificate are automatic; see the state with: {show}"),
     }
 }
 

@@ -39,7 +39,7 @@ impl AcmeAuthority {
                     token: challenge.token.clone(),
                     key_authorization: challenge.key_authorization().as_str().to_owned(),
                 };
-                self.desk.publish(proof).await?;
+                self.records.publish(proof).await?;
                 patiently!(challenge.set_ready()).map_err(|error| self.failed(&error))?;
             }
         }
@@ -56,19 +56,19 @@ impl AcmeAuthority {
     async fn why_invalid(&self, order: &mut Order, request: &IssueRequest) -> IssueError {
         let reason = patiently!(find_failure(order)).ok().flatten();
         let reason = reason.or_else(|| order.state().error.clone());
-        let now = self.desk.clock.now_seconds();
+        let now = self.records.clock.now_seconds();
         let meaning = match reason {
             Some(problem) => explain_problem(&problem, None),
             None => IssueError::Unavailable("the proof failed, and it gives no reason".to_owned()),
         };
         if self.settings.mirror_limits && matches!(meaning, IssueError::Unreachable(_)) {
             let failure = self.settings.limits.of_failure(&self.settings.name, request.hostname.as_str());
-            let taken = self.desk.admit(&failure, true).await;
+            let taken = self.records.admit(&failure, true).await;
             if let Err(error) = taken {
                 tracing::debug!(domain = %request.hostname, %error, at = now.0, "reached the limit on failed validations");
             }
         }
-        if let Err(error) = self.desk.store.forget_order(&self.settings.name, &request.hostname).await {
+        if let Err(error) = self.records.store.forget_order(&self.settings.name, &request.hostname).await {
             tracing::warn!(domain = %request.hostname, %error, "could not delete a failed order; the next attempt will find it invalid");
         }
         meaning
