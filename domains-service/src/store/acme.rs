@@ -128,18 +128,15 @@ impl Store {
 
     /// Stores an order in place of the former one.
     pub(crate) async fn save_order(&self, order: &OrderRecord) -> Result<(), StoreError> {
-        query(
-            "INSERT INTO acme_orders (authority, hostname, url, sealed_key, created_at) VALUES ($1, $2, $3, $4, $5)
-             ON CONFLICT (authority, hostname) DO UPDATE SET url = excluded.url, sealed_key = excluded.sealed_key,
-                 created_at = excluded.created_at, abandoned_at = NULL",
-        )
-        .bind(&order.authority)
-        .bind(order.hostname.as_str())
-        .bind(&order.url)
-        .bind(order.sealed_key.as_deref())
-        .bind(order.created_at.0)
-        .execute(self.writer())
-        .await?;
+        let values = [
+            ("authority", (&order.authority).into()),
+            ("hostname", order.hostname.as_str().into()),
+            ("url", (&order.url).into()),
+            ("sealed_key", order.sealed_key.as_deref().into()),
+            ("created_at", order.created_at.0.into()),
+            ("abandoned_at", None::<i64>.into()),
+        ];
+        rows::upsert(Table::AcmeOrders, &["authority", "hostname"], &[], values).execute(self.writer()).await?;
         Ok(())
     }
 
