@@ -27,7 +27,6 @@ mod settings;
 mod common;
 mod identities;
 mod gateways;
-mod issuing;
 mod app;
 mod delivery;
 mod error;
