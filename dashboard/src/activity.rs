@@ -56,15 +56,15 @@ fn detail(value: &Value) -> String {
             format!("{}: {} → {}", spaced(name), word(before.get(name).unwrap_or(&Value::Null)), word(new))
         }));
     }
-    let told = if let Some(moved) = moved(fields) {
+    let described = if let Some(moved) = moved(fields) {
         parts.push(moved);
         ["from", "to"]
     } else {
         ["before", "after"]
     };
-    // What is not the case is nothing to tell.
+    // A null or false value says nothing.
     let is_said = |value: &Value| !value.is_null() && *value != Value::Bool(false);
-    let others = fields.iter().filter(|(name, value)| is_said(value) && !told.contains(&name.as_str()));
+    let others = fields.iter().filter(|(name, value)| is_said(value) && !described.contains(&name.as_str()));
     parts.extend(others.map(|(name, value)| format!("{}: {}", spaced(name), word(value))));
     parts.join(" · ")
 }

@@ -38,10 +38,10 @@ pub trait ControlPlane: Send + Sync {
     ) -> Result<Answered, Refused>;
 
     /// Signs in with the text of a key, as it was typed; the key's project and the session.
-    async fn sign_in(&self, key: &str, origin: Origin) -> Result<(ProjectRef, Opened), NotSignedIn>;
+    async fn sign_in(&self, key: &str, origin: Origin) -> Result<(ProjectRef, NewSession), NotSignedIn>;
 
     /// Signs in with an operator's link, which is good once.
-    async fn follow_link(&self, link: &str, origin: Origin) -> Result<Opened, NotSignedIn>;
+    async fn follow_link(&self, link: &str, origin: Origin) -> Result<NewSession, NotSignedIn>;
 
     /// Who has the session with this secret, if it goes on. A page that asks `by_itself` does not keep it alive.
     async fn find_session(&self, secret: &str, origin: Origin, by_itself: bool) -> Result<Option<SignedIn>, Refused>;
@@ -83,7 +83,7 @@ impl Refused {
 }
 
 /// A session that was opened.
-pub struct Opened {
+pub struct NewSession {
     /// What its cookie says; the control plane keeps the digest alone.
     pub secret: String,
     /// The longest it lasts.

@@ -107,7 +107,7 @@ struct Page {
     gone: Vec<Row>,
     choices: Vec<Choice>,
     made: Option<Made>,
-    note: Option<&'static str>,
+    notice: Option<&'static str>,
     problem: Option<Refused>,
     label: String,
 }
@@ -122,7 +122,7 @@ pub(super) async fn show(
 ) -> Result<Response, Fault> {
     let query = query.unwrap_or_default();
     let Some(made) = once::find(&dashboard, &session, &headers) else {
-        return page(&dashboard, &session, &id, w::note(&query), FormResult::default()).await;
+        return page(&dashboard, &session, &id, w::notice(&query), FormResult::default()).await;
     };
     once::done(page(&dashboard, &session, &id, None, FormResult { made: Some(made), ..FormResult::default() }).await?)
 }
@@ -151,7 +151,7 @@ async fn page(
     dashboard: &Dashboard,
     session: &Session,
     id: &str,
-    note: Option<&'static str>,
+    notice: Option<&'static str>,
     result: FormResult,
 ) -> Result<Response, Fault> {
     let project = session.authorise(id, Some(Scope::KeysWrite))?;
@@ -170,7 +170,7 @@ async fn page(
         gone,
         choices: choices.collect(),
         made: result.made,
-        note,
+        notice,
         problem: result.problem,
         label: result.label,
     };

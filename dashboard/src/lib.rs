@@ -44,7 +44,7 @@ use contract::hostname::Hostname;
 use http::header;
 use tower::ServiceExt as _;
 
-pub use control_plane::{Answered, ControlPlane, NotSignedIn, Opened, Refused, SignedIn};
+pub use control_plane::{Answered, ControlPlane, NewSession, NotSignedIn, Refused, SignedIn};
 use fault::Fault;
 
 /// The label of the dashboard below the platform's domain.

@@ -77,7 +77,7 @@ struct Node {
 }
 
 impl Node {
-    fn behind(&self, newest: u64) -> u64 {
+    fn lag(&self, newest: u64) -> u64 {
         newest.saturating_sub(self.applied)
     }
 

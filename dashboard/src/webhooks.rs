@@ -90,7 +90,7 @@ struct ListPage {
     kinds: &'static [&'static str],
     may_write: bool,
     now: UnixMillis,
-    note: Option<&'static str>,
+    notice: Option<&'static str>,
     problem: Option<Refused>,
     url: String,
 }
@@ -104,7 +104,7 @@ struct OnePage {
     deliveries: Vec<Delivery>,
     may_write: bool,
     now: UnixMillis,
-    note: Option<&'static str>,
+    notice: Option<&'static str>,
     secret: Option<String>,
     problem: Option<Refused>,
 }
@@ -116,15 +116,15 @@ pub(super) async fn list(
     Path(id): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Fault> {
-    let note = w::note(&query.unwrap_or_default());
-    list_page(&dashboard, &session, &id, note, None, String::new()).await
+    let notice = w::notice(&query.unwrap_or_default());
+    list_page(&dashboard, &session, &id, notice, None, String::new()).await
 }
 
 async fn list_page(
     dashboard: &Dashboard,
     session: &Session,
     id: &str,
-    note: Option<&'static str>,
+    notice: Option<&'static str>,
     problem: Option<Refused>,
     url: String,
 ) -> Result<Response, Fault> {
@@ -139,7 +139,7 @@ async fn list_page(
         kinds: EVENTS,
         may_write: session.may(Scope::DomainsWrite),
         now: dashboard.control_plane.now(),
-        note,
+        notice,
         problem,
         url,
     };
@@ -187,7 +187,7 @@ pub(super) async fn show(
     let query = query.unwrap_or_default();
     let secret: Option<String> = once::find(&dashboard, &session, &headers);
     if secret.is_none() {
-        return one_page(&dashboard, &session, &id, &webhook, w::note(&query), None, None).await;
+        return one_page(&dashboard, &session, &id, &webhook, w::notice(&query), None, None).await;
     }
     once::done(one_page(&dashboard, &session, &id, &webhook, None, secret, None).await?)
 }
@@ -197,7 +197,7 @@ async fn one_page(
     session: &Session,
     id: &str,
     webhook: &str,
-    note: Option<&'static str>,
+    notice: Option<&'static str>,
     secret: Option<String>,
     problem: Option<Refused>,
 ) -> Result<Response, Fault> {
@@ -213,7 +213,7 @@ async fn one_page(
         deliveries: sent.deliveries,
         may_write: session.may(Scope::DomainsWrite),
         now: dashboard.control_plane.now(),
-        note,
+        notice,
         secret,
         problem,
     };

@@ -21,7 +21,7 @@ use crate::app::App;
 use crate::error::ApiError;
 use crate::project::ProjectRef;
 use crate::sessions;
-use dashboard::{Answered, ControlPlane, NotSignedIn, Opened, Refused, SignedIn};
+use dashboard::{Answered, ControlPlane, NewSession, NotSignedIn, Refused, SignedIn};
 use domains_api::Operation;
 
 /// The service, as the pages see it.
@@ -94,11 +94,11 @@ impl ControlPlane for Pages {
         Ok(Answered { status: status.as_u16(), body, acknowledged })
     }
 
-    async fn sign_in(&self, key: &str, origin: Origin) -> Result<(ProjectRef, Opened), NotSignedIn> {
+    async fn sign_in(&self, key: &str, origin: Origin) -> Result<(ProjectRef, NewSession), NotSignedIn> {
         sessions::sign_in(&self.app, key, origin).await
     }
 
-    async fn follow_link(&self, link: &str, origin: Origin) -> Result<Opened, NotSignedIn> {
+    async fn follow_link(&self, link: &str, origin: Origin) -> Result<NewSession, NotSignedIn> {
         sessions::follow_link(&self.app, link, origin).await
     }
 

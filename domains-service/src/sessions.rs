@@ -20,7 +20,7 @@ use crate::error::ApiError;
 use crate::project::ProjectRef;
 use crate::store::keys::{self, KeyRecord};
 use crate::store::sessions::{ABSOLUTE_MILLIS_MAX, IDLE_MILLIS_MAX, SessionRecord};
-use dashboard::{NotSignedIn, Opened, SignedIn};
+use dashboard::{NewSession, NotSignedIn, SignedIn};
 
 /// A session's last use is written down this often at most.
 const SEEN_MILLIS: i64 = 60 * 1_000;
@@ -67,7 +67,7 @@ impl From<ApiError> for NotSignedIn {
 }
 
 /// Spends a link and opens the session of the operator who asked for it.
-pub(crate) async fn follow_link(app: &App, link: &str, origin: Origin) -> Result<Opened, NotSignedIn> {
+pub(crate) async fn follow_link(app: &App, link: &str, origin: Origin) -> Result<NewSession, NotSignedIn> {
     app.api.throttles.sign_in_from(origin.client).map_err(NotSignedIn::TooManyAttempts)?;
     let now = app.core.clock.now();
     let spent = app.core.store.spend_link(&operator_digest_of(app, link), now).await.map_err(ApiError::from)?;
@@ -78,7 +78,7 @@ pub(crate) async fn follow_link(app: &App, link: &str, origin: Origin) -> Result
 }
 
 /// Opens the session of the holder of a key.
-pub(crate) async fn sign_in(app: &App, key: &str, origin: Origin) -> Result<(ProjectRef, Opened), NotSignedIn> {
+pub(crate) async fn sign_in(app: &App, key: &str, origin: Origin) -> Result<(ProjectRef, NewSession), NotSignedIn> {
     let throttles = &app.api.throttles;
     throttles.sign_in_from(origin.client).map_err(NotSignedIn::TooManyAttempts)?;
     let presented = PresentedKey::parse(key).map_err(|_| NotSignedIn::NotAKey)?;
@@ -90,12 +90,12 @@ pub(crate) async fn sign_in(app: &App, key: &str, origin: Origin) -> Result<(Pro
         return Err(NotSignedIn::NothingToDo);
     }
     let opened = open(app, Some((key.project.clone(), key.id.clone())), None, &origin).await?;
-    note(app, &key, origin).await?;
+    record_sign_in(app, &key, origin).await?;
     Ok((key.project, opened))
 }
 
 /// The project's owner can see who came in, and with which key.
-async fn note(app: &App, key: &KeyRecord, origin: Origin) -> Result<(), ApiError> {
+async fn record_sign_in(app: &App, key: &KeyRecord, origin: Origin) -> Result<(), ApiError> {
     let actor = Actor::holder(&key.id, key.project.clone(), key.scopes.clone(), origin);
     let mut write = app.core.store.write().await?;
     let now = write.now();
@@ -110,7 +110,7 @@ async fn open(
     holder: Option<(ProjectRef, KeyId)>,
     operator: Option<String>,
     origin: &Origin,
-) -> Result<Opened, ApiError> {
+) -> Result<NewSession, ApiError> {
     let random = random_secret()?;
     let secret = if holder.is_none() { format!("{OPERATOR_MARK}{random}") } else { random };
     let now = app.core.clock.now();
@@ -123,7 +123,7 @@ async fn open(
         seen_at: now,
     };
     app.core.store.open_session(&record).await?;
-    Ok(Opened { secret, seconds: ABSOLUTE_MILLIS_MAX / 1_000 })
+    Ok(NewSession { secret, seconds: ABSOLUTE_MILLIS_MAX / 1_000 })
 }
 
 /// Who has the session with this secret, if it goes on.

@@ -119,10 +119,10 @@ impl Verification<'_> {
         let answered =
             |facts: &ServerFacts| !matches!(facts.cname, DnsAnswer::Failed(NoAnswer::Timeout | NoAnswer::Unreachable));
         let has_v6 = answers.iter().any(|facts| is_v6(facts) && answered(facts));
-        let heard: Vec<String> =
+        let answering: Vec<String> =
             answers.iter().filter(|facts| answered(facts)).map(|facts| facts.host.clone()).collect();
-        if !has_v6 && !heard.is_empty() {
-            answers.retain(|facts| answered(facts) || !is_v6(facts) || !heard.contains(&facts.host));
+        if !has_v6 && !answering.is_empty() {
+            answers.retain(|facts| answered(facts) || !is_v6(facts) || !answering.contains(&facts.host));
             for facts in answers.iter_mut().filter(|facts| is_v6(facts)) {
                 facts.cname = DnsAnswer::Failed(NoAnswer::Unreachable);
             }

@@ -54,12 +54,12 @@ async fn carry_out(
     name: &str,
     operation: Operation,
     body: &Value,
-    note: &str,
+    notice: &str,
 ) -> Result<Response, Fault> {
     match dashboard.call(&posted.session.actor, operation, (&[id, name], ""), body).await {
         Ok(answered) => {
-            let note = if answered.status == 202 { "verifying" } else { note };
-            let place = format!("/projects/{}/domains/{}?{note}", segment(id), segment(name));
+            let notice = if answered.status == 202 { "verifying" } else { notice };
+            let place = format!("/projects/{}/domains/{}?{notice}", segment(id), segment(name));
             Ok(Redirect::to(&place).into_response())
         }
         // Something about the domain as it is: shown beside it.

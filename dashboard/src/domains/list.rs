@@ -76,7 +76,7 @@ struct Page {
     quota: DomainQuota,
     next: Option<String>,
     may_write: bool,
-    note: Option<&'static str>,
+    notice: Option<&'static str>,
     state: String,
     filter: ListQuery,
     choices: Vec<Choice>,
@@ -117,7 +117,7 @@ pub(crate) async fn show(
     if !rows.iter().any(|row| row.domain.is_moving()) {
         shell.reload_seconds = None; // nothing to wait for
     }
-    let note = w::note(&query.unwrap_or_default());
+    let notice = w::notice(&query.unwrap_or_default());
     let until = project.domains_until.as_deref().and_then(|until| Moment::parse(until, now));
     let next = list
         .next_cursor
@@ -132,7 +132,7 @@ pub(crate) async fn show(
         quota: list.quota,
         next,
         may_write: session.may(Scope::DomainsWrite),
-        note,
+        notice,
         state,
         choices: choices.collect(),
         filter,

@@ -12,7 +12,7 @@ use contract::site::RedirectStatus;
 use http::{HeaderMap, HeaderName, StatusCode, header};
 use serde_json::json;
 
-use super::domains::{SHOW, no_domain, shown, writing};
+use super::domains::{SHOW, no_domain, response, writing};
 use super::extract::{Authorised, Field, Json, Params};
 use super::types::{self, DomainChange, NewRedirect, Removal};
 use super::{Operation, projects, view};
@@ -190,7 +190,7 @@ pub(super) async fn change(
         .await?
         .find(&[What::Redirect], domain.name.as_str())
         .is_some();
-    shown(&app, &project, &domain, if waits { StatusCode::ACCEPTED } else { StatusCode::OK }).await
+    response(&app, &project, &domain, if waits { StatusCode::ACCEPTED } else { StatusCode::OK }).await
 }
 
 fn view_of_choice(domain: &Domain) -> serde_json::Value {

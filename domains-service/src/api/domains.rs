@@ -151,7 +151,7 @@ pub(super) async fn add(
             return Err(Code::RemovalInProgress.refuse(message).into());
         }
         return match differs(&known, wanted.primary, rule.as_ref()) {
-            None => shown(&app, &project, &known, StatusCode::OK).await, // adding twice is added
+            None => response(&app, &project, &known, StatusCode::OK).await, // adding twice is added
             Some(what) => {
                 let message = format!("The domain exists with a different {what}. Use PATCH to change it.");
                 Err(Code::DomainExists.refuse(message).into())
@@ -174,7 +174,7 @@ pub(super) async fn add(
     write.record(&id, Some(&domain.name), "domain.created", &actor, json!({ "primary": wanted.primary })).await?;
     write.commit().await?;
     app.issuing.wake.notify_one();
-    shown(&app, &project, &domain, StatusCode::CREATED).await
+    response(&app, &project, &domain, StatusCode::CREATED).await
 }
 
 /// What is wanted of a domain that is there already and has it otherwise.
@@ -217,7 +217,7 @@ pub(super) fn unattachable(error: NameError) -> ApiError {
 const WITHDRAWN: &[What] = &[What::Name, What::Redirect];
 
 /// A domain as an answer. Its ETag is that of the record alone: how far the gateways are changes nothing in it.
-pub(super) async fn shown(
+pub(super) async fn response(
     app: &App,
     project: &ProjectRecord,
     domain: &Domain,
@@ -280,7 +280,7 @@ pub(super) async fn show(
 ) -> Result<Response, ApiError> {
     let project = projects::load(&app, &id).await?;
     let domain = load(&app, &id, &name).await?;
-    shown(&app, &project, &domain, StatusCode::OK).await
+    response(&app, &project, &domain, StatusCode::OK).await
 }
 
 /// `POST …/domains/{domain}/verify`: checks DNS now. The schedule of checks starts again, and so do the 30 minutes.
@@ -305,7 +305,7 @@ pub(super) async fn verify(
         Err(_) => false,
     };
     let domain = load(&app, &id, &name).await?;
-    shown(&app, &project, &domain, if done { StatusCode::OK } else { StatusCode::ACCEPTED }).await
+    response(&app, &project, &domain, if done { StatusCode::OK } else { StatusCode::ACCEPTED }).await
 }
 
 /// Checks DNS, after a check in progress ends: that one may have read records from before the owner's last change.

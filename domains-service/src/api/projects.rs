@@ -191,14 +191,14 @@ pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> Result<
 /// `GET …/projects/{project}`.
 pub(super) async fn show(Authorised { app, project: id, .. }: Authorised) -> Result<Response, ApiError> {
     let project = load(&app, &id).await?;
-    shown(&app, &project).await
+    response(&app, &project).await
 }
 
 /// What of a project that goes on is withdrawn.
 const WITHDRAWN: &[What] = &[What::Suspension, What::Access, What::Upstream, What::Cors];
 
 /// A project as an answer, with what of it was withdrawn while a gateway has not acknowledged it.
-async fn shown(app: &App, project: &ProjectRecord) -> Result<Response, ApiError> {
+async fn response(app: &App, project: &ProjectRecord) -> Result<Response, ApiError> {
     let mut shown = view::project(app, project);
     let pending = PendingWithdrawals::of(&app.core.store, &app.gateways, &project.id.uid).await?;
     shown.withdrawal = pending.find(WITHDRAWN, project.id.name.as_str());
@@ -257,7 +257,7 @@ pub(super) async fn change(
     write.record(&project.id, None, "project.changed", &actor, detail).await?;
     let waits = spread(&app, write, &before, &project).await?;
     app.issuing.wake.notify_one();
-    let mut answer = shown(&app, &project).await?;
+    let mut answer = response(&app, &project).await?;
     if waits {
         *answer.status_mut() = StatusCode::ACCEPTED;
     }

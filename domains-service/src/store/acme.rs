@@ -208,12 +208,12 @@ impl Store {
         let mut full: Option<(UnixMillis, &Demand)> = None;
         for demand in demands {
             let latest = now.plus(demand.limit.burst.saturating_mul(demand.limit.refill));
-            let mut room = admit(free_by(&mut write, &demand.name, latest).await?, now, demand.limit);
+            let mut available = admit(free_by(&mut write, &demand.name, latest).await?, now, demand.limit);
             // A new order must not take the room of waiting ones.
-            if room.is_ok() && demand.takes && !queued && queue_ends_at(&mut write, demand, now).await? > now {
-                room = Err(now);
+            if available.is_ok() && demand.takes && !queued && queue_ends_at(&mut write, demand, now).await? > now {
+                available = Err(now);
             }
-            match room {
+            match available {
                 Ok(free_at) if demand.takes => taken.push((demand.name.clone(), free_at)),
                 Err(from) if full.is_none_or(|(latest, _)| from > latest) => full = Some((from, demand)),
                 Ok(_) | Err(_) => {}

@@ -42,7 +42,7 @@ pub(super) async fn revoke(client: &Client, kind: &str, name: &str, made: bool) 
 }
 
 /// Credentials as a table.
-pub(super) fn shown(all: &Value) -> String {
+pub(super) fn readable(all: &Value) -> String {
     let columns = [
         ("NAME", "/name"),
         ("KIND", "/kind"),

@@ -28,7 +28,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Node) -> anyho
                 )
             });
         }
-        Node::List => answer(common, &credentials::list(client, false).await?, credentials::shown),
+        Node::List => answer(common, &credentials::list(client, false).await?, credentials::readable),
         Node::Revoke { name, since } => {
             let mut answered = credentials::revoke(client, &kind_of(client, &name).await?, &name, false).await?;
             // The revocation succeeded; its changes can be listed again later.
@@ -43,7 +43,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Node) -> anyho
         }
         Node::Changes { name, since } => {
             let changed = changes(client, &name, since).await?;
-            answer(common, &changed, |changed| shown(&name, changed));
+            answer(common, &changed, |changed| readable_changes(&name, changed));
         }
         Node::Certificates { replace } => certificates::run(common, client, replace)?,
         Node::Accept => accept::run(common, client).await?,
@@ -87,13 +87,13 @@ fn revoked(name: &str, answered: &Value) -> String {
         ));
     }
     if let Some(changes) = answered.get("changes") {
-        text.push_str(&format!("\n{}", shown(name, changes)));
+        text.push_str(&format!("\n{}", readable_changes(name, changes)));
     }
     text
 }
 
 /// Changes made through a gateway, as text.
-fn shown(name: &str, changes: &Value) -> String {
+fn readable_changes(name: &str, changes: &Value) -> String {
     if changes.as_array().is_none_or(Vec::is_empty) {
         return format!("No changes were made through {name} in this time.\n");
     }

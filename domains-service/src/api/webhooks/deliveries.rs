@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::super::Operation;
 use super::super::extract::{Authorised, LIMIT, NUMBER_CURSOR, Params};
-use super::super::types::{Deliveries, Delivery as Shown, Rfc3339};
+use super::super::types::{self, Deliveries, Rfc3339};
 use super::super::view::page;
 use super::{reading, writing};
 use crate::error::{ApiError, Code};
@@ -39,7 +39,7 @@ const LIST: Operation = Operation {
 const REPEAT: Operation = Operation {
     summary: "Repeat a delivery",
     description: "Sends the message again, under the same id.",
-    answers: &[Success::new(202, "It is tried as if for the first time.", schema::of::<Shown>)],
+    answers: &[Success::new(202, "It is tried as if for the first time.", schema::of::<types::Delivery>)],
     errors: &[Code::WebhookNotFound, Code::DeliveryNotFound, Code::WebhookDisabled],
     ..writing(
         "repeatWebhookDelivery",
@@ -52,7 +52,7 @@ const REPEAT: Operation = Operation {
 const TEST: Operation = Operation {
     summary: "Send a test message",
     description: "A message of the type `webhook.test`, signed and sent like every other, whatever the webhook is told.",
-    answers: &[Success::new(202, "The message is on its way.", schema::of::<Shown>)],
+    answers: &[Success::new(202, "The message is on its way.", schema::of::<types::Delivery>)],
     errors: &[Code::WebhookNotFound, Code::WebhookDisabled],
     ..writing("testWebhook", Method::Post, "/v1/projects/{project}/webhooks/{webhook}/test", |post| on(post, test))
 };
@@ -110,9 +110,9 @@ pub(in crate::api) async fn test(
     Ok((StatusCode::ACCEPTED, axum::Json(view(&delivery))).into_response())
 }
 
-fn view(delivery: &Delivery) -> Shown {
+fn view(delivery: &Delivery) -> types::Delivery {
     let moment = |at: i64| Rfc3339::from(UnixMillis(at));
-    Shown {
+    types::Delivery {
         id: delivery.id,
         message_id: delivery.message.clone(),
         kind: delivery.kind.clone(),
