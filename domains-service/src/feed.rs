@@ -257,7 +257,7 @@ impl Follower {
     }
 
     async fn snapshot(&mut self) -> Result<(), Ended> {
-        let _place = self.permits.snapshots.wait(&self.credential.digest).await.ok_or(Ended::Left)?;
+        let _permit = self.permits.snapshots.wait(&self.credential.digest).await.ok_or(Ended::Left)?;
         let reading = self.read_snapshot();
         let position = tokio::time::timeout(SNAPSHOT_TIME_MAX, reading).await.map_err(|_| Ended::Stalled)??;
         self.sent = (position.revision, Some(position.mark));

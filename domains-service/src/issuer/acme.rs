@@ -60,7 +60,7 @@ const ASKED_BY_ANOTHER: u32 = 2;
 const ABANDON_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// Repeats a request while the authority refuses only its nonce.
-macro_rules! patiently {
+macro_rules! retry_nonce {
     ($call:expr) => {{
         let mut left = NONCES_MAX;
         loop {
@@ -72,7 +72,7 @@ macro_rules! patiently {
     }};
 }
 
-use patiently;
+use retry_nonce;
 
 /// An authority that speaks ACME.
 pub(crate) struct AcmeAuthority {
@@ -141,7 +141,7 @@ impl AcmeAuthority {
             return Ok(None);
         }
         let Some(key_pem) = self.records.open(known) else { return Ok(None) };
-        match patiently!(account.order(known.url.clone())) {
+        match retry_nonce!(account.order(known.url.clone())) {
             Ok(mut order) => {
                 let is_over = order.state().status == OrderStatus::Invalid;
                 Ok((!is_over).then_some(InProgress { order, key_pem }))
@@ -182,7 +182,7 @@ impl AcmeAuthority {
         };
         if let Some(replaces) = replaces {
             self.admit(request, true).await?;
-            match patiently!(account.new_order(&plain().replaces(replaces.clone()))) {
+            match retry_nonce!(account.new_order(&plain().replaces(replaces.clone()))) {
                 Ok(order) => return Ok(order),
                 // It has no renewal information, or the certificate has a successor already.
                 Err(Error::Unsupported(_)) => {}
@@ -191,7 +191,7 @@ impl AcmeAuthority {
             }
         }
         self.admit(request, false).await?;
-        match patiently!(account.new_order(&plain())) {
+        match retry_nonce!(account.new_order(&plain())) {
             Ok(order) => Ok(order),
             Err(error) => self.refused(error).await,
         }
@@ -267,7 +267,7 @@ impl AcmeAuthority {
                 OrderStatus::Pending => self.prove(&mut in_progress.order, request).await?,
                 OrderStatus::Ready => self.finalize(&mut in_progress, &request.hostname).await?,
                 OrderStatus::Processing | OrderStatus::Valid => {
-                    let chain = patiently!(in_progress.order.poll_certificate(&POLLING));
+                    let chain = retry_nonce!(in_progress.order.poll_certificate(&POLLING));
                     let chain_pem = chain.map_err(|error| self.failed(&error))?;
                     let replaces = in_progress.order.state().replaces.is_some();
                     self.count_certificate(&request.hostname, replaces).await;
@@ -290,21 +290,21 @@ impl AcmeAuthority {
         // The name stands in the alternative names alone: a common name has room for 64 characters only.
         params.distinguished_name = DistinguishedName::new();
         let request = params.serialize_request(&key).map_err(broken)?;
-        patiently!(in_progress.order.finalize_csr(request.der())).map_err(|error| self.failed(&error))
+        retry_nonce!(in_progress.order.finalize_csr(request.der())).map_err(|error| self.failed(&error))
     }
 
     async fn deactivate(&self, url: &str) -> Result<(), Error> {
         let account = self.account().await.map_err(|error| Error::Other(Box::new(error)))?;
-        let mut order = match patiently!(account.order(url.to_owned())) {
+        let mut order = match retry_nonce!(account.order(url.to_owned())) {
             Err(error) if is_gone(&error) => return Ok(()),
             other => other?,
         };
-        patiently!(fetch_authorization(&mut order))?;
+        retry_nonce!(fetch_authorization(&mut order))?;
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
             let mut authorization = authorization?;
             if matches!(authorization.status, AuthorizationStatus::Pending | AuthorizationStatus::Valid) {
-                patiently!(deactivate_one(&mut authorization))?;
+                retry_nonce!(deactivate_one(&mut authorization))?;
             }
         }
         Ok(())

@@ -5,7 +5,7 @@ use instant_acme::{Account, AccountCredentials, Error, ExternalAccountKey, NewAc
 use zeroize::Zeroizing;
 
 use super::explain::is;
-use super::{AcmeAuthority, NONCES_MAX, patiently};
+use super::{AcmeAuthority, NONCES_MAX, retry_nonce};
 use crate::issuer::IssueError;
 
 impl AcmeAuthority {
@@ -36,7 +36,7 @@ impl AcmeAuthority {
         let external = self.settings.external_account.as_ref();
         let external = external.map(|given| ExternalAccountKey::new(given.key_id.clone(), given.hmac_key.reveal()));
         let directory = self.settings.directory_url.clone();
-        let (account, credentials) = patiently!(Account::builder_with_http(Box::new(self.transport.clone())).create(
+        let (account, credentials) = retry_nonce!(Account::builder_with_http(Box::new(self.transport.clone())).create(
             &request,
             directory.clone(),
             external.as_ref()

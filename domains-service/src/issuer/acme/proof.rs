@@ -4,7 +4,7 @@ use contract::certificate::Challenge as Proof;
 use instant_acme::{AuthorizationStatus, Error, Order, OrderStatus};
 
 use super::explain::{explain_problem, is};
-use super::{AcmeAuthority, NONCES_MAX, POLLING, patiently};
+use super::{AcmeAuthority, NONCES_MAX, POLLING, retry_nonce};
 use crate::config::ChallengeKind;
 use crate::issuer::{IssueError, IssueRequest};
 
@@ -13,7 +13,7 @@ impl AcmeAuthority {
     /// result.
     pub(super) async fn prove(&self, order: &mut Order, request: &IssueRequest) -> Result<(), IssueError> {
         // Fetched first: the code below needs no request for known objects, so no nonce can be refused there.
-        let fetched = patiently!(fetch_authorization(order));
+        let fetched = retry_nonce!(fetch_authorization(order));
         fetched.map_err(|error| self.failed(&error))?;
         let missing = || IssueError::Unavailable("the order has no authorization".to_owned());
         {
@@ -40,10 +40,10 @@ impl AcmeAuthority {
                     key_authorization: challenge.key_authorization().as_str().to_owned(),
                 };
                 self.records.publish(proof).await?;
-                patiently!(challenge.set_ready()).map_err(|error| self.failed(&error))?;
+                retry_nonce!(challenge.set_ready()).map_err(|error| self.failed(&error))?;
             }
         }
-        match patiently!(order.poll_ready(&POLLING)) {
+        match retry_nonce!(order.poll_ready(&POLLING)) {
             Ok(OrderStatus::Invalid) => Err(self.why_invalid(order, request).await),
             Ok(_) => Ok(()),
             // The order's own error; an error of a request about it says nothing about the proof.
@@ -54,7 +54,7 @@ impl AcmeAuthority {
 
     /// The authority's reason for a failed proof. The order has ended.
     async fn why_invalid(&self, order: &mut Order, request: &IssueRequest) -> IssueError {
-        let reason = patiently!(find_failure(order)).ok().flatten();
+        let reason = retry_nonce!(find_failure(order)).ok().flatten();
         let reason = reason.or_else(|| order.state().error.clone());
         let now = self.records.clock.now_seconds();
         let meaning = match reason {
