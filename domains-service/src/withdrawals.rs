@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use contract::feed::Revision;
 use contract::project::ProjectUid;
-use domains_api::types;
-use serde_json::{Value, json};
+use domains_api::types::{self, ListedWithdrawal};
+use serde_json::json;
 
 use crate::actor::Actor;
 use crate::common::Core;
@@ -196,15 +196,14 @@ fn view(nodes: &Nodes, withdrawal: &Withdrawal) -> types::Withdrawal {
 }
 
 /// A withdrawal in the operators' list.
-pub(crate) fn listed(nodes: &Nodes, withdrawal: &Withdrawal) -> Value {
-    let mut shown = json!(view(nodes, withdrawal));
-    if let Some(fields) = shown.as_object_mut() {
-        fields.insert("which".to_owned(), json!(withdrawal.which));
-        fields.insert("project".to_owned(), json!(withdrawal.project_name));
-        fields.insert("project_uid".to_owned(), json!(withdrawal.project_uid));
-        fields.insert("revision".to_owned(), json!(withdrawal.revision));
+pub(crate) fn listed(nodes: &Nodes, withdrawal: &Withdrawal) -> ListedWithdrawal {
+    ListedWithdrawal {
+        withdrawal: view(nodes, withdrawal),
+        which: withdrawal.which.clone(),
+        project: withdrawal.project_name.clone(),
+        project_uid: withdrawal.project_uid.clone(),
+        revision: withdrawal.revision,
     }
-    shown
 }
 
 /// Brings the gauges up to date.

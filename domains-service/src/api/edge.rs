@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 
 use super::Operation;
 use super::extract::{Json, Params};
-use super::view::rfc3339;
+use super::types::{GatewayProcess, GatewayProcesses, Withdrawals};
 use crate::app::App;
 use crate::error::{ApiError, Code};
 use crate::feed::{self, Ended, PIECES_WAITING_MAX, Permits};
@@ -264,21 +264,18 @@ fn taken(node: &str, has_room: bool, what: &'static str) -> Result<Response, Api
 pub(super) async fn nodes(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     let revision = app.gateways.load_processes(&app.core.store).await?;
     let now = app.core.clock.now();
-    let nodes = app.gateways.nodes.all().into_iter().map(|known| {
-        json!({
-            "gateway": gateway_of(&known.report.node),
-            "node": known.report.node,
-            "place": known.report.place,
-            "applied": known.report.applied,
-            "version": known.report.version,
-            "live": known.live,
-            "silent_ms": now.since(known.last_heard).max(0),
-            "first_heard_at": rfc3339(known.first_heard),
-            "last_heard_at": rfc3339(known.last_heard),
-        })
+    let nodes = app.gateways.nodes.all().into_iter().map(|known| GatewayProcess {
+        gateway: gateway_of(&known.report.node).to_owned(),
+        live: known.live,
+        silent_ms: now.since(known.last_heard).max(0),
+        first_heard_at: known.first_heard.into(),
+        last_heard_at: known.last_heard.into(),
+        node: known.report.node,
+        place: known.report.place,
+        applied: known.report.applied,
+        version: known.report.version,
     });
-    let nodes: Vec<_> = nodes.collect();
-    Ok(axum::Json(json!({ "revision": revision, "nodes": nodes })).into_response())
+    Ok(axum::Json(GatewayProcesses { revision, nodes: nodes.collect() }).into_response())
 }
 
 /// `GET /internal/withdrawals`: what a gateway may serve still, the oldest first, at most [`WITHDRAWALS_SHOWN_MAX`].
@@ -288,8 +285,8 @@ pub(super) async fn withdrawals(State(app): State<Arc<App>>) -> Result<Response,
     if !found.is_empty() {
         app.gateways.load_processes(&app.core.store).await?;
     }
-    let list: Vec<_> = found.iter().map(|withdrawal| withdrawals::listed(&app.gateways.nodes, withdrawal)).collect();
-    Ok(axum::Json(json!({ "withdrawals": list, "total": total })).into_response())
+    let list = found.iter().map(|withdrawal| withdrawals::listed(&app.gateways.nodes, withdrawal)).collect();
+    Ok(axum::Json(Withdrawals { withdrawals: list, total }).into_response())
 }
 
 /// `GET /internal/status`.

@@ -21,7 +21,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::extract::{Authorised, Field, Json, NUMBER_CURSOR, Params};
-use super::types::{self, AcmeAccount, AcmeAccounts, Events};
+use super::types::{self, AcmeAccount, AcmeAccounts, Events, Projects};
 use super::{Operation, PROJECT, view};
 use crate::actor::Actor;
 use crate::app::App;
@@ -183,9 +183,9 @@ pub(super) async fn load(app: &App, id: &ProjectRef) -> Result<ProjectRecord, Ap
 pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> Result<Response, ApiError> {
     let limit = params.limit()?;
     let found = app.core.store.projects(params.text("cursor").unwrap_or_default(), limit).await?;
-    let (list, next) =
+    let (projects, next_cursor) =
         view::page(&found, limit, |project| project.id.name.to_string(), |project| view::project(&app, project));
-    Ok(axum::Json(json!({ "projects": list, "next_cursor": next })).into_response())
+    Ok(axum::Json(Projects { projects, next_cursor }).into_response())
 }
 
 /// `GET …/projects/{project}`.
