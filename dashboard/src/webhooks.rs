@@ -1,4 +1,4 @@
-//! Project → Webhooks: who is told, what was sent, and sending it again.
+//! Project → Webhooks: receivers, deliveries, and sending again.
 
 use std::sync::Arc;
 
@@ -247,7 +247,7 @@ pub(super) async fn change(
     }
 }
 
-/// `POST …/webhooks/{webhook}/test`: sends a message that tells nothing.
+/// `POST …/webhooks/{webhook}/test`: sends a message without content.
 pub(super) async fn test(
     State(dashboard): State<Arc<Dashboard>>,
     Path((id, webhook)): Path<(String, String)>,

@@ -152,13 +152,13 @@ fn invalid(field: &str, error: contract::project::InvalidLabel) -> ApiError {
     Code::InvalidProject.refuse(format!("{field}: {error}.")).into()
 }
 
-/// Writes a project and tells the edge.
+/// Saves a project and publishes it.
 pub(super) async fn save(app: &App, write: &mut Write, project: &ProjectRecord) -> Result<(), ApiError> {
     projects::save_project(write.connection(), project).await?;
     Ok(write.put(Entity::Project(project.published(&app.core.settings.plans))).await?)
 }
 
-/// Tells the edge to serve the project at its own host.
+/// Publishes the project at its own host.
 pub(super) async fn publish_host(app: &App, write: &mut Write, project: &ProjectRecord) -> Result<(), ApiError> {
     if let Some(hostname) = project.host(&app.core.settings.platform) {
         let serves = Serves::Project(project.id.name.clone());
@@ -214,7 +214,7 @@ pub(super) struct ProjectChange {
     suspended: Option<bool>,
     #[serde(default)]
     limits: Field<Limits>,
-    /// What browsers are told; `null` leaves it to the upstream.
+    /// The CORS answers; `null` leaves them to the upstream.
     #[serde(default)]
     cors: Field<Cors>,
     #[serde(default)]

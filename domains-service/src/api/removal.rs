@@ -2,7 +2,7 @@
 //!
 //! Removed means that its keys and its traffic stop at once and its name is free. A new project of the name has
 //! another identity and sees nothing of this one. Until the time is over an operator can restore it;
-//! then, or at once when asked, everything of it is erased here, and the other services are told to do the same.
+//! then, or at once when asked, everything of it is erased here, and the other services do the same.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! For other services of the platform: what happened there, to be told by webhooks, which projects there are and which
-//! they must erase, and whose word they may believe. Each has a credential of its own.
+//! For other services of the platform: their events for webhooks, the projects there are and those to erase, and the keys
+//! that they trust. Each has a credential of its own.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     Operation::internal("confirmErasures", Method::Post, ERASURES_PATH, |post| on(post, erased)),
 ];
 
-/// `POST /internal/events/orders`: 204 when all of the events are on disk. They may come again; each is told once.
+/// `POST /internal/events/orders`: 204 when all of the events are on disk. They may come again; each is delivered once.
 pub(super) async fn take_order_events(
     State(app): State<Arc<App>>,
     Extension(service): Extension<Credential>,
@@ -54,7 +54,7 @@ pub(super) async fn take_order_events(
 }
 
 /// `GET /internal/erasures`: projects that are erased here and must be erased by the service that asks, the oldest first.
-/// They are told until the service says that it has done so.
+/// They are listed until the service confirms it.
 pub(super) async fn erasures(
     State(app): State<Arc<App>>,
     Extension(service): Extension<Credential>,
@@ -95,7 +95,7 @@ pub(super) async fn known_project(State(app): State<Arc<App>>, Path([project]): 
     }
 }
 
-/// `GET /internal/trust`: whose word the service may believe.
+/// `GET /internal/trust`: the keys that the service trusts.
 pub(super) async fn trust(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     let identities = keyring::identities(&app.core, &app.gateways).await.map_err(|error| {
         tracing::error!(error = format!("{error:#}"), "the keys of the gateways cannot be read");

@@ -1,4 +1,4 @@
-//! Webhooks: who is told what happens to a project's domains and orders. A secret is shown once, in the answer that makes it.
+//! Webhooks: receivers of the events of a project's domains and orders. A secret is shown once, in the answer that makes it.
 
 pub(crate) mod deliveries;
 
@@ -36,7 +36,7 @@ pub(super) const OPERATIONS: &[Operation] = &[LIST, CREATE, SHOW, CHANGE, REMOVE
 
 const LIST: Operation = Operation {
     summary: "List webhooks",
-    description: "Who is told what happens to the project's domains.",
+    description: "The receivers of the project's events.",
     parameters: &[MOMENT_CURSOR, LIMIT],
     answers: &[Success::new(200, "A page of webhooks, the oldest first.", schema::of::<Webhooks>)],
     errors: &[Code::InvalidQuery],
@@ -61,7 +61,7 @@ const SHOW: Operation = Operation {
 
 const CHANGE: Operation = Operation {
     summary: "Change a webhook",
-    description: "Switching it off fails what waits for it. Switched on, it is told what happens from then on.",
+    description: "Switching it off fails its waiting deliveries. Switched on, it receives events from then on.",
     body: Some((schema::of::<WebhookChange>, Presence::Required)),
     answers: &[Success::new(200, "The webhook as it is now.", schema::of::<Webhook>)],
     errors: &[Code::InvalidBody, Code::InvalidWebhookUrl, Code::WebhookNotFound],
@@ -105,10 +105,10 @@ pub(super) async fn create(
     Authorised { app, actor, project, .. }: Authorised,
     Json(wanted): Json<NewWebhook>,
 ) -> Result<Response, ApiError> {
-    // Nothing named is everything that may be told.
+    // Without a list it receives all events that it may.
     let everything = || Wanted::everything(may_see_orders(&actor));
     let events = wanted.events.map_or_else(|| Ok(everything()), |WantedEvents(events)| parse_events(events))?;
-    may_be_told(&actor, &events)?;
+    may_receive(&actor, &events)?;
     check(&app, Some(&wanted.url.0), Some(&wanted.description))?;
     let mut write = app.core.store.write().await?;
     projects::find(&mut write, &project).await?;
@@ -176,7 +176,7 @@ pub(super) async fn change(
     let mut endpoint = find(&mut write, &actor, &project, &webhook).await?;
     endpoint.url = url.map_or(endpoint.url, |WebhookUrl(url)| url);
     endpoint.events = events.unwrap_or(endpoint.events);
-    may_be_told(&actor, &endpoint.events)?;
+    may_receive(&actor, &endpoint.events)?;
     endpoint.description = description.unwrap_or(endpoint.description);
     endpoint.updated_at = write.now();
     match enabled {
@@ -237,18 +237,18 @@ fn parse_events(entries: Vec<String>) -> Result<Wanted, ApiError> {
                     EVENTS.join(", ")
                 )
             }
-            None => format!("events: name 1 to {WANTED_MAX} events, or leave it out for all that you may be told."),
+            None => format!("events: name 1 to {WANTED_MAX} events, or leave it out for all that you may receive."),
         };
         Code::InvalidBody.refuse(message).into()
     })
 }
 
-/// Orders are told on behalf of those who may read them, and such a webhook is touched by them alone: its secret, its
-/// deliveries and its address are worth what it is told.
-fn may_be_told(actor: &Actor, events: &Wanted) -> Result<(), ApiError> {
+/// Events of orders need the right to read orders, and so does every access to a webhook that receives them: its secret,
+/// its deliveries and its address give access to the events.
+fn may_receive(actor: &Actor, events: &Wanted) -> Result<(), ApiError> {
     if events.include_orders() && !may_see_orders(actor) {
         let scope = Scope::OrdersRead;
-        let message = format!("Events of orders are told to holders of a key with the scope {scope}.");
+        let message = format!("Events of orders need a key with the scope {scope}.");
         return Err(Code::InsufficientScope.refuse(message).into());
     }
     Ok(())
@@ -265,11 +265,11 @@ fn check(app: &App, url: Option<&str>, description: Option<&str>) -> Result<(), 
     description.map_or(Ok(()), |text| name_text("description", text, DESCRIPTION_CHARACTERS_MAX))
 }
 
-/// The endpoint, or 404, within a transaction. One that is told of orders is there for those who may see orders.
+/// The endpoint, or 404, within a transaction. One that receives orders is there for actors who may see orders.
 async fn find(write: &mut Write, actor: &Actor, project: &ProjectRef, id: &str) -> Result<EndpointRecord, ApiError> {
     projects::find(write, project).await?;
     let endpoint = webhooks::find_webhook(write.connection(), project, id).await?.ok_or_else(no_webhook)?;
-    may_be_told(actor, &endpoint.events)?;
+    may_receive(actor, &endpoint.events)?;
     Ok(endpoint)
 }
 
@@ -277,7 +277,7 @@ async fn find(write: &mut Write, actor: &Actor, project: &ProjectRef, id: &str) 
 async fn load(app: &App, actor: &Actor, project: &ProjectRef, id: &str) -> Result<EndpointRecord, ApiError> {
     projects::load(app, project).await?;
     let endpoint = app.core.store.find_webhook(project, id).await?.ok_or_else(no_webhook)?;
-    may_be_told(actor, &endpoint.events)?;
+    may_receive(actor, &endpoint.events)?;
     Ok(endpoint)
 }
 

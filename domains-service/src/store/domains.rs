@@ -105,7 +105,7 @@ fn unreadable_problem(name: &Hostname) -> Problem {
         ProblemCode::RecordUnreadable,
         name.as_str(),
         "This domain's record is damaged. It is served as before, but not checked or renewed until an operator repairs it.",
-        "There is nothing you can change in DNS. The platform's operators are told; you can also remove the domain and add it again.",
+        "There is nothing you can change in DNS. The platform's operators are notified; you can also remove the domain and add it again.",
     )
 }
 

@@ -51,7 +51,7 @@ const REPEAT: Operation = Operation {
 
 const TEST: Operation = Operation {
     summary: "Send a test message",
-    description: "A message of the type `webhook.test`, signed and sent like every other, whatever the webhook is told.",
+    description: "A message of the type `webhook.test`, signed and sent like every other, whatever events the webhook receives.",
     answers: &[Success::new(202, "The message is on its way.", schema::of::<types::Delivery>)],
     errors: &[Code::WebhookNotFound, Code::WebhookDisabled],
     ..writing("testWebhook", Method::Post, "/v1/projects/{project}/webhooks/{webhook}/test", |post| on(post, test))
@@ -92,7 +92,7 @@ pub(in crate::api) async fn repeat(
     Ok((StatusCode::ACCEPTED, axum::Json(view(&delivery))).into_response())
 }
 
-/// `POST …/webhooks/{webhook}/test`: a message that tells nothing, signed and sent like every other.
+/// `POST …/webhooks/{webhook}/test`: a message without content, signed and sent like every other.
 pub(in crate::api) async fn test(
     Authorised { app, actor, project, rest: [webhook], .. }: Authorised<1>,
 ) -> Result<Response, ApiError> {
