@@ -3,9 +3,9 @@
 //! Three listeners: `http` for the public API behind the gateway, `internal` for gateways and operators, `admin` for
 //! health and metrics. What must last is in one database (`store`, which has all SQL); what the edge must know leaves as a
 //! numbered change in the same transaction (`publish`, `feed`); other replicas hear of it (`peers`). Rules are pure (`domain`);
-//! `reconcile` checks one domain, decides by them and writes; what happens by itself is in `worker`; who is told of it in
-//! `webhook`, and how in `delivery`. A new sealing secret takes the place of the old one in `key_rotation`. `api` has the
-//! operations, in one list, and describes them; `pages` carries them out for the dashboard, whose sessions are in `sessions`.
+//! `reconcile` checks one domain, decides by them and writes; periodic work is in `worker`; `webhook` has the receivers of
+//! events, and `delivery` sends them. `key_rotation` seals stored data with a new secret. `api` has the operations, in one
+//! list, and describes them; `pages` carries them out for the dashboard, whose sessions are in `sessions`.
 //!
 //! Nothing here is on the path of a visitor's request. While this service is down, gateways serve what they have;
 //! nothing can be changed, and certificates are renewed so early that days of absence do no harm.
