@@ -66,7 +66,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Domain) -> any
         }
         Domain::Events { project, name, limit } => {
             let (operation, parameters) = match &name {
-                Some(name) => (Operation::ListDomainEvents, vec![project.as_str(), name]),
+                Some(name) => (Operation::ListDomainEvents, vec![project.as_str(), name.as_str()]),
                 None => (Operation::ListEvents, vec![project.as_str()]),
             };
             let rows = all_pages(client, operation, &parameters, "", "events", limit).await?;
