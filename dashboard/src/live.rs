@@ -1,7 +1,7 @@
-//! Events for an open page whose content has changed (server-sent events).
+//! Telling an open page that what it shows has changed: server-sent events.
 //!
-//! The page fetches itself again, so there is one way to render it. A page without events, because its browser runs no
-//! script or there are too many, reloads by itself.
+//! The page is told that it is old, and fetches itself anew: there is one way to write it. A page that is not told,
+//! because its browser runs no script or there are too many, reloads by itself.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -24,12 +24,12 @@ use super::words as w;
 use chassis::shares::Place;
 use domains_api::Operation;
 
-/// Between two polls.
-const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Between two looks.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A stream ends after so many polls, and the browser asks again at once. So a session that ended gets no more events,
+/// A stream ends after so many checks, and the browser asks again at once. So a session that ended gets no more events,
 /// and a gateway that drains does not wait for an open page.
-const POLLS_MAX: u32 = 5;
+const LOOKS_MAX: u32 = 5;
 
 /// How soon the browser asks again.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
@@ -42,7 +42,7 @@ pub(super) struct What {
     domain: Option<String>,
     /// Which page of the list, and which list.
     #[serde(flatten)]
-    filter: ListQuery,
+    look: ListQuery,
 }
 
 struct Watch {
@@ -51,8 +51,8 @@ struct Watch {
     /// The operation, what its path names, and the query.
     watched: (Operation, Vec<String>, String),
     seen: Option<String>,
-    polls: u32,
-    _permit: Place,
+    looks: u32,
+    _place: Place,
 }
 
 /// `GET /projects/{project}/live?domain=NAME`: an event whenever the domain, or the list of domains, has changed.
@@ -64,40 +64,40 @@ pub(super) async fn watch(
 ) -> Result<Response, Fault> {
     session.authorise(&project, Some(Scope::DomainsRead))?;
     let holder = session.project().map_or(session.id.as_str(), |project| project.uid.as_str());
-    let Some(permit) = dashboard.watchers.take(holder) else {
+    let Some(place) = dashboard.watchers.take(holder) else {
         return Err(Fault::refused(503, "too_many_watchers", w::TOO_MANY_WATCHERS));
     };
     let watched = match what.domain {
         Some(domain) => (Operation::ShowDomain, vec![project, domain], String::new()),
-        None => (Operation::ListDomains, vec![project], what.filter.list_query()),
+        None => (Operation::ListDomains, vec![project], what.look.list_query()),
     };
-    let watch = Watch { dashboard, session, watched, seen: None, polls: 0, _permit: permit };
+    let watch = Watch { dashboard, session, watched, seen: None, looks: 0, _place: place };
     let events = stream::unfold(watch, |mut watch| async move {
-        watch.next_event().await.map(|event| (Ok::<_, Infallible>(event), watch))
+        watch.news().await.map(|event| (Ok::<_, Infallible>(event), watch))
     });
     Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
 }
 
 impl Watch {
     /// The next event; nothing when the stream ends.
-    async fn next_event(&mut self) -> Option<Event> {
+    async fn news(&mut self) -> Option<Event> {
         loop {
-            if self.polls >= POLLS_MAX {
+            if self.looks >= LOOKS_MAX {
                 return None;
             }
-            if self.polls > 0 {
+            if self.looks > 0 {
                 tokio::select! {
                     () = self.dashboard.shutdown.begun() => return None,
-                    () = tokio::time::sleep(POLL_INTERVAL) => {}
+                    () = tokio::time::sleep(LOOK_INTERVAL) => {}
                 }
             }
-            self.polls += 1;
+            self.looks += 1;
             let (operation, named, query) = &self.watched;
             let named: Vec<&str> = named.iter().map(String::as_str).collect();
             let found = self.dashboard.call(&self.session.actor, *operation, (&named, query), &Value::Null).await;
             let state = match found {
                 Ok(answered) => digest_of(&answered.body.to_string()),
-                Err(refused) if refused.status < 500 => refused.code, // removed, for example: that is a change too
+                Err(refused) if refused.status < 500 => refused.code, // removed, for example: that is news too
                 Err(_) => continue,
             };
             // The first event says what the page is to compare with.

@@ -57,23 +57,23 @@ const SNAPSHOTS_MAX: usize = 3;
 /// Of them for followers with one credential, which wait for each other.
 const SNAPSHOTS_OF_ONE_MAX: usize = 2;
 
-/// Reports written at once: every change in the database waits behind them.
+/// Reports written at once: every change in the database waits for its turn behind them.
 const REPORTS_MAX: usize = 16;
 
 /// Of them with one credential, which wait for each other.
 const REPORTS_OF_ONE_MAX: usize = 2;
 
-/// A report waits so long for a permit. Gateways repeat what was not taken.
+/// A report waits so long for its turn. Gateways repeat what was not taken.
 const REPORT_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// The right to follow, by the digest of a credential, the right to read snapshots, and the right to write reports.
-pub(crate) struct Permits {
+pub(crate) struct Places {
     followers: Arc<Shares>,
     snapshots: Arc<Shares>,
     reports: Arc<Shares>,
 }
 
-impl Default for Permits {
+impl Default for Places {
     fn default() -> Self {
         Self {
             followers: Shares::new(FOLLOWERS_MAX, FOLLOWERS_OF_ONE_MAX),
@@ -83,13 +83,13 @@ impl Default for Permits {
     }
 }
 
-impl Permits {
-    /// A permit for a follower with the credential of this digest, if one is free.
+impl Places {
+    /// A slot for a follower with the credential of this digest, if one is free.
     pub(crate) fn take(&self, digest: &str) -> Option<Place> {
         self.followers.take(digest)
     }
 
-    /// Waits for a permit to write a report of the credential with this digest; `None` if none is free in time.
+    /// Waits for a place to write a report of who came in with the credential of this digest; `None` when none is free in time.
     pub(crate) async fn to_report(&self, digest: &str) -> Option<Place> {
         tokio::time::timeout(REPORT_WAIT_MAX, self.reports.wait(digest)).await.ok().flatten()
     }
@@ -176,7 +176,7 @@ async fn follow(mut follower: Follower, shutdown: Shutdown) -> Result<(), Ended>
 /// A follower, and the position up to which it was sent changes.
 pub(crate) struct Follower {
     app: Arc<App>,
-    permits: Arc<Permits>,
+    places: Arc<Places>,
     /// The credential of its request.
     credential: Credential,
     wants_keyring: bool,
@@ -190,13 +190,13 @@ pub(crate) struct Follower {
 impl Follower {
     pub(crate) fn new(
         app: Arc<App>,
-        permits: Arc<Permits>,
+        places: Arc<Places>,
         credential: Credential,
         wants_keyring: bool,
         after: (Revision, Option<Mark>),
         pieces: mpsc::Sender<Bytes>,
     ) -> Self {
-        Self { app, permits, credential, wants_keyring, keys: None, pieces, sent: after }
+        Self { app, places, credential, wants_keyring, keys: None, pieces, sent: after }
     }
 
     /// Sends the keys if they changed since the last time. Without a database the follower keeps its keys.
@@ -257,7 +257,7 @@ impl Follower {
     }
 
     async fn snapshot(&mut self) -> Result<(), Ended> {
-        let _permit = self.permits.snapshots.wait(&self.credential.digest).await.ok_or(Ended::Left)?;
+        let _place = self.places.snapshots.wait(&self.credential.digest).await.ok_or(Ended::Left)?;
         let reading = self.read_snapshot();
         let position = tokio::time::timeout(SNAPSHOT_TIME_MAX, reading).await.map_err(|_| Ended::Stalled)??;
         self.sent = (position.revision, Some(position.mark));

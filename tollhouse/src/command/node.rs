@@ -8,9 +8,10 @@ use std::time::Duration;
 use anyhow::Context as _;
 use chassis::percent::segment;
 use domains_service::Operation;
+use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{all_pages, credentials};
+use super::credentials::{self, PATH};
 use crate::arguments::{Common, Node};
 use crate::client::Client;
 use crate::output::{answer, table};
@@ -43,7 +44,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Node) -> anyho
         }
         Node::Changes { name, since } => {
             let changed = changes(client, &name, since).await?;
-            answer(common, &changed, |changed| readable_changes(&name, changed));
+            answer(common, &changed, |changed| shown(&name, changed));
         }
         Node::Certificates { replace } => certificates::run(common, client, replace)?,
         Node::Accept => accept::run(common, client).await?,
@@ -63,14 +64,23 @@ async fn kind_of(client: &Client, name: &str) -> anyhow::Result<String> {
     found.map(str::to_owned).with_context(|| format!("{name:?} is not a gateway or service with a valid credential"))
 }
 
-/// Most changes that are listed.
-const CHANGES_MAX: usize = 10_000;
+/// Most pages of changes, 200 changes each.
+const PAGES_MAX: usize = 50;
 
-/// Changes made through a gateway, newest first, at most [`CHANGES_MAX`].
+/// Changes made through a gateway, newest first, at most [`PAGES_MAX`] pages.
 async fn changes(client: &Client, name: &str, since: Duration) -> anyhow::Result<Value> {
     let since = jiff::Timestamp::now().checked_sub(since).context("the time to look back is too long")?;
-    let query = format!("since={}", segment(&since.to_string()));
-    all_pages(client, Operation::ListChangesThroughGateway, &[name], &query, "changes", CHANGES_MAX).await
+    let first = format!("{PATH}/gateway/{}/changes?since={}", segment(name), segment(&since.to_string()));
+    let (mut all, mut path) = (Vec::new(), first.clone());
+    for _ in 0..PAGES_MAX {
+        let mut page = client.control(Method::GET, &path, &Value::Null).await?;
+        if let Some(Value::Array(list)) = page.get_mut("changes").map(Value::take) {
+            all.extend(list);
+        }
+        let Some(cursor) = page.get("next_cursor").and_then(Value::as_str) else { break };
+        path = format!("{first}&cursor={}", segment(cursor));
+    }
+    Ok(Value::Array(all))
 }
 
 /// The result of a revocation, and the operator's next steps.
@@ -87,13 +97,13 @@ fn revoked(name: &str, answered: &Value) -> String {
         ));
     }
     if let Some(changes) = answered.get("changes") {
-        text.push_str(&format!("\n{}", readable_changes(name, changes)));
+        text.push_str(&format!("\n{}", shown(name, changes)));
     }
     text
 }
 
 /// Changes made through a gateway, as text.
-fn readable_changes(name: &str, changes: &Value) -> String {
+fn shown(name: &str, changes: &Value) -> String {
     if changes.as_array().is_none_or(Vec::is_empty) {
         return format!("No changes were made through {name} in this time.\n");
     }
