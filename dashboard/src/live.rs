@@ -11,6 +11,7 @@ use axum::extract::{Path, Query, State};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use contract::key::Scope;
+use domains_api::Operation;
 use futures_util::stream;
 use serde::Deserialize;
 use serde_json::Value;
@@ -22,7 +23,6 @@ use super::fault::Fault;
 use super::session::Session;
 use super::words as w;
 use chassis::shares::Place;
-use domains_api::Operation;
 
 /// Between two looks.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
