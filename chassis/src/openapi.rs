@@ -5,8 +5,8 @@
 
 mod document;
 
-use axum::Router;
 use axum::routing::{MethodFilter, MethodRouter};
+use axum::{Extension, Router};
 use contract::key::Scope;
 use contract::schema::SchemaOf;
 use serde_json::Value;
@@ -173,19 +173,18 @@ impl<S: 'static, C: 'static> Operation<S, C> {
 
     /// Its path with the parameters replaced, in order, by these values, percent-encoded.
     pub fn path_of(&self, values: &[&str]) -> String {
-        fill(self.path, values)
+        let mut values = values.iter();
+        let parts = self.path.split('/').map(|part| match part.strip_prefix('{') {
+            Some(_) => values.next().map_or_else(|| part.to_owned(), |value| segment(value)),
+            None => part.to_owned(),
+        });
+        parts.collect::<Vec<_>>().join("/")
     }
 }
 
-/// A path with the parameters replaced, in order, by these values, percent-encoded.
-pub fn fill(path: &str, values: &[&str]) -> String {
-    let mut values = values.iter();
-    let parts = path.split('/').map(|part| match part.strip_prefix('{') {
-        Some(_) => values.next().map_or_else(|| part.to_owned(), |value| segment(value)),
-        None => part.to_owned(),
-    });
-    parts.collect::<Vec<_>>().join("/")
-}
+/// The scope of the operation that a request calls, as an extension of the request.
+#[derive(Clone, Copy, Debug)]
+pub struct NeededScope(pub Option<Scope>);
 
 /// A router of these operations; `place` maps each operation's path to the path in the router.
 pub fn routed<'o, S, C: 'static>(
@@ -196,7 +195,8 @@ where
     S: Clone + Send + Sync + 'static,
 {
     operations.into_iter().fold(Router::new(), |router, operation| {
-        router.route(&place(operation.path), (operation.handler)(operation.method.filter()))
+        let handler = (operation.handler)(operation.method.filter());
+        router.route(&place(operation.path), handler.route_layer(Extension(NeededScope(operation.scope))))
     })
 }
 

@@ -12,11 +12,11 @@ use serde_json::Value;
 use super::Dashboard;
 use super::fault::Fault;
 use super::moment::Moment;
-use super::operation::Operation;
 use super::session::Session;
 use super::shell::{Section, Shell, html};
 use super::words as w;
 use chassis::percent::segment;
+use domains_api::Operation;
 use domains_api::types::{Event, Events};
 
 /// An event as people read it.
@@ -56,15 +56,15 @@ fn detail(value: &Value) -> String {
             format!("{}: {} → {}", spaced(name), word(before.get(name).unwrap_or(&Value::Null)), word(new))
         }));
     }
-    let told = if let Some(moved) = moved(fields) {
+    let described = if let Some(moved) = moved(fields) {
         parts.push(moved);
         ["from", "to"]
     } else {
         ["before", "after"]
     };
-    // What is not the case is nothing to tell.
+    // A null or false value says nothing.
     let is_said = |value: &Value| !value.is_null() && *value != Value::Bool(false);
-    let others = fields.iter().filter(|(name, value)| is_said(value) && !told.contains(&name.as_str()));
+    let others = fields.iter().filter(|(name, value)| is_said(value) && !described.contains(&name.as_str()));
     parts.extend(others.map(|(name, value)| format!("{}: {}", spaced(name), word(value))));
     parts.join(" · ")
 }
@@ -109,7 +109,7 @@ pub(super) async fn show(
     Path(id): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Fault> {
-    let project = session.enter(&id, Some(Scope::DomainsRead))?;
+    let project = session.authorise(&id, Some(Scope::DomainsRead))?;
     let query = query.unwrap_or_default();
     let before = query.strip_prefix("before=");
     let cursor = before.map(|before| format!("cursor={}", segment(before))).unwrap_or_default();

@@ -1,12 +1,12 @@
 //! The API, called in the same process on behalf of the session's holder.
 
+use domains_api::Operation;
 use domains_api::actor::Actor;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::Dashboard;
 use super::control_plane::{Answered, Refused};
-use super::operation::Operation;
 
 impl Answered {
     /// The body as what a page shows of it.

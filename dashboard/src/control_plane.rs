@@ -5,12 +5,11 @@ use chassis::seal::SealingKey;
 use contract::key::{KeyId, Scopes};
 use contract::project::ProjectId;
 use contract::time::UnixMillis;
+use domains_api::Operation;
 use domains_api::actor::{Actor, Origin};
 use domains_api::project::ProjectRef;
 use http::Extensions;
 use serde_json::Value;
-
-use super::operation::Operation;
 
 /// The control plane in the view of the pages: its API, called in the same process, and who is signed in.
 ///
@@ -28,7 +27,7 @@ pub trait ControlPlane: Send + Sync {
     /// nothing when the gateway's key was withdrawn since that was verified.
     fn origin(&self, extensions: &Extensions) -> Option<Origin>;
 
-    /// Carries out an operation of the API. `place` is what its path names, in order, and the query; `Value::Null` is no
+    /// Carries out an operation of the API. `place` is the parameters of its path, in order, and the query; `Value::Null` is no
     /// body.
     async fn call(
         &self,
@@ -39,10 +38,10 @@ pub trait ControlPlane: Send + Sync {
     ) -> Result<Answered, Refused>;
 
     /// Signs in with the text of a key, as it was typed; the key's project and the session.
-    async fn sign_in(&self, key: &str, origin: Origin) -> Result<(ProjectRef, Opened), NotSignedIn>;
+    async fn sign_in(&self, key: &str, origin: Origin) -> Result<(ProjectRef, NewSession), NotSignedIn>;
 
     /// Signs in with an operator's link, which is good once.
-    async fn follow_link(&self, link: &str, origin: Origin) -> Result<Opened, NotSignedIn>;
+    async fn follow_link(&self, link: &str, origin: Origin) -> Result<NewSession, NotSignedIn>;
 
     /// Who has the session with this secret, if it goes on. A page that asks `by_itself` does not keep it alive.
     async fn find_session(&self, secret: &str, origin: Origin, by_itself: bool) -> Result<Option<SignedIn>, Refused>;
@@ -50,8 +49,8 @@ pub trait ControlPlane: Send + Sync {
     /// Ends a session, or `everywhere` all of its key's or of the operators'.
     async fn end_session(&self, session: &SignedIn, everywhere: bool) -> Result<(), Refused>;
 
-    /// An operator in the project of this name; nowhere when there is none.
-    async fn place(&self, operator: Actor, project: &ProjectId) -> Result<Actor, Refused>;
+    /// An operator in the project of this name; in none if there is no such project.
+    async fn in_project(&self, operator: Actor, project: &ProjectId) -> Result<Actor, Refused>;
 }
 
 /// An answer of the API.
@@ -84,7 +83,7 @@ impl Refused {
 }
 
 /// A session that was opened.
-pub struct Opened {
+pub struct NewSession {
     /// What its cookie says; the control plane keeps the digest alone.
     pub secret: String,
     /// The longest it lasts.

@@ -17,11 +17,11 @@ use super::fault::Fault;
 use super::form::Posted;
 use super::moment::Moment;
 use super::once;
-use super::operation::Operation;
 use super::session::Session;
 use super::shell::{Section, Shell, html_with};
 use super::words as w;
 use chassis::percent::segment;
+use domains_api::Operation;
 use domains_api::project::ProjectRef;
 use domains_api::types::{Key, Keys};
 
@@ -107,7 +107,7 @@ struct Page {
     gone: Vec<Row>,
     choices: Vec<Choice>,
     made: Option<Made>,
-    note: Option<&'static str>,
+    notice: Option<&'static str>,
     problem: Option<Refused>,
     label: String,
 }
@@ -122,9 +122,9 @@ pub(super) async fn show(
 ) -> Result<Response, Fault> {
     let query = query.unwrap_or_default();
     let Some(made) = once::find(&dashboard, &session, &headers) else {
-        return page(&dashboard, &session, &id, w::note(&query), Shown::default()).await;
+        return page(&dashboard, &session, &id, w::notice(&query), FormResult::default()).await;
     };
-    once::done(page(&dashboard, &session, &id, None, Shown { made: Some(made), ..Shown::default() }).await?)
+    once::done(page(&dashboard, &session, &id, None, FormResult { made: Some(made), ..FormResult::default() }).await?)
 }
 
 /// Leads to the page that shows the new key.
@@ -133,15 +133,15 @@ fn made(dashboard: &Dashboard, session: &Session, project: &ProjectRef, answered
     once::lead(dashboard, session, &format!("/projects/{project}/keys?made"), &made)
 }
 
-/// What a page shows beside the keys.
+/// The result of a form: the new key, or why there is none.
 #[derive(Default)]
-struct Shown {
+struct FormResult {
     made: Option<Made>,
     problem: Option<Refused>,
     label: String,
 }
 
-impl Shown {
+impl FormResult {
     fn refused(refused: Refused) -> Self {
         Self { problem: Some(refused), ..Self::default() }
     }
@@ -151,10 +151,10 @@ async fn page(
     dashboard: &Dashboard,
     session: &Session,
     id: &str,
-    note: Option<&'static str>,
-    shown: Shown,
+    notice: Option<&'static str>,
+    result: FormResult,
 ) -> Result<Response, Fault> {
-    let project = session.enter(id, Some(Scope::KeysWrite))?;
+    let project = session.authorise(id, Some(Scope::KeysWrite))?;
     let keys = all_keys(dashboard, session, &project).await?;
     let now = dashboard.control_plane.now();
     let all = keys.into_iter().rev().map(|key| Row::of(key, session, now));
@@ -162,17 +162,17 @@ async fn page(
     let scopes = Scopes::all();
     let choices =
         scopes.iter().map(|scope| Choice { word: scope.as_str(), words: w::scope(scope), may: session.may(scope) });
-    let status = shown.problem.as_ref().map_or(200, |refused| refused.status);
+    let status = result.problem.as_ref().map_or(200, |refused| refused.status);
     let page = Page {
         shell: Shell::within(session, &project, Section::Keys, w::KEYS),
         id: project.to_string(),
         rows,
         gone,
         choices: choices.collect(),
-        made: shown.made,
-        note,
-        problem: shown.problem,
-        label: shown.label,
+        made: result.made,
+        notice,
+        problem: result.problem,
+        label: result.label,
     };
     Ok(html_with(status, &page))
 }
@@ -183,7 +183,7 @@ pub(super) async fn create(
     Path(id): Path<String>,
     Posted { session, fields }: Posted,
 ) -> Result<Response, Fault> {
-    let project = session.enter(&id, Some(Scope::KeysWrite))?;
+    let project = session.authorise(&id, Some(Scope::KeysWrite))?;
     let scopes: Vec<&str> = fields.all("scope").collect();
     let days = fields.text("days").parse::<i64>().ok().filter(|days| LIFETIMES.contains(days)).unwrap_or(0);
     let ends = dashboard.control_plane.now().to_seconds().plus(days * 86_400);
@@ -193,8 +193,8 @@ pub(super) async fn create(
     match dashboard.call(&session.actor, Operation::CreateKey, (&[project.name.as_str()], ""), &body).await {
         Ok(answered) => made(&dashboard, &session, &project, answered),
         Err(refused) => {
-            let shown = Shown { label: label.to_owned(), ..Shown::refused(refused) };
-            page(&dashboard, &session, &id, None, shown).await
+            let result = FormResult { label: label.to_owned(), ..FormResult::refused(refused) };
+            page(&dashboard, &session, &id, None, result).await
         }
     }
 }
@@ -205,13 +205,13 @@ pub(super) async fn rotate(
     Path((id, key)): Path<(String, String)>,
     Posted { session, fields }: Posted,
 ) -> Result<Response, Fault> {
-    let project = session.enter(&id, Some(Scope::KeysWrite))?;
+    let project = session.authorise(&id, Some(Scope::KeysWrite))?;
     let overlap = fields.text("overlap").parse::<u32>().ok().filter(|overlap| OVERLAPS.contains(overlap));
     let body = overlap.map_or(json!({}), |overlap| json!({ "overlap_seconds": overlap }));
     let named = [project.name.as_str(), &key];
     match dashboard.call(&session.actor, Operation::RotateKey, (&named, ""), &body).await {
         Ok(answered) => made(&dashboard, &session, &project, answered),
-        Err(refused) => page(&dashboard, &session, &id, None, Shown::refused(refused)).await,
+        Err(refused) => page(&dashboard, &session, &id, None, FormResult::refused(refused)).await,
     }
 }
 
@@ -221,10 +221,10 @@ pub(super) async fn revoke(
     Path((id, key)): Path<(String, String)>,
     Posted { session, fields: _ }: Posted,
 ) -> Result<Response, Fault> {
-    let project = session.enter(&id, Some(Scope::KeysWrite))?;
+    let project = session.authorise(&id, Some(Scope::KeysWrite))?;
     let named = [project.name.as_str(), &key];
     match dashboard.call(&session.actor, Operation::RevokeKey, (&named, ""), &Value::Null).await {
         Ok(_) => Ok(Redirect::to(&format!("/projects/{project}/keys?revoked")).into_response()),
-        Err(refused) => page(&dashboard, &session, &id, None, Shown::refused(refused)).await,
+        Err(refused) => page(&dashboard, &session, &id, None, FormResult::refused(refused)).await,
     }
 }

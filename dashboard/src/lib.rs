@@ -8,7 +8,6 @@
 //!
 //! When the database is gone, pages say so with the status 503, and sessions stay.
 
-mod operation;
 mod control_plane;
 mod client;
 mod words;
@@ -45,14 +44,13 @@ use contract::hostname::Hostname;
 use http::header;
 use tower::ServiceExt as _;
 
-pub use control_plane::{Answered, ControlPlane, NotSignedIn, Opened, Refused, SignedIn};
+pub use control_plane::{Answered, ControlPlane, NewSession, NotSignedIn, Refused, SignedIn};
 use fault::Fault;
-pub use operation::Operation;
 
 /// The label of the dashboard below the platform's domain.
 pub const LABEL: &str = "dashboard";
 
-/// Pages that are told of changes at the same moment; the next one is told to reload by itself.
+/// Pages that get events of changes at the same time; others reload by themselves.
 const WATCHERS_MAX: usize = 256;
 
 /// How many of them one project's people, or one operator's session, may have.
@@ -126,5 +124,5 @@ fn of_one_project(dashboard: Arc<Dashboard>) -> Router<Arc<Dashboard>> {
         .route("/webhooks/{webhook}/change", post(webhooks::change))
         .route("/webhooks/{webhook}/test", post(webhooks::test))
         .route("/webhooks/{webhook}/repeat", post(webhooks::repeat))
-        .route_layer(middleware::from_fn_with_state(dashboard, recognise::place))
+        .route_layer(middleware::from_fn_with_state(dashboard, recognise::find_project))
 }

@@ -11,6 +11,7 @@ use axum::extract::{Path, Query, State};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use contract::key::Scope;
+use domains_api::Operation;
 use futures_util::stream;
 use serde::Deserialize;
 use serde_json::Value;
@@ -19,7 +20,6 @@ use super::Dashboard;
 use super::digest::digest_of;
 use super::domains::list::ListQuery;
 use super::fault::Fault;
-use super::operation::Operation;
 use super::session::Session;
 use super::words as w;
 use chassis::shares::SharePermit;
@@ -62,7 +62,7 @@ pub(super) async fn watch(
     Path(project): Path<String>,
     Query(what): Query<What>,
 ) -> Result<Response, Fault> {
-    session.enter(&project, Some(Scope::DomainsRead))?;
+    session.authorise(&project, Some(Scope::DomainsRead))?;
     let holder = session.project().map_or(session.id.as_str(), |project| project.uid.as_str());
     let Some(permit) = dashboard.watchers.take(holder) else {
         return Err(Fault::refused(503, "too_many_watchers", w::TOO_MANY_WATCHERS));

@@ -10,8 +10,12 @@ use axum::Extension;
 use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use contract::project::ProjectId;
+use domains_api::Operation;
 use domains_api::actor::Origin;
-use domains_api::types::{EndingCertificate, ListedBan, Overview, StuckDomain};
+use domains_api::types::{
+    EndingCertificate, GatewayProcesses, ListedBan, ListedWithdrawal, Overview, Project, Projects, StuckDomain,
+    Withdrawals,
+};
 use http::header;
 use serde::Deserialize;
 use serde_json::Value;
@@ -21,7 +25,6 @@ use super::control_plane::NotSignedIn;
 use super::fault::Fault;
 use super::form::Fields;
 use super::moment::Moment;
-use super::operation::Operation;
 use super::session::{self, Session};
 use super::shell::{Section, Shell, html};
 use super::words as w;
@@ -67,32 +70,6 @@ fn require_operator(session: &Session) -> Result<(), Fault> {
 }
 
 #[derive(Deserialize)]
-struct Node {
-    #[serde(rename = "node")]
-    name: String,
-    applied: u64,
-    version: String,
-    live: bool,
-    silent_ms: u64,
-}
-
-impl Node {
-    fn behind(&self, newest: u64) -> u64 {
-        newest.saturating_sub(self.applied)
-    }
-
-    fn silent(&self) -> String {
-        w::silent(self.silent_ms)
-    }
-}
-
-#[derive(Deserialize)]
-struct Nodes {
-    revision: u64,
-    nodes: Vec<Node>,
-}
-
-#[derive(Deserialize)]
 struct Status {
     projects: u64,
     keys: u64,
@@ -100,28 +77,12 @@ struct Status {
     certificate_authorities: Vec<String>,
 }
 
-/// What was withdrawn and may be served still.
-#[derive(Deserialize)]
-struct Withdrawal {
-    what: String,
-    which: String,
-    project: String,
-    since: String,
-    lagging: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct Withdrawals {
-    withdrawals: Vec<Withdrawal>,
-    total: u64,
-}
-
 #[derive(Template)]
 #[template(path = "operator.html")]
 struct Page {
     shell: Shell,
-    nodes: Nodes,
-    withdrawals: Vec<(Withdrawal, Option<Moment>)>,
+    nodes: GatewayProcesses,
+    withdrawals: Vec<(ListedWithdrawal, Option<Moment>)>,
     /// Whether there are more.
     withdrawals_cut: bool,
     status: Status,
@@ -167,14 +128,14 @@ impl BanRow {
 pub(super) async fn overview(State(dashboard): State<Arc<Dashboard>>, session: Session) -> Result<Response, Fault> {
     require_operator(&session)?;
     let actor = &session.actor;
-    let nodes: Nodes = dashboard.get(actor, Operation::ListNodes, &[], "").await?;
+    let nodes: GatewayProcesses = dashboard.get(actor, Operation::ListNodes, &[], "").await?;
     let status: Status = dashboard.get(actor, Operation::ShowStatus, &[], "").await?;
     let withdrawals: Withdrawals = dashboard.get(actor, Operation::ListWithdrawals, &[], "").await?;
     let overview: Overview = dashboard.get(actor, Operation::ShowOverview, &[], "").await?;
     let now = dashboard.control_plane.now();
-    let withdrawals_cut = withdrawals.total > withdrawals.withdrawals.len() as u64;
+    let withdrawals_cut = i64::try_from(withdrawals.withdrawals.len()).is_ok_and(|listed| listed < withdrawals.total);
     let withdrawals = withdrawals.withdrawals.into_iter().map(|row| {
-        let since = Moment::parse(&row.since, now);
+        let since = Moment::parse(&row.withdrawal.since, now);
         (row, since)
     });
     let shown = overview.bans.len();
@@ -203,21 +164,6 @@ pub(super) async fn overview(State(dashboard): State<Arc<Dashboard>>, session: S
         bans: bans.collect(),
         bans_cut: ((shown as u64) < overview.bans_total).then(|| w::bans_shown(shown, overview.bans_total)),
     }))
-}
-
-#[derive(Deserialize)]
-struct Project {
-    id: String,
-    plan: String,
-    host: Option<String>,
-    deployed: bool,
-    suspended: bool,
-}
-
-#[derive(Deserialize)]
-struct Projects {
-    projects: Vec<Project>,
-    next_cursor: Option<String>,
 }
 
 #[derive(Deserialize)]

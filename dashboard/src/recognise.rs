@@ -47,7 +47,7 @@ pub(super) async fn recognise(State(dashboard): State<Arc<Dashboard>>, mut reque
 }
 
 /// Puts an operator into the project that the path names.
-pub(super) async fn place(
+pub(super) async fn find_project(
     State(dashboard): State<Arc<Dashboard>>,
     parameters: RawPathParams,
     mut request: Request,
@@ -56,7 +56,7 @@ pub(super) async fn place(
     let name = parameters.iter().find(|(parameter, _)| *parameter == "project").and_then(|(_, name)| name.parse().ok());
     let session = request.extensions_mut().get_mut::<Session>().filter(|session| session.is_operator());
     if let Some((session, name)) = session.zip(name) {
-        match dashboard.control_plane.place(session.actor.clone(), &name).await {
+        match dashboard.control_plane.in_project(session.actor.clone(), &name).await {
             Ok(actor) => session.act_as(actor),
             Err(refused) => return Fault::from(refused).into_response(),
         }

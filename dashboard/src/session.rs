@@ -14,7 +14,7 @@ use domains_api::actor::Actor;
 use domains_api::project::ProjectRef;
 use http::{HeaderMap, HeaderValue, header};
 
-use super::control_plane::{Opened, SignedIn};
+use super::control_plane::{NewSession, SignedIn};
 use super::fault::Fault;
 
 /// `__Host-`: only from https, only for this host, for all of it.
@@ -53,8 +53,8 @@ impl Session {
     }
 
     /// The project a path names, if its pages are for this session.
-    pub(super) fn enter(&self, project: &str, scope: Option<Scope>) -> Result<ProjectRef, Fault> {
-        Ok(self.actor.enter(project, scope)?)
+    pub(super) fn authorise(&self, project: &str, scope: Option<Scope>) -> Result<ProjectRef, Fault> {
+        Ok(self.actor.authorise(project, scope)?)
     }
 }
 
@@ -77,7 +77,7 @@ pub(super) fn same(left: &str, right: &str) -> bool {
 }
 
 /// The value of `Set-Cookie` for a session that was opened.
-pub(super) fn cookie_of(opened: &Opened) -> Result<HeaderValue, Fault> {
+pub(super) fn cookie_of(opened: &NewSession) -> Result<HeaderValue, Fault> {
     cookie(COOKIE, &opened.secret, opened.seconds)
 }
 

@@ -29,7 +29,7 @@ pub(super) struct Shell {
     pub(super) operator: bool,
     pub(super) project: Option<ProjectRef>,
     pub(super) csrf: String,
-    /// Where a page that may change by itself is told so.
+    /// The address with events of changes of the page.
     pub(super) live: Option<String>,
     /// Seconds after which a browser without script reloads.
     pub(super) reload_seconds: Option<u32>,
@@ -75,7 +75,7 @@ impl Shell {
         }
     }
 
-    /// A page that is told of changes, and that reloads every `seconds` where there is no script.
+    /// A page with events of changes, which reloads every `seconds` where there is no script.
     pub(super) fn live(mut self, address: String, seconds: u32) -> Self {
         self.live = Some(address);
         self.reload_seconds = Some(seconds);

@@ -14,11 +14,11 @@ use contract::window::Window;
 
 use super::Dashboard;
 use super::fault::Fault;
-use super::operation::Operation;
 use super::session::Session;
 use super::shell::{Section, Shell, html};
 use super::words as w;
 use chart::Chart;
+use domains_api::Operation;
 use domains_api::types::{PlanGrant, Project, USAGE_DAYS, Usage, UsageOfDay};
 
 const DAY_SECONDS: i64 = 86_400;
@@ -76,7 +76,7 @@ pub(super) async fn show(
     session: Session,
     Path(id): Path<String>,
 ) -> Result<Response, Fault> {
-    let project_id = session.enter(&id, None)?;
+    let project_id = session.authorise(&id, None)?;
     let project: Project = dashboard.get(&session.actor, Operation::ShowProject, &[&id], "").await?;
     let usage: Usage = dashboard.get(&session.actor, Operation::ShowUsage, &[&id], "").await?;
     let now = dashboard.control_plane.now().to_seconds().0;

@@ -1,4 +1,4 @@
-//! Project → Webhooks: who is told, what was sent, and sending it again.
+//! Project → Webhooks: receivers, deliveries, and sending again.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use super::fault::Fault;
 use super::form::Posted;
 use super::moment::Moment;
 use super::once;
-use super::operation::Operation;
 use super::session::Session;
 use super::shell::{Section, Shell, html_with};
 use super::words as w;
 use chassis::percent::segment;
+use domains_api::Operation;
 use domains_api::project::ProjectRef;
 use domains_api::types::{Deliveries, Delivery, DisabledReason, EVENTS, Webhook, Webhooks};
 
@@ -90,7 +90,7 @@ struct ListPage {
     kinds: &'static [&'static str],
     may_write: bool,
     now: UnixMillis,
-    note: Option<&'static str>,
+    notice: Option<&'static str>,
     problem: Option<Refused>,
     url: String,
 }
@@ -104,7 +104,7 @@ struct OnePage {
     deliveries: Vec<Delivery>,
     may_write: bool,
     now: UnixMillis,
-    note: Option<&'static str>,
+    notice: Option<&'static str>,
     secret: Option<String>,
     problem: Option<Refused>,
 }
@@ -116,19 +116,19 @@ pub(super) async fn list(
     Path(id): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Fault> {
-    let note = w::note(&query.unwrap_or_default());
-    list_page(&dashboard, &session, &id, note, None, String::new()).await
+    let notice = w::notice(&query.unwrap_or_default());
+    list_page(&dashboard, &session, &id, notice, None, String::new()).await
 }
 
 async fn list_page(
     dashboard: &Dashboard,
     session: &Session,
     id: &str,
-    note: Option<&'static str>,
+    notice: Option<&'static str>,
     problem: Option<Refused>,
     url: String,
 ) -> Result<Response, Fault> {
-    let project = session.enter(id, Some(Scope::DomainsRead))?;
+    let project = session.authorise(id, Some(Scope::DomainsRead))?;
     let place = [project.name.as_str()];
     let found: Webhooks = dashboard.get(&session.actor, Operation::ListWebhooks, &place, "limit=200").await?;
     let status = problem.as_ref().map_or(200, |refused| refused.status);
@@ -139,7 +139,7 @@ async fn list_page(
         kinds: EVENTS,
         may_write: session.may(Scope::DomainsWrite),
         now: dashboard.control_plane.now(),
-        note,
+        notice,
         problem,
         url,
     };
@@ -152,7 +152,7 @@ pub(super) async fn create(
     Path(id): Path<String>,
     Posted { session, fields }: Posted,
 ) -> Result<Response, Fault> {
-    let project = session.enter(&id, Some(Scope::DomainsWrite))?;
+    let project = session.authorise(&id, Some(Scope::DomainsWrite))?;
     let mut body = json!({ "url": fields.text("url"), "description": fields.text("description") });
     let kinds: Vec<&str> = fields.all("event").collect();
     if let (false, Some(body)) = (kinds.is_empty(), body.as_object_mut()) {
@@ -187,7 +187,7 @@ pub(super) async fn show(
     let query = query.unwrap_or_default();
     let secret: Option<String> = once::find(&dashboard, &session, &headers);
     if secret.is_none() {
-        return one_page(&dashboard, &session, &id, &webhook, w::note(&query), None, None).await;
+        return one_page(&dashboard, &session, &id, &webhook, w::notice(&query), None, None).await;
     }
     once::done(one_page(&dashboard, &session, &id, &webhook, None, secret, None).await?)
 }
@@ -197,11 +197,11 @@ async fn one_page(
     session: &Session,
     id: &str,
     webhook: &str,
-    note: Option<&'static str>,
+    notice: Option<&'static str>,
     secret: Option<String>,
     problem: Option<Refused>,
 ) -> Result<Response, Fault> {
-    let project = session.enter(id, Some(Scope::DomainsRead))?;
+    let project = session.authorise(id, Some(Scope::DomainsRead))?;
     let place = [project.name.as_str(), webhook];
     let endpoint: Webhook = dashboard.get(&session.actor, Operation::ShowWebhook, &place, "").await?;
     let sent: Deliveries = dashboard.get(&session.actor, Operation::ListWebhookDeliveries, &place, "limit=50").await?;
@@ -213,7 +213,7 @@ async fn one_page(
         deliveries: sent.deliveries,
         may_write: session.may(Scope::DomainsWrite),
         now: dashboard.control_plane.now(),
-        note,
+        notice,
         secret,
         problem,
     };
@@ -226,7 +226,7 @@ pub(super) async fn change(
     Path((id, webhook)): Path<(String, String)>,
     Posted { session, fields }: Posted,
 ) -> Result<Response, Fault> {
-    let project = session.enter(&id, Some(Scope::DomainsWrite))?;
+    let project = session.authorise(&id, Some(Scope::DomainsWrite))?;
     let (operation, body) = match fields.text("action") {
         "remove" => (Operation::RemoveWebhook, Value::Null),
         "rotate" => (Operation::RotateWebhookSecret, json!({})),
@@ -247,13 +247,13 @@ pub(super) async fn change(
     }
 }
 
-/// `POST …/webhooks/{webhook}/test`: sends a message that tells nothing.
+/// `POST …/webhooks/{webhook}/test`: sends a message without content.
 pub(super) async fn test(
     State(dashboard): State<Arc<Dashboard>>,
     Path((id, webhook)): Path<(String, String)>,
     Posted { session, fields: _ }: Posted,
 ) -> Result<Response, Fault> {
-    let project = session.enter(&id, Some(Scope::DomainsWrite))?;
+    let project = session.authorise(&id, Some(Scope::DomainsWrite))?;
     let place = [project.name.as_str(), &webhook];
     match dashboard.call(&session.actor, Operation::TestWebhook, (&place, ""), &Value::Null).await {
         Ok(_) => {
@@ -269,7 +269,7 @@ pub(super) async fn repeat(
     Path((id, webhook)): Path<(String, String)>,
     Posted { session, fields }: Posted,
 ) -> Result<Response, Fault> {
-    let project = session.enter(&id, Some(Scope::DomainsWrite))?;
+    let project = session.authorise(&id, Some(Scope::DomainsWrite))?;
     let place = [project.name.as_str(), &webhook, fields.text("delivery")];
     match dashboard.call(&session.actor, Operation::RepeatWebhookDelivery, (&place, ""), &Value::Null).await {
         Ok(_) => {

@@ -19,14 +19,14 @@ pub struct Origin {
 /// What the names of operators begin with in the audit log.
 const OPERATOR: &str = "operator:";
 
-/// Who asks.
+/// Who calls.
 #[derive(Clone, Debug)]
 pub struct Actor {
     name: String,
     origin: Option<Origin>,
     rights: Rights,
     /// The project it acts in: a key's own, or the one an operator names.
-    place: Option<ProjectRef>,
+    project: Option<ProjectRef>,
 }
 
 /// Why an actor may not do something in a project.
@@ -61,24 +61,24 @@ impl Actor {
 
     /// The service, acting on schedule.
     pub fn system() -> Self {
-        Self { name: "system".to_owned(), origin: None, rights: Rights::Everything, place: None }
+        Self { name: "system".to_owned(), origin: None, rights: Rights::Everything, project: None }
     }
 
-    /// Whether the actor may act in every project, and has to be told in which.
+    /// Whether the actor may act in every project; a request names the one.
     pub fn is_operator(&self) -> bool {
         matches!(self.rights, Rights::Everything)
     }
 
     /// An operator, acting in this project.
     #[must_use]
-    pub fn within(self, place: Option<ProjectRef>) -> Self {
-        Self { place, ..self }
+    pub fn within(self, project: Option<ProjectRef>) -> Self {
+        Self { project, ..self }
     }
 
     /// The holder of a key.
     pub fn holder(key: &KeyId, project: ProjectRef, scopes: Scopes, origin: Origin) -> Self {
         let rights = Rights::Key { scopes };
-        Self { name: key.to_string(), origin: Some(origin), rights, place: Some(project) }
+        Self { name: key.to_string(), origin: Some(origin), rights, project: Some(project) }
     }
 
     /// The operator of this name, signed in to the dashboard.
@@ -105,7 +105,7 @@ impl Actor {
     /// one project in which a key may change anything.
     pub fn session(&self) -> (String, Option<&ProjectRef>) {
         match (&self.rights, self.client()) {
-            (Rights::Key { .. }, _) => (self.name.clone(), self.place.as_ref()),
+            (Rights::Key { .. }, _) => (self.name.clone(), self.project.as_ref()),
             (Rights::Everything, Some(client)) => (format!("{} {client}", self.name), None),
             (Rights::Everything, None) => (self.name.clone(), None),
         }
@@ -122,13 +122,13 @@ impl Actor {
     }
 
     /// The project a path names, if the actor may do this in it. A project that is not the caller's does not exist.
-    pub fn enter(&self, project: &str, scope: Option<Scope>) -> Result<ProjectRef, NotPermitted> {
-        let place = self.place.as_ref().filter(|place| place.name.as_str() == project);
-        let place = place.ok_or(NotPermitted::NoSuchProject)?.clone();
-        let Rights::Key { scopes } = &self.rights else { return Ok(place) };
+    pub fn authorise(&self, project: &str, scope: Option<Scope>) -> Result<ProjectRef, NotPermitted> {
+        let found = self.project.as_ref().filter(|found| found.name.as_str() == project);
+        let found = found.ok_or(NotPermitted::NoSuchProject)?.clone();
+        let Rights::Key { scopes } = &self.rights else { return Ok(found) };
         match scope {
             Some(scope) if !scopes.contains(scope) => Err(NotPermitted::Needs(scope)),
-            _ => Ok(place),
+            _ => Ok(found),
         }
     }
 

@@ -1,9 +1,10 @@
-//! The API of domains-service as callers in the same process see it: who calls ([`actor`]), in which project
-//! ([`project`]), and what operations take and answer ([`types`]).
+//! The API of domains-service as its callers see it: who calls ([`actor`]), in which project ([`project`]), which
+//! [`Operation`], and what it takes and answers ([`types`]).
 //!
-//! Data only. Operations, their handlers and their refusals are in domains-service; the pages of the dashboard call them
-//! with these types.
+//! Data only. Operations with their handlers and refusals are in domains-service. The dashboard and the command line call
+//! them by these names and types.
 
+mod operation;
 pub mod moment;
 pub mod project;
 pub mod actor;
@@ -12,3 +13,5 @@ pub mod actor;
     reason = "a member without a sentence here says all with its name, in the interface description too"
 )]
 pub mod types;
+
+pub use operation::Operation;

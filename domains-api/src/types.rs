@@ -213,7 +213,7 @@ impl Schema for WebhookUrl {
     }
 }
 
-/// What a webhook is told.
+/// The events that a webhook receives.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct WantedEvents(

@@ -9,7 +9,6 @@ pub(crate) mod check;
 pub(crate) mod credentials;
 mod describe;
 pub(crate) mod domains;
-mod door;
 pub(crate) mod edge;
 pub(crate) mod extract;
 pub(crate) mod keys;
@@ -32,7 +31,7 @@ use axum::routing::{MethodFilter, MethodRouter};
 use axum::{Extension, Router};
 use chassis::config::EffectiveSettings;
 use chassis::guard::{GatewayGuard, require_gateway};
-use chassis::openapi;
+use chassis::openapi::{self, Method};
 use chassis::refusal::Refusal;
 use chassis::shutdown::Shutdown;
 use contract::event::EVENTS_BYTES_MAX;
@@ -40,10 +39,9 @@ pub(crate) use describe::{FILE, printed};
 pub(crate) use domains_api::types;
 use parking_lot::Mutex;
 
-use self::door::Door;
 use crate::actor::Actor;
 use crate::app::App;
-use crate::error::{Code, Stop};
+use crate::error::{ApiError, Code};
 use crate::feed::Places;
 use crate::store::credentials::Kind;
 
@@ -53,34 +51,18 @@ pub(crate) type Operation = openapi::Operation<Arc<App>, Code>;
 /// Turns a method into its handler.
 type Handler = fn(MethodFilter) -> MethodRouter<Arc<App>>;
 
-/// Every operation of the public API. Its router, the metrics, the interface description and the dashboard's calls come
-/// from this list. Operators have those of one project below `/internal`, and those of the lists of their own.
-pub(crate) const OPERATIONS: &[Operation] = &[
-    projects::SHOW,
-    usage::SHOW,
-    projects::EVENTS,
-    projects::ACME_ACCOUNT,
-    keys::LIST,
-    keys::CREATE,
-    keys::ROTATE,
-    keys::REVOKE,
-    domains::LIST,
-    domains::ADD,
-    domains::SHOW,
-    changes::CHANGE,
-    changes::REMOVE,
-    domains::VERIFY,
-    domains::EVENTS,
-    check::OPERATION,
-    webhooks::LIST,
-    webhooks::CREATE,
-    webhooks::SHOW,
-    webhooks::CHANGE,
-    webhooks::REMOVE,
-    webhooks::ROTATE,
-    webhooks::deliveries::TEST,
-    webhooks::deliveries::LIST,
-    webhooks::deliveries::REPEAT,
+/// Every operation of the public API, in the lists of its modules. The router, the metrics, the interface description, the
+/// dashboard and the command line come from it. Operators have those of one project below `/internal`, and those of the
+/// lists of their own.
+pub(crate) const OPERATIONS: &[&[Operation]] = &[
+    projects::OPERATIONS,
+    usage::OPERATIONS,
+    keys::OPERATIONS,
+    domains::OPERATIONS,
+    changes::OPERATIONS,
+    check::OPERATIONS,
+    webhooks::OPERATIONS,
+    webhooks::deliveries::OPERATIONS,
 ];
 
 /// What operators do beyond one project.
@@ -105,10 +87,10 @@ pub(crate) fn public(app: Arc<App>, guard: GatewayGuard) -> Router {
     let descriptions = openapi::routed(describe::DESCRIPTIONS, str::to_owned)
         .method_not_allowed_fallback(method_not_allowed)
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count));
-    openapi::routed(OPERATIONS, str::to_owned)
+    openapi::routed(OPERATIONS.iter().copied().flatten(), str::to_owned)
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
-        .route_layer(middleware::from_fn_with_state(app.clone(), pace))
+        .route_layer(middleware::from_fn_with_state(app.clone(), limit_changes))
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
         .layer(middleware::from_fn_with_state(app.clone(), callers::require_key))
         .merge(descriptions)
@@ -120,14 +102,14 @@ pub(crate) fn public(app: Arc<App>, guard: GatewayGuard) -> Router {
 
 /// Every operation of the public API and what describes it.
 pub(crate) fn all() -> impl Iterator<Item = &'static Operation> {
-    OPERATIONS.iter().chain(describe::DESCRIPTIONS)
+    OPERATIONS.iter().copied().flatten().chain(describe::DESCRIPTIONS)
 }
 
 /// The internal API: the change stream with the gateways' credentials, events and what services need with theirs,
 /// everything else with those of operators.
 pub(crate) fn internal(app: Arc<App>, effective: Arc<Mutex<EffectiveSettings>>, shutdown: Shutdown) -> Router {
-    let door = |lets_in| middleware::from_fn_with_state(Door { app: app.clone(), lets_in }, door::pass);
-    let (gateway, service, operator) = (door(&[Kind::Gateway]), door(&[Kind::Service]), door(&[Kind::Operator]));
+    let require = |kind| middleware::from_fn_with_state((app.clone(), kind), callers::require_credential);
+    let (gateway, service, operator) = (require(Kind::Gateway), require(Kind::Service), require(Kind::Operator));
     let whole_body = middleware::from_fn_with_state(extract::BODY_BYTES_MAX, extract::whole_body);
     let edge = openapi::routed(edge::OPERATIONS, str::to_owned)
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
@@ -137,8 +119,8 @@ pub(crate) fn internal(app: Arc<App>, effective: Arc<Mutex<EffectiveSettings>>, 
         .layer(whole_body.clone())
         .layer(gateway);
     let in_project = of_one_project().chain(OPERATORS_IN_PROJECT.iter().copied().flatten());
-    let project =
-        openapi::routed(in_project, at_operators).route_layer(middleware::from_fn_with_state(app.clone(), place));
+    let project = openapi::routed(in_project, at_operators)
+        .route_layer(middleware::from_fn_with_state(app.clone(), find_project));
     let operators = openapi::routed(OPERATORS.iter().copied().flatten(), str::to_owned)
         .merge(project)
         .merge(chassis::admin::settings(SETTINGS_PATH, effective))
@@ -157,21 +139,21 @@ pub(crate) fn internal(app: Arc<App>, effective: Arc<Mutex<EffectiveSettings>>, 
 }
 
 /// The operations for the dashboard, which is a client of the API in the same process: what it can do is what the API
-/// can do, with the same refusals. Requests carry their [`Actor`] as an extension.
+/// can do, with the same refusals. Beyond one project it only reads. Requests carry their [`Actor`] as an extension.
 pub(crate) fn in_process(app: Arc<App>) -> Router {
-    let operations = dashboard::Operation::ALL.iter().filter_map(|operation| named(*operation));
-    openapi::routed(operations, str::to_owned)
+    let read = OPERATORS.iter().copied().flatten().filter(|operation| operation.method == Method::Get);
+    openapi::routed(OPERATIONS.iter().copied().flatten().chain(read), str::to_owned)
         .fallback(not_found)
-        .route_layer(middleware::from_fn_with_state(app.clone(), place))
+        .route_layer(middleware::from_fn_with_state(app.clone(), find_project))
         .method_not_allowed_fallback(method_not_allowed)
-        .route_layer(middleware::from_fn_with_state(app.clone(), pace))
+        .route_layer(middleware::from_fn_with_state(app.clone(), limit_changes))
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
         .with_state(app)
 }
 
-/// The operation that pages of the dashboard call.
-pub(crate) fn named(wanted: dashboard::Operation) -> Option<&'static Operation> {
-    let mut all = OPERATIONS.iter().chain(OPERATORS.iter().copied().flatten());
+/// An operation that pages or the command line call.
+pub(crate) fn named(wanted: domains_api::Operation) -> Option<&'static Operation> {
+    let mut all = OPERATIONS.iter().chain(OPERATORS).chain(OPERATORS_IN_PROJECT).copied().flatten();
     all.find(|operation| operation.id == wanted.as_str())
 }
 
@@ -179,11 +161,11 @@ const SETTINGS_PATH: &str = "/internal/settings";
 
 /// What callers and operators do in one project.
 fn of_one_project() -> impl Iterator<Item = &'static Operation> {
-    OPERATIONS.iter().filter(|operation| operation.path.starts_with(PROJECT))
+    OPERATIONS.iter().copied().flatten().filter(|operation| operation.path.starts_with(PROJECT))
 }
 
 /// Where operators find an operation of the public API.
-fn at_operators(path: &str) -> String {
+pub(crate) fn at_operators(path: &str) -> String {
     path.strip_prefix("/v1").map_or_else(|| path.to_owned(), |rest| format!("/internal{rest}"))
 }
 
@@ -199,25 +181,30 @@ pub(crate) fn name(method: &str, pattern: &str) -> &'static str {
 }
 
 /// Finds the project that an operator names in the path. Holders of keys are in their own wherever they ask.
-async fn place(State(app): State<Arc<App>>, parameters: RawPathParams, mut request: Request, next: Next) -> Response {
+async fn find_project(
+    State(app): State<Arc<App>>,
+    parameters: RawPathParams,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let operator = request.extensions().get::<Actor>().filter(|actor| actor.is_operator()).cloned();
     let name = parameters.iter().find(|(parameter, _)| *parameter == "project").and_then(|(_, name)| name.parse().ok());
     if let Some((actor, name)) = operator.zip(name) {
         match app.core.store.project_named(&name).await {
-            Ok(place) => drop(request.extensions_mut().insert(actor.within(place))),
-            Err(error) => return Stop::from(error).into_response(),
+            Ok(project) => drop(request.extensions_mut().insert(actor.within(project))),
+            Err(error) => return ApiError::from(error).into_response(),
         }
     }
     next.run(request).await
 }
 
-/// Lets changes through at the pace a session and a project may have. Operators on the internal listener have none: they
-/// are the platform's own.
-async fn pace(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+/// Limits the rate of changes of a session and of a project. Operators on the internal listener have no limit: they are the
+/// platform's own.
+async fn limit_changes(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let actor = request.extensions().get::<Actor>().filter(|_| !request.method().is_safe());
     let outcome = actor.map_or(Ok(()), |actor| {
         let (session, project) = actor.session();
-        app.api.throttles.pace.change(&session, project)
+        app.api.throttles.changes.admit(&session, project)
     });
     match outcome {
         Ok(()) => next.run(request).await,
@@ -245,8 +232,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_pages_call_is_in_the_list_of_the_api() {
-        for operation in dashboard::Operation::ALL {
+    fn what_callers_name_is_in_the_list_of_the_api() {
+        for operation in domains_api::Operation::ALL {
             assert!(named(*operation).is_some(), "{}", operation.as_str());
         }
     }

@@ -1,5 +1,6 @@
 //! The parts of the service, and how they are put together.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use aws_lc_rs::hmac;
@@ -12,14 +13,13 @@ use contract::time::UnixMillis;
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::Notify;
-use verification::{Dns, networks};
+use verification::{Dns, DnsConfig, networks};
 
 use crate::common::Core;
 use crate::config::Config;
 use crate::domain::proof::Prover;
 use crate::gateways::Gateways;
 use crate::issuer::Authorities;
-use crate::issuing::Issuing;
 use crate::metrics::Metrics;
 use crate::nodes::Nodes;
 use crate::peers::Peers;
@@ -35,8 +35,18 @@ pub(crate) struct App {
     pub(crate) core: Core,
     pub(crate) gateways: Gateways,
     pub(crate) issuing: Issuing,
-    pub(crate) settings: Settings,
     pub(crate) api: ApiState,
+}
+
+/// DNS, the expected records, and the issuers.
+pub(crate) struct Issuing {
+    pub(crate) dns: Arc<dyn Dns>,
+    pub(crate) dns_config: DnsConfig,
+    pub(crate) edge_addresses: Vec<IpAddr>,
+    pub(crate) prover: Prover,
+    pub(crate) authorities: Authorities,
+    /// Wakes the worker: a domain is due.
+    pub(crate) wake: Notify,
 }
 
 /// What requests have in common.
@@ -110,7 +120,7 @@ impl App {
             names: config.names,
             removed_kept_millis: i64::from(config.removed_projects_kept_days) * DAY_MILLIS,
         };
-        let core = Core { store, clock, sealing: SealingKey::of(&config.sealing_secret)?, metrics };
-        Ok(Self { core, gateways, issuing, settings, api })
+        let core = Core { store, clock, sealing: SealingKey::of(&config.sealing_secret)?, metrics, settings };
+        Ok(Self { core, gateways, issuing, api })
     }
 }

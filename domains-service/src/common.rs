@@ -1,4 +1,4 @@
-//! The parts that most modules of the service share: store, clock, sealing secrets, metrics.
+//! The parts that most modules of the service share: store, clock, sealing secrets, metrics, settings.
 
 use std::sync::Arc;
 
@@ -6,14 +6,16 @@ use chassis::clock::Clock;
 use chassis::seal::SealingKey;
 
 use crate::metrics::Metrics;
+use crate::settings::Settings;
 use crate::store::Store;
 
-/// The store, the clock, the secrets that seal stored data, and the metrics.
+/// The store, the clock, the secrets that seal stored data, the metrics, and the settings of all projects.
 pub(crate) struct Core {
     pub(crate) store: Store,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) sealing: SealingKey,
     pub(crate) metrics: Metrics,
+    pub(crate) settings: Settings,
 }
 
 /// A random number in `0.0..1.0` that spreads times. Without randomness it is 0 and everything happens at once, which

@@ -95,7 +95,7 @@ impl Domain {
     }
 
     /// Moves the domain to a state, from now.
-    pub(crate) fn enter(&mut self, status: Status, now: UnixMillis) {
+    pub(crate) fn set_status(&mut self, status: Status, now: UnixMillis) {
         if self.status != status {
             self.status = status;
             self.status_since = now;
@@ -152,7 +152,7 @@ pub(crate) struct CertificateState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Wait {
     pub(crate) until: UnixSeconds,
-    /// Whether the order has a turn in our queue by then.
+    /// Whether our queue serves the order then.
     pub(crate) queued: bool,
 }
 

@@ -150,15 +150,15 @@ pub(crate) fn storage(error: &StoreError) -> Refusal {
 
 /// A refusal that ends an operation early.
 #[derive(Debug)]
-pub(crate) struct Stop(pub(crate) Box<Refusal>);
+pub(crate) struct ApiError(pub(crate) Box<Refusal>);
 
-impl From<Refusal> for Stop {
+impl From<Refusal> for ApiError {
     fn from(refusal: Refusal) -> Self {
         Self(Box::new(refusal))
     }
 }
 
-impl From<NotPermitted> for Stop {
+impl From<NotPermitted> for ApiError {
     fn from(error: NotPermitted) -> Self {
         let code = match error {
             NotPermitted::NoSuchProject => Code::ProjectNotFound,
@@ -168,26 +168,26 @@ impl From<NotPermitted> for Stop {
     }
 }
 
-impl From<StoreError> for Stop {
+impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         storage(&error).into()
     }
 }
 
-impl From<sqlx::Error> for Stop {
+impl From<sqlx::Error> for ApiError {
     fn from(error: sqlx::Error) -> Self {
         StoreError::from(error).into()
     }
 }
 
-impl From<anyhow::Error> for Stop {
+impl From<anyhow::Error> for ApiError {
     fn from(error: anyhow::Error) -> Self {
         tracing::error!(error = format!("{error:#}"), "request failed; answering 500");
         Code::InternalError.refuse("Something went wrong on our side.").into()
     }
 }
 
-impl axum::response::IntoResponse for Stop {
+impl axum::response::IntoResponse for ApiError {
     fn into_response(self) -> axum::response::Response {
         self.0.into_response()
     }

@@ -34,7 +34,7 @@ pub struct IssueRequest {
     pub project: ProjectUid,
     /// Failed attempts before this one; each may prove control another way.
     pub attempt: u32,
-    /// Whether it waited in the queue, and its turn has come.
+    /// Whether the queue serves it now.
     pub queued: bool,
     /// The chain in service that came from this authority, PEM: the certificate this one replaces.
     pub replaces: Option<String>,

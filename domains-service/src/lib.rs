@@ -3,9 +3,9 @@
 //! Three listeners: `http` for the public API behind the gateway, `internal` for gateways and operators, `admin` for
 //! health and metrics. What must last is in one database (`store`, which has all SQL); what the edge must know leaves as a
 //! numbered change in the same transaction (`publish`, `feed`); other replicas hear of it (`peers`). Rules are pure (`domain`);
-//! `reconcile` checks one domain, decides by them and writes; what happens by itself is in `worker`; who is told of it in
-//! `webhook`, and how in `delivery`. A new sealing secret takes the place of the old one in `key_rotation`. `api` has the
-//! operations, in one list, and describes them; `pages` carries them out for the dashboard, whose sessions are in `sessions`.
+//! `reconcile` checks one domain, decides by them and writes; periodic work is in `worker`; `webhook` has the receivers of
+//! events, and `delivery` sends them. `key_rotation` seals stored data with a new secret. `api` has the operations, in one
+//! list, and describes them; `pages` carries them out for the dashboard, whose sessions are in `sessions`.
 //!
 //! Nothing here is on the path of a visitor's request. While this service is down, gateways serve what they have;
 //! nothing can be changed, and certificates are renewed so early that days of absence do no harm.
@@ -23,11 +23,10 @@ mod publish;
 mod issuer;
 mod throttle;
 mod metrics;
+mod settings;
 mod common;
 mod identities;
 mod gateways;
-mod issuing;
-mod settings;
 mod app;
 mod delivery;
 mod error;
@@ -44,10 +43,12 @@ mod api;
 mod pages;
 mod run;
 
+use chassis::openapi::Method;
 use contract::key::Scope;
 use domains_api::{actor, project};
 
 pub use config::{AcmeSettings, ChallengeKind, Config, ExternalAccount};
+pub use domains_api::Operation;
 pub use error::catalogue;
 pub use issuer::{
     Authorities, CaaIdentity, IssueError, IssueRequest, Issued, Issuer, LocalAuthority, RenewalAdvice, signing,
@@ -61,6 +62,12 @@ pub use store::newest_schema;
 /// Every operation of the public API, as its router has it: method, path, and what the key must be allowed to do.
 pub fn operations() -> impl Iterator<Item = (&'static str, &'static str, Option<Scope>)> {
     api::all().map(|operation| (operation.method.as_str(), operation.path, operation.scope))
+}
+
+/// The method of an operation, and its path on the internal listener with these parameters, in order.
+pub fn at_operators(operation: Operation, parameters: &[&str]) -> Option<(Method, String)> {
+    let operation = api::named(operation)?;
+    Some((operation.method, api::at_operators(&operation.path_of(parameters))))
 }
 
 /// The interface description as it is served, by the name of its committed copy.

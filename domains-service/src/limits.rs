@@ -27,25 +27,25 @@ pub(crate) struct Demand {
 }
 
 impl Demand {
-    /// The name of the limit's queue, whose row holds the time of the last turn.
+    /// The name of the limit's queue, whose row has the time of its last position.
     pub(crate) fn queue(&self) -> String {
         format!("queue {}", self.name)
     }
 }
 
-/// A turn in the queue for a limit.
+/// A position in the queue for a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Turn {
+pub(crate) struct QueuePosition {
     pub(crate) at: UnixMillis,
     /// Its number in the queue, from 1.
     pub(crate) number: i64,
 }
 
-/// The next turn in a queue that ends at `tail`, for a limit with room from `from` on. Each refill gives one turn, so
+/// The next position in a queue that ends at `tail`, for a limit with room from `from` on. Each refill serves one order, so
 /// that waiting orders do not all arrive at once for one unit.
-pub(crate) fn line_up(tail: UnixMillis, from: UnixMillis, now: UnixMillis, limit: Limit) -> Turn {
+pub(crate) fn next_position(tail: UnixMillis, from: UnixMillis, now: UnixMillis, limit: Limit) -> QueuePosition {
     let at = tail.max(from);
-    Turn { at, number: at.since(now).max(0) / limit.refill + 1 }
+    QueuePosition { at, number: at.since(now).max(0) / limit.refill + 1 }
 }
 
 impl Limit {
@@ -193,19 +193,19 @@ mod tests {
     }
 
     #[test]
-    fn turns_come_one_per_refill() {
+    fn the_queue_moves_once_per_refill() {
         let limit = Limit::of(60, 3 * HOUR);
         let from = START.plus(limit.refill / 2);
-        let (mut tail, mut turns) = (UnixMillis(0), Vec::new());
+        let (mut tail, mut positions) = (UnixMillis(0), Vec::new());
         for _ in 0..3 {
-            let turn = line_up(tail, from, START, limit);
-            tail = turn.at.plus(limit.refill);
-            turns.push((turn.at.since(from) / limit.refill, turn.number));
+            let position = next_position(tail, from, START, limit);
+            tail = position.at.plus(limit.refill);
+            positions.push((position.at.since(from) / limit.refill, position.number));
         }
-        assert_eq!(turns, [(0, 1), (1, 2), (2, 3)]);
-        // The queue is empty: the next turn comes as soon as the limit has room.
+        assert_eq!(positions, [(0, 1), (1, 2), (2, 3)]);
+        // The queue is empty: the next order is served as soon as the limit has room.
         let later = START.plus(DAY);
-        assert_eq!(line_up(tail, later, later, limit), Turn { at: later, number: 1 });
+        assert_eq!(next_position(tail, later, later, limit), QueuePosition { at: later, number: 1 });
     }
 
     #[test]

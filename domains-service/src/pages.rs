@@ -18,10 +18,11 @@ use tower::ServiceExt as _;
 use crate::actor::{Actor, Origin};
 use crate::api::{self, callers};
 use crate::app::App;
-use crate::error::Stop;
+use crate::error::ApiError;
 use crate::project::ProjectRef;
 use crate::sessions;
-use dashboard::{Answered, ControlPlane, NotSignedIn, Opened, Operation, Refused, SignedIn};
+use dashboard::{Answered, ControlPlane, NewSession, NotSignedIn, Refused, SignedIn};
+use domains_api::Operation;
 
 /// The service, as the pages see it.
 pub(crate) struct Pages {
@@ -36,9 +37,9 @@ impl Pages {
     }
 }
 
-impl From<Stop> for Refused {
-    fn from(stop: Stop) -> Self {
-        let ErrorBody { status, code, message, .. } = stop.0.body().clone();
+impl From<ApiError> for Refused {
+    fn from(error: ApiError) -> Self {
+        let ErrorBody { status, code, message, .. } = error.0.body().clone();
         Self { status, code, message }
     }
 }
@@ -93,11 +94,11 @@ impl ControlPlane for Pages {
         Ok(Answered { status: status.as_u16(), body, acknowledged })
     }
 
-    async fn sign_in(&self, key: &str, origin: Origin) -> Result<(ProjectRef, Opened), NotSignedIn> {
+    async fn sign_in(&self, key: &str, origin: Origin) -> Result<(ProjectRef, NewSession), NotSignedIn> {
         sessions::sign_in(&self.app, key, origin).await
     }
 
-    async fn follow_link(&self, link: &str, origin: Origin) -> Result<Opened, NotSignedIn> {
+    async fn follow_link(&self, link: &str, origin: Origin) -> Result<NewSession, NotSignedIn> {
         sessions::follow_link(&self.app, link, origin).await
     }
 
@@ -107,11 +108,11 @@ impl ControlPlane for Pages {
 
     async fn end_session(&self, session: &SignedIn, everywhere: bool) -> Result<(), Refused> {
         let key = session.holder.as_ref().map(|(_, key)| key);
-        Ok(self.app.core.store.end_sessions(&session.id, key, everywhere).await.map_err(Stop::from)?)
+        Ok(self.app.core.store.end_sessions(&session.id, key, everywhere).await.map_err(ApiError::from)?)
     }
 
-    async fn place(&self, operator: Actor, project: &ProjectId) -> Result<Actor, Refused> {
-        let place = self.app.core.store.project_named(project).await.map_err(Stop::from)?;
-        Ok(operator.within(place))
+    async fn in_project(&self, operator: Actor, project: &ProjectId) -> Result<Actor, Refused> {
+        let found = self.app.core.store.project_named(project).await.map_err(ApiError::from)?;
+        Ok(operator.within(found))
     }
 }

@@ -71,15 +71,15 @@ impl Peers {
         if !self.store.is_shared() {
             return;
         }
-        let mut heard = true;
+        let mut connected = true;
         while !shutdown.has_begun() {
             let ended = tokio::select! {
                 () = shutdown.begun() => return,
                 ended = self.listen_once(&nodes) => ended,
             };
             match ended {
-                Ok(()) => heard = true,
-                Err(error) if std::mem::replace(&mut heard, false) => {
+                Ok(()) => connected = true,
+                Err(error) if std::mem::replace(&mut connected, false) => {
                     tracing::warn!(%error, "lost notifications of other replicas; reading changes every second");
                 }
                 Err(error) => tracing::debug!(%error, "still no notifications of other replicas"),

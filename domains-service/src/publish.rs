@@ -8,15 +8,15 @@ use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 
 use crate::domain::kept::KeptDomain;
-use crate::domain::redirect::{self, Node};
+use crate::domain::redirect::{self, RedirectNode};
 use crate::domain::{Domain, RedirectTarget};
 use crate::store::projects::{ProjectRecord, Removed, end_sessions, save_removal};
 use crate::store::withdrawals::What;
 use crate::store::{StoreError, Write, acme, domains, keys};
 
 /// A domain, as far as redirects care.
-pub(crate) fn node(domain: &Domain) -> Node {
-    Node {
+pub(crate) fn node(domain: &Domain) -> RedirectNode {
+    RedirectNode {
         name: domain.name.clone(),
         status: domain.status,
         primary: domain.primary,

@@ -6,7 +6,6 @@
 //! stays due.
 
 mod advice;
-mod check;
 mod issue;
 mod write;
 
@@ -25,12 +24,15 @@ use crate::issuer::Authorities;
 use crate::metrics::Metrics;
 use crate::plans::Plans;
 use crate::publish;
+use crate::store::domains::NameClaims;
 use crate::store::leased::Leased;
 use crate::store::projects::{ProjectRecord, find_project};
 use crate::store::withdrawals::What;
 use crate::store::{Store, StoreError, Write, domains};
+use verification::collect::{Subject, collect};
+use verification::facts::Claim;
+use verification::verdict::{self, Expectation, Judgement};
 
-pub(crate) use self::check::{check_dns, claim};
 pub(crate) use crate::domain::reconcile::Reason;
 
 /// A DNS check younger than this is not repeated while the domain waits only for an order, in milliseconds.
@@ -89,6 +91,48 @@ async fn check(app: &App, domain: &Domain) -> Result<Option<DnsCheck>, StoreErro
     Ok(check_dns(app, &project, domain, claim(&claims, &project, domain)).await)
 }
 
+/// The state of a domain's ownership before the DNS check.
+pub(crate) fn claim(claims: &NameClaims, project: &ProjectRecord, domain: &Domain) -> Claim {
+    if claims.contest(&project.id, &project.salt) {
+        Claim::Contested
+    } else if domain.status.is_served() && claims.holder.as_ref() == Some(&project.id) {
+        Claim::Proven
+    } else {
+        Claim::Open
+    }
+}
+
+/// Checks the DNS of a name as a project's domain. `None` if the name can no longer be attached.
+pub(crate) async fn check_dns(app: &App, project: &ProjectRecord, domain: &Domain, claim: Claim) -> Option<DnsCheck> {
+    let attachable = app.core.settings.attachable(domain.name.as_str()).ok()?;
+    if attachable.local {
+        return Some(DnsCheck { judged: Judgement::local(claim == Claim::Contested), checks: None, claim });
+    }
+    let issuing = &app.issuing;
+    let target = issuing.prover.target(project.proof());
+    let text = issuing.prover.ownership_text(project.proof(), &domain.name);
+    let authorities = issuing.authorities.caa();
+    let subject = Subject {
+        name: &domain.name,
+        registrable: &attachable.delegable,
+        target: &target,
+        claim,
+        caa: !authorities.is_empty(),
+    };
+    let facts = collect(issuing.dns.as_ref(), &issuing.dns_config, app.core.clock.as_ref(), &subject).await;
+    let expected = Expectation {
+        name: &domain.name,
+        target: &target,
+        edge: &issuing.edge_addresses,
+        text: &text,
+        claim,
+        authorities: &authorities,
+    };
+    let judged = verdict::judge(&facts, &expected);
+    let checks = verdict::checks(&facts, &expected, &judged, app.core.clock.now().0);
+    Some(DnsCheck { judged, checks: Some(checks), claim })
+}
+
 /// Decides by a check, writes the decision, and orders a certificate if it includes one.
 async fn take_check(
     app: &App,
@@ -105,7 +149,7 @@ async fn take_check(
     let claims = domains::find_claims(write.connection(), &domain.name).await?;
     let policy = Policy {
         claim: claim(&claims, &project, &domain),
-        pays: pays(&app.settings.plans, &project, now),
+        pays: pays(&app.core.settings.plans, &project, now),
         holder: holder(&mut write, &domain, claims, &check).await?,
         reason,
         jitter: jitter(),
@@ -124,7 +168,7 @@ async fn take_check(
 async fn holder(
     write: &mut Write,
     domain: &Domain,
-    claims: domains::NameClaims,
+    claims: NameClaims,
     check: &DnsCheck,
 ) -> Result<Holder, StoreError> {
     Ok(match claims.holder {
@@ -169,7 +213,7 @@ pub(crate) async fn remove(
             // The domain is being removed now, which needs none of the unreadable columns.
             domain.problems.clear();
         }
-        domain.enter(Status::Removing, now);
+        domain.set_status(Status::Removing, now);
         write.record(&project.id, Some(&domain.name), "domain.removed", actor, json!({})).await?;
         metrics.moved(before, domain.status);
         removed.push(domain);

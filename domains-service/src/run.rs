@@ -28,7 +28,7 @@ use crate::app::App;
 use crate::config::Config;
 use crate::delivery;
 use crate::enrolment;
-use crate::issuer::acme::{AcmeAuthority, Desk};
+use crate::issuer::acme::{AcmeAuthority, AcmeRecords};
 use crate::issuer::{Authorities, Issuer, LocalAuthority};
 use crate::key_rotation;
 use crate::keyring;
@@ -54,7 +54,7 @@ const DRAIN_TIME_MAX: Duration = Duration::from_secs(25);
 /// The plans whose figures are published.
 const PUBLISHED_PLANS: &str = "published_plans";
 
-/// Projects looked at per read when plans are brought up to date.
+/// Projects read at once when plans are brought up to date.
 const PROJECTS_PER_READ: i64 = 500;
 
 /// What the service asks of others: DNS and certificate authorities.
@@ -112,14 +112,14 @@ pub async fn start_in(
     let (tls, internal_tls) = (config.tls.clone(), config.internal_tls.clone());
     let nodes = Arc::new(Nodes::new(clock.clone()));
     let mut authorities = world.authorities;
-    let desk = Desk {
+    let records = AcmeRecords {
         store: store.clone(),
         nodes: nodes.clone(),
         sealing: Arc::new(SealingKey::of(&config.sealing_secret)?),
         clock: clock.clone(),
     };
     for settings in &config.authorities {
-        let authority = AcmeAuthority::new(settings.clone(), desk.clone());
+        let authority = AcmeAuthority::new(settings.clone(), records.clone());
         let authority = authority.with_context(|| format!("the certificate authority {:?}", settings.name))?;
         // An account that cannot be read is found out again, with its reason, at the first order.
         if let Err(error) = authority.load_account().await {
@@ -149,7 +149,7 @@ pub async fn start_in(
     let guard = GatewayGuard::new(app.gateways.trusted.clone(), API_UPSTREAM, clock);
     let for_pages = guard.for_audience(DASHBOARD_UPSTREAM);
     let pages = dashboard::router(Pages::of(app.clone()), for_pages, shutdown.clone());
-    let public = dashboard::beside(api::public(app.clone(), guard), pages, &app.settings.platform)
+    let public = dashboard::beside(api::public(app.clone(), guard), pages, &app.core.settings.platform)
         .layer(middleware::from_fn_with_state(traced_by, traced));
     let inside = api::internal(app.clone(), effective, shutdown.clone());
     let for_admin = chassis::admin::answer_to(admin_router(&app, &health, registry), admin_hosts);
@@ -239,12 +239,12 @@ async fn publish_platform(app: &App) -> anyhow::Result<()> {
     for (label, upstream, access) in
         [(API_LABEL, API_UPSTREAM, Access::Key), (dashboard::LABEL, DASHBOARD_UPSTREAM, Access::Public)]
     {
-        let hostname = app.settings.platform.child(label).context("the platform's domain is too long")?;
+        let hostname = app.core.settings.platform.child(label).context("the platform's domain is too long")?;
         let serves = Serves::Platform { upstream: upstream.parse()?, access };
         write.put(Entity::Site(Site { hostname, serves, redirect: None })).await?;
     }
     write.commit().await?;
-    let plans = format!("{:?}", app.settings.plans);
+    let plans = format!("{:?}", app.core.settings.plans);
     if app.core.store.setting(PUBLISHED_PLANS).await?.as_ref() == Some(&plans) {
         return Ok(()); // a million projects need not be read to find that nothing changed
     }
@@ -261,7 +261,7 @@ async fn publish_platform(app: &App) -> anyhow::Result<()> {
             }
             // Read again: nothing else writes yet, but another process may.
             if let Some(project) = projects::find_project(write.connection(), &seen.id).await? {
-                write.put(Entity::Project(project.published(&app.settings.plans))).await?;
+                write.put(Entity::Project(project.published(&app.core.settings.plans))).await?;
             }
         }
         write.commit().await?;

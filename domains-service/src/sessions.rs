@@ -16,11 +16,11 @@ use serde_json::json;
 
 use crate::actor::{Actor, Origin};
 use crate::app::App;
-use crate::error::Stop;
+use crate::error::ApiError;
 use crate::project::ProjectRef;
 use crate::store::keys::{self, KeyRecord};
 use crate::store::sessions::{ABSOLUTE_MILLIS_MAX, IDLE_MILLIS_MAX, SessionRecord};
-use dashboard::{NotSignedIn, Opened, SignedIn};
+use dashboard::{NewSession, NotSignedIn, SignedIn};
 
 /// A session's last use is written down this often at most.
 const SEEN_MILLIS: i64 = 60 * 1_000;
@@ -48,29 +48,29 @@ fn kept_under(app: &App, secret: &str) -> String {
 }
 
 /// 32 random bytes as text.
-fn random_secret() -> Result<String, Stop> {
+fn random_secret() -> Result<String, ApiError> {
     Ok(URL_SAFE_NO_PAD.encode(chassis::random::bytes::<32>()?))
 }
 
 /// A link that signs the operator of this name in, once: its secret, and its end.
-pub(crate) async fn make_link(app: &App, operator: &str) -> Result<(String, UnixMillis), Stop> {
+pub(crate) async fn make_link(app: &App, operator: &str) -> Result<(String, UnixMillis), ApiError> {
     let secret = random_secret()?;
     let expires_at = app.core.clock.now().plus(LINK_MILLIS);
     app.core.store.save_link(&operator_digest_of(app, &secret), operator, expires_at).await?;
     Ok((secret, expires_at))
 }
 
-impl From<Stop> for NotSignedIn {
-    fn from(stop: Stop) -> Self {
-        Self::Refused(stop.into())
+impl From<ApiError> for NotSignedIn {
+    fn from(error: ApiError) -> Self {
+        Self::Refused(error.into())
     }
 }
 
 /// Spends a link and opens the session of the operator who asked for it.
-pub(crate) async fn follow_link(app: &App, link: &str, origin: Origin) -> Result<Opened, NotSignedIn> {
+pub(crate) async fn follow_link(app: &App, link: &str, origin: Origin) -> Result<NewSession, NotSignedIn> {
     app.api.throttles.sign_in_from(origin.client).map_err(NotSignedIn::TooManyAttempts)?;
     let now = app.core.clock.now();
-    let spent = app.core.store.spend_link(&operator_digest_of(app, link), now).await.map_err(Stop::from)?;
+    let spent = app.core.store.spend_link(&operator_digest_of(app, link), now).await.map_err(ApiError::from)?;
     let operator = spent.ok_or(NotSignedIn::LinkSpent)?;
     let opened = open(app, None, Some(operator.clone()), &origin).await?;
     tracing::info!(actor = operator, client = %origin.client, "an operator signed in to the dashboard");
@@ -78,28 +78,28 @@ pub(crate) async fn follow_link(app: &App, link: &str, origin: Origin) -> Result
 }
 
 /// Opens the session of the holder of a key.
-pub(crate) async fn sign_in(app: &App, key: &str, origin: Origin) -> Result<(ProjectRef, Opened), NotSignedIn> {
+pub(crate) async fn sign_in(app: &App, key: &str, origin: Origin) -> Result<(ProjectRef, NewSession), NotSignedIn> {
     let throttles = &app.api.throttles;
     throttles.sign_in_from(origin.client).map_err(NotSignedIn::TooManyAttempts)?;
     let presented = PresentedKey::parse(key).map_err(|_| NotSignedIn::NotAKey)?;
     throttles.sign_in_with(presented.digest().to_text()).map_err(NotSignedIn::TooManyAttempts)?;
-    let found = app.core.store.key_by_digest(presented.digest()).await.map_err(Stop::from)?;
+    let found = app.core.store.key_by_digest(presented.digest()).await.map_err(ApiError::from)?;
     let now = app.core.clock.now_seconds();
     let key = found.filter(|key| key.is_usable(now)).ok_or(NotSignedIn::UnknownKey)?;
     if !SCOPES.iter().any(|scope| key.scopes.contains(*scope)) {
         return Err(NotSignedIn::NothingToDo);
     }
     let opened = open(app, Some((key.project.clone(), key.id.clone())), None, &origin).await?;
-    note(app, &key, origin).await?;
+    record_sign_in(app, &key, origin).await?;
     Ok((key.project, opened))
 }
 
 /// The project's owner can see who came in, and with which key.
-async fn note(app: &App, key: &KeyRecord, origin: Origin) -> Result<(), Stop> {
+async fn record_sign_in(app: &App, key: &KeyRecord, origin: Origin) -> Result<(), ApiError> {
     let actor = Actor::holder(&key.id, key.project.clone(), key.scopes.clone(), origin);
     let mut write = app.core.store.write().await?;
     let now = write.now();
-    keys::note_use(write.connection(), &key.id, Window::Minute.index(now), now).await?;
+    keys::record_use(write.connection(), &key.id, Window::Minute.index(now), now).await?;
     write.record(&key.project, None, "dashboard.signed_in", &actor, json!({ "key": key.id })).await?;
     write.commit().await?;
     Ok(())
@@ -110,7 +110,7 @@ async fn open(
     holder: Option<(ProjectRef, KeyId)>,
     operator: Option<String>,
     origin: &Origin,
-) -> Result<Opened, Stop> {
+) -> Result<NewSession, ApiError> {
     let random = random_secret()?;
     let secret = if holder.is_none() { format!("{OPERATOR_MARK}{random}") } else { random };
     let now = app.core.clock.now();
@@ -123,11 +123,16 @@ async fn open(
         seen_at: now,
     };
     app.core.store.open_session(&record).await?;
-    Ok(Opened { secret, seconds: ABSOLUTE_MILLIS_MAX / 1_000 })
+    Ok(NewSession { secret, seconds: ABSOLUTE_MILLIS_MAX / 1_000 })
 }
 
 /// Who has the session with this secret, if it goes on.
-pub(crate) async fn find(app: &App, secret: &str, origin: Origin, by_itself: bool) -> Result<Option<SignedIn>, Stop> {
+pub(crate) async fn find(
+    app: &App,
+    secret: &str,
+    origin: Origin,
+    by_itself: bool,
+) -> Result<Option<SignedIn>, ApiError> {
     let store = &app.core.store;
     let Some(record) = store.find_session(&kept_under(app, secret)).await? else {
         return Ok(None);

@@ -44,7 +44,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use anyhow::Context as _;
 use chassis::clock::Clock;
-use chassis::sql::{Begin, Connection, Database, Found, Migrations, Place, Pool, Record, query, query_as};
+use chassis::sql::{Begin, Connection, Database, Found, Migrations, Place, Pool, Query, Record, query, query_as};
 use contract::feed::Revision;
 use contract::time::UnixMillis;
 use parking_lot::Mutex;
@@ -167,7 +167,7 @@ impl Store {
 
     /// Records in the background that a credential was used, so that clients are served even while the database accepts
     /// no writes. A failed write is not repeated; the next one follows a minute later.
-    pub(crate) fn note_use(&self, digest: &str, now: UnixMillis) {
+    pub(crate) fn record_use(&self, digest: &str, now: UnixMillis) {
         let mut last_used = self.last_used.lock();
         if last_used.get(digest).is_some_and(|at| now.since(*at) < USE_NOTED_EVERY_MILLIS) {
             return;
@@ -212,14 +212,7 @@ impl Store {
 
     /// Stores a setting.
     pub(crate) async fn set_setting(&self, name: &str, value: &str) -> Result<(), StoreError> {
-        query(
-            "INSERT INTO settings (name, value) VALUES ($1, $2)
-             ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-        )
-        .bind(name)
-        .bind(value)
-        .execute(self.writer())
-        .await?;
+        set_setting(name, value).execute(self.writer()).await?;
         Ok(())
     }
 
@@ -276,6 +269,11 @@ impl Commits {
     fn highest(&self) -> u64 {
         self.highest.load(Ordering::Acquire)
     }
+}
+
+/// Stores a setting.
+fn set_setting(name: &str, value: &str) -> Query {
+    rows::upsert(rows::Table::Settings, &["name"], &[], [("name", name.into()), ("value", value.into())])
 }
 
 /// JSON for a column. Our own types always serialise.

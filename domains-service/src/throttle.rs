@@ -91,7 +91,7 @@ pub(crate) struct Throttles {
     projects: Throttle<(Asking, ProjectRef)>,
     sign_ins: Throttle<String>,
     /// How often sessions and projects may change anything.
-    pub(crate) pace: Pace,
+    pub(crate) changes: ChangeRate,
 }
 
 impl Throttles {
@@ -100,7 +100,7 @@ impl Throttles {
             domains: Throttle::new(clock.clone(), DOMAIN_INTERVAL, REMEMBERED_MAX),
             projects: Throttle::new(clock.clone(), PROJECT_WINDOW, REMEMBERED_MAX),
             sign_ins: Throttle::new(clock.clone(), SIGN_IN_WINDOW, REMEMBERED_MAX),
-            pace: Pace::new(clock),
+            changes: ChangeRate::new(clock),
         }
     }
 
@@ -139,28 +139,28 @@ const fn per_minute(count: i64) -> Limit {
     Limit { burst: count, refill: 60_000 / count }
 }
 
-/// How often things are changed. In memory of one replica, and bounded.
-pub(crate) struct Pace {
+/// Limits the rate of changes. In memory of one replica, and bounded.
+pub(crate) struct ChangeRate {
     clock: Arc<dyn Clock>,
     /// From when on all of a limit is free again.
     free_at: Cache<String, UnixMillis>,
     /// Simultaneous changes are counted one after the other.
-    turn: Mutex<()>,
+    counting: Mutex<()>,
 }
 
-impl Pace {
+impl ChangeRate {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, free_at: Cache::builder().max_capacity(REMEMBERED_MAX).build(), turn: Mutex::new(()) }
+        Self { clock, free_at: Cache::builder().max_capacity(REMEMBERED_MAX).build(), counting: Mutex::new(()) }
     }
 
     /// Counts a change by `session`, in `project` if it is a tenant's, or returns the time to wait. A refused change
     /// counts nowhere.
-    pub(crate) fn change(&self, session: &str, project: Option<&ProjectRef>) -> Result<(), Duration> {
+    pub(crate) fn admit(&self, session: &str, project: Option<&ProjectRef>) -> Result<(), Duration> {
         let since_start = i64::try_from(self.clock.monotonic().as_millis()).unwrap_or(i64::MAX);
         let now = UnixMillis(since_start);
         let mut limits = vec![(format!("session {session}"), SESSION_CHANGES)];
         limits.extend(project.map(|project| (format!("project {}", project.uid), PROJECT_CHANGES)));
-        let _turn = self.turn.lock();
+        let _counting = self.counting.lock();
         let mut taken = Vec::new();
         for (name, limit) in limits {
             let free_at = self.free_at.get(&name).unwrap_or(UnixMillis(0));
@@ -186,19 +186,19 @@ mod tests {
     #[test]
     fn changes_are_limited_by_session_and_project_and_refusals_cost_nothing() {
         let clock = Arc::new(ManualClock::at(UnixMillis(0)));
-        let pace = Pace::new(clock.clone());
+        let rate = ChangeRate::new(clock.clone());
         let (demo, other): (ProjectRef, ProjectRef) = ("demo".parse().unwrap(), "other".parse().unwrap());
         let changes = |session: &str, project: &ProjectRef| {
-            std::iter::from_fn(|| pace.change(session, Some(project)).ok()).take(10_000).count()
+            std::iter::from_fn(|| rate.admit(session, Some(project)).ok()).take(10_000).count()
         };
         assert_eq!(changes("one", &demo), 300);
-        assert_eq!(pace.change("one", Some(&demo)), Err(Duration::from_millis(200)));
+        assert_eq!(rate.admit("one", Some(&demo)), Err(Duration::from_millis(200)));
         assert_eq!(changes("two", &demo), 300);
         assert_eq!(changes("three", &demo), 0, "the project's share is used up for every caller");
         assert_eq!(changes("three", &other), 300, "and the session was not charged for it");
         clock.advance(Duration::from_millis(200));
         assert_eq!((changes("one", &demo), changes("two", &demo)), (1, 1));
-        assert!(pace.change("operator", None).is_ok());
+        assert!(rate.admit("operator", None).is_ok());
     }
 
     #[test]

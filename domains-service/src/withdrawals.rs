@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use contract::feed::Revision;
 use contract::project::ProjectUid;
-use domains_api::types::Withdrawal as Shown;
-use serde_json::{Value, json};
+use domains_api::types::{self, ListedWithdrawal};
+use serde_json::json;
 
 use crate::actor::Actor;
 use crate::common::Core;
@@ -169,11 +169,11 @@ async fn end(core: &Core, gateways: &Gateways, revision: Revision) -> Result<boo
     Ok(true)
 }
 
-/// What of one project waits, as it is shown.
-pub(crate) struct Waiting(HashMap<(&'static str, String), Shown>);
+/// The withdrawals of one project that some gateways have not confirmed.
+pub(crate) struct PendingWithdrawals(HashMap<(&'static str, String), types::Withdrawal>);
 
-impl Waiting {
-    /// The withdrawals in progress of this project.
+impl PendingWithdrawals {
+    /// Those of this project.
     pub(crate) async fn of(store: &Store, gateways: &Gateways, project: &ProjectUid) -> Result<Self, StoreError> {
         let found = store.withdrawals_of(project).await?;
         if !found.is_empty() {
@@ -183,28 +183,27 @@ impl Waiting {
         Ok(Self(shown.collect()))
     }
 
-    /// The first withdrawal in progress of one of these kinds.
-    pub(crate) fn find(&self, whats: &[What], which: &str) -> Option<Shown> {
+    /// The first of one of these kinds.
+    pub(crate) fn find(&self, whats: &[What], which: &str) -> Option<types::Withdrawal> {
         whats.iter().find_map(|what| self.0.get(&(what.as_str(), which.to_owned()))).cloned()
     }
 }
 
 /// A withdrawal as its entity shows it.
-fn view(nodes: &Nodes, withdrawal: &Withdrawal) -> Shown {
+fn view(nodes: &Nodes, withdrawal: &Withdrawal) -> types::Withdrawal {
     let lagging = nodes.status_of_all(withdrawal.revision).lagging;
-    Shown { what: withdrawal.what, since: withdrawal.since.into(), lagging }
+    types::Withdrawal { what: withdrawal.what, since: withdrawal.since.into(), lagging }
 }
 
 /// A withdrawal in the operators' list.
-pub(crate) fn listed(nodes: &Nodes, withdrawal: &Withdrawal) -> Value {
-    let mut shown = json!(view(nodes, withdrawal));
-    if let Some(fields) = shown.as_object_mut() {
-        fields.insert("which".to_owned(), json!(withdrawal.which));
-        fields.insert("project".to_owned(), json!(withdrawal.project_name));
-        fields.insert("project_uid".to_owned(), json!(withdrawal.project_uid));
-        fields.insert("revision".to_owned(), json!(withdrawal.revision));
+pub(crate) fn listed(nodes: &Nodes, withdrawal: &Withdrawal) -> ListedWithdrawal {
+    ListedWithdrawal {
+        withdrawal: view(nodes, withdrawal),
+        which: withdrawal.which.clone(),
+        project: withdrawal.project_name.clone(),
+        project_uid: withdrawal.project_uid.clone(),
+        revision: withdrawal.revision,
     }
-    shown
 }
 
 /// Brings the gauges up to date.

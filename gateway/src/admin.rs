@@ -65,7 +65,7 @@ pub(crate) struct View {
 /// `GET /status`, `GET /hosts/{host}`, `GET /usage/{project}`, `GET /bans`; and with an operator's pass
 /// `POST /bans/{key}?seconds=N` (at most a day), `DELETE /bans/{key}`, `POST` and `GET /replica/accept`,
 /// `POST` and `DELETE /drain`, `GET /top`,
-/// `/requests/{id}`, `/keys/{id}` and `/moments`.
+/// `/requests/{id}`, `/keys/{id}` and `/changes`.
 pub(crate) fn router(view: View, operators: PassGuard) -> Router {
     let with_token = Router::new()
         .route("/bans/{key}", post(ban).delete(lift))

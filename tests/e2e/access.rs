@@ -191,9 +191,9 @@ async fn a_pass_for_one_gateway_is_refused_by_another() {
     names.sort_by_key(Value::to_string);
     assert_eq!(names, ["edge-9", "gateway"], "as they were set up: the thief calls itself gateway");
     let opened =
-        Client::new().get(format!("{gateway}/moments")).bearer_auth(shown.join().unwrap()).send().await.unwrap();
+        Client::new().get(format!("{gateway}/changes")).bearer_auth(shown.join().unwrap()).send().await.unwrap();
     assert_eq!(opened.status(), 401);
     run["gateways"].as_array_mut().unwrap().pop();
     std::fs::write(&file, run.to_string()).unwrap();
-    assert!(platform.json(&["changes"])["moments"].as_array().is_some_and(|moments| !moments.is_empty()));
+    assert!(platform.json(&["changes"])["changes"].as_array().is_some_and(|changes| !changes.is_empty()));
 }

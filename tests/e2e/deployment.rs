@@ -279,7 +279,7 @@ impl Deployment {
     /// Whether the admin listener of a gateway accepts a pass.
     pub(crate) async fn admin_opens(&self, gateway: usize, pass: &str) -> bool {
         let address = self.gateways[gateway].running.address("admin").unwrap();
-        Client::new().get(format!("http://{address}/moments")).bearer_auth(pass).send().await.unwrap().status() == 200
+        Client::new().get(format!("http://{address}/changes")).bearer_auth(pass).send().await.unwrap().status() == 200
     }
 
     /// The address of a listener of the first control plane (`domains`) or orders-service (`orders`).

@@ -210,7 +210,7 @@ async fn processes_speak_tls_to_each_other_on_internal_listeners_and_apis() {
     }
     assert_speaks_tls(("gateway-1", &admin), &internal, [&of_apis, &customers]).await;
     // A command that asks the gateways, and a health check.
-    assert!(must(directory, &["changes"])["moments"].as_array().is_some_and(|moments| !moments.is_empty()));
+    assert!(must(directory, &["changes"])["changes"].as_array().is_some_and(|changes| !changes.is_empty()));
     let check = |name: &str| command(directory, &["healthcheck", &admin, "--server-name", name]).status.success();
     assert!(check("gateway-1") && !check("gateway-2"));
     certificates_are_replaced_while_processes_run(places, [("gateway-1", &admin), ("orders-service", &orders_at)])

@@ -99,14 +99,14 @@ async fn explain_knows_requests_keys_and_hosts(platform: &Platform) {
 async fn changes_say_what_was_done_and_when(platform: &Platform) {
     platform.json(&["project", "set", "demo-free", "--plan", "business"]);
     let published = |all: &Value| {
-        let moments = all["moments"].as_array().unwrap();
-        moments.iter().any(|moment| moment["words"].as_str().unwrap().ends_with("project demo-free (business plan)"))
+        let changes = all["changes"].as_array().unwrap();
+        changes.iter().any(|change| change["words"].as_str().unwrap().ends_with("project demo-free (business plan)"))
     };
     until("the change is there", async || published(&platform.json(&["changes"]))).await;
     let all = platform.json(&["changes", "--limit", "512"]);
-    let moments = all["moments"].as_array().unwrap();
-    assert!(moments.iter().any(|moment| moment["what"] == "start"), "{all}");
-    let times: Vec<i64> = moments.iter().map(|moment| moment["at"].as_i64().unwrap()).collect();
+    let changes = all["changes"].as_array().unwrap();
+    assert!(changes.iter().any(|change| change["what"] == "start"), "{all}");
+    let times: Vec<i64> = changes.iter().map(|change| change["at"].as_i64().unwrap()).collect();
     assert!(times.iter().rev().is_sorted(), "newest first");
 }
 

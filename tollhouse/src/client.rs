@@ -12,6 +12,7 @@ use contract::error::ErrorBody;
 use contract::project::ProjectUid;
 use contract::token::SigningKey;
 use contract::trust::{CONTROL_PLANE, ORDERS_SERVICE, PassFor};
+use domains_service::Operation;
 use reqwest::{Method, Response};
 use serde_json::Value;
 
@@ -67,11 +68,28 @@ impl Client {
         })
     }
 
-    /// Calls the control plane. `Value::Null` means no body, in requests and responses.
+    /// Reads from the control plane, or runs an action without a body: `parameters` of the operation's path in order, and
+    /// the query. A response without a body is `Value::Null`.
     ///
     /// # Errors
     /// If it cannot be reached, or refuses with its own message.
-    pub async fn control(&self, method: Method, path: &str, body: &Value) -> anyhow::Result<Value> {
+    pub async fn call(&self, operation: Operation, parameters: &[&str], query: &str) -> anyhow::Result<Value> {
+        let (method, path) = place_of(operation, parameters)?;
+        let mark = if query.is_empty() { "" } else { "?" };
+        self.control(method, &format!("{path}{mark}{query}"), &Value::Null).await
+    }
+
+    /// Like [`Client::call`], with a body.
+    ///
+    /// # Errors
+    /// Like [`Client::call`].
+    pub async fn send(&self, operation: Operation, parameters: &[&str], body: &Value) -> anyhow::Result<Value> {
+        let (method, path) = place_of(operation, parameters)?;
+        self.control(method, &path, body).await
+    }
+
+    /// Calls the control plane at a path.
+    pub(crate) async fn control(&self, method: Method, path: &str, body: &Value) -> anyhow::Result<Value> {
         self.json(&self.control, &self.at(&self.run.control, path), &self.token.to_token(), method, body).await
     }
 
@@ -127,7 +145,7 @@ impl Client {
 
     /// The gateways with processes that the control plane waits for; `None` if it does not answer.
     async fn gateways_on_record(&self) -> Option<BTreeSet<String>> {
-        let known = self.control(Method::GET, "/internal/nodes", &Value::Null).await.ok()?;
+        let known = self.call(Operation::ListNodes, &[], "").await.ok()?;
         let processes = known.get("nodes")?.as_array()?.iter();
         Some(processes.filter_map(|one| Some(one.get("gateway")?.as_str()?.to_owned())).collect())
     }
@@ -141,9 +159,9 @@ impl Client {
     /// The identity of a project, under which services store its data.
     ///
     /// # Errors
-    /// Like [`Client::control`], and if the project is unknown.
+    /// Like [`Client::call`], and if the project is unknown.
     pub async fn identity_of(&self, project: &str) -> anyhow::Result<ProjectUid> {
-        let project = self.control(Method::GET, &format!("/internal/projects/{project}"), &Value::Null).await?;
+        let project = self.call(Operation::ShowProject, &[project], "").await?;
         Ok(serde_json::from_value(project.get("uid").cloned().unwrap_or_default())?)
     }
 
@@ -185,6 +203,13 @@ impl Client {
         let text = checked(response).await?.text().await?;
         if text.is_empty() { Ok(Value::Null) } else { Ok(serde_json::from_str(&text)?) }
     }
+}
+
+/// The method of an operation, and its path with these parameters.
+fn place_of(operation: Operation, parameters: &[&str]) -> anyhow::Result<(Method, String)> {
+    let place = domains_service::at_operators(operation, parameters);
+    let (method, path) = place.with_context(|| format!("unknown operation {}", operation.as_str()))?;
+    Ok((method.as_str().parse()?, path))
 }
 
 /// A client of the process with this name, verified by its certificate, independent of its address.

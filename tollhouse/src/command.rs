@@ -21,7 +21,7 @@ mod top;
 mod webhook;
 
 use chassis::percent::segment;
-use reqwest::Method;
+use domains_service::Operation;
 use serde_json::Value;
 
 use crate::arguments::{Command, Common};
@@ -108,18 +108,25 @@ pub async fn run(common: &Common, command: Command) -> anyhow::Result<()> {
 }
 
 /// All pages of a list, joined: the items under `name` of each page, up to `most`.
-async fn all_pages(client: &Client, path: &str, name: &str, most: usize) -> anyhow::Result<Value> {
+async fn all_pages(
+    client: &Client,
+    operation: Operation,
+    parameters: &[&str],
+    query: &str,
+    name: &str,
+    most: usize,
+) -> anyhow::Result<Value> {
     let mut items = Vec::new();
-    let mut place = path.to_owned();
+    let mut place = query.to_owned();
     loop {
-        let mut page = client.control(Method::GET, &place, &Value::Null).await?;
+        let mut page = client.call(operation, parameters, &place).await?;
         if let Some(Value::Array(found)) = page.get_mut(name).map(Value::take) {
             items.extend(found);
         }
         match page.get("next_cursor").and_then(Value::as_str) {
             Some(next) if items.len() < most => {
-                let joint = if path.contains('?') { '&' } else { '?' };
-                place = format!("{path}{joint}cursor={}", segment(next));
+                let joint = if query.is_empty() { "" } else { "&" };
+                place = format!("{query}{joint}cursor={}", segment(next));
             }
             _ => break,
         }

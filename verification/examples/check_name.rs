@@ -5,7 +5,8 @@ use chassis::clock::SystemClock;
 use contract::hostname::Hostname;
 use verification::DnsConfig;
 use verification::collect::{Subject, collect};
-use verification::verdict::{Claim, Expectation, judge};
+use verification::facts::Claim;
+use verification::verdict::{Expectation, judge};
 use verification::wire::WireDns;
 
 #[tokio::main(flavor = "current_thread")]

@@ -147,5 +147,4 @@ impl Property {
 }
 
 #[cfg(test)]
-#[path = "caa/tests.rs"]
 mod tests;

@@ -16,9 +16,8 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use self::zone::{Nameserver, Parent, ZoneServers};
-use super::facts::{CaaLevel, DnsAnswer, DnsFacts, NoAnswer, ServerFacts, Zone};
+use super::facts::{CaaLevel, Claim, DnsAnswer, DnsFacts, NoAnswer, ServerFacts, Zone};
 use super::race::first_good;
-use super::verdict::Claim;
 use super::{CaaRecord, Dns, DnsFailure, DnsReply, RecordData, RecordKind, ReplyCode};
 use crate::TEXT_LABEL;
 use crate::{DnsConfig, DnsMode};
@@ -120,10 +119,10 @@ impl Verification<'_> {
         let answered =
             |facts: &ServerFacts| !matches!(facts.cname, DnsAnswer::Failed(NoAnswer::Timeout | NoAnswer::Unreachable));
         let has_v6 = answers.iter().any(|facts| is_v6(facts) && answered(facts));
-        let heard: Vec<String> =
+        let answering: Vec<String> =
             answers.iter().filter(|facts| answered(facts)).map(|facts| facts.host.clone()).collect();
-        if !has_v6 && !heard.is_empty() {
-            answers.retain(|facts| answered(facts) || !is_v6(facts) || !heard.contains(&facts.host));
+        if !has_v6 && !answering.is_empty() {
+            answers.retain(|facts| answered(facts) || !is_v6(facts) || !answering.contains(&facts.host));
             for facts in answers.iter_mut().filter(|facts| is_v6(facts)) {
                 facts.cname = DnsAnswer::Failed(NoAnswer::Unreachable);
             }
@@ -387,5 +386,4 @@ fn addresses_v6(reply: &DnsReply, owner: Option<&str>) -> Vec<Ipv6Addr> {
 }
 
 #[cfg(test)]
-#[path = "collect/tests.rs"]
 mod tests;

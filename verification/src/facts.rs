@@ -1,8 +1,28 @@
-//! The answers of DNS about a domain: data, collected once and judged elsewhere.
+//! Facts about a domain: the state of its ownership, and the answers of DNS. Data, collected once and judged elsewhere.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{CaaRecord, DnsFailure};
+
+/// The state of a name's ownership before DNS is queried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Claim {
+    /// The project holds the name and it is served: ownership was proven, and the records have pointed at us ever
+    /// since.
+    Proven,
+    /// No other project has it. A CNAME to the project's own target proves it; addresses do not, because all projects
+    /// share the edge's addresses.
+    Open,
+    /// Another project has it, or had it: only the TXT record proves it.
+    Contested,
+}
+
+impl Claim {
+    /// Whether the ownership TXT record may matter for a name that is (or is not) the apex of its zone.
+    pub fn may_ask_for_text(self, is_apex: bool) -> bool {
+        self == Self::Contested || (self == Self::Open && is_apex)
+    }
+}
 
 /// Why a nameserver gave no usable answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 
 use super::caa::CaaIdentity;
 use super::collect::{Subject, collect};
-use super::verdict::{self, Claim, Expectation};
+use super::facts::Claim;
+use super::verdict::{self, Expectation};
 use super::{Dns, DnsFailure, DnsRecord, DnsReply, RecordData, RecordKind, ReplyCode, wire};
 use crate::{DnsConfig, DnsMode};
 

@@ -11,7 +11,7 @@ use contract::hostname::Hostname;
 use serde::{Deserialize, Serialize};
 
 use super::caa::{CaaIdentity, CaaRuling, rule};
-use super::facts::{DnsAnswer, DnsFacts, NoAnswer, Zone};
+use super::facts::{Claim, DnsAnswer, DnsFacts, NoAnswer, Zone};
 use crate::TEXT_LABEL;
 use crate::problem::{Problem, ProblemCode};
 pub use server::ServerVerdict;
@@ -30,26 +30,6 @@ pub struct Expectation<'a> {
     pub claim: Claim,
     /// The authorities that may be used, best first. Empty: CAA is not checked.
     pub authorities: &'a [CaaIdentity],
-}
-
-/// The state of a name's ownership before DNS is queried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Claim {
-    /// The project holds the name and it is served: ownership was proven, and the records have pointed at us ever
-    /// since.
-    Proven,
-    /// No other project has it. A CNAME to the project's own target proves it; addresses do not, because all projects
-    /// share the edge's addresses.
-    Open,
-    /// Another project has it, or had it: only the TXT record proves it.
-    Contested,
-}
-
-impl Claim {
-    /// Whether the ownership TXT record may matter for a name that is (or is not) the apex of its zone.
-    pub fn may_ask_for_text(self, is_apex: bool) -> bool {
-        self == Self::Contested || (self == Self::Open && is_apex)
-    }
 }
 
 /// Whether the records point at us.

@@ -157,5 +157,4 @@ fn record_type(kind: RecordKind) -> RecordType {
 }
 
 #[cfg(test)]
-#[path = "wire/tests.rs"]
 mod tests;

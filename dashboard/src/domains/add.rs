@@ -15,11 +15,11 @@ use crate::Dashboard;
 use crate::control_plane::Refused;
 use crate::fault::Fault;
 use crate::form::Posted;
-use crate::operation::Operation;
 use crate::session::Session;
 use crate::shell::{Section, Shell, html_with};
 use crate::words as w;
 use chassis::percent::segment;
+use domains_api::Operation;
 use domains_api::types::{DomainCheck, Problem, Project};
 use verification::verdict::RecordState;
 
@@ -118,7 +118,7 @@ pub(crate) async fn add(
 }
 
 async fn load(dashboard: &Dashboard, session: &Session, id: &str) -> Result<Project, Fault> {
-    session.enter(id, Some(Scope::DomainsWrite))?;
+    session.authorise(id, Some(Scope::DomainsWrite))?;
     Ok(dashboard.get(&session.actor, Operation::ShowProject, &[id], "").await?)
 }
 
@@ -137,7 +137,7 @@ fn page(
     (check, pair): (Option<DomainCheck>, Option<String>),
     problem: Option<Refused>,
 ) -> Result<Response, Fault> {
-    let project_id = session.enter(id, None)?;
+    let project_id = session.authorise(id, None)?;
     let status = problem.as_ref().map_or(200, |refused| refused.status);
     let shell = Shell::within(session, &project_id, Section::Domains, w::ADD_DOMAIN);
     Ok(html_with(status, &Page { shell, project, id: project_id.to_string(), name, check, problem, pair }))

@@ -10,10 +10,10 @@ use super::detail;
 use crate::Dashboard;
 use crate::fault::Fault;
 use crate::form::Posted;
-use crate::operation::Operation;
 use chassis::percent::segment;
+use domains_api::Operation;
 
-/// `POST …/verify`: looks now.
+/// `POST …/verify`: checks DNS now.
 pub(crate) async fn verify(
     State(dashboard): State<Arc<Dashboard>>,
     Path((id, name)): Path<(String, String)>,
@@ -54,12 +54,12 @@ async fn carry_out(
     name: &str,
     operation: Operation,
     body: &Value,
-    note: &str,
+    notice: &str,
 ) -> Result<Response, Fault> {
     match dashboard.call(&posted.session.actor, operation, (&[id, name], ""), body).await {
         Ok(answered) => {
-            let note = if answered.status == 202 { "verifying" } else { note };
-            let place = format!("/projects/{}/domains/{}?{note}", segment(id), segment(name));
+            let notice = if answered.status == 202 { "verifying" } else { notice };
+            let place = format!("/projects/{}/domains/{}?{notice}", segment(id), segment(name));
             Ok(Redirect::to(&place).into_response())
         }
         // Something about the domain as it is: shown beside it.

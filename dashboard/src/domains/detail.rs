@@ -17,11 +17,11 @@ use crate::control_plane::Refused;
 use crate::digest::digest_of;
 use crate::fault::Fault;
 use crate::moment::Moment;
-use crate::operation::Operation;
 use crate::session::Session;
 use crate::shell::{Section, Shell, html_with};
 use crate::words as w;
 use chassis::percent::segment;
+use domains_api::Operation;
 use domains_api::types::{Domain, Domains, Events};
 
 /// Events shown on the page of a domain.
@@ -50,7 +50,7 @@ struct Page {
     targets: Vec<String>,
     has_primary: bool,
     may_write: bool,
-    note: Option<&'static str>,
+    notice: Option<&'static str>,
     problem: Option<Refused>,
     state: String,
 }
@@ -72,7 +72,7 @@ pub(crate) async fn show(
     Path((id, name)): Path<(String, String)>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Fault> {
-    page(&dashboard, &session, &id, &name, w::note(&query.unwrap_or_default()), None).await
+    page(&dashboard, &session, &id, &name, w::notice(&query.unwrap_or_default()), None).await
 }
 
 /// The page of a domain, with what was just refused when something was.
@@ -81,10 +81,10 @@ pub(super) async fn page(
     session: &Session,
     id: &str,
     name: &str,
-    note: Option<&'static str>,
+    notice: Option<&'static str>,
     problem: Option<Refused>,
 ) -> Result<Response, Fault> {
-    let project = session.enter(id, Some(Scope::DomainsRead))?;
+    let project = session.authorise(id, Some(Scope::DomainsRead))?;
     let actor = &session.actor;
     let place = [project.name.as_str(), name];
     let answered = dashboard.call(actor, Operation::ShowDomain, (&place, ""), &Value::Null).await?;
@@ -118,7 +118,7 @@ pub(super) async fn page(
         shell.reload_seconds = None;
     }
     let status = problem.as_ref().map_or(200, |refused| refused.status);
-    let note = if note == w::note("verified") && !domain.is_served() { Some(w::CHECKED_NOT_YET) } else { note };
+    let notice = if notice == w::notice("verified") && !domain.is_served() { Some(w::CHECKED_NOT_YET) } else { notice };
     let page = Page {
         shell,
         id: project.to_string(),
@@ -131,7 +131,7 @@ pub(super) async fn page(
         targets,
         has_primary,
         may_write: session.may(Scope::DomainsWrite),
-        note,
+        notice,
         problem,
         state,
         domain,

@@ -14,17 +14,17 @@ use crate::Dashboard;
 use crate::digest::digest_of;
 use crate::fault::Fault;
 use crate::moment::Moment;
-use crate::operation::Operation;
 use crate::session::Session;
 use crate::shell::{Section, Shell, html};
 use crate::words as w;
 use chassis::percent::segment;
+use domains_api::Operation;
 use domains_api::types::{Domain, DomainQuota, Domains, Project, Status};
 
 /// Seconds between reloads where there is no script.
 pub(super) const RELOAD_SECONDS: u32 = 15;
 
-/// Which domains are looked for, and which page of them.
+/// Which domains are listed, and which page of them.
 #[derive(Default, Deserialize)]
 pub(crate) struct ListQuery {
     #[serde(default)]
@@ -54,7 +54,7 @@ impl ListQuery {
     }
 }
 
-/// A state to look for.
+/// A state to filter by.
 struct Choice {
     status: &'static str,
     word: &'static str,
@@ -76,9 +76,9 @@ struct Page {
     quota: DomainQuota,
     next: Option<String>,
     may_write: bool,
-    note: Option<&'static str>,
+    notice: Option<&'static str>,
     state: String,
-    look: ListQuery,
+    filter: ListQuery,
     choices: Vec<Choice>,
     /// Until when domains are served though the plan has none.
     until: Option<Moment>,
@@ -94,13 +94,13 @@ pub(crate) async fn show(
     State(dashboard): State<Arc<Dashboard>>,
     session: Session,
     Path(id): Path<String>,
-    Query(mut look): Query<ListQuery>,
+    Query(mut filter): Query<ListQuery>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Fault> {
-    look.name = look.name.trim().to_owned();
-    let project_id = session.enter(&id, Some(Scope::DomainsRead))?;
+    filter.name = filter.name.trim().to_owned();
+    let project_id = session.authorise(&id, Some(Scope::DomainsRead))?;
     let project: Project = dashboard.get(&session.actor, Operation::ShowProject, &[&id], "").await?;
-    let wanted = look.list_query();
+    let wanted = filter.list_query();
     let answered = dashboard.call(&session.actor, Operation::ListDomains, (&[&id], &wanted), &Value::Null).await?;
     let state = digest_of(&answered.body.to_string());
     let list: Domains = answered.read()?;
@@ -110,17 +110,18 @@ pub(crate) async fn show(
     let mut shell = Shell::within(&session, &project_id, Section::Domains, w::DOMAINS);
     if rows.iter().any(|row| row.domain.is_moving()) || session.may(Scope::DomainsWrite) {
         // Of this page, not of the first.
-        let page = look.query();
+        let page = filter.query();
         let mark = if page.is_empty() { "" } else { "?" };
         shell = shell.live(format!("/projects/{project_id}/live{mark}{page}"), RELOAD_SECONDS);
     }
     if !rows.iter().any(|row| row.domain.is_moving()) {
         shell.reload_seconds = None; // nothing to wait for
     }
-    let note = w::note(&query.unwrap_or_default());
+    let notice = w::notice(&query.unwrap_or_default());
     let until = project.domains_until.as_deref().and_then(|until| Moment::parse(until, now));
-    let next =
-        list.next_cursor.map(|after| ListQuery { after, name: look.name.clone(), status: look.status.clone() }.query());
+    let next = list
+        .next_cursor
+        .map(|after| ListQuery { after, name: filter.name.clone(), status: filter.status.clone() }.query());
     let choices =
         Status::ALL.iter().map(|status| Choice { status: status.as_str(), word: w::status(status.as_str()).0 });
     Ok(html(&Page {
@@ -131,10 +132,10 @@ pub(crate) async fn show(
         quota: list.quota,
         next,
         may_write: session.may(Scope::DomainsWrite),
-        note,
+        notice,
         state,
         choices: choices.collect(),
-        look,
+        filter,
         until,
     }))
 }

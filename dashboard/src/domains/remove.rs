@@ -12,10 +12,10 @@ use crate::Dashboard;
 use crate::control_plane::Refused;
 use crate::fault::Fault;
 use crate::form::Posted;
-use crate::operation::Operation;
 use crate::session::Session;
 use crate::shell::{Section, Shell, html, html_with};
 use crate::words as w;
+use domains_api::Operation;
 use domains_api::types::{Domain, Domains};
 
 #[derive(Template)]
@@ -54,7 +54,7 @@ async fn question(
     name: &str,
     problem: Option<Refused>,
 ) -> Result<Response, Fault> {
-    let project = session.enter(id, Some(Scope::DomainsWrite))?;
+    let project = session.authorise(id, Some(Scope::DomainsWrite))?;
     let project_name = project.name.as_str();
     let domain: Domain = dashboard.get(&session.actor, Operation::ShowDomain, &[project_name, name], "").await?;
     let all: Domains = dashboard.get(&session.actor, Operation::ListDomains, &[project_name], "limit=200").await?;
@@ -85,7 +85,7 @@ pub(crate) async fn remove(
             }
             Err(refused) => return Err(refused.into()),
         };
-    let project = session.enter(&id, None)?;
+    let project = session.authorise(&id, None)?;
     let lagging = answered.body.get("lagging").and_then(Value::as_array).into_iter().flatten();
     let lagging: Vec<String> = lagging.filter_map(Value::as_str).map(str::to_owned).collect();
     let words = w::stopped(answered.acknowledged.as_deref().unwrap_or_default());

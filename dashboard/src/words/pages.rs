@@ -127,7 +127,7 @@ pub(crate) const fn fault_title(status: u16) -> &'static str {
 }
 
 /// What was just done, by the word in the address.
-pub(crate) fn note(query: &str) -> Option<&'static str> {
+pub(crate) fn notice(query: &str) -> Option<&'static str> {
     match query {
         "verified" => Some("Checked just now."),
         "made" => Some("It was shown once. If it was not copied, make another and take the old one away."),

@@ -45,7 +45,7 @@ pub(crate) fn resets_in(seconds: i64) -> String {
     }
 }
 
-pub(crate) fn silent(millis: u64) -> String {
+pub(crate) fn silent(millis: i64) -> String {
     if millis < 2_000 { "now".to_owned() } else { format!("{} s ago", millis / 1_000) }
 }
 

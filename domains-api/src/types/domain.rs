@@ -21,7 +21,7 @@ contract::message! {
         records: Vec<Record> = "What its owner is to create.";
         checks: Option<Checks>;
         problems: Vec<Problem> = "What is in the way, who acts, and what to type.";
-        next_check_at: Option<Rfc3339> = "When we look again.";
+        next_check_at: Option<Rfc3339> = "When DNS is checked next.";
         certificate: Certificate;
         withdrawal: Option<Withdrawal>;
         created_at: Rfc3339 = "When it was added.";
@@ -122,7 +122,7 @@ contract::message! {
         value: String = "Its value.";
         ttl: u32 = "Its time to live in seconds.";
         purpose: RecordPurpose = "What it is for.";
-        state: RecordState = "What the last look found.";
+        state: RecordState = "What the last check found.";
     }
 }
 
@@ -143,7 +143,7 @@ contract::message! {
 
 contract::message! {
     #[derive(Clone, Debug)]
-    pub answer Checks = "The last look at DNS." {
+    pub answer Checks = "The last check of DNS." {
         at: Rfc3339 = "When.";
         duration_ms: u64 = "How long it took.";
         queries: u32 = "Questions asked.";

@@ -1,10 +1,11 @@
-//! What operators look at first.
+//! The overview for operators.
 
 use contract::ban::Ban;
+use contract::feed::Revision;
 use contract::project::ProjectId;
 use serde::{Deserialize, Serialize};
 
-use super::Rfc3339;
+use super::{Project, Rfc3339, Withdrawal};
 
 /// Bans, certificates that end soon, and domains that wait for their owners.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -56,4 +57,70 @@ pub struct ListedBan {
     pub project: Option<ProjectId>,
     /// What its owner calls the key.
     pub label: Option<String>,
+}
+
+/// A page of projects, by name.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Projects {
+    /// The projects.
+    pub projects: Vec<Project>,
+    /// `cursor` of the next page; nothing on the last.
+    pub next_cursor: Option<String>,
+}
+
+/// The processes of gateways.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct GatewayProcesses {
+    /// The newest revision.
+    pub revision: Revision,
+    /// The processes that removals wait for.
+    pub nodes: Vec<GatewayProcess>,
+}
+
+/// A process of a gateway.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct GatewayProcess {
+    /// The gateway.
+    pub gateway: String,
+    /// The process, with its gateway.
+    pub node: String,
+    /// The data directory with its gateway, if the process reports one.
+    pub place: Option<String>,
+    /// The newest revision that it has applied.
+    pub applied: Revision,
+    /// Its version.
+    pub version: String,
+    /// Whether it reported lately.
+    pub live: bool,
+    /// Milliseconds since its last report.
+    pub silent_ms: i64,
+    /// When it reported first.
+    pub first_heard_at: Rfc3339,
+    /// When it reported last.
+    pub last_heard_at: Rfc3339,
+}
+
+/// Withdrawals that some gateways have not confirmed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Withdrawals {
+    /// The oldest.
+    pub withdrawals: Vec<ListedWithdrawal>,
+    /// How many there are.
+    pub total: i64,
+}
+
+/// A withdrawal in the list of all projects.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ListedWithdrawal {
+    /// What, since when, and the gateways that have not confirmed it.
+    #[serde(flatten)]
+    pub withdrawal: Withdrawal,
+    /// The name, key or project.
+    pub which: String,
+    /// The project's name.
+    pub project: String,
+    /// The project.
+    pub project_uid: String,
+    /// The revision with the withdrawal.
+    pub revision: Revision,
 }

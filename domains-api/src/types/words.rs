@@ -1,4 +1,4 @@
-//! Closed sets of words, and the events that webhooks tell.
+//! Closed sets of words, and the events that webhooks receive.
 
 contract::words! {
     /// The one status a user sees.
@@ -68,7 +68,7 @@ contract::words! {
     }
 }
 
-/// Events that are told. The others are in the audit log alone.
+/// Events that webhooks can receive. The others are in the audit log alone.
 pub const EVENTS: &[&str] = &[
     "domain.created",
     "domain.verified",

@@ -1,4 +1,5 @@
-//! Who calls: the gateway that a request came through, and the holder of the key that the client presented.
+//! Who calls: on the public listener the gateway that a request came through and the holder of the key that the client
+//! presented, on the internal one the holder of a credential.
 //!
 //! A gateway's signed identity says that a request came through that gateway, and nothing more: which project a key belongs
 //! to, what it may do and until when is in our own table. So a gateway in wrong hands acts only as keys that pass through it.
@@ -8,14 +9,16 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use chassis::guard::{SignedBy, identity_required};
+use chassis::guard::{self, SignedBy, identity_required};
 use contract::identity::Identity;
 use contract::key::PresentedKey;
 use http::{Extensions, HeaderMap, header};
 
 use crate::actor::{Actor, Origin};
 use crate::app::App;
-use crate::error::{Code, Stop};
+use crate::error::{ApiError, Code};
+use crate::store::credentials::Kind;
+use crate::text::hexadecimal;
 
 /// How a key is sent: RFC 6750.
 const CHALLENGE: &str = r#"Bearer realm="tollhouse""#;
@@ -48,12 +51,12 @@ pub(super) async fn require_key(State(app): State<Arc<App>>, mut request: Reques
             request.extensions_mut().insert(actor);
             next.run(request).await
         }
-        Err(stop) => stop.into_response(),
+        Err(error) => error.into_response(),
     }
 }
 
 /// The key in `Authorization`, which comes once.
-fn presented(headers: &HeaderMap) -> Result<PresentedKey, Stop> {
+fn presented(headers: &HeaderMap) -> Result<PresentedKey, ApiError> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let Some(value) = values.next() else {
         return Err(refused(Code::MissingApiKey, "Send your API key: Authorization: Bearer <API_KEY>."));
@@ -65,13 +68,13 @@ fn presented(headers: &HeaderMap) -> Result<PresentedKey, Stop> {
 /// Who holds the key, by our own table.
 async fn holder(
     app: &App,
-    presented: Result<PresentedKey, Stop>,
+    presented: Result<PresentedKey, ApiError>,
     identity: &Identity,
     origin: Origin,
-) -> Result<Actor, Stop> {
+) -> Result<Actor, ApiError> {
     let presented = presented?;
     let found = app.core.store.key_by_digest(presented.digest()).await?;
-    let valid = found.filter(|key| key.is_valid() && key.environment == app.settings.environment);
+    let valid = found.filter(|key| key.is_valid() && key.environment == app.core.settings.environment);
     let key = valid.ok_or_else(invalid)?;
     if key.expires_at.is_some_and(|end| end <= app.core.clock.now_seconds()) {
         return Err(refused(Code::ExpiredApiKey, "The API key has expired."));
@@ -90,10 +93,37 @@ async fn holder(
     Ok(Actor::holder(&key.id, key.project, key.scopes, origin))
 }
 
-fn invalid() -> Stop {
+fn invalid() -> ApiError {
     refused(Code::InvalidApiKey, "The API key is unknown or revoked.")
 }
 
-fn refused(code: Code, message: &str) -> Stop {
+fn refused(code: Code, message: &str) -> ApiError {
     code.refuse(message).with_header(header::WWW_AUTHENTICATE, CHALLENGE).into()
+}
+
+/// Accepts requests with a valid credential of this kind. They carry the [`Credential`], and operators' the [`Actor`] that
+/// the audit log names. The time of its use is recorded later, so the answer does not wait for the disk.
+///
+/// [`Credential`]: crate::store::credentials::Credential
+pub(super) async fn require_credential(
+    State((app, kind)): State<(Arc<App>, Kind)>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let Some(token) = guard::bearer(request.headers()) else { return guard::token_required() };
+    // Digests are compared, so time tells nothing of the token.
+    let Ok(found) = app.core.store.credential(&hexadecimal(guard::digest_of(token))).await else {
+        let message = "The credential is not known here, and the database does not answer. Retry shortly.";
+        return Code::StorageUnavailable.refuse(message).with_header(header::RETRY_AFTER, "1").into_response();
+    };
+    let now = app.core.clock.now();
+    let Some(credential) = found.filter(|found| found.kind == kind && found.is_current(now)) else {
+        return guard::token_required();
+    };
+    app.core.store.record_use(&credential.digest, now);
+    if kind == Kind::Operator {
+        request.extensions_mut().insert(Actor::operator_named(&credential.name));
+    }
+    request.extensions_mut().insert(credential);
+    next.run(request).await
 }

@@ -12,25 +12,28 @@ use contract::site::RedirectStatus;
 use http::{HeaderMap, HeaderName, StatusCode, header};
 use serde_json::json;
 
-use super::domains::{SHOW, no_domain, shown, writing};
-use super::extract::{DomainsWrite, Entered, Field, Json, Params};
+use super::domains::{SHOW, no_domain, response, writing};
+use super::extract::{Authorised, Field, Json, Params};
 use super::types::{self, DomainChange, NewRedirect, Removal};
 use super::{Operation, projects, view};
 use crate::domain::redirect::{RedirectError, permit};
 use crate::domain::{Domain, RedirectRule, RedirectTarget};
-use crate::error::{Code, Stop};
+use crate::error::{ApiError, Code};
 use crate::nodes::Acknowledged;
 use crate::project::ProjectRef;
 use crate::publish::{self, node, target_of};
 use crate::reconcile;
 use crate::store::withdrawals::What;
 use crate::store::{Write, domains};
-use crate::withdrawals::{self, Waiting};
+use crate::withdrawals::{self, PendingWithdrawals};
 
 /// How many gateways have stopped serving, and how long it took.
 const EDGE_ACK: HeaderName = HeaderName::from_static("x-edge-ack");
 
-pub(crate) const CHANGE: Operation = Operation {
+/// Changes of a domain.
+pub(super) const OPERATIONS: &[Operation] = &[CHANGE, REMOVE];
+
+const CHANGE: Operation = Operation {
     summary: "Change a domain",
     description: "Makes it the primary one, or redirects it.",
     parameters: &[IF_MATCH],
@@ -57,7 +60,7 @@ pub(crate) const CHANGE: Operation = Operation {
     ..writing("changeDomain", Method::Patch, SHOW.path, |patch| on(patch, change))
 };
 
-pub(crate) const REMOVE: Operation = Operation {
+const REMOVE: Operation = Operation {
     summary: "Remove a domain",
     description: "Traffic stops at once, on every gateway that is connected. Asked again while others are waited for, it answers \
                   the same way.",
@@ -91,7 +94,7 @@ const IF_MATCH: Parameter = Parameter {
 };
 
 /// The rule that a request describes.
-pub(super) fn rule_of(redirect: &NewRedirect) -> Result<RedirectRule, Stop> {
+pub(super) fn rule_of(redirect: &NewRedirect) -> Result<RedirectRule, ApiError> {
     let status = match redirect.status {
         None => None,
         Some(code) => Some(
@@ -109,7 +112,7 @@ pub(super) fn rule_of(redirect: &NewRedirect) -> Result<RedirectRule, Stop> {
 }
 
 /// Whether the domain may redirect so.
-pub(super) async fn permit_redirect(write: &mut Write, domain: &Domain, rule: &RedirectRule) -> Result<(), Stop> {
+pub(super) async fn permit_redirect(write: &mut Write, domain: &Domain, rule: &RedirectRule) -> Result<(), ApiError> {
     let target = target_of(write, domain, &rule.to).await?;
     let dependants = domains::dependants(write.connection(), domain).await?;
     let others = dependants.iter().filter(|other| other.name != domain.name).count();
@@ -130,10 +133,10 @@ pub(super) async fn permit_redirect(write: &mut Write, domain: &Domain, rule: &R
 
 /// `PATCH …/domains/{domain}`: 200 once every gateway has the change; 202 while one may send visitors as before.
 pub(super) async fn change(
-    Entered { app, actor, project: id, rest: [name], .. }: Entered<DomainsWrite, 1>,
+    Authorised { app, actor, project: id, rest: [name], .. }: Authorised<1>,
     headers: HeaderMap,
     Json(change): Json<DomainChange>,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let rule = match change.redirect {
         Field::Absent => Field::Absent,
         Field::Null => Field::Null,
@@ -183,11 +186,11 @@ pub(super) async fn change(
                 .await?;
         }
     }
-    let waits = Waiting::of(&app.core.store, &app.gateways, &id.uid)
+    let waits = PendingWithdrawals::of(&app.core.store, &app.gateways, &id.uid)
         .await?
         .find(&[What::Redirect], domain.name.as_str())
         .is_some();
-    shown(&app, &project, &domain, if waits { StatusCode::ACCEPTED } else { StatusCode::OK }).await
+    response(&app, &project, &domain, if waits { StatusCode::ACCEPTED } else { StatusCode::OK }).await
 }
 
 fn view_of_choice(domain: &Domain) -> serde_json::Value {
@@ -199,12 +202,12 @@ fn view_of_choice(domain: &Domain) -> serde_json::Value {
     })
 }
 
-async fn find_any(write: &mut Write, project: &ProjectRef, name: &str) -> Result<Domain, Stop> {
+async fn find_any(write: &mut Write, project: &ProjectRef, name: &str) -> Result<Domain, ApiError> {
     let name = Hostname::parse(name).map_err(|_| no_domain())?;
     domains::find_domain(write.connection(), project, &name).await?.ok_or_else(no_domain)
 }
 
-async fn find(write: &mut Write, project: &ProjectRef, name: &str) -> Result<Domain, Stop> {
+async fn find(write: &mut Write, project: &ProjectRef, name: &str) -> Result<Domain, ApiError> {
     let domain = find_any(write, project, name).await?;
     if domain.removal.is_some() {
         return Err(Code::RemovalInProgress.refuse("The domain is being removed.").into());
@@ -213,7 +216,7 @@ async fn find(write: &mut Write, project: &ProjectRef, name: &str) -> Result<Dom
 }
 
 /// `If-Match`: the change is made to what its author has seen.
-fn check_revision(headers: &HeaderMap, shown: &types::Domain) -> Result<(), Stop> {
+fn check_revision(headers: &HeaderMap, shown: &types::Domain) -> Result<(), ApiError> {
     let mut expected = headers.get_all(header::IF_MATCH).iter().peekable();
     if expected.peek().is_none() {
         return Ok(());
@@ -228,7 +231,7 @@ fn check_revision(headers: &HeaderMap, shown: &types::Domain) -> Result<(), Stop
 }
 
 /// Makes the domain the project's primary one. It serves from now on; what redirects to the primary follows it.
-async fn make_primary(write: &mut Write, domain: &mut Domain) -> Result<(), Stop> {
+async fn make_primary(write: &mut Write, domain: &mut Domain) -> Result<(), ApiError> {
     if !domain.status.is_served() {
         let message = format!("Only an active domain can be the primary one; this one is {}.", domain.status.as_str());
         return Err(Code::RedirectTargetInactive.refuse(message).into());
@@ -245,7 +248,7 @@ async fn make_primary(write: &mut Write, domain: &mut Domain) -> Result<(), Stop
     Ok(())
 }
 
-async fn unmake_primary(write: &mut Write, domain: &mut Domain) -> Result<(), Stop> {
+async fn unmake_primary(write: &mut Write, domain: &mut Domain) -> Result<(), ApiError> {
     domain.primary_wanted = false;
     if !domain.primary {
         return Ok(());
@@ -267,10 +270,10 @@ async fn unmake_primary(write: &mut Write, domain: &mut Domain) -> Result<(), St
 /// `DELETE …/domains/{domain}?with_redirects=bool`: 204 once every process of a gateway on record has stopped serving the
 /// name; 202 naming those that have not within a second, also when it is asked for again.
 pub(super) async fn remove(
-    Entered { app, actor, project: id, rest: [name], .. }: Entered<DomainsWrite, 1>,
+    Authorised { app, actor, project: id, rest: [name], .. }: Authorised<1>,
     headers: HeaderMap,
     params: Params,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let with_redirects = params.value("with_redirects", false, "true or false")?;
     let started = app.core.clock.monotonic();
     let mut write = app.core.store.write().await?;

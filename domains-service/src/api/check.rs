@@ -6,20 +6,23 @@ use chassis::openapi::{Parameter, Success};
 use contract::schema;
 use http::header;
 use serde_json::json;
-use verification::verdict::Claim;
+use verification::facts::Claim;
 
 use super::domains::{no_domain, reading, throttle, unattachable};
-use super::extract::{DomainsRead, Entered, Params};
+use super::extract::{Authorised, Params};
 use super::types::{self, DomainCheck};
 use super::{Operation, projects, view};
 use crate::domain::Domain;
-use crate::domain::name::{Attachable, attachable};
-use crate::error::{Code, Stop};
+use crate::domain::name::Attachable;
+use crate::error::{ApiError, Code};
 use crate::reconcile;
 use crate::store::domains;
 use crate::throttle::Asking;
 
-pub(crate) const OPERATION: Operation = Operation {
+/// Checks of names.
+pub(super) const OPERATIONS: &[Operation] = &[CHECK];
+
+const CHECK: Operation = Operation {
     summary: "Check a name",
     description: "What adding it would mean, without adding it.",
     parameters: &[Parameter {
@@ -39,25 +42,24 @@ pub(crate) const OPERATION: Operation = Operation {
 };
 
 /// `GET …/domain-check?name=`: what adding the name would mean, without adding it.
-async fn check(Entered { app, project: id, .. }: Entered<DomainsRead>, params: Params) -> Result<Response, Stop> {
+async fn check(Authorised { app, project: id, .. }: Authorised, params: Params) -> Result<Response, ApiError> {
     let project = projects::load(&app, &id).await?;
     let text = params.text("name").unwrap_or_default();
-    let Attachable { name, local, .. } =
-        attachable(text, &app.settings.platform, app.settings.names).map_err(unattachable)?;
+    let Attachable { name, local, .. } = app.core.settings.attachable(text).map_err(unattachable)?;
     throttle(&app, Asking::Check, &id, name.as_str())?;
     let mut connection = app.core.store.reader().acquire().await?;
     let claims = domains::find_claims(&mut connection, &name).await?;
     drop(connection);
     let mut domain = Domain::added(name, id, app.core.clock.now());
     let claim = reconcile::claim(&claims, &project, &domain);
-    let Some(look) = reconcile::check_dns(&app, &project, &domain, claim).await else { return Err(no_domain()) };
-    if look.unreachable() {
+    let Some(check) = reconcile::check_dns(&app, &project, &domain, claim).await else { return Err(no_domain()) };
+    if check.unreachable() {
         let message = "No DNS resolver answers right now. Try again shortly.";
         return Err(Code::ResolverUnavailable.refuse(message).with_header(header::RETRY_AFTER, "5").into());
     }
-    domain.is_apex = look.judged.is_apex;
-    domain.checks = look.checks;
-    domain.problems = look.judged.problems;
+    domain.is_apex = check.judged.is_apex;
+    domain.checks = check.checks;
+    domain.problems = check.judged.problems;
     let types::Domain { name, unicode_name, is_apex, records, problems, checks, .. } =
         view::domain(&app, &project, &domain);
     let contested = claim == Claim::Contested;

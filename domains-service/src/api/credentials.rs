@@ -16,10 +16,10 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::Operation;
-use super::extract::{Json, Params, Segments};
+use super::extract::{Json, Params, Path};
 use super::view::{event_for_operators, rfc3339};
 use crate::app::App;
-use crate::error::{Code, Stop};
+use crate::error::{ApiError, Code};
 use crate::keyring;
 use crate::store::credentials::{COMMAND_LINE, Credential, Enrolment, Kind, NotEnrolled, Origin, Recorded};
 use crate::store::events::{EVENTS_PER_PAGE, Through};
@@ -60,7 +60,7 @@ pub(super) struct NewCredential {
 
 impl NewCredential {
     /// How many days it is good; without end for a gateway and a service.
-    fn days(&self) -> Result<Option<u32>, Stop> {
+    fn days(&self) -> Result<Option<u32>, ApiError> {
         if !is_node_name(&self.name) {
             let message = format!("Call it 1 to {NODE_NAME_BYTES_MAX} characters of a-z, 0-9, - and full stops.");
             return Err(Code::InvalidBody.refuse(message).into());
@@ -82,7 +82,7 @@ pub(super) async fn create(
     State(app): State<Arc<App>>,
     Extension(maker): Extension<Credential>,
     Json(wanted): Json<NewCredential>,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let days = wanted.days()?;
     let NewCredential { kind, name, .. } = wanted;
     let credential = Secret::generate().map_err(|_| Code::InternalError.refuse("There is no randomness."))?;
@@ -113,13 +113,13 @@ pub(super) async fn create(
 }
 
 /// `GET /internal/credentials?kind=`: all of them, or those of one kind.
-pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> Result<Response, Stop> {
+pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> Result<Response, ApiError> {
     let kind = params.text("kind").map(str::parse).transpose().map_err(|_| no_kind())?;
     let all: Vec<_> = app.core.store.credentials(kind).await?.iter().map(view).collect();
     Ok(axum::Json(json!({ "credentials": all })).into_response())
 }
 
-fn no_kind() -> Stop {
+fn no_kind() -> ApiError {
     Code::InvalidQuery.refuse(format!("A kind is one of: {}.", Kind::WORDS.join(", "))).into()
 }
 
@@ -146,9 +146,9 @@ fn view(recorded: &Recorded) -> serde_json::Value {
 pub(super) async fn revoke(
     State(app): State<Arc<App>>,
     Extension(actor): Extension<Credential>,
-    Segments([kind, name]): Segments<2>,
+    Path([kind, name]): Path<2>,
     params: Params,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let kind: Kind = kind.parse().map_err(|_| no_kind())?;
     let with_made: bool = params.value("made", false, "true or false")?;
     if kind == Kind::Operator && name == COMMAND_LINE {
@@ -195,7 +195,7 @@ fn names(all: &[Recorded], kind: Kind) -> impl Iterator<Item = &str> {
 }
 
 /// Refuses what these gateways sign, from now on.
-async fn forget_signatures(app: &App, gateways: &[&str]) -> Result<(), Stop> {
+async fn forget_signatures(app: &App, gateways: &[&str]) -> Result<(), ApiError> {
     if gateways.is_empty() {
         return Ok(());
     }
@@ -218,9 +218,9 @@ async fn forget_signatures(app: &App, gateways: &[&str]) -> Result<(), Stop> {
 /// first. An operator who revokes a stolen gateway learns here what to undo.
 pub(super) async fn changes(
     State(app): State<Arc<App>>,
-    Segments([gateway]): Segments<1>,
+    Path([gateway]): Path<1>,
     params: Params,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let since = params.value("since", jiff::Timestamp::UNIX_EPOCH, "a moment such as 2026-01-31T12:00:00Z")?;
     let before = params.number_cursor()?;
     let since = UnixMillis(since.as_millisecond());
@@ -251,7 +251,7 @@ async fn learn(app: &App) {
 pub(super) async fn rotate(
     State(app): State<Arc<App>>,
     Extension(actor): Extension<Credential>,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     keyring::renew(&app.core, true).await.map_err(|error| {
         tracing::error!(error = format!("{error:#}"), "the keys of the gateways could not be replaced");
         Code::StorageUnavailable.refuse("The keys of the gateways could not be replaced.")
@@ -267,7 +267,7 @@ pub(super) async fn pass(
     State(app): State<Arc<App>>,
     Extension(actor): Extension<Credential>,
     Json(to): Json<PassFor>,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     if !is_node_name(to.name()) {
         let message = "Name a service, {\"service\": \"orders-service\"}, or a gateway, {\"gateway\": \"gateway-1\"}.";
         return Err(Code::InvalidBody.refuse(message).into());

@@ -48,8 +48,8 @@ pub(crate) fn printed() -> &'static str {
     DOCUMENT.as_str()
 }
 
-/// What stands in a path.
-const SEGMENTS: &[Parameter] = &[
+/// Parameters of paths.
+const PATH_PARAMETERS: &[Parameter] = &[
     Parameter::path("project", "The project's id.", text),
     Parameter::path("key", "The key's id.", text),
     Parameter::path("domain", "The domain's name.", text),
@@ -76,9 +76,9 @@ fn document() -> Value {
             ("projects", "Projects and what happened in them."),
             ("keys", "API keys."),
             ("domains", "Custom domains and their certificates."),
-            ("webhooks", "Being told what happens to domains."),
+            ("webhooks", "Messages about what happens to domains."),
         ],
-        segments: SEGMENTS,
+        segments: PATH_PARAMETERS,
         headers: &[
             ("ETag", "The domain's revision. Send it as If-Match to change what you have seen."),
             ("X-Edge-Ack", "How many of the live gateways no longer serve it, and how long that took: `3/3; 4ms`."),
@@ -97,7 +97,7 @@ fn document() -> Value {
         ],
         error_bodies: ERROR_BODIES,
     };
-    openapi::document(&interface, OPERATIONS)
+    openapi::document(&interface, OPERATIONS.iter().copied().flatten())
 }
 
 #[cfg(test)]

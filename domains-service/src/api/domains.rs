@@ -13,33 +13,36 @@ use http::{StatusCode, header};
 use serde_json::json;
 
 use super::changes::{permit_redirect, rule_of};
-use super::extract::{CURSOR, DomainsRead, DomainsWrite, Entered, Json, LIMIT, NUMBER_CURSOR, Params};
+use super::extract::{Authorised, CURSOR, Json, LIMIT, NUMBER_CURSOR, Params};
 use super::types::{self, DomainQuota, Domains, Events, NewDomain};
 use super::{Handler, Operation, projects, view};
 use crate::actor::Actor;
 use crate::app::App;
-use crate::domain::name::{NameError, attachable};
+use crate::domain::name::NameError;
 use crate::domain::{Domain, RedirectRule, Status};
-use crate::error::{Code, Stop};
+use crate::error::{ApiError, Code};
 use crate::project::ProjectRef;
 use crate::reconcile::{self, Reason, Reconciled};
 use crate::store::projects::ProjectRecord;
 use crate::store::withdrawals::What;
 use crate::store::{StoreError, domains};
 use crate::throttle::Asking;
-use crate::withdrawals::Waiting;
+use crate::withdrawals::PendingWithdrawals;
 use verification::problem::ProblemCode;
 
 /// The longest an answer to Verify takes; what takes longer goes on without it.
 const VERIFY_TIME_MAX: Duration = Duration::from_secs(8);
 
 /// Between two attempts to lease a domain that another task has leased.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const LEASE_RETRY: Duration = Duration::from_millis(50);
 
 /// Characters of a name, and so of a part of one.
 pub(crate) const NAME_PART_MAX: usize = 253;
 
-pub(crate) const LIST: Operation = Operation {
+/// What callers do with domains; [`changes`](super::changes) and [`check`](super::check) have the others.
+pub(super) const OPERATIONS: &[Operation] = &[LIST, ADD, SHOW, VERIFY, EVENTS];
+
+const LIST: Operation = Operation {
     summary: "List domains",
     description: "The project's domains, and how many its plan has.",
     parameters: &[
@@ -61,7 +64,7 @@ pub(crate) const LIST: Operation = Operation {
     ..reading("listDomains", "/v1/projects/{project}/domains", |get| on(get, list))
 };
 
-pub(crate) const ADD: Operation = Operation {
+const ADD: Operation = Operation {
     summary: "Add a domain",
     description: "Verification and the certificate follow by themselves once the `records` exist.",
     body: Some((schema::of::<NewDomain>, Presence::Required)),
@@ -88,25 +91,25 @@ pub(crate) const ADD: Operation = Operation {
     ..writing("addDomain", Method::Post, LIST.path, |post| on(post, add))
 };
 
-pub(crate) const SHOW: Operation = Operation {
+pub(super) const SHOW: Operation = Operation {
     summary: "Show a domain",
     description: "Where it stands, and what its owner has to do.",
     answers: &[Success::new(200, "The domain.", schema::of::<types::Domain>).with(&["ETag"])],
     ..reading("showDomain", "/v1/projects/{project}/domains/{domain}", |get| on(get, show))
 };
 
-pub(crate) const VERIFY: Operation = Operation {
+const VERIFY: Operation = Operation {
     summary: "Verify a domain",
-    description: "Looks at DNS now, and begins the schedule of looks again.",
+    description: "Checks DNS now, and starts the schedule of checks again.",
     answers: &[
-        Success::new(200, "The domain after a fresh look.", schema::of::<types::Domain>).with(&["ETag"]),
-        Success::new(202, "The look goes on; ask for the domain again.", schema::of::<types::Domain>).with(&["ETag"]),
+        Success::new(200, "The domain after the check.", schema::of::<types::Domain>).with(&["ETag"]),
+        Success::new(202, "The check continues; read the domain again.", schema::of::<types::Domain>).with(&["ETag"]),
     ],
     errors: &[Code::DomainNotFound, Code::RemovalInProgress, Code::VerifyThrottled],
     ..writing("verifyDomain", Method::Post, "/v1/projects/{project}/domains/{domain}/verify", |post| on(post, verify))
 };
 
-pub(crate) const EVENTS: Operation = Operation {
+const EVENTS: Operation = Operation {
     summary: "List a domain's events",
     description: "What happened to it; a removed domain keeps its events.",
     parameters: &[NUMBER_CURSOR],
@@ -131,10 +134,10 @@ pub(super) const fn writing(id: &'static str, method: Method, path: &'static str
 
 /// `POST …/domains`.
 pub(super) async fn add(
-    Entered { app, actor, project: id, .. }: Entered<DomainsWrite>,
+    Authorised { app, actor, project: id, .. }: Authorised,
     Json(wanted): Json<NewDomain>,
-) -> Result<Response, Stop> {
-    let name = attachable(&wanted.name, &app.settings.platform, app.settings.names).map_err(unattachable)?.name;
+) -> Result<Response, ApiError> {
+    let name = app.core.settings.attachable(&wanted.name).map_err(unattachable)?.name;
     let rule = wanted.redirect.as_ref().map(rule_of).transpose()?;
     if wanted.primary && rule.is_some() {
         return Err(Code::RedirectLoop.refuse("The primary domain serves; it cannot redirect.").into());
@@ -148,10 +151,9 @@ pub(super) async fn add(
             return Err(Code::RemovalInProgress.refuse(message).into());
         }
         return match differs(&known, wanted.primary, rule.as_ref()) {
-            None => shown(&app, &project, &known, StatusCode::OK).await, // adding twice is added
+            None => response(&app, &project, &known, StatusCode::OK).await, // adding twice is added
             Some(what) => {
-                let message =
-                    format!("The project has this domain already, and its {what} is another. Change it with PATCH.");
+                let message = format!("The domain exists with a different {what}. Use PATCH to change it.");
                 Err(Code::DomainExists.refuse(message).into())
             }
         };
@@ -172,7 +174,7 @@ pub(super) async fn add(
     write.record(&id, Some(&domain.name), "domain.created", &actor, json!({ "primary": wanted.primary })).await?;
     write.commit().await?;
     app.issuing.wake.notify_one();
-    shown(&app, &project, &domain, StatusCode::CREATED).await
+    response(&app, &project, &domain, StatusCode::CREATED).await
 }
 
 /// What is wanted of a domain that is there already and has it otherwise.
@@ -186,7 +188,7 @@ fn differs(known: &Domain, primary: bool, rule: Option<&RedirectRule>) -> Option
 
 /// A paid plan and a successful deploy. Returns how many domains the plan has.
 fn preconditions(app: &App, project: &ProjectRecord) -> Result<u32, Refusal> {
-    let limit = app.settings.plans.of(project.plan).domains;
+    let limit = app.core.settings.plans.of(project.plan).domains;
     if limit == 0 {
         let message = format!("Custom domains need the Pro plan or above; this project is on {}.", project.plan);
         return Err(Code::PlanRequired.refuse(message));
@@ -197,14 +199,14 @@ fn preconditions(app: &App, project: &ProjectRecord) -> Result<u32, Refusal> {
     Ok(limit)
 }
 
-pub(super) fn unattachable(error: NameError) -> Stop {
+pub(super) fn unattachable(error: NameError) -> ApiError {
     let refusal = match error {
         NameError::Invalid(reason, message) => Code::InvalidDomain
-            .refuse(format!("This is no domain that can be attached: {message}."))
+            .refuse(format!("The name cannot be attached: {message}."))
             .with_details(json!({ "reason": reason })),
         NameError::Reserved => Code::ReservedDomain.refuse("The name is reserved for other uses and cannot be owned."),
         NameError::PublicSuffix => Code::PublicSuffix
-            .refuse("Different people register names under this suffix; attach a name below it that is yours."),
+            .refuse("The name is a public suffix. Attach your own name below it, such as shop.co.uk below co.uk."),
         NameError::Platform => Code::PlatformDomain
             .refuse("The name lies in the platform's own zone; a project is served at its own name there already."),
     };
@@ -215,24 +217,24 @@ pub(super) fn unattachable(error: NameError) -> Stop {
 const WITHDRAWN: &[What] = &[What::Name, What::Redirect];
 
 /// A domain as an answer. Its ETag is that of the record alone: how far the gateways are changes nothing in it.
-pub(super) async fn shown(
+pub(super) async fn response(
     app: &App,
     project: &ProjectRecord,
     domain: &Domain,
     status: StatusCode,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let mut shown = view::domain(app, project, domain);
     let etag = view::etag(&shown);
-    let waiting = Waiting::of(&app.core.store, &app.gateways, &project.id.uid).await?;
-    shown.withdrawal = waiting.find(WITHDRAWN, domain.name.as_str());
+    let pending = PendingWithdrawals::of(&app.core.store, &app.gateways, &project.id.uid).await?;
+    shown.withdrawal = pending.find(WITHDRAWN, domain.name.as_str());
     Ok((status, [(header::ETAG, etag)], axum::Json(shown)).into_response())
 }
 
 /// `GET …/domains`.
 pub(super) async fn list(
-    Entered { app, project: id, .. }: Entered<DomainsRead>,
+    Authorised { app, project: id, .. }: Authorised,
     params: Params,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let limit = params.limit()?;
     let project = projects::load(&app, &id).await?;
     let status = params.text("status").filter(|word| !word.is_empty()).map(str::parse::<Status>).transpose();
@@ -247,19 +249,19 @@ pub(super) async fn list(
     let wanted = (part.as_str(), status.map_or("", Status::as_str));
     let found = app.core.store.domains(&id, params.text("cursor").unwrap_or_default(), wanted, limit).await?;
     let used = app.core.store.count_domains(&id).await?;
-    let waiting = Waiting::of(&app.core.store, &app.gateways, &id.uid).await?;
+    let pending = PendingWithdrawals::of(&app.core.store, &app.gateways, &id.uid).await?;
     let show = |domain: &Domain| types::Domain {
-        withdrawal: waiting.find(WITHDRAWN, domain.name.as_str()),
+        withdrawal: pending.find(WITHDRAWN, domain.name.as_str()),
         ..view::domain(&app, &project, domain)
     };
     let (list, next) = view::page(&found, limit, |domain| domain.name.to_string(), show);
-    let allocated = app.settings.plans.of(project.plan).domains;
+    let allocated = app.core.settings.plans.of(project.plan).domains;
     let quota = DomainQuota { allocated, used, hard_cap: true };
     Ok(axum::Json(Domains { domains: list, next_cursor: next, quota }).into_response())
 }
 
 /// The project's domain of a name in a path, or 404.
-pub(super) async fn load(app: &App, id: &ProjectRef, name: &str) -> Result<Domain, Stop> {
+pub(super) async fn load(app: &App, id: &ProjectRef, name: &str) -> Result<Domain, ApiError> {
     let found = match Hostname::parse(name) {
         Ok(name) => app.core.store.find_domain(id, &name).await?,
         Err(_) => None,
@@ -268,23 +270,23 @@ pub(super) async fn load(app: &App, id: &ProjectRef, name: &str) -> Result<Domai
 }
 
 /// 404.
-pub(super) fn no_domain() -> Stop {
+pub(super) fn no_domain() -> ApiError {
     Code::DomainNotFound.refuse("The project has no domain of this name.").into()
 }
 
 /// `GET …/domains/{domain}`.
 pub(super) async fn show(
-    Entered { app, project: id, rest: [name], .. }: Entered<DomainsRead, 1>,
-) -> Result<Response, Stop> {
+    Authorised { app, project: id, rest: [name], .. }: Authorised<1>,
+) -> Result<Response, ApiError> {
     let project = projects::load(&app, &id).await?;
     let domain = load(&app, &id, &name).await?;
-    shown(&app, &project, &domain, StatusCode::OK).await
+    response(&app, &project, &domain, StatusCode::OK).await
 }
 
-/// `POST …/domains/{domain}/verify`: looks now. The schedule of looks begins again, and so do the 30 minutes.
+/// `POST …/domains/{domain}/verify`: checks DNS now. The schedule of checks starts again, and so do the 30 minutes.
 pub(super) async fn verify(
-    Entered { app, actor, project: id, rest: [name], .. }: Entered<DomainsWrite, 1>,
-) -> Result<Response, Stop> {
+    Authorised { app, actor, project: id, rest: [name], .. }: Authorised<1>,
+) -> Result<Response, ApiError> {
     let project = projects::load(&app, &id).await?;
     let domain = load(&app, &id, &name).await?;
     if domain.removal.is_some() {
@@ -293,22 +295,21 @@ pub(super) async fn verify(
     throttle(&app, Asking::Verify, &id, domain.name.as_str())?;
     begin_again(&app, &domain, &actor).await?;
     // On a task of its own, so that a client that leaves does not break it off.
-    let attending = tokio::spawn({
+    let check = tokio::spawn({
         let (app, domain) = (app.clone(), domain.clone());
-        async move { look_now(&app, &domain).await }
+        async move { check_now(&app, &domain).await }
     });
-    let attended = tokio::time::timeout(VERIFY_TIME_MAX, attending).await;
-    let done = match attended {
-        Ok(Ok(attended)) => attended.map(|()| true)?,
-        Ok(Err(_)) => return Err(Code::InternalError.refuse("The check broke off.").into()),
+    let done = match tokio::time::timeout(VERIFY_TIME_MAX, check).await {
+        Ok(Ok(checked)) => checked.map(|()| true)?,
+        Ok(Err(_)) => return Err(Code::InternalError.refuse("The DNS check failed unexpectedly. Try again.").into()),
         Err(_) => false,
     };
     let domain = load(&app, &id, &name).await?;
-    shown(&app, &project, &domain, if done { StatusCode::OK } else { StatusCode::ACCEPTED }).await
+    response(&app, &project, &domain, if done { StatusCode::OK } else { StatusCode::ACCEPTED }).await
 }
 
 /// Checks DNS, after a check in progress ends: that one may have read records from before the owner's last change.
-async fn look_now(app: &App, domain: &Domain) -> Result<(), StoreError> {
+async fn check_now(app: &App, domain: &Domain) -> Result<(), StoreError> {
     while reconcile::reconcile(app, domain, Reason::Asked).await? == Reconciled::Elsewhere {
         if app
             .core
@@ -319,7 +320,7 @@ async fn look_now(app: &App, domain: &Domain) -> Result<(), StoreError> {
         {
             return Ok(()); // gone meanwhile
         }
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(LEASE_RETRY).await;
     }
     Ok(())
 }
@@ -332,7 +333,7 @@ pub(super) fn throttle(app: &App, asking: Asking, project: &ProjectRef, name: &s
     })
 }
 
-async fn begin_again(app: &App, domain: &Domain, actor: &Actor) -> Result<(), Stop> {
+async fn begin_again(app: &App, domain: &Domain, actor: &Actor) -> Result<(), ApiError> {
     let mut write = app.core.store.write().await?;
     let now = write.now();
     let mut domain =
@@ -340,7 +341,7 @@ async fn begin_again(app: &App, domain: &Domain, actor: &Actor) -> Result<(), St
     domain.watched_since = now;
     if domain.problems.iter().any(|problem| problem.code == ProblemCode::CertDelayed) {
         domain.problems.retain(|problem| problem.code != ProblemCode::CertDelayed);
-        domain.enter(Status::Issuing, now);
+        domain.set_status(Status::Issuing, now);
     }
     domains::save_domain(write.connection(), &domain).await?;
     write.record(&domain.project, Some(&domain.name), "domain.verify_requested", actor, json!({})).await?;
@@ -350,9 +351,9 @@ async fn begin_again(app: &App, domain: &Domain, actor: &Actor) -> Result<(), St
 
 /// `GET …/domains/{domain}/events`.
 pub(super) async fn events(
-    Entered { app, actor, project: id, rest: [name], .. }: Entered<DomainsRead, 1>,
+    Authorised { app, actor, project: id, rest: [name], .. }: Authorised<1>,
     params: Params,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     projects::load(&app, &id).await?;
     let name = Hostname::parse(&name).map_err(|_| no_domain())?;
     let before = params.number_cursor()?;

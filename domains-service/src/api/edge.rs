@@ -20,9 +20,9 @@ use tokio::sync::mpsc;
 
 use super::Operation;
 use super::extract::{Json, Params};
-use super::view::rfc3339;
+use super::types::{GatewayProcess, GatewayProcesses, Withdrawals};
 use crate::app::App;
-use crate::error::{Code, Stop};
+use crate::error::{ApiError, Code};
 use crate::feed::{self, Ended, PIECES_WAITING_MAX, Places};
 use crate::key_rotation;
 use crate::nodes::{NODES_OF_ONE_MAX, gateway_of};
@@ -41,11 +41,9 @@ pub(super) const OPERATIONS: &[Operation] = &[
     Operation::internal("reportKeys", Method::Post, "/internal/edge/keys", |post| on(post, take_keys)),
 ];
 
-pub(crate) const NODES: Operation =
-    Operation::internal("listNodes", Method::Get, "/internal/nodes", |get| on(get, nodes));
-pub(crate) const STATUS: Operation =
-    Operation::internal("showStatus", Method::Get, "/internal/status", |get| on(get, status));
-pub(crate) const WITHDRAWALS: Operation =
+const NODES: Operation = Operation::internal("listNodes", Method::Get, "/internal/nodes", |get| on(get, nodes));
+const STATUS: Operation = Operation::internal("showStatus", Method::Get, "/internal/status", |get| on(get, status));
+const WITHDRAWALS: Operation =
     Operation::internal("listWithdrawals", Method::Get, "/internal/withdrawals", |get| on(get, withdrawals));
 
 /// What operators ask of the edge.
@@ -66,7 +64,7 @@ pub(super) async fn feed(
     Extension(shutdown): Extension<Shutdown>,
     Extension(edge): Extension<Credential>,
     params: Params,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let node = params.text("node").unwrap_or_default().to_owned();
     if node.is_empty() || node.len() > NODE_BYTES_MAX {
         return Err(Code::InvalidQuery.refuse("Say who follows: node=NAME.").into());
@@ -102,7 +100,7 @@ pub(super) async fn feed(
     Ok((headers, Body::from_stream(feed::body(waiting, watch))).into_response())
 }
 
-fn bad_mark(error: &InvalidMark) -> Stop {
+fn bad_mark(error: &InvalidMark) -> ApiError {
     Code::InvalidQuery.refuse(format!("mark: {error}.")).into()
 }
 
@@ -128,7 +126,7 @@ pub(super) async fn report(
     Extension(places): Extension<Arc<Places>>,
     Extension(edge): Extension<Credential>,
     Json(report): Json<NodeReport>,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let is_named = (1..=NODE_BYTES_MAX).contains(&report.node.len()) && !report.node.contains('/');
     if !is_named || report.version.len() > NODE_BYTES_MAX {
         let message = "node and version have 1 to 128 characters, and node has no slash.";
@@ -154,7 +152,7 @@ pub(super) async fn report(
 }
 
 /// Refuses a process that would be one too many with its credential.
-async fn admit(app: &App, places: &Places, edge: &Credential, node: &str) -> Result<(), Stop> {
+async fn admit(app: &App, places: &Places, edge: &Credential, node: &str) -> Result<(), ApiError> {
     if app.gateways.nodes.knows(node) {
         return Ok(());
     }
@@ -176,7 +174,7 @@ async fn admit(app: &App, places: &Places, edge: &Credential, node: &str) -> Res
 }
 
 /// The refusal for a report of a revision that there is not.
-fn refuse_revision(app: &App, report: &NodeReport) -> Stop {
+fn refuse_revision(app: &App, report: &NodeReport) -> ApiError {
     app.gateways.nodes.invalidate(&report.node);
     app.gateways.nodes.refused_history(&report.node);
     tracing::warn!(
@@ -200,7 +198,7 @@ pub(super) async fn usage(
     Extension(places): Extension<Arc<Places>>,
     Extension(edge): Extension<Credential>,
     Json(report): Json<UsageReport>,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let UsageReport { node, projects } = report;
     if node.is_empty() || node.len() > NODE_BYTES_MAX || projects.len() > USAGE_PROJECTS_MAX {
         let message = format!("node has 1 to 128 characters, and a report at most {USAGE_PROJECTS_MAX} projects.");
@@ -223,7 +221,7 @@ pub(super) async fn take_keys(
     Extension(places): Extension<Arc<Places>>,
     Extension(edge): Extension<Credential>,
     Json(report): Json<KeyReport>,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let is_named = (1..=NODE_BYTES_MAX).contains(&report.node.len());
     if !is_named || report.used.len() > KEY_USES_MAX || report.bans.len() > BANS_MAX {
         let message =
@@ -235,20 +233,20 @@ pub(super) async fn take_keys(
     let mut write = app.core.store.write().await?;
     let now = write.now();
     for KeyUse { key, minute } in &report.used {
-        keys::note_use(write.connection(), key, *minute, now).await?;
+        keys::record_use(write.connection(), key, *minute, now).await?;
     }
     let has_room = write.record_bans(&report).await?;
     write.commit().await?;
     taken(&report.node, has_room, "bans")
 }
 
-fn too_many_reports() -> Stop {
+fn too_many_reports() -> ApiError {
     let message = "As many reports with this credential wait as can be written. Retry shortly.";
     Code::StorageUnavailable.refuse(message).with_header(header::RETRY_AFTER, "1").into()
 }
 
 /// The answer to a report: a refusal where there was no room for something in it. What there was room for is taken.
-fn taken(node: &str, has_room: bool, what: &'static str) -> Result<Response, Stop> {
+fn taken(node: &str, has_room: bool, what: &'static str) -> Result<Response, ApiError> {
     if has_room {
         return Ok(http::StatusCode::NO_CONTENT.into_response());
     }
@@ -263,39 +261,36 @@ fn taken(node: &str, has_room: bool, what: &'static str) -> Result<Response, Sto
 }
 
 /// `GET /internal/nodes`: the processes of gateways that removals wait for.
-pub(super) async fn nodes(State(app): State<Arc<App>>) -> Result<Response, Stop> {
+pub(super) async fn nodes(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     let revision = app.gateways.load_processes(&app.core.store).await?;
     let now = app.core.clock.now();
-    let nodes = app.gateways.nodes.all().into_iter().map(|known| {
-        json!({
-            "gateway": gateway_of(&known.report.node),
-            "node": known.report.node,
-            "place": known.report.place,
-            "applied": known.report.applied,
-            "version": known.report.version,
-            "live": known.live,
-            "silent_ms": now.since(known.last_heard).max(0),
-            "first_heard_at": rfc3339(known.first_heard),
-            "last_heard_at": rfc3339(known.last_heard),
-        })
+    let nodes = app.gateways.nodes.all().into_iter().map(|known| GatewayProcess {
+        gateway: gateway_of(&known.report.node).to_owned(),
+        live: known.live,
+        silent_ms: now.since(known.last_heard).max(0),
+        first_heard_at: known.first_heard.into(),
+        last_heard_at: known.last_heard.into(),
+        node: known.report.node,
+        place: known.report.place,
+        applied: known.report.applied,
+        version: known.report.version,
     });
-    let nodes: Vec<_> = nodes.collect();
-    Ok(axum::Json(json!({ "revision": revision, "nodes": nodes })).into_response())
+    Ok(axum::Json(GatewayProcesses { revision, nodes: nodes.collect() }).into_response())
 }
 
 /// `GET /internal/withdrawals`: what a gateway may serve still, the oldest first, at most [`WITHDRAWALS_SHOWN_MAX`].
-pub(super) async fn withdrawals(State(app): State<Arc<App>>) -> Result<Response, Stop> {
+pub(super) async fn withdrawals(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     let total: i64 = app.core.store.count_withdrawals().await?.iter().map(|counted| counted.count).sum();
     let found = app.core.store.withdrawals(WITHDRAWALS_SHOWN_MAX).await?;
     if !found.is_empty() {
         app.gateways.load_processes(&app.core.store).await?;
     }
-    let list: Vec<_> = found.iter().map(|withdrawal| withdrawals::listed(&app.gateways.nodes, withdrawal)).collect();
-    Ok(axum::Json(json!({ "withdrawals": list, "total": total })).into_response())
+    let list = found.iter().map(|withdrawal| withdrawals::listed(&app.gateways.nodes, withdrawal)).collect();
+    Ok(axum::Json(Withdrawals { withdrawals: list, total }).into_response())
 }
 
 /// `GET /internal/status`.
-pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, Stop> {
+pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     let revision = app.core.store.newest_revision().await?;
     let domains: serde_json::Map<String, serde_json::Value> =
         app.core.store.domains_by_status().await?.into_iter().map(|(status, count)| (status, json!(count))).collect();
@@ -309,8 +304,8 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, Stop
         trouble.map(|(code, at)| json!({ "code": code, "at": at, "seconds_ago": (now.0 - at.0).max(0) / 1_000 }));
     Ok(axum::Json(json!({
         "revision": revision,
-        "environment": app.settings.environment,
-        "platform_domain": app.settings.platform,
+        "environment": app.core.settings.environment,
+        "platform_domain": app.core.settings.platform,
         "projects": projects,
         "keys": keys,
         "domains": domains,

@@ -1,7 +1,6 @@
 //! Reading requests: every way a request can be malformed is an Error body.
 
 use std::collections::HashMap;
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use axum::body::{Body, to_bytes};
@@ -11,9 +10,8 @@ use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use chassis::body::{self, BodyError};
-use chassis::openapi::Parameter;
+use chassis::openapi::{NeededScope, Parameter};
 use chassis::refusal::Refusal;
-use contract::key::Scope;
 use contract::schema::json;
 use contract::text::is_deceptive;
 use contract::time::UnixMillis;
@@ -22,7 +20,7 @@ use serde::de::DeserializeOwned;
 
 use crate::actor::Actor;
 use crate::app::App;
-use crate::error::{Code, Stop};
+use crate::error::{ApiError, Code};
 use crate::project::ProjectRef;
 
 /// The largest request body, in bytes: the largest report of a gateway fits.
@@ -73,9 +71,9 @@ fn of_body(error: BodyError) -> Refusal {
 pub(super) struct Json<T>(pub(super) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
-    type Rejection = Stop;
+    type Rejection = ApiError;
 
-    async fn from_request(request: Request<Body>, _: &S) -> Result<Self, Stop> {
+    async fn from_request(request: Request<Body>, _: &S) -> Result<Self, ApiError> {
         let must_say = *request.method() == Method::PATCH;
         let bytes = to_bytes(request.into_body(), BODY_BYTES_MAX).await.map_err(|_| of_body(BodyError::Broken))?;
         if bytes.is_empty() && must_say {
@@ -89,7 +87,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
 }
 
 /// For how many seconds an old secret goes on working beside its successor: `asked`, from 0 to `max`.
-pub(super) fn overlap(asked: Option<i64>, default: u32, max: u32) -> Result<u32, Stop> {
+pub(super) fn overlap(asked: Option<i64>, default: u32, max: u32) -> Result<u32, ApiError> {
     let seconds = asked.map_or(Some(default), |seconds| u32::try_from(seconds).ok());
     seconds
         .filter(|seconds| *seconds <= max)
@@ -98,7 +96,7 @@ pub(super) fn overlap(asked: Option<i64>, default: u32, max: u32) -> Result<u32,
 
 /// Refuses a text that people are to read, in lists, on terminals and on pages, when it is too long for that or could
 /// deceive them.
-pub(super) fn name_text(field: &str, text: &str, characters_max: usize) -> Result<(), Stop> {
+pub(super) fn name_text(field: &str, text: &str, characters_max: usize) -> Result<(), ApiError> {
     if text.chars().count() > characters_max {
         return Err(Code::InvalidBody.refuse(format!("{field} has at most {characters_max} characters.")).into());
     }
@@ -114,78 +112,51 @@ pub(super) fn name_text(field: &str, text: &str, characters_max: usize) -> Resul
     }
 }
 
-fn nothing_here() -> Stop {
+fn nothing_here() -> ApiError {
     Code::NotFound.refuse("There is nothing at this path.").into()
 }
 
-/// The parts of the path that have names, in order.
-pub(super) struct Segments<const N: usize>(pub(super) [String; N]);
+/// The parameters of the path, in order.
+pub(super) struct Path<const N: usize>(pub(super) [String; N]);
 
-async fn segments(parts: &mut Parts, state: &(impl Send + Sync)) -> Result<Vec<String>, Stop> {
-    let segments = RawPathParams::from_request_parts(parts, state).await.map_err(|_| nothing_here())?;
-    Ok(segments.iter().map(|(_, value)| value.to_owned()).collect())
+async fn parameters(parts: &mut Parts, state: &(impl Send + Sync)) -> Result<Vec<String>, ApiError> {
+    let parameters = RawPathParams::from_request_parts(parts, state).await.map_err(|_| nothing_here())?;
+    Ok(parameters.iter().map(|(_, value)| value.to_owned()).collect())
 }
 
-impl<const N: usize, S: Send + Sync> FromRequestParts<S> for Segments<N> {
-    type Rejection = Stop;
+impl<const N: usize, S: Send + Sync> FromRequestParts<S> for Path<N> {
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Stop> {
-        segments(parts, state).await?.try_into().map(Self).map_err(|_| nothing_here())
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        parameters(parts, state).await?.try_into().map(Self).map_err(|_| nothing_here())
     }
 }
 
-/// What a key needs for an operation in its project.
-pub(super) trait Needs {
-    /// The scope; `None` where every key will do.
-    const SCOPE: Option<Scope>;
-}
-
-macro_rules! needs {
-    ($($(#[$doc:meta])* $name:ident = $scope:expr;)+) => {
-        $($(#[$doc])* pub(super) enum $name {}
-
-        impl Needs for $name {
-            const SCOPE: Option<Scope> = $scope;
-        })+
-    };
-}
-
-needs! {
-    /// Any key of the project.
-    AnyScope = None;
-    /// `domains:read`.
-    DomainsRead = Some(Scope::DomainsRead);
-    /// `domains:write`.
-    DomainsWrite = Some(Scope::DomainsWrite);
-    /// `keys:write`.
-    KeysWrite = Some(Scope::KeysWrite);
-}
-
-/// The project that a path names, for an actor who may do there what needs `R`: everything under `/projects/{project}`.
-/// Everything else of a request is looked at afterwards.
-pub(super) struct Entered<R, const N: usize = 0> {
+/// The project that a path names, for an actor with the scope of the operation: everything under `/projects/{project}`.
+/// The rest of a request is read afterwards.
+pub(super) struct Authorised<const N: usize = 0> {
     /// The service.
     pub(super) app: Arc<App>,
-    /// Who asks.
+    /// Who calls.
     pub(super) actor: Actor,
     /// The project.
     pub(super) project: ProjectRef,
-    /// The parts of the path behind it that have names, in order.
+    /// The other parameters of the path, in order.
     pub(super) rest: [String; N],
-    needs: PhantomData<R>,
 }
 
-impl<R: Needs, const N: usize> FromRequestParts<Arc<App>> for Entered<R, N> {
-    type Rejection = Stop;
+impl<const N: usize> FromRequestParts<Arc<App>> for Authorised<N> {
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Stop> {
-        let actor = parts.extensions.get::<Actor>().cloned();
-        let actor = actor.ok_or_else(|| Code::InternalError.refuse("The request has no actor."))?;
-        let mut segments = segments(parts, app).await?.into_iter();
-        let project = segments.next().ok_or_else(nothing_here)?;
-        let rest = segments.collect::<Vec<_>>().try_into().map_err(|_| nothing_here())?;
-        let project = actor.enter(&project, R::SCOPE)?;
-        Ok(Self { app: app.clone(), actor, project, rest, needs: PhantomData })
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
+        let (actor, scope) = (parts.extensions.get::<Actor>().cloned(), parts.extensions.get::<NeededScope>().copied());
+        let known = actor.zip(scope);
+        let (actor, scope) = known.ok_or_else(|| Code::InternalError.refuse("The request has no actor or scope."))?;
+        let mut parameters = parameters(parts, app).await?.into_iter();
+        let project = parameters.next().ok_or_else(nothing_here)?;
+        let rest = parameters.collect::<Vec<_>>().try_into().map_err(|_| nothing_here())?;
+        let project = actor.authorise(&project, scope.0)?;
+        Ok(Self { app: app.clone(), actor, project, rest })
     }
 }
 
@@ -199,7 +170,7 @@ impl Params {
     }
 
     /// A parameter that parses, or `default` when it is absent.
-    pub(super) fn value<T: std::str::FromStr>(&self, name: &str, default: T, expected: &str) -> Result<T, Stop> {
+    pub(super) fn value<T: std::str::FromStr>(&self, name: &str, default: T, expected: &str) -> Result<T, ApiError> {
         match self.0.get(name) {
             None => Ok(default),
             Some(text) => {
@@ -209,7 +180,7 @@ impl Params {
     }
 
     /// Where a page of a list begins that goes backwards from the newest number: the `cursor`, or behind all.
-    pub(super) fn number_cursor(&self) -> Result<i64, Stop> {
+    pub(super) fn number_cursor(&self) -> Result<i64, ApiError> {
         /// The numbers that [`NUMBER_CURSOR`] describes: at most 18 digits, and no second spelling of any.
         const NUMBER_MAX: i64 = 999_999_999_999_999_999;
         let Some(text) = self.text("cursor") else { return Ok(i64::MAX) };
@@ -219,7 +190,7 @@ impl Params {
     }
 
     /// Where a page of a list begins that goes by the moment at which things were made: the `cursor`, or before all.
-    pub(super) fn moment_cursor(&self) -> Result<(i64, String), Stop> {
+    pub(super) fn moment_cursor(&self) -> Result<(i64, String), ApiError> {
         let Some(text) = self.text("cursor") else { return Ok((i64::MIN, String::new())) };
         let parts = text.split_once('.').and_then(|(at, id)| Some((at.parse().ok()?, id.to_owned())));
         let wrong = || Code::InvalidQuery.refuse("cursor must be the next_cursor of an earlier answer.").into();
@@ -231,7 +202,7 @@ impl Params {
     }
 
     /// How many items a page has: 1 to 200, by default 50.
-    pub(super) fn limit(&self) -> Result<i64, Stop> {
+    pub(super) fn limit(&self) -> Result<i64, ApiError> {
         let expected = "a number from 1 to 200";
         match self.value("limit", 50_i64, expected)? {
             limit @ 1..=200 => Ok(limit),
@@ -241,9 +212,9 @@ impl Params {
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Params {
-    type Rejection = Stop;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Stop> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         match Query::try_from_uri(&parts.uri) {
             Ok(Query(parameters)) => Ok(Self(parameters)),
             Err(_) => Err(Code::InvalidQuery.refuse("The query is not well-formed.").into()),

@@ -10,19 +10,19 @@ use contract::time::{UnixMillis, UnixSeconds};
 use http::StatusCode;
 use serde_json::json;
 
-use super::extract::{self, Entered, Json, KeysWrite, Params, moment_cursor, name_text, overlap};
+use super::extract::{self, Authorised, Json, Params, moment_cursor, name_text, overlap};
 use super::types::{
     CreatedKey, Key, KeyBan, KeyRotation, Keys, LABEL_CHARACTERS_MAX, NewKey, OVERLAP_SECONDS, OVERLAP_SECONDS_MAX,
     Removal, Rfc3339, Withdrawal,
 };
 use super::view::page;
 use super::{Operation, changes};
-use crate::error::{Code, Stop};
+use crate::error::{ApiError, Code};
 use crate::project::ProjectRef;
 use crate::store::keys::{self, KeyRecord};
 use crate::store::withdrawals::What;
 use crate::store::{Write, projects};
-use crate::withdrawals::{self, Waiting};
+use crate::withdrawals::{self, PendingWithdrawals};
 
 /// Keys of one project that may be used at the same time.
 const KEYS_PER_PROJECT_MAX: u64 = 100;
@@ -30,7 +30,10 @@ const KEYS_PER_PROJECT_MAX: u64 = 100;
 /// Keys of one project that are revoked or expired and still listed; beyond that the oldest are forgotten.
 const KEYS_GONE_MAX: i64 = 400;
 
-pub(crate) const LIST: Operation = Operation {
+/// What callers do with keys.
+pub(super) const OPERATIONS: &[Operation] = &[LIST, CREATE, ROTATE, REVOKE];
+
+const LIST: Operation = Operation {
     tag: "keys",
     summary: "List keys",
     description: "Keys, the oldest first, those revoked lately included. The keys themselves are never shown again.",
@@ -41,7 +44,7 @@ pub(crate) const LIST: Operation = Operation {
     ..Operation::internal("listKeys", Method::Get, "/v1/projects/{project}/keys", |get| on(get, list))
 };
 
-pub(crate) const CREATE: Operation = Operation {
+const CREATE: Operation = Operation {
     tag: "keys",
     summary: "Create a key",
     description: "The key is in this answer and in no other.",
@@ -52,7 +55,7 @@ pub(crate) const CREATE: Operation = Operation {
     ..Operation::internal("createKey", Method::Post, LIST.path, |post| on(post, create))
 };
 
-pub(crate) const ROTATE: Operation = Operation {
+const ROTATE: Operation = Operation {
     tag: "keys",
     summary: "Rotate a key",
     description: "A new key like the old one, which goes on working for a while.",
@@ -65,7 +68,7 @@ pub(crate) const ROTATE: Operation = Operation {
     })
 };
 
-pub(crate) const REVOKE: Operation = Operation {
+const REVOKE: Operation = Operation {
     tag: "keys",
     summary: "Revoke a key",
     description: "It is refused from now on. Revoking it again changes nothing and answers the same way. A key revokes those \
@@ -82,9 +85,9 @@ pub(crate) const REVOKE: Operation = Operation {
 
 /// `POST …/keys`.
 pub(super) async fn create(
-    Entered { app, actor, project, .. }: Entered<KeysWrite>,
+    Authorised { app, actor, project, .. }: Authorised,
     Json(wanted): Json<NewKey>,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let now = app.core.clock.now();
     let scopes: Scopes = wanted.scopes.into_iter().collect();
     if scopes.is_empty() {
@@ -105,7 +108,7 @@ pub(super) async fn create(
     let mut write = app.core.store.write().await?;
     project_exists(&mut write, &project).await?;
     room_for_one(&mut write, &project, 0).await?;
-    let (key, secret) = generate(&project, app.settings.environment, wanted.label, scopes, expires_at, now)?;
+    let (key, secret) = generate(&project, app.core.settings.environment, wanted.label, scopes, expires_at, now)?;
     publish(&mut write, &key).await?;
     write.record(&project, None, "key.created", &actor, json!({ "key": key.id, "scopes": key.scopes })).await?;
     app.gateways.commit_everywhere(write).await?;
@@ -113,20 +116,20 @@ pub(super) async fn create(
 }
 
 /// `GET …/keys`.
-pub(super) async fn list(Entered { app, project, .. }: Entered<KeysWrite>, params: Params) -> Result<Response, Stop> {
+pub(super) async fn list(Authorised { app, project, .. }: Authorised, params: Params) -> Result<Response, ApiError> {
     let (after, limit) = (params.moment_cursor()?, params.limit()?);
     if app.core.store.find_project(&project).await?.is_none() {
         return Err(no_project().into());
     }
     let found = app.core.store.keys(&project, &after, limit).await?;
-    let waiting = Waiting::of(&app.core.store, &app.gateways, &project.uid).await?;
+    let pending = PendingWithdrawals::of(&app.core.store, &app.gateways, &project.uid).await?;
     let (bans, _) = app.core.store.bans_in_force(app.core.clock.now()).await?;
     let cursor = |key: &KeyRecord| moment_cursor(key.created_at, key.id.as_str());
     let (keys, next) = page(&found, limit, cursor, |key| {
         // A ban that is only tried out refuses nothing.
         let ban = bans.get(&key.id).filter(|ban| !ban.shadow);
         let ban = ban.map(|ban| KeyBan { until: ban.until.into(), reason: ban.reason });
-        Key { ban, ..waiting_view(&waiting, key) }
+        Key { ban, ..pending_view(&pending, key) }
     });
     Ok(axum::Json(Keys { keys, next_cursor: next }).into_response())
 }
@@ -134,9 +137,9 @@ pub(super) async fn list(Entered { app, project, .. }: Entered<KeysWrite>, param
 /// `POST …/keys/{id}/rotate`: a new key like the old one, which goes on working for a while. `rotated.withdrawal` names the
 /// gateways that may accept the old one for longer.
 pub(super) async fn rotate(
-    Entered { app, actor, project, rest: [key], .. }: Entered<KeysWrite, 1>,
+    Authorised { app, actor, project, rest: [key], .. }: Authorised<1>,
     Json(rotation): Json<KeyRotation>,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let overlap = overlap(rotation.overlap_seconds, OVERLAP_SECONDS, OVERLAP_SECONDS_MAX)?;
     let mut write = app.core.store.write().await?;
     let now = write.now();
@@ -154,7 +157,7 @@ pub(super) async fn rotate(
     }
     room_for_one(&mut write, &project, u64::from(overlap == 0)).await?;
     let (new, secret) =
-        generate(&project, app.settings.environment, old.label.clone(), old.scopes.clone(), old.expires_at, now)?;
+        generate(&project, app.core.settings.environment, old.label.clone(), old.scopes.clone(), old.expires_at, now)?;
     publish(&mut write, &new).await?;
     let ends = now.to_seconds().plus(overlap.into());
     let ends_sooner = old.expires_at.is_none_or(|at| at > ends);
@@ -174,15 +177,15 @@ pub(super) async fn rotate(
     } else {
         app.gateways.commit_everywhere(write).await?;
     }
-    let waiting = Waiting::of(&app.core.store, &app.gateways, &project.uid).await?;
-    Ok(created(&new, &secret, Some(waiting_view(&waiting, &old))))
+    let pending = PendingWithdrawals::of(&app.core.store, &app.gateways, &project.uid).await?;
+    Ok(created(&new, &secret, Some(pending_view(&pending, &old))))
 }
 
 /// `DELETE …/keys/{id}`: 204 once no gateway accepts the key any more; 202 naming those that may, also when it is asked for
 /// again. Revoking twice is revoked.
 pub(super) async fn revoke(
-    Entered { app, actor, project, rest: [key], .. }: Entered<KeysWrite, 1>,
-) -> Result<Response, Stop> {
+    Authorised { app, actor, project, rest: [key], .. }: Authorised<1>,
+) -> Result<Response, ApiError> {
     let started = app.core.clock.monotonic();
     let mut write = app.core.store.write().await?;
     let mut key = find(&mut write, &project, &key).await?;
@@ -212,7 +215,7 @@ fn generate(
     scopes: Scopes,
     expires_at: Option<UnixSeconds>,
     now: UnixMillis,
-) -> Result<(KeyRecord, PresentedKey), Stop> {
+) -> Result<(KeyRecord, PresentedKey), ApiError> {
     let secret = PresentedKey::generate(environment, &chassis::random::bytes()?);
     let record = KeyRecord {
         id: KeyId::from_random(chassis::random::bytes()?),
@@ -231,19 +234,19 @@ fn generate(
     Ok((record, secret))
 }
 
-async fn publish(write: &mut Write, key: &KeyRecord) -> Result<(), Stop> {
+async fn publish(write: &mut Write, key: &KeyRecord) -> Result<(), ApiError> {
     keys::save_key(write.connection(), key).await?;
     Ok(write.put(Entity::Key(key.published())).await?)
 }
 
-async fn withdraw(write: &mut Write, key: &mut KeyRecord) -> Result<(), Stop> {
+async fn withdraw(write: &mut Write, key: &mut KeyRecord) -> Result<(), ApiError> {
     key.revoked_at = Some(write.now());
     keys::save_key(write.connection(), key).await?;
     keys::withdraw(write, key).await?;
     Ok(write.withdrawn(What::Key, key.id.as_str(), &key.project).await?)
 }
 
-async fn find(write: &mut Write, project: &ProjectRef, id: &str) -> Result<KeyRecord, Stop> {
+async fn find(write: &mut Write, project: &ProjectRef, id: &str) -> Result<KeyRecord, ApiError> {
     project_exists(write, project).await?;
     let key = match id.parse::<KeyId>() {
         Ok(id) => keys::find_key(write.connection(), project, &id).await?,
@@ -252,7 +255,7 @@ async fn find(write: &mut Write, project: &ProjectRef, id: &str) -> Result<KeyRe
     key.ok_or_else(|| Code::KeyNotFound.refuse("The project has no key of this id.").into())
 }
 
-async fn project_exists(write: &mut Write, project: &ProjectRef) -> Result<(), Stop> {
+async fn project_exists(write: &mut Write, project: &ProjectRef) -> Result<(), ApiError> {
     match projects::find_ref(write.connection(), &project.uid).await? {
         Some(_) => Ok(()),
         None => Err(no_project().into()),
@@ -264,7 +267,7 @@ fn no_project() -> chassis::refusal::Refusal {
 }
 
 /// Whether the project may have one more key while `leaving` others go. Makes room among those that are gone.
-async fn room_for_one(write: &mut Write, project: &ProjectRef, leaving: u64) -> Result<(), Stop> {
+async fn room_for_one(write: &mut Write, project: &ProjectRef, leaving: u64) -> Result<(), ApiError> {
     let now = write.now().to_seconds();
     for gone in keys::keys_beyond(write.connection(), project, KEYS_GONE_MAX, now).await? {
         keys::withdraw(write, &gone).await?;
@@ -283,8 +286,8 @@ fn created(made: &KeyRecord, secret: &PresentedKey, rotated: Option<Key>) -> Res
 }
 
 /// A key, with its end while a gateway has not acknowledged it: it was revoked, or ends sooner than before.
-fn waiting_view(waiting: &Waiting, key: &KeyRecord) -> Key {
-    view(key, waiting.find(&[What::Key], key.id.as_str()))
+fn pending_view(pending: &PendingWithdrawals, key: &KeyRecord) -> Key {
+    view(key, pending.find(&[What::Key], key.id.as_str()))
 }
 
 fn view(key: &KeyRecord, withdrawal: Option<Withdrawal>) -> Key {

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::Operation;
 use super::view::rfc3339;
 use crate::app::App;
-use crate::error::Stop;
+use crate::error::ApiError;
 use crate::sessions;
 use crate::store::credentials::Credential;
 use dashboard::LABEL;
@@ -23,10 +23,10 @@ pub(super) const OPERATIONS: &[Operation] =
     &[Operation::internal("makeDashboardLink", Method::Post, "/internal/dashboard-links", |post| on(post, make))];
 
 /// `POST /internal/dashboard-links`: a link that signs its operator in, once.
-async fn make(State(app): State<Arc<App>>, Extension(operator): Extension<Credential>) -> Result<Response, Stop> {
+async fn make(State(app): State<Arc<App>>, Extension(operator): Extension<Credential>) -> Result<Response, ApiError> {
     let (secret, expires_at) = sessions::make_link(&app, &operator.name).await?;
     let body = json!({
-        "host": format!("{LABEL}.{}", app.settings.platform),
+        "host": format!("{LABEL}.{}", app.core.settings.platform),
         "path": format!("/enter?link={secret}"),
         "expires_at": rfc3339(expires_at),
     });

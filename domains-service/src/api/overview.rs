@@ -1,4 +1,4 @@
-//! What operators look at first: bans, certificates that end soon, and domains that wait for their owners.
+//! The overview for operators: bans, certificates that end soon, and domains that wait for their owners.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use contract::time::{UnixMillis, UnixSeconds};
 use super::Operation;
 use super::types::{EndingCertificate, ListedBan, Overview, StuckDomain};
 use crate::app::App;
-use crate::error::Stop;
+use crate::error::ApiError;
 
 /// Rows of each list.
 const ROWS_MAX: i64 = 20;
@@ -19,14 +19,13 @@ const ROWS_MAX: i64 = 20;
 /// Bans shown.
 const BANS_SHOWN: usize = 20;
 
-pub(crate) const SHOW: Operation =
-    Operation::internal("showOverview", Method::Get, "/internal/overview", |get| on(get, show));
+const SHOW: Operation = Operation::internal("showOverview", Method::Get, "/internal/overview", |get| on(get, show));
 
 /// What operators ask of all projects together.
 pub(super) const OPERATIONS: &[Operation] = &[SHOW];
 
 /// `GET /internal/overview`.
-async fn show(State(app): State<Arc<App>>) -> Result<Response, Stop> {
+async fn show(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     let store = &app.core.store;
     let ending = store.certificates_ending(ROWS_MAX).await?.into_iter().map(|row| EndingCertificate {
         name: row.name,

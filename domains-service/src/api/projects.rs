@@ -20,21 +20,24 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::extract::{AnyScope, DomainsRead, Entered, Field, Json, NUMBER_CURSOR, Params};
-use super::types::{self, AcmeAccount, AcmeAccounts, Events};
+use super::extract::{Authorised, Field, Json, NUMBER_CURSOR, Params};
+use super::types::{self, AcmeAccount, AcmeAccounts, Events, Projects};
 use super::{Operation, PROJECT, view};
 use crate::actor::Actor;
 use crate::app::App;
 use crate::domain::proof::{KEY_BYTES, ProofKey};
-use crate::error::{Code, Stop};
+use crate::error::{ApiError, Code};
 use crate::project::ProjectRef;
 use crate::store::events::{EVENTS_PER_PAGE, Event};
 use crate::store::projects::{self, ProjectRecord};
 use crate::store::withdrawals::What;
 use crate::store::{StoreError, Write, domains};
-use crate::withdrawals::{self, Waiting};
+use crate::withdrawals::{self, PendingWithdrawals};
 
-pub(crate) const SHOW: Operation = Operation {
+/// What callers do with their project.
+pub(super) const OPERATIONS: &[Operation] = &[SHOW, EVENTS, ACME_ACCOUNT];
+
+const SHOW: Operation = Operation {
     tag: "projects",
     summary: "Show a project",
     description: "Any key of the project may ask.",
@@ -42,7 +45,7 @@ pub(crate) const SHOW: Operation = Operation {
     ..Operation::internal("showProject", Method::Get, PROJECT, |get| on(get, show))
 };
 
-pub(crate) const EVENTS: Operation = Operation {
+const EVENTS: Operation = Operation {
     tag: "projects",
     summary: "List events",
     description: "The audit log of a project.",
@@ -53,7 +56,7 @@ pub(crate) const EVENTS: Operation = Operation {
     ..Operation::internal("listEvents", Method::Get, "/v1/projects/{project}/events", |get| on(get, events))
 };
 
-pub(crate) const ACME_ACCOUNT: Operation = Operation {
+const ACME_ACCOUNT: Operation = Operation {
     tag: "projects",
     summary: "Show the authorities' accounts",
     description: "What CAA records may say so that certificates can be issued for your domains.",
@@ -61,8 +64,7 @@ pub(crate) const ACME_ACCOUNT: Operation = Operation {
     ..Operation::internal("showAcmeAccount", Method::Get, "/v1/acme-account", |get| on(get, acme_account))
 };
 
-pub(crate) const ALL: Operation =
-    Operation::internal("listProjects", Method::Get, "/internal/projects", |get| on(get, list));
+const ALL: Operation = Operation::internal("listProjects", Method::Get, "/internal/projects", |get| on(get, list));
 
 /// What operators do with all projects.
 pub(super) const OF_ALL: &[Operation] =
@@ -106,13 +108,13 @@ pub(super) async fn create(
     State(app): State<Arc<App>>,
     Extension(actor): Extension<Actor>,
     Json(wanted): Json<NewProject>,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let name: ProjectId = wanted.id.parse().map_err(|error| invalid("id", error))?;
     let upstream: UpstreamName = wanted.upstream.parse().map_err(|error| invalid("upstream", error))?;
     if RESERVED_LABELS.contains(&name.as_str()) {
         return Err(Code::ProjectReserved.refuse("The platform itself speaks at this name; choose another.").into());
     }
-    if app.settings.platform.child(name.as_str()).is_err() {
+    if app.core.settings.platform.child(name.as_str()).is_err() {
         return Err(Code::InvalidProject.refuse("The project's hostname would be too long.").into());
     }
     // One whose record is damaged keeps its name.
@@ -146,19 +148,19 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, axum::Json(view::project(&app, &project))).into_response())
 }
 
-fn invalid(field: &str, error: contract::project::InvalidLabel) -> Stop {
+fn invalid(field: &str, error: contract::project::InvalidLabel) -> ApiError {
     Code::InvalidProject.refuse(format!("{field}: {error}.")).into()
 }
 
-/// Writes a project and tells the edge.
-pub(super) async fn save(app: &App, write: &mut Write, project: &ProjectRecord) -> Result<(), Stop> {
+/// Saves a project and publishes it.
+pub(super) async fn save(app: &App, write: &mut Write, project: &ProjectRecord) -> Result<(), ApiError> {
     projects::save_project(write.connection(), project).await?;
-    Ok(write.put(Entity::Project(project.published(&app.settings.plans))).await?)
+    Ok(write.put(Entity::Project(project.published(&app.core.settings.plans))).await?)
 }
 
-/// Tells the edge to serve the project at its own host.
-pub(super) async fn publish_host(app: &App, write: &mut Write, project: &ProjectRecord) -> Result<(), Stop> {
-    if let Some(hostname) = project.host(&app.settings.platform) {
+/// Publishes the project at its own host.
+pub(super) async fn publish_host(app: &App, write: &mut Write, project: &ProjectRecord) -> Result<(), ApiError> {
+    if let Some(hostname) = project.host(&app.core.settings.platform) {
         let serves = Serves::Project(project.id.name.clone());
         write.put(Entity::Site(Site { hostname, serves, redirect: None })).await?;
     }
@@ -166,40 +168,40 @@ pub(super) async fn publish_host(app: &App, write: &mut Write, project: &Project
 }
 
 /// The project, or 404.
-pub(super) async fn find(write: &mut Write, id: &ProjectRef) -> Result<ProjectRecord, Stop> {
+pub(super) async fn find(write: &mut Write, id: &ProjectRef) -> Result<ProjectRecord, ApiError> {
     let project = projects::find_project(write.connection(), id).await?;
     project.ok_or_else(|| Code::ProjectNotFound.refuse("There is no such project.").into())
 }
 
 /// The project, or 404, without a transaction.
-pub(super) async fn load(app: &App, id: &ProjectRef) -> Result<ProjectRecord, Stop> {
+pub(super) async fn load(app: &App, id: &ProjectRef) -> Result<ProjectRecord, ApiError> {
     let project = app.core.store.find_project(id).await?;
     project.ok_or_else(|| Code::ProjectNotFound.refuse("There is no such project.").into())
 }
 
 /// `GET /internal/projects`.
-pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> Result<Response, Stop> {
+pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> Result<Response, ApiError> {
     let limit = params.limit()?;
     let found = app.core.store.projects(params.text("cursor").unwrap_or_default(), limit).await?;
-    let (list, next) =
+    let (projects, next_cursor) =
         view::page(&found, limit, |project| project.id.name.to_string(), |project| view::project(&app, project));
-    Ok(axum::Json(json!({ "projects": list, "next_cursor": next })).into_response())
+    Ok(axum::Json(Projects { projects, next_cursor }).into_response())
 }
 
 /// `GET …/projects/{project}`.
-pub(super) async fn show(Entered { app, project: id, .. }: Entered<AnyScope>) -> Result<Response, Stop> {
+pub(super) async fn show(Authorised { app, project: id, .. }: Authorised) -> Result<Response, ApiError> {
     let project = load(&app, &id).await?;
-    shown(&app, &project).await
+    response(&app, &project).await
 }
 
 /// What of a project that goes on is withdrawn.
 const WITHDRAWN: &[What] = &[What::Suspension, What::Access, What::Upstream, What::Cors];
 
 /// A project as an answer, with what of it was withdrawn while a gateway has not acknowledged it.
-async fn shown(app: &App, project: &ProjectRecord) -> Result<Response, Stop> {
+async fn response(app: &App, project: &ProjectRecord) -> Result<Response, ApiError> {
     let mut shown = view::project(app, project);
-    let waiting = Waiting::of(&app.core.store, &app.gateways, &project.id.uid).await?;
-    shown.withdrawal = waiting.find(WITHDRAWN, project.id.name.as_str());
+    let pending = PendingWithdrawals::of(&app.core.store, &app.gateways, &project.id.uid).await?;
+    shown.withdrawal = pending.find(WITHDRAWN, project.id.name.as_str());
     Ok(axum::Json(shown).into_response())
 }
 
@@ -212,7 +214,7 @@ pub(super) struct ProjectChange {
     suspended: Option<bool>,
     #[serde(default)]
     limits: Field<Limits>,
-    /// What browsers are told; `null` leaves it to the upstream.
+    /// The CORS answers; `null` leaves them to the upstream.
     #[serde(default)]
     cors: Field<Cors>,
     #[serde(default)]
@@ -221,9 +223,9 @@ pub(super) struct ProjectChange {
 
 /// `PATCH /internal/projects/{project}`: 202 while a gateway may serve what a change has withdrawn.
 pub(super) async fn change(
-    Entered { app, actor, project: id, .. }: Entered<AnyScope>,
+    Authorised { app, actor, project: id, .. }: Authorised,
     Json(change): Json<ProjectChange>,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let upstream = change.upstream.map(|name| name.parse::<UpstreamName>()).transpose();
     let upstream = upstream.map_err(|error| invalid("upstream", error))?;
     let mut write = app.core.store.write().await?;
@@ -238,7 +240,7 @@ pub(super) async fn change(
     project.upstream = upstream.unwrap_or(project.upstream);
     project.suspended = change.suspended.unwrap_or(project.suspended);
     project.updated_at = now;
-    let pays = |project: &ProjectRecord| app.settings.plans.of(project.plan).domains > 0;
+    let pays = |project: &ProjectRecord| app.core.settings.plans.of(project.plan).domains > 0;
     if pays(&project) {
         project.unpaid_since = None;
     } else if pays(&before) {
@@ -255,7 +257,7 @@ pub(super) async fn change(
     write.record(&project.id, None, "project.changed", &actor, detail).await?;
     let waits = spread(&app, write, &before, &project).await?;
     app.issuing.wake.notify_one();
-    let mut answer = shown(&app, &project).await?;
+    let mut answer = response(&app, &project).await?;
     if waits {
         *answer.status_mut() = StatusCode::ACCEPTED;
     }
@@ -296,7 +298,7 @@ async fn spread(
 }
 
 /// `POST /internal/projects/{project}/deploy`: notes a successful deploy, from which on the project is served.
-pub(super) async fn deploy(Entered { app, actor, project: id, .. }: Entered<AnyScope>) -> Result<Response, Stop> {
+pub(super) async fn deploy(Authorised { app, actor, project: id, .. }: Authorised) -> Result<Response, ApiError> {
     let mut write = app.core.store.write().await?;
     let now = write.now();
     let mut project = find(&mut write, &id).await?;
@@ -311,9 +313,9 @@ pub(super) async fn deploy(Entered { app, actor, project: id, .. }: Entered<AnyS
 
 /// `GET …/projects/{project}/events`.
 pub(super) async fn events(
-    Entered { app, actor, project: id, .. }: Entered<DomainsRead>,
+    Authorised { app, actor, project: id, .. }: Authorised,
     params: Params,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     load(&app, &id).await?;
     let before = params.number_cursor()?;
     let events = app.core.store.events(&id, None, Some(before)).await?;

@@ -2,7 +2,7 @@
 //!
 //! Removed means that its keys and its traffic stop at once and its name is free. A new project of the name has
 //! another identity and sees nothing of this one. Until the time is over an operator can restore it;
-//! then, or at once when asked, everything of it is erased here, and the other services are told to do the same.
+//! then, or at once when asked, everything of it is erased here, and the other services do the same.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,16 +17,16 @@ use contract::project::ProjectId;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::extract::{Params, Segments};
+use super::extract::{Params, Path};
 use super::{Operation, changes, projects, view};
 use crate::actor::Actor;
 use crate::app::App;
-use crate::error::{Code, Stop};
+use crate::error::{ApiError, Code};
 use crate::publish;
 use crate::store::projects::{ProjectRecord, erase, find_named, find_removed};
 use crate::store::withdrawals::What;
 use crate::store::{domains, keys};
-use crate::withdrawals::{self, Waiting};
+use crate::withdrawals::{self, PendingWithdrawals};
 
 /// On projects that are removed.
 pub(super) const OF_ALL: &[Operation] =
@@ -45,9 +45,9 @@ pub(super) const OF_ONE: &[Operation] = &[
 pub(super) async fn remove(
     State(app): State<Arc<App>>,
     Extension(actor): Extension<Actor>,
-    Segments([project]): Segments<1>,
+    Path([project]): Path<1>,
     params: Params,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let at_once = params.value("now", false, "true or false")?;
     let name = name(&project)?;
     let started = app.core.clock.monotonic();
@@ -66,9 +66,9 @@ pub(super) async fn remove(
     if let Some(mut project) = found {
         publish::withdraw_project(
             &mut write,
-            &app.settings.platform,
+            &app.core.settings.platform,
             &mut project,
-            now.plus(app.settings.removed_kept_millis),
+            now.plus(app.core.settings.removed_kept_millis),
         )
         .await?;
         if at_once {
@@ -92,8 +92,8 @@ pub(super) async fn remove(
 pub(super) async fn restore(
     State(app): State<Arc<App>>,
     Extension(actor): Extension<Actor>,
-    Segments([project]): Segments<1>,
-) -> Result<Response, Stop> {
+    Path([project]): Path<1>,
+) -> Result<Response, ApiError> {
     let name = name(&project)?;
     let mut write = app.core.store.write().await?;
     let now = write.now();
@@ -124,7 +124,7 @@ pub(super) async fn restore(
 }
 
 /// `GET /internal/removed-projects?project=NAME`: those that can be restored, all or of this name, the one removed last first.
-pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> Result<Response, Stop> {
+pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> Result<Response, ApiError> {
     let removed = match params.text("project") {
         Some(text) => find_removed(&mut app.core.store.reading().await?, &name(text)?).await?,
         None => app.core.store.removed_projects().await?,
@@ -136,22 +136,22 @@ pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> Result<
     Ok((StatusCode::OK, axum::Json(json!({ "projects": list }))).into_response())
 }
 
-async fn kept(app: &App, project: &ProjectRecord) -> Result<Value, Stop> {
-    let waiting = Waiting::of(&app.core.store, &app.gateways, &project.id.uid).await?;
+async fn kept(app: &App, project: &ProjectRecord) -> Result<Value, ApiError> {
+    let pending = PendingWithdrawals::of(&app.core.store, &app.gateways, &project.id.uid).await?;
     Ok(json!({
         "id": project.id,
         "uid": project.id.uid,
         "plan": project.plan,
         "removed_at": project.removed.as_ref().map(|removed| view::rfc3339(removed.at)),
         "erase_at": project.removed.as_ref().map(|removed| view::rfc3339(removed.erase_at)),
-        "withdrawal": waiting.find(&[What::Project], project.id.name.as_str()),
+        "withdrawal": pending.find(&[What::Project], project.id.name.as_str()),
     }))
 }
 
-fn name(text: &str) -> Result<ProjectId, Stop> {
+fn name(text: &str) -> Result<ProjectId, ApiError> {
     text.parse().map_err(|_| no_project())
 }
 
-fn no_project() -> Stop {
+fn no_project() -> ApiError {
     Code::ProjectNotFound.refuse("There is no such project.").into()
 }

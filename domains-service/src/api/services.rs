@@ -1,5 +1,5 @@
-//! For other services of the platform: what happened there, to be told by webhooks, which projects there are and which
-//! they must erase, and whose word they may believe. Each has a credential of its own.
+//! For other services of the platform: their events for webhooks, the projects there are and those to erase, and the keys
+//! that they trust. Each has a credential of its own.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ use contract::trust::{ORDERS_SERVICE, TRUST_PATH, Trust};
 use http::StatusCode;
 
 use super::Operation;
-use super::extract::Segments;
+use super::extract::Path;
 use crate::app::App;
-use crate::error::{Code, Stop};
+use crate::error::{ApiError, Code};
 use crate::keyring;
 use crate::store::credentials::Credential;
 use crate::store::{projects, webhooks};
@@ -33,12 +33,12 @@ pub(super) const OPERATIONS: &[Operation] = &[
     Operation::internal("confirmErasures", Method::Post, ERASURES_PATH, |post| on(post, erased)),
 ];
 
-/// `POST /internal/events/orders`: 204 when all of the events are on disk. They may come again; each is told once.
+/// `POST /internal/events/orders`: 204 when all of the events are on disk. They may come again; each is delivered once.
 pub(super) async fn take_order_events(
     State(app): State<Arc<App>>,
     Extension(service): Extension<Credential>,
     body: Bytes,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     if service.name != ORDERS_SERVICE {
         return Err(Code::InsufficientScope.refuse(format!("Events of orders come from {ORDERS_SERVICE}.")).into());
     }
@@ -54,11 +54,11 @@ pub(super) async fn take_order_events(
 }
 
 /// `GET /internal/erasures`: projects that are erased here and must be erased by the service that asks, the oldest first.
-/// They are told until the service says that it has done so.
+/// They are listed until the service confirms it.
 pub(super) async fn erasures(
     State(app): State<Arc<App>>,
     Extension(service): Extension<Credential>,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let limit = i64::try_from(ERASURES_MAX).unwrap_or(i64::MAX);
     Ok(axum::Json(Erasures { projects: app.core.store.erasures(&service.name, limit).await? }).into_response())
 }
@@ -68,7 +68,7 @@ pub(super) async fn erased(
     State(app): State<Arc<App>>,
     Extension(service): Extension<Credential>,
     body: Bytes,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let done: Erasures = serde_json::from_slice(&body)
         .map_err(|error| Code::InvalidBody.refuse(format!("These are no projects: {error}.")))?;
     let mut write = app.core.store.write().await?;
@@ -83,10 +83,7 @@ pub(super) async fn erased(
 
 /// `GET /internal/known-projects/{project}`: whether there is a project with this identity. One that is removed is not
 /// there, even while it is kept.
-pub(super) async fn known_project(
-    State(app): State<Arc<App>>,
-    Segments([project]): Segments<1>,
-) -> Result<Response, Stop> {
+pub(super) async fn known_project(State(app): State<Arc<App>>, Path([project]): Path<1>) -> Result<Response, ApiError> {
     let project: Option<ProjectUid> = project.parse().ok();
     let found = match &project {
         Some(project) => projects::find_by_uid(&mut app.core.store.reading().await?, project).await?,
@@ -98,8 +95,8 @@ pub(super) async fn known_project(
     }
 }
 
-/// `GET /internal/trust`: whose word the service may believe.
-pub(super) async fn trust(State(app): State<Arc<App>>) -> Result<Response, Stop> {
+/// `GET /internal/trust`: the keys that the service trusts.
+pub(super) async fn trust(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     let identities = keyring::identities(&app.core, &app.gateways).await.map_err(|error| {
         tracing::error!(error = format!("{error:#}"), "the keys of the gateways cannot be read");
         Code::StorageUnavailable.refuse("The database does not answer.")

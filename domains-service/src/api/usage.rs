@@ -8,14 +8,17 @@ use contract::schema;
 use contract::time::UnixSeconds;
 
 use super::Operation;
-use super::extract::{AnyScope, Entered};
+use super::extract::Authorised;
 use super::types::{PlanGrant, USAGE_DAYS, Usage, UsageOfDay};
-use crate::error::Stop;
+use crate::error::ApiError;
 use crate::text::rfc3339_seconds;
 
 const DAY_SECONDS: i64 = 86_400;
 
-pub(crate) const SHOW: Operation = Operation {
+/// Usage.
+pub(super) const OPERATIONS: &[Operation] = &[SHOW];
+
+const SHOW: Operation = Operation {
     tag: "projects",
     summary: "Show usage",
     description: "Requests of the last 30 days, and what each plan grants. Any key of the project may ask. Figures are what \
@@ -25,7 +28,7 @@ pub(crate) const SHOW: Operation = Operation {
 };
 
 /// `GET …/usage`.
-pub(super) async fn show(Entered { app, project, .. }: Entered<AnyScope>) -> Result<Response, Stop> {
+pub(super) async fn show(Authorised { app, project, .. }: Authorised) -> Result<Response, ApiError> {
     let now = app.core.clock.now_seconds().0;
     let first = now.div_euclid(DAY_SECONDS) - USAGE_DAYS + 1;
     let days = app.core.store.usage(&project, first).await?.into_iter().map(|usage| UsageOfDay {
@@ -35,7 +38,7 @@ pub(super) async fn show(Entered { app, project, .. }: Entered<AnyScope>) -> Res
         banned: usage.banned,
     });
     let plans = Plan::ALL.iter().map(|plan| {
-        let grant = app.settings.plans.of(*plan);
+        let grant = app.core.settings.plans.of(*plan);
         PlanGrant { plan: *plan, limits: grant.limits, domains: grant.domains }
     });
     let usage = Usage {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::types::{self, Record, RecordPurpose, RecordType, Rfc3339};
 use crate::app::App;
 use crate::domain::state::UNPAID_GRACE_MILLIS;
-use crate::domain::{CertificateState, Domain, Status, name};
+use crate::domain::{CertificateState, Domain, Status};
 use crate::store::events::Event;
 use crate::store::projects::ProjectRecord;
 pub(super) use crate::text::rfc3339;
@@ -37,7 +37,7 @@ pub(super) fn project(app: &App, project: &ProjectRecord) -> types::Project {
         id: project.id.name.clone(),
         uid: project.id.uid.clone(),
         plan: project.plan,
-        limits: project.published(&app.settings.plans).limits,
+        limits: project.published(&app.core.settings.plans).limits,
         limits_override: project.limits,
         access: project.access,
         upstream: project.upstream.clone(),
@@ -46,9 +46,9 @@ pub(super) fn project(app: &App, project: &ProjectRecord) -> types::Project {
         hsts: project.browsers.hsts,
         deployed: project.deployed_at.is_some(),
         deployed_at: project.deployed_at.map(Rfc3339::from),
-        host: project.host(&app.settings.platform),
+        host: project.host(&app.core.settings.platform),
         cname_target: app.issuing.prover.target(project.proof()),
-        domain_limit: app.settings.plans.of(project.plan).domains,
+        domain_limit: app.core.settings.plans.of(project.plan).domains,
         withdrawal: None,
         domains_until: project.unpaid_since.map(|since| since.plus(UNPAID_GRACE_MILLIS).into()),
         created_at: project.created_at.into(),
@@ -113,14 +113,13 @@ pub(super) fn etag(shown: &types::Domain) -> String {
 
 fn is_apex(app: &App, domain: &Domain) -> bool {
     domain.is_apex.unwrap_or_else(|| {
-        name::attachable(domain.name.as_str(), &app.settings.platform, app.settings.names)
-            .is_ok_and(|name| name.seems_apex() && !name.local)
+        app.core.settings.attachable(domain.name.as_str()).is_ok_and(|name| name.seems_apex() && !name.local)
     })
 }
 
 /// The records the owner is to create, as their provider's form wants them.
 pub(super) fn records(app: &App, project: &ProjectRecord, domain: &Domain) -> Vec<Record> {
-    let Ok(attachable) = name::attachable(domain.name.as_str(), &app.settings.platform, app.settings.names) else {
+    let Ok(attachable) = app.core.settings.attachable(domain.name.as_str()) else {
         return Vec::new();
     };
     if attachable.local {

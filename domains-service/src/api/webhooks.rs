@@ -1,4 +1,4 @@
-//! Webhooks: who is told what happens to a project's domains and orders. A secret is shown once, in the answer that makes it.
+//! Webhooks: receivers of the events of a project's domains and orders. A secret is shown once, in the answer that makes it.
 
 pub(crate) mod deliveries;
 
@@ -13,9 +13,7 @@ use contract::schema::{self, Given};
 use http::{StatusCode, header};
 use serde_json::json;
 
-use super::extract::{
-    DomainsRead, DomainsWrite, Entered, Json, LIMIT, MOMENT_CURSOR, Params, moment_cursor, name_text, overlap,
-};
+use super::extract::{Authorised, Json, LIMIT, MOMENT_CURSOR, Params, moment_cursor, name_text, overlap};
 use super::types::{
     CreatedWebhook, DESCRIPTION_CHARACTERS_MAX, NewWebhook, OVERLAP_SECONDS, OVERLAP_SECONDS_MAX, Rfc3339,
     SecretRotation, WantedEvents, Webhook, WebhookChange, WebhookUrl, Webhooks,
@@ -24,7 +22,7 @@ use super::view::page;
 use super::{Handler, Operation, projects};
 use crate::actor::Actor;
 use crate::app::App;
-use crate::error::{Code, Stop};
+use crate::error::{ApiError, Code};
 use crate::project::ProjectRef;
 use crate::store::{Write, webhooks};
 use crate::webhook::endpoint::{WANTED_MAX, generate_secret};
@@ -33,16 +31,19 @@ use crate::webhook::{DisabledReason, EVENTS, EndpointRecord, Wanted};
 /// Endpoints of one project.
 pub(crate) const WEBHOOKS_PER_PROJECT_MAX: u64 = 20;
 
-pub(crate) const LIST: Operation = Operation {
+/// What callers do with webhooks.
+pub(super) const OPERATIONS: &[Operation] = &[LIST, CREATE, SHOW, CHANGE, REMOVE, ROTATE];
+
+const LIST: Operation = Operation {
     summary: "List webhooks",
-    description: "Who is told what happens to the project's domains.",
+    description: "The receivers of the project's events.",
     parameters: &[MOMENT_CURSOR, LIMIT],
     answers: &[Success::new(200, "A page of webhooks, the oldest first.", schema::of::<Webhooks>)],
     errors: &[Code::InvalidQuery],
     ..reading("listWebhooks", "/v1/projects/{project}/webhooks", |get| on(get, list))
 };
 
-pub(crate) const CREATE: Operation = Operation {
+const CREATE: Operation = Operation {
     summary: "Create a webhook",
     description: "Messages follow Standard Webhooks. The secret is in this answer and in no other.",
     body: Some((schema::of::<NewWebhook>, Presence::Required)),
@@ -51,30 +52,30 @@ pub(crate) const CREATE: Operation = Operation {
     ..writing("createWebhook", Method::Post, LIST.path, |post| on(post, create))
 };
 
-pub(crate) const SHOW: Operation = Operation {
+const SHOW: Operation = Operation {
     summary: "Show a webhook",
     description: "Whether it is served, and since when it fails.",
     answers: &[Success::new(200, "The webhook.", schema::of::<Webhook>)],
     ..reading("showWebhook", "/v1/projects/{project}/webhooks/{webhook}", |get| on(get, show))
 };
 
-pub(crate) const CHANGE: Operation = Operation {
+const CHANGE: Operation = Operation {
     summary: "Change a webhook",
-    description: "Switching it off fails what waits for it. Switched on, it is told what happens from then on.",
+    description: "Switching it off fails its waiting deliveries. Switched on, it receives events from then on.",
     body: Some((schema::of::<WebhookChange>, Presence::Required)),
     answers: &[Success::new(200, "The webhook as it is now.", schema::of::<Webhook>)],
     errors: &[Code::InvalidBody, Code::InvalidWebhookUrl, Code::WebhookNotFound],
     ..writing("changeWebhook", Method::Patch, SHOW.path, |patch| on(patch, change))
 };
 
-pub(crate) const REMOVE: Operation = Operation {
+const REMOVE: Operation = Operation {
     summary: "Remove a webhook",
     description: "Nothing is sent to it any more.",
     answers: &[Success::empty(204, "It is gone, with everything that waited for it.")],
     ..writing("removeWebhook", Method::Delete, SHOW.path, |delete| on(delete, remove))
 };
 
-pub(crate) const ROTATE: Operation = Operation {
+const ROTATE: Operation = Operation {
     summary: "Rotate a webhook's secret",
     description: "For a while messages are signed with the new secret and the old one.",
     body: Some((schema::of::<SecretRotation>, Presence::Optional)),
@@ -101,13 +102,13 @@ const fn writing(id: &'static str, method: Method, path: &'static str, handler: 
 
 /// `POST …/webhooks`.
 pub(super) async fn create(
-    Entered { app, actor, project, .. }: Entered<DomainsWrite>,
+    Authorised { app, actor, project, .. }: Authorised,
     Json(wanted): Json<NewWebhook>,
-) -> Result<Response, Stop> {
-    // Nothing named is everything that may be told.
+) -> Result<Response, ApiError> {
+    // Without a list it receives all events that it may.
     let everything = || Wanted::everything(may_see_orders(&actor));
     let events = wanted.events.map_or_else(|| Ok(everything()), |WantedEvents(events)| parse_events(events))?;
-    may_be_told(&actor, &events)?;
+    may_receive(&actor, &events)?;
     check(&app, Some(&wanted.url.0), Some(&wanted.description))?;
     let mut write = app.core.store.write().await?;
     projects::find(&mut write, &project).await?;
@@ -141,7 +142,7 @@ pub(super) async fn create(
 }
 
 /// `GET …/webhooks`.
-pub(super) async fn list(Entered { app, project, .. }: Entered<DomainsRead>, params: Params) -> Result<Response, Stop> {
+pub(super) async fn list(Authorised { app, project, .. }: Authorised, params: Params) -> Result<Response, ApiError> {
     let (after, limit) = (params.moment_cursor()?, params.limit()?);
     projects::load(&app, &project).await?;
     let found = app.core.store.webhooks(&project, &after, limit).await?;
@@ -151,8 +152,8 @@ pub(super) async fn list(Entered { app, project, .. }: Entered<DomainsRead>, par
 
 /// `GET …/webhooks/{webhook}`.
 pub(super) async fn show(
-    Entered { app, actor, project, rest: [webhook], .. }: Entered<DomainsRead, 1>,
-) -> Result<Response, Stop> {
+    Authorised { app, actor, project, rest: [webhook], .. }: Authorised<1>,
+) -> Result<Response, ApiError> {
     let endpoint = load(&app, &actor, &project, &webhook).await?;
     Ok(axum::Json(view(&endpoint)).into_response())
 }
@@ -160,9 +161,9 @@ pub(super) async fn show(
 /// `PATCH …/webhooks/{webhook}`. Switching one off fails what waits for it; switching it on sends what happens from
 /// then on.
 pub(super) async fn change(
-    Entered { app, actor, project, rest: [webhook], .. }: Entered<DomainsWrite, 1>,
+    Authorised { app, actor, project, rest: [webhook], .. }: Authorised<1>,
     Json(change): Json<WebhookChange>,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let WebhookChange {
         url: Given(url),
         events: Given(events),
@@ -175,7 +176,7 @@ pub(super) async fn change(
     let mut endpoint = find(&mut write, &actor, &project, &webhook).await?;
     endpoint.url = url.map_or(endpoint.url, |WebhookUrl(url)| url);
     endpoint.events = events.unwrap_or(endpoint.events);
-    may_be_told(&actor, &endpoint.events)?;
+    may_receive(&actor, &endpoint.events)?;
     endpoint.description = description.unwrap_or(endpoint.description);
     endpoint.updated_at = write.now();
     match enabled {
@@ -195,9 +196,9 @@ pub(super) async fn change(
 
 /// `POST …/webhooks/{webhook}/rotate`: a new secret; for a while messages are signed with both.
 pub(super) async fn rotate(
-    Entered { app, actor, project, rest: [webhook], .. }: Entered<DomainsWrite, 1>,
+    Authorised { app, actor, project, rest: [webhook], .. }: Authorised<1>,
     Json(rotation): Json<SecretRotation>,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let overlap = overlap(rotation.overlap_seconds, OVERLAP_SECONDS, OVERLAP_SECONDS_MAX)?;
     let mut write = app.core.store.write().await?;
     let now = write.now();
@@ -217,8 +218,8 @@ pub(super) async fn rotate(
 
 /// `DELETE …/webhooks/{webhook}`, with everything that waits for it.
 pub(super) async fn remove(
-    Entered { app, actor, project, rest: [webhook], .. }: Entered<DomainsWrite, 1>,
-) -> Result<Response, Stop> {
+    Authorised { app, actor, project, rest: [webhook], .. }: Authorised<1>,
+) -> Result<Response, ApiError> {
     let mut write = app.core.store.write().await?;
     let endpoint = find(&mut write, &actor, &project, &webhook).await?;
     webhooks::delete_webhook(write.connection(), &endpoint).await?;
@@ -227,7 +228,7 @@ pub(super) async fn remove(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-fn parse_events(entries: Vec<String>) -> Result<Wanted, Stop> {
+fn parse_events(entries: Vec<String>) -> Result<Wanted, ApiError> {
     Wanted::parse(entries).map_err(|unknown| {
         let message = match unknown {
             Some(entry) => {
@@ -236,18 +237,18 @@ fn parse_events(entries: Vec<String>) -> Result<Wanted, Stop> {
                     EVENTS.join(", ")
                 )
             }
-            None => format!("events: name 1 to {WANTED_MAX} events, or leave it out for all that you may be told."),
+            None => format!("events: name 1 to {WANTED_MAX} events, or leave it out for all that you may receive."),
         };
         Code::InvalidBody.refuse(message).into()
     })
 }
 
-/// Orders are told on behalf of those who may read them, and such a webhook is touched by them alone: its secret, its
-/// deliveries and its address are worth what it is told.
-fn may_be_told(actor: &Actor, events: &Wanted) -> Result<(), Stop> {
+/// Events of orders need the right to read orders, and so does every access to a webhook that receives them: its secret,
+/// its deliveries and its address give access to the events.
+fn may_receive(actor: &Actor, events: &Wanted) -> Result<(), ApiError> {
     if events.include_orders() && !may_see_orders(actor) {
         let scope = Scope::OrdersRead;
-        let message = format!("Events of orders are told to holders of a key with the scope {scope}.");
+        let message = format!("Events of orders need a key with the scope {scope}.");
         return Err(Code::InsufficientScope.refuse(message).into());
     }
     Ok(())
@@ -257,30 +258,30 @@ fn may_see_orders(actor: &Actor) -> bool {
     actor.may_grant(&std::iter::once(Scope::OrdersRead).collect())
 }
 
-fn check(app: &App, url: Option<&str>, description: Option<&str>) -> Result<(), Stop> {
+fn check(app: &App, url: Option<&str>, description: Option<&str>) -> Result<(), ApiError> {
     if let Some(Err(error)) = url.map(|url| app.api.webhook_sender.check(url)) {
         return Err(Code::InvalidWebhookUrl.refuse(format!("The webhook's url cannot be used: {error}.")).into());
     }
     description.map_or(Ok(()), |text| name_text("description", text, DESCRIPTION_CHARACTERS_MAX))
 }
 
-/// The endpoint, or 404, within a transaction. One that is told of orders is there for those who may see orders.
-async fn find(write: &mut Write, actor: &Actor, project: &ProjectRef, id: &str) -> Result<EndpointRecord, Stop> {
+/// The endpoint, or 404, within a transaction. One that receives orders is there for actors who may see orders.
+async fn find(write: &mut Write, actor: &Actor, project: &ProjectRef, id: &str) -> Result<EndpointRecord, ApiError> {
     projects::find(write, project).await?;
     let endpoint = webhooks::find_webhook(write.connection(), project, id).await?.ok_or_else(no_webhook)?;
-    may_be_told(actor, &endpoint.events)?;
+    may_receive(actor, &endpoint.events)?;
     Ok(endpoint)
 }
 
 /// The same without a transaction.
-async fn load(app: &App, actor: &Actor, project: &ProjectRef, id: &str) -> Result<EndpointRecord, Stop> {
+async fn load(app: &App, actor: &Actor, project: &ProjectRef, id: &str) -> Result<EndpointRecord, ApiError> {
     projects::load(app, project).await?;
     let endpoint = app.core.store.find_webhook(project, id).await?.ok_or_else(no_webhook)?;
-    may_be_told(actor, &endpoint.events)?;
+    may_receive(actor, &endpoint.events)?;
     Ok(endpoint)
 }
 
-fn no_webhook() -> Stop {
+fn no_webhook() -> ApiError {
     Code::WebhookNotFound.refuse("The project has no webhook of this id.").into()
 }
 

@@ -28,7 +28,7 @@ pub enum IssueError {
     /// The mirror of the authority's limits has no room yet: the order waits in our queue.
     #[error("the order waits at number {number} of our queue")]
     Queued {
-        /// When its turn in the queue comes.
+        /// When the queue serves it.
         until: UnixSeconds,
         /// Its number in the queue, from 1.
         number: i64,

@@ -12,8 +12,9 @@ use super::problems::{WAITING, problems};
 use super::schedule::{self, LEASE_MILLIS};
 use super::state::{StateFacts, Status, next_state};
 use crate::project::ProjectRef;
+use verification::facts::Claim;
 use verification::problem::ProblemCode;
-use verification::verdict::{Checks, Claim, Judgement, Ownership, Records};
+use verification::verdict::{Checks, Judgement, Ownership, Records};
 
 #[cfg(test)]
 mod properties;
@@ -168,7 +169,7 @@ fn take_name(domain: &mut Domain, holder: &Holder, now: UnixMillis, jitter: f64,
                 domain.certificate = std::mem::take(&mut lost.certificate);
                 lost.primary = false;
                 lost.problems.clear();
-                lost.enter(Status::PendingOwnership, now);
+                lost.set_status(Status::PendingOwnership, now);
                 lost.watched_since = now;
                 lost.due_at = schedule::next_check(lost.status, now, now, jitter);
                 (was, lost)
@@ -181,7 +182,7 @@ fn take_name(domain: &mut Domain, holder: &Holder, now: UnixMillis, jitter: f64,
 /// Moves the domain to `status`, with the effects of the new state.
 pub(super) fn transition(domain: &mut Domain, status: Status, now: UnixMillis, actions: &mut Vec<Action>) {
     let before = domain.status;
-    domain.enter(status, now);
+    domain.set_status(status, now);
     if status == before {
         return;
     }

@@ -37,7 +37,7 @@ pub(crate) struct RedirectRule {
 
 /// A domain, as far as redirects care.
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
+pub(crate) struct RedirectNode {
     pub(crate) name: Hostname,
     pub(crate) status: Status,
     pub(crate) primary: bool,
@@ -56,7 +56,11 @@ pub(crate) enum RedirectError {
 }
 
 /// Whether `from` may redirect to `target`. `dependants`: how many domains redirect to `from` at present.
-pub(crate) fn permit(from: &Node, target: Option<&Node>, dependants: usize) -> Result<(), RedirectError> {
+pub(crate) fn permit(
+    from: &RedirectNode,
+    target: Option<&RedirectNode>,
+    dependants: usize,
+) -> Result<(), RedirectError> {
     if from.primary {
         return Err(RedirectError::Primary);
     }
@@ -81,7 +85,7 @@ pub(crate) fn permit(from: &Node, target: Option<&Node>, dependants: usize) -> R
 /// The present target of a rule. `None` if the target is not served any more; the domain then serves by itself.
 pub(crate) fn destination(
     rule: Option<&RedirectRule>,
-    target: Option<&Node>,
+    target: Option<&RedirectNode>,
 ) -> Option<(Hostname, Option<RedirectStatus>)> {
     let (rule, target) = (rule?, target?);
     (target.status.is_served() && !target.redirects).then(|| (target.name.clone(), rule.status))
@@ -91,8 +95,8 @@ pub(crate) fn destination(
 mod tests {
     use super::*;
 
-    fn node(name: &str, status: Status) -> Node {
-        Node { name: name.parse().unwrap(), status, primary: false, redirects: false }
+    fn node(name: &str, status: Status) -> RedirectNode {
+        RedirectNode { name: name.parse().unwrap(), status, primary: false, redirects: false }
     }
 
     // rule: 1.15
@@ -106,8 +110,8 @@ mod tests {
     #[test]
     fn loops_chains_and_dangling_targets_cannot_be_configured() {
         let (a, b) = (node("a.example", Status::Active), node("b.example", Status::Active));
-        let chain = Node { redirects: true, ..b.clone() };
-        let primary = Node { primary: true, ..a.clone() };
+        let chain = RedirectNode { redirects: true, ..b.clone() };
+        let primary = RedirectNode { primary: true, ..a.clone() };
         assert!(matches!(permit(&a, Some(&a), 0), Err(RedirectError::Loop(_))));
         assert!(matches!(permit(&a, Some(&chain), 0), Err(RedirectError::Loop(_))));
         assert!(matches!(permit(&a, Some(&b), 1), Err(RedirectError::Loop(_))));
@@ -129,7 +133,10 @@ mod tests {
                 let (from, target) = ((rest % 9) / 3, rest % 3);
                 rest /= 9;
                 let dependants = to.iter().filter(|to| **to == Some(from)).count();
-                let of = |index: usize| Node { redirects: to[index].is_some(), ..node(names[index], Status::Active) };
+                let of = |index: usize| RedirectNode {
+                    redirects: to[index].is_some(),
+                    ..node(names[index], Status::Active)
+                };
                 if permit(&of(from), Some(&of(target)), dependants).is_ok() {
                     to[from] = Some(target);
                 }
@@ -147,7 +154,7 @@ mod tests {
         assert_eq!(destination(Some(&rule), Some(&target)), Some((target.name.clone(), Some(RedirectStatus::Found))));
         assert_eq!(destination(Some(&rule), Some(&node("b.example", Status::Suspended))), None);
         // A target that redirects would be a second hop.
-        assert_eq!(destination(Some(&rule), Some(&Node { redirects: true, ..target.clone() })), None);
+        assert_eq!(destination(Some(&rule), Some(&RedirectNode { redirects: true, ..target.clone() })), None);
         assert_eq!(destination(Some(&rule), None), None);
         assert_eq!(destination(None, Some(&target)), None);
     }

@@ -9,7 +9,7 @@
 //! stays too.
 
 mod account;
-pub(crate) mod desk;
+pub(crate) mod records;
 mod explain;
 mod outage;
 mod proof;
@@ -30,10 +30,10 @@ use rustls::pki_types::{CertificateDer, Der};
 use x509_parser::prelude::{FromDer as _, ParsedExtension, X509Certificate};
 use zeroize::Zeroizing;
 
-pub(crate) use self::desk::Desk;
 use self::explain::{explain, is, is_gone};
 use self::outage::Outage;
 use self::proof::fetch_authorization;
+pub(crate) use self::records::AcmeRecords;
 use self::transport::{Transport, noting_pauses};
 use super::{CaaIdentity, IssueError, IssueRequest, Issued, Issuer, RenewalAdvice};
 use crate::config::AcmeSettings;
@@ -60,7 +60,7 @@ const ASKED_BY_ANOTHER: u32 = 2;
 const ABANDON_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// Repeats a request while the authority refuses only its nonce.
-macro_rules! patiently {
+macro_rules! retry_nonce {
     ($call:expr) => {{
         let mut left = NONCES_MAX;
         loop {
@@ -72,12 +72,12 @@ macro_rules! patiently {
     }};
 }
 
-use patiently;
+use retry_nonce;
 
 /// An authority that speaks ACME.
 pub(crate) struct AcmeAuthority {
     settings: AcmeSettings,
-    desk: Desk,
+    records: AcmeRecords,
     transport: Transport,
     account: tokio::sync::Mutex<Option<Account>>,
     outage: Outage,
@@ -93,27 +93,27 @@ struct InProgress {
 
 impl AcmeAuthority {
     /// An authority with these settings. Makes no request yet.
-    pub(crate) fn new(settings: AcmeSettings, desk: Desk) -> anyhow::Result<Self> {
+    pub(crate) fn new(settings: AcmeSettings, records: AcmeRecords) -> anyhow::Result<Self> {
         let transport = Transport::new(settings.ca_certificate.as_deref())?;
         let (account, account_uri) = (tokio::sync::Mutex::new(None), Mutex::new(None));
-        Ok(Self { settings, desk, transport, account, outage: Outage::default(), account_uri })
+        Ok(Self { settings, records, transport, account, outage: Outage::default(), account_uri })
     }
 
     /// Loads the stored account, before any check of CAA records that name it.
     pub(crate) async fn load_account(&self) -> anyhow::Result<()> {
-        let Some(credentials) = self.desk.account(&self.settings.directory_url).await? else { return Ok(()) };
+        let Some(credentials) = self.records.account(&self.settings.directory_url).await? else { return Ok(()) };
         let credentials: serde_json::Value = serde_json::from_slice(&credentials)?;
         *self.account_uri.lock() = credentials.get("id").and_then(|id| id.as_str()).map(str::to_owned);
         Ok(())
     }
 
     fn failed(&self, error: &Error) -> IssueError {
-        explain(error, self.desk.clock.now_seconds())
+        explain(error, self.records.clock.now_seconds())
     }
 
     /// The order to continue: the one in progress, or a new one.
     async fn open(&self, account: &Account, request: &IssueRequest) -> Result<InProgress, IssueError> {
-        let known = self.desk.store.find_order(&self.settings.name, &request.hostname).await?;
+        let known = self.records.store.find_order(&self.settings.name, &request.hostname).await?;
         if let Some(known) = known
             && let Some(in_progress) = self.resume(account, &known).await?
         {
@@ -128,20 +128,20 @@ impl AcmeAuthority {
             authority: self.settings.name.clone(),
             hostname: request.hostname.clone(),
             url: order.url().to_owned(),
-            sealed_key: Some(self.desk.seal(&key_pem, &request.hostname)?),
-            created_at: self.desk.clock.now(),
+            sealed_key: Some(self.records.seal(&key_pem, &request.hostname)?),
+            created_at: self.records.clock.now(),
         };
-        self.desk.store.save_order(&record).await?;
+        self.records.store.save_order(&record).await?;
         Ok(InProgress { order, key_pem })
     }
 
     /// Continues an order, unless it is finished, expired or unknown at the authority.
     async fn resume(&self, account: &Account, known: &OrderRecord) -> Result<Option<InProgress>, IssueError> {
-        if self.desk.clock.now().since(known.created_at) > ORDER_AGE_MAX_MILLIS {
+        if self.records.clock.now().since(known.created_at) > ORDER_AGE_MAX_MILLIS {
             return Ok(None);
         }
-        let Some(key_pem) = self.desk.open(known) else { return Ok(None) };
-        match patiently!(account.order(known.url.clone())) {
+        let Some(key_pem) = self.records.open(known) else { return Ok(None) };
+        match retry_nonce!(account.order(known.url.clone())) {
             Ok(mut order) => {
                 let is_over = order.state().status == OrderStatus::Invalid;
                 Ok((!is_over).then_some(InProgress { order, key_pem }))
@@ -182,7 +182,7 @@ impl AcmeAuthority {
         };
         if let Some(replaces) = replaces {
             self.admit(request, true).await?;
-            match patiently!(account.new_order(&plain().replaces(replaces.clone()))) {
+            match retry_nonce!(account.new_order(&plain().replaces(replaces.clone()))) {
                 Ok(order) => return Ok(order),
                 // It has no renewal information, or the certificate has a successor already.
                 Err(Error::Unsupported(_)) => {}
@@ -191,7 +191,7 @@ impl AcmeAuthority {
             }
         }
         self.admit(request, false).await?;
-        match patiently!(account.new_order(&plain())) {
+        match retry_nonce!(account.new_order(&plain())) {
             Ok(order) => Ok(order),
             Err(error) => self.refused(error).await,
         }
@@ -206,7 +206,7 @@ impl AcmeAuthority {
         let registered = psl::domain_str(name).unwrap_or(name);
         let demands =
             self.settings.limits.of_order(&self.settings.name, request.project.as_str(), name, registered, replaces);
-        self.desk.admit(&demands, request.queued).await
+        self.records.admit(&demands, request.queued).await
     }
 
     /// Counts a certificate in the local limits.
@@ -216,7 +216,7 @@ impl AcmeAuthority {
         let demands = self.settings.limits.of_certificate(&self.settings.name, name, registered, replaces);
         if self.settings.mirror_limits
             && !demands.is_empty()
-            && let Err(error) = self.desk.admit(&demands, true).await
+            && let Err(error) = self.records.admit(&demands, true).await
         {
             tracing::debug!(domain = name, %error, "the authority issued more than the local count of its limits allows");
         }
@@ -228,16 +228,16 @@ impl AcmeAuthority {
         let away = |until: UnixMillis, failures, message| {
             Err(IssueError::Away { until: until.plus(999).to_seconds(), failures, message })
         };
-        if let Err(until) = self.outage.may_ask(self.desk.clock.now()) {
+        if let Err(until) = self.outage.may_ask(self.records.clock.now()) {
             return away(until, ASKED_BY_ANOTHER, "it did not answer when it was asked last".to_owned());
         }
         let had_account = self.account_uri.lock().is_some();
-        let mut outcome = self.go_on(request).await;
+        let mut outcome = self.continue_order(request).await;
         if had_account && outcome.is_err() && self.account.lock().await.is_none() {
-            outcome = self.go_on(request).await;
+            outcome = self.continue_order(request).await;
         }
         if let Err(IssueError::Away { message, .. }) = outcome {
-            let (until, failures) = self.outage.failed(self.desk.clock.now());
+            let (until, failures) = self.outage.failed(self.records.clock.now());
             if failures == 1 {
                 tracing::warn!(
                     authority = name,
@@ -259,7 +259,7 @@ impl AcmeAuthority {
         Err(self.failed(&error))
     }
 
-    async fn go_on(&self, request: &IssueRequest) -> Result<Issued, IssueError> {
+    async fn continue_order(&self, request: &IssueRequest) -> Result<Issued, IssueError> {
         let account = self.account().await?;
         let mut in_progress = self.open(&account, request).await?;
         for _ in 0..STEPS_MAX {
@@ -267,14 +267,14 @@ impl AcmeAuthority {
                 OrderStatus::Pending => self.prove(&mut in_progress.order, request).await?,
                 OrderStatus::Ready => self.finalize(&mut in_progress, &request.hostname).await?,
                 OrderStatus::Processing | OrderStatus::Valid => {
-                    let chain = patiently!(in_progress.order.poll_certificate(&POLLING));
+                    let chain = retry_nonce!(in_progress.order.poll_certificate(&POLLING));
                     let chain_pem = chain.map_err(|error| self.failed(&error))?;
                     let replaces = in_progress.order.state().replaces.is_some();
                     self.count_certificate(&request.hostname, replaces).await;
                     return Ok(Issued { chain_pem, key_pem: in_progress.key_pem });
                 }
                 OrderStatus::Invalid => {
-                    self.desk.store.forget_order(&self.settings.name, &request.hostname).await?;
+                    self.records.store.forget_order(&self.settings.name, &request.hostname).await?;
                     return Err(IssueError::Unavailable("the order became invalid".to_owned()));
                 }
             }
@@ -290,21 +290,21 @@ impl AcmeAuthority {
         // The name stands in the alternative names alone: a common name has room for 64 characters only.
         params.distinguished_name = DistinguishedName::new();
         let request = params.serialize_request(&key).map_err(broken)?;
-        patiently!(in_progress.order.finalize_csr(request.der())).map_err(|error| self.failed(&error))
+        retry_nonce!(in_progress.order.finalize_csr(request.der())).map_err(|error| self.failed(&error))
     }
 
     async fn deactivate(&self, url: &str) -> Result<(), Error> {
         let account = self.account().await.map_err(|error| Error::Other(Box::new(error)))?;
-        let mut order = match patiently!(account.order(url.to_owned())) {
+        let mut order = match retry_nonce!(account.order(url.to_owned())) {
             Err(error) if is_gone(&error) => return Ok(()),
             other => other?,
         };
-        patiently!(fetch_authorization(&mut order))?;
+        retry_nonce!(fetch_authorization(&mut order))?;
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
             let mut authorization = authorization?;
             if matches!(authorization.status, AuthorizationStatus::Pending | AuthorizationStatus::Valid) {
-                patiently!(deactivate_one(&mut authorization))?;
+                retry_nonce!(deactivate_one(&mut authorization))?;
             }
         }
         Ok(())

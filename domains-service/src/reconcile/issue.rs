@@ -11,8 +11,8 @@ use tokio::time::Instant;
 use super::write::apply;
 use crate::app::App;
 use crate::common::{Core, jitter};
+use crate::domain::Domain;
 use crate::domain::order::{self, AfterResult, CertificateFacts, OrderResult, Round, Verdict};
-use crate::domain::{Domain, name};
 use crate::issuer::{IssueError, IssueRequest, Issuer, bundle};
 use crate::publish;
 use crate::store::leased::Leased;
@@ -28,8 +28,7 @@ pub(super) async fn order(
     permitted: &[(String, Vec<String>)],
 ) -> Result<(), StoreError> {
     let domain = leased.record();
-    let local =
-        name::attachable(domain.name.as_str(), &app.settings.platform, app.settings.names).is_ok_and(|name| name.local);
+    let local = app.core.settings.attachable(domain.name.as_str()).is_ok_and(|name| name.local);
     let mut round = Round::begin(&domain.certificate);
     let deadline = Instant::now() + ORDER_TIME_MAX;
     for (issuer, methods) in app.issuing.authorities.choose(local, permitted) {

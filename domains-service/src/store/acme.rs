@@ -7,7 +7,7 @@ use contract::time::UnixMillis;
 use super::log::StoredEntity;
 use super::rows::{self, Columns, Stored, Table};
 use super::{Store, StoreError, Write};
-use crate::limits::{Demand, Turn, admit, line_up};
+use crate::limits::{Demand, QueuePosition, admit, next_position};
 
 /// An order at an authority.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,15 +85,15 @@ async fn free_by(write: &mut Write, name: &str, latest: UnixMillis) -> Result<Un
     Ok(latest)
 }
 
-/// As [`free_at`], for the queue of a limit: at most each domain has a turn in it.
+/// As [`free_at`], for the queue of a limit: at most each domain has a position in it.
 async fn queue_ends_at(write: &mut Write, demand: &Demand, now: UnixMillis) -> Result<UnixMillis, StoreError> {
     let ends_at = free_at(write, &demand.queue()).await?;
     if ends_at.since(now) <= QUEUE_MILLIS_USUAL {
         return Ok(ends_at);
     }
     let domains: i64 = query_scalar("SELECT COUNT(*) FROM domains").fetch_one(write.connection()).await?;
-    let turns = demand.limit.burst.saturating_add(domains).saturating_add(1);
-    free_by(write, &demand.queue(), now.plus(turns.saturating_mul(demand.limit.refill))).await
+    let positions = demand.limit.burst.saturating_add(domains).saturating_add(1);
+    free_by(write, &demand.queue(), now.plus(positions.saturating_mul(demand.limit.refill))).await
 }
 
 async fn set_free_at(write: &mut Write, name: &str, free_at: UnixMillis) -> Result<(), StoreError> {
@@ -128,18 +128,15 @@ impl Store {
 
     /// Stores an order in place of the former one.
     pub(crate) async fn save_order(&self, order: &OrderRecord) -> Result<(), StoreError> {
-        query(
-            "INSERT INTO acme_orders (authority, hostname, url, sealed_key, created_at) VALUES ($1, $2, $3, $4, $5)
-             ON CONFLICT (authority, hostname) DO UPDATE SET url = excluded.url, sealed_key = excluded.sealed_key,
-                 created_at = excluded.created_at, abandoned_at = NULL",
-        )
-        .bind(&order.authority)
-        .bind(order.hostname.as_str())
-        .bind(&order.url)
-        .bind(order.sealed_key.as_deref())
-        .bind(order.created_at.0)
-        .execute(self.writer())
-        .await?;
+        let values = [
+            ("authority", (&order.authority).into()),
+            ("hostname", order.hostname.as_str().into()),
+            ("url", (&order.url).into()),
+            ("sealed_key", order.sealed_key.as_deref().into()),
+            ("created_at", order.created_at.0.into()),
+            ("abandoned_at", None::<i64>.into()),
+        ];
+        rows::upsert(Table::AcmeOrders, &["authority", "hostname"], &[], values).execute(self.writer()).await?;
         Ok(())
     }
 
@@ -198,42 +195,46 @@ impl Store {
         Ok(())
     }
 
-    /// Takes units from all limits or from none; then returns a turn in the queue of the limit that has room last. A
-    /// `queued` order that finds no room, because another was faster, waits for the next room without a new turn.
-    pub(crate) async fn admit(&self, demands: &[Demand], queued: bool) -> Result<Result<(), Turn>, StoreError> {
+    /// Takes units from all limits or from none; then returns a position in the queue of the limit that has room last. A
+    /// `queued` order that finds no room, because another was faster, waits for the next room and takes no new position.
+    pub(crate) async fn admit(
+        &self,
+        demands: &[Demand],
+        queued: bool,
+    ) -> Result<Result<(), QueuePosition>, StoreError> {
         let mut write = self.write().await?;
         let now = write.now();
         let mut taken = Vec::new();
         let mut full: Option<(UnixMillis, &Demand)> = None;
         for demand in demands {
             let latest = now.plus(demand.limit.burst.saturating_mul(demand.limit.refill));
-            let mut room = admit(free_by(&mut write, &demand.name, latest).await?, now, demand.limit);
+            let mut available = admit(free_by(&mut write, &demand.name, latest).await?, now, demand.limit);
             // A new order must not take the room of waiting ones.
-            if room.is_ok() && demand.takes && !queued && queue_ends_at(&mut write, demand, now).await? > now {
-                room = Err(now);
+            if available.is_ok() && demand.takes && !queued && queue_ends_at(&mut write, demand, now).await? > now {
+                available = Err(now);
             }
-            match room {
+            match available {
                 Ok(free_at) if demand.takes => taken.push((demand.name.clone(), free_at)),
                 Err(from) if full.is_none_or(|(latest, _)| from > latest) => full = Some((from, demand)),
                 Ok(_) | Err(_) => {}
             }
         }
-        let mut turn = None;
+        let mut position = None;
         if let Some((from, demand)) = full {
             taken.clear();
-            let mut place = Turn { at: from, number: 1 };
+            let mut last = QueuePosition { at: from, number: 1 };
             if !queued {
-                let tail = line_up(queue_ends_at(&mut write, demand, now).await?, from, now, demand.limit);
-                place = tail;
+                let tail = next_position(queue_ends_at(&mut write, demand, now).await?, from, now, demand.limit);
+                last = tail;
                 taken.push((demand.queue(), tail.at.plus(demand.limit.refill)));
             }
-            turn = Some(place);
+            position = Some(last);
         }
         for (name, free_at) in taken {
             set_free_at(&mut write, &name, free_at).await?;
         }
         write.commit().await?;
-        Ok(turn.map_or(Ok(()), Err))
+        Ok(position.map_or(Ok(()), Err))
     }
 
     /// Stores a setting unless it exists; returns the stored value.

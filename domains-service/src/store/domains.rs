@@ -105,7 +105,7 @@ fn unreadable_problem(name: &Hostname) -> Problem {
         ProblemCode::RecordUnreadable,
         name.as_str(),
         "This domain's record is damaged. It is served as before, but not checked or renewed until an operator repairs it.",
-        "There is nothing you can change in DNS. The platform's operators are told; you can also remove the domain and add it again.",
+        "There is nothing you can change in DNS. The platform's operators are notified; you can also remove the domain and add it again.",
     )
 }
 
@@ -316,41 +316,34 @@ pub(crate) async fn save_domain(connection: &mut Connection, domain: &Domain) ->
     if let Some(column) = domain.unreadable {
         return Err(rows::unreadable(&place(domain), column));
     }
-    query(
-        "INSERT INTO domains (name, project, status, status_since, is_primary, primary_wanted, redirect_to,
-             redirect_status, is_apex, checks, problems, certificate, watched_since, checked_at, failing_since, due_at,
-             lease_until, lease_fence, removal, rev, created_at, updated_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, 0, 0, $17, $18, $19, $20)
-         ON CONFLICT (name, project) DO UPDATE SET status = excluded.status, status_since = excluded.status_since,
-             is_primary = excluded.is_primary, primary_wanted = excluded.primary_wanted,
-             redirect_to = excluded.redirect_to, redirect_status = excluded.redirect_status,
-             is_apex = excluded.is_apex, checks = excluded.checks, problems = excluded.problems,
-             certificate = excluded.certificate, watched_since = excluded.watched_since,
-             checked_at = excluded.checked_at, failing_since = excluded.failing_since, due_at = excluded.due_at,
-             removal = excluded.removal, rev = excluded.rev, updated_at = excluded.updated_at",
-    )
-    .bind(domain.name.as_str())
-    .bind(domain.project.uid.as_str())
-    .bind(domain.status.as_str())
-    .bind(domain.status_since.0)
-    .bind(domain.primary)
-    .bind(domain.primary_wanted)
-    .bind(domain.redirect.as_ref().map(|rule| rule.to.as_str()))
-    .bind(domain.redirect.as_ref().and_then(|rule| rule.status).map(|status| i64::from(status.code())))
-    .bind(domain.is_apex)
-    .bind(domain.checks.as_ref().map(to_json))
-    .bind(to_json(&domain.problems))
-    .bind(to_json(&domain.certificate))
-    .bind(domain.watched_since.0)
-    .bind(domain.checked_at.map(|at| at.0))
-    .bind(domain.failing_since.map(|at| at.0))
-    .bind(domain.due_at.map(|at| at.0))
-    .bind(domain.removal.map(u64::cast_signed))
-    .bind(domain.rev)
-    .bind(domain.created_at.0)
-    .bind(domain.updated_at.0)
-    .execute(connection)
-    .await?;
+    let redirect = domain.redirect.as_ref();
+    let redirect_status = redirect.and_then(|rule| rule.status).map(|status| i64::from(status.code()));
+    let values = [
+        ("name", domain.name.as_str().into()),
+        ("project", domain.project.uid.as_str().into()),
+        ("status", domain.status.as_str().into()),
+        ("status_since", domain.status_since.0.into()),
+        ("is_primary", domain.primary.into()),
+        ("primary_wanted", domain.primary_wanted.into()),
+        ("redirect_to", redirect.map(|rule| rule.to.as_str()).into()),
+        ("redirect_status", redirect_status.into()),
+        ("is_apex", domain.is_apex.into()),
+        ("checks", domain.checks.as_ref().map(to_json).into()),
+        ("problems", to_json(&domain.problems).into()),
+        ("certificate", to_json(&domain.certificate).into()),
+        ("watched_since", domain.watched_since.0.into()),
+        ("checked_at", domain.checked_at.map(|at| at.0).into()),
+        ("failing_since", domain.failing_since.map(|at| at.0).into()),
+        ("due_at", domain.due_at.map(|at| at.0).into()),
+        ("lease_until", 0_i64.into()),
+        ("lease_fence", 0_i64.into()),
+        ("removal", domain.removal.map(u64::cast_signed).into()),
+        ("rev", domain.rev.into()),
+        ("created_at", domain.created_at.0.into()),
+        ("updated_at", domain.updated_at.0.into()),
+    ];
+    let once = ["lease_until", "lease_fence", "created_at"];
+    rows::upsert(Table::Domains, &["name", "project"], &once, values).execute(connection).await?;
     Ok(())
 }
 

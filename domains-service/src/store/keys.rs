@@ -205,29 +205,26 @@ pub(crate) async fn keys_beyond(
 
 /// Writes a key, new or changed.
 pub(crate) async fn save_key(connection: &mut Connection, key: &KeyRecord) -> Result<(), StoreError> {
-    query(
-        "INSERT INTO api_keys (id, project, digest, label, scopes, last4, environment, created_at, expires_at, revoked_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-         ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, revoked_at = excluded.revoked_at",
-    )
-    .bind(key.id.as_str())
-    .bind(key.project.uid.as_str())
-    .bind(key.digest.to_text())
-    .bind(&key.label)
-    .bind(to_json(&key.scopes))
-    .bind(&key.last4)
-    .bind(key.environment.as_str())
-    .bind(key.created_at.0)
-    .bind(key.expires_at.map(|at| at.0))
-    .bind(key.revoked_at.map(|at| at.0))
-    .execute(connection)
-    .await?;
+    let values = [
+        ("id", key.id.as_str().into()),
+        ("project", key.project.uid.as_str().into()),
+        ("digest", key.digest.to_text().into()),
+        ("label", (&key.label).into()),
+        ("scopes", to_json(&key.scopes).into()),
+        ("last4", (&key.last4).into()),
+        ("environment", key.environment.as_str().into()),
+        ("created_at", key.created_at.0.into()),
+        ("expires_at", key.expires_at.map(|at| at.0).into()),
+        ("revoked_at", key.revoked_at.map(|at| at.0).into()),
+    ];
+    let once = ["project", "digest", "label", "scopes", "last4", "environment", "created_at"];
+    rows::upsert(Table::ApiKeys, &["id"], &once, values).execute(connection).await?;
     Ok(())
 }
 
 /// Records the minute of a key's use. A later known minute stays, and a minute in the future, by this service's clock,
 /// counts as the present one.
-pub(crate) async fn note_use(
+pub(crate) async fn record_use(
     connection: &mut Connection,
     key: &KeyId,
     minute: i64,

@@ -311,37 +311,29 @@ pub(crate) async fn save_project(connection: &mut Connection, project: &ProjectR
     if let Some(column) = project.unreadable {
         return Err(rows::unreadable(&rows::place(Table::Projects, project.id.uid.as_str(), ""), column));
     }
-    query(
-        "INSERT INTO projects (id, salt, plan, per_minute, per_day, access, upstream, suspended, created_at, updated_at,
-                               deployed_at, unpaid_since, name, proof_key, removed_at, erase_at, kept_domains,
-                               browsers)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
-         ON CONFLICT (id) DO UPDATE SET plan = excluded.plan, per_minute = excluded.per_minute,
-             per_day = excluded.per_day, access = excluded.access, upstream = excluded.upstream,
-             suspended = excluded.suspended, updated_at = excluded.updated_at, deployed_at = excluded.deployed_at,
-             unpaid_since = excluded.unpaid_since, removed_at = excluded.removed_at, erase_at = excluded.erase_at,
-             kept_domains = excluded.kept_domains, browsers = excluded.browsers",
-    )
-    .bind(project.id.uid.as_str())
-    .bind(&project.salt)
-    .bind(project.plan.as_str())
-    .bind(project.limits.map(|limits| i64::from(limits.per_minute.get())))
-    .bind(project.limits.map(|limits| i64::from(limits.per_day.get())))
-    .bind(project.access.as_str())
-    .bind(project.upstream.as_str())
-    .bind(project.suspended)
-    .bind(project.created_at.0)
-    .bind(project.updated_at.0)
-    .bind(project.deployed_at.map(|at| at.0))
-    .bind(project.unpaid_since.map(|at| at.0))
-    .bind(project.id.name.as_str())
-    .bind(project.proof_key.to_text())
-    .bind(project.removed.as_ref().map(|removed| removed.at.0))
-    .bind(project.removed.as_ref().map(|removed| removed.erase_at.0))
-    .bind(project.removed.as_ref().map(|removed| to_json(&removed.domains)))
-    .bind((!project.browsers.is_unsaid()).then(|| to_json(&project.browsers)))
-    .execute(connection)
-    .await?;
+    let removed = project.removed.as_ref();
+    let values = [
+        ("id", project.id.uid.as_str().into()),
+        ("name", project.id.name.as_str().into()),
+        ("salt", (&project.salt).into()),
+        ("proof_key", project.proof_key.to_text().into()),
+        ("plan", project.plan.as_str().into()),
+        ("per_minute", project.limits.map(|limits| i64::from(limits.per_minute.get())).into()),
+        ("per_day", project.limits.map(|limits| i64::from(limits.per_day.get())).into()),
+        ("access", project.access.as_str().into()),
+        ("upstream", project.upstream.as_str().into()),
+        ("suspended", project.suspended.into()),
+        ("browsers", (!project.browsers.is_unsaid()).then(|| to_json(&project.browsers)).into()),
+        ("created_at", project.created_at.0.into()),
+        ("updated_at", project.updated_at.0.into()),
+        ("deployed_at", project.deployed_at.map(|at| at.0).into()),
+        ("unpaid_since", project.unpaid_since.map(|at| at.0).into()),
+        ("removed_at", removed.map(|removed| removed.at.0).into()),
+        ("erase_at", removed.map(|removed| removed.erase_at.0).into()),
+        ("kept_domains", removed.map(|removed| to_json(&removed.domains)).into()),
+    ];
+    let once = ["name", "salt", "proof_key", "created_at"];
+    rows::upsert(Table::Projects, &["id"], &once, values).execute(connection).await?;
     Ok(())
 }
 

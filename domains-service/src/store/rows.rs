@@ -8,7 +8,7 @@
 //! A record that people list or remove is still returned where its identity can be read: bad columns have defaults, and
 //! `unreadable` names the first of them. Such a record can be shown and removed, and is never saved over the row.
 
-use chassis::sql::{BadColumn, Connection, Found, Pool, RowPlace, UnreadableRows};
+use chassis::sql::{BadColumn, Builder, Connection, Found, Pool, Query, RowPlace, UnreadableRows, Value};
 use contract::project::{ProjectId, ProjectUid};
 
 use super::StoreError;
@@ -45,6 +45,35 @@ contract::words! {
 /// The place (table and key) of a row.
 pub(crate) fn place(table: Table, row: impl Into<String>, of: impl Into<String>) -> RowPlace {
     RowPlace { table: table.as_str(), row: row.into(), of: of.into() }
+}
+
+/// Writes a row: a new one, or over the one with the same `key`. The columns `once` keep the values of the first time.
+pub(crate) fn upsert<const N: usize>(
+    table: Table,
+    key: &[&'static str],
+    once: &[&str],
+    values: [(&'static str, Value); N],
+) -> Query {
+    let mut statement = Builder::new("INSERT INTO ");
+    let names = values.iter().map(|(name, _)| *name).collect::<Vec<_>>();
+    list(statement.push(table.as_str()).push(" ("), &names);
+    statement.push(") VALUES (");
+    for (index, (_, value)) in values.into_iter().enumerate() {
+        statement.push(if index == 0 { "" } else { ", " }).push_bind(value);
+    }
+    list(statement.push(") ON CONFLICT ("), key);
+    let changed = names.into_iter().filter(|name| !key.contains(name) && !once.contains(name));
+    for (index, name) in changed.enumerate() {
+        statement.push(if index == 0 { ") DO UPDATE SET " } else { ", " });
+        statement.push(name).push(" = excluded.").push(name);
+    }
+    statement.build()
+}
+
+fn list(statement: &mut Builder, names: &[&'static str]) {
+    for (index, name) in names.iter().enumerate() {
+        statement.push(if index == 0 { "" } else { ", " }).push(name);
+    }
 }
 
 /// Access to a database's list of unreadable rows.

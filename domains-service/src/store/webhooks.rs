@@ -133,33 +133,24 @@ pub(crate) async fn save_webhook(connection: &mut Connection, endpoint: &Endpoin
         let place = rows::place(Table::WebhookEndpoints, &endpoint.id, endpoint.project.uid.as_str());
         return Err(rows::unreadable(&place, column));
     }
-    query(
-        "INSERT INTO webhook_endpoints (id, project, url, description, events, sealed_secret, previous_secret,
-             previous_until, failing_since, delivered_at, disabled_at, disabled_reason, created_at, updated_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
-         ON CONFLICT (id) DO UPDATE SET url = excluded.url, description = excluded.description,
-             events = excluded.events, sealed_secret = excluded.sealed_secret,
-             previous_secret = excluded.previous_secret, previous_until = excluded.previous_until,
-             failing_since = excluded.failing_since, delivered_at = excluded.delivered_at,
-             disabled_at = excluded.disabled_at, disabled_reason = excluded.disabled_reason,
-             updated_at = excluded.updated_at",
-    )
-    .bind(&endpoint.id)
-    .bind(endpoint.project.uid.as_str())
-    .bind(&endpoint.url)
-    .bind(&endpoint.description)
-    .bind(to_json(&endpoint.events))
-    .bind(&endpoint.sealed_secret)
-    .bind(endpoint.previous.as_ref().map(|(sealed, _)| sealed))
-    .bind(endpoint.previous.as_ref().map(|(_, until)| until.0))
-    .bind(endpoint.failing_since.map(|at| at.0))
-    .bind(endpoint.delivered_at.map(|at| at.0))
-    .bind(endpoint.disabled.map(|(at, _)| at.0))
-    .bind(endpoint.disabled.map(|(_, reason)| reason.as_str()))
-    .bind(endpoint.created_at.0)
-    .bind(endpoint.updated_at.0)
-    .execute(connection)
-    .await?;
+    let previous = endpoint.previous.as_ref();
+    let values = [
+        ("id", (&endpoint.id).into()),
+        ("project", endpoint.project.uid.as_str().into()),
+        ("url", (&endpoint.url).into()),
+        ("description", (&endpoint.description).into()),
+        ("events", to_json(&endpoint.events).into()),
+        ("sealed_secret", (&endpoint.sealed_secret).into()),
+        ("previous_secret", previous.map(|(sealed, _)| sealed.as_str()).into()),
+        ("previous_until", previous.map(|(_, until)| until.0).into()),
+        ("failing_since", endpoint.failing_since.map(|at| at.0).into()),
+        ("delivered_at", endpoint.delivered_at.map(|at| at.0).into()),
+        ("disabled_at", endpoint.disabled.map(|(at, _)| at.0).into()),
+        ("disabled_reason", endpoint.disabled.map(|(_, reason)| reason.as_str()).into()),
+        ("created_at", endpoint.created_at.0.into()),
+        ("updated_at", endpoint.updated_at.0.into()),
+    ];
+    rows::upsert(Table::WebhookEndpoints, &["id"], &["project", "created_at"], values).execute(connection).await?;
     Ok(())
 }
 

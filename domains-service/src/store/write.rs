@@ -9,7 +9,7 @@ use contract::time::UnixMillis;
 
 use super::log::counters::{COUNTER_MAX, Counters};
 use super::rows::{self, Table};
-use super::{Commits, StoreError, log, notices, to_json};
+use super::{Commits, StoreError, log, notices, set_setting, to_json};
 
 /// A writing transaction. Dropping it without [`Write::commit`] rolls it back.
 pub(crate) struct Write {
@@ -96,16 +96,9 @@ impl Write {
             return Ok(());
         }
         rows::forget(&self.transaction, &rows::place(Table::Entities, &name, kind));
-        query(
-            "INSERT INTO entities (kind, name, body, seal) VALUES ($1, $2, $3, $4)
-             ON CONFLICT (kind, name) DO UPDATE SET body = excluded.body, seal = excluded.seal",
-        )
-        .bind(kind)
-        .bind(&name)
-        .bind(&body)
-        .bind(seal_of(&entity))
-        .execute(&mut self.transaction)
-        .await?;
+        let seal = seal_of(&entity);
+        let values = [("kind", kind.into()), ("name", (&name).into()), ("body", (&body).into()), ("seal", seal.into())];
+        rows::upsert(Table::Entities, &["kind", "name"], &[], values).execute(&mut self.transaction).await?;
         self.append(&Effect::Put(entity)).await
     }
 
@@ -160,13 +153,7 @@ impl Write {
     /// gave out. Every follower gets a snapshot. The marks stay: they show which databases this one continues.
     pub(crate) async fn replace_earlier(&mut self, lost: i64) -> Result<(), StoreError> {
         self.current = self.current.max(lost.min(COUNTER_MAX)).max(self.now.0).saturating_add(REVISIONS_AHEAD);
-        query(
-            "INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-        )
-        .bind(log::REPLACED_BELOW)
-        .bind(self.current.to_string())
-        .execute(&mut self.transaction)
-        .await?;
+        set_setting(log::REPLACED_BELOW, &self.current.to_string()).execute(&mut self.transaction).await?;
         self.forget_effects().await
     }
 

@@ -118,11 +118,11 @@ async fn opens(platform: &Platform, kind: &str, token: &str) -> u16 {
 async fn a_credential_opens_only_the_operations_of_its_kind() {
     let platform = Platform::start().await;
     platform.project("demo", "pro").await;
-    let doors: Vec<_> = OPERATIONS.iter().copied().chain(in_one_project()).collect();
+    let operations: Vec<_> = OPERATIONS.iter().copied().chain(in_one_project()).collect();
     let declared = in_the_source();
     assert_eq!(declared.len(), OPERATIONS.len() - BESIDE, "{declared:?}");
     for (method, path) in declared {
-        assert!(doors.iter().any(|door| (door.0, door.1) == (&method, &path)), "{method} {path} is not tried");
+        assert!(operations.iter().any(|one| (one.0, one.1) == (&method, &path)), "{method} {path} is not tried");
     }
     let mut tokens = vec![
         ("operator", operator_token(&platform.secret).to_token().to_string()),
@@ -144,7 +144,7 @@ async fn a_credential_opens_only_the_operations_of_its_kind() {
         tokens.push(("nothing", platform.secret.derive(label).to_token().to_string()));
     }
     for (kind, token) in &tokens {
-        for (method, path, lets_in) in &doors {
+        for (method, path, lets_in) in &operations {
             let path = path.replace(['{', '}'], "");
             let asked = ask(&platform, token, method, &path, json!({})).await;
             let is_open = asked.status != 401;

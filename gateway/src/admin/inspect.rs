@@ -28,7 +28,7 @@ pub(super) fn router() -> Router<View> {
         .route("/top", get(top))
         .route("/requests/{id}", get(request))
         .route("/keys/{id}", get(key))
-        .route("/moments", get(changes))
+        .route("/changes", get(changes))
         .route("/drain", post(drain).delete(resume))
 }
 
@@ -236,7 +236,7 @@ struct Newest {
 
 async fn changes(State(view): State<View>, Query(newest): Query<Newest>) -> Json<Value> {
     let limit = newest.limit.unwrap_or(CHANGES_MAX).min(CHANGES_MAX);
-    Json(json!({ "node": view.live.node, "moments": view.gateway.telemetry.recent.changes.newest(limit) }))
+    Json(json!({ "node": view.live.node, "changes": view.gateway.telemetry.recent.changes.newest(limit) }))
 }
 
 async fn drain(State(view): State<View>) -> Json<Value> {

@@ -23,11 +23,11 @@ async fn the_admin_listener_shows_its_certificate_and_speaks_no_plain_text() {
     let url = |scheme: &str, path: &str| format!("{scheme}://{}{path}", world.admin.0);
     let pass = world.operator().trim().trim_start_matches("Authorization: ").to_owned();
     eventually("the gateway knows operators", async || {
-        let request = client("edge-0").get(url("https", "/moments")).header("authorization", &pass);
+        let request = client("edge-0").get(url("https", "/changes")).header("authorization", &pass);
         (request.send().await.unwrap().status() == 200).then_some(())
     })
     .await;
-    let another = client("edge-1").get(url("https", "/moments")).header("authorization", &pass).send().await;
+    let another = client("edge-1").get(url("https", "/changes")).header("authorization", &pass).send().await;
     assert!(another.is_err(), "it is not that gateway: {another:?}");
     let plain = reqwest::get(url("http", "/livez")).await;
     assert!(plain.is_err(), "it answers in plain text: {plain:?}");

@@ -118,7 +118,7 @@ const ROUTES: &[(&str, &str)] = &[
     ("GET", "/top"),
     ("GET", "/requests/{id}"),
     ("GET", "/keys/{id}"),
-    ("GET", "/moments"),
+    ("GET", "/changes"),
     ("DELETE", "/drain"),
     ("POST", "/drain"),
 ];

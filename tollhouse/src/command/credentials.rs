@@ -1,8 +1,7 @@
 //! Credentials at the control plane, for `tollhouse node` and `tollhouse token`.
 
 use anyhow::Context as _;
-use chassis::percent::segment;
-use reqwest::Method;
+use domains_service::Operation;
 use serde_json::{Value, json};
 
 use crate::client::Client;
@@ -13,14 +12,14 @@ pub(super) const PATH: &str = "/internal/credentials";
 
 /// Creates a credential; returns the response and its field with the text.
 pub(super) async fn make(client: &Client, body: Value, field: &str) -> anyhow::Result<(Value, String)> {
-    let made = client.control(Method::POST, PATH, &body).await?;
+    let made = client.send(Operation::CreateCredential, &[], &body).await?;
     let text = made.get(field).and_then(Value::as_str).context("the response has no credential")?.to_owned();
     Ok((made, text))
 }
 
 /// The credentials that `keep` accepts; `None` if the response has no list.
 async fn matching(client: &Client, keep: impl Fn(&Value) -> bool) -> anyhow::Result<Option<Value>> {
-    let mut found = client.control(Method::GET, PATH, &Value::Null).await?;
+    let mut found = client.call(Operation::ListCredentials, &[], "").await?;
     let mut all = found.get_mut("credentials").map(Value::take);
     if let Some(all) = all.as_mut().and_then(Value::as_array_mut) {
         all.retain(keep);
@@ -42,12 +41,11 @@ pub(super) async fn good(client: &Client) -> anyhow::Result<Value> {
 
 /// Revokes a credential; with `made`, also those that it created.
 pub(super) async fn revoke(client: &Client, kind: &str, name: &str, made: bool) -> anyhow::Result<Value> {
-    let path = format!("{PATH}/{kind}/{}?made={made}", segment(name));
-    client.control(Method::DELETE, &path, &Value::Null).await
+    client.call(Operation::RevokeCredential, &[kind, name], &format!("made={made}")).await
 }
 
 /// Credentials as a table.
-pub(super) fn shown(all: &Value) -> String {
+pub(super) fn readable(all: &Value) -> String {
     let columns = [
         ("NAME", "/name"),
         ("KIND", "/kind"),

@@ -2,7 +2,7 @@
 
 use contract::project::ProjectId;
 use contract::site::RedirectStatus;
-use reqwest::Method;
+use domains_service::Operation;
 use serde_json::{Value, json};
 
 use super::{all_pages, lagging, waiting};
@@ -16,16 +16,18 @@ pub(super) async fn run(common: &Common, client: &Client, action: Domain) -> any
         Domain::Add { project, name, primary, redirect_to, status } => {
             let redirect = redirect_to.map(|to| redirect(&to, status));
             let body = json!({ "name": name, "primary": primary, "redirect": redirect });
-            let domain = client.control(Method::POST, &all(&project), &body).await?;
+            let domain = client.send(Operation::AddDomain, &[project.as_str()], &body).await?;
             answer(common, &domain, |domain| format!("{}\n{}", story(domain), next_step(&project, domain)));
         }
         Domain::Check { project, name } => {
-            let path = format!("/internal/projects/{project}/domain-check?name={}", segment(&name));
-            let seen = client.control(Method::GET, &path, &Value::Null).await?;
+            let query = format!("name={}", segment(&name));
+            let seen = client.call(Operation::CheckDomain, &[project.as_str()], &query).await?;
             answer(common, &seen, story);
         }
         Domain::List { project } => {
-            let rows = all_pages(client, &format!("{}?limit=200", all(&project)), "domains", usize::MAX).await?;
+            let rows =
+                all_pages(client, Operation::ListDomains, &[project.as_str()], "limit=200", "domains", usize::MAX)
+                    .await?;
             let columns = [
                 ("DOMAIN", "/name"),
                 ("STATUS", "/status"),
@@ -37,12 +39,11 @@ pub(super) async fn run(common: &Common, client: &Client, action: Domain) -> any
             answer(common, &rows, |rows| table(rows, &columns));
         }
         Domain::Show { project, name } => {
-            let domain = client.control(Method::GET, &one(&project, &name), &Value::Null).await?;
+            let domain = client.call(Operation::ShowDomain, &[project.as_str(), &name], "").await?;
             answer(common, &domain, |domain| format!("{}\n{}", story(domain), details(domain)));
         }
         Domain::Verify { project, name } => {
-            let path = format!("{}/verify", one(&project, &name));
-            let domain = client.control(Method::POST, &path, &Value::Null).await?;
+            let domain = client.call(Operation::VerifyDomain, &[project.as_str(), &name], "").await?;
             answer(common, &domain, story);
         }
         Domain::Primary { project, name } => {
@@ -53,8 +54,8 @@ pub(super) async fn run(common: &Common, client: &Client, action: Domain) -> any
             change(common, client, &project, &name, json!({ "redirect": rule })).await?;
         }
         Domain::Remove { project, name, with_redirects } => {
-            let path = format!("{}?with_redirects={with_redirects}", one(&project, &name));
-            let answered = client.control(Method::DELETE, &path, &Value::Null).await?;
+            let query = format!("with_redirects={with_redirects}");
+            let answered = client.call(Operation::RemoveDomain, &[project.as_str(), &name], &query).await?;
             // The body is empty if all gateways confirmed; programs get the same fields in both cases.
             let lagging = lagging(&answered);
             let removed = json!({ "name": name, "removed": true, "lagging": lagging });
@@ -64,11 +65,11 @@ pub(super) async fn run(common: &Common, client: &Client, action: Domain) -> any
             Attention::when(!lagging.is_empty())?;
         }
         Domain::Events { project, name, limit } => {
-            let path = match &name {
-                Some(name) => format!("{}/events", one(&project, name)),
-                None => format!("/internal/projects/{project}/events"),
+            let (operation, parameters) = match &name {
+                Some(name) => (Operation::ListDomainEvents, vec![project.as_str(), name.as_str()]),
+                None => (Operation::ListEvents, vec![project.as_str()]),
             };
-            let rows = all_pages(client, &path, "events", limit).await?;
+            let rows = all_pages(client, operation, &parameters, "", "events", limit).await?;
             let mut columns =
                 vec![("AT", "/at"), ("EVENT", "/type"), ("DOMAIN", "/domain"), ("BY", "/actor"), ("DETAIL", "/detail")];
             columns.retain(|(title, _)| name.is_none() || *title != "DOMAIN");
@@ -79,7 +80,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Domain) -> any
 }
 
 async fn change(common: &Common, client: &Client, project: &ProjectId, name: &str, body: Value) -> anyhow::Result<()> {
-    let domain = client.control(Method::PATCH, &one(project, name), &body).await?;
+    let domain = client.send(Operation::ChangeDomain, &[project.as_str(), name], &body).await?;
     let lagging = lagging(domain.get("withdrawal").unwrap_or(&Value::Null));
     answer(common, &domain, |domain| {
         waiting(&story(domain), &format!("{}\nThe domain is changed", story(domain)), &lagging)
@@ -91,15 +92,15 @@ async fn change(common: &Common, client: &Client, project: &ProjectId, name: &st
 fn next_step(project: &ProjectId, domain: &Value) -> String {
     let name = domain.get("name").map(word).unwrap_or_default();
     let has = |list: &str| domain.get(list).and_then(Value::as_array).is_some_and(|list| !list.is_empty());
-    let look = format!("tollhouse domain show {project} {name}");
+    let show = format!("tollhouse domain show {project} {name}");
     match domain.get("status").and_then(Value::as_str) {
         Some("active") => format!("It is live at https://{name}/"),
         _ if has("records") => {
             format!(
-                "Create the records, then: tollhouse domain verify {project} {name}\nDNS is also checked automatically; see the result with: {look}"
+                "Create the records, then: tollhouse domain verify {project} {name}\nDNS is also checked automatically; see the result with: {show}"
             )
         }
-        _ => format!("Verification and certificate are automatic; see the state with: {look}"),
+        _ => format!("Verification and certificate are automatic; see the state with: {show}"),
     }
 }
 
@@ -137,14 +138,6 @@ fn story(domain: &Value) -> String {
         ));
     }
     text
-}
-
-fn all(project: &ProjectId) -> String {
-    format!("/internal/projects/{project}/domains")
-}
-
-fn one(project: &ProjectId, name: &str) -> String {
-    format!("{}/{}", all(project), segment(name))
 }
 
 /// Without a status the redirect is 301 for GET and HEAD, 308 for other methods.

@@ -2,6 +2,7 @@
 
 use contract::key::{KeyId, PresentedKey};
 use contract::project::ProjectId;
+use domains_service::Operation;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -66,7 +67,7 @@ async fn host(client: &Client, about: &str) -> String {
     let host = host_in(about);
     if !host.contains('.')
         && let Ok(project) = host.parse::<ProjectId>()
-        && let Ok(found) = client.control(Method::GET, &format!("/internal/projects/{project}"), &Value::Null).await
+        && let Ok(found) = client.call(Operation::ShowProject, &[project.as_str()], "").await
         && let Some(published) = found.get("host").and_then(Value::as_str)
     {
         return published.to_owned();

@@ -2,7 +2,7 @@
 
 use chassis::clock::{Clock as _, SystemClock};
 use contract::key::Scopes;
-use reqwest::Method;
+use domains_service::Operation;
 use serde_json::{Value, json};
 
 use super::{all_pages, lagging, waiting};
@@ -14,17 +14,16 @@ pub(super) async fn run(common: &Common, client: &Client, action: Key) -> anyhow
     match action {
         Key::Create { project, scopes, label, expires_in_days } => {
             let scopes = if scopes.is_empty() { Scopes::all() } else { scopes.into_iter().collect() };
-            let mut body = json!({ "label": label, "scopes": scopes });
-            if let (Some(days), Some(object)) = (expires_in_days, body.as_object_mut()) {
-                let end = SystemClock::new().now_seconds().plus(i64::from(days) * 86_400);
-                object.insert("expires_at".to_owned(), json!(jiff::Timestamp::from_second(end.0)?.to_string()));
-            }
-            let key = client.control(Method::POST, &format!("/internal/projects/{project}/keys"), &body).await?;
+            let now = SystemClock::new().now_seconds();
+            let end = expires_in_days.map(|days| jiff::Timestamp::from_second(now.plus(i64::from(days) * 86_400).0));
+            let body =
+                json!({ "label": label, "scopes": scopes, "expires_at": end.transpose()?.map(|end| end.to_string()) });
+            let key = client.send(Operation::CreateKey, &[project.as_str()], &body).await?;
             answer(common, &key, show_once);
         }
         Key::List { project } => {
-            let path = format!("/internal/projects/{project}/keys?limit=200");
-            let rows = all_pages(client, &path, "keys", usize::MAX).await?;
+            let rows =
+                all_pages(client, Operation::ListKeys, &[project.as_str()], "limit=200", "keys", usize::MAX).await?;
             let columns = [
                 ("KEY", "/id"),
                 ("LABEL", "/label"),
@@ -39,8 +38,8 @@ pub(super) async fn run(common: &Common, client: &Client, action: Key) -> anyhow
             answer(common, &rows, |rows| table(rows, &columns));
         }
         Key::Rotate { project, key, overlap_seconds } => {
-            let path = format!("/internal/projects/{project}/keys/{key}/rotate");
-            let rotated = client.control(Method::POST, &path, &json!({ "overlap_seconds": overlap_seconds })).await?;
+            let body = json!({ "overlap_seconds": overlap_seconds });
+            let rotated = client.send(Operation::RotateKey, &[project.as_str(), key.as_str()], &body).await?;
             let lagging = lagging(rotated.pointer("/rotated/withdrawal").unwrap_or(&Value::Null));
             answer(common, &rotated, |new| {
                 waiting(&show_once(new), &format!("{}\n\n{key} ends sooner", show_once(new)), &lagging)
@@ -48,8 +47,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Key) -> anyhow
             Attention::when(!lagging.is_empty())?;
         }
         Key::Revoke { project, key } => {
-            let path = format!("/internal/projects/{project}/keys/{key}");
-            let revoked = client.control(Method::DELETE, &path, &Value::Null).await?;
+            let revoked = client.call(Operation::RevokeKey, &[project.as_str(), key.as_str()], "").await?;
             // The body is empty if all gateways confirmed; programs get the same fields in both cases.
             let lagging = lagging(&revoked);
             let revoked = json!({ "id": key, "revoked": true, "lagging": lagging });

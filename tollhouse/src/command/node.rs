@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use chassis::percent::segment;
+use domains_service::Operation;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -28,7 +29,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Node) -> anyho
                 )
             });
         }
-        Node::List => answer(common, &credentials::list(client, false).await?, credentials::shown),
+        Node::List => answer(common, &credentials::list(client, false).await?, credentials::readable),
         Node::Revoke { name, since } => {
             let mut answered = credentials::revoke(client, &kind_of(client, &name).await?, &name, false).await?;
             // The revocation succeeded; its changes can be listed again later.
@@ -48,7 +49,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Node) -> anyho
         Node::Certificates { replace } => certificates::run(common, client, replace)?,
         Node::Accept => accept::run(common, client).await?,
         Node::Rotate => {
-            let answered = client.control(Method::POST, "/internal/gateway-keys", &Value::Null).await?;
+            let answered = client.call(Operation::RotateGatewayKeys, &[], "").await?;
             answer(common, &answered, |_| "all gateways have new keys".to_owned());
         }
     }

@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 
 use contract::project::{ProjectId, UpstreamName};
+use domains_service::Operation;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -15,19 +16,17 @@ pub(super) async fn run(common: &Common, client: &Client, action: Project) -> an
     match action {
         Project::Create { id, plan, upstream, access, per_minute, per_day } => {
             known_upstream(client, &upstream).await?;
-            let mut body = json!({ "id": id, "plan": plan, "upstream": upstream, "access": access });
-            if let Some(limits) = limits(per_minute, per_day) {
-                put(&mut body, "limits", limits);
-            }
-            client.control(Method::POST, "/internal/projects", &body).await?;
+            let limits = limits(per_minute, per_day);
+            let body = json!({ "id": id, "plan": plan, "upstream": upstream, "access": access, "limits": limits });
+            client.send(Operation::CreateProject, &[], &body).await?;
             // Publishing gives the project its host.
-            client.control(Method::POST, &format!("/internal/projects/{id}/deploy"), &Value::Null).await?;
-            let project = client.control(Method::GET, &format!("/internal/projects/{id}"), &Value::Null).await?;
+            client.call(Operation::DeployProject, &[id.as_str()], "").await?;
+            let project = client.call(Operation::ShowProject, &[id.as_str()], "").await?;
             let url = format!("https://{id}.{}:{}/", client.run.platform_domain, client.run.https.port());
             answer(common, &project, |_| format!("{id} is published at {url}"));
         }
         Project::List => {
-            let rows = all_pages(client, "/internal/projects?limit=200", "projects", usize::MAX).await?;
+            let rows = all_pages(client, Operation::ListProjects, &[], "limit=200", "projects", usize::MAX).await?;
             let columns = [
                 ("PROJECT", "/id"),
                 ("PLAN", "/plan"),
@@ -40,31 +39,22 @@ pub(super) async fn run(common: &Common, client: &Client, action: Project) -> an
             answer(common, &rows, |rows| table(rows, &columns));
         }
         Project::Show { id } => {
-            let project = client.control(Method::GET, &format!("/internal/projects/{id}"), &Value::Null).await?;
+            let project = client.call(Operation::ShowProject, &[id.as_str()], "").await?;
             answer(common, &project, lines);
         }
         Project::Set { id, plan, upstream, access, per_minute, per_day, plan_limits, cors, hsts } => {
             if let Some(upstream) = &upstream {
                 known_upstream(client, upstream).await?;
             }
-            let mut body = json!({});
-            if let Some(plan) = plan {
-                put(&mut body, "plan", json!(plan));
-            }
-            if let Some(upstream) = upstream {
-                put(&mut body, "upstream", json!(upstream));
-            }
-            if let Some(access) = access {
-                put(&mut body, "access", json!(access));
-            }
-            if let Some(limits) = limits(per_minute, per_day) {
-                put(&mut body, "limits", limits);
-            }
-            if plan_limits {
-                put(&mut body, "limits", Value::Null);
-            }
-            put_or_default(&mut body, "cors", cors);
-            put_or_default(&mut body, "hsts", hsts);
+            let fields = [
+                ("plan", plan.map(|plan| json!(plan))),
+                ("upstream", upstream.map(|upstream| json!(upstream))),
+                ("access", access.map(|access| json!(access))),
+                ("limits", if plan_limits { Some(Value::Null) } else { limits(per_minute, per_day) }),
+                ("cors", cors.map(own_or_null)),
+                ("hsts", hsts.map(own_or_null)),
+            ];
+            let body: Value = fields.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
             anyhow::ensure!(body != json!({}), "name a change, for example --plan business");
             change(common, client, &id, &body).await?;
         }
@@ -72,8 +62,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Project) -> an
         Project::Resume { id } => change(common, client, &id, &json!({ "suspended": false })).await?,
         Project::Remove { id, now, yes } => remove(common, client, &id, now, yes).await?,
         Project::Restore { id } => {
-            let path = format!("/internal/projects/{id}/restore");
-            let project = client.control(Method::POST, &path, &Value::Null).await?;
+            let project = client.call(Operation::RestoreProject, &[id.as_str()], "").await?;
             answer(common, &project, |_| format!("{id} is restored"));
         }
         Project::Removed => {
@@ -86,12 +75,11 @@ pub(super) async fn run(common: &Common, client: &Client, action: Project) -> an
 }
 
 async fn remove(common: &Common, client: &Client, id: &ProjectId, now: bool, yes: bool) -> anyhow::Result<()> {
-    let kept = if now { kept(client, &format!("?project={id}")).await? } else { json!([]) };
+    let kept = if now { kept(client, &format!("project={id}")).await? } else { json!([]) };
     if !yes {
         agreed(id, &what_goes(client, id, now, &kept).await?)?;
     }
-    let path = format!("/internal/projects/{id}?now={now}");
-    let answered = client.control(Method::DELETE, &path, &Value::Null).await?;
+    let answered = client.call(Operation::DeleteProject, &[id.as_str()], &format!("now={now}")).await?;
     let lagging = lagging(&answered);
     let removed = json!({ "id": id, "removed": true, "erased": now, "kept_erased": kept, "lagging": lagging });
     answer(common, &removed, |_| {
@@ -111,7 +99,7 @@ async fn remove(common: &Common, client: &Client, id: &ProjectId, now: bool, yes
 
 /// The removed projects that match `filter`.
 async fn kept(client: &Client, filter: &str) -> anyhow::Result<Value> {
-    let removed = client.control(Method::GET, &format!("/internal/removed-projects{filter}"), &Value::Null).await?;
+    let removed = client.call(Operation::ListRemovedProjects, &[], filter).await?;
     Ok(removed.get("projects").cloned().unwrap_or(removed))
 }
 
@@ -126,18 +114,19 @@ fn earlier(kept: &Value) -> Option<String> {
 
 /// The effect of a removal, as text. A project that is already removed has nothing to count.
 async fn what_goes(client: &Client, id: &ProjectId, now: bool, kept: &Value) -> anyhow::Result<String> {
-    let path = |list: &str| format!("/internal/projects/{id}{list}");
-    let found = client.control(Method::GET, &path(""), &Value::Null).await;
+    let project = [id.as_str()];
+    let found = client.call(Operation::ShowProject, &project, "").await;
     let mut words = match found {
-        Ok(project) => {
-            let text = |name: &str| project.get(name).map(word).unwrap_or_default();
-            let domains = client.control(Method::GET, &path("/domains?limit=1"), &Value::Null).await?;
+        Ok(known) => {
+            let text = |name: &str| known.get(name).map(word).unwrap_or_default();
+            let domains = client.call(Operation::ListDomains, &project, "limit=1").await?;
             let domains = domains.pointer("/quota/used").map(word).unwrap_or_default();
-            let count = async |list: &str| -> anyhow::Result<usize> {
-                let page = client.control(Method::GET, &path(&format!("/{list}")), &Value::Null).await?;
+            let count = async |operation: Operation, list: &str| -> anyhow::Result<usize> {
+                let page = client.call(operation, &project, "").await?;
                 Ok(page.get(list).and_then(Value::as_array).map_or(0, Vec::len))
             };
-            let (keys, webhooks) = (count("keys").await?, count("webhooks").await?);
+            let (keys, webhooks) =
+                (count(Operation::ListKeys, "keys").await?, count(Operation::ListWebhooks, "webhooks").await?);
             let orders = client.orders_json(&format!("/internal/orders/{}/summary", text("uid"))).await?;
             let orders: i64 = orders.as_object().into_iter().flatten().filter_map(|(_, count)| count.as_i64()).sum();
             format!(
@@ -171,7 +160,7 @@ fn agreed(id: &ProjectId, words: &str) -> anyhow::Result<()> {
 }
 
 async fn change(common: &Common, client: &Client, id: &ProjectId, body: &Value) -> anyhow::Result<()> {
-    let project = client.control(Method::PATCH, &format!("/internal/projects/{id}"), body).await?;
+    let project = client.send(Operation::ChangeProject, &[id.as_str()], body).await?;
     let withdrawal = project.get("withdrawal").unwrap_or(&Value::Null);
     let done = match withdrawal.get("what").and_then(Value::as_str) {
         Some("suspension") => "The project is suspended",
@@ -201,16 +190,9 @@ fn limits(per_minute: Option<NonZeroU32>, per_day: Option<NonZeroU32>) -> Option
 }
 
 /// The project's own value; null for the upstream's.
-fn put_or_default<T: serde::Serialize>(body: &mut Value, name: &str, value: Option<OrDefault<T>>) {
+fn own_or_null<T: serde::Serialize>(value: OrDefault<T>) -> Value {
     match value {
-        None => {}
-        Some(OrDefault::Default) => put(body, name, Value::Null),
-        Some(OrDefault::Own(value)) => put(body, name, json!(value)),
-    }
-}
-
-fn put(body: &mut Value, name: &str, value: Value) {
-    if let Some(object) = body.as_object_mut() {
-        object.insert(name.to_owned(), value);
+        OrDefault::Default => Value::Null,
+        OrDefault::Own(value) => json!(value),
     }
 }

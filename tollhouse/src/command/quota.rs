@@ -1,5 +1,6 @@
 //! `tollhouse quota`.
 
+use domains_service::Operation;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -10,7 +11,7 @@ use crate::output::{answer, table, word};
 pub(super) async fn run(common: &Common, client: &Client, action: Quota) -> anyhow::Result<()> {
     let Quota::Show { project } = action;
     let mut usage = client.edge(Method::GET, &format!("/usage/{project}")).await?;
-    let known = client.control(Method::GET, "/internal/nodes", &Value::Null).await.unwrap_or_default();
+    let known = client.call(Operation::ListNodes, &[], "").await.unwrap_or_default();
     name_gateways(&mut usage, &known);
     answer(common, &usage, readable);
     Ok(())

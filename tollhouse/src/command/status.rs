@@ -3,6 +3,7 @@
 
 mod trouble;
 
+use domains_service::Operation;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -13,9 +14,9 @@ use crate::output::{Attention, answer, table, word};
 pub(super) async fn run(common: &Common, client: &Client) -> anyhow::Result<()> {
     let get = Method::GET;
     // The control plane first, so that gateways have had time to receive the revision that it reports.
-    let nodes = client.control(Method::GET, "/internal/nodes", &Value::Null).await;
-    let control = client.control(Method::GET, "/internal/status", &Value::Null).await;
-    let withdrawals = client.control(Method::GET, "/internal/withdrawals", &Value::Null).await;
+    let nodes = client.call(Operation::ListNodes, &[], "").await;
+    let control = client.call(Operation::ShowStatus, &[], "").await;
+    let withdrawals = client.call(Operation::ListWithdrawals, &[], "").await;
     let edges = client.every_edge(&get, "/status").await;
     let orders = client.orders_json("/internal/status").await;
     let edges: Vec<Value> = edges

@@ -19,7 +19,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Token) -> anyh
                 )
             });
         }
-        Token::List => answer(common, &credentials::list(client, true).await?, credentials::shown),
+        Token::List => answer(common, &credentials::list(client, true).await?, credentials::readable),
         Token::Revoke { name, made } => {
             let answered = credentials::revoke(client, "operator", &name, made).await?;
             answer(common, &answered, |answered| revoked(&name, answered));
@@ -31,11 +31,11 @@ pub(super) async fn run(common: &Common, client: &Client, action: Token) -> anyh
 /// The revoked credentials, and those created by the token that stay valid.
 fn revoked(name: &str, answered: &Value) -> String {
     let all = |field: &str| answered.get(field).cloned().unwrap_or_default();
-    let mut text = format!("Revoked:\n{}", credentials::shown(&all("revoked")));
+    let mut text = format!("Revoked:\n{}", credentials::readable(&all("revoked")));
     if all("made").as_array().is_some_and(|made| !made.is_empty()) {
         text.push_str(&format!(
             "\n{name} made these, which are good still. `tollhouse token revoke {name} --made` revokes them as well:\n{}",
-            credentials::shown(&all("made"))
+            credentials::readable(&all("made"))
         ));
     }
     text

@@ -1,7 +1,7 @@
 //! `tollhouse webhook`.
 
 use contract::project::ProjectId;
-use reqwest::Method;
+use domains_service::Operation;
 use serde_json::{Value, json};
 
 use super::all_pages;
@@ -13,15 +13,14 @@ use chassis::percent::segment;
 pub(super) async fn run(common: &Common, client: &Client, action: Webhook) -> anyhow::Result<()> {
     match action {
         Webhook::Add { project, url, events, description } => {
-            let mut body = json!({ "url": url, "description": description });
-            if let (false, Some(object)) = (events.is_empty(), body.as_object_mut()) {
-                object.insert("events".to_owned(), json!(events));
-            }
-            let webhook = client.control(Method::POST, &all(&project), &body).await?;
+            let events = Some(events).filter(|events| !events.is_empty());
+            let body = json!({ "url": url, "description": description, "events": events });
+            let webhook = client.send(Operation::CreateWebhook, &[project.as_str()], &body).await?;
             answer(common, &webhook, show_once);
         }
         Webhook::List { project } => {
-            let rows = all_pages(client, &all(&project), "webhooks", usize::MAX).await?;
+            let rows =
+                all_pages(client, Operation::ListWebhooks, &[project.as_str()], "", "webhooks", usize::MAX).await?;
             let columns = [
                 ("WEBHOOK", "/id"),
                 ("URL", "/url"),
@@ -37,19 +36,20 @@ pub(super) async fn run(common: &Common, client: &Client, action: Webhook) -> an
         Webhook::Enable { project, webhook } => switch(common, client, &project, &webhook, true).await?,
         Webhook::Disable { project, webhook } => switch(common, client, &project, &webhook, false).await?,
         Webhook::Rotate { project, webhook, overlap_seconds } => {
-            let path = format!("{}/rotate", one(&project, &webhook));
-            let rotated = client.control(Method::POST, &path, &json!({ "overlap_seconds": overlap_seconds })).await?;
+            let body = json!({ "overlap_seconds": overlap_seconds });
+            let rotated = client.send(Operation::RotateWebhookSecret, &[project.as_str(), &webhook], &body).await?;
             answer(common, &rotated, show_once);
         }
         Webhook::Remove { project, webhook } => {
-            client.control(Method::DELETE, &one(&project, &webhook), &Value::Null).await?;
-            let removed = json!({ "id": webhook, "removed": true });
-            answer(common, &removed, |_| format!("{webhook} is removed"));
+            client.call(Operation::RemoveWebhook, &[project.as_str(), &webhook], "").await?;
+            answer(common, &json!({ "id": webhook, "removed": true }), |_| format!("{webhook} is removed"));
         }
         Webhook::Deliveries { project, webhook, state, limit } => {
             let state = state.map(|state| format!("&state={}", segment(&state))).unwrap_or_default();
-            let path = format!("{}/deliveries?limit={}{state}", one(&project, &webhook), limit.clamp(1, 200));
-            let rows = all_pages(client, &path, "deliveries", limit).await?;
+            let query = format!("limit={}{state}", limit.clamp(1, 200));
+            let webhook = [project.as_str(), &webhook];
+            let rows =
+                all_pages(client, Operation::ListWebhookDeliveries, &webhook, &query, "deliveries", limit).await?;
             let columns = [
                 ("DELIVERY", "/id"),
                 ("EVENT", "/type"),
@@ -64,15 +64,15 @@ pub(super) async fn run(common: &Common, client: &Client, action: Webhook) -> an
             answer(common, &rows, |rows| table(rows, &columns));
         }
         Webhook::Test { project, webhook } => {
-            let sent = client.control(Method::POST, &format!("{}/test", one(&project, &webhook)), &Value::Null).await?;
+            let sent = client.call(Operation::TestWebhook, &[project.as_str(), &webhook], "").await?;
             answer(common, &sent, |sent| {
                 let id = word(sent.get("message_id").unwrap_or(&Value::Null));
                 format!("sending {id}; see its result with `tollhouse webhook deliveries {project} {webhook}`")
             });
         }
         Webhook::Repeat { project, webhook, delivery } => {
-            let path = format!("{}/deliveries/{delivery}/repeat", one(&project, &webhook));
-            let repeated = client.control(Method::POST, &path, &Value::Null).await?;
+            let parameters = [project.as_str(), &webhook, &delivery.to_string()];
+            let repeated = client.call(Operation::RepeatWebhookDelivery, &parameters, "").await?;
             answer(common, &repeated, |repeated| {
                 format!("{} is sent again", word(repeated.get("message_id").unwrap_or(&Value::Null)))
             });
@@ -88,7 +88,8 @@ async fn switch(
     webhook: &str,
     enabled: bool,
 ) -> anyhow::Result<()> {
-    let switched = client.control(Method::PATCH, &one(project, webhook), &json!({ "enabled": enabled })).await?;
+    let body = json!({ "enabled": enabled });
+    let switched = client.send(Operation::ChangeWebhook, &[project.as_str(), webhook], &body).await?;
     answer(common, &switched, |_| {
         let what = if enabled {
             "is enabled and receives events from now on"
@@ -103,12 +104,4 @@ async fn switch(
 fn show_once(webhook: &Value) -> String {
     let field = |name: &str| word(webhook.get(name).unwrap_or(&Value::Null));
     format!("{}\n\nThis is the secret of {}. It is shown only once: save it now.", field("secret"), field("id"))
-}
-
-fn all(project: &ProjectId) -> String {
-    format!("/internal/projects/{project}/webhooks")
-}
-
-fn one(project: &ProjectId, webhook: &str) -> String {
-    format!("{}/{}", all(project), segment(webhook))
 }

@@ -7,6 +7,7 @@
 use anyhow::Context as _;
 use chassis::clock::Clock;
 use contract::plan::Plan;
+use domains_service::Operation;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -73,17 +74,17 @@ fn describe_run(demo: &mut Value, directory: &Directory, client: &Client) {
 
 async fn project(plan: Plan, client: &Client, clock: &dyn Clock) -> anyhow::Result<Value> {
     let id = format!("demo-{plan}");
-    let published = client.control(Method::GET, &format!("/internal/projects/{id}"), &Value::Null).await;
+    let published = client.call(Operation::ShowProject, &[&id], "").await;
     if published.is_err() {
         let project = json!({ "id": id, "plan": plan, "upstream": "orders", "access": "key" });
-        client.control(Method::POST, "/internal/projects", &project).await?;
+        client.send(Operation::CreateProject, &[], &project).await?;
     }
-    client.control(Method::POST, &format!("/internal/projects/{id}/deploy"), &Value::Null).await?;
+    client.call(Operation::DeployProject, &[&id], "").await?;
     let all = ["orders:read", "orders:write", "domains:read", "domains:write", "keys:write"];
     let mut keys = Vec::new();
     for (label, scopes) in [("demo, everything", &all[..]), ("demo, read only", &["orders:read"][..])] {
         let body = json!({ "label": label, "scopes": scopes });
-        let key = client.control(Method::POST, &format!("/internal/projects/{id}/keys"), &body).await?;
+        let key = client.send(Operation::CreateKey, &[&id], &body).await?;
         keys.push(json!({ "key": key.get("key"), "scopes": scopes }));
     }
     let orders = orders(client, &id, clock).await?;
@@ -131,14 +132,13 @@ async fn orders(client: &Client, project: &str, clock: &dyn Clock) -> anyhow::Re
 
 /// Names below `.localhost` mean this machine by definition (RFC 6761), so they are verified and certified at once.
 async fn domains(client: &Client, project: &str) -> anyhow::Result<Vec<Value>> {
-    let all = format!("/internal/projects/{project}/domains");
-    client.control(Method::POST, &all, &json!({ "name": PRIMARY, "primary": true })).await?;
-    active(client, &format!("{all}/{PRIMARY}")).await?;
-    client.control(Method::PATCH, &format!("{all}/{PRIMARY}"), &json!({ "primary": true })).await?;
-    client.control(Method::POST, &all, &json!({ "name": SECONDARY })).await?;
-    active(client, &format!("{all}/{SECONDARY}")).await?;
+    client.send(Operation::AddDomain, &[project], &json!({ "name": PRIMARY, "primary": true })).await?;
+    active(client, project, PRIMARY).await?;
+    client.send(Operation::ChangeDomain, &[project, PRIMARY], &json!({ "primary": true })).await?;
+    client.send(Operation::AddDomain, &[project], &json!({ "name": SECONDARY })).await?;
+    active(client, project, SECONDARY).await?;
     let redirect = json!({ "redirect": { "to": "primary", "status": 301 } });
-    client.control(Method::PATCH, &format!("{all}/{SECONDARY}"), &redirect).await?;
+    client.send(Operation::ChangeDomain, &[project, SECONDARY], &redirect).await?;
     Ok(vec![
         json!({ "name": PRIMARY, "primary": true, "redirect_status": null }),
         json!({ "name": SECONDARY, "primary": false, "redirect_status": 301 }),
@@ -146,10 +146,10 @@ async fn domains(client: &Client, project: &str) -> anyhow::Result<Vec<Value>> {
 }
 
 /// Waits until a domain is live. The local authority issues in milliseconds.
-async fn active(client: &Client, path: &str) -> anyhow::Result<()> {
+async fn active(client: &Client, project: &str, name: &str) -> anyhow::Result<()> {
     let mut last = Value::Null;
     for _ in 0..200 {
-        last = client.control(Method::GET, path, &Value::Null).await?;
+        last = client.call(Operation::ShowDomain, &[project, name], "").await?;
         if last.get("status") == Some(&json!("active")) {
             return Ok(());
         }

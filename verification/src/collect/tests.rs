@@ -1,6 +1,5 @@
 //! Verifications in worlds with DNS faults.
 
-#[path = "tests/lossy.rs"]
 mod lossy;
 
 use std::net::IpAddr;
@@ -81,7 +80,7 @@ fn identity() -> CaaIdentity {
     CaaIdentity { domain: "ca.example".to_owned(), account_uri: None, methods: vec!["http-01".to_owned()] }
 }
 
-pub(super) async fn look(dns: &dyn Dns, config: &DnsConfig, name: &str, delegable: &str) -> (DnsFacts, Judgement) {
+pub(super) async fn check(dns: &dyn Dns, config: &DnsConfig, name: &str, delegable: &str) -> (DnsFacts, Judgement) {
     let (name, target) = (name.parse().unwrap(), TARGET.parse().unwrap());
     let registrable = delegable.parse().unwrap();
     let subject = Subject { name: &name, registrable: &registrable, target: &target, claim: Claim::Open, caa: true };
@@ -103,7 +102,7 @@ async fn seen(
     resolver: impl Fn(&str, RecordKind) -> Answered + Send + Sync,
     server: impl Fn(IpAddr, &str, RecordKind) -> Answered + Send + Sync,
 ) -> (DnsFacts, Judgement) {
-    look(&World { resolver, server }, &DnsConfig::default(), NAME, "customer.test").await
+    check(&World { resolver, server }, &DnsConfig::default(), NAME, "customer.test").await
 }
 
 fn codes(judged: &Judgement) -> Vec<&str> {
@@ -257,7 +256,7 @@ async fn six_nameservers_and_seven_labels_are_within_the_limit() {
         Ok(if delegates { said(ns(name, &hosts)) } else { denied("customer.test") })
     };
     let world = World { resolver: stub, server };
-    let (facts, judged) = look(&world, &DnsConfig::default(), LONG, "customer.test").await;
+    let (facts, judged) = check(&world, &DnsConfig::default(), LONG, "customer.test").await;
     assert!(facts.queries <= QUERIES_MAX, "{}", facts.queries);
     assert_eq!(facts.servers.len(), 6);
     assert!(facts.servers.iter().all(|server| server.cname == DnsAnswer::Nothing), "{:?}", facts.servers);
@@ -282,7 +281,7 @@ async fn a_name_directly_below_a_private_suffix_lies_in_its_zone() {
     };
     // As in the public suffix list: a project below `is-a.dev`, in the zone of `is-a.dev`.
     let world = World { resolver, server };
-    let (_, judged) = look(&world, &DnsConfig::default(), "foo.is-a.dev", "is-a.dev").await;
+    let (_, judged) = check(&world, &DnsConfig::default(), "foo.is-a.dev", "is-a.dev").await;
     assert!(judged.passes(), "{:?}", judged.problems);
 }
 
@@ -323,7 +322,7 @@ async fn a_silent_server_fails_only_its_own_query() {
             if silent { std::future::pending().await } else { Ok(right(name, kind)) }
         }
     }
-    let (_, judged) = look(&Silent, &DnsConfig::default(), NAME, "customer.test").await;
+    let (_, judged) = check(&Silent, &DnsConfig::default(), NAME, "customer.test").await;
     assert_eq!((judged.records, judged.caa, codes(&judged)), (Records::Pass, Caa::Allowed, vec!["DNS_TIMEOUT"]));
     assert_eq!(judged.problems[0].message, "ns2.dns.test (192.31.196.2) did not answer in time.");
 }

@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
-use super::{Claim, Expectation, ServerVerdict};
+use super::{Expectation, ServerVerdict};
 use crate::CaaRecord;
 use crate::caa::{CaaIdentity, CaaRuling, is_critical_unknown};
-use crate::facts::{CaaLevel, DnsAnswer, DnsFacts, NoAnswer, ServerFacts};
+use crate::facts::{CaaLevel, Claim, DnsAnswer, DnsFacts, NoAnswer, ServerFacts};
 use crate::networks::proxy_of;
 use crate::problem::{Problem, ProblemCode};
 use crate::{TEXT_LABEL, TTL_SECONDS};

@@ -157,7 +157,7 @@ async fn over_udp(server: SocketAddr, question: &EncodedQuery) -> Result<Matched
                     Err(_) => Ok(Matched::OtherLetters(answer)),
                 };
             }
-            Ok(heard) => return heard,
+            Ok(reply) => return reply,
         }
     }
     Err(DnsFailure::Timeout)
@@ -174,8 +174,8 @@ async fn receive(socket: &UdpSocket, question: &EncodedQuery) -> Result<Matched,
     loop {
         let length = socket.recv(&mut buffer).await.map_err(|error| failure(&error))?;
         let answer = Message::from_vec(buffer.get(..length).unwrap_or_default());
-        if let Some(heard) = answer.ok().and_then(|answer| question.hears(answer)) {
-            return Ok(heard);
+        if let Some(reply) = answer.ok().and_then(|answer| question.hears(answer)) {
+            return Ok(reply);
         }
     }
 }

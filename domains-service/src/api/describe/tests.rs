@@ -39,7 +39,7 @@ fn every_operation_is_described_once_and_counted_under_its_name() {
             assert!(ids.insert(id.to_owned()), "{id} is described twice");
         }
     }
-    assert_eq!(ids.len(), OPERATIONS.len());
+    assert_eq!(ids.len(), OPERATIONS.iter().copied().flatten().count());
 }
 
 #[test]

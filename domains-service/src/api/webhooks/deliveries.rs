@@ -9,14 +9,17 @@ use http::StatusCode;
 use serde_json::json;
 
 use super::super::Operation;
-use super::super::extract::{DomainsRead, DomainsWrite, Entered, LIMIT, NUMBER_CURSOR, Params};
-use super::super::types::{Deliveries, Delivery as Shown, Rfc3339};
+use super::super::extract::{Authorised, LIMIT, NUMBER_CURSOR, Params};
+use super::super::types::{self, Deliveries, Rfc3339};
 use super::super::view::page;
 use super::{reading, writing};
-use crate::error::{Code, Stop};
+use crate::error::{ApiError, Code};
 use crate::store::webhooks::{self, Delivery, DeliveryState};
 
-pub(crate) const LIST: Operation = Operation {
+/// What callers do with deliveries.
+pub(crate) const OPERATIONS: &[Operation] = &[TEST, LIST, REPEAT];
+
+const LIST: Operation = Operation {
     summary: "List deliveries",
     description: "What was sent, and what became of it.",
     parameters: &[
@@ -33,10 +36,10 @@ pub(crate) const LIST: Operation = Operation {
     ..reading("listWebhookDeliveries", "/v1/projects/{project}/webhooks/{webhook}/deliveries", |get| on(get, list))
 };
 
-pub(crate) const REPEAT: Operation = Operation {
+const REPEAT: Operation = Operation {
     summary: "Repeat a delivery",
     description: "Sends the message again, under the same id.",
-    answers: &[Success::new(202, "It is tried as if for the first time.", schema::of::<Shown>)],
+    answers: &[Success::new(202, "It is tried as if for the first time.", schema::of::<types::Delivery>)],
     errors: &[Code::WebhookNotFound, Code::DeliveryNotFound, Code::WebhookDisabled],
     ..writing(
         "repeatWebhookDelivery",
@@ -46,19 +49,19 @@ pub(crate) const REPEAT: Operation = Operation {
     )
 };
 
-pub(crate) const TEST: Operation = Operation {
+const TEST: Operation = Operation {
     summary: "Send a test message",
-    description: "A message of the type `webhook.test`, signed and sent like every other, whatever the webhook is told.",
-    answers: &[Success::new(202, "The message is on its way.", schema::of::<Shown>)],
+    description: "A message of the type `webhook.test`, signed and sent like every other, whatever events the webhook receives.",
+    answers: &[Success::new(202, "The message is on its way.", schema::of::<types::Delivery>)],
     errors: &[Code::WebhookNotFound, Code::WebhookDisabled],
     ..writing("testWebhook", Method::Post, "/v1/projects/{project}/webhooks/{webhook}/test", |post| on(post, test))
 };
 
 /// `GET …/webhooks/{webhook}/deliveries`, newest first.
 pub(in crate::api) async fn list(
-    Entered { app, actor, project, rest: [webhook], .. }: Entered<DomainsRead, 1>,
+    Authorised { app, actor, project, rest: [webhook], .. }: Authorised<1>,
     params: Params,
-) -> Result<Response, Stop> {
+) -> Result<Response, ApiError> {
     let endpoint = super::load(&app, &actor, &project, &webhook).await?;
     let limit = params.limit()?;
     let before = params.number_cursor()?;
@@ -73,9 +76,9 @@ pub(in crate::api) async fn list(
 
 /// `POST …/webhooks/{webhook}/deliveries/{delivery}/repeat`: from now on it is tried as if for the first time.
 pub(in crate::api) async fn repeat(
-    Entered { app, actor, project, rest: [webhook, delivery], .. }: Entered<DomainsWrite, 2>,
-) -> Result<Response, Stop> {
-    let not_found = || Stop::from(Code::DeliveryNotFound.refuse("The webhook has no delivery of this id."));
+    Authorised { app, actor, project, rest: [webhook, delivery], .. }: Authorised<2>,
+) -> Result<Response, ApiError> {
+    let not_found = || ApiError::from(Code::DeliveryNotFound.refuse("The webhook has no delivery of this id."));
     let mut write = app.core.store.write().await?;
     let endpoint = super::find(&mut write, &actor, &project, &webhook).await?;
     if endpoint.disabled.is_some() {
@@ -89,13 +92,13 @@ pub(in crate::api) async fn repeat(
     Ok((StatusCode::ACCEPTED, axum::Json(view(&delivery))).into_response())
 }
 
-/// `POST …/webhooks/{webhook}/test`: a message that tells nothing, signed and sent like every other.
+/// `POST …/webhooks/{webhook}/test`: a message without content, signed and sent like every other.
 pub(in crate::api) async fn test(
-    Entered { app, actor, project, rest: [webhook], .. }: Entered<DomainsWrite, 1>,
-) -> Result<Response, Stop> {
+    Authorised { app, actor, project, rest: [webhook], .. }: Authorised<1>,
+) -> Result<Response, ApiError> {
     let mut write = app.core.store.write().await?;
     let endpoint = super::find(&mut write, &actor, &project, &webhook).await?;
-    let off = || Stop::from(Code::WebhookDisabled.refuse("The webhook is switched off; switch it on first."));
+    let off = || ApiError::from(Code::WebhookDisabled.refuse("The webhook is switched off; switch it on first."));
     if endpoint.disabled.is_some() {
         return Err(off());
     }
@@ -107,9 +110,9 @@ pub(in crate::api) async fn test(
     Ok((StatusCode::ACCEPTED, axum::Json(view(&delivery))).into_response())
 }
 
-fn view(delivery: &Delivery) -> Shown {
+fn view(delivery: &Delivery) -> types::Delivery {
     let moment = |at: i64| Rfc3339::from(UnixMillis(at));
-    Shown {
+    types::Delivery {
         id: delivery.id,
         message_id: delivery.message.clone(),
         kind: delivery.kind.clone(),

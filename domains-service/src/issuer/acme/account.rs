@@ -5,7 +5,7 @@ use instant_acme::{Account, AccountCredentials, Error, ExternalAccountKey, NewAc
 use zeroize::Zeroizing;
 
 use super::explain::is;
-use super::{AcmeAuthority, NONCES_MAX, patiently};
+use super::{AcmeAuthority, NONCES_MAX, retry_nonce};
 use crate::issuer::IssueError;
 
 impl AcmeAuthority {
@@ -16,7 +16,7 @@ impl AcmeAuthority {
             return Ok(account.clone());
         }
         let directory = self.settings.directory_url.as_str();
-        let kept = self.desk.account(directory).await?;
+        let kept = self.records.account(directory).await?;
         let credentials = match kept {
             Some(credentials) => credentials,
             None => self.create_account().await?,
@@ -36,7 +36,7 @@ impl AcmeAuthority {
         let external = self.settings.external_account.as_ref();
         let external = external.map(|given| ExternalAccountKey::new(given.key_id.clone(), given.hmac_key.reveal()));
         let directory = self.settings.directory_url.clone();
-        let (account, credentials) = patiently!(Account::builder_with_http(Box::new(self.transport.clone())).create(
+        let (account, credentials) = retry_nonce!(Account::builder_with_http(Box::new(self.transport.clone())).create(
             &request,
             directory.clone(),
             external.as_ref()
@@ -45,13 +45,13 @@ impl AcmeAuthority {
         tracing::info!(authority = self.settings.name, account = account.id(), "created an account");
         let credentials = serde_json::to_vec(&credentials).map(Zeroizing::new);
         let credentials = credentials.map_err(|error| IssueError::Unavailable(error.to_string()))?;
-        self.desk.keep_account(&directory, &credentials).await
+        self.records.keep_account(&directory, &credentials).await
     }
 
     /// Deletes an account that the authority has lost, so that the next order creates a new one.
     pub(super) async fn forget_unknown_account(&self, error: &Error) -> Result<(), IssueError> {
         if is(error, "accountDoesNotExist") {
-            self.desk.forget_account(&self.settings.directory_url).await?;
+            self.records.forget_account(&self.settings.directory_url).await?;
             *self.account.lock().await = None;
         }
         Ok(())

@@ -4,7 +4,7 @@ use contract::certificate::Challenge as Proof;
 use instant_acme::{AuthorizationStatus, Error, Order, OrderStatus};
 
 use super::explain::{explain_problem, is};
-use super::{AcmeAuthority, NONCES_MAX, POLLING, patiently};
+use super::{AcmeAuthority, NONCES_MAX, POLLING, retry_nonce};
 use crate::config::ChallengeKind;
 use crate::issuer::{IssueError, IssueRequest};
 
@@ -13,7 +13,7 @@ impl AcmeAuthority {
     /// result.
     pub(super) async fn prove(&self, order: &mut Order, request: &IssueRequest) -> Result<(), IssueError> {
         // Fetched first: the code below needs no request for known objects, so no nonce can be refused there.
-        let fetched = patiently!(fetch_authorization(order));
+        let fetched = retry_nonce!(fetch_authorization(order));
         fetched.map_err(|error| self.failed(&error))?;
         let missing = || IssueError::Unavailable("the order has no authorization".to_owned());
         {
@@ -28,8 +28,8 @@ impl AcmeAuthority {
                     .filter(|kind| request.methods.is_empty() || request.methods.iter().any(|one| one == kind.as_str()))
                     .filter(offered)
                     .collect();
-                let turn = usize::try_from(request.attempt).unwrap_or(0) % kinds.len().max(1);
-                let Some(kind) = kinds.get(turn) else {
+                let index = usize::try_from(request.attempt).unwrap_or(0) % kinds.len().max(1);
+                let Some(kind) = kinds.get(index) else {
                     let words = "it offers no way of proof that we and the CAA records allow";
                     return Err(IssueError::Unavailable(words.to_owned()));
                 };
@@ -39,11 +39,11 @@ impl AcmeAuthority {
                     token: challenge.token.clone(),
                     key_authorization: challenge.key_authorization().as_str().to_owned(),
                 };
-                self.desk.publish(proof).await?;
-                patiently!(challenge.set_ready()).map_err(|error| self.failed(&error))?;
+                self.records.publish(proof).await?;
+                retry_nonce!(challenge.set_ready()).map_err(|error| self.failed(&error))?;
             }
         }
-        match patiently!(order.poll_ready(&POLLING)) {
+        match retry_nonce!(order.poll_ready(&POLLING)) {
             Ok(OrderStatus::Invalid) => Err(self.why_invalid(order, request).await),
             Ok(_) => Ok(()),
             // The order's own error; an error of a request about it says nothing about the proof.
@@ -54,21 +54,21 @@ impl AcmeAuthority {
 
     /// The authority's reason for a failed proof. The order has ended.
     async fn why_invalid(&self, order: &mut Order, request: &IssueRequest) -> IssueError {
-        let reason = patiently!(find_failure(order)).ok().flatten();
+        let reason = retry_nonce!(find_failure(order)).ok().flatten();
         let reason = reason.or_else(|| order.state().error.clone());
-        let now = self.desk.clock.now_seconds();
+        let now = self.records.clock.now_seconds();
         let meaning = match reason {
             Some(problem) => explain_problem(&problem, None),
             None => IssueError::Unavailable("the proof failed, and it gives no reason".to_owned()),
         };
         if self.settings.mirror_limits && matches!(meaning, IssueError::Unreachable(_)) {
             let failure = self.settings.limits.of_failure(&self.settings.name, request.hostname.as_str());
-            let taken = self.desk.admit(&failure, true).await;
+            let taken = self.records.admit(&failure, true).await;
             if let Err(error) = taken {
                 tracing::debug!(domain = %request.hostname, %error, at = now.0, "reached the limit on failed validations");
             }
         }
-        if let Err(error) = self.desk.store.forget_order(&self.settings.name, &request.hostname).await {
+        if let Err(error) = self.records.store.forget_order(&self.settings.name, &request.hostname).await {
             tracing::warn!(domain = %request.hostname, %error, "could not delete a failed order; the next attempt will find it invalid");
         }
         meaning

@@ -3,7 +3,7 @@
 use chassis::sql::{Connection, query, query_as, query_scalar};
 use contract::time::UnixMillis;
 
-use super::super::{Store, StoreError, rows};
+use super::super::{Store, StoreError, rows, set_setting};
 
 /// Marks that stay after their changes are deleted: about 30 MB. A follower further behind cannot prove that it
 /// followed this history, and an operator decides.
@@ -17,11 +17,7 @@ const ERASED_FROM_LOG_AFTER_MILLIS: i64 = 3_600_000;
 
 /// Records an erasure now: the log's present content is deleted after [`ERASED_FROM_LOG_AFTER_MILLIS`].
 pub(in crate::store) async fn erase_earlier(connection: &mut Connection, now: UnixMillis) -> Result<(), StoreError> {
-    query("INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value")
-        .bind(ERASED_AT)
-        .bind(now.0.to_string())
-        .execute(connection)
-        .await?;
+    set_setting(ERASED_AT, &now.0.to_string()).execute(connection).await?;
     Ok(())
 }
 

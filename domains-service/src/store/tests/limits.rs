@@ -21,9 +21,9 @@ async fn a_limit_that_is_free_later_than_it_can_be_is_free_when_it_can_be() {
                 let text = "INSERT INTO acme_limits (name, free_at) VALUES ($1, $2)
                      ON CONFLICT (name) DO UPDATE SET free_at = excluded.free_at";
                 query(text).bind(&name).bind(damaged).execute(store.writer()).await.unwrap();
-                let turn = store.admit(std::slice::from_ref(&demand), false).await.unwrap().unwrap_err();
-                // A burst, a turn of each domain (there is none), and its own.
-                assert!(turn.at <= NOW.plus(5_000), "{name}: {turn:?}");
+                let position = store.admit(std::slice::from_ref(&demand), false).await.unwrap().unwrap_err();
+                // A burst, a position of each domain (there is none), and its own.
+                assert!(position.at <= NOW.plus(5_000), "{name}: {position:?}");
                 if name == demand.name {
                     assert_eq!(free_at(&store, &name).await, NOW.0 + 3_000);
                 }

@@ -57,7 +57,7 @@ fn readable(all: &Value) -> String {
     let mut text: String = gateways.map(|(name, gateway)| of_gateway(name, gateway)).collect();
     if let Some(good) = all.get("good_credentials").filter(|good| good.is_array()) {
         text.push_str("these credentials are good in this database; revoke again those that were revoked before:\n");
-        text.push_str(&credentials::shown(good));
+        text.push_str(&credentials::readable(good));
     }
     text
 }

@@ -18,7 +18,7 @@ use crate::wire::WireDns;
 const LOST_PERCENT: u64 = 2;
 
 /// Verifications, and how many run concurrently.
-const LOOKS: usize = 100;
+const CHECKS: usize = 100;
 const AT_ONCE: usize = 25;
 
 /// Which packets are lost: depends on the query and its repetition, never on the time.
@@ -125,11 +125,11 @@ async fn with_two_percent_of_packets_lost_99_of_100_verifications_are_right_at_o
         ..DnsConfig::default()
     };
     let dns = WireDns::new(&config).unwrap();
-    let looks = (0..LOOKS).map(|number| {
+    let checks = (0..CHECKS).map(|number| {
         let (dns, config) = (&dns, &config);
-        async move { look(dns, config, &format!("shop-{number}.customer.test"), "customer.test").await.1 }
+        async move { check(dns, config, &format!("shop-{number}.customer.test"), "customer.test").await.1 }
     });
-    let judged: Vec<Judgement> = futures_util::stream::iter(looks).buffer_unordered(AT_ONCE).collect().await;
+    let judged: Vec<Judgement> = futures_util::stream::iter(checks).buffer_unordered(AT_ONCE).collect().await;
     let right = judged.iter().filter(|judged| judged.passes() && judged.problems.is_empty()).count();
-    assert!(right >= 99, "{right} of {LOOKS} were right: {judged:?}");
+    assert!(right >= 99, "{right} of {CHECKS} were right: {judged:?}");
 }

@@ -1,7 +1,7 @@
-//! The operations of the API that pages call.
+//! The operations of the API that the dashboard and the command line call.
 
 contract::words! {
-    /// An operation of the API that pages call, by its `operationId`. Method and path stand in the API's own list.
+    /// An operation, by its `operationId`. Method and path stand in the API's own list.
     #[expect(missing_docs, reason = "the interface description says what each does")]
     pub enum Operation {
         ShowProject = "showProject",
@@ -33,5 +33,17 @@ contract::words! {
         ShowStatus = "showStatus",
         ListWithdrawals = "listWithdrawals",
         ShowOverview = "showOverview",
+        CreateProject = "createProject",
+        ChangeProject = "changeProject",
+        DeployProject = "deployProject",
+        DeleteProject = "deleteProject",
+        RestoreProject = "restoreProject",
+        ListRemovedProjects = "listRemovedProjects",
+        ListCredentials = "listCredentials",
+        CreateCredential = "createCredential",
+        RevokeCredential = "revokeCredential",
+        ListChangesThroughGateway = "listChangesThroughGateway",
+        RotateGatewayKeys = "rotateGatewayKeys",
+        MakeDashboardLink = "makeDashboardLink",
     }
 }

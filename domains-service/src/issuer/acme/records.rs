@@ -1,4 +1,4 @@
-//! The interface between an ACME engine and the service: storage, and gateways that answer challenges.
+//! The records of ACME engines in the service: accounts, keys of orders, counted limits, and published challenges.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,16 +22,16 @@ use crate::store::{Store, StoreError};
 /// only fails this attempt.
 const LEARNING_TIME_MAX: Duration = Duration::from_secs(12);
 
-/// Storage and gateways, as an ACME engine uses them.
+/// The store, and the gateways that answer challenges, as an ACME engine uses them.
 #[derive(Clone)]
-pub(crate) struct Desk {
+pub(crate) struct AcmeRecords {
     pub(crate) store: Store,
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) sealing: Arc<SealingKey>,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
-impl Desk {
+impl AcmeRecords {
     /// The account's credentials, if an account is stored.
     pub(super) async fn account(&self, directory: &str) -> Result<Option<Zeroizing<Vec<u8>>>, IssueError> {
         let Some(sealed) = self.store.setting(&account_name(directory)).await? else { return Ok(None) };
@@ -70,11 +70,13 @@ impl Desk {
         String::from_utf8(opened.to_vec()).ok().map(Zeroizing::new)
     }
 
-    /// Takes the demands from the limits, or a turn in the queue for them.
+    /// Takes the demands from the limits, or a position in the queue for them.
     pub(super) async fn admit(&self, demands: &[Demand], queued: bool) -> Result<(), IssueError> {
         match self.store.admit(demands, queued).await? {
             Ok(()) => Ok(()),
-            Err(turn) => Err(IssueError::Queued { until: turn.at.plus(999).to_seconds(), number: turn.number }),
+            Err(position) => {
+                Err(IssueError::Queued { until: position.at.plus(999).to_seconds(), number: position.number })
+            }
         }
     }
 
