@@ -260,7 +260,11 @@ async fn a_revoked_credential_stays_refused_over_a_database_from_before_its_revo
         stores::execute(before.path(), "UPDATE credentials SET revoked_at = NULL WHERE name IN ('added', 'ada')").await;
         eventually(100, async || {
             let good = (good(&platform, case.kind).await, good(&platform, "operator").await);
-            if (good.0.len(), good.1.len()) == (1, 1) { Ok(()) } else { Err(format!("they are revoked again: {good:?}")) }
+            if (good.0.len(), good.1.len()) == (1, 1) {
+                Ok(())
+            } else {
+                Err(format!("they are revoked again: {good:?}"))
+            }
         })
         .await;
         assert_eq!((case.ask(&platform, &added).await, case.ask(&platform, &honest).await), (401, 200));
