@@ -106,7 +106,7 @@ pub async fn finish_restore(
             }
         }
         Err(why) => {
-            good.retain(|(kind, id), _| *kind != Kind::Data && !revoked.iter().any(|one| one.0 == *id));
+            good.retain(|(kind, id), _| *kind != Kind::Data && !revoked.iter().any(|one| one.digest == *id));
             (Outcome::Unknown, Some(format!("{why:#}")), good)
         }
     };

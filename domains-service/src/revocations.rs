@@ -67,7 +67,7 @@ async fn revoke_again(app: &App) -> anyhow::Result<()> {
     let mut write = store.write().await?;
     let mut gateways = Vec::new();
     for revoked in &lost {
-        let (digest, name, kind, ..) = revoked;
+        let Revoked { digest, name, kind, .. } = revoked;
         let holder = match kind.parse::<Kind>() {
             Ok(kind) => write.good_credential(kind, name).await?.filter(|good| good.credential.digest == *digest),
             Err(_) => None,
@@ -88,7 +88,7 @@ async fn revoke_again(app: &App) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn log((digest, name, kind, ..): &Revoked) {
+fn log(Revoked { digest, name, kind, .. }: &Revoked) {
     let digest: String = digest.chars().take(8).collect();
     tracing::warn!(
         kind,

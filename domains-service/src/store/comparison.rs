@@ -8,6 +8,7 @@ use contract::feed::Entity;
 use contract::hostname::Hostname;
 use contract::site::Serves;
 use contract::time::UnixMillis;
+use serde::{Deserialize, Serialize};
 
 use super::StoreError;
 
@@ -68,8 +69,18 @@ const REVOKE: &str = "INSERT INTO credentials (digest, name, kind, made_by, crea
     VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (digest) DO NOTHING";
 const RETIRE: &str = "UPDATE credentials SET revoked_at = $2 WHERE digest = $1 AND revoked_at IS NULL";
 
-/// A row of [`REVOKED`].
-pub(crate) type Revoked = (String, String, String, Option<String>, i64, i64);
+chassis::record! {
+    /// A row of [`REVOKED`].
+    #[derive(Clone, Debug, Serialize, Deserialize)]
+    pub(crate) struct Revoked {
+        pub(crate) digest: String,
+        pub(crate) name: String,
+        pub(crate) kind: String,
+        made_by: Option<String>,
+        created_at: i64,
+        revoked_at: i64,
+    }
+}
 
 /// Rows that must not survive a restore.
 const ENDED: [&str; 3] = ["DELETE FROM dashboard_sessions", "DELETE FROM dashboard_links", "DELETE FROM gateway_keys"];
@@ -148,7 +159,7 @@ pub(crate) async fn ends(
 
 /// Ends a credential that is never accepted again: its row, or a new one.
 pub(crate) async fn revoke(connection: &mut Connection, revoked: &Revoked) -> Result<(), StoreError> {
-    let (digest, name, kind, made_by, created_at, revoked_at) = revoked;
+    let Revoked { digest, name, kind, made_by, created_at, revoked_at } = revoked;
     query(RETIRE).bind(digest).bind(*revoked_at).execute(&mut *connection).await?;
     let revoke = query(REVOKE).bind(digest).bind(name).bind(kind).bind(made_by.as_deref());
     revoke.bind(*created_at).bind(*revoked_at).execute(connection).await?;

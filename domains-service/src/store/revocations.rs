@@ -47,7 +47,7 @@ impl Revocations {
         let mut known = HashMap::new();
         for (index, line) in bytes.iter().flat_map(|bytes| bytes.split(|byte| *byte == b'\n')).enumerate() {
             match serde_json::from_slice::<Revoked>(line) {
-                Ok(revoked) => drop(known.insert(revoked.0.clone(), revoked)),
+                Ok(revoked) => drop(known.insert(revoked.digest.clone(), revoked)),
                 Err(_) if line.is_empty() => {}
                 Err(error) => tracing::error!(
                     file = %path.display(), line = index + 1, %error,
@@ -71,7 +71,7 @@ impl Revocations {
     /// Adds those that the file lacks, and waits until they are on disk.
     fn append(&self, revoked: Vec<Revoked>) -> anyhow::Result<()> {
         let mut known = self.known.lock();
-        let new: Vec<_> = revoked.into_iter().filter(|one| !known.contains_key(&one.0)).collect();
+        let new: Vec<_> = revoked.into_iter().filter(|one| !known.contains_key(&one.digest)).collect();
         if new.is_empty() {
             return Ok(());
         }
@@ -82,11 +82,11 @@ impl Revocations {
         let mut file = std::fs::OpenOptions::new();
         let mut file = file.append(true).create(true).mode(0o600).open(&self.path).with_context(place)?;
         // The last line may have been cut off by a full disk or a crash.
-        let lines: String = new.iter().map(|one| format!("\n{}", to_json(one))).collect();
-        file.write_all(format!("{lines}\n").as_bytes()).with_context(place)?;
+        let lines: Vec<String> = new.iter().map(to_json).collect();
+        file.write_all(format!("\n{}\n", lines.join("\n")).as_bytes()).with_context(place)?;
         file.sync_all().with_context(place)?;
         sync_names(directory).with_context(place)?;
-        known.extend(new.into_iter().map(|one| (one.0.clone(), one)));
+        known.extend(new.into_iter().map(|one| (one.digest.clone(), one)));
         Ok(())
     }
 }
@@ -125,8 +125,8 @@ impl Store {
     /// Those of `revoked` that are not revoked on record.
     pub(crate) async fn without_revocation(&self, mut revoked: Vec<Revoked>) -> Result<Vec<Revoked>, StoreError> {
         let on_record = self.revoked(UnixMillis(0)).await?;
-        let on_record: HashSet<_> = on_record.iter().map(|one| &one.0).collect();
-        revoked.retain(|one| !on_record.contains(&one.0));
+        let on_record: HashSet<_> = on_record.iter().map(|one| &one.digest).collect();
+        revoked.retain(|one| !on_record.contains(&one.digest));
         Ok(revoked)
     }
 
@@ -144,7 +144,8 @@ mod tests {
     use super::*;
 
     fn revoked(digest: &str) -> Revoked {
-        (digest.to_owned(), "edge-1".to_owned(), "gateway".to_owned(), None, 1, 2)
+        let line = format!(r#"{{"digest":"{digest}","name":"edge-1","kind":"gateway","created_at":1,"revoked_at":2}}"#);
+        serde_json::from_str(&line).unwrap()
     }
 
     #[test]
@@ -158,7 +159,7 @@ mod tests {
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(text.matches("\"b\"").count(), 1, "{text}");
         // The disk was full in the middle of a line, and a byte of the first line is wrong.
-        std::fs::write(&path, format!("{}[\"cut", text.replacen("[\"a\"", "[_a\"", 1))).unwrap();
+        std::fs::write(&path, format!("{}{{\"cut", text.replacen("\"a\"", "_a\"", 1))).unwrap();
         let file = Revocations::open(&path).unwrap();
         assert!(!file.has("a") && file.has("b") && file.has("c"));
         file.append(vec![revoked("a")]).unwrap();
