@@ -328,22 +328,22 @@ impl Replica {
     }
 
     /// Whether an entity was found that does not match its checksum, or the file cannot be read.
-    pub(crate) fn is_damaged(&self) -> bool {
+    fn is_damaged(&self) -> bool {
         self.file.damage.is_there()
     }
 
     /// Waits for [`Replica::is_damaged`].
-    pub(super) async fn damaged(&self) {
+    async fn damaged(&self) {
         self.file.damage.appears().await;
     }
 
     /// Records that writing failed in a way that only damage explains.
-    pub(super) fn distrust(&self, error: &anyhow::Error) {
+    fn distrust(&self, error: &anyhow::Error) {
         self.file.damage.found(error);
     }
 
     /// Verifies every entity while `goes_on`.
-    pub(super) fn verify(&self, goes_on: impl Fn() -> bool) {
+    fn verify(&self, goes_on: impl Fn() -> bool) {
         self.file.verify(goes_on);
     }
 

@@ -32,7 +32,7 @@ fn checksum(kind: Kind, key: &str, value: &[u8]) -> [u8; BYTES] {
 
 /// A value in its stored form.
 pub(super) fn sealed(kind: Kind, key: &str, value: &[u8]) -> Vec<u8> {
-    [&checksum(kind, key, value), value].concat()
+    [checksum(kind, key, value).as_slice(), value].concat()
 }
 
 /// The value of a stored form.

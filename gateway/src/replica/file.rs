@@ -141,7 +141,7 @@ impl File {
         Ok(())
     }
 
-    /// The certificates that expire first. An unreadable file is logged and counts as empty.
+    /// The certificates that expire first. An unreadable file counts as empty.
     pub(super) fn soonest_to_expire(&self, limit: usize) -> Vec<Expiry> {
         or_empty(self.read(|database| {
             let table = database.begin_read()?.open_table(EXPIRIES)?;
@@ -218,13 +218,13 @@ impl File {
             let values = table.iter()?.filter_map(|row| {
                 let (key, stored) = row.ok()?;
                 let value = opened(kind, key.value(), stored.value()).inspect_err(|error| self.damage.found(error));
-                serde_json::from_slice(value.ok()?).ok()
+                serde_json::from_slice::<T>(value.ok()?).ok()
             });
             Ok(values.filter(|value| matches(value)).take(limit).collect())
         }))
     }
 
-    /// Certificates that were set aside, at most `limit`. An unreadable file is logged and counts as empty.
+    /// Certificates that were set aside, at most `limit`. An unreadable file counts as empty.
     pub(super) fn set_aside(&self, limit: usize) -> Vec<Unusable> {
         or_empty(self.read(|database| {
             let table = database.begin_read()?.open_table(SET_ASIDE)?;
@@ -276,6 +276,7 @@ impl File {
         write.delete_table(EXPIRIES)?;
         write.open_table(EXPIRIES)?;
         write.delete_table(SET_ASIDE)?;
+        write.open_table(SET_ASIDE)?;
         for entity in taken() {
             put(&write, entity)?;
         }
