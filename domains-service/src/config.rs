@@ -151,7 +151,7 @@ fn read(root: &Section<'_>) -> Option<Config> {
     let sealing_secret = root.required_secret("sealing_secret", SECRET_EXAMPLE, root.sealing_secrets("sealing_secret"));
     let gateways_directory = root.path("gateways_directory");
     let services_directory = root.path("services_directory");
-    let revocations_file = root.path("revocations_file");
+    let revocations_file = root.value("revocations_file", PathBuf::from(REVOCATIONS_FILE));
     let sealing_secret_lost = root.flag("sealing_secret_lost", false);
     let plans = read_plans(root);
     let change_log_rows = root.integer("change_log_rows", 100_000, 1_000..=10_000_000);
@@ -180,7 +180,7 @@ fn read(root: &Section<'_>) -> Option<Config> {
         sealing_secret: sealing_secret?,
         gateways_directory: gateways_directory?,
         services_directory: services_directory?,
-        revocations_file: revocations_file?.unwrap_or_else(|| REVOCATIONS_FILE.into()),
+        revocations_file: revocations_file?,
         sealing_secret_lost: sealing_secret_lost?,
         plans: plans?,
         removed_projects_kept_days: kept_days?.try_into().ok()?,

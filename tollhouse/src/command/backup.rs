@@ -127,7 +127,7 @@ pub(super) async fn restore(common: &Common, directory: &Directory, restore: &Re
     }
     let files = parts.each_ref().map(|part| (beside(&part.file, ".restored"), part.file.clone()));
     let revocations = directory.path(REVOCATIONS);
-    let prepared = prepare(&parts, &files, &promised, (&revocations, restore.bring_back)).await;
+    let prepared = prepare(&parts, &files, &promised, (revocations.as_path(), restore.bring_back)).await;
     let report = prepared.inspect_err(|_| files.iter().for_each(|(fresh, _)| remove(fresh)))?;
     let kept = backup::replace(&files).context(
         "the databases are restored by half, and no service opens them: make room or right what is said below, and \
