@@ -52,6 +52,8 @@ pub struct Pair {
     /// Whether it is a CA certificate (RFC 5280, 4.2.1.9), which clients do not accept from a server.
     is_authoritys: bool,
     is_self_signed: bool,
+    /// The kind of its key, if browsers do not accept it.
+    other_key: Option<String>,
     authority: Authority,
     chain: Chain,
 }
@@ -84,6 +86,7 @@ impl Pair {
             is_servers: is_servers(&leaf)?,
             is_authoritys: leaf.is_ca(),
             is_self_signed,
+            other_key: other_key(&leaf),
             authority,
             chain: Chain::of(&certified.cert),
             certified: Arc::new(certified),
@@ -131,6 +134,17 @@ impl Pair {
         // Clients may find another path to a trusted root, without the expired signer.
         let over = self.chain.over(now).filter(|_| !self.is_trusted(now));
         over.or_else(|| self.chain.fault.clone()).map_or(Ok(()), |why| Err(FaultKind::Unusable(why)))
+    }
+
+    /// Whether browsers accept its kind of key. Other clients, such as our own processes, may accept more.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn for_browsers(&self) -> Result<(), FaultKind> {
+        match &self.other_key {
+            None => Ok(()),
+            Some(kind) => Err(FaultKind::Key(kind.clone())),
+        }
     }
 
     /// Whether it covers all of these hosts.
@@ -236,6 +250,21 @@ pub fn certified_key(chain_pem: &[u8], key_pem: &[u8]) -> anyhow::Result<Certifi
     Ok(certified)
 }
 
+/// The kind of a key that browsers do not accept: any but RSA and the curves P-256 and P-384.
+fn other_key(leaf: &X509Certificate<'_>) -> Option<String> {
+    let algorithm = &leaf.public_key().algorithm;
+    let curve = algorithm.parameters.as_ref().and_then(|curve| curve.as_oid().ok());
+    let kind = curve.as_ref().unwrap_or(&algorithm.algorithm);
+    let name = match kind.to_id_string().as_str() {
+        "1.2.840.113549.1.1.1" | "1.2.840.10045.3.1.7" | "1.3.132.0.34" => return None,
+        "1.3.132.0.35" => "of the curve P-521",
+        "1.3.101.112" => "Ed25519",
+        "1.3.101.113" => "Ed448",
+        other => return Some(format!("of the kind {other}")),
+    };
+    Some(name.to_owned())
+}
+
 /// Whether the certificate may be used by a server. A certificate without stated purposes may be used for any.
 fn is_servers(leaf: &X509Certificate<'_>) -> anyhow::Result<bool> {
     let purposes = leaf.extended_key_usage().context("cannot parse the certificate's extended key usage")?;
@@ -264,6 +293,7 @@ mod tests {
             is_servers: true,
             is_authoritys: false,
             is_self_signed: false,
+            other_key: None,
             authority: Authority::behind(&ONE.cert).unwrap(),
             chain: Chain::default(),
         }

@@ -33,6 +33,9 @@ pub const ENVIRONMENT_PREFIX: &str = "TOLLHOUSE_DOMAINS";
 /// An example path of a secret's file.
 const SECRET_EXAMPLE: &str = "data/secrets/platform.key";
 
+/// The default path of the file of revoked credentials.
+const REVOCATIONS_FILE: &str = "data/revoked-credentials.jsonl";
+
 /// The service's settings.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -62,6 +65,8 @@ pub struct Config {
     pub gateways_directory: Option<PathBuf>,
     /// Credentials of services that are put on record at the start, each in a file NAME.key.
     pub services_directory: Option<PathBuf>,
+    /// The file of revoked credentials, of this process alone; a database that went back in time lacks the last ones.
+    pub revocations_file: PathBuf,
     /// Whether to drop everything that is sealed with a lost secret, and to start without it.
     pub sealing_secret_lost: bool,
     /// The limits of each plan.
@@ -146,6 +151,7 @@ fn read(root: &Section<'_>) -> Option<Config> {
     let sealing_secret = root.required_secret("sealing_secret", SECRET_EXAMPLE, root.sealing_secrets("sealing_secret"));
     let gateways_directory = root.path("gateways_directory");
     let services_directory = root.path("services_directory");
+    let revocations_file = root.value("revocations_file", PathBuf::from(REVOCATIONS_FILE));
     let sealing_secret_lost = root.flag("sealing_secret_lost", false);
     let plans = read_plans(root);
     let change_log_rows = root.integer("change_log_rows", 100_000, 1_000..=10_000_000);
@@ -174,6 +180,7 @@ fn read(root: &Section<'_>) -> Option<Config> {
         sealing_secret: sealing_secret?,
         gateways_directory: gateways_directory?,
         services_directory: services_directory?,
+        revocations_file: revocations_file?,
         sealing_secret_lost: sealing_secret_lost?,
         plans: plans?,
         removed_projects_kept_days: kept_days?.try_into().ok()?,

@@ -57,7 +57,8 @@ const SNAPSHOTS_MAX: usize = 3;
 /// Of them for followers with one credential, which wait for each other.
 const SNAPSHOTS_OF_ONE_MAX: usize = 2;
 
-/// Reports written at once: every change in the database waits for its turn behind them.
+/// Reports written, and positions of followers compared, at once: every change in the database waits for its turn behind
+/// them.
 const REPORTS_MAX: usize = 16;
 
 /// Of them with one credential, which wait for each other.
@@ -89,7 +90,8 @@ impl Places {
         self.followers.take(digest)
     }
 
-    /// Waits for a place to write a report of who came in with the credential of this digest; `None` when none is free in time.
+    /// Waits for a permit to write a report, or to compare a position, for the credential of this digest; `None` when none is
+    /// free in time.
     pub(crate) async fn to_report(&self, digest: &str) -> Option<SharePermit> {
         tokio::time::timeout(REPORT_WAIT_MAX, self.reports.wait(digest)).await.ok().flatten()
     }

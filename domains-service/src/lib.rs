@@ -37,6 +37,7 @@ mod worker;
 mod restored;
 mod keyring;
 mod enrolment;
+mod revocations;
 mod feed;
 mod key_rotation;
 mod api;

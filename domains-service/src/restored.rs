@@ -10,6 +10,7 @@
 //! Without `lost` nothing is withdrawn.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -24,6 +25,7 @@ use crate::project::ProjectRef;
 use crate::publish;
 pub use crate::store::comparison::Kind;
 use crate::store::comparison::{self, Good, Lost, TIME_MAX};
+use crate::store::revocations::Revocations;
 use crate::store::{Store, Write, domains, keys, projects};
 
 /// Names of one kind that are reported; all are counted.
@@ -66,17 +68,20 @@ pub struct Report {
 }
 
 /// Prepares a restored database for use. `lost` is the database that it replaces, or the reason why that is unreadable.
-/// With `bring_back`, entities that were withdrawn since the backup are listed and become valid again.
+/// With `bring_back`, entities that were withdrawn since the backup are listed and become valid again, except credentials:
+/// a revoked one never does. Neither do those in `revocations`, the control plane's file.
 ///
 /// # Errors
 /// When the database is not one of ours, a service uses it, or it does not answer. It may be tried again.
 pub async fn finish_restore(
     restored: &Place,
     lost: anyhow::Result<Place>,
+    revocations: Option<&Path>,
     bring_back: bool,
     clock: Arc<dyn Clock>,
 ) -> anyhow::Result<Report> {
     Database::may_be_taken(restored).await?;
+    let mut revoked = revocations.map(Revocations::open).transpose()?.map_or_else(Vec::new, |file| file.all());
     let store = Store::open(restored, clock).await?;
     let mut write = store.write().await?;
     let now = write.now();
@@ -90,8 +95,10 @@ pub async fn finish_restore(
     };
     let (outcome, why, things) = match compared {
         Ok(lost) => {
-            let since: Good = good.into_iter().filter(|(thing, _)| !lost.good.contains_key(thing)).collect();
+            let mut since: Good = good.into_iter().filter(|(thing, _)| !lost.good.contains_key(thing)).collect();
+            revoked.extend_from_slice(&lost.revoked);
             if bring_back {
+                since.retain(|(kind, _), _| !matches!(kind, Kind::Credential | Kind::Token));
                 (Outcome::Back, None, since)
             } else {
                 withdraw(&mut write, &lost, &since).await.context("withdrawing what was removed since the backup")?;
@@ -99,10 +106,13 @@ pub async fn finish_restore(
             }
         }
         Err(why) => {
-            good.retain(|(kind, _), _| *kind != Kind::Data);
+            good.retain(|(kind, id), _| *kind != Kind::Data && !revoked.iter().any(|one| one.digest == *id));
             (Outcome::Unknown, Some(format!("{why:#}")), good)
         }
     };
+    for one in &revoked {
+        comparison::revoke(write.connection(), one).await?;
+    }
     comparison::end_sessions_and_keys(write.connection()).await?;
     write.replace_earlier(lost_newest.map_or(0, |(current, _)| current)).await?;
     write.commit().await?;
@@ -117,9 +127,8 @@ async fn withdraw(write: &mut Write, lost: &Lost, since: &Good) -> anyhow::Resul
     let platform = comparison::platform(write.connection()).await?;
     for ((kind, id), (of, name)) in since {
         match kind {
-            Kind::Credential | Kind::Token => {
-                comparison::retire(write.connection(), id, now).await?;
-            }
+            // With all other revoked ones.
+            Kind::Credential | Kind::Token => {}
             Kind::Project => {
                 let Some(mut project) = projects::find_named(write.connection(), &name.parse()?).await? else {
                     continue;
@@ -146,9 +155,6 @@ async fn withdraw(write: &mut Write, lost: &Lost, since: &Good) -> anyhow::Resul
     let known: BTreeSet<_> = comparison::ends(write.connection(), now).await?.into_iter().collect();
     for end in lost.ends.iter().filter(|end| !known.contains(end)) {
         end_key(write, &end.1, &end.0, Some(UnixSeconds(end.2))).await?;
-    }
-    for revoked in &lost.revoked {
-        comparison::revoke(write.connection(), revoked).await?;
     }
     Ok(())
 }

@@ -35,6 +35,7 @@ use crate::keyring;
 use crate::metrics::Metrics;
 use crate::nodes::{Nodes, record};
 use crate::pages::Pages;
+use crate::revocations;
 use crate::store::credentials::Kind;
 use crate::store::{Store, projects};
 use crate::worker;
@@ -131,10 +132,12 @@ pub async fn start_in(
     let bounds = (config.change_log_rows, config.webhooks.disable_after);
     let credentials =
         [(Kind::Gateway, config.gateways_directory.clone()), (Kind::Service, config.services_directory.clone())];
+    let revocations_file = config.revocations_file.clone();
     let dns = Arc::new(CountedDns { dns: world.dns, metrics: metrics.clone() });
     let app = Arc::new(App::new(config, store, nodes, clock.clone(), dns, authorities, metrics)?);
     key_rotation::check(&app.core, lost).await?;
     publish_platform(&app).await?;
+    revocations::at_start(&app, &revocations_file).await?;
     enrolment::at_start(&app, &secret, credentials).await?;
     if let Some(last) = app.core.store.last_heard().await? {
         app.gateways.nodes.heard_last_before_start(last);
@@ -193,7 +196,7 @@ fn workers(
     watched: StoreMetrics,
     (change_log_rows, disable_after): (u64, Duration),
     shutdown: &Shutdown,
-) -> [JoinHandle<()>; 11] {
+) -> [JoinHandle<()>; 12] {
     [
         tokio::spawn(worker::reconcile_domains(app.clone(), shutdown.clone())),
         tokio::spawn(worker::end_withdrawals(app.clone(), shutdown.clone())),
@@ -203,6 +206,7 @@ fn workers(
         tokio::spawn(key_rotation::rotate(app.clone(), shutdown.clone())),
         tokio::spawn(keyring::keep(app.clone(), shutdown.clone())),
         tokio::spawn(app.core.store.clone().keep_credentials(shutdown.clone())),
+        tokio::spawn(revocations::keep(app.clone(), shutdown.clone())),
         tokio::spawn(worker::tidy(app.clone(), change_log_rows, shutdown.clone())),
         tokio::spawn(worker::abandon_orders(app.clone(), shutdown.clone())),
         tokio::spawn(delivery::deliver(app.clone(), disable_after, shutdown.clone())),

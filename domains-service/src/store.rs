@@ -28,6 +28,7 @@ pub(crate) mod numbers;
 pub(crate) mod overview;
 pub(crate) mod processes;
 pub(crate) mod projects;
+pub(crate) mod revocations;
 pub(crate) mod rows;
 pub(crate) mod sealed;
 pub(crate) mod sessions;
@@ -39,8 +40,8 @@ pub(crate) mod withdrawals;
 pub(crate) mod write;
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use anyhow::Context as _;
 use chassis::clock::Clock;
@@ -51,6 +52,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use self::admitted::Admitted;
+use self::revocations::Revocations;
 pub(crate) use write::Write;
 
 use crate::project::ProjectRef;
@@ -106,6 +108,7 @@ pub(crate) struct Store {
     /// When the use of each credential was written down last, by its digest.
     last_used: Arc<Mutex<HashMap<String, UnixMillis>>>,
     admitted: Arc<Admitted>,
+    revocations: Arc<OnceLock<Arc<Revocations>>>,
 }
 
 /// How often the use of a credential is written down, in milliseconds.
@@ -128,8 +131,14 @@ impl Store {
                 .await
         };
         database.first(count_on).await.context("starting the change log")?;
-        let store =
-            Self { database, clock, commits: Arc::default(), last_used: Arc::default(), admitted: Arc::default() };
+        let store = Self {
+            database,
+            clock,
+            commits: Arc::default(),
+            last_used: Arc::default(),
+            admitted: Arc::default(),
+            revocations: Arc::default(),
+        };
         store.repair_newest().await.context("writing the mark of the newest revision")?;
         store.committed_elsewhere(store.newest_revision().await.context("reading the change log")?);
         Ok(store)

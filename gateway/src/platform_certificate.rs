@@ -1,10 +1,10 @@
 //! The platform's own certificate: a wildcard from files, replaced when the files change.
 //!
 //! A replacement is accepted only if it can do what the certificate in use does: serve as a server's certificate and
-//! not as an authority's, cover the same names, be valid now, come from the same authority or from one that the system
+//! not as an authority's, have a key that browsers accept, cover the same names, be valid now, come from the same authority or from one that the system
 //! trusts, and last at least as long. Any other is refused and the certificate in use stays, because a mistake in this
 //! file would end every connection to every platform host at once. A certificate that this process has served before
-//! may return, so a replacement can always be undone. At a start there is no certificate to fall back to: any chain
+//! may return, so a replacement can always be undone; and whatever it was, one with such a key replaces one without. At a start there is no certificate to fall back to: any chain
 //! with its key is served, and its faults are reported. If clients cannot trust the certificate in use, the replacement
 //! may have any authority and end.
 
@@ -101,14 +101,16 @@ impl PlatformCertificate {
             },
             Err(error) => Some(fault(FaultyCertificate::Refused, FaultKind::Unusable(format!("{error:#}")))),
         };
-        let in_use = current.sound(now).and_then(|()| current.cover_hosts(&hosts)).err();
+        let in_use =
+            current.sound(now).and_then(|()| current.for_browsers()).and_then(|()| current.cover_hosts(&hosts)).err();
         let in_use = in_use.map(|kind| fault(FaultyCertificate::InUse, kind));
         *self.faults.lock() = in_use.into_iter().chain(refused).collect();
         false
     }
 
     fn judge(&self, found: &Pair, current: &Pair, hosts: &[Hostname], now: UnixSeconds) -> Result<(), FaultKind> {
-        if self.served.contains(found) {
+        found.for_browsers()?;
+        if self.served.contains(found) || current.for_browsers().is_err() {
             return found.usable(now).and_then(|()| found.cover_hosts(hosts));
         }
         found.judge_against(current, hosts, now)

@@ -9,6 +9,7 @@
 //! refused ("set aside"), and the previous one stays (`validate`).
 
 mod acceptance;
+mod checksum;
 mod file;
 pub(crate) mod follow;
 mod hot;
@@ -205,7 +206,7 @@ impl Replica {
 
     /// The key with this public id. Keys are stored by digest, so this searches all of them; for operators.
     pub(crate) fn key_called(&self, id: &KeyId) -> Option<ApiKey> {
-        self.file.find(Kind::Key, |key: &ApiKey| key.id == *id)
+        self.file.find(Kind::Key, 1, |key: &ApiKey| key.id == *id).pop()
     }
 
     /// Whether a site is served by this upstream. Searches all sites: not for requests.
@@ -213,14 +214,15 @@ impl Replica {
         let of_platform =
             |site: &Site| matches!(&site.serves, Serves::Platform { upstream: own, .. } if own == upstream);
         let of_project = |project: &Project| project.upstream == *upstream;
-        self.file.find(Kind::Site, of_platform).is_some() || self.file.find(Kind::Project, of_project).is_some()
+        !self.file.find(Kind::Site, 1, of_platform).is_empty()
+            || !self.file.find(Kind::Project, 1, of_project).is_empty()
     }
 
     /// The platform's own hosts without a certificate of their own. Searches all sites: not for requests.
     pub(crate) fn platform_hosts(&self) -> Vec<Hostname> {
-        let mut hosts = self.file.sites_of_the_platform();
-        hosts.retain(|host| self.certificate(host).is_none());
-        hosts
+        let of_platform = |site: &Site| matches!(site.serves, Serves::Platform { .. });
+        let sites = self.file.find(Kind::Site, usize::MAX, of_platform);
+        sites.into_iter().map(|site| site.hostname).filter(|host| self.certificate(host).is_none()).collect()
     }
 
     /// The certificates that expire first, at most `limit`.
@@ -235,7 +237,8 @@ impl Replica {
 
     /// The challenge in progress for a hostname, for TLS-ALPN-01.
     pub(crate) fn challenge_for(&self, hostname: &Hostname) -> Option<Challenge> {
-        self.served(|| self.file.find(Kind::Challenge, |challenge: &Challenge| challenge.hostname == *hostname))
+        let is_its = |challenge: &Challenge| challenge.hostname == *hostname;
+        self.served(|| self.file.find(Kind::Challenge, 1, is_its).pop())
     }
 
     /// Applies a batch of changes in one durable step. Revisions must follow the applied one without a gap; applied
@@ -305,7 +308,8 @@ impl Replica {
     }
 
     fn has_most_hostnames(&self, entities: &[Entity], there: Position) -> Result<(), ReplicaError> {
-        let known = self.file.count(Kind::Site).map_err(ReplicaError::File)?;
+        let known = self.file.count(Kind::Site);
+        let known = if self.is_damaged() { known.unwrap_or(0) } else { known.map_err(ReplicaError::File)? };
         let found = entities.iter().filter(|entity| matches!(entity, Entity::Site(_))).count() as u64;
         if known > HOSTNAMES_FEW && found < known / 2 {
             return Err(Invalid::Shrunk { known, found, there }.into());
@@ -319,7 +323,28 @@ impl Replica {
     }
 
     pub(crate) fn refused(&self) -> Option<Refused> {
-        self.refusal.lock().clone()
+        let damage = || self.file.damage.in_words().map(|why| Refused { why, there: None });
+        self.refusal.lock().clone().or_else(damage)
+    }
+
+    /// Whether an entity was found that does not match its checksum, or the file cannot be read.
+    fn is_damaged(&self) -> bool {
+        self.file.damage.is_there()
+    }
+
+    /// Waits for [`Replica::is_damaged`].
+    async fn damaged(&self) {
+        self.file.damage.appears().await;
+    }
+
+    /// Records that writing failed in a way that only damage explains.
+    fn distrust(&self, error: &anyhow::Error) {
+        self.file.damage.found(error);
+    }
+
+    /// Verifies every entity while `goes_on`.
+    fn verify(&self, goes_on: impl Fn() -> bool) {
+        self.file.verify(goes_on);
     }
 
     /// Records that the control plane's data is refused, or accepted again.

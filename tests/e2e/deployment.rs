@@ -219,12 +219,13 @@ impl Deployment {
         for _ in 0..replicas {
             let domains = format!(
                 "{common}secret_file = \"{}\"\nsealing_secret_file = \"{}\"\ngateways_directory = \"{}\"\n\
-                 services_directory = \"{}\"\nplatform_domain = \"{DOMAIN}\"\nallow_local_names = true\n\
+                 services_directory = \"{}\"\nrevocations_file = \"{}\"\nplatform_domain = \"{DOMAIN}\"\nallow_local_names = true\n\
                  {domains_store}[local_authority]\nca_certificate_file = \"{}\"\nca_key_file = \"{}\"\n",
                 path("secrets/platform.key"),
                 path("secrets/sealing.key"),
                 path("secrets/gateways"),
                 path("secrets/services"),
+                path("revoked.jsonl"),
                 path("ca/ca.pem"),
                 path("ca/ca.key"),
             );

@@ -71,6 +71,7 @@ async fn control_plane(places: Places<'_>, end: &Shutdown) -> Running {
         ("sealing_secret_file", "secrets/sealing.key"),
         ("gateways_directory", "secrets/gateways"),
         ("services_directory", "secrets/services"),
+        ("revocations_file", "revoked.jsonl"),
         ("database", "domains.sqlite"),
     ] {
         writeln!(text, "{setting} = \"{}\"", path(file)).unwrap();

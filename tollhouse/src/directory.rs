@@ -13,6 +13,9 @@ pub(crate) const GATEWAYS: &str = "secrets/gateways";
 /// Directory of the services' credentials.
 pub(crate) const SERVICES: &str = "secrets/services";
 
+/// File of revoked credentials. No backup has it.
+pub(crate) const REVOCATIONS: &str = "revoked-credentials.jsonl";
+
 /// The gateways of `docker-compose.yml`. Scaled gateways share a credential.
 pub(crate) const GATEWAY_NAMES: [&str; 3] = ["gateway-1", "gateway-2", "gateway-more"];
 

@@ -20,6 +20,8 @@ pub enum FaultKind {
         /// What it should cover as well.
         missing: Vec<String>,
     },
+    /// Its key is of this kind, which browsers do not accept.
+    Key(String),
     /// Its extended key usage does not include servers.
     Purpose,
     /// It is a CA certificate.
@@ -45,8 +47,18 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// Every reason there is, for a label.
-    pub const REASONS: [&'static str; 9] =
-        ["unusable", "expired", "not_yet_valid", "names", "purpose", "ca", "self_signed", "authority", "ends_earlier"];
+    pub const REASONS: [&'static str; 10] = [
+        "unusable",
+        "expired",
+        "not_yet_valid",
+        "names",
+        "key",
+        "purpose",
+        "ca",
+        "self_signed",
+        "authority",
+        "ends_earlier",
+    ];
 
     /// For a label.
     pub const fn reason(&self) -> &'static str {
@@ -55,6 +67,7 @@ impl FaultKind {
             Self::Expired(_) => "expired",
             Self::NotYetValid(_) => "not_yet_valid",
             Self::Names { .. } => "names",
+            Self::Key(_) => "key",
             Self::Purpose => "purpose",
             Self::Ca => "ca",
             Self::SelfSigned => "self_signed",
@@ -87,6 +100,9 @@ impl fmt::Display for FaultKind {
             Self::NotYetValid(at) => write!(text, "it is not valid before {}", moment(*at)),
             Self::Names { found, missing } => {
                 write!(text, "it covers {} and does not cover {}", list(found), list(missing))
+            }
+            Self::Key(kind) => {
+                write!(text, "its key is {kind}, which browsers do not accept; use RSA or the curve P-256 or P-384")
             }
             Self::Purpose => write!(text, "it is not for servers (extended key usage)"),
             Self::Ca => write!(text, "it is an authority's (basic constraints), and clients take none for a server's"),
@@ -122,6 +138,7 @@ mod tests {
             FaultKind::Expired(UnixSeconds(0)),
             FaultKind::NotYetValid(UnixSeconds(0)),
             FaultKind::Names { found: Vec::new(), missing: Vec::new() },
+            FaultKind::Key(String::new()),
             FaultKind::Purpose,
             FaultKind::Ca,
             FaultKind::SelfSigned,

@@ -21,6 +21,7 @@ use super::view::{event_for_operators, rfc3339};
 use crate::app::App;
 use crate::error::{ApiError, Code};
 use crate::keyring;
+use crate::revocations;
 use crate::store::credentials::{COMMAND_LINE, Credential, Enrolment, Kind, NotEnrolled, Origin, Recorded};
 use crate::store::events::{EVENTS_PER_PAGE, Through};
 use crate::store::projects;
@@ -186,6 +187,15 @@ pub(super) async fn revoke(
         tracing::warn!(kind = kind.as_str(), name, actor = actor.name, "a credential is revoked");
     }
     forget_signatures(&app, &gateways).await?;
+    if let Err(error) = revocations::in_file(&app, false).await {
+        tracing::error!(
+            error = format!("{error:#}"),
+            "could not write a revocation into the file of revoked credentials"
+        );
+        let message = "The credential is revoked, but the control plane could not write it into revocations_file: if the \
+                       database went back in time now, it would be valid again. Look at the log of the control plane.";
+        return Err(Code::StorageUnavailable.refuse(message).into());
+    }
     let shown = |all: &[Recorded]| all.iter().map(view).collect::<Vec<_>>();
     Ok(axum::Json(json!({ "revoked": shown(&revoked), "made": shown(&made) })).into_response())
 }

@@ -8,6 +8,7 @@ use contract::feed::Entity;
 use contract::hostname::Hostname;
 use contract::site::Serves;
 use contract::time::UnixMillis;
+use serde::{Deserialize, Serialize};
 
 use super::StoreError;
 
@@ -61,15 +62,25 @@ const ENDS: &str = "SELECT id, project, expires_at FROM api_keys WHERE revoked_a
 /// Until when removed projects are kept.
 const KEPT: &str = "SELECT id, erase_at FROM projects WHERE erase_at IS NOT NULL";
 
-/// Credentials that are never accepted again.
-const REVOKED: &str =
-    "SELECT digest, name, kind, made_by, created_at, revoked_at FROM credentials WHERE revoked_at IS NOT NULL";
+/// Credentials that are never accepted again, revoked at `$1` or later.
+pub(crate) const REVOKED: &str =
+    "SELECT digest, name, kind, made_by, created_at, revoked_at FROM credentials WHERE revoked_at >= $1";
 const REVOKE: &str = "INSERT INTO credentials (digest, name, kind, made_by, created_at, revoked_at)
     VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (digest) DO NOTHING";
 const RETIRE: &str = "UPDATE credentials SET revoked_at = $2 WHERE digest = $1 AND revoked_at IS NULL";
 
-/// A row of [`REVOKED`].
-pub(crate) type Revoked = (String, String, String, Option<String>, i64, i64);
+chassis::record! {
+    /// A row of [`REVOKED`].
+    #[derive(Clone, Debug, Serialize, Deserialize)]
+    pub(crate) struct Revoked {
+        pub(crate) digest: String,
+        pub(crate) name: String,
+        pub(crate) kind: String,
+        made_by: Option<String>,
+        created_at: i64,
+        revoked_at: i64,
+    }
+}
 
 /// Rows that must not survive a restore.
 const ENDED: [&str; 3] = ["DELETE FROM dashboard_sessions", "DELETE FROM dashboard_links", "DELETE FROM gateway_keys"];
@@ -111,7 +122,7 @@ pub(crate) async fn read_lost(
         good,
         ends: ends(&mut reading, now).await?,
         kept: query_as::<(String, i64)>(KEPT).fetch_all(&mut reading).await?.into_iter().collect(),
-        revoked: query_as(REVOKED).fetch_all(&mut reading).await?,
+        revoked: query_as(REVOKED).bind(i64::MIN).fetch_all(&mut reading).await?,
     };
     drop(reading);
     pool.close().await;
@@ -146,15 +157,10 @@ pub(crate) async fn ends(
     Ok(query_as(ENDS).bind(now.0).fetch_all(connection).await?)
 }
 
-/// Revokes a credential on record.
-pub(crate) async fn retire(connection: &mut Connection, digest: &str, now: UnixMillis) -> Result<(), StoreError> {
-    query(RETIRE).bind(digest).bind(now.0).execute(connection).await?;
-    Ok(())
-}
-
-/// Records a credential that is never accepted again, if it is not on record.
+/// Ends a credential that is never accepted again: its row, or a new one.
 pub(crate) async fn revoke(connection: &mut Connection, revoked: &Revoked) -> Result<(), StoreError> {
-    let (digest, name, kind, made_by, created_at, revoked_at) = revoked;
+    let Revoked { digest, name, kind, made_by, created_at, revoked_at } = revoked;
+    query(RETIRE).bind(digest).bind(*revoked_at).execute(&mut *connection).await?;
     let revoke = query(REVOKE).bind(digest).bind(name).bind(kind).bind(made_by.as_deref());
     revoke.bind(*created_at).bind(*revoked_at).execute(connection).await?;
     Ok(())

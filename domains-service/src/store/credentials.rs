@@ -219,7 +219,7 @@ impl Store {
         Ok(all)
     }
 
-    /// Valid and expired credentials, of all kinds or of one, by kind and name.
+    /// Valid and expired credentials, of all kinds or of one, by kind and name. Those in the file of revoked ones are not.
     pub(crate) async fn good_credentials(&self, kind: Option<Kind>) -> Result<Vec<Credential>, StoreError> {
         let found: Vec<Found<GoodRow>> = query_as(
             "SELECT kind, name, digest, expires_at FROM credentials WHERE kind LIKE $1 AND revoked_at IS NULL
@@ -229,7 +229,9 @@ impl Store {
         .bind(LISTED_MAX)
         .fetch_all(self.reader())
         .await?;
-        Ok(rows::each(self.reader(), found))
+        let mut good = rows::each(self.reader(), found);
+        good.retain(|credential| !self.was_revoked(&credential.digest));
+        Ok(good)
     }
 
     /// Whether the operator of this name has a valid credential.

@@ -1,7 +1,8 @@
 //! Repair of damaged numbers in columns that SQL compares: SQLite may hold text in them, or a revision never given out.
 //!
 //! SQLite sorts text after all numbers, so a comparison never finds such a row: a delivery would never be due, and a
-//! withdrawal would never end. The repaired value is a safe one: due now, or a longer wait than needed. The change that
+//! withdrawal would never end. A process heard in the future would be waited for without end, and after the highest
+//! number of an event SQLite gives out random ones. The repaired value is a safe one: due now, or a longer wait than needed. The change that
 //! a withdrawal waits for is unknown then, and the log may have lost it: every gateway is sent a snapshot, and the
 //! withdrawal waits for that. The worker repairs due times of domains (`domains`).
 
@@ -9,11 +10,18 @@ use chassis::sql::{Found, Kind, query_as, query_scalar};
 
 use super::{StoreError, Write};
 
+/// Above the number of every event.
+const EVENTS_MAX: i64 = 1 << 53;
+
 /// The replacement of a damaged number.
 #[derive(Clone, Copy, Debug)]
 enum Safe {
     /// The present time.
     Now,
+    /// The present time, also for a number in the future.
+    Heard,
+    /// The number after the highest possible one of an event; new events of SQLite get it by the highest one there is.
+    Event,
     /// The revision of a snapshot that every gateway gets now; also for numbers above the newest revision.
     Snapshot,
     /// The beginning of time.
@@ -21,7 +29,7 @@ enum Safe {
 }
 
 /// Table, column, replacement, and the statement, which returns the names of the rows in two parts.
-const COLUMNS: [(&str, &str, Safe, &str); 7] = [
+const COLUMNS: [(&str, &str, Safe, &str); 8] = [
     (
         "acme_orders",
         "abandoned_at",
@@ -41,10 +49,18 @@ const COLUMNS: [(&str, &str, Safe, &str); 7] = [
         "UPDATE edge_bans SET heard_at = $1 WHERE heard_at >= '' RETURNING node, ''",
     ),
     (
+        "events",
+        "id",
+        Safe::Event,
+        "UPDATE events SET id = (SELECT COALESCE(MAX(id), 0) + 1 FROM events WHERE id < $1)
+         WHERE id = (SELECT MAX(id) FROM events WHERE id >= $1) RETURNING CAST(id AS TEXT), project",
+    ),
+    (
         "processes",
         "last_heard_at",
-        Safe::Now,
-        "UPDATE processes SET last_heard_at = $1 WHERE last_heard_at >= '' RETURNING process, gateway",
+        Safe::Heard,
+        "UPDATE processes SET last_heard_at = $1 WHERE last_heard_at > CAST($1 AS BIGINT) + 3600000
+         RETURNING process, gateway",
     ),
     (
         "webhook_deliveries",
@@ -78,11 +94,12 @@ pub(crate) async fn put_right(write: &mut Write) -> Result<(), StoreError> {
     }
     let (now, snapshot) = (write.now().0, newest(write));
     for (table, column, safe, statement) in COLUMNS {
-        if !may_have_text && !matches!(safe, Safe::Snapshot) {
+        if !may_have_text && matches!(safe, Safe::Now | Safe::Never | Safe::Event) {
             continue;
         }
         let number = match safe {
-            Safe::Now => now,
+            Safe::Now | Safe::Heard => now,
+            Safe::Event => EVENTS_MAX,
             Safe::Snapshot => snapshot,
             Safe::Never => 0,
         };

@@ -8,7 +8,11 @@ use chassis::secret::{Secret, write_private};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::world::{Bend, Platform};
+use crate::stores;
+use crate::world::{Bend, Platform, eventually};
+
+/// The file of revoked credentials.
+const REVOKED: &str = "revoked";
 
 /// The differences between gateways and services in this test.
 struct Case {
@@ -46,14 +50,20 @@ fn write(file: &Path, credential: &Secret) {
 }
 
 async fn start(directory: &Arc<TempDir>) -> Platform {
+    start_over(directory, directory.clone()).await
+}
+
+/// A service with the files of this directory, over the database of that one.
+async fn start_over(directory: &Arc<TempDir>, database: Arc<TempDir>) -> Platform {
     let folder = |name: &str| {
         let folder = directory.path().join(name);
         std::fs::create_dir_all(&folder).unwrap();
         Some(folder)
     };
     let (gateways_directory, services_directory) = (folder("gateways"), folder("services"));
-    let directory = Some(directory.clone());
-    Platform::bent(Bend { directory, gateways_directory, services_directory, ..Bend::default() }).await
+    let revocations_file = Some(directory.path().join(REVOKED));
+    let bend = Bend { directory: Some(database), revocations_file, ..Bend::default() };
+    Platform::bent(Bend { gateways_directory, services_directory, ..bend }).await
 }
 
 /// The reasons and the files that the status names.
@@ -200,4 +210,90 @@ async fn a_secret_with_another_purpose_is_refused_as_a_credential() {
         assert!(metrics.contains("domains_credential_files_refused{reason=\"other_secret\"} 4\n"), "{metrics}");
         platform.stop().await;
     }
+}
+
+/// The names of credentials of a kind that the database has as valid.
+async fn good(platform: &Platform, kind: &str) -> Vec<String> {
+    let listed = platform.operator("GET", &format!("/credentials?kind={kind}"), Value::Null).await.body;
+    let all = listed["credentials"].as_array().unwrap().iter();
+    all.filter(|one| one["revoked_at"].is_null()).map(|one| one["name"].as_str().unwrap().to_owned()).collect()
+}
+
+impl Case {
+    async fn revoke(&self, platform: &Platform, name: &str) -> u16 {
+        platform.operator("DELETE", &format!("/credentials/{}/{name}", self.kind), Value::Null).await.status
+    }
+}
+
+#[tokio::test]
+async fn a_revoked_credential_stays_refused_over_a_database_from_before_its_revocation() {
+    for case in CASES {
+        let directory = Arc::new(tempfile::tempdir().unwrap());
+        let [of_file, honest] = [(); 2].map(|()| Secret::generate().unwrap());
+        write(&case.file(&directory, "of-file"), &of_file);
+        write(&case.file(&directory, "honest"), &honest);
+        let mut platform = start(&directory).await;
+        let added = case.add(&platform, "added").await;
+        let token = platform.operator("POST", "/credentials", json!({ "name": "ada", "kind": "operator" })).await;
+        let token = token.body["token"].as_str().unwrap().to_owned();
+        let before = Arc::new(stores::copied(directory.path()));
+        let later = case.add(&platform, "later").await;
+        for name in ["of-file", "added", "later"] {
+            assert_eq!(case.revoke(&platform, name).await, 200, "{name}");
+        }
+        assert_eq!(platform.operator("DELETE", "/credentials/operator/ada", Value::Null).await.status, 200);
+        platform.stop().await;
+        write(&case.file(&directory, "later"), &later);
+
+        let mut platform = start_over(&directory, before.clone()).await;
+        for (name, stolen) in [("of-file", &of_file), ("added", &added), ("later", &later)] {
+            assert_eq!(case.ask(&platform, stolen).await, 401, "{name}");
+        }
+        let status = platform.client.get(format!("{}/internal/status", platform.internal)).bearer_auth(&token);
+        assert_eq!(status.send().await.unwrap().status(), 401);
+        assert_eq!(case.ask(&platform, &honest).await, 200, "a credential that was not revoked is good");
+        assert_eq!(
+            (good(&platform, case.kind).await, good(&platform, "operator").await.len()),
+            (vec!["honest".to_owned()], 1)
+        );
+        // The same while the service runs: a standby takes over.
+        stores::execute(before.path(), "UPDATE credentials SET revoked_at = NULL WHERE name IN ('added', 'ada')").await;
+        eventually(100, async || {
+            let good = (good(&platform, case.kind).await, good(&platform, "operator").await);
+            if (good.0.len(), good.1.len()) == (1, 1) {
+                Ok(())
+            } else {
+                Err(format!("they are revoked again: {good:?}"))
+            }
+        })
+        .await;
+        assert_eq!((case.ask(&platform, &added).await, case.ask(&platform, &honest).await), (401, 200));
+        platform.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_revocation_that_is_not_in_the_file_is_not_confirmed() {
+    let [gateway, _] = CASES;
+    let directory = Arc::new(tempfile::tempdir().unwrap());
+    let file = directory.path().join(REVOKED);
+    let mut platform = start(&directory).await;
+    let stolen = gateway.add(&platform, "stolen").await;
+    std::fs::create_dir(&file).unwrap();
+    assert_eq!(gateway.revoke(&platform, "stolen").await, 503);
+    assert_eq!(gateway.ask(&platform, &stolen).await, 401, "it is revoked all the same");
+    std::fs::remove_dir(&file).unwrap();
+    eventually(100, async || {
+        let text = std::fs::read_to_string(&file).map_err(|error| error.to_string())?;
+        if text.contains("stolen") { Ok(()) } else { Err(format!("the file has it: {text}")) }
+    })
+    .await;
+    platform.stop().await;
+
+    // A file that cannot be read stops nothing.
+    std::fs::remove_file(&file).unwrap();
+    std::fs::create_dir(&file).unwrap();
+    let mut platform = start(&directory).await;
+    assert_eq!(refused(&platform).await, [("unreadable".to_owned(), file.display().to_string())]);
+    platform.stop().await;
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use contract::feed::{Effect, Entity, Frame};
 use serde_json::{Value, json};
 
+use crate::gateways::enrolled;
 use crate::stores::postgres::{Address, Server, name_in};
 use crate::stores::{in_postgres, url_in};
 use crate::world::{Bend, Platform, eventually};
@@ -234,4 +235,47 @@ async fn a_held_lock_is_503_in_time_and_reads_continue() {
     server.sql(&database, &format!("SELECT pg_terminate_backend(pid) {sleeping}"));
     assert!(holder.join().unwrap().is_err(), "its session was ended");
     one.project("second", "pro").await;
+}
+
+/// A gateway of another history comes back each second; a stolen credential may do so as often as it wants.
+#[tokio::test(flavor = "multi_thread")]
+async fn followers_of_another_history_with_one_credential_leave_the_database_to_others() {
+    let server = Server::shared();
+    let directory = Some(Arc::new(in_postgres(&server.database())));
+    let platform = Platform::bent(Bend { directory, ..Bend::default() }).await;
+    platform.project("demo", "pro").await;
+    let (thief, newest) = (enrolled(&platform, "thief").await, platform.newest_revision().await);
+    let database = name_in(&url_in(platform.directory.path())).to_owned();
+    let holder = {
+        let database = database.clone();
+        std::thread::spawn(move || {
+            let text = "BEGIN; LOCK TABLE changes IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(60)";
+            Server::shared().try_sql(&database, text)
+        })
+    };
+    let sleeping = "FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()";
+    eventually(100, async || {
+        let count = server.sql(&database, &format!("SELECT COUNT(*) {sleeping}"));
+        if count == "1" { Ok(()) } else { Err("no connection holds the lock".to_owned()) }
+    })
+    .await;
+    let url = format!("{}/internal/edge/feed?node=a&after={newest}&mark=0123456789abcdef", platform.internal);
+    let followers: Vec<_> =
+        (0..40).map(|_| tokio::spawn(platform.client.get(&url).bearer_auth(&thief).send())).collect();
+    let waiting =
+        "SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
+    eventually(100, async || {
+        let count = server.sql(&database, waiting);
+        if count != "0" { Ok(()) } else { Err("no follower reads the database".to_owned()) }
+    })
+    .await;
+    for _ in 0..20 {
+        assert_eq!(platform.operator("GET", "/projects/demo", Value::Null).await.status, 200);
+    }
+    server.sql(&database, &format!("SELECT pg_terminate_backend(pid) {sleeping}"));
+    assert!(holder.join().unwrap().is_err(), "its session was ended");
+    for follower in followers {
+        let status = follower.await.unwrap().unwrap().status().as_u16();
+        assert!([409, 503].contains(&status), "{status}");
+    }
 }

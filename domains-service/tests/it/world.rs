@@ -116,6 +116,7 @@ pub(crate) struct Bend {
     pub(crate) secret: Secret,
     pub(crate) gateways_directory: Option<std::path::PathBuf>,
     pub(crate) services_directory: Option<std::path::PathBuf>,
+    pub(crate) revocations_file: Option<std::path::PathBuf>,
 }
 
 impl Default for Bend {
@@ -133,6 +134,7 @@ impl Default for Bend {
             secret: Secret::new(vec![7; 32]),
             gateways_directory: None,
             services_directory: None,
+            revocations_file: None,
         }
     }
 }
@@ -173,6 +175,7 @@ impl Platform {
             sealing_secret: bend.sealing,
             gateways_directory: bend.gateways_directory,
             services_directory: bend.services_directory,
+            revocations_file: bend.revocations_file.unwrap_or_else(|| directory.path().join("revoked")),
             sealing_secret_lost: bend.sealing_secret_lost,
             plans: bend.plans,
             removed_projects_kept_days: 30,

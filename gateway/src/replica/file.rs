@@ -1,24 +1,28 @@
-//! The local file: one table per kind of entity with JSON values, and their revision with its mark. Another table has
-//! the certificates in order of their expiry, written in the same transaction: the next expiry is read every second,
-//! and there may be a million certificates.
+//! The local file: one table per kind of entity with JSON values and their checksums ([`super::checksum`]), and their
+//! revision with its mark. Another table has the certificates in order of their expiry, written in the same
+//! transaction: the next expiry is read every second, and there may be a million certificates.
 //!
 //! redb commits are durable when they return, and a crash leaves the last commit, so the revision and the entities
 //! always match. A write that fails for lack of space is worse than a refused one: after it redb returns only data in
 //! memory until the file is reopened. Therefore a write begins only if enough space is left.
 
 use std::collections::HashSet;
+use std::io::ErrorKind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use contract::feed::{Effect, Entity, EntityName, Mark, Position, Revision};
-use contract::hostname::Hostname;
-use contract::site::{Serves, Site};
 use contract::time::UnixSeconds;
+use parking_lot::RwLock;
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition, WriteTransaction};
 use serde::de::DeserializeOwned;
 
 use super::Expiry;
+use super::checksum::{Damage, opened, sealed};
 use super::validate::Unusable;
+use crate::damage;
 
 type Table = TableDefinition<'static, &'static str, &'static [u8]>;
 
@@ -56,7 +60,7 @@ contract::words! {
 }
 
 impl Kind {
-    const fn table(self) -> Table {
+    pub(super) const fn table(self) -> Table {
         TableDefinition::new(self.as_str())
     }
 }
@@ -78,9 +82,33 @@ fn free_on_disk(path: &Path) -> std::io::Result<u64> {
 }
 
 pub(super) struct File {
-    database: Database,
+    pub(super) database: RwLock<Arc<Database>>,
+    pub(super) damage: Damage,
     path: PathBuf,
     free_space: FreeSpace,
+}
+
+/// Opens the database of a path, or creates it.
+fn create(path: &Path) -> anyhow::Result<Database> {
+    let place = || format!("opening the replica {}", path.display());
+    if let Some(directory) = path.parent() {
+        chassis::durable::create_directories(directory).with_context(place)?;
+    }
+    let database = Database::builder().set_cache_size(PAGE_CACHE_BYTES).create(path);
+    let database = database.map_err(redb::Error::from).with_context(place)?;
+    let write = database.begin_write().map_err(redb::Error::from).with_context(place)?;
+    for kind in Kind::ALL {
+        write.open_table(kind.table())?;
+    }
+    write.open_table(POSITION)?;
+    write.open_table(STOPPED)?;
+    write.open_table(SET_ASIDE)?;
+    write.open_table(EXPIRIES)?;
+    write.commit().map_err(redb::Error::from).with_context(place)?;
+    if let Some(directory) = path.parent() {
+        chassis::durable::sync_names(directory).with_context(place)?;
+    }
+    Ok(database)
 }
 
 impl File {
@@ -90,29 +118,17 @@ impl File {
 
     /// Opens on a disk with the free space that `free_space` reports.
     pub(super) fn open_on(path: &Path, free_space: FreeSpace) -> anyhow::Result<Self> {
-        let place = || format!("opening the replica {}", path.display());
-        if let Some(directory) = path.parent() {
-            chassis::durable::create_directories(directory).with_context(place)?;
-        }
-        let database = Database::builder().set_cache_size(PAGE_CACHE_BYTES).create(path);
-        let database = database.map_err(redb::Error::from).with_context(place)?;
-        let write = database.begin_write().map_err(redb::Error::from).with_context(place)?;
-        for kind in Kind::ALL {
-            write.open_table(kind.table())?;
-        }
-        write.open_table(POSITION)?;
-        write.open_table(STOPPED)?;
-        write.open_table(SET_ASIDE)?;
-        order_expiries(&write).with_context(place)?;
-        write.commit().map_err(redb::Error::from).with_context(place)?;
-        if let Some(directory) = path.parent() {
-            chassis::durable::sync_names(directory).with_context(place)?;
-        }
-        Ok(Self { database, path: path.to_owned(), free_space })
+        let database = RwLock::new(Arc::new(create(path)?));
+        Ok(Self { database, damage: Damage::default(), path: path.to_owned(), free_space })
     }
 
     /// Begins a write of this many bytes, if there is enough space.
     fn write(&self, bytes: usize) -> anyhow::Result<WriteTransaction> {
+        self.has_space_for(bytes)?;
+        Ok(self.database.read().begin_write()?)
+    }
+
+    fn has_space_for(&self, bytes: usize) -> anyhow::Result<()> {
         let needed = u64::try_from(bytes)?.saturating_add(ROOM_MIN);
         let left = (self.free_space)(&self.path).context("reading the free space of the disk")?;
         anyhow::ensure!(
@@ -122,13 +138,13 @@ impl File {
             left >> 20,
             needed >> 20
         );
-        Ok(self.database.begin_write()?)
+        Ok(())
     }
 
-    /// The certificates that expire first. An unreadable file is logged and counts as empty.
+    /// The certificates that expire first. An unreadable file counts as empty.
     pub(super) fn soonest_to_expire(&self, limit: usize) -> Vec<Expiry> {
-        let read = || -> anyhow::Result<Vec<Expiry>> {
-            let table = self.database.begin_read()?.open_table(EXPIRIES)?;
+        or_empty(self.read(|database| {
+            let table = database.begin_read()?.open_table(EXPIRIES)?;
             let rows = table.iter()?.take(limit).map(|row| {
                 let (ends, begins) = row?;
                 let (not_after, hostname) = ends.value();
@@ -136,20 +152,21 @@ impl File {
                 Ok(Expiry { hostname: hostname.to_owned(), not_before, not_after })
             });
             rows.collect()
-        };
-        or_empty(read())
+        }))
     }
 
     /// The control plane's position in its history when this was written. A new file has none.
     pub(super) fn position(&self) -> anyhow::Result<Option<Position>> {
-        let read = self.database.begin_read()?;
-        let stored = read.open_table(POSITION)?.get(())?.map(|stored| stored.value());
+        let stored = self.read(|database| {
+            let table = database.begin_read()?.open_table(POSITION)?;
+            Ok(table.get(())?.map(|stored| stored.value()))
+        })?;
         Ok(stored.map(|(revision, mark)| Position { revision: Revision(revision), mark: Mark(mark) }))
     }
 
     /// Whether the control plane may not be waiting for a process with this file.
     pub(super) fn is_stopped(&self) -> anyhow::Result<bool> {
-        Ok(self.database.begin_read()?.open_table(STOPPED)?.get(())?.is_some())
+        self.read(|database| Ok(database.begin_read()?.open_table(STOPPED)?.get(())?.is_some()))
     }
 
     /// Records whether it may not be waiting.
@@ -169,69 +186,55 @@ impl File {
         kind: Kind,
         mut show: impl FnMut(&str, &[u8]) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        for row in self.database.begin_read()?.open_table(kind.table())?.iter()? {
-            let (key, stored) = row?;
-            show(key.value(), stored.value())?;
-        }
-        Ok(())
+        self.read(|database| {
+            for row in database.begin_read()?.open_table(kind.table())?.iter()? {
+                let (key, stored) = row?;
+                show(key.value(), opened(kind, key.value(), stored.value())?)?;
+            }
+            Ok(())
+        })
     }
 
     /// Number of entities of a kind.
     pub(super) fn count(&self, kind: Kind) -> anyhow::Result<u64> {
         use redb::ReadableTableMetadata as _;
-        Ok(self.database.begin_read()?.open_table(kind.table())?.len()?)
+        self.read(|database| Ok(database.begin_read()?.open_table(kind.table())?.len()?))
     }
 
-    /// An entity; an unreadable file or value is logged and counts as absent, so that a request is refused, not broken.
+    /// An entity; an unreadable file or value counts as absent, so that a request is refused, not broken.
     pub(super) fn get<T: DeserializeOwned>(&self, kind: Kind, key: &str) -> Option<T> {
-        self.try_get(kind, key).unwrap_or_else(|error| {
-            tracing::error!(of = kind.as_str(), error = format!("{error:#}"), "cannot read the local replica");
-            None
-        })
+        let read = self.read(|database| {
+            let table = database.begin_read()?.open_table(kind.table())?;
+            let Some(stored) = table.get(key)? else { return Ok(None) };
+            Ok(Some(serde_json::from_slice(opened(kind, key, stored.value())?)?))
+        });
+        read.ok().flatten()
     }
 
-    fn try_get<T: DeserializeOwned>(&self, kind: Kind, key: &str) -> anyhow::Result<Option<T>> {
-        let table = self.database.begin_read()?.open_table(kind.table())?;
-        let Some(stored) = table.get(key)? else { return Ok(None) };
-        Ok(Some(serde_json::from_slice(stored.value())?))
+    /// The entities of a kind that `matches`, at most `limit`. Reads all of them; unreadable ones are left out.
+    pub(super) fn find<T: DeserializeOwned>(&self, kind: Kind, limit: usize, matches: impl Fn(&T) -> bool) -> Vec<T> {
+        or_empty(self.read(|database| {
+            let table = database.begin_read()?.open_table(kind.table())?;
+            let values = table.iter()?.filter_map(|row| {
+                let (key, stored) = row.ok()?;
+                let value = opened(kind, key.value(), stored.value()).inspect_err(|error| self.damage.found(error));
+                serde_json::from_slice::<T>(value.ok()?).ok()
+            });
+            Ok(values.filter(|value| matches(value)).take(limit).collect())
+        }))
     }
 
-    /// The first entity of a small kind that `matches`.
-    pub(super) fn find<T: DeserializeOwned>(&self, kind: Kind, matches: impl Fn(&T) -> bool) -> Option<T> {
-        let read = self.database.begin_read().ok()?;
-        let table = read.open_table(kind.table()).ok()?;
-        let values = table.iter().ok()?.filter_map(|row| serde_json::from_slice(row.ok()?.1.value()).ok());
-        values.into_iter().find(|value| matches(value))
-    }
-
-    /// Hosts that serve the platform itself. An unreadable file is logged and counts as empty.
-    pub(super) fn sites_of_the_platform(&self) -> Vec<Hostname> {
-        let read = || -> anyhow::Result<Vec<Hostname>> {
-            let table = self.database.begin_read()?.open_table(Kind::Site.table())?;
-            let mut hosts = Vec::new();
-            for row in table.iter()? {
-                let site = serde_json::from_slice::<Site>(row?.1.value());
-                if let Ok(Site { hostname, serves: Serves::Platform { .. }, .. }) = site {
-                    hosts.push(hostname);
-                }
-            }
-            Ok(hosts)
-        };
-        or_empty(read())
-    }
-
-    /// Certificates that were set aside, at most `limit`. An unreadable file is logged and counts as empty.
+    /// Certificates that were set aside, at most `limit`. An unreadable file counts as empty.
     pub(super) fn set_aside(&self, limit: usize) -> Vec<Unusable> {
-        let read = || -> anyhow::Result<Vec<Unusable>> {
-            let table = self.database.begin_read()?.open_table(SET_ASIDE)?;
+        or_empty(self.read(|database| {
+            let table = database.begin_read()?.open_table(SET_ASIDE)?;
             let rows = table.iter()?.take(limit).map(|row| {
                 let (hostname, reason) = row?;
                 let reason = String::from_utf8_lossy(reason.value()).into_owned();
                 Ok(Unusable { hostname: hostname.value().to_owned(), reason })
             });
             rows.collect()
-        };
-        or_empty(read())
+        }))
     }
 
     pub(super) fn apply(&self, steps: &[Step], position: Position) -> anyhow::Result<()> {
@@ -260,7 +263,12 @@ impl File {
         let before: Vec<Entity> = before.map(Entity::Certificate).collect();
         let taken = || entities.iter().filter(|entity| !is_aside(entity)).chain(&before);
         // The old entries stay until the new ones are written; trees may be half empty.
-        let write = self.write(taken().map(size_of).sum::<usize>().saturating_mul(2))?;
+        self.has_space_for(taken().map(size_of).sum::<usize>().saturating_mul(2))?;
+        let fresh = self.damage.is_there().then(|| self.beside()).transpose()?;
+        let write = match &fresh {
+            Some(fresh) => fresh.begin_write()?,
+            None => self.database.read().begin_write()?,
+        };
         for kind in Kind::ALL {
             write.delete_table(kind.table())?;
             write.open_table(kind.table())?;
@@ -268,22 +276,58 @@ impl File {
         write.delete_table(EXPIRIES)?;
         write.open_table(EXPIRIES)?;
         write.delete_table(SET_ASIDE)?;
+        write.open_table(SET_ASIDE)?;
         for entity in taken() {
             put(&write, entity)?;
         }
         for unusable in aside {
             set_aside(&write, unusable)?;
         }
-        finish(write, position)
+        finish(write, position)?;
+        fresh.map_or(Ok(()), |fresh| self.exchange(fresh))
+    }
+
+    /// A new database beside a damaged one. Whether this process may serve is as before.
+    fn beside(&self) -> anyhow::Result<Database> {
+        let path = beside(&self.path);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+        let fresh = create(&path)?;
+        if self.is_stopped().unwrap_or(true) {
+            let write = fresh.begin_write()?;
+            write.open_table(STOPPED)?.insert((), ())?;
+            write.commit()?;
+        }
+        Ok(fresh)
+    }
+
+    /// Sets the damaged file aside and goes on with the new one. A crash between the two leaves a gateway without a
+    /// replica, which requests a snapshot.
+    fn exchange(&self, fresh: Database) -> anyhow::Result<()> {
+        let why = self.damage.in_words().unwrap_or_default();
+        if self.path.exists() {
+            damage::set_aside(&self.path, &anyhow::Error::msg(why))?;
+        }
+        std::fs::rename(beside(&self.path), &self.path)?;
+        chassis::durable::sync_names(self.path.parent().unwrap_or(Path::new("")))?;
+        let damaged = std::mem::replace(&mut *self.database.write(), Arc::new(fresh));
+        self.damage.is_over();
+        // The database library may panic on closing it.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(damaged)));
+        Ok(())
     }
 }
 
-/// The result; an unreadable file is logged and counts as empty.
+/// The path of a file that replaces a damaged one.
+fn beside(path: &Path) -> PathBuf {
+    path.with_extension("redb.new")
+}
+
+/// The result; an unreadable file counts as empty.
 fn or_empty<T>(read: anyhow::Result<Vec<T>>) -> Vec<T> {
-    read.unwrap_or_else(|error| {
-        tracing::error!(error = format!("{error:#}"), "cannot read the local replica");
-        Vec::new()
-    })
+    read.unwrap_or_default()
 }
 
 fn set_aside(write: &WriteTransaction, Unusable { hostname, reason }: &Unusable) -> anyhow::Result<()> {
@@ -317,7 +361,7 @@ pub(super) fn value_of(entity: &Entity) -> anyhow::Result<Vec<u8>> {
 
 fn put(write: &WriteTransaction, entity: &Entity) -> anyhow::Result<()> {
     let (kind, key) = place_of(&entity.name());
-    let value = value_of(entity)?;
+    let value = sealed(kind, &key, &value_of(entity)?);
     let before =
         write.open_table(kind.table())?.insert(key.as_str(), value.as_slice())?.map(|old| old.value().to_vec());
     if let Entity::Certificate(bundle) = entity {
@@ -343,25 +387,11 @@ fn certificate_changed(
     write.open_table(SET_ASIDE)?.remove(hostname)?;
     let mut table = write.open_table(EXPIRIES)?;
     if let Some(before) = before {
-        let dates: Dates = serde_json::from_slice(before)?;
+        let dates: Dates = serde_json::from_slice(opened(Kind::Certificate, hostname, before)?)?;
         table.remove((dates.not_after.0, hostname))?;
     }
     if let Some((not_before, not_after)) = after {
         table.insert((not_after.0, hostname), not_before.0)?;
-    }
-    Ok(())
-}
-
-/// Builds the expiry table for files of a version without it.
-fn order_expiries(write: &WriteTransaction) -> anyhow::Result<()> {
-    let mut ordered = write.open_table(EXPIRIES)?;
-    if ordered.first()?.is_some() {
-        return Ok(());
-    }
-    for row in write.open_table(Kind::Certificate.table())?.iter()? {
-        let (hostname, stored) = row?;
-        let dates: Dates = serde_json::from_slice(stored.value())?;
-        ordered.insert((dates.not_after.0, hostname.value()), dates.not_before.0)?;
     }
     Ok(())
 }

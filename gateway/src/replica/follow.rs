@@ -80,7 +80,12 @@ pub(crate) struct Follower {
 impl Follower {
     /// Follows until `end`, when nothing is served any more, and says goodbye.
     pub(crate) async fn run(self, end: Shutdown) {
+        // Everything is served meanwhile.
+        let (replica, ends) = (self.replica.clone(), end.clone());
+        let verified = tokio::task::spawn_blocking(move || replica.verify(|| !ends.has_begun()));
         self.follow(&end).await;
+        // A panic is recorded as damage.
+        let _ = verified.await;
         match tokio::time::timeout(GOODBYE_MAX, self.say_goodbye()).await {
             Ok(Ok(())) => tracing::debug!(
                 "told the control plane that this gateway has stopped; the next start with this data directory serves nothing \
@@ -153,8 +158,8 @@ impl Follower {
 
     async fn follow_once(&self) -> anyhow::Result<()> {
         let client = self.client().await?;
-        let accepted = self.replica.accepted_place(self.clock.monotonic());
-        let response = self.ask(&client, accepted).await?;
+        let (accepted, mut damaged) = (self.replica.accepted_place(self.clock.monotonic()), self.replica.is_damaged());
+        let response = self.ask(&client, accepted, damaged).await?;
         let bytes = response.bytes_stream().map_err(std::io::Error::other);
         let lines = FramedRead::new(StreamReader::new(bytes), LinesCodec::new_with_max_length(LINE_BYTES_MAX));
         let mut lines = std::pin::pin!(lines.ready_chunks(BATCH_MAX));
@@ -164,6 +169,7 @@ impl Follower {
             let chunk = tokio::select! {
                 // Requests a snapshot.
                 () = self.replica.accepted(), if accepted.is_none() => return Ok(()),
+                () = self.replica.damaged(), if !damaged => return Ok(()),
                 chunk = lines.next() => chunk,
             };
             let Some(chunk) = chunk else { return Ok(()) };
@@ -178,7 +184,10 @@ impl Follower {
                     }
                     StreamEvent::SnapshotPart => {}
                     StreamEvent::Keyring(sealed) => self.take_keys(sealed).await,
-                    StreamEvent::Snapshot(entities, position) => self.replace(entities, position).await?,
+                    StreamEvent::Snapshot(entities, position) => {
+                        self.replace(entities, position).await?;
+                        damaged = false;
+                    }
                 }
             }
             self.apply(changes).await?;
@@ -224,14 +233,24 @@ impl Follower {
         }
     }
 
-    /// Requests the changes after the replica's position, or everything of the database with the `accepted` position.
-    async fn ask(&self, client: &reqwest::Client, accepted: Option<Position>) -> anyhow::Result<reqwest::Response> {
-        let position = if accepted.is_some() { accepted } else { self.replica.position()? };
+    /// Requests the changes after the replica's position, or everything: of the database with the `accepted` position,
+    /// or for a damaged replica. Like a replica that does not open, one without a readable position has none.
+    async fn ask(
+        &self,
+        client: &reqwest::Client,
+        accepted: Option<Position>,
+        damaged: bool,
+    ) -> anyhow::Result<reqwest::Response> {
+        let position = match accepted {
+            None if damaged => self.replica.position().ok().flatten(),
+            None => self.replica.position()?,
+            accepted => accepted,
+        };
         let mut place = position.map_or_else(
             || "after=0".to_owned(),
             |Position { revision, mark }| format!("after={revision}&mark={mark}"),
         );
-        if accepted.is_some() {
+        if accepted.is_some() || damaged {
             place.push_str("&whole=1");
         }
         let url = self.control.at(&format!("/internal/edge/feed?node={}&{place}&keyring=1", self.node));
@@ -301,7 +320,9 @@ impl Follower {
         write: impl FnOnce(&Replica) -> Result<T, ReplicaError> + Send + 'static,
     ) -> anyhow::Result<T> {
         let replica = self.replica.clone();
-        let written = tokio::task::spawn_blocking(move || write(&replica)).await.context("writing the replica")?;
+        let written = tokio::task::spawn_blocking(move || write(&replica)).await.context("writing the replica");
+        // The database library panics on some damage.
+        let written = written.inspect_err(|error| self.replica.distrust(error))?;
         written.map_err(|error| self.explain(error))
     }
 

@@ -5,7 +5,10 @@ use std::time::Duration;
 use contract::feed::Entity;
 use contract::project::Access;
 use contract::site::{Serves, Site};
-use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa};
+use rcgen::{
+    BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, KeyPair, PKCS_ECDSA_P384_SHA384,
+    PKCS_ECDSA_P521_SHA512, PKCS_ED25519, SignatureAlgorithm,
+};
 use rustls::pki_types::CertificateDer;
 
 use crate::world::client::handshake;
@@ -50,6 +53,12 @@ fn clients() -> (String, String) {
     certificates::leaf_with(&[WILDCARD], |params| {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     })
+}
+
+/// A pair of the right authority with another kind of key.
+fn of_key(kind: &'static SignatureAlgorithm) -> (String, String) {
+    let key = KeyPair::generate_for(kind).unwrap();
+    (certificates::leaf_of(&key, &[WILDCARD], valid(-1, 90)), key.serialize_pem())
 }
 
 /// A pair of the right authority that is itself a CA.
@@ -108,6 +117,8 @@ async fn a_wrong_certificate_never_replaces_a_good_one() {
         (with_junk(pair(&[WILDCARD], -1, 90)), "unusable", "cannot parse certificate 2 of its chain"),
         (clients(), "purpose", "it is not for servers"),
         (authoritys(), "ca", "it is an authority's"),
+        (of_key(&PKCS_ED25519), "key", "its key is Ed25519, which browsers do not accept"),
+        (of_key(&PKCS_ECDSA_P521_SHA512), "key", "its key is of the curve P-521, which browsers do not accept"),
         (broken, "unusable", "the private key does not belong to the certificate"),
         (key_alone, "unusable", "the private key does not belong to the certificate"),
         (("no certificate".to_owned(), good.1.clone()), "unusable", "the chain is empty"),
@@ -127,6 +138,20 @@ async fn a_wrong_certificate_never_replaces_a_good_one() {
     for (_, reason, _) in &wrong {
         world.admin.counts(&series("refused", reason), 0).await;
     }
+}
+
+#[tokio::test]
+async fn a_certificate_with_a_key_that_browsers_refuse_is_reported_and_any_other_replaces_it() {
+    let wrong = of_key(&PKCS_ED25519);
+    let world = World::with(|setup| setup.platform = wrong.clone()).await;
+    says(&world, "its key is Ed25519").await;
+    assert_eq!(shown(&world).await, leaf(&wrong), "there is no other");
+    // It ends earlier.
+    let key = KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384).unwrap();
+    let good = (certificates::leaf_of(&key, &[WILDCARD], valid(-1, 30)), key.serialize_pem());
+    world.put_platform_certificate(&good);
+    eventually("the good one", async || (shown(&world).await == leaf(&good)).then_some(())).await;
+    eventually("no fault", async || faults(&world).await.is_empty().then_some(())).await;
 }
 
 #[tokio::test]

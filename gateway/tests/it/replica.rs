@@ -158,6 +158,78 @@ async fn a_damaged_file_is_moved_aside_and_the_gateway_starts_empty() {
     }
 }
 
+/// The file with a byte changed wherever `is_its` says so of what is before and after it.
+fn with_bytes_changed(good: &[u8], is_its: impl Fn(&[u8], &[u8]) -> bool) -> Vec<u8> {
+    let mut bytes = good.to_vec();
+    let found: Vec<usize> = (1..good.len()).filter(|at| is_its(&good[..*at], &good[*at..])).collect();
+    assert!(!found.is_empty(), "the file has it");
+    found.into_iter().for_each(|at| bytes[at] ^= 1);
+    bytes
+}
+
+async fn is_set_aside(world: &World) {
+    let damaged = world.data("replica.redb.damaged");
+    eventually("the damaged file is set aside", async || damaged.exists().then_some(())).await;
+    world.admin.counts("edge_damaged_file{file=\"replica.redb\"}", 1).await;
+    std::fs::remove_file(damaged).unwrap();
+}
+
+#[tokio::test]
+async fn a_changed_byte_in_the_replica_is_found_at_the_start_and_mended_by_a_snapshot() {
+    let mut world = World::start().await;
+    let replica = world.data("replica.redb");
+    // A word in the values of all projects, and the name under which a site and a certificate are stored.
+    for text in ["\"access\"", SHOP] {
+        world.begin_stop();
+        world.stopped().await.expect("a clean end");
+        let good = std::fs::read(&replica).unwrap();
+        let bytes = with_bytes_changed(&good, |before, from| {
+            from.starts_with(text.as_bytes()) && (text != SHOP || !before.ends_with(b"\""))
+        });
+        std::fs::write(&replica, bytes).unwrap();
+        let logged = world.log.text().len();
+        world.run().await;
+        is_set_aside(&world).await;
+        assert_eq!(world.ask(world.list()).await.status, 200, "{text}");
+        assert_eq!(world.ask(Ask::get(SHOP, ORDERS).key(&world.key.text)).await.status, 200, "{text}");
+        assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200, "{text}");
+        follows(&world).await;
+        let log = world.log.text().split_off(logged);
+        assert!(log.contains("does not match its checksum"), "{text}: {log}");
+    }
+    // Changes arrive in the new file, and it is good at the next start.
+    world.control.put(site("late.tollhouse.localhost", "blog")).await;
+    world.begin_stop();
+    world.stopped().await.expect("a clean end");
+    world.run().await;
+    assert_eq!(world.ask(Ask::get("late.tollhouse.localhost", "/")).await.status, 200);
+    assert!(!world.data("replica.redb.damaged").exists());
+}
+
+#[tokio::test]
+async fn without_a_control_plane_a_damaged_entity_is_named_and_the_others_are_served() {
+    let mut world = World::start().await;
+    let replica = world.data("replica.redb");
+    world.control.die().await;
+    world.begin_stop();
+    world.stopped().await.expect("a clean end");
+    // The upstream's name in the project of the blog.
+    let good = std::fs::read(&replica).unwrap();
+    let upstream = b"\"upstream\":\"";
+    let bytes = with_bytes_changed(&good, |before, from| before.ends_with(upstream) && from.starts_with(b"blog"));
+    std::fs::write(&replica, bytes).unwrap();
+    world.run().await;
+    let why = refuses(&world).await;
+    assert!(why.contains("the local replica is damaged"), "{why}");
+    assert!(world.log.text().contains("\\\"blog\\\" in projects does not match its checksum"), "{}", world.log.text());
+    assert_eq!(world.ask(world.list()).await.status, 200);
+    assert_ne!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
+    world.control.revive();
+    is_set_aside(&world).await;
+    eventually("the blog is served", async || (world.ask(Ask::get(BLOG, "/")).await.status == 200).then_some(())).await;
+    follows(&world).await;
+}
+
 async fn refusal(world: &World) -> Option<String> {
     let (_, status) = world.admin.get("/status").await;
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();

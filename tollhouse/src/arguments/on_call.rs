@@ -30,7 +30,7 @@ pub struct Restore {
     /// Restore this backup although a newer one exists.
     #[arg(long)]
     pub older: bool,
-    /// Do not repeat the revocations and removals made since the backup; list them.
+    /// Do not repeat the removals, and the revocations of API keys, made since the backup; list them.
     #[arg(long)]
     pub bring_back: bool,
 }
@@ -48,7 +48,11 @@ pub struct FinishRestore {
     /// applied again.
     #[arg(long)]
     pub lost: Option<String>,
-    /// Do not repeat the revocations and removals made since the backup; list them.
+    /// The domains-service's file of revoked credentials; they are revoked again. The service does it as well when it
+    /// starts.
+    #[arg(long, env = "TOLLHOUSE_RESTORED_REVOCATIONS_FILE")]
+    pub revocations_file: Option<PathBuf>,
+    /// Do not repeat the removals, and the revocations of API keys, made since the backup; list them.
     #[arg(long)]
     pub bring_back: bool,
 }

@@ -26,7 +26,7 @@ use domains_service::Report;
 use serde_json::{Value, json};
 
 use crate::arguments::{Common, Databases, Restore};
-use crate::directory::Directory;
+use crate::directory::{Directory, REVOCATIONS};
 use crate::output::{answer, moment, table};
 
 pub(super) use finish::finish_restore;
@@ -126,7 +126,8 @@ pub(super) async fn restore(common: &Common, directory: &Directory, restore: &Re
         part.may_be_restored(promised(part)).await?;
     }
     let files = parts.each_ref().map(|part| (beside(&part.file, ".restored"), part.file.clone()));
-    let prepared = prepare(&parts, &files, &promised, restore.bring_back).await;
+    let revocations = directory.path(REVOCATIONS);
+    let prepared = prepare(&parts, &files, &promised, (revocations.as_path(), restore.bring_back)).await;
     let report = prepared.inspect_err(|_| files.iter().for_each(|(fresh, _)| remove(fresh)))?;
     let kept = backup::replace(&files).context(
         "the databases are restored by half, and no service opens them: make room or right what is said below, and \
@@ -151,7 +152,7 @@ async fn prepare<'a>(
     parts: &[Part; 2],
     files: &[(PathBuf, PathBuf); 2],
     promised: &impl Fn(&Part) -> &'a Value,
-    bring_back: bool,
+    (revocations, bring_back): (&Path, bool),
 ) -> anyhow::Result<Report> {
     for (part, (fresh, place)) in parts.iter().zip(files) {
         remove(fresh);
@@ -169,7 +170,8 @@ async fn prepare<'a>(
     };
     orders_service::store::finish_restore(&orders.clone().into()).await?;
     let clock = Arc::new(SystemClock::new());
-    let report = domains_service::finish_restore(&domains.clone().into(), lost, bring_back, clock).await?;
+    let report =
+        domains_service::finish_restore(&domains.clone().into(), lost, Some(revocations), bring_back, clock).await?;
     for (fresh, _) in files {
         backup::is_unused(fresh).await?;
         std::fs::File::open(fresh)?.sync_all()?;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::credentials::{self, PATH};
 use crate::arguments::{Common, Node};
 use crate::client::Client;
-use crate::output::{answer, table};
+use crate::output::{answer, say, table};
 
 pub(super) async fn run(common: &Common, client: &Client, action: Node) -> anyhow::Result<()> {
     match action {
@@ -34,17 +34,23 @@ pub(super) async fn run(common: &Common, client: &Client, action: Node) -> anyho
             let mut answered = credentials::revoke(client, &kind_of(client, &name).await?, &name, false).await?;
             // The revocation succeeded; its changes can be listed again later.
             let changed = changes(client, &name, since).await;
-            if let (Ok(changed), Some(fields)) = (&changed, answered.as_object_mut()) {
+            if let (Ok((changed, _)), Some(fields)) = (&changed, answered.as_object_mut()) {
                 fields.insert("changes".to_owned(), changed.clone());
             }
             answer(common, &answered, |answered| revoked(&name, answered));
+            if let Ok((_, true)) = changed {
+                say(&cut(&name));
+            }
             changed.with_context(|| {
                 format!("{name} is revoked. List the changes made through it: tollhouse node changes {name}")
             })?;
         }
         Node::Changes { name, since } => {
-            let changed = changes(client, &name, since).await?;
+            let (changed, is_cut) = changes(client, &name, since).await?;
             answer(common, &changed, |changed| shown(&name, changed));
+            if is_cut {
+                say(&cut(&name));
+            }
         }
         Node::Certificates { replace } => certificates::run(common, client, replace)?,
         Node::Accept => accept::run(common, client).await?,
@@ -65,10 +71,10 @@ async fn kind_of(client: &Client, name: &str) -> anyhow::Result<String> {
 }
 
 /// Most pages of changes, 200 changes each.
-const PAGES_MAX: usize = 50;
+const PAGES_MAX: usize = 500;
 
-/// Changes made through a gateway, newest first, at most [`PAGES_MAX`] pages.
-async fn changes(client: &Client, name: &str, since: Duration) -> anyhow::Result<Value> {
+/// Changes made through a gateway, newest first, and whether there are older ones behind [`PAGES_MAX`] pages.
+async fn changes(client: &Client, name: &str, since: Duration) -> anyhow::Result<(Value, bool)> {
     let since = jiff::Timestamp::now().checked_sub(since).context("the time to look back is too long")?;
     let first = format!("{PATH}/gateway/{}/changes?since={}", segment(name), segment(&since.to_string()));
     let (mut all, mut path) = (Vec::new(), first.clone());
@@ -77,10 +83,21 @@ async fn changes(client: &Client, name: &str, since: Duration) -> anyhow::Result
         if let Some(Value::Array(list)) = page.get_mut("changes").map(Value::take) {
             all.extend(list);
         }
-        let Some(cursor) = page.get("next_cursor").and_then(Value::as_str) else { break };
+        let Some(cursor) = page.get("next_cursor").and_then(Value::as_str) else {
+            return Ok((Value::Array(all), false));
+        };
         path = format!("{first}&cursor={}", segment(cursor));
     }
-    Ok(Value::Array(all))
+    Ok((Value::Array(all), true))
+}
+
+/// The warning that a list is not complete.
+fn cut(name: &str) -> String {
+    format!(
+        "There are older changes through {name} in this time: the list has the newest {} only. The events of each project, \
+         in the dashboard and the API, have the others.",
+        PAGES_MAX * 200
+    )
 }
 
 /// The result of a revocation, and the operator's next steps.

@@ -23,7 +23,7 @@ use toml_edit::{DocumentMut, Item, TableLike};
 use super::upstreams::Backend;
 use crate::arguments::Up;
 use crate::client::Client;
-use crate::directory::{Directory, GATEWAYS, GatewayAdmin, InternalTls, RunFile, SERVICES};
+use crate::directory::{Directory, GATEWAYS, GatewayAdmin, InternalTls, REVOCATIONS, RunFile, SERVICES};
 use crate::test_world::TestWorld;
 
 /// Longest wait for readiness.
@@ -197,6 +197,7 @@ fn domains_settings(directory: &Directory, domain: &Hostname, world: Option<&Tes
     let _ = writeln!(text, "sealing_secret_file = {}", path("secrets/sealing.key"));
     let _ = writeln!(text, "gateways_directory = {}", path(GATEWAYS));
     let _ = writeln!(text, "services_directory = {}", path(SERVICES));
+    let _ = writeln!(text, "revocations_file = {}", path(REVOCATIONS));
     let _ = writeln!(text, "database = {}", path("domains/domains.sqlite"));
     let _ = writeln!(text, "platform_domain = \"{domain}\"");
     text.push_str("listen = \"127.0.0.1:0\"\ninternal_listen = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n");
@@ -328,6 +329,7 @@ mod tests {
             "listen",
             "local_authority.ca_certificate_file",
             "local_authority.ca_key_file",
+            "revocations_file",
             "sealing_secret_file",
             "secret_file",
             "services_directory",

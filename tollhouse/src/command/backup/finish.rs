@@ -24,8 +24,9 @@ pub(in crate::command) async fn finish_restore(common: &Common, options: &Finish
         None => Err(anyhow::anyhow!("--lost was not given")),
     };
     orders_service::store::finish_restore(&server(&options.orders_url_file)?.into()).await?;
+    let revocations = options.revocations_file.as_deref();
     let clock = Arc::new(SystemClock::new());
-    let report = domains_service::finish_restore(&domains.into(), lost, options.bring_back, clock).await?;
+    let report = domains_service::finish_restore(&domains.into(), lost, revocations, options.bring_back, clock).await?;
     answer(common, &json!(report), |_| format!("The databases are ready for the services.\n{}", in_words(&report)));
     Ok(())
 }

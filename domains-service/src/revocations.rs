@@ -1,0 +1,122 @@
+//! The file of revoked credentials and the database agree: at the start, before credentials are enrolled from files,
+//! after each revocation, and every second, for those of other replicas.
+//!
+//! A credential of the file that the database does not have as revoked is revoked again: the database went back to an
+//! earlier state. A file that cannot be used stops nothing; the status shows it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chassis::shutdown::Shutdown;
+use contract::time::UnixMillis;
+
+use crate::app::App;
+use crate::enrolment;
+use crate::keyring;
+use crate::store::comparison::{self, Revoked};
+use crate::store::credentials::Kind;
+use crate::store::revocations::Revocations;
+
+/// Interval between two looks at the database.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Revocations of this time are read at each look: more than the clocks of replicas differ.
+const LOOKED_BACK_MILLIS: i64 = 3_600_000;
+
+/// Reads the file and brings it and the database to the same state.
+///
+/// # Errors
+/// When the database does not answer.
+pub(crate) async fn at_start(app: &App, path: &Path) -> anyhow::Result<()> {
+    let recorded = match Revocations::open(path) {
+        Ok(file) => {
+            app.core.store.use_revocations(file);
+            revoke_again(app).await?;
+            in_file(app, true).await
+        }
+        Err(error) => Err(error),
+    };
+    if let Err(error) = recorded {
+        let what_to_do = format!(
+            "{error:#}; without it a database that went back in time would make revoked credentials valid again; make \
+             it readable and writable for this service and restart it"
+        );
+        enrolment::refuse(app, &path.display().to_string(), "", ("unreadable", what_to_do));
+    }
+    Ok(())
+}
+
+/// Writes revocations on record into the file: the recent ones, or all.
+///
+/// # Errors
+/// When the database does not answer, or the file cannot be written.
+pub(crate) async fn in_file(app: &App, whole: bool) -> anyhow::Result<()> {
+    let recent = app.core.clock.now().plus(-LOOKED_BACK_MILLIS);
+    app.core.store.record_revocations(if whole { UnixMillis(0) } else { recent }).await
+}
+
+/// Revokes in the database every credential of the file that it does not have as revoked.
+async fn revoke_again(app: &App) -> anyhow::Result<()> {
+    let store = &app.core.store;
+    let Some(file) = store.revocations() else { return Ok(()) };
+    let lost = store.without_revocation(file.all()).await?;
+    if lost.is_empty() {
+        return Ok(());
+    }
+    let mut write = store.write().await?;
+    let mut gateways = Vec::new();
+    for revoked in &lost {
+        let Revoked { digest, name, kind, .. } = revoked;
+        let holder = match kind.parse::<Kind>() {
+            Ok(kind) => write.good_credential(kind, name).await?.filter(|good| good.credential.digest == *digest),
+            Err(_) => None,
+        };
+        if let Some(good) = holder {
+            write.revoke(&good.credential).await?;
+            gateways.extend((good.credential.kind == Kind::Gateway).then_some(good.credential.name));
+        }
+        comparison::revoke(write.connection(), revoked).await?;
+    }
+    if !gateways.is_empty() {
+        keyring::replace_tickets(&app.core, &mut write).await?;
+    }
+    write.commit().await?;
+    gateways.iter().for_each(|gateway| app.gateways.nodes.revoke(gateway));
+    store.reload_credentials().await?;
+    lost.iter().for_each(log);
+    Ok(())
+}
+
+fn log(Revoked { digest, name, kind, .. }: &Revoked) {
+    let digest: String = digest.chars().take(8).collect();
+    tracing::warn!(
+        kind,
+        name,
+        digest,
+        "revoked a credential again: the database went back to a state before its revocation. API keys, names and \
+         projects may be back too: see what `tollhouse node accept` lists"
+    );
+}
+
+/// Keeps the file and the database in the same state, until `shutdown`.
+pub(crate) async fn keep(app: Arc<App>, shutdown: Shutdown) {
+    let mut failing = false;
+    while !shutdown.has_begun() {
+        let mut kept = in_file(&app, failing).await;
+        if app.core.store.has_lost_revocations() {
+            kept = kept.and(revoke_again(&app).await);
+        }
+        if let (Err(error), false) = (&kept, failing) {
+            tracing::error!(
+                error = format!("{error:#}"),
+                "the file of revoked credentials and the database may differ; trying again each second"
+            );
+        }
+        failing = kept.is_err();
+        tokio::select! {
+            () = shutdown.begun() => return,
+            () = tokio::time::sleep(CHECK_INTERVAL) => {}
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Checksums of stored entities, verified whenever one is read and once after each start: a changed byte on the disk
+//! must not be one tenant's silent outage.
+//!
+//! A file with a wrong entity goes on serving the others. The follower requests a snapshot, which goes into a new
+//! file, and the damaged one is set aside. redb verifies its own checksums only after a crash, and panics on some
+//! damage; its complete check would write to the damaged file.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use aws_lc_rs::digest::{Context, SHA256};
+use redb::{Database, ReadableDatabase as _, ReadableTable as _, ReadableTableMetadata as _};
+use tokio::sync::watch;
+
+use super::file::{File, Kind};
+
+/// Bytes of the checksum before each value.
+const BYTES: usize = 8;
+
+/// Damaged entities of one file that are logged; all are counted.
+const LOGGED_MAX: u64 = 20;
+
+fn checksum(kind: Kind, key: &str, value: &[u8]) -> [u8; BYTES] {
+    let mut context = Context::new(&SHA256);
+    for part in [kind.as_str().as_bytes(), &[0], key.as_bytes(), &[0], value] {
+        context.update(part);
+    }
+    let mut first = [0; BYTES];
+    first.iter_mut().zip(context.finish().as_ref()).for_each(|(to, from)| *to = *from);
+    first
+}
+
+/// A value in its stored form.
+pub(super) fn sealed(kind: Kind, key: &str, value: &[u8]) -> Vec<u8> {
+    [checksum(kind, key, value).as_slice(), value].concat()
+}
+
+/// The value of a stored form.
+pub(super) fn opened<'a>(kind: Kind, key: &str, stored: &'a [u8]) -> anyhow::Result<&'a [u8]> {
+    match stored.split_at_checked(BYTES) {
+        Some((sum, value)) if sum == checksum(kind, key, value) => Ok(value),
+        _ => anyhow::bail!("{key:?} in {} does not match its checksum", kind.as_str()),
+    }
+}
+
+/// Damage of a file, found so far.
+#[derive(Debug, Default)]
+pub(super) struct Damage {
+    is_there: watch::Sender<bool>,
+    found: AtomicU64,
+}
+
+impl Damage {
+    /// Counts and logs something that cannot be read.
+    pub(super) fn found(&self, error: &anyhow::Error) {
+        if self.found.fetch_add(1, Ordering::Relaxed) < LOGGED_MAX {
+            tracing::error!(
+                error = format!("{error:#}"),
+                "the local replica is damaged; requesting a snapshot from the control plane. Check the disk"
+            );
+        }
+        self.is_there.send_replace(true);
+    }
+
+    /// Whether there is any.
+    pub(super) fn is_there(&self) -> bool {
+        *self.is_there.borrow()
+    }
+
+    /// Waits until there is some.
+    pub(super) async fn appears(&self) {
+        // The sender lives as long as `self`.
+        let _ = self.is_there.subscribe().wait_for(|is_there| *is_there).await;
+    }
+
+    /// The file was replaced.
+    pub(super) fn is_over(&self) {
+        self.found.store(0, Ordering::Relaxed);
+        self.is_there.send_replace(false);
+    }
+
+    /// In words, if there is any.
+    pub(super) fn in_words(&self) -> Option<String> {
+        self.is_there().then(|| {
+            let found = self.found.load(Ordering::Relaxed);
+            format!(
+                "the local replica is damaged ({found} errors so far; the log names them): waiting for a snapshot from \
+                 the control plane, which replaces it. Check the disk"
+            )
+        })
+    }
+}
+
+impl File {
+    /// Reads from the database. A failure or a panic of it is damage.
+    pub(super) fn read<T>(&self, read: impl FnOnce(&Database) -> anyhow::Result<T>) -> anyhow::Result<T> {
+        let database = self.database.read().clone();
+        let read = catch_unwind(AssertUnwindSafe(|| read(&database)));
+        let read = read.unwrap_or_else(|_| Err(anyhow::anyhow!("the database library panicked")));
+        read.inspect_err(|error| self.damage.found(error))
+    }
+
+    /// Verifies every entity while `goes_on`: that it is found by its name, and its checksum.
+    pub(super) fn verify(&self, goes_on: impl Fn() -> bool) {
+        for kind in Kind::ALL {
+            // A failure is recorded.
+            let _ = self.read(|database| self.verify_kind(database, kind, &goes_on));
+        }
+    }
+
+    fn verify_kind(&self, database: &Database, kind: Kind, goes_on: &impl Fn() -> bool) -> anyhow::Result<()> {
+        let table = database.begin_read()?.open_table(kind.table())?;
+        let (count, mut seen) = (table.len()?, 0);
+        // Damaged pages may form a circle.
+        for row in table.iter()?.take_while(|_| goes_on()).take(usize::try_from(count)?.saturating_add(1)) {
+            let (key, stored) = row?;
+            let is_found = table.get(key.value())?.is_some_and(|found| found.value() == stored.value());
+            let intact = opened(kind, key.value(), stored.value()).and_then(|_| {
+                anyhow::ensure!(is_found, "{:?} in {} is not found by its name", key.value(), kind.as_str());
+                Ok(())
+            });
+            if let Err(error) = intact {
+                self.damage.found(&error);
+            }
+            seen += 1;
+        }
+        anyhow::ensure!(seen == count || !goes_on(), "{} has {seen} entities instead of {count}", kind.as_str());
+        Ok(())
+    }
+}
