@@ -82,9 +82,13 @@ async fn revoke_again(app: &App) -> anyhow::Result<()> {
         keyring::replace_tickets(&app.core, &mut write).await?;
     }
     write.commit().await?;
-    gateways.iter().for_each(|gateway| app.gateways.nodes.revoke(gateway));
+    for gateway in &gateways {
+        app.gateways.nodes.revoke(gateway);
+    }
     store.reload_credentials().await?;
-    lost.iter().for_each(log);
+    for credential in &lost {
+        log(credential);
+    }
     Ok(())
 }
 

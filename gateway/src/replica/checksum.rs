@@ -102,7 +102,7 @@ impl File {
 
     /// Verifies every entity while `goes_on`: that it is found by its name, and its checksum.
     pub(super) fn verify(&self, goes_on: impl Fn() -> bool) {
-        for kind in Kind::ALL {
+        for &kind in Kind::ALL {
             // A failure is recorded.
             let _ = self.read(|database| self.verify_kind(database, kind, &goes_on));
         }

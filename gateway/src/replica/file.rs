@@ -370,10 +370,9 @@ fn put(write: &WriteTransaction, entity: &Entity) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The dates of a stored certificate.
+/// The end of a stored certificate.
 #[derive(serde::Deserialize)]
 struct Dates {
-    not_before: UnixSeconds,
     not_after: UnixSeconds,
 }
 
