@@ -258,7 +258,7 @@ async fn a_revoked_credential_stays_refused_over_a_database_from_before_its_revo
         );
         // The same while the service runs: a standby takes over.
         stores::execute(before.path(), "UPDATE credentials SET revoked_at = NULL WHERE name IN ('added', 'ada')").await;
-        eventually(100, async || {
+        eventually(1_000, async || {
             let good = (good(&platform, case.kind).await, good(&platform, "operator").await);
             if (good.0.len(), good.1.len()) == (1, 1) {
                 Ok(())
@@ -283,7 +283,7 @@ async fn a_revocation_that_is_not_in_the_file_is_not_confirmed() {
     assert_eq!(gateway.revoke(&platform, "stolen").await, 503);
     assert_eq!(gateway.ask(&platform, &stolen).await, 401, "it is revoked all the same");
     std::fs::remove_dir(&file).unwrap();
-    eventually(100, async || {
+    eventually(1_000, async || {
         let text = std::fs::read_to_string(&file).map_err(|error| error.to_string())?;
         if text.contains("stolen") { Ok(()) } else { Err(format!("the file has it: {text}")) }
     })

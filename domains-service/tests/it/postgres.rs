@@ -254,7 +254,7 @@ async fn followers_of_another_history_with_one_credential_leave_the_database_to_
         })
     };
     let sleeping = "FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()";
-    eventually(100, async || {
+    eventually(1_000, async || {
         let count = server.sql(&database, &format!("SELECT COUNT(*) {sleeping}"));
         if count == "1" { Ok(()) } else { Err("no connection holds the lock".to_owned()) }
     })
@@ -264,7 +264,7 @@ async fn followers_of_another_history_with_one_credential_leave_the_database_to_
         (0..40).map(|_| tokio::spawn(platform.client.get(&url).bearer_auth(&thief).send())).collect();
     let waiting =
         "SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
-    eventually(100, async || {
+    eventually(1_000, async || {
         let count = server.sql(&database, waiting);
         if count != "0" { Ok(()) } else { Err("no follower reads the database".to_owned()) }
     })

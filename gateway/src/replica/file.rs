@@ -103,7 +103,7 @@ fn create(path: &Path) -> anyhow::Result<Database> {
     write.open_table(POSITION)?;
     write.open_table(STOPPED)?;
     write.open_table(SET_ASIDE)?;
-    write.open_table(EXPIRIES)?;
+    order_expiries(&write).with_context(place)?;
     write.commit().map_err(redb::Error::from).with_context(place)?;
     if let Some(directory) = path.parent() {
         chassis::durable::sync_names(directory).with_context(place)?;
@@ -391,6 +391,21 @@ fn certificate_changed(
     }
     if let Some((not_before, not_after)) = after {
         table.insert((not_after.0, hostname), not_before.0)?;
+    }
+    Ok(())
+}
+
+/// Builds the expiry table for files of a version without it.
+fn order_expiries(write: &WriteTransaction) -> anyhow::Result<()> {
+    let mut ordered = write.open_table(EXPIRIES)?;
+    if ordered.first()?.is_some() {
+        return Ok(());
+    }
+    for row in write.open_table(Kind::Certificate.table())?.iter()? {
+        let (hostname, stored) = row?;
+        let value = opened(Kind::Certificate, hostname.value(), stored.value())?;
+        let dates: Dates = serde_json::from_slice(value)?;
+        ordered.insert((dates.not_after.0, hostname.value()), dates.not_before.0)?;
     }
     Ok(())
 }
