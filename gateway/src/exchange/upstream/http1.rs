@@ -1,5 +1,6 @@
 //! One request and its response over an HTTP/1.1 connection to an upstream.
 
+mod chunks;
 mod framing;
 mod request;
 pub(in crate::exchange) mod response;
@@ -137,6 +138,7 @@ impl Http1Call {
             match ready!(poll_read_buf(Pin::new(&mut self.stream), cx, buffer)) {
                 Ok(1..) => {}
                 Ok(_) if self.framing == Framing::End => return Poll::Ready(Ok(None)),
+                Ok(_) | Err(_) if self.framing.ends_without_trailers() => return Poll::Ready(Ok(None)),
                 Ok(_) => return Poll::Ready(ended("the response broke off")),
                 Err(error) => return Poll::Ready(broken(error)),
             }
@@ -160,7 +162,7 @@ impl Http1Call {
 
     /// Keeps the connection for another request, if the response is complete and nothing came after it.
     pub(super) fn keep(mut self, buffer: &BytesMut, endpoint: &Endpoint) {
-        let is_complete = self.framing.is_done() && buffer.is_empty();
+        let is_complete = self.framing.is_done() && self.framing.is_usual() && buffer.is_empty();
         if self.reusable && is_complete && self.sending.is_whole() && self.stream.is_read() {
             endpoint.idle.keep(self.stream, self.trust, self.good_for);
         }

@@ -65,6 +65,10 @@ impl Downstream for Silent {
         unreachable!()
     }
 
+    async fn break_off(&mut self) {
+        unreachable!()
+    }
+
     async fn answer(&mut self, _: Head, _: Cow<'static, str>) -> pingora::Result<()> {
         unreachable!()
     }
