@@ -270,3 +270,54 @@ async fn certificates_as_people_make_them_are_trusted_or_refused_with_the_cure()
         }
     }
 }
+
+/// Requests at once, also those that may not be repeated, to servers that allow few streams per connection.
+#[tokio::test]
+async fn servers_that_allow_few_streams_get_every_request() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().to_str().unwrap().to_owned();
+    std::fs::write(directory.path().join("index.html"), "hello").unwrap();
+    made_by_openssl(&place, "usual", &["-addext", "subjectAltName=DNS:localhost"]).await;
+    let tls = format!("[upstreams.blog.tls]\nca_certificate_file = \"{place}/usual.pem\"");
+    let nghttpd = async |limit: &str| {
+        started(async |port| {
+            let options = ["-d", &place, "--no-tls", "-a", "127.0.0.1", "-m", limit, &port.to_string()];
+            spawn(&program("nghttpd"), &options)
+        })
+        .await
+    };
+    let ((_one, one), (_two, two)) = (nghttpd("1").await, nghttpd("2").await);
+    let (_nginx, limited) = nginx_with(&place, "usual", "http2_max_concurrent_streams 1;").await;
+    // It ends each connection with GOAWAY after four requests.
+    for name in ["usual.pem", "usual.key"] {
+        let copy = name.replace("usual", "going");
+        std::fs::copy(directory.path().join(name), directory.path().join(copy)).unwrap();
+    }
+    let (_going, going) = nginx_with(&place, "going", "http2_max_concurrent_streams 4; keepalive_requests 4;").await;
+    for (url, tls) in [
+        (format!("h2c://127.0.0.1:{one}"), ""),
+        (format!("h2c://127.0.0.1:{two}"), ""),
+        (format!("https://localhost:{limited}"), tls.as_str()),
+        (format!("https://localhost:{going}"), tls.as_str()),
+    ] {
+        // Each time cold.
+        for _ in 0..3 {
+            let world = World::with(|setup| {
+                setup.blog_urls = vec![url.clone()];
+                setup.blog = "connect_timeout = \"10s\"";
+                setup.blog_tables = tls.to_owned();
+            })
+            .await;
+            let client = world.h2(BLOG).await;
+            let ask = Ask::get(BLOG, "/index.html");
+            for _ in 0..4 {
+                let replies = futures_util::future::join_all((0..32).map(|_| client.ask(&ask))).await;
+                for reply in replies {
+                    assert_eq!((reply.status, reply.text()), (200, "hello"), "{url}");
+                }
+            }
+            drop(client);
+            world.end().await;
+        }
+    }
+}
