@@ -4,7 +4,8 @@
 //! that arrive while a connection is being opened wait for it together, as many as the last connection allowed. If it
 //! allows fewer, the others look again; nothing was sent yet. An upstream that allows none (a server that sheds load)
 //! gets no further connections: its requests wait for it within the connect timeout. After GOAWAY, responses in
-//! progress still arrive, and no new requests are sent. An idle connection is closed after a while.
+//! progress still arrive, and no new requests are sent. A connection is closed after an idle time, and gets no more
+//! requests after its age and its number of requests.
 //!
 //! The connection that last received bytes gets the next request. A silent connection is checked with a PING when a
 //! request is sent (`sessions/read_monitor.rs`), and gets no further requests until it has answered.
@@ -26,7 +27,7 @@ use tokio::time::{Instant, sleep};
 
 use self::session::{Acquired, Opening, STREAMS_MAX, Session, State};
 use super::pool::{self, Demands, IDLE_MAX, Trust};
-use super::{DialError, DialFailure, Stream};
+use super::{ConnectionLimits, DialError, DialFailure, Stream};
 
 /// The most new connections of one request that the upstream closes at once.
 const TRIES_MAX: usize = 4;
@@ -40,6 +41,7 @@ pub(crate) struct Sessions {
     /// One permit for each connection that is kept, of all addresses together: each holds a file descriptor.
     permits: Arc<Semaphore>,
     all: Mutex<VecDeque<Arc<Session>>>,
+    limits: ConnectionLimits,
     /// Concurrent requests that the connection opened last allowed.
     streams_max: Arc<AtomicUsize>,
     /// HTTP/2 was negotiated the last time.
@@ -57,9 +59,9 @@ pub(crate) struct Lease {
 }
 
 impl Sessions {
-    pub(super) fn new(permits: Arc<Semaphore>) -> Self {
+    pub(super) fn new(limits: ConnectionLimits, permits: Arc<Semaphore>) -> Self {
         let streams_max = Arc::new(AtomicUsize::new(STREAMS_MAX));
-        Self { permits, all: Mutex::default(), streams_max, agreed: AtomicBool::new(false) }
+        Self { permits, all: Mutex::default(), limits, streams_max, agreed: AtomicBool::new(false) }
     }
 
     /// Whether the last TLS handshake negotiated HTTP/2.
@@ -161,7 +163,7 @@ impl Sessions {
         let kept = self.keep(&mut all);
         let is_kept = kept.is_some();
         let opening =
-            Opening { trust, connect_timeout, streams_max: self.streams_max.clone() };
+            Opening { trust, connect_timeout, lifetime: self.limits.begin(), streams_max: self.streams_max.clone() };
         let (session, permit) = Session::open(opening, connecting, kept);
         // One that is not kept serves this one request and is closed.
         if is_kept {
@@ -180,10 +182,12 @@ impl Sessions {
         })
     }
 
-    /// Closes connections that were idle for too long.
+    /// Closes connections that were idle for too long, or are too old.
     pub(super) fn tidy(&self) {
+        let now = Instant::now();
         self.all.lock().retain(|session| {
-            let stays = session.is_alive() && session.idle().is_none_or(|idle| idle < IDLE_MAX);
+            let is_in_use = session.idle().is_none_or(|idle| idle < IDLE_MAX);
+            let stays = session.is_alive() && is_in_use && !session.is_old(now);
             if !stays {
                 session.close();
             }

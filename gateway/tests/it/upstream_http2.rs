@@ -522,3 +522,38 @@ async fn a_server_that_never_allows_a_stream_is_504_after_the_connect_timeout() 
     assert!(connections.load(Ordering::Relaxed) <= 2);
     world.end().await;
 }
+
+#[tokio::test]
+async fn a_connection_gets_the_configured_number_of_requests_and_ends_with_its_age() {
+    for (lines, expected) in [("requests_per_connection = 2", 3), ("requests_per_connection = 5", 1)] {
+        let (new, old) = (H2Upstream::start(100, echo).await, Upstream::start().await);
+        for (url, is_new) in [(format!("h2c://{}", new.address), true), (format!("http://{}", old.address), false)] {
+            let world = World::with(|setup| {
+                setup.blog_urls = vec![url.clone()];
+                setup.blog = lines;
+            })
+            .await;
+            for _ in 0..5 {
+                assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
+            }
+            let opened = if is_new { new.connections() } else { old.connections() };
+            assert_eq!(opened, expected, "{url}");
+            world.end().await;
+        }
+    }
+    let (new, old) = (H2Upstream::start(100, echo).await, Upstream::start().await);
+    for (url, is_new) in [(format!("h2c://{}", new.address), true), (format!("http://{}", old.address), false)] {
+        let world = World::with(|setup| {
+            setup.blog_urls = vec![url.clone()];
+            setup.blog = "connection_age = \"100ms\"";
+        })
+        .await;
+        eventually("a second connection", async || {
+            assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
+            let opened = if is_new { new.connections() } else { old.connections() };
+            (opened > 1).then_some(())
+        })
+        .await;
+        world.end().await;
+    }
+}

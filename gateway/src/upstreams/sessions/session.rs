@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::read_monitor::{MonitoredStream, ReadMonitor};
 use super::{Lease, Shared};
-use crate::upstreams::pool::{Demands, Trust};
+use crate::upstreams::pool::{Demands, Lifetime, Trust};
 use crate::upstreams::{DialError, DialFailure};
 
 /// Requests of one connection at once, where the other side allows that many.
@@ -55,9 +55,10 @@ pub(super) struct Session {
     streams: AtomicUsize,
     /// Requests that may wait for it while it is being opened.
     waiting_max: usize,
+    lifetime: Lifetime,
     /// It gets no more requests.
     leaving: AtomicBool,
-    has_served: AtomicBool,
+    served: AtomicU32,
     idle_since: Mutex<Instant>,
     monitor: Arc<ReadMonitor>,
 }
@@ -66,6 +67,7 @@ pub(super) struct Session {
 pub(super) struct Opening {
     pub(super) trust: Trust,
     pub(super) connect_timeout: Duration,
+    pub(super) lifetime: Lifetime,
     /// Concurrent requests that the connection opened last allowed; it is set to those of this one.
     pub(super) streams_max: Arc<AtomicUsize>,
 }
@@ -90,7 +92,7 @@ impl Session {
         connecting: impl Future<Output = Result<S, DialError>> + Send + 'static,
         kept: Option<OwnedSemaphorePermit>,
     ) -> (Arc<Self>, StreamPermit) {
-        let Opening { trust, connect_timeout, streams_max } = opening;
+        let Opening { trust, connect_timeout, lifetime, streams_max } = opening;
         let (states, state) = watch::channel(State::Opening);
         let monitor = Arc::new(ReadMonitor::new());
         let session = Arc::new(Self {
@@ -98,8 +100,9 @@ impl Session {
             state,
             streams: AtomicUsize::new(1),
             waiting_max: streams_max.load(Ordering::Relaxed).max(1),
+            lifetime,
             leaving: AtomicBool::new(false),
-            has_served: AtomicBool::new(false),
+            served: AtomicU32::new(0),
             idle_since: Mutex::new(Instant::now()),
             monitor: monitor.clone(),
         });
@@ -150,6 +153,11 @@ impl Session {
     /// Whether it is open, and would serve these demands if the other side allowed a request.
     pub(super) fn is_paused(&self, demands: &Demands) -> bool {
         self.is_alive() && self.limit() == Some(0) && demands.are_met(&self.trust, || self.heard())
+    }
+
+    /// Whether its lifetime is over.
+    pub(super) fn is_old(&self, now: Instant) -> bool {
+        now >= self.lifetime.until
     }
 
     /// Whether it may accept requests, now or soon.
@@ -212,7 +220,11 @@ impl StreamPermit {
         if session.streams.load(Ordering::Relaxed) > limit {
             return Ok(Acquired::Full);
         }
-        let reused = session.has_served.swap(true, Ordering::Relaxed);
+        let earlier = session.served.fetch_add(1, Ordering::Relaxed);
+        if earlier.saturating_add(1) >= session.lifetime.requests {
+            session.leave();
+        }
+        let reused = earlier > 0;
         Ok(self.0.take().map_or(Acquired::Gone, |session| Acquired::Leased(Lease { session, sender, reused })))
     }
 }
