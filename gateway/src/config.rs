@@ -19,7 +19,7 @@ use contract::key::Environment;
 
 pub(crate) use self::overload::OverloadConfig;
 pub(crate) use self::quota::QuotaConfig;
-use crate::upstreams::UpstreamSettings;
+use crate::upstreams::{ConnectionLimits, UpstreamSettings};
 use listener::forwarded::{ForwardedField, Forwarders};
 use listener::network::canonical_network;
 
@@ -51,6 +51,8 @@ pub struct Config {
     pub(crate) trusted_proxies: Vec<ipnet::IpNet>,
     /// Peers that name the client in a field of each request.
     pub(crate) forwarders: Forwarders,
+    /// How long clients' connections are used.
+    pub(crate) connections: ConnectionLimits,
     /// The deployment whose keys are valid here.
     pub(crate) environment: Environment,
     /// The directory of the replica.
@@ -116,6 +118,7 @@ impl Config {
         let public_https_port = listen.integer("public_https_port", 443, 1..=65_535);
         let trusted_proxies = listen.list::<Network>("trusted_proxies");
         let forwarders = listen.list::<Network>("forwarded_from");
+        let connections = connection_limits(&listen, Duration::from_hours(1));
         let forwarded_field = listen.value("forwarded_field", ForwardedField::default());
         let tls = root.section("tls");
         let chain = tls.path("platform_certificate_file");
@@ -162,6 +165,7 @@ impl Config {
                 networks: forwarders?.into_iter().map(|network| network.0).collect(),
                 field: forwarded_field?,
             },
+            connections: connections?,
             environment: environment?,
             data_directory: data_directory?,
             credential: credential?,
@@ -182,6 +186,13 @@ impl Config {
             effective: EffectiveSettings::default(),
         })
     }
+}
+
+/// How long the connections of a listener or an upstream are used.
+fn connection_limits(section: &Section<'_>, age: Duration) -> Option<ConnectionLimits> {
+    let age = section.duration("connection_age", age, Duration::from_millis(100)..=Duration::from_hours(24));
+    let requests = section.integer("requests_per_connection", 1_000_000, 1..=u64::from(u32::MAX));
+    Some(ConnectionLimits { age: age?, requests: u32::try_from(requests?).ok()? })
 }
 
 /// A network in CIDR notation, with our own error message.

@@ -122,7 +122,11 @@ impl<'a> Exchange<'a> {
         let Some(rejection) = client.refusal().or_else(|| forward::rejection(error)) else { return false };
         self.facts.refused = Some(rejection);
         if self.status != 0 {
-            return self.facts.connection.is_grpc && self.end_call(client, rejection).await;
+            if self.facts.connection.is_grpc {
+                return self.end_call(client, rejection).await;
+            }
+            client.break_off().await;
+            return false;
         }
         let answered = self.answer(client, Refusal::new(rejection).into()).await;
         answered.inspect_err(|error| tracing::debug!(%error, "could not send a refusal")).is_ok()

@@ -269,6 +269,8 @@ fn listener_settings(config: &Config, descriptors: u64) -> Arc<ListenerSettings>
     let settings = ListenerSettings {
         proxy_protocol_from: config.trusted_proxies.clone(),
         forwarders: Arc::new(config.forwarders.clone()),
+        requests_per_connection: config.connections.requests,
+        connection_age: config.connections.age,
         ..ListenerSettings::default()
     };
     let settings = settings.for_descriptors(descriptors);

@@ -36,7 +36,7 @@ pub(crate) use error_page::ErrorPage;
 pub(crate) use health::{HealthCheck, Question};
 pub(crate) use host_port::{EndpointUrl, HostPort, Scheme};
 pub(crate) use idle::announces_body;
-pub(crate) use pool::{Demands, Tenant, Trust};
+pub(crate) use pool::{ConnectionLimits, Demands, Lifetime, Tenant, Trust};
 pub(crate) use route::{Route, RouteError, RouteTable};
 pub(crate) use sessions::Lease;
 pub(crate) use tls::{Tls, TlsSettings, reason as tls_reason};
@@ -90,6 +90,8 @@ pub(crate) struct UpstreamSettings {
     /// Requests in progress at once, 1 to a million; further ones are refused with 503 `overloaded`. One project gets
     /// at most seven eighths of them, and one visitor of its site three quarters of those.
     pub in_flight_max: u32,
+    /// How long its connections are used.
+    pub connections: ConnectionLimits,
     /// Whether requests of several tenants may share a connection: only for upstreams that never send bytes after a
     /// complete response.
     pub shared_connections: bool,
@@ -132,7 +134,7 @@ impl Upstream {
         settings.transport.warn_if_insecure(&settings.name);
         let by_name = settings.transport.tls().is_some();
         Self {
-            endpoints: Endpoints::new(&settings.endpoints, idle, by_name),
+            endpoints: Endpoints::new(&settings.endpoints, settings.connections, idle, by_name),
             routes: RouteTable::new(settings.routes.clone()),
             retries: RetryBudget::default(),
             bulkhead: Arc::new(Bulkhead::new(settings.in_flight_max)),
@@ -323,6 +325,7 @@ mod tests {
             first_byte_timeout: Duration::from_secs(1),
             total_timeout: None,
             in_flight_max: 1,
+            connections: ConnectionLimits { age: Duration::from_secs(1), requests: 1 },
             shared_connections: false,
             body_bytes_max: 1,
             health: None,

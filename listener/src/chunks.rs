@@ -73,8 +73,8 @@ impl Chunks {
         Ok(if self.is_done() { Progress::Done(read) } else { Progress::More })
     }
 
-    /// Reads to the end of the next run of data, or to the start of the trailers, if the piece contains one. Returns
-    /// the number of bytes read, and how many of them, at the end, are data. For callers that frame the data again.
+    /// Reads to the end of the next run of data, if the piece contains one. Returns the number of bytes read, and how
+    /// many of them, at the end, are data. For callers that frame the data again.
     pub fn run(&mut self, piece: &[u8]) -> Result<(usize, usize), Rejection> {
         for (read, byte) in piece.iter().enumerate() {
             match &mut self.place {
@@ -83,21 +83,10 @@ impl Chunks {
                     return Ok((read + here, here));
                 }
                 Place::Done => return Ok((read, 0)),
-                Place::SizeLineFeed => {
-                    self.step(*byte)?;
-                    if self.is_in_trailers() {
-                        return Ok((read + 1, 0));
-                    }
-                }
                 _ => self.step(*byte)?,
             }
         }
         Ok((piece.len(), 0))
-    }
-
-    /// Whether the trailers, or the blank line in their place, come next.
-    pub fn is_in_trailers(&self) -> bool {
-        matches!(self.place, Place::Trailers(_))
     }
 
     /// Whether the body is complete.

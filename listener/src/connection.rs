@@ -360,7 +360,7 @@ fn address_text(address: SocketAddr) -> HeaderValue {
 
 /// `age` plus or minus a tenth, derived from the connection's number, so that clients that connected together do not
 /// all reconnect together.
-fn spread(age: Duration, id: u64) -> Duration {
+pub fn spread(age: Duration, id: u64) -> Duration {
     // Fibonacci hashing spreads neighbouring numbers. The top ten bits select the position within the spread.
     let place = (id.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54) as u32;
     age / 10 * 9 + age / 5 * place / 1_024

@@ -46,7 +46,7 @@ use contract::hostname::Hostname;
 use rustls::sign::CertifiedKey;
 
 pub use self::client::{BodyReadError, Client};
-pub use self::connection::{Addresses, Connection, TlsFacts};
+pub use self::connection::{Addresses, Connection, TlsFacts, spread};
 pub use self::frames::FrameLimits;
 pub use self::http1::{Handler, ServeOutcome};
 pub use self::http2::H2Request;

@@ -50,7 +50,7 @@ pub struct ListenerSettings {
     pub connections: usize,
     /// Open connections of one client address, or of one /64 with IPv6. Default 256.
     pub connections_per_address: u32,
-    /// Requests on one connection before `Connection: close`. Default 10,000.
+    /// Requests on one connection before `Connection: close`. Default one million.
     pub requests_per_connection: u32,
     /// Age of a connection before `Connection: close`, plus or minus a tenth so that reconnects spread. Default 1 h.
     pub connection_age: Duration,
@@ -100,7 +100,7 @@ impl Default for ListenerSettings {
             idle_frames: FrameLimits::default(),
             connections: 20_000,
             connections_per_address: 256,
-            requests_per_connection: 10_000,
+            requests_per_connection: 1_000_000,
             connection_age: Duration::from_hours(1),
             proxy_protocol_from: Vec::new(),
             forwarders: Arc::default(),

@@ -76,6 +76,7 @@ fn read(section: &Section<'_>, name: &str) -> Option<UpstreamSettings> {
         one.duration("total_timeout", Duration::from_secs(30), range).map(Some)
     };
     let in_flight = one.integer("in_flight_max", 256, 1..=1_000_000);
+    let connections = super::connection_limits(&one, Duration::from_mins(10));
     let shared = one.flag("shared_connections", false);
     let health = if one.has("health") { health(&one.section("health")).map(Some) } else { Some(None) };
     let body = one.integer("body_bytes_max", OPEN_BODY_BYTES, 0..=1 << 40);
@@ -98,6 +99,7 @@ fn read(section: &Section<'_>, name: &str) -> Option<UpstreamSettings> {
         first_byte_timeout: first_byte?,
         total_timeout: total?,
         in_flight_max: u32::try_from(in_flight?).ok()?,
+        connections: connections?,
         shared_connections: shared?,
         body_bytes_max: body?,
         health: health?,

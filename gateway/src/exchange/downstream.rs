@@ -6,6 +6,7 @@ pub(crate) mod http2;
 use std::borrow::Cow;
 use std::future::Future;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use http::HeaderMap;
@@ -13,6 +14,9 @@ use tokio::time::Instant;
 
 use crate::decorate::ResponseSink;
 use contract::rejection::Rejection;
+
+/// How long the bytes before the end of a response that breaks off may take to leave.
+const BREAK_OFF_MAX: Duration = Duration::from_millis(20);
 
 /// A client that waits for the response to a request, and may still be sending its body.
 pub(crate) trait Downstream: Send {
@@ -59,6 +63,9 @@ pub(crate) trait Downstream: Send {
 
     /// Ends the response, with these trailers if the client accepts trailers.
     fn end(&mut self, trailers: Option<HeaderMap>) -> impl Future<Output = pingora::Result<()>> + Send;
+
+    /// The response breaks off: sends what was written, so that the client gets it before it learns that.
+    fn break_off(&mut self) -> impl Future<Output = ()> + Send;
 
     /// Sends a complete response of the gateway.
     fn answer(&mut self, head: Self::Head, body: Cow<'static, str>)

@@ -21,7 +21,7 @@ use tokio::sync::Semaphore;
 use super::dial::{DialFailure, dial};
 use super::idle::Idle;
 use super::sessions::Sessions;
-use super::{DialError, HealthCheck, HostPort, UpstreamSettings};
+use super::{ConnectionLimits, DialError, HealthCheck, HostPort, UpstreamSettings};
 use chassis::names;
 
 /// How long a failed address gets no requests.
@@ -49,6 +49,8 @@ pub(crate) struct Endpoint {
     is_out: AtomicBool,
     /// Consecutive results of health checks: good ones above zero, bad ones below.
     streak: AtomicI64,
+    /// How long its connections are used.
+    pub connections: ConnectionLimits,
     /// Its idle HTTP/1.1 connections.
     pub idle: Idle,
     /// Its HTTP/2 connections.
@@ -56,7 +58,12 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    pub(super) fn new(address: SocketAddr, name: Option<Arc<str>>, idle: Arc<Semaphore>) -> Self {
+    pub(super) fn new(
+        address: SocketAddr,
+        name: Option<Arc<str>>,
+        connections: ConnectionLimits,
+        idle: Arc<Semaphore>,
+    ) -> Self {
         Self {
             address,
             name,
@@ -66,7 +73,8 @@ impl Endpoint {
             failing_since: AtomicU64::new(0),
             is_out: AtomicBool::new(false),
             streak: AtomicI64::new(0),
-            sessions: Sessions::new(idle.clone()),
+            connections,
+            sessions: Sessions::new(connections, idle.clone()),
             idle: Idle::new(idle),
         }
     }
@@ -149,6 +157,7 @@ impl Endpoint {
 #[derive(Debug)]
 pub(crate) struct Endpoints {
     configured: Vec<HostPort>,
+    connections: ConnectionLimits,
     all: ArcSwap<Vec<Arc<Endpoint>>>,
     next: AtomicUsize,
     /// Permits for connections that wait for a request, shared by all upstreams.
@@ -161,13 +170,18 @@ pub(crate) struct Endpoints {
 type Found = (SocketAddr, Option<Arc<str>>);
 
 impl Endpoints {
-    pub(super) fn new(configured: &[HostPort], idle: Arc<Semaphore>, by_name: bool) -> Self {
+    pub(super) fn new(
+        configured: &[HostPort],
+        connections: ConnectionLimits,
+        idle: Arc<Semaphore>,
+        by_name: bool,
+    ) -> Self {
         let addresses = configured.iter().filter_map(|one| match one {
-            HostPort::Address(address) => Some(Arc::new(Endpoint::new(*address, None, idle.clone()))),
+            HostPort::Address(address) => Some(Arc::new(Endpoint::new(*address, None, connections, idle.clone()))),
             HostPort::Name(..) => None,
         });
         let all = ArcSwap::from_pointee(addresses.collect());
-        Self { configured: configured.to_vec(), all, next: AtomicUsize::new(0), idle, by_name }
+        Self { configured: configured.to_vec(), connections, all, next: AtomicUsize::new(0), idle, by_name }
     }
 
     /// Whether some endpoints are names.
@@ -206,7 +220,7 @@ impl Endpoints {
             return;
         }
         let known = |found: &Found| before.iter().find(|endpoint| endpoint.found() == *found).cloned();
-        let new = |(address, name): Found| Arc::new(Endpoint::new(address, name, self.idle.clone()));
+        let new = |(address, name): Found| Arc::new(Endpoint::new(address, name, self.connections, self.idle.clone()));
         let all = addresses.into_iter().map(|found| known(&found).unwrap_or_else(|| new(found)));
         self.all.store(Arc::new(all.collect()));
     }
@@ -289,7 +303,8 @@ mod tests {
     use super::*;
 
     fn of(configured: &[HostPort]) -> Endpoints {
-        Endpoints::new(configured, Arc::new(Semaphore::new(1)), false)
+        let connections = ConnectionLimits { age: Duration::from_secs(1), requests: 1 };
+        Endpoints::new(configured, connections, Arc::new(Semaphore::new(1)), false)
     }
 
     #[tokio::test]

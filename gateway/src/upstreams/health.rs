@@ -106,6 +106,7 @@ mod tests {
     use tokio::sync::Semaphore;
 
     use super::*;
+    use crate::upstreams::ConnectionLimits;
 
     #[test]
     fn consecutive_failures_take_an_address_out_and_successes_bring_it_back() {
@@ -117,7 +118,8 @@ mod tests {
             falls: 3,
             rises: 2,
         };
-        let endpoint = Endpoint::new(([127, 0, 0, 1], 1).into(), None, Arc::new(Semaphore::new(1)));
+        let connections = ConnectionLimits { age: Duration::from_secs(1), requests: 1 };
+        let endpoint = Endpoint::new(([127, 0, 0, 1], 1).into(), None, connections, Arc::new(Semaphore::new(1)));
         let now = Duration::from_secs(1);
         let answers = [false, false, true, false, false, false, true, false, true, true];
         let up = [true, true, true, true, true, false, false, false, false, true];

@@ -16,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::Stream;
-use super::pool::{self, Demands, IDLE_MAX, Trust};
+use super::pool::{self, Demands, IDLE_MAX, Lifetime, Trust};
 
 /// A connection used within this time is probably not being closed: services keep theirs for at least two seconds. Only
 /// these serve requests that may not be repeated.
@@ -33,6 +33,7 @@ pub(crate) fn announces_body(length: Option<u64>, coded: bool) -> bool {
 struct Waiting {
     stream: Stream,
     trust: Trust,
+    lifetime: Lifetime,
     since: Instant,
     good_for: Duration,
     _permit: OwnedSemaphorePermit,
@@ -67,7 +68,7 @@ impl Idle {
 
     /// Takes a connection that meets these demands and seems open. If there is none, closes the oldest connections
     /// until `others_max` are left, so that a new one can be opened.
-    pub(crate) fn take(&self, demands: &Demands, others_max: usize) -> Option<Stream> {
+    pub(crate) fn take(&self, demands: &Demands, others_max: usize) -> Option<(Stream, Lifetime)> {
         loop {
             let mut all = self.waiting.lock();
             let fits = |one: &Waiting| {
@@ -83,14 +84,20 @@ impl Idle {
             };
             drop(all);
             if waiting.is_good() {
-                return Some(waiting.stream);
+                return Some((waiting.stream, waiting.lifetime));
             }
         }
     }
 
-    /// Keeps a connection whose last response is complete, or closes it if there is no permit. May close the oldest one
-    /// instead. The upstream keeps it for `good_for`.
-    pub(crate) fn keep(&self, stream: Stream, trust: Trust, good_for: Duration) {
+    /// Keeps a connection whose last response is complete, or closes it if there is no permit or its lifetime is over.
+    /// May close the oldest one instead. The upstream keeps it for `good_for`.
+    pub(crate) fn keep(&self, stream: Stream, trust: Trust, mut lifetime: Lifetime, good_for: Duration) {
+        let since = Instant::now();
+        let left = lifetime.until.saturating_duration_since(since);
+        lifetime.requests = lifetime.requests.saturating_sub(1);
+        if lifetime.requests == 0 || left.is_zero() {
+            return;
+        }
         let mut all = self.waiting.lock();
         let permit = pool::keep_one_more(&self.permits, all.len(), || {
             if let Some(oldest) = all.pop_front() {
@@ -101,8 +108,9 @@ impl Idle {
             all.push_back(Waiting {
                 stream,
                 trust,
-                since: Instant::now(),
-                good_for: good_for.min(IDLE_MAX),
+                lifetime,
+                since,
+                good_for: good_for.min(IDLE_MAX).min(left),
                 _permit: permit,
             });
         }
@@ -125,7 +133,7 @@ fn is_quiet(stream: &Stream) -> bool {
 mod tests {
     use tokio::net::{TcpListener, TcpStream};
 
-    use super::super::Tenant;
+    use super::super::{ConnectionLimits, Tenant};
     use super::*;
 
     const TENANT: Tenant = Tenant(1);
@@ -142,7 +150,12 @@ mod tests {
 
     /// The local address of the connection that this tenant gets, if any.
     fn take(idle: &Idle, tenant: Tenant) -> Option<std::net::SocketAddr> {
-        idle.take(&of(tenant), usize::MAX).map(|stream| stream.socket().local_addr().unwrap())
+        idle.take(&of(tenant), usize::MAX).map(|(stream, _)| stream.socket().local_addr().unwrap())
+    }
+
+    /// Of a connection that was just opened.
+    fn lifetime() -> Lifetime {
+        Lifetime { until: Instant::now() + Duration::from_hours(1), requests: 1_000 }
     }
 
     /// An address, and connections to it.
@@ -161,10 +174,10 @@ mod tests {
         let (one, other, last) = (Idle::new(permits.clone()), Idle::new(permits.clone()), Idle::new(permits));
         let (_listener, [first, second, third, fourth]) = connected().await;
         let kept = third.socket().local_addr().unwrap();
-        one.keep(first, trust(TENANT), IDLE_MAX);
-        other.keep(second, trust(TENANT), IDLE_MAX);
-        other.keep(third, trust(TENANT), IDLE_MAX);
-        last.keep(fourth, trust(TENANT), IDLE_MAX);
+        one.keep(first, trust(TENANT), lifetime(), IDLE_MAX);
+        other.keep(second, trust(TENANT), lifetime(), IDLE_MAX);
+        other.keep(third, trust(TENANT), lifetime(), IDLE_MAX);
+        last.keep(fourth, trust(TENANT), lifetime(), IDLE_MAX);
         assert!(
             last.take(&of(TENANT), 0).is_none(),
             "it has no older connection to close, and closes none of other addresses"
@@ -172,7 +185,7 @@ mod tests {
         assert_eq!(take(&other, TENANT), Some(kept), "the third has the permit of the second");
         assert_eq!(take(&other, TENANT), None);
         let (_listener, [fifth]) = connected().await;
-        one.keep(fifth, trust(TENANT), IDLE_MAX);
+        one.keep(fifth, trust(TENANT), lifetime(), IDLE_MAX);
         assert!(
             take(&one, TENANT).is_some() && take(&one, TENANT).is_some(),
             "a permit is free again when its connection is used"
@@ -186,7 +199,7 @@ mod tests {
         let [first, second, third, fourth, fifth] =
             streams.each_ref().map(|stream| stream.socket().local_addr().unwrap());
         for (stream, tenant) in streams.into_iter().zip([TENANT, OTHER, TENANT, OTHER, OTHER]) {
-            idle.keep(stream, trust(tenant), IDLE_MAX);
+            idle.keep(stream, trust(tenant), lifetime(), IDLE_MAX);
         }
         assert_eq!(take(&idle, TENANT), Some(third), "the one used last");
         assert!(idle.take(&of(Tenant(3)), 3).is_none());
@@ -207,7 +220,7 @@ mod tests {
         let (there, _) = listener.accept().await.unwrap();
         drop(there);
         stream.socket().readable().await.unwrap();
-        idle.keep(stream, trust(TENANT), IDLE_MAX);
+        idle.keep(stream, trust(TENANT), lifetime(), IDLE_MAX);
         assert!(take(&idle, TENANT).is_none());
     }
 
@@ -215,11 +228,11 @@ mod tests {
     async fn a_connection_is_kept_for_55_seconds_after_its_last_response() {
         let idle = Idle::new(Arc::new(Semaphore::new(2)));
         let (_listener, [stream, other]) = connected().await;
-        idle.keep(stream, trust(TENANT), IDLE_MAX);
+        idle.keep(stream, trust(TENANT), lifetime(), IDLE_MAX);
         tokio::time::advance(Duration::from_millis(54_999)).await;
-        let stream = idle.take(&of(TENANT), usize::MAX).expect("services close theirs later");
-        idle.keep(other, trust(TENANT), IDLE_MAX);
-        idle.keep(stream, trust(TENANT), IDLE_MAX);
+        let (stream, _) = idle.take(&of(TENANT), usize::MAX).expect("services close theirs later");
+        idle.keep(other, trust(TENANT), lifetime(), IDLE_MAX);
+        idle.keep(stream, trust(TENANT), lifetime(), IDLE_MAX);
         tokio::time::advance(Duration::from_millis(54_999)).await;
         idle.tidy();
         assert_eq!(idle.waiting.lock().len(), 2);
@@ -231,15 +244,33 @@ mod tests {
     async fn keep_alive_timeouts_hold_and_unsafe_requests_get_a_recently_used_connection() {
         let idle = Idle::new(Arc::new(Semaphore::new(2)));
         let (_listener, [stream, other]) = connected().await;
-        idle.keep(stream, trust(TENANT), Duration::from_secs(4));
-        idle.keep(other, trust(TENANT), IDLE_MAX);
+        idle.keep(stream, trust(TENANT), lifetime(), Duration::from_secs(4));
+        idle.keep(other, trust(TENANT), lifetime(), IDLE_MAX);
         tokio::time::advance(Duration::from_secs(2)).await;
         let once = Demands { may_be_repeated: false, ..of(TENANT) };
         assert!(idle.take(&once, usize::MAX).is_none(), "both were idle for two seconds");
-        let other = idle.take(&of(TENANT), usize::MAX).expect("the one used last");
+        let (other, _) = idle.take(&of(TENANT), usize::MAX).expect("the one used last");
         tokio::time::advance(Duration::from_secs(2)).await;
         assert!(take(&idle, TENANT).is_none(), "four seconds are over");
-        idle.keep(other, trust(TENANT), IDLE_MAX);
+        idle.keep(other, trust(TENANT), lifetime(), IDLE_MAX);
         assert!(idle.take(&once, usize::MAX).is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_ends_with_its_age_and_its_number_of_requests() {
+        let idle = Idle::new(Arc::new(Semaphore::new(2)));
+        let (_listener, [stream, other]) = connected().await;
+        let limits = ConnectionLimits { age: Duration::from_secs(10), requests: 2 };
+        idle.keep(stream, trust(TENANT), limits.begin(), IDLE_MAX);
+        let (stream, lifetime) = idle.take(&of(TENANT), usize::MAX).expect("one more request");
+        idle.keep(stream, trust(TENANT), lifetime, IDLE_MAX);
+        assert!(take(&idle, TENANT).is_none(), "it has served two");
+        let lifetime = limits.begin();
+        tokio::time::advance(Duration::from_millis(8_999)).await;
+        idle.keep(other, trust(TENANT), lifetime, IDLE_MAX);
+        let (other, lifetime) = idle.take(&of(TENANT), usize::MAX).expect("its age is nine to eleven seconds");
+        tokio::time::advance(Duration::from_millis(2_001)).await;
+        idle.keep(other, trust(TENANT), lifetime, IDLE_MAX);
+        assert!(take(&idle, TENANT).is_none(), "it is too old");
     }
 }

@@ -1,6 +1,7 @@
 //! Which kept connection may serve which request: one rule for both versions.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustls::ClientConfig;
@@ -27,6 +28,34 @@ pub(super) fn keep_one_more(
         close_oldest();
         acquire()
     })
+}
+
+/// How long the connections of an upstream are used. They end so that requests spread over all servers behind one
+/// address, also over one that was added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ConnectionLimits {
+    /// Its age, plus or minus a tenth, so that connections end one after the other.
+    pub age: Duration,
+    /// Its requests.
+    pub requests: u32,
+}
+
+/// The use that is left to a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lifetime {
+    /// When it ends.
+    pub(super) until: Instant,
+    /// Its further requests.
+    pub(super) requests: u32,
+}
+
+impl ConnectionLimits {
+    /// Of a connection that is opened now.
+    pub(crate) fn begin(&self) -> Lifetime {
+        static OPENED: AtomicU64 = AtomicU64::new(0);
+        let age = listener::spread(self.age, OPENED.fetch_add(1, Ordering::Relaxed));
+        Lifetime { until: Instant::now() + age, requests: self.requests }
+    }
 }
 
 /// The tenant whose requests a connection carries.

@@ -1,8 +1,11 @@
 //! HTTP/2 connections to one address of an upstream: each carries many concurrent requests of one tenant.
 //!
 //! A connection carries as many requests as the upstream allows, at most 100; further requests open another. Requests
-//! that arrive while a connection is being opened wait for it together. After GOAWAY, responses in progress still
-//! arrive, and no new requests are sent. An idle connection is closed after a while.
+//! that arrive while a connection is being opened wait for it together, as many as the last connection allowed. If it
+//! allows fewer, the others look again; nothing was sent yet. An upstream that allows none (a server that sheds load)
+//! gets no further connections: its requests wait for it within the connect timeout. After GOAWAY, responses in
+//! progress still arrive, and no new requests are sent. A connection is closed after an idle time, and gets no more
+//! requests after its age and its number of requests.
 //!
 //! The connection that last received bytes gets the next request. A silent connection is checked with a PING when a
 //! request is sent (`sessions/read_monitor.rs`), and gets no further requests until it has answered.
@@ -12,7 +15,7 @@ mod session;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,14 +23,17 @@ use h2::client::SendRequest;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
-use self::session::{Acquired, Session, State};
-use super::pool::{self, Demands, IDLE_MAX, KEPT_MAX, Trust};
-use super::{DialError, DialFailure, Stream};
+use self::session::{Acquired, Opening, STREAMS_MAX, Session, State};
+use super::pool::{self, Demands, IDLE_MAX, Trust};
+use super::{ConnectionLimits, DialError, DialFailure, Stream};
 
-/// The most new or full connections that one request tries. Connections that the upstream is closing do not count.
+/// The most new connections of one request that the upstream closes at once.
 const TRIES_MAX: usize = 4;
+
+/// How often a request looks whether an upstream that allows no requests allows one: the library does not report it.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The connections of an address.
 #[derive(Debug)]
@@ -35,6 +41,9 @@ pub(crate) struct Sessions {
     /// One permit for each connection that is kept, of all addresses together: each holds a file descriptor.
     permits: Arc<Semaphore>,
     all: Mutex<VecDeque<Arc<Session>>>,
+    limits: ConnectionLimits,
+    /// Concurrent requests that the connection opened last allowed.
+    streams_max: Arc<AtomicUsize>,
     /// HTTP/2 was negotiated the last time.
     agreed: AtomicBool,
 }
@@ -50,8 +59,9 @@ pub(crate) struct Lease {
 }
 
 impl Sessions {
-    pub(super) fn new(permits: Arc<Semaphore>) -> Self {
-        Self { permits, all: Mutex::default(), agreed: AtomicBool::new(false) }
+    pub(super) fn new(limits: ConnectionLimits, permits: Arc<Semaphore>) -> Self {
+        let streams_max = Arc::new(AtomicUsize::new(STREAMS_MAX));
+        Self { permits, all: Mutex::default(), limits, streams_max, agreed: AtomicBool::new(false) }
     }
 
     /// Whether the last TLS handshake negotiated HTTP/2.
@@ -66,7 +76,8 @@ impl Sessions {
         }
     }
 
-    /// Leases a connection that meets these demands; `connect` opens another one.
+    /// Leases a connection that meets these demands; `connect` opens another one. Waits for at most `connect_timeout`
+    /// while connections allow fewer requests than wait for them.
     pub(crate) async fn lease<F>(
         &self,
         demands: &Demands,
@@ -76,23 +87,33 @@ impl Sessions {
     where
         F: Future<Output = Result<Stream, DialError>> + Send + 'static,
     {
-        let mut tries = 0;
-        for _ in 0..=KEPT_MAX {
+        let (mut closed, mut deadline) = (0, None);
+        while closed < TRIES_MAX {
             let acquired = self.acquire(demands);
             let is_new = acquired.is_none();
-            let open = || self.open(demands.trust.clone(), connect_timeout, connect());
-            let permit = acquired.unwrap_or_else(open);
-            match permit.ready().await? {
-                Acquired::Leased(lease) => return Ok(lease),
-                // It accepts no more requests, so each is tried once.
-                Acquired::Gone if !is_new => {}
-                Acquired::Full | Acquired::Gone => tries += 1,
+            let is_paused = is_new && self.is_paused(demands);
+            if !is_paused {
+                let open = || self.open(demands.trust.clone(), connect_timeout, connect());
+                match acquired.unwrap_or_else(open).ready().await? {
+                    Acquired::Leased(lease) => return Ok(lease),
+                    // It accepts no more requests, so each is tried once.
+                    Acquired::Gone if !is_new => continue,
+                    Acquired::Gone => {
+                        closed += 1;
+                        continue;
+                    }
+                    Acquired::Full => {}
+                }
             }
-            if tries == TRIES_MAX {
-                break;
+            let now = Instant::now();
+            if now >= *deadline.get_or_insert(now + connect_timeout) {
+                return Err(DialError::because(DialFailure::TimedOut, "its HTTP/2 connections allow no requests"));
+            }
+            if is_paused || self.streams_max.load(Ordering::Relaxed) == 0 {
+                sleep(LOOK_EVERY).await;
             }
         }
-        Err(DialError::because(DialFailure::Protocol, "the upstream's HTTP/2 connections accept no requests"))
+        Err(DialError::because(DialFailure::Protocol, "the upstream closes its HTTP/2 connections at once"))
     }
 
     /// Adds a connection that has just negotiated HTTP/2.
@@ -107,6 +128,11 @@ impl Sessions {
         let all = self.all.lock();
         let taking = all.iter().filter(|session| session.takes(demands));
         taking.max_by_key(|session| session.heard()).and_then(Session::acquire)
+    }
+
+    /// Whether an open connection that meets these demands allows no requests at all.
+    fn is_paused(&self, demands: &Demands) -> bool {
+        self.all.lock().iter().any(|session| session.is_paused(demands))
     }
 
     fn open(
@@ -136,7 +162,9 @@ impl Sessions {
         all.retain(|session| session.is_alive());
         let kept = self.keep(&mut all);
         let is_kept = kept.is_some();
-        let (session, permit) = Session::open(trust, connect_timeout, connecting, kept);
+        let opening =
+            Opening { trust, connect_timeout, lifetime: self.limits.begin(), streams_max: self.streams_max.clone() };
+        let (session, permit) = Session::open(opening, connecting, kept);
         // One that is not kept serves this one request and is closed.
         if is_kept {
             all.push_back(session);
@@ -154,10 +182,12 @@ impl Sessions {
         })
     }
 
-    /// Closes connections that were idle for too long.
+    /// Closes connections that were idle for too long, or are too old.
     pub(super) fn tidy(&self) {
+        let now = Instant::now();
         self.all.lock().retain(|session| {
-            let stays = session.is_alive() && session.idle().is_none_or(|idle| idle < IDLE_MAX);
+            let is_in_use = session.idle().is_none_or(|idle| idle < IDLE_MAX);
+            let stays = session.is_alive() && is_in_use && !session.is_old(now);
             if !stays {
                 session.close();
             }

@@ -3,6 +3,8 @@
 //! The files are checked every few seconds and reloaded when they have changed. A file that cannot be used is logged,
 //! and the previous ones stay in use. Visitors learn nothing about certificates.
 
+mod verifier;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -14,6 +16,8 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, aws_lc_rs as provider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+
+use self::verifier::{Unusable, Verifier};
 
 /// The protocols for ALPN.
 const HTTP2: &[u8] = b"h2";
@@ -94,11 +98,13 @@ fn digest_of(settings: &TlsSettings) -> Vec<u8> {
 fn read(settings: &TlsSettings, digest: Vec<u8>) -> anyhow::Result<Loaded> {
     let provider = Arc::new(provider::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
-    let builder = if settings.insecure {
-        builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAny(provider)))
+    let verifier: Arc<dyn ServerCertVerifier> = if settings.insecure {
+        Arc::new(AcceptAny(provider))
     } else {
-        builder.with_root_certificates(roots(settings)?)
+        let (roots, known) = roots(settings)?;
+        Arc::new(Verifier::new(roots, known, provider)?)
     };
+    let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
     let mut both = match &settings.client {
         None => builder.with_no_client_auth(),
         Some((chain, key)) => {
@@ -112,7 +118,8 @@ fn read(settings: &TlsSettings, digest: Vec<u8>) -> anyhow::Result<Loaded> {
     Ok(Loaded { digest, both: Arc::new(both), http1: Arc::new(http1) })
 }
 
-fn roots(settings: &TlsSettings) -> anyhow::Result<RootCertStore> {
+/// The trusted authorities, and the certificates of the configured file.
+fn roots(settings: &TlsSettings) -> anyhow::Result<(RootCertStore, Vec<CertificateDer<'static>>)> {
     let mut roots = RootCertStore::empty();
     let Some(authority) = &settings.authority else {
         // Unsupported certificates of the system are skipped.
@@ -121,12 +128,13 @@ fn roots(settings: &TlsSettings) -> anyhow::Result<RootCertStore> {
             !roots.is_empty(),
             "the system has no trusted certificate authority: set ca_certificate_file, or install ca-certificates"
         );
-        return Ok(roots);
+        return Ok((roots, Vec::new()));
     };
-    for certificate in certificates(authority)? {
-        roots.add(certificate)?;
+    let known = certificates(authority)?;
+    for certificate in &known {
+        roots.add(certificate.clone())?;
     }
-    Ok(roots)
+    Ok((roots, known))
 }
 
 /// Accepts every certificate, for `insecure`.
@@ -184,6 +192,7 @@ pub(crate) fn reason(error: &std::io::Error) -> Option<String> {
                 "its certificate is from an authority that is not trusted: set tls.ca_certificate_file"
             }
             Wrong::Revoked => "its certificate was revoked",
+            Wrong::Other(other) => Unusable::of(other).map_or("its certificate is not valid", Unusable::reason),
             _ => "its certificate is not valid",
         }
         .to_owned(),

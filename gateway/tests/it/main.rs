@@ -81,6 +81,8 @@ mod trailers;
 #[cfg(test)]
 mod uploads;
 #[cfg(test)]
+mod upstream_chunks;
+#[cfg(test)]
 mod upstream_grpc;
 #[cfg(test)]
 mod upstream_http2;

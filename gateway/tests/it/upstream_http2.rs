@@ -9,11 +9,11 @@ use bytes::Bytes;
 use contract::feed::Entity;
 use futures_util::future::join_all;
 use h2::Reason;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 use crate::world::client::Ask;
 use crate::world::entities::{public, site};
-use crate::world::h2_upstream::{Asked, H2Upstream, going_away, send};
+use crate::world::h2_upstream::{Asked, H2Upstream, going_away, pausing, send};
 use crate::world::secure::{file, front, usual};
 use crate::world::upstream::{Act, Upstream};
 use crate::world::{BLOG, Setup, World, certificates, eventually, within};
@@ -463,4 +463,97 @@ async fn an_upstream_without_http2_is_502_with_a_reason() {
     reply.refused(502, "upstream_invalid");
     assert_eq!(world.log.line_of(reply.request_id()).await["reason"], "it does not speak HTTP/2 on this port");
     world.end().await;
+}
+
+/// A limit of one stream, cold, and requests of both kinds at once: those that wait for the connection that is being
+/// opened open another one as soon as the limit is known.
+#[tokio::test]
+async fn requests_that_wait_for_a_connection_with_few_streams_get_another() {
+    for limit in [1, 4] {
+        let upstream = H2Upstream::start(limit, echo).await;
+        let world = world(upstream.address, |_| {}).await;
+        let client = world.h2(BLOG).await;
+        let asks = (0..48).map(|number| {
+            let method = if number % 2 == 0 { "GET" } else { "POST" };
+            Ask::new(method, BLOG, "/")
+        });
+        let asks: Vec<Ask> = asks.collect();
+        for _ in 0..3 {
+            for reply in join_all(asks.iter().map(|ask| client.ask(ask))).await {
+                assert_eq!(reply.status, 200, "{limit}: {reply:?}");
+            }
+            upstream.goes_away();
+        }
+        drop(client);
+        world.end().await;
+    }
+}
+
+/// A server that sheds load allows no stream for a while: requests wait, and open no further connections.
+#[tokio::test]
+async fn a_server_that_allows_no_stream_is_waited_for() {
+    let (allow, allowed) = watch::channel(false);
+    let (at, connections) = pausing(allowed).await;
+    let world = world(at, |setup| setup.blog = "connect_timeout = \"10s\"").await;
+    let client = world.h2(BLOG).await;
+    let (get, post) = (Ask::get(BLOG, "/"), Ask::new("POST", BLOG, "/"));
+    let asking = async { tokio::join!(client.ask(&get), client.ask(&post)) };
+    let allowing = async {
+        eventually("a connection", async || (connections.load(Ordering::Relaxed) > 0).then_some(())).await;
+        allow.send_replace(true);
+    };
+    let ((one, other), ()) = tokio::join!(asking, allowing);
+    assert_eq!((one.status, other.status), (200, 200));
+    assert_eq!(connections.load(Ordering::Relaxed), 1);
+    drop(client);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_server_that_never_allows_a_stream_is_504_after_the_connect_timeout() {
+    let (_allow, allowed) = watch::channel(false);
+    let (at, connections) = pausing(allowed).await;
+    let world = world(at, |setup| setup.blog = "connect_timeout = \"100ms\"\nfirst_byte_timeout = \"100ms\"").await;
+    let reply = world.ask(Ask::get(BLOG, "/")).await;
+    reply.refused(504, "upstream_timeout");
+    let line = world.log.line_of(reply.request_id()).await;
+    assert_eq!(line["reason"], "its HTTP/2 connections allow no requests");
+    // A probe may have looked whether the address accepts connections.
+    assert!(connections.load(Ordering::Relaxed) <= 2);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_connection_gets_the_configured_number_of_requests_and_ends_with_its_age() {
+    for (lines, expected) in [("requests_per_connection = 2", 3), ("requests_per_connection = 5", 1)] {
+        let (new, old) = (H2Upstream::start(100, echo).await, Upstream::start().await);
+        for (url, is_new) in [(format!("h2c://{}", new.address), true), (format!("http://{}", old.address), false)] {
+            let world = World::with(|setup| {
+                setup.blog_urls = vec![url.clone()];
+                setup.blog = lines;
+            })
+            .await;
+            for _ in 0..5 {
+                assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
+            }
+            let opened = if is_new { new.connections() } else { old.connections() };
+            assert_eq!(opened, expected, "{url}");
+            world.end().await;
+        }
+    }
+    let (new, old) = (H2Upstream::start(100, echo).await, Upstream::start().await);
+    for (url, is_new) in [(format!("h2c://{}", new.address), true), (format!("http://{}", old.address), false)] {
+        let world = World::with(|setup| {
+            setup.blog_urls = vec![url.clone()];
+            setup.blog = "connection_age = \"100ms\"";
+        })
+        .await;
+        eventually("a second connection", async || {
+            assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
+            let opened = if is_new { new.connections() } else { old.connections() };
+            (opened > 1).then_some(())
+        })
+        .await;
+        world.end().await;
+    }
 }

@@ -175,3 +175,149 @@ async fn nghttpd_with_tls_and_without() {
     .await;
     assert_served(format!("https://127.0.0.1:{port}"), &files.tls, "h2 tls").await;
 }
+
+/// A certificate as people make them, in `place`, with these further options.
+async fn made_by_openssl(place: &str, name: &str, options: &[&str]) {
+    let (key, chain) = (format!("{place}/{name}.key"), format!("{place}/{name}.pem"));
+    let mut command = Command::new("openssl");
+    command.args([
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-keyout",
+        &key,
+        "-out",
+        &chain,
+        "-subj",
+        "/CN=localhost",
+    ]);
+    let made = command.args(options).output().await.expect("openssl is installed");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+}
+
+/// nginx with a certificate of its own, at a free port, for HTTP/1.1 and HTTP/2.
+async fn nginx_with(place: &str, name: &str, lines: &str) -> (Child, u16) {
+    started(async |port| {
+        let text = format!(
+            "daemon off; master_process off; error_log stderr; pid {place}/{name}.pid; worker_processes 1; events {{}}\n\
+             http {{ access_log off; client_body_temp_path {place}/b; proxy_temp_path {place}/p;\n\
+             fastcgi_temp_path {place}/f; uwsgi_temp_path {place}/u; scgi_temp_path {place}/s; {lines}\n\
+             server {{ listen 127.0.0.1:{port} ssl http2; root {place}; location /upload/ {{ dav_methods PUT; }}\n\
+             ssl_certificate {place}/{name}.pem; ssl_certificate_key {place}/{name}.key; }} }}\n"
+        );
+        let settings = format!("{place}/{name}.conf");
+        std::fs::write(&settings, text).unwrap();
+        spawn(&program("nginx"), &["-c", &settings, "-p", place, "-e", "stderr"])
+    })
+    .await
+}
+
+/// The certificate that `openssl req -x509` makes is an authority's. In `ca_certificate_file` it is trusted as it is; if
+/// it cannot be, the reason names the cure.
+#[tokio::test]
+async fn certificates_as_people_make_them_are_trusted_or_refused_with_the_cure() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().to_str().unwrap().to_owned();
+    std::fs::write(directory.path().join("index.html"), "hello").unwrap();
+    let san = ["-addext", "subjectAltName=DNS:localhost"];
+    let leaf = ["-addext", "basicConstraints=critical,CA:FALSE"];
+    made_by_openssl(&place, "usual", &san).await;
+    made_by_openssl(&place, "other", &san).await;
+    made_by_openssl(&place, "leaf", &[san, leaf].concat()).await;
+    made_by_openssl(&place, "nameless", &[]).await;
+    made_by_openssl(&place, "nameless-leaf", &leaf).await;
+    made_by_openssl(&place, "elsewhere", &["-addext", "subjectAltName=DNS:elsewhere.example"]).await;
+    let (chain, key) = certificates::leaf_with(&["localhost"], |params| {
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params.not_after = rcgen::date_time_ymd(2020, 1, 1);
+    });
+    std::fs::write(directory.path().join("expired.pem"), chain).unwrap();
+    std::fs::write(directory.path().join("expired.key"), key).unwrap();
+    for (server, trusted, reason) in [
+        ("usual", "usual", None),
+        ("leaf", "leaf", None),
+        ("usual", "other", Some("made as an authority (CA:TRUE): put this certificate into tls.ca_certificate_file")),
+        ("leaf", "other", Some("from an authority that is not trusted")),
+        ("nameless", "nameless", Some("no subjectAltName: make it with -addext subjectAltName=DNS:")),
+        ("nameless-leaf", "nameless-leaf", Some("no subjectAltName")),
+        ("elsewhere", "elsewhere", Some("for another name: set tls.server_name")),
+        ("expired", "expired", Some("has expired")),
+    ] {
+        let (_server, port) = nginx_with(&place, server, "").await;
+        for http2 in [true, false] {
+            let world = World::with(|setup| {
+                setup.blog_urls = vec![format!("https://localhost:{port}")];
+                setup.blog = "connect_timeout = \"10s\"";
+                setup.blog_tables =
+                    format!("[upstreams.blog.tls]\nhttp2 = {http2}\nca_certificate_file = \"{place}/{trusted}.pem\"");
+            })
+            .await;
+            let reply = world.ask(Ask::get(BLOG, "/index.html")).await;
+            let Some(reason) = reason else {
+                assert_eq!((reply.status, reply.text()), (200, "hello"), "{server}, trusted {trusted}");
+                world.end().await;
+                continue;
+            };
+            reply.refused(502, "upstream_tls");
+            let line = world.log.line_of(reply.request_id()).await;
+            let told = line["reason"].as_str().unwrap_or_default();
+            assert!(told.contains(reason), "{server}, trusted {trusted}: {told}");
+            let status: serde_json::Value = serde_json::from_str(&world.admin.get("/status").await.1).unwrap();
+            assert!(status["upstreams"].to_string().contains(reason), "{server}: {status}");
+            world.end().await;
+        }
+    }
+}
+
+/// Requests at once, also those that may not be repeated, to servers that allow few streams per connection.
+#[tokio::test]
+async fn servers_that_allow_few_streams_get_every_request() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().to_str().unwrap().to_owned();
+    std::fs::write(directory.path().join("index.html"), "hello").unwrap();
+    made_by_openssl(&place, "usual", &["-addext", "subjectAltName=DNS:localhost"]).await;
+    let tls = format!("[upstreams.blog.tls]\nca_certificate_file = \"{place}/usual.pem\"");
+    let nghttpd = async |limit: &str| {
+        started(async |port| {
+            let options = ["-d", &place, "--no-tls", "-a", "127.0.0.1", "-m", limit, &port.to_string()];
+            spawn(&program("nghttpd"), &options)
+        })
+        .await
+    };
+    let ((_one, one), (_two, two)) = (nghttpd("1").await, nghttpd("2").await);
+    let (_nginx, limited) = nginx_with(&place, "usual", "http2_max_concurrent_streams 1;").await;
+    // It ends each connection with GOAWAY after four requests.
+    for name in ["usual.pem", "usual.key"] {
+        let copy = name.replace("usual", "going");
+        std::fs::copy(directory.path().join(name), directory.path().join(copy)).unwrap();
+    }
+    let (_going, going) = nginx_with(&place, "going", "http2_max_concurrent_streams 4; keepalive_requests 4;").await;
+    for (url, tls) in [
+        (format!("h2c://127.0.0.1:{one}"), ""),
+        (format!("h2c://127.0.0.1:{two}"), ""),
+        (format!("https://localhost:{limited}"), tls.as_str()),
+        (format!("https://localhost:{going}"), tls.as_str()),
+    ] {
+        // Each time cold.
+        for _ in 0..3 {
+            let world = World::with(|setup| {
+                setup.blog_urls = vec![url.clone()];
+                setup.blog = "connect_timeout = \"10s\"";
+                setup.blog_tables = tls.to_owned();
+            })
+            .await;
+            let client = world.h2(BLOG).await;
+            let ask = Ask::get(BLOG, "/index.html");
+            for _ in 0..4 {
+                let replies = futures_util::future::join_all((0..32).map(|_| client.ask(&ask))).await;
+                for reply in replies {
+                    assert_eq!((reply.status, reply.text()), (200, "hello"), "{url}");
+                }
+            }
+            drop(client);
+            world.end().await;
+        }
+    }
+}

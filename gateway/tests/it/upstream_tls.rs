@@ -8,6 +8,7 @@ use tempfile::TempDir;
 use tokio::io::AsyncBufReadExt as _;
 
 use crate::world::client::Ask;
+use crate::world::h2_upstream::{Asked, H2Upstream};
 use crate::world::secure::{file, front, server, usual};
 use crate::world::upstream::{Act, Upstream, response};
 use crate::world::{BLOG, World, certificates, eventually, within};
@@ -165,6 +166,29 @@ async fn a_client_certificate_is_sent_and_reloaded_when_its_file_changes() {
     })
     .await;
     world.end().await;
+}
+
+/// A connection that is used all the time ends too when its upstream is no longer trusted.
+#[tokio::test]
+async fn trust_that_is_taken_away_ends_for_connections_in_use() {
+    for http2 in [false, true] {
+        let (old, new, files) = (Upstream::start().await, H2Upstream::start(100, Asked::empty).await, directory());
+        let mut config = usual(&["127.0.0.1"]);
+        config.alpn_protocols = vec![if http2 { b"h2".to_vec() } else { b"http/1.1".to_vec() }];
+        let at = front(if http2 { new.address } else { old.address }, config).await;
+        let world = world(at, &format!("http2 = {http2}"), files.path()).await;
+        for _ in 0..3 {
+            assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
+        }
+        assert_eq!(new.connections() + old.connections(), 1);
+        file(files.path(), "root.pem", &certificates::leaf(&["another.example"]).0);
+        eventually("the connection is left", async || {
+            let reply = world.ask(Ask::get(BLOG, "/")).await;
+            (reply.status != 200).then(|| reply.refused(502, "upstream_tls").clone())
+        })
+        .await;
+        world.end().await;
+    }
 }
 
 /// The first log line with this word of a gateway that starts with these settings.

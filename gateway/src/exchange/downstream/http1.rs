@@ -11,9 +11,9 @@ use bytes::{Buf as _, BufMut as _, BytesMut};
 use http::{HeaderMap, StatusCode};
 use pingora::{Error, ErrorType};
 use tokio::io::AsyncWriteExt as _;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
-use super::Downstream;
+use super::{BREAK_OFF_MAX, Downstream};
 use crate::decorate::ResponseSink;
 use crate::exchange::upstream::write_trailers;
 use contract::rejection::Rejection;
@@ -217,6 +217,10 @@ impl Downstream for Http1Client<'_> {
             write_trailers(trailers.as_ref(), &mut self.framing);
         }
         poll_fn(|cx| self.poll_flush(cx)).await
+    }
+
+    async fn break_off(&mut self) {
+        let _ = timeout(BREAK_OFF_MAX, poll_fn(|cx| self.poll_flush(cx))).await;
     }
 
     async fn answer(&mut self, mut head: Http1Head, body: Cow<'static, str>) -> pingora::Result<()> {

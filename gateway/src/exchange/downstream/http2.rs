@@ -11,9 +11,9 @@ use h2::{RecvStream, SendStream};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use pingora::{Error, ErrorType, OrErr as _};
 use pingora_http::RequestHeader;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
-use super::Downstream;
+use super::{BREAK_OFF_MAX, Downstream};
 use crate::decorate::ResponseSink;
 use crate::exchange::upstream::READ_BYTES;
 use contract::rejection::Rejection;
@@ -271,6 +271,11 @@ impl Downstream for Http2Client {
         response.send_trailers(trailers).or_else(unsent)?;
         self.ended = true;
         Ok(())
+    }
+
+    /// The h2 library discards written data when the stream is reset, and does not tell when it was sent.
+    async fn break_off(&mut self) {
+        sleep(BREAK_OFF_MAX).await;
     }
 
     async fn answer(&mut self, head: Http2Head, body: Cow<'static, str>) -> pingora::Result<()> {

@@ -1,5 +1,6 @@
 //! One request and its response over an HTTP/1.1 connection to an upstream.
 
+mod chunks;
 mod framing;
 mod request;
 pub(in crate::exchange) mod response;
@@ -24,7 +25,7 @@ use super::{READ_BYTES, Request, ResponseHead, trailers};
 use crate::decorate::ResponseSink;
 use crate::exchange::downstream::Downstream;
 use crate::forward::RESPONSE_HEAD_BYTES_MAX;
-use crate::upstreams::{Endpoint, Stream, Trust, tls_reason};
+use crate::upstreams::{Endpoint, Lifetime, Stream, Trust, tls_reason};
 
 /// Buffer size for the first read: a small response fits.
 const FIRST_READ_BYTES: usize = 8 * 1024;
@@ -33,6 +34,7 @@ const FIRST_READ_BYTES: usize = 8 * 1024;
 pub(super) struct Http1Call {
     stream: Stream,
     trust: Trust,
+    lifetime: Lifetime,
     sending: Sending,
     /// Bytes of the buffer that were parsed without finding the end of the head.
     seen: usize,
@@ -46,11 +48,16 @@ pub(super) struct Http1Call {
 }
 
 impl Http1Call {
-    pub(super) fn new(stream: Stream, request: &Request<'_>, request_body: &RequestBody) -> Self {
+    pub(super) fn new(
+        (stream, lifetime): (Stream, Lifetime),
+        request: &Request<'_>,
+        request_body: &RequestBody,
+    ) -> Self {
         let head = request::bytes(request.head, request_body.is_chunked(), request.switches);
         Self {
             stream,
             trust: request.demands.trust.clone(),
+            lifetime,
             sending: Sending::new(head, request_body),
             seen: 0,
             framing: Framing::End,
@@ -137,6 +144,7 @@ impl Http1Call {
             match ready!(poll_read_buf(Pin::new(&mut self.stream), cx, buffer)) {
                 Ok(1..) => {}
                 Ok(_) if self.framing == Framing::End => return Poll::Ready(Ok(None)),
+                Ok(_) | Err(_) if self.framing.ends_without_trailers() => return Poll::Ready(Ok(None)),
                 Ok(_) => return Poll::Ready(ended("the response broke off")),
                 Err(error) => return Poll::Ready(broken(error)),
             }
@@ -160,9 +168,9 @@ impl Http1Call {
 
     /// Keeps the connection for another request, if the response is complete and nothing came after it.
     pub(super) fn keep(mut self, buffer: &BytesMut, endpoint: &Endpoint) {
-        let is_complete = self.framing.is_done() && buffer.is_empty();
+        let is_complete = self.framing.is_done() && self.framing.is_usual() && buffer.is_empty();
         if self.reusable && is_complete && self.sending.is_whole() && self.stream.is_read() {
-            endpoint.idle.keep(self.stream, self.trust, self.good_for);
+            endpoint.idle.keep(self.stream, self.trust, self.lifetime, self.good_for);
         }
     }
 }

@@ -10,7 +10,7 @@ use super::http2::{self, Http2Call};
 use super::{Request, RequestBody, UpstreamCall, Version};
 use crate::exchange::retry::{Failed, Failure};
 use crate::facts::ConnectionKind;
-use crate::upstreams::{DialError, DialFailure, Endpoint, Lease, Stream, Upstream, dial};
+use crate::upstreams::{DialError, DialFailure, Endpoint, Lease, Lifetime, Stream, Upstream, dial};
 
 /// How long a server may take from accepting a connection to its first HTTP/2 frame.
 const FIRST_FRAME_MAX: Duration = Duration::from_secs(8);
@@ -37,8 +37,8 @@ pub(in crate::exchange) async fn open(
     // A request for another protocol needs a connection of its own, so HTTP/1.1.
     let http2 = !request.switches || transport.tls().is_none();
     if !http2 || !transport.multiplexes(endpoint) {
-        if let Some(stream) = endpoint.idle.take(&request.demands, upstream.idle_max()) {
-            return Ok(http1(stream, true, request, request_body));
+        if let Some(kept) = endpoint.idle.take(&request.demands, upstream.idle_max()) {
+            return Ok(http1(kept, true, request, request_body));
         }
         let stream = dial(transport, endpoint, http2, connect_timeout)
             .await
@@ -47,7 +47,7 @@ pub(in crate::exchange) async fn open(
             if http2 && stream.is_tls() {
                 endpoint.sessions.set_http2_agreed(false);
             }
-            return Ok(http1(stream, false, request, request_body));
+            return Ok(http1((stream, endpoint.connections.begin()), false, request, request_body));
         }
         endpoint.sessions.add_connected(&request.demands, opening_time(upstream), stream);
     }
@@ -72,10 +72,15 @@ pub(in crate::exchange) async fn open(
     }
 }
 
-fn http1(stream: Stream, reused: bool, request: &Request<'_>, request_body: &mut RequestBody) -> UpstreamCall {
+fn http1(
+    (stream, lifetime): (Stream, Lifetime),
+    reused: bool,
+    request: &Request<'_>,
+    request_body: &mut RequestBody,
+) -> UpstreamCall {
     let kind = ConnectionKind { reused, http2: false, tls: stream.is_tls() };
     request_body.begin(reused && request.demands.may_be_repeated, false);
-    UpstreamCall::new(Version::Http1(Http1Call::new(stream, request, request_body)), request, kind)
+    UpstreamCall::new(Version::Http1(Http1Call::new((stream, lifetime), request, request_body)), request, kind)
 }
 
 /// Leases a connection of HTTP/2.

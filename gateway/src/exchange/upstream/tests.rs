@@ -8,7 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::*;
 use crate::exchange::downstream::http1::Http1Head as Head;
 use crate::request::BodyPromise;
-use crate::upstreams::{Stream, Trust};
+use crate::upstreams::{ConnectionLimits, Stream, Trust};
 use contract::rejection::Rejection;
 use listener::Timer;
 
@@ -65,6 +65,10 @@ impl Downstream for Silent {
         unreachable!()
     }
 
+    async fn break_off(&mut self) {
+        unreachable!()
+    }
+
     async fn answer(&mut self, _: Head, _: Cow<'static, str>) -> pingora::Result<()> {
         unreachable!()
     }
@@ -109,7 +113,8 @@ async fn times_out(promise: BodyPromise, pieces: &[&'static str]) -> (Box<Error>
     let request = Request { head: &head, switches: false, demands, wait_limits };
     let mut request_body = RequestBody::new(promise, 10, None);
     request_body.begin(false, false);
-    let version = Version::Http1(Http1Call::new(Stream::Plain(stream), &request, &request_body));
+    let lifetime = ConnectionLimits { age: Duration::from_hours(1), requests: 1 }.begin();
+    let version = Version::Http1(Http1Call::new((Stream::Plain(stream), lifetime), &request, &request_body));
     let kind = ConnectionKind { reused: false, http2: false, tls: false };
     let mut upstream = UpstreamCall::new(version, &request, kind);
     let pieces = pieces.iter().rev();

@@ -5,8 +5,10 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use crate::fields::FieldRules;
 use listener::fields::{is_reserved, may_stand_in_trailers};
 
-/// The most field lines in the trailers of a response; the limit for chunked bodies is lower.
-const FIELDS_MAX: usize = 32;
+/// The most trailers of a response; further ones are dropped.
+const FIELDS_MAX: usize = 100;
+/// The most bytes of their names and values, so that clients accept them.
+const FIELDS_BYTES_MAX: usize = 16 * 1024;
 
 /// The forwarded trailers of a request, by the rules of the upstream: a server may merge them into the head.
 pub(crate) fn of_request(fields: HeaderMap, rules: &FieldRules) -> HeaderMap {
@@ -18,17 +20,30 @@ pub(crate) fn of_response(fields: HeaderMap, is_removed: impl Fn(&str) -> bool) 
     without(fields, is_removed)
 }
 
-/// Parses the trailers after the last chunk of a response, including the blank line.
+/// Parses the trailers after the last chunk of a response. Malformed, folded and incomplete fields are dropped, and those
+/// beyond the limits: the body is complete without them.
 pub(crate) fn read(bytes: &[u8]) -> HeaderMap {
-    let mut lines = [httparse::EMPTY_HEADER; FIELDS_MAX];
-    let mut fields = HeaderMap::new();
-    if let Ok(httparse::Status::Complete((_, lines))) = httparse::parse_headers(bytes, &mut lines) {
-        for line in lines {
-            let (name, value) = (HeaderName::from_bytes(line.name.as_bytes()), HeaderValue::from_bytes(line.value));
-            if let (Ok(name), Ok(value)) = (name, value) {
-                fields.append(name, value);
+    let (mut fields, mut size, mut last) = (HeaderMap::new(), 0, None);
+    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        let Some(line) = line.strip_suffix(b"\n") else { break };
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if line.starts_with(b" ") || line.starts_with(b"\t") {
+            if let Some(folded) = last.take() {
+                fields.remove(&folded);
             }
+            continue;
         }
+        let Some(colon) = memchr::memchr(b':', line) else { continue };
+        let (name, value) = line.split_at(colon);
+        let name = HeaderName::from_bytes(name.trim_ascii_end());
+        let value = HeaderValue::from_bytes(value.get(1..).unwrap_or_default().trim_ascii());
+        let (Ok(name), Ok(value)) = (name, value) else { continue };
+        size += name.as_str().len() + value.len();
+        if size > FIELDS_BYTES_MAX || fields.len() == FIELDS_MAX {
+            break;
+        }
+        fields.append(&name, value);
+        last = Some(name);
     }
     fields
 }
@@ -65,6 +80,19 @@ mod tests {
         write(Some(&fields), &mut written);
         assert_eq!(written, b"x-sum: 6\r\nx-sum: 7\r\n\r\n");
         assert!(read(b"\r\n").is_empty() && read(b"x").is_empty());
+    }
+
+    #[test]
+    fn malformed_and_surplus_trailers_are_dropped_alone() {
+        let text =
+            b"X_Under: 1\nX-A : 2\r\nX-Folded: 3\r\n  more\r\nno colon\r\nX-Nul: \0\r\n: 4\r\nX-B:5\r\nX-C: incompl";
+        let mut written = Vec::new();
+        write(Some(&read(text)), &mut written);
+        assert_eq!(written, b"x_under: 1\r\nx-a: 2\r\nx-b: 5\r\n\r\n");
+        let many: String = (0..200).map(|number| format!("X-{number}: 1\r\n")).collect();
+        assert_eq!(read(many.as_bytes()).len(), FIELDS_MAX);
+        let large = format!("X-One: {}\r\nX-Two: {}\r\n\r\n", "a".repeat(9_000), "b".repeat(9_000));
+        assert_eq!(read(large.as_bytes()).len(), 1);
     }
 
     #[test]

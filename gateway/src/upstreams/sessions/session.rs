@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,11 +17,11 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::read_monitor::{MonitoredStream, ReadMonitor};
 use super::{Lease, Shared};
-use crate::upstreams::pool::{Demands, Trust};
+use crate::upstreams::pool::{Demands, Lifetime, Trust};
 use crate::upstreams::{DialError, DialFailure};
 
 /// Requests of one connection at once, where the other side allows that many.
-const STREAMS_MAX: usize = 100;
+pub(super) const STREAMS_MAX: usize = 100;
 /// Bytes of a response that may wait for a client that does not read. The connection's window has room for all streams,
 /// so that no stream blocks another.
 const STREAM_WINDOW: u32 = 256 * 1024;
@@ -51,12 +51,25 @@ pub(super) enum State {
 pub(super) struct Session {
     trust: Trust,
     state: Shared,
+    /// Requests that use it or wait for it.
     streams: AtomicUsize,
+    /// Requests that may wait for it while it is being opened.
+    waiting_max: usize,
+    lifetime: Lifetime,
     /// It gets no more requests.
     leaving: AtomicBool,
-    has_served: AtomicBool,
+    served: AtomicU32,
     idle_since: Mutex<Instant>,
     monitor: Arc<ReadMonitor>,
+}
+
+/// What a connection to be opened is for.
+pub(super) struct Opening {
+    pub(super) trust: Trust,
+    pub(super) connect_timeout: Duration,
+    pub(super) lifetime: Lifetime,
+    /// Concurrent requests that the connection opened last allowed; it is set to those of this one.
+    pub(super) streams_max: Arc<AtomicUsize>,
 }
 
 /// The right to one request on a connection that may still be opening, until dropped.
@@ -75,23 +88,35 @@ pub(super) enum Acquired {
 impl Session {
     /// Opens one, and acquires a permit for its first request.
     pub(super) fn open<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-        trust: Trust,
-        connect_timeout: Duration,
+        opening: Opening,
         connecting: impl Future<Output = Result<S, DialError>> + Send + 'static,
         kept: Option<OwnedSemaphorePermit>,
     ) -> (Arc<Self>, StreamPermit) {
+        let Opening { trust, connect_timeout, lifetime, streams_max } = opening;
         let (states, state) = watch::channel(State::Opening);
         let monitor = Arc::new(ReadMonitor::new());
         let session = Arc::new(Self {
             trust,
             state,
             streams: AtomicUsize::new(1),
+            waiting_max: streams_max.load(Ordering::Relaxed).max(1),
+            lifetime,
             leaving: AtomicBool::new(false),
-            has_served: AtomicBool::new(false),
+            served: AtomicU32::new(0),
             idle_since: Mutex::new(Instant::now()),
             monitor: monitor.clone(),
         });
-        tokio::spawn(run(connecting, connect_timeout, monitor, states, kept));
+        let heard = monitor.clone();
+        let opening = async move {
+            let opened = timeout(connect_timeout, async { handshake(connecting.await?, monitor.clone()).await });
+            let late = Err(DialError { kind: DialFailure::TimedOut, reason: None });
+            let opened = opened.await.unwrap_or(late);
+            if let Ok((sender, ..)) = &opened {
+                streams_max.store(sender.current_max_send_streams().min(STREAMS_MAX), Ordering::Relaxed);
+            }
+            opened
+        };
+        tokio::spawn(run(opening, heard, states, kept));
         (session.clone(), StreamPermit(Some(session)))
     }
 
@@ -119,10 +144,20 @@ impl Session {
     /// The number of requests that it may carry now; `None` if it is over.
     fn limit(&self) -> Option<usize> {
         match &*self.state.borrow() {
-            State::Opening => Some(STREAMS_MAX),
+            State::Opening => Some(self.waiting_max),
             State::Ready(sender) => Some(sender.current_max_send_streams().min(STREAMS_MAX)),
             State::Failed(_) | State::Over => None,
         }
+    }
+
+    /// Whether it is open, and would serve these demands if the other side allowed a request.
+    pub(super) fn is_paused(&self, demands: &Demands) -> bool {
+        self.is_alive() && self.limit() == Some(0) && demands.are_met(&self.trust, || self.heard())
+    }
+
+    /// Whether its lifetime is over.
+    pub(super) fn is_old(&self, now: Instant) -> bool {
+        now >= self.lifetime.until
     }
 
     /// Whether it may accept requests, now or soon.
@@ -185,7 +220,11 @@ impl StreamPermit {
         if session.streams.load(Ordering::Relaxed) > limit {
             return Ok(Acquired::Full);
         }
-        let reused = session.has_served.swap(true, Ordering::Relaxed);
+        let earlier = session.served.fetch_add(1, Ordering::Relaxed);
+        if earlier.saturating_add(1) >= session.lifetime.requests {
+            session.leave();
+        }
+        let reused = earlier > 0;
         Ok(self.0.take().map_or(Acquired::Gone, |session| Acquired::Leased(Lease { session, sender, reused })))
     }
 }
@@ -211,17 +250,17 @@ impl Session {
     }
 }
 
+/// An open connection: its handle, its engine and its PINGs.
+type Opened<S> = (SendRequest<Bytes>, Connection<MonitoredStream<S>, Bytes>, PingPong);
+
 /// Opens a connection, publishes its state, and drives it to its end.
 async fn run<S: AsyncRead + AsyncWrite + Unpin>(
-    connecting: impl Future<Output = Result<S, DialError>> + Send,
-    connect_timeout: Duration,
+    opening: impl Future<Output = Result<Opened<S>, DialError>> + Send,
     monitor: Arc<ReadMonitor>,
     states: watch::Sender<State>,
     _kept: Option<OwnedSemaphorePermit>,
 ) {
-    let opening = async { handshake(connecting.await?, monitor.clone()).await };
-    let late = Err(DialError { kind: DialFailure::TimedOut, reason: None });
-    match timeout(connect_timeout, opening).await.unwrap_or(late) {
+    match opening.await {
         Ok((sender, connection, pings)) => {
             states.send_replace(State::Ready(sender));
             drive(connection, pings, &monitor, &states).await;
@@ -235,7 +274,7 @@ async fn run<S: AsyncRead + AsyncWrite + Unpin>(
 async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     monitor: Arc<ReadMonitor>,
-) -> Result<(SendRequest<Bytes>, Connection<MonitoredStream<S>, Bytes>, PingPong), DialError> {
+) -> Result<Opened<S>, DialError> {
     let failed = |_| match monitor.reason() {
         Some(reason) => DialError::because(DialFailure::Tls, reason),
         None => DialError::because(DialFailure::Protocol, "it does not speak HTTP/2 on this port"),

@@ -12,6 +12,8 @@ use crate::upstreams::Tenant;
 
 const TRUST: Trust = Trust { tenant: Tenant(1), tls_config: None };
 
+const LIMITS: ConnectionLimits = ConnectionLimits { age: Duration::from_hours(10), requests: 1_000_000 };
+
 /// How long a response is waited for.
 const RESPONSE_MAX: Duration = Duration::from_mins(1);
 
@@ -24,7 +26,7 @@ struct Scene {
 
 impl Scene {
     fn new() -> Arc<Self> {
-        let sessions = Sessions::new(Arc::new(Semaphore::new(1_024)));
+        let sessions = Sessions::new(LIMITS, Arc::new(Semaphore::new(1_024)));
         Arc::new(Self { sessions, opened: AtomicUsize::new(0), silence: watch::Sender::new(()) })
     }
 

@@ -115,6 +115,11 @@ impl Asked {
         self.respond.send_response(head.body(()).unwrap(), ends).expect("a stream")
     }
 
+    /// Sends a response without a body.
+    pub(crate) async fn empty(self) {
+        self.answer(&[], "").await;
+    }
+
     /// Sends a whole response.
     pub(crate) async fn answer(mut self, fields: &[(&str, &str)], body: impl Into<Bytes>) {
         let mut stream = self.begin(200, fields, false);
@@ -195,4 +200,64 @@ async fn go_away(mut stream: TcpStream, requests: usize) {
         };
         stream.write_all(&answer).await.unwrap();
     }
+}
+
+/// A server that allows no stream until `allowed`, and then answers every request with 200. Counts its connections.
+pub(crate) async fn pausing(allowed: watch::Receiver<bool>) -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, connections) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+    let counted = connections.clone();
+    tokio::spawn(async move {
+        let mut served = tokio::task::JoinSet::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            counted.fetch_add(1, Ordering::Relaxed);
+            served.spawn(pause(stream, allowed.clone()));
+        }
+    });
+    (address, connections)
+}
+
+/// SETTINGS with this number of streams.
+fn settings(streams: u8) -> [u8; 15] {
+    [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, streams]
+}
+
+async fn pause(mut stream: TcpStream, mut allowed: watch::Receiver<bool>) -> Option<()> {
+    let mut preface = [0; 24];
+    stream.read_exact(&mut preface).await.ok()?;
+    stream.write_all(&settings(0)).await.ok()?;
+    let (mut reader, mut writer) = stream.into_split();
+    let (answers, mut taken) = mpsc::channel::<Vec<u8>>(16);
+    let reading = async move {
+        let mut frame = [0; 9];
+        while reader.read_exact(&mut frame).await.is_ok() {
+            let mut payload = vec![0; usize::from(frame[0]) << 16 | usize::from(frame[1]) << 8 | usize::from(frame[2])];
+            reader.read_exact(&mut payload).await.ok()?;
+            let stream = &frame[5..];
+            let answer: Vec<u8> = match (frame[3], frame[4] & 1) {
+                (4, 0) => vec![0, 0, 0, 4, 1, 0, 0, 0, 0],
+                (6, 0) => [&[0, 0, 8, 6, 1, 0, 0, 0, 0], payload.as_slice()].concat(),
+                // `:status: 200` of the static table, and the end of the stream.
+                (1, _) => [&[0, 0, 1, 1, 5], stream, &[0x88]].concat(),
+                _ => continue,
+            };
+            answers.send(answer).await.ok()?;
+        }
+        Some(())
+    };
+    let writing = async move {
+        let mut is_paused = true;
+        loop {
+            let answer = tokio::select! {
+                Ok(()) = allowed.changed(), if is_paused => {
+                    is_paused = false;
+                    Some(settings(100).to_vec())
+                }
+                answer = taken.recv() => answer,
+            };
+            let Some(answer) = answer else { return Some(()) };
+            writer.write_all(&answer).await.ok()?;
+        }
+    };
+    tokio::select! { ended = reading => ended, ended = writing => ended }
 }

@@ -2,7 +2,7 @@
 
 use pingora::{Error, ErrorType};
 
-use listener::chunks::Chunks;
+use super::chunks::ChunkedBody;
 
 /// How the end of a body is known.
 #[derive(Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub(crate) enum Framing {
     /// After so many bytes.
     Length(u64),
     /// With its last chunk.
-    Chunked(Chunks),
+    Chunked(ChunkedBody),
     /// With the connection.
     End,
 }
@@ -62,6 +62,21 @@ impl Framing {
             Self::Chunked(chunks) => chunks.is_done(),
             Self::End => false,
         }
+    }
+
+    /// The connection has ended: after the last chunk the body is complete without its trailers. Returns whether it is.
+    pub(super) fn ends_without_trailers(&mut self) -> bool {
+        let Self::Chunked(chunks) = self else { return false };
+        let is_complete = chunks.is_in_trailers();
+        if is_complete {
+            chunks.end();
+        }
+        is_complete
+    }
+
+    /// Whether the framing leaves the connection for another request.
+    pub(super) fn is_usual(&self) -> bool {
+        !matches!(self, Self::Chunked(chunks) if chunks.is_unusual())
     }
 
     /// Whether the length of the body is unknown, so that the client gets chunks.

@@ -9,11 +9,11 @@ use std::time::Duration;
 use http::StatusCode;
 use pingora::ErrorType::InvalidHTTPHeader;
 
+use super::chunks::ChunkedBody;
 use super::framing::Framing;
 use crate::decorate::{PresentFields, ResponseSink};
 use crate::exchange::upstream::ResponseHead;
 use crate::upstreams::announces_body;
-use listener::chunks::Chunks;
 use listener::fields::may_stand_in_response;
 
 /// The most field lines of a response.
@@ -135,7 +135,7 @@ fn framing(info: &FramingFields, status: StatusCode, version: u8, to_head: bool)
         || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED | StatusCode::SWITCHING_PROTOCOLS);
     Ok(match (bodiless, info.coded, info.length) {
         (true, ..) => Framing::None,
-        (false, true, _) => Framing::Chunked(Chunks::default()),
+        (false, true, _) => Framing::Chunked(ChunkedBody::default()),
         (false, false, Some(length)) => Framing::Length(length),
         (false, false, None) => Framing::End,
     })

@@ -14,7 +14,7 @@ fn framing_of(fields: &str) -> Option<(Framing, bool)> {
 }
 
 fn chunked() -> Framing {
-    Framing::Chunked(Chunks::default())
+    Framing::Chunked(ChunkedBody::default())
 }
 
 #[test]

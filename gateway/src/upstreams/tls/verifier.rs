@@ -1,0 +1,149 @@
+//! Verifies the certificate of an upstream.
+//!
+//! A certificate that is in `ca_certificate_file` itself is trusted, also if it was made as an authority, as
+//! `openssl req -x509` makes them; its name and dates are verified. All others need a chain to an authority.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, DigitallySignedStruct, OtherError, RootCertStore, SignatureScheme};
+use x509_parser::certificate::X509Certificate;
+
+/// Why no authority could make this certificate acceptable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unusable {
+    /// It is a CA certificate.
+    Authority,
+    /// It has no subjectAltName; the common name is not used (RFC 9525).
+    NoNames,
+}
+
+/// Verifies as the library does, and trusts the certificates of the file themselves.
+#[derive(Debug)]
+pub(super) struct Verifier {
+    usual: Arc<WebPkiServerVerifier>,
+    /// The certificates of `ca_certificate_file`.
+    known: Vec<CertificateDer<'static>>,
+}
+
+impl Verifier {
+    pub(super) fn new(
+        roots: RootCertStore,
+        known: Vec<CertificateDer<'static>>,
+        provider: Arc<CryptoProvider>,
+    ) -> anyhow::Result<Self> {
+        let usual = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build()?;
+        Ok(Self { usual, known })
+    }
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let verified = if self.known.iter().any(|known| known.as_ref() == certificate.as_ref()) {
+            verify_known(certificate, name, now)
+        } else {
+            self.usual.verify_server_cert(certificate, intermediates, name, ocsp, now)
+        };
+        verified.map_err(|error| explain(error, certificate))
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.usual.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.usual.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.usual.supported_verify_schemes()
+    }
+}
+
+/// Verifies the dates and the name of a certificate that needs no chain.
+fn verify_known(
+    certificate: &CertificateDer<'_>,
+    name: &ServerName<'_>,
+    now: UnixTime,
+) -> Result<ServerCertVerified, rustls::Error> {
+    let validity = parsed(certificate).ok_or(CertificateError::BadEncoding)?.tbs_certificate.validity;
+    let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+    if now < validity.not_before.timestamp() {
+        return Err(CertificateError::NotValidYet.into());
+    }
+    if now > validity.not_after.timestamp() {
+        return Err(CertificateError::Expired.into());
+    }
+    verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
+    Ok(ServerCertVerified::assertion())
+}
+
+/// The error with a reason of its own where the library has none.
+fn explain(error: rustls::Error, certificate: &CertificateDer<'_>) -> rustls::Error {
+    use CertificateError as Wrong;
+    let rustls::Error::InvalidCertificate(wrong) = &error else { return error };
+    let is_about_name = matches!(wrong, Wrong::NotValidForName | Wrong::NotValidForNameContext { .. });
+    if !is_about_name && !matches!(wrong, Wrong::Other(_) | Wrong::BadEncoding) {
+        return error;
+    }
+    let Some(parsed) = parsed(certificate) else { return error };
+    let has_names = parsed.subject_alternative_name().is_ok_and(|names| names.is_some());
+    let unusable = match (parsed.is_ca(), has_names) {
+        (true, _) if !is_about_name => Unusable::Authority,
+        (_, false) => Unusable::NoNames,
+        _ => return error,
+    };
+    Wrong::Other(OtherError(Arc::new(unusable))).into()
+}
+
+fn parsed<'a>(certificate: &'a CertificateDer<'_>) -> Option<X509Certificate<'a>> {
+    x509_parser::parse_x509_certificate(certificate).ok().map(|(_, parsed)| parsed)
+}
+
+impl Unusable {
+    /// The reason in an error of TLS, if it is one.
+    pub(super) fn of(error: &OtherError) -> Option<Self> {
+        error.0.downcast_ref().copied()
+    }
+
+    /// The reason for an operator, with the cure.
+    pub(super) fn reason(self) -> &'static str {
+        match self {
+            Self::Authority => {
+                "its certificate was made as an authority (CA:TRUE): put this certificate into tls.ca_certificate_file, \
+                 or make it with basicConstraints=CA:FALSE"
+            }
+            Self::NoNames => "its certificate has no subjectAltName: make it with -addext subjectAltName=DNS:its-name",
+        }
+    }
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.reason())
+    }
+}
+
+impl std::error::Error for Unusable {}
