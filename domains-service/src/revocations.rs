@@ -14,7 +14,7 @@ use contract::time::UnixMillis;
 use crate::app::App;
 use crate::enrolment;
 use crate::keyring;
-use crate::store::comparison::{self, Revoked};
+use crate::store::comparison::{self, Revocation};
 use crate::store::credentials::Kind;
 use crate::store::revocations::Revocations;
 
@@ -67,7 +67,7 @@ async fn revoke_again(app: &App) -> anyhow::Result<()> {
     let mut write = store.write().await?;
     let mut gateways = Vec::new();
     for revoked in &lost {
-        let Revoked { digest, name, kind, .. } = revoked;
+        let Revocation { digest, name, kind, .. } = revoked;
         let holder = match kind.parse::<Kind>() {
             Ok(kind) => write.good_credential(kind, name).await?.filter(|good| good.credential.digest == *digest),
             Err(_) => None,
@@ -92,7 +92,7 @@ async fn revoke_again(app: &App) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn log(Revoked { digest, name, kind, .. }: &Revoked) {
+fn log(Revocation { digest, name, kind, .. }: &Revocation) {
     let digest: String = digest.chars().take(8).collect();
     tracing::warn!(
         kind,

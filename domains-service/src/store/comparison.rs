@@ -72,7 +72,7 @@ const RETIRE: &str = "UPDATE credentials SET revoked_at = $2 WHERE digest = $1 A
 chassis::record! {
     /// A row of [`REVOKED`].
     #[derive(Clone, Debug, Serialize, Deserialize)]
-    pub(crate) struct Revoked {
+    pub(crate) struct Revocation {
         pub(crate) digest: String,
         pub(crate) name: String,
         pub(crate) kind: String,
@@ -98,7 +98,7 @@ pub(crate) struct Lost {
     pub(crate) good: Good,
     pub(crate) ends: Vec<(String, String, i64)>,
     pub(crate) kept: HashMap<String, i64>,
-    pub(crate) revoked: Vec<Revoked>,
+    pub(crate) revoked: Vec<Revocation>,
 }
 
 /// Reads a lost database if it is a later state of the one with this newest change, and records its newest change.
@@ -158,8 +158,8 @@ pub(crate) async fn ends(
 }
 
 /// Ends a credential that is never accepted again: its row, or a new one.
-pub(crate) async fn revoke(connection: &mut Connection, revoked: &Revoked) -> Result<(), StoreError> {
-    let Revoked { digest, name, kind, made_by, created_at, revoked_at } = revoked;
+pub(crate) async fn revoke(connection: &mut Connection, revoked: &Revocation) -> Result<(), StoreError> {
+    let Revocation { digest, name, kind, made_by, created_at, revoked_at } = revoked;
     query(RETIRE).bind(digest).bind(*revoked_at).execute(&mut *connection).await?;
     let revoke = query(REVOKE).bind(digest).bind(name).bind(kind).bind(made_by.as_deref());
     revoke.bind(*created_at).bind(*revoked_at).execute(connection).await?;

@@ -1,4 +1,4 @@
-//! Revoked credentials in a file that is no part of the database: a database that went back in time lost its last
+//! Revocation credentials in a file that is no part of the database: a database that went back in time lost its last
 //! revocations, the file did not.
 //!
 //! Each process has a file of its own with every revocation on record: one it made itself is on disk before the
@@ -19,7 +19,7 @@ use chassis::sql::{Found, query_as};
 use contract::time::UnixMillis;
 use parking_lot::Mutex;
 
-use super::comparison::{REVOKED, Revoked};
+use super::comparison::{REVOKED, Revocation};
 use super::{Store, StoreError, to_json};
 
 /// Largest file that is read.
@@ -32,7 +32,7 @@ const LINES_MAX: usize = 100_000;
 #[derive(Debug)]
 pub(crate) struct Revocations {
     path: PathBuf,
-    known: Mutex<HashMap<String, Revoked>>,
+    known: Mutex<HashMap<String, Revocation>>,
     /// The database had a credential of the file as valid.
     is_contradicted: AtomicBool,
 }
@@ -46,7 +46,7 @@ impl Revocations {
         let bytes = read_if_there(path, BYTES_MAX)?;
         let mut known = HashMap::new();
         for (index, line) in bytes.iter().flat_map(|bytes| bytes.split(|byte| *byte == b'\n')).enumerate() {
-            match serde_json::from_slice::<Revoked>(line) {
+            match serde_json::from_slice::<Revocation>(line) {
                 Ok(revoked) => drop(known.insert(revoked.digest.clone(), revoked)),
                 Err(_) if line.is_empty() => {}
                 Err(error) => tracing::error!(
@@ -59,7 +59,7 @@ impl Revocations {
     }
 
     /// All of the file.
-    pub(crate) fn all(&self) -> Vec<Revoked> {
+    pub(crate) fn all(&self) -> Vec<Revocation> {
         self.known.lock().values().cloned().collect()
     }
 
@@ -69,7 +69,7 @@ impl Revocations {
     }
 
     /// Adds those that the file lacks, and waits until they are on disk.
-    fn append(&self, revoked: Vec<Revoked>) -> anyhow::Result<()> {
+    fn append(&self, revoked: Vec<Revocation>) -> anyhow::Result<()> {
         let mut known = self.known.lock();
         let new: Vec<_> = revoked.into_iter().filter(|one| !known.contains_key(&one.digest)).collect();
         if new.is_empty() {
@@ -123,7 +123,7 @@ impl Store {
     }
 
     /// Those of `revoked` that are not revoked on record.
-    pub(crate) async fn without_revocation(&self, mut revoked: Vec<Revoked>) -> Result<Vec<Revoked>, StoreError> {
+    pub(crate) async fn without_revocation(&self, mut revoked: Vec<Revocation>) -> Result<Vec<Revocation>, StoreError> {
         let on_record = self.revoked(UnixMillis(0)).await?;
         let on_record: HashSet<_> = on_record.iter().map(|one| &one.digest).collect();
         revoked.retain(|one| !on_record.contains(&one.digest));
@@ -131,8 +131,8 @@ impl Store {
     }
 
     /// Credentials that were revoked since this moment. Unreadable rows are left out: they are invalid.
-    async fn revoked(&self, since: UnixMillis) -> Result<Vec<Revoked>, StoreError> {
-        let found: Vec<Found<Revoked>> = query_as(REVOKED).bind(since.0).fetch_all(self.reader()).await?;
+    async fn revoked(&self, since: UnixMillis) -> Result<Vec<Revocation>, StoreError> {
+        let found: Vec<Found<Revocation>> = query_as(REVOKED).bind(since.0).fetch_all(self.reader()).await?;
         Ok(found.into_iter().filter(|found| found.bad.is_none()).map(|found| found.row).collect())
     }
 }
@@ -143,7 +143,7 @@ mod tests {
 
     use super::*;
 
-    fn revoked(digest: &str) -> Revoked {
+    fn revoked(digest: &str) -> Revocation {
         let line = format!(r#"{{"digest":"{digest}","name":"edge-1","kind":"gateway","created_at":1,"revoked_at":2}}"#);
         serde_json::from_str(&line).unwrap()
     }

@@ -266,7 +266,7 @@ async fn followers_of_another_history_with_one_credential_leave_the_database_to_
         "SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
     eventually(1_000, async || {
         let count = server.sql(&database, waiting);
-        if count != "0" { Ok(()) } else { Err("no follower reads the database".to_owned()) }
+        if count == "0" { Err("no follower reads the database".to_owned()) } else { Ok(()) }
     })
     .await;
     for _ in 0..20 {

@@ -370,9 +370,10 @@ fn put(write: &WriteTransaction, entity: &Entity) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The end of a stored certificate.
+/// The dates of a stored certificate.
 #[derive(serde::Deserialize)]
 struct Dates {
+    not_before: UnixSeconds,
     not_after: UnixSeconds,
 }
 
