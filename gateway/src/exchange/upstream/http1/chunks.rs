@@ -135,14 +135,14 @@ impl ChunkedBody {
                 self.unusual = true;
                 Place::Padding
             }
-            (Place::Size { digits: true } | Place::Padding, b';') => Place::Extension,
             (Place::Size { digits: true } | Place::Padding | Place::Extension, b'\r') => Place::SizeLineFeed,
             (Place::Size { digits: true } | Place::Padding | Place::Extension, b'\n') => {
                 self.unusual = true;
                 self.line_ended()
             }
             (Place::SizeLineFeed, b'\n') => self.line_ended(),
-            (Place::Extension, b'\t' | b' '..=b'~' | 0x80..) => Place::Extension,
+            (Place::Size { digits: true } | Place::Padding, b';')
+            | (Place::Extension, b'\t' | b' '..=b'~' | 0x80..) => Place::Extension,
             (Place::DataEnd, b'\r') => Place::DataLineFeed,
             (Place::DataEnd, b'\n') => {
                 self.unusual = true;
