@@ -163,7 +163,9 @@ fn with_bytes_changed(good: &[u8], is_its: impl Fn(&[u8], &[u8]) -> bool) -> Vec
     let mut bytes = good.to_vec();
     let found: Vec<usize> = (1..good.len()).filter(|at| is_its(&good[..*at], &good[*at..])).collect();
     assert!(!found.is_empty(), "the file has it");
-    found.into_iter().for_each(|at| bytes[at] ^= 1);
+    for at in found {
+        bytes[at] ^= 1;
+    }
     bytes
 }
 
