@@ -130,9 +130,11 @@ impl Sessions {
         taking.max_by_key(|session| session.heard()).and_then(Session::acquire)
     }
 
-    /// Whether an open connection that meets these demands allows no requests at all.
+    /// Whether there are connections that meet these demands, and all of them allow no requests.
     fn is_paused(&self, demands: &Demands) -> bool {
-        self.all.lock().iter().any(|session| session.is_paused(demands))
+        let all = self.all.lock();
+        let mut fitting = all.iter().filter_map(|session| session.is_paused(demands)).peekable();
+        fitting.peek().is_some() && fitting.all(|is_paused| is_paused)
     }
 
     fn open(

@@ -12,10 +12,9 @@ use arc_swap::ArcSwap;
 use aws_lc_rs::digest;
 use chassis::peer::{CERTIFICATES_BYTES_MAX, certificates, chain_and_key};
 use chassis::secret::read_regular;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, aws_lc_rs as provider, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::crypto::aws_lc_rs as provider;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
 
 use self::verifier::{Unusable, Verifier};
 
@@ -98,13 +97,9 @@ fn digest_of(settings: &TlsSettings) -> Vec<u8> {
 fn read(settings: &TlsSettings, digest: Vec<u8>) -> anyhow::Result<Loaded> {
     let provider = Arc::new(provider::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
-    let verifier: Arc<dyn ServerCertVerifier> = if settings.insecure {
-        Arc::new(AcceptAny(provider))
-    } else {
-        let (roots, known) = roots(settings)?;
-        Arc::new(Verifier::new(roots, known, provider)?)
-    };
-    let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
+    let verifier =
+        if settings.insecure { Verifier::insecure(provider) } else { Verifier::new(provider, roots(settings)?)? };
+    let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
     let mut both = match &settings.client {
         None => builder.with_no_client_auth(),
         Some((chain, key)) => {
@@ -137,51 +132,13 @@ fn roots(settings: &TlsSettings) -> anyhow::Result<(RootCertStore, Vec<Certifica
     Ok((roots, known))
 }
 
-/// Accepts every certificate, for `insecure`.
-#[derive(Debug)]
-struct AcceptAny(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AcceptAny {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
-}
-
 /// Why TLS failed, for an operator; `None` for an error outside TLS. The text contains nothing that the other side sent
 /// but the number of an alert.
 pub(crate) fn reason(error: &std::io::Error) -> Option<String> {
     use rustls::{AlertDescription as Alert, CertificateError as Wrong, Error};
     let error = error.get_ref()?.downcast_ref::<Error>()?;
     Some(match error {
+        Error::InvalidCertificate(Wrong::Other(other)) if other.0.is::<Unusable>() => other.0.to_string(),
         Error::InvalidCertificate(wrong) => match wrong {
             Wrong::Expired | Wrong::ExpiredContext { .. } => "its certificate has expired",
             Wrong::NotValidYet | Wrong::NotValidYetContext { .. } => "its certificate is not valid yet",
@@ -192,7 +149,6 @@ pub(crate) fn reason(error: &std::io::Error) -> Option<String> {
                 "its certificate is from an authority that is not trusted: set tls.ca_certificate_file"
             }
             Wrong::Revoked => "its certificate was revoked",
-            Wrong::Other(other) => Unusable::of(other).map_or("its certificate is not valid", Unusable::reason),
             _ => "its certificate is not valid",
         }
         .to_owned(),

@@ -150,9 +150,10 @@ impl Session {
         }
     }
 
-    /// Whether it is open, and would serve these demands if the other side allowed a request.
-    pub(super) fn is_paused(&self, demands: &Demands) -> bool {
-        self.is_alive() && self.limit() == Some(0) && demands.are_met(&self.trust, || self.heard())
+    /// Whether the other side allows no request now; `None` if it cannot serve these demands.
+    pub(super) fn is_paused(&self, demands: &Demands) -> Option<bool> {
+        let serves = self.is_alive() && demands.are_met(&self.trust, || self.heard());
+        serves.then(|| self.limit() == Some(0))
     }
 
     /// Whether its lifetime is over.

@@ -3,42 +3,58 @@
 //! A certificate that is in `ca_certificate_file` itself is trusted, also if it was made as an authority, as
 //! `openssl req -x509` makes them; its name and dates are verified. All others need a chain to an authority.
 
-use std::fmt;
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
-use rustls::crypto::CryptoProvider;
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, OtherError, RootCertStore, SignatureScheme};
 use x509_parser::certificate::X509Certificate;
 
-/// Why no authority could make this certificate acceptable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why no authority could make this certificate acceptable, with the cure, for an operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unusable {
     /// It is a CA certificate.
+    #[error(
+        "its certificate was made as an authority (CA:TRUE): put this certificate into tls.ca_certificate_file, or make \
+         it with basicConstraints=CA:FALSE"
+    )]
     Authority,
     /// It has no subjectAltName; the common name is not used (RFC 9525).
+    #[error("its certificate has no subjectAltName: make it with -addext subjectAltName=DNS:its-name")]
     NoNames,
 }
 
 /// Verifies as the library does, and trusts the certificates of the file themselves.
 #[derive(Debug)]
 pub(super) struct Verifier {
-    usual: Arc<WebPkiServerVerifier>,
+    provider: Arc<CryptoProvider>,
+    /// `None`: every certificate is accepted, for `insecure`.
+    trusted: Option<Trusted>,
+}
+
+#[derive(Debug)]
+struct Trusted {
+    authorities: Arc<WebPkiServerVerifier>,
     /// The certificates of `ca_certificate_file`.
     known: Vec<CertificateDer<'static>>,
 }
 
 impl Verifier {
+    /// Trusts these authorities, and the `known` certificates themselves.
     pub(super) fn new(
-        roots: RootCertStore,
-        known: Vec<CertificateDer<'static>>,
         provider: Arc<CryptoProvider>,
+        (roots, known): (RootCertStore, Vec<CertificateDer<'static>>),
     ) -> anyhow::Result<Self> {
-        let usual = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build()?;
-        Ok(Self { usual, known })
+        let authorities = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build()?;
+        Ok(Self { provider, trusted: Some(Trusted { authorities, known }) })
+    }
+
+    /// Accepts every certificate.
+    pub(super) fn insecure(provider: Arc<CryptoProvider>) -> Self {
+        Self { provider, trusted: None }
     }
 }
 
@@ -51,10 +67,11 @@ impl ServerCertVerifier for Verifier {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let verified = if self.known.iter().any(|known| known.as_ref() == certificate.as_ref()) {
+        let Some(Trusted { authorities, known }) = &self.trusted else { return Ok(ServerCertVerified::assertion()) };
+        let verified = if known.iter().any(|known| known.as_ref() == certificate.as_ref()) {
             verify_known(certificate, name, now)
         } else {
-            self.usual.verify_server_cert(certificate, intermediates, name, ocsp, now)
+            authorities.verify_server_cert(certificate, intermediates, name, ocsp, now)
         };
         verified.map_err(|error| explain(error, certificate))
     }
@@ -65,7 +82,7 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.usual.verify_tls12_signature(message, certificate, signed)
+        verify_tls12_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
     }
 
     fn verify_tls13_signature(
@@ -74,11 +91,11 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.usual.verify_tls13_signature(message, certificate, signed)
+        verify_tls13_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.usual.supported_verify_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
 
@@ -121,29 +138,3 @@ fn explain(error: rustls::Error, certificate: &CertificateDer<'_>) -> rustls::Er
 fn parsed<'a>(certificate: &'a CertificateDer<'_>) -> Option<X509Certificate<'a>> {
     x509_parser::parse_x509_certificate(certificate).ok().map(|(_, parsed)| parsed)
 }
-
-impl Unusable {
-    /// The reason in an error of TLS, if it is one.
-    pub(super) fn of(error: &OtherError) -> Option<Self> {
-        error.0.downcast_ref().copied()
-    }
-
-    /// The reason for an operator, with the cure.
-    pub(super) fn reason(self) -> &'static str {
-        match self {
-            Self::Authority => {
-                "its certificate was made as an authority (CA:TRUE): put this certificate into tls.ca_certificate_file, \
-                 or make it with basicConstraints=CA:FALSE"
-            }
-            Self::NoNames => "its certificate has no subjectAltName: make it with -addext subjectAltName=DNS:its-name",
-        }
-    }
-}
-
-impl fmt::Display for Unusable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.reason())
-    }
-}
-
-impl std::error::Error for Unusable {}
