@@ -265,7 +265,7 @@ pub(super) async fn nodes(State(app): State<Arc<App>>) -> Result<Response, ApiEr
     let revision = app.gateways.load_processes(&app.core.store).await?;
     let now = app.core.clock.now();
     let nodes = app.gateways.nodes.all().into_iter().map(|known| GatewayProcess {
-        gateway: gateway_of(&known.report.node).to_owned(),
+        gateway: gateway_of(&known.report.node).map(str::to_owned),
         live: known.live,
         silent_ms: now.since(known.last_heard).max(0),
         first_heard_at: known.first_heard.into(),
