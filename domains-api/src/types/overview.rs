@@ -80,8 +80,8 @@ pub struct GatewayProcesses {
 /// A process of a gateway.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct GatewayProcess {
-    /// The gateway.
-    pub gateway: String,
+    /// The gateway, if the process names one.
+    pub gateway: Option<String>,
     /// The process, with its gateway.
     pub node: String,
     /// The data directory with its gateway, if the process reports one.
