@@ -68,7 +68,7 @@ async fn closing_writes_the_queued_changes_first() {
     let project = demo();
     let store = OrderStore::open(&path.clone().into()).await.unwrap();
     store.import(&project, orders(0..100)).await.unwrap();
-    let mut waiting: Vec<_> = (0..100).map(|id| store.cancel(&project, id, AT)).collect();
+    let mut waiting: Vec<_> = (0..100).map(|id| Box::pin(store.cancel(&project, id, AT))).collect();
     for change in &mut waiting {
         assert!(futures_util::poll!(change).is_pending(), "it waits for the writer");
     }
