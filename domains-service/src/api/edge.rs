@@ -73,10 +73,13 @@ pub(super) async fn feed(
     let after = Revision(params.value("after", 0, "a revision")?);
     let mark =
         params.text("mark").map(|text| text.parse().map_err(|error: InvalidMark| bad_mark(&error))).transpose()?;
+    // Followers of another history come back each second and get no place of a follower.
+    let checking = places.to_report(&edge.digest).await.ok_or_else(too_many_reports)?;
     if let Next::OtherHistory(newest) = app.core.store.changes_after(&app.core.sealing, (after, mark), 0).await? {
         let (_, here, _) = app.core.store.snapshot().await?;
         return Err(refuse_history(&app, &node, after, newest).with_details(json!(here)).into());
     }
+    drop(checking);
     admit(&app, &places, &edge, &node).await?;
     if !app.core.store.is_good(&edge.digest) {
         return Ok(guard::token_required());
