@@ -121,9 +121,8 @@ def write_units(clone):
         name = f"{unit['name']} {unit['version'].split('+')[0]}"
         costs[name] = costs.get(name, 0) + unit["duration"]
     rows = sorted(costs.items(), key=lambda cost: -cost[1])[:UNITS]
-    table = [f"{len(units)} units, {total:.0f} s of one core.", "", "| crate | seconds | share |", "|---|---|---|"]
-    table += [f"| {name} | {seconds:.1f} | {100 * seconds / total:.1f} % |" for name, seconds in rows]
-    replace("units", "\n".join(table))
+    longest = ", ".join(f"{name} {100 * seconds / total:.1f} %" for name, seconds in rows)
+    replace("units", f"{len(units)} units, {total:.0f} s of one core. The longest: {longest}.")
 
 
 def write(figures):
