@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Flame graphs of the saturated edge: where its processor time goes when it forwards over HTTP/1 and HTTP/2, takes keys
-and quotas, refuses, and shakes hands. Writes docs/reference/images/flame-WORK.svg.
+and quotas, refuses, and shakes hands. Writes target/flames/WORK.svg.
 
     bench/run flames [--seconds 8] [--only WORK]
 
@@ -54,7 +54,8 @@ def works(side, world, seconds):
 
 def draw(work, name, recorded):
     """From samples to a picture, by a pipe of three programs; each must succeed."""
-    picture = os.path.join(ROOT, "docs/reference/images", f"flame-{name}.svg")
+    os.makedirs(os.path.join(ROOT, "target/flames"), exist_ok=True)
+    picture = os.path.join(ROOT, "target/flames", f"{name}.svg")
     tool = lambda program: os.path.join(FOLDER, "bin", program)
     with open(picture, "wb") as out, open(os.path.join(work, "log"), "ab") as log:
         steps = [["perf", "script", "--input", recorded], [tool("inferno-collapse-perf")],
