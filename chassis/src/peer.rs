@@ -310,7 +310,7 @@ mod tests {
         let refused = read("url = \"https://a:1\"\nserver_name = \"domains-service\"").unwrap_err();
         assert!(refused.contains("ca_certificate_file"), "{refused}");
         let refused = read("url = \"https://a:1\"\nca_certificate_file = \"/nowhere/ca.pem\"").unwrap_err();
-        assert!(refused.contains("cannot be used"), "{refused}");
+        assert!(refused.contains("cannot use it"), "{refused}");
     }
 
     #[test]

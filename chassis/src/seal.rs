@@ -232,6 +232,6 @@ mod tests {
         assert!(SealingSecrets::parse("a secret that is long enough\nshort").is_err());
         let five: Vec<String> = (0..5).map(|number| format!("secret number {number} of this test")).collect();
         assert!(SealingSecrets::parse(&five[..4].join("\n")).is_ok());
-        assert!(SealingSecrets::parse(&five.join("\n")).unwrap_err().to_string().contains("4 in all"));
+        assert!(SealingSecrets::parse(&five.join("\n")).unwrap_err().to_string().contains("at most 4"));
     }
 }

@@ -96,7 +96,7 @@ mod tests {
             ("[store]\nkind = \"postgres\"\nurl = \"mysql://u:hunter2@h/d\"", "postgres://user:password@host"),
             ("[store]\nkind = \"postgres\"\nurl = \"hunter2\"", "postgres://user:password@host"),
             ("[store]\nkind = \"postgres\"\nurl = \"postgres://u:hunter2@h\"", "names no database"),
-            ("[store]\nurl = \"postgres://u:hunter2@h/d\"", "use \"postgres\", or leave the URL out"),
+            ("[store]\nurl = \"postgres://u:hunter2@h/d\"", "use \"postgres\", or remove the URL"),
             ("[store]\nkind = \"mysql\"", "use one of: sqlite, postgres"),
             ("[store]\nconnections = 1", "use a whole number from 4 to 200"),
         ] {
