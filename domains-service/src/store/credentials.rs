@@ -229,9 +229,7 @@ impl Store {
         .bind(LISTED_MAX)
         .fetch_all(self.reader())
         .await?;
-        let mut good = rows::each(self.reader(), found);
-        good.retain(|credential| !self.was_revoked(&credential.digest));
-        Ok(good)
+        Ok(rows::each(self.reader(), found).into_iter().filter(|good| !self.was_revoked(&good.digest)).collect())
     }
 
     /// Whether the operator of this name has a valid credential.

@@ -4,6 +4,7 @@ mod bounds;
 mod counters;
 mod history;
 mod limits;
+mod maximum;
 mod records;
 #[path = "../../../chassis/tests/support/postgres.rs"]
 mod server;

@@ -5,14 +5,18 @@
 //! file, and the damaged one is set aside. redb verifies its own checksums only after a crash, and panics on some
 //! damage; its complete check would write to the damaged file.
 
+use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use aws_lc_rs::digest::{Context, SHA256};
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, ReadableTableMetadata as _};
 use tokio::sync::watch;
 
-use super::file::{File, Kind};
+use super::file::{File, Kind, STOPPED, create};
+use crate::damage;
 
 /// Bytes of the checksum behind each value. They are blanks, which JSON ignores: a version of the gateway without
 /// checksums reads the same value.
@@ -104,7 +108,44 @@ impl Damage {
     }
 }
 
+/// The path of a file that replaces a damaged one.
+fn beside(path: &Path) -> PathBuf {
+    path.with_extension("redb.new")
+}
+
 impl File {
+    /// A new database beside a damaged one. Whether this process may serve is as before.
+    pub(super) fn beside(&self) -> anyhow::Result<Database> {
+        let path = beside(&self.path);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+        let fresh = create(&path)?;
+        if self.is_stopped().unwrap_or(true) {
+            let write = fresh.begin_write()?;
+            write.open_table(STOPPED)?.insert((), ())?;
+            write.commit()?;
+        }
+        Ok(fresh)
+    }
+
+    /// Sets the damaged file aside and goes on with the new one. A crash between the two leaves a gateway without a
+    /// replica, which requests a snapshot.
+    pub(super) fn exchange(&self, fresh: Database) -> anyhow::Result<()> {
+        let why = self.damage.in_words().unwrap_or_default();
+        if self.path.exists() {
+            damage::set_aside(&self.path, &anyhow::Error::msg(why))?;
+        }
+        std::fs::rename(beside(&self.path), &self.path)?;
+        chassis::durable::sync_names(self.path.parent().unwrap_or(Path::new("")))?;
+        let damaged = std::mem::replace(&mut *self.database.write(), Arc::new(fresh));
+        self.damage.is_over();
+        // The database library may panic on closing it.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(damaged)));
+        Ok(())
+    }
+
     /// Reads from the database. A failure or a panic of it is damage.
     pub(super) fn read<T>(&self, read: impl FnOnce(&Database) -> anyhow::Result<T>) -> anyhow::Result<T> {
         let database = self.database.read().clone();

@@ -7,8 +7,6 @@
 //! memory until the file is reopened. Therefore a write begins only if enough space is left.
 
 use std::collections::HashSet;
-use std::io::ErrorKind;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -22,7 +20,6 @@ use serde::de::DeserializeOwned;
 use super::Expiry;
 use super::checksum::{Damage, opened, sealed};
 use super::validate::Unusable;
-use crate::damage;
 
 type Table = TableDefinition<'static, &'static str, &'static [u8]>;
 
@@ -37,7 +34,7 @@ const POSITION: TableDefinition<'static, (), (u64, u64)> = TableDefinition::new(
 
 /// Has an entry from before a goodbye, or from the first start with a copy, until the control plane knows the next
 /// process ([`super::unheard`]).
-const STOPPED: TableDefinition<'static, (), ()> = TableDefinition::new("stopped");
+pub(super) const STOPPED: TableDefinition<'static, (), ()> = TableDefinition::new("stopped");
 
 /// Memory of redb for pages; the caches above it serve most reads.
 const PAGE_CACHE_BYTES: usize = 32 * 1024 * 1024;
@@ -84,12 +81,12 @@ fn free_on_disk(path: &Path) -> std::io::Result<u64> {
 pub(super) struct File {
     pub(super) database: RwLock<Arc<Database>>,
     pub(super) damage: Damage,
-    path: PathBuf,
+    pub(super) path: PathBuf,
     free_space: FreeSpace,
 }
 
 /// Opens the database of a path, or creates it.
-fn create(path: &Path) -> anyhow::Result<Database> {
+pub(super) fn create(path: &Path) -> anyhow::Result<Database> {
     let place = || format!("opening the replica {}", path.display());
     if let Some(directory) = path.parent() {
         chassis::durable::create_directories(directory).with_context(place)?;
@@ -286,43 +283,6 @@ impl File {
         finish(write, position)?;
         fresh.map_or(Ok(()), |fresh| self.exchange(fresh))
     }
-
-    /// A new database beside a damaged one. Whether this process may serve is as before.
-    fn beside(&self) -> anyhow::Result<Database> {
-        let path = beside(&self.path);
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
-            _ => {}
-        }
-        let fresh = create(&path)?;
-        if self.is_stopped().unwrap_or(true) {
-            let write = fresh.begin_write()?;
-            write.open_table(STOPPED)?.insert((), ())?;
-            write.commit()?;
-        }
-        Ok(fresh)
-    }
-
-    /// Sets the damaged file aside and goes on with the new one. A crash between the two leaves a gateway without a
-    /// replica, which requests a snapshot.
-    fn exchange(&self, fresh: Database) -> anyhow::Result<()> {
-        let why = self.damage.in_words().unwrap_or_default();
-        if self.path.exists() {
-            damage::set_aside(&self.path, &anyhow::Error::msg(why))?;
-        }
-        std::fs::rename(beside(&self.path), &self.path)?;
-        chassis::durable::sync_names(self.path.parent().unwrap_or(Path::new("")))?;
-        let damaged = std::mem::replace(&mut *self.database.write(), Arc::new(fresh));
-        self.damage.is_over();
-        // The database library may panic on closing it.
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(damaged)));
-        Ok(())
-    }
-}
-
-/// The path of a file that replaces a damaged one.
-fn beside(path: &Path) -> PathBuf {
-    path.with_extension("redb.new")
 }
 
 /// The result; an unreadable file counts as empty.

@@ -189,15 +189,12 @@ async fn a_changed_byte_in_the_replica_is_found_at_the_start_and_mended_by_a_sna
             from.starts_with(text.as_bytes()) && (text != SHOP || !before.ends_with(b"\""))
         });
         std::fs::write(&replica, bytes).unwrap();
-        let logged = world.log.text().len();
         world.run().await;
         is_set_aside(&world).await;
         assert_eq!(world.ask(world.list()).await.status, 200, "{text}");
         assert_eq!(world.ask(Ask::get(SHOP, ORDERS).key(&world.key.text)).await.status, 200, "{text}");
         assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200, "{text}");
         follows(&world).await;
-        let log = world.log.text().split_off(logged);
-        assert!(log.contains("does not match its checksum"), "{text}: {log}");
     }
     // Changes arrive in the new file, and it is good at the next start.
     world.control.put(site("late.tollhouse.localhost", "blog")).await;
@@ -223,7 +220,6 @@ async fn without_a_control_plane_a_damaged_entity_is_named_and_the_others_are_se
     world.run().await;
     let why = refuses(&world).await;
     assert!(why.contains("the local replica is damaged"), "{why}");
-    assert!(world.log.text().contains("\\\"blog\\\" in projects does not match its checksum"), "{}", world.log.text());
     assert_eq!(world.ask(world.list()).await.status, 200);
     assert_ne!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
     world.control.revive();

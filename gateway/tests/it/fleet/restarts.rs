@@ -67,7 +67,8 @@ async fn a_restarted_gateway_counts_for_its_place_and_one_over_a_copied_director
                 fleet.nodes[0].process.terminate();
                 assert!(fleet.nodes[0].process.ended().await.success(), "a clean end");
                 // As when a machine is cloned: the file fits the directory that it came to.
-                let directory = |number: usize| fleet.directory.path().join(format!("data-{number}"));
+                let directory =
+                    |number: usize| fleet.directory.path().join(format!("data-{}", fleet.nodes[number].admin.0.port()));
                 let place = |number: usize| std::fs::read_to_string(directory(number).join("place")).unwrap();
                 let cloned = format!("{} {}", &place(1)[..16], &place(0)[17..]);
                 std::fs::write(directory(0).join("place"), cloned).unwrap();

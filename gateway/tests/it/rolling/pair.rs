@@ -191,7 +191,7 @@ impl Pair {
 
     /// Makes the second gateway's data directory a copy of the first's, with these files left out.
     pub(crate) fn copy_data(&self, left_out: &[&str]) {
-        let [from, to] = [0, 1].map(|node| self.directory.path().join(format!("data-{node}")));
+        let [from, to] = self.places.map(|place| place.data(self.directory.path()));
         let _ = std::fs::remove_dir_all(&to);
         let copied = Command::new("cp").arg("-a").args([&from, &to]).status().unwrap();
         assert!(copied.success());

@@ -1,7 +1,7 @@
 //! Gateways in processes of their own: where they listen, the settings that all of them need, and the process.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 
 use super::credentials::credential;
@@ -19,6 +19,11 @@ pub(crate) struct Place {
 impl Place {
     pub(crate) fn free() -> Self {
         Self { http: free_address(), https: free_address(), admin: free_address() }
+    }
+
+    /// The data directory. Two gateways may have one credential, but never one directory.
+    pub(crate) fn data(self, directory: &Path) -> PathBuf {
+        directory.join(format!("data-{}", self.admin.port()))
     }
 
     /// Settings of gateway `node` here, with these further tables; its data is below `directory`, and so is the
@@ -43,7 +48,7 @@ impl Place {
             url = "http://{feed}"
             {tables}
             "#,
-            data = file(&format!("data-{node}")),
+            data = self.data(directory).display(),
             credential = credential(node),
             http = self.http,
             https = self.https,
