@@ -3,7 +3,7 @@
 //! A shell keeps the server and waits for the end of its input, which comes with the end of the test process, however
 //! it ends; then the shell stops the server and removes the directory. The server listens on a socket in that directory
 //! and on a free port of loopback. Its data is temporary, so it does not wait for disks.
-#![allow(clippy::disallowed_methods, reason = "the environment says whether a server is there (.ci/with-postgres)")]
+#![allow(clippy::disallowed_methods, reason = "the environment says whether a server is there (tools/with-postgres)")]
 #![allow(dead_code, reason = "every test binary that includes this file uses another part of it")]
 
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -28,7 +28,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// The server that all tests of this process share: that of `.ci/with-postgres`, or one of this process.
+    /// The server that all tests of this process share: that of `tools/with-postgres`, or one of this process.
     pub(crate) fn shared() -> &'static Self {
         static SHARED: OnceLock<Server> = OnceLock::new();
         SHARED.get_or_init(|| match std::env::var("TOLLHOUSE_TEST_POSTGRES") {
