@@ -332,9 +332,14 @@ impl Replica {
         self.file.damage.is_there()
     }
 
-    /// Waits for [`Replica::is_damaged`].
-    async fn damaged(&self) {
-        self.file.damage.appears().await;
+    /// Whether a snapshot should replace a damaged file now.
+    fn needs_snapshot(&self) -> bool {
+        self.file.damage.needs_snapshot()
+    }
+
+    /// A snapshot could not replace the damaged file: changes come first for a while.
+    fn pause_snapshots(&self) {
+        self.file.damage.pause();
     }
 
     /// Records that writing failed in a way that only damage explains.

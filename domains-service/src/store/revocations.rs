@@ -33,6 +33,8 @@ const LINES_MAX: usize = 100_000;
 pub(crate) struct Revocations {
     path: PathBuf,
     known: Mutex<HashMap<String, Revocation>>,
+    /// Held while the file is written. `known` is not: requests read it.
+    writing: Mutex<()>,
     /// The database had a credential of the file as valid.
     is_contradicted: AtomicBool,
 }
@@ -55,7 +57,12 @@ impl Revocations {
                 ),
             }
         }
-        Ok(Self { path: path.to_owned(), known: Mutex::new(known), is_contradicted: AtomicBool::default() })
+        Ok(Self {
+            path: path.to_owned(),
+            known: Mutex::new(known),
+            writing: Mutex::default(),
+            is_contradicted: AtomicBool::default(),
+        })
     }
 
     /// All of the file.
@@ -70,23 +77,29 @@ impl Revocations {
 
     /// Adds those that the file lacks, and waits until they are on disk.
     fn append(&self, revoked: Vec<Revocation>) -> anyhow::Result<()> {
-        let mut known = self.known.lock();
-        let new: Vec<_> = revoked.into_iter().filter(|one| !known.contains_key(&one.digest)).collect();
+        let _writing = self.writing.lock();
+        let new: Vec<_> = revoked.into_iter().filter(|one| !self.has(&one.digest)).collect();
         if new.is_empty() {
             return Ok(());
         }
         let place = || format!("writing {}", self.path.display());
-        anyhow::ensure!(known.len() + new.len() <= LINES_MAX, "{} has {LINES_MAX} lines", self.path.display());
+        let lines = self.known.lock().len() + new.len();
+        anyhow::ensure!(lines <= LINES_MAX, "{} has {LINES_MAX} lines", self.path.display());
         let directory = self.path.parent().unwrap_or(Path::new(""));
         create_directories(directory).with_context(place)?;
         let mut file = std::fs::OpenOptions::new();
         let mut file = file.append(true).create(true).mode(0o600).open(&self.path).with_context(place)?;
         // The last line may have been cut off by a full disk or a crash.
         let lines: Vec<String> = new.iter().map(to_json).collect();
-        file.write_all(format!("\n{}\n", lines.join("\n")).as_bytes()).with_context(place)?;
-        file.sync_all().with_context(place)?;
-        sync_names(directory).with_context(place)?;
-        known.extend(new.into_iter().map(|one| (one.digest.clone(), one)));
+        let length = file.metadata().with_context(place)?.len();
+        let written = file.write_all(format!("\n{}\n", lines.join("\n")).as_bytes()).and_then(|()| file.sync_all());
+        let written = written.map_err(anyhow::Error::from).and_then(|()| Ok(sync_names(directory)?));
+        if let Err(error) = written {
+            // A repetition must not let the file grow.
+            file.set_len(length).with_context(place)?;
+            return Err(error).with_context(place);
+        }
+        self.known.lock().extend(new.into_iter().map(|one| (one.digest.clone(), one)));
         Ok(())
     }
 }

@@ -10,10 +10,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use aws_lc_rs::digest::{Context, SHA256};
+use parking_lot::Mutex;
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, ReadableTableMetadata as _};
-use tokio::sync::watch;
 
 use super::file::{File, Kind, STOPPED, create};
 use crate::damage;
@@ -50,21 +52,22 @@ pub(super) fn sealed(kind: Kind, key: &str, value: &[u8]) -> Vec<u8> {
 
 /// The value of a stored form. One without a checksum is of another version, and is not verified.
 pub(super) fn opened<'a>(kind: Kind, key: &str, stored: &'a [u8]) -> anyhow::Result<&'a [u8]> {
-    match stored.split_last_chunk::<BYTES>() {
-        Some((value, sum)) if sum.iter().all(u8::is_ascii_whitespace) => {
-            let name = kind.as_str();
-            anyhow::ensure!(*sum == checksum(kind, key, value), "{key:?} in {name} does not match its checksum");
-            Ok(value)
-        }
-        _ => Ok(stored),
+    if stored.ends_with(b"}") {
+        return Ok(stored);
     }
+    let name = kind.as_str();
+    let whole = stored.split_last_chunk::<BYTES>().filter(|(value, sum)| **sum == checksum(kind, key, value));
+    Ok(whole.with_context(|| format!("{key:?} in {name} does not match its checksum"))?.0)
 }
+
+/// After a snapshot that could not replace a damaged file, changes are followed for this long before the next one.
+const SNAPSHOT_PAUSE: Duration = Duration::from_mins(5);
 
 /// Damage of a file, found so far.
 #[derive(Debug, Default)]
 pub(super) struct Damage {
-    is_there: watch::Sender<bool>,
     found: AtomicU64,
+    paused_until: Mutex<Option<Instant>>,
 }
 
 impl Damage {
@@ -76,24 +79,27 @@ impl Damage {
                 "the local replica is damaged; requesting a snapshot from the control plane. Check the disk"
             );
         }
-        self.is_there.send_replace(true);
     }
 
     /// Whether there is any.
     pub(super) fn is_there(&self) -> bool {
-        *self.is_there.borrow()
+        self.found.load(Ordering::Relaxed) > 0
     }
 
-    /// Waits until there is some.
-    pub(super) async fn appears(&self) {
-        // The sender lives as long as `self`.
-        let _ = self.is_there.subscribe().wait_for(|is_there| *is_there).await;
+    /// Whether a snapshot should replace the file now.
+    pub(super) fn needs_snapshot(&self) -> bool {
+        self.is_there() && self.paused_until.lock().is_none_or(|until| Instant::now() >= until)
+    }
+
+    /// A snapshot could not replace the file: changes come first for a while.
+    pub(super) fn pause(&self) {
+        *self.paused_until.lock() = Some(Instant::now() + SNAPSHOT_PAUSE);
     }
 
     /// The file was replaced.
     pub(super) fn is_over(&self) {
         self.found.store(0, Ordering::Relaxed);
-        self.is_there.send_replace(false);
+        *self.paused_until.lock() = None;
     }
 
     /// In words, if there is any.
@@ -149,9 +155,22 @@ impl File {
     /// Reads from the database. A failure or a panic of it is damage.
     pub(super) fn read<T>(&self, read: impl FnOnce(&Database) -> anyhow::Result<T>) -> anyhow::Result<T> {
         let database = self.database.read().clone();
-        let read = catch_unwind(AssertUnwindSafe(|| read(&database)));
-        let read = read.unwrap_or_else(|_| Err(anyhow::anyhow!("the database library panicked")));
-        read.inspect_err(|error| self.damage.found(error))
+        // The closure owns the database: closing a damaged one may panic too.
+        let read = catch_unwind(AssertUnwindSafe(move || {
+            read(&database).inspect_err(|error| self.is_damaged(&database, error))
+        }));
+        read.unwrap_or_else(|_| {
+            let error = anyhow::anyhow!("the database library panicked");
+            self.damage.found(&error);
+            Err(error)
+        })
+    }
+
+    /// Records damage of this database, unless another one has replaced it.
+    pub(super) fn is_damaged(&self, database: &Database, error: &anyhow::Error) {
+        if std::ptr::eq(Arc::as_ptr(&self.database.read()), database) {
+            self.damage.found(error);
+        }
     }
 
     /// Verifies every entity while `goes_on`: that it is found by its name, and its checksum.
@@ -174,7 +193,7 @@ impl File {
                 Ok(())
             });
             if let Err(error) = intact {
-                self.damage.found(&error);
+                self.is_damaged(database, &error);
             }
             seen += 1;
         }

@@ -127,7 +127,8 @@ impl File {
 
     fn has_space_for(&self, bytes: usize) -> anyhow::Result<()> {
         let needed = u64::try_from(bytes)?.saturating_add(ROOM_MIN);
-        let left = (self.free_space)(&self.path).context("reading the free space of the disk")?;
+        let directory = self.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let left = (self.free_space)(directory).context("reading the free space of the disk")?;
         anyhow::ensure!(
             left >= needed,
             "the disk of {} has {} MiB left, and {} MiB are needed",
@@ -177,7 +178,7 @@ impl File {
         write.commit().context("committing the replica")
     }
 
-    /// Calls `show` for every key of a kind with its value.
+    /// Calls `show` for every key of a kind with its value, except damaged ones.
     pub(super) fn each(
         &self,
         kind: Kind,
@@ -186,7 +187,10 @@ impl File {
         self.read(|database| {
             for row in database.begin_read()?.open_table(kind.table())?.iter()? {
                 let (key, stored) = row?;
-                show(key.value(), opened(kind, key.value(), stored.value())?)?;
+                match opened(kind, key.value(), stored.value()) {
+                    Ok(value) => show(key.value(), value)?,
+                    Err(error) => self.is_damaged(database, &error),
+                }
             }
             Ok(())
         })
@@ -214,8 +218,9 @@ impl File {
             let table = database.begin_read()?.open_table(kind.table())?;
             let values = table.iter()?.filter_map(|row| {
                 let (key, stored) = row.ok()?;
-                let value = opened(kind, key.value(), stored.value()).inspect_err(|error| self.damage.found(error));
-                serde_json::from_slice::<T>(value.ok()?).ok()
+                let value = opened(kind, key.value(), stored.value());
+                let value = value.and_then(|value| Ok(serde_json::from_slice::<T>(value)?));
+                value.inspect_err(|error| self.is_damaged(database, error)).ok()
             });
             Ok(values.filter(|value| matches(value)).take(limit).collect())
         }))
@@ -347,8 +352,12 @@ fn certificate_changed(
     write.open_table(SET_ASIDE)?.remove(hostname)?;
     let mut table = write.open_table(EXPIRIES)?;
     if let Some(before) = before {
-        let dates: Dates = serde_json::from_slice(opened(Kind::Certificate, hostname, before)?)?;
-        table.remove((dates.not_after.0, hostname))?;
+        let dates = opened(Kind::Certificate, hostname, before).and_then(|value| Ok(serde_json::from_slice(value)?));
+        match dates {
+            Ok(Dates { not_after, .. }) => drop(table.remove((not_after.0, hostname))?),
+            // The change that replaces a damaged certificate must not fail because of it.
+            Err(_) => table.retain(|(_, name), _| name != hostname)?,
+        }
     }
     if let Some((not_before, not_after)) = after {
         table.insert((not_after.0, hostname), not_before.0)?;

@@ -85,7 +85,7 @@ impl Follower {
         let verified = tokio::task::spawn_blocking(move || replica.verify(|| !ends.has_begun()));
         self.follow(&end).await;
         // A panic is recorded as damage.
-        let _ = verified.await;
+        let _ = tokio::time::timeout(GOODBYE_MAX, verified).await;
         match tokio::time::timeout(GOODBYE_MAX, self.say_goodbye()).await {
             Ok(Ok(())) => tracing::debug!(
                 "told the control plane that this gateway has stopped; the next start with this data directory serves nothing \
@@ -158,7 +158,8 @@ impl Follower {
 
     async fn follow_once(&self) -> anyhow::Result<()> {
         let client = self.client().await?;
-        let (accepted, mut damaged) = (self.replica.accepted_place(self.clock.monotonic()), self.replica.is_damaged());
+        let (accepted, mut damaged) =
+            (self.replica.accepted_place(self.clock.monotonic()), self.replica.needs_snapshot());
         let response = self.ask(&client, accepted, damaged).await?;
         let bytes = response.bytes_stream().map_err(std::io::Error::other);
         let lines = FramedRead::new(StreamReader::new(bytes), LinesCodec::new_with_max_length(LINE_BYTES_MAX));
@@ -169,7 +170,6 @@ impl Follower {
             let chunk = tokio::select! {
                 // Requests a snapshot.
                 () = self.replica.accepted(), if accepted.is_none() => return Ok(()),
-                () = self.replica.damaged(), if !damaged => return Ok(()),
                 chunk = lines.next() => chunk,
             };
             let Some(chunk) = chunk else { return Ok(()) };
@@ -185,13 +185,17 @@ impl Follower {
                     StreamEvent::SnapshotPart => {}
                     StreamEvent::Keyring(sealed) => self.take_keys(sealed).await,
                     StreamEvent::Snapshot(entities, position) => {
-                        self.replace(entities, position).await?;
+                        let replaced = self.replace(entities, position).await;
+                        replaced.inspect_err(|_| self.replica.pause_snapshots())?;
                         damaged = false;
                     }
                 }
             }
             self.apply(changes).await?;
             self.replica.set_refusal(None);
+            if !damaged && self.replica.needs_snapshot() {
+                return Ok(());
+            }
             // The report follows the commit: the reported state is stored, dropped from the caches, and cut off.
             let applied = self.replica.position()?;
             let revision = applied.map_or(Revision::default(), |applied| applied.revision);

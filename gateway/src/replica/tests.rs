@@ -316,6 +316,14 @@ fn certificates_stand_in_the_order_of_their_ends() {
     assert_eq!(soonest(&file), ["b.example", "c.example", "a.example"]);
     assert_eq!(file.soonest_to_expire(1)[0].not_before, UnixSeconds(400));
     assert!((file.soonest_to_expire(1)[0].left(UnixSeconds(475)) - 0.25).abs() < 1e-9);
+    // Damaged certificates are replaced and removed like others.
+    let write = file.database.read().begin_write().unwrap();
+    let mut stored = write.open_table(table("certificates")).unwrap();
+    for host in ["b.example", "c.example"] {
+        stored.insert(host, b"damaged".as_slice()).unwrap();
+    }
+    drop(stored);
+    write.commit().unwrap();
     let renewed = Effect::Put(bundle("b.example", 999));
     let removed = Effect::Remove(EntityName::Certificate(host("c.example")));
     file.apply(&[Step::Take(&renewed), Step::Take(&removed)], at(2)).unwrap();

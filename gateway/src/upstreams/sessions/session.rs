@@ -209,7 +209,10 @@ impl StreamPermit {
         let mut sender = match state.wait_for(|state| !matches!(state, State::Opening)).await.as_deref() {
             Ok(State::Ready(sender)) => sender.clone(),
             Ok(State::Failed(error)) => return Err(error.clone()),
-            Ok(State::Opening | State::Over) | Err(_) => return Ok(Acquired::Gone),
+            Ok(State::Opening | State::Over) | Err(_) => {
+                session.leave();
+                return Ok(Acquired::Gone);
+            }
         };
         // The h2 library knows of a GOAWAY while responses in progress still arrive.
         if poll_fn(|cx| sender.poll_ready(cx)).now_or_never().is_some_and(|ready| ready.is_err()) {
