@@ -201,6 +201,7 @@ async fn a_changed_byte_in_the_replica_is_found_at_the_start_and_mended_by_a_sna
     world.begin_stop();
     world.stopped().await.expect("a clean end");
     world.run().await;
+    world.is_ready().await;
     assert_eq!(world.ask(Ask::get("late.tollhouse.localhost", "/")).await.status, 200);
     assert!(!world.data("replica.redb.damaged").exists());
 }
