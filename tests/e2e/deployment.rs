@@ -311,8 +311,7 @@ impl Deployment {
         Client::new().request(method, url).bearer_auth(operator_token(&self.secret).to_token().as_str())
     }
 
-    /// A project with a large quota and these orders, and its key with all scopes. Every
-    /// gateway knows the key when this returns.
+    /// A project with a large quota and these orders, and its key with all scopes, which every gateway knows.
     pub(crate) async fn project(&self, id: &str, orders: String) -> String {
         let limits = json!({ "per_minute": 1_000_000, "per_day": 100_000_000 });
         let project = json!({ "id": id, "plan": "enterprise", "limits": limits, "upstream": "orders" });
