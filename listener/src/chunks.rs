@@ -107,7 +107,7 @@ impl Chunks {
 
     fn step(&mut self, byte: u8) -> Result<(), Rejection> {
         match &mut self.place {
-            Place::Size { digits } => match (hexadecimal(byte), byte) {
+            Place::Size { digits } => match (char::from(byte).to_digit(16), byte) {
                 (Some(value), _) if *digits < SIZE_DIGITS_MAX => {
                     *digits += 1;
                     self.left = self.left << 4 | u64::from(value);
@@ -155,15 +155,6 @@ impl Chunks {
     fn count_extension(&mut self) -> Result<(), Rejection> {
         self.extension_bytes += 1;
         if self.extension_bytes > extension::BYTES_MAX { Err(Rejection::BadFraming) } else { Ok(()) }
-    }
-}
-
-fn hexadecimal(byte: u8) -> Option<u8> {
-    match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        b'A'..=b'F' => Some(byte - b'A' + 10),
-        _ => None,
     }
 }
 

@@ -128,7 +128,8 @@ impl ChunkedBody {
         }
         self.place = match (self.place, byte) {
             (Place::Size { .. }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
-                self.left = self.left.checked_mul(16).ok_or(Malformed)? | u64::from(value(byte));
+                self.left = self.left.checked_mul(16).ok_or(Malformed)?
+                    | u64::from(char::from(byte).to_digit(16).ok_or(Malformed)?);
                 Place::Size { digits: true }
             }
             (Place::Size { digits: true } | Place::Padding, b' ' | b'\t') => {
@@ -184,14 +185,6 @@ impl ChunkedBody {
             // A carriage return inside a line.
             _ => return self.end(),
         };
-    }
-}
-
-/// The value of a hexadecimal digit.
-fn value(digit: u8) -> u8 {
-    match digit {
-        b'0'..=b'9' => digit - b'0',
-        _ => (digit | 0x20) - b'a' + 10,
     }
 }
 
