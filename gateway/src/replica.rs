@@ -309,7 +309,7 @@ impl Replica {
 
     fn has_most_hostnames(&self, entities: &[Entity], there: Position) -> Result<(), ReplicaError> {
         let known = self.file.count(Kind::Site);
-        let known = if self.is_damaged() { known.unwrap_or(0) } else { known.map_err(ReplicaError::File)? };
+        let known = if self.file.damage.is_there() { known.unwrap_or(0) } else { known.map_err(ReplicaError::File)? };
         let found = entities.iter().filter(|entity| matches!(entity, Entity::Site(_))).count() as u64;
         if known > HOSTNAMES_FEW && found < known / 2 {
             return Err(Invalid::Shrunk { known, found, there }.into());
@@ -325,31 +325,6 @@ impl Replica {
     pub(crate) fn refused(&self) -> Option<Refused> {
         let damage = || self.file.damage.in_words().map(|why| Refused { why, there: None });
         self.refusal.lock().clone().or_else(damage)
-    }
-
-    /// Whether an entity was found that does not match its checksum, or the file cannot be read.
-    fn is_damaged(&self) -> bool {
-        self.file.damage.is_there()
-    }
-
-    /// Whether a snapshot should replace a damaged file now.
-    fn needs_snapshot(&self) -> bool {
-        self.file.damage.needs_snapshot()
-    }
-
-    /// A snapshot could not replace the damaged file: changes come first for a while.
-    fn pause_snapshots(&self) {
-        self.file.damage.pause();
-    }
-
-    /// Records that writing failed in a way that only damage explains.
-    fn distrust(&self, error: &anyhow::Error) {
-        self.file.damage.found(error);
-    }
-
-    /// Verifies every entity while `goes_on`.
-    fn verify(&self, goes_on: impl Fn() -> bool) {
-        self.file.verify(goes_on);
     }
 
     /// Records that the control plane's data is refused, or accepted again.

@@ -157,7 +157,7 @@ impl File {
         let database = self.database.read().clone();
         // The closure owns the database: closing a damaged one may panic too.
         let read = catch_unwind(AssertUnwindSafe(move || {
-            read(&database).inspect_err(|error| self.is_damaged(&database, error))
+            read(&database).inspect_err(|error| self.record_damage(&database, error))
         }));
         read.unwrap_or_else(|_| {
             let error = anyhow::anyhow!("the database library panicked");
@@ -167,7 +167,7 @@ impl File {
     }
 
     /// Records damage of this database, unless another one has replaced it.
-    pub(super) fn is_damaged(&self, database: &Database, error: &anyhow::Error) {
+    pub(super) fn record_damage(&self, database: &Database, error: &anyhow::Error) {
         if std::ptr::eq(Arc::as_ptr(&self.database.read()), database) {
             self.damage.found(error);
         }
@@ -193,7 +193,7 @@ impl File {
                 Ok(())
             });
             if let Err(error) = intact {
-                self.is_damaged(database, &error);
+                self.record_damage(database, &error);
             }
             seen += 1;
         }

@@ -189,7 +189,7 @@ impl File {
                 let (key, stored) = row?;
                 match opened(kind, key.value(), stored.value()) {
                     Ok(value) => show(key.value(), value)?,
-                    Err(error) => self.is_damaged(database, &error),
+                    Err(error) => self.record_damage(database, &error),
                 }
             }
             Ok(())
@@ -220,7 +220,7 @@ impl File {
                 let (key, stored) = row.ok()?;
                 let value = opened(kind, key.value(), stored.value());
                 let value = value.and_then(|value| Ok(serde_json::from_slice::<T>(value)?));
-                value.inspect_err(|error| self.is_damaged(database, error)).ok()
+                value.inspect_err(|error| self.record_damage(database, error)).ok()
             });
             Ok(values.filter(|value| matches(value)).take(limit).collect())
         }))

@@ -82,7 +82,7 @@ impl Follower {
     pub(crate) async fn run(self, end: Shutdown) {
         // Everything is served meanwhile.
         let (replica, ends) = (self.replica.clone(), end.clone());
-        let verified = tokio::task::spawn_blocking(move || replica.verify(|| !ends.has_begun()));
+        let verified = tokio::task::spawn_blocking(move || replica.file.verify(|| !ends.has_begun()));
         self.follow(&end).await;
         // A panic is recorded as damage.
         let _ = tokio::time::timeout(GOODBYE_MAX, verified).await;
@@ -159,7 +159,7 @@ impl Follower {
     async fn follow_once(&self) -> anyhow::Result<()> {
         let client = self.client().await?;
         let (accepted, mut damaged) =
-            (self.replica.accepted_place(self.clock.monotonic()), self.replica.needs_snapshot());
+            (self.replica.accepted_place(self.clock.monotonic()), self.replica.file.damage.needs_snapshot());
         let response = self.ask(&client, accepted, damaged).await?;
         let bytes = response.bytes_stream().map_err(std::io::Error::other);
         let lines = FramedRead::new(StreamReader::new(bytes), LinesCodec::new_with_max_length(LINE_BYTES_MAX));
@@ -186,14 +186,14 @@ impl Follower {
                     StreamEvent::Keyring(sealed) => self.take_keys(sealed).await,
                     StreamEvent::Snapshot(entities, position) => {
                         let replaced = self.replace(entities, position).await;
-                        replaced.inspect_err(|_| self.replica.pause_snapshots())?;
+                        replaced.inspect_err(|_| self.replica.file.damage.pause())?;
                         damaged = false;
                     }
                 }
             }
             self.apply(changes).await?;
             self.replica.set_refusal(None);
-            if !damaged && self.replica.needs_snapshot() {
+            if !damaged && self.replica.file.damage.needs_snapshot() {
                 return Ok(());
             }
             // The report follows the commit: the reported state is stored, dropped from the caches, and cut off.
@@ -326,7 +326,7 @@ impl Follower {
         let replica = self.replica.clone();
         let written = tokio::task::spawn_blocking(move || write(&replica)).await.context("writing the replica");
         // The database library panics on some damage.
-        let written = written.inspect_err(|error| self.replica.distrust(error))?;
+        let written = written.inspect_err(|error| self.replica.file.damage.found(error))?;
         written.map_err(|error| self.explain(error))
     }
 
