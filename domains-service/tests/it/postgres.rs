@@ -1,7 +1,8 @@
 //! Several control planes over one PostgreSQL, and a server that is stopped or locked.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use contract::feed::{Effect, Entity, Frame};
 use serde_json::{Value, json};
@@ -208,6 +209,21 @@ async fn a_standby_that_takes_over_continues_the_same_history() {
     assert_eq!(stream.change().await.revision.0, revision + 1, "no gap");
 }
 
+/// The sessions of [`hold`].
+const HOLDERS: &str = "FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()";
+
+/// A session that holds the lock of this statement until it is ended.
+async fn hold(database: &str, lock: &str) -> JoinHandle<Result<String, String>> {
+    let (of, text) = (database.to_owned(), format!("BEGIN; {lock}; SELECT pg_sleep(60)"));
+    let holder = std::thread::spawn(move || Server::shared().try_sql(&of, &text));
+    eventually(1_000, async || {
+        let count = Server::shared().sql(database, &format!("SELECT COUNT(*) {HOLDERS}"));
+        if count == "1" { Ok(()) } else { Err("no connection holds the lock".to_owned()) }
+    })
+    .await;
+    holder
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_held_lock_is_503_in_time_and_reads_continue() {
     let server = Server::shared();
@@ -215,24 +231,13 @@ async fn a_held_lock_is_503_in_time_and_reads_continue() {
     one.project("demo", "pro").await;
     let url = url_in(one.directory.path());
     let database = name_in(&url).to_owned();
-    let holder = {
-        let database = database.clone();
-        std::thread::spawn(move || {
-            let text = "BEGIN; SELECT * FROM revision_counter FOR UPDATE; SELECT pg_sleep(60)";
-            Server::shared().try_sql(&database, text)
-        })
-    };
-    let sleeping = "FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()";
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while server.sql(&database, &format!("SELECT COUNT(*) {sleeping}")) != "1" {
-        assert!(Instant::now() < deadline, "no connection holds the lock");
-    }
+    let holder = hold(&database, "SELECT * FROM revision_counter FOR UPDATE").await;
     for platform in [&one, &other] {
         let answer = platform.operator("POST", "/projects", json!({ "id": "second" })).await;
         assert_eq!(answer.code(), (503, "storage_unavailable"));
         assert_eq!(platform.operator("GET", "/projects/demo", Value::Null).await.status, 200);
     }
-    server.sql(&database, &format!("SELECT pg_terminate_backend(pid) {sleeping}"));
+    server.sql(&database, &format!("SELECT pg_terminate_backend(pid) {HOLDERS}"));
     assert!(holder.join().unwrap().is_err(), "its session was ended");
     one.project("second", "pro").await;
 }
@@ -246,19 +251,7 @@ async fn followers_of_another_history_with_one_credential_leave_the_database_to_
     platform.project("demo", "pro").await;
     let (thief, newest) = (enrolled(&platform, "thief").await, platform.newest_revision().await);
     let database = name_in(&url_in(platform.directory.path())).to_owned();
-    let holder = {
-        let database = database.clone();
-        std::thread::spawn(move || {
-            let text = "BEGIN; LOCK TABLE changes IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(60)";
-            Server::shared().try_sql(&database, text)
-        })
-    };
-    let sleeping = "FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()";
-    eventually(1_000, async || {
-        let count = server.sql(&database, &format!("SELECT COUNT(*) {sleeping}"));
-        if count == "1" { Ok(()) } else { Err("no connection holds the lock".to_owned()) }
-    })
-    .await;
+    let holder = hold(&database, "LOCK TABLE changes IN ACCESS EXCLUSIVE MODE").await;
     let url = format!("{}/internal/edge/feed?node=a&after={newest}&mark=0123456789abcdef", platform.internal);
     let followers: Vec<_> =
         (0..40).map(|_| tokio::spawn(platform.client.get(&url).bearer_auth(&thief).send())).collect();
@@ -272,7 +265,7 @@ async fn followers_of_another_history_with_one_credential_leave_the_database_to_
     for _ in 0..20 {
         assert_eq!(platform.operator("GET", "/projects/demo", Value::Null).await.status, 200);
     }
-    server.sql(&database, &format!("SELECT pg_terminate_backend(pid) {sleeping}"));
+    server.sql(&database, &format!("SELECT pg_terminate_backend(pid) {HOLDERS}"));
     assert!(holder.join().unwrap().is_err(), "its session was ended");
     for follower in followers {
         let status = follower.await.unwrap().unwrap().status().as_u16();
