@@ -1,4 +1,4 @@
-//! Revocation credentials in a file that is no part of the database: a database that went back in time lost its last
+//! Revoked credentials in a file that is no part of the database: a database that went back in time lost its last
 //! revocations, the file did not.
 //!
 //! Each process has a file of its own with every revocation on record: one it made itself is on disk before the
@@ -83,8 +83,8 @@ impl Revocations {
             return Ok(());
         }
         let place = || format!("writing {}", self.path.display());
-        let lines = self.known.lock().len() + new.len();
-        anyhow::ensure!(lines <= LINES_MAX, "{} has {LINES_MAX} lines", self.path.display());
+        let count = self.known.lock().len() + new.len();
+        anyhow::ensure!(count <= LINES_MAX, "{} has {LINES_MAX} lines", self.path.display());
         let directory = self.path.parent().unwrap_or(Path::new(""));
         create_directories(directory).with_context(place)?;
         let mut file = std::fs::OpenOptions::new();
