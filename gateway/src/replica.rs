@@ -10,6 +10,7 @@
 
 mod acceptance;
 mod checksum;
+mod damaged;
 mod file;
 pub(crate) mod follow;
 mod hot;

@@ -18,7 +18,8 @@ use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition,
 use serde::de::DeserializeOwned;
 
 use super::Expiry;
-use super::checksum::{Damage, opened, sealed};
+use super::checksum::{opened, sealed};
+use super::damaged::Damage;
 use super::validate::Unusable;
 
 type Table = TableDefinition<'static, &'static str, &'static [u8]>;
