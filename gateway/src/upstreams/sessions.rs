@@ -3,9 +3,10 @@
 //! A connection carries as many requests as the upstream allows, at most 100; further requests open another. Requests
 //! that arrive while a connection is being opened wait for it together, as many as the last connection allowed. If it
 //! allows fewer, the others look again; nothing was sent yet. An upstream that allows none (a server that sheds load)
-//! gets no further connections: its requests wait for it within the connect timeout. After GOAWAY, responses in
-//! progress still arrive, and no new requests are sent. A connection is closed after an idle time, and gets no more
-//! requests after its age and its number of requests.
+//! gets no further connections: its requests wait for it within the connect timeout. If its connection cannot be kept,
+//! each request opens others, with growing pauses. After GOAWAY, responses in progress still arrive, and no new requests
+//! are sent. A connection is closed after an idle time, and gets no more requests after its age and its number of
+//! requests.
 //!
 //! The connection that last received bytes gets the next request. A silent connection is checked with a PING when a
 //! request is sent (`sessions/read_monitor.rs`), and gets no further requests until it has answered.
@@ -23,7 +24,7 @@ use h2::client::SendRequest;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep_until};
 
 use self::session::{Acquired, Opening, STREAMS_MAX, Session, State};
 use super::pool::{self, Demands, IDLE_MAX, Trust};
@@ -34,6 +35,9 @@ const TRIES_MAX: usize = 4;
 
 /// How often a request looks whether an upstream that allows no requests allows one: the library does not report it.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// The longest pause of a request between two new connections that allow no requests.
+const REDIAL_AFTER_MAX: Duration = Duration::from_millis(500);
 
 /// The connections of an address.
 #[derive(Debug)]
@@ -87,7 +91,7 @@ impl Sessions {
     where
         F: Future<Output = Result<Stream, DialError>> + Send + 'static,
     {
-        let (mut closed, mut deadline) = (0, None);
+        let (mut closed, mut deadline, mut full) = (0, None, 0);
         while closed < TRIES_MAX {
             let acquired = self.acquire(demands);
             let is_new = acquired.is_none();
@@ -106,11 +110,15 @@ impl Sessions {
                 }
             }
             let now = Instant::now();
-            if now >= *deadline.get_or_insert(now + connect_timeout) {
+            let deadline = *deadline.get_or_insert(now + connect_timeout);
+            if now >= deadline {
                 return Err(DialError::because(DialFailure::TimedOut, "its HTTP/2 connections allow no requests"));
             }
-            if is_paused || self.streams_max.load(Ordering::Relaxed) == 0 {
-                sleep(LOOK_EVERY).await;
+            if is_paused {
+                sleep_until(deadline.min(now + LOOK_EVERY)).await;
+            } else if self.streams_max.load(Ordering::Relaxed) == 0 {
+                sleep_until(deadline.min(now + redial_after(full))).await;
+                full += 1;
             }
         }
         Err(DialError::because(DialFailure::Protocol, "the upstream closes its HTTP/2 connections at once"))
@@ -196,6 +204,14 @@ impl Sessions {
             stays
         });
     }
+}
+
+/// The pause after a new connection that allows no requests, when `earlier` ones of this request did not either: it
+/// doubles, and half of it is random, so that requests do not return together.
+fn redial_after(earlier: u32) -> Duration {
+    let longest = LOOK_EVERY.saturating_mul(1 << earlier.min(5)).min(REDIAL_AFTER_MAX);
+    let [random] = chassis::random::bytes().unwrap_or([u8::MAX]);
+    longest * (256 + u32::from(random)) / 512
 }
 
 impl Lease {

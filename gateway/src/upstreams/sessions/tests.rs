@@ -211,3 +211,40 @@ async fn the_connection_that_was_heard_last_takes_the_next_request() {
         assert!(Arc::ptr_eq(&scene.lease(true).await.session, &lease.session));
     }
 }
+
+/// A server that sheds load, and a gateway without room to keep its connection.
+#[tokio::test]
+async fn a_server_that_allows_no_request_is_dialled_seldom() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let mut serving = JoinSet::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            serving.spawn(async move {
+                let mut options = h2::server::Builder::new();
+                let mut connection = options.max_concurrent_streams(0).handshake::<_, Bytes>(stream).await.unwrap();
+                connection.accept().await.is_none()
+            });
+        }
+    });
+    let (sessions, dialled) = (Sessions::new(LIMITS, Arc::new(Semaphore::new(0))), Arc::new(AtomicUsize::new(0)));
+    let connect = || {
+        dialled.fetch_add(1, Ordering::Relaxed);
+        async move { Ok(Stream::Plain(tokio::net::TcpStream::connect(address).await.unwrap())) }
+    };
+    let demands = Demands { trust: TRUST, may_be_repeated: true, heard_after: None };
+    let refused = sessions.lease(&demands, Duration::from_millis(600), connect).await.unwrap_err();
+    assert_eq!(refused.kind, DialFailure::TimedOut, "{refused:?}");
+    // The pauses are at least 10, 20, 40, 80, 160, 250 and 250 ms.
+    let dialled = dialled.load(Ordering::Relaxed);
+    assert!((2..=8).contains(&dialled), "{dialled} connections");
+}
+
+#[test]
+fn pauses_between_dials_double_up_to_half_a_second() {
+    for (earlier, longest) in [(0, 20), (1, 40), (2, 80), (3, 160), (4, 320), (5, 500), (6, 500), (u32::MAX, 500)] {
+        let pauses: Vec<_> = (0..100).map(|_| redial_after(earlier).as_millis()).collect();
+        assert!(pauses.iter().all(|pause| (longest / 2..=longest).contains(pause)), "{earlier}: {pauses:?}");
+        assert!(pauses.iter().any(|pause| pause != &pauses[0]), "{earlier}: they are spread");
+    }
+}
