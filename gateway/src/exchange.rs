@@ -214,8 +214,10 @@ impl<'a> Exchange<'a> {
             if failed.failure == Failure::Unconnected {
                 self.gateway.has_not_connected(&endpoint);
             }
-            match retries.after(failed.failure, self.facts.upstream.attempts, &self.head.method, &upstream) {
+            let several = upstream.endpoints.len() > 1;
+            match retries.after(failed.failure, &self.head.method, several, &upstream.retries) {
                 Retry::AnotherAddress | Retry::AnotherStream => {}
+                Retry::NewConnection => heard_after = Some(Instant::now()),
                 Retry::FreshConnection => heard_after = failed.sent_at,
                 Retry::Never => return Err(failed.error),
             }

@@ -9,10 +9,10 @@ use pingora::Error;
 use tokio::time::Instant;
 
 use super::upstream::Refused;
-use crate::upstreams::Upstream;
+use crate::upstreams::RetryBudget;
 
 /// Attempts of one request, including the first. Attempts that an upstream refused without processing them ("unread")
-/// are counted separately.
+/// are not among them.
 const ATTEMPTS_MAX: u32 = 2;
 
 /// How often a request may be refused unread, or find its connection full or closing.
@@ -25,6 +25,8 @@ pub(super) enum Retry {
     AnotherAddress,
     /// A connection that was opened, or received bytes, after the request was sent.
     FreshConnection,
+    /// A connection that is opened from now on, with the body from its start: others may be about to close as well.
+    NewConnection,
     /// Another stream, with the body from its start.
     AnotherStream,
     /// None: the client gets a refusal.
@@ -64,28 +66,35 @@ pub(super) struct Failed {
 /// The retries of one request.
 #[derive(Debug, Default)]
 pub(super) struct Retries {
+    attempts: u32,
     unread: u32,
 }
 
 impl Retries {
-    /// The next step after attempt number `attempts` has failed.
+    /// The next step after an attempt at an upstream with `several` addresses or one has failed.
     ///
-    /// Retries multiply an upstream's traffic, so each is spent from the upstream's budget, unless the upstream has
+    /// Retries multiply an upstream's traffic, so each is spent from the upstream's `budget`, unless the upstream has
     /// seen nothing of the request: no connection could be opened, or the connection had ended before.
-    pub(super) fn after(&mut self, failure: Failure, attempts: u32, method: &Method, upstream: &Upstream) -> Retry {
-        let is_first = attempts < ATTEMPTS_MAX;
-        match failure {
-            Failure::Unconnected if is_first && upstream.endpoints.len() > 1 => Retry::AnotherAddress,
-            Failure::Unsent | Failure::Refused(_) => {
-                self.unread += 1;
+    pub(super) fn after(&mut self, failure: Failure, method: &Method, several: bool, budget: &RetryBudget) -> Retry {
+        if let Failure::Unsent | Failure::Refused(_) = failure {
+            self.unread += 1;
+            let may = self.unread <= UNREAD_MAX;
+            return match failure {
                 // The first retry after REFUSED_STREAM is free; an overloaded upstream gets further ones from the
                 // budget only.
-                let is_free = failure != Failure::Refused(Refused::Stream) || self.unread == 1;
-                let may = self.unread <= UNREAD_MAX && (is_free || upstream.retries.spend());
-                if may { Retry::AnotherStream } else { Retry::Never }
-            }
+                Failure::Refused(Refused::Stream) if may && (self.unread == 1 || budget.spend()) => {
+                    Retry::AnotherStream
+                }
+                Failure::Refused(Refused::Connection) | Failure::Unsent if may => Retry::NewConnection,
+                _ => Retry::Never,
+            };
+        }
+        self.attempts += 1;
+        let is_first = self.attempts < ATTEMPTS_MAX;
+        match failure {
+            Failure::Unconnected if is_first && several => Retry::AnotherAddress,
             // Only safe methods: the upstream may have processed the request.
-            Failure::Ended { unheard } if is_first && method.is_safe() && (unheard || upstream.retries.spend()) => {
+            Failure::Ended { unheard } if is_first && method.is_safe() && (unheard || budget.spend()) => {
                 Retry::FreshConnection
             }
             _ => Retry::Never,
@@ -96,5 +105,26 @@ impl Retries {
 impl From<Box<Error>> for Failed {
     fn from(error: Box<Error>) -> Self {
         Self { failure: Failure::Unknown, error, reason: None, sent_at: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_that_was_refused_unread_is_still_retried_after_its_connection_ended() {
+        let (mut retries, budget) = (Retries::default(), RetryBudget::default());
+        let goes_away = Failure::Refused(Refused::Connection);
+        for (failure, expected) in [
+            (goes_away, Retry::NewConnection),
+            (Failure::Ended { unheard: true }, Retry::FreshConnection),
+            (goes_away, Retry::NewConnection),
+            (Failure::Unsent, Retry::NewConnection),
+            (Failure::Refused(Refused::Stream), Retry::Never),
+            (Failure::Ended { unheard: true }, Retry::Never),
+        ] {
+            assert_eq!(retries.after(failure, &Method::GET, false, &budget), expected, "{failure:?}");
+        }
     }
 }

@@ -288,10 +288,17 @@ async fn servers_that_allow_few_streams_get_every_request() {
     };
     let ((_one, one), (_two, two)) = (nghttpd("1").await, nghttpd("2").await);
     let (_nginx, limited) = nginx_with(&place, "usual", "http2_max_concurrent_streams 1;").await;
+    // It ends each connection with GOAWAY after four requests.
+    for name in ["usual.pem", "usual.key"] {
+        let copy = name.replace("usual", "going");
+        std::fs::copy(directory.path().join(name), directory.path().join(copy)).unwrap();
+    }
+    let (_going, going) = nginx_with(&place, "going", "http2_max_concurrent_streams 4; keepalive_requests 4;").await;
     for (url, tls) in [
         (format!("h2c://127.0.0.1:{one}"), ""),
         (format!("h2c://127.0.0.1:{two}"), ""),
         (format!("https://localhost:{limited}"), tls.as_str()),
+        (format!("https://localhost:{going}"), tls.as_str()),
     ] {
         // Each time cold.
         for _ in 0..3 {
