@@ -120,7 +120,7 @@ async fn enrol(
 }
 
 /// Logs and counts the refusal of a file.
-pub(crate) fn refuse(app: &App, file: &str, name: &str, (reason, what_to_do): (&'static str, String)) {
+fn refuse(app: &App, file: &str, name: &str, (reason, what_to_do): (&'static str, String)) {
     tracing::warn!(file, name, reason, what_to_do, "refused a credential file; the other files are used");
     app.core.metrics.credential_files_refused.with_label_values(&[reason]).inc();
     let mut all = app.api.refused_files.lock();

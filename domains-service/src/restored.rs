@@ -25,7 +25,7 @@ use crate::project::ProjectRef;
 use crate::publish;
 pub use crate::store::comparison::Kind;
 use crate::store::comparison::{self, Good, Lost, TIME_MAX};
-use crate::store::revocations::Revocations;
+use crate::store::revocations;
 use crate::store::{Store, Write, domains, keys, projects};
 
 /// Names of one kind that are reported; all are counted.
@@ -81,7 +81,8 @@ pub async fn finish_restore(
     clock: Arc<dyn Clock>,
 ) -> anyhow::Result<Report> {
     Database::may_be_taken(restored).await?;
-    let mut revoked = revocations.map(Revocations::open).transpose()?.map_or_else(Vec::new, |file| file.all());
+    let mut revoked =
+        revocations.map(revocations::read).transpose()?.unwrap_or_default().into_values().collect::<Vec<_>>();
     let store = Store::open(restored, clock).await?;
     let mut write = store.write().await?;
     let now = write.now();

@@ -2,17 +2,16 @@
 //! after each revocation, and every second, for those of other replicas.
 //!
 //! A credential of the file that the database does not have as revoked is revoked again: the database went back to an
-//! earlier state. A file that cannot be used stops nothing; the status shows it.
+//! earlier state. Without a usable file the service does not start; later, the status shows what is wrong with it.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use chassis::shutdown::Shutdown;
-use contract::time::UnixMillis;
 
 use crate::app::App;
-use crate::enrolment;
 use crate::keyring;
 use crate::store::comparison::{self, Revocation};
 use crate::store::credentials::Kind;
@@ -21,43 +20,27 @@ use crate::store::revocations::Revocations;
 /// Interval between two looks at the database.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Revocations of this time are read at each look: more than the clocks of replicas differ.
-const LOOKED_BACK_MILLIS: i64 = 3_600_000;
+/// Opens the file, and makes it if it is missing.
+///
+/// # Errors
+/// When it cannot be read, written and synced, with the cure.
+pub(crate) fn open(path: &Path) -> anyhow::Result<Revocations> {
+    Revocations::open(path).with_context(|| {
+        format!(
+            "cannot use revocations_file {}, without which a database that went back in time would make revoked \
+             credentials valid again: make the file and its directory readable and writable for this service, on a disk \
+             that lasts, or set another path",
+            path.display()
+        )
+    })
+}
 
-/// Reads the file and brings it and the database to the same state.
+/// Revokes in the database every credential of the file that it does not have as revoked. [`keep`] does the opposite as
+/// well.
 ///
 /// # Errors
 /// When the database does not answer.
-pub(crate) async fn at_start(app: &App, path: &Path) -> anyhow::Result<()> {
-    let recorded = match Revocations::open(path) {
-        Ok(file) => {
-            app.core.store.use_revocations(file);
-            revoke_again(app).await?;
-            in_file(app, true).await
-        }
-        Err(error) => Err(error),
-    };
-    if let Err(error) = recorded {
-        let what_to_do = format!(
-            "{error:#}; without it a database that went back in time would make revoked credentials valid again; make \
-             it readable and writable for this service and restart it"
-        );
-        enrolment::refuse(app, &path.display().to_string(), "", ("unreadable", what_to_do));
-    }
-    Ok(())
-}
-
-/// Writes revocations on record into the file: the recent ones, or all.
-///
-/// # Errors
-/// When the database does not answer, or the file cannot be written.
-pub(crate) async fn in_file(app: &App, whole: bool) -> anyhow::Result<()> {
-    let recent = app.core.clock.now().plus(-LOOKED_BACK_MILLIS);
-    app.core.store.record_revocations(if whole { UnixMillis(0) } else { recent }).await
-}
-
-/// Revokes in the database every credential of the file that it does not have as revoked.
-async fn revoke_again(app: &App) -> anyhow::Result<()> {
+pub(crate) async fn revoke_again(app: &App) -> anyhow::Result<()> {
     let store = &app.core.store;
     let Some(file) = store.revocations() else { return Ok(()) };
     let lost = store.without_revocation(file.all()).await?;
@@ -107,7 +90,7 @@ fn log(Revocation { digest, name, kind, .. }: &Revocation) {
 pub(crate) async fn keep(app: Arc<App>, shutdown: Shutdown) {
     let mut failing = false;
     while !shutdown.has_begun() {
-        let mut kept = in_file(&app, failing).await;
+        let mut kept = app.core.store.record_revocations().await;
         if app.core.store.has_lost_revocations() {
             kept = kept.and(revoke_again(&app).await);
         }

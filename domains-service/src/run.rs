@@ -103,7 +103,8 @@ pub async fn start_in(
     }
     let (tracer, exporter) = tracing(&config, &registry)?;
     let traced_by = Traced { tracer, clock: clock.clone() };
-    let store = Store::open(&config.database, clock.clone()).await?;
+    let revocations = revocations::open(&config.revocations_file)?;
+    let store = Store::open(&config.database, clock.clone()).await?.with_revocations(revocations);
     let (http, internal, admin) =
         (bind(config.listen).await?, bind(config.internal_listen).await?, bind(config.admin_listen).await?);
     let addresses =
@@ -132,12 +133,11 @@ pub async fn start_in(
     let bounds = (config.change_log_rows, config.webhooks.disable_after);
     let credentials =
         [(Kind::Gateway, config.gateways_directory.clone()), (Kind::Service, config.services_directory.clone())];
-    let revocations_file = config.revocations_file.clone();
     let dns = Arc::new(CountedDns { dns: world.dns, metrics: metrics.clone() });
     let app = Arc::new(App::new(config, store, nodes, clock.clone(), dns, authorities, metrics)?);
     key_rotation::check(&app.core, lost).await?;
     publish_platform(&app).await?;
-    revocations::at_start(&app, &revocations_file).await?;
+    revocations::revoke_again(&app).await?;
     enrolment::at_start(&app, &secret, credentials).await?;
     if let Some(last) = app.core.store.last_heard().await? {
         app.gateways.nodes.heard_last_before_start(last);

@@ -40,8 +40,8 @@ pub(crate) mod withdrawals;
 pub(crate) mod write;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use anyhow::Context as _;
 use chassis::clock::Clock;
@@ -108,7 +108,7 @@ pub(crate) struct Store {
     /// When the use of each credential was written down last, by its digest.
     last_used: Arc<Mutex<HashMap<String, UnixMillis>>>,
     admitted: Arc<Admitted>,
-    revocations: Arc<OnceLock<Arc<Revocations>>>,
+    revocations: Option<Arc<Revocations>>,
 }
 
 /// How often the use of a credential is written down, in milliseconds.
@@ -137,7 +137,7 @@ impl Store {
             commits: Arc::default(),
             last_used: Arc::default(),
             admitted: Arc::default(),
-            revocations: Arc::default(),
+            revocations: None,
         };
         store.repair_newest().await.context("writing the mark of the newest revision")?;
         store.committed_elsewhere(store.newest_revision().await.context("reading the change log")?);

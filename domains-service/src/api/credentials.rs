@@ -21,7 +21,6 @@ use super::view::{event_for_operators, rfc3339};
 use crate::app::App;
 use crate::error::{ApiError, Code};
 use crate::keyring;
-use crate::revocations;
 use crate::store::credentials::{COMMAND_LINE, Credential, Enrolment, Kind, NotEnrolled, Origin, Recorded};
 use crate::store::events::{EVENTS_PER_PAGE, Through};
 use crate::store::projects;
@@ -187,7 +186,7 @@ pub(super) async fn revoke(
         tracing::warn!(kind = kind.as_str(), name, actor = actor.name, "a credential is revoked");
     }
     forget_signatures(&app, &gateways).await?;
-    if let Err(error) = revocations::in_file(&app, false).await {
+    if let Err(error) = app.core.store.record_revocations().await {
         tracing::error!(
             error = format!("{error:#}"),
             "could not write a revocation into the file of revoked credentials"

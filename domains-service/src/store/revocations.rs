@@ -3,10 +3,14 @@
 //!
 //! Each process has a file of its own with every revocation on record: one it made itself is on disk before the
 //! operator has the answer, one of another replica within two seconds. A credential in the file is refused whatever the
-//! database says. A damaged line is logged and skipped. Without a usable file the database alone decides.
+//! database says. A damaged line is logged and skipped.
+//!
+//! A full file takes no more lines, and is never shortened here: which lines are still needed only a database in its
+//! present state knows, and the file is for the case that it is not. So the operator moves the file away, and the next
+//! start writes a new one from the database, without tokens that have expired since.
 
 use std::collections::{HashMap, HashSet};
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,6 +32,23 @@ const BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Revocations in one file; a line has less than 600 bytes.
 const LINES_MAX: usize = 100_000;
 
+/// From here on operators are warned that the file becomes full.
+const LINES_WARNED: usize = 80_000;
+
+/// How an operator makes room.
+const ROOM: &str = "while the database is in its present state, move the file away and restart this service, which writes \
+                    a new one from the database, without expired tokens; one replica after the other";
+
+/// Damaged lines that are logged by number; further ones are counted.
+const DAMAGED_LOGGED_MAX: usize = 20;
+
+/// A token that expired this long ago needs no line: a database of any state refuses it. More than clocks differ.
+const EXPIRED_FOR_MILLIS: i64 = 86_400_000;
+
+/// Changes with each revocation, whatever clock it was made by: rows are never deleted.
+const POSITION: &str = "SELECT COUNT(*), CAST(COALESCE(MAX(CAST(revoked_at AS BIGINT)), 0) AS BIGINT)
+    FROM credentials WHERE revoked_at IS NOT NULL";
+
 /// The file, and what is in it by digest.
 #[derive(Debug)]
 pub(crate) struct Revocations {
@@ -35,34 +56,78 @@ pub(crate) struct Revocations {
     known: Mutex<HashMap<String, Revocation>>,
     /// Held while the file is written. `known` is not: requests read it.
     writing: Mutex<()>,
+    /// [`POSITION`] of the database when the file last had all of its revocations.
+    position: Mutex<Option<(i64, i64)>>,
+    /// Why the last write failed.
+    failure: Mutex<Option<String>>,
     /// The database had a credential of the file as valid.
     is_contradicted: AtomicBool,
 }
 
-impl Revocations {
-    /// Reads the file, if it exists.
-    ///
-    /// # Errors
-    /// When it cannot be read, is no regular file, or is larger than [`BYTES_MAX`].
-    pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
-        let bytes = read_if_there(path, BYTES_MAX)?;
-        let mut known = HashMap::new();
-        for (index, line) in bytes.iter().flat_map(|bytes| bytes.split(|byte| *byte == b'\n')).enumerate() {
-            match serde_json::from_slice::<Revocation>(line) {
-                Ok(revoked) => drop(known.insert(revoked.digest.clone(), revoked)),
-                Err(_) if line.is_empty() => {}
-                Err(error) => tracing::error!(
-                    file = %path.display(), line = index + 1, %error,
-                    "skipped a damaged line of the revoked credentials; the other lines are used"
-                ),
+/// The revocations in a file by digest; none if it does not exist.
+///
+/// # Errors
+/// When it cannot be read, is no regular file, or is larger than [`BYTES_MAX`].
+pub(crate) fn read(path: &Path) -> anyhow::Result<HashMap<String, Revocation>> {
+    let bytes = read_if_there(path, BYTES_MAX)?;
+    let (mut known, mut damaged) = (HashMap::new(), 0);
+    for (index, line) in bytes.iter().flat_map(|bytes| bytes.split(|byte| *byte == b'\n')).enumerate() {
+        match serde_json::from_slice::<Revocation>(line) {
+            Ok(revoked) => drop(known.insert(revoked.digest.clone(), revoked)),
+            Err(_) if line.is_empty() => {}
+            Err(error) => {
+                damaged += 1;
+                if damaged <= DAMAGED_LOGGED_MAX {
+                    tracing::error!(
+                        file = %path.display(), line = index + 1, %error,
+                        "skipped a damaged line of the revoked credentials; the other lines are used"
+                    );
+                }
             }
         }
-        Ok(Self {
+    }
+    if damaged > DAMAGED_LOGGED_MAX {
+        tracing::error!(file = %path.display(), damaged, "skipped more damaged lines of the revoked credentials");
+    }
+    Ok(known)
+}
+
+impl Revocations {
+    /// Reads the file, or makes it, and checks that lines can be added.
+    ///
+    /// # Errors
+    /// Like [`read`], and when the file or its directory cannot be written and synced.
+    pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
+        let known = read(path)?;
+        let file = Self {
             path: path.to_owned(),
             known: Mutex::new(known),
             writing: Mutex::default(),
+            position: Mutex::default(),
+            failure: Mutex::default(),
             is_contradicted: AtomicBool::default(),
-        })
+        };
+        file.for_appending()
+            .and_then(|open| file.sync(&open))
+            .with_context(|| format!("writing {}", path.display()))?;
+        file.warn_if_nearly_full(0);
+        Ok(file)
+    }
+
+    /// Opens the file; makes it and its directory if they are missing.
+    fn for_appending(&self) -> io::Result<std::fs::File> {
+        create_directories(self.directory())?;
+        std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(&self.path)
+    }
+
+    /// Waits until the file and its name are on disk.
+    fn sync(&self, file: &std::fs::File) -> io::Result<()> {
+        file.sync_all()?;
+        sync_names(self.directory())
+    }
+
+    fn directory(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new(""))
     }
 
     /// All of the file.
@@ -75,45 +140,71 @@ impl Revocations {
         self.known.lock().contains_key(digest)
     }
 
+    /// What an operator has to do about the file, if anything.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        if let Some(failure) = &*self.failure.lock() {
+            return Some(format!(
+                "cannot write revoked credentials into revocations_file: {failure}. If the database went back in time, they \
+                 would be valid again. The write is repeated each second"
+            ));
+        }
+        let lines = self.known.lock().len();
+        (lines >= LINES_WARNED).then(|| {
+            format!("revocations_file {} has {lines} of at most {LINES_MAX} lines: {ROOM}", self.path.display())
+        })
+    }
+
     /// Adds those that the file lacks, and waits until they are on disk.
     fn append(&self, revoked: Vec<Revocation>) -> anyhow::Result<()> {
         let _writing = self.writing.lock();
         let new: Vec<_> = revoked.into_iter().filter(|one| !self.has(&one.digest)).collect();
-        if new.is_empty() {
-            return Ok(());
-        }
-        let place = || format!("writing {}", self.path.display());
-        let count = self.known.lock().len() + new.len();
-        anyhow::ensure!(count <= LINES_MAX, "{} has {LINES_MAX} lines", self.path.display());
-        let directory = self.path.parent().unwrap_or(Path::new(""));
-        create_directories(directory).with_context(place)?;
-        let mut file = std::fs::OpenOptions::new();
-        let mut file = file.append(true).create(true).mode(0o600).open(&self.path).with_context(place)?;
+        let before = self.known.lock().len();
+        let written = if new.is_empty() { Ok(()) } else { self.write(&new, before) };
+        *self.failure.lock() = written.as_ref().err().map(|error| format!("{error:#}"));
+        written?;
+        self.known.lock().extend(new.into_iter().map(|one| (one.digest.clone(), one)));
+        self.warn_if_nearly_full(before);
+        Ok(())
+    }
+
+    /// Appends these lines to the `before` ones.
+    fn write(&self, new: &[Revocation], before: usize) -> anyhow::Result<()> {
+        let path = self.path.display();
+        anyhow::ensure!(before + new.len() <= LINES_MAX, "{path} is full, with {before} lines: {ROOM}");
+        let place = || format!("writing {path}");
+        let mut file = self.for_appending().with_context(place)?;
         // The last line may have been cut off by a full disk or a crash.
         let lines: Vec<String> = new.iter().map(to_json).collect();
         let length = file.metadata().with_context(place)?.len();
-        let written = file.write_all(format!("\n{}\n", lines.join("\n")).as_bytes()).and_then(|()| file.sync_all());
-        let written = written.map_err(anyhow::Error::from).and_then(|()| Ok(sync_names(directory)?));
-        if let Err(error) = written {
+        let written = file.write_all(format!("\n{}\n", lines.join("\n")).as_bytes()).and_then(|()| self.sync(&file));
+        if written.is_err() {
             // A repetition must not let the file grow.
             file.set_len(length).with_context(place)?;
-            return Err(error).with_context(place);
         }
-        self.known.lock().extend(new.into_iter().map(|one| (one.digest.clone(), one)));
-        Ok(())
+        written.with_context(place)
+    }
+
+    /// Warns once, when the file with formerly `before` lines becomes nearly full.
+    fn warn_if_nearly_full(&self, before: usize) {
+        let lines = self.known.lock().len();
+        if before < LINES_WARNED && lines >= LINES_WARNED {
+            tracing::warn!(
+                file = %self.path.display(), lines, lines_max = LINES_MAX, what_to_do = ROOM,
+                "the file of revoked credentials is nearly full"
+            );
+        }
     }
 }
 
 impl Store {
-    /// The file of revoked credentials, if it is usable.
-    pub(crate) fn revocations(&self) -> Option<&Arc<Revocations>> {
-        self.revocations.get()
+    /// Refuses the credentials in this file from now on, and keeps it up to date.
+    pub(crate) fn with_revocations(self, file: Revocations) -> Self {
+        Self { revocations: Some(Arc::new(file)), ..self }
     }
 
-    /// Uses this file from now on.
-    pub(crate) fn use_revocations(&self, file: Revocations) {
-        // One file is used for the life of the process.
-        let _ = self.revocations.set(Arc::new(file));
+    /// The file of revoked credentials; `None` outside of the running service.
+    pub(crate) fn revocations(&self) -> Option<&Arc<Revocations>> {
+        self.revocations.as_ref()
     }
 
     /// Whether the credential with this digest is in the file of revoked ones. Remembers that the database says
@@ -128,24 +219,36 @@ impl Store {
         self.revocations().is_some_and(|file| file.is_contradicted.swap(false, Ordering::AcqRel))
     }
 
-    /// Adds revocations that are on record since this moment to the file.
-    pub(crate) async fn record_revocations(&self, since: UnixMillis) -> anyhow::Result<()> {
-        let Some(file) = self.revocations().cloned() else { return Ok(()) };
-        let on_record = self.revoked(since).await?;
-        tokio::task::spawn_blocking(move || file.append(on_record)).await?
+    /// Adds to the file what was revoked in the database since the last call, by this process or another.
+    ///
+    /// # Errors
+    /// When the database does not answer, or the file cannot be written. The next call repeats it.
+    pub(crate) async fn record_revocations(&self) -> anyhow::Result<()> {
+        let Some(file) = self.revocations.clone() else { return Ok(()) };
+        let position: (i64, i64) = query_as(POSITION).fetch_one(self.reader()).await?;
+        if *file.position.lock() == Some(position) {
+            return Ok(());
+        }
+        let on_record = self.revoked(self.clock.now().plus(-EXPIRED_FOR_MILLIS)).await?;
+        tokio::task::spawn_blocking(move || {
+            file.append(on_record)?;
+            *file.position.lock() = Some(position);
+            Ok(())
+        })
+        .await?
     }
 
     /// Those of `revoked` that are not revoked on record.
     pub(crate) async fn without_revocation(&self, mut revoked: Vec<Revocation>) -> Result<Vec<Revocation>, StoreError> {
-        let on_record = self.revoked(UnixMillis(0)).await?;
+        let on_record = self.revoked(UnixMillis(i64::MIN)).await?;
         let on_record: HashSet<_> = on_record.iter().map(|one| &one.digest).collect();
         revoked.retain(|one| !on_record.contains(&one.digest));
         Ok(revoked)
     }
 
-    /// Credentials that were revoked since this moment. Unreadable rows are left out: they are invalid.
-    async fn revoked(&self, since: UnixMillis) -> Result<Vec<Revocation>, StoreError> {
-        let found: Vec<Found<Revocation>> = query_as(REVOKED).bind(since.0).fetch_all(self.reader()).await?;
+    /// Revoked credentials that had not expired at `at`. Unreadable rows are left out: they are invalid.
+    async fn revoked(&self, at: UnixMillis) -> Result<Vec<Revocation>, StoreError> {
+        let found: Vec<Found<Revocation>> = query_as(REVOKED).bind(at.0).fetch_all(self.reader()).await?;
         Ok(found.into_iter().filter(|found| found.bad.is_none()).map(|found| found.row).collect())
     }
 }
@@ -153,7 +256,12 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
+    use std::sync::atomic::AtomicUsize;
+    use std::time::Duration;
 
+    use chassis::clock::ManualClock;
+
+    use super::super::credentials::{Enrolment, Kind, Origin};
     use super::*;
 
     fn revoked(digest: &str) -> Revocation {
@@ -178,6 +286,115 @@ mod tests {
         file.append(vec![revoked("a")]).unwrap();
         let file = Revocations::open(&path).unwrap();
         assert!(["a", "b", "c"].iter().all(|digest| file.has(digest)));
-        assert!(Revocations::open(directory.path()).is_err(), "a directory");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_found_before_the_first_revocation() {
+        let directory = tempfile::tempdir().unwrap();
+        // Not even root makes a file there.
+        for (path, reason) in
+            [(directory.path(), "directory"), (Path::new("/proc/none/revoked"), "writing /proc/none/revoked")]
+        {
+            let error = format!("{:#}", Revocations::open(path).unwrap_err());
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+
+    /// Counts what is logged.
+    struct Counted(Arc<AtomicUsize>);
+
+    impl tracing::Subscriber for Counted {
+        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+            true
+        }
+
+        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+            tracing::span::Id::from_u64(1)
+        }
+
+        fn event(&self, _: &tracing::Event<'_>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+        fn enter(&self, _: &tracing::span::Id) {}
+        fn exit(&self, _: &tracing::span::Id) {}
+    }
+
+    #[test]
+    fn a_file_with_many_damaged_lines_is_logged_in_few() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("revoked");
+        for (damaged, logged) in [(0, 0), (1, 1), (20, 20), (21, 21), (5_000, 21)] {
+            std::fs::write(&path, format!("{}\n{}\n", "damaged\n".repeat(damaged), to_json(&revoked("a")))).unwrap();
+            let count = Arc::new(AtomicUsize::new(0));
+            let read = tracing::subscriber::with_default(Counted(count.clone()), || read(&path).unwrap());
+            assert_eq!((read.len(), count.load(Ordering::Relaxed)), (1, logged), "{damaged} damaged lines");
+        }
+    }
+
+    #[test]
+    fn a_file_says_what_to_do_before_it_is_full() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = Revocations::open(&directory.path().join("revoked")).unwrap();
+        let several = |numbers: std::ops::Range<usize>| numbers.map(|number| revoked(&number.to_string())).collect();
+        file.append(several(0..LINES_WARNED - 1)).unwrap();
+        assert_eq!(file.trouble(), None);
+        file.append(several(0..LINES_WARNED)).unwrap();
+        assert!(file.trouble().unwrap().contains("has 80000 of at most 100000 lines: while the database"));
+        file.append(several(0..LINES_MAX)).unwrap();
+        let full = file.append(several(0..LINES_MAX + 1)).unwrap_err().to_string();
+        assert!(full.contains("is full, with 100000 lines: while the database"), "{full}");
+        assert!(file.trouble().unwrap().contains("would be valid again"));
+        file.append(several(0..1)).unwrap();
+        assert!(!file.trouble().unwrap().contains("would be valid again"), "nothing is missing in it");
+    }
+
+    /// A store with a file, and its clock.
+    async fn store(directory: &Path) -> (Store, Arc<ManualClock>) {
+        let clock = Arc::new(ManualClock::at(UnixMillis(1_000)));
+        let store = Store::open(&directory.join("db.sqlite").into(), clock.clone()).await.unwrap();
+        (store.with_revocations(Revocations::open(&directory.join("revoked")).unwrap()), clock)
+    }
+
+    /// A credential that was made and revoked, by another replica.
+    async fn revoke(store: &Store, name: &str, expires_at: Option<UnixMillis>) {
+        let mut write = store.write().await.unwrap();
+        let new = Enrolment { kind: Kind::Operator, name, digest: name, expires_at, from: Origin::Maker("root") };
+        assert_eq!(write.enrol(&new).await.unwrap(), Ok(true));
+        let credential = write.good_credential(Kind::Operator, name).await.unwrap().unwrap().credential;
+        write.revoke(&credential).await.unwrap();
+        write.commit().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_replica_that_was_suspended_records_what_others_revoked_meanwhile() {
+        let directory = tempfile::tempdir().unwrap();
+        let (store, clock) = store(directory.path()).await;
+        store.record_revocations().await.unwrap();
+        revoke(&store, "ada", None).await;
+        clock.advance(Duration::from_hours(5));
+        store.record_revocations().await.unwrap();
+        assert!(store.revocations().unwrap().has("ada"));
+        // By a clock that is behind.
+        clock.jump_to(UnixMillis(1_000));
+        revoke(&store, "eve", None).await;
+        store.record_revocations().await.unwrap();
+        assert!(store.revocations().unwrap().has("eve"));
+    }
+
+    #[tokio::test]
+    async fn a_new_file_has_all_revocations_but_those_of_expired_tokens() {
+        let directory = tempfile::tempdir().unwrap();
+        let (store, clock) = store(directory.path()).await;
+        revoke(&store, "endless", None).await;
+        revoke(&store, "ended", Some(UnixMillis(2_000))).await;
+        revoke(&store, "later", Some(UnixMillis(EXPIRED_FOR_MILLIS + 10_000))).await;
+        clock.jump_to(UnixMillis(EXPIRED_FOR_MILLIS + 5_000));
+        store.record_revocations().await.unwrap();
+        let file = store.revocations().unwrap();
+        assert_eq!(["endless", "ended", "later"].map(|digest| file.has(digest)), [true, false, true]);
+        assert!(store.without_revocation(vec![revoked("ended")]).await.unwrap().is_empty(), "it is on record");
     }
 }

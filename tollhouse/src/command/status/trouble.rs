@@ -43,6 +43,9 @@ pub(super) fn find(all: &Value) -> Vec<String> {
             text(refused, "what_to_do")
         ));
     }
+    if let Some(trouble) = all.pointer("/control/revocations_file_trouble").and_then(Value::as_str) {
+        found.push(format!("the domains-service: {trouble}"));
+    }
     let elsewhere: Vec<&str> = items(all, "/control/gateways_of_another_history").filter_map(Value::as_str).collect();
     if !elsewhere.is_empty() {
         found.push(format!(

@@ -13,7 +13,7 @@ fn healthy() -> Value {
             "certificates": [{ "host": "a.example", "lifetime_left": 0.6 }],
         }],
         "control": { "revision": 7, "trouble": null, "unreadable_rows": null, "sealed_with_older": 3, "sealed_with_missing": 0,
-            "credential_files_refused": [], "gateways_of_another_history": [], "listener_certificate_faults": [] },
+            "credential_files_refused": [], "revocations_file_trouble": null, "gateways_of_another_history": [], "listener_certificate_faults": [] },
         "orders": { "version": "1", "store_trouble": { "kind": "full", "seconds_ago": 61 }, "trust_seconds_old": 60 },
         "nodes": { "revision": 7 },
         "withdrawals": { "withdrawals": [], "total": 0 },
@@ -97,6 +97,11 @@ fn every_problem_is_named() {
             "/control/credential_files_refused",
             json!([{ "file": "secrets/gateways/edge-1.key", "reason": "revoked", "what_to_do": "remove the file" }]),
             "the credential file secrets/gateways/edge-1.key when it started: remove the file",
+        ),
+        (
+            "/control/revocations_file_trouble",
+            json!("revocations_file revoked has 80000 of at most 100000 lines"),
+            "the domains-service: revocations_file revoked has 80000 of at most 100000 lines",
         ),
         (
             "/control",
