@@ -52,7 +52,10 @@ pub(crate) async fn revoke_again(app: &App) -> anyhow::Result<()> {
     for revoked in &lost {
         let Revocation { digest, name, kind, .. } = revoked;
         let holder = match kind.parse::<Kind>() {
-            Ok(kind) => write.good_credential(kind, name).await?.filter(|good| good.credential.digest == *digest),
+            Ok(kind) => write
+                .last_credential(kind, name)
+                .await?
+                .filter(|last| last.credential.digest == *digest && last.revoked_at.is_none()),
             Err(_) => None,
         };
         if let Some(good) = holder {

@@ -101,7 +101,8 @@ async fn a_token_is_created_used_listed_and_revoked_and_gives_access_to_orders_a
     assert_eq!(asked(&platform, &token, "/projects").await, 401);
     assert!(listed(&platform, "token", "ada")["revoked_at"].is_string());
     assert_eq!(listed(&platform, "token", "ada")["made_by"], "command-line");
-    let gone = platform.command(&["token", "revoke", "ada"]);
+    assert_eq!(names(&platform.json(&["token", "revoke", "ada"]), "revoked"), ["ada"], "repeated");
+    let gone = platform.command(&["token", "revoke", "bob"]);
     assert!(!gone.status.success() && String::from_utf8_lossy(&gone.stderr).contains("not_found"));
 }
 
@@ -146,7 +147,7 @@ async fn revoking_a_token_lists_what_it_created_and_revokes_it_with_a_flag() {
     gone.sort();
     assert_eq!(
         (gone, names(&ended, "made")),
-        (["edge-9", "eve", "mallory", "shop"].map(str::to_owned).to_vec(), vec![])
+        (["ada", "edge-9", "eve", "mallory", "shop"].map(str::to_owned).to_vec(), vec![])
     );
     all_open(401, "all that ada made, and what that made").await;
     for (noun, name) in [("token", "eve"), ("token", "mallory"), ("node", "edge-9"), ("node", "shop")] {

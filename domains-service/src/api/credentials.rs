@@ -140,9 +140,11 @@ fn view(recorded: &Recorded) -> serde_json::Value {
 /// `DELETE /internal/credentials/{kind}/{name}?made=true`: it opens nothing any more. Streams of a gateway are cut, identities
 /// that it signs are refused, and the other gateways have new keys for session tickets; a service is waited for no longer.
 ///
-/// With `made`, what it made is revoked as well, and what that made; also when it is revoked itself already. Without, the
-/// answer lists it. The answer names the files that revoked credentials were enrolled from: until such a file is replaced, the
-/// gateway or service that has it is refused.
+/// With `made`, what it made is revoked as well, and what that made. Without, the answer lists it. The answer names the files
+/// that revoked credentials were enrolled from: until such a file is replaced, the gateway or service that has it is refused.
+///
+/// It may be repeated, with the same answer: nothing is lost with an answer that did not arrive, or that was 503 because not
+/// everything had followed the revocation yet.
 pub(super) async fn revoke(
     State(app): State<Arc<App>>,
     Extension(actor): Extension<Credential>,
@@ -157,20 +159,23 @@ pub(super) async fn revoke(
     }
     let mut write = app.core.store.write().await?;
     write.confirm(&actor).await?;
-    let mut revoked: Vec<_> = write.good_credential(kind, &name).await?.into_iter().collect();
-    let mut made = write.made_by(kind, &name).await?;
+    let mut revoked: Vec<_> = write.last_credential(kind, &name).await?.into_iter().collect();
+    if revoked.is_empty() {
+        let message = format!("There is no {} called {name:?}.", kind.as_str());
+        return Err(Code::NotFound.refuse(message).into());
+    }
+    let mut made = write.made_by(kind, &name, with_made).await?;
     if with_made {
         revoked.append(&mut made);
     }
-    if revoked.is_empty() {
-        let message = format!("There is no {} called {name:?} with a good credential.", kind.as_str());
-        return Err(Code::NotFound.refuse(message).into());
-    }
-    for one in &mut revoked {
+    let mut ended = Vec::new();
+    for one in revoked.iter_mut().filter(|one| one.revoked_at.is_none()) {
         write.revoke(&one.credential).await?;
         one.revoked_at = Some(write.now());
+        ended.push(one.credential.clone());
     }
-    let gateways: Vec<_> = names(&revoked, Kind::Gateway).collect();
+    let gateways = ended.iter().filter(|one| one.kind == Kind::Gateway).map(|one| one.name.as_str());
+    let gateways: Vec<_> = gateways.collect();
     if !gateways.is_empty() {
         keyring::replace_tickets(&app.core, &mut write).await?;
     }
@@ -180,9 +185,9 @@ pub(super) async fn revoke(
     for gateway in &gateways {
         app.gateways.nodes.revoke(gateway);
     }
-    let digests: Vec<_> = revoked.iter().map(|one| one.credential.digest.as_str()).collect();
+    let digests: Vec<_> = ended.iter().map(|one| one.digest.as_str()).collect();
     app.core.store.credentials_revoked(&digests).await;
-    for Recorded { credential: Credential { kind, name, .. }, .. } in &revoked {
+    for Credential { kind, name, .. } in &ended {
         tracing::warn!(kind = kind.as_str(), name, actor = actor.name, "a credential is revoked");
     }
     forget_signatures(&app, &gateways).await?;
@@ -192,15 +197,13 @@ pub(super) async fn revoke(
             "could not write a revocation into the file of revoked credentials"
         );
         let message = "The credential is revoked, but the control plane could not write it into revocations_file: if the \
-                       database went back in time now, it would be valid again. Look at the log of the control plane.";
+                       database went back in time now, it would be valid again. Correct what `tollhouse status` says about the \
+                       file, and revoke it once more: the answer confirms it, with the list of what it made. `tollhouse node \
+                       changes NAME` lists what was changed through a gateway.";
         return Err(Code::StorageUnavailable.refuse(message).into());
     }
     let shown = |all: &[Recorded]| all.iter().map(view).collect::<Vec<_>>();
     Ok(axum::Json(json!({ "revoked": shown(&revoked), "made": shown(&made) })).into_response())
-}
-
-fn names(all: &[Recorded], kind: Kind) -> impl Iterator<Item = &str> {
-    all.iter().map(|one| &one.credential).filter(move |one| one.kind == kind).map(|one| one.name.as_str())
 }
 
 /// Refuses what these gateways sign, from now on.

@@ -363,7 +363,7 @@ mod tests {
         let mut write = store.write().await.unwrap();
         let new = Enrolment { kind: Kind::Operator, name, digest: name, expires_at, from: Origin::Maker("root") };
         assert_eq!(write.enrol(&new).await.unwrap(), Ok(true));
-        let credential = write.good_credential(Kind::Operator, name).await.unwrap().unwrap().credential;
+        let credential = write.last_credential(Kind::Operator, name).await.unwrap().unwrap().credential;
         write.revoke(&credential).await.unwrap();
         write.commit().await.unwrap();
     }

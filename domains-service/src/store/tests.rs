@@ -252,7 +252,7 @@ async fn credentials_are_bounded_and_none_is_accepted_again_after_its_end() {
             let one_more = enrolment(kind, &name, &digest, Origin::File("file"));
             assert_eq!(write.enrol(&one_more).await.unwrap(), Err(NotEnrolled::TooMany));
             let (gone, gone_digest) = named(1);
-            let credential = write.good_credential(kind, &gone).await.unwrap().unwrap().credential;
+            let credential = write.last_credential(kind, &gone).await.unwrap().unwrap().credential;
             write.revoke(&credential).await.unwrap();
             assert_eq!(write.enrol(&one_more).await.unwrap(), Ok(true));
             let again = enrolment(kind, "again", &gone_digest, Origin::File("file"));
@@ -277,7 +277,7 @@ async fn records_of_a_credential_are_found_by_its_digest_after_its_name_is_reuse
             assert_eq!(write.enrol(&enrolment(kind, name, digest, from)).await.unwrap(), Ok(true));
         }
         // Another operator, not made by ada, takes the name eve.
-        let eve = write.good_credential(Kind::Operator, "eve").await.unwrap().unwrap();
+        let eve = write.last_credential(Kind::Operator, "eve").await.unwrap().unwrap();
         assert_eq!(eve.made_by.as_deref(), Some("ada"));
         write.revoke(&eve.credential).await.unwrap();
         let refused = write.confirm(&eve.credential).await;
@@ -289,7 +289,7 @@ async fn records_of_a_credential_are_found_by_its_digest_after_its_name_is_reuse
             assert_eq!(write.enrol(&enrolment(kind, name, digest, from)).await.unwrap(), Ok(true));
         }
         let made = async |write: &mut Write, name: &str| {
-            let made = write.made_by(Kind::Operator, name).await.unwrap();
+            let made = write.made_by(Kind::Operator, name, false).await.unwrap();
             made.into_iter().map(|one| one.credential.name).collect::<Vec<_>>()
         };
         assert_eq!(made(&mut write, "ada").await, ["edge-1"]);
@@ -353,7 +353,7 @@ async fn a_change_is_not_made_whose_actor_was_revoked_since_it_was_recognised() 
             let kind = if name.starts_with("edge") { Kind::Gateway } else { Kind::Operator };
             assert_eq!(write.enrol(&enrolment(kind, name, name, Origin::File("file"))).await.unwrap(), Ok(true));
             if matches!(name, "eve" | "edge-2") {
-                let credential = write.good_credential(kind, name).await.unwrap().unwrap().credential;
+                let credential = write.last_credential(kind, name).await.unwrap().unwrap().credential;
                 write.revoke(&credential).await.unwrap();
             }
         }

@@ -89,7 +89,7 @@ async fn a_revoked_gateway_is_refused_at_once_its_stream_ends_and_the_others_hav
     let revoked = |index: usize| listed.body["credentials"][index]["revoked_at"].is_string();
     assert_eq!((revoked(0), revoked(1)), (true, false), "{listed:?}");
     assert!(!listed.body.to_string().contains(&thief));
-    assert_eq!(platform.operator("DELETE", "/credentials/gateway/edge-1", Value::Null).await.status, 404);
+    assert_eq!(platform.operator("DELETE", "/credentials/gateway/edge-1", Value::Null).await.status, 200, "repeated");
     let again = enrolled(&platform, "edge-1").await;
     assert_ne!(again, thief);
     let exists = platform.operator("POST", "/credentials", json!({ "kind": "gateway", "name": "edge-1" })).await;

@@ -62,12 +62,17 @@ pub(super) async fn run(common: &Common, client: &Client, action: Node) -> anyho
     Ok(())
 }
 
-/// Whether the valid credential with this name belongs to a gateway or a service.
+/// Whether this name belongs, or belonged last, to a gateway or a service.
 async fn kind_of(client: &Client, name: &str) -> anyhow::Result<String> {
     let all = credentials::list(client, false).await?;
-    let is_it = |one: &&Value| one.get("name") == Some(&json!(name)) && one.get("revoked_at") == Some(&Value::Null);
-    let found = all.as_array().and_then(|all| all.iter().find(is_it)?.get("kind")?.as_str());
-    found.map(str::to_owned).with_context(|| format!("{name:?} is not a gateway or service with a valid credential"))
+    let named = all.as_array().into_iter().flatten().filter(|one| one.get("name") == Some(&json!(name)));
+    // A valid credential has no time of revocation.
+    let last = named.max_by_key(|one| {
+        let revoked_at = one.get("revoked_at").and_then(Value::as_str);
+        (revoked_at.is_none(), revoked_at)
+    });
+    let kind = last.and_then(|last| last.get("kind")?.as_str());
+    kind.map(str::to_owned).with_context(|| format!("{name:?} is not the name of a gateway or service"))
 }
 
 /// Most pages of changes, 200 changes each.
