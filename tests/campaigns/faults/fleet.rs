@@ -183,6 +183,7 @@ impl Fleet {
                 &[
                     ("SECRET_FILE", file("secrets/platform.key")),
                     ("GATEWAYS_DIRECTORY", file("secrets/gateways")),
+                    ("REVOCATIONS_FILE", file("revoked-credentials.jsonl")),
                     ("SERVICES_DIRECTORY", file("secrets/services")),
                     sealing,
                     kind,
