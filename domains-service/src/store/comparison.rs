@@ -62,9 +62,10 @@ const ENDS: &str = "SELECT id, project, expires_at FROM api_keys WHERE revoked_a
 /// Until when removed projects are kept.
 const KEPT: &str = "SELECT id, erase_at FROM projects WHERE erase_at IS NOT NULL";
 
-/// Credentials that are never accepted again, except tokens that had expired at `$1`.
+/// Credentials that are never accepted again, except tokens that had expired at `$1`; those revoked last come first.
 pub(crate) const REVOKED: &str = "SELECT digest, name, kind, made_by, created_at, revoked_at FROM credentials
-    WHERE revoked_at IS NOT NULL AND (expires_at IS NULL OR expires_at > $1)";
+    WHERE revoked_at IS NOT NULL AND (expires_at IS NULL OR expires_at > $1)
+    ORDER BY CAST(revoked_at AS BIGINT) DESC";
 const REVOKE: &str = "INSERT INTO credentials (digest, name, kind, made_by, created_at, revoked_at)
     VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (digest) DO NOTHING";
 const RETIRE: &str = "UPDATE credentials SET revoked_at = $2 WHERE digest = $1 AND revoked_at IS NULL";

@@ -46,8 +46,8 @@ const DAMAGED_LOGGED_MAX: usize = 20;
 const EXPIRED_FOR_MILLIS: i64 = 86_400_000;
 
 /// Changes with each revocation, whatever clock it was made by: rows are never deleted.
-const POSITION: &str = "SELECT COUNT(*), CAST(COALESCE(MAX(CAST(revoked_at AS BIGINT)), 0) AS BIGINT)
-    FROM credentials WHERE revoked_at IS NOT NULL";
+const POSITION: &str = "SELECT COUNT(*), COALESCE(MAX(CAST(revoked_at AS BIGINT)), 0) FROM credentials
+    WHERE revoked_at IS NOT NULL";
 
 /// The file, and what is in it by digest.
 #[derive(Debug)]
@@ -154,24 +154,29 @@ impl Revocations {
         })
     }
 
-    /// Adds those that the file lacks, and waits until they are on disk.
-    fn append(&self, revoked: Vec<Revocation>) -> anyhow::Result<()> {
+    /// Adds those that the file lacks, the first ones if it has no room for all, and waits until they are on disk.
+    fn append(&self, mut revoked: Vec<Revocation>) -> anyhow::Result<()> {
         let _writing = self.writing.lock();
-        let new: Vec<_> = revoked.into_iter().filter(|one| !self.has(&one.digest)).collect();
+        revoked.retain(|one| !self.has(&one.digest));
         let before = self.known.lock().len();
-        let written = if new.is_empty() { Ok(()) } else { self.write(&new, before) };
+        let room = LINES_MAX.saturating_sub(before);
+        let missing = revoked.len().saturating_sub(room);
+        revoked.truncate(room);
+        let mut written = if revoked.is_empty() { Ok(()) } else { self.write(&revoked) };
+        if written.is_ok() {
+            self.known.lock().extend(revoked.into_iter().map(|one| (one.digest.clone(), one)));
+            self.warn_if_nearly_full(before);
+            if missing > 0 {
+                let path = self.path.display();
+                written = Err(anyhow::anyhow!("{path} has {LINES_MAX} lines and no room for {missing} more: {ROOM}"));
+            }
+        }
         *self.failure.lock() = written.as_ref().err().map(|error| format!("{error:#}"));
-        written?;
-        self.known.lock().extend(new.into_iter().map(|one| (one.digest.clone(), one)));
-        self.warn_if_nearly_full(before);
-        Ok(())
+        written
     }
 
-    /// Appends these lines to the `before` ones.
-    fn write(&self, new: &[Revocation], before: usize) -> anyhow::Result<()> {
-        let path = self.path.display();
-        anyhow::ensure!(before + new.len() <= LINES_MAX, "{path} is full, with {before} lines: {ROOM}");
-        let place = || format!("writing {path}");
+    fn write(&self, new: &[Revocation]) -> anyhow::Result<()> {
+        let place = || format!("writing {}", self.path.display());
         let mut file = self.for_appending().with_context(place)?;
         // The last line may have been cut off by a full disk or a crash.
         let lines: Vec<String> = new.iter().map(to_json).collect();
@@ -338,16 +343,22 @@ mod tests {
     fn a_file_says_what_to_do_before_it_is_full() {
         let directory = tempfile::tempdir().unwrap();
         let file = Revocations::open(&directory.path().join("revoked")).unwrap();
-        let several = |numbers: std::ops::Range<usize>| numbers.map(|number| revoked(&number.to_string())).collect();
-        file.append(several(0..LINES_WARNED - 1)).unwrap();
+        let one = revoked("");
+        let numbered = |number: usize| {
+            let mut one = one.clone();
+            one.digest = number.to_string();
+            one
+        };
+        let several = |count: usize| (0..count).map(numbered).collect::<Vec<_>>();
+        file.append(several(LINES_WARNED - 1)).unwrap();
         assert_eq!(file.trouble(), None);
-        file.append(several(0..LINES_WARNED)).unwrap();
+        file.append(several(LINES_WARNED)).unwrap();
         assert!(file.trouble().unwrap().contains("has 80000 of at most 100000 lines: while the database"));
-        file.append(several(0..LINES_MAX)).unwrap();
-        let full = file.append(several(0..LINES_MAX + 1)).unwrap_err().to_string();
-        assert!(full.contains("is full, with 100000 lines: while the database"), "{full}");
+        let full = file.append(several(LINES_MAX + 2)).unwrap_err().to_string();
+        assert!(full.contains("has 100000 lines and no room for 2 more: while the database"), "{full}");
+        assert_eq!(["0", "99999", "100000"].map(|digest| file.has(digest)), [true, true, false]);
         assert!(file.trouble().unwrap().contains("would be valid again"));
-        file.append(several(0..1)).unwrap();
+        file.append(several(1)).unwrap();
         assert!(!file.trouble().unwrap().contains("would be valid again"), "nothing is missing in it");
     }
 
