@@ -25,7 +25,7 @@ use super::connection::{Addresses, Connection, TlsFacts};
 use super::registry::{Connections, Slot};
 use super::settings::ListenerSettings;
 use super::stream::{ByteStream, EdgeStream};
-use super::tls::{Tickets, TlsTerms, accept, plain};
+use super::tls::{self, Tickets, TlsTerms, plain};
 use super::{ConnectionEvent, Handler, HandshakeOutcome, Hooks, http1, http2, proxy_header};
 use crate::network::canonical;
 
@@ -211,7 +211,7 @@ impl ListenerContext {
                 plain::answer(tcp).await;
                 return Err(HandshakeOutcome::PlainHttp);
             }
-            accept::accept(tcp, terms, &*self.hooks).await
+            tls::accept(tcp, terms, &*self.hooks).await
         };
         let outcome = timeout_at(deadline, Box::pin(shaking)).await;
         let handshaken = outcome.unwrap_or(Err(HandshakeOutcome::TimedOut));
