@@ -13,7 +13,6 @@
 //! buffers. A client that stalls or floods, or a connection that is closed from outside, is cut off without this.
 
 mod answer;
-mod buffer;
 mod linger;
 mod read;
 mod request;
@@ -33,9 +32,9 @@ use tokio::time::Instant;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use self::buffer::WriteBuffer;
 use self::linger::Linger;
 pub use self::timer::Timer;
+use self::write::WriteBuffer;
 use super::connection::Connection;
 use super::frames::Frames;
 use super::gate::Gate;
