@@ -17,7 +17,7 @@ pub mod fields;
 pub mod head;
 pub mod chunks;
 pub mod forwarded;
-mod frames;
+mod flood_guard;
 mod gate;
 mod minimum_rate;
 pub mod settings;
@@ -47,7 +47,7 @@ use rustls::sign::CertifiedKey;
 
 pub use self::client::{BodyReadError, Client};
 pub use self::connection::{Addresses, Connection, TlsFacts, spread};
-pub use self::frames::FrameLimits;
+pub use self::flood_guard::FrameLimits;
 pub use self::http1::{Handler, ServeOutcome};
 pub use self::http2::H2Request;
 pub use self::listener::{Listener, ListenerState};

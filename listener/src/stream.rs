@@ -36,7 +36,7 @@ use self::linger::Linger;
 pub use self::timer::Timer;
 use self::write::WriteBuffer;
 use super::connection::Connection;
-use super::frames::Frames;
+use super::flood_guard::FloodGuard;
 use super::gate::Gate;
 use super::minimum_rate::MinimumRateTimer;
 use super::registry::Slot;
@@ -109,7 +109,7 @@ pub(crate) struct EdgeStream<S: ByteStream> {
     /// `None` for HTTP/2: the engine does the framing.
     pub(super) gate: Option<Gate>,
     /// `None` for HTTP/1.
-    frames: Option<Frames>,
+    flood_guard: Option<FloodGuard>,
     standing: Standing,
     waiting: Waiting,
     /// The client has closed its sending side.
@@ -136,7 +136,7 @@ impl<S: ByteStream> EdgeStream<S> {
         let h2 = connection.is_h2();
         Self {
             gate: (!h2).then(|| Gate::new(settings.head)),
-            frames: h2.then(|| Frames::new(settings.idle_frames, Instant::now())),
+            flood_guard: h2.then(|| FloodGuard::new(settings.idle_frames, Instant::now())),
             standing: Standing::Good,
             waiting: Waiting::FirstHead(Instant::now() + settings.head_timeout),
             ended: false,

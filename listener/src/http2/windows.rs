@@ -57,8 +57,8 @@ impl Windows {
         if self.size > STREAM && self.connection.is_pressed() {
             self.resize(engine, STREAM);
         }
-        let taken = self.connection.streams().taken();
-        let fresh = taken.saturating_sub(self.marked.0);
+        let received = self.connection.streams().received();
+        let fresh = received.saturating_sub(self.marked.0);
         if fresh >= SAMPLE && !std::mem::replace(&mut self.has_begun, true) {
             self.pings = engine.ping_pong();
         }
@@ -70,7 +70,7 @@ impl Windows {
                 Poll::Ready(Ok(_)) => {
                     let now = Instant::now();
                     let (round_trip, span) = (now - began, now - self.marked.1);
-                    (self.began, self.marked) = (None, (taken, now));
+                    (self.began, self.marked) = (None, (received, now));
                     let is_full = holds_up(fresh, span.as_nanos(), round_trip.as_nanos(), self.size);
                     if is_full && !self.connection.is_pressed() {
                         self.resize(engine, self.size.saturating_mul(2).min(MAX));

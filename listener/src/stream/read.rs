@@ -90,14 +90,16 @@ impl<S: ByteStream> EdgeStream<S> {
     fn poll_h2(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let polled = self.poll_io(cx, buf);
-        let Some(frames) = &mut self.frames else { return polled };
-        frames.passed_on(self.connection.streams().take_passed_on());
-        if frames.came(buf.filled().get(before..).unwrap_or_default(), Instant::now()).is_err() {
+        let Some(flood_guard) = &mut self.flood_guard else { return polled };
+        flood_guard.count_forwarded(self.connection.streams().take_forwarded());
+        if flood_guard.received(buf.filled().get(before..).unwrap_or_default(), Instant::now()).is_err() {
             self.standing = Standing::Cut;
             self.hooks.connection(ConnectionEvent::Flooded);
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "too many frames that do no work")));
         }
-        if let (true, Waiting::FirstHead(deadline)) = (polled.is_pending() && frames.awaits_preface(), self.waiting) {
+        if let (true, Waiting::FirstHead(deadline)) =
+            (polled.is_pending() && flood_guard.awaits_preface(), self.waiting)
+        {
             ready!(self.read_timer.poll(deadline, cx));
             self.hooks.connection(ConnectionEvent::Idle);
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));

@@ -82,8 +82,8 @@ impl<S: ByteStream> EdgeStream<S> {
             Poll::Ready(result) => {
                 if let Ok(bytes) = &result {
                     self.write_rate.moved(*bytes, Instant::now());
-                    if let Some(frames) = &mut self.frames {
-                        frames.sent(*bytes);
+                    if let Some(flood_guard) = &mut self.flood_guard {
+                        flood_guard.sent(*bytes);
                     }
                 }
                 Poll::Ready(result)

@@ -86,7 +86,7 @@ impl Http2Client {
         }
         let discarding = async {
             while let Ok(Ok(Some(piece))) = timeout(LINGER_MAX, poll_fn(|cx| self.poll_piece(cx))).await {
-                if !self.connection.streams().may_waste(piece.len()) {
+                if !self.connection.streams().may_discard(piece.len()) {
                     return;
                 }
             }
@@ -105,7 +105,7 @@ impl Http2Client {
                 let room = room.min(wanted);
                 self.write_timer.moved(room, Instant::now());
                 if room == wanted {
-                    self.connection.streams().passes_on();
+                    self.connection.streams().count_forwarded();
                 }
                 Poll::Ready(Ok(room))
             }
@@ -294,8 +294,8 @@ impl Downstream for Http2Client {
         self.poll_piece(cx).map_ok(|piece| {
             piece.map_or(0, |piece| {
                 into.extend_from_slice(&piece);
-                self.connection.streams().took(piece.len());
-                self.connection.streams().passes_on();
+                self.connection.streams().count_received(piece.len());
+                self.connection.streams().count_forwarded();
                 piece.len()
             })
         })
