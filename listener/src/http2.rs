@@ -14,8 +14,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use h2::RecvStream;
-use h2::server::SendResponse;
 use pingora::server::ShutdownWatch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -23,7 +21,7 @@ use tokio_util::task::TaskTracker;
 use self::coalesce::coalesced;
 use self::windows::Windows;
 use super::stream::{ByteStream, EdgeStream};
-use super::{Connection, ConnectionEvent, Handler, Hooks};
+use super::{Connection, ConnectionEvent, H2Request, Handler, Hooks};
 
 /// Once nothing is in progress, a client has this long to acknowledge GOAWAY.
 const LEAVE_MAX: Duration = Duration::from_secs(5);
@@ -37,16 +35,6 @@ const SEND_BUFFER_MAX: usize = 64 * 1024;
 
 /// Malformed requests of one connection before it is cut off. A client that made a mistake sends fewer.
 const REFUSED_MAX: u32 = 32;
-
-/// An HTTP/2 request and the handle for its response.
-pub struct H2Request {
-    /// Its head.
-    pub head: http::request::Parts,
-    /// Its body.
-    pub body: RecvStream,
-    /// Its response.
-    pub respond: SendResponse<Bytes>,
-}
 
 /// Serves a connection until it ends.
 pub(super) async fn serve<S: ByteStream>(
