@@ -88,7 +88,7 @@ impl Hooks for FakeHooks {
 /// A service that reports its input.
 #[async_trait]
 impl Handler for FakeHooks {
-    async fn serve(&self, client: &mut dyn Client) -> ServeOutcome {
+    async fn serve_http1(&self, client: &mut dyn Client) -> ServeOutcome {
         let Some((bytes, said)) = client.head().map(|(bytes, said)| (bytes.to_vec(), said)) else {
             return ServeOutcome::Cut;
         };
@@ -109,7 +109,7 @@ impl Handler for FakeHooks {
         served
     }
 
-    async fn serve_stream(&self, request: H2Request, connection: &Arc<Connection>) -> bool {
+    async fn serve_http2(&self, request: H2Request, connection: &Arc<Connection>) -> bool {
         connection.request_seen();
         let H2Request { head, mut body, mut respond } = request;
         let mut body_bytes = 0;

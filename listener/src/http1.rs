@@ -34,7 +34,7 @@ pub(super) async fn serve<S: ByteStream>(
         if !came.await {
             return;
         }
-        match handler.serve(&mut *stream).await {
+        match handler.serve_http1(&mut *stream).await {
             ServeOutcome::Whole => {}
             ServeOutcome::Cut => return,
             ServeOutcome::Last => {

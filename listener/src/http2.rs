@@ -81,7 +81,7 @@ pub(super) async fn serve<S: ByteStream>(
         let (handler, connection) = (Arc::clone(handler), Arc::clone(&connection));
         let (refused, cut) = (Arc::clone(&refused), cut.clone());
         requests.spawn(async move {
-            let is_request = handler.serve_stream(H2Request { head, body, respond }, &connection).await;
+            let is_request = handler.serve_http2(H2Request { head, body, respond }, &connection).await;
             if !is_request && refused.fetch_add(1, Ordering::AcqRel) + 1 == REFUSED_MAX {
                 cut.cancel();
             }

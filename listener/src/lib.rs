@@ -70,11 +70,11 @@ pub const HEALTH_PATH: &str = "/.well-known/tollhouse/health";
 /// The gateway as the listener calls it for each request.
 #[async_trait]
 pub trait Handler: Send + Sync + 'static {
-    /// Serves the pending request of `client`.
-    async fn serve(&self, client: &mut dyn Client) -> ServeOutcome;
+    /// Serves the pending HTTP/1 request of `client`.
+    async fn serve_http1(&self, client: &mut dyn Client) -> ServeOutcome;
 
     /// Serves an HTTP/2 request. Returns `false` if the request was malformed and refused.
-    async fn serve_stream(&self, request: H2Request, connection: &Arc<Connection>) -> bool;
+    async fn serve_http2(&self, request: H2Request, connection: &Arc<Connection>) -> bool;
 }
 
 /// How a request was served.

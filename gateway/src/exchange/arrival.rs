@@ -24,7 +24,7 @@ pub(crate) struct Exchanges(pub Arc<Gateway>);
 
 #[async_trait]
 impl Handler for Exchanges {
-    async fn serve(&self, client: &mut dyn Client) -> ServeOutcome {
+    async fn serve_http1(&self, client: &mut dyn Client) -> ServeOutcome {
         let read = client.head().map(|(bytes, said)| (parse(bytes), said));
         let (head, said) = match read {
             Some((Ok(head), said)) => (head, said),
@@ -46,7 +46,7 @@ impl Handler for Exchanges {
         }
     }
 
-    async fn serve_stream(&self, request: H2Request, connection: &Arc<Connection>) -> bool {
+    async fn serve_http2(&self, request: H2Request, connection: &Arc<Connection>) -> bool {
         let H2Request { head, body, respond } = request;
         let progress = Progress::begin(&self.0, connection);
         let (body_follows, head) = (!body.is_end_stream(), RequestHeader::from(head));
