@@ -1,14 +1,13 @@
 //! One request and its response, from head to log line, over either version.
 //!
-//! `arrival` takes a request from the listener, and the pipeline decides about it. The gateway answers, or forwards the
-//! request to an upstream over a pooled connection; both bodies are forwarded as they arrive. The client's side is a
+//! The listener hands over a request, and the pipeline decides about it. The gateway answers, or forwards the request to
+//! an upstream over a pooled connection; both bodies are forwarded as they arrive. The client's side is a
 //! `Downstream` and the upstream's an `UpstreamCall`, so this code does not depend on the version that either speaks.
 //! If an upstream is unreachable, slow or sends invalid responses, the client gets a refusal, unless its response has
 //! begun.
 //!
 //! How this divides the work with pingora: [decision](../../docs/develop/decisions/exchange.md).
 
-mod arrival;
 mod downstream;
 mod retry;
 mod upstream;
@@ -20,13 +19,15 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
+use async_trait::async_trait;
 use http::{HeaderMap, StatusCode, header};
 use pingora::{Error, ErrorType};
 use pingora_http::RequestHeader;
 use tokio::time::Instant;
 
-pub(crate) use self::arrival::Exchanges;
 use self::downstream::Downstream;
+use self::downstream::http1::Http1Client;
+use self::downstream::http2::Http2Client;
 use self::retry::{Failed, Failure, Retries, Retry};
 use self::upstream::{Request, RequestBody, ResponseHead, UpstreamCall, WaitLimits, of_response, open, wants_trailers};
 use crate::answer::{Answer, Refusal, accepts_html};
@@ -39,7 +40,58 @@ use crate::request::BodyPromise;
 use crate::telemetry::Entry;
 use crate::upstreams::{Demands, Endpoint, Trust, Upstream};
 use contract::rejection::Rejection;
-use listener::Connection;
+use listener::{Client, Connection, H2Request, Handler, ServeOutcome};
+
+/// Serves the requests of the listeners.
+#[async_trait]
+impl Handler for Gateway {
+    async fn serve_http1(&self, client: &mut dyn Client) -> ServeOutcome {
+        let (mut client, head, body_follows) = match Http1Client::accept(client) {
+            Ok(accepted) => accepted,
+            Err(outcome) => return outcome,
+        };
+        let connection = Arc::clone(client.connection());
+        let _progress = Progress::begin(self, &connection);
+        let outcome = Exchange::new(self, &connection, head).serve(&mut client, body_follows).await;
+        match (outcome.whole, client.closes) {
+            (true, false) => ServeOutcome::Whole,
+            (true, true) => ServeOutcome::Last,
+            (false, _) => ServeOutcome::Cut,
+        }
+    }
+
+    async fn serve_http2(&self, request: H2Request, connection: &Arc<Connection>) -> bool {
+        let H2Request { head, body, respond } = request;
+        let progress = Progress::begin(self, connection);
+        let (body_follows, head) = (!body.is_end_stream(), RequestHeader::from(head));
+        let mut client = Http2Client::new(body, respond, connection).with_known_client(&head);
+        let outcome = Exchange::new(self, connection, head).serve(&mut client, body_follows).await;
+        drop(progress);
+        client.discard_rest_of_request().await;
+        !outcome.malformed
+    }
+}
+
+/// A request in progress, counted by the connection, for the drain, and by the metrics.
+struct Progress<'a> {
+    gateway: &'a Gateway,
+    connection: &'a Connection,
+}
+
+impl<'a> Progress<'a> {
+    fn begin(gateway: &'a Gateway, connection: &'a Connection) -> Self {
+        connection.request_seen();
+        gateway.telemetry.in_flight.inc();
+        Self { gateway, connection }
+    }
+}
+
+impl Drop for Progress<'_> {
+    fn drop(&mut self) {
+        self.gateway.telemetry.in_flight.dec();
+        self.connection.request_done();
+    }
+}
 
 /// The result of a request.
 struct Outcome {

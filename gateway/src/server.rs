@@ -39,7 +39,6 @@ use self::parts::Parts;
 use self::reload::{Reload, ReloadMetrics};
 use crate::admin::Live;
 use crate::config::Config;
-use crate::exchange::Exchanges;
 use crate::gateway::Gateway;
 use crate::overload::{Memory, Reading};
 use crate::upstreams::Upstreams;
@@ -132,13 +131,12 @@ async fn open_listeners(
     watchdog: &Watchdog,
 ) -> anyhow::Result<(DataPlane, [SocketAddr; 2])> {
     let hooks = Arc::new(EdgeHooks::new(gateway.clone(), connections.clone()));
-    let handler = Arc::new(Exchanges(gateway.clone()));
     let tickets = parts.secrets.tickets.clone();
     let http =
-        Listener::plain("http", config.http, handler.clone(), hooks.clone(), connections.clone(), settings.clone())
+        Listener::plain("http", config.http, gateway.clone(), hooks.clone(), connections.clone(), settings.clone())
             .threads(config.threads)
             .with_heartbeat(watchdog.watch("http"));
-    let https = Listener::tls("https", config.https, handler, hooks, connections.clone(), settings, tickets)?
+    let https = Listener::tls("https", config.https, gateway.clone(), hooks, connections.clone(), settings, tickets)?
         .threads(config.threads)
         .with_heartbeat(watchdog.watch("https"));
     let (plain_state, tls_state) = (http.listening(), https.listening());
