@@ -201,7 +201,7 @@ impl Connection {
     }
 
     /// Records the request's host, so that [`super::Connections::close_where`] finds this connection by it.
-    pub fn note_host(&self, host: &Hostname) {
+    pub fn record_host(&self, host: &Hostname) {
         let mut hosts = self.hosts.lock();
         if hosts.contains(host) {
             return;
