@@ -34,10 +34,10 @@ use crate::answer::{Answer, Refusal, accepts_html};
 use crate::decorate::{HostCookies, ResponseSink as _, add_fields, is_removed};
 use crate::facts::Facts;
 use crate::forward;
-use crate::gateway::{Gateway, connection_facts, explain};
+use crate::gateway::Gateway;
 use crate::grpc;
 use crate::request::BodyPromise;
-use crate::telemetry::Entry;
+use crate::telemetry::{Entry, LoggedConnection};
 use crate::upstreams::{Demands, Endpoint, Trust, Upstream};
 use contract::rejection::Rejection;
 use listener::{Client, Connection, H2Request, Handler, ServeOutcome};
@@ -125,7 +125,7 @@ impl<'a> Exchange<'a> {
     async fn serve<D: Downstream>(mut self, client: &mut D, body_follows: bool) -> Outcome {
         self.facts.connection.is_grpc =
             D::TAKES_TRAILERS && self.head.method == http::Method::POST && grpc::is_call(&self.head.headers);
-        let decided = self.gateway.decide(&self.head, body_follows, self.connection, &mut self.facts).await;
+        let decided = self.gateway.pipeline.decide(&self.head, body_follows, self.connection, &mut self.facts).await;
         let served = match decided {
             Ok((target, promise)) => {
                 self.facts.upstream.target = Some(target);
@@ -144,10 +144,11 @@ impl<'a> Exchange<'a> {
             method: self.head.method.as_str(),
             path: self.head.uri.path(),
             bytes_sent: usize::try_from(self.body_bytes).unwrap_or(usize::MAX),
-            connection: connection_facts(self.connection, &self.facts),
-            error: error.as_deref().map(explain),
+            connection: LoggedConnection::of(self.connection, &self.facts),
+            // Its kind only: the rest of its text may quote the peer.
+            error: error.map(|error| format!("{} {}", error.esource().as_str(), error.root_etype().as_str())),
         };
-        self.gateway.account(&self.facts, &entry);
+        self.gateway.telemetry.finish(&self.facts, &entry);
         // A well-formed request has a host by now.
         let malformed = self.facts.host.is_none() && self.facts.refused.is_some_and(is_about_form);
         Outcome { whole, malformed }

@@ -85,6 +85,14 @@ impl<'a> EdgeRequest<'a> {
         matches!(*self.method, Method::GET | Method::HEAD)
     }
 
+    /// The client's own request id for the log, if valid: 16 to 64 characters of `A-Z a-z 0-9 _ -`.
+    pub(crate) fn client_request_id(&self) -> Option<String> {
+        let id = self.single(header::HeaderName::from_static("x-request-id"))?;
+        let fits = (16..=64).contains(&id.len())
+            && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
+        fits.then(|| id.to_owned())
+    }
+
     /// The value of a header that must not repeat; `None` if absent or repeated.
     pub(crate) fn single(&self, name: header::HeaderName) -> Option<&'a str> {
         let mut values = self.headers.get_all(name).iter();
