@@ -77,8 +77,8 @@ impl ByteStream for tokio::io::DuplexStream {}
 
 /// Whether the connection may still be used, and for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
-    Good,
+enum StreamState {
+    Open,
     /// A message was refused: nothing more of it is read.
     Refused,
     /// The client is cut off without lingering.
@@ -110,7 +110,7 @@ pub(crate) struct EdgeStream<S: ByteStream> {
     pub(super) gate: Option<Gate>,
     /// `None` for HTTP/1.
     flood_guard: Option<FloodGuard>,
-    standing: Standing,
+    state: StreamState,
     waiting: Waiting,
     /// The client has closed its sending side.
     ended: bool,
@@ -137,7 +137,7 @@ impl<S: ByteStream> EdgeStream<S> {
         Self {
             gate: (!h2).then(|| Gate::new(settings.head)),
             flood_guard: h2.then(|| FloodGuard::new(settings.idle_frames, Instant::now())),
-            standing: Standing::Good,
+            state: StreamState::Open,
             waiting: Waiting::FirstHead(Instant::now() + settings.head_timeout),
             ended: false,
             gone_at: None,
@@ -171,14 +171,14 @@ impl<S: ByteStream> Drop for EdgeStream<S> {
             return;
         }
         let unsent = self.out.take();
-        if self.standing == Standing::Cut || self.ended && unsent.is_empty() {
+        if self.state == StreamState::Cut || self.ended && unsent.is_empty() {
             return;
         }
         let linger = match &self.gate {
             // A client with all its responses may not have read them to the end, and still sends acknowledgements.
             None => Linger::Long,
             Some(gate) if gate.is_in_body() => Linger::Long,
-            Some(gate) if self.standing != Standing::Good || gate.leaves_bytes() || !unsent.is_empty() => Linger::Short,
+            Some(gate) if self.state != StreamState::Open || gate.leaves_bytes() || !unsent.is_empty() => Linger::Short,
             Some(_) => return,
         };
         linger::spawn(io, unsent, linger, &self.settings, slot);

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::Instant;
 
-use super::{ByteStream, EdgeStream, Standing, Waiting};
+use super::{ByteStream, EdgeStream, StreamState, Waiting};
 use crate::ConnectionEvent;
 use crate::gate::PIECE_BYTES_MAX;
 use contract::rejection::Rejection;
@@ -93,7 +93,7 @@ impl<S: ByteStream> EdgeStream<S> {
         let Some(flood_guard) = &mut self.flood_guard else { return polled };
         flood_guard.count_forwarded(self.connection.streams().take_forwarded());
         if flood_guard.received(buf.filled().get(before..).unwrap_or_default(), Instant::now()).is_err() {
-            self.standing = Standing::Cut;
+            self.state = StreamState::Cut;
             self.hooks.connection(ConnectionEvent::Flooded);
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "too many frames that do no work")));
         }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tokio_util::io::poll_read_buf;
 
 use super::read::ReadResult;
-use super::{ByteStream, EdgeStream, MinimumRateTimer, Standing, Waiting};
+use super::{ByteStream, EdgeStream, MinimumRateTimer, StreamState, Waiting};
 use crate::client::{BodyReadError, Client};
 use crate::connection::Connection;
 use crate::gate::{Gate, NextRead};
@@ -25,7 +25,7 @@ impl<S: ByteStream> EdgeStream<S> {
     /// Ready with true when a request is pending, with false when there will be no other. The previous request is done.
     pub(crate) fn poll_request(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         loop {
-            if self.connection.is_closed() || self.standing != Standing::Good {
+            if self.connection.is_closed() || self.state != StreamState::Open {
                 return Poll::Ready(false);
             }
             let Some(gate) = &mut self.gate else {
@@ -60,7 +60,7 @@ impl<S: ByteStream> EdgeStream<S> {
 
     /// Stops reading the body. The connection may linger, so that the client can read the answer.
     fn break_off(&mut self, rejection: Rejection) -> BodyReadError {
-        self.standing = Standing::Refused;
+        self.state = StreamState::Refused;
         BodyReadError::Refused(rejection)
     }
 

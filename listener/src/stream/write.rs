@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::AsyncWrite;
 use tokio::time::Instant;
 
-use super::{ByteStream, EdgeStream, Standing};
+use super::{ByteStream, EdgeStream, StreamState};
 use crate::ConnectionEvent;
 
 /// Size of the buffer: the plaintext of one TLS record.
@@ -95,7 +95,7 @@ impl<S: ByteStream> EdgeStream<S> {
                 let until = self.write_rate.wait(Instant::now());
                 ready!(self.write_timer.poll(until, cx));
                 self.hooks.connection(ConnectionEvent::Stalled);
-                self.standing = Standing::Cut;
+                self.state = StreamState::Cut;
                 if let Some(io) = &self.io {
                     io.give_up();
                 }
