@@ -46,7 +46,7 @@ use super::{ConnectionEvent, Hooks};
 /// A socket, or a TLS session over one.
 pub(crate) trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static {
     /// Prepares for cutting off the client: unsent data must not stay in the kernel, which would offer it for minutes.
-    fn give_up(&self) {}
+    fn abort_on_close(&self) {}
 
     /// Reads data that will be discarded, without decrypting it.
     fn poll_discard(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
@@ -55,15 +55,15 @@ pub(crate) trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'sta
 }
 
 impl ByteStream for TcpStream {
-    fn give_up(&self) {
+    fn abort_on_close(&self) {
         // With a linger time of zero, the close is a reset, and the reset empties the send buffer.
         let _ = SockRef::from(self).set_linger(Some(Duration::ZERO));
     }
 }
 
 impl<S: ByteStream> ByteStream for TlsStream<S> {
-    fn give_up(&self) {
-        self.get_ref().0.give_up();
+    fn abort_on_close(&self) {
+        self.get_ref().0.abort_on_close();
     }
 
     /// Discarded data is not decrypted.

@@ -97,7 +97,7 @@ impl<S: ByteStream> EdgeStream<S> {
                 self.hooks.connection(ConnectionEvent::Stalled);
                 self.state = StreamState::Cut;
                 if let Some(io) = &self.io {
-                    io.give_up();
+                    io.abort_on_close();
                 }
                 Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
             }
