@@ -224,7 +224,7 @@ impl Served {
     }
 
     /// Remembers a chain that is replaced; the oldest is forgotten when there are too many.
-    pub fn note(&self, replaced: &Pair) {
+    pub fn add(&self, replaced: &Pair) {
         let (mut digests, digest) = (self.digests.lock(), replaced.digest());
         if !digests.contains(&digest) {
             if digests.len() == SERVED_MAX {

@@ -92,7 +92,7 @@ impl PlatformCertificate {
             Ok(found) if found.chain_pem == current.chain_pem => None,
             Ok(found) => match self.judge(&found, &current, &hosts, now) {
                 Ok(()) => {
-                    self.served.note(&current);
+                    self.served.add(&current);
                     self.current.store(Arc::new(found));
                     self.faults.lock().clear();
                     return true;

@@ -112,7 +112,7 @@ impl CertificateFiles {
         } else {
             judge(&found, &current, now)?;
         }
-        self.before.note(&current);
+        self.before.add(&current);
         self.current.store(Arc::new(found));
         Ok(true)
     }
