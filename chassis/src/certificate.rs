@@ -207,16 +207,16 @@ impl Pair {
 }
 
 /// The largest number of remembered chains. Chains change every few months, or return after a mistake.
-const SERVED_MAX: usize = 16;
+const REPLACED_CHAINS_MAX: usize = 16;
 
 /// The chains that were replaced: one of them may return although the chain in use is better.
 #[derive(Debug, Default)]
-pub struct Served {
+pub struct ReplacedChains {
     /// In the order in which they were replaced first.
     digests: Mutex<VecDeque<Vec<u8>>>,
 }
 
-impl Served {
+impl ReplacedChains {
     /// Whether this chain was replaced before.
     #[must_use]
     pub fn contains(&self, pair: &Pair) -> bool {
@@ -227,7 +227,7 @@ impl Served {
     pub fn add(&self, replaced: &Pair) {
         let (mut digests, digest) = (self.digests.lock(), replaced.digest());
         if !digests.contains(&digest) {
-            if digests.len() == SERVED_MAX {
+            if digests.len() == REPLACED_CHAINS_MAX {
                 digests.pop_front();
             }
             digests.push_back(digest);

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
-use chassis::certificate::{FaultKind, Pair, Served, names_of};
+use chassis::certificate::{FaultKind, Pair, ReplacedChains, names_of};
 use chassis::peer::CERTIFICATES_BYTES_MAX;
 use chassis::secret::{FILE_BYTES_MAX, read_regular};
 use contract::hostname::Hostname;
@@ -34,7 +34,7 @@ pub(crate) struct PlatformCertificate {
     faults: Mutex<Vec<CertificateFault>>,
     known: Mutex<KnownHosts>,
     /// The chains that were served before the current one.
-    served: Served,
+    replaced: ReplacedChains,
 }
 
 /// The platform's own hosts, read once per judged chain: finding them reads all sites.
@@ -58,7 +58,7 @@ impl PlatformCertificate {
             current,
             faults: Mutex::default(),
             known: Mutex::default(),
-            served: Served::default(),
+            replaced: ReplacedChains::default(),
         })
     }
 
@@ -92,7 +92,7 @@ impl PlatformCertificate {
             Ok(found) if found.chain_pem == current.chain_pem => None,
             Ok(found) => match self.judge(&found, &current, &hosts, now) {
                 Ok(()) => {
-                    self.served.add(&current);
+                    self.replaced.add(&current);
                     self.current.store(Arc::new(found));
                     self.faults.lock().clear();
                     return true;
@@ -110,7 +110,7 @@ impl PlatformCertificate {
 
     fn judge(&self, found: &Pair, current: &Pair, hosts: &[Hostname], now: UnixSeconds) -> Result<(), FaultKind> {
         found.for_browsers()?;
-        if self.served.contains(found) || current.for_browsers().is_err() {
+        if self.replaced.contains(found) || current.for_browsers().is_err() {
             return found.usable(now).and_then(|()| found.cover_hosts(hosts));
         }
         found.judge_against(current, hosts, now)
