@@ -44,15 +44,15 @@ impl FileWatch {
     pub async fn changed(&mut self) {
         loop {
             let asked = tokio::time::timeout(CHECK_INTERVAL, self.hangup.recv()).await.is_ok();
-            let mut now = self.look().await;
+            let mut now = self.read().await;
             while now.is_some() && now != self.seen {
                 tokio::time::sleep(SETTLED_AFTER).await;
-                let again = self.look().await;
-                if again == now {
+                let later = self.read().await;
+                if later == now {
                     self.seen = now;
                     return;
                 }
-                now = again;
+                now = later;
             }
             if asked {
                 return;
@@ -60,7 +60,7 @@ impl FileWatch {
         }
     }
 
-    async fn look(&self) -> Option<Vec<u8>> {
+    async fn read(&self) -> Option<Vec<u8>> {
         let path = self.path.clone();
         tokio::task::spawn_blocking(move || read(&path)).await.ok().flatten()
     }
