@@ -43,7 +43,7 @@ impl FileWatch {
     /// Waits until the file should be read again.
     pub async fn changed(&mut self) {
         loop {
-            let asked = tokio::time::timeout(CHECK_INTERVAL, self.hangup.recv()).await.is_ok();
+            let is_hangup = tokio::time::timeout(CHECK_INTERVAL, self.hangup.recv()).await.is_ok();
             let mut now = self.read().await;
             while now.is_some() && now != self.seen {
                 tokio::time::sleep(SETTLED_AFTER).await;
@@ -54,7 +54,7 @@ impl FileWatch {
                 }
                 now = later;
             }
-            if asked {
+            if is_hangup {
                 return;
             }
         }

@@ -236,7 +236,7 @@ async fn a_stopped_or_silent_server_is_reported_in_time_and_reconnected() {
         assert!(done.success());
     };
     signal("-STOP");
-    let asked = tokio::time::timeout(HANGS_AFTER, async {
+    let answers = tokio::time::timeout(HANGS_AFTER, async {
         let silent = count().fetch_one(&mut held).await;
         drop(held);
         (silent, count().fetch_one(&database.read).await)
@@ -244,7 +244,7 @@ async fn a_stopped_or_silent_server_is_reported_in_time_and_reconnected() {
     .await;
     // Whatever the result: a stopped server cannot be shut down.
     signal("-CONT");
-    let (silent, other) = asked.expect("both are given up while it stands still");
+    let (silent, other) = answers.expect("both time out while the server is stopped");
     // TCP would report it too, much later, with an error of the system.
     let is_ours = |error: &std::io::Error| error.kind() == ErrorKind::TimedOut && error.raw_os_error().is_none();
     assert!(matches!(&silent, Err(sqlx::Error::Io(error)) if is_ours(error)), "{silent:?}");
@@ -283,8 +283,8 @@ async fn a_server_that_is_down_shows_in_the_metrics_and_callers_do_not_wait() {
     server.stop();
     shows("test_store_up 0").await;
     // All at once, like many clients: none of them gets a connection.
-    let asked = (0..50).map(|_| query("SELECT 1").execute(&database.read));
-    for answer in futures_util::future::join_all(asked).await {
+    let queries = (0..50).map(|_| query("SELECT 1").execute(&database.read));
+    for answer in futures_util::future::join_all(queries).await {
         assert!(matches!(answer, Err(sqlx::Error::Io(_))), "{answer:?}");
     }
     server.start_again();

@@ -14,7 +14,7 @@ use crate::request::EdgeRequest;
 use crate::upstreams::{Cors, Readers};
 
 /// The longest list of fields that a browser may request and get.
-const ASKED_BYTES_MAX: usize = 1_024;
+const REQUESTED_BYTES_MAX: usize = 1_024;
 
 /// The fields granted to a browser that requests none.
 const FIELDS_USUAL: HeaderValue =
@@ -54,8 +54,8 @@ fn granted(request: &EdgeRequest<'_>) -> HeaderValue {
     let is_list = |value: &&HeaderValue| {
         let text = value.as_bytes();
         let is_text = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b',' | b' ');
-        (1..=ASKED_BYTES_MAX).contains(&text.len()) && text.iter().all(is_text)
+        (1..=REQUESTED_BYTES_MAX).contains(&text.len()) && text.iter().all(is_text)
     };
-    let asked = request.headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS);
-    asked.filter(is_list).cloned().unwrap_or(FIELDS_USUAL)
+    let requested = request.headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS);
+    requested.filter(is_list).cloned().unwrap_or(FIELDS_USUAL)
 }
