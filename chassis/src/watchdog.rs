@@ -220,9 +220,9 @@ mod tests {
     // promise: faults.22
     #[test]
     fn a_blocked_runtime_is_found_by_the_thread_and_a_running_one_is_not() {
-        let (tell, told) = sync_channel(1);
+        let (sender, receiver) = sync_channel(1);
         let watchdog = Watchdog::start(Arc::new(SystemClock::new()), LIMITS, move |stall| {
-            let _ = tell.try_send(stall.clone());
+            let _ = sender.try_send(stall.clone());
         })
         .unwrap();
         let (free, blocked) = sync_channel::<()>(1);
@@ -231,7 +231,7 @@ mod tests {
         let _running = well.spawn(watchdog.watch("well").beat());
         let _beating = stuck.spawn(watchdog.watch("stuck").beat());
         let blocking = stuck.spawn(async move { blocked.recv() });
-        let stall: Stall = told.recv_timeout(Duration::from_secs(30)).unwrap();
+        let stall: Stall = receiver.recv_timeout(Duration::from_secs(30)).unwrap();
         assert_eq!(stall.runtime, "stuck");
         assert!(watchdog.longest_silence() > LIMITS.late);
         free.send(()).unwrap();

@@ -95,7 +95,7 @@ impl DataPlane {
     }
 }
 
-/// Waits until no request is in progress. Clients with open connections were told to leave; after the grace their idle
+/// Waits until no request is in progress. Clients with open connections were asked to close them; after the grace their idle
 /// connections are closed.
 async fn nothing_in_progress(connections: &Connections) {
     loop {
