@@ -197,8 +197,8 @@ impl Exporter {
             // After the first span: spans that follow within the time join its batch.
             let gather = async {
                 while batch.len() < BATCH_MAX {
-                    let room = BATCH_MAX - batch.len();
-                    if self.waiting.recv_many(&mut batch, room).await == 0 {
+                    let free = BATCH_MAX - batch.len();
+                    if self.waiting.recv_many(&mut batch, free).await == 0 {
                         return;
                     }
                 }

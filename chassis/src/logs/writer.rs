@@ -279,14 +279,14 @@ mod tests {
 
     /// Takes so many bytes at a time, or fails.
     struct Disk {
-        room: Vec<Result<usize, ErrorKind>>,
+        limits: Vec<Result<usize, ErrorKind>>,
         has: Arc<Mutex<Vec<u8>>>,
     }
 
     impl Write for Disk {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            let room = if self.room.is_empty() { Ok(usize::MAX) } else { self.room.remove(0) };
-            let taken = room?.min(bytes.len());
+            let limit = if self.limits.is_empty() { Ok(usize::MAX) } else { self.limits.remove(0) };
+            let taken = limit?.min(bytes.len());
             self.has.lock().extend_from_slice(&bytes[..taken]);
             Ok(taken)
         }
@@ -297,9 +297,9 @@ mod tests {
     }
 
     /// The content of a disk with this capacity after two batches, and the number of lost lines.
-    fn kept(room: &[Result<usize, ErrorKind>]) -> (String, u64) {
+    fn kept(limits: &[Result<usize, ErrorKind>]) -> (String, u64) {
         let has = Arc::new(Mutex::new(Vec::new()));
-        let (queue, writing) = Queue::start(Disk { room: room.to_vec(), has: has.clone() }).unwrap();
+        let (queue, writing) = Queue::start(Disk { limits: limits.to_vec(), has: has.clone() }).unwrap();
         queue.push(b"one\ntwo\n");
         while queue.dropped() == 0 && !has.lock().ends_with(b"two\n") {
             std::thread::yield_now();

@@ -37,8 +37,8 @@ impl<S: ByteStream> AsyncRead for EdgeStream<S> {
 impl<S: ByteStream> EdgeStream<S> {
     /// Reads a piece and feeds it to the gate.
     pub(super) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<ReadResult>> {
-        let mut room = [MaybeUninit::uninit(); PIECE_BYTES_MAX];
-        let mut piece = ReadBuf::uninit(&mut room);
+        let mut buffer = [MaybeUninit::uninit(); PIECE_BYTES_MAX];
+        let mut piece = ReadBuf::uninit(&mut buffer);
         ready!(self.poll_io(cx, &mut piece))?;
         if piece.filled().is_empty() {
             return Poll::Ready(Ok(ReadResult::End));

@@ -101,13 +101,13 @@ impl Http2Client {
         };
         response.reserve_capacity(wanted);
         match response.poll_capacity(cx) {
-            Poll::Ready(Some(Ok(room))) => {
-                let room = room.min(wanted);
-                self.write_timer.moved(room, Instant::now());
-                if room == wanted {
+            Poll::Ready(Some(Ok(capacity))) => {
+                let capacity = capacity.min(wanted);
+                self.write_timer.moved(capacity, Instant::now());
+                if capacity == wanted {
                     self.connection.streams().count_forwarded();
                 }
-                Poll::Ready(Ok(room))
+                Poll::Ready(Ok(capacity))
             }
             Poll::Ready(Some(Err(error))) => Poll::Ready(unsent(error)),
             Poll::Ready(None) => Poll::Ready(unsent("the stream is gone")),
@@ -235,16 +235,16 @@ impl Downstream for Http2Client {
         cx: &mut Context<'_>,
     ) -> Poll<pingora::Result<()>> {
         while *left > 0 {
-            let room = ready!(self.poll_capacity(*left, cx))?;
+            let capacity = ready!(self.poll_capacity(*left, cx))?;
             // A small piece that waits for the client is copied, because it would keep the whole buffer.
-            let piece = if room < READ_BYTES / 2 {
-                let piece = Bytes::copy_from_slice(from.get(..room).unwrap_or_default());
-                from.advance(room);
+            let piece = if capacity < READ_BYTES / 2 {
+                let piece = Bytes::copy_from_slice(from.get(..capacity).unwrap_or_default());
+                from.advance(capacity);
                 piece
             } else {
-                from.split_to(room).freeze()
+                from.split_to(capacity).freeze()
             };
-            *left -= room;
+            *left -= capacity;
             self.send(piece, last && *left == 0)?;
         }
         Poll::Ready(Ok(()))
@@ -283,8 +283,8 @@ impl Downstream for Http2Client {
         self.begin(head, body.is_empty(), false).await?;
         let mut body = bytes(body);
         while !body.is_empty() {
-            let room = poll_fn(|cx| self.poll_capacity(body.len(), cx)).await?;
-            let piece = body.split_to(room);
+            let capacity = poll_fn(|cx| self.poll_capacity(body.len(), cx)).await?;
+            let piece = body.split_to(capacity);
             self.send(piece, body.is_empty())?;
         }
         Ok(())
