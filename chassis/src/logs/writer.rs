@@ -19,7 +19,7 @@ const BYTES_WAITING_MAX: usize = 8 * 1024 * 1024;
 const BATCH_BYTES: usize = 64 * 1024;
 
 /// How long the first of several lines waits for others.
-const GATHER: Duration = Duration::from_millis(5);
+const BATCH_WAIT: Duration = Duration::from_millis(5);
 
 /// How long the end of the process waits for a slow reader of the last lines.
 const LAST_LINES_MAX: Duration = Duration::from_secs(1);
@@ -34,7 +34,7 @@ pub(super) struct Writing(Queue);
 struct Shared {
     state: Mutex<State>,
     /// Wakes the writer.
-    called: Condvar,
+    wake_up: Condvar,
     /// The writer has written its last line.
     ended: Condvar,
     dropped: AtomicU64,
@@ -64,7 +64,7 @@ impl Queue {
     pub(super) fn start(output: impl Write + Send + 'static) -> std::io::Result<(Self, Writing)> {
         let shared = Shared {
             state: Mutex::default(),
-            called: Condvar::new(),
+            wake_up: Condvar::new(),
             ended: Condvar::new(),
             dropped: AtomicU64::new(0),
         };
@@ -91,7 +91,7 @@ impl Queue {
         }
         drop(state);
         if first || (before < BATCH_BYTES && after >= BATCH_BYTES) {
-            self.0.called.notify_one();
+            self.0.wake_up.notify_one();
         }
     }
 
@@ -127,11 +127,11 @@ impl Queue {
         let mut state = self.0.state.lock();
         if state.lines.is_empty() {
             state.writer = Writer::Asleep;
-            self.0.called.wait_while(&mut state, |state| state.lines.is_empty() && !state.closing);
+            self.0.wake_up.wait_while(&mut state, |state| state.lines.is_empty() && !state.closing);
         }
         state.writer = Writer::Awake;
         let few = |state: &mut State| state.lines.len() < BATCH_BYTES && !state.closing;
-        self.0.called.wait_while_for(&mut state, few, GATHER);
+        self.0.wake_up.wait_while_for(&mut state, few, BATCH_WAIT);
         std::mem::swap(&mut state.lines, empty);
         !empty.is_empty()
     }
@@ -146,7 +146,7 @@ fn written(output: &mut impl Write, lines: &[u8]) -> usize {
             Ok(bytes) => done += bytes,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             // A full pipe that another process has made non-blocking.
-            Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::park_timeout(GATHER),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::park_timeout(BATCH_WAIT),
             Err(_) => break,
         }
     }
@@ -158,7 +158,7 @@ impl Drop for Writing {
         let shared = &self.0.0;
         let mut state = shared.state.lock();
         state.closing = true;
-        shared.called.notify_one();
+        shared.wake_up.notify_one();
         let until = Instant::now() + LAST_LINES_MAX;
         while state.writer != Writer::Gone && !shared.ended.wait_until(&mut state, until).timed_out() {}
     }
