@@ -206,7 +206,7 @@ mod tests {
     async fn with_https_no_credential_is_sent_to_a_server_without_tls() {
         let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let heard = tokio::spawn(async move {
+        let received = tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut bytes = vec![0; 4_096];
             let read = stream.read(&mut bytes).await.unwrap();
@@ -215,9 +215,9 @@ mod tests {
         });
         let peer: Peer = format!("https://{address}").parse().unwrap();
         assert!(get(&peer).await.is_err());
-        let heard = heard.await.unwrap();
-        assert_eq!(heard.first(), Some(&0x16), "a handshake");
-        assert!(!heard.windows(10).any(|window| window == b"credential"));
+        let received = received.await.unwrap();
+        assert_eq!(received.first(), Some(&0x16), "a handshake");
+        assert!(!received.windows(10).any(|window| window == b"credential"));
     }
 
     #[tokio::test]

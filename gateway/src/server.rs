@@ -246,9 +246,9 @@ fn admin_router(
 
 /// Watches this runtime; the listeners' are added where they are built. A process that does not answer is restarted.
 fn watchdog(clock: Arc<dyn Clock>) -> std::io::Result<Watchdog> {
-    let mut said = Vec::new();
+    let mut logged = Vec::new();
     let watchdog = Watchdog::start(clock, WatchdogLimits::default(), move |stall| {
-        if said.contains(&stall.runtime) {
+        if logged.contains(&stall.runtime) {
             std::process::abort();
         }
         // The log's thread has until the next check to write the line.
@@ -257,7 +257,7 @@ fn watchdog(clock: Arc<dyn Clock>) -> std::io::Result<Watchdog> {
             silent_ms = stall.silent.as_millis(),
             "a runtime is stuck; ending the process"
         );
-        said.push(stall.runtime);
+        logged.push(stall.runtime);
     })?;
     tokio::spawn(watchdog.watch("control").beat());
     Ok(watchdog)

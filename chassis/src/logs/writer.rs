@@ -187,13 +187,13 @@ mod tests {
 
     /// Reports the writes; with a gate, each write waits for it.
     struct Output {
-        said: SyncSender<Vec<u8>>,
+        writes: SyncSender<Vec<u8>>,
         gate: Option<Receiver<()>>,
     }
 
     impl Write for Output {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.said.send(bytes.to_vec()).unwrap();
+            self.writes.send(bytes.to_vec()).unwrap();
             if let Some(gate) = &self.gate {
                 gate.recv().map_err(|_| Error::from(ErrorKind::BrokenPipe))?;
             }
@@ -206,30 +206,30 @@ mod tests {
     }
 
     fn open() -> (Queue, Writing, Receiver<Vec<u8>>) {
-        let (said, heard) = sync_channel(WRITES_MAX);
-        let (queue, writing) = Queue::start(Output { said, gate: None }).unwrap();
-        (queue, writing, heard)
+        let (writes, written) = sync_channel(WRITES_MAX);
+        let (queue, writing) = Queue::start(Output { writes, gate: None }).unwrap();
+        (queue, writing, written)
     }
 
     fn gated() -> (Queue, Writing, Receiver<Vec<u8>>, SyncSender<()>) {
-        let ((said, heard), (let_through, gate)) = (sync_channel(WRITES_MAX), sync_channel(WRITES_MAX));
-        let (queue, writing) = Queue::start(Output { said, gate: Some(gate) }).unwrap();
-        (queue, writing, heard, let_through)
+        let ((writes, written), (let_through, gate)) = (sync_channel(WRITES_MAX), sync_channel(WRITES_MAX));
+        let (queue, writing) = Queue::start(Output { writes, gate: Some(gate) }).unwrap();
+        (queue, writing, written, let_through)
     }
 
     #[test]
     fn a_line_is_written_while_the_process_lives_and_the_thread_sleeps_again_for_the_next() {
-        let (queue, _writing, heard) = open();
+        let (queue, _writing, written) = open();
         for line in ["one\n", "two\n"] {
             queue.push(line.as_bytes());
-            assert_eq!(heard.recv().unwrap(), line.as_bytes());
+            assert_eq!(written.recv().unwrap(), line.as_bytes());
         }
         assert_eq!(queue.dropped(), 0);
     }
 
     #[test]
     fn lines_of_many_threads_are_whole_and_none_is_lost() {
-        let (queue, writing, heard) = open();
+        let (queue, writing, written) = open();
         std::thread::scope(|scope| {
             for thread in 0..4 {
                 let queue = &queue;
@@ -241,7 +241,7 @@ mod tests {
             }
         });
         drop(writing);
-        let text = String::from_utf8(heard.try_iter().flatten().collect()).unwrap();
+        let text = String::from_utf8(written.try_iter().flatten().collect()).unwrap();
         let mut lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 20_000);
         assert!(lines.iter().all(|line| line.len() == "thread 0 says     0".len()));
@@ -253,19 +253,19 @@ mod tests {
 
     #[test]
     fn shutdown_writes_the_queued_lines_and_refuses_new_ones() {
-        let (queue, writing, heard) = open();
+        let (queue, writing, written) = open();
         queue.push(b"last words\n");
         drop(writing);
-        assert_eq!(heard.try_iter().flatten().collect::<Vec<_>>(), b"last words\n");
+        assert_eq!(written.try_iter().flatten().collect::<Vec<_>>(), b"last words\n");
         queue.push(b"too late\n");
         assert_eq!(queue.dropped(), 1);
     }
 
     #[test]
     fn unread_lines_are_dropped_and_counted_and_queued_ones_are_written() {
-        let (queue, writing, heard, let_through) = gated();
+        let (queue, writing, written, let_through) = gated();
         queue.push(b"held\n");
-        assert_eq!(heard.recv().unwrap(), b"held\n");
+        assert_eq!(written.recv().unwrap(), b"held\n");
         let kilobyte = [b'x'; 1_024];
         for _ in 0..BYTES_WAITING_MAX / 1_024 + 3 {
             queue.push(&kilobyte);
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(queue.dropped(), 3);
         let_through.send(()).unwrap();
         let_through.send(()).unwrap();
-        assert_eq!(heard.recv().unwrap().len(), BYTES_WAITING_MAX);
+        assert_eq!(written.recv().unwrap().len(), BYTES_WAITING_MAX);
         drop(writing);
     }
 
@@ -331,10 +331,10 @@ mod tests {
 
     #[test]
     fn lines_that_cannot_be_written_are_counted() {
-        let (queue, writing, heard, let_through) = gated();
+        let (queue, writing, written, let_through) = gated();
         drop(let_through);
         queue.push(b"one\ntwo\n");
-        assert_eq!(heard.recv().unwrap(), b"one\ntwo\n");
+        assert_eq!(written.recv().unwrap(), b"one\ntwo\n");
         drop(writing);
         assert_eq!(queue.dropped(), 2);
     }
