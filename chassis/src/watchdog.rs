@@ -154,7 +154,11 @@ fn check(
         if silent > millis(limits.dead) {
             dead(&stall);
         } else if silent > millis(limits.late) && !one.warned {
-            tracing::warn!(runtime = one.runtime, silent_ms = silent, "runtime is stuck");
+            tracing::warn!(
+                runtime = one.runtime,
+                silent_ms = silent,
+                "a runtime runs no tasks; the process ends if this lasts"
+            );
             one.warned = true;
         } else if silent <= millis(limits.late) {
             one.warned = false;

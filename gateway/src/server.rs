@@ -255,7 +255,7 @@ fn watchdog(clock: Arc<dyn Clock>) -> std::io::Result<Watchdog> {
         tracing::error!(
             runtime = stall.runtime,
             silent_ms = stall.silent.as_millis(),
-            "a runtime is stuck; ending the process"
+            "a runtime runs no tasks; ending the process"
         );
         logged.push(stall.runtime);
     })?;

@@ -140,12 +140,16 @@ impl Seen {
         }
         let heard = chores.telemetry.feed_heard.get();
         let silent = chores.clock.now_seconds().0 - heard > CONTROL_SILENT;
-        // Not before the control plane was heard once.
+        // Only after the first message of the control plane.
         if heard > 0 && silent != self.control_silent {
             self.control_silent = silent;
             changes.record(
                 "control",
-                if silent { "the control plane is silent" } else { "the control plane is heard again" },
+                if silent {
+                    "no message from the control plane for 5 s"
+                } else {
+                    "the control plane is reachable again"
+                },
             );
         }
     }
