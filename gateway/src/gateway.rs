@@ -69,9 +69,9 @@ impl Gateway {
         let (status, body) = match &answer {
             Answer::Refuse(refusal) if page && matches!(facts.surface, Surface::Site | Surface::Listener) => {
                 let own = facts.upstream.backend.as_ref().and_then(|upstream| upstream.settings.error_page.as_ref());
-                refusal.show(own, &facts.request_id, out)?
+                refusal.write_page(own, &facts.request_id, out)?
             }
-            _ => answer.say(out)?,
+            _ => answer.write(out)?,
         };
         add_fields(facts, connection.is_tls(), PresentFields::default(), out)?;
         if status != StatusCode::NO_CONTENT {
