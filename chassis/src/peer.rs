@@ -274,8 +274,8 @@ mod tests {
             .await;
         assert_eq!(get(&trusting(&ours)).await.unwrap(), "here");
         assert!(get(&trusting(&another)).await.is_err());
-        let shown = crate::metrics::render(&registry).unwrap();
-        assert!(shown.contains(ends) && !shown.contains("listener=\"http\""), "{shown}");
+        let rendered = crate::metrics::render(&registry).unwrap();
+        assert!(rendered.contains(ends) && !rendered.contains("listener=\"http\""), "{rendered}");
         end.begin();
         serving.await.unwrap().unwrap();
     }

@@ -190,8 +190,8 @@ async fn sessions_have_the_settings_of_the_pool() {
         ("tcp_keepalives_count", "3"),
         ("application_name", "tollhouse"),
     ] {
-        let shown = query_scalar::<String>("SELECT current_setting($1)").bind(setting);
-        assert_eq!(shown.fetch_one(&database.read).await.unwrap(), expected, "{setting}");
+        let setting_value = query_scalar::<String>("SELECT current_setting($1)").bind(setting);
+        assert_eq!(setting_value.fetch_one(&database.read).await.unwrap(), expected, "{setting}");
     }
 }
 
@@ -229,7 +229,7 @@ async fn a_stopped_or_silent_server_is_reported_in_time_and_reconnected() {
     server.start_again();
     assert_eq!(count().fetch_one(&database.read).await.unwrap(), 1, "connections of the old server are found out");
     // A server on a dead machine is silent: all of its processes are stopped.
-    let mut held = database.read.acquire().await.unwrap();
+    let mut connection = database.read.acquire().await.unwrap();
     let processes = server.processes();
     let signal = |name: &str| {
         let done = std::process::Command::new("kill").arg(name).args(&processes).status().unwrap();
@@ -237,8 +237,8 @@ async fn a_stopped_or_silent_server_is_reported_in_time_and_reconnected() {
     };
     signal("-STOP");
     let answers = tokio::time::timeout(HANGS_AFTER, async {
-        let silent = count().fetch_one(&mut held).await;
-        drop(held);
+        let silent = count().fetch_one(&mut connection).await;
+        drop(connection);
         (silent, count().fetch_one(&database.read).await)
     })
     .await;
@@ -267,7 +267,7 @@ async fn a_server_that_is_down_shows_in_the_metrics_and_callers_do_not_wait() {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
             let all = crate::metrics::render(&registry).unwrap();
-            if all.lines().any(|shown| lines.contains(&shown)) {
+            if all.lines().any(|line| lines.contains(&line)) {
                 return;
             }
             assert!(Instant::now() < deadline, "none of {lines:?} is among\n{all}");
