@@ -53,7 +53,7 @@ pub fn gate(bytes: &[u8], piece: usize) -> GateResult {
             if gate.want() != NextRead::Response {
                 break;
             }
-            passed.messages.push((sent - gate.held_bytes(), std::mem::take(&mut head), std::mem::take(&mut body)));
+            passed.messages.push((sent - gate.buffered_bytes(), std::mem::take(&mut head), std::mem::take(&mut body)));
             outcome = gate.response_complete();
         }
     }

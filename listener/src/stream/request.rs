@@ -164,9 +164,10 @@ impl<S: ByteStream> Client for EdgeStream<S> {
                 }
                 return self.read_timer.poll(at, cx);
             }
-            // Bytes of a later message show that the client is present, and are held. The rest of a body is read by
+            // Bytes of a later message show that the client is present, and are buffered. The rest of a body is read by
             // `poll_body`.
-            let waits = self.gate.as_ref().is_some_and(|gate| gate.holds() || gate.want() != NextRead::Response);
+            let waits =
+                self.gate.as_ref().is_some_and(|gate| gate.has_later_bytes() || gate.want() != NextRead::Response);
             match if waits { Poll::Pending } else { self.poll_piece(cx) } {
                 Poll::Ready(Ok(ReadResult::Bytes)) => {}
                 Poll::Ready(Ok(ReadResult::End)) if self.gone_at.is_some() => {}
