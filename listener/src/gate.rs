@@ -150,8 +150,8 @@ impl Gate {
         self.advance()
     }
 
-    /// Takes body bytes that were read into the handler's buffer, as [`NextRead::Body`] says while nothing is buffered. Moves
-    /// the body data to the start of the piece and returns its length; bytes after the body are buffered.
+    /// Takes body bytes that were read into the handler's buffer, as [`NextRead::Body`] says while nothing is buffered
+    /// here. Moves the body data to the start of the piece and returns its length; bytes after the body are buffered.
     pub(crate) fn pass(&mut self, piece: &mut [u8]) -> Result<usize, Rejection> {
         let (data, used) = self.unframe(piece).inspect_err(|_| self.phase = Phase::Shut)?;
         self.buffer.extend_from_slice(piece.get(used..).unwrap_or_default());

@@ -35,10 +35,10 @@ pub(crate) struct Http2Client {
     body_bytes: u64,
     connection: Arc<Connection>,
     /// The client stops reading after a complete response, and could never send the rest of its request. Therefore the
-    /// last byte of the response is held back until the request is complete.
+    /// last byte of the response is withheld until the request is complete.
     stops_reading: bool,
     /// That byte.
-    held: Option<Bytes>,
+    last_byte: Option<Bytes>,
 }
 
 impl Http2Client {
@@ -57,7 +57,7 @@ impl Http2Client {
             body_bytes: 0,
             connection,
             stops_reading: false,
-            held: None,
+            last_byte: None,
         }
     }
 
@@ -120,11 +120,11 @@ impl Http2Client {
     }
 
     fn send(&mut self, mut piece: Bytes, last: bool) -> pingora::Result<()> {
-        let holds = last && self.stops_reading && !piece.is_empty() && !self.request.is_end_stream();
-        if holds {
-            self.held = Some(piece.split_off(piece.len() - 1));
+        let withholds = last && self.stops_reading && !piece.is_empty() && !self.request.is_end_stream();
+        if withholds {
+            self.last_byte = Some(piece.split_off(piece.len() - 1));
         }
-        let last = last && !holds;
+        let last = last && !withholds;
         let response = self.response.as_mut().ok_or_else(|| Error::explain(ErrorType::InternalError, "unsent head"))?;
         response.send_data(piece, last).or_else(unsent)?;
         self.ended = last;
@@ -262,10 +262,10 @@ impl Downstream for Http2Client {
         if std::mem::take(&mut self.stops_reading) {
             self.discard_rest().await;
         }
-        let held = self.held.take().unwrap_or_default();
-        let Some(trailers) = trailers else { return self.send(held, true) };
-        if !held.is_empty() {
-            self.send(held, false)?;
+        let last_byte = self.last_byte.take().unwrap_or_default();
+        let Some(trailers) = trailers else { return self.send(last_byte, true) };
+        if !last_byte.is_empty() {
+            self.send(last_byte, false)?;
         }
         let Some(response) = &mut self.response else { return Ok(()) };
         response.send_trailers(trailers).or_else(unsent)?;
