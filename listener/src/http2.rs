@@ -24,7 +24,7 @@ use super::stream::{ByteStream, EdgeStream};
 use super::{Connection, ConnectionEvent, H2Request, Handler, Hooks};
 
 /// Once nothing is in progress, a client has this long to acknowledge GOAWAY.
-const LEAVE_MAX: Duration = Duration::from_secs(5);
+const GOAWAY_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Concurrent streams of one connection.
 const STREAMS_MAX: u32 = 100;
 /// Bytes of one header list as RFC 9113 section 6.5.2 counts them, with 32 for each field. It exceeds the limits for
@@ -47,7 +47,7 @@ pub(super) async fn serve<S: ByteStream>(
 ) {
     // A client with a bad preface could not read an answer.
     let Ok(mut engine) = options().handshake::<_, Bytes>(stream).await else { return };
-    let (requests, mut leaving) = (TaskTracker::new(), false);
+    let (requests, mut draining) = (TaskTracker::new(), false);
     let mut windows = Windows::new(&connection);
     requests.close();
     let (refused, cut) = (Arc::new(AtomicU32::new(0)), CancellationToken::new());
@@ -55,9 +55,9 @@ pub(super) async fn serve<S: ByteStream>(
         let accepted = tokio::select! {
             biased;
             // A dropped sender means shutdown too.
-            _ = signal.changed(), if !leaving => {
+            _ = signal.changed(), if !draining => {
                 engine.graceful_shutdown();
-                leaving = true;
+                draining = true;
                 continue;
             }
             accepted = coalesced(&connection, poll_fn(|cx| {
@@ -67,12 +67,12 @@ pub(super) async fn serve<S: ByteStream>(
             () = cut.cancelled() => return hooks.connection(ConnectionEvent::Flooded),
             // A request already on its way meets a GOAWAY that says whether it was accepted, instead of a closed
             // connection.
-            () = idle(&requests, if leaving { LEAVE_MAX } else { idle_max }) => {
-                if leaving {
+            () = idle(&requests, if draining { GOAWAY_WAIT_MAX } else { idle_max }) => {
+                if draining {
                     return;
                 }
                 engine.graceful_shutdown();
-                leaving = true;
+                draining = true;
                 continue;
             }
         };

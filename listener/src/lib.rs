@@ -50,7 +50,7 @@ use h2::server::SendResponse;
 use rustls::sign::CertifiedKey;
 
 pub use self::client::{BodyReadError, Client};
-pub use self::connection::{Addresses, Connection, TlsFacts, spread};
+pub use self::connection::{Addresses, Connection, TlsFacts, with_jitter};
 pub use self::flood_guard::FrameLimits;
 pub use self::listener::{Listener, ListenerState};
 pub use self::minimum_rate::MinimumRateTimer;

@@ -61,19 +61,19 @@ pub fn provider() -> CryptoProvider {
 
 /// The TLS configurations of a listener.
 #[derive(Clone, Debug)]
-pub(crate) struct TlsTerms {
+pub(crate) struct TlsConfigs {
     traffic: ServerConfig,
     challenge: ServerConfig,
 }
 
-impl TlsTerms {
+impl TlsConfigs {
     pub(crate) fn new(tickets: Arc<Tickets>) -> Result<Self, rustls::Error> {
         let provider = Arc::new(provider());
-        let terms = |protocols: &[&[u8]]| {
+        let config = |protocols: &[&[u8]]| {
             let mut config = ServerConfig::builder_with_provider(Arc::clone(&provider))
                 .with_protocol_versions(&[&version::TLS13, &version::TLS12])?
                 .with_no_client_auth()
-                .with_cert_resolver(Arc::new(Nothing));
+                .with_cert_resolver(Arc::new(NoCertificate));
             config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
             config.session_storage = Arc::new(NoServerSessionStorage {});
             config.max_early_data_size = 0;
@@ -81,9 +81,9 @@ impl TlsTerms {
             config.ignore_client_order = true;
             Ok::<_, rustls::Error>(config)
         };
-        let mut traffic = terms(&[H2_PROTOCOL, b"http/1.1"])?;
+        let mut traffic = config(&[H2_PROTOCOL, b"http/1.1"])?;
         traffic.ticketer = tickets;
-        Ok(Self { traffic, challenge: terms(&[CHALLENGE_PROTOCOL])? })
+        Ok(Self { traffic, challenge: config(&[CHALLENGE_PROTOCOL])? })
     }
 
     /// The configuration for one client, with exactly this certificate. Cloning costs a few reference counts; in return
@@ -99,7 +99,7 @@ impl TlsTerms {
 /// is the outcome of a handshake after which nothing is served.
 pub(crate) async fn accept<S: ByteStream>(
     io: S,
-    terms: &TlsTerms,
+    configs: &TlsConfigs,
     hooks: &dyn Hooks,
 ) -> Result<(TlsStream<S>, TlsFacts), HandshakeOutcome> {
     let failed = |_| HandshakeOutcome::Failed;
@@ -123,8 +123,8 @@ pub(crate) async fn accept<S: ByteStream>(
         let _ = start.io.shutdown().await;
         return Err(HandshakeOutcome::UnknownName);
     };
-    let terms = terms.presenting(Arc::clone(&certificate), challenge);
-    let mut stream = start.into_stream(terms).await.map_err(failed)?;
+    let config = configs.presenting(Arc::clone(&certificate), challenge);
+    let mut stream = start.into_stream(config).await.map_err(failed)?;
     if challenge {
         // The authority has seen the certificate. No data follows over this protocol.
         let _ = stream.shutdown().await;
@@ -152,9 +152,9 @@ fn facts(session: &ServerConnection, sni: Hostname, certificate: Arc<CertifiedKe
 }
 
 #[derive(Debug)]
-struct Nothing;
+struct NoCertificate;
 
-impl ResolvesServerCert for Nothing {
+impl ResolvesServerCert for NoCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         None
     }

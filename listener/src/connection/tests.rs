@@ -13,7 +13,7 @@ fn host(text: &str) -> Hostname {
 #[test]
 fn ages_differ_by_a_tenth_at_most() {
     let hour = Duration::from_hours(1);
-    let ages: Vec<_> = (0..1_000).map(|id| spread(hour, id)).collect();
+    let ages: Vec<_> = (0..1_000).map(|id| with_jitter(hour, id)).collect();
     assert!(ages.iter().all(|age| (3_240..=3_960).contains(&age.as_secs())));
     let mean = ages.iter().sum::<Duration>() / 1_000;
     assert!((3_560..=3_640).contains(&mean.as_secs()), "{mean:?}");
