@@ -363,9 +363,9 @@ fn address_text(address: SocketAddr) -> HeaderValue {
 /// `age` plus or minus a tenth, derived from the connection's number, so that clients that connected together do not
 /// all reconnect together.
 pub fn with_jitter(age: Duration, id: u64) -> Duration {
-    // Fibonacci hashing spreads neighbouring numbers. The top ten bits select the position within the with_jitter.
-    let place = (id.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54) as u32;
-    age / 10 * 9 + age / 5 * place / 1_024
+    // Fibonacci hashing spreads neighbouring numbers. The top ten bits select the position in the range.
+    let position = (id.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54) as u32;
+    age / 10 * 9 + age / 5 * position / 1_024
 }
 
 #[cfg(test)]
