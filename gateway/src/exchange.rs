@@ -36,7 +36,7 @@ use crate::facts::Facts;
 use crate::forward;
 use crate::gateway::Gateway;
 use crate::grpc;
-use crate::request::BodyPromise;
+use crate::request::AnnouncedBody;
 use crate::telemetry::{Entry, LoggedConnection};
 use crate::upstreams::{Demands, Endpoint, Trust, Upstream};
 use contract::rejection::Rejection;
@@ -127,10 +127,10 @@ impl<'a> Exchange<'a> {
             D::TAKES_TRAILERS && self.head.method == http::Method::POST && grpc::is_call(&self.head.headers);
         let decided = self.gateway.pipeline.decide(&self.head, body_follows, self.connection, &mut self.facts).await;
         let served = match decided {
-            Ok((target, promise)) => {
+            Ok((target, announced)) => {
                 self.facts.upstream.target = Some(target);
                 self.facts.connection.upgrade &= client.may_switch();
-                self.forward(client, promise).await
+                self.forward(client, announced).await
             }
             Err(answer) => self.answer(client, answer).await,
         };
@@ -192,8 +192,8 @@ impl<'a> Exchange<'a> {
         client.end(Some(trailers)).await.is_ok()
     }
 
-    async fn forward<D: Downstream>(&mut self, client: &mut D, promise: BodyPromise) -> pingora::Result<()> {
-        if promise != BodyPromise::None && self.head.headers.contains_key(header::EXPECT) {
+    async fn forward<D: Downstream>(&mut self, client: &mut D, announced: AnnouncedBody) -> pingora::Result<()> {
+        if announced != AnnouncedBody::None && self.head.headers.contains_key(header::EXPECT) {
             let mut head = client.head();
             head.status(StatusCode::CONTINUE, "Continue")?;
             client.interim(head).await?;
@@ -201,7 +201,7 @@ impl<'a> Exchange<'a> {
         let now = self.gateway.clock.now_seconds();
         forward::rewrite(&mut self.head, &self.facts, self.connection, &self.gateway.pipeline.identity_tokens, now)?;
         let body_bytes_max = self.facts.upstream.target.as_ref().map_or(0, |target| target.body_bytes_max);
-        let mut request_body = RequestBody::new(promise, body_bytes_max, self.facts.upstream.forwarded_to());
+        let mut request_body = RequestBody::new(announced, body_bytes_max, self.facts.upstream.forwarded_to());
         let (mut call, head, mut out) = self.send_with_retries(&mut request_body, client).await?;
         add_fields(&self.facts, self.connection.is_tls(), head.present, &mut out)?;
         self.status = head.status.as_u16();

@@ -31,7 +31,7 @@ use crate::keys::Keys;
 use crate::overload::Overload;
 use crate::platform_certificate::PlatformCertificate;
 use crate::replica::Replica;
-use crate::request::{BodyPromise, EdgeRequest};
+use crate::request::{AnnouncedBody, EdgeRequest};
 use crate::upstreams::Upstreams;
 use listener::{Connection, HEALTH_PATH};
 use quota::Quota;
@@ -73,7 +73,7 @@ impl Pipeline {
         body_follows: bool,
         connection: &Connection,
         facts: &mut Facts,
-    ) -> Result<(Target, BodyPromise), Answer> {
+    ) -> Result<(Target, AnnouncedBody), Answer> {
         self.answer_health_check(head)?; //             of a balancer: for any host or none, over HTTP/1.0 too
         facts.connection.forwarded_for = forwarded_client(head, connection);
         let parsed = EdgeRequest::parse(head, body_follows, connection)?;

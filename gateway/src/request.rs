@@ -16,7 +16,7 @@ use listener::head::{self, HeadLimits};
 
 /// The announced body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BodyPromise {
+pub(crate) enum AnnouncedBody {
     /// No body.
     None,
     /// This many bytes.
@@ -41,7 +41,7 @@ pub(crate) struct EdgeRequest<'a> {
     /// All headers.
     pub headers: &'a HeaderMap,
     /// The announced body.
-    pub body: BodyPromise,
+    pub body: AnnouncedBody,
     /// The client's address.
     pub client: IpAddr,
     /// Whether the connection is encrypted.
@@ -137,19 +137,19 @@ fn wants_websocket(header: &RequestHeader) -> bool {
         && lists(header::CONNECTION, "upgrade")
 }
 
-fn body_of(headers: &HeaderMap, body_follows: bool) -> Result<BodyPromise, Rejection> {
+fn body_of(headers: &HeaderMap, body_follows: bool) -> Result<AnnouncedBody, Rejection> {
     match headers.get(header::CONTENT_LENGTH) {
         Some(length) => {
             let length = length.to_str().ok().and_then(|length| length.parse().ok());
             match length.ok_or(Rejection::BadFraming)? {
-                0 => Ok(BodyPromise::None),
+                0 => Ok(AnnouncedBody::None),
                 // An upstream would wait for this body in the next request.
                 _ if !body_follows => Err(Rejection::BadFraming),
-                length => Ok(BodyPromise::Length(length)),
+                length => Ok(AnnouncedBody::Length(length)),
             }
         }
-        None if body_follows => Ok(BodyPromise::Unknown),
-        None => Ok(BodyPromise::None),
+        None if body_follows => Ok(AnnouncedBody::Unknown),
+        None => Ok(AnnouncedBody::None),
     }
 }
 
