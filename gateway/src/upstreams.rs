@@ -1,6 +1,6 @@
 //! The upstreams: named backends of the configuration, with their endpoints, routes, connections and limits.
 
-mod browser;
+mod cors;
 mod budget;
 mod bulkhead;
 mod dial;
@@ -26,10 +26,10 @@ use http::HeaderValue;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
 
-pub(crate) use browser::{Cors, Hsts, Origin, Readers};
 pub(crate) use budget::RetryBudget;
 use bulkhead::Bulkhead;
 pub(crate) use bulkhead::{Busy, Permit};
+pub(crate) use cors::{AllowedOrigin, Cors, Hsts, Origin};
 pub(crate) use dial::{DialError, DialFailure, Stream, dial};
 pub(crate) use endpoint::{Endpoint, Endpoints};
 pub(crate) use error_page::ErrorPage;

@@ -11,7 +11,7 @@ use super::Pipeline;
 use crate::answer::Answer;
 use crate::facts::{Facts, Surface};
 use crate::request::EdgeRequest;
-use crate::upstreams::{Cors, Readers};
+use crate::upstreams::{AllowedOrigin, Cors};
 
 /// The longest list of fields that a browser may request and get.
 const REQUESTED_BYTES_MAX: usize = 1_024;
@@ -27,7 +27,7 @@ impl Pipeline {
         // The project's own rule takes precedence over its upstream's.
         let own = facts.project.as_ref().and_then(|project| project.browsers.cors.as_ref());
         let (cors, origin) = (own.unwrap_or(&upstream.settings.cors), request.headers.get(header::ORIGIN));
-        facts.caller.readers = Readers::of(cors, origin);
+        facts.caller.allowed_origin = AllowedOrigin::of(cors, origin);
         let is_preflight = *request.method == Method::OPTIONS
             && origin.is_some()
             && request.headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
@@ -42,7 +42,7 @@ impl Pipeline {
             }
             // Other origins learn nothing, not even routes: the answer is the same for every path.
             Cors::Open | Cors::Origins(_) => {
-                let fields = (facts.caller.readers != Readers::Others).then(|| granted(request));
+                let fields = (facts.caller.allowed_origin != AllowedOrigin::NotAllowed).then(|| granted(request));
                 Err(Answer::Preflight { methods: "GET, HEAD, POST, PUT, PATCH, DELETE", fields })
             }
         }
