@@ -1,7 +1,7 @@
 //! One request and its response, from head to log line, over either version.
 //!
-//! The listener hands over a request, and the pipeline decides about it. The gateway answers, or forwards the request to
-//! an upstream over a pooled connection; both bodies are forwarded as they arrive. The client's side is a
+//! The listener passes a request, and the pipeline decides about it. The gateway answers, or forwards the request to an
+//! upstream over a pooled connection; both bodies are forwarded as they arrive. The client's side is a
 //! `Downstream` and the upstream's an `UpstreamCall`, so this code does not depend on the version that either speaks.
 //! If an upstream is unreachable, slow or sends invalid responses, the client gets a refusal, unless its response has
 //! begun.

@@ -102,8 +102,8 @@ impl Pipeline {
         if is_requested { Err(Answer::Health { ready: self.health.is_ready() }) } else { Ok(()) }
     }
 
-    /// Under memory pressure refuses the lowest plans, before anything is spent on the request. The platform's own hosts
-    /// have no project: operators and customers must be able to act.
+    /// Under memory pressure refuses the lowest plans, before anything is spent on the request. The platform's own
+    /// hosts have no project: operators and customers must be able to act.
     fn shed(&self, facts: &Facts) -> Result<(), Answer> {
         let is_refused = facts.project.as_ref().is_some_and(|project| self.overload.refuses(project.plan));
         if is_refused { Err(Rejection::Overloaded.into()) } else { Ok(()) }

@@ -95,8 +95,8 @@ impl DataPlane {
     }
 }
 
-/// Waits until no request is in progress. Clients with open connections were asked to close them; after the grace their idle
-/// connections are closed.
+/// Waits until no request is in progress. Clients with open connections were asked to close them; idle ones are closed
+/// after the grace period.
 async fn nothing_in_progress(connections: &Connections) {
     loop {
         if tokio::time::timeout(IDLE_GRACE, connections.wait_until_closed()).await.is_ok()
