@@ -13,16 +13,15 @@
 //! buffers. A client that stalls or floods, or a connection that is closed from outside, is cut off without this.
 
 mod answer;
+mod http1;
 mod linger;
-mod read;
-mod request;
 mod timer;
 mod write;
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use socket2::SockRef;
@@ -158,6 +157,63 @@ impl<S: ByteStream> EdgeStream<S> {
     /// Whether the connection was closed from outside; reads and writes then fail. Registers the task to be woken.
     fn poll_cancelled(&mut self, cx: &mut Context<'_>) -> bool {
         self.cancelled.as_mut().poll(cx).is_ready()
+    }
+}
+
+/// For the HTTP/2 engine; HTTP/1 is read as a [`crate::Client`] (`stream/http1.rs`).
+impl<S: ByteStream> AsyncRead for EdgeStream<S> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let me = self.get_mut();
+        if me.connection.is_closed() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        let polled = me.poll_h2(cx, buf);
+        if polled.is_pending() && me.poll_cancelled(cx) {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        polled
+    }
+}
+
+impl<S: ByteStream> EdgeStream<S> {
+    /// HTTP/2: bytes pass unchanged. The preface has a deadline, and frames that do no work are counted. The accept
+    /// loop times later silence.
+    fn poll_h2(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let polled = self.poll_io(cx, buf);
+        let Some(flood_guard) = &mut self.flood_guard else { return polled };
+        flood_guard.count_forwarded(self.connection.streams().take_forwarded());
+        if flood_guard.received(buf.filled().get(before..).unwrap_or_default(), Instant::now()).is_err() {
+            self.state = StreamState::Cut;
+            self.hooks.connection(ConnectionEvent::Flooded);
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "too many frames that do no work")));
+        }
+        if let (true, Waiting::FirstHead(deadline)) =
+            (polled.is_pending() && flood_guard.awaits_preface(), self.waiting)
+        {
+            ready!(self.read_timer.poll(deadline, cx));
+            self.hooks.connection(ConnectionEvent::Idle);
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        polled
+    }
+
+    fn poll_io(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let Some(io) = self.io.as_mut().filter(|_| !self.ended) else {
+            return Poll::Ready(Ok(()));
+        };
+        let before = buf.filled().len();
+        let read = match ready!(Pin::new(io).poll_read(cx, buf)) {
+            // A TLS client closed the connection without a close alert. Every message states its length, so a
+            // truncation is detected anyway; this is an ordinary end.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
+            other => other,
+        };
+        self.ended = read.is_ok() && buf.filled().len() == before && buf.remaining() > 0;
+        if self.ended {
+            self.gone_at = Some(Instant::now() + self.settings.half_closed_timeout);
+        }
+        Poll::Ready(read)
     }
 }
 
