@@ -29,7 +29,7 @@ struct Found {
     text: String,
     line: Option<usize>,
     /// The value as the file or the environment has it, for reports of mistakes.
-    as_written: String,
+    raw: String,
 }
 
 impl<'r> Section<'r> {
@@ -172,7 +172,7 @@ impl<'r> Section<'r> {
         self.reader.know(&path);
         let found: Vec<Found> = if let Some(text) = self.reader.environment(&path) {
             let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
-            parts.map(|part| Found { text: part.to_owned(), line: None, as_written: format!("{part:?}") }).collect()
+            parts.map(|part| Found { text: part.to_owned(), line: None, raw: format!("{part:?}") }).collect()
         } else {
             match self.item(name) {
                 None => return Some(Vec::new()),
@@ -180,11 +180,7 @@ impl<'r> Section<'r> {
                     let line = self.item(name).and_then(|item| self.reader.line_of(item));
                     array
                         .iter()
-                        .map(|value| Found {
-                            text: plain(value),
-                            line,
-                            as_written: value.to_string().trim().to_owned(),
-                        })
+                        .map(|value| Found { text: plain(value), line, raw: value.to_string().trim().to_owned() })
                         .collect()
                 }
                 Some(item) => {
@@ -284,14 +280,14 @@ impl<'r> Section<'r> {
         let path = self.path_of(name);
         self.reader.know(&path);
         if let Some(text) = self.reader.environment(&path) {
-            return Ok(Some(Found { text: text.to_owned(), line: None, as_written: format!("{text:?}") }));
+            return Ok(Some(Found { text: text.to_owned(), line: None, raw: format!("{text:?}") }));
         }
         match self.item(name) {
             None => Ok(None),
             Some(Item::Value(value)) if !value.is_array() && !value.is_inline_table() => Ok(Some(Found {
                 text: plain(value),
                 line: self.item(name).and_then(|item| self.reader.line_of(item)),
-                as_written: value.to_string().trim().to_owned(),
+                raw: value.to_string().trim().to_owned(),
             })),
             Some(item) => {
                 self.problem(&path, Some(item), "write one value here".to_owned());
@@ -306,7 +302,7 @@ impl<'r> Section<'r> {
             self.reader.report(SettingProblem {
                 line: found.line,
                 setting: self.path_of(name),
-                value: Some(without_password(&found.as_written)),
+                value: Some(without_password(&found.raw)),
                 way_out,
             });
         };

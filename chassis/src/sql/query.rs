@@ -165,8 +165,8 @@ impl Query {
 
     /// Runs the statement.
     pub async fn execute(self, on: impl Into<On<'_>>) -> Result<Done, sqlx::Error> {
-        run!(self, on, |text, arguments, pooled| async {
-            let done = sqlx::query_with(text, arguments).execute(&mut **pooled).await?;
+        run!(self, on, |text, arguments, db| async {
+            let done = sqlx::query_with(text, arguments).execute(&mut **db).await?;
             Ok(Done(done.rows_affected()))
         })
     }
@@ -193,16 +193,14 @@ impl<R: Record, T> QueryAs<R, T> {
     /// If the database refuses or does not answer, or a row is not an `R`.
     pub async fn fetch_all(self, on: impl Into<On<'_>>) -> Result<Vec<T>, sqlx::Error> {
         let rows: Result<Vec<R>, sqlx::Error> =
-            run!(self.query, on, |text, arguments, pooled| sqlx::query_as_with(text, arguments)
-                .fetch_all(&mut **pooled));
+            run!(self.query, on, |text, arguments, db| sqlx::query_as_with(text, arguments).fetch_all(&mut **db));
         Ok(rows?.into_iter().map(self.read).collect())
     }
 
     /// The first row, if there is one.
     pub async fn fetch_optional(self, on: impl Into<On<'_>>) -> Result<Option<T>, sqlx::Error> {
         let row: Result<Option<R>, sqlx::Error> =
-            run!(self.query, on, |text, arguments, pooled| sqlx::query_as_with(text, arguments)
-                .fetch_optional(&mut **pooled));
+            run!(self.query, on, |text, arguments, db| sqlx::query_as_with(text, arguments).fetch_optional(&mut **db));
         Ok(row?.map(self.read))
     }
 
