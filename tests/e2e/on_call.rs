@@ -75,10 +75,7 @@ async fn explain_knows_requests_keys_and_hosts(platform: &Platform) {
     assert_eq!(request["why"]["who_must_act"], "client");
     let key = request["request"]["api_key_id"].as_str().unwrap();
     let known = platform.json(&["explain", key]);
-    assert_eq!(
-        (&known["key"]["project"], &known["why"]),
-        (&json!("demo-pro"), &json!(["Valid, not banned, quota left."]))
-    );
+    assert_eq!((&known["key"]["project"], &known["why"]), (&json!("demo-pro"), &json!(["Valid; has quota left."])));
     assert!(!known.to_string().contains("digest"), "nothing of the key itself is shown");
     platform.json(&["ban", "add", key, "--seconds", "60"]);
     assert!(platform.json(&["explain", key])["why"][0].as_str().unwrap().contains("banned"));

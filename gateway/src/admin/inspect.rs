@@ -163,7 +163,7 @@ async fn key(State(view): State<View>, Path(id): Path<String>) -> Response {
         why.push("Its project has used up its minute or its day: 429.".to_owned());
     }
     if why.is_empty() {
-        why.push("Valid, not banned, quota left.".to_owned());
+        why.push("Valid; has quota left.".to_owned());
     }
     Json(json!({
         "node": view.live.node,
