@@ -296,7 +296,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// The request as an attempt at this upstream sends it, with its demands on the connection.
+    /// The request for this upstream, with its demands on the connection.
     fn request(&self, upstream: &Upstream, heard_after: Option<Instant>) -> Request<'_> {
         let tenant =
             self.facts.upstream.target.as_ref().map(|target| upstream.tenant(&target.permit)).unwrap_or_default();
@@ -343,8 +343,8 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// A head that keeps cookies to the host if the host shares the platform's certificate; a customer's domain has its
-    /// own.
+    /// A head that limits cookies to the host, if the host uses the platform's certificate. A customer's domain has its
+    /// own certificate, and its cookies pass unchanged.
     fn host_cookies<'h, H>(&self, out: &'h mut H) -> HostCookies<'h, H, impl Fn() -> bool> {
         let (host, replica) = (self.facts.host.as_ref(), &self.gateway.pipeline.replica);
         HostCookies { out, is_shared: move || host.is_none_or(|host| replica.certificate(host).is_none()) }
