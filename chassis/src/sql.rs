@@ -89,10 +89,10 @@ impl Database {
         }
     }
 
-    /// Checks that a service has made this database, and that none uses it. (A file is replaced instead.)
+    /// Checks that this database has the schema of a service, and that no service uses it (PostgreSQL).
     ///
     /// # Errors
-    /// If it does not, or the database does not answer.
+    /// If the schema is missing, a service has a connection, or the database does not answer.
     pub async fn may_be_taken(place: &Place) -> anyhow::Result<()> {
         let pool = Self::as_it_is(place);
         // On one connection: a second one of the pool would be counted as a service's.

@@ -7,8 +7,8 @@
 //!
 //! Three exceptions. A certificate that this process served before may return, so every replacement can be undone; and
 //! if browsers do not accept the key in use, any certificate with a key that they accept replaces it: in both cases it
-//! must be valid now and cover the platform's hosts. If clients cannot trust the certificate in use, the replacement may
-//! have any authority and end.
+//! must be valid now and cover the platform's hosts. If clients cannot trust the certificate in use, the replacement
+//! may have any authority and end.
 //!
 //! At a start there is no certificate to fall back to: any chain with its key is served, and its faults are reported.
 

@@ -1,11 +1,12 @@
 //! Limits the requests that an upstream has in progress, and the shares of one project and of one visitor.
 //!
-//! Most upstreams serve many projects. Without shares, one project with slow clients could take every permit and shut out
-//! all others, and one slow visitor could shut out all others of a public site. Therefore a project gets another permit
-//! while it has fewer than seven times as many as are free. Alone it gets seven eighths; two greedy projects get seven
-//! fifteenths each, and later projects still find free permits. A visitor without a key gets a part of its project's
-//! share by the same rule with three in place of seven: alone three quarters. The rule is known as dynamic thresholds
-//! (Choudhury and Hahne, 1998); the ports of a switch share a buffer by it. Callers with a key have a quota instead.
+//! Most upstreams serve many projects. Without shares, one project with slow clients could take every permit and shut
+//! out all others, and one slow visitor could shut out all others of a public site. Therefore a project gets another
+//! permit while it has fewer than seven times as many as are free. Alone it gets seven eighths; two greedy projects get
+//! seven fifteenths each, and later projects still find free permits. A visitor without a key gets a part of its
+//! project's share by the same rule with three in place of seven: alone three quarters. The rule is known as dynamic
+//! thresholds (Choudhury and Hahne, 1998); the ports of a switch share a buffer by it. Callers with a key have a quota
+//! instead.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
