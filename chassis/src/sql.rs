@@ -119,10 +119,10 @@ impl Database {
     ///
     /// # Errors
     /// The last error: one that does not pass, or any after [`crate::postgres::START_WAIT_MAX`].
-    pub async fn first<T>(&self, ask: impl AsyncFn() -> Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
+    pub async fn first_query<T>(&self, query: impl AsyncFn() -> Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
         match self.kind() {
-            Kind::Sqlite => ask().await,
-            Kind::Postgres => crate::postgres::wait_for(ask).await,
+            Kind::Sqlite => query().await,
+            Kind::Postgres => crate::postgres::wait_for(query).await,
         }
     }
 

@@ -71,7 +71,7 @@ async fn a_server_that_refuses_the_first_question_is_asked_once() {
 async fn first(database: &Database, failures: u32, failure: impl Fn() -> sqlx::Error) -> (bool, u32) {
     let attempts = AtomicU32::new(0);
     let query = async || if attempts.fetch_add(1, Ordering::Relaxed) < failures { Err(failure()) } else { Ok(()) };
-    let answered = ends(database.first(query)).await.is_ok();
+    let answered = ends(database.first_query(query)).await.is_ok();
     (answered, attempts.into_inner())
 }
 
