@@ -73,7 +73,7 @@ impl Pair {
     pub fn from_pem(chain_pem: Vec<u8>, key_pem: &[u8]) -> anyhow::Result<Self> {
         let certified = certified_key(&chain_pem, key_pem)?;
         let leaf = certified.end_entity_cert().context("the chain is empty")?;
-        let authority = Authority::issuer_of(&certified.cert).context("the chain is empty")?;
+        let authority = Authority::of(&certified.cert).context("the chain is empty")?;
         let is_self_signed = is_signed_by(leaf, leaf);
         let mut names = names_of(&certified)?;
         names.extend(names::addresses_of(&certified)?);
@@ -294,7 +294,7 @@ mod tests {
             is_authoritys: false,
             is_self_signed: false,
             other_key: None,
-            authority: Authority::issuer_of(&ONE.cert).unwrap(),
+            authority: Authority::of(&ONE.cert).unwrap(),
             chain: Chain::default(),
         }
     }
@@ -304,10 +304,8 @@ mod tests {
         let hosts: Vec<Hostname> = vec!["api.p.example".parse().unwrap()];
         let another = certified();
         let good = || loaded(&["*.p.example"], 0, 2_000);
-        let foreign = |until| Pair {
-            authority: Authority::issuer_of(&another.cert).unwrap(),
-            ..loaded(&["*.p.example"], 0, until)
-        };
+        let foreign =
+            |until| Pair { authority: Authority::of(&another.cert).unwrap(), ..loaded(&["*.p.example"], 0, until) };
         let authoritys = || Pair { is_authoritys: true, ..loaded(&["*.p.example"], 0, 9_000) };
         let self_signed = || Pair { is_self_signed: true, ..loaded(&["*.p.example"], 0, 9_000) };
         let clients = || Pair { is_servers: false, ..loaded(&["*.p.example"], 0, 9_000) };
