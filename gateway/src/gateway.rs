@@ -15,7 +15,6 @@ use crate::pipeline::Pipeline;
 use crate::request_id::RequestId;
 use crate::telemetry::Telemetry;
 use crate::upstreams::Endpoint;
-use contract::rejection::Rejection;
 use listener::Connection;
 use quota::standing::QuotaOutcome;
 

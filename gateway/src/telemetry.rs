@@ -12,7 +12,6 @@ mod spans;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use chassis::clock::Clock;
 use chassis::logs::LogLines;

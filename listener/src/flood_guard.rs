@@ -192,7 +192,7 @@ mod tests {
         let mut guard = FloodGuard::new(LIMITS, now);
         guard.received(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", now).unwrap();
         assert!(!guard.awaits_preface());
-        frames
+        guard
     }
 
     /// Counts pings that pass in a row.

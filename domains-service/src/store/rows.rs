@@ -267,7 +267,7 @@ mod tests {
     fn an_unreadable_row_is_recorded_and_skipped_until_it_reads_again() {
         let list = UnreadableRows::default();
         let noted = || {
-            let noted = list.noted(10).into_iter();
+            let noted = list.known(10).into_iter();
             noted.map(|(place, bad)| format!("{} {} {}", place.row, bad.column, bad.reason)).collect::<Vec<_>>()
         };
         let (values, places) = split(&list, vec![row("a", "1"), row("b", "x"), row("c", "3")]);
