@@ -88,8 +88,8 @@ pub fn answer_to(router: Router, hosts: Vec<AdminHost>) -> Router {
 
 async fn require_host(State(hosts): State<Arc<[AdminHost]>>, request: Request, next: Next) -> Response {
     let fields = request.headers().get_all(header::HOST).iter().map(|host| host.to_str().unwrap_or_default());
-    let mut asked = fields.chain(request.uri().authority().map(axum::http::uri::Authority::as_str));
-    if asked.all(|host| is_ours(host, &hosts)) {
+    let mut requested = fields.chain(request.uri().authority().map(axum::http::uri::Authority::as_str));
+    if requested.all(|host| is_ours(host, &hosts)) {
         return next.run(request).await;
     }
     let message = "This listener answers to addresses, to localhost and to the names in the setting `admin_hosts`.";

@@ -73,7 +73,7 @@ impl Pair {
     pub fn from_pem(chain_pem: Vec<u8>, key_pem: &[u8]) -> anyhow::Result<Self> {
         let certified = certified_key(&chain_pem, key_pem)?;
         let leaf = certified.end_entity_cert().context("the chain is empty")?;
-        let authority = Authority::behind(&certified.cert).context("the chain is empty")?;
+        let authority = Authority::of(&certified.cert).context("the chain is empty")?;
         let is_self_signed = is_signed_by(leaf, leaf);
         let mut names = names_of(&certified)?;
         names.extend(names::addresses_of(&certified)?);
@@ -207,16 +207,16 @@ impl Pair {
 }
 
 /// The largest number of remembered chains. Chains change every few months, or return after a mistake.
-const SERVED_MAX: usize = 16;
+const REPLACED_CHAINS_MAX: usize = 16;
 
 /// The chains that were replaced: one of them may return although the chain in use is better.
 #[derive(Debug, Default)]
-pub struct Served {
+pub struct ReplacedChains {
     /// In the order in which they were replaced first.
     digests: Mutex<VecDeque<Vec<u8>>>,
 }
 
-impl Served {
+impl ReplacedChains {
     /// Whether this chain was replaced before.
     #[must_use]
     pub fn contains(&self, pair: &Pair) -> bool {
@@ -224,10 +224,10 @@ impl Served {
     }
 
     /// Remembers a chain that is replaced; the oldest is forgotten when there are too many.
-    pub fn note(&self, replaced: &Pair) {
+    pub fn add(&self, replaced: &Pair) {
         let (mut digests, digest) = (self.digests.lock(), replaced.digest());
         if !digests.contains(&digest) {
-            if digests.len() == SERVED_MAX {
+            if digests.len() == REPLACED_CHAINS_MAX {
                 digests.pop_front();
             }
             digests.push_back(digest);
@@ -294,7 +294,7 @@ mod tests {
             is_authoritys: false,
             is_self_signed: false,
             other_key: None,
-            authority: Authority::behind(&ONE.cert).unwrap(),
+            authority: Authority::of(&ONE.cert).unwrap(),
             chain: Chain::default(),
         }
     }
@@ -305,7 +305,7 @@ mod tests {
         let another = certified();
         let good = || loaded(&["*.p.example"], 0, 2_000);
         let foreign =
-            |until| Pair { authority: Authority::behind(&another.cert).unwrap(), ..loaded(&["*.p.example"], 0, until) };
+            |until| Pair { authority: Authority::of(&another.cert).unwrap(), ..loaded(&["*.p.example"], 0, until) };
         let authoritys = || Pair { is_authoritys: true, ..loaded(&["*.p.example"], 0, 9_000) };
         let self_signed = || Pair { is_self_signed: true, ..loaded(&["*.p.example"], 0, 9_000) };
         let clients = || Pair { is_servers: false, ..loaded(&["*.p.example"], 0, 9_000) };

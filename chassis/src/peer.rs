@@ -168,7 +168,7 @@ mod tests {
         (authority.root, tls)
     }
 
-    async fn asked(peer: &Peer) -> anyhow::Result<String> {
+    async fn get(peer: &Peer) -> anyhow::Result<String> {
         let client = peer.client()?.timeout(Duration::from_secs(10)).build()?;
         Ok(client.get(peer.at("/")).bearer_auth("the credential").send().await?.text().await?)
     }
@@ -185,22 +185,19 @@ mod tests {
             let peer: Peer = format!("{scheme}://{address}").parse().unwrap();
             Peer { tls: tls.map(|(authority, name)| (authority.clone(), name.parse().unwrap())), ..peer }
         };
-        assert_eq!(asked(&peer("https", Some((&root, "domains-service")))).await.unwrap(), "here");
+        assert_eq!(get(&peer("https", Some((&root, "domains-service")))).await.unwrap(), "here");
         for (name, why) in
             [("orders-service", "another process"), ("127.0.0.1", "an address is not the process's name")]
         {
-            assert!(asked(&peer("https", Some((&root, name)))).await.is_err(), "{why}");
+            assert!(get(&peer("https", Some((&root, name)))).await.is_err(), "{why}");
         }
         let (another, _) = authority(directory.path(), "domains-service");
         assert!(
-            asked(&peer("https", Some((&another, "domains-service")))).await.is_err(),
+            get(&peer("https", Some((&another, "domains-service")))).await.is_err(),
             "a certificate of another authority"
         );
-        assert!(
-            asked(&peer("https", None)).await.is_err(),
-            "the system's CA certificates do not include the platform's"
-        );
-        assert!(asked(&peer("http", None)).await.is_err(), "plain text is not answered");
+        assert!(get(&peer("https", None)).await.is_err(), "the system's CA certificates do not include the platform's");
+        assert!(get(&peer("http", None)).await.is_err(), "plain text is not answered");
         end.begin();
         serving.await.unwrap().unwrap();
     }
@@ -209,7 +206,7 @@ mod tests {
     async fn with_https_no_credential_is_sent_to_a_server_without_tls() {
         let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let heard = tokio::spawn(async move {
+        let received = tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut bytes = vec![0; 4_096];
             let read = stream.read(&mut bytes).await.unwrap();
@@ -217,10 +214,10 @@ mod tests {
             bytes
         });
         let peer: Peer = format!("https://{address}").parse().unwrap();
-        assert!(asked(&peer).await.is_err());
-        let heard = heard.await.unwrap();
-        assert_eq!(heard.first(), Some(&0x16), "a handshake");
-        assert!(!heard.windows(10).any(|window| window == b"credential"));
+        assert!(get(&peer).await.is_err());
+        let received = received.await.unwrap();
+        assert_eq!(received.first(), Some(&0x16), "a handshake");
+        assert!(!received.windows(10).any(|window| window == b"credential"));
     }
 
     #[tokio::test]
@@ -237,7 +234,7 @@ mod tests {
         let redirect = axum::routing::get(async move || axum::response::Redirect::temporary(&to));
         let peer: Peer =
             format!("http://{}", listening(axum::Router::new().route("/", redirect)).await).parse().unwrap();
-        assert_eq!(asked(&peer).await.unwrap(), "", "the credential stays with the peer");
+        assert_eq!(get(&peer).await.unwrap(), "", "the credential stays with the peer");
         end.begin();
     }
 
@@ -265,20 +262,20 @@ mod tests {
             };
             tokio::time::timeout(Duration::from_secs(30), looking).await.unwrap_or_else(|_| panic!("{series}"));
         };
-        assert_eq!(asked(&trusting(&ours)).await.unwrap(), "here");
+        assert_eq!(get(&trusting(&ours)).await.unwrap(), "here");
         put(&ours, 3_001);
         let ends = "listener_certificate_expiry_timestamp_seconds{listener=\"internal\"} 32535216000";
         is_shown(ends).await;
-        assert_eq!(asked(&trusting(&ours)).await.unwrap(), "here");
+        assert_eq!(get(&trusting(&ours)).await.unwrap(), "here");
         // Clients could not verify a certificate of another authority.
         let another = Authority::new();
         put(&another, 3_002);
         is_shown("listener_certificate_fault{certificate=\"refused\",listener=\"internal\",reason=\"authority\"} 1")
             .await;
-        assert_eq!(asked(&trusting(&ours)).await.unwrap(), "here");
-        assert!(asked(&trusting(&another)).await.is_err());
-        let shown = crate::metrics::render(&registry).unwrap();
-        assert!(shown.contains(ends) && !shown.contains("listener=\"http\""), "{shown}");
+        assert_eq!(get(&trusting(&ours)).await.unwrap(), "here");
+        assert!(get(&trusting(&another)).await.is_err());
+        let rendered = crate::metrics::render(&registry).unwrap();
+        assert!(rendered.contains(ends) && !rendered.contains("listener=\"http\""), "{rendered}");
         end.begin();
         serving.await.unwrap().unwrap();
     }

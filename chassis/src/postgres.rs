@@ -181,12 +181,12 @@ async fn reach(options: &PgConnectOptions, place: &str) -> anyhow::Result<(PgCon
     }
 }
 
-/// Repeats `ask` until a result that waiting does not change.
-pub(crate) async fn wait_for<T>(ask: impl AsyncFn() -> Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
+/// Repeats `query` until a result that waiting does not change.
+pub(crate) async fn wait_for<T>(query: impl AsyncFn() -> Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
     let deadline = tokio::time::Instant::now() + START_WAIT_MAX;
     let mut is_logged = false;
     loop {
-        match ask().await {
+        match query().await {
             Err(error) if tokio::time::Instant::now() < deadline && comes_back(&error) => {
                 if !std::mem::replace(&mut is_logged, true) {
                     tracing::warn!(%error, "lost the PostgreSQL server; waiting for it");

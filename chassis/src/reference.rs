@@ -105,7 +105,7 @@ fn kind(schema: &Value) -> String {
 }
 
 /// An example value of a schema, as text.
-fn shown(document: &Value, schema: &Value) -> String {
+fn example_text(document: &Value, schema: &Value) -> String {
     format!("{:#}", example(document, schema, 0))
 }
 

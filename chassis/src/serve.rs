@@ -128,7 +128,7 @@ pub async fn serve_over(
             };
             let ended = tokio::select! {
                 ended = served => ended,
-                () = connection.leave.notified() => Err(anyhow::anyhow!("closed the idle connection to make room for a new one")),
+                () = connection.close_idle.notified() => Err(anyhow::anyhow!("closed the idle connection to make room for a new one")),
             };
             if let Err(error) = ended {
                 tracing::debug!(error = format!("{error:#}"), "a connection ended early");
@@ -179,10 +179,10 @@ impl Idle {
     }
 
     /// Registers an idle connection; returns its number.
-    fn register(&mut self, leave: &Arc<Notify>) -> u64 {
+    fn register(&mut self, close_idle: &Arc<Notify>) -> u64 {
         let number = self.next;
         self.next += 1;
-        self.waiting.insert(number, (Instant::now(), leave.clone()));
+        self.waiting.insert(number, (Instant::now(), close_idle.clone()));
         number
     }
 }
@@ -190,15 +190,15 @@ impl Idle {
 /// A connection, and whether it is idle.
 struct Connection {
     idle: Arc<Mutex<Idle>>,
-    leave: Arc<Notify>,
+    close_idle: Arc<Notify>,
     number: AtomicU64,
 }
 
 impl Connection {
     fn new(idle: Arc<Mutex<Idle>>) -> Arc<Self> {
-        let leave = Arc::new(Notify::new());
-        let number = AtomicU64::new(idle.lock().register(&leave));
-        Arc::new(Self { idle, leave, number })
+        let close_idle = Arc::new(Notify::new());
+        let number = AtomicU64::new(idle.lock().register(&close_idle));
+        Arc::new(Self { idle, close_idle, number })
     }
 
     /// Starts a request; it ends when its response is sent or dropped.
@@ -219,7 +219,7 @@ struct Busy(Arc<Connection>);
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        let number = self.0.idle.lock().register(&self.0.leave);
+        let number = self.0.idle.lock().register(&self.0.close_idle);
         self.0.number.store(number, Ordering::Relaxed);
     }
 }

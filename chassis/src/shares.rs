@@ -33,7 +33,7 @@ struct Wanted {
 }
 
 impl Shares {
-    /// This many permits, of which one holder has at most `share`.
+    /// With `permits` in all; one holder has at most `share` of them.
     pub fn new(permits: usize, share: usize) -> Arc<Self> {
         Arc::new(Self { permits: Arc::new(Semaphore::new(permits)), share, holders: Mutex::default() })
     }

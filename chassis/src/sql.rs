@@ -89,10 +89,10 @@ impl Database {
         }
     }
 
-    /// Checks that a service has made this database, and that none uses it. (A file is replaced instead.)
+    /// Checks that this database has the schema of a service, and that no service uses it (PostgreSQL).
     ///
     /// # Errors
-    /// If it does not, or the database does not answer.
+    /// If the schema is missing, a service has a connection, or the database does not answer.
     pub async fn may_be_taken(place: &Place) -> anyhow::Result<()> {
         let pool = Self::as_it_is(place);
         // On one connection: a second one of the pool would be counted as a service's.
@@ -119,10 +119,10 @@ impl Database {
     ///
     /// # Errors
     /// The last error: one that does not pass, or any after [`crate::postgres::START_WAIT_MAX`].
-    pub async fn first<T>(&self, ask: impl AsyncFn() -> Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
+    pub async fn first_query<T>(&self, query: impl AsyncFn() -> Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
         match self.kind() {
-            Kind::Sqlite => ask().await,
-            Kind::Postgres => crate::postgres::wait_for(ask).await,
+            Kind::Sqlite => query().await,
+            Kind::Postgres => crate::postgres::wait_for(query).await,
         }
     }
 

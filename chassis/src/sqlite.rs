@@ -87,14 +87,14 @@ mod tests {
     async fn the_connection_that_writes_waits_for_the_disk_at_every_commit() {
         let directory = tempfile::tempdir().unwrap();
         let sqlite = Sqlite::open(&directory.path().join("x.db")).await.unwrap();
-        let asked = async |pragma: &'static str| -> String {
+        let setting = async |pragma: &'static str| -> String {
             let answer = sqlx::query_scalar::<_, String>(pragma).fetch_one(&sqlite.write).await;
             answer.unwrap_or_else(|error| error.to_string())
         };
         // 2 is FULL: with a write-ahead log, 1 (NORMAL) would wait only now and then.
-        assert_eq!(asked("SELECT CAST(synchronous AS TEXT) FROM pragma_synchronous").await, "2");
-        assert_eq!(asked("SELECT journal_mode FROM pragma_journal_mode").await, "wal");
-        assert_eq!(asked("SELECT CAST(foreign_keys AS TEXT) FROM pragma_foreign_keys").await, "1");
-        assert_eq!(asked("SELECT CAST(secure_delete AS TEXT) FROM pragma_secure_delete").await, "1");
+        assert_eq!(setting("SELECT CAST(synchronous AS TEXT) FROM pragma_synchronous").await, "2");
+        assert_eq!(setting("SELECT journal_mode FROM pragma_journal_mode").await, "wal");
+        assert_eq!(setting("SELECT CAST(foreign_keys AS TEXT) FROM pragma_foreign_keys").await, "1");
+        assert_eq!(setting("SELECT CAST(secure_delete AS TEXT) FROM pragma_secure_delete").await, "1");
     }
 }

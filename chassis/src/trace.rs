@@ -29,7 +29,7 @@ pub const SPANS_WAITING_MAX: usize = 4_096;
 const BATCH_MAX: usize = 512;
 
 /// How long spans are collected for a batch.
-const GATHER: Duration = Duration::from_secs(1);
+const BATCH_WAIT: Duration = Duration::from_secs(1);
 
 /// The longest time for sending a batch.
 const SEND_MAX: Duration = Duration::from_secs(5);
@@ -195,17 +195,17 @@ impl Exporter {
                 taken = self.waiting.recv_many(&mut batch, BATCH_MAX) => if taken == 0 { return },
             }
             // After the first span: spans that follow within the time join its batch.
-            let gather = async {
+            let filling = async {
                 while batch.len() < BATCH_MAX {
-                    let room = BATCH_MAX - batch.len();
-                    if self.waiting.recv_many(&mut batch, room).await == 0 {
+                    let free = BATCH_MAX - batch.len();
+                    if self.waiting.recv_many(&mut batch, free).await == 0 {
                         return;
                     }
                 }
             };
             tokio::select! {
                 () = end.begun() => {}
-                _ = tokio::time::timeout(GATHER, gather) => {}
+                _ = tokio::time::timeout(BATCH_WAIT, filling) => {}
             }
             let sent = self.send(&mut batch, if end.has_begun() { LAST_SEND_MAX } else { SEND_MAX }).await;
             // Logged once per outage, not per batch.

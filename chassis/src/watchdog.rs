@@ -98,16 +98,16 @@ impl Watchdog {
         let clock = ClockHandle(clock);
         let (table, longest, time) = (Arc::clone(&watched), Arc::clone(&longest_millis), clock.clone());
         std::thread::Builder::new().name("watchdog".to_owned()).spawn(move || {
-            let mut looked = time.millis();
+            let mut checked_at = time.millis();
             // Silence counts from here: before it the whole process was stopped.
             let mut awake_since = 0;
             while ended.recv_timeout(limits.every) == Err(RecvTimeoutError::Timeout) {
                 let now = time.millis();
-                if now.saturating_sub(looked) > millis(limits.every.saturating_add(limits.late)) {
+                if now.saturating_sub(checked_at) > millis(limits.every.saturating_add(limits.late)) {
                     awake_since = now;
                 }
-                looked = now;
-                look(&table, &longest, limits, (now, awake_since), &mut dead);
+                checked_at = now;
+                check(&table, &longest, limits, (now, awake_since), &mut dead);
             }
         })?;
         Ok(Self { watched, longest_millis, every: limits.every, clock, _end: end })
@@ -137,7 +137,7 @@ impl Heartbeat {
     }
 }
 
-fn look(
+fn check(
     table: &Mutex<Vec<Watched>>,
     longest: &AtomicU64,
     limits: WatchdogLimits,
@@ -154,7 +154,7 @@ fn look(
         if silent > millis(limits.dead) {
             dead(&stall);
         } else if silent > millis(limits.late) && !one.warned {
-            tracing::warn!(runtime = one.runtime, silent_ms = silent, "runtime is stuck");
+            tracing::warn!(runtime = one.runtime, silent_ms = silent, "a runtime runs no tasks");
             one.warned = true;
         } else if silent <= millis(limits.late) {
             one.warned = false;
@@ -186,7 +186,7 @@ mod tests {
         let beat = Arc::new(AtomicU64::new(last));
         let table = Mutex::new(vec![Watched { runtime: "edge", last: Arc::downgrade(&beat), warned: false }]);
         let (longest, mut stalls) = (AtomicU64::new(0), Vec::new());
-        look(&table, &longest, LIMITS, (now, awake_since), &mut |stall| stalls.push(stall.clone()));
+        check(&table, &longest, LIMITS, (now, awake_since), &mut |stall| stalls.push(stall.clone()));
         (stalls, longest.into_inner())
     }
 
@@ -212,7 +212,7 @@ mod tests {
         drop(watchdog.watch("gone"));
         clock.advance(Duration::from_mins(1));
         let mut stalls = 0;
-        look(&watchdog.watched, &AtomicU64::new(0), LIMITS, (60_000, 0), &mut |_| stalls += 1);
+        check(&watchdog.watched, &AtomicU64::new(0), LIMITS, (60_000, 0), &mut |_| stalls += 1);
         assert_eq!(stalls, 0);
         assert!(watchdog.watched.lock().unwrap().is_empty());
     }
@@ -220,9 +220,9 @@ mod tests {
     // promise: faults.22
     #[test]
     fn a_blocked_runtime_is_found_by_the_thread_and_a_running_one_is_not() {
-        let (tell, told) = sync_channel(1);
+        let (sender, receiver) = sync_channel(1);
         let watchdog = Watchdog::start(Arc::new(SystemClock::new()), LIMITS, move |stall| {
-            let _ = tell.try_send(stall.clone());
+            let _ = sender.try_send(stall.clone());
         })
         .unwrap();
         let (free, blocked) = sync_channel::<()>(1);
@@ -231,7 +231,7 @@ mod tests {
         let _running = well.spawn(watchdog.watch("well").beat());
         let _beating = stuck.spawn(watchdog.watch("stuck").beat());
         let blocking = stuck.spawn(async move { blocked.recv() });
-        let stall: Stall = told.recv_timeout(Duration::from_secs(30)).unwrap();
+        let stall: Stall = receiver.recv_timeout(Duration::from_secs(30)).unwrap();
         assert_eq!(stall.runtime, "stuck");
         assert!(watchdog.longest_silence() > LIMITS.late);
         free.send(()).unwrap();

@@ -130,7 +130,7 @@ impl Store {
                 .execute(&database.write)
                 .await
         };
-        database.first(count_on).await.context("starting the change log")?;
+        database.first_query(count_on).await.context("starting the change log")?;
         let store = Self {
             database,
             clock,

@@ -236,11 +236,11 @@ async fn accept(State(view): State<View>) -> Response {
 /// The state of the acceptance, and why the control plane's data was refused.
 async fn accepted(State(view): State<View>) -> Json<Value> {
     let replica = &view.gateway.pipeline.replica;
-    let mut said = json!(replica.acceptance());
-    if let Some(fields) = said.as_object_mut() {
+    let mut body = json!(replica.acceptance());
+    if let Some(fields) = body.as_object_mut() {
         fields.insert("refused".to_owned(), json!(replica.refusal()));
     }
-    Json(said)
+    Json(body)
 }
 
 async fn bans(State(view): State<View>) -> Json<Value> {

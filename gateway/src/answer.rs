@@ -62,7 +62,7 @@ pub(crate) enum Answer {
 
 impl Answer {
     /// Writes the status and its own fields to `out`; returns the body.
-    pub(crate) fn say(self, out: &mut impl ResponseSink) -> pingora::Result<(StatusCode, Cow<'static, str>)> {
+    pub(crate) fn write(self, out: &mut impl ResponseSink) -> pingora::Result<(StatusCode, Cow<'static, str>)> {
         let status = match &self {
             Self::Refuse(refusal) => refusal.rejection.status(),
             Self::Redirect { status, .. } => status.code(),
@@ -73,7 +73,7 @@ impl Answer {
         let status = StatusCode::from_u16(status).or_err(ErrorType::InternalError, "a status of our own")?;
         out.status(status, status.canonical_reason().unwrap_or_default())?;
         let body = match self {
-            Self::Refuse(refusal) => refusal.say(out)?,
+            Self::Refuse(refusal) => refusal.write(out)?,
             Self::Redirect { location, .. } => {
                 // Clients choose parts of it.
                 let location =
@@ -157,7 +157,7 @@ impl Refusal {
 
     /// Replaces the message.
     #[must_use]
-    pub(crate) fn saying(mut self, message: impl Into<String>) -> Self {
+    pub(crate) fn with_message(mut self, message: impl Into<String>) -> Self {
         self.message = Some(message.into());
         self
     }
@@ -178,12 +178,12 @@ impl Refusal {
         self
     }
 
-    fn say(&self, out: &mut impl ResponseSink) -> pingora::Result<Cow<'static, str>> {
-        self.say_fields("application/json", out)?;
+    fn write(&self, out: &mut impl ResponseSink) -> pingora::Result<Cow<'static, str>> {
+        self.write_fields("application/json", out)?;
         Ok(self.body())
     }
 
-    fn say_fields(&self, content_type: &str, out: &mut impl ResponseSink) -> pingora::Result<()> {
+    fn write_fields(&self, content_type: &str, out: &mut impl ResponseSink) -> pingora::Result<()> {
         out.field("Content-Type", content_type.as_bytes())?;
         out.field("Cache-Control", b"no-store")?;
         if let Some(seconds) = self.retry_after_seconds {

@@ -9,7 +9,7 @@ use pingora::protocols::http::date;
 
 pub(crate) use self::cookies::HostCookies;
 use crate::facts::{Facts, QuotaFigures, Surface};
-use crate::upstreams::{Hsts, Readers};
+use crate::upstreams::{AllowedOrigin, Hsts};
 
 // Text, not `HeaderName`: HTTP/1 clients see these names in the specification's spelling.
 const LIMIT: &str = "X-RateLimit-Limit";
@@ -126,7 +126,7 @@ pub(crate) fn add_fields(
         return Ok(());
     }
     if !present.cors {
-        readers(&facts.caller.readers, out)?;
+        allow_origin(&facts.caller.allowed_origin, out)?;
     }
     // RFC 6797 section 7.2: never over plain HTTP.
     let own = facts.project.as_ref().and_then(|project| project.browsers.hsts);
@@ -148,15 +148,15 @@ pub(crate) fn add_fields(
 }
 
 /// Writes who may read the response.
-fn readers(readers: &Readers, out: &mut impl ResponseSink) -> pingora::Result<()> {
-    match readers {
-        Readers::Unsaid => return Ok(()),
-        Readers::All => out.field(ALLOW_ORIGIN, b"*")?,
-        Readers::Origin(origin) => {
+fn allow_origin(allowed: &AllowedOrigin, out: &mut impl ResponseSink) -> pingora::Result<()> {
+    match allowed {
+        AllowedOrigin::Unset => return Ok(()),
+        AllowedOrigin::Any => out.field(ALLOW_ORIGIN, b"*")?,
+        AllowedOrigin::One(origin) => {
             out.field(ALLOW_ORIGIN, origin.as_bytes())?;
             out.field("Vary", b"Origin")?;
         }
-        Readers::Others => return out.field("Vary", b"Origin"),
+        AllowedOrigin::NotAllowed => return out.field("Vary", b"Origin"),
     }
     out.field(EXPOSE_HEADERS, EXPOSED.as_bytes())
 }

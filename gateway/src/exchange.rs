@@ -1,14 +1,13 @@
 //! One request and its response, from head to log line, over either version.
 //!
-//! `arrival` takes a request from the listener, and the pipeline decides about it. The gateway answers, or forwards the
-//! request to an upstream over a pooled connection; both bodies are forwarded as they arrive. The client's side is a
+//! The listener passes a request, and the pipeline decides about it. The gateway answers, or forwards the request to an
+//! upstream over a pooled connection; both bodies are forwarded as they arrive. The client's side is a
 //! `Downstream` and the upstream's an `UpstreamCall`, so this code does not depend on the version that either speaks.
 //! If an upstream is unreachable, slow or sends invalid responses, the client gets a refusal, unless its response has
 //! begun.
 //!
 //! How this divides the work with pingora: [decision](../../docs/develop/decisions/exchange.md).
 
-mod arrival;
 mod downstream;
 mod retry;
 mod upstream;
@@ -20,26 +19,79 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
+use async_trait::async_trait;
 use http::{HeaderMap, StatusCode, header};
 use pingora::{Error, ErrorType};
 use pingora_http::RequestHeader;
 use tokio::time::Instant;
 
-pub(crate) use self::arrival::Exchanges;
 use self::downstream::Downstream;
+use self::downstream::http1::Http1Client;
+use self::downstream::http2::Http2Client;
 use self::retry::{Failed, Failure, Retries, Retry};
 use self::upstream::{Request, RequestBody, ResponseHead, UpstreamCall, WaitLimits, of_response, open, wants_trailers};
 use crate::answer::{Answer, Refusal, accepts_html};
 use crate::decorate::{HostCookies, ResponseSink as _, add_fields, is_removed};
 use crate::facts::Facts;
 use crate::forward;
-use crate::gateway::{Gateway, connection_facts, explain};
+use crate::gateway::Gateway;
 use crate::grpc;
-use crate::request::BodyPromise;
-use crate::telemetry::Entry;
+use crate::request::AnnouncedBody;
+use crate::telemetry::{Entry, LoggedConnection};
 use crate::upstreams::{Demands, Endpoint, Trust, Upstream};
 use contract::rejection::Rejection;
-use listener::Connection;
+use listener::{Client, Connection, H2Request, Handler, ServeOutcome};
+
+/// Serves the requests of the listeners.
+#[async_trait]
+impl Handler for Gateway {
+    async fn serve_http1(&self, client: &mut dyn Client) -> ServeOutcome {
+        let (mut client, head, body_follows) = match Http1Client::accept(client) {
+            Ok(accepted) => accepted,
+            Err(outcome) => return outcome,
+        };
+        let connection = Arc::clone(client.connection());
+        let _progress = Progress::begin(self, &connection);
+        let outcome = Exchange::new(self, &connection, head).serve(&mut client, body_follows).await;
+        match (outcome.whole, client.closes) {
+            (true, false) => ServeOutcome::Whole,
+            (true, true) => ServeOutcome::Last,
+            (false, _) => ServeOutcome::Cut,
+        }
+    }
+
+    async fn serve_http2(&self, request: H2Request, connection: &Arc<Connection>) -> bool {
+        let H2Request { head, body, respond } = request;
+        let progress = Progress::begin(self, connection);
+        let (body_follows, head) = (!body.is_end_stream(), RequestHeader::from(head));
+        let mut client = Http2Client::new(body, respond, connection).with_known_client(&head);
+        let outcome = Exchange::new(self, connection, head).serve(&mut client, body_follows).await;
+        drop(progress);
+        client.discard_rest_of_request().await;
+        !outcome.malformed
+    }
+}
+
+/// A request in progress, counted by the connection, for the drain, and by the metrics.
+struct Progress<'a> {
+    gateway: &'a Gateway,
+    connection: &'a Connection,
+}
+
+impl<'a> Progress<'a> {
+    fn begin(gateway: &'a Gateway, connection: &'a Connection) -> Self {
+        connection.request_seen();
+        gateway.telemetry.in_flight.inc();
+        Self { gateway, connection }
+    }
+}
+
+impl Drop for Progress<'_> {
+    fn drop(&mut self) {
+        self.gateway.telemetry.in_flight.dec();
+        self.connection.request_done();
+    }
+}
 
 /// The result of a request.
 struct Outcome {
@@ -73,12 +125,12 @@ impl<'a> Exchange<'a> {
     async fn serve<D: Downstream>(mut self, client: &mut D, body_follows: bool) -> Outcome {
         self.facts.connection.is_grpc =
             D::TAKES_TRAILERS && self.head.method == http::Method::POST && grpc::is_call(&self.head.headers);
-        let decided = self.gateway.decide(&self.head, body_follows, self.connection, &mut self.facts).await;
+        let decided = self.gateway.pipeline.decide(&self.head, body_follows, self.connection, &mut self.facts).await;
         let served = match decided {
-            Ok((target, promise)) => {
+            Ok((target, announced)) => {
                 self.facts.upstream.target = Some(target);
                 self.facts.connection.upgrade &= client.may_switch();
-                self.forward(client, promise).await
+                self.forward(client, announced).await
             }
             Err(answer) => self.answer(client, answer).await,
         };
@@ -92,10 +144,11 @@ impl<'a> Exchange<'a> {
             method: self.head.method.as_str(),
             path: self.head.uri.path(),
             bytes_sent: usize::try_from(self.body_bytes).unwrap_or(usize::MAX),
-            connection: connection_facts(self.connection, &self.facts),
-            error: error.as_deref().map(explain),
+            connection: LoggedConnection::of(self.connection, &self.facts),
+            // Its kind only: the rest of its text may quote the peer.
+            error: error.map(|error| format!("{} {}", error.esource().as_str(), error.root_etype().as_str())),
         };
-        self.gateway.account(&self.facts, &entry);
+        self.gateway.telemetry.finish(&self.facts, &entry);
         // A well-formed request has a host by now.
         let malformed = self.facts.host.is_none() && self.facts.refused.is_some_and(is_about_form);
         Outcome { whole, malformed }
@@ -139,8 +192,8 @@ impl<'a> Exchange<'a> {
         client.end(Some(trailers)).await.is_ok()
     }
 
-    async fn forward<D: Downstream>(&mut self, client: &mut D, promise: BodyPromise) -> pingora::Result<()> {
-        if promise != BodyPromise::None && self.head.headers.contains_key(header::EXPECT) {
+    async fn forward<D: Downstream>(&mut self, client: &mut D, announced: AnnouncedBody) -> pingora::Result<()> {
+        if announced != AnnouncedBody::None && self.head.headers.contains_key(header::EXPECT) {
             let mut head = client.head();
             head.status(StatusCode::CONTINUE, "Continue")?;
             client.interim(head).await?;
@@ -148,7 +201,7 @@ impl<'a> Exchange<'a> {
         let now = self.gateway.clock.now_seconds();
         forward::rewrite(&mut self.head, &self.facts, self.connection, &self.gateway.pipeline.identity_tokens, now)?;
         let body_bytes_max = self.facts.upstream.target.as_ref().map_or(0, |target| target.body_bytes_max);
-        let mut request_body = RequestBody::new(promise, body_bytes_max, self.facts.upstream.forwarded_to());
+        let mut request_body = RequestBody::new(announced, body_bytes_max, self.facts.upstream.forwarded_to());
         let (mut call, head, mut out) = self.send_with_retries(&mut request_body, client).await?;
         add_fields(&self.facts, self.connection.is_tls(), head.present, &mut out)?;
         self.status = head.status.as_u16();
@@ -245,7 +298,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// The request as an attempt at this upstream sends it, with its demands on the connection.
+    /// The request for this upstream, with its demands on the connection.
     fn request(&self, upstream: &Upstream, heard_after: Option<Instant>) -> Request<'_> {
         let tenant =
             self.facts.upstream.target.as_ref().map(|target| upstream.tenant(&target.permit)).unwrap_or_default();
@@ -292,8 +345,8 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// A head that keeps cookies to the host if the host shares the platform's certificate; a customer's domain has its
-    /// own.
+    /// A head that limits cookies to the host, if the host uses the platform's certificate. A customer's domain has its
+    /// own certificate, and its cookies pass unchanged.
     fn host_cookies<'h, H>(&self, out: &'h mut H) -> HostCookies<'h, H, impl Fn() -> bool> {
         let (host, replica) = (self.facts.host.as_ref(), &self.gateway.pipeline.replica);
         HostCookies { out, is_shared: move || host.is_none_or(|host| replica.certificate(host).is_none()) }

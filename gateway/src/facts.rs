@@ -15,7 +15,7 @@ use http::HeaderValue;
 use crate::keys::Authentication;
 use crate::overload::Reservation;
 use crate::request_id::RequestId;
-use crate::upstreams::{Endpoint, Permit, Readers, Upstream};
+use crate::upstreams::{AllowedOrigin, Endpoint, Permit, Upstream};
 use crate::usage::Decision;
 use contract::rejection::Rejection;
 use listener::Connection;
@@ -132,8 +132,8 @@ pub(crate) struct CallerFacts {
     pub payer: Option<Arc<Project>>,
     /// A browser's preflight, without a key, that the API's backend answers.
     pub is_preflight: bool,
-    /// The origins that may read the response, unless the backend decides.
-    pub readers: Readers,
+    /// The origin whose pages may read the response, unless the backend decides.
+    pub allowed_origin: AllowedOrigin,
 }
 
 /// The charge of a request.

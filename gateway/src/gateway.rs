@@ -1,28 +1,21 @@
-//! The parts that serve every request of either HTTP version: the stages, telemetry and the clock; and the start, the
-//! decision, the own answers and the end of a request.
+//! The parts that serve every request of either HTTP version: the stages, telemetry and the clock; and the responses of
+//! the gateway itself.
 
 use std::borrow::Cow;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use chassis::clock::Clock;
-use chassis::health::Health;
 use chassis::trace::TraceId;
-use http::{HeaderValue, Method, StatusCode};
-use pingora::Error;
-use pingora_http::RequestHeader;
+use http::StatusCode;
 
 use crate::answer::Answer;
 use crate::decorate::{PresentFields, ResponseSink, add_fields};
-use crate::facts::{Facts, QuotaFigures, Surface, Target};
+use crate::facts::{Facts, QuotaFigures, Surface};
 use crate::pipeline::Pipeline;
-use crate::request::{BodyPromise, EdgeRequest};
 use crate::request_id::RequestId;
-use crate::telemetry::{Entry, LoggedConnection, Telemetry, UpstreamOutcome};
+use crate::telemetry::Telemetry;
 use crate::upstreams::Endpoint;
-use contract::rejection::Rejection;
-use listener::forwarded::Forwarders;
-use listener::{Connection, HEALTH_PATH};
+use listener::Connection;
 use quota::standing::QuotaOutcome;
 
 /// Shared by all requests of a gateway.
@@ -33,8 +26,6 @@ pub(crate) struct Gateway {
     pub telemetry: Arc<Telemetry>,
     /// The time.
     pub clock: Arc<dyn Clock>,
-    /// The health that health checks report.
-    pub health: Health,
 }
 
 impl Gateway {
@@ -46,27 +37,6 @@ impl Gateway {
         facts.sampled =
             tracer.is_on() && TraceId::parse(facts.request_id.as_str()).is_some_and(|trace| tracer.samples(trace));
         Box::new(facts)
-    }
-
-    /// The target of the request and the body it announces, or the gateway's own answer.
-    pub(crate) async fn decide(
-        &self,
-        head: &RequestHeader,
-        body_follows: bool,
-        connection: &Connection,
-        facts: &mut Facts,
-    ) -> Result<(Target, BodyPromise), Answer> {
-        if is_health_check(head) {
-            return Err(Answer::Health { ready: self.health.is_ready() });
-        }
-        facts.connection.forwarded_for =
-            connection.forwarders().and_then(|forwarders| forwarded_client(forwarders, head));
-        let request =
-            EdgeRequest { client: facts.client(connection), ..EdgeRequest::parse(head, body_follows, connection)? };
-        connection.note_host(&request.host);
-        facts.connection.client_request_id = client_request_id(&request);
-        let target = self.pipeline.decide(&request, facts).await?;
-        Ok((target, request.body))
     }
 
     /// Writes the head of an answer to `out`, without the connection's fields; returns the status and the body. With
@@ -98,9 +68,9 @@ impl Gateway {
         let (status, body) = match &answer {
             Answer::Refuse(refusal) if page && matches!(facts.surface, Surface::Site | Surface::Listener) => {
                 let own = facts.upstream.backend.as_ref().and_then(|upstream| upstream.settings.error_page.as_ref());
-                refusal.show(own, &facts.request_id, out)?
+                refusal.write_page(own, &facts.request_id, out)?
             }
-            _ => answer.say(out)?,
+            _ => answer.write(out)?,
         };
         add_fields(facts, connection.is_tls(), PresentFields::default(), out)?;
         if status != StatusCode::NO_CONTENT {
@@ -127,57 +97,9 @@ impl Gateway {
         }
     }
 
-    /// Records the end of a request and of its attempt at an upstream.
-    pub(crate) fn account(&self, facts: &Facts, entry: &Entry<'_>) {
-        if facts.upstream.began.is_some() {
-            let outcome = match facts.refused {
-                Some(Rejection::UpstreamTimeout) => UpstreamOutcome::Timeout,
-                Some(Rejection::UpstreamTls) => UpstreamOutcome::TlsError,
-                Some(Rejection::UpstreamUnreachable) => UpstreamOutcome::ConnectError,
-                Some(Rejection::UpstreamInvalid) => UpstreamOutcome::Invalid,
-                _ => UpstreamOutcome::Answered,
-            };
-            self.telemetry.upstream_ended(outcome, facts.upstream.waited());
-        }
-        self.telemetry.finish(facts, entry);
-    }
-
     /// Records that the endpoint took no connection.
     pub(crate) fn has_not_connected(&self, endpoint: &Endpoint) {
         endpoint.failed(self.clock.monotonic());
         self.pipeline.upstreams.look_up_now();
     }
-}
-
-/// A failure for the log: its kind only, because its other text may quote the peer.
-pub(crate) fn explain(error: &Error) -> String {
-    format!("{} {}", error.esource().as_str(), error.root_etype().as_str())
-}
-
-/// The client's address from a balancer's field.
-fn forwarded_client(forwarders: &Forwarders, head: &RequestHeader) -> Option<(IpAddr, HeaderValue)> {
-    let address = forwarders.client(&head.headers)?;
-    Some((address, HeaderValue::try_from(address.to_string()).ok()?))
-}
-
-/// A balancer's health check: for any host or none, over HTTP/1.0 too.
-fn is_health_check(head: &RequestHeader) -> bool {
-    head.uri.path() == HEALTH_PATH && matches!(head.method, Method::GET | Method::HEAD)
-}
-
-/// The connection's facts for a log line.
-pub(crate) fn connection_facts<'a>(connection: &'a Connection, facts: &'a Facts) -> LoggedConnection<'a> {
-    LoggedConnection {
-        protocol: if connection.is_h2() { "h2" } else { "h1" },
-        tls: connection.tls().map_or("", |tls| tls.version),
-        client: facts.client_text(connection).to_str().ok(),
-    }
-}
-
-/// The client's own request id for the log, if valid: 16 to 64 characters of `A-Z a-z 0-9 _ -`.
-fn client_request_id(request: &EdgeRequest<'_>) -> Option<String> {
-    let id = request.single(http::header::HeaderName::from_static("x-request-id"))?;
-    let fits = (16..=64).contains(&id.len())
-        && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
-    fits.then(|| id.to_owned())
 }

@@ -1,4 +1,4 @@
-//! Load shedding: what the gateway gives up, and in which order, before memory or connections run out.
+//! Load shedding: what the gateway refuses, and in which order, before memory or connections run out.
 //!
 //! Four times a second a task compares the process's memory with its limit. From 85 %, idle connections close after
 //! five seconds; from 92 %, requests are refused with 503, those of the lowest plans first; from 95 %, no connection is
@@ -108,7 +108,7 @@ impl Overload {
         let shed = metrics::counter_vec(
             registry,
             "edge_shed_total",
-            "What was given up for want of memory: requests refused, times idle connections were pressed, times accepting stopped.",
+            "Effects of memory pressure: requests refused, and how often idle connections closed sooner and accepting paused.",
             &["reason"],
         )?;
         for reason in Shed::ALL {

@@ -18,10 +18,10 @@ use crate::damage::{self, STARTS};
 /// stored with the keys, so the next process over the same directory has it at once.
 pub(crate) type EnrolledName = Arc<ArcSwapOption<String>>;
 
-/// In the data directory: the identity, 16 hexadecimal digits, and the mark of the directory.
+/// In the data directory: the identity, 16 hexadecimal digits, and the fingerprint of the directory.
 const FILE: &str = damage::PLACE;
 
-/// Larger than any identity with its mark.
+/// Larger than any identity with its fingerprint.
 const BYTES_MAX: u64 = 4_096;
 
 /// The identity of the place with this data directory: 64 random bits, created at the first start and kept for ever.
@@ -38,7 +38,7 @@ pub(crate) fn identity(directory: &Path, before_new: impl FnOnce() -> anyhow::Re
     match read_if_there(&path, BYTES_MAX) {
         Ok(None) => {}
         Ok(Some(bytes)) => match std::str::from_utf8(&bytes).ok().and_then(parse) {
-            Some((identity, of)) if of == mark(directory)? => return Ok(identity),
+            Some((identity, of)) if of == fingerprint(directory)? => return Ok(identity),
             Some(_) => tracing::warn!(
                 file = %path.display(),
                 "this data directory is a copy of another one; giving it a new identity. Removals wait for the gateway of the \
@@ -56,7 +56,7 @@ pub(crate) fn identity(directory: &Path, before_new: impl FnOnce() -> anyhow::Re
 
 /// The properties that a copy of a directory does not share: its inode number and its creation time. A copy of the
 /// whole file system shares both.
-fn mark(directory: &Path) -> anyhow::Result<String> {
+fn fingerprint(directory: &Path) -> anyhow::Result<String> {
     let metadata = std::fs::metadata(directory)?;
     let made = metadata.created().ok().and_then(|made| made.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
     Ok(format!("{:x}-{:x}", metadata.ino(), made.as_nanos()))
@@ -68,7 +68,7 @@ fn mark(directory: &Path) -> anyhow::Result<String> {
 /// The file cannot be written.
 pub(crate) fn replace(directory: &Path, identity: u64) -> anyhow::Result<()> {
     chassis::durable::create_directories(directory)?;
-    write_private(&directory.join(FILE), format!("{identity:016x} {}\n", mark(directory)?).as_bytes())
+    write_private(&directory.join(FILE), format!("{identity:016x} {}\n", fingerprint(directory)?).as_bytes())
 }
 
 /// Counts a start of the place in a file; returns the number of starts with this one, which a later process exceeds.
@@ -87,8 +87,8 @@ pub(crate) fn count_start(directory: &Path) -> u32 {
 }
 
 fn parse(text: &str) -> Option<(u64, &str)> {
-    let (digits, mark) = text.trim_end().split_once(' ')?;
-    (digits.len() == 16).then(|| u64::from_str_radix(digits, 16).ok())?.map(|identity| (identity, mark))
+    let (digits, fingerprint) = text.trim_end().split_once(' ')?;
+    (digits.len() == 16).then(|| u64::from_str_radix(digits, 16).ok())?.map(|identity| (identity, fingerprint))
 }
 
 #[cfg(test)]

@@ -1,19 +1,23 @@
 //! The platform's own certificate: a wildcard from files, replaced when the files change.
 //!
-//! A replacement is accepted only if it can do what the certificate in use does: serve as a server's certificate and
-//! not as an authority's, have a key that browsers accept, cover the same names, be valid now, come from the same authority or from one that the system
-//! trusts, and last at least as long. Any other is refused and the certificate in use stays, because a mistake in this
-//! file would end every connection to every platform host at once. A certificate that this process has served before
-//! may return, so a replacement can always be undone; and whatever it was, one with such a key replaces one without. At a start there is no certificate to fall back to: any chain
-//! with its key is served, and its faults are reported. If clients cannot trust the certificate in use, the replacement
+//! A replacement must be at least as good as the certificate in use: a server's certificate and not an authority's, a
+//! key that browsers accept, the same names, valid now, from the same authority or one that the system trusts, and no
+//! earlier end. Any other is refused and the certificate in use stays, because a mistake in this file would end every
+//! connection to every platform host at once.
+//!
+//! Three exceptions. A certificate that this process served before may return, so every replacement can be undone; and
+//! if browsers do not accept the key in use, any certificate with a key that they accept replaces it: in both cases it
+//! must be valid now and cover the platform's hosts. If clients cannot trust the certificate in use, the replacement
 //! may have any authority and end.
+//!
+//! At a start there is no certificate to fall back to: any chain with its key is served, and its faults are reported.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
-use chassis::certificate::{FaultKind, Pair, Served, names_of};
+use chassis::certificate::{FaultKind, Pair, ReplacedChains, names_of};
 use chassis::peer::CERTIFICATES_BYTES_MAX;
 use chassis::secret::{FILE_BYTES_MAX, read_regular};
 use contract::hostname::Hostname;
@@ -34,7 +38,7 @@ pub(crate) struct PlatformCertificate {
     faults: Mutex<Vec<CertificateFault>>,
     known: Mutex<KnownHosts>,
     /// The chains that were served before the current one.
-    served: Served,
+    replaced: ReplacedChains,
 }
 
 /// The platform's own hosts, read once per judged chain: finding them reads all sites.
@@ -58,7 +62,7 @@ impl PlatformCertificate {
             current,
             faults: Mutex::default(),
             known: Mutex::default(),
-            served: Served::default(),
+            replaced: ReplacedChains::default(),
         })
     }
 
@@ -92,7 +96,7 @@ impl PlatformCertificate {
             Ok(found) if found.chain_pem == current.chain_pem => None,
             Ok(found) => match self.judge(&found, &current, &hosts, now) {
                 Ok(()) => {
-                    self.served.note(&current);
+                    self.replaced.add(&current);
                     self.current.store(Arc::new(found));
                     self.faults.lock().clear();
                     return true;
@@ -110,7 +114,7 @@ impl PlatformCertificate {
 
     fn judge(&self, found: &Pair, current: &Pair, hosts: &[Hostname], now: UnixSeconds) -> Result<(), FaultKind> {
         found.for_browsers()?;
-        if self.served.contains(found) || current.for_browsers().is_err() {
+        if self.replaced.contains(found) || current.for_browsers().is_err() {
             return found.usable(now).and_then(|()| found.cover_hosts(hosts));
         }
         found.judge_against(current, hosts, now)

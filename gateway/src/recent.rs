@@ -45,7 +45,7 @@ impl Recent {
     /// Records the end of a request, its time on the monotonic clock and duration, and its line of the access log.
     pub(crate) fn ended(&self, facts: &Facts, status: u16, (now, took): (Duration, Duration), line: &[u8]) {
         let ended = Ended { blame: facts.refused.map(contract::rejection::Rejection::blame), status, took };
-        // A stranger chooses a host that is not served: it must not displace served ones.
+        // Any client can send a host that is not served: it must not displace served ones.
         let host = facts.host.as_ref().filter(|_| facts.site.is_some()).map_or(NO_NAME, |host| host.as_str());
         let project =
             facts.caller.payer.as_ref().or(facts.project.as_ref()).map_or(NO_NAME, |project| project.id.as_str());

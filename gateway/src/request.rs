@@ -16,7 +16,7 @@ use listener::head::{self, HeadLimits};
 
 /// The announced body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BodyPromise {
+pub(crate) enum AnnouncedBody {
     /// No body.
     None,
     /// This many bytes.
@@ -41,7 +41,7 @@ pub(crate) struct EdgeRequest<'a> {
     /// All headers.
     pub headers: &'a HeaderMap,
     /// The announced body.
-    pub body: BodyPromise,
+    pub body: AnnouncedBody,
     /// The client's address.
     pub client: IpAddr,
     /// Whether the connection is encrypted.
@@ -83,6 +83,14 @@ impl<'a> EdgeRequest<'a> {
     /// Whether the method only reads, so that a redirect may change it to GET.
     pub(crate) fn is_read(&self) -> bool {
         matches!(*self.method, Method::GET | Method::HEAD)
+    }
+
+    /// The client's own request id for the log, if valid: 16 to 64 characters of `A-Z a-z 0-9 _ -`.
+    pub(crate) fn client_request_id(&self) -> Option<String> {
+        let id = self.single(header::HeaderName::from_static("x-request-id"))?;
+        let fits = (16..=64).contains(&id.len())
+            && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
+        fits.then(|| id.to_owned())
     }
 
     /// The value of a header that must not repeat; `None` if absent or repeated.
@@ -129,19 +137,19 @@ fn wants_websocket(header: &RequestHeader) -> bool {
         && lists(header::CONNECTION, "upgrade")
 }
 
-fn body_of(headers: &HeaderMap, body_follows: bool) -> Result<BodyPromise, Rejection> {
+fn body_of(headers: &HeaderMap, body_follows: bool) -> Result<AnnouncedBody, Rejection> {
     match headers.get(header::CONTENT_LENGTH) {
         Some(length) => {
             let length = length.to_str().ok().and_then(|length| length.parse().ok());
             match length.ok_or(Rejection::BadFraming)? {
-                0 => Ok(BodyPromise::None),
+                0 => Ok(AnnouncedBody::None),
                 // An upstream would wait for this body in the next request.
                 _ if !body_follows => Err(Rejection::BadFraming),
-                length => Ok(BodyPromise::Length(length)),
+                length => Ok(AnnouncedBody::Length(length)),
             }
         }
-        None if body_follows => Ok(BodyPromise::Unknown),
-        None => Ok(BodyPromise::None),
+        None if body_follows => Ok(AnnouncedBody::Unknown),
+        None => Ok(AnnouncedBody::None),
     }
 }
 

@@ -39,7 +39,6 @@ use self::parts::Parts;
 use self::reload::{Reload, ReloadMetrics};
 use crate::admin::Live;
 use crate::config::Config;
-use crate::exchange::Exchanges;
 use crate::gateway::Gateway;
 use crate::overload::{Memory, Reading};
 use crate::upstreams::Upstreams;
@@ -132,13 +131,12 @@ async fn open_listeners(
     watchdog: &Watchdog,
 ) -> anyhow::Result<(DataPlane, [SocketAddr; 2])> {
     let hooks = Arc::new(EdgeHooks::new(gateway.clone(), connections.clone()));
-    let handler = Arc::new(Exchanges(gateway.clone()));
     let tickets = parts.secrets.tickets.clone();
     let http =
-        Listener::plain("http", config.http, handler.clone(), hooks.clone(), connections.clone(), settings.clone())
+        Listener::plain("http", config.http, gateway.clone(), hooks.clone(), connections.clone(), settings.clone())
             .threads(config.threads)
             .with_heartbeat(watchdog.watch("http"));
-    let https = Listener::tls("https", config.https, handler, hooks, connections.clone(), settings, tickets)?
+    let https = Listener::tls("https", config.https, gateway.clone(), hooks, connections.clone(), settings, tickets)?
         .threads(config.threads)
         .with_heartbeat(watchdog.watch("https"));
     let (plain_state, tls_state) = (http.listening(), https.listening());
@@ -248,18 +246,18 @@ fn admin_router(
 
 /// Watches this runtime; the listeners' are added where they are built. A process that does not answer is restarted.
 fn watchdog(clock: Arc<dyn Clock>) -> std::io::Result<Watchdog> {
-    let mut said = Vec::new();
+    let mut logged = Vec::new();
     let watchdog = Watchdog::start(clock, WatchdogLimits::default(), move |stall| {
-        if said.contains(&stall.runtime) {
+        if logged.contains(&stall.runtime) {
             std::process::abort();
         }
         // The log's thread has until the next check to write the line.
         tracing::error!(
             runtime = stall.runtime,
             silent_ms = stall.silent.as_millis(),
-            "a runtime is stuck; ending the process"
+            "a runtime runs no tasks; ending the process"
         );
-        said.push(stall.runtime);
+        logged.push(stall.runtime);
     })?;
     tokio::spawn(watchdog.watch("control").beat());
     Ok(watchdog)

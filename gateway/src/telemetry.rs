@@ -12,7 +12,6 @@ mod spans;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use chassis::clock::Clock;
 use chassis::logs::LogLines;
@@ -43,7 +42,7 @@ const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 contract::words! {
     /// The result of an upstream attempt.
-    pub enum UpstreamOutcome {
+    enum UpstreamOutcome {
         /// A response arrived, with any status.
         Answered = "answered",
         /// No connection.
@@ -229,6 +228,9 @@ impl Telemetry {
         {
             counter.inc();
         }
+        if facts.upstream.began.is_some() {
+            self.count_upstream(facts);
+        }
         let (now, ended_at) = (self.clock.now(), self.clock.monotonic());
         let took = ended_at.saturating_sub(facts.began);
         let waited = facts.upstream.waited().unwrap_or_default();
@@ -258,13 +260,20 @@ impl Telemetry {
         }
     }
 
-    /// Counts the end of an upstream attempt.
-    pub fn upstream_ended(&self, outcome: UpstreamOutcome, took: Option<Duration>) {
+    /// Counts the end of the request to an upstream.
+    fn count_upstream(&self, facts: &Facts) {
+        let outcome = match facts.refused {
+            Some(Rejection::UpstreamTimeout) => UpstreamOutcome::Timeout,
+            Some(Rejection::UpstreamTls) => UpstreamOutcome::TlsError,
+            Some(Rejection::UpstreamUnreachable) => UpstreamOutcome::ConnectError,
+            Some(Rejection::UpstreamInvalid) => UpstreamOutcome::Invalid,
+            _ => UpstreamOutcome::Answered,
+        };
         if let Some(counter) = self.upstream.get(position(UpstreamOutcome::ALL, &outcome)) {
             counter.inc();
         }
-        if let Some(took) = took {
-            self.upstream_duration.observe(took.as_secs_f64());
+        if let Some(waited) = facts.upstream.waited() {
+            self.upstream_duration.observe(waited.as_secs_f64());
         }
     }
 

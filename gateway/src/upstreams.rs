@@ -1,6 +1,6 @@
 //! The upstreams: named backends of the configuration, with their endpoints, routes, connections and limits.
 
-mod browser;
+mod cors;
 mod budget;
 mod bulkhead;
 mod dial;
@@ -26,10 +26,10 @@ use http::HeaderValue;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
 
-pub(crate) use browser::{Cors, Hsts, Origin, Readers};
 pub(crate) use budget::RetryBudget;
 use bulkhead::Bulkhead;
 pub(crate) use bulkhead::{Busy, Permit};
+pub(crate) use cors::{AllowedOrigin, Cors, Hsts, Origin};
 pub(crate) use dial::{DialError, DialFailure, Stream, dial};
 pub(crate) use endpoint::{Endpoint, Endpoints};
 pub(crate) use error_page::ErrorPage;
@@ -47,10 +47,10 @@ use crate::fields::FieldRules;
 /// How often the names of endpoints are looked up.
 const LOOK_UP_EVERY: Duration = Duration::from_secs(5);
 
-/// How often while an upstream has no address, or one of its addresses accepts no connections.
+/// How often names are looked up while an upstream has no address, or one of its addresses accepts no connections.
 const LOOK_UP_AGAIN: Duration = Duration::from_secs(1);
 
-/// How often while a starting gateway waits for addresses.
+/// How often names are looked up while a starting gateway waits for addresses.
 const LOOK_UP_SOON: Duration = Duration::from_millis(200);
 
 /// How soon the health checks of reloaded upstreams begin.
@@ -182,7 +182,7 @@ pub(crate) struct Upstreams {
 }
 
 impl Upstreams {
-    /// From the configuration. All together keep at most `idle_max` idle connections.
+    /// Builds the upstreams of the configuration. Together they keep at most `idle_max` idle connections.
     pub(crate) fn new(settings: impl IntoIterator<Item = UpstreamSettings>, idle_max: usize) -> Self {
         let idle = Arc::new(Semaphore::new(idle_max.min(Semaphore::MAX_PERMITS)));
         let new = |one: UpstreamSettings| (one.name.clone(), Arc::new(Upstream::new(one, idle.clone())));
@@ -195,7 +195,7 @@ impl Upstreams {
         self.all.load().get(name).cloned()
     }
 
-    /// The names of all.
+    /// The names of all upstreams.
     pub(crate) fn names(&self) -> Vec<UpstreamName> {
         self.all.load().keys().cloned().collect()
     }
@@ -296,7 +296,7 @@ impl Upstreams {
         }
     }
 
-    /// All of them.
+    /// All upstreams.
     pub(crate) fn all(&self) -> Vec<Arc<Upstream>> {
         self.all.load().values().cloned().collect()
     }

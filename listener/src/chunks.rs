@@ -26,9 +26,9 @@ pub enum Progress {
     Done(usize),
 }
 
-/// Position of the next byte in the body.
+/// What the next byte belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
+enum ChunkState {
     /// In a chunk size; `digits` were read so far.
     Size { digits: u8 },
     /// After a size, in an extension.
@@ -50,7 +50,7 @@ enum Place {
 /// One chunked body as it passes by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunks {
-    place: Place,
+    state: ChunkState,
     /// The size being read, then the data still to come.
     left: u64,
     /// Bytes of extensions in the whole body.
@@ -59,7 +59,7 @@ pub struct Chunks {
 
 impl Default for Chunks {
     fn default() -> Self {
-        Self { place: Place::Size { digits: 0 }, left: 0, extension_bytes: 0 }
+        Self { state: ChunkState::Size { digits: 0 }, left: 0, extension_bytes: 0 }
     }
 }
 
@@ -77,12 +77,12 @@ impl Chunks {
     /// many of them, at the end, are data. For callers that frame the data again.
     pub fn run(&mut self, piece: &[u8]) -> Result<(usize, usize), Rejection> {
         for (read, byte) in piece.iter().enumerate() {
-            match &mut self.place {
-                Place::Data => {
+            match &mut self.state {
+                ChunkState::Data => {
                     let here = self.pass_data(piece.len() - read);
                     return Ok((read + here, here));
                 }
-                Place::Done => return Ok((read, 0)),
+                ChunkState::Done => return Ok((read, 0)),
                 _ => self.step(*byte)?,
             }
         }
@@ -91,7 +91,7 @@ impl Chunks {
 
     /// Whether the body is complete.
     pub fn is_done(&self) -> bool {
-        self.place == Place::Done
+        self.state == ChunkState::Done
     }
 
     /// Skips the data in a piece of `most` bytes; returns how many bytes it skipped.
@@ -100,14 +100,14 @@ impl Chunks {
         let here = usize::try_from(self.left).unwrap_or(usize::MAX).min(most);
         self.left -= here as u64;
         if self.left == 0 {
-            self.place = Place::DataReturn;
+            self.state = ChunkState::DataReturn;
         }
         here
     }
 
     fn step(&mut self, byte: u8) -> Result<(), Rejection> {
-        match &mut self.place {
-            Place::Size { digits } => match (char::from(byte).to_digit(16), byte) {
+        match &mut self.state {
+            ChunkState::Size { digits } => match (char::from(byte).to_digit(16), byte) {
                 (Some(value), _) if *digits < SIZE_DIGITS_MAX => {
                     *digits += 1;
                     self.left = self.left << 4 | u64::from(value);
@@ -115,39 +115,39 @@ impl Chunks {
                 // Every size line has at least one digit, and no size overflows a signed 64-bit integer.
                 (None, b'\r' | b';') if *digits > 0 && self.left <= i64::MAX.unsigned_abs() => {
                     if byte == b'\r' {
-                        self.place = Place::SizeLineFeed;
+                        self.state = ChunkState::SizeLineFeed;
                     } else {
-                        self.place = Place::Extension(Extension::default());
+                        self.state = ChunkState::Extension(Extension::default());
                         self.count_extension()?;
                     }
                 }
                 _ => return Err(Rejection::BadFraming),
             },
-            Place::Extension(extension) => {
+            ChunkState::Extension(extension) => {
                 if extension.push(byte)? {
-                    self.place = Place::SizeLineFeed;
+                    self.state = ChunkState::SizeLineFeed;
                 } else {
                     self.count_extension()?;
                 }
             }
-            Place::SizeLineFeed => {
+            ChunkState::SizeLineFeed => {
                 expect(byte, b'\n')?;
-                self.place = if self.left == 0 { Place::Trailers(Trailers::default()) } else { Place::Data };
+                self.state = if self.left == 0 { ChunkState::Trailers(Trailers::default()) } else { ChunkState::Data };
             }
-            Place::DataReturn => {
+            ChunkState::DataReturn => {
                 expect(byte, b'\r')?;
-                self.place = Place::DataLineFeed;
+                self.state = ChunkState::DataLineFeed;
             }
-            Place::DataLineFeed => {
+            ChunkState::DataLineFeed => {
                 expect(byte, b'\n')?;
-                self.place = Place::Size { digits: 0 };
+                self.state = ChunkState::Size { digits: 0 };
             }
-            Place::Trailers(trailers) => {
+            ChunkState::Trailers(trailers) => {
                 if trailers.push(byte)? {
-                    self.place = Place::Done;
+                    self.state = ChunkState::Done;
                 }
             }
-            Place::Data | Place::Done => {}
+            ChunkState::Data | ChunkState::Done => {}
         }
         Ok(())
     }

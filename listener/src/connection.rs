@@ -84,7 +84,7 @@ pub struct Connection {
     seen: AtomicU32,
     done: AtomicU32,
     closed: AtomicBool,
-    crowded: AtomicBool,
+    has_many_hosts: AtomicBool,
     /// HTTP/2: flushes are deferred until write coalescing ends.
     coalescing: AtomicBool,
     /// A flush was deferred.
@@ -117,14 +117,14 @@ impl Connection {
             forwarders: settings.forwarders.include(addresses.client.ip()).then(|| Arc::clone(&settings.forwarders)),
             opened,
             requests_max: settings.requests_per_connection,
-            age_max: spread(settings.connection_age, id),
+            age_max: with_jitter(settings.connection_age, id),
             body_minimum_rate: settings.body_minimum_rate,
             write_minimum_rate: settings.write_minimum_rate,
             windows_bytes_max: settings.windows_bytes,
             seen: AtomicU32::new(0),
             done: AtomicU32::new(0),
             closed: AtomicBool::new(false),
-            crowded: AtomicBool::new(false),
+            has_many_hosts: AtomicBool::new(false),
             coalescing: AtomicBool::new(false),
             flush_deferred: AtomicBool::new(false),
             hosts: Mutex::new(Vec::new()),
@@ -201,7 +201,7 @@ impl Connection {
     }
 
     /// Records the request's host, so that [`super::Connections::close_where`] finds this connection by it.
-    pub fn note_host(&self, host: &Hostname) {
+    pub fn record_host(&self, host: &Hostname) {
         let mut hosts = self.hosts.lock();
         if hosts.contains(host) {
             return;
@@ -209,7 +209,7 @@ impl Connection {
         if hosts.len() < HOSTS_MAX {
             hosts.push(host.clone());
         } else {
-            self.crowded.store(true, Ordering::Release);
+            self.has_many_hosts.store(true, Ordering::Release);
             self.drain();
         }
     }
@@ -235,7 +235,7 @@ impl Connection {
     pub fn should_close(&self) -> bool {
         self.shared.draining.load(Ordering::Acquire)
             || self.seen() >= self.requests_max
-            || self.crowded.load(Ordering::Acquire)
+            || self.has_many_hosts.load(Ordering::Acquire)
             || self.opened.elapsed() >= self.age_max
     }
 
@@ -324,7 +324,7 @@ impl Connection {
     }
 
     /// Changes the size of an HTTP/2 window. Shrinking always succeeds; growing fails if the shared budget is used up.
-    pub(crate) fn grow_window(&self, before: u32, after: u32) -> bool {
+    pub(crate) fn resize_window(&self, before: u32, after: u32) -> bool {
         let used = &self.shared.windows_bytes;
         let more = u64::from(after.saturating_sub(before));
         let fits = |used: u64| used.checked_add(more).filter(|used| more == 0 || *used <= self.windows_bytes_max);
@@ -341,7 +341,9 @@ impl Connection {
 
     /// Whether requests of this connection may be for a host that `gone` accepts.
     pub(crate) fn serves(&self, gone: &dyn Fn(&Hostname) -> bool) -> bool {
-        self.crowded.load(Ordering::Acquire) || self.sni().is_some_and(gone) || self.hosts.lock().iter().any(gone)
+        self.has_many_hosts.load(Ordering::Acquire)
+            || self.sni().is_some_and(gone)
+            || self.hosts.lock().iter().any(gone)
     }
 }
 
@@ -360,10 +362,10 @@ fn address_text(address: SocketAddr) -> HeaderValue {
 
 /// `age` plus or minus a tenth, derived from the connection's number, so that clients that connected together do not
 /// all reconnect together.
-pub fn spread(age: Duration, id: u64) -> Duration {
-    // Fibonacci hashing spreads neighbouring numbers. The top ten bits select the position within the spread.
-    let place = (id.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54) as u32;
-    age / 10 * 9 + age / 5 * place / 1_024
+pub fn with_jitter(age: Duration, id: u64) -> Duration {
+    // Fibonacci hashing spreads neighbouring numbers. The top ten bits select the position in the range.
+    let position = (id.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54) as u32;
+    age / 10 * 9 + age / 5 * position / 1_024
 }
 
 #[cfg(test)]

@@ -88,8 +88,8 @@ impl Hooks for FakeHooks {
 /// A service that reports its input.
 #[async_trait]
 impl Handler for FakeHooks {
-    async fn serve(&self, client: &mut dyn Client) -> ServeOutcome {
-        let Some((bytes, said)) = client.head().map(|(bytes, said)| (bytes.to_vec(), said)) else {
+    async fn serve_http1(&self, client: &mut dyn Client) -> ServeOutcome {
+        let Some((bytes, facts)) = client.head().map(|(bytes, facts)| (bytes.to_vec(), facts)) else {
             return ServeOutcome::Cut;
         };
         let line = String::from_utf8_lossy(&bytes).split(" HTTP/").next().unwrap_or_default().to_owned();
@@ -101,15 +101,15 @@ impl Handler for FakeHooks {
         self.heads.fetch_add(1, Ordering::AcqRel);
         let known = self.known.lock().get(&bytes).cloned();
         let served = match known {
-            Some(response) => say(client, &response, said.keep_alive).await,
-            None if said.websocket => echo(client).await,
-            None => self.measure(client, &line, said.keep_alive).await,
+            Some(response) => say(client, &response, facts.keep_alive).await,
+            None if facts.websocket => echo(client).await,
+            None => self.measure(client, &line, facts.keep_alive).await,
         };
         client.connection().request_done();
         served
     }
 
-    async fn serve_stream(&self, request: H2Request, connection: &Arc<Connection>) -> bool {
+    async fn serve_http2(&self, request: H2Request, connection: &Arc<Connection>) -> bool {
         connection.request_seen();
         let H2Request { head, mut body, mut respond } = request;
         let mut body_bytes = 0;
@@ -117,12 +117,12 @@ impl Handler for FakeHooks {
             body_bytes += piece.len();
             let _ = body.flow_control().release_capacity(piece.len());
         }
-        let mut said = format!("{} {} {body_bytes}\n", head.method, head.uri.path());
+        let mut body = format!("{} {} {body_bytes}\n", head.method, head.uri.path());
         if head.uri.path() == "/large" {
-            said = "0123456789abcdef".repeat(16_384);
+            body = "0123456789abcdef".repeat(16_384);
         }
         if let Ok(mut response) = respond.send_response(http::Response::new(()), false) {
-            let _ = response.send_data(said.into(), true);
+            let _ = response.send_data(body.into(), true);
         }
         connection.request_done();
         true
@@ -150,9 +150,9 @@ impl FakeHooks {
         }
         let keep_alive = keep_alive && !client.connection().should_close();
         let connection = if keep_alive { "keep-alive" } else { "close" };
-        let said = format!("{line} {came}\n");
-        let head = format!("HTTP/1.1 200 OK\r\nConnection: {connection}\r\nContent-Length: {}\r\n\r\n", said.len());
-        say(client, (head + &said).as_bytes(), keep_alive).await
+        let body = format!("{line} {came}\n");
+        let head = format!("HTTP/1.1 200 OK\r\nConnection: {connection}\r\nContent-Length: {}\r\n\r\n", body.len());
+        say(client, (head + &body).as_bytes(), keep_alive).await
     }
 }
 

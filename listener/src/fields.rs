@@ -196,13 +196,13 @@ mod tests {
         let text = include_str!("../../docs/tenant/http.md");
         let (_, list) = text.split_once("<!-- reserved -->").expect("the start of the list");
         let (list, _) = list.split_once("<!-- end -->").expect("the end of the list");
-        let mut told: Vec<&str> = list.split('`').skip(1).step_by(2).collect();
+        let mut documented: Vec<&str> = list.split('`').skip(1).step_by(2).collect();
         let endings = RESERVED_ENDINGS.iter().map(|ending| format!("*{ending}"));
         let all = RESERVED.iter().flat_map(|(_, patterns)| patterns.iter().map(|pattern| (*pattern).to_owned()));
         let mut known: Vec<String> = all.chain(endings).collect();
         known.sort();
-        told.sort_unstable();
-        assert_eq!(told, known);
+        documented.sort_unstable();
+        assert_eq!(documented, known);
         let letters_fit = |(letter, patterns): &(u8, &[&str])| {
             patterns.iter().all(|pattern| pattern.as_bytes().first() == Some(letter))
         };

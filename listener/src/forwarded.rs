@@ -38,7 +38,7 @@ impl Forwarders {
         self.networks.iter().any(|network| network.contains(&address))
     }
 
-    /// The client that the balancers name; `None` if they name none.
+    /// The client that the balancers name; `None` without a valid entry.
     pub fn client(&self, headers: &HeaderMap) -> Option<IpAddr> {
         let name = match self.field {
             ForwardedField::XForwardedFor => HeaderName::from_static("x-forwarded-for"),

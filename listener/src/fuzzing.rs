@@ -9,7 +9,7 @@ use futures_util::FutureExt as _;
 use tokio::time::Instant;
 
 use super::FrameLimits;
-use super::frames::Frames;
+use super::flood_guard::FloodGuard;
 use super::gate::{Gate, NextRead, PIECE_BYTES_MAX};
 use super::head::{self, HeadLimits};
 use super::proxy_header::{self, ProxySource};
@@ -53,7 +53,7 @@ pub fn gate(bytes: &[u8], piece: usize) -> GateResult {
             if gate.want() != NextRead::Response {
                 break;
             }
-            passed.messages.push((sent - gate.held_bytes(), std::mem::take(&mut head), std::mem::take(&mut body)));
+            passed.messages.push((sent - gate.buffered_bytes(), std::mem::take(&mut head), std::mem::take(&mut body)));
             outcome = gate.response_complete();
         }
     }
@@ -64,8 +64,8 @@ pub fn gate(bytes: &[u8], piece: usize) -> GateResult {
 /// Whether the frames of an HTTP/2 connection are a flood if they arrive at one moment, in pieces of at most `piece`
 /// bytes.
 pub fn frames(bytes: &[u8], piece: usize, now: Instant) -> bool {
-    let mut frames = Frames::new(FrameLimits::default(), now);
-    bytes.chunks(piece.max(1)).any(|part| frames.came(part, now).is_err())
+    let mut flood_guard = FloodGuard::new(FrameLimits::default(), now);
+    bytes.chunks(piece.max(1)).any(|part| flood_guard.received(part, now).is_err())
 }
 
 /// The client in a PROXY header at the start of `bytes`, and the number of bytes after the header. `Ok(None)` is the

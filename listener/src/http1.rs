@@ -2,40 +2,13 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::Arc;
 use std::task::Poll;
 
-use async_trait::async_trait;
 use pingora::server::ShutdownWatch;
 use tokio::io::AsyncWriteExt as _;
 
-use super::client::Client;
 use super::stream::{ByteStream, EdgeStream};
-use super::{Connection, H2Request};
-use contract::rejection::Rejection;
-
-/// Serves requests.
-#[async_trait]
-pub trait Handler: Send + Sync + 'static {
-    /// Serves the pending request of `client`.
-    async fn serve(&self, client: &mut dyn Client) -> ServeOutcome;
-
-    /// Serves an HTTP/2 request. Returns `false` if the request was malformed and refused.
-    async fn serve_stream(&self, request: H2Request, connection: &Arc<Connection>) -> bool;
-}
-
-/// How a request was served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ServeOutcome {
-    /// Completely; the connection continues.
-    Whole,
-    /// Completely; the connection ends, as the response says.
-    Last,
-    /// The response broke off: the connection ends with the part that was written.
-    Cut,
-    /// Not at all: the kind of request is not supported, and the listener answers.
-    Refused(Rejection),
-}
+use super::{Handler, ServeOutcome};
 
 /// Serves a connection until it ends.
 pub(super) async fn serve<S: ByteStream>(
@@ -61,7 +34,7 @@ pub(super) async fn serve<S: ByteStream>(
         if !came.await {
             return;
         }
-        match handler.serve(&mut *stream).await {
+        match handler.serve_http1(&mut *stream).await {
             ServeOutcome::Whole => {}
             ServeOutcome::Cut => return,
             ServeOutcome::Last => {

@@ -14,8 +14,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use h2::RecvStream;
-use h2::server::SendResponse;
 use pingora::server::ShutdownWatch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -23,10 +21,10 @@ use tokio_util::task::TaskTracker;
 use self::coalesce::coalesced;
 use self::windows::Windows;
 use super::stream::{ByteStream, EdgeStream};
-use super::{Connection, ConnectionEvent, Handler, Hooks};
+use super::{Connection, ConnectionEvent, H2Request, Handler, Hooks};
 
 /// Once nothing is in progress, a client has this long to acknowledge GOAWAY.
-const LEAVE_MAX: Duration = Duration::from_secs(5);
+const GOAWAY_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Concurrent streams of one connection.
 const STREAMS_MAX: u32 = 100;
 /// Bytes of one header list as RFC 9113 section 6.5.2 counts them, with 32 for each field. It exceeds the limits for
@@ -37,16 +35,6 @@ const SEND_BUFFER_MAX: usize = 64 * 1024;
 
 /// Malformed requests of one connection before it is cut off. A client that made a mistake sends fewer.
 const REFUSED_MAX: u32 = 32;
-
-/// An HTTP/2 request and the handle for its response.
-pub struct H2Request {
-    /// Its head.
-    pub head: http::request::Parts,
-    /// Its body.
-    pub body: RecvStream,
-    /// Its response.
-    pub respond: SendResponse<Bytes>,
-}
 
 /// Serves a connection until it ends.
 pub(super) async fn serve<S: ByteStream>(
@@ -59,7 +47,7 @@ pub(super) async fn serve<S: ByteStream>(
 ) {
     // A client with a bad preface could not read an answer.
     let Ok(mut engine) = options().handshake::<_, Bytes>(stream).await else { return };
-    let (requests, mut leaving) = (TaskTracker::new(), false);
+    let (requests, mut draining) = (TaskTracker::new(), false);
     let mut windows = Windows::new(&connection);
     requests.close();
     let (refused, cut) = (Arc::new(AtomicU32::new(0)), CancellationToken::new());
@@ -67,9 +55,9 @@ pub(super) async fn serve<S: ByteStream>(
         let accepted = tokio::select! {
             biased;
             // A dropped sender means shutdown too.
-            _ = signal.changed(), if !leaving => {
+            _ = signal.changed(), if !draining => {
                 engine.graceful_shutdown();
-                leaving = true;
+                draining = true;
                 continue;
             }
             accepted = coalesced(&connection, poll_fn(|cx| {
@@ -79,12 +67,12 @@ pub(super) async fn serve<S: ByteStream>(
             () = cut.cancelled() => return hooks.connection(ConnectionEvent::Flooded),
             // A request already on its way meets a GOAWAY that says whether it was accepted, instead of a closed
             // connection.
-            () = idle(&requests, if leaving { LEAVE_MAX } else { idle_max }) => {
-                if leaving {
+            () = idle(&requests, if draining { GOAWAY_WAIT_MAX } else { idle_max }) => {
+                if draining {
                     return;
                 }
                 engine.graceful_shutdown();
-                leaving = true;
+                draining = true;
                 continue;
             }
         };
@@ -93,7 +81,7 @@ pub(super) async fn serve<S: ByteStream>(
         let (handler, connection) = (Arc::clone(handler), Arc::clone(&connection));
         let (refused, cut) = (Arc::clone(&refused), cut.clone());
         requests.spawn(async move {
-            let is_request = handler.serve_stream(H2Request { head, body, respond }, &connection).await;
+            let is_request = handler.serve_http2(H2Request { head, body, respond }, &connection).await;
             if !is_request && refused.fetch_add(1, Ordering::AcqRel) + 1 == REFUSED_MAX {
                 cut.cancel();
             }

@@ -17,7 +17,7 @@ pub mod fields;
 pub mod head;
 pub mod chunks;
 pub mod forwarded;
-mod frames;
+mod flood_guard;
 mod gate;
 mod minimum_rate;
 pub mod settings;
@@ -42,14 +42,16 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
+use bytes::Bytes;
 use contract::hostname::Hostname;
+use h2::RecvStream;
+use h2::server::SendResponse;
 use rustls::sign::CertifiedKey;
 
 pub use self::client::{BodyReadError, Client};
-pub use self::connection::{Addresses, Connection, TlsFacts, spread};
-pub use self::frames::FrameLimits;
-pub use self::http1::{Handler, ServeOutcome};
-pub use self::http2::H2Request;
+pub use self::connection::{Addresses, Connection, TlsFacts, with_jitter};
+pub use self::flood_guard::FrameLimits;
 pub use self::listener::{Listener, ListenerState};
 pub use self::minimum_rate::MinimumRateTimer;
 pub use self::minimum_rate::{MinimumRate, WholeMessageRate};
@@ -65,7 +67,41 @@ use contract::rejection::Rejection;
 /// The path of the health check for balancers. It answers on every host.
 pub const HEALTH_PATH: &str = "/.well-known/tollhouse/health";
 
-/// What the listener needs from the gateway. Every method runs while a client waits, so it reads memory and returns.
+/// The gateway as the listener calls it for each request.
+#[async_trait]
+pub trait Handler: Send + Sync + 'static {
+    /// Serves the pending HTTP/1 request of `client`.
+    async fn serve_http1(&self, client: &mut dyn Client) -> ServeOutcome;
+
+    /// Serves an HTTP/2 request. Returns `false` if the request was malformed and refused.
+    async fn serve_http2(&self, request: H2Request, connection: &Arc<Connection>) -> bool;
+}
+
+/// How a request was served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServeOutcome {
+    /// Completely; the connection continues.
+    Whole,
+    /// Completely; the connection ends, as the response says.
+    Last,
+    /// The response broke off: the connection ends with the part that was written.
+    Cut,
+    /// Not at all: the kind of request is not supported, and the listener answers.
+    Refused(Rejection),
+}
+
+/// An HTTP/2 request and the handle for its response.
+pub struct H2Request {
+    /// Its head.
+    pub head: http::request::Parts,
+    /// Its body.
+    pub body: RecvStream,
+    /// Its response.
+    pub respond: SendResponse<Bytes>,
+}
+
+/// What the listener needs from the gateway for its own work. Every method runs while a client waits, so it reads
+/// memory and returns.
 pub trait Hooks: Send + Sync + 'static {
     /// The certificate for clients that ask for `sni`; `None` ends the handshake.
     fn certificate(&self, sni: &Hostname) -> Option<Arc<CertifiedKey>>;

@@ -25,7 +25,7 @@ use super::connection::{Addresses, Connection, TlsFacts};
 use super::registry::{Connections, Slot};
 use super::settings::ListenerSettings;
 use super::stream::{ByteStream, EdgeStream};
-use super::tls::{Tickets, TlsTerms, accept, plain};
+use super::tls::{self, Tickets, TlsConfigs, plain};
 use super::{ConnectionEvent, Handler, HandshakeOutcome, Hooks, http1, http2, proxy_header};
 use crate::network::canonical;
 
@@ -61,7 +61,7 @@ struct ListenerContext {
     hooks: Arc<dyn Hooks>,
     connections: Arc<Connections>,
     settings: Arc<ListenerSettings>,
-    tls: Option<TlsTerms>,
+    tls: Option<TlsConfigs>,
 }
 
 impl Listener {
@@ -87,7 +87,7 @@ impl Listener {
         settings: Arc<ListenerSettings>,
         tickets: Arc<Tickets>,
     ) -> Result<Self, rustls::Error> {
-        let tls = Some(TlsTerms::new(tickets)?);
+        let tls = Some(TlsConfigs::new(tickets)?);
         Ok(Self::at(name.into(), address, ListenerContext { handler, hooks, connections, settings, tls }))
     }
 
@@ -203,17 +203,17 @@ impl ListenerContext {
         let Some(addresses) = Box::pin(self.client_addresses(&mut tcp, peer, &mut slot, deadline)).await else {
             return;
         };
-        let Some(terms) = &self.tls else {
+        let Some(configs) = &self.tls else {
             return self.serve_connection(tcp, addresses, None, slot, shutdown).await;
         };
-        let shaking = async {
+        let handshaking = async {
             if plain::is_plain_http(&tcp).await {
                 plain::answer(tcp).await;
                 return Err(HandshakeOutcome::PlainHttp);
             }
-            accept::accept(tcp, terms, &*self.hooks).await
+            tls::accept(tcp, configs, &*self.hooks).await
         };
-        let outcome = timeout_at(deadline, Box::pin(shaking)).await;
+        let outcome = timeout_at(deadline, Box::pin(handshaking)).await;
         let handshaken = outcome.unwrap_or(Err(HandshakeOutcome::TimedOut));
         let known = match &handshaken {
             Ok((_, facts)) if facts.resumed => HandshakeOutcome::Resumed,

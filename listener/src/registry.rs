@@ -25,7 +25,7 @@ const SHARDS: usize = 16;
 #[derive(Default)]
 struct OfAddress {
     open: u32,
-    /// Those of them that linger long after their end.
+    /// How many of these linger long after their end.
     lingering: u32,
 }
 
@@ -129,8 +129,8 @@ impl Connections {
     }
 
     /// Makes every HTTP/1 response ask its client to reconnect. Listeners keep accepting, and idle connections stay
-    /// open: a client that is about to send finds its connection open, and leaves after the response. HTTP/2 needs no
-    /// such period, because GOAWAY loses no request.
+    /// open: a client that is about to send finds its connection open, and reconnects after the response. HTTP/2 needs
+    /// no such period, because GOAWAY loses no request.
     pub fn announce_drain(&self) {
         self.shared.draining.store(true, Ordering::Release);
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-use super::frames::FrameLimits;
+use super::flood_guard::FrameLimits;
 use super::head::HeadLimits;
 use super::minimum_rate::{MinimumRate, WholeMessageRate};
 use crate::forwarded::Forwarders;

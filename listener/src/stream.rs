@@ -13,17 +13,15 @@
 //! buffers. A client that stalls or floods, or a connection that is closed from outside, is cut off without this.
 
 mod answer;
-mod buffer;
+mod http1;
 mod linger;
-mod read;
-mod request;
 mod timer;
 mod write;
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use socket2::SockRef;
@@ -33,11 +31,11 @@ use tokio::time::Instant;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use self::buffer::WriteBuffer;
 use self::linger::Linger;
 pub use self::timer::Timer;
+use self::write::WriteBuffer;
 use super::connection::Connection;
-use super::frames::Frames;
+use super::flood_guard::FloodGuard;
 use super::gate::Gate;
 use super::minimum_rate::MinimumRateTimer;
 use super::registry::Slot;
@@ -47,7 +45,7 @@ use super::{ConnectionEvent, Hooks};
 /// A socket, or a TLS session over one.
 pub(crate) trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static {
     /// Prepares for cutting off the client: unsent data must not stay in the kernel, which would offer it for minutes.
-    fn give_up(&self) {}
+    fn abort_on_close(&self) {}
 
     /// Reads data that will be discarded, without decrypting it.
     fn poll_discard(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
@@ -56,15 +54,15 @@ pub(crate) trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'sta
 }
 
 impl ByteStream for TcpStream {
-    fn give_up(&self) {
+    fn abort_on_close(&self) {
         // With a linger time of zero, the close is a reset, and the reset empties the send buffer.
         let _ = SockRef::from(self).set_linger(Some(Duration::ZERO));
     }
 }
 
 impl<S: ByteStream> ByteStream for TlsStream<S> {
-    fn give_up(&self) {
-        self.get_ref().0.give_up();
+    fn abort_on_close(&self) {
+        self.get_ref().0.abort_on_close();
     }
 
     /// Discarded data is not decrypted.
@@ -78,8 +76,8 @@ impl ByteStream for tokio::io::DuplexStream {}
 
 /// Whether the connection may still be used, and for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
-    Good,
+enum StreamState {
+    Open,
     /// A message was refused: nothing more of it is read.
     Refused,
     /// The client is cut off without lingering.
@@ -110,8 +108,8 @@ pub(crate) struct EdgeStream<S: ByteStream> {
     /// `None` for HTTP/2: the engine does the framing.
     pub(super) gate: Option<Gate>,
     /// `None` for HTTP/1.
-    frames: Option<Frames>,
-    standing: Standing,
+    flood_guard: Option<FloodGuard>,
+    state: StreamState,
     waiting: Waiting,
     /// The client has closed its sending side.
     ended: bool,
@@ -137,8 +135,8 @@ impl<S: ByteStream> EdgeStream<S> {
         let h2 = connection.is_h2();
         Self {
             gate: (!h2).then(|| Gate::new(settings.head)),
-            frames: h2.then(|| Frames::new(settings.idle_frames, Instant::now())),
-            standing: Standing::Good,
+            flood_guard: h2.then(|| FloodGuard::new(settings.idle_frames, Instant::now())),
+            state: StreamState::Open,
             waiting: Waiting::FirstHead(Instant::now() + settings.head_timeout),
             ended: false,
             gone_at: None,
@@ -162,6 +160,63 @@ impl<S: ByteStream> EdgeStream<S> {
     }
 }
 
+/// For the HTTP/2 engine; HTTP/1 is read as a [`crate::Client`] (`stream/http1.rs`).
+impl<S: ByteStream> AsyncRead for EdgeStream<S> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let me = self.get_mut();
+        if me.connection.is_closed() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        let polled = me.poll_h2(cx, buf);
+        if polled.is_pending() && me.poll_cancelled(cx) {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        polled
+    }
+}
+
+impl<S: ByteStream> EdgeStream<S> {
+    /// HTTP/2: bytes pass unchanged. The preface has a deadline, and frames that do no work are counted. The accept
+    /// loop times later silence.
+    fn poll_h2(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let polled = self.poll_io(cx, buf);
+        let Some(flood_guard) = &mut self.flood_guard else { return polled };
+        flood_guard.count_forwarded(self.connection.streams().take_forwarded());
+        if flood_guard.received(buf.filled().get(before..).unwrap_or_default(), Instant::now()).is_err() {
+            self.state = StreamState::Cut;
+            self.hooks.connection(ConnectionEvent::Flooded);
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "too many frames that do no work")));
+        }
+        if let (true, Waiting::FirstHead(deadline)) =
+            (polled.is_pending() && flood_guard.awaits_preface(), self.waiting)
+        {
+            ready!(self.read_timer.poll(deadline, cx));
+            self.hooks.connection(ConnectionEvent::Idle);
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        polled
+    }
+
+    fn poll_io(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let Some(io) = self.io.as_mut().filter(|_| !self.ended) else {
+            return Poll::Ready(Ok(()));
+        };
+        let before = buf.filled().len();
+        let read = match ready!(Pin::new(io).poll_read(cx, buf)) {
+            // A TLS client closed the connection without a close alert. Every message states its length, so a
+            // truncation is detected anyway; this is an ordinary end.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
+            other => other,
+        };
+        self.ended = read.is_ok() && buf.filled().len() == before && buf.remaining() > 0;
+        if self.ended {
+            self.gone_at = Some(Instant::now() + self.settings.half_closed_timeout);
+        }
+        Poll::Ready(read)
+    }
+}
+
 impl<S: ByteStream> Drop for EdgeStream<S> {
     fn drop(&mut self) {
         let (Some(io), Some(slot)) = (self.io.take(), self.slot.take()) else {
@@ -172,14 +227,14 @@ impl<S: ByteStream> Drop for EdgeStream<S> {
             return;
         }
         let unsent = self.out.take();
-        if self.standing == Standing::Cut || self.ended && unsent.is_empty() {
+        if self.state == StreamState::Cut || self.ended && unsent.is_empty() {
             return;
         }
         let linger = match &self.gate {
             // A client with all its responses may not have read them to the end, and still sends acknowledgements.
             None => Linger::Long,
             Some(gate) if gate.is_in_body() => Linger::Long,
-            Some(gate) if self.standing != Standing::Good || gate.leaves_bytes() || !unsent.is_empty() => Linger::Short,
+            Some(gate) if self.state != StreamState::Open || gate.leaves_bytes() || !unsent.is_empty() => Linger::Short,
             Some(_) => return,
         };
         linger::spawn(io, unsent, linger, &self.settings, slot);

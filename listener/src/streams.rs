@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Discarded body bytes that one connection may send in its life.
-const UNWANTED_MAX: usize = 256 * 1024 * 1024;
+const DISCARDED_MAX: usize = 256 * 1024 * 1024;
 
 /// State that the streams of one HTTP/2 connection share.
 #[derive(Debug)]
@@ -15,11 +15,11 @@ pub struct Streams {
     /// The time that bytes have earned for each waiting stream, in microseconds.
     pub(crate) earned: AtomicU64,
     /// Bytes of bodies that were read, to be forwarded.
-    taken: AtomicU64,
-    /// Pieces of bodies that were forwarded, in either direction, since [`Self::take_passed_on`].
-    passed_on: AtomicU64,
+    received: AtomicU64,
+    /// Pieces of bodies that were forwarded, in either direction, since [`Self::take_forwarded`].
+    forwarded: AtomicU64,
     /// Remaining body bytes that may be read and discarded.
-    unwanted: AtomicUsize,
+    discardable: AtomicUsize,
 }
 
 impl Default for Streams {
@@ -27,40 +27,40 @@ impl Default for Streams {
         Self {
             waiting: AtomicU32::new(0),
             earned: AtomicU64::new(0),
-            taken: AtomicU64::new(0),
-            passed_on: AtomicU64::new(0),
-            unwanted: AtomicUsize::new(UNWANTED_MAX),
+            received: AtomicU64::new(0),
+            forwarded: AtomicU64::new(0),
+            discardable: AtomicUsize::new(DISCARDED_MAX),
         }
     }
 }
 
 impl Streams {
     /// Counts body bytes that were read.
-    pub fn took(&self, bytes: usize) {
-        self.taken.fetch_add(bytes as u64, Ordering::Relaxed);
+    pub fn count_received(&self, bytes: usize) {
+        self.received.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// Body bytes read so far.
-    pub(crate) fn taken(&self) -> u64 {
-        self.taken.load(Ordering::Relaxed)
+    pub(crate) fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
     }
 
     /// Counts a piece of a body that goes to the upstream or to the client: a whole piece, not the part that fits the
     /// client's window. A client that opens its window byte by byte earns nothing per byte.
-    pub fn passes_on(&self) {
-        self.passed_on.fetch_add(1, Ordering::Relaxed);
+    pub fn count_forwarded(&self) {
+        self.forwarded.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The number of pieces forwarded since the last call.
-    pub(crate) fn take_passed_on(&self) -> u64 {
+    pub(crate) fn take_forwarded(&self) -> u64 {
         // Usually zero: avoid the write.
-        if self.passed_on.load(Ordering::Relaxed) == 0 { 0 } else { self.passed_on.swap(0, Ordering::Relaxed) }
+        if self.forwarded.load(Ordering::Relaxed) == 0 { 0 } else { self.forwarded.swap(0, Ordering::Relaxed) }
     }
 
     /// Whether `bytes` more may be read and discarded; spends them from the budget.
-    pub fn may_waste(&self, bytes: usize) -> bool {
+    pub fn may_discard(&self, bytes: usize) -> bool {
         let spend = |left: usize| left.checked_sub(bytes);
-        self.unwanted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, spend).is_ok()
+        self.discardable.fetch_update(Ordering::Relaxed, Ordering::Relaxed, spend).is_ok()
     }
 }
 
@@ -71,8 +71,8 @@ mod tests {
     #[test]
     fn discarded_bytes_have_a_budget() {
         let streams = Streams::default();
-        assert!(streams.may_waste(UNWANTED_MAX - 1));
-        assert!(!streams.may_waste(2));
-        assert!(streams.may_waste(1) && !streams.may_waste(1));
+        assert!(streams.may_discard(DISCARDED_MAX - 1));
+        assert!(!streams.may_discard(2));
+        assert!(streams.may_discard(1) && !streams.may_discard(1));
     }
 }

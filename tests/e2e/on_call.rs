@@ -75,7 +75,7 @@ async fn explain_knows_requests_keys_and_hosts(platform: &Platform) {
     assert_eq!(request["why"]["who_must_act"], "client");
     let key = request["request"]["api_key_id"].as_str().unwrap();
     let known = platform.json(&["explain", key]);
-    assert_eq!((&known["key"]["project"], &known["why"]), (&json!("demo-pro"), &json!(["Nothing stands in its way."])));
+    assert_eq!((&known["key"]["project"], &known["why"]), (&json!("demo-pro"), &json!(["Valid; has quota left."])));
     assert!(!known.to_string().contains("digest"), "nothing of the key itself is shown");
     platform.json(&["ban", "add", key, "--seconds", "60"]);
     assert!(platform.json(&["explain", key])["why"][0].as_str().unwrap().contains("banned"));
@@ -86,8 +86,8 @@ async fn explain_knows_requests_keys_and_hosts(platform: &Platform) {
     })
     .await;
     for (about, words) in [
-        ("key_aaaaaaaaaaaaaaaa", "knows no such key"),
-        ("00000000000000000000000000000000", "does not remember"),
+        ("key_aaaaaaaaaaaaaaaa", "has no such key"),
+        ("00000000000000000000000000000000", "has no record"),
         ("missing.example", "serves no such host"),
     ] {
         let output = platform.command(&["explain", about]);

@@ -15,7 +15,7 @@ pub(super) struct Authority(CertificateDer<'static>);
 impl Authority {
     /// The authority of `chain`, unless it is empty. Certificates outside the path of signatures from the leaf do not
     /// count.
-    pub(super) fn behind(chain: &[CertificateDer<'static>]) -> Option<Self> {
+    pub(super) fn of(chain: &[CertificateDer<'static>]) -> Option<Self> {
         path(chain).last().map(|last| Self((*last).clone()))
     }
 
@@ -124,9 +124,9 @@ mod tests {
         signed(&params, by)
     }
 
-    fn behind(chain: &[&CertificateDer<'static>]) -> Authority {
+    fn of(chain: &[&CertificateDer<'static>]) -> Authority {
         let chain: Vec<_> = chain.iter().map(|certificate| (*certificate).clone()).collect();
-        Authority::behind(&chain).unwrap()
+        Authority::of(&chain).unwrap()
     }
 
     #[test]
@@ -152,7 +152,7 @@ mod tests {
             ("an intermediate that did not sign", &[by_middle, &middle.1], &[by_namesake, &middle.1], false),
         ];
         for (case, present, found, expected) in cases {
-            let (present, found) = (behind(present), behind(found));
+            let (present, found) = (of(present), of(found));
             assert_eq!((found.is(&present), present.is(&found)), (expected, expected), "{case}");
         }
     }
@@ -164,6 +164,6 @@ mod tests {
             authority_params(name).signed_by(key.0.key(), &by.0).unwrap().into()
         };
         let (first, second) = (crossed("one", &one, &two), crossed("two", &two, &one));
-        assert!(["CN=one", "CN=two"].contains(&&*behind(&[&leaf(&one), &first, &second]).name()));
+        assert!(["CN=one", "CN=two"].contains(&&*of(&[&leaf(&one), &first, &second]).name()));
     }
 }

@@ -77,14 +77,14 @@ impl FaultKind {
     }
 }
 
-/// Names shown in one message at most.
-const NAMES_SHOWN: usize = 5;
+/// The most names in one message.
+const NAMES_LISTED_MAX: usize = 5;
 
 fn list(names: &[String]) -> String {
-    let shown = names.iter().take(NAMES_SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(NAMES_SHOWN) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
+    let listed = names.iter().take(NAMES_LISTED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(NAMES_LISTED_MAX) {
+        0 => listed,
+        more => format!("{listed} and {more} more"),
     }
 }
 

@@ -28,7 +28,8 @@ pub struct Section<'r> {
 struct Found {
     text: String,
     line: Option<usize>,
-    shown: String,
+    /// The value as the file or the environment has it, for reports of mistakes.
+    raw: String,
 }
 
 impl<'r> Section<'r> {
@@ -171,7 +172,7 @@ impl<'r> Section<'r> {
         self.reader.know(&path);
         let found: Vec<Found> = if let Some(text) = self.reader.environment(&path) {
             let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
-            parts.map(|part| Found { text: part.to_owned(), line: None, shown: format!("{part:?}") }).collect()
+            parts.map(|part| Found { text: part.to_owned(), line: None, raw: format!("{part:?}") }).collect()
         } else {
             match self.item(name) {
                 None => return Some(Vec::new()),
@@ -179,7 +180,7 @@ impl<'r> Section<'r> {
                     let line = self.item(name).and_then(|item| self.reader.line_of(item));
                     array
                         .iter()
-                        .map(|value| Found { text: plain(value), line, shown: value.to_string().trim().to_owned() })
+                        .map(|value| Found { text: plain(value), line, raw: value.to_string().trim().to_owned() })
                         .collect()
                 }
                 Some(item) => {
@@ -279,14 +280,14 @@ impl<'r> Section<'r> {
         let path = self.path_of(name);
         self.reader.know(&path);
         if let Some(text) = self.reader.environment(&path) {
-            return Ok(Some(Found { text: text.to_owned(), line: None, shown: format!("{text:?}") }));
+            return Ok(Some(Found { text: text.to_owned(), line: None, raw: format!("{text:?}") }));
         }
         match self.item(name) {
             None => Ok(None),
             Some(Item::Value(value)) if !value.is_array() && !value.is_inline_table() => Ok(Some(Found {
                 text: plain(value),
                 line: self.item(name).and_then(|item| self.reader.line_of(item)),
-                shown: value.to_string().trim().to_owned(),
+                raw: value.to_string().trim().to_owned(),
             })),
             Some(item) => {
                 self.problem(&path, Some(item), "write one value here".to_owned());
@@ -301,7 +302,7 @@ impl<'r> Section<'r> {
             self.reader.report(SettingProblem {
                 line: found.line,
                 setting: self.path_of(name),
-                value: Some(without_password(&found.shown)),
+                value: Some(without_password(&found.raw)),
                 way_out,
             });
         };
@@ -342,10 +343,10 @@ pub(super) fn plain(value: &Value) -> String {
 }
 
 /// Removes the user and password from a URL, because other people may read the report.
-pub(super) fn without_password(shown: &str) -> String {
-    match (shown.find("://"), shown.rfind('@')) {
-        (Some(scheme), Some(at)) if scheme + 3 < at => format!("{}…{}", &shown[..scheme + 3], &shown[at..]),
-        _ => shown.to_owned(),
+pub(super) fn without_password(url: &str) -> String {
+    match (url.find("://"), url.rfind('@')) {
+        (Some(scheme), Some(at)) if scheme + 3 < at => format!("{}…{}", &url[..scheme + 3], &url[at..]),
+        _ => url.to_owned(),
     }
 }
 

@@ -43,24 +43,24 @@ impl FileWatch {
     /// Waits until the file should be read again.
     pub async fn changed(&mut self) {
         loop {
-            let asked = tokio::time::timeout(CHECK_INTERVAL, self.hangup.recv()).await.is_ok();
-            let mut now = self.look().await;
+            let is_hangup = tokio::time::timeout(CHECK_INTERVAL, self.hangup.recv()).await.is_ok();
+            let mut now = self.read().await;
             while now.is_some() && now != self.seen {
                 tokio::time::sleep(SETTLED_AFTER).await;
-                let again = self.look().await;
-                if again == now {
+                let later = self.read().await;
+                if later == now {
                     self.seen = now;
                     return;
                 }
-                now = again;
+                now = later;
             }
-            if asked {
+            if is_hangup {
                 return;
             }
         }
     }
 
-    async fn look(&self) -> Option<Vec<u8>> {
+    async fn read(&self) -> Option<Vec<u8>> {
         let path = self.path.clone();
         tokio::task::spawn_blocking(move || read(&path)).await.ok().flatten()
     }

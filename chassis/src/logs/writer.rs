@@ -19,7 +19,7 @@ const BYTES_WAITING_MAX: usize = 8 * 1024 * 1024;
 const BATCH_BYTES: usize = 64 * 1024;
 
 /// How long the first of several lines waits for others.
-const GATHER: Duration = Duration::from_millis(5);
+const BATCH_WAIT: Duration = Duration::from_millis(5);
 
 /// How long the end of the process waits for a slow reader of the last lines.
 const LAST_LINES_MAX: Duration = Duration::from_secs(1);
@@ -34,7 +34,7 @@ pub(super) struct Writing(Queue);
 struct Shared {
     state: Mutex<State>,
     /// Wakes the writer.
-    called: Condvar,
+    wake_up: Condvar,
     /// The writer has written its last line.
     ended: Condvar,
     dropped: AtomicU64,
@@ -64,7 +64,7 @@ impl Queue {
     pub(super) fn start(output: impl Write + Send + 'static) -> std::io::Result<(Self, Writing)> {
         let shared = Shared {
             state: Mutex::default(),
-            called: Condvar::new(),
+            wake_up: Condvar::new(),
             ended: Condvar::new(),
             dropped: AtomicU64::new(0),
         };
@@ -91,7 +91,7 @@ impl Queue {
         }
         drop(state);
         if first || (before < BATCH_BYTES && after >= BATCH_BYTES) {
-            self.0.called.notify_one();
+            self.0.wake_up.notify_one();
         }
     }
 
@@ -127,11 +127,11 @@ impl Queue {
         let mut state = self.0.state.lock();
         if state.lines.is_empty() {
             state.writer = Writer::Asleep;
-            self.0.called.wait_while(&mut state, |state| state.lines.is_empty() && !state.closing);
+            self.0.wake_up.wait_while(&mut state, |state| state.lines.is_empty() && !state.closing);
         }
         state.writer = Writer::Awake;
         let few = |state: &mut State| state.lines.len() < BATCH_BYTES && !state.closing;
-        self.0.called.wait_while_for(&mut state, few, GATHER);
+        self.0.wake_up.wait_while_for(&mut state, few, BATCH_WAIT);
         std::mem::swap(&mut state.lines, empty);
         !empty.is_empty()
     }
@@ -146,7 +146,7 @@ fn written(output: &mut impl Write, lines: &[u8]) -> usize {
             Ok(bytes) => done += bytes,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             // A full pipe that another process has made non-blocking.
-            Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::park_timeout(GATHER),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::park_timeout(BATCH_WAIT),
             Err(_) => break,
         }
     }
@@ -158,7 +158,7 @@ impl Drop for Writing {
         let shared = &self.0.0;
         let mut state = shared.state.lock();
         state.closing = true;
-        shared.called.notify_one();
+        shared.wake_up.notify_one();
         let until = Instant::now() + LAST_LINES_MAX;
         while state.writer != Writer::Gone && !shared.ended.wait_until(&mut state, until).timed_out() {}
     }
@@ -187,13 +187,13 @@ mod tests {
 
     /// Reports the writes; with a gate, each write waits for it.
     struct Output {
-        said: SyncSender<Vec<u8>>,
+        writes: SyncSender<Vec<u8>>,
         gate: Option<Receiver<()>>,
     }
 
     impl Write for Output {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.said.send(bytes.to_vec()).unwrap();
+            self.writes.send(bytes.to_vec()).unwrap();
             if let Some(gate) = &self.gate {
                 gate.recv().map_err(|_| Error::from(ErrorKind::BrokenPipe))?;
             }
@@ -206,30 +206,30 @@ mod tests {
     }
 
     fn open() -> (Queue, Writing, Receiver<Vec<u8>>) {
-        let (said, heard) = sync_channel(WRITES_MAX);
-        let (queue, writing) = Queue::start(Output { said, gate: None }).unwrap();
-        (queue, writing, heard)
+        let (writes, written) = sync_channel(WRITES_MAX);
+        let (queue, writing) = Queue::start(Output { writes, gate: None }).unwrap();
+        (queue, writing, written)
     }
 
     fn gated() -> (Queue, Writing, Receiver<Vec<u8>>, SyncSender<()>) {
-        let ((said, heard), (let_through, gate)) = (sync_channel(WRITES_MAX), sync_channel(WRITES_MAX));
-        let (queue, writing) = Queue::start(Output { said, gate: Some(gate) }).unwrap();
-        (queue, writing, heard, let_through)
+        let ((writes, written), (let_through, gate)) = (sync_channel(WRITES_MAX), sync_channel(WRITES_MAX));
+        let (queue, writing) = Queue::start(Output { writes, gate: Some(gate) }).unwrap();
+        (queue, writing, written, let_through)
     }
 
     #[test]
     fn a_line_is_written_while_the_process_lives_and_the_thread_sleeps_again_for_the_next() {
-        let (queue, _writing, heard) = open();
+        let (queue, _writing, written) = open();
         for line in ["one\n", "two\n"] {
             queue.push(line.as_bytes());
-            assert_eq!(heard.recv().unwrap(), line.as_bytes());
+            assert_eq!(written.recv().unwrap(), line.as_bytes());
         }
         assert_eq!(queue.dropped(), 0);
     }
 
     #[test]
     fn lines_of_many_threads_are_whole_and_none_is_lost() {
-        let (queue, writing, heard) = open();
+        let (queue, writing, written) = open();
         std::thread::scope(|scope| {
             for thread in 0..4 {
                 let queue = &queue;
@@ -241,7 +241,7 @@ mod tests {
             }
         });
         drop(writing);
-        let text = String::from_utf8(heard.try_iter().flatten().collect()).unwrap();
+        let text = String::from_utf8(written.try_iter().flatten().collect()).unwrap();
         let mut lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 20_000);
         assert!(lines.iter().all(|line| line.len() == "thread 0 says     0".len()));
@@ -253,19 +253,19 @@ mod tests {
 
     #[test]
     fn shutdown_writes_the_queued_lines_and_refuses_new_ones() {
-        let (queue, writing, heard) = open();
+        let (queue, writing, written) = open();
         queue.push(b"last words\n");
         drop(writing);
-        assert_eq!(heard.try_iter().flatten().collect::<Vec<_>>(), b"last words\n");
+        assert_eq!(written.try_iter().flatten().collect::<Vec<_>>(), b"last words\n");
         queue.push(b"too late\n");
         assert_eq!(queue.dropped(), 1);
     }
 
     #[test]
     fn unread_lines_are_dropped_and_counted_and_queued_ones_are_written() {
-        let (queue, writing, heard, let_through) = gated();
+        let (queue, writing, written, let_through) = gated();
         queue.push(b"held\n");
-        assert_eq!(heard.recv().unwrap(), b"held\n");
+        assert_eq!(written.recv().unwrap(), b"held\n");
         let kilobyte = [b'x'; 1_024];
         for _ in 0..BYTES_WAITING_MAX / 1_024 + 3 {
             queue.push(&kilobyte);
@@ -273,20 +273,20 @@ mod tests {
         assert_eq!(queue.dropped(), 3);
         let_through.send(()).unwrap();
         let_through.send(()).unwrap();
-        assert_eq!(heard.recv().unwrap().len(), BYTES_WAITING_MAX);
+        assert_eq!(written.recv().unwrap().len(), BYTES_WAITING_MAX);
         drop(writing);
     }
 
     /// Takes so many bytes at a time, or fails.
     struct Disk {
-        room: Vec<Result<usize, ErrorKind>>,
+        limits: Vec<Result<usize, ErrorKind>>,
         has: Arc<Mutex<Vec<u8>>>,
     }
 
     impl Write for Disk {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            let room = if self.room.is_empty() { Ok(usize::MAX) } else { self.room.remove(0) };
-            let taken = room?.min(bytes.len());
+            let limit = if self.limits.is_empty() { Ok(usize::MAX) } else { self.limits.remove(0) };
+            let taken = limit?.min(bytes.len());
             self.has.lock().extend_from_slice(&bytes[..taken]);
             Ok(taken)
         }
@@ -297,9 +297,9 @@ mod tests {
     }
 
     /// The content of a disk with this capacity after two batches, and the number of lost lines.
-    fn kept(room: &[Result<usize, ErrorKind>]) -> (String, u64) {
+    fn kept(limits: &[Result<usize, ErrorKind>]) -> (String, u64) {
         let has = Arc::new(Mutex::new(Vec::new()));
-        let (queue, writing) = Queue::start(Disk { room: room.to_vec(), has: has.clone() }).unwrap();
+        let (queue, writing) = Queue::start(Disk { limits: limits.to_vec(), has: has.clone() }).unwrap();
         queue.push(b"one\ntwo\n");
         while queue.dropped() == 0 && !has.lock().ends_with(b"two\n") {
             std::thread::yield_now();
@@ -331,10 +331,10 @@ mod tests {
 
     #[test]
     fn lines_that_cannot_be_written_are_counted() {
-        let (queue, writing, heard, let_through) = gated();
+        let (queue, writing, written, let_through) = gated();
         drop(let_through);
         queue.push(b"one\ntwo\n");
-        assert_eq!(heard.recv().unwrap(), b"one\ntwo\n");
+        assert_eq!(written.recv().unwrap(), b"one\ntwo\n");
         drop(writing);
         assert_eq!(queue.dropped(), 2);
     }

@@ -46,7 +46,7 @@ mod tests {
 
     const NAME: &str = "test_disk_free_ratio";
 
-    fn shown(path: &Path) -> Option<f64> {
+    fn metric(path: &Path) -> Option<f64> {
         let registry = Registry::new();
         free_disk(&registry, NAME, path).unwrap();
         let text = crate::metrics::render(&registry).unwrap();
@@ -54,12 +54,12 @@ mod tests {
     }
 
     #[test]
-    fn free_space_is_shown_for_a_directory_that_exists_and_for_one_to_be_made() {
+    fn free_space_has_a_metric_for_a_directory_that_exists_and_for_one_to_be_made() {
         let directory = tempfile::tempdir().unwrap();
-        let free = shown(directory.path()).unwrap();
+        let free = metric(directory.path()).unwrap();
         assert!((0.0..=1.0).contains(&free), "{free}");
-        assert!(shown(&directory.path().join("not/yet")).is_some());
+        assert!(metric(&directory.path().join("not/yet")).is_some());
         // The kernel's own file system, which has no blocks.
-        assert_eq!(shown(Path::new("/proc")), None);
+        assert_eq!(metric(Path::new("/proc")), None);
     }
 }

@@ -115,8 +115,8 @@ impl<C: Coded> Interface<C> {
     fn any_errors(&self) -> ByStatus {
         let edge = Rejection::ALL.iter().filter(|rejection| self.met.contains(&rejection.met()));
         let mut found = ByStatus::new();
-        edge.for_each(|rejection| note(&mut found, *rejection));
-        self.errors.iter().for_each(|code| note(&mut found, *code));
+        edge.for_each(|rejection| add_code(&mut found, *rejection));
+        self.errors.iter().for_each(|code| add_code(&mut found, *code));
         found
     }
 
@@ -128,7 +128,7 @@ impl<C: Coded> Interface<C> {
         }
         let mut errors = self.any_errors();
         let common: Vec<u16> = std::iter::once(0).chain(errors.keys().copied()).collect();
-        operation.errors.iter().for_each(|code| note(&mut errors, *code));
+        operation.errors.iter().for_each(|code| add_code(&mut errors, *code));
         for status in common {
             let name = if status == 0 { "default".to_owned() } else { status.to_string() };
             responses.insert(name, json!({ "$ref": format!("#/components/responses/{}", error_name(status)) }));
@@ -191,7 +191,7 @@ impl<C: Coded> Interface<C> {
 }
 
 /// Adds a code to the codes of its status, once.
-fn note(found: &mut ByStatus, refusal: impl Coded) {
+fn add_code(found: &mut ByStatus, refusal: impl Coded) {
     let codes = found.entry(refusal.status()).or_default();
     if !codes.contains(&refusal.code()) {
         codes.push(refusal.code());

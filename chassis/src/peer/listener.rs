@@ -20,7 +20,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use zeroize::Zeroizing;
 
-use crate::certificate::{FaultKind, Pair, Served};
+use crate::certificate::{FaultKind, Pair, ReplacedChains};
 use crate::clock::{Clock as _, SystemClock};
 use crate::config::Section;
 use crate::metrics::{self, IntGauge, IntGaugeVec, Registry};
@@ -49,7 +49,7 @@ struct CertificateFiles {
     key: PathBuf,
     current: ArcSwap<Pair>,
     /// The chains that were replaced.
-    before: Served,
+    replaced: ReplacedChains,
     /// The fault of the certificate in use, and that of the files.
     faults: Mutex<Faults>,
     gauges: OnceLock<Gauges>,
@@ -107,12 +107,12 @@ impl CertificateFiles {
             return Ok(false);
         }
         let found = read(&self.certificate, &self.key).map_err(unusable)?;
-        if self.before.contains(&found) {
+        if self.replaced.contains(&found) {
             found.usable(now)?;
         } else {
             judge(&found, &current, now)?;
         }
-        self.before.note(&current);
+        self.replaced.add(&current);
         self.current.store(Arc::new(found));
         Ok(true)
     }
@@ -137,7 +137,7 @@ impl ServerTls {
             certificate: certificate.to_owned(),
             key: key.to_owned(),
             current: ArcSwap::from_pointee(read(certificate, key)?),
-            before: Served::default(),
+            replaced: ReplacedChains::default(),
             faults: Mutex::default(),
             gauges: OnceLock::new(),
         });

@@ -29,7 +29,7 @@ pub enum Begin {
 /// One connection of a pool.
 #[derive(Debug)]
 pub struct Connection {
-    pub(super) held: Held,
+    pub(super) pooled: PooledConnection,
     /// How long a statement may take.
     pub(super) limit: Duration,
     transaction: Transaction,
@@ -48,26 +48,26 @@ enum Transaction {
 }
 
 #[derive(Debug)]
-pub(super) enum Held {
+pub(super) enum PooledConnection {
     Sqlite(PoolConnection<Sqlite>),
     Postgres(PoolConnection<Postgres>),
     /// Taken while it is dropped.
     Gone,
 }
 
-impl Held {
+impl PooledConnection {
     async fn run(&mut self, text: &'static str, limit: Duration) -> Result<(), sqlx::Error> {
         match self {
-            Self::Sqlite(held) => in_time(limit, held.execute(text)).await.map(|_| ()),
-            Self::Postgres(held) => in_time(limit, held.execute(text)).await.map(|_| ()),
+            Self::Sqlite(pooled) => in_time(limit, pooled.execute(text)).await.map(|_| ()),
+            Self::Postgres(pooled) => in_time(limit, pooled.execute(text)).await.map(|_| ()),
             Self::Gone => Err(sqlx::Error::PoolClosed),
         }
     }
 
     fn close_on_drop(&mut self) {
         match self {
-            Self::Sqlite(held) => held.close_on_drop(),
-            Self::Postgres(held) => held.close_on_drop(),
+            Self::Sqlite(pooled) => pooled.close_on_drop(),
+            Self::Postgres(pooled) => pooled.close_on_drop(),
             Self::Gone => {}
         }
     }
@@ -76,15 +76,15 @@ impl Held {
 impl Connection {
     pub(super) fn of_sqlite(connection: PoolConnection<Sqlite>, unreadable: Arc<UnreadableRows>) -> Self {
         // SQLite has no network to wait for; its waits are the busy timeout and the caller's own deadline.
-        Self::of(Held::Sqlite(connection), Duration::from_hours(1), unreadable)
+        Self::of(PooledConnection::Sqlite(connection), Duration::from_hours(1), unreadable)
     }
 
     pub(super) fn of_postgres(connection: PoolConnection<Postgres>, unreadable: Arc<UnreadableRows>) -> Self {
-        Self::of(Held::Postgres(connection), STATEMENT_WAIT_MAX, unreadable)
+        Self::of(PooledConnection::Postgres(connection), STATEMENT_WAIT_MAX, unreadable)
     }
 
-    fn of(held: Held, limit: Duration, unreadable: Arc<UnreadableRows>) -> Self {
-        Self { held, limit, transaction: Transaction::None, busy: false, broken: false, unreadable }
+    fn of(pooled: PooledConnection, limit: Duration, unreadable: Arc<UnreadableRows>) -> Self {
+        Self { pooled, limit, transaction: Transaction::None, busy: false, broken: false, unreadable }
     }
 
     /// The unreadable rows of the database.
@@ -94,9 +94,9 @@ impl Connection {
 
     /// The kind of its database.
     pub fn kind(&self) -> Kind {
-        match self.held {
-            Held::Postgres(_) => Kind::Postgres,
-            Held::Sqlite(_) | Held::Gone => Kind::Sqlite,
+        match self.pooled {
+            PooledConnection::Postgres(_) => Kind::Postgres,
+            PooledConnection::Sqlite(_) | PooledConnection::Gone => Kind::Sqlite,
         }
     }
 
@@ -147,7 +147,7 @@ impl Connection {
 
     async fn run(&mut self, text: &'static str) -> Result<(), sqlx::Error> {
         self.busy = true;
-        let result = self.held.run(text, self.limit).await;
+        let result = self.pooled.run(text, self.limit).await;
         self.finish_statement(result.as_ref().err());
         result
     }
@@ -160,15 +160,15 @@ impl Connection {
         if in_transaction && matches!(error, sqlx::Error::Database(_)) {
             self.transaction = Transaction::Failed;
         }
-        self.broken |= match (&self.held, error) {
+        self.broken |= match (&self.pooled, error) {
             (_, sqlx::Error::RowNotFound | sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_)) => false,
             // On a full disk or an I/O error SQLite may roll back by itself; the driver still counts a transaction.
-            (Held::Sqlite(_), sqlx::Error::Database(error)) => {
+            (PooledConnection::Sqlite(_), sqlx::Error::Database(error)) => {
                 in_transaction
                     && !(error.is_unique_violation() || error.is_foreign_key_violation() || error.is_check_violation())
             }
             // A server that refuses writes is no longer the primary: another one may have its address.
-            (Held::Postgres(_), sqlx::Error::Database(error)) => error.code().as_deref() == Some("25006"),
+            (PooledConnection::Postgres(_), sqlx::Error::Database(error)) => error.code().as_deref() == Some("25006"),
             _ => true,
         };
     }
@@ -177,16 +177,16 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         if self.broken || (self.busy && self.kind() == Kind::Postgres) {
-            self.held.close_on_drop();
+            self.pooled.close_on_drop();
         } else if self.transaction != Transaction::None {
-            let mut held = std::mem::replace(&mut self.held, Held::Gone);
+            let mut pooled = std::mem::replace(&mut self.pooled, PooledConnection::Gone);
             let Ok(runtime) = Handle::try_current() else {
-                held.close_on_drop();
+                pooled.close_on_drop();
                 return;
             };
             runtime.spawn(async move {
-                if held.run("ROLLBACK", UNDO_WAIT_MAX).await.is_err() {
-                    held.close_on_drop();
+                if pooled.run("ROLLBACK", UNDO_WAIT_MAX).await.is_err() {
+                    pooled.close_on_drop();
                 }
             });
         }

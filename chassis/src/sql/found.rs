@@ -126,7 +126,7 @@ where
             return Ok(text);
         }
         let bytes: Option<Vec<u8>> = row.try_get_unchecked(index)?;
-        Ok(bytes.map(|bytes| shown(&bytes)))
+        Ok(bytes.map(|bytes| lossless(&bytes)))
     }
 }
 
@@ -148,7 +148,7 @@ where
 
 /// Bytes as text: invalid UTF-8 becomes hexadecimal, so that different bytes give different texts, and none looks
 /// valid.
-fn shown(bytes: &[u8]) -> String {
+fn lossless(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         text.push_str(chunk.valid());

@@ -164,7 +164,7 @@ impl Pool {
     }
 
     /// Records whether the database answers.
-    pub(super) fn note(&self, up: bool) {
+    pub(super) fn set_up(&self, up: bool) {
         if let Self::Postgres(_, down, _) = self {
             down.store(!up, Ordering::Relaxed);
         }

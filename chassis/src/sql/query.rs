@@ -4,7 +4,7 @@ use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{Arguments, Encode, FromRow, Postgres, SqlSafeStr, SqlStr, Sqlite, Type};
 
-use super::connection::{Held, in_time};
+use super::connection::{PooledConnection, in_time};
 use super::{Connection, Pool};
 
 /// A value that both databases support.
@@ -107,7 +107,7 @@ where
 
 /// Runs a statement on either kind of connection, with its timeout.
 macro_rules! run {
-    ($query:expr, $on:expr, |$text:ident, $arguments:ident, $held:ident| $run:expr) => {{
+    ($query:expr, $on:expr, |$text:ident, $arguments:ident, $pooled:ident| $run:expr) => {{
         let mut own;
         let connection = match $on.into() {
             On::Pool(pool) => {
@@ -119,16 +119,16 @@ macro_rules! run {
         let Query { text: $text, values } = $query;
         connection.busy = true;
         let limit = connection.limit;
-        let result = match &mut connection.held {
-            Held::Sqlite($held) => {
+        let result = match &mut connection.pooled {
+            PooledConnection::Sqlite($pooled) => {
                 let $arguments = arguments::<Sqlite, SqliteArguments>(values)?;
                 in_time(limit, $run).await
             }
-            Held::Postgres($held) => {
+            PooledConnection::Postgres($pooled) => {
                 let $arguments = arguments::<Postgres, PgArguments>(values)?;
                 in_time(limit, $run).await
             }
-            Held::Gone => Err(sqlx::Error::PoolClosed),
+            PooledConnection::Gone => Err(sqlx::Error::PoolClosed),
         };
         connection.finish_statement(result.as_ref().err());
         result
@@ -165,8 +165,8 @@ impl Query {
 
     /// Runs the statement.
     pub async fn execute(self, on: impl Into<On<'_>>) -> Result<Done, sqlx::Error> {
-        run!(self, on, |text, arguments, held| async {
-            let done = sqlx::query_with(text, arguments).execute(&mut **held).await?;
+        run!(self, on, |text, arguments, db| async {
+            let done = sqlx::query_with(text, arguments).execute(&mut **db).await?;
             Ok(Done(done.rows_affected()))
         })
     }
@@ -193,15 +193,14 @@ impl<R: Record, T> QueryAs<R, T> {
     /// If the database refuses or does not answer, or a row is not an `R`.
     pub async fn fetch_all(self, on: impl Into<On<'_>>) -> Result<Vec<T>, sqlx::Error> {
         let rows: Result<Vec<R>, sqlx::Error> =
-            run!(self.query, on, |text, arguments, held| sqlx::query_as_with(text, arguments).fetch_all(&mut **held));
+            run!(self.query, on, |text, arguments, db| sqlx::query_as_with(text, arguments).fetch_all(&mut **db));
         Ok(rows?.into_iter().map(self.read).collect())
     }
 
     /// The first row, if there is one.
     pub async fn fetch_optional(self, on: impl Into<On<'_>>) -> Result<Option<T>, sqlx::Error> {
         let row: Result<Option<R>, sqlx::Error> =
-            run!(self.query, on, |text, arguments, held| sqlx::query_as_with(text, arguments)
-                .fetch_optional(&mut **held));
+            run!(self.query, on, |text, arguments, db| sqlx::query_as_with(text, arguments).fetch_optional(&mut **db));
         Ok(row?.map(self.read))
     }
 

@@ -190,8 +190,8 @@ async fn sessions_have_the_settings_of_the_pool() {
         ("tcp_keepalives_count", "3"),
         ("application_name", "tollhouse"),
     ] {
-        let shown = query_scalar::<String>("SELECT current_setting($1)").bind(setting);
-        assert_eq!(shown.fetch_one(&database.read).await.unwrap(), expected, "{setting}");
+        let setting_value = query_scalar::<String>("SELECT current_setting($1)").bind(setting);
+        assert_eq!(setting_value.fetch_one(&database.read).await.unwrap(), expected, "{setting}");
     }
 }
 
@@ -229,22 +229,22 @@ async fn a_stopped_or_silent_server_is_reported_in_time_and_reconnected() {
     server.start_again();
     assert_eq!(count().fetch_one(&database.read).await.unwrap(), 1, "connections of the old server are found out");
     // A server on a dead machine is silent: all of its processes are stopped.
-    let mut held = database.read.acquire().await.unwrap();
+    let mut connection = database.read.acquire().await.unwrap();
     let processes = server.processes();
     let signal = |name: &str| {
         let done = std::process::Command::new("kill").arg(name).args(&processes).status().unwrap();
         assert!(done.success());
     };
     signal("-STOP");
-    let asked = tokio::time::timeout(HANGS_AFTER, async {
-        let silent = count().fetch_one(&mut held).await;
-        drop(held);
+    let answers = tokio::time::timeout(HANGS_AFTER, async {
+        let silent = count().fetch_one(&mut connection).await;
+        drop(connection);
         (silent, count().fetch_one(&database.read).await)
     })
     .await;
     // Whatever the result: a stopped server cannot be shut down.
     signal("-CONT");
-    let (silent, other) = asked.expect("both are given up while it stands still");
+    let (silent, other) = answers.expect("both time out while the server is stopped");
     // TCP would report it too, much later, with an error of the system.
     let is_ours = |error: &std::io::Error| error.kind() == ErrorKind::TimedOut && error.raw_os_error().is_none();
     assert!(matches!(&silent, Err(sqlx::Error::Io(error)) if is_ours(error)), "{silent:?}");
@@ -267,7 +267,7 @@ async fn a_server_that_is_down_shows_in_the_metrics_and_callers_do_not_wait() {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
             let all = crate::metrics::render(&registry).unwrap();
-            if all.lines().any(|shown| lines.contains(&shown)) {
+            if all.lines().any(|line| lines.contains(&line)) {
                 return;
             }
             assert!(Instant::now() < deadline, "none of {lines:?} is among\n{all}");
@@ -283,8 +283,8 @@ async fn a_server_that_is_down_shows_in_the_metrics_and_callers_do_not_wait() {
     server.stop();
     shows("test_store_up 0").await;
     // All at once, like many clients: none of them gets a connection.
-    let asked = (0..50).map(|_| query("SELECT 1").execute(&database.read));
-    for answer in futures_util::future::join_all(asked).await {
+    let queries = (0..50).map(|_| query("SELECT 1").execute(&database.read));
+    for answer in futures_util::future::join_all(queries).await {
         assert!(matches!(answer, Err(sqlx::Error::Io(_))), "{answer:?}");
     }
     server.start_again();

@@ -31,7 +31,7 @@ pub struct BadColumn {
 
 /// The error of a row, and when it was last read.
 #[derive(Debug)]
-struct Noted {
+struct KnownRow {
     bad: BadColumn,
     read: Instant,
 }
@@ -39,24 +39,24 @@ struct Noted {
 /// The list. Each row is listed once.
 #[derive(Debug, Default)]
 pub struct UnreadableRows {
-    noted: Mutex<BTreeMap<RowPlace, Noted>>,
+    known: Mutex<BTreeMap<RowPlace, KnownRow>>,
 }
 
 impl UnreadableRows {
     /// Records a row. It is logged if the row or its error is new.
-    pub fn note(&self, place: &RowPlace, bad: &BadColumn) {
-        let mut noted = self.noted.lock();
+    pub fn record(&self, place: &RowPlace, bad: &BadColumn) {
+        let mut known = self.known.lock();
         let read = Instant::now();
-        if let Some(known) = noted.get_mut(place) {
+        if let Some(known) = known.get_mut(place) {
             known.read = read;
             if known.bad == *bad {
                 return;
             }
-        } else if noted.len() >= UNREADABLE_MAX {
+        } else if known.len() >= UNREADABLE_MAX {
             return;
         }
-        noted.insert(place.clone(), Noted { bad: bad.clone(), read });
-        drop(noted);
+        known.insert(place.clone(), KnownRow { bad: bad.clone(), read });
+        drop(known);
         tracing::error!(
             table = place.table,
             row = place.row,
@@ -69,31 +69,31 @@ impl UnreadableRows {
 
     /// Removes a row that is readable again, or deleted.
     pub fn forget(&self, place: &RowPlace) {
-        let mut noted = self.noted.lock();
-        if !noted.is_empty() {
-            noted.remove(place);
+        let mut known = self.known.lock();
+        if !known.is_empty() {
+            known.remove(place);
         }
     }
 
     /// Removes the deleted rows for which `are_gone` is true.
     pub fn forget_where(&self, are_gone: impl Fn(&RowPlace) -> bool) {
-        self.noted.lock().retain(|place, _| !are_gone(place));
+        self.known.lock().retain(|place, _| !are_gone(place));
     }
 
     /// Removes rows that were last read before `moment`: a statement deleted them without naming them, or they have
     /// another key now. A row that still exists is recorded again when it is read.
     pub fn forget_unread_since(&self, moment: Instant) {
-        self.noted.lock().retain(|_, noted| noted.read >= moment);
+        self.known.lock().retain(|_, known| known.read >= moment);
     }
 
     /// The rows, at most `limit`.
-    pub fn noted(&self, limit: usize) -> Vec<(RowPlace, BadColumn)> {
-        self.noted.lock().iter().take(limit).map(|(place, noted)| (place.clone(), noted.bad.clone())).collect()
+    pub fn known(&self, limit: usize) -> Vec<(RowPlace, BadColumn)> {
+        self.known.lock().iter().take(limit).map(|(place, known)| (place.clone(), known.bad.clone())).collect()
     }
 
     /// Number of rows of a table in the list.
     pub fn count(&self, table: &str) -> usize {
-        self.noted.lock().keys().filter(|place| place.table == table).count()
+        self.known.lock().keys().filter(|place| place.table == table).count()
     }
 }
 
@@ -107,12 +107,12 @@ mod tests {
         let bad = BadColumn { column: "body", reason: "damaged".to_owned() };
         let place = |number: usize| RowPlace { table: "t", row: number.to_string(), of: String::new() };
         for number in 0..UNREADABLE_MAX + 10 {
-            rows.note(&place(number), &bad);
-            rows.note(&place(number), &bad);
+            rows.record(&place(number), &bad);
+            rows.record(&place(number), &bad);
         }
-        assert_eq!((rows.count("t"), rows.count("u"), rows.noted(5).len()), (UNREADABLE_MAX, 0, 5));
+        assert_eq!((rows.count("t"), rows.count("u"), rows.known(5).len()), (UNREADABLE_MAX, 0, 5));
         rows.forget(&place(0));
-        rows.note(&place(UNREADABLE_MAX + 20), &bad);
+        rows.record(&place(UNREADABLE_MAX + 20), &bad);
         assert_eq!(rows.count("t"), UNREADABLE_MAX);
         rows.forget_where(|place| place.table == "t");
         assert_eq!(rows.count("t"), 0);
@@ -123,11 +123,11 @@ mod tests {
         let rows = UnreadableRows::default();
         let bad = BadColumn { column: "body", reason: "damaged".to_owned() };
         let place = |row: &str| RowPlace { table: "t", row: row.to_owned(), of: String::new() };
-        rows.note(&place("gone"), &bad);
-        rows.note(&place("there"), &bad);
+        rows.record(&place("gone"), &bad);
+        rows.record(&place("there"), &bad);
         let since = Instant::now();
-        rows.note(&place("there"), &bad);
+        rows.record(&place("there"), &bad);
         rows.forget_unread_since(since);
-        assert_eq!(rows.noted(5), [(place("there"), bad)]);
+        assert_eq!(rows.known(5), [(place("there"), bad)]);
     }
 }

@@ -67,8 +67,8 @@ pub async fn watch(database: Database, metrics: StoreMetrics, shutdown: Shutdown
         metrics.show_use(&database);
         let answer = tokio::time::timeout(ANSWER_WAIT_MAX, answers(&database)).await;
         let up = matches!(answer, Ok(Ok(())));
-        database.read.note(up);
-        database.write.note(up);
+        database.read.set_up(up);
+        database.write.set_up(up);
         metrics.show_up(up);
         match (was_up, answer) {
             (true, Ok(Err(error))) => tracing::error!(%error, "the database does not answer"),

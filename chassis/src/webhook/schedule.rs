@@ -27,12 +27,12 @@ const PUT_OFF_MAX: Duration = Duration::from_hours(24);
 /// Every pause is up to a tenth longer, so that messages that failed together are not retried together.
 const SPREAD: f64 = 0.1;
 
-/// The time of the next attempt after `attempts` failed ones; `None` after the last one. `asked` is the receiver's
-/// request (`Retry-After`), which can make the pause longer but not shorter; `jitter` is in `0.0..1.0`.
-pub fn next_attempt(attempts: u32, now: UnixMillis, asked: Option<Duration>, jitter: f64) -> Option<UnixMillis> {
+/// The time of the next attempt after `attempts` failed ones; `None` after the last one. `retry_after`, which the
+/// receiver may send, makes the pause longer but not shorter; `jitter` is in `0.0..1.0`.
+pub fn next_attempt(attempts: u32, now: UnixMillis, retry_after: Option<Duration>, jitter: f64) -> Option<UnixMillis> {
     let index = usize::try_from(attempts.max(1) - 1).ok()?;
     let wait = WAITS.get(index)?.mul_f64(1.0 + SPREAD * jitter.clamp(0.0, 1.0));
-    let wait = wait.max(asked.unwrap_or_default().min(PUT_OFF_MAX));
+    let wait = wait.max(retry_after.unwrap_or_default().min(PUT_OFF_MAX));
     Some(now.plus(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)))
 }
 
@@ -42,8 +42,8 @@ mod tests {
 
     const NOW: UnixMillis = UnixMillis(1_000_000);
 
-    fn seconds(attempts: u32, asked: Option<u64>, jitter: f64) -> Option<i64> {
-        let next = next_attempt(attempts, NOW, asked.map(Duration::from_secs), jitter);
+    fn seconds(attempts: u32, retry_after: Option<u64>, jitter: f64) -> Option<i64> {
+        let next = next_attempt(attempts, NOW, retry_after.map(Duration::from_secs), jitter);
         next.map(|at| at.since(NOW) / 1_000)
     }
 

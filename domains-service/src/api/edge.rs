@@ -333,7 +333,7 @@ const UNREADABLE_SHOWN: usize = 100;
 
 fn unreadable_rows(unreadable: &UnreadableRows) -> serde_json::Value {
     let total: usize = Table::WORDS.iter().map(|table| unreadable.count(table)).sum();
-    let shown = unreadable.noted(UNREADABLE_SHOWN).into_iter().map(|(place, bad)| {
+    let shown = unreadable.known(UNREADABLE_SHOWN).into_iter().map(|(place, bad)| {
         json!({
             "table": place.table, "row": place.row, "of": place.of, "column": bad.column, "reason": bad.reason,
         })

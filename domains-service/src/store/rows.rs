@@ -156,7 +156,7 @@ fn read<R: Stored>(list: &UnreadableRows, found: Found<R>) -> Result<R::Value, (
     }
     let value = row.read(&mut columns);
     match &columns.0 {
-        Some(bad) => list.note(&place, bad),
+        Some(bad) => list.record(&place, bad),
         None if R::IS_PART => {}
         None => list.forget(&place),
     }
@@ -210,7 +210,7 @@ pub(crate) fn record(at: &impl Listed, place: &RowPlace, column: &'static str, r
     let mut columns = Columns::default();
     columns.bad(column, reason.to_string());
     if let Some(bad) = &columns.0 {
-        at.list().note(place, bad);
+        at.list().record(place, bad);
     }
 }
 
@@ -267,7 +267,7 @@ mod tests {
     fn an_unreadable_row_is_recorded_and_skipped_until_it_reads_again() {
         let list = UnreadableRows::default();
         let noted = || {
-            let noted = list.noted(10).into_iter();
+            let noted = list.known(10).into_iter();
             noted.map(|(place, bad)| format!("{} {} {}", place.row, bad.column, bad.reason)).collect::<Vec<_>>()
         };
         let (values, places) = split(&list, vec![row("a", "1"), row("b", "x"), row("c", "3")]);

@@ -94,7 +94,7 @@ pub(super) fn platform_certificate_faults(view: &View) -> Vec<String> {
 async fn request(State(view): State<View>, Path(id): Path<String>) -> Response {
     let line = view.gateway.telemetry.recent.requests.find(&id);
     let Some(line) = line.and_then(|line| serde_json::from_slice::<Value>(&line).ok()) else {
-        let words = "This gateway does not remember this request. It keeps the last few thousand, those that failed longest; the access log has them all.";
+        let words = "This gateway has no record of this request: it keeps the last few thousand, and failed ones longer. Search the access log for the id.";
         return Refusal::new(404, "request_not_remembered", words).into_response();
     };
     let word = |name: &str| line.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -102,15 +102,19 @@ async fn request(State(view): State<View>, Path(id): Path<String>) -> Response {
     let why = match Rejection::ALL.iter().find(|rejection| rejection.code() == code) {
         Some(rejection) => json!({
             "who_must_act": rejection.blame().as_str(),
-            "told_the_client": rejection.message(),
+            "message_to_client": rejection.message(),
             "because": line.get("reason"),
             "read": format!("docs/reference/errors.md#{code}"),
         }),
         None => match line.get("status").and_then(Value::as_u64).unwrap_or(0) {
-            0 => json!({ "who_must_act": "client", "because": "The client left before it was answered." }),
-            _ if word("upstream").is_empty() => json!({ "because": "The gateway answered, as it should." }),
-            400.. => json!({ "because": format!("The service {} answered so; its log knows why.", word("upstream")) }),
-            _ => json!({ "because": format!("The service {} answered.", word("upstream")) }),
+            0 => json!({ "who_must_act": "client", "because": "The client disconnected before the response began." }),
+            _ if word("upstream").is_empty() => {
+                json!({ "because": "The gateway answered this request itself; nothing failed." })
+            }
+            400.. => {
+                json!({ "because": format!("The upstream {} sent this status; its log has the reason.", word("upstream")) })
+            }
+            _ => json!({ "because": format!("The upstream {} answered.", word("upstream")) }),
         },
     };
     Json(json!({ "node": view.live.node, "request": line, "why": why })).into_response()
@@ -127,7 +131,7 @@ async fn key(State(view): State<View>, Path(id): Path<String>) -> Response {
     let pipeline = &view.gateway.pipeline;
     let Some(key) = found else {
         let words = format!(
-            "This gateway knows no such key as of revision {}: it was revoked, it never was, or it has not arrived yet. Requests with it are answered 401.",
+            "This gateway has no such key at revision {}: it was revoked, never created, or has not arrived yet. Requests with it get 401.",
             pipeline.replica.revision()
         );
         return Refusal::new(404, "key_not_found", words).into_response();
@@ -148,7 +152,7 @@ async fn key(State(view): State<View>, Path(id): Path<String>) -> Response {
         why.push(format!("It is banned until {}: 429 api_key_banned.", ban.until.0));
     }
     match &project {
-        None => why.push("Its project is not known here: 401 invalid_api_key.".to_owned()),
+        None => why.push("Its project is unknown to this gateway: 401 invalid_api_key.".to_owned()),
         Some(project) if project.suspended => why.push("Its project is suspended: 403 project_suspended.".to_owned()),
         Some(_) => {}
     }
@@ -156,10 +160,10 @@ async fn key(State(view): State<View>, Path(id): Path<String>) -> Response {
     if standing
         .is_some_and(|standing| standing.minute.remaining == 0 || standing.day.is_some_and(|day| day.remaining == 0))
     {
-        why.push("Its project has nothing left of the minute or the day: 429.".to_owned());
+        why.push("Its project has used up its minute or its day: 429.".to_owned());
     }
     if why.is_empty() {
-        why.push("Nothing stands in its way.".to_owned());
+        why.push("Valid; has quota left.".to_owned());
     }
     Json(json!({
         "node": view.live.node,

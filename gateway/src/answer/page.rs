@@ -29,7 +29,7 @@ pub(crate) fn accepts_html(headers: &HeaderMap) -> bool {
 
 impl Refusal {
     /// Writes status and fields to `out`; returns the site's page or ours.
-    pub(crate) fn show(
+    pub(crate) fn write_page(
         &self,
         own: Option<&ErrorPage>,
         id: &RequestId,
@@ -38,7 +38,7 @@ impl Refusal {
         let status = StatusCode::from_u16(self.rejection.status());
         let status = status.or_err(ErrorType::InternalError, "a status of our own")?;
         out.status(status, status.canonical_reason().unwrap_or_default())?;
-        self.say_fields("text/html; charset=utf-8", out)?;
+        self.write_fields("text/html; charset=utf-8", out)?;
         out.field("Vary", b"Accept")?;
         if own.is_none() {
             out.field("Content-Security-Policy", POLICY)?;

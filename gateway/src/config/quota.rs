@@ -41,14 +41,14 @@ pub(super) fn read(section: &Section<'_>) -> Option<QuotaConfig> {
     let on_store_down = section.value("on_store_down", OnStoreDown::Share);
     let shadow_plans = section.list::<Plan>("shadow_plans");
     let bans = section.value("bans", BanSwitch::On);
-    let anonymous = section.integer("failed_authentications_per_minute", 60, 1..=1_000_000);
+    let failed_authentications = section.integer("failed_authentications_per_minute", 60, 1..=1_000_000);
     store?;
     Some(QuotaConfig {
         redis: redis?,
         on_store_down: on_store_down?,
         shadow_plans: shadow_plans?,
         bans: bans?,
-        failed_authentications_per_minute: NonZeroU32::new(u32::try_from(anonymous?).ok()?)?,
+        failed_authentications_per_minute: NonZeroU32::new(u32::try_from(failed_authentications?).ok()?)?,
     })
 }
 

@@ -26,7 +26,7 @@ pub(crate) fn client_head(bytes: &[u8], facts: &Facts) -> Result<Vec<u8>, Invali
 /// The head of an answer of the gateway, except the fields of the connection.
 pub(crate) fn answer_head(answer: Answer, facts: &Facts) -> Result<Vec<u8>, InvalidHead> {
     let mut out = Http1Head::new(false);
-    answer.say(&mut out).map_err(|_| InvalidHead)?;
+    answer.write(&mut out).map_err(|_| InvalidHead)?;
     add_fields(facts, true, PresentFields::default(), &mut out).map_err(|_| InvalidHead)?;
     Ok(out.into_bytes())
 }

@@ -79,8 +79,8 @@ impl Pipeline {
         };
         let refusal = Refusal::new(rejection).with("WWW-Authenticate", challenge);
         match error {
-            AuthError::Malformed if has_no_scheme(request) => refusal.saying(NO_BEARER).into(),
-            AuthError::Malformed => refusal.saying(NOT_WHOLE).into(),
+            AuthError::Malformed if has_no_scheme(request) => refusal.with_message(NO_BEARER).into(),
+            AuthError::Malformed => refusal.with_message(NOT_WHOLE).into(),
             AuthError::Missing | AuthError::Unknown | AuthError::Expired => refusal.into(),
         }
     }

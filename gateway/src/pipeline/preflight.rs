@@ -11,10 +11,10 @@ use super::Pipeline;
 use crate::answer::Answer;
 use crate::facts::{Facts, Surface};
 use crate::request::EdgeRequest;
-use crate::upstreams::{Cors, Readers};
+use crate::upstreams::{AllowedOrigin, Cors};
 
 /// The longest list of fields that a browser may request and get.
-const ASKED_BYTES_MAX: usize = 1_024;
+const REQUESTED_BYTES_MAX: usize = 1_024;
 
 /// The fields granted to a browser that requests none.
 const FIELDS_USUAL: HeaderValue =
@@ -27,7 +27,7 @@ impl Pipeline {
         // The project's own rule takes precedence over its upstream's.
         let own = facts.project.as_ref().and_then(|project| project.browsers.cors.as_ref());
         let (cors, origin) = (own.unwrap_or(&upstream.settings.cors), request.headers.get(header::ORIGIN));
-        facts.caller.readers = Readers::of(cors, origin);
+        facts.caller.allowed_origin = AllowedOrigin::of(cors, origin);
         let is_preflight = *request.method == Method::OPTIONS
             && origin.is_some()
             && request.headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
@@ -42,7 +42,7 @@ impl Pipeline {
             }
             // Other origins learn nothing, not even routes: the answer is the same for every path.
             Cors::Open | Cors::Origins(_) => {
-                let fields = (facts.caller.readers != Readers::Others).then(|| granted(request));
+                let fields = (facts.caller.allowed_origin != AllowedOrigin::NotAllowed).then(|| granted(request));
                 Err(Answer::Preflight { methods: "GET, HEAD, POST, PUT, PATCH, DELETE", fields })
             }
         }
@@ -54,8 +54,8 @@ fn granted(request: &EdgeRequest<'_>) -> HeaderValue {
     let is_list = |value: &&HeaderValue| {
         let text = value.as_bytes();
         let is_text = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b',' | b' ');
-        (1..=ASKED_BYTES_MAX).contains(&text.len()) && text.iter().all(is_text)
+        (1..=REQUESTED_BYTES_MAX).contains(&text.len()) && text.iter().all(is_text)
     };
-    let asked = request.headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS);
-    asked.filter(is_list).cloned().unwrap_or(FIELDS_USUAL)
+    let requested = request.headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS);
+    requested.filter(is_list).cloned().unwrap_or(FIELDS_USUAL)
 }

@@ -59,7 +59,9 @@ impl Pipeline {
         let permit = upstream.acquire(payer.as_ref(), visitor).map_err(|busy| match busy {
             Busy::Upstream => Refusal::new(Rejection::Overloaded),
             Busy::Project => Refusal::new(Rejection::TooManyInProgress).retry_after(1),
-            Busy::Visitor => Refusal::new(Rejection::TooManyInProgress).retry_after(1).saying(TOO_MANY_OF_ADDRESS),
+            Busy::Visitor => {
+                Refusal::new(Rejection::TooManyInProgress).retry_after(1).with_message(TOO_MANY_OF_ADDRESS)
+            }
         })?;
         let plan = facts.project.as_ref().map(|project| project.plan);
         let reservation = self.overload.reserve(plan, payer.as_ref()).ok_or(Rejection::Overloaded)?;

@@ -31,17 +31,19 @@ impl CertificateFault {
     pub(crate) const fn remedy(&self) -> &'static str {
         match (self.which, &self.kind) {
             (FaultyCertificate::Refused, FaultKind::EndsEarlier { .. }) => {
-                "put one that lasts longer in its place, or restart the gateway to take this one"
+                "replace it with one that lasts longer, or restart the gateway to use this one"
             }
             (FaultyCertificate::Refused, FaultKind::Authority { .. }) => {
-                "put the whole chain, with the certificate of an authority that clients trust at its end, in its place; if \
-                 they trust this one, restart the gateway"
+                "replace it with the whole chain, up to the certificate of an authority that clients trust; if they \
+                 trust this one, restart the gateway"
             }
             (FaultyCertificate::Refused, FaultKind::Names { .. }) => {
-                "put one for all of the platform's names in its place; if a name is given up, restart the gateway"
+                "replace it with one for all of the platform's names; if a name is no longer needed, restart the gateway"
             }
-            (FaultyCertificate::Refused, _) => "put a good pair in its place before the gateway is restarted",
-            (FaultyCertificate::InUse, _) => "put a good pair in its place",
+            (FaultyCertificate::Refused, _) => {
+                "replace it with a valid certificate and its key before the gateway restarts"
+            }
+            (FaultyCertificate::InUse, _) => "replace it with a valid certificate and its key",
         }
     }
 }
@@ -76,11 +78,11 @@ mod tests {
         assert_eq!(
             fault.to_string(),
             "/etc/platform.pem is refused, and the certificate in use stays: it covers other.example and does not cover \
-             0.p.example, 1.p.example, 2.p.example, 3.p.example, 4.p.example and 2 more: put one for all of the \
-             platform's names in its place; if a name is given up, restart the gateway"
+             0.p.example, 1.p.example, 2.p.example, 3.p.example, 4.p.example and 2 more: replace it with one for \
+             all of the platform's names; if a name is no longer needed, restart the gateway"
         );
         let fault =
             CertificateFault { kind: FaultKind::Expired(UnixSeconds(0)), which: FaultyCertificate::InUse, ..fault };
-        assert!(fault.to_string().contains("it expired at 1970-01-01T00:00:00Z: put a good pair in its place"));
+        assert!(fault.to_string().contains("it expired at 1970-01-01T00:00:00Z: replace it with a valid certificate"));
     }
 }

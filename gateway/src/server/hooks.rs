@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use contract::certificate::Challenge;
 use contract::hostname::Hostname;
+use rcgen::{CertificateParams, CustomExtension, KeyPair};
+use rustls::crypto::aws_lc_rs::sign::any_supported_type;
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::sign::CertifiedKey;
 
 use crate::gateway::Gateway;
 use crate::request_id::RequestId;
-use crate::tls::challenge;
 use listener::{ConnectionEvent, Connections, HandshakeOutcome, Hooks, ListenerRefusal};
 
 pub(super) struct EdgeHooks {
@@ -35,8 +38,8 @@ impl Hooks for EdgeHooks {
 
     fn challenge_certificate(&self, name: &Hostname) -> Option<Arc<CertifiedKey>> {
         let challenge = self.gateway.pipeline.replica.challenge_for(name)?;
-        challenge::certificate(&challenge)
-            .inspect_err(|error| tracing::error!(%name, %error, "cannot make a challenge certificate"))
+        challenge_certificate(&challenge)
+            .inspect_err(|error| tracing::error!(%name, %error, "cannot create a challenge certificate; the certificate authority will not validate this name"))
             .ok()
     }
 
@@ -56,4 +59,22 @@ impl Hooks for EdgeHooks {
         self.gateway.telemetry.connection_event(event);
         self.gateway.telemetry.show_connections(self.connections.live());
     }
+}
+
+/// The certificate for a TLS-ALPN-01 challenge (RFC 8737): self-signed, for one name, with the digest of the key
+/// authorization in a critical extension. Created per handshake: a challenge has only a few.
+///
+/// # Errors
+/// The name does not fit a certificate, or no key can be created.
+fn challenge_certificate(challenge: &Challenge) -> anyhow::Result<Arc<CertifiedKey>> {
+    let key = KeyPair::generate()?;
+    let mut params = CertificateParams::new(vec![challenge.hostname.as_str().to_owned()])?;
+    // No common name: it would limit hostnames to 64 bytes.
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, challenge.key_authorization.as_bytes());
+    params.custom_extensions = vec![CustomExtension::new_acme_identifier(digest.as_ref())];
+    let certificate = params.self_signed(&key)?;
+    let private = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+    let signing = any_supported_type(&private)?;
+    Ok(Arc::new(CertifiedKey::new(vec![certificate.der().clone()], signing)))
 }

@@ -95,8 +95,8 @@ impl DataPlane {
     }
 }
 
-/// Waits until no request is in progress. Clients with open connections were told to leave; after the grace their idle
-/// connections are closed.
+/// Waits until no request is in progress. Clients with open connections were asked to close them; idle ones are closed
+/// after the grace period.
 async fn nothing_in_progress(connections: &Connections) {
     loop {
         if tokio::time::timeout(IDLE_GRACE, connections.wait_until_closed()).await.is_ok()
@@ -140,12 +140,16 @@ impl Seen {
         }
         let heard = chores.telemetry.feed_heard.get();
         let silent = chores.clock.now_seconds().0 - heard > CONTROL_SILENT;
-        // Not before the control plane was heard once.
+        // Only after the first message of the control plane.
         if heard > 0 && silent != self.control_silent {
             self.control_silent = silent;
             changes.record(
                 "control",
-                if silent { "the control plane is silent" } else { "the control plane is heard again" },
+                if silent {
+                    "no message from the control plane for 5 s"
+                } else {
+                    "the control plane is reachable again"
+                },
             );
         }
     }

@@ -107,10 +107,11 @@ impl Parts {
             upstreams,
             platform_certificate: self.platform.clone(),
             https_port: config.public_https_port.map_or_else(OnceLock::new, OnceLock::from),
+            health: self.health.clone(),
             clock: self.fleet_clock.clone(),
         };
         let (telemetry, clock) = (self.telemetry.clone(), self.fleet_clock.clone());
-        Ok(Arc::new(Gateway { pipeline, telemetry, clock, health: self.health.clone() }))
+        Ok(Arc::new(Gateway { pipeline, telemetry, clock }))
     }
 
     /// What follows the control plane's changes, and closes the connections of names that are no longer served.

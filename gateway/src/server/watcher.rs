@@ -88,7 +88,7 @@ impl Watcher for EdgeWatcher {
 
     fn served(&self) {
         self.show();
-        self.telemetry.recent.changes.record("control", "the control plane has heard this gateway, and it serves");
+        self.telemetry.recent.changes.record("control", "the control plane knows this gateway; it serves requests now");
     }
 
     fn refused(&self, reason: &'static str) {

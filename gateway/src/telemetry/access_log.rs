@@ -13,6 +13,7 @@ use contract::time::UnixMillis;
 use crate::facts::Facts;
 use crate::telemetry::blame_word;
 use contract::rejection::Rejection;
+use listener::Connection;
 use quota::settings::Mode;
 
 /// Buffer size for usual lines.
@@ -47,6 +48,17 @@ pub(crate) struct LoggedConnection<'a> {
     pub tls: &'a str,
     /// The client's address, as text.
     pub client: Option<&'a str>,
+}
+
+impl<'a> LoggedConnection<'a> {
+    /// Of a request on this connection.
+    pub(crate) fn of(connection: &'a Connection, facts: &'a Facts) -> Self {
+        Self {
+            protocol: if connection.is_h2() { "h2" } else { "h1" },
+            tls: connection.tls().map_or("", |tls| tls.version),
+            client: facts.client_text(connection).to_str().ok(),
+        }
+    }
 }
 
 /// The line of a request; its last fields are the gateway's enrolled name, empty while unknown, and the id of the

@@ -1,8 +1,8 @@
 //! Limits the log lines of the gateway's own answers: refusals and redirects, which reached no upstream.
 //!
 //! Such answers cost a client little, and a flood of them would displace everything else from a bounded log. Therefore
-//! the lines per second are limited, separately for known callers and for strangers, so that a flood of strangers hides
-//! no customer. All requests are counted. A request that reached an upstream always has its line.
+//! the lines per second are limited, separately for authenticated and other callers, so that a flood without keys
+//! hides no customer. All requests are counted. A request that reached an upstream always has its line.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ const LINES_AT_ONCE_MAX: u32 = 1_000;
 
 /// The budgets of log lines.
 pub(super) struct OwnAnswers {
-    strangers: Mutex<LineBudget>,
-    known: Mutex<LineBudget>,
+    unauthenticated: Mutex<LineBudget>,
+    authenticated: Mutex<LineBudget>,
     unwritten: IntCounter,
 }
 
@@ -36,12 +36,12 @@ impl OwnAnswers {
             "edge_log_unwritten_lines_total",
             "Refusals and redirects without a line in the log, because there were too many.",
         )?;
-        Ok(Self { strangers: budget(), known: budget(), unwritten })
+        Ok(Self { unauthenticated: budget(), authenticated: budget(), unwritten })
     }
 
     /// Whether another line may be written; counts it if not.
-    pub(super) fn may_be_written(&self, is_known: bool, now: Duration) -> bool {
-        let budget = if is_known { &self.known } else { &self.strangers };
+    pub(super) fn may_be_written(&self, is_authenticated: bool, now: Duration) -> bool {
+        let budget = if is_authenticated { &self.authenticated } else { &self.unauthenticated };
         let written = budget.lock().take(now);
         if !written {
             self.unwritten.inc();
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_of_strangers_is_bounded_and_takes_no_room_of_callers_we_know() {
+    fn a_flood_without_keys_is_bounded_and_hides_no_authenticated_caller() {
         let answers = OwnAnswers::new(&Registry::new()).unwrap();
         let mut written = 0;
         // A minute with a thousand answers per second.

@@ -47,7 +47,7 @@ pub(super) fn record(tracer: &Tracer, facts: &Facts, entry: &Entry<'_>, took: Du
     }
     let ours = matches!(facts.refused.map(Rejection::blame), Some(Blame::Platform | Blame::Upstream));
     let server = server_span(&facts.request_id);
-    if let Some(asked) = facts.upstream.began {
+    if let Some(sent) = facts.upstream.began {
         let answered = facts.upstream.answered.unwrap_or(facts.began + took);
         let mut attributes = vec![("tollhouse.attempts", AttributeValue::Number(i64::from(facts.upstream.attempts)))];
         if let Some(upstream) = facts.upstream.forwarded_to() {
@@ -65,8 +65,8 @@ pub(super) fn record(tracer: &Tracer, facts: &Facts, entry: &Entry<'_>, took: Du
             parent: Some(server),
             name: "upstream".to_owned(),
             kind: SpanKind::Client,
-            began_nanos: began.saturating_add(nanos(asked.saturating_sub(facts.began))),
-            took_nanos: nanos(answered.saturating_sub(asked)),
+            began_nanos: began.saturating_add(nanos(sent.saturating_sub(facts.began))),
+            took_nanos: nanos(answered.saturating_sub(sent)),
             attributes,
             failed: facts.refused.map(Rejection::blame) == Some(Blame::Upstream),
         });

@@ -1,11 +1,12 @@
-//! How many requests an upstream has in progress, and how many of them one project and one visitor may have.
+//! Limits the requests that an upstream has in progress, and the shares of one project and of one visitor.
 //!
-//! Most upstreams serve many projects. Without shares, one project with slow clients could take every permit and shut out
-//! all others, and one slow visitor could shut out all others of a public site. Therefore a project gets another permit
-//! while it has fewer than seven times as many as are free. Alone it gets seven eighths; two greedy projects get seven
-//! fifteenths each, and later projects still find free permits. A visitor without a key gets a part of its project's
-//! share by the same rule with three in place of seven: alone three quarters. The rule is known as dynamic thresholds
-//! (Choudhury and Hahne, 1998); the ports of a switch share a buffer by it. Callers with a key have a quota instead.
+//! Most upstreams serve many projects. Without shares, one project with slow clients could take every permit and shut
+//! out all others, and one slow visitor could shut out all others of a public site. Therefore a project gets another
+//! permit while it has fewer than seven times as many as are free. Alone it gets seven eighths; two greedy projects get
+//! seven fifteenths each, and later projects still find free permits. A visitor without a key gets a part of its
+//! project's share by the same rule with three in place of seven: alone three quarters. The rule is known as dynamic
+//! thresholds (Choudhury and Hahne, 1998); the ports of a switch share a buffer by it. Callers with a key have a quota
+//! instead.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -23,8 +24,8 @@ const PROJECT_TIMES: u32 = 7;
 /// A visitor has at most this many times the permits that are left to its project.
 const VISITOR_TIMES: u32 = 3;
 
-/// Number of counters for projects and visitors. Two with the same counter, by a hash that each process keys anew, share
-/// the limit of one.
+/// Number of counters for projects and visitors. A hash with a random key per process selects the counter; two projects
+/// with the same counter share the limit of one.
 const COUNTS: usize = 4_096;
 
 /// The permits of one upstream.
@@ -57,7 +58,7 @@ pub(crate) struct Permit {
 }
 
 impl Bulkhead {
-    /// With this many permits.
+    /// A bulkhead with this many permits.
     pub(super) fn new(all: u32) -> Self {
         let counts = (0..COUNTS).map(|_| AtomicU32::new(0)).collect();
         Self { all, taken: AtomicU32::new(0), counts, secret: RandomState::new() }

@@ -54,7 +54,7 @@ pub(crate) enum DialFailure {
 }
 
 impl DialFailure {
-    /// The error type for it.
+    /// The kind of pingora's error.
     pub(crate) fn error_type(self) -> ErrorType {
         match self {
             Self::Refused => ErrorType::ConnectRefused,

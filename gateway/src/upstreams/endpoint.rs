@@ -81,9 +81,9 @@ impl Endpoint {
 
     /// Records the result of a health check; returns whether the address changed between up and out. Only one task
     /// checks an address, so these stores do not race.
-    pub(super) fn checked(&self, well: bool, check: &HealthCheck) -> bool {
+    pub(super) fn checked(&self, healthy: bool, check: &HealthCheck) -> bool {
         let before = self.streak.load(Ordering::Relaxed);
-        let streak = if well { before.max(0).saturating_add(1) } else { before.min(0).saturating_sub(1) };
+        let streak = if healthy { before.max(0).saturating_add(1) } else { before.min(0).saturating_sub(1) };
         self.streak.store(streak, Ordering::Relaxed);
         let was_out = self.is_out.load(Ordering::Relaxed);
         let is_out = if was_out { streak < i64::from(check.rises) } else { streak <= -i64::from(check.falls) };

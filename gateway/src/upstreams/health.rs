@@ -46,14 +46,14 @@ pub(crate) struct HealthCheck {
 impl HealthCheck {
     /// Checks one address once and records the result.
     pub(super) async fn run(&self, endpoint: &Endpoint, settings: &UpstreamSettings) {
-        let well = tokio::time::timeout(self.timeout, self.ask(endpoint, settings)).await.unwrap_or(false);
-        if endpoint.checked(well, self) {
-            tracing::warn!(address = %endpoint.address, well, "the health of an upstream address changed");
+        let healthy = tokio::time::timeout(self.timeout, self.check(endpoint, settings)).await.unwrap_or(false);
+        if endpoint.checked(healthy, self) {
+            tracing::warn!(address = %endpoint.address, healthy, "the health of an upstream address changed");
         }
     }
 
     /// Whether the check succeeds.
-    async fn ask(&self, endpoint: &Endpoint, settings: &UpstreamSettings) -> bool {
+    async fn check(&self, endpoint: &Endpoint, settings: &UpstreamSettings) -> bool {
         let http2 = matches!(self.question, Question::Grpc(_));
         let stream = match self.port {
             Some(port) => {

@@ -48,7 +48,7 @@ impl From<SocketAddr> for HostPort {
     }
 }
 
-/// The protocol, which the start of an endpoint names.
+/// The protocol: the scheme of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scheme {
     /// HTTP/1.1 in clear text; the default.

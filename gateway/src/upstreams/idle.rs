@@ -61,7 +61,7 @@ pub(crate) struct Idle {
 }
 
 impl Idle {
-    /// None yet. All addresses that share these permits keep at most as many connections.
+    /// An empty pool. All pools that share these permits together keep at most as many connections.
     pub(crate) fn new(permits: Arc<Semaphore>) -> Self {
         Self { permits, waiting: Mutex::default() }
     }
@@ -90,7 +90,7 @@ impl Idle {
     }
 
     /// Keeps a connection whose last response is complete, or closes it if there is no permit or its lifetime is over.
-    /// May close the oldest one instead. The upstream keeps it for `good_for`.
+    /// May close the oldest one instead. `good_for`: how long the upstream keeps it.
     pub(crate) fn keep(&self, stream: Stream, trust: Trust, mut lifetime: Lifetime, good_for: Duration) {
         let since = Instant::now();
         let left = lifetime.until.saturating_duration_since(since);

@@ -53,7 +53,7 @@ impl ConnectionLimits {
     /// Of a connection that is opened now.
     pub(crate) fn begin(&self) -> Lifetime {
         static OPENED: AtomicU64 = AtomicU64::new(0);
-        let age = listener::spread(self.age, OPENED.fetch_add(1, Ordering::Relaxed));
+        let age = listener::with_jitter(self.age, OPENED.fetch_add(1, Ordering::Relaxed));
         Lifetime { until: Instant::now() + age, requests: self.requests }
     }
 }

@@ -5,7 +5,7 @@
 
 use http::Method;
 
-use crate::request::BodyPromise;
+use crate::request::AnnouncedBody;
 
 /// One path pattern with its methods. `{…}` matches one non-empty segment, a trailing `*` everything below.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl RouteTable {
         &self,
         method: &Method,
         path: &str,
-        body: BodyPromise,
+        body: AnnouncedBody,
         body_bytes_max: u64,
     ) -> Result<u64, RouteError> {
         // Never forwarded: TRACE mirrors headers, CONNECT opens tunnels.
@@ -56,9 +56,9 @@ impl RouteTable {
         }
         let limit = if self.0.is_empty() { body_bytes_max } else { self.limit(method, path)? };
         match body {
-            BodyPromise::Length(_) | BodyPromise::Unknown if limit == 0 => Err(RouteError::BodyNotAllowed),
-            BodyPromise::Length(length) if length > limit => Err(RouteError::BodyTooLarge),
-            BodyPromise::None | BodyPromise::Length(_) | BodyPromise::Unknown => Ok(limit),
+            AnnouncedBody::Length(_) | AnnouncedBody::Unknown if limit == 0 => Err(RouteError::BodyNotAllowed),
+            AnnouncedBody::Length(length) if length > limit => Err(RouteError::BodyTooLarge),
+            AnnouncedBody::None | AnnouncedBody::Length(_) | AnnouncedBody::Unknown => Ok(limit),
         }
     }
 
@@ -70,11 +70,11 @@ impl RouteTable {
     }
 
     /// A browser's preflight on a path: it has no body.
-    pub(crate) fn pick_preflight(&self, path: &str, body: BodyPromise) -> Result<u64, RouteError> {
+    pub(crate) fn pick_preflight(&self, path: &str, body: AnnouncedBody) -> Result<u64, RouteError> {
         match (self.methods(path), body) {
             (None, _) => Err(RouteError::NotFound),
-            (Some(_), BodyPromise::None) => Ok(0),
-            (Some(_), BodyPromise::Length(_) | BodyPromise::Unknown) => Err(RouteError::BodyNotAllowed),
+            (Some(_), AnnouncedBody::None) => Ok(0),
+            (Some(_), AnnouncedBody::Length(_) | AnnouncedBody::Unknown) => Err(RouteError::BodyNotAllowed),
         }
     }
 
@@ -159,16 +159,16 @@ mod tests {
         ])
     }
 
-    fn pick(method: &Method, path: &str, body: BodyPromise) -> Result<u64, RouteError> {
+    fn pick(method: &Method, path: &str, body: AnnouncedBody) -> Result<u64, RouteError> {
         table().pick(method, path, body, 7)
     }
 
     #[test]
     fn paths_match_as_they_will_be_forwarded() {
-        assert_eq!(pick(&Method::GET, "/v1/store/orders", BodyPromise::None), Ok(0));
-        assert_eq!(pick(&Method::HEAD, "/v1/store/orders", BodyPromise::None), Ok(0));
-        assert_eq!(pick(&Method::DELETE, "/v1/store/orders/1", BodyPromise::None), Ok(0));
-        assert_eq!(pick(&Method::DELETE, "/v1/store/orders/%2F", BodyPromise::None), Ok(0), "the service checks ids");
+        assert_eq!(pick(&Method::GET, "/v1/store/orders", AnnouncedBody::None), Ok(0));
+        assert_eq!(pick(&Method::HEAD, "/v1/store/orders", AnnouncedBody::None), Ok(0));
+        assert_eq!(pick(&Method::DELETE, "/v1/store/orders/1", AnnouncedBody::None), Ok(0));
+        assert_eq!(pick(&Method::DELETE, "/v1/store/orders/%2F", AnnouncedBody::None), Ok(0), "the service checks ids");
         for path in [
             "/",
             "/v1",
@@ -178,7 +178,7 @@ mod tests {
             "/V1/store/orders",
             "/v1/store/orders/1/2",
         ] {
-            assert_eq!(pick(&Method::GET, path, BodyPromise::None), Err(RouteError::NotFound), "{path}");
+            assert_eq!(pick(&Method::GET, path, AnnouncedBody::None), Err(RouteError::NotFound), "{path}");
         }
     }
 
@@ -211,7 +211,7 @@ mod tests {
     // rule: 4.1.1, 4.2.1
     #[test]
     fn a_wrong_method_is_refused_with_the_allowed_ones() {
-        let allow = |method: &Method, path| pick(method, path, BodyPromise::None).unwrap_err();
+        let allow = |method: &Method, path| pick(method, path, AnnouncedBody::None).unwrap_err();
         assert_eq!(allow(&Method::POST, "/v1/store/orders"), RouteError::Method("GET, HEAD, OPTIONS".to_owned()));
         assert_eq!(allow(&Method::GET, "/v1/store/orders/1"), RouteError::Method("DELETE, OPTIONS".to_owned()));
         assert_eq!(allow(&Method::TRACE, "/v2/orders"), RouteError::Method("GET, HEAD, POST, OPTIONS".to_owned()));
@@ -221,19 +221,19 @@ mod tests {
     #[test]
     fn bodies_are_checked_before_the_upstream_is_contacted() {
         assert_eq!(
-            pick(&Method::DELETE, "/v1/store/orders/1", BodyPromise::Length(1)),
+            pick(&Method::DELETE, "/v1/store/orders/1", AnnouncedBody::Length(1)),
             Err(RouteError::BodyNotAllowed)
         );
-        assert_eq!(pick(&Method::GET, "/v2/orders", BodyPromise::Unknown), Err(RouteError::BodyNotAllowed));
-        assert_eq!(pick(&Method::POST, "/v2/orders", BodyPromise::Length(101)), Err(RouteError::BodyTooLarge));
-        assert_eq!(pick(&Method::POST, "/v2/orders", BodyPromise::Unknown), Ok(100));
+        assert_eq!(pick(&Method::GET, "/v2/orders", AnnouncedBody::Unknown), Err(RouteError::BodyNotAllowed));
+        assert_eq!(pick(&Method::POST, "/v2/orders", AnnouncedBody::Length(101)), Err(RouteError::BodyTooLarge));
+        assert_eq!(pick(&Method::POST, "/v2/orders", AnnouncedBody::Unknown), Ok(100));
     }
 
     #[test]
     fn an_upstream_without_routes_takes_every_path_and_method() {
         let open = RouteTable::new(Vec::new());
-        assert_eq!(open.pick(&Method::PUT, "/anything", BodyPromise::Length(7), 7), Ok(7));
-        assert_eq!(open.pick(&Method::PUT, "/anything", BodyPromise::Length(8), 7), Err(RouteError::BodyTooLarge));
-        assert!(matches!(open.pick(&Method::TRACE, "/", BodyPromise::None, 7), Err(RouteError::Method(_))));
+        assert_eq!(open.pick(&Method::PUT, "/anything", AnnouncedBody::Length(7), 7), Ok(7));
+        assert_eq!(open.pick(&Method::PUT, "/anything", AnnouncedBody::Length(8), 7), Err(RouteError::BodyTooLarge));
+        assert!(matches!(open.pick(&Method::TRACE, "/", AnnouncedBody::None, 7), Err(RouteError::Method(_))));
     }
 }

@@ -180,7 +180,7 @@ async fn a_bad_certificate_at_the_start_is_served_and_reported() {
     let expired = pair(&[WILDCARD], -30, -2);
     let world = World::with(|setup| setup.platform = expired.clone()).await;
     assert_eq!(shown(&world).await, leaf(&expired));
-    says(&world, "platform.pem): it expired at 2027-01-13T08:00:10Z: put a good pair in its place").await;
+    says(&world, "platform.pem): it expired at 2027-01-13T08:00:10Z: replace it with a valid certificate").await;
     world.admin.counts(&series("in_use", "expired"), 1).await;
     // A certificate that expires within a month is better than an expired one.
     let fixed = pair(&[WILDCARD], -1, 5);

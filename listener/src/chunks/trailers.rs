@@ -1,5 +1,5 @@
-//! Trailer fields: parsed to find the end of the body, bounded, and refused if a server might merge them into the head.
-//! The proxy drops all others.
+//! Trailer fields after a chunked body: parsed to find the end of the body, bounded, and refused if a server might
+//! merge them into the head. Accepted ones are not forwarded.
 
 use crate::fields::{is_reserved, may_stand_in_trailers};
 use crate::head::bytes::{is_control, is_token};

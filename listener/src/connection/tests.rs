@@ -13,7 +13,7 @@ fn host(text: &str) -> Hostname {
 #[test]
 fn ages_differ_by_a_tenth_at_most() {
     let hour = Duration::from_hours(1);
-    let ages: Vec<_> = (0..1_000).map(|id| spread(hour, id)).collect();
+    let ages: Vec<_> = (0..1_000).map(|id| with_jitter(hour, id)).collect();
     assert!(ages.iter().all(|age| (3_240..=3_960).contains(&age.as_secs())));
     let mean = ages.iter().sum::<Duration>() / 1_000;
     assert!((3_560..=3_640).contains(&mean.as_secs()), "{mean:?}");
@@ -45,9 +45,9 @@ fn a_connection_serves_the_hosts_it_was_used_for() {
     let (settings, shared) = (ListenerSettings::default(), Arc::default());
     let connection = connection(&settings, &shared);
     let gone = |name: &Hostname| name.as_str() == "gone.example";
-    connection.note_host(&host("kept.example"));
+    connection.record_host(&host("kept.example"));
     assert!(!connection.serves(&gone));
-    connection.note_host(&host("gone.example"));
+    connection.record_host(&host("gone.example"));
     assert!(connection.serves(&gone));
 }
 
@@ -56,10 +56,10 @@ fn a_connection_with_too_many_hosts_counts_as_using_all() {
     let (settings, shared) = (ListenerSettings::default(), Arc::default());
     let connection = connection(&settings, &shared);
     for number in 0..HOSTS_MAX {
-        connection.note_host(&host(&format!("h{number}.example")));
+        connection.record_host(&host(&format!("h{number}.example")));
     }
     assert!(!connection.should_close() && !connection.serves(&|_| false));
-    connection.note_host(&host("one-more.example"));
+    connection.record_host(&host("one-more.example"));
     assert!(connection.should_close() && connection.serves(&|_| false));
 }
 

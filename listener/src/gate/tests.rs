@@ -50,7 +50,7 @@ fn one_empty_line_before_a_request_is_skipped_and_never_released() {
         gate.feed(b"\r").unwrap();
         assert_eq!(gate.head(), None);
         gate.feed(b"\n").unwrap();
-        assert_eq!((gate.want(), gate.held.capacity()), (NextRead::Head { begun: false }, 0));
+        assert_eq!((gate.want(), gate.buffer.capacity()), (NextRead::Head { begun: false }, 0));
         gate.feed(GET.as_bytes()).unwrap();
         assert_eq!((read(&mut gate).as_str(), gate.want()), (GET, NextRead::Response));
         gate.feed(format!("\r\n{GET}").as_bytes()).unwrap();
@@ -67,11 +67,11 @@ fn the_next_message_waits_for_the_response_to_this_one() {
     gate.feed(format!("{GET}{GET}{GET}").as_bytes()).unwrap();
     for left in [2, 1, 0] {
         assert_eq!(read(&mut gate), GET);
-        assert_eq!((gate.want(), gate.ready().len(), gate.holds()), (NextRead::Response, 0, left > 0));
+        assert_eq!((gate.want(), gate.ready().len(), gate.has_later_bytes()), (NextRead::Response, 0, left > 0));
         gate.response_complete().unwrap();
     }
     assert_eq!(gate.want(), NextRead::Head { begun: false });
-    assert_eq!(gate.held.capacity(), 0, "an idle connection keeps no buffer");
+    assert_eq!(gate.buffer.capacity(), 0, "an idle connection keeps no buffer");
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn read_bytes_are_dropped_although_the_client_always_pipelines() {
         gate.feed(GET.as_bytes()).unwrap();
         assert_eq!(read(&mut gate), GET);
         gate.response_complete().unwrap();
-        assert!(gate.held.len() <= 2 * GET.len());
+        assert!(gate.buffer.len() <= 2 * GET.len());
     }
 }
 

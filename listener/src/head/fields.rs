@@ -76,7 +76,7 @@ impl<'head> Fields<'head> {
             let (line, tail) = rest.split_at_checked(end).ok_or(Rejection::BadRequest)?;
             rest = tail.strip_prefix(b"\r\n").ok_or(Rejection::BadRequest)?;
             let (name, value) = field(line)?;
-            fields.note(name, value)?;
+            fields.add(name, value)?;
         }
         if rest.is_empty() { Ok(fields) } else { Err(Rejection::BadRequest) }
     }
@@ -91,7 +91,7 @@ impl<'head> Fields<'head> {
         let (mut fields, mut size) = (Self::default(), Size { limits, fields: 0, bytes: 0 });
         if let Some(authority) = authority {
             size.add(b"host", authority)?;
-            fields.note(b"host", authority)?;
+            fields.add(b"host", authority)?;
         }
         for (name, value) in headers {
             if *name == header::HOST && authority.is_some() {
@@ -99,7 +99,7 @@ impl<'head> Fields<'head> {
             }
             let value = trim(value.as_bytes());
             size.add(name.as_str().as_bytes(), value)?;
-            fields.note(name.as_str().as_bytes(), value)?;
+            fields.add(name.as_str().as_bytes(), value)?;
         }
         if body_follows && fields.length.is_none() {
             fields.coding = Some(b"chunked");
@@ -107,7 +107,7 @@ impl<'head> Fields<'head> {
         Ok(fields)
     }
 
-    fn note(&mut self, name: &'head [u8], value: &'head [u8]) -> Result<(), Rejection> {
+    fn add(&mut self, name: &'head [u8], value: &'head [u8]) -> Result<(), Rejection> {
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
         match name.len() {
             4 if is(b"host") => {

@@ -52,7 +52,7 @@ pub(super) fn parse(line: &[u8], limits: &HeadLimits) -> Result<RequestLine, Rej
     if target.len() > limits.target_bytes {
         return Err(Rejection::UriTooLong);
     }
-    // The version is checked before the target, so that a client of another protocol is told about the protocol.
+    // The version is checked before the target, so that the refusal of another protocol names the protocol.
     let http_1_1 = match version {
         Some(b"HTTP/1.1") => true,
         Some(b"HTTP/1.0") => false,

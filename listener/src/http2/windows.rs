@@ -38,7 +38,7 @@ pub(super) struct Windows {
     /// Start of the current round trip.
     began: Option<Instant>,
     /// Bytes consumed by the end of the last round trip, and when it ended.
-    marked: (u64, Instant),
+    last_sample: (u64, Instant),
     /// The window of a stream. The connection's window is the same, but at least [`CONNECTION`].
     size: u32,
 }
@@ -46,7 +46,7 @@ pub(super) struct Windows {
 impl Windows {
     pub(super) fn new(connection: &Arc<Connection>) -> Self {
         let connection = Arc::clone(connection);
-        Self { connection, pings: None, has_begun: false, began: None, marked: (0, Instant::now()), size: STREAM }
+        Self { connection, pings: None, has_begun: false, began: None, last_sample: (0, Instant::now()), size: STREAM }
     }
 
     /// Measures and adjusts. Call it before every run of the engine.
@@ -57,8 +57,8 @@ impl Windows {
         if self.size > STREAM && self.connection.is_pressed() {
             self.resize(engine, STREAM);
         }
-        let taken = self.connection.streams().taken();
-        let fresh = taken.saturating_sub(self.marked.0);
+        let received = self.connection.streams().received();
+        let fresh = received.saturating_sub(self.last_sample.0);
         if fresh >= SAMPLE && !std::mem::replace(&mut self.has_begun, true) {
             self.pings = engine.ping_pong();
         }
@@ -69,9 +69,9 @@ impl Windows {
                 Poll::Ready(Err(_)) => self.pings = None,
                 Poll::Ready(Ok(_)) => {
                     let now = Instant::now();
-                    let (round_trip, span) = (now - began, now - self.marked.1);
-                    (self.began, self.marked) = (None, (taken, now));
-                    let is_full = holds_up(fresh, span.as_nanos(), round_trip.as_nanos(), self.size);
+                    let (round_trip, span) = (now - began, now - self.last_sample.1);
+                    (self.began, self.last_sample) = (None, (received, now));
+                    let is_full = limits_client(fresh, span.as_nanos(), round_trip.as_nanos(), self.size);
                     if is_full && !self.connection.is_pressed() {
                         self.resize(engine, self.size.saturating_mul(2).min(MAX));
                     }
@@ -92,11 +92,11 @@ impl Windows {
         T: AsyncRead + AsyncWrite + Unpin,
     {
         let (before, after) = (self.size.max(CONNECTION), size.max(CONNECTION));
-        if !self.connection.grow_window(before, after) {
+        if !self.connection.resize_window(before, after) {
             return;
         }
         if engine.set_initial_window_size(size).is_err() {
-            self.connection.grow_window(after, before);
+            self.connection.resize_window(after, before);
             return;
         }
         engine.set_target_window_size(after);
@@ -105,13 +105,13 @@ impl Windows {
 }
 
 /// Whether at least half a window moves in one round trip, if `bytes` moved in `span`.
-fn holds_up(bytes: u64, span: u128, round_trip: u128, window: u32) -> bool {
+fn limits_client(bytes: u64, span: u128, round_trip: u128, window: u32) -> bool {
     u128::from(bytes) * round_trip * 2 >= u128::from(window) * span
 }
 
 impl Drop for Windows {
     fn drop(&mut self) {
-        self.connection.grow_window(self.size.max(CONNECTION), CONNECTION);
+        self.connection.resize_window(self.size.max(CONNECTION), CONNECTION);
     }
 }
 
@@ -134,7 +134,7 @@ mod tests {
             // A fast client nearby: it does not wait for windows.
             (STREAM, 10, 1, false),
         ] {
-            let verdict = holds_up(bytes.into(), millis(span), millis(round_trip), STREAM);
+            let verdict = limits_client(bytes.into(), millis(span), millis(round_trip), STREAM);
             assert_eq!(verdict, is_full, "{bytes} bytes in {span} ms, {round_trip} ms away");
         }
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{ByteStream, EdgeStream, Standing};
+use super::{ByteStream, EdgeStream, StreamState};
 use crate::ListenerRefusal;
 use contract::rejection::Rejection;
 
@@ -15,7 +15,7 @@ const ALLOW: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 impl<S: ByteStream> EdgeStream<S> {
     /// Refuses a message that is not a request, and answers it.
     pub(crate) fn refuse(&mut self, rejection: Rejection) {
-        self.standing = Standing::Refused;
+        self.state = StreamState::Refused;
         let line = self.gate.as_ref().map(super::Gate::first_line).unwrap_or_default();
         // A response to HEAD has no body; the client would read a body as the next response.
         let to_head = line.starts_with(b"HEAD ");

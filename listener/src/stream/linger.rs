@@ -33,7 +33,7 @@ pub(super) enum Linger {
 /// a runtime, at the end of the process, the connection just closes.
 pub(super) fn spawn<S: ByteStream>(
     io: S,
-    last_words: Vec<u8>,
+    unsent: Vec<u8>,
     kind: Linger,
     settings: &Arc<ListenerSettings>,
     mut slot: Slot,
@@ -50,17 +50,17 @@ pub(super) fn spawn<S: ByteStream>(
     runtime.spawn(async move {
         let _slot = slot;
         // An error or timeout needs no action: the client is gone or does not read.
-        let _ = timeout_at(Instant::now() + whole, linger(io, &last_words, pause, bytes)).await;
+        let _ = timeout_at(Instant::now() + whole, linger(io, &unsent, pause, bytes)).await;
     });
 }
 
 async fn linger<S: ByteStream>(
     mut io: S,
-    last_words: &[u8],
+    unsent: &[u8],
     pause: Duration,
     mut bytes_left: usize,
 ) -> std::io::Result<()> {
-    io.write_all(last_words).await?;
+    io.write_all(unsent).await?;
     io.flush().await?;
     io.shutdown().await?;
     let mut sink = vec![0; SINK_BYTES];

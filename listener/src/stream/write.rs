@@ -1,4 +1,5 @@
-//! The write side: buffered, with a minimum rate.
+//! The write side, with a minimum rate. Bytes are buffered until a flush, so that a head and a small body leave in one
+//! TLS record and one system call.
 
 use std::io;
 use std::pin::Pin;
@@ -7,8 +8,11 @@ use std::task::{Context, Poll, ready};
 use tokio::io::AsyncWrite;
 use tokio::time::Instant;
 
-use super::{ByteStream, EdgeStream, Standing};
+use super::{ByteStream, EdgeStream, StreamState};
 use crate::ConnectionEvent;
+
+/// Size of the buffer: the plaintext of one TLS record.
+const BYTES_MAX: usize = 16 * 1024;
 
 impl<S: ByteStream> AsyncWrite for EdgeStream<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
@@ -78,8 +82,8 @@ impl<S: ByteStream> EdgeStream<S> {
             Poll::Ready(result) => {
                 if let Ok(bytes) = &result {
                     self.write_rate.moved(*bytes, Instant::now());
-                    if let Some(frames) = &mut self.frames {
-                        frames.sent(*bytes);
+                    if let Some(flood_guard) = &mut self.flood_guard {
+                        flood_guard.sent(*bytes);
                     }
                 }
                 Poll::Ready(result)
@@ -91,12 +95,85 @@ impl<S: ByteStream> EdgeStream<S> {
                 let until = self.write_rate.wait(Instant::now());
                 ready!(self.write_timer.poll(until, cx));
                 self.hooks.connection(ConnectionEvent::Stalled);
-                self.standing = Standing::Cut;
+                self.state = StreamState::Cut;
                 if let Some(io) = &self.io {
-                    io.give_up();
+                    io.abort_on_close();
                 }
                 Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
             }
         }
+    }
+}
+
+/// Bytes that wait for a flush.
+#[derive(Debug, Default)]
+pub(super) struct WriteBuffer {
+    bytes: Vec<u8>,
+    sent: usize,
+}
+
+impl WriteBuffer {
+    /// Collects as much of `piece` as fits; returns how much. A piece that fills a record is not copied if the buffer
+    /// is empty.
+    pub(super) fn collect(&mut self, piece: &[u8]) -> usize {
+        if self.bytes.is_empty() && piece.len() >= BYTES_MAX {
+            return 0;
+        }
+        let taken = piece.len().min(BYTES_MAX.saturating_sub(self.bytes.len()));
+        self.bytes.extend_from_slice(piece.get(..taken).unwrap_or_default());
+        taken
+    }
+
+    /// Collects `piece` beyond the limit: for our own short error response.
+    pub(super) fn append(&mut self, piece: &[u8]) {
+        self.bytes.extend_from_slice(piece);
+    }
+
+    /// Writes some buffered bytes; zero if the buffer is empty. An idle connection keeps no buffer.
+    pub(super) fn poll_send<S: AsyncWrite + Unpin>(
+        &mut self,
+        io: &mut S,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        let left = self.bytes.get(self.sent..).unwrap_or_default();
+        if left.is_empty() {
+            self.bytes = Vec::new();
+            self.sent = 0;
+            return Poll::Ready(Ok(0));
+        }
+        match Pin::new(io).poll_write(cx, left) {
+            Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+            Poll::Ready(Ok(sent)) => {
+                self.sent += sent;
+                Poll::Ready(Ok(sent))
+            }
+            other => other,
+        }
+    }
+
+    /// Takes the unsent bytes.
+    pub(super) fn take(&mut self) -> Vec<u8> {
+        let mut bytes = std::mem::take(&mut self.bytes);
+        bytes.drain(..std::mem::take(&mut self.sent).min(bytes.len()));
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_fill_records_and_large_ones_are_not_copied() {
+        let mut out = WriteBuffer::default();
+        assert_eq!(out.collect(&[1; BYTES_MAX]), 0, "it is a record by itself");
+        assert_eq!(out.collect(&[1; 9]), 9);
+        assert_eq!(out.collect(&[2; BYTES_MAX]), BYTES_MAX - 9);
+        assert_eq!(out.collect(&[3; 1]), 0);
+        out.append(&[4; 2]);
+        assert_eq!(out.collect(&[5; 1]), 0, "the buffer is full");
+        let bytes = out.take();
+        assert_eq!((bytes.len(), bytes[8], bytes[9], bytes[BYTES_MAX]), (BYTES_MAX + 2, 1, 2, 4));
+        assert_eq!(out.collect(&[6; 1]), 1);
     }
 }

@@ -26,7 +26,7 @@ pub(super) struct Echo;
 
 #[async_trait]
 impl Handler for Echo {
-    async fn serve(&self, client: &mut dyn Client) -> ServeOutcome {
+    async fn serve_http1(&self, client: &mut dyn Client) -> ServeOutcome {
         let text = String::from_utf8_lossy(client.head().unwrap().0).into_owned();
         assert!(!text.contains("panic"), "panic on request");
         client.take_head();
@@ -38,7 +38,7 @@ impl Handler for Echo {
         if sent { ServeOutcome::Whole } else { ServeOutcome::Cut }
     }
 
-    async fn serve_stream(&self, _: H2Request, _: &Arc<Connection>) -> bool {
+    async fn serve_http2(&self, _: H2Request, _: &Arc<Connection>) -> bool {
         unreachable!("this handler serves HTTP/1 only")
     }
 }
@@ -153,7 +153,7 @@ struct Generous;
 
 #[async_trait]
 impl Handler for Generous {
-    async fn serve(&self, client: &mut dyn Client) -> ServeOutcome {
+    async fn serve_http1(&self, client: &mut dyn Client) -> ServeOutcome {
         client.take_head();
         client.connection().request_seen();
         let _ = client.write_all(&vec![b'x'; 64 * 1024 * 1024]).await;
@@ -161,7 +161,7 @@ impl Handler for Generous {
         ServeOutcome::Cut
     }
 
-    async fn serve_stream(&self, _: H2Request, _: &Arc<Connection>) -> bool {
+    async fn serve_http2(&self, _: H2Request, _: &Arc<Connection>) -> bool {
         unreachable!("this handler serves HTTP/1 only")
     }
 }

@@ -216,7 +216,7 @@ async fn a_connection_that_is_ended_from_outside_ends_at_once() {
     rig.send(GET).await;
     rig.read().await.unwrap();
     rig.connection.request_seen();
-    rig.connection.note_host(&host);
+    rig.connection.record_host(&host);
     assert_eq!(rig.connections.close_where(|name| name.as_str() == "other.example"), 0);
 
     let connections = std::sync::Arc::clone(&rig.connections);

@@ -20,12 +20,12 @@ pub(crate) async fn is_plain_http(tcp: &TcpStream) -> bool {
 /// Sends the error, and waits until the client has received it.
 pub(crate) async fn answer(mut tcp: TcpStream) {
     // If the client is gone, no answer is needed.
-    let said = async {
+    let sent = async {
         tcp.write_all(ANSWER).await?;
         tcp.shutdown().await?;
         tokio::io::copy(&mut tcp.take(READ_MAX), &mut tokio::io::sink()).await
     };
-    let _ = said.await;
+    let _ = sent.await;
 }
 
 #[cfg(test)]

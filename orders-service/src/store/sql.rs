@@ -75,7 +75,7 @@ impl OrderStore {
     pub async fn open(place: &Place) -> anyhow::Result<Self> {
         let database = Database::open(place, &migrations()).await?;
         let fresh = chassis::random::bytes::<8>()?.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
-        let store_id = database.first(async || store_id_of(&database, &fresh).await).await;
+        let store_id = database.first_query(async || store_id_of(&database, &fresh).await).await;
         let store_id = store_id.with_context(|| format!("reading {place:?}"))?;
         if database.kind() == Kind::Sqlite {
             outbox::count_on(&database.write).await.with_context(|| format!("reading {place:?}"))?;

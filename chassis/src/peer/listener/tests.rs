@@ -150,9 +150,9 @@ fn files_that_cannot_be_used_leave_the_certificate_in_use() {
         assert!(!tls.files.check(NOW), "{case}");
         assert_eq!(refused(&tls), Some("unusable"), "{case}");
         assert_eq!(tls.files.current.load().chain_pem, first.0.as_bytes(), "{case}");
-        let shown = metrics::render(&registry).unwrap();
+        let rendered = metrics::render(&registry).unwrap();
         let series = "listener_certificate_fault{certificate=\"refused\",listener=\"admin\",reason=\"unusable\"} 1";
-        assert!(shown.contains(series), "{case}: {shown}");
+        assert!(rendered.contains(series), "{case}: {rendered}");
     };
     for (case, pem) in [("empty", ""), ("no certificate", "no certificate"), ("another's key", &second.0)] {
         files.put(&(pem.to_owned(), first.1.clone()));

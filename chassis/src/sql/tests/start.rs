@@ -67,12 +67,12 @@ async fn a_server_that_refuses_the_first_question_is_asked_once() {
     ends(serving).await.unwrap();
 }
 
-/// Asks until a result after `failures` of this kind; returns whether it succeeded, and the number of attempts.
+/// Queries until a result after `failures` of this kind; returns whether it succeeded, and the number of attempts.
 async fn first(database: &Database, failures: u32, failure: impl Fn() -> sqlx::Error) -> (bool, u32) {
-    let asked = AtomicU32::new(0);
-    let ask = async || if asked.fetch_add(1, Ordering::Relaxed) < failures { Err(failure()) } else { Ok(()) };
-    let answered = ends(database.first(ask)).await.is_ok();
-    (answered, asked.into_inner())
+    let attempts = AtomicU32::new(0);
+    let query = async || if attempts.fetch_add(1, Ordering::Relaxed) < failures { Err(failure()) } else { Ok(()) };
+    let answered = ends(database.first_query(query)).await.is_ok();
+    (answered, attempts.into_inner())
 }
 
 #[tokio::test]

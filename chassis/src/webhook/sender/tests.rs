@@ -13,20 +13,20 @@ const ID: &str = "msg_1";
 /// A resolver that gives prepared answers in order, and counts the queries.
 struct Scripted {
     answers: Mutex<Vec<Vec<IpAddr>>>,
-    asked: AtomicUsize,
+    lookups: AtomicUsize,
 }
 
 impl Scripted {
     fn new(answers: &[&[&str]]) -> Arc<Self> {
         let parse = |list: &&[&str]| list.iter().map(|address| address.parse().unwrap()).collect();
-        Arc::new(Self { answers: Mutex::new(answers.iter().rev().map(parse).collect()), asked: AtomicUsize::new(0) })
+        Arc::new(Self { answers: Mutex::new(answers.iter().rev().map(parse).collect()), lookups: AtomicUsize::new(0) })
     }
 }
 
 #[async_trait]
 impl Lookup for Scripted {
     async fn lookup(&self, _: &str) -> io::Result<Vec<IpAddr>> {
-        self.asked.fetch_add(1, Ordering::SeqCst);
+        self.lookups.fetch_add(1, Ordering::SeqCst);
         self.answers.lock().pop().ok_or_else(|| io::Error::other("no such name"))
     }
 }
@@ -144,7 +144,7 @@ async fn the_address_that_was_checked_is_the_one_connected_to() {
     let sender = sender(lookup.clone(), Duration::from_secs(5));
     let url = format!("http://receiver.example:{port}/ok");
     assert_eq!(send(&sender, &url).await.result, AttemptResult::Delivered);
-    assert_eq!(lookup.asked.load(Ordering::SeqCst), 1);
+    assert_eq!(lookup.lookups.load(Ordering::SeqCst), 1);
     for _ in 0..2 {
         assert_eq!(send(&sender, &url).await.result, AttemptResult::Blocked);
     }

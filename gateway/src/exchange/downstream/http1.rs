@@ -1,15 +1,19 @@
 //! A client that speaks HTTP/1.1 or HTTP/1.0.
 
+mod request;
+
 use std::borrow::Cow;
 use std::future::poll_fn;
 use std::io;
 use std::io::Write as _;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf as _, BufMut as _, BytesMut};
 use http::{HeaderMap, StatusCode};
 use pingora::{Error, ErrorType};
+use pingora_http::RequestHeader;
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, timeout};
 
@@ -17,27 +21,23 @@ use super::{BREAK_OFF_MAX, Downstream};
 use crate::decorate::ResponseSink;
 use crate::exchange::upstream::write_trailers;
 use contract::rejection::Rejection;
-use listener::{BodyReadError, Client};
+use listener::head::Framing;
+use listener::{BodyReadError, Client, Connection, ServeOutcome};
 
 /// Buffer size for a usual head with the body of a refusal.
 const HEAD_BYTES_USUAL: usize = 1_280;
 
-/// What a request says about its connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RequestOptions {
-    /// The client keeps the connection for another request.
-    pub(crate) keep_alive: bool,
-    /// The client asks for a WebSocket.
-    pub(crate) websocket: bool,
-    /// The client speaks HTTP/1.0: it accepts neither chunks nor interim responses, and the connection ends with the
-    /// response (RFC 9112 section 9.3).
-    pub(crate) is_http10: bool,
-}
-
 /// The client of one request over HTTP/1.
+#[expect(clippy::struct_excessive_bools, reason = "independent states")]
 pub(crate) struct Http1Client<'a> {
     client: &'a mut dyn Client,
-    options: RequestOptions,
+    /// The client keeps the connection for another request.
+    keep_alive: bool,
+    /// The client asks for a WebSocket.
+    websocket: bool,
+    /// The client speaks HTTP/1.0: it accepts neither chunks nor interim responses, and the connection ends with the
+    /// response (RFC 9112 section 9.3).
+    is_http10: bool,
     /// The response says `Connection: close`.
     pub(crate) closes: bool,
     /// The response is sent in chunks.
@@ -51,23 +51,39 @@ pub(crate) struct Http1Client<'a> {
 }
 
 impl<'a> Http1Client<'a> {
-    pub(crate) fn new(client: &'a mut dyn Client, options: RequestOptions) -> Self {
-        Self {
+    /// Takes the pending request of a client; returns its head too, and whether a body follows.
+    ///
+    /// # Errors
+    /// If the head is malformed or missing.
+    pub(crate) fn accept(client: &'a mut dyn Client) -> Result<(Self, RequestHeader, bool), ServeOutcome> {
+        let (bytes, facts) = client.head().ok_or(ServeOutcome::Cut)?;
+        let head = request::parse(bytes).map_err(ServeOutcome::Refused)?;
+        client.take_head();
+        let body_follows = !matches!(facts.framing, Framing::None | Framing::Length(0));
+        let accepted = Self {
             client,
-            options,
+            keep_alive: facts.keep_alive,
+            websocket: facts.websocket,
+            is_http10: head.version == http::Version::HTTP_10,
             closes: false,
             chunked: false,
             framing: Vec::new(),
             in_chunk: false,
             body_bytes: 0,
             refusal: None,
-        }
+        };
+        Ok((accepted, head, body_follows))
+    }
+
+    /// The client's connection.
+    pub(crate) fn connection(&self) -> &Arc<Connection> {
+        self.client.connection()
     }
 
     /// Ends a head: the fields of every final response, and the blank line. If the client has not sent its whole body
     /// yet, the connection closes, or the rest would be read as the next request.
     fn finish(&mut self, head: &mut Http1Head) -> pingora::Result<()> {
-        let is_kept = self.options.keep_alive && !self.options.is_http10 && self.client.is_whole();
+        let is_kept = self.keep_alive && !self.is_http10 && self.client.is_whole();
         self.closes = !is_kept || self.client.connection().should_close();
         head.field("Connection", if self.closes { b"close" } else { b"keep-alive" })?;
         head.bytes.put_slice(b"\r\n");
@@ -159,19 +175,19 @@ impl Downstream for Http1Client<'_> {
     const TAKES_TRAILERS: bool = false;
 
     fn head(&self) -> Http1Head {
-        Http1Head::new(self.options.is_http10)
+        Http1Head::new(self.is_http10)
     }
 
     fn may_switch(&self) -> bool {
-        self.options.websocket
+        self.websocket
     }
 
     fn close_after_response(&mut self) {
-        self.options.keep_alive = false;
+        self.keep_alive = false;
     }
 
     async fn interim(&mut self, mut head: Http1Head) -> pingora::Result<()> {
-        if self.options.is_http10 {
+        if self.is_http10 {
             return Ok(());
         }
         head.bytes.put_slice(b"\r\n");
@@ -189,7 +205,7 @@ impl Downstream for Http1Client<'_> {
     }
 
     async fn begin(&mut self, mut head: Http1Head, _ends: bool, chunked: bool) -> pingora::Result<()> {
-        self.chunked = chunked && !self.options.is_http10;
+        self.chunked = chunked && !self.is_http10;
         self.finish(&mut head)?;
         self.write(&head.bytes).await
     }

@@ -35,10 +35,10 @@ pub(crate) struct Http2Client {
     body_bytes: u64,
     connection: Arc<Connection>,
     /// The client stops reading after a complete response, and could never send the rest of its request. Therefore the
-    /// last byte of the response is held back until the request is complete.
+    /// last byte of the response is withheld until the request is complete.
     stops_reading: bool,
     /// That byte.
-    held: Option<Bytes>,
+    last_byte: Option<Bytes>,
 }
 
 impl Http2Client {
@@ -57,7 +57,7 @@ impl Http2Client {
             body_bytes: 0,
             connection,
             stops_reading: false,
-            held: None,
+            last_byte: None,
         }
     }
 
@@ -86,7 +86,7 @@ impl Http2Client {
         }
         let discarding = async {
             while let Ok(Ok(Some(piece))) = timeout(LINGER_MAX, poll_fn(|cx| self.poll_piece(cx))).await {
-                if !self.connection.streams().may_waste(piece.len()) {
+                if !self.connection.streams().may_discard(piece.len()) {
                     return;
                 }
             }
@@ -101,13 +101,13 @@ impl Http2Client {
         };
         response.reserve_capacity(wanted);
         match response.poll_capacity(cx) {
-            Poll::Ready(Some(Ok(room))) => {
-                let room = room.min(wanted);
-                self.write_timer.moved(room, Instant::now());
-                if room == wanted {
-                    self.connection.streams().passes_on();
+            Poll::Ready(Some(Ok(capacity))) => {
+                let capacity = capacity.min(wanted);
+                self.write_timer.moved(capacity, Instant::now());
+                if capacity == wanted {
+                    self.connection.streams().count_forwarded();
                 }
-                Poll::Ready(Ok(room))
+                Poll::Ready(Ok(capacity))
             }
             Poll::Ready(Some(Err(error))) => Poll::Ready(unsent(error)),
             Poll::Ready(None) => Poll::Ready(unsent("the stream is gone")),
@@ -120,11 +120,11 @@ impl Http2Client {
     }
 
     fn send(&mut self, mut piece: Bytes, last: bool) -> pingora::Result<()> {
-        let holds = last && self.stops_reading && !piece.is_empty() && !self.request.is_end_stream();
-        if holds {
-            self.held = Some(piece.split_off(piece.len() - 1));
+        let withholds = last && self.stops_reading && !piece.is_empty() && !self.request.is_end_stream();
+        if withholds {
+            self.last_byte = Some(piece.split_off(piece.len() - 1));
         }
-        let last = last && !holds;
+        let last = last && !withholds;
         let response = self.response.as_mut().ok_or_else(|| Error::explain(ErrorType::InternalError, "unsent head"))?;
         response.send_data(piece, last).or_else(unsent)?;
         self.ended = last;
@@ -235,16 +235,16 @@ impl Downstream for Http2Client {
         cx: &mut Context<'_>,
     ) -> Poll<pingora::Result<()>> {
         while *left > 0 {
-            let room = ready!(self.poll_capacity(*left, cx))?;
+            let capacity = ready!(self.poll_capacity(*left, cx))?;
             // A small piece that waits for the client is copied, because it would keep the whole buffer.
-            let piece = if room < READ_BYTES / 2 {
-                let piece = Bytes::copy_from_slice(from.get(..room).unwrap_or_default());
-                from.advance(room);
+            let piece = if capacity < READ_BYTES / 2 {
+                let piece = Bytes::copy_from_slice(from.get(..capacity).unwrap_or_default());
+                from.advance(capacity);
                 piece
             } else {
-                from.split_to(room).freeze()
+                from.split_to(capacity).freeze()
             };
-            *left -= room;
+            *left -= capacity;
             self.send(piece, last && *left == 0)?;
         }
         Poll::Ready(Ok(()))
@@ -262,10 +262,10 @@ impl Downstream for Http2Client {
         if std::mem::take(&mut self.stops_reading) {
             self.discard_rest().await;
         }
-        let held = self.held.take().unwrap_or_default();
-        let Some(trailers) = trailers else { return self.send(held, true) };
-        if !held.is_empty() {
-            self.send(held, false)?;
+        let last_byte = self.last_byte.take().unwrap_or_default();
+        let Some(trailers) = trailers else { return self.send(last_byte, true) };
+        if !last_byte.is_empty() {
+            self.send(last_byte, false)?;
         }
         let Some(response) = &mut self.response else { return Ok(()) };
         response.send_trailers(trailers).or_else(unsent)?;
@@ -283,8 +283,8 @@ impl Downstream for Http2Client {
         self.begin(head, body.is_empty(), false).await?;
         let mut body = bytes(body);
         while !body.is_empty() {
-            let room = poll_fn(|cx| self.poll_capacity(body.len(), cx)).await?;
-            let piece = body.split_to(room);
+            let capacity = poll_fn(|cx| self.poll_capacity(body.len(), cx)).await?;
+            let piece = body.split_to(capacity);
             self.send(piece, body.is_empty())?;
         }
         Ok(())
@@ -294,8 +294,8 @@ impl Downstream for Http2Client {
         self.poll_piece(cx).map_ok(|piece| {
             piece.map_or(0, |piece| {
                 into.extend_from_slice(&piece);
-                self.connection.streams().took(piece.len());
-                self.connection.streams().passes_on();
+                self.connection.streams().count_received(piece.len());
+                self.connection.streams().count_forwarded();
                 piece.len()
             })
         })

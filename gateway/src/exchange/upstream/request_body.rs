@@ -13,7 +13,7 @@ use pingora::{Error, ErrorType};
 
 use super::trailers;
 use crate::exchange::downstream::Downstream;
-use crate::request::BodyPromise;
+use crate::request::AnnouncedBody;
 use crate::upstreams::Upstream;
 
 /// Largest piece, in bytes, that is collected while more bytes are available.
@@ -25,7 +25,7 @@ const KEPT_BYTES_MAX: usize = 64 * 1024;
 /// A request body that is being read from the client.
 #[expect(clippy::struct_excessive_bools, reason = "independent states")]
 pub(crate) struct RequestBody {
-    promise: BodyPromise,
+    announced: AnnouncedBody,
     /// Both sides have switched protocols: the bytes are not a body.
     switched: bool,
     /// The upstream, whose rules apply to the trailers; `None` without a body.
@@ -48,13 +48,13 @@ pub(crate) struct RequestBody {
 }
 
 impl RequestBody {
-    pub(crate) fn new(promise: BodyPromise, body_bytes_max: u64, upstream: Option<&Arc<Upstream>>) -> Self {
+    pub(crate) fn new(announced: AnnouncedBody, body_bytes_max: u64, upstream: Option<&Arc<Upstream>>) -> Self {
         Self {
-            promise,
+            announced,
             switched: false,
-            upstream: upstream.filter(|_| promise != BodyPromise::None).cloned(),
+            upstream: upstream.filter(|_| announced != AnnouncedBody::None).cloned(),
             collected: BytesMut::new(),
-            is_over: promise == BodyPromise::None,
+            is_over: announced == AnnouncedBody::None,
             trailers: None,
             left: body_bytes_max,
             kept: None,
@@ -85,7 +85,7 @@ impl RequestBody {
 
     /// Whether its length is unknown, so that it is sent in chunks.
     pub(super) fn is_chunked(&self) -> bool {
-        self.promise == BodyPromise::Unknown
+        self.announced == AnnouncedBody::Unknown
     }
 
     /// Whether both sides have switched protocols.
@@ -105,7 +105,7 @@ impl RequestBody {
 
     /// Both sides have switched protocols: the bytes from here on are not a body and have no limit.
     pub(super) fn switch(&mut self) {
-        *self = Self { switched: true, is_over: false, ..Self::new(BodyPromise::None, u64::MAX, None) };
+        *self = Self { switched: true, is_over: false, ..Self::new(AnnouncedBody::None, u64::MAX, None) };
     }
 
     /// It will not be sent again: drops the kept pieces.
@@ -156,7 +156,7 @@ impl RequestBody {
 
     fn count(&mut self, bytes: usize) -> pingora::Result<()> {
         self.begun = true;
-        if let BodyPromise::Length(left) = &mut self.promise {
+        if let AnnouncedBody::Length(left) = &mut self.announced {
             *left = left.saturating_sub(bytes as u64);
             self.is_over = *left == 0 && !self.reads_trailers;
         }

@@ -7,7 +7,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 use crate::exchange::downstream::http1::Http1Head as Head;
-use crate::request::BodyPromise;
+use crate::request::AnnouncedBody;
 use crate::upstreams::{ConnectionLimits, Stream, Trust};
 use contract::rejection::Rejection;
 use listener::Timer;
@@ -102,7 +102,7 @@ impl Downstream for Silent {
 }
 
 /// The timeout if an upstream sends nothing and a client only these pieces; and the bytes that reached the upstream.
-async fn times_out(promise: BodyPromise, pieces: &[&'static str]) -> (Box<Error>, String) {
+async fn times_out(announced: AnnouncedBody, pieces: &[&'static str]) -> (Box<Error>, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (stream, accepted) =
         tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), async { listener.accept().await.unwrap().0 });
@@ -111,7 +111,7 @@ async fn times_out(promise: BodyPromise, pieces: &[&'static str]) -> (Box<Error>
     let demands = Demands { trust: Trust::default(), may_be_repeated: true, heard_after: None };
     let wait_limits = WaitLimits::new(Duration::from_secs(5), Some(Instant::now() + Duration::from_mins(1)));
     let request = Request { head: &head, switches: false, demands, wait_limits };
-    let mut request_body = RequestBody::new(promise, 10, None);
+    let mut request_body = RequestBody::new(announced, 10, None);
     request_body.begin(false, false);
     let lifetime = ConnectionLimits { age: Duration::from_hours(1), requests: 1 }.begin();
     let version = Version::Http1(Http1Call::new((Stream::Plain(stream), lifetime), &request, &request_body));
@@ -129,20 +129,20 @@ async fn times_out(promise: BodyPromise, pieces: &[&'static str]) -> (Box<Error>
 
 #[tokio::test(start_paused = true)]
 async fn each_side_has_its_own_timeout() {
-    let (error, sent) = times_out(BodyPromise::None, &[]).await;
+    let (error, sent) = times_out(AnnouncedBody::None, &[]).await;
     assert_eq!((error.to_string().contains("Upstream ReadTimedout"), sent.as_str()), (true, "HEAD "), "{error}");
-    let (error, sent) = times_out(BodyPromise::Unknown, &["abc"]).await;
+    let (error, sent) = times_out(AnnouncedBody::Unknown, &["abc"]).await;
     assert!(error.to_string().contains("Downstream ReadTimedout"), "{error}");
     assert_eq!(sent, "HEAD 3\r\nabc\r\n");
-    let (error, sent) = times_out(BodyPromise::Unknown, &["abc", "defghi", ""]).await;
+    let (error, sent) = times_out(AnnouncedBody::Unknown, &["abc", "defghi", ""]).await;
     assert!(error.to_string().contains("Upstream ReadTimedout"), "{error}");
     assert_eq!(sent, "HEAD 9\r\nabcdefghi\r\n0\r\n\r\n");
-    let (error, sent) = times_out(BodyPromise::Length(9), &["abc", "defghi"]).await;
+    let (error, sent) = times_out(AnnouncedBody::Length(9), &["abc", "defghi"]).await;
     assert_eq!((error.to_string().contains("Upstream ReadTimedout"), sent.as_str()), (true, "HEAD abcdefghi"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_body_above_its_limit_is_not_sent() {
-    let (error, sent) = times_out(BodyPromise::Length(11), &["abcdef", "ghijk"]).await;
+    let (error, sent) = times_out(AnnouncedBody::Length(11), &["abcdef", "ghijk"]).await;
     assert_eq!((error.etype(), sent.as_str()), (&ErrorType::HTTPStatus(413), ""));
 }

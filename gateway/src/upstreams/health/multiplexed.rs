@@ -15,7 +15,7 @@ const SERVING: &[u8] = &[0, 0, 0, 0, 2, 0x08, 0x01];
 /// Whether a GET is answered with 2xx.
 pub(super) async fn get(stream: Stream, host: &str, path: &str) -> anyhow::Result<bool> {
     let request = Request::get(format!("http://{host}{path}")).header("user-agent", "tollhouse");
-    let (response, _) = ask(stream, request.body(())?, None).await?;
+    let (response, _) = send(stream, request.body(())?, None).await?;
     Ok(response.status().is_success())
 }
 
@@ -26,7 +26,7 @@ pub(super) async fn grpc(stream: Stream, host: &str, service: &str) -> anyhow::R
         .header("content-type", "application/grpc")
         .header("te", "trailers")
         .header("user-agent", "tollhouse");
-    let (response, answer) = ask(stream, request.body(())?, Some(question(service)?)).await?;
+    let (response, answer) = send(stream, request.body(())?, Some(question(service)?)).await?;
     let (mut body, well) = (response.into_body(), answer == SERVING);
     // Without trailers the status is unknown.
     let code = body.trailers().await?.as_ref().and_then(status);
@@ -47,7 +47,7 @@ fn question(service: &str) -> anyhow::Result<Bytes> {
     Ok(framed.freeze())
 }
 
-async fn ask(
+async fn send(
     stream: Stream,
     mut request: Request<()>,
     body: Option<Bytes>,

@@ -1,7 +1,7 @@
 //! Verifies the certificate of an upstream.
 //!
-//! A certificate that is in `ca_certificate_file` itself is trusted, also if it was made as an authority, as
-//! `openssl req -x509` makes them; its name and dates are verified. All others need a chain to an authority.
+//! A certificate that is in `ca_certificate_file` itself is trusted, even if it is marked as an authority (as
+//! `openssl req -x509` does); its name and dates are verified. All others need a chain to an authority.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, OtherError, RootCertStore, SignatureScheme};
 use x509_parser::certificate::X509Certificate;
 
-/// Why no authority could make this certificate acceptable, with the cure, for an operator.
+/// A fault that no authority can repair, with its fix, for an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unusable {
     /// It is a CA certificate.
@@ -117,7 +117,7 @@ fn verify_known(
     Ok(ServerCertVerified::assertion())
 }
 
-/// The error with a reason of its own where the library has none.
+/// Adds a reason to errors that the library does not explain.
 fn explain(error: rustls::Error, certificate: &CertificateDer<'_>) -> rustls::Error {
     use CertificateError as Wrong;
     let rustls::Error::InvalidCertificate(wrong) = &error else { return error };

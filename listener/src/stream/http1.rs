@@ -1,31 +1,39 @@
-//! The stream as an HTTP/1 request handler uses it: heads and bodies that have passed the gate, and notice of a client
-//! that disconnects.
+//! The stream as an HTTP/1 request handler reads it: heads and bodies that have passed the gate, the deadlines of heads,
+//! and notice of a client that disconnects.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{BufMut as _, BytesMut};
+use tokio::io::ReadBuf;
 use tokio::time::Instant;
 use tokio_util::io::poll_read_buf;
 
-use super::read::ReadResult;
-use super::{ByteStream, EdgeStream, MinimumRateTimer, Standing, Waiting};
+use super::{ByteStream, EdgeStream, MinimumRateTimer, StreamState, Waiting};
+use crate::ConnectionEvent;
 use crate::client::{BodyReadError, Client};
 use crate::connection::Connection;
-use crate::gate::{Gate, NextRead};
+use crate::gate::{Gate, NextRead, PIECE_BYTES_MAX};
 use crate::head::Head;
 use contract::rejection::Rejection;
 
 /// The most bytes of a body per read.
 const BODY_READ_BYTES: usize = 32 * 1024;
 
+/// Result of a read from the client.
+enum ReadResult {
+    Bytes,
+    End,
+}
+
 impl<S: ByteStream> EdgeStream<S> {
     /// Ready with true when a request is pending, with false when there will be no other. The previous request is done.
     pub(crate) fn poll_request(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         loop {
-            if self.connection.is_closed() || self.standing != Standing::Good {
+            if self.connection.is_closed() || self.state != StreamState::Open {
                 return Poll::Ready(false);
             }
             let Some(gate) = &mut self.gate else {
@@ -58,9 +66,59 @@ impl<S: ByteStream> EdgeStream<S> {
         self.gate.as_ref().is_none_or(|gate| gate.want() == NextRead::Head { begun: false })
     }
 
+    /// Reads a piece and feeds it to the gate.
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<ReadResult>> {
+        let mut buffer = [MaybeUninit::uninit(); PIECE_BYTES_MAX];
+        let mut piece = ReadBuf::uninit(&mut buffer);
+        ready!(self.poll_io(cx, &mut piece))?;
+        if piece.filled().is_empty() {
+            return Poll::Ready(Ok(ReadResult::End));
+        }
+        if let Some(gate) = &mut self.gate
+            && let Err(rejection) = gate.feed(piece.filled())
+        {
+            self.refuse(rejection);
+        }
+        Poll::Ready(Ok(ReadResult::Bytes))
+    }
+
+    /// Pending until the deadline of the head. Then refuses the request, or ends silently if no byte of it arrived.
+    fn poll_head_deadline(&mut self, begun: bool, cx: &mut Context<'_>) -> Poll<()> {
+        if !begun {
+            self.connection.register_idle(cx.waker());
+        }
+        let deadline = self.head_deadline(begun);
+        ready!(self.read_timer.poll(deadline, cx));
+        if begun {
+            self.refuse(Rejection::RequestTimeout);
+        } else {
+            self.hooks.connection(ConnectionEvent::Idle);
+            // Treated like an end by the client: nothing was sent, so lingering is unnecessary.
+            self.ended = true;
+        }
+        Poll::Ready(())
+    }
+
+    fn head_deadline(&mut self, begun: bool) -> Instant {
+        match (self.waiting, begun) {
+            (Waiting::FirstHead(deadline), _) | (Waiting::Head(deadline), true) => deadline,
+            (_, true) => {
+                let deadline = Instant::now() + self.settings.head_timeout;
+                self.waiting = Waiting::Head(deadline);
+                deadline
+            }
+            (waiting, false) => {
+                let since = if let Waiting::Idle(since) = waiting { since } else { Instant::now() };
+                self.waiting = Waiting::Idle(since);
+                let pressure = self.slot.as_ref().is_some_and(|slot| slot.connections().under_pressure());
+                since + if pressure { self.settings.idle_timeout_under_pressure } else { self.settings.idle_timeout }
+            }
+        }
+    }
+
     /// Stops reading the body. The connection may linger, so that the client can read the answer.
     fn break_off(&mut self, rejection: Rejection) -> BodyReadError {
-        self.standing = Standing::Refused;
+        self.state = StreamState::Refused;
         BodyReadError::Refused(rejection)
     }
 
@@ -164,9 +222,10 @@ impl<S: ByteStream> Client for EdgeStream<S> {
                 }
                 return self.read_timer.poll(at, cx);
             }
-            // Bytes of a later message show that the client is present, and are held. The rest of a body is read by
+            // Bytes of a later message show that the client is present, and are buffered. The rest of a body is read by
             // `poll_body`.
-            let waits = self.gate.as_ref().is_some_and(|gate| gate.holds() || gate.want() != NextRead::Response);
+            let waits =
+                self.gate.as_ref().is_some_and(|gate| gate.has_later_bytes() || gate.want() != NextRead::Response);
             match if waits { Poll::Pending } else { self.poll_piece(cx) } {
                 Poll::Ready(Ok(ReadResult::Bytes)) => {}
                 Poll::Ready(Ok(ReadResult::End)) if self.gone_at.is_some() => {}

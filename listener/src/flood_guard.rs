@@ -1,4 +1,4 @@
-//! Limits HTTP/2 frames that do no work.
+//! Protects against floods of HTTP/2 frames that do no work.
 //!
 //! The engine checks every frame and stops floods of resets, CONTINUATIONs and header bombs. It answers without limit
 //! frames that are cheap to send and cost a response or a lookup: PING, SETTINGS, PRIORITY, empty DATA,
@@ -58,9 +58,9 @@ impl Default for FrameLimits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Flood;
 
-/// One connection's incoming frames.
+/// Judges the incoming frames of one connection.
 #[derive(Debug)]
-pub(crate) struct Frames {
+pub(crate) struct FloodGuard {
     limits: FrameLimits,
     allowance: u32,
     /// Answers to forwarded pieces that the client may still send.
@@ -76,7 +76,7 @@ pub(crate) struct Frames {
     payload_left: u32,
 }
 
-impl Frames {
+impl FloodGuard {
     pub(crate) fn new(limits: FrameLimits, now: Instant) -> Self {
         Self {
             limits,
@@ -102,13 +102,13 @@ impl Frames {
     }
 
     /// Counts pieces of bodies that were forwarded, in either direction.
-    pub(crate) fn passed_on(&mut self, pieces: u64) {
+    pub(crate) fn count_forwarded(&mut self, pieces: u64) {
         let earned = pieces.saturating_mul(ANSWERS_PER_PIECE);
         self.answers = self.answers.saturating_add(earned).min(ANSWERS_MAX);
     }
 
     /// Checks received bytes.
-    pub(crate) fn came(&mut self, mut bytes: &[u8], now: Instant) -> Result<(), Flood> {
+    pub(crate) fn received(&mut self, mut bytes: &[u8], now: Instant) -> Result<(), Flood> {
         skip(&mut bytes, &mut self.preface_left);
         loop {
             skip(&mut bytes, &mut self.payload_left);
@@ -124,13 +124,13 @@ impl Frames {
             bytes = rest;
             if self.header_bytes == HEADER_BYTES {
                 self.header_bytes = 0;
-                self.begins(now)?;
+                self.begin_frame(now)?;
             }
         }
     }
 
     /// Handles a complete frame header.
-    fn begins(&mut self, now: Instant) -> Result<(), Flood> {
+    fn begin_frame(&mut self, now: Instant) -> Result<(), Flood> {
         let [high, middle, low, kind, flags, ..] = self.header;
         self.payload_left = u32::from_be_bytes([0, high, middle, low]);
         let works = match kind {
@@ -188,26 +188,26 @@ mod tests {
         [&length[1..], &[kind, flags, 0, 0, 0, 1], payload].concat()
     }
 
-    fn after_preface(now: Instant) -> Frames {
-        let mut frames = Frames::new(LIMITS, now);
-        frames.came(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", now).unwrap();
-        assert!(!frames.awaits_preface());
-        frames
+    fn after_preface(now: Instant) -> FloodGuard {
+        let mut guard = FloodGuard::new(LIMITS, now);
+        guard.received(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", now).unwrap();
+        assert!(!guard.awaits_preface());
+        guard
     }
 
     /// Counts pings that pass in a row.
-    fn pings(frames: &mut Frames, now: Instant) -> u32 {
-        (0..100).take_while(|_| frames.came(&frame(PING, 0, &[]), now).is_ok()).count().try_into().unwrap()
+    fn pings(guard: &mut FloodGuard, now: Instant) -> u32 {
+        (0..100).take_while(|_| guard.received(&frame(PING, 0, &[]), now).is_ok()).count().try_into().unwrap()
     }
 
     #[test]
     fn idle_frames_spend_the_allowance_and_time_refills_it() {
         let start = Instant::now();
-        let mut frames = after_preface(start);
-        assert_eq!(pings(&mut frames, start), 5);
-        assert_eq!(pings(&mut frames, start + Duration::from_millis(999)), 0);
-        assert_eq!(pings(&mut frames, start + Duration::from_secs(1)), 2);
-        assert_eq!(pings(&mut frames, start + Duration::from_hours(1)), 5, "no more than the burst is saved");
+        let mut guard = after_preface(start);
+        assert_eq!(pings(&mut guard, start), 5);
+        assert_eq!(pings(&mut guard, start + Duration::from_millis(999)), 0);
+        assert_eq!(pings(&mut guard, start + Duration::from_secs(1)), 2);
+        assert_eq!(pings(&mut guard, start + Duration::from_hours(1)), 5, "no more than the burst is saved");
     }
 
     #[test]
@@ -215,15 +215,15 @@ mod tests {
         let now = Instant::now();
         let idle = [(DATA, 0), (2, 0), (3, 0), (4, 0), (4, 1), (6, 0), (6, 1), (8, 0), (CONTINUATION, 4), (0xee, 0)];
         for (kind, flags) in idle {
-            let mut frames = after_preface(now);
-            let passed = (0..100).take_while(|_| frames.came(&frame(kind, flags, &[]), now).is_ok()).count();
+            let mut guard = after_preface(now);
+            let passed = (0..100).take_while(|_| guard.received(&frame(kind, flags, &[]), now).is_ok()).count();
             assert_eq!(passed, 5, "type {kind}");
         }
         for (kind, flags, payload) in [(DATA, 0, &b"x"[..]), (DATA, END_STREAM, b""), (HEADERS, 5, b"h"), (9, 4, b"h")]
         {
-            let mut frames = after_preface(now);
+            let mut guard = after_preface(now);
             for _ in 0..1_000 {
-                assert_eq!(frames.came(&frame(kind, flags, payload), now), Ok(()), "type {kind}");
+                assert_eq!(guard.received(&frame(kind, flags, payload), now), Ok(()), "type {kind}");
             }
         }
     }
@@ -231,38 +231,38 @@ mod tests {
     #[test]
     fn traffic_in_either_direction_earns_frames() {
         let now = Instant::now();
-        let mut frames = after_preface(now);
-        assert_eq!(pings(&mut frames, now), 5);
-        frames.sent(250);
-        assert_eq!(pings(&mut frames, now), 2);
-        frames.came(&frame(DATA, 0, &[0; 50]), now).unwrap();
-        assert_eq!(pings(&mut frames, now), 1, "50 of before and 50 of now");
-        frames.came(&frame(HEADERS, 4, &[]), now).unwrap();
-        assert_eq!(pings(&mut frames, now), 1, "a request earns one");
+        let mut guard = after_preface(now);
+        assert_eq!(pings(&mut guard, now), 5);
+        guard.sent(250);
+        assert_eq!(pings(&mut guard, now), 2);
+        guard.received(&frame(DATA, 0, &[0; 50]), now).unwrap();
+        assert_eq!(pings(&mut guard, now), 1, "50 of before and 50 of now");
+        guard.received(&frame(HEADERS, 4, &[]), now).unwrap();
+        assert_eq!(pings(&mut guard, now), 1, "a request earns one");
     }
 
     #[test]
     fn each_piece_of_a_body_pays_for_two_window_updates_and_a_ping() {
         let now = Instant::now();
-        let mut frames = after_preface(now);
+        let mut guard = after_preface(now);
         for _ in 0..100_000 {
-            frames.passed_on(1);
+            guard.count_forwarded(1);
             for kind in [WINDOW_UPDATE, WINDOW_UPDATE, PING] {
-                assert_eq!(frames.came(&frame(kind, 0, &[0; 4]), now), Ok(()));
+                assert_eq!(guard.received(&frame(kind, 0, &[0; 4]), now), Ok(()));
             }
         }
-        assert_eq!(pings(&mut frames, now), 5, "the allowance is untouched");
+        assert_eq!(pings(&mut guard, now), 5, "the allowance is untouched");
     }
 
     #[test]
     fn the_allowance_for_answers_is_separate_and_bounded() {
         let now = Instant::now();
-        let mut frames = after_preface(now);
-        frames.passed_on(10);
-        let other = (0..100).take_while(|_| frames.came(&frame(0xee, 0, &[]), now).is_ok()).count();
+        let mut guard = after_preface(now);
+        guard.count_forwarded(10);
+        let other = (0..100).take_while(|_| guard.received(&frame(0xee, 0, &[]), now).is_ok()).count();
         assert_eq!(other, 5, "unknown frames spend the allowance");
-        frames.passed_on(u64::MAX);
-        let answers = (0..10_000).take_while(|_| frames.came(&frame(PING, 0, &[]), now).is_ok()).count();
+        guard.count_forwarded(u64::MAX);
+        let answers = (0..10_000).take_while(|_| guard.received(&frame(PING, 0, &[]), now).is_ok()).count();
         assert_eq!(u64::try_from(answers).unwrap(), ANSWERS_MAX);
     }
 
@@ -276,12 +276,12 @@ mod tests {
         bytes.extend(frame(DATA, 1, &frame(PING, 0, &[0; 8]).repeat(20)));
         bytes.extend(frame(PING, 0, &[0; 8]).repeat(6));
         for piece in 1..bytes.len() {
-            let mut frames = Frames::new(FrameLimits { bytes_per_frame: 1_000, ..LIMITS }, now);
+            let mut guard = FloodGuard::new(FrameLimits { bytes_per_frame: 1_000, ..LIMITS }, now);
             let mut parts = bytes.chunks(piece);
-            assert_eq!(parts.try_for_each(|part| frames.came(part, now)), Err(Flood), "in pieces of {piece}");
+            assert_eq!(parts.try_for_each(|part| guard.received(part, now)), Err(Flood), "in pieces of {piece}");
         }
         let less = &bytes[..bytes.len() - 17];
-        let mut frames = Frames::new(FrameLimits { bytes_per_frame: 1_000, ..LIMITS }, now);
-        assert_eq!(frames.came(less, now), Ok(()), "the request earned back what the settings spent");
+        let mut guard = FloodGuard::new(FrameLimits { bytes_per_frame: 1_000, ..LIMITS }, now);
+        assert_eq!(guard.received(less, now), Ok(()), "the request earned back what the settings spent");
     }
 }

@@ -1,90 +1,22 @@
-//! Takes requests from the listeners, parses their heads, and counts them as in progress until their exchange ends.
+//! The head of an HTTP/1 request as bytes.
 
 use std::borrow::Cow;
 use std::mem::MaybeUninit;
-use std::sync::Arc;
 
-use async_trait::async_trait;
 use pingora::{ErrorType, OrErr as _};
 use pingora_http::RequestHeader;
 
-use super::Exchange;
-use super::downstream::http1::{Http1Client, RequestOptions};
-use super::downstream::http2::Http2Client;
-use crate::gateway::Gateway;
 use contract::rejection::Rejection;
-use listener::head::Framing;
-use listener::{Client, Connection, H2Request, Handler, ServeOutcome};
 
 /// The most field lines that the parser accepts; the limit of the listener is lower.
 const FIELDS_MAX: usize = 256;
-
-/// Serves the requests of the listeners.
-pub(crate) struct Exchanges(pub Arc<Gateway>);
-
-#[async_trait]
-impl Handler for Exchanges {
-    async fn serve(&self, client: &mut dyn Client) -> ServeOutcome {
-        let read = client.head().map(|(bytes, said)| (parse(bytes), said));
-        let (head, said) = match read {
-            Some((Ok(head), said)) => (head, said),
-            Some((Err(rejection), _)) => return ServeOutcome::Refused(rejection),
-            None => return ServeOutcome::Cut,
-        };
-        client.take_head();
-        let connection = Arc::clone(client.connection());
-        let _progress = Progress::begin(&self.0, &connection);
-        let is_http10 = head.version == http::Version::HTTP_10;
-        let body_follows = !matches!(said.framing, Framing::None | Framing::Length(0));
-        let options = RequestOptions { keep_alive: said.keep_alive, websocket: said.websocket, is_http10 };
-        let mut client = Http1Client::new(client, options);
-        let outcome = Exchange::new(&self.0, &connection, head).serve(&mut client, body_follows).await;
-        match (outcome.whole, client.closes) {
-            (true, false) => ServeOutcome::Whole,
-            (true, true) => ServeOutcome::Last,
-            (false, _) => ServeOutcome::Cut,
-        }
-    }
-
-    async fn serve_stream(&self, request: H2Request, connection: &Arc<Connection>) -> bool {
-        let H2Request { head, body, respond } = request;
-        let progress = Progress::begin(&self.0, connection);
-        let (body_follows, head) = (!body.is_end_stream(), RequestHeader::from(head));
-        let mut client = Http2Client::new(body, respond, connection).with_known_client(&head);
-        let outcome = Exchange::new(&self.0, connection, head).serve(&mut client, body_follows).await;
-        drop(progress);
-        client.discard_rest_of_request().await;
-        !outcome.malformed
-    }
-}
-
-/// A request in progress, counted by the connection, for the drain, and by the metrics.
-struct Progress<'a> {
-    gateway: &'a Gateway,
-    connection: &'a Connection,
-}
-
-impl<'a> Progress<'a> {
-    fn begin(gateway: &'a Gateway, connection: &'a Connection) -> Self {
-        connection.request_seen();
-        gateway.telemetry.in_flight.inc();
-        Self { gateway, connection }
-    }
-}
-
-impl Drop for Progress<'_> {
-    fn drop(&mut self) {
-        self.gateway.telemetry.in_flight.dec();
-        self.connection.request_done();
-    }
-}
 
 /// Parses a head that the listener has checked. An absolute target is reduced to its path: the listener has compared
 /// its authority with the host (RFC 9112 section 3.2.2).
 ///
 /// # Errors
 /// If it is malformed, or its method is CONNECT.
-fn parse(bytes: &[u8]) -> Result<RequestHeader, Rejection> {
+pub(super) fn parse(bytes: &[u8]) -> Result<RequestHeader, Rejection> {
     let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
     let mut request = httparse::Request::new(&mut []);
     let whole = request.parse_with_uninit_headers(bytes, &mut fields).is_ok_and(|status| status.is_complete());

@@ -4,30 +4,30 @@ use http::HeaderValue;
 
 pub(crate) use contract::browsers::{Cors, Hsts, Origin};
 
-/// The origins that may read a response.
+/// The origin whose pages may read a response: `Access-Control-Allow-Origin`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Readers {
+pub(crate) enum AllowedOrigin {
     /// The gateway adds nothing.
     #[default]
-    Unsaid,
-    /// All origins.
-    All,
+    Unset,
+    /// Every origin.
+    Any,
     /// This origin.
-    Origin(HeaderValue),
-    /// Origins other than that of the request.
-    Others,
+    One(HeaderValue),
+    /// Not the origin of the request.
+    NotAllowed,
 }
 
-impl Readers {
+impl AllowedOrigin {
     /// By this rule, for a request from this origin.
     pub(crate) fn of(cors: &Cors, origin: Option<&HeaderValue>) -> Self {
         match cors {
-            Cors::Upstream | Cors::Off => Self::Unsaid,
-            Cors::Open => Self::All,
+            Cors::Upstream | Cors::Off => Self::Unset,
+            Cors::Open => Self::Any,
             Cors::Origins(origins) => {
                 let known =
                     origin.filter(|one| origins.iter().any(|other| other.as_str().as_bytes() == one.as_bytes()));
-                known.map_or(Self::Others, |origin| Self::Origin(origin.clone()))
+                known.map_or(Self::NotAllowed, |origin| Self::One(origin.clone()))
             }
         }
     }
@@ -42,14 +42,17 @@ mod tests {
         let listed: Cors = "https://a.example".parse().unwrap();
         let origin = |text| HeaderValue::from_static(text);
         let own = origin("https://a.example");
-        assert_eq!(Readers::of(&listed, Some(&own)), Readers::Origin(own.clone()));
+        assert_eq!(AllowedOrigin::of(&listed, Some(&own)), AllowedOrigin::One(own.clone()));
         for other in ["https://b.example", "https://a.example.evil.example", "http://a.example", "null"] {
-            assert_eq!(Readers::of(&listed, Some(&origin(other))), Readers::Others, "{other}");
+            assert_eq!(AllowedOrigin::of(&listed, Some(&origin(other))), AllowedOrigin::NotAllowed, "{other}");
         }
-        assert_eq!((Readers::of(&listed, None), Readers::of(&Cors::Open, None)), (Readers::Others, Readers::All));
         assert_eq!(
-            (Readers::of(&Cors::Upstream, Some(&own)), Readers::of(&Cors::Off, Some(&own))),
-            (Readers::Unsaid, Readers::Unsaid)
+            (AllowedOrigin::of(&listed, None), AllowedOrigin::of(&Cors::Open, None)),
+            (AllowedOrigin::NotAllowed, AllowedOrigin::Any)
+        );
+        assert_eq!(
+            (AllowedOrigin::of(&Cors::Upstream, Some(&own)), AllowedOrigin::of(&Cors::Off, Some(&own))),
+            (AllowedOrigin::Unset, AllowedOrigin::Unset)
         );
     }
 }
