@@ -8,10 +8,9 @@ use std::time::Duration;
 use anyhow::Context as _;
 use chassis::percent::segment;
 use domains_service::Operation;
-use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::credentials::{self, PATH};
+use super::{all_pages, credentials};
 use crate::arguments::{Common, Node};
 use crate::client::Client;
 use crate::output::{answer, say, table};
@@ -70,33 +69,28 @@ async fn kind_of(client: &Client, name: &str) -> anyhow::Result<String> {
     found.map(str::to_owned).with_context(|| format!("{name:?} is not a gateway or service with a valid credential"))
 }
 
-/// Most pages of changes, 200 changes each.
-const PAGES_MAX: usize = 500;
+/// Most changes that are listed.
+const CHANGES_MAX: usize = 100_000;
 
-/// Changes made through a gateway, newest first, and whether there are older ones behind [`PAGES_MAX`] pages.
+/// Changes made through a gateway, newest first, and whether there are older ones behind [`CHANGES_MAX`].
 async fn changes(client: &Client, name: &str, since: Duration) -> anyhow::Result<(Value, bool)> {
     let since = jiff::Timestamp::now().checked_sub(since).context("the time to look back is too long")?;
-    let first = format!("{PATH}/gateway/{}/changes?since={}", segment(name), segment(&since.to_string()));
-    let (mut all, mut path) = (Vec::new(), first.clone());
-    for _ in 0..PAGES_MAX {
-        let mut page = client.control(Method::GET, &path, &Value::Null).await?;
-        if let Some(Value::Array(list)) = page.get_mut("changes").map(Value::take) {
-            all.extend(list);
-        }
-        let Some(cursor) = page.get("next_cursor").and_then(Value::as_str) else {
-            return Ok((Value::Array(all), false));
-        };
-        path = format!("{first}&cursor={}", segment(cursor));
+    let query = format!("since={}", segment(&since.to_string()));
+    // One more than is listed shows that there are older ones.
+    let operation = Operation::ListChangesThroughGateway;
+    let mut all = all_pages(client, operation, &[name], &query, "changes", CHANGES_MAX + 1).await?;
+    let is_cut = all.as_array().is_some_and(|all| all.len() > CHANGES_MAX);
+    if let Some(all) = all.as_array_mut() {
+        all.truncate(CHANGES_MAX);
     }
-    Ok((Value::Array(all), true))
+    Ok((all, is_cut))
 }
 
 /// The warning that a list is not complete.
 fn cut(name: &str) -> String {
     format!(
-        "There are older changes through {name} in this time: the list has the newest {} only. The events of each project, \
-         in the dashboard and the API, have the others.",
-        PAGES_MAX * 200
+        "There are older changes through {name} in this time: the list has the newest {CHANGES_MAX} only. The events of each \
+         project, in the dashboard and the API, have the others."
     )
 }
 
