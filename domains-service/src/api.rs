@@ -4,8 +4,6 @@
 //! function; what it may not do is a [`crate::error::Code`].
 
 pub(crate) mod callers;
-pub(crate) mod changes;
-pub(crate) mod check;
 pub(crate) mod credentials;
 mod describe;
 pub(crate) mod domains;
@@ -59,8 +57,6 @@ pub(crate) const OPERATIONS: &[&[Operation]] = &[
     usage::OPERATIONS,
     keys::OPERATIONS,
     domains::OPERATIONS,
-    changes::OPERATIONS,
-    check::OPERATIONS,
     webhooks::OPERATIONS,
     webhooks::deliveries::OPERATIONS,
 ];
