@@ -29,6 +29,7 @@ use crate::error::{ApiError, Code};
 use crate::project::ProjectRef;
 use crate::store::projects::ProjectRecord;
 use crate::store::withdrawals::What;
+use crate::store::{Write, domains};
 use crate::withdrawals::PendingWithdrawals;
 
 /// Characters of a name, and so of a part of one.
@@ -144,6 +145,21 @@ async fn load(app: &App, id: &ProjectRef, name: &str) -> Result<Domain, ApiError
         Err(_) => None,
     };
     found.ok_or_else(no_domain)
+}
+
+/// The same in a writing transaction, also while it is being removed.
+async fn find_any(write: &mut Write, project: &ProjectRef, name: &str) -> Result<Domain, ApiError> {
+    let name = Hostname::parse(name).map_err(|_| no_domain())?;
+    domains::find_domain(write.connection(), project, &name).await?.ok_or_else(no_domain)
+}
+
+/// The same, unless it is being removed.
+async fn find(write: &mut Write, project: &ProjectRef, name: &str) -> Result<Domain, ApiError> {
+    let domain = find_any(write, project, name).await?;
+    if domain.removal.is_some() {
+        return Err(Code::RemovalInProgress.refuse("The domain is being removed.").into());
+    }
+    Ok(domain)
 }
 
 /// 404.

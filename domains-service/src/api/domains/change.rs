@@ -14,11 +14,10 @@ use super::super::extract::{Authorised, Field, Json, Params};
 use super::super::types::{self, DomainChange, NewRedirect, Removal};
 use super::super::view::removed;
 use super::super::{Operation, projects};
-use super::{SHOW, etag_of, no_domain, representation, response, writing};
+use super::{SHOW, etag_of, find, find_any, representation, response, writing};
 use crate::domain::redirect::{RedirectError, permit};
 use crate::domain::{Domain, RedirectRule, RedirectTarget};
 use crate::error::{ApiError, Code};
-use crate::project::ProjectRef;
 use crate::publish::{self, node, target_of};
 use crate::reconcile;
 use crate::store::withdrawals::What;
@@ -192,19 +191,6 @@ fn view_of_choice(domain: &Domain) -> serde_json::Value {
         "primary_wanted": domain.primary_wanted,
         "redirect": redirect.map(|rule| json!({ "to": rule.to.as_str(), "status": rule.status })),
     })
-}
-
-async fn find_any(write: &mut Write, project: &ProjectRef, name: &str) -> Result<Domain, ApiError> {
-    let name = Hostname::parse(name).map_err(|_| no_domain())?;
-    domains::find_domain(write.connection(), project, &name).await?.ok_or_else(no_domain)
-}
-
-async fn find(write: &mut Write, project: &ProjectRef, name: &str) -> Result<Domain, ApiError> {
-    let domain = find_any(write, project, name).await?;
-    if domain.removal.is_some() {
-        return Err(Code::RemovalInProgress.refuse("The domain is being removed.").into());
-    }
-    Ok(domain)
 }
 
 /// `If-Match`: the change is made to what its author has seen.
