@@ -39,7 +39,7 @@ use parking_lot::Mutex;
 use crate::actor::Actor;
 use crate::app::App;
 use crate::error::{ApiError, Code};
-use crate::feed::Places;
+use crate::feed::Permits;
 use crate::store::credentials::Kind;
 
 /// One operation of the API.
@@ -109,7 +109,7 @@ pub(crate) fn internal(app: Arc<App>, effective: Arc<Mutex<EffectiveSettings>>, 
     let edge = openapi::routed(edge::OPERATIONS, str::to_owned)
         .route_layer(middleware::from_fn_with_state(app.clone(), count))
         .layer(Extension(shutdown))
-        .layer(Extension(Arc::new(Places::default())))
+        .layer(Extension(Arc::new(Permits::default())))
         .layer(gateway.clone())
         .layer(whole_body.clone())
         .layer(gateway);
