@@ -89,7 +89,7 @@ pub(crate) type Permitted = Vec<(String, Vec<String>)>;
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     /// The project holds the name from now on.
-    Hold,
+    SetHolder,
     /// The project takes the name from another one. That project's domain had this state, and becomes this.
     TakeOver(ProjectRef, Option<(Status, Box<Domain>)>),
     /// An event of the project.
@@ -193,7 +193,7 @@ fn problems(domain: &Domain, mut seen: Vec<Problem>, delayed: bool, pays: bool, 
 fn take_name(domain: &mut Domain, holder: &Holder, now: UnixMillis, jitter: f64, actions: &mut Vec<Action>) {
     match holder {
         Holder::This => {}
-        Holder::Free => actions.push(Action::Hold),
+        Holder::Free => actions.push(Action::SetHolder),
         Holder::Another(loser, lost) => {
             let lost = lost.clone().map(|mut lost| {
                 let was = lost.status;

@@ -12,7 +12,7 @@ use super::{Store, StoreError, to_json, with_project};
 use crate::domain::{Domain, RedirectRule, RedirectTarget, Status};
 use verification::problem::{Problem, ProblemCode};
 
-pub(crate) use self::claims::{NameClaims, find_claims, forget_tombstones, hold, release};
+pub(crate) use self::claims::{NameClaims, find_claims, forget_tombstones, release, set_holder};
 use crate::project::ProjectRef;
 
 chassis::record! {
