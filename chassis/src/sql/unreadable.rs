@@ -11,7 +11,7 @@ pub const UNREADABLE_MAX: usize = 1_000;
 /// Identifies a row: its table, and its key in one or two parts. The second part is the project if the row belongs to
 /// one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RowPlace {
+pub struct RowKey {
     /// The table's name.
     pub table: &'static str,
     /// The row's key within it.
@@ -39,15 +39,15 @@ struct Noted {
 /// The list. Each row is listed once.
 #[derive(Debug, Default)]
 pub struct UnreadableRows {
-    noted: Mutex<BTreeMap<RowPlace, Noted>>,
+    noted: Mutex<BTreeMap<RowKey, Noted>>,
 }
 
 impl UnreadableRows {
     /// Records a row. It is logged if the row or its error is new.
-    pub fn note(&self, place: &RowPlace, bad: &BadColumn) {
+    pub fn note(&self, key: &RowKey, bad: &BadColumn) {
         let mut noted = self.noted.lock();
         let read = Instant::now();
-        if let Some(known) = noted.get_mut(place) {
+        if let Some(known) = noted.get_mut(key) {
             known.read = read;
             if known.bad == *bad {
                 return;
@@ -55,12 +55,12 @@ impl UnreadableRows {
         } else if noted.len() >= UNREADABLE_MAX {
             return;
         }
-        noted.insert(place.clone(), Noted { bad: bad.clone(), read });
+        noted.insert(key.clone(), Noted { bad: bad.clone(), read });
         drop(noted);
         tracing::error!(
-            table = place.table,
-            row = place.row,
-            of = place.of,
+            table = key.table,
+            row = key.row,
+            of = key.of,
             column = bad.column,
             error = bad.reason,
             "skipped an unreadable database row; repair the column, or delete the row"
@@ -68,16 +68,16 @@ impl UnreadableRows {
     }
 
     /// Removes a row that is readable again, or deleted.
-    pub fn forget(&self, place: &RowPlace) {
+    pub fn forget(&self, key: &RowKey) {
         let mut noted = self.noted.lock();
         if !noted.is_empty() {
-            noted.remove(place);
+            noted.remove(key);
         }
     }
 
     /// Removes the deleted rows for which `are_gone` is true.
-    pub fn forget_where(&self, are_gone: impl Fn(&RowPlace) -> bool) {
-        self.noted.lock().retain(|place, _| !are_gone(place));
+    pub fn forget_where(&self, are_gone: impl Fn(&RowKey) -> bool) {
+        self.noted.lock().retain(|key, _| !are_gone(key));
     }
 
     /// Removes rows that were last read before `moment`: a statement deleted them without naming them, or they have
@@ -87,13 +87,13 @@ impl UnreadableRows {
     }
 
     /// The rows, at most `limit`.
-    pub fn noted(&self, limit: usize) -> Vec<(RowPlace, BadColumn)> {
-        self.noted.lock().iter().take(limit).map(|(place, noted)| (place.clone(), noted.bad.clone())).collect()
+    pub fn noted(&self, limit: usize) -> Vec<(RowKey, BadColumn)> {
+        self.noted.lock().iter().take(limit).map(|(key, noted)| (key.clone(), noted.bad.clone())).collect()
     }
 
     /// Number of rows of a table in the list.
     pub fn count(&self, table: &str) -> usize {
-        self.noted.lock().keys().filter(|place| place.table == table).count()
+        self.noted.lock().keys().filter(|key| key.table == table).count()
     }
 }
 
@@ -105,16 +105,16 @@ mod tests {
     fn a_list_of_bad_rows_has_a_bound() {
         let rows = UnreadableRows::default();
         let bad = BadColumn { column: "body", reason: "damaged".to_owned() };
-        let place = |number: usize| RowPlace { table: "t", row: number.to_string(), of: String::new() };
+        let key = |number: usize| RowKey { table: "t", row: number.to_string(), of: String::new() };
         for number in 0..UNREADABLE_MAX + 10 {
-            rows.note(&place(number), &bad);
-            rows.note(&place(number), &bad);
+            rows.note(&key(number), &bad);
+            rows.note(&key(number), &bad);
         }
         assert_eq!((rows.count("t"), rows.count("u"), rows.noted(5).len()), (UNREADABLE_MAX, 0, 5));
-        rows.forget(&place(0));
-        rows.note(&place(UNREADABLE_MAX + 20), &bad);
+        rows.forget(&key(0));
+        rows.note(&key(UNREADABLE_MAX + 20), &bad);
         assert_eq!(rows.count("t"), UNREADABLE_MAX);
-        rows.forget_where(|place| place.table == "t");
+        rows.forget_where(|key| key.table == "t");
         assert_eq!(rows.count("t"), 0);
     }
 
@@ -122,12 +122,12 @@ mod tests {
     fn a_row_that_is_no_longer_read_leaves_the_list() {
         let rows = UnreadableRows::default();
         let bad = BadColumn { column: "body", reason: "damaged".to_owned() };
-        let place = |row: &str| RowPlace { table: "t", row: row.to_owned(), of: String::new() };
-        rows.note(&place("gone"), &bad);
-        rows.note(&place("there"), &bad);
+        let key = |row: &str| RowKey { table: "t", row: row.to_owned(), of: String::new() };
+        rows.note(&key("gone"), &bad);
+        rows.note(&key("there"), &bad);
         let since = Instant::now();
-        rows.note(&place("there"), &bad);
+        rows.note(&key("there"), &bad);
         rows.forget_unread_since(since);
-        assert_eq!(rows.noted(5), [(place("there"), bad)]);
+        assert_eq!(rows.noted(5), [(key("there"), bad)]);
     }
 }

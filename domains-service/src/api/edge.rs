@@ -334,9 +334,9 @@ const UNREADABLE_SHOWN: usize = 100;
 
 fn unreadable_rows(unreadable: &UnreadableRows) -> serde_json::Value {
     let total: usize = Table::WORDS.iter().map(|table| unreadable.count(table)).sum();
-    let shown = unreadable.noted(UNREADABLE_SHOWN).into_iter().map(|(place, bad)| {
+    let shown = unreadable.noted(UNREADABLE_SHOWN).into_iter().map(|(key, bad)| {
         json!({
-            "table": place.table, "row": place.row, "of": place.of, "column": bad.column, "reason": bad.reason,
+            "table": key.table, "row": key.row, "of": key.of, "column": bad.column, "reason": bad.reason,
         })
     });
     json!({ "total": total, "rows": shown.collect::<Vec<_>>() })

@@ -1,6 +1,6 @@
 //! Present and former holders of a name.
 
-use chassis::sql::{Connection, Found, RowPlace, query, query_as};
+use chassis::sql::{Connection, Found, RowKey, query, query_as};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 
@@ -86,8 +86,8 @@ impl Stored for Holder {
 
     const IS_PART: bool = true;
 
-    fn place(&self) -> RowPlace {
-        rows::place(Table::Projects, &self.id, "")
+    fn key(&self) -> RowKey {
+        rows::key(Table::Projects, &self.id, "")
     }
 
     fn read(self, columns: &mut Columns) -> Option<ProjectRef> {

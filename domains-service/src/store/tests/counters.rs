@@ -197,7 +197,7 @@ async fn a_follower_from_a_row_that_is_lost_is_sent_a_snapshot_and_is_not_refuse
             assert!(matches!(next(&store, *lost).await, Next::Snapshot));
             assert_eq!(claim(&store, *lost).await, Claim::Unproven, "and proves nothing until it has the snapshot");
             let noted = store.reader().unreadable().noted(5);
-            assert!(noted.iter().any(|(place, _)| place.row == lost.revision.0.to_string()), "{noted:?}");
+            assert!(noted.iter().any(|(key, _)| key.row == lost.revision.0.to_string()), "{noted:?}");
         }
         // Two gateways had that position: the snapshot of one takes nothing from the other.
         let snapshot = store.snapshot().await.unwrap().1;
@@ -259,7 +259,7 @@ async fn the_newest_row_with_another_number_is_set_aside() {
             assert_eq!(claim(&store, newest).await, Claim::Unproven, "{wrong}");
             assert!(is_refused(&store, with_another_mark(newest)).await, "{wrong}");
             let noted = store.reader().unreadable().noted(5);
-            let is_noted = noted.iter().any(|(place, _)| place.table == "changes" && place.row == wrong.to_string());
+            let is_noted = noted.iter().any(|(key, _)| key.table == "changes" && key.row == wrong.to_string());
             assert_eq!(is_noted, wrong > 0, "{noted:?}");
             let (_, repaired, _) = store.snapshot().await.unwrap();
             assert_eq!(repaired.revision, newest.revision.next(), "{wrong}");
@@ -319,10 +319,7 @@ async fn a_generation_with_an_impossible_number_is_displaced() {
             damage(&store, "UPDATE gateway_keys SET number = $1 WHERE number = 200", number).await;
             assert_eq!(store.generations().await.unwrap(), []);
             let noted = store.reader().unreadable().noted(5);
-            assert!(
-                noted.iter().any(|(place, bad)| place.table == "gateway_keys" && bad.column == "number"),
-                "{noted:?}"
-            );
+            assert!(noted.iter().any(|(key, bad)| key.table == "gateway_keys" && bad.column == "number"), "{noted:?}");
             let mut write = store.write().await.unwrap();
             write.add_generation(&generation(300), false).await.unwrap();
             write.commit().await.unwrap();
