@@ -297,7 +297,7 @@ pub(crate) async fn measure(core: &Core, gateways: &Gateways) -> Result<(), Stor
         core.metrics.states.with_label_values(&[status.as_str()]).set(count);
     }
     core.metrics.unreadable_row.reset();
-    for (RowKey { table, row, of }, bad) in core.store.reader().unreadable().noted(ROWS_NAMED_MAX) {
+    for (RowKey { table, row, of }, bad) in core.store.reader().unreadable().entries(ROWS_NAMED_MAX) {
         core.metrics.unreadable_row.with_label_values(&[table, &row, &of, bad.column]).set(1);
     }
     core.metrics.of_another_history.set(i64::try_from(gateways.nodes.of_another_history().len()).unwrap_or(i64::MAX));

@@ -31,7 +31,7 @@ pub struct BadColumn {
 
 /// The error of a row, and when it was last read.
 #[derive(Debug)]
-struct Noted {
+struct Entry {
     bad: BadColumn,
     read: Instant,
 }
@@ -39,24 +39,24 @@ struct Noted {
 /// The list. Each row is listed once.
 #[derive(Debug, Default)]
 pub struct UnreadableRows {
-    noted: Mutex<BTreeMap<RowKey, Noted>>,
+    entries: Mutex<BTreeMap<RowKey, Entry>>,
 }
 
 impl UnreadableRows {
     /// Records a row. It is logged if the row or its error is new.
-    pub fn note(&self, key: &RowKey, bad: &BadColumn) {
-        let mut noted = self.noted.lock();
+    pub fn record(&self, key: &RowKey, bad: &BadColumn) {
+        let mut entries = self.entries.lock();
         let read = Instant::now();
-        if let Some(known) = noted.get_mut(key) {
+        if let Some(known) = entries.get_mut(key) {
             known.read = read;
             if known.bad == *bad {
                 return;
             }
-        } else if noted.len() >= UNREADABLE_MAX {
+        } else if entries.len() >= UNREADABLE_MAX {
             return;
         }
-        noted.insert(key.clone(), Noted { bad: bad.clone(), read });
-        drop(noted);
+        entries.insert(key.clone(), Entry { bad: bad.clone(), read });
+        drop(entries);
         tracing::error!(
             table = key.table,
             row = key.row,
@@ -69,31 +69,31 @@ impl UnreadableRows {
 
     /// Removes a row that is readable again, or deleted.
     pub fn forget(&self, key: &RowKey) {
-        let mut noted = self.noted.lock();
-        if !noted.is_empty() {
-            noted.remove(key);
+        let mut entries = self.entries.lock();
+        if !entries.is_empty() {
+            entries.remove(key);
         }
     }
 
     /// Removes the deleted rows for which `are_gone` is true.
     pub fn forget_where(&self, are_gone: impl Fn(&RowKey) -> bool) {
-        self.noted.lock().retain(|key, _| !are_gone(key));
+        self.entries.lock().retain(|key, _| !are_gone(key));
     }
 
     /// Removes rows that were last read before `moment`: a statement deleted them without naming them, or they have
     /// another key now. A row that still exists is recorded again when it is read.
     pub fn forget_unread_since(&self, moment: Instant) {
-        self.noted.lock().retain(|_, noted| noted.read >= moment);
+        self.entries.lock().retain(|_, entry| entry.read >= moment);
     }
 
     /// The rows, at most `limit`.
-    pub fn noted(&self, limit: usize) -> Vec<(RowKey, BadColumn)> {
-        self.noted.lock().iter().take(limit).map(|(key, noted)| (key.clone(), noted.bad.clone())).collect()
+    pub fn entries(&self, limit: usize) -> Vec<(RowKey, BadColumn)> {
+        self.entries.lock().iter().take(limit).map(|(key, entry)| (key.clone(), entry.bad.clone())).collect()
     }
 
     /// Number of rows of a table in the list.
     pub fn count(&self, table: &str) -> usize {
-        self.noted.lock().keys().filter(|key| key.table == table).count()
+        self.entries.lock().keys().filter(|key| key.table == table).count()
     }
 }
 
@@ -107,12 +107,12 @@ mod tests {
         let bad = BadColumn { column: "body", reason: "damaged".to_owned() };
         let key = |number: usize| RowKey { table: "t", row: number.to_string(), of: String::new() };
         for number in 0..UNREADABLE_MAX + 10 {
-            rows.note(&key(number), &bad);
-            rows.note(&key(number), &bad);
+            rows.record(&key(number), &bad);
+            rows.record(&key(number), &bad);
         }
-        assert_eq!((rows.count("t"), rows.count("u"), rows.noted(5).len()), (UNREADABLE_MAX, 0, 5));
+        assert_eq!((rows.count("t"), rows.count("u"), rows.entries(5).len()), (UNREADABLE_MAX, 0, 5));
         rows.forget(&key(0));
-        rows.note(&key(UNREADABLE_MAX + 20), &bad);
+        rows.record(&key(UNREADABLE_MAX + 20), &bad);
         assert_eq!(rows.count("t"), UNREADABLE_MAX);
         rows.forget_where(|key| key.table == "t");
         assert_eq!(rows.count("t"), 0);
@@ -123,11 +123,11 @@ mod tests {
         let rows = UnreadableRows::default();
         let bad = BadColumn { column: "body", reason: "damaged".to_owned() };
         let key = |row: &str| RowKey { table: "t", row: row.to_owned(), of: String::new() };
-        rows.note(&key("gone"), &bad);
-        rows.note(&key("there"), &bad);
+        rows.record(&key("gone"), &bad);
+        rows.record(&key("there"), &bad);
         let since = Instant::now();
-        rows.note(&key("there"), &bad);
+        rows.record(&key("there"), &bad);
         rows.forget_unread_since(since);
-        assert_eq!(rows.noted(5), [(key("there"), bad)]);
+        assert_eq!(rows.entries(5), [(key("there"), bad)]);
     }
 }

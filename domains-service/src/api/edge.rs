@@ -334,7 +334,7 @@ const UNREADABLE_SHOWN: usize = 100;
 
 fn unreadable_rows(unreadable: &UnreadableRows) -> serde_json::Value {
     let total: usize = Table::WORDS.iter().map(|table| unreadable.count(table)).sum();
-    let shown = unreadable.noted(UNREADABLE_SHOWN).into_iter().map(|(key, bad)| {
+    let shown = unreadable.entries(UNREADABLE_SHOWN).into_iter().map(|(key, bad)| {
         json!({
             "table": key.table, "row": key.row, "of": key.of, "column": bad.column, "reason": bad.reason,
         })

@@ -156,7 +156,7 @@ fn read<R: Stored>(list: &UnreadableRows, found: Found<R>) -> Result<R::Value, (
     }
     let value = row.read(&mut columns);
     match &columns.0 {
-        Some(bad) => list.note(&key, bad),
+        Some(bad) => list.record(&key, bad),
         None if R::IS_PART => {}
         None => list.forget(&key),
     }
@@ -210,7 +210,7 @@ pub(crate) fn record(at: &impl Listed, key: &RowKey, column: &'static str, reaso
     let mut columns = Columns::default();
     columns.bad(column, reason.to_string());
     if let Some(bad) = &columns.0 {
-        at.list().note(key, bad);
+        at.list().record(key, bad);
     }
 }
 
@@ -266,24 +266,24 @@ mod tests {
     #[test]
     fn an_unreadable_row_is_recorded_and_skipped_until_it_reads_again() {
         let list = UnreadableRows::default();
-        let noted = || {
-            let noted = list.noted(10).into_iter();
-            noted.map(|(key, bad)| format!("{} {} {}", key.row, bad.column, bad.reason)).collect::<Vec<_>>()
+        let listed = || {
+            let listed = list.entries(10).into_iter();
+            listed.map(|(key, bad)| format!("{} {} {}", key.row, bad.column, bad.reason)).collect::<Vec<_>>()
         };
         let (values, keys) = split(&list, vec![row("a", "1"), row("b", "x"), row("c", "3")]);
         assert_eq!((values, keys.len()), (vec![1, 3], 1));
-        assert_eq!(noted(), ["b number \"x\" is unknown or malformed"]);
+        assert_eq!(listed(), ["b number \"x\" is unknown or malformed"]);
         let error = one(&list, Some(row("b", "x"))).unwrap_err();
         assert_eq!(error.to_string(), "column number of the row b of edge_bans cannot be read");
         assert_eq!(one(&list, Some(row("b", "2"))).unwrap(), Some(2));
-        assert_eq!(noted(), Vec::<String>::new());
+        assert_eq!(listed(), Vec::<String>::new());
         // A column of another kind, whatever the row makes of it.
         let bad = Some(BadColumn { column: "at", reason: "text".to_owned() });
         assert_eq!(each(&list, vec![Found { row: Row("e", "5"), bad }]), [5]);
-        assert_eq!(noted(), ["e at text"]);
+        assert_eq!(listed(), ["e at text"]);
         each(&list, vec![row("d", "x")]);
         forget_project(&list, "prj_1");
-        assert_eq!(noted(), Vec::<String>::new());
+        assert_eq!(listed(), Vec::<String>::new());
     }
 
     #[test]
