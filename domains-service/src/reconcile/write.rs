@@ -42,7 +42,7 @@ pub(super) async fn apply(
             Action::ForgetOrder(authority) => {
                 acme::forget_order(write.connection(), &authority, &domain.name).await?;
             }
-            Action::WithdrawChallenges => publish::withdraw_challenges(&mut write, &domain).await?,
+            Action::WithdrawChallenges => publish::withdraw_challenges(&mut write, &domain.name).await?,
             Action::Order(permitted) => order = Some(permitted),
         }
     }
