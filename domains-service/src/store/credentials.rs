@@ -117,7 +117,7 @@ impl Stored for GoodRow {
 
     const IS_PART: bool = true;
 
-    fn row_key(&self) -> RowKey {
+    fn key(&self) -> RowKey {
         row_key(&self.name, &self.digest)
     }
 
@@ -156,7 +156,7 @@ chassis::record! {
 impl Stored for Row {
     type Value = Recorded;
 
-    fn row_key(&self) -> RowKey {
+    fn key(&self) -> RowKey {
         row_key(&self.name, &self.digest)
     }
 
