@@ -237,7 +237,7 @@ impl Store {
 }
 
 fn migrations() -> Migrations {
-    chassis::migrations![apart "0001_schema.sql"]
+    chassis::migrations!["0001_schema.sql" or "postgres/0001_schema.sql"]
 }
 
 /// The newest version of the database's schema that this version of the service knows.

@@ -30,29 +30,22 @@ pub struct Migrations {
     pub postgres: Migrator,
 }
 
-/// The migrations of a service, compiled into the program: `shared` files of its folder `migrations` are for both
-/// databases, and `apart` ones have another text for PostgreSQL in `migrations/postgres`.
+/// The migrations of a service, files of its folder `migrations`, compiled into the program: one text for both databases,
+/// or `"0001_schema.sql" or "postgres/0001_schema.sql"` with another one for PostgreSQL.
 ///
 /// Replaces `sqlx::migrate!`, which reads the folders in the compiler (see [`crate::record!`]); a test of each service
 /// compares the names with the folders.
 #[macro_export]
 macro_rules! migrations {
-    ($($texts:ident $file:literal),+ $(,)?) => {
-        $crate::sql::Migrations::new(&[$($crate::migrations!(@$texts $file)),+])
-    };
-    (@apart $file:literal) => {
-        (
+    ($($file:literal $(or $postgres:literal)?),+ $(,)?) => {
+        $crate::sql::Migrations::new(&[$((
             $file,
             include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/", $file)),
-            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/postgres/", $file)),
-        )
-    };
-    (@shared $file:literal) => {
-        (
-            $file,
-            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/", $file)),
-            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/", $file)),
-        )
+            [
+                $(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/", $postgres)),)?
+                include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/", $file)),
+            ][0],
+        )),+])
     };
 }
 
