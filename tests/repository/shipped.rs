@@ -120,6 +120,7 @@ fn with_routes(text: &str, upstream: &str, operations: impl Iterator<Item = Serv
 
 /// With `TOLLHOUSE_WRITE=1` it writes them into the sample first.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a developer asks for it on the command line")]
 fn the_shipped_routes_are_the_operations_of_the_services() {
     type Routes = BTreeSet<(String, String, bool)>;
     let mut text = tree::read("config/gateway.toml");
