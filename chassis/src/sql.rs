@@ -23,7 +23,7 @@ pub use found::{Cell, Found, Readable, whole};
 pub use place::{Place, StoreKind, read_place};
 pub use pool::{Kind, Migrations, Pool, PoolUse};
 pub use query::{Builder, Done, On, Query, QueryAs, Record, Value, query, query_as, query_scalar};
-pub use unreadable::{BadColumn, RowPlace, UNREADABLE_MAX, UnreadableRows};
+pub use unreadable::{BadColumn, RowKey, UNREADABLE_MAX, UnreadableRows};
 pub use watch::{StoreMetrics, watch};
 
 pub use crate::postgres::STATEMENT_WAIT_MAX;

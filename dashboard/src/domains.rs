@@ -1,9 +1,93 @@
-//! Project → Domains: what is attached, what is missing, and what to do about it.
+//! Project → Domains: what is attached, what is missing, and what to do about it. The pages are below; the buttons of a
+//! domain's page are here.
 
-pub(super) mod add;
-pub(super) mod change;
-pub(super) mod detail;
+mod add;
+mod detail;
 pub(super) mod list;
-pub(super) mod remove;
+mod remove;
 mod steps;
 mod view;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::{get, post};
+use chassis::percent::segment;
+use domains_api::Operation;
+use serde_json::{Value, json};
+
+use super::Dashboard;
+use super::fault::Fault;
+use super::form::Posted;
+
+/// The pages and buttons, below the project's path.
+pub(super) fn routes() -> Router<Arc<Dashboard>> {
+    Router::new()
+        .route("/", get(list::home))
+        .route("/domains", get(list::show))
+        .route("/domains/new", get(add::show).post(add::add))
+        .route("/domains/{domain}", get(detail::show))
+        .route("/domains/{domain}/verify", post(verify))
+        .route("/domains/{domain}/primary", post(primary))
+        .route("/domains/{domain}/redirect", post(redirect))
+        .route("/domains/{domain}/remove", get(remove::ask).post(remove::remove))
+}
+
+/// `POST …/verify`: checks DNS now.
+async fn verify(
+    State(dashboard): State<Arc<Dashboard>>,
+    Path((id, name)): Path<(String, String)>,
+    posted: Posted,
+) -> Result<Response, Fault> {
+    carry_out(&dashboard, &posted, &id, &name, Operation::VerifyDomain, &Value::Null, "verified").await
+}
+
+/// `POST …/primary`.
+async fn primary(
+    State(dashboard): State<Arc<Dashboard>>,
+    Path((id, name)): Path<(String, String)>,
+    posted: Posted,
+) -> Result<Response, Fault> {
+    let body = json!({ "primary": !posted.fields.is_set("off") });
+    carry_out(&dashboard, &posted, &id, &name, Operation::ChangeDomain, &body, "saved").await
+}
+
+/// `POST …/redirect`.
+async fn redirect(
+    State(dashboard): State<Arc<Dashboard>>,
+    Path((id, name)): Path<(String, String)>,
+    posted: Posted,
+) -> Result<Response, Fault> {
+    let to = posted.fields.text("to");
+    let rule = match posted.fields.text("status").parse::<u16>() {
+        _ if to.is_empty() => Value::Null,
+        Ok(status) => json!({ "to": to, "status": status }),
+        Err(_) => json!({ "to": to }),
+    };
+    carry_out(&dashboard, &posted, &id, &name, Operation::ChangeDomain, &json!({ "redirect": rule }), "saved").await
+}
+
+async fn carry_out(
+    dashboard: &Dashboard,
+    posted: &Posted,
+    id: &str,
+    name: &str,
+    operation: Operation,
+    body: &Value,
+    notice: &str,
+) -> Result<Response, Fault> {
+    match dashboard.call(&posted.session.actor, operation, (&[id, name], ""), body).await {
+        Ok(answered) => {
+            let notice = if answered.status == 202 { "verifying" } else { notice };
+            let place = format!("/projects/{}/domains/{}?{notice}", segment(id), segment(name));
+            Ok(Redirect::to(&place).into_response())
+        }
+        // Something about the domain as it is: shown beside it.
+        Err(refused) if matches!(refused.status, 400 | 409 | 429) => {
+            detail::page(dashboard, &posted.session, id, name, None, Some(refused)).await
+        }
+        Err(refused) => Err(refused.into()),
+    }
+}

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use askama::Template;
+use axum::Router;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::{get, post};
 use contract::key::{Scope, Scopes};
 use contract::time::UnixMillis;
 use http::HeaderMap;
@@ -24,6 +26,14 @@ use chassis::percent::segment;
 use domains_api::Operation;
 use domains_api::project::ProjectRef;
 use domains_api::types::{Key, Keys};
+
+/// The pages and buttons, below the project's path.
+pub(super) fn routes() -> Router<Arc<Dashboard>> {
+    Router::new()
+        .route("/keys", get(show).post(create))
+        .route("/keys/{key}/rotate", post(rotate))
+        .route("/keys/{key}/revoke", post(revoke))
+}
 
 /// Lifetimes offered, in days; 0: it does not expire.
 const LIFETIMES: [i64; 4] = [0, 30, 90, 365];
@@ -113,7 +123,7 @@ struct Page {
 }
 
 /// `GET /projects/{project}/keys`.
-pub(super) async fn show(
+async fn show(
     State(dashboard): State<Arc<Dashboard>>,
     session: Session,
     Path(id): Path<String>,
@@ -178,7 +188,7 @@ async fn page(
 }
 
 /// `POST /projects/{project}/keys`: a new key, shown once in the answer.
-pub(super) async fn create(
+async fn create(
     State(dashboard): State<Arc<Dashboard>>,
     Path(id): Path<String>,
     Posted { session, fields }: Posted,
@@ -200,7 +210,7 @@ pub(super) async fn create(
 }
 
 /// `POST …/keys/{key}/rotate`: a new key like it, which works beside it for a while.
-pub(super) async fn rotate(
+async fn rotate(
     State(dashboard): State<Arc<Dashboard>>,
     Path((id, key)): Path<(String, String)>,
     Posted { session, fields }: Posted,
@@ -216,7 +226,7 @@ pub(super) async fn rotate(
 }
 
 /// `POST …/keys/{key}/revoke`.
-pub(super) async fn revoke(
+async fn revoke(
     State(dashboard): State<Arc<Dashboard>>,
     Path((id, key)): Path<(String, String)>,
     Posted { session, fields: _ }: Posted,

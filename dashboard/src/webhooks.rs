@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use askama::Template;
+use axum::Router;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::{get, post};
 use contract::key::Scope;
 use contract::time::UnixMillis;
 use http::HeaderMap;
@@ -23,6 +25,16 @@ use chassis::percent::segment;
 use domains_api::Operation;
 use domains_api::project::ProjectRef;
 use domains_api::types::{Deliveries, Delivery, DisabledReason, EVENTS, Webhook, Webhooks};
+
+/// The pages and buttons, below the project's path.
+pub(super) fn routes() -> Router<Arc<Dashboard>> {
+    Router::new()
+        .route("/webhooks", get(list).post(create))
+        .route("/webhooks/{webhook}", get(show))
+        .route("/webhooks/{webhook}/change", post(change))
+        .route("/webhooks/{webhook}/test", post(test))
+        .route("/webhooks/{webhook}/repeat", post(repeat))
+}
 
 /// A webhook as people read it.
 trait WebhookWords {
@@ -110,7 +122,7 @@ struct OnePage {
 }
 
 /// `GET /projects/{project}/webhooks`.
-pub(super) async fn list(
+async fn list(
     State(dashboard): State<Arc<Dashboard>>,
     session: Session,
     Path(id): Path<String>,
@@ -147,7 +159,7 @@ async fn list_page(
 }
 
 /// `POST /projects/{project}/webhooks`: a new endpoint, its secret shown once in the answer.
-pub(super) async fn create(
+async fn create(
     State(dashboard): State<Arc<Dashboard>>,
     Path(id): Path<String>,
     Posted { session, fields }: Posted,
@@ -177,7 +189,7 @@ fn with_secret(
 }
 
 /// `GET …/webhooks/{webhook}`.
-pub(super) async fn show(
+async fn show(
     State(dashboard): State<Arc<Dashboard>>,
     session: Session,
     Path((id, webhook)): Path<(String, String)>,
@@ -221,7 +233,7 @@ async fn one_page(
 }
 
 /// `POST …/webhooks/{webhook}/change`: switched on or off, a new secret, or removed.
-pub(super) async fn change(
+async fn change(
     State(dashboard): State<Arc<Dashboard>>,
     Path((id, webhook)): Path<(String, String)>,
     Posted { session, fields }: Posted,
@@ -248,7 +260,7 @@ pub(super) async fn change(
 }
 
 /// `POST …/webhooks/{webhook}/test`: sends a message without content.
-pub(super) async fn test(
+async fn test(
     State(dashboard): State<Arc<Dashboard>>,
     Path((id, webhook)): Path<(String, String)>,
     Posted { session, fields: _ }: Posted,
@@ -264,7 +276,7 @@ pub(super) async fn test(
 }
 
 /// `POST …/webhooks/{webhook}/repeat`: sends a delivery again.
-pub(super) async fn repeat(
+async fn repeat(
     State(dashboard): State<Arc<Dashboard>>,
     Path((id, webhook)): Path<(String, String)>,
     Posted { session, fields }: Posted,

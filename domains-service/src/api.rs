@@ -4,8 +4,6 @@
 //! function; what it may not do is a [`crate::error::Code`].
 
 pub(crate) mod callers;
-pub(crate) mod changes;
-pub(crate) mod check;
 pub(crate) mod credentials;
 mod describe;
 pub(crate) mod domains;
@@ -13,7 +11,6 @@ pub(crate) mod edge;
 pub(crate) mod extract;
 pub(crate) mod keys;
 mod links;
-mod operations;
 mod overview;
 pub(crate) mod projects;
 mod removal;
@@ -24,7 +21,7 @@ pub(crate) mod webhooks;
 
 use std::sync::Arc;
 
-use axum::extract::{RawPathParams, Request, State};
+use axum::extract::{MatchedPath, RawPathParams, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter};
@@ -32,7 +29,7 @@ use axum::{Extension, Router};
 use chassis::config::EffectiveSettings;
 use chassis::guard::{GatewayGuard, require_gateway};
 use chassis::openapi::{self, Method};
-use chassis::refusal::Refusal;
+use chassis::refusal::{Refusal, RefusalCode};
 use chassis::shutdown::Shutdown;
 use contract::event::EVENTS_BYTES_MAX;
 pub(crate) use describe::{FILE, printed};
@@ -42,7 +39,7 @@ use parking_lot::Mutex;
 use crate::actor::Actor;
 use crate::app::App;
 use crate::error::{ApiError, Code};
-use crate::feed::Places;
+use crate::feed::Permits;
 use crate::store::credentials::Kind;
 
 /// One operation of the API.
@@ -59,8 +56,6 @@ pub(crate) const OPERATIONS: &[&[Operation]] = &[
     usage::OPERATIONS,
     keys::OPERATIONS,
     domains::OPERATIONS,
-    changes::OPERATIONS,
-    check::OPERATIONS,
     webhooks::OPERATIONS,
     webhooks::deliveries::OPERATIONS,
 ];
@@ -86,12 +81,12 @@ pub(crate) fn public(app: Arc<App>, guard: GatewayGuard) -> Router {
     // What the API is may be read by everybody.
     let descriptions = openapi::routed(describe::DESCRIPTIONS, str::to_owned)
         .method_not_allowed_fallback(method_not_allowed)
-        .route_layer(middleware::from_fn_with_state(app.clone(), operations::count));
+        .route_layer(middleware::from_fn_with_state(app.clone(), count));
     openapi::routed(OPERATIONS.iter().copied().flatten(), str::to_owned)
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .route_layer(middleware::from_fn_with_state(app.clone(), limit_changes))
-        .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
+        .route_layer(middleware::from_fn_with_state(app.clone(), count))
         .layer(middleware::from_fn_with_state(app.clone(), callers::require_key))
         .merge(descriptions)
         .layer(middleware::from_fn_with_state(app.clone(), callers::came_through))
@@ -112,9 +107,9 @@ pub(crate) fn internal(app: Arc<App>, effective: Arc<Mutex<EffectiveSettings>>, 
     let (gateway, service, operator) = (require(Kind::Gateway), require(Kind::Service), require(Kind::Operator));
     let whole_body = middleware::from_fn_with_state(extract::BODY_BYTES_MAX, extract::whole_body);
     let edge = openapi::routed(edge::OPERATIONS, str::to_owned)
-        .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
+        .route_layer(middleware::from_fn_with_state(app.clone(), count))
         .layer(Extension(shutdown))
-        .layer(Extension(Arc::new(Places::default())))
+        .layer(Extension(Arc::new(Permits::default())))
         .layer(gateway.clone())
         .layer(whole_body.clone())
         .layer(gateway);
@@ -126,12 +121,12 @@ pub(crate) fn internal(app: Arc<App>, effective: Arc<Mutex<EffectiveSettings>>, 
         .merge(chassis::admin::settings(SETTINGS_PATH, effective))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
-        .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
+        .route_layer(middleware::from_fn_with_state(app.clone(), count))
         .layer(operator.clone())
         .layer(whole_body)
         .layer(operator);
     let events = openapi::routed(services::OPERATIONS, str::to_owned)
-        .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
+        .route_layer(middleware::from_fn_with_state(app.clone(), count))
         .layer(service.clone())
         .layer(middleware::from_fn_with_state(EVENTS_BYTES_MAX, extract::whole_body))
         .layer(service);
@@ -147,7 +142,7 @@ pub(crate) fn in_process(app: Arc<App>) -> Router {
         .route_layer(middleware::from_fn_with_state(app.clone(), find_project))
         .method_not_allowed_fallback(method_not_allowed)
         .route_layer(middleware::from_fn_with_state(app.clone(), limit_changes))
-        .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
+        .route_layer(middleware::from_fn_with_state(app.clone(), count))
         .with_state(app)
 }
 
@@ -178,6 +173,35 @@ pub(crate) fn name(method: &str, pattern: &str) -> &'static str {
         .or_else(|| openapi::label(internal.copied().flatten(), method, pattern))
         .or((pattern == SETTINGS_PATH).then_some("showSettings"))
         .unwrap_or("unknown")
+}
+
+/// Counts the request under its operation and class of status.
+async fn count(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
+    let operation = name(request.method().as_str(), path);
+    let response = next.run(request).await;
+    let class = class(response.status().as_u16());
+    app.core.metrics.requests.with_label_values(&[operation, class]).inc();
+    if class == "5xx"
+        && let Some(code) = response.extensions().get::<RefusalCode>()
+    {
+        *app.api.last_trouble.lock() = Some((code.0.clone(), app.core.clock.now()));
+    }
+    response
+}
+
+/// Counts a request for which there is no operation.
+fn count_unknown(app: &App) {
+    app.core.metrics.requests.with_label_values(&["unknown", "4xx"]).inc();
+}
+
+const fn class(status: u16) -> &'static str {
+    match status {
+        ..300 => "2xx",
+        300..400 => "3xx",
+        400..500 => "4xx",
+        _ => "5xx",
+    }
 }
 
 /// Finds the project that an operator names in the path. Holders of keys are in their own wherever they ask.
@@ -218,7 +242,7 @@ async fn limit_changes(State(app): State<Arc<App>>, request: Request, next: Next
 }
 
 async fn not_found(State(app): State<Arc<App>>) -> Refusal {
-    operations::unknown(&app);
+    count_unknown(&app);
     Code::NotFound.refuse("There is nothing at this path.")
 }
 

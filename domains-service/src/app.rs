@@ -15,7 +15,7 @@ use serde::Serialize;
 use tokio::sync::Notify;
 use verification::{Dns, DnsConfig, networks};
 
-use crate::common::Core;
+use crate::common::{Core, Settings};
 use crate::config::Config;
 use crate::domain::proof::Prover;
 use crate::gateways::Gateways;
@@ -23,7 +23,6 @@ use crate::issuer::Authorities;
 use crate::metrics::Metrics;
 use crate::nodes::Nodes;
 use crate::peers::Peers;
-use crate::settings::Settings;
 use crate::store::Store;
 use crate::throttle::Throttles;
 

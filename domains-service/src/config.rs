@@ -3,7 +3,6 @@
 //! The text becomes a [`Config`], whose fields are valid by type. `config/domains-service.toml` is the reference, and a
 //! test proves that it parses.
 
-mod acme;
 mod authorities;
 mod webhooks;
 
@@ -24,7 +23,7 @@ use contract::key::Environment;
 use crate::plans::Plans;
 use verification::{DnsConfig, DnsMode};
 
-pub use acme::{AcmeSettings, ChallengeKind, ExternalAccount};
+pub use authorities::{AcmeSettings, ChallengeKind, ExternalAccount};
 pub use webhooks::WebhookConfig;
 
 /// The prefix of environment variables that override settings.

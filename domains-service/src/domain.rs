@@ -9,7 +9,6 @@ pub(crate) mod failure;
 pub(crate) mod kept;
 pub(crate) mod name;
 pub(crate) mod order;
-pub(crate) mod problems;
 pub(crate) mod proof;
 pub(crate) mod reconcile;
 pub(crate) mod redirect;

@@ -67,14 +67,15 @@ const REPORTS_OF_ONE_MAX: usize = 2;
 /// A report waits so long for its turn. Gateways repeat what was not taken.
 const REPORT_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// The right to follow, by the digest of a credential, the right to read snapshots, and the right to write reports.
-pub(crate) struct Places {
+/// The permits to follow, to read snapshots and to write reports, each with a maximum in all and for one credential, which
+/// its digest names.
+pub(crate) struct Permits {
     followers: Arc<Shares>,
     snapshots: Arc<Shares>,
     reports: Arc<Shares>,
 }
 
-impl Default for Places {
+impl Default for Permits {
     fn default() -> Self {
         Self {
             followers: Shares::new(FOLLOWERS_MAX, FOLLOWERS_OF_ONE_MAX),
@@ -84,8 +85,8 @@ impl Default for Places {
     }
 }
 
-impl Places {
-    /// A slot for a follower with the credential of this digest, if one is free.
+impl Permits {
+    /// A permit for a follower with the credential of this digest, if one is free.
     pub(crate) fn take(&self, digest: &str) -> Option<SharePermit> {
         self.followers.take(digest)
     }
@@ -178,7 +179,7 @@ async fn follow(mut follower: Follower, shutdown: Shutdown) -> Result<(), Ended>
 /// A follower, and the position up to which it was sent changes.
 pub(crate) struct Follower {
     app: Arc<App>,
-    places: Arc<Places>,
+    permits: Arc<Permits>,
     /// The credential of its request.
     credential: Credential,
     wants_keyring: bool,
@@ -192,13 +193,13 @@ pub(crate) struct Follower {
 impl Follower {
     pub(crate) fn new(
         app: Arc<App>,
-        places: Arc<Places>,
+        permits: Arc<Permits>,
         credential: Credential,
         wants_keyring: bool,
         after: (Revision, Option<Mark>),
         pieces: mpsc::Sender<Bytes>,
     ) -> Self {
-        Self { app, places, credential, wants_keyring, keys: None, pieces, sent: after }
+        Self { app, permits, credential, wants_keyring, keys: None, pieces, sent: after }
     }
 
     /// Sends the keys if they changed since the last time. Without a database the follower keeps its keys.
@@ -259,7 +260,7 @@ impl Follower {
     }
 
     async fn snapshot(&mut self) -> Result<(), Ended> {
-        let _place = self.places.snapshots.wait(&self.credential.digest).await.ok_or(Ended::Left)?;
+        let _permit = self.permits.snapshots.wait(&self.credential.digest).await.ok_or(Ended::Left)?;
         let reading = self.read_snapshot();
         let position = tokio::time::timeout(SNAPSHOT_TIME_MAX, reading).await.map_err(|_| Ended::Stalled)??;
         self.sent = (position.revision, Some(position.mark));

@@ -23,7 +23,6 @@ mod publish;
 mod issuer;
 mod throttle;
 mod metrics;
-mod settings;
 mod common;
 mod identities;
 mod gateways;

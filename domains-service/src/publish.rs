@@ -87,7 +87,7 @@ pub(crate) async fn withdraw(write: &mut Write, domain: &Domain) -> Result<(), S
     }
     write.remove(EntityName::Site(domain.name.clone())).await?;
     write.remove(EntityName::Certificate(domain.name.clone())).await?;
-    withdraw_challenges(write, domain).await
+    withdraw_challenges(write, &domain.name).await
 }
 
 /// Withdraws a domain, releases its name and deletes its record.
@@ -129,12 +129,7 @@ pub(crate) async fn withdraw_project(
 }
 
 /// Withdraws the answers to challenges for the name: the authority has its verdict.
-pub(crate) async fn withdraw_challenges(write: &mut Write, domain: &Domain) -> Result<(), StoreError> {
-    withdraw_challenges_of(write, &domain.name).await
-}
-
-/// The same for a name without a domain.
-pub(crate) async fn withdraw_challenges_of(write: &mut Write, name: &Hostname) -> Result<(), StoreError> {
+pub(crate) async fn withdraw_challenges(write: &mut Write, name: &Hostname) -> Result<(), StoreError> {
     for token in write.challenge_tokens(name).await? {
         write.remove(EntityName::Challenge(token)).await?;
     }

@@ -215,8 +215,8 @@ impl Store {
     pub(crate) async fn setting(&self, name: &str) -> Result<Option<String>, StoreError> {
         let value = query_as("SELECT value FROM settings WHERE name = $1");
         let value: Option<Found<(String,)>> = value.bind(name).fetch_optional(self.reader()).await?;
-        let place = rows::place(rows::Table::Settings, name, "");
-        Ok(value.map(|value| rows::column(self.reader(), &place, "value", value)))
+        let key = rows::key(rows::Table::Settings, name, "");
+        Ok(value.map(|value| rows::column(self.reader(), &key, "value", value)))
     }
 
     /// Stores a setting.
@@ -237,7 +237,7 @@ impl Store {
 }
 
 fn migrations() -> Migrations {
-    chassis::migrations!["0001_schema.sql"]
+    chassis::migrations!["0001_schema.sql" or "postgres/0001_schema.sql"]
 }
 
 /// The newest version of the database's schema that this version of the service knows.

@@ -25,8 +25,8 @@ mod tests {
             include_str!("domain/order.rs"),
             include_str!("domain/reconcile.rs"),
             include_str!("reconcile/write.rs"),
-            include_str!("api/domains.rs"),
-            include_str!("api/changes.rs"),
+            include_str!("api/domains/add.rs"),
+            include_str!("api/domains/change.rs"),
             include_str!("../../contract/src/event.rs"),
         ];
         let page = include_str!("../../docs/tenant/webhooks.md");

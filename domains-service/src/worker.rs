@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chassis::shutdown::Shutdown;
-use chassis::sql::RowPlace;
+use chassis::sql::RowKey;
 use contract::hostname::Hostname;
 use tokio::task::{self, JoinSet};
 
@@ -101,7 +101,7 @@ impl InProgress {
             match reconcile::reconcile(&app, &domain, Reason::Schedule).await {
                 // The row is recorded as unreadable; the domain waits for its repair.
                 Err(StoreError::Unreadable { .. }) => {
-                    app.core.store.postpone_unreadable(&domains::place(&domain), app.core.clock.now()).await
+                    app.core.store.postpone_unreadable(&domains::row_key(&domain), app.core.clock.now()).await
                 }
                 reconciled => reconciled.map(|_| ()),
             }
@@ -297,7 +297,7 @@ pub(crate) async fn measure(core: &Core, gateways: &Gateways) -> Result<(), Stor
         core.metrics.states.with_label_values(&[status.as_str()]).set(count);
     }
     core.metrics.unreadable_row.reset();
-    for (RowPlace { table, row, of }, bad) in core.store.reader().unreadable().known(ROWS_NAMED_MAX) {
+    for (RowKey { table, row, of }, bad) in core.store.reader().unreadable().entries(ROWS_NAMED_MAX) {
         core.metrics.unreadable_row.with_label_values(&[table, &row, &of, bad.column]).set(1);
     }
     core.metrics.of_another_history.set(i64::try_from(gateways.nodes.of_another_history().len()).unwrap_or(i64::MAX));

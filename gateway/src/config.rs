@@ -106,7 +106,7 @@ impl Config {
         let environment = root.value("environment", Environment::Live);
         let data_directory = root.value("data_directory", PathBuf::from("data/gateway"));
         let cores = std::thread::available_parallelism().map_or(2, std::num::NonZeroUsize::get);
-        let threads = root.integer("threads", u64::try_from(cores).unwrap_or(2), 1..=1_024);
+        let threads = root.optional_integer("threads", 1..=1_024);
         let listen = root.section("listen");
         let http = listen.value("http", Listen(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 8080))));
         let https = listen.value("https", Listen(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 8443))));
@@ -114,8 +114,7 @@ impl Config {
         let admin_address = admin.as_ref().map(|admin| admin.0);
         let admin_tls = ServerTls::read_for(&root.section("admin_tls"), "listen.admin", admin_address);
         let admin_hosts = listen.list("admin_hosts");
-        let has_public_https_port = listen.has("public_https_port");
-        let public_https_port = listen.integer("public_https_port", 443, 1..=65_535);
+        let public_https_port = listen.optional_integer("public_https_port", 1..=65_535);
         let trusted_proxies = listen.list::<Network>("trusted_proxies");
         let forwarders = listen.list::<Network>("forwarded_from");
         let connections = connection_limits(&listen, Duration::from_hours(1));
@@ -159,7 +158,7 @@ impl Config {
             admin: admin?.0,
             admin_tls: admin_tls?,
             admin_hosts: admin_hosts?,
-            public_https_port: u16::try_from(public_https_port?).ok().filter(|_| has_public_https_port),
+            public_https_port: public_https_port?.and_then(|port| u16::try_from(port).ok()),
             trusted_proxies: trusted_proxies?.into_iter().map(|network| network.0).collect(),
             forwarders: Forwarders {
                 networks: forwarders?.into_iter().map(|network| network.0).collect(),
@@ -176,7 +175,7 @@ impl Config {
             quota: quota?,
             upstreams: upstreams?,
             overload: overload?,
-            threads: usize::try_from(threads?).ok()?,
+            threads: threads?.and_then(|threads| usize::try_from(threads).ok()).unwrap_or(cores),
             lame_duck: lame_duck?,
             drain: drain_requests?,
             log_format: log_format?,

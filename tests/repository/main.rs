@@ -19,6 +19,8 @@ mod metrics;
 #[cfg(test)]
 mod monitoring;
 #[cfg(test)]
+mod operations;
+#[cfg(test)]
 mod rules;
 #[cfg(test)]
 mod samples;

@@ -1,8 +1,9 @@
 //! The sample files `config/*.toml` and the settings that the programs read say the same: names, defaults and ranges.
 //!
 //! A value in a sample is the default. Where a platform needs another value, the comment of the line names the default
-//! ("Default: …"), or says "Required" or "Default: none" if there is none. The comment of a number or a time contains
-//! its range. The comment of a line is the block above it and the text behind it.
+//! ("Default: …"), or says "Required" or "Default: none" if there is none. A default of a member of a table or list in
+//! the line is written "`name`, by default VALUE". The comment of a number or a time contains its range. The comment of a
+//! line is the block above it and the text behind it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,8 +16,8 @@ const PROCESSES: [&str; 3] = ["gateway", "domains-service", "orders-service"];
 
 /// A line of a sample that gives a setting.
 struct Line {
-    /// The setting, without names of upstreams and without indexes.
-    setting: String,
+    /// The setting, without indexes.
+    path: String,
     is_live: bool,
     comment: String,
 }
@@ -32,9 +33,15 @@ fn effective(process: &str, text: &str) -> EffectiveSettings {
     read.unwrap_or_else(|problems| problems.effective)
 }
 
+/// A path without indexes: `authorities[0].name` is `authorities.name`.
+fn without_indexes(path: &str) -> String {
+    path.split('.').map(|part| part.split('[').next().unwrap_or(part)).collect::<Vec<_>>().join(".")
+}
+
 /// A path without names of upstreams and without indexes: `upstreams.orders.routes[0].path` is `upstreams.routes.path`.
 fn general(path: &str) -> String {
-    let mut parts: Vec<&str> = path.split('.').map(|part| part.split('[').next().unwrap_or(part)).collect();
+    let path = without_indexes(path);
+    let mut parts: Vec<&str> = path.split('.').collect();
     if parts.len() > 1 && parts[0] == "upstreams" {
         parts.remove(1);
     }
@@ -69,7 +76,7 @@ fn lines(text: &str) -> Vec<Line> {
         } else if let Some((name, value, is_live)) = setting_in(line) {
             let path = if table.is_empty() { name.to_owned() } else { format!("{table}.{name}") };
             let beside = value.split_once(" # ").map_or("", |(_, comment)| comment);
-            found.push(Line { setting: general(&path), is_live, comment: format!("{above} {beside}") });
+            found.push(Line { path, is_live, comment: format!("{above} {beside}") });
             above.clear();
         } else if let Some(comment) = line.strip_prefix('#') {
             above.push_str(comment);
@@ -104,42 +111,43 @@ fn complete(text: &str, chosen: fn(&[usize]) -> usize) -> String {
     text.lines().enumerate().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// The lines that give a setting, or a table or list with it.
+/// The lines of all upstreams that give a setting, or a table or list with it.
 fn of<'l>(lines: &'l [Line], setting: &'l str) -> impl Iterator<Item = &'l Line> {
     lines.iter().filter(move |line| {
-        let rest = setting.strip_prefix(line.setting.as_str());
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        let line = general(&line.path);
+        setting.strip_prefix(line.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     })
 }
 
-/// The value behind "Default: " in a comment, if it is written as TOML: `"30s"`, `false`, `256`.
-fn stated_default(comment: &str) -> Option<Value> {
-    let (_, stated) = comment.split_once("Default: ")?;
-    let stated = if let Some(text) = stated.strip_prefix('"') {
-        format!("\"{}\"", text.split('"').next()?)
-    } else {
-        stated.split([' ', '.', ',', ';']).next()?.to_owned()
+/// The value at the start of a text; the error if it is not written as TOML, like `"30s"`, `false` or `256`.
+fn value_at(text: &str) -> Result<Value, toml_edit::TomlError> {
+    let value = match text.strip_prefix('"') {
+        Some(quoted) => format!("\"{}\"", quoted.split('"').next().unwrap_or_default()),
+        None => text.split([' ', '.', ',', ';']).next().unwrap_or_default().to_owned(),
     };
-    stated.parse().ok()
+    value.parse()
 }
 
 /// Whether the process takes `value` for the default of the setting at `path` of the document.
 fn is_default(process: &str, document: &DocumentMut, path: &str, value: &Value) -> bool {
     let mut document = document.clone();
-    let (table, name) = path.rsplit_once('.').unwrap_or(("", path));
     let mut place = document.as_item_mut();
-    for part in table.split('.').filter(|part| !part.is_empty()) {
-        place = &mut place[part];
+    for part in path.split('.') {
+        let (name, index) = part.trim_end_matches(']').split_once('[').unwrap_or((part, ""));
+        place = &mut place[name];
+        if let Ok(index) = index.parse::<usize>() {
+            place = &mut place[index];
+        }
     }
-    place[name] = toml_edit::value(value.clone());
+    *place = toml_edit::value(value.clone());
     let effective = effective(process, &document.to_string());
     effective.value(path).is_some() && effective.own(path).is_none()
 }
 
-/// The names and ranges in which a sample differs from the process, and the settings that the process knows.
-fn differing_names(process: &str, text: &str, lines: &[Line]) -> (Vec<String>, BTreeMap<String, KnownSetting>) {
+/// The names and ranges in which a sample differs from the process.
+fn differing_names(process: &str, text: &str, lines: &[Line]) -> Vec<String> {
     let mut found = Vec::new();
-    let (mut given, mut known) = (BTreeSet::new(), BTreeMap::new());
+    let (mut given, mut known) = (BTreeSet::new(), BTreeMap::<String, KnownSetting>::new());
     for complete in [complete(text, |places| places[0]), complete(text, |places| places[places.len() - 1])] {
         complete.parse::<DocumentMut>().unwrap();
         let effective = effective(process, &complete);
@@ -159,33 +167,52 @@ fn differing_names(process: &str, text: &str, lines: &[Line]) -> (Vec<String>, B
     }
     let unknown = given.iter().filter(|setting| !known.contains_key(*setting));
     found.extend(unknown.map(|setting| format!("{setting} is unknown")));
-    (found, known)
+    found
+}
+
+/// The settings of a complete sample with another value than the default, unless their comments state the default, and
+/// the defaults that are stated wrongly.
+fn differing_defaults(process: &str, complete: &str, lines: &[Line]) -> Vec<String> {
+    let document: DocumentMut = complete.parse().unwrap();
+    let effective = effective(process, complete);
+    let agrees = |line: &Line, path: &str| {
+        let has_default = effective.known().get(path).is_some_and(|facts| facts.has_default);
+        let is_own = effective.own(path).is_some();
+        let is_member = line.path != without_indexes(path);
+        let before = match path.rsplit_once('.') {
+            Some((_, name)) if is_member => format!("`{name}`, by default "),
+            _ => "Default: ".to_owned(),
+        };
+        match line.comment.split_once(&before).map(|(_, stated)| value_at(stated)) {
+            Some(Ok(value)) => has_default && is_default(process, &document, path, &value),
+            _ if has_default => !is_own,
+            stated => !is_own || !line.is_live || is_member || stated.is_some() || line.comment.contains("Required"),
+        }
+    };
+    let differs = |path: &&str| {
+        let exact = without_indexes(path);
+        let mut own = lines.iter().filter(|line| line.path == exact).peekable();
+        if own.peek().is_some() {
+            return !own.any(|line| agrees(line, path));
+        }
+        !of(lines, &general(path)).any(|line| agrees(line, path))
+    };
+    let differing = effective.given().filter(differs);
+    differing.map(|path| format!("{path} is not its default, or its comment states another default")).collect()
 }
 
 /// Everything in which a sample differs from the process.
 fn differences(process: &str, text: &str) -> Vec<String> {
     let lines = lines(text);
-    let (mut found, known) = differing_names(process, text, &lines);
-    let has_default = |setting: &str| known.get(setting).is_some_and(|facts| facts.has_default);
-    let complete = effective(process, &complete(text, |places| places[0]));
-    for setting in complete.given().filter(|path| complete.own(path).is_some()).map(general) {
-        let is_example = of(&lines, &setting).all(|line| !line.is_live);
-        let is_stated = of(&lines, &setting).any(|line| line.comment.contains("Default: "));
-        if has_default(&setting) && is_example && !is_stated {
-            found
-                .push(format!("{setting}: the example is not its default, and its comment does not state the default"));
-        }
+    let mut found = differing_names(process, text, &lines);
+    let choices: [fn(&[usize]) -> usize; 2] = [|places| places[0], |places| places[places.len() - 1]];
+    for chosen in choices {
+        found.extend(differing_defaults(process, &complete(text, chosen), &lines));
     }
-    let live: DocumentMut = text.parse().unwrap();
-    let given = effective(process, text);
-    for path in given.given().filter(|path| given.own(path).is_some() && !path.contains('[')) {
-        let setting = general(path);
-        let is_stated = |comment: &str| match stated_default(comment) {
-            Some(stated) => has_default(&setting) && is_default(process, &live, path, &stated),
-            None => !has_default(&setting) && ["Required", "Default: none"].iter().any(|words| comment.contains(words)),
-        };
-        if !of(&lines, &setting).any(|line| line.is_live && is_stated(&line.comment)) {
-            found.push(format!("{setting} is not its default, and its comment does not state the default correctly"));
+    for line in &lines {
+        let stated = line.comment.matches("Default: ").count() + line.comment.matches("`, by default ").count();
+        if line.comment.to_lowercase().matches("default").count() != stated {
+            found.push(format!("{}: its comment mentions a default that no test compares", line.path));
         }
     }
     found
@@ -206,7 +233,15 @@ fn every_kind_of_difference_is_found() {
         ("call_budget = \"50ms\"\n", "", "quota.redis.call_budget is missing"),
         ("# threads = 2\n", "# workers = 2\n", "workers is unknown"),
         ("lame_duck = \"5s\"", "lame_duck = \"6s\"", "drain.lame_duck is not its default"),
-        ("Default: \"30s\".", "Default: \"20s\".", "upstreams.total_timeout is not its default"),
+        ("Default: \"30s\".", "Default: \"20s\".", "upstreams.orders.total_timeout is not its default"),
+        ("`open`, by default false", "`open`, by default true", "upstreams.orders.routes[7].open is not its default"),
+        ("# first_byte_timeout = \"1m\"", "# first_byte_timeout = \"2m\"", "upstreams.shop.first_byte_timeout is not"),
+        ("rises = 2 }", "rises = 3 }", "upstreams.orders.health.rises is not its default"),
+        (
+            "without it the\n# endpoint's)",
+            "default: the\n# endpoint's)",
+            "upstreams.orders.health: its comment mentions",
+        ),
         ("Longest time of a call, 5ms to 1s.", "Longest time of a call.", "quota.redis.call_budget: its comment"),
     ] {
         assert!(sample.contains(from), "{from}");
@@ -215,26 +250,45 @@ fn every_kind_of_difference_is_found() {
     }
 }
 
-/// `` `setting`, by default VALUE `` in a page.
+/// Mentions of defaults in the documentation that are not those of settings.
+const OTHER_DEFAULTS: &[&str] =
+    &["unless it is the default port", "`default` removes it", "each setting with its default"];
+
+/// `` `setting`, by default VALUE `` in a page, also with an option of `tollhouse up`. NAME stands for an upstream's name.
+/// In a row of a table about a process, the setting is that process's.
 #[test]
 fn defaults_in_the_documentation_are_those_of_the_programs() {
     let mut count = 0;
-    for page in tree::files(".md").into_iter().filter(|path| path.starts_with("docs/")) {
-        for (before, after) in tree::read(&page).split('\n').filter_map(|line| line.split_once("`, by default ")) {
-            let setting = before.rsplit('`').next().unwrap_or_default();
-            let stated = after.trim_start_matches('`').split(['`', ' ', '.', ',', ';']).next().unwrap_or_default();
-            let value = if stated == "none" { "[]".to_owned() } else { stated.to_owned() };
-            let value: Value = value.parse().unwrap_or_else(|_| Value::from(stated));
-            let is_right = PROCESSES.iter().any(|process| {
-                let mut document = DocumentMut::new();
-                if let Some((table, _)) = setting.rsplit_once('.') {
-                    document = format!("[{table}]\n").parse().unwrap();
-                }
-                is_default(process, &document, setting, &value)
-            });
-            assert!(is_right, "{page}: {stated} is not the default of {setting}");
-            count += 1;
+    let options = tree::read("docs/reference/up-help.txt").split_whitespace().collect::<Vec<_>>().join(" ");
+    let folders = ["docs/operator/", "docs/reference/", "docs/tenant/"];
+    let is_page = |path: &String| folders.iter().any(|folder| path.starts_with(folder));
+    for page in tree::files(".md").into_iter().filter(is_page) {
+        for line in tree::read(&page).lines() {
+            let parts: Vec<&str> = line.split("`, by default ").collect();
+            let mentions = line.to_lowercase().matches("default").count();
+            let is_other = OTHER_DEFAULTS.iter().any(|other| line.contains(other));
+            assert!(mentions < parts.len() || is_other, "{page}: write `setting`, by default VALUE: {line}");
+            for pair in parts.windows(2) {
+                let setting = pair[0].rsplit('`').next().unwrap_or_default();
+                let quoted = pair[1].strip_prefix('`').and_then(|rest| rest.split('`').next());
+                let stated = quoted.unwrap_or_else(|| pair[1].split([' ', '.', ',', ';']).next().unwrap_or_default());
+                let value = if stated == "none" { "[]" } else { stated };
+                let value: Value = value.parse().unwrap_or_else(|_| Value::from(stated));
+                let path = setting.replace("NAME", "shop");
+                let row = PROCESSES.into_iter().find(|process| line.starts_with(&format!("| {process} |")));
+                let of_a_process = |process: &&str| is_default(process, &DocumentMut::new(), &path, &value);
+                let is_right = match row {
+                    _ if setting.starts_with("--") => {
+                        let (_, option) = options.split_once(&format!("{setting} ")).unwrap();
+                        option.split(" --").next().unwrap().contains(&format!("[default: {stated}]"))
+                    }
+                    Some(process) => of_a_process(&process),
+                    None => PROCESSES.iter().any(of_a_process),
+                };
+                assert!(is_right, "{page}: {stated} is not the default of {setting}");
+                count += 1;
+            }
         }
     }
-    assert!(count >= 4, "only {count} defaults were found in the documentation");
+    assert!(count >= 15, "only {count} defaults were found in the documentation");
 }

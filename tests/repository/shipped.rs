@@ -90,26 +90,61 @@ fn the_shipped_routes_of_the_orders_are_the_operations_and_no_callbacks() {
     }
 }
 
+/// An operation: method, path, scope.
+type Served = (&'static str, &'static str, Option<Scope>);
+
+/// Only the descriptions of an API can be read without a key.
+fn is_open(path: &str) -> bool {
+    path.ends_with("/openapi.json") || path == "/reference"
+}
+
+/// The sample of the gateway with these operations as the routes of an upstream.
+fn with_routes(text: &str, upstream: &str, operations: impl Iterator<Item = Served>) -> String {
+    let mut routes: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (method, path, _) in operations {
+        match routes.iter_mut().find(|(known, _)| *known == path) {
+            Some((_, methods)) => methods.push(method),
+            None => routes.push((path, vec![method])),
+        }
+    }
+    let line = |(path, methods): (&str, Vec<&str>)| {
+        let open = if is_open(path) { ", open = true" } else { "" };
+        format!("  {{ path = {path:?}, methods = {methods:?}{open} }},\n")
+    };
+    let lines: String = routes.into_iter().map(line).collect();
+    let table = text.find(&format!("\n[upstreams.{upstream}]\n")).unwrap();
+    let start = table + text[table..].find("\nroutes = [\n").unwrap() + "\nroutes = [\n".len();
+    let end = start + text[start..].find("\n]").unwrap() + 1;
+    format!("{}{lines}{}", &text[..start], &text[end..])
+}
+
+/// With `TOLLHOUSE_WRITE=1` it writes them into the sample first.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a developer asks for it on the command line")]
 fn the_shipped_routes_are_the_operations_of_the_services() {
     type Routes = BTreeSet<(String, String, bool)>;
-    let settings: toml_edit::DocumentMut = tree::read("config/gateway.toml").parse().unwrap();
+    let mut text = tree::read("config/gateway.toml");
+    if std::env::var_os("TOLLHOUSE_WRITE").is_some() {
+        text = with_routes(&text, "orders", orders_service::operations());
+        text = with_routes(&text, "domains", domains_service::operations());
+        std::fs::write(tree::root().join("config/gateway.toml"), &text).unwrap();
+    }
+    let settings: toml_edit::DocumentMut = text.parse().unwrap();
     let routed = |upstream: &str| -> Routes {
         let routes = settings["upstreams"][upstream]["routes"].as_array().unwrap().iter();
         let routes = routes.map(|route| route.as_inline_table().unwrap()).flat_map(|route| {
-            let is_open = route.get("open").is_some_and(|open| open.as_bool().unwrap());
+            let open = route.get("open").is_some_and(|open| open.as_bool().unwrap());
             let methods = route["methods"].as_array().unwrap().iter().map(|method| method.as_str().unwrap());
-            methods.map(move |method| (route["path"].as_str().unwrap().to_owned(), method.to_owned(), is_open))
+            methods.map(move |method| (route["path"].as_str().unwrap().to_owned(), method.to_owned(), open))
         });
         routes.collect()
     };
-    // Only the descriptions of an API can be read without a key.
-    let served = |operations: &mut dyn Iterator<Item = (&'static str, &'static str, Option<Scope>)>| -> Routes {
-        let describes = |path: &str| path.ends_with("/openapi.json") || path == "/reference";
-        operations.map(|(method, path, _)| (path.to_owned(), method.to_owned(), describes(path))).collect()
+    let served = |operations: &mut dyn Iterator<Item = Served>| -> Routes {
+        operations.map(|(method, path, _)| (path.to_owned(), method.to_owned(), is_open(path))).collect()
     };
-    assert_eq!(routed("orders"), served(&mut orders_service::operations()));
-    assert_eq!(routed("domains"), served(&mut domains_service::operations()));
+    let hint = "run this test with TOLLHOUSE_WRITE=1";
+    assert_eq!(routed("orders"), served(&mut orders_service::operations()), "{hint}");
+    assert_eq!(routed("domains"), served(&mut domains_service::operations()), "{hint}");
 }
 
 /// `tests/repository/broken/PROCESS.MISTAKE.toml` with the expected report in `PROCESS.MISTAKE.expected`.

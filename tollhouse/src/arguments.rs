@@ -1,68 +1,11 @@
-//! The command line: arguments and their help.
-
-mod access;
-mod domain;
-mod on_call;
-mod project;
-mod up;
-mod webhook;
+//! Options of every command, and of `up`.
 
 use std::path::PathBuf;
 
-use chassis::config::{Listen, NoPlace};
-use clap::error::ErrorKind;
-use clap::parser::ValueSource;
-use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use contract::key::Scope;
-use contract::project::ProjectId;
+use clap::Args;
+use contract::project::UpstreamName;
 
-use crate::directory::Address;
-use crate::test_world::Dns;
-
-pub use access::{Node, Token};
-pub use domain::Domain;
-pub use on_call::{By, Databases, FinishRestore, Restore, Top};
-pub use project::{OrDefault, Project};
-pub use up::{Init, Up, UpstreamArgument, UpstreamSetting};
-pub use webhook::Webhook;
-
-/// Tollhouse, a self-hosted edge for multi-tenant platforms.
-///
-/// Without a subcommand it starts the platform: `tollhouse` is `tollhouse up`.
-#[derive(Debug, Parser)]
-#[command(version)]
-pub struct Arguments {
-    /// Options of every command.
-    #[command(flatten)]
-    pub common: Common,
-    /// Options of `up`, when no command is given.
-    #[command(flatten)]
-    pub up: Up,
-    /// The command.
-    #[command(subcommand)]
-    pub command: Option<Command>,
-}
-
-impl Arguments {
-    /// Parses a command line. Common options can come before or after the command; options of `up` only belong to `up`.
-    pub fn read<I, T>(line: I) -> Result<Self, clap::Error>
-    where
-        I: IntoIterator<Item = T>,
-        T: Into<std::ffi::OsString> + Clone,
-    {
-        let matches = Self::command().try_get_matches_from(line)?;
-        if let Some((command, _)) = matches.subcommand() {
-            let of_up = Up::augment_args(clap::Command::new("up"));
-            let typed = |id: &clap::Id| matches.value_source(id.as_str()) == Some(ValueSource::CommandLine);
-            if let Some(option) = of_up.get_arguments().find(|option| typed(option.get_id())) {
-                let words =
-                    format!("--{} is an option of `up`, not of `{command}`", option.get_long().unwrap_or_default());
-                return Err(Self::command().error(ErrorKind::ArgumentConflict, words));
-            }
-        }
-        Self::from_arg_matches(&matches)
-    }
-}
+use crate::test_world::AuthorityMode;
 
 /// Options of every command.
 #[derive(Clone, Debug, Args)]
@@ -75,201 +18,150 @@ pub struct Common {
     pub json: bool,
 }
 
-/// Parses a name or an address and a port, or a network and a port for this machine's address in that network.
-fn listener(text: &str) -> Result<Address, String> {
-    if text.contains('/') {
-        let at: Listen = text.parse().map_err(|error: NoPlace| error.to_string())?;
-        return Ok(at.0.into());
+const HTTP_PORT: u16 = 8080;
+const HTTPS_PORT: u16 = 8443;
+const ADMIN_PORT: u16 = 9901;
+
+/// Options of `up`.
+#[derive(Clone, Debug, Args)]
+pub struct Up {
+    /// Port for plain HTTP; 0 takes any free port.
+    #[arg(long, default_value_t = HTTP_PORT)]
+    pub http_port: u16,
+    /// Port for HTTPS; 0 takes any free port.
+    #[arg(long, default_value_t = HTTPS_PORT)]
+    pub https_port: u16,
+    /// Port for health, metrics and status, on loopback; 0 takes any free port.
+    #[arg(long, default_value_t = ADMIN_PORT)]
+    pub admin_port: u16,
+    /// Address for HTTP and HTTPS. The default is loopback; 0.0.0.0 opens both to the network.
+    #[arg(long, default_value = "127.0.0.1")]
+    pub listen: std::net::IpAddr,
+    /// Platform domain: projects are at {project}.NAME. Names below .localhost mean this machine and need no DNS. Set
+    /// at the first start (default tollhouse.localhost); cannot be changed later.
+    #[arg(long, value_name = "NAME")]
+    pub platform_domain: Option<contract::hostname::Hostname>,
+    /// Kind of API keys: live (`th_live_…`), or test (`th_test_…`) for staging. Set at the
+    /// first start (default live); cannot be changed later.
+    #[arg(long, value_name = "live|test")]
+    pub environment: Option<contract::key::Environment>,
+    /// Upstream for projects, for example echo=http://127.0.0.1:9000; https:// and h2c:// (HTTP/2 without TLS)
+    /// work as well. Repeatable; saved in the data directory.
+    #[arg(long = "upstream", value_name = "NAME=URL")]
+    pub upstreams: Vec<UpstreamArgument>,
+    /// Setting of such an upstream, for example `echo.first_byte_timeout=10m` or `echo.body_bytes_max=1073741824`: any
+    /// setting of `[upstreams.NAME]` in gateway.toml. Repeatable; saved in the data directory; an empty value removes
+    /// it.
+    #[arg(long = "upstream-setting", value_name = "NAME.SETTING=VALUE")]
+    pub upstream_settings: Vec<UpstreamSetting>,
+    /// Do not create the demo projects on the first start.
+    #[arg(long)]
+    pub no_demo: bool,
+    /// Send traces of all requests to this OTLP/HTTP collector, for example `http://127.0.0.1:4318`.
+    #[arg(long, value_name = "URL")]
+    pub trace_to: Option<String>,
+    /// Also start a test world for custom domains: DNS for names under .test and .example, changed with `tollhouse
+    /// dns`, and an ACME certificate authority (`pebble` must be installed). MODE is gentle, strict or brief
+    /// (certificates valid for a minute). Needs a build with the feature `test-world`, which `./up --test-world` makes.
+    #[arg(long, value_name = "MODE", num_args = 0..=1, require_equals = true, default_missing_value = "gentle")]
+    pub test_world: Option<AuthorityMode>,
+}
+
+impl Up {
+    /// The options of a start without arguments.
+    pub fn usual() -> Self {
+        Self {
+            http_port: HTTP_PORT,
+            https_port: HTTPS_PORT,
+            admin_port: ADMIN_PORT,
+            listen: std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
+            platform_domain: None,
+            environment: None,
+            upstreams: Vec::new(),
+            upstream_settings: Vec::new(),
+            no_demo: false,
+            trace_to: None,
+            test_world: None,
+        }
     }
-    text.parse()
+
+    /// Parses the words of a command line after the program's name.
+    #[cfg(test)]
+    pub(crate) fn read(words: &[&str]) -> Self {
+        let words = ["up"].into_iter().chain(words.iter().copied());
+        let matches = Self::augment_args(clap::Command::new("up")).try_get_matches_from(words).unwrap();
+        clap::FromArgMatches::from_arg_matches(&matches).unwrap()
+    }
 }
 
-/// The commands.
-#[derive(Debug, Subcommand)]
-pub enum Command {
-    /// Start the whole platform on this machine.
-    Up(Up),
-    /// Create, change, suspend and remove projects.
-    #[command(subcommand)]
-    Project(Project),
-    /// Create, list, rotate and revoke API keys.
-    #[command(subcommand)]
-    Key(Key),
-    /// Attach customers' domains to a project.
-    #[command(subcommand)]
-    Domain(Domain),
-    /// Send events of a project (domains, orders) to a URL.
-    #[command(subcommand)]
-    Webhook(Webhook),
-    /// Import and export a project's orders.
-    #[command(subcommand)]
-    Orders(Orders),
-    /// Show the remaining requests of a project.
-    #[command(subcommand)]
-    Quota(Quota),
-    /// List, add and lift bans of API keys.
-    #[command(subcommand)]
-    Ban(Ban),
-    /// Manage credentials of gateways and services.
-    #[command(subcommand)]
-    Node(Node),
-    /// Manage API tokens for operators on other machines.
-    #[command(subcommand)]
-    Token(Token),
-    /// Change DNS records of the test world (`./up --test-world`).
-    #[command(subcommand)]
-    Dns(Dns),
-    /// Show how the gateways handle a hostname, project, request or key, and why.
-    Explain {
-        /// A hostname or a URL, a project's name, the X-Request-Id of a response, the id of a key, or a key itself.
-        #[arg(value_name = "HOST|URL|PROJECT|REQUEST-ID|KEY-ID|KEY")]
-        about: String,
-    },
-    /// Show the health of every process: dependencies, expiring certificates, refusals, problems.
-    Status,
-    /// Print a link that signs an operator in to the dashboard, once and within five minutes.
-    DashboardLink,
-    /// Show the most frequent projects, hosts, keys or codes of the last minutes, with errors.
-    Top(Top),
-    /// List recent changes, newest first: starts, quota mode, control plane lost and found, settings, published
-    /// changes.
-    Changes {
-        /// Maximum number of changes.
-        #[arg(long, default_value_t = 30)]
-        limit: usize,
-    },
-    /// Drain a gateway: it becomes not ready and asks clients to reconnect, but still serves requests.
-    Drain {
-        /// Gateway name or process id, as in `tollhouse status`. Required if the platform has
-        /// several gateways.
-        node: Option<String>,
-        /// End the draining.
-        #[arg(long)]
-        resume: bool,
-    },
-    /// Back up the SQLite databases of a running platform and verify the copies. Secrets are not included. For
-    /// PostgreSQL see docs/operator/backup.md.
-    Backup(Databases),
-    /// Restore a backup while all processes are stopped. The current databases are kept beside it; their revocations
-    /// and removals are applied again. An altered backup is refused.
-    Restore(Restore),
-    /// Prepare PostgreSQL databases after a restore with its own tools, before the services start.
-    FinishRestore(FinishRestore),
-    /// Create secrets and certificates for a platform of several processes. Existing files are kept.
-    Init(Init),
-    /// Create the missing demo projects on a running platform.
-    Demo,
-    /// Print the certificate of the local CA, for `curl --cacert` and trust stores.
-    Ca,
-    /// Exit 0 if a process is ready; for health checks of containers.
-    Healthcheck {
-        /// Admin listener: an address and a port, or a network and a port for this machine's address in that network.
-        #[arg(default_value = "127.0.0.1:9901", value_parser = listener)]
-        address: Address,
-        /// Use TLS with this name in the certificate, verified with `ca/internal.pem` of the data directory.
-        #[arg(long, value_name = "NAME")]
-        server_name: Option<String>,
-    },
-    /// Check configuration files without serving: gateway.toml, orders-service.toml, domains-service.toml.
-    CheckConfig {
-        /// Files, named after their process. Default: all three in config/.
-        files: Vec<PathBuf>,
-        /// Compare the files with the settings of the running processes. Exit code 3 if they differ.
-        #[arg(long)]
-        running: bool,
-    },
+/// `NAME=URL`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamArgument {
+    /// The upstream's name.
+    pub name: UpstreamName,
+    /// Host and port of the URL, with its scheme if that is not `http`.
+    pub endpoint: String,
 }
 
-/// `tollhouse key`.
-#[derive(Debug, Subcommand)]
-pub enum Key {
-    /// Create a key and print it once.
-    Create {
-        /// The project.
-        project: ProjectId,
-        /// Scope of the key; repeatable. Default: all scopes.
-        #[arg(long = "scope")]
-        scopes: Vec<Scope>,
-        /// Label in lists.
-        #[arg(long, default_value = "")]
-        label: String,
-        /// Days until it expires. Default: never.
-        #[arg(long)]
-        expires_in_days: Option<u32>,
-    },
-    /// List the keys of a project.
-    List {
-        /// The project.
-        project: ProjectId,
-    },
-    /// Create a new key in place of an old one, which stays valid for a while.
-    Rotate {
-        /// The project.
-        project: ProjectId,
-        /// The old key's id.
-        key: contract::key::KeyId,
-        /// Seconds for which the old key stays valid.
-        #[arg(long, default_value_t = 86_400)]
-        overlap_seconds: u32,
-    },
-    /// Refuse a key for good, on every gateway within a second.
-    Revoke {
-        /// The project.
-        project: ProjectId,
-        /// The key's id.
-        key: contract::key::KeyId,
-    },
+impl std::str::FromStr for UpstreamArgument {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let form = "use NAME=URL, for example echo=http://127.0.0.1:9000";
+        let (name, url) = text.split_once('=').ok_or(form)?;
+        let name = name.parse().map_err(|error| format!("{name:?}: {error}"))?;
+        let (scheme, authority) = url.split_once("://").ok_or(form)?;
+        let authority = authority.trim_end_matches('/');
+        let usual = match scheme {
+            "http" | "h2c" => 80,
+            "https" => 443,
+            _ => {
+                return Err("use an upstream URL with http://, https:// or h2c:// (HTTP/2 without TLS)".to_owned());
+            }
+        };
+        if authority.is_empty() || authority.contains('/') {
+            return Err("use an upstream URL with a host and a port, without a path".to_owned());
+        }
+        let authority = if authority.contains(':') { authority.to_owned() } else { format!("{authority}:{usual}") };
+        let endpoint = if scheme == "http" { authority } else { format!("{scheme}://{authority}") };
+        Ok(Self { name, endpoint })
+    }
 }
 
-/// `tollhouse orders`.
-#[derive(Debug, Subcommand)]
-pub enum Orders {
-    /// Import orders from a JSON-lines file, all or none.
-    Import {
-        /// One order per line: id, petId, quantity, shipDate, complete, and optionally status.
-        file: PathBuf,
-        /// The project.
-        #[arg(long, default_value = "demo-free")]
-        project: ProjectId,
-    },
-    /// Export orders to a JSON-lines file; `-` prints them.
-    Export {
-        /// The file.
-        file: PathBuf,
-        /// The project.
-        #[arg(long, default_value = "demo-free")]
-        project: ProjectId,
-    },
+/// `NAME.SETTING=VALUE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamSetting {
+    /// The upstream's name.
+    pub name: UpstreamName,
+    /// Name of the setting.
+    pub setting: String,
+    /// Value in TOML; `None` removes the setting.
+    pub value: Option<String>,
 }
 
-/// `tollhouse quota`.
-#[derive(Debug, Subcommand)]
-pub enum Quota {
-    /// Show limit and use of the current minute and day.
-    Show {
-        /// The project.
-        project: ProjectId,
-    },
-}
+impl std::str::FromStr for UpstreamSetting {
+    type Err = String;
 
-/// `tollhouse ban`.
-#[derive(Debug, Subcommand)]
-pub enum Ban {
-    /// List the current bans.
-    List,
-    /// Refuse a key for a while.
-    Add {
-        /// The key's id.
-        key: contract::key::KeyId,
-        /// Duration in seconds, at most 86400.
-        #[arg(long, default_value_t = 3_600)]
-        seconds: u32,
-    },
-    /// End the ban of a key.
-    Lift {
-        /// The key's id.
-        key: contract::key::KeyId,
-    },
+    fn from_str(text: &str) -> Result<Self, String> {
+        let form = "use NAME.SETTING=VALUE, for example echo.first_byte_timeout=10m";
+        let (place, value) = text.split_once('=').ok_or(form)?;
+        let (name, setting) = place.split_once('.').ok_or(form)?;
+        let name = name.parse().map_err(|error| format!("{name:?}: {error}"))?;
+        let is_setting = !setting.is_empty() && setting.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+        if !is_setting {
+            return Err(format!("{setting:?} is not a valid name of a setting; {form}"));
+        }
+        if setting == "endpoints" {
+            return Err("use --upstream NAME=URL for the address of an upstream".to_owned());
+        }
+        // Numbers, lists and tables are TOML; any other value is text, with or without quotes.
+        let written = |value: &str| match value.parse::<toml_edit::Value>() {
+            Ok(_) => value.to_owned(),
+            Err(_) => toml_edit::Value::from(value).to_string(),
+        };
+        let value = (!value.is_empty()).then(|| written(value));
+        Ok(Self { name, setting: setting.to_owned(), value })
+    }
 }
 
 #[cfg(test)]
@@ -277,32 +169,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_data_directory_can_be_given_before_or_after_the_command() {
-        for line in [["tollhouse", "--data-dir", "/x", "status"], ["tollhouse", "status", "--data-dir", "/x"]] {
-            let arguments = Arguments::read(line).unwrap();
-            assert_eq!(arguments.common.data_dir, PathBuf::from("/x"), "{line:?}");
-            assert!(matches!(arguments.command, Some(Command::Status)));
+    fn a_setting_is_converted_to_toml() {
+        let read = |text: &str| text.parse::<UpstreamSetting>().map(|one| (one.setting, one.value));
+        for (text, setting, value) in [
+            ("echo.first_byte_timeout=10m", "first_byte_timeout", "\"10m\""),
+            ("echo.body_bytes_max=1073741824", "body_bytes_max", "1073741824"),
+            ("echo.pass_headers=[\"Via\"]", "pass_headers", "[\"Via\"]"),
+            ("echo.shared_connections=true", "shared_connections", "true"),
+            ("echo.cors=open", "cors", "\"open\""),
+            ("echo.a=b\nc = 1", "a", "\"\"\"\nb\nc = 1\"\"\""),
+        ] {
+            assert_eq!(read(text), Ok((setting.to_owned(), Some(value.to_owned()))), "{text}");
         }
-    }
-
-    #[test]
-    fn options_of_up_belong_to_up() {
-        let error = Arguments::read(["tollhouse", "--http-port", "1", "status"]).unwrap_err().to_string();
-        assert!(error.contains("--http-port is an option of `up`, not of `status`"), "{error}");
-        assert_eq!(Arguments::read(["tollhouse", "--http-port", "1"]).unwrap().up.http_port, 1);
-        assert!(Arguments::read(["tollhouse", "up", "--http-port", "1"]).is_ok());
-    }
-
-    #[cfg(not(feature = "test-world"))]
-    #[test]
-    fn without_the_test_world_its_option_says_how_to_get_it() {
-        for option in ["--test-world", "--test-world=strict"] {
-            let error = Arguments::read(["tollhouse", "up", option]).unwrap_err().to_string();
-            assert!(error.contains("./up --test-world") && error.contains("--features test-world"), "{error}");
+        assert_eq!(read("echo.cors="), Ok(("cors".to_owned(), None)));
+        for wrong in ["echo", "echo=1", "echo.=1", "echo.a b=1", "echo.a.b=1", "echo.endpoints=x", "E cho.cors=open"] {
+            assert!(read(wrong).is_err(), "{wrong}");
         }
-        let arguments = Arguments::read(["tollhouse", "dns", "set", "--help", "a.test", "A"]).unwrap();
-        let Some(Command::Dns(words)) = arguments.command else { panic!("{:?}", arguments.command) };
-        let error = crate::test_world::carry_out(std::path::Path::new("data"), words).unwrap_err().to_string();
-        assert!(error.contains("--features test-world"), "{error}");
     }
 }

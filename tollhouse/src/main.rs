@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use tollhouse::arguments::{Arguments, Command};
 use tollhouse::client::Refused;
+use tollhouse::command::{Arguments, Command};
 use tollhouse::output::{Attention, say};
 use tollhouse::{command, up};
 

@@ -121,12 +121,17 @@ impl<'r> Section<'r> {
 
     /// A whole number within bounds.
     pub fn integer(&self, name: &str, default: u64, bounds: RangeInclusive<u64>) -> Option<u64> {
-        let range = format!("{} to {}", bounds.start(), bounds.end());
-        self.reader.know_range(&self.path_of(name), range.clone());
-        self.read(name, default, |text| {
-            let number = text.replace('_', "").parse::<u64>().ok().filter(|number| bounds.contains(number));
-            number.ok_or_else(|| format!("use a whole number from {range}"))
-        })
+        self.reader.know_range(&self.path_of(name), range_of(&bounds));
+        self.read(name, default, |text| number(text, &bounds))
+    }
+
+    /// An optional whole number within bounds: `Some(None)` if absent.
+    pub fn optional_integer(&self, name: &str, bounds: RangeInclusive<u64>) -> Option<Option<u64>> {
+        self.reader.know_range(&self.path_of(name), range_of(&bounds));
+        match self.find(name).ok()? {
+            None => Some(None),
+            Some(found) => self.parse(name, &found, |text| number(text, &bounds)).map(Some),
+        }
     }
 
     /// `true` or `false`.
@@ -317,6 +322,16 @@ impl<'r> Section<'r> {
             way_out,
         });
     }
+}
+
+fn range_of(bounds: &RangeInclusive<u64>) -> String {
+    format!("{} to {}", bounds.start(), bounds.end())
+}
+
+/// A whole number within bounds, or its error.
+fn number(text: &str, bounds: &RangeInclusive<u64>) -> Result<u64, String> {
+    let number = text.replace('_', "").parse::<u64>().ok().filter(|number| bounds.contains(number));
+    number.ok_or_else(|| format!("use a whole number from {}", range_of(bounds)))
 }
 
 /// A value of any type that parses from text, or its error.

@@ -30,18 +30,21 @@ pub struct Migrations {
     pub postgres: Migrator,
 }
 
-/// The migrations of a service: file names that exist in its `migrations` and in `migrations/postgres`, compiled into
-/// the program.
+/// The migrations of a service, files of its folder `migrations`, compiled into the program: one text for both databases,
+/// or `"0001_schema.sql" or "postgres/0001_schema.sql"` with another one for PostgreSQL.
 ///
 /// Replaces `sqlx::migrate!`, which reads the folders in the compiler (see [`crate::record!`]); a test of each service
 /// compares the names with the folders.
 #[macro_export]
 macro_rules! migrations {
-    ($($file:literal),+ $(,)?) => {
+    ($($file:literal $(or $postgres:literal)?),+ $(,)?) => {
         $crate::sql::Migrations::new(&[$((
             $file,
             include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/", $file)),
-            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/postgres/", $file)),
+            [
+                $(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/", $postgres)),)?
+                include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/", $file)),
+            ][0],
         )),+])
     };
 }
@@ -62,13 +65,17 @@ impl Migrations {
         }
     }
 
-    /// Whether the names match the files in this folder and in `postgres` below it, for a test.
+    /// Whether the names match the files in this folder, and those with two texts also the files in `postgres` below it,
+    /// for a test.
     ///
     /// # Errors
     /// If a folder cannot be read.
     pub fn are_all_of(&self, folder: &std::path::Path) -> std::io::Result<bool> {
-        let known: Vec<_> = self.sqlite.iter().map(|migration| migration.version).collect();
-        for folder in [folder, &folder.join("postgres")] {
+        let all: Vec<_> = self.sqlite.iter().map(|migration| migration.version).collect();
+        let both = self.sqlite.iter().zip(self.postgres.iter());
+        let apart = both.filter(|(sqlite, postgres)| sqlite.checksum != postgres.checksum);
+        let apart = apart.map(|(migration, _)| migration.version).collect();
+        for (folder, known) in [(folder, all), (folder.join("postgres").as_path(), apart)] {
             let mut versions = Vec::new();
             for entry in std::fs::read_dir(folder)? {
                 let name = entry?.file_name();

@@ -311,3 +311,18 @@ async fn a_server_that_refuses_us_is_not_waited_for_and_its_password_stays_secre
     let text = format!("{error:#}");
     assert!(text.contains("nothing_here") && !text.contains("hunter2"), "{text}");
 }
+
+#[test]
+fn a_migration_with_one_text_has_one_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let postgres = folder.path().join("postgres");
+    std::fs::create_dir(&postgres).unwrap();
+    for file in [folder.path().join("0001_a.sql"), folder.path().join("0002_b.sql"), postgres.join("0001_a.sql")] {
+        std::fs::write(file, "").unwrap();
+    }
+    let migrations = Migrations::new(&[("0001_a.sql", "A", "B"), ("0002_b.sql", "C", "C")]);
+    assert!(migrations.are_all_of(folder.path()).unwrap());
+    assert!(!Migrations::new(&[("0001_a.sql", "A", "B")]).are_all_of(folder.path()).unwrap());
+    std::fs::write(postgres.join("0002_b.sql"), "").unwrap();
+    assert!(!migrations.are_all_of(folder.path()).unwrap());
+}

@@ -23,7 +23,7 @@ use super::extract::{Json, Params};
 use super::types::{GatewayProcess, GatewayProcesses, Withdrawals};
 use crate::app::App;
 use crate::error::{ApiError, Code};
-use crate::feed::{self, Ended, PIECES_WAITING_MAX, Places};
+use crate::feed::{self, Ended, PIECES_WAITING_MAX, Permits};
 use crate::key_rotation;
 use crate::nodes::{NODES_OF_ONE_MAX, gateway_of};
 use crate::store::credentials::Credential;
@@ -60,7 +60,7 @@ const NODE_BYTES_MAX: usize = 128;
 /// another history.
 pub(super) async fn feed(
     State(app): State<Arc<App>>,
-    Extension(places): Extension<Arc<Places>>,
+    Extension(permits): Extension<Arc<Permits>>,
     Extension(shutdown): Extension<Shutdown>,
     Extension(edge): Extension<Credential>,
     params: Params,
@@ -73,27 +73,29 @@ pub(super) async fn feed(
     let after = Revision(params.value("after", 0, "a revision")?);
     let mark =
         params.text("mark").map(|text| text.parse().map_err(|error: InvalidMark| bad_mark(&error))).transpose()?;
-    // Followers of another history come back each second and get no place of a follower.
-    let checking = places.to_report(&edge.digest).await.ok_or_else(too_many_reports)?;
+    // Followers of another history come back each second and get no permit of a follower.
+    let checking = permits.to_report(&edge.digest).await.ok_or_else(too_many_reports)?;
     if let Next::OtherHistory(newest) = app.core.store.changes_after(&app.core.sealing, (after, mark), 0).await? {
         let (_, here, _) = app.core.store.snapshot().await?;
         return Err(refuse_history(&app, &node, after, newest).with_details(json!(here)).into());
     }
     drop(checking);
-    admit(&app, &places, &edge, &node).await?;
+    admit(&app, &permits, &edge, &node).await?;
     if !app.core.store.is_good(&edge.digest) {
         return Ok(guard::token_required());
     }
-    let Some(place) = places.take(&edge.digest) else {
-        return Err(Code::StorageUnavailable.refuse("There are as many followers as can be served.").into());
+    let Some(permit) = permits.take(&edge.digest) else {
+        return Err(Code::StorageUnavailable
+            .refuse("The maximum number of gateways follow the changes. Retry later.")
+            .into());
     };
     let (pieces, waiting) = mpsc::channel(PIECES_WAITING_MAX);
     let watch = app.core.store.watch_credential(&edge.digest);
     let wants_keyring = params.text("keyring") == Some("1");
-    let place_of_follower = if params.text("whole") == Some("1") { (Revision::default(), None) } else { (after, mark) };
-    let follower = feed::Follower::new(app, places, edge, wants_keyring, place_of_follower, pieces);
+    let position = if params.text("whole") == Some("1") { (Revision::default(), None) } else { (after, mark) };
+    let follower = feed::Follower::new(app, permits, edge, wants_keyring, position, pieces);
     tokio::spawn(async move {
-        let _place = place;
+        let _permit = permit;
         match feed::serve(follower, shutdown).await {
             Ok(()) | Err(Ended::Left) => tracing::debug!(node, "a follower left"),
             Err(error) => tracing::warn!(node, %error, "a follower was dropped"),
@@ -126,7 +128,7 @@ fn refuse_history(app: &App, node: &str, after: Revision, newest: Revision) -> R
 /// any more counts as nothing applied.
 pub(super) async fn report(
     State(app): State<Arc<App>>,
-    Extension(places): Extension<Arc<Places>>,
+    Extension(permits): Extension<Arc<Permits>>,
     Extension(edge): Extension<Credential>,
     Json(report): Json<NodeReport>,
 ) -> Result<Response, ApiError> {
@@ -139,7 +141,7 @@ pub(super) async fn report(
         return Err(Code::InvalidBody.refuse("place is 16 hexadecimal digits.").into());
     }
     let report = NodeReport { node: edge.node(&report.node), ..report };
-    admit(&app, &places, &edge, &report.node).await?;
+    admit(&app, &permits, &edge, &report.node).await?;
     let report = match app.core.store.claim(&report).await? {
         Claim::Held => report,
         Claim::Unproven => report.of_nothing(),
@@ -155,11 +157,11 @@ pub(super) async fn report(
 }
 
 /// Refuses a process that would be one too many with its credential.
-async fn admit(app: &App, places: &Places, edge: &Credential, node: &str) -> Result<(), ApiError> {
+async fn admit(app: &App, permits: &Permits, edge: &Credential, node: &str) -> Result<(), ApiError> {
     if app.gateways.nodes.knows(node) {
         return Ok(());
     }
-    let _place = places.to_report(&edge.digest).await.ok_or_else(too_many_reports)?;
+    let _permit = permits.to_report(&edge.digest).await.ok_or_else(too_many_reports)?;
     if let Err(error) = app.gateways.load_processes(&app.core.store).await {
         tracing::debug!(%error, "the processes on record could not be read; those that were heard lately are counted");
     }
@@ -198,7 +200,7 @@ fn is_place(place: &str) -> bool {
 /// refused.
 pub(super) async fn usage(
     State(app): State<Arc<App>>,
-    Extension(places): Extension<Arc<Places>>,
+    Extension(permits): Extension<Arc<Permits>>,
     Extension(edge): Extension<Credential>,
     Json(report): Json<UsageReport>,
 ) -> Result<Response, ApiError> {
@@ -208,7 +210,7 @@ pub(super) async fn usage(
         return Err(Code::InvalidBody.refuse(message).into());
     }
     let node = edge.node(&node);
-    let _place = places.to_report(&edge.digest).await.ok_or_else(too_many_reports)?;
+    let _permit = permits.to_report(&edge.digest).await.ok_or_else(too_many_reports)?;
     let (mut write, mut has_room) = (app.core.store.write().await?, true);
     for usage in &projects {
         has_room &= write.record_usage(&node, usage).await?;
@@ -221,7 +223,7 @@ pub(super) async fn usage(
 /// refused.
 pub(super) async fn take_keys(
     State(app): State<Arc<App>>,
-    Extension(places): Extension<Arc<Places>>,
+    Extension(permits): Extension<Arc<Permits>>,
     Extension(edge): Extension<Credential>,
     Json(report): Json<KeyReport>,
 ) -> Result<Response, ApiError> {
@@ -232,7 +234,7 @@ pub(super) async fn take_keys(
         return Err(Code::InvalidBody.refuse(message).into());
     }
     let report = KeyReport { node: edge.node(&report.node), ..report };
-    let _place = places.to_report(&edge.digest).await.ok_or_else(too_many_reports)?;
+    let _permit = permits.to_report(&edge.digest).await.ok_or_else(too_many_reports)?;
     let mut write = app.core.store.write().await?;
     let now = write.now();
     for KeyUse { key, minute } in &report.used {
@@ -333,9 +335,9 @@ const UNREADABLE_SHOWN: usize = 100;
 
 fn unreadable_rows(unreadable: &UnreadableRows) -> serde_json::Value {
     let total: usize = Table::WORDS.iter().map(|table| unreadable.count(table)).sum();
-    let shown = unreadable.known(UNREADABLE_SHOWN).into_iter().map(|(place, bad)| {
+    let shown = unreadable.entries(UNREADABLE_SHOWN).into_iter().map(|(key, bad)| {
         json!({
-            "table": place.table, "row": place.row, "of": place.of, "column": bad.column, "reason": bad.reason,
+            "table": key.table, "row": key.row, "of": key.of, "column": bad.column, "reason": bad.reason,
         })
     });
     json!({ "total": total, "rows": shown.collect::<Vec<_>>() })

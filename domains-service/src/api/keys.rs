@@ -10,13 +10,13 @@ use contract::time::{UnixMillis, UnixSeconds};
 use http::StatusCode;
 use serde_json::json;
 
+use super::Operation;
 use super::extract::{self, Authorised, Json, Params, moment_cursor, name_text, overlap};
 use super::types::{
     CreatedKey, Key, KeyBan, KeyRotation, Keys, LABEL_CHARACTERS_MAX, NewKey, OVERLAP_SECONDS, OVERLAP_SECONDS_MAX,
     Removal, Rfc3339, Withdrawal,
 };
-use super::view::page;
-use super::{Operation, changes};
+use super::view::{page, removed};
 use crate::error::{ApiError, Code};
 use crate::project::ProjectRef;
 use crate::store::keys::{self, KeyRecord};
@@ -204,8 +204,7 @@ pub(super) async fn revoke(
         withdrawals::repeat(&app.core, &app.gateways, withdrawal, &project).await?
     };
     let took = app.core.clock.monotonic().saturating_sub(started);
-    Ok(acknowledged
-        .map_or_else(|| StatusCode::NO_CONTENT.into_response(), |acknowledged| changes::removed(&acknowledged, took)))
+    Ok(acknowledged.map_or_else(|| StatusCode::NO_CONTENT.into_response(), |acknowledged| removed(&acknowledged, took)))
 }
 
 fn generate(

@@ -18,7 +18,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::extract::{Params, Path};
-use super::{Operation, changes, projects, view};
+use super::{Operation, projects, view};
 use crate::actor::Actor;
 use crate::app::App;
 use crate::error::{ApiError, Code};
@@ -59,7 +59,7 @@ pub(super) async fn remove(
         // Asked for again while gateways are waited for: the same answer.
         let waiting = app.core.store.project_removal(name.as_str()).await?.ok_or_else(no_project)?;
         let acknowledged = withdrawals::wait(&app.core, &app.gateways, waiting.revision).await?;
-        return Ok(changes::removed(&acknowledged, app.core.clock.monotonic().saturating_sub(started)));
+        return Ok(view::removed(&acknowledged, app.core.clock.monotonic().saturating_sub(started)));
     }
     let gone = found.as_ref().or(kept.first()).map(|project| project.id.clone()).ok_or_else(no_project)?;
     let now = write.now();
@@ -84,7 +84,7 @@ pub(super) async fn remove(
     let acknowledged =
         withdrawals::confirm(&app.core, &app.gateways, revision, (&[What::Project], name.as_str()), &gone).await?;
     let took = app.core.clock.monotonic().saturating_sub(started);
-    Ok(changes::removed(&acknowledged, took.min(Duration::from_mins(1))))
+    Ok(view::removed(&acknowledged, took.min(Duration::from_mins(1))))
 }
 
 /// `POST /internal/projects/{project}/restore`: the project of this name that was removed last is there again, with its

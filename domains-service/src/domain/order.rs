@@ -8,8 +8,7 @@ use contract::time::{UnixMillis, UnixSeconds};
 use serde_json::json;
 
 use super::failure::IssueError;
-use super::problems::{WAITING, is_with_authority};
-use super::reconcile::{Action, due_at, transition};
+use super::reconcile::{Action, WAITING, due_at, is_with_authority, transition};
 use super::state::Status;
 use super::{CertificateState, CertificateStatus, Domain, Wait, schedule};
 use verification::problem::{Problem, ProblemCode};

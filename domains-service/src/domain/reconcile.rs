@@ -8,18 +8,26 @@ use contract::time::{UnixMillis, UnixSeconds};
 use serde_json::{Value, json};
 
 use super::Domain;
-use super::problems::{WAITING, problems};
 use super::schedule::{self, LEASE_MILLIS};
 use super::state::{StateFacts, Status, next_state};
 use crate::project::ProjectRef;
 use verification::facts::Claim;
-use verification::problem::ProblemCode;
+use verification::problem::{Problem, ProblemCode};
 use verification::verdict::{Checks, Judgement, Ownership, Records};
 
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
 mod table;
+
+/// Problems that the platform or the authority resolves; the owner can do nothing.
+pub(super) const WAITING: [ProblemCode; 3] =
+    [ProblemCode::CaRateLimited, ProblemCode::CertQueued, ProblemCode::CaUnavailable];
+
+/// Problems between an authority and this service. Orders report them, not DNS checks.
+pub(super) fn is_with_authority(code: ProblemCode) -> bool {
+    WAITING.contains(&code) || matches!(code, ProblemCode::CaRejected | ProblemCode::ChallengeUnreachable)
+}
 
 contract::words! {
     /// Why a domain is checked.
@@ -81,7 +89,7 @@ pub(crate) type Permitted = Vec<(String, Vec<String>)>;
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     /// The project holds the name from now on.
-    Hold,
+    SetHolder,
     /// The project takes the name from another one. That project's domain had this state, and becomes this.
     TakeOver(ProjectRef, Option<(Status, Box<Domain>)>),
     /// An event of the project.
@@ -157,12 +165,35 @@ fn facts(domain: &Domain, policy: &Policy, now: UnixMillis) -> StateFacts {
     }
 }
 
+/// The problems of a check, and the platform's own. Problems with the authority stay until an order succeeds.
+fn problems(domain: &Domain, mut seen: Vec<Problem>, delayed: bool, pays: bool, before: Status) -> Vec<Problem> {
+    let place = domain.name.as_str();
+    seen.extend(domain.problems.iter().filter(|problem| is_with_authority(problem.code)).cloned());
+    if delayed {
+        seen.push(Problem::new(
+            ProblemCode::CertDelayed,
+            place,
+            "There is no certificate after 30 minutes.",
+            "Check that CAA records do not block the certificate authority, then choose Re-verify.",
+        ));
+    }
+    if !pays && before != Status::Removing {
+        seen.push(Problem::new(
+            ProblemCode::PlanRequired,
+            place,
+            "The project's plan has no custom domains.",
+            "Choose the Pro plan or above; the domain is then served again by itself.",
+        ));
+    }
+    seen
+}
+
 /// Gives the name to the domain's project. The former holder loses it; its certificate stays in service, because the
 /// visitors are the same.
 fn take_name(domain: &mut Domain, holder: &Holder, now: UnixMillis, jitter: f64, actions: &mut Vec<Action>) {
     match holder {
         Holder::This => {}
-        Holder::Free => actions.push(Action::Hold),
+        Holder::Free => actions.push(Action::SetHolder),
         Holder::Another(loser, lost) => {
             let lost = lost.clone().map(|mut lost| {
                 let was = lost.status;

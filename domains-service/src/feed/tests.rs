@@ -29,30 +29,30 @@ fn the_heartbeat_is_the_one_that_gateways_were_promised() {
 
 #[test]
 fn one_credential_leaves_slots_to_others() {
-    let places = Arc::new(Places::default());
-    let mut stolen: Vec<_> = (0..FOLLOWERS_MAX).map_while(|_| places.take("stolen")).collect();
+    let permits = Arc::new(Permits::default());
+    let mut stolen: Vec<_> = (0..FOLLOWERS_MAX).map_while(|_| permits.take("stolen")).collect();
     assert_eq!(stolen.len(), FOLLOWERS_OF_ONE_MAX);
-    assert!(places.take("another").is_some());
+    assert!(permits.take("another").is_some());
     stolen.pop();
-    assert!(places.take("stolen").is_some(), "a place that is given back is there again");
+    assert!(permits.take("stolen").is_some(), "a permit that is given back is there again");
     drop(stolen);
-    assert_eq!(places.followers.holders(), 0);
+    assert_eq!(permits.followers.holders(), 0);
 }
 
 #[test]
 fn one_credential_leaves_snapshots_to_others() {
-    let places = Places::default();
-    let stolen: Vec<_> = (0..FOLLOWERS_OF_ONE_MAX).map_while(|_| places.snapshots.take("stolen")).collect();
+    let permits = Permits::default();
+    let stolen: Vec<_> = (0..FOLLOWERS_OF_ONE_MAX).map_while(|_| permits.snapshots.take("stolen")).collect();
     assert_eq!(stolen.len(), SNAPSHOTS_OF_ONE_MAX);
-    assert!(places.snapshots.take("another").is_some());
+    assert!(permits.snapshots.take("another").is_some());
 }
 
 #[tokio::test]
 async fn one_credential_leaves_reports_to_others() {
     use futures_util::FutureExt as _;
 
-    let places = Places::default();
-    let report = |digest: &'static str| places.to_report(digest).now_or_never().flatten();
+    let permits = Permits::default();
+    let report = |digest: &'static str| permits.to_report(digest).now_or_never().flatten();
     let stolen: Vec<_> = (0..REPORTS_MAX).map_while(|_| report("stolen")).collect();
     assert_eq!(stolen.len(), REPORTS_OF_ONE_MAX);
     assert!(report("another").is_some());

@@ -136,7 +136,7 @@ async fn abandon(mut write: Write, gone: &Domain) -> Result<(), StoreError> {
     acme::abandon_orders(write.connection(), &gone.name, now).await?;
     // Another project may be proving the name by now.
     if domains::find_claims(write.connection(), &gone.name).await?.holder.is_none() {
-        publish::withdraw_challenges(&mut write, gone).await?;
+        publish::withdraw_challenges(&mut write, &gone.name).await?;
     }
     write.commit().await?;
     Ok(())

@@ -25,7 +25,7 @@ pub(super) async fn apply(
     let mut order = None;
     for action in actions {
         match action {
-            Action::Hold => domains::hold(write.connection(), &domain.name, &domain.project).await?,
+            Action::SetHolder => domains::set_holder(write.connection(), &domain.name, &domain.project).await?,
             Action::TakeOver(loser, lost) => take_over(metrics, &mut write, &domain, &loser, lost).await?,
             Action::Record(event, detail) => {
                 write.record(&domain.project, Some(&domain.name), event, &Actor::system(), detail).await?;
@@ -42,7 +42,7 @@ pub(super) async fn apply(
             Action::ForgetOrder(authority) => {
                 acme::forget_order(write.connection(), &authority, &domain.name).await?;
             }
-            Action::WithdrawChallenges => publish::withdraw_challenges(&mut write, &domain).await?,
+            Action::WithdrawChallenges => publish::withdraw_challenges(&mut write, &domain.name).await?,
             Action::Order(permitted) => order = Some(permitted),
         }
     }
@@ -92,7 +92,7 @@ async fn take_over(
     lost: Option<(Status, Box<Domain>)>,
 ) -> Result<(), StoreError> {
     let Some((was, lost)) = lost else {
-        return domains::hold(write.connection(), &domain.name, &domain.project).await;
+        return domains::set_holder(write.connection(), &domain.name, &domain.project).await;
     };
     // An unreadable row stays as it is: after its repair the next check finds that another project holds the name.
     if lost.unreadable.is_none() {
@@ -100,7 +100,7 @@ async fn take_over(
     }
     let detail = json!({ "to_another_project": true });
     write.record(loser, Some(&lost.name), "domain.transferred", &Actor::system(), detail).await?;
-    domains::hold(write.connection(), &domain.name, &domain.project).await?;
+    domains::set_holder(write.connection(), &domain.name, &domain.project).await?;
     for dependant in domains::dependants(write.connection(), &lost).await? {
         publish::site(write, &dependant).await?;
     }

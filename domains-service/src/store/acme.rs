@@ -1,6 +1,6 @@
 //! Stored data about certificate authorities: accounts, orders in progress, and the used part of their limits.
 
-use chassis::sql::{Connection, Found, RowPlace, query, query_as, query_scalar};
+use chassis::sql::{Connection, Found, RowKey, query, query_as, query_scalar};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 
@@ -33,8 +33,8 @@ chassis::record! {
 impl Stored for Row {
     type Value = OrderRecord;
 
-    fn place(&self) -> RowPlace {
-        rows::place(Table::AcmeOrders, &self.url, &self.authority)
+    fn key(&self) -> RowKey {
+        rows::key(Table::AcmeOrders, &self.url, &self.authority)
     }
 
     fn read(self, columns: &mut Columns) -> Option<OrderRecord> {
@@ -62,8 +62,8 @@ async fn free_at(write: &mut Write, name: &str) -> Result<UnixMillis, StoreError
         .fetch_optional(write.connection())
         .await?;
     // An unreadable limit counts as wholly free until the next order writes it.
-    let place = rows::place(Table::AcmeLimits, name, "");
-    let free_at = free_at.map(|free_at| rows::column(write.connection(), &place, "free_at", free_at));
+    let key = rows::key(Table::AcmeLimits, name, "");
+    let free_at = free_at.map(|free_at| rows::column(write.connection(), &key, "free_at", free_at));
     Ok(UnixMillis(free_at.unwrap_or(0)))
 }
 
@@ -161,11 +161,11 @@ impl Store {
         .fetch_all(self.reader())
         .await?;
         let (orders, unreadable) = rows::split(self.reader(), found);
-        for place in unreadable {
+        for key in unreadable {
             query("UPDATE acme_orders SET abandoned_at = $1 WHERE url = $2 AND authority = $3")
                 .bind(now.plus(POSTPONED_MILLIS).0)
-                .bind(&place.row)
-                .bind(&place.of)
+                .bind(&key.row)
+                .bind(&key.of)
                 .execute(self.writer())
                 .await?;
         }

@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use chassis::sql::{Found, RowPlace, query, query_as};
+use chassis::sql::{Found, RowKey, query, query_as};
 use contract::ban::Ban;
 use contract::key::KeyId;
 use contract::project::ProjectId;
@@ -56,8 +56,8 @@ chassis::record! {
 impl Stored for Report {
     type Value = (Vec<Ban>, i64);
 
-    fn place(&self) -> RowPlace {
-        rows::place(Table::EdgeBans, &self.node, "")
+    fn key(&self) -> RowKey {
+        rows::key(Table::EdgeBans, &self.node, "")
     }
 
     fn read(self, columns: &mut Columns) -> Option<(Vec<Ban>, i64)> {

@@ -1,7 +1,7 @@
 //! Credentials of gateways, services and operators, the command line among them. Rows are never deleted, so a revoked
 //! or replaced credential is never accepted again, and records made with a credential can be found after its end.
 
-use chassis::sql::{Found, RowPlace, query, query_as, query_scalar};
+use chassis::sql::{Found, RowKey, query, query_as, query_scalar};
 use contract::keyring::GATEWAYS_WITH_KEYS_MAX;
 use contract::time::UnixMillis;
 
@@ -117,8 +117,8 @@ impl Stored for GoodRow {
 
     const IS_PART: bool = true;
 
-    fn place(&self) -> RowPlace {
-        place(&self.name, &self.digest)
+    fn key(&self) -> RowKey {
+        row_key(&self.name, &self.digest)
     }
 
     /// A row of which anything cannot be read is no credential.
@@ -156,8 +156,8 @@ chassis::record! {
 impl Stored for Row {
     type Value = Recorded;
 
-    fn place(&self) -> RowPlace {
-        place(&self.name, &self.digest)
+    fn key(&self) -> RowKey {
+        row_key(&self.name, &self.digest)
     }
 
     fn read(self, columns: &mut Columns) -> Option<Recorded> {
@@ -176,9 +176,9 @@ impl Stored for Row {
     }
 }
 
-fn place(name: &str, digest: &str) -> RowPlace {
+fn row_key(name: &str, digest: &str) -> RowKey {
     let digest: String = digest.chars().take(SHOWN_OF_DIGEST).collect();
-    rows::place(Table::Credentials, format!("{name} {digest}"), "")
+    rows::key(Table::Credentials, format!("{name} {digest}"), "")
 }
 
 /// A statement that reads whole rows, each with the name of its maker.

@@ -2,7 +2,7 @@
 
 mod claims;
 
-use chassis::sql::{Connection, Found, Kind, RowPlace, query, query_as, query_scalar};
+use chassis::sql::{Connection, Found, Kind, RowKey, query, query_as, query_scalar};
 use contract::hostname::Hostname;
 use contract::site::RedirectStatus;
 use contract::time::UnixMillis;
@@ -12,7 +12,7 @@ use super::{Store, StoreError, to_json, with_project};
 use crate::domain::{Domain, RedirectRule, RedirectTarget, Status};
 use verification::problem::{Problem, ProblemCode};
 
-pub(crate) use self::claims::{NameClaims, find_claims, forget_tombstones, hold, release};
+pub(crate) use self::claims::{NameClaims, find_claims, forget_tombstones, release, set_holder};
 use crate::project::ProjectRef;
 
 chassis::record! {
@@ -48,8 +48,8 @@ pub(crate) const POSTPONED_MILLIS: i64 = 10 * 60 * 1_000;
 impl Stored for Row {
     type Value = Domain;
 
-    fn place(&self) -> RowPlace {
-        rows::place(Table::Domains, &self.name, &self.project)
+    fn key(&self) -> RowKey {
+        rows::key(Table::Domains, &self.name, &self.project)
     }
 
     fn read(self, columns: &mut Columns) -> Option<Domain> {
@@ -165,16 +165,16 @@ impl Store {
         .fetch_all(self.reader())
         .await?;
         let (mut domains, mut unreadable) = rows::split(self.reader(), found);
-        let (undated, undated_places) = rows::split(self.reader(), self.undated_domains(limit).await?);
-        unreadable.extend(undated_places.into_iter().chain(undated.iter().map(place)));
+        let (undated, undated_keys) = rows::split(self.reader(), self.undated_domains(limit).await?);
+        unreadable.extend(undated_keys.into_iter().chain(undated.iter().map(row_key)));
         domains.retain(|domain| {
             if domain.unreadable.is_some() {
-                unreadable.push(place(domain));
+                unreadable.push(row_key(domain));
             }
             domain.unreadable.is_none()
         });
-        for place in unreadable {
-            self.postpone_unreadable(&place, now).await?;
+        for key in unreadable {
+            self.postpone_unreadable(&key, now).await?;
         }
         Ok(domains)
     }
@@ -189,11 +189,11 @@ impl Store {
     }
 
     /// Postpones a domain with an unreadable row, or an unreadable project, by [`POSTPONED_MILLIS`].
-    pub(crate) async fn postpone_unreadable(&self, place: &RowPlace, now: UnixMillis) -> Result<(), StoreError> {
+    pub(crate) async fn postpone_unreadable(&self, key: &RowKey, now: UnixMillis) -> Result<(), StoreError> {
         query("UPDATE domains SET due_at = $1, lease_until = 0 WHERE name = $2 AND project = $3 AND removal IS NULL")
             .bind(now.plus(POSTPONED_MILLIS).0)
-            .bind(&place.row)
-            .bind(&place.of)
+            .bind(&key.row)
+            .bind(&key.of)
             .execute(self.writer())
             .await?;
         Ok(())
@@ -304,8 +304,8 @@ pub(crate) async fn all_domains(connection: &mut Connection, project: &ProjectRe
 }
 
 /// The row of a domain.
-pub(crate) fn place(domain: &Domain) -> RowPlace {
-    rows::place(Table::Domains, domain.name.as_str(), domain.project.uid.as_str())
+pub(crate) fn row_key(domain: &Domain) -> RowKey {
+    rows::key(Table::Domains, domain.name.as_str(), domain.project.uid.as_str())
 }
 
 /// Writes a domain, new or changed. The lease stays as it is: see [`release_lease`].
@@ -314,7 +314,7 @@ pub(crate) fn place(domain: &Domain) -> RowPlace {
 /// Also when its row could not be read: what is in it would be lost.
 pub(crate) async fn save_domain(connection: &mut Connection, domain: &Domain) -> Result<(), StoreError> {
     if let Some(column) = domain.unreadable {
-        return Err(rows::unreadable(&place(domain), column));
+        return Err(rows::unreadable(&row_key(domain), column));
     }
     let redirect = domain.redirect.as_ref();
     let redirect_status = redirect.and_then(|rule| rule.status).map(|status| i64::from(status.code()));
@@ -373,7 +373,7 @@ pub(crate) async fn release_lease(connection: &mut Connection, domain: &Domain) 
 
 /// Deletes a domain's row.
 pub(crate) async fn delete_domain(connection: &mut Connection, domain: &Domain) -> Result<(), StoreError> {
-    rows::forget(connection, &place(domain));
+    rows::forget(connection, &row_key(domain));
     query("DELETE FROM domains WHERE name = $1 AND project = $2")
         .bind(domain.name.as_str())
         .bind(domain.project.uid.as_str())

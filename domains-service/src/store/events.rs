@@ -1,6 +1,6 @@
 //! The audit log: events of a project, for its owner.
 
-use chassis::sql::{Found, RowPlace, query, query_as, query_scalar};
+use chassis::sql::{Found, RowKey, query, query_as, query_scalar};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 
@@ -62,8 +62,8 @@ chassis::record! {
 impl Stored for Row {
     type Value = Through;
 
-    fn place(&self) -> RowPlace {
-        rows::place(Table::Events, self.id.to_string(), &self.project)
+    fn key(&self) -> RowKey {
+        rows::key(Table::Events, self.id.to_string(), &self.project)
     }
 
     fn read(self, columns: &mut Columns) -> Option<Through> {

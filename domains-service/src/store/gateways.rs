@@ -1,6 +1,6 @@
 //! Stored generations of the gateways' keys.
 
-use chassis::sql::{Connection, Found, RowPlace, query, query_as};
+use chassis::sql::{Connection, Found, RowKey, query, query_as};
 use contract::keyring::GENERATIONS_MAX;
 use contract::time::UnixSeconds;
 
@@ -18,8 +18,8 @@ chassis::record! {
 impl Stored for GenerationRow {
     type Value = SealedGeneration;
 
-    fn place(&self) -> RowPlace {
-        rows::place(Table::GatewayKeys, self.number.to_string(), "")
+    fn key(&self) -> RowKey {
+        rows::key(Table::GatewayKeys, self.number.to_string(), "")
     }
 
     fn read(self, columns: &mut Columns) -> Option<SealedGeneration> {

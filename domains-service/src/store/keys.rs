@@ -1,6 +1,6 @@
 //! Stored API keys: digests, never keys.
 
-use chassis::sql::{Connection, Found, RowPlace, query, query_as, query_scalar};
+use chassis::sql::{Connection, Found, RowKey, query, query_as, query_scalar};
 use contract::feed::{Entity, EntityName};
 use contract::key::{ApiKey, Environment, KeyDigest, KeyId, Scopes};
 use contract::time::{UnixMillis, UnixSeconds};
@@ -76,8 +76,8 @@ chassis::record! {
 impl Stored for Row {
     type Value = KeyRecord;
 
-    fn place(&self) -> RowPlace {
-        rows::place(Table::ApiKeys, &self.id, &self.project)
+    fn key(&self) -> RowKey {
+        rows::key(Table::ApiKeys, &self.id, &self.project)
     }
 
     fn read(self, columns: &mut Columns) -> Option<KeyRecord> {
@@ -257,7 +257,7 @@ pub(crate) async fn stale_keys(
 
 /// Deletes a key's row.
 pub(crate) async fn delete_key(connection: &mut Connection, key: &KeyRecord) -> Result<(), StoreError> {
-    rows::forget(connection, &rows::place(Table::ApiKeys, key.id.as_str(), key.project.uid.as_str()));
+    rows::forget(connection, &rows::key(Table::ApiKeys, key.id.as_str(), key.project.uid.as_str()));
     query("DELETE FROM api_keys WHERE id = $1").bind(key.id.as_str()).execute(connection).await?;
     Ok(())
 }

@@ -73,7 +73,7 @@ mod tests {
 
     use chassis::clock::ManualClock;
 
-    use super::super::domains::{hold, release};
+    use super::super::domains::{release, set_holder};
     use super::*;
     use crate::project::ProjectRef;
 
@@ -134,12 +134,12 @@ mod tests {
         let leased = Leased::claim(&store, &domain, NOW).await.unwrap().unwrap();
         assert!(may_write(&store, &leased).await, "a check may find that the name is the project's");
         let mut write = store.write().await.unwrap();
-        hold(write.connection(), &domain.name, &project).await.unwrap();
+        set_holder(write.connection(), &domain.name, &project).await.unwrap();
         write.commit().await.unwrap();
         let leased = leased.while_held();
         assert!(may_write(&store, &leased).await);
         let mut write = store.write().await.unwrap();
-        hold(write.connection(), &domain.name, &other).await.unwrap();
+        set_holder(write.connection(), &domain.name, &other).await.unwrap();
         write.commit().await.unwrap();
         assert!(!may_write(&store, &leased).await);
         let mut write = store.write().await.unwrap();

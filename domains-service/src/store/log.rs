@@ -12,7 +12,7 @@ mod compaction;
 pub(super) mod counters;
 
 use chassis::seal::SealingKey;
-use chassis::sql::{Connection, Found, RowPlace, query, query_as, query_scalar};
+use chassis::sql::{Connection, Found, RowKey, query, query_as, query_scalar};
 use contract::feed::{Change, Entity, Mark, Position, Revision};
 
 pub(crate) use self::check::Check;
@@ -99,8 +99,8 @@ chassis::record! {
 impl Stored for StoredEntity {
     type Value = Entity;
 
-    fn place(&self) -> RowPlace {
-        rows::place(Table::Entities, &self.name, &self.kind)
+    fn key(&self) -> RowKey {
+        rows::key(Table::Entities, &self.name, &self.kind)
     }
 
     fn read(self, columns: &mut Columns) -> Option<Entity> {
@@ -109,9 +109,9 @@ impl Stored for StoredEntity {
     }
 }
 
-/// Called after all entities were read: only `places` are unreadable.
-pub(crate) fn are_unreadable(reading: &Connection, places: &[RowPlace]) {
-    reading.unreadable().forget_where(|place| place.table == Table::Entities.as_str() && !places.contains(place));
+/// Called after all entities were read: only `keys` are unreadable.
+pub(crate) fn are_unreadable(reading: &Connection, keys: &[RowKey]) {
+    reading.unreadable().forget_where(|key| key.table == Table::Entities.as_str() && !keys.contains(key));
 }
 
 /// The position of a read of entities. Entities with unreadable names are counted after the last readable name.
@@ -284,7 +284,7 @@ async fn mark_of(reading: &mut Connection, revision: Revision) -> Result<Option<
 fn has_revision(reading: &Connection, found: &Found<Row>) -> bool {
     let Some(bad) = found.bad.as_ref().filter(|bad| bad.column == "revision") else { return true };
     let mark = format!("with the mark {}", found.row.mark);
-    rows::record(reading, &rows::place(Table::Changes, mark, ""), bad.column, &bad.reason);
+    rows::record(reading, &rows::key(Table::Changes, mark, ""), bad.column, &bad.reason);
     false
 }
 
@@ -317,8 +317,8 @@ async fn is_lost(reading: &mut Connection, revision: i64, counters: &Counters) -
     .fetch_one(&mut *reading)
     .await?;
     if is_lost > 0 {
-        let place = rows::place(Table::Changes, revision.to_string(), "");
-        rows::record(reading, &place, "revision", &"the row is lost: the log has earlier ones");
+        let key = rows::key(Table::Changes, revision.to_string(), "");
+        rows::record(reading, &key, "revision", &"the row is lost: the log has earlier ones");
     }
     Ok(is_lost > 0)
 }

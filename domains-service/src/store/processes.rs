@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use chassis::sql::{Connection, Found, RowPlace, query, query_as, query_scalar};
+use chassis::sql::{Connection, Found, RowKey, query, query_as, query_scalar};
 use contract::feed::{NodeReport, Revision};
 use contract::time::UnixMillis;
 
@@ -51,8 +51,8 @@ pub(crate) struct Process {
 impl Stored for Row {
     type Value = Process;
 
-    fn place(&self) -> RowPlace {
-        rows::place(Table::Processes, &self.process, &self.gateway)
+    fn key(&self) -> RowKey {
+        rows::key(Table::Processes, &self.process, &self.gateway)
     }
 
     /// An unreadable process is waited for too: it counts as having applied no change and replaced no other process.
@@ -170,7 +170,7 @@ impl Store {
         let (gateway, name) = parts(node);
         let forget = query("DELETE FROM processes WHERE gateway = $1 AND process = $2").bind(gateway).bind(name);
         forget.execute(self.writer()).await?;
-        rows::forget(self.writer(), &rows::place(Table::Processes, name, gateway));
+        rows::forget(self.writer(), &rows::key(Table::Processes, name, gateway));
         Ok(())
     }
 }
@@ -188,7 +188,7 @@ pub(crate) async fn forget_silent(connection: &mut Connection, before: UnixMilli
     let gone: Vec<Found<(String, String)>> = found.bind(before.0).fetch_all(&mut *connection).await?;
     let names = gone.into_iter().map(|found| {
         let (gateway, process) = found.row;
-        rows::forget(connection, &rows::place(Table::Processes, &process, &gateway));
+        rows::forget(connection, &rows::key(Table::Processes, &process, &gateway));
         format!("{gateway}/{process}")
     });
     Ok(names.collect())

@@ -3,7 +3,7 @@
 mod erasures;
 mod repaired;
 
-use chassis::sql::{Connection, Found, RowPlace, query, query_as};
+use chassis::sql::{Connection, Found, RowKey, query, query_as};
 use contract::browsers::Browsers;
 use contract::hostname::Hostname;
 use contract::plan::{Limits, Plan};
@@ -111,8 +111,8 @@ chassis::record! {
 impl Stored for Row {
     type Value = ProjectRecord;
 
-    fn place(&self) -> RowPlace {
-        rows::place(Table::Projects, &self.id, "")
+    fn key(&self) -> RowKey {
+        rows::key(Table::Projects, &self.id, "")
     }
 
     fn read(self, columns: &mut Columns) -> Option<ProjectRecord> {
@@ -165,7 +165,7 @@ impl Stored for Row {
 fn whole(record: Option<ProjectRecord>) -> Result<Option<ProjectRecord>, StoreError> {
     match record {
         Some(ProjectRecord { unreadable: Some(column), id, .. }) => {
-            Err(rows::unreadable(&rows::place(Table::Projects, id.uid.as_str(), ""), column))
+            Err(rows::unreadable(&rows::key(Table::Projects, id.uid.as_str(), ""), column))
         }
         record => Ok(record),
     }
@@ -309,7 +309,7 @@ pub(crate) async fn save_removal(connection: &mut Connection, project: &ProjectR
 /// Also when its row could not be read: what is in it would be lost.
 pub(crate) async fn save_project(connection: &mut Connection, project: &ProjectRecord) -> Result<(), StoreError> {
     if let Some(column) = project.unreadable {
-        return Err(rows::unreadable(&rows::place(Table::Projects, project.id.uid.as_str(), ""), column));
+        return Err(rows::unreadable(&rows::key(Table::Projects, project.id.uid.as_str(), ""), column));
     }
     let removed = project.removed.as_ref();
     let values = [

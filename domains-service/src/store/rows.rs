@@ -8,7 +8,7 @@
 //! A record that people list or remove is still returned where its identity can be read: bad columns have defaults, and
 //! `unreadable` names the first of them. Such a record can be shown and removed, and is never saved over the row.
 
-use chassis::sql::{BadColumn, Builder, Connection, Found, Pool, Query, RowPlace, UnreadableRows, Value};
+use chassis::sql::{BadColumn, Builder, Connection, Found, Pool, Query, RowKey, UnreadableRows, Value};
 use contract::project::{ProjectId, ProjectUid};
 
 use super::StoreError;
@@ -42,9 +42,9 @@ contract::words! {
     }
 }
 
-/// The place (table and key) of a row.
-pub(crate) fn place(table: Table, row: impl Into<String>, of: impl Into<String>) -> RowPlace {
-    RowPlace { table: table.as_str(), row: row.into(), of: of.into() }
+/// Identifies a row: its table and its key.
+pub(crate) fn key(table: Table, row: impl Into<String>, of: impl Into<String>) -> RowKey {
+    RowKey { table: table.as_str(), row: row.into(), of: of.into() }
 }
 
 /// Writes a row: a new one, or over the one with the same `key`. The columns `once` keep the values of the first time.
@@ -103,7 +103,7 @@ pub(crate) trait Stored: Sized {
     const IS_PART: bool = false;
 
     /// Which row it is.
-    fn place(&self) -> RowPlace;
+    fn key(&self) -> RowKey;
 
     /// Reads the row. `None` if even its identity is unreadable.
     fn read(self, columns: &mut Columns) -> Option<Self::Value>;
@@ -147,20 +147,20 @@ impl Columns {
     }
 }
 
-/// Reads a row; the error is the place of an unreadable one.
-fn read<R: Stored>(list: &UnreadableRows, found: Found<R>) -> Result<R::Value, (RowPlace, &'static str)> {
+/// Reads a row; the error is the key of an unreadable one.
+fn read<R: Stored>(list: &UnreadableRows, found: Found<R>) -> Result<R::Value, (RowKey, &'static str)> {
     let Found { row, bad } = found;
-    let (place, mut columns) = (row.place(), Columns::default());
+    let (key, mut columns) = (row.key(), Columns::default());
     if let Some(BadColumn { column, reason }) = bad {
         columns.bad(column, reason);
     }
     let value = row.read(&mut columns);
     match &columns.0 {
-        Some(bad) => list.record(&place, bad),
+        Some(bad) => list.record(&key, bad),
         None if R::IS_PART => {}
-        None => list.forget(&place),
+        None => list.forget(&key),
     }
-    value.ok_or_else(|| (place, columns.unreadable().unwrap_or_default()))
+    value.ok_or_else(|| (key, columns.unreadable().unwrap_or_default()))
 }
 
 /// Reads every row by itself, and leaves out unreadable ones.
@@ -168,21 +168,21 @@ pub(crate) fn each<R: Stored>(at: &impl Listed, rows: Vec<Found<R>>) -> Vec<R::V
     split(at, rows).0
 }
 
-/// The same, with the places of unreadable rows.
-pub(crate) fn split<R: Stored>(at: &impl Listed, rows: Vec<Found<R>>) -> (Vec<R::Value>, Vec<RowPlace>) {
-    let (mut values, mut places) = (Vec::with_capacity(rows.len()), Vec::new());
+/// The same, with the keys of unreadable rows.
+pub(crate) fn split<R: Stored>(at: &impl Listed, rows: Vec<Found<R>>) -> (Vec<R::Value>, Vec<RowKey>) {
+    let (mut values, mut keys) = (Vec::with_capacity(rows.len()), Vec::new());
     for row in rows {
         match read(at.list(), row) {
             Ok(value) => values.push(value),
-            Err((place, _)) => places.push(place),
+            Err((key, _)) => keys.push(key),
         }
     }
-    (values, places)
+    (values, keys)
 }
 
 /// Reads the found row, if any. An unreadable one is recorded and counts as absent.
 pub(crate) fn one<R: Stored>(at: &impl Listed, row: Option<Found<R>>) -> Result<Option<R::Value>, StoreError> {
-    row.map(|row| read(at.list(), row).map_err(|(place, column)| unreadable(&place, column))).transpose()
+    row.map(|row| read(at.list(), row).map_err(|(key, column)| unreadable(&key, column))).transpose()
 }
 
 /// Reads the found row, if any. An unreadable one is recorded and counts as absent.
@@ -191,48 +191,48 @@ pub(crate) fn found<R: Stored>(at: &impl Listed, row: Option<Found<R>>) -> Optio
 }
 
 /// The only selected column, as far as it is readable; records an unreadable one.
-pub(crate) fn column<T>(at: &impl Listed, place: &RowPlace, column: &'static str, found: Found<(T,)>) -> T {
+pub(crate) fn column<T>(at: &impl Listed, key: &RowKey, column: &'static str, found: Found<(T,)>) -> T {
     let Found { row: (value,), bad } = found;
     match bad {
-        Some(BadColumn { reason, .. }) => record(at, place, column, &reason),
-        None => forget(at, place),
+        Some(BadColumn { reason, .. }) => record(at, key, column, &reason),
+        None => forget(at, key),
     }
     value
 }
 
 /// The error for a row that cannot be read.
-pub(crate) fn unreadable(place: &RowPlace, column: &'static str) -> StoreError {
-    StoreError::Unreadable { table: place.table, row: place.row.clone(), column }
+pub(crate) fn unreadable(key: &RowKey, column: &'static str) -> StoreError {
+    StoreError::Unreadable { table: key.table, row: key.row.clone(), column }
 }
 
 /// Records an unreadable column that was read outside of [`Stored`].
-pub(crate) fn record(at: &impl Listed, place: &RowPlace, column: &'static str, reason: &dyn std::fmt::Display) {
+pub(crate) fn record(at: &impl Listed, key: &RowKey, column: &'static str, reason: &dyn std::fmt::Display) {
     let mut columns = Columns::default();
     columns.bad(column, reason.to_string());
     if let Some(bad) = &columns.0 {
-        at.list().record(place, bad);
+        at.list().record(key, bad);
     }
 }
 
 /// A row reads again, or is deleted.
-pub(crate) fn forget(at: &impl Listed, place: &RowPlace) {
-    at.list().forget(place);
+pub(crate) fn forget(at: &impl Listed, key: &RowKey) {
+    at.list().forget(key);
 }
 
 /// Forgets unreadable rows of `of` in one table, because they were deleted.
 pub(crate) fn forget_all(at: &impl Listed, table: Table, of: &str) {
-    at.list().forget_where(|place| place.table == table.as_str() && place.of == of);
+    at.list().forget_where(|key| key.table == table.as_str() && key.of == of);
 }
 
 /// Changes up to this revision are deleted.
 pub(crate) fn forget_changes(at: &impl Listed, until: i64) {
     let is_past = |row: &str| row.parse::<i64>().is_ok_and(|revision| revision <= until);
-    at.list().forget_where(|place| place.table == Table::Changes.as_str() && is_past(&place.row));
+    at.list().forget_where(|key| key.table == Table::Changes.as_str() && is_past(&key.row));
 }
 
 /// A project is erased with all of its rows.
 pub(crate) fn forget_project(at: &impl Listed, uid: &str) {
-    at.list().forget_where(|place| place.of == uid || (place.table == Table::Projects.as_str() && place.row == uid));
+    at.list().forget_where(|key| key.of == uid || (key.table == Table::Projects.as_str() && key.row == uid));
 }
 
 #[cfg(test)]
@@ -248,8 +248,8 @@ mod tests {
     impl Stored for Row {
         type Value = u32;
 
-        fn place(&self) -> RowPlace {
-            place(Table::EdgeBans, self.0, "prj_1")
+        fn key(&self) -> RowKey {
+            key(Table::EdgeBans, self.0, "prj_1")
         }
 
         fn read(self, columns: &mut Columns) -> Option<u32> {
@@ -266,24 +266,24 @@ mod tests {
     #[test]
     fn an_unreadable_row_is_recorded_and_skipped_until_it_reads_again() {
         let list = UnreadableRows::default();
-        let noted = || {
-            let noted = list.known(10).into_iter();
-            noted.map(|(place, bad)| format!("{} {} {}", place.row, bad.column, bad.reason)).collect::<Vec<_>>()
+        let listed = || {
+            let listed = list.entries(10).into_iter();
+            listed.map(|(key, bad)| format!("{} {} {}", key.row, bad.column, bad.reason)).collect::<Vec<_>>()
         };
-        let (values, places) = split(&list, vec![row("a", "1"), row("b", "x"), row("c", "3")]);
-        assert_eq!((values, places.len()), (vec![1, 3], 1));
-        assert_eq!(noted(), ["b number \"x\" is unknown or malformed"]);
+        let (values, keys) = split(&list, vec![row("a", "1"), row("b", "x"), row("c", "3")]);
+        assert_eq!((values, keys.len()), (vec![1, 3], 1));
+        assert_eq!(listed(), ["b number \"x\" is unknown or malformed"]);
         let error = one(&list, Some(row("b", "x"))).unwrap_err();
         assert_eq!(error.to_string(), "column number of the row b of edge_bans cannot be read");
         assert_eq!(one(&list, Some(row("b", "2"))).unwrap(), Some(2));
-        assert_eq!(noted(), Vec::<String>::new());
+        assert_eq!(listed(), Vec::<String>::new());
         // A column of another kind, whatever the row makes of it.
         let bad = Some(BadColumn { column: "at", reason: "text".to_owned() });
         assert_eq!(each(&list, vec![Found { row: Row("e", "5"), bad }]), [5]);
-        assert_eq!(noted(), ["e at text"]);
+        assert_eq!(listed(), ["e at text"]);
         each(&list, vec![row("d", "x")]);
         forget_project(&list, "prj_1");
-        assert_eq!(noted(), Vec::<String>::new());
+        assert_eq!(listed(), Vec::<String>::new());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Stored dashboard sessions: digests, never the value of a cookie.
 
-use chassis::sql::{Found, RowPlace, query, query_as};
+use chassis::sql::{Found, RowKey, query, query_as};
 use contract::key::{KeyDigest, KeyId};
 use contract::time::UnixMillis;
 
@@ -53,9 +53,9 @@ const SHOWN_OF_DIGEST: usize = 8;
 impl Stored for Row {
     type Value = SessionRecord;
 
-    fn place(&self) -> RowPlace {
+    fn key(&self) -> RowKey {
         let row = self.digest.chars().take(SHOWN_OF_DIGEST).collect::<String>();
-        rows::place(Table::DashboardSessions, row, self.project.as_deref().unwrap_or_default())
+        rows::key(Table::DashboardSessions, row, self.project.as_deref().unwrap_or_default())
     }
 
     fn read(self, columns: &mut Columns) -> Option<SessionRecord> {

@@ -4,7 +4,7 @@
 //! changes nothing. Requests that a process had not reported when it ended are missing: these figures are for display.
 //! Quotas are counted elsewhere, exactly.
 
-use chassis::sql::{Found, RowPlace, query, query_as, query_scalar};
+use chassis::sql::{Found, RowKey, query, query_as, query_scalar};
 use contract::usage::UsageOfProject;
 
 use super::processes::credential_of;
@@ -48,8 +48,8 @@ chassis::record! {
 impl Stored for Row {
     type Value = DayUsage;
 
-    fn place(&self) -> RowPlace {
-        rows::place(Table::UsageDays, self.day.to_string(), &self.project)
+    fn key(&self) -> RowKey {
+        rows::key(Table::UsageDays, self.day.to_string(), &self.project)
     }
 
     fn read(self, columns: &mut Columns) -> Option<DayUsage> {

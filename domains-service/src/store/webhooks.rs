@@ -4,7 +4,7 @@ mod address;
 mod outbox;
 mod taken;
 
-use chassis::sql::{Connection, Found, Pool, RowPlace, query, query_as, query_scalar};
+use chassis::sql::{Connection, Found, Pool, RowKey, query, query_as, query_scalar};
 use contract::time::UnixMillis;
 
 use super::rows::{self, Columns, Stored, Table};
@@ -41,8 +41,8 @@ chassis::record! {
 impl Stored for Row {
     type Value = EndpointRecord;
 
-    fn place(&self) -> RowPlace {
-        rows::place(Table::WebhookEndpoints, &self.id, &self.project)
+    fn key(&self) -> RowKey {
+        rows::key(Table::WebhookEndpoints, &self.id, &self.project)
     }
 
     fn read(self, columns: &mut Columns) -> Option<EndpointRecord> {
@@ -130,8 +130,8 @@ pub(crate) async fn count_webhooks(connection: &mut Connection, project: &Projec
 /// Also when its row could not be read: what is in it would be lost.
 pub(crate) async fn save_webhook(connection: &mut Connection, endpoint: &EndpointRecord) -> Result<(), StoreError> {
     if let Some(column) = endpoint.unreadable {
-        let place = rows::place(Table::WebhookEndpoints, &endpoint.id, endpoint.project.uid.as_str());
-        return Err(rows::unreadable(&place, column));
+        let key = rows::key(Table::WebhookEndpoints, &endpoint.id, endpoint.project.uid.as_str());
+        return Err(rows::unreadable(&key, column));
     }
     let previous = endpoint.previous.as_ref();
     let values = [
@@ -157,7 +157,7 @@ pub(crate) async fn save_webhook(connection: &mut Connection, endpoint: &Endpoin
 /// Deletes an endpoint with its deliveries.
 pub(crate) async fn delete_webhook(connection: &mut Connection, endpoint: &EndpointRecord) -> Result<(), StoreError> {
     let id = endpoint.id.as_str();
-    rows::forget(connection, &rows::place(Table::WebhookEndpoints, id, endpoint.project.uid.as_str()));
+    rows::forget(connection, &rows::key(Table::WebhookEndpoints, id, endpoint.project.uid.as_str()));
     rows::forget_all(connection, Table::WebhookDeliveries, id);
     query("DELETE FROM webhook_endpoints WHERE id = $1").bind(id).execute(&mut *connection).await?;
     kept::forget(connection, &address::counted(id)).await

@@ -3,7 +3,7 @@
 //! A row is written in the transaction of the withdrawal, and deleted when every process on record has applied its
 //! revision.
 
-use chassis::sql::{Connection, Found, RowPlace, query, query_as};
+use chassis::sql::{Connection, Found, RowKey, query, query_as};
 use contract::feed::Revision;
 use contract::hostname::Hostname;
 use contract::project::ProjectUid;
@@ -56,8 +56,8 @@ chassis::record! {
 impl Stored for Row {
     type Value = Withdrawal;
 
-    fn place(&self) -> RowPlace {
-        rows::place(Table::Withdrawals, &self.which, &self.project)
+    fn key(&self) -> RowKey {
+        rows::key(Table::Withdrawals, &self.which, &self.project)
     }
 
     fn read(self, columns: &mut Columns) -> Option<Withdrawal> {
@@ -178,7 +178,7 @@ pub(crate) async fn end(connection: &mut Connection, revision: Revision) -> Resu
     let ended: Vec<Found<Row>> = ended.bind(column(revision)).fetch_all(&mut *connection).await?;
     // A row that cannot be read is over as well.
     for found in &ended {
-        rows::forget(connection, &found.row.place());
+        rows::forget(connection, &found.row.key());
     }
     Ok(ended.into_iter().filter_map(|found| found.row.read(&mut Columns::default())).collect())
 }

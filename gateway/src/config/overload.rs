@@ -17,11 +17,7 @@ pub(crate) struct OverloadConfig {
 }
 
 pub(super) fn read(section: &Section<'_>) -> Option<OverloadConfig> {
-    let stated = section.has("memory_bytes_max");
-    let bytes = section.integer("memory_bytes_max", MEMORY_BYTES_MIN, MEMORY_BYTES_MIN..=1 << 48);
+    let bytes = section.optional_integer("memory_bytes_max", MEMORY_BYTES_MIN..=1 << 48);
     let control_group = section.value("control_group", PathBuf::from("/sys/fs/cgroup"));
-    Some(OverloadConfig {
-        memory_bytes_max: bytes.map(|bytes| stated.then_some(bytes))?,
-        control_group: control_group?,
-    })
+    Some(OverloadConfig { memory_bytes_max: bytes?, control_group: control_group? })
 }

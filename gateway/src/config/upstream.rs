@@ -223,15 +223,14 @@ fn host(section: &Section<'_>) -> Option<Option<HeaderValue>> {
 fn health(section: &Section<'_>) -> Option<HealthCheck> {
     let question = question(section);
     let millis = Duration::from_millis;
-    let has_port = section.has("port");
-    let port = section.integer("port", 1, 1..=65_535);
+    let port = section.optional_integer("port", 1..=65_535);
     let every = section.duration("every", Duration::from_secs(5), millis(10)..=Duration::from_hours(1));
     let timeout = section.duration("timeout", Duration::from_secs(1), millis(10)..=Duration::from_mins(1));
     let falls = section.integer("falls", 3, 1..=100);
     let rises = section.integer("rises", 2, 1..=100);
     Some(HealthCheck {
         question: question?,
-        port: u16::try_from(port?).ok().filter(|_| has_port),
+        port: port?.and_then(|port| u16::try_from(port).ok()),
         every: every?,
         timeout: timeout?,
         falls: u32::try_from(falls?).ok()?,

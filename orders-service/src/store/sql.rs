@@ -46,7 +46,7 @@ pub struct OrderStore {
 }
 
 fn migrations() -> Migrations {
-    chassis::migrations!["0001_schema.sql"]
+    chassis::migrations!["0001_schema.sql" or "postgres/0001_schema.sql"]
 }
 
 /// The newest schema version that this version of the service supports.

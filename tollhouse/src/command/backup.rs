@@ -22,14 +22,15 @@ use anyhow::Context as _;
 use chassis::backup::{self, Contents};
 use chassis::clock::{Clock as _, SystemClock};
 use chassis::secret::{Secret, write_private};
+use clap::Args;
 use domains_service::Report;
 use serde_json::{Value, json};
 
-use crate::arguments::{Common, Databases, Restore};
+use crate::arguments::Common;
 use crate::directory::{Directory, REVOCATIONS};
 use crate::output::{answer, moment, table};
 
-pub(super) use finish::finish_restore;
+pub(super) use finish::{FinishRestore, finish_restore};
 
 /// The manifest; its presence means that the backup is complete.
 const MANIFEST: &str = "backup.json";
@@ -65,6 +66,37 @@ fn parts(directory: &Directory, options: &Databases) -> [Part; 2] {
         part("domains", &options.domains_database, domains_service::newest_schema()),
         part("orders", &options.orders_database, orders_service::store::newest_schema()),
     ]
+}
+
+/// Arguments of `tollhouse backup`, shared with `tollhouse restore`.
+#[derive(Debug, Args)]
+pub struct Databases {
+    /// The directory of the backup.
+    pub directory: PathBuf,
+    /// The database of the domains-service. Default: the one in the data directory.
+    #[arg(long)]
+    pub domains_database: Option<PathBuf>,
+    /// The database of the orders-service. Default: the one in the data directory.
+    #[arg(long)]
+    pub orders_database: Option<PathBuf>,
+}
+
+/// `tollhouse restore`.
+#[derive(Debug, Args)]
+pub struct Restore {
+    /// The backup and the databases.
+    #[command(flatten)]
+    pub databases: Databases,
+    /// Accept a backup without a valid signature of this platform's secret. Its writer could have added API keys: check
+    /// it before.
+    #[arg(long)]
+    pub accept_unsigned: bool,
+    /// Restore this backup although a newer one exists.
+    #[arg(long)]
+    pub older: bool,
+    /// Do not repeat the removals, and the revocations of API keys, made since the backup; list them.
+    #[arg(long)]
+    pub bring_back: bool,
 }
 
 pub(super) async fn backup(common: &Common, directory: &Directory, options: &Databases) -> anyhow::Result<()> {

@@ -1,10 +1,32 @@
 //! `tollhouse ban`.
 
+use clap::Subcommand;
+use contract::key::KeyId;
 use reqwest::Method;
 
-use crate::arguments::{Ban, Common};
+use crate::arguments::Common;
 use crate::client::Client;
 use crate::output::{answer, table};
+
+/// `tollhouse ban`.
+#[derive(Debug, Subcommand)]
+pub enum Ban {
+    /// List the current bans.
+    List,
+    /// Refuse a key for a while.
+    Add {
+        /// The key's id.
+        key: KeyId,
+        /// Duration in seconds, at most 86400.
+        #[arg(long, default_value_t = 3_600)]
+        seconds: u32,
+    },
+    /// End the ban of a key.
+    Lift {
+        /// The key's id.
+        key: KeyId,
+    },
+}
 
 pub(super) async fn run(common: &Common, client: &Client, action: Ban) -> anyhow::Result<()> {
     match action {

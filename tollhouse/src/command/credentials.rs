@@ -7,9 +7,6 @@ use serde_json::{Value, json};
 use crate::client::Client;
 use crate::output::table;
 
-/// The path of credentials.
-pub(super) const PATH: &str = "/internal/credentials";
-
 /// Creates a credential; returns the response and its field with the text.
 pub(super) async fn make(client: &Client, body: Value, field: &str) -> anyhow::Result<(Value, String)> {
     let made = client.send(Operation::CreateCredential, &[], &body).await?;

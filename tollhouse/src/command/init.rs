@@ -6,18 +6,20 @@
 
 mod shares;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use chassis::clock::{Clock as _, SystemClock};
 use chassis::secret::{Secret, write_private};
+use clap::Args;
 use contract::hostname::Hostname;
 use contract::trust::ORDERS_SERVICE;
 use serde_json::json;
 
-use crate::arguments::{Common, Init};
+use crate::arguments::Common;
 use crate::client::Client;
-use crate::directory::{Address, Directory, GATEWAY_NAMES, GATEWAYS, RunFile, SERVICES};
+use crate::directory::{Address, Directory, GATEWAY_NAMES, GATEWAYS, GatewayAdmin, InternalTls, RunFile, SERVICES};
 use crate::output::{answer, lines};
 use crate::up::{authority, demo};
 
@@ -28,6 +30,41 @@ const PASSWORDS: [&str; 4] = [
     "secrets/orders-database.password",
     "secrets/domains-database.password",
 ];
+
+/// The gateways of `docker-compose.yml`.
+const DEFAULT_EDGES: [&str; 3] =
+    ["gateway-1=gateway-1:9901", "gateway-2=gateway-2:9901", "gateway-more=gateway-more:9901"];
+
+/// Options of `init`.
+#[derive(Clone, Debug, Args)]
+pub struct Init {
+    /// Platform domain.
+    #[arg(long, default_value = "tollhouse.localhost")]
+    pub platform_domain: Hostname,
+    /// Gateway name and its admin listener; a host name may have the addresses of several processes of that gateway.
+    /// Repeatable.
+    #[arg(long = "edge", value_name = "NAME=ADDRESS", default_values = DEFAULT_EDGES)]
+    pub edges: Vec<GatewayAdmin>,
+    /// Internal listener of the domains-service.
+    #[arg(long, default_value = "domains-service:7003")]
+    pub control: Address,
+    /// Internal listener of the orders-service.
+    #[arg(long, default_value = "orders-service:7004")]
+    pub orders: Address,
+    /// Listeners with TLS, with certificates from `tls/`: `off_loopback`,
+    /// `everywhere`, or `nowhere` if the network path is private.
+    #[arg(long, value_name = "WHERE", default_value = InternalTls::OffLoopback.as_str())]
+    pub internal_tls: InternalTls,
+    /// Port of https URLs for clients.
+    #[arg(long, default_value_t = 443)]
+    pub https_port: u16,
+    /// Port of http URLs for clients.
+    #[arg(long, default_value_t = 80)]
+    pub http_port: u16,
+    /// Copy to DIRECTORY/{process} exactly the secrets that each process needs.
+    #[arg(long, value_name = "DIRECTORY")]
+    pub shares: Option<PathBuf>,
+}
 
 pub(super) fn init(common: &Common, directory: &Directory, options: &Init) -> anyhow::Result<()> {
     // First, so that all files below are private.

@@ -1,14 +1,57 @@
 //! `tollhouse key`.
 
 use chassis::clock::{Clock as _, SystemClock};
-use contract::key::Scopes;
+use clap::Subcommand;
+use contract::key::{KeyId, Scope, Scopes};
+use contract::project::ProjectId;
 use domains_service::Operation;
 use serde_json::{Value, json};
 
 use super::{all_pages, lagging, waiting};
-use crate::arguments::{Common, Key};
+use crate::arguments::Common;
 use crate::client::Client;
 use crate::output::{Attention, answer, table, word};
+
+/// `tollhouse key`.
+#[derive(Debug, Subcommand)]
+pub enum Key {
+    /// Create a key and print it once.
+    Create {
+        /// The project.
+        project: ProjectId,
+        /// Scope of the key; repeatable. Default: all scopes.
+        #[arg(long = "scope")]
+        scopes: Vec<Scope>,
+        /// Label in lists.
+        #[arg(long, default_value = "")]
+        label: String,
+        /// Days until it expires. Default: never.
+        #[arg(long)]
+        expires_in_days: Option<u32>,
+    },
+    /// List the keys of a project.
+    List {
+        /// The project.
+        project: ProjectId,
+    },
+    /// Create a new key in place of an old one, which stays valid for a while.
+    Rotate {
+        /// The project.
+        project: ProjectId,
+        /// The old key's id.
+        key: KeyId,
+        /// Seconds for which the old key stays valid.
+        #[arg(long, default_value_t = 86_400)]
+        overlap_seconds: u32,
+    },
+    /// Refuse a key for good, on every gateway within a second.
+    Revoke {
+        /// The project.
+        project: ProjectId,
+        /// The key's id.
+        key: KeyId,
+    },
+}
 
 pub(super) async fn run(common: &Common, client: &Client, action: Key) -> anyhow::Result<()> {
     match action {

@@ -7,14 +7,77 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use chassis::percent::segment;
+use clap::Subcommand;
 use domains_service::Operation;
-use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::credentials::{self, PATH};
-use crate::arguments::{Common, Node};
+use super::{all_pages, credentials};
+use crate::arguments::Common;
 use crate::client::Client;
 use crate::output::{answer, say, table};
+
+/// How long events are kept: 400 days.
+const AGO_MAX: Duration = Duration::from_hours(400 * 24);
+
+/// A time such as `90m`, `12h` or `7d`.
+fn ago(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is not a valid time: use 90m, 12h or 7d, at most 400 days");
+    let (digits, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or_else(wrong)?;
+    let seconds = match unit {
+        "m" => 60,
+        "h" => 3_600,
+        "d" => 86_400,
+        _ => return Err(wrong()),
+    };
+    let number: u32 = digits.parse().map_err(|_| wrong())?;
+    let ago = Duration::from_secs(u64::from(number).saturating_mul(seconds));
+    if ago > AGO_MAX { Err(wrong()) } else { Ok(ago) }
+}
+
+/// `tollhouse node`.
+#[derive(Debug, Subcommand)]
+pub enum Node {
+    /// Create a credential for a gateway or a service and print it once.
+    Add {
+        /// Name of the gateway or service.
+        name: String,
+        /// Credential of a service that stores data of projects; erasures wait for its confirmation.
+        #[arg(long)]
+        service: bool,
+    },
+    /// List gateways and services.
+    List,
+    /// Refuse a gateway within a second and rotate the keys of the others; or refuse a service and no longer wait for
+    /// it.
+    Revoke {
+        /// Name of the gateway or service.
+        name: String,
+        /// List changes made through it in this time: 90m, 12h or 7d.
+        #[arg(long, default_value = "7d", value_parser = ago)]
+        since: Duration,
+    },
+    /// List changes made through a gateway in all projects, newest first, to undo them after a revocation.
+    Changes {
+        /// Name of the gateway or service.
+        name: String,
+        /// Time to look back: 90m, 12h or 7d.
+        #[arg(long, default_value = "7d", value_parser = ago)]
+        since: Duration,
+    },
+    /// List the certificates of listeners between processes, which `tollhouse init` creates: names and expiry.
+    Certificates {
+        /// Create new certificates and keys, for all processes or for the one with this name. A process uses them
+        /// within a second after its files changed.
+        #[arg(long, value_name = "NAME", num_args = 0..=1)]
+        replace: Option<Option<String>>,
+    },
+    /// Rotate the signing keys of all gateways; the old keys become invalid.
+    Rotate,
+    /// Replace the replica of every gateway by the current data of the control plane, and print the changes: keys,
+    /// hostnames and projects. Needed after the database was restored, replaced, or lost most of
+    /// its hostnames, because gateways refuse such data.
+    Accept,
+}
 
 pub(super) async fn run(common: &Common, client: &Client, action: Node) -> anyhow::Result<()> {
     match action {
@@ -75,33 +138,28 @@ async fn kind_of(client: &Client, name: &str) -> anyhow::Result<String> {
     kind.map(str::to_owned).with_context(|| format!("{name:?} is not the name of a gateway or service"))
 }
 
-/// Most pages of changes, 200 changes each.
-const PAGES_MAX: usize = 500;
+/// Most changes that are listed.
+const CHANGES_MAX: usize = 100_000;
 
-/// Changes made through a gateway, newest first, and whether there are older ones behind [`PAGES_MAX`] pages.
+/// Changes made through a gateway, newest first, and whether there are older ones behind [`CHANGES_MAX`].
 async fn changes(client: &Client, name: &str, since: Duration) -> anyhow::Result<(Value, bool)> {
     let since = jiff::Timestamp::now().checked_sub(since).context("the time to look back is too long")?;
-    let first = format!("{PATH}/gateway/{}/changes?since={}", segment(name), segment(&since.to_string()));
-    let (mut all, mut path) = (Vec::new(), first.clone());
-    for _ in 0..PAGES_MAX {
-        let mut page = client.control(Method::GET, &path, &Value::Null).await?;
-        if let Some(Value::Array(list)) = page.get_mut("changes").map(Value::take) {
-            all.extend(list);
-        }
-        let Some(cursor) = page.get("next_cursor").and_then(Value::as_str) else {
-            return Ok((Value::Array(all), false));
-        };
-        path = format!("{first}&cursor={}", segment(cursor));
+    let query = format!("since={}", segment(&since.to_string()));
+    // One more than is listed shows that there are older ones.
+    let operation = Operation::ListChangesThroughGateway;
+    let mut all = all_pages(client, operation, &[name], &query, "changes", CHANGES_MAX + 1).await?;
+    let is_cut = all.as_array().is_some_and(|all| all.len() > CHANGES_MAX);
+    if let Some(all) = all.as_array_mut() {
+        all.truncate(CHANGES_MAX);
     }
-    Ok((Value::Array(all), true))
+    Ok((all, is_cut))
 }
 
 /// The warning that a list is not complete.
 fn cut(name: &str) -> String {
     format!(
-        "There are older changes through {name} in this time: the list has the newest {} only. The events of each project, \
-         in the dashboard and the API, have the others.",
-        PAGES_MAX * 200
+        "There are older changes through {name} in this time: the list has the newest {CHANGES_MAX} only. The events of each \
+         project, in the dashboard and the API, have the others."
     )
 }
 
@@ -142,4 +200,18 @@ fn shown(name: &str, changes: &Value) -> String {
         "Changes made through {name}; undo those that the projects' owners did not make:\n{}",
         table(changes, &columns)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_has_a_number_a_unit_and_a_bound() {
+        assert_eq!(ago("90m"), Ok(Duration::from_mins(90)));
+        assert_eq!(ago("7d"), Ok(Duration::from_hours(7 * 24)));
+        for wrong in ["", "d", "7", "-1d", "7w", "401d", "7ü", "1.5h"] {
+            assert!(ago(wrong).unwrap_err().contains("use 90m, 12h or 7d"), "{wrong}");
+        }
+    }
 }

@@ -1,10 +1,11 @@
 //! `tollhouse orders`: imports and exports files of orders in constant memory, with a progress line.
 
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use clap::Subcommand;
 use contract::project::ProjectId;
 use futures_util::StreamExt as _;
 use reqwest::{Body, Method};
@@ -12,9 +13,30 @@ use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
 use tokio_util::io::ReaderStream;
 
-use crate::arguments::{Common, Orders};
+use crate::arguments::Common;
 use crate::client::Client;
 use crate::output::{answer, is_watched, overwrite, word};
+
+/// `tollhouse orders`.
+#[derive(Debug, Subcommand)]
+pub enum Orders {
+    /// Import orders from a JSON-lines file, all or none.
+    Import {
+        /// One order per line: id, petId, quantity, shipDate, complete, and optionally status.
+        file: PathBuf,
+        /// The project.
+        #[arg(long, default_value = "demo-free")]
+        project: ProjectId,
+    },
+    /// Export orders to a JSON-lines file; `-` prints them.
+    Export {
+        /// The file.
+        file: PathBuf,
+        /// The project.
+        #[arg(long, default_value = "demo-free")]
+        project: ProjectId,
+    },
+}
 
 pub(super) async fn run(common: &Common, client: &Client, action: Orders) -> anyhow::Result<()> {
     match action {

@@ -1,12 +1,24 @@
 //! `tollhouse quota`.
 
+use clap::Subcommand;
+use contract::project::ProjectId;
 use domains_service::Operation;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::arguments::{Common, Quota};
+use crate::arguments::Common;
 use crate::client::Client;
 use crate::output::{answer, table, word};
+
+/// `tollhouse quota`.
+#[derive(Debug, Subcommand)]
+pub enum Quota {
+    /// Show limit and use of the current minute and day.
+    Show {
+        /// The project.
+        project: ProjectId,
+    },
+}
 
 pub(super) async fn run(common: &Common, client: &Client, action: Quota) -> anyhow::Result<()> {
     let Quota::Show { project } = action;

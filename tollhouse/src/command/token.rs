@@ -1,11 +1,35 @@
 //! `tollhouse token`.
 
+use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::credentials;
-use crate::arguments::{Common, Token};
+use crate::arguments::Common;
 use crate::client::Client;
 use crate::output::answer;
+
+/// `tollhouse token`.
+#[derive(Debug, Subcommand)]
+pub enum Token {
+    /// Create a token for an operator and print it once.
+    Create {
+        /// Name of the operator, for the audit log.
+        name: String,
+        /// Days until it expires, at most 366.
+        #[arg(long, default_value_t = 90)]
+        days: u32,
+    },
+    /// List tokens: creator, expiry and last use.
+    List,
+    /// Revoke a token, and list the tokens and credentials that it created.
+    Revoke {
+        /// Name of the token's operator.
+        name: String,
+        /// Also revoke everything that it created, directly or indirectly.
+        #[arg(long)]
+        made: bool,
+    },
+}
 
 pub(super) async fn run(common: &Common, client: &Client, action: Token) -> anyhow::Result<()> {
     match action {

@@ -2,12 +2,42 @@
 
 use std::collections::BTreeMap;
 
+use clap::Args;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 
-use crate::arguments::{Common, Top};
+use crate::arguments::Common;
 use crate::client::Client;
 use crate::output::{answer, table, word};
+
+/// `tollhouse top`.
+#[derive(Debug, Args)]
+pub struct Top {
+    /// Column to group by.
+    #[arg(long, default_value = "project")]
+    pub by: By,
+    /// Minutes to look back, including the current one, 1 to 5.
+    #[arg(long, default_value_t = 5)]
+    pub minutes: u64,
+    /// Maximum number of rows.
+    #[arg(long, default_value_t = 20)]
+    pub limit: usize,
+}
+
+contract::words! {
+    /// The column that `tollhouse top` groups by.
+    #[derive(clap::ValueEnum)]
+    pub enum By {
+        /// Project.
+        Project = "project",
+        /// Hostname.
+        Host = "host",
+        /// API key.
+        Key = "key",
+        /// Status or error code.
+        Code = "code",
+    }
+}
 
 pub(super) async fn run(common: &Common, client: &Client, question: &Top) -> anyhow::Result<()> {
     // Every gateway is asked for more rows than are shown: a row that is tenth on each can be first in total.

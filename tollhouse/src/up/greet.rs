@@ -165,13 +165,13 @@ mod tests {
 
     #[test]
     fn the_restart_command_repeats_all_chosen_options() {
-        let line = ["tollhouse", "--platform-domain", "apps.localhost", "--http-port", "0", "--listen", "0.0.0.0"];
-        let options = crate::arguments::Arguments::read(line).unwrap().up;
+        let line = ["--platform-domain", "apps.localhost", "--http-port", "0", "--listen", "0.0.0.0"];
+        let options = Up::read(&line);
         assert_eq!(
             again(&run_file(40_123, 8_443, "apps.localhost"), &options),
             " --http-port 40123 --listen 0.0.0.0 --platform-domain apps.localhost"
         );
-        let options = crate::arguments::Arguments::read(["tollhouse", "--no-demo"]).unwrap().up;
+        let options = Up::read(&["--no-demo"]);
         assert_eq!(again(&run_file(8_080, 8_443, "tollhouse.localhost"), &options), " --no-demo");
     }
 }

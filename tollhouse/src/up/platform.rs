@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn up_has_the_limits_of_the_sample_files() {
         let (_place, directory) = directory();
-        let options = crate::arguments::Arguments::read(["tollhouse"]).unwrap().up;
+        let options = Up::usual();
         let at = SocketAddr::from(([127, 0, 0, 1], 7));
         let credential = directory.credential(GATEWAYS, NAME).unwrap();
         let parts = [("domains", at), ("orders", at), ("control", at)];

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     fn options(line: &[&str]) -> Up {
-        crate::arguments::Arguments::read([&["tollhouse"], line].concat()).unwrap().up
+        Up::read(line)
     }
 
     #[test]

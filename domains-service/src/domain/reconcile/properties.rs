@@ -132,7 +132,7 @@ impl World {
         let check = DnsCheck { judged: found.judged(), checks: None, claim: policy.claim };
         let (domain, actions) = decide(self.domain.clone(), check, &policy, self.now);
         self.domain = domain;
-        if actions.iter().any(|action| matches!(action, Action::Hold | Action::TakeOver(..))) {
+        if actions.iter().any(|action| matches!(action, Action::SetHolder | Action::TakeOver(..))) {
             (self.is_held, self.is_contested) = (true, false);
         }
         let orders = actions.iter().any(|action| matches!(action, Action::Order(_)));

@@ -148,7 +148,7 @@ fn word(action: &Action) -> String {
 fn an_unserved_domain_takes_the_state_that_dns_implies() {
     use Status::{ActionRequired, Issuing, PendingDns, PendingOwnership, Propagating};
     for from in [PendingDns, PendingOwnership, Propagating, ActionRequired] {
-        given(from).check(PASSES).becomes(Issuing, "hold domain.verified save publish order");
+        given(from).check(PASSES).becomes(Issuing, "setholder domain.verified save publish order");
     }
     given(PendingDns).check(NO_RECORD).becomes(PendingDns, "save publish");
     given(PendingDns).check(WRONG_RECORD).becomes(ActionRequired, "domain.status_changed save publish");

@@ -85,7 +85,7 @@ impl AcmeRecords {
         let hostname = challenge.hostname.clone();
         let mut write = self.store.write().await?;
         // One at a time: an answer by certificate is found by the name alone.
-        publish::withdraw_challenges_of(&mut write, &hostname).await?;
+        publish::withdraw_challenges(&mut write, &hostname).await?;
         write.put(Entity::Challenge(challenge)).await?;
         let revision = write.commit().await?;
         let learnt = self.nodes.acknowledged(revision, LEARNING_TIME_MAX).await;

@@ -1,6 +1,6 @@
 //! Present and former holders of a name.
 
-use chassis::sql::{Connection, Found, RowPlace, query, query_as};
+use chassis::sql::{Connection, Found, RowKey, query, query_as};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 
@@ -86,8 +86,8 @@ impl Stored for Holder {
 
     const IS_PART: bool = true;
 
-    fn place(&self) -> RowPlace {
-        rows::place(Table::Projects, &self.id, "")
+    fn key(&self) -> RowKey {
+        rows::key(Table::Projects, &self.id, "")
     }
 
     fn read(self, columns: &mut Columns) -> Option<ProjectRef> {
@@ -96,7 +96,11 @@ impl Stored for Holder {
 }
 
 /// Gives a name to a project.
-pub(crate) async fn hold(connection: &mut Connection, name: &Hostname, project: &ProjectRef) -> Result<(), StoreError> {
+pub(crate) async fn set_holder(
+    connection: &mut Connection,
+    name: &Hostname,
+    project: &ProjectRef,
+) -> Result<(), StoreError> {
     query(
         "INSERT INTO holders (name, project) VALUES ($1, $2)
          ON CONFLICT (name) DO UPDATE SET project = excluded.project",
@@ -188,7 +192,7 @@ mod tests {
             .unwrap();
         }
         for held in ["www.shop.localhost", "www.shop.customer.com"] {
-            hold(write.connection(), &held.parse().unwrap(), &one).await.unwrap();
+            set_holder(write.connection(), &held.parse().unwrap(), &one).await.unwrap();
         }
         for (name, is_contested) in [
             ("www.shop.localhost", true),
@@ -226,7 +230,7 @@ mod tests {
             let mut domain = Domain::added(name.clone(), project.clone(), UnixMillis(1));
             domain.is_apex = Some(is_apex);
             save_domain(write.connection(), &domain).await.unwrap();
-            hold(write.connection(), name, &project).await.unwrap();
+            set_holder(write.connection(), name, &project).await.unwrap();
             release(write.connection(), name, &project, "mine", UnixMillis(DAY)).await.unwrap();
         }
         forget_tombstones(write.connection(), UnixMillis(DAY)).await.unwrap();
@@ -246,7 +250,7 @@ mod tests {
         .execute(write.connection())
         .await
         .unwrap();
-        hold(write.connection(), &below, &project).await.unwrap();
+        set_holder(write.connection(), &below, &project).await.unwrap();
         release(write.connection(), &below, &project, "mine", UnixMillis(20_000 * DAY)).await.unwrap();
         let count: i64 = query_scalar("SELECT COUNT(*) FROM tombstones").fetch_one(write.connection()).await.unwrap();
         assert_eq!(count, TOMBSTONES_PER_PROJECT_MAX);

@@ -1,7 +1,7 @@
 //! Checks that a gateway can use an entity of the log. Unusable entities are not sent.
 
 use chassis::seal::{SealingKey, name_in};
-use chassis::sql::{BadColumn, Connection, Found, RowPlace};
+use chassis::sql::{BadColumn, Connection, Found, RowKey};
 use contract::certificate::CertificateBundle;
 use contract::feed::{Change, Effect, Entity, Revision};
 use contract::time::UnixMillis;
@@ -46,12 +46,12 @@ impl<'a> Check<'a> {
         Self { sealing, missing: None }
     }
 
-    /// The place of an unusable entity, after recording it; `None` for a valid one.
+    /// The key of an unusable entity, after recording it; `None` for a valid one.
     pub(crate) async fn unreadable(
         &mut self,
         reading: &mut Connection,
         found: &Found<StoredEntity>,
-    ) -> Result<Option<RowPlace>, StoreError> {
+    ) -> Result<Option<RowKey>, StoreError> {
         let bad = match (&found.bad, found.row.entity()) {
             (Some(bad), _) => Some(bad.clone()),
             (None, Err(reason)) => Some(BadColumn { column: "body", reason }),
@@ -60,12 +60,12 @@ impl<'a> Check<'a> {
                 Key::Damaged(reason) | Key::Gone(reason) => Some(BadColumn { column: "body", reason }),
             },
         };
-        let place = found.row.place();
+        let key = found.row.key();
         match &bad {
-            None => rows::forget(reading, &place),
-            Some(bad) => rows::record(reading, &place, bad.column, &bad.reason),
+            None => rows::forget(reading, &key),
+            Some(bad) => rows::record(reading, &key, bad.column, &bad.reason),
         }
-        Ok(bad.map(|_| place))
+        Ok(bad.map(|_| key))
     }
 
     /// A change for sending; `None` for an unusable one. It is recorded, unless its sealing secret is gone: older
@@ -88,7 +88,7 @@ impl<'a> Check<'a> {
                 }
             },
         };
-        rows::record(reading, &rows::place(Table::Changes, revision.to_string(), ""), bad.column, &bad.reason);
+        rows::record(reading, &rows::key(Table::Changes, revision.to_string(), ""), bad.column, &bad.reason);
         Ok(None)
     }
 

@@ -1,6 +1,6 @@
 //! Projects that are erased here, until every other service has erased them as well.
 
-use chassis::sql::{Connection, Found, RowPlace, query, query_as};
+use chassis::sql::{Connection, Found, RowKey, query, query_as};
 use contract::project::ProjectUid;
 use contract::time::UnixMillis;
 
@@ -17,8 +17,8 @@ chassis::record! {
 impl Stored for Erasure {
     type Value = ProjectUid;
 
-    fn place(&self) -> RowPlace {
-        rows::place(Table::Erasures, &self.project, "")
+    fn key(&self) -> RowKey {
+        rows::key(Table::Erasures, &self.project, "")
     }
 
     fn read(self, columns: &mut Columns) -> Option<ProjectUid> {

@@ -32,7 +32,7 @@ async fn holders_orders_and_limits_of_authorities_end_with_the_names_they_are_of
         for round in 0..2 {
             for number in 0..MANY {
                 let mut write = store.write().await.unwrap();
-                domains::hold(write.connection(), &name(number), &demo()).await.unwrap();
+                domains::set_holder(write.connection(), &name(number), &demo()).await.unwrap();
                 write.commit().await.unwrap();
                 for authority in ["first", "second"] {
                     let order = OrderRecord {

@@ -196,8 +196,8 @@ async fn a_follower_from_a_row_that_is_lost_is_sent_a_snapshot_and_is_not_refuse
             damage(&store, "DELETE FROM changes WHERE revision = $1", revision(lost)).await;
             assert!(matches!(next(&store, *lost).await, Next::Snapshot));
             assert_eq!(claim(&store, *lost).await, Claim::Unproven, "and proves nothing until it has the snapshot");
-            let noted = store.reader().unreadable().known(5);
-            assert!(noted.iter().any(|(place, _)| place.row == lost.revision.0.to_string()), "{noted:?}");
+            let listed = store.reader().unreadable().entries(5);
+            assert!(listed.iter().any(|(key, _)| key.row == lost.revision.0.to_string()), "{listed:?}");
         }
         // Two gateways had that position: the snapshot of one takes nothing from the other.
         let snapshot = store.snapshot().await.unwrap().1;
@@ -258,9 +258,9 @@ async fn the_newest_row_with_another_number_is_set_aside() {
             assert!(matches!(next(&store, newest).await, Next::Snapshot), "{wrong}");
             assert_eq!(claim(&store, newest).await, Claim::Unproven, "{wrong}");
             assert!(is_refused(&store, with_another_mark(newest)).await, "{wrong}");
-            let noted = store.reader().unreadable().known(5);
-            let is_noted = noted.iter().any(|(place, _)| place.table == "changes" && place.row == wrong.to_string());
-            assert_eq!(is_noted, wrong > 0, "{noted:?}");
+            let listed = store.reader().unreadable().entries(5);
+            let is_listed = listed.iter().any(|(key, _)| key.table == "changes" && key.row == wrong.to_string());
+            assert_eq!(is_listed, wrong > 0, "{listed:?}");
             let (_, repaired, _) = store.snapshot().await.unwrap();
             assert_eq!(repaired.revision, newest.revision.next(), "{wrong}");
             let after = change(&store, 2).await;
@@ -318,10 +318,10 @@ async fn a_generation_with_an_impossible_number_is_displaced() {
             }
             damage(&store, "UPDATE gateway_keys SET number = $1 WHERE number = 200", number).await;
             assert_eq!(store.generations().await.unwrap(), []);
-            let noted = store.reader().unreadable().known(5);
+            let listed = store.reader().unreadable().entries(5);
             assert!(
-                noted.iter().any(|(place, bad)| place.table == "gateway_keys" && bad.column == "number"),
-                "{noted:?}"
+                listed.iter().any(|(key, bad)| key.table == "gateway_keys" && bad.column == "number"),
+                "{listed:?}"
             );
             let mut write = store.write().await.unwrap();
             write.add_generation(&generation(300), false).await.unwrap();

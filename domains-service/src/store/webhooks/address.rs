@@ -1,6 +1,6 @@
 //! Puts an event into the outbox of every subscribed endpoint.
 
-use chassis::sql::{Found, RowPlace, query, query_as, query_scalar};
+use chassis::sql::{Found, RowKey, query, query_as, query_scalar};
 
 use super::super::rows::{self, Columns, Stored, Table};
 use super::super::{StoreError, Write, kept};
@@ -39,8 +39,8 @@ impl Stored for Wish {
 
     const IS_PART: bool = true;
 
-    fn place(&self) -> RowPlace {
-        rows::place(Table::WebhookEndpoints, &self.id, &self.project)
+    fn key(&self) -> RowKey {
+        rows::key(Table::WebhookEndpoints, &self.id, &self.project)
     }
 
     fn read(self, columns: &mut Columns) -> Option<(String, Wanted)> {

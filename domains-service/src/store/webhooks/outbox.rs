@@ -1,6 +1,6 @@
 //! The outbox: waiting deliveries, and the results of the others.
 
-use chassis::sql::{Connection, Found, RowPlace, query, query_as};
+use chassis::sql::{Connection, Found, RowKey, query, query_as};
 use chassis::webhook::{Attempt, AttemptResult};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
@@ -40,8 +40,8 @@ chassis::record! {
 impl Stored for Delivery {
     type Value = Self;
 
-    fn place(&self) -> RowPlace {
-        rows::place(Table::WebhookDeliveries, self.id.to_string(), &self.endpoint)
+    fn key(&self) -> RowKey {
+        rows::key(Table::WebhookDeliveries, self.id.to_string(), &self.endpoint)
     }
 
     fn read(self, columns: &mut Columns) -> Option<Self> {
@@ -245,8 +245,8 @@ pub(crate) async fn repeat(write: &mut Write, endpoint: &str, id: i64) -> Result
     .fetch_optional(write.connection())
     .await?;
     if let Some(column) = repeated.as_ref().and_then(|found| found.bad.as_ref()).map(|bad| bad.column) {
-        let place = rows::place(Table::WebhookDeliveries, id.to_string(), endpoint);
-        return Err(rows::unreadable(&place, column));
+        let key = rows::key(Table::WebhookDeliveries, id.to_string(), endpoint);
+        return Err(rows::unreadable(&key, column));
     }
     rows::one(write.connection(), repeated)
 }

@@ -1,21 +1,44 @@
 //! `tollhouse finish-restore`: prepares databases that PostgreSQL's tools restored. Also the report of a restore, as
 //! text.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use chassis::clock::SystemClock;
 use chassis::secret::Secret;
 use chassis::sql::PostgresSettings;
+use clap::Args;
 use domains_service::{Kind, Outcome, Report};
 use serde_json::{Value, json};
 
-use crate::arguments::{Common, FinishRestore};
+use crate::arguments::Common;
 use crate::output::{answer, moment, table};
 
 /// Most connections: the minimum of the settings.
 const CONNECTIONS: u32 = 4;
+
+/// `tollhouse finish-restore`.
+#[derive(Debug, Args)]
+pub struct FinishRestore {
+    /// File with the URL of the restored database of the domains-service.
+    #[arg(long, env = "TOLLHOUSE_RESTORED_DOMAINS_URL_FILE")]
+    pub domains_url_file: PathBuf,
+    /// File with the URL of the restored database of the orders-service.
+    #[arg(long, env = "TOLLHOUSE_RESTORED_ORDERS_URL_FILE")]
+    pub orders_url_file: PathBuf,
+    /// Name of the lost database of the domains-service at the same server; its revocations and removals are
+    /// applied again.
+    #[arg(long)]
+    pub lost: Option<String>,
+    /// The domains-service's file of revoked credentials; they are revoked again. The service does it as well when it
+    /// starts.
+    #[arg(long, env = "TOLLHOUSE_RESTORED_REVOCATIONS_FILE")]
+    pub revocations_file: Option<PathBuf>,
+    /// Do not repeat the removals, and the revocations of API keys, made since the backup; list them.
+    #[arg(long)]
+    pub bring_back: bool,
+}
 
 pub(in crate::command) async fn finish_restore(common: &Common, options: &FinishRestore) -> anyhow::Result<()> {
     let domains = server(&options.domains_url_file)?;

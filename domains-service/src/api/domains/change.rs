@@ -1,39 +1,30 @@
 //! Changing and removing domains: the primary one, redirects, and the end.
 
-use std::time::Duration;
-
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::on;
 use chassis::openapi::{Method, Parameter, Presence, Success};
 use contract::feed::Revision;
 use contract::hostname::Hostname;
 use contract::schema;
 use contract::site::RedirectStatus;
-use http::{HeaderMap, HeaderName, StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 use serde_json::json;
 
-use super::domains::{SHOW, no_domain, response, writing};
-use super::extract::{Authorised, Field, Json, Params};
-use super::types::{self, DomainChange, NewRedirect, Removal};
-use super::{Operation, projects, view};
+use super::super::extract::{Authorised, Field, Json, Params};
+use super::super::types::{self, DomainChange, NewRedirect, Removal};
+use super::super::view::removed;
+use super::super::{Operation, projects};
+use super::{SHOW, etag_of, find, find_any, representation, response, writing};
 use crate::domain::redirect::{RedirectError, permit};
 use crate::domain::{Domain, RedirectRule, RedirectTarget};
 use crate::error::{ApiError, Code};
-use crate::nodes::Acknowledged;
-use crate::project::ProjectRef;
 use crate::publish::{self, node, target_of};
 use crate::reconcile;
 use crate::store::withdrawals::What;
 use crate::store::{Write, domains};
 use crate::withdrawals::{self, PendingWithdrawals};
 
-/// How many gateways have stopped serving, and how long it took.
-const EDGE_ACK: HeaderName = HeaderName::from_static("x-edge-ack");
-
-/// Changes of a domain.
-pub(super) const OPERATIONS: &[Operation] = &[CHANGE, REMOVE];
-
-const CHANGE: Operation = Operation {
+pub(super) const CHANGE: Operation = Operation {
     summary: "Change a domain",
     description: "Makes it the primary one, or redirects it.",
     parameters: &[IF_MATCH],
@@ -60,7 +51,7 @@ const CHANGE: Operation = Operation {
     ..writing("changeDomain", Method::Patch, SHOW.path, |patch| on(patch, change))
 };
 
-const REMOVE: Operation = Operation {
+pub(super) const REMOVE: Operation = Operation {
     summary: "Remove a domain",
     description: "Traffic stops at once, on every gateway that is connected. Asked again while others are waited for, it answers \
                   the same way.",
@@ -132,7 +123,7 @@ pub(super) async fn permit_redirect(write: &mut Write, domain: &Domain, rule: &R
 }
 
 /// `PATCH …/domains/{domain}`: 200 once every gateway has the change; 202 while one may send visitors as before.
-pub(super) async fn change(
+async fn change(
     Authorised { app, actor, project: id, rest: [name], .. }: Authorised<1>,
     headers: HeaderMap,
     Json(change): Json<DomainChange>,
@@ -145,7 +136,7 @@ pub(super) async fn change(
     let mut write = app.core.store.write().await?;
     let project = projects::find(&mut write, &id).await?;
     let mut domain = find(&mut write, &project.id, &name).await?;
-    check_revision(&headers, &view::domain(&app, &project, &domain))?;
+    check_revision(&headers, &representation(&app, &project, &domain))?;
     let before = view_of_choice(&domain);
     match rule {
         Field::Null => domain.redirect = None,
@@ -202,26 +193,13 @@ fn view_of_choice(domain: &Domain) -> serde_json::Value {
     })
 }
 
-async fn find_any(write: &mut Write, project: &ProjectRef, name: &str) -> Result<Domain, ApiError> {
-    let name = Hostname::parse(name).map_err(|_| no_domain())?;
-    domains::find_domain(write.connection(), project, &name).await?.ok_or_else(no_domain)
-}
-
-async fn find(write: &mut Write, project: &ProjectRef, name: &str) -> Result<Domain, ApiError> {
-    let domain = find_any(write, project, name).await?;
-    if domain.removal.is_some() {
-        return Err(Code::RemovalInProgress.refuse("The domain is being removed.").into());
-    }
-    Ok(domain)
-}
-
 /// `If-Match`: the change is made to what its author has seen.
 fn check_revision(headers: &HeaderMap, shown: &types::Domain) -> Result<(), ApiError> {
     let mut expected = headers.get_all(header::IF_MATCH).iter().peekable();
     if expected.peek().is_none() {
         return Ok(());
     }
-    let current = view::etag(shown);
+    let current = etag_of(shown);
     let tags = expected.filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(',')).map(str::trim);
     if tags.into_iter().any(|tag| tag == "*" || tag == current) {
         return Ok(());
@@ -269,7 +247,7 @@ async fn unmake_primary(write: &mut Write, domain: &mut Domain) -> Result<(), Ap
 
 /// `DELETE …/domains/{domain}?with_redirects=bool`: 204 once every process of a gateway on record has stopped serving the
 /// name; 202 naming those that have not within a second, also when it is asked for again.
-pub(super) async fn remove(
+async fn remove(
     Authorised { app, actor, project: id, rest: [name], .. }: Authorised<1>,
     headers: HeaderMap,
     params: Params,
@@ -284,7 +262,7 @@ pub(super) async fn remove(
         let acknowledged = withdrawals::wait(&app.core, &app.gateways, Revision(revision)).await?;
         return Ok(removed(&acknowledged, app.core.clock.monotonic().saturating_sub(started)));
     }
-    check_revision(&headers, &view::domain(&app, &project, &domain))?;
+    check_revision(&headers, &representation(&app, &project, &domain))?;
     let dependants = domains::dependants(write.connection(), &domain).await?;
     if let Some(first) = dependants.first()
         && !with_redirects
@@ -303,16 +281,4 @@ pub(super) async fn remove(
     let acknowledged =
         withdrawals::confirm(&app.core, &app.gateways, revision, (&[What::Name], name.as_str()), &id).await?;
     Ok(removed(&acknowledged, app.core.clock.monotonic().saturating_sub(started)))
-}
-
-/// The answer to a withdrawal.
-pub(super) fn removed(acknowledged: &Acknowledged, took: Duration) -> Response {
-    let acked = acknowledged.asked.saturating_sub(acknowledged.lagging.len());
-    let ack = format!("{acked}/{}; {}ms", acknowledged.asked, took.as_millis());
-    if acknowledged.lagging.is_empty() {
-        (StatusCode::NO_CONTENT, [(EDGE_ACK, ack)]).into_response()
-    } else {
-        let body = Removal { lagging: acknowledged.lagging.clone() };
-        (StatusCode::ACCEPTED, [(EDGE_ACK, ack)], axum::Json(body)).into_response()
-    }
 }

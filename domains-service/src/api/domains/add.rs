@@ -1,0 +1,178 @@
+//! Adding a domain, and what adding one would mean.
+
+use axum::response::{IntoResponse, Response};
+use axum::routing::on;
+use chassis::openapi::{Method, Parameter, Presence, Success};
+use chassis::refusal::Refusal;
+use contract::schema;
+use http::{StatusCode, header};
+use serde_json::json;
+use verification::facts::Claim;
+
+use super::super::extract::{Authorised, Json, Params};
+use super::super::types::{self, DomainCheck, NewDomain};
+use super::super::{Operation, projects};
+use super::change::{permit_redirect, rule_of};
+use super::verify::throttle;
+use super::{LIST, no_domain, reading, representation, response, writing};
+use crate::app::App;
+use crate::domain::name::{Attachable, NameError};
+use crate::domain::{Domain, RedirectRule};
+use crate::error::{ApiError, Code};
+use crate::reconcile;
+use crate::store::domains;
+use crate::store::projects::ProjectRecord;
+use crate::throttle::Asking;
+
+pub(super) const ADD: Operation = Operation {
+    summary: "Add a domain",
+    description: "Verification and the certificate follow by themselves once the `records` exist.",
+    body: Some((schema::of::<NewDomain>, Presence::Required)),
+    answers: &[
+        Success::new(201, "The domain was added. Create the `records`.", schema::of::<types::Domain>).with(&["ETag"]),
+        Success::new(200, "The project has the domain already.", schema::of::<types::Domain>).with(&["ETag"]),
+    ],
+    errors: &[
+        Code::InvalidBody,
+        Code::InvalidDomain,
+        Code::ReservedDomain,
+        Code::PublicSuffix,
+        Code::PlatformDomain,
+        Code::InvalidRedirectStatus,
+        Code::PlanRequired,
+        Code::DomainLimitReached,
+        Code::DomainExists,
+        Code::ProjectNotDeployed,
+        Code::RedirectLoop,
+        Code::RedirectTargetInactive,
+        Code::PrimaryInUse,
+        Code::RemovalInProgress,
+    ],
+    ..writing("addDomain", Method::Post, LIST.path, |post| on(post, add))
+};
+
+pub(super) const CHECK: Operation = Operation {
+    summary: "Check a name",
+    description: "What adding it would mean, without adding it.",
+    parameters: &[Parameter {
+        required: true,
+        ..Parameter::query("name", "The name that might be added.", || json!({ "type": "string", "minLength": 1 }))
+    }],
+    answers: &[Success::new(200, "What was seen.", schema::of::<DomainCheck>)],
+    errors: &[
+        Code::InvalidDomain,
+        Code::ReservedDomain,
+        Code::PublicSuffix,
+        Code::PlatformDomain,
+        Code::VerifyThrottled,
+        Code::ResolverUnavailable,
+    ],
+    ..reading("checkDomain", "/v1/projects/{project}/domain-check", |get| on(get, check))
+};
+
+/// `POST …/domains`.
+async fn add(
+    Authorised { app, actor, project: id, .. }: Authorised,
+    Json(wanted): Json<NewDomain>,
+) -> Result<Response, ApiError> {
+    let name = app.core.settings.attachable(&wanted.name).map_err(unattachable)?.name;
+    let rule = wanted.redirect.as_ref().map(rule_of).transpose()?;
+    if wanted.primary && rule.is_some() {
+        return Err(Code::RedirectLoop.refuse("The primary domain serves; it cannot redirect.").into());
+    }
+    let mut write = app.core.store.write().await?;
+    let project = projects::find(&mut write, &id).await?;
+    let limit = preconditions(&app, &project)?;
+    if let Some(known) = domains::find_domain(write.connection(), &id, &name).await? {
+        if known.removal.is_some() {
+            let message = "The domain is being removed. Add it again in a moment.";
+            return Err(Code::RemovalInProgress.refuse(message).into());
+        }
+        return match differs(&known, wanted.primary, rule.as_ref()) {
+            None => response(&app, &project, &known, StatusCode::OK).await, // adding twice is added
+            Some(what) => {
+                let message = format!("The domain exists with a different {what}. Use PATCH to change it.");
+                Err(Code::DomainExists.refuse(message).into())
+            }
+        };
+    }
+    let used = domains::count_domains(write.connection(), &id).await?;
+    if used >= u64::from(limit) {
+        let message = format!("The plan has {limit} domains and all are in use. Remove one or choose a higher plan.");
+        let details = json!({ "limit": limit, "used": used });
+        return Err(Code::DomainLimitReached.refuse(message).with_details(details).into());
+    }
+    let mut domain = Domain::added(name, id.clone(), write.now());
+    domain.primary_wanted = wanted.primary;
+    if let Some(rule) = rule {
+        permit_redirect(&mut write, &domain, &rule).await?;
+        domain.redirect = Some(rule);
+    }
+    domains::save_domain(write.connection(), &domain).await?;
+    write.record(&id, Some(&domain.name), "domain.created", &actor, json!({ "primary": wanted.primary })).await?;
+    write.commit().await?;
+    app.issuing.wake.notify_one();
+    response(&app, &project, &domain, StatusCode::CREATED).await
+}
+
+/// What is wanted of a domain that is there already and has it otherwise.
+fn differs(known: &Domain, primary: bool, rule: Option<&RedirectRule>) -> Option<&'static str> {
+    match rule {
+        _ if primary && !(known.primary || known.primary_wanted) => Some("role"),
+        Some(rule) if known.redirect.as_ref() != Some(rule) => Some("redirect"),
+        _ => None,
+    }
+}
+
+/// A paid plan and a successful deploy. Returns how many domains the plan has.
+fn preconditions(app: &App, project: &ProjectRecord) -> Result<u32, Refusal> {
+    let limit = app.core.settings.plans.of(project.plan).domains;
+    if limit == 0 {
+        let message = format!("Custom domains need the Pro plan or above; this project is on {}.", project.plan);
+        return Err(Code::PlanRequired.refuse(message));
+    }
+    if project.deployed_at.is_none() {
+        return Err(Code::ProjectNotDeployed.refuse("Deploy the project successfully before adding a domain."));
+    }
+    Ok(limit)
+}
+
+fn unattachable(error: NameError) -> ApiError {
+    let refusal = match error {
+        NameError::Invalid(reason, message) => Code::InvalidDomain
+            .refuse(format!("The name cannot be attached: {message}."))
+            .with_details(json!({ "reason": reason })),
+        NameError::Reserved => Code::ReservedDomain.refuse("The name is reserved for other uses and cannot be owned."),
+        NameError::PublicSuffix => Code::PublicSuffix
+            .refuse("The name is a public suffix. Attach your own name below it, such as shop.co.uk below co.uk."),
+        NameError::Platform => Code::PlatformDomain
+            .refuse("The name lies in the platform's own zone; a project is served at its own name there already."),
+    };
+    refusal.into()
+}
+
+/// `GET …/domain-check?name=`: what adding the name would mean, without adding it.
+async fn check(Authorised { app, project: id, .. }: Authorised, params: Params) -> Result<Response, ApiError> {
+    let project = projects::load(&app, &id).await?;
+    let text = params.text("name").unwrap_or_default();
+    let Attachable { name, local, .. } = app.core.settings.attachable(text).map_err(unattachable)?;
+    throttle(&app, Asking::Check, &id, name.as_str())?;
+    let mut connection = app.core.store.reader().acquire().await?;
+    let claims = domains::find_claims(&mut connection, &name).await?;
+    drop(connection);
+    let mut domain = Domain::added(name, id, app.core.clock.now());
+    let claim = reconcile::claim(&claims, &project, &domain);
+    let Some(check) = reconcile::check_dns(&app, &project, &domain, claim).await else { return Err(no_domain()) };
+    if check.unreachable() {
+        let message = "No DNS resolver answers right now. Try again shortly.";
+        return Err(Code::ResolverUnavailable.refuse(message).with_header(header::RETRY_AFTER, "5").into());
+    }
+    domain.is_apex = check.judged.is_apex;
+    domain.checks = check.checks;
+    domain.problems = check.judged.problems;
+    let types::Domain { name, unicode_name, is_apex, records, problems, checks, .. } =
+        representation(&app, &project, &domain);
+    let contested = claim == Claim::Contested;
+    let checked = DomainCheck { name, unicode_name, local, is_apex, contested, records, problems, checks };
+    Ok(axum::Json(checked).into_response())
+}

@@ -1,0 +1,105 @@
+//! Checking a domain's DNS at once.
+
+use std::time::Duration;
+
+use axum::response::Response;
+use axum::routing::on;
+use chassis::openapi::{Method, Success};
+use chassis::refusal::Refusal;
+use contract::schema;
+use http::{StatusCode, header};
+use serde_json::json;
+use verification::problem::ProblemCode;
+
+use super::super::extract::Authorised;
+use super::super::{Operation, projects, types};
+use super::{load, no_domain, response, writing};
+use crate::actor::Actor;
+use crate::app::App;
+use crate::domain::{Domain, Status};
+use crate::error::{ApiError, Code};
+use crate::project::ProjectRef;
+use crate::reconcile::{self, Reason, Reconciled};
+use crate::store::{StoreError, domains};
+use crate::throttle::Asking;
+
+/// The longest an answer to Verify takes; what takes longer goes on without it.
+const VERIFY_TIME_MAX: Duration = Duration::from_secs(8);
+
+/// Between two attempts to lease a domain that another task has leased.
+const LEASE_RETRY: Duration = Duration::from_millis(50);
+
+pub(super) const VERIFY: Operation = Operation {
+    summary: "Verify a domain",
+    description: "Checks DNS now, and starts the schedule of checks again.",
+    answers: &[
+        Success::new(200, "The domain after the check.", schema::of::<types::Domain>).with(&["ETag"]),
+        Success::new(202, "The check continues; read the domain again.", schema::of::<types::Domain>).with(&["ETag"]),
+    ],
+    errors: &[Code::DomainNotFound, Code::RemovalInProgress, Code::VerifyThrottled],
+    ..writing("verifyDomain", Method::Post, "/v1/projects/{project}/domains/{domain}/verify", |post| on(post, verify))
+};
+
+/// `POST …/domains/{domain}/verify`: checks DNS now. The schedule of checks starts again, and so do the 30 minutes.
+async fn verify(Authorised { app, actor, project: id, rest: [name], .. }: Authorised<1>) -> Result<Response, ApiError> {
+    let project = projects::load(&app, &id).await?;
+    let domain = load(&app, &id, &name).await?;
+    if domain.removal.is_some() {
+        return Err(Code::RemovalInProgress.refuse("The domain is being removed.").into());
+    }
+    throttle(&app, Asking::Verify, &id, domain.name.as_str())?;
+    begin_again(&app, &domain, &actor).await?;
+    // On a task of its own, so that a client that leaves does not break it off.
+    let check = tokio::spawn({
+        let (app, domain) = (app.clone(), domain.clone());
+        async move { check_now(&app, &domain).await }
+    });
+    let done = match tokio::time::timeout(VERIFY_TIME_MAX, check).await {
+        Ok(Ok(checked)) => checked.map(|()| true)?,
+        Ok(Err(_)) => return Err(Code::InternalError.refuse("The DNS check failed unexpectedly. Try again.").into()),
+        Err(_) => false,
+    };
+    let domain = load(&app, &id, &name).await?;
+    response(&app, &project, &domain, if done { StatusCode::OK } else { StatusCode::ACCEPTED }).await
+}
+
+/// Checks DNS, after a check in progress ends: that one may have read records from before the owner's last change.
+async fn check_now(app: &App, domain: &Domain) -> Result<(), StoreError> {
+    while reconcile::reconcile(app, domain, Reason::Asked).await? == Reconciled::Elsewhere {
+        if app
+            .core
+            .store
+            .find_domain(&domain.project, &domain.name)
+            .await?
+            .is_none_or(|domain| domain.removal.is_some())
+        {
+            return Ok(()); // gone meanwhile
+        }
+        tokio::time::sleep(LEASE_RETRY).await;
+    }
+    Ok(())
+}
+
+pub(super) fn throttle(app: &App, asking: Asking, project: &ProjectRef, name: &str) -> Result<(), Refusal> {
+    app.api.throttles.admit(asking, project, name).map_err(|wait| {
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        let message = format!("A domain is checked once in ten seconds. Ask again in {seconds} s.");
+        Code::VerifyThrottled.refuse(message).with_header(header::RETRY_AFTER, &seconds.max(1).to_string())
+    })
+}
+
+async fn begin_again(app: &App, domain: &Domain, actor: &Actor) -> Result<(), ApiError> {
+    let mut write = app.core.store.write().await?;
+    let now = write.now();
+    let mut domain =
+        domains::find_domain(write.connection(), &domain.project, &domain.name).await?.ok_or_else(no_domain)?;
+    domain.watched_since = now;
+    if domain.problems.iter().any(|problem| problem.code == ProblemCode::CertDelayed) {
+        domain.problems.retain(|problem| problem.code != ProblemCode::CertDelayed);
+        domain.set_status(Status::Issuing, now);
+    }
+    domains::save_domain(write.connection(), &domain).await?;
+    write.record(&domain.project, Some(&domain.name), "domain.verify_requested", actor, json!({})).await?;
+    write.commit().await?;
+    Ok(())
+}

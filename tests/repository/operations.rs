@@ -1,0 +1,66 @@
+//! An operation that the dashboard or the command line calls is there to be used: a form has its route, a route its form,
+//! and what pages change a command changes as well.
+
+use std::collections::BTreeSet;
+
+use domains_service::Operation;
+
+use crate::tree;
+
+/// The files below a folder with this ending, joined.
+fn joined(folder: &str, ending: &str) -> String {
+    let files = tree::files(ending).into_iter().filter(|path| path.starts_with(folder));
+    files.map(|path| tree::read(&path)).collect()
+}
+
+/// A path with empty braces in place of its parameters.
+fn without_names(path: &str) -> String {
+    path.split('/').map(|part| if part.starts_with('{') { "{}" } else { part }).collect::<Vec<_>>().join("/")
+}
+
+/// The paths of routes that a browser posts to, with whether the path is also that of a page, whose form may have no
+/// action.
+fn routes() -> BTreeSet<(String, bool)> {
+    let files = tree::files(".rs").into_iter().filter(|path| path.starts_with("dashboard/src/"));
+    let mut all = BTreeSet::new();
+    for file in files {
+        let text = tree::read(&file);
+        // All routes but those of lib.rs are below a project.
+        let base = if file.ends_with("lib.rs") { "" } else { "/projects/{project}" };
+        for route in text.split(".route(\"").skip(1) {
+            let (path, handlers) = route.split_once("\", ").unwrap();
+            let handlers = handlers.lines().next().unwrap();
+            if handlers.contains("post(") {
+                all.insert((without_names(&format!("{base}{path}")), handlers.starts_with("get(")));
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn every_form_of_the_dashboard_has_its_route_and_every_route_its_form() {
+    let templates = joined("dashboard/templates/", ".html");
+    let actions = templates.split("action=\"").skip(1).map(|rest| rest.split('"').next().unwrap());
+    let forms: BTreeSet<String> = actions.map(without_names).collect();
+    let routes = routes();
+    assert!(routes.len() > 10, "{routes:?}");
+    for form in &forms {
+        assert!(routes.iter().any(|(path, _)| path == form), "{form} has no route");
+    }
+    for (path, _) in routes.iter().filter(|(_, is_page)| !is_page) {
+        assert!(forms.contains(path), "no form posts to {path}");
+    }
+}
+
+#[test]
+fn every_operation_that_changes_something_has_its_command() {
+    let commands = joined("tollhouse/src/", ".rs");
+    let callers = format!("{commands}{}", joined("dashboard/src/", ".rs"));
+    for operation in Operation::ALL {
+        let name = format!("Operation::{operation:?}");
+        let (method, _) = domains_service::at_operators(*operation, &[]).unwrap();
+        let needed = if method.as_str() == "GET" { &callers } else { &commands };
+        assert!(needed.contains(&name), "nothing calls {name}");
+    }
+}
