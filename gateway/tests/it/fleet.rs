@@ -89,7 +89,7 @@ impl Fleet {
     /// With a larger budget for calls to Redis.
     pub(super) async fn patient(count: usize, limits: &[(u32, u32)], quota: &str, call_budget: &'static str) -> Self {
         let turn = TURN.lock().await;
-        Self::over(Redis::start(), &vec![0; count], limits, quota, call_budget, turn).await
+        Self::over(Redis::within_a_day(), &vec![0; count], limits, quota, call_budget, turn).await
     }
 
     /// Patient, and at the start of a minute of the store, for statements about a whole minute.
