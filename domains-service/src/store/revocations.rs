@@ -297,9 +297,10 @@ mod tests {
     fn a_file_that_cannot_be_written_is_found_before_the_first_revocation() {
         let directory = tempfile::tempdir().unwrap();
         // Not even root makes a file there.
-        for (path, reason) in
-            [(directory.path(), "directory"), (Path::new("/proc/none/revoked"), "writing /proc/none/revoked")]
-        {
+        for (path, reason) in [
+            (directory.path(), "is not a regular file"),
+            (Path::new("/proc/none/revoked"), "writing /proc/none/revoked"),
+        ] {
             let error = format!("{:#}", Revocations::open(path).unwrap_err());
             assert!(error.contains(reason), "{error}");
         }
