@@ -107,7 +107,7 @@ struct Inner {
 }
 
 impl Quota {
-    /// Quotas that use `store`. Run [`Quota::run`] beside it.
+    /// Quotas that use `store`. Run [`Quota::send_heartbeats`] and [`Quota::listen`] as tasks.
     pub fn new(store: Arc<dyn Store>, settings: QuotaSettings, clock: Arc<dyn Clock>) -> Self {
         Self(Arc::new(Inner {
             cache: BucketCache::new(identity(&settings), settings.buckets_max),

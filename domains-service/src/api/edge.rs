@@ -321,6 +321,7 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, ApiE
         "sealed_with_missing": sealed.missing,
         "credential_files_refused": *app.api.refused_files.lock(),
         "listener_certificate_faults": app.api.listeners.faults(),
+        "panicked_tasks": app.core.metrics.tasks.panicked(),
         "unreadable_rows": unreadable_rows(app.core.store.reader().unreadable()),
         "trouble": trouble,
     }))

@@ -21,6 +21,7 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use chassis::metrics::{Histogram, IntCounterVec};
+use chassis::supervise::Supervisor;
 use contract::key::KeyId;
 use contract::project::ProjectUid;
 use contract::time::UnixMillis;
@@ -85,8 +86,8 @@ pub struct RedisStore {
 impl RedisStore {
     /// A store that connects in the background, for the process with this number. Calls fail as in any outage until the
     /// first connection is up.
-    pub fn start(settings: RedisSettings, process: u64, metrics: CallMetrics) -> Self {
-        let servers = Servers::start(settings);
+    pub fn start(settings: RedisSettings, process: u64, metrics: CallMetrics, tasks: &Supervisor) -> Self {
+        let servers = Servers::start(settings, tasks);
         let salt = AtomicU32::new(u32::try_from(process % 1_000).unwrap_or(0));
         Self { process: format!("{process:016x}"), servers, metrics, salt }
     }
