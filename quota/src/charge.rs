@@ -215,7 +215,7 @@ impl Inner {
                 }
             }
             Ok(Reply::Stale) => {
-                state.bucket.give_up(seq);
+                state.bucket.abandon(seq);
             }
             Ok(Reply::Displaced) => {
                 let me = self.cache.leave_place(state.bucket.me(), self.settings.process);
@@ -231,7 +231,7 @@ impl Inner {
                 return first.then_some(WaitResult::Busy);
             }
             Err(_) => {
-                state.bucket.give_up(seq);
+                state.bucket.abandon(seq);
                 state.answer_all(WaitResult::Outage);
                 let repeat = state.bucket.wants_assert();
                 drop(state);

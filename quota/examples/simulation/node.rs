@@ -127,7 +127,7 @@ impl SimNode {
                 self.note_incarnation(now, settlement.incarnation);
             }
             Reply::Stale => {
-                self.bucket.give_up(seq);
+                self.bucket.abandon(seq);
             }
             Reply::Evicted | Reply::Displaced => {
                 let mut me = self.bucket.me();
@@ -154,7 +154,7 @@ impl SimNode {
 
     /// The budget of a statement has run out.
     pub(super) fn time_out(&mut self, now: Micros, wall: i64, seq: u64) -> Option<Statement> {
-        if !self.bucket.give_up(seq) {
+        if !self.bucket.abandon(seq) {
             return None;
         }
         self.fail();

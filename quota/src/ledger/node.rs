@@ -241,7 +241,7 @@ impl NodeBucket {
 
     /// Abandons statement `seq`: it failed, timed out, or was overtaken. `false` if it was answered or abandoned
     /// before.
-    pub fn give_up(&mut self, seq: u64) -> bool {
+    pub fn abandon(&mut self, seq: u64) -> bool {
         let Some(flight) = self.flight.take_if(|flight| flight.seq == seq) else { return false };
         self.unsure = true;
         if let Some(mirror) = &mut self.mirror {

@@ -356,7 +356,7 @@ fn sixty_five_a_hundred_and_a_thousand_gateways_count_as_one() {
 #[test]
 fn more_places_than_a_bucket_has_room_for_come_and_go_and_count_right() {
     let more = PLACES_MAX as u64 + 300;
-    assert!(a_fleet_counts_right(more, 500, 3 * more, 1_000_000) > 300, "places return that had been given up");
+    assert!(a_fleet_counts_right(more, 500, 3 * more, 1_000_000) > 300, "places return that had been evicted");
     assert!(a_fleet_counts_right(more, 500, 3 * more, 11) > 100);
 }
 

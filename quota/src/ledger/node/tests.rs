@@ -138,8 +138,8 @@ fn a_reply_to_an_abandoned_statement_is_ignored() {
     pair.spend();
     let lost = pair.node.ask(pair.now, Purpose::Spend(3)).unwrap();
     let Reply::Settled(settlement) = pair.store.apply(&lost, &Pair::around(pair.now)) else { unreachable!() };
-    assert!(pair.node.give_up(lost.seq));
-    assert!(!pair.node.give_up(lost.seq));
+    assert!(pair.node.abandon(lost.seq));
+    assert!(!pair.node.abandon(lost.seq));
     assert!(!pair.node.hear(pair.now, lost.seq, &settlement));
     assert_eq!(pair.spend(), Step::Ask);
     assert!(pair.node.owes(), "what became of the statement is unknown");

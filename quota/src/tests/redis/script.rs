@@ -133,7 +133,7 @@ async fn the_script_is_the_same_function_as_the_bucket() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_script_and_the_bucket_give_up_the_same_places_and_refuse_the_same_newcomers() {
+async fn the_script_and_the_bucket_evict_the_same_places_and_refuse_the_same_newcomers() {
     let redis = Redis::in_a_fresh_minute();
     let store = store(&[redis.port], RedisMode::Standalone, 1).await;
     grants(&store).await;
