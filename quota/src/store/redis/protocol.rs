@@ -76,10 +76,10 @@ pub(super) fn view(fields: &Value, time: &Value) -> Result<Option<BucketView>, S
     let fields: Vec<(String, String)> = redis::from_redis_value(fields.clone()).map_err(foreign)?;
     let (seconds, micros): (i64, i64) = redis::from_redis_value(time.clone()).map_err(foreign)?;
     let now = UnixMillis(seconds.saturating_mul(1_000).saturating_add(micros / 1_000));
-    let Some((_, record)) = fields.iter().find(|(name, _)| name == "books") else { return Ok(None) };
+    let Some((_, record)) = fields.iter().find(|(name, _)| name == "record") else { return Ok(None) };
     let [minute, minute_charged, day_charged, ..] = numbers::<10>(record)?;
     let mut components = Vec::new();
-    for (name, text) in fields.iter().filter(|(name, _)| name != "books") {
+    for (name, text) in fields.iter().filter(|(name, _)| name != "record") {
         let [start, stay, process, _, minute, units, spent, day] = numbers::<8>(text)?;
         let life = Life { start: small(start)?, stay: small(stay)?, process: small(process)? };
         components.push(RawComponent {
