@@ -190,8 +190,8 @@ impl Inner {
     pub(super) fn send(self: &Arc<Self>, cached: &Arc<CachedBucket>, statement: Statement) -> Call {
         let (inner, cached) = (Arc::clone(self), Arc::clone(cached));
         Box::pin(async move {
-            let settled = inner.store.settle(&cached.project, statement);
-            tokio::time::timeout(inner.settings.call_budget, settled).await.unwrap_or(Err(StoreOutage::TimedOut))
+            let executing = inner.store.execute(&cached.project, statement);
+            tokio::time::timeout(inner.settings.call_budget, executing).await.unwrap_or(Err(StoreOutage::TimedOut))
         })
     }
 
@@ -208,8 +208,8 @@ impl Inner {
         let now = self.clock.monotonic();
         let mut state = cached.lock();
         match answer {
-            Ok(Reply::Settled(settlement)) => {
-                state.bucket.hear(now, seq, settlement);
+            Ok(Reply::Executed(executed)) => {
+                state.bucket.hear(now, seq, executed);
                 if state.bucket.take_recall() {
                     self.notify(Notification::Recall(cached.project.clone()));
                 }
@@ -235,7 +235,7 @@ impl Inner {
                 state.answer_all(WaitResult::Outage);
                 let repeat = state.bucket.wants_assert();
                 drop(state);
-                // The effect of the statement is unknown: another statement will settle it.
+                // The effect of the statement is unknown: another statement will correct it.
                 self.cache.watch(cached);
                 if repeat {
                     self.state_in_background(cached, Purpose::Assert);

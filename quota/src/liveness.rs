@@ -89,10 +89,10 @@ impl Inner {
     /// Updates the state of the store after a call.
     pub(super) fn note(self: &Arc<Self>, answer: &Result<Reply, StoreOutage>) {
         match answer {
-            Ok(Reply::Settled(settlement)) => {
-                self.note_clock(settlement.now);
+            Ok(Reply::Executed(executed)) => {
+                self.note_clock(executed.now);
                 self.note_life(true);
-                self.note_incarnation(settlement.incarnation);
+                self.note_incarnation(executed.incarnation);
             }
             Ok(Reply::Stale | Reply::Displaced | Reply::Evicted | Reply::Crowded) => self.note_life(true),
             Err(outage) if outage.is_of_the_store() => self.note_life(false),

@@ -114,9 +114,9 @@ impl SimNode {
     pub(super) fn hear(&mut self, now: Micros, seq: u64, reply: &Reply) -> Option<Statement> {
         let clock = self.clock(now);
         match reply {
-            Reply::Settled(settlement) => {
+            Reply::Executed(executed) => {
                 let before = self.bucket.claim();
-                if !self.bucket.hear(clock, seq, settlement) {
+                if !self.bucket.hear(clock, seq, executed) {
                     return None;
                 }
                 // Until the store has named a minute, a degraded node uses its own clock.
@@ -124,7 +124,7 @@ impl SimNode {
                     self.fates.push(Fate::WentBack);
                 }
                 self.failures = 0;
-                self.note_incarnation(now, settlement.incarnation);
+                self.note_incarnation(now, executed.incarnation);
             }
             Reply::Stale => {
                 self.bucket.abandon(seq);

@@ -82,7 +82,7 @@ impl FaultyStore {
 
 #[async_trait]
 impl Store for FaultyStore {
-    async fn settle(&self, _bucket: &ProjectUid, statement: Statement) -> Result<Reply, StoreOutage> {
+    async fn execute(&self, _bucket: &ProjectUid, statement: Statement) -> Result<Reply, StoreOutage> {
         self.calls.fetch_add(1, Ordering::SeqCst);
         self.behave().await?;
         self.gate.acquire().await.unwrap().forget();

@@ -74,8 +74,8 @@ async fn grants(store: &dyn Store) {
             spare: 0,
             limits: Limits::new(1_000, 1_000).unwrap(),
         };
-        let reply = store.settle(&"warm-up".parse().unwrap(), statement).await.unwrap();
-        matches!(reply, Reply::Settled(settlement) if settlement.granted == 1)
+        let reply = store.execute(&"warm-up".parse().unwrap(), statement).await.unwrap();
+        matches!(reply, Reply::Executed(executed) if executed.granted == 1)
     })
     .await;
 }

@@ -18,7 +18,7 @@ use contract::window::Window;
 
 use super::NodeBucket;
 use super::mirror::Mirror;
-use crate::ledger::{Settlement, day_of, ends_at, left};
+use crate::ledger::{Executed, day_of, ends_at, left};
 use crate::standing::Standing;
 
 /// What a node admits without the store.
@@ -69,14 +69,14 @@ pub enum DegradedStep {
     Spent,
 }
 
-/// State of a node in windows that no settlement has named.
+/// State of a node in windows that no reply has named.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct UnnamedWindows {
     /// Units spent before midnight, if the node entered a day by itself.
     pub(super) yesterday: u32,
     /// When it entered that day.
     pub(super) midnight: Duration,
-    /// Units spent in the last minute that a settlement named.
+    /// Units spent in the last minute that a reply named.
     pub(super) spent_before: u32,
     /// The windows are those of this machine's clock: the store was never heard.
     pub(super) by_own_clock: bool,
@@ -94,7 +94,7 @@ pub(super) struct ShareLeft {
 
 impl NodeBucket {
     /// Tries to spend a unit without the store, after [`NodeBucket::spend`] returned `Ask`. `clock` is used for a
-    /// bucket that no settlement has described.
+    /// bucket that no reply has described.
     pub fn spend_degraded(&mut self, now: Duration, clock: DegradedClock, how: DegradedPolicy) -> DegradedStep {
         let limits = self.limits;
         let mirror = self.mirror.get_or_insert_with(|| match clock {
@@ -138,7 +138,7 @@ impl NodeBucket {
 }
 
 impl Mirror {
-    /// Windows without charges that no settlement has named.
+    /// Windows without charges that no reply has named.
     fn unnamed(clock: UnixMillis, now: Duration, by_own_clock: bool) -> Self {
         let mut mirror = Self::blank(clock, now);
         mirror.unnamed = Some(UnnamedWindows { by_own_clock, ..UnnamedWindows::default() });
@@ -153,13 +153,13 @@ impl Mirror {
     /// Moves what was spent in windows that this node entered by itself to those that the store names, unless the store
     /// knows them. Units of a minute or day that had ended by then are dropped; if that is uncertain, they are kept.
     /// Returns whether anything was moved.
-    pub(super) fn adopt_windows(&mut self, settlement: &Settlement, now: Duration) -> bool {
+    pub(super) fn adopt_windows(&mut self, executed: &Executed, now: Duration) -> bool {
         let Some(unnamed) = self.unnamed.take() else { return false };
-        if !unnamed.by_own_clock && self.minute <= settlement.minute {
+        if !unnamed.by_own_clock && self.minute <= executed.minute {
             return false;
         }
         let began = |window: Window| {
-            let passed = window.seconds() * 1_000 - settlement.millis_left(window);
+            let passed = window.seconds() * 1_000 - executed.millis_left(window);
             now.saturating_sub(super::millis(passed))
         };
         if self.minute_until <= began(Window::Minute) {
@@ -168,17 +168,17 @@ impl Mirror {
         if self.minute_until <= began(Window::Day) {
             self.day_spent = 0;
         }
-        if settlement.minute == self.named {
+        if executed.minute == self.named {
             self.minute_spent = self.minute_spent.saturating_add(unnamed.spent_before);
         }
         if unnamed.midnight > began(Window::Day) + CLOCKS_APART {
             self.day_spent = self.day_spent.saturating_add(unnamed.yesterday);
         }
-        self.move_to(settlement.minute);
+        self.move_to(executed.minute);
         true
     }
 
-    /// Begins a minute that no settlement has named.
+    /// Begins a minute that no reply has named.
     fn enter_unnamed(&mut self, minute: i64, now: Duration, clock: UnixMillis) {
         if self.unnamed.is_none() {
             self.unnamed = Some(UnnamedWindows { spent_before: self.minute_spent, ..UnnamedWindows::default() });

@@ -27,7 +27,7 @@ use crate::store::StoreOutage;
 /// Pause before the second attempt to connect; it doubles after each attempt.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 /// The longest pause. Nodes find a returning server within this time of each other, plus a heartbeat: less than the
-/// time in which new data only learns (settle.lua).
+/// time in which new data only learns (statement.lua).
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 /// How often missing servers of a Cluster are tried.
 const RETRY_EVERY: Duration = Duration::from_millis(500);
@@ -53,7 +53,7 @@ pub(super) struct Link {
     /// Keeps [`Link::local_key`]s on this server; empty for a single server.
     tag: String,
     pub(super) memory_key: String,
-    pub(super) settle: Script,
+    pub(super) statement: Script,
     pub(super) heartbeat: Script,
     /// The topology that it belongs to.
     round: u64,

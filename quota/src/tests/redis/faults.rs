@@ -137,7 +137,7 @@ async fn lost_scripts_are_loaded_again() {
 
 // promise: faults.6
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_server_still_settles() {
+async fn a_full_server_still_executes_statements() {
     let redis = Redis::with(&["--maxmemory-policy", "noeviction"]);
     let nodes = short_budget(&redis, 1, OnStoreDown::Deny).await;
     redis.ask(&["CONFIG", "SET", "maxmemory", "1mb"]);
