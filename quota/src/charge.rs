@@ -296,8 +296,9 @@ impl Inner {
             }
             DegradedStep::Refuse(standing, window) => Err(ChargeError::Exceeded { standing, window }),
             // By then there is a new share, whether the store is back or not.
-            DegradedStep::Spent => Err(ChargeError::Unavailable {
-                retry_after_seconds: seconds_until(standing.minute.resets_at, standing.as_of).max(1),
+            DegradedStep::Spent(window) => Err(ChargeError::Unavailable {
+                retry_after_seconds: seconds_until(standing.of(window).resets_at, standing.as_of).max(1),
+                spent: Some(window),
                 standing,
             }),
         }
@@ -314,5 +315,5 @@ impl Inner {
 }
 
 fn unavailable(standing: Standing) -> ChargeError {
-    ChargeError::Unavailable { retry_after_seconds: 1, standing }
+    ChargeError::Unavailable { retry_after_seconds: 1, spent: None, standing }
 }

@@ -72,6 +72,8 @@ pub enum ChargeError {
     Unavailable {
         /// The value of `Retry-After`.
         retry_after_seconds: u32,
+        /// The window of which this node's share is spent; `None` if it was not counted for another reason.
+        spent: Option<Window>,
         /// The caller's standing as far as this node knows; every API response shows it.
         standing: Standing,
     },

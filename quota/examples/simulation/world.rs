@@ -361,7 +361,7 @@ impl<'a> World<'a> {
                     | Fate::Degraded(DegradedStep::Refuse(standing, window), _) => {
                         self.audit.refused(node.process, &standing, window)?;
                     }
-                    Fate::Unavailable | Fate::Degraded(DegradedStep::Spent, _) => self.audit.unavailable()?,
+                    Fate::Unavailable | Fate::Degraded(DegradedStep::Spent(_), _) => self.audit.unavailable()?,
                     Fate::WentBack => self.audit.went_back(node.process),
                     Fate::Decided(Step::Ask) => return Err("a request was left without an answer".to_owned()),
                 }

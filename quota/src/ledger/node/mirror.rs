@@ -50,7 +50,7 @@ pub(super) struct Mirror {
     clock_at: Duration,
     /// Set while the node entered the windows by itself: no reply has named them.
     pub(super) unnamed: Option<UnnamedWindows>,
-    pub(super) share: Option<ShareLeft>,
+    pub(super) share: ShareLeft,
 }
 
 impl Mirror {
@@ -79,7 +79,7 @@ impl Mirror {
             clock,
             clock_at: now,
             unnamed: None,
-            share: None,
+            share: ShareLeft::default(),
         }
     }
 
@@ -110,9 +110,10 @@ impl Mirror {
             self.own_day = 0;
             self.past_day = 0;
             self.shown_day = u32::MAX;
-            self.share = None;
+            self.share.day = None;
         }
         self.minute = minute;
+        self.share.minute = None;
         self.minute_spent = 0;
         self.held = 0;
         self.due = 0;
@@ -164,7 +165,7 @@ impl Mirror {
         self.spendable_until = self.minute_until.saturating_sub(CLOCK_GRAIN);
         self.clock = executed.now;
         self.clock_at = now;
-        self.share = None;
+        self.share = ShareLeft::default();
         moved
     }
 
@@ -255,7 +256,7 @@ impl Mirror {
     pub(super) fn forget_limits(&mut self) {
         self.refused = None;
         self.held = 0;
-        self.share = None;
+        self.share = ShareLeft::default();
         self.shown_minute = u32::MAX;
         self.shown_day = u32::MAX;
     }
