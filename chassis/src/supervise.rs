@@ -21,7 +21,7 @@ use crate::shutdown::Shutdown;
 
 /// The pause before the first restart; each further panic doubles it, up to the longest.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
-const PAUSE_MAX: Duration = Duration::from_secs(60);
+const PAUSE_MAX: Duration = Duration::from_mins(1);
 
 /// A task that ran for this long works again: the next pause is the shortest, and operators need not know any more.
 const STEADY_AFTER: Duration = Duration::from_mins(10);
@@ -127,7 +127,7 @@ impl Supervisor {
 /// A pause, up to a quarter shorter: the processes of a fleet that panicked together restart one after the other.
 fn jittered(pause: Duration) -> Duration {
     let [random] = crate::random::bytes::<1>().unwrap_or_default();
-    pause - pause / 4 * u32::from(random) / 256
+    pause / 1_024 * (1_024 - u32::from(random))
 }
 
 /// The message of a panic.

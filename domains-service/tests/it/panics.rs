@@ -18,6 +18,7 @@ struct Defective {
 
 #[async_trait]
 impl Issuer for Defective {
+    #[expect(clippy::unnecessary_literal_bound, reason = "the trait's signature")]
     fn name(&self) -> &str {
         "defective.ca"
     }
