@@ -48,7 +48,7 @@ impl Nodes {
             let quota = Quota::new(Arc::new(store), settings, RealClock::from(SystemClock::new().now().plus(off)));
             tasks.push(tokio::spawn({
                 let quota = quota.clone();
-                async move { drop(tokio::join!(quota.send_heartbeats(), quota.listen())) }
+                async move { ((), ()) = tokio::join!(quota.send_heartbeats(), quota.listen()) }
             }));
             all.push(quota);
         }
