@@ -102,7 +102,8 @@ pub struct NodeBucket {
     /// The store may have lost this node's statements.
     must_assert: bool,
     /// The last minute in which this node asked the others for their units, and how often.
-    recalled: (i64, u32),
+    recalled_in: i64,
+    recalls: u32,
     /// Until when they may hand units back.
     recalls_until: Duration,
     /// The others must be asked now.
@@ -125,7 +126,8 @@ impl NodeBucket {
             quiet_until: Duration::ZERO,
             unsure: false,
             must_assert: false,
-            recalled: (i64::MIN, 0),
+            recalled_in: i64::MIN,
+            recalls: 0,
             recalls_until: Duration::ZERO,
             wants_recall: false,
         }
@@ -215,14 +217,14 @@ impl NodeBucket {
         self.must_assert |= mirror.hear(executed, granted, flight.need, flight.asked_at, now);
         // A refusal that other nodes could prevent is postponed: if requests wait, the other nodes are asked for their
         // units, and then the store is asked again.
-        let recalls_before = if self.recalled.0 == executed.minute { self.recalled.1 } else { 0 };
+        let recalls_before = if self.recalled_in == executed.minute { self.recalls } else { 0 };
         let recalling = now < self.recalls_until;
         let preventable = valid
             && executed.held_elsewhere > 0
             && executed.learning_until.is_none()
             && (recalling || recalls_before < RECALLS_MAX);
         if preventable && !recalling && granted < flight.need {
-            self.recalled = (executed.minute, recalls_before + 1);
+            (self.recalled_in, self.recalls) = (executed.minute, recalls_before + 1);
             self.recalls_until = now + RECALL_WAIT * (1 << recalls_before);
             self.wants_recall = true;
         }
