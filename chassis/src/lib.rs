@@ -5,10 +5,10 @@
 //! operator; [`serve`] accepts and drains HTTP, [`body`] reads request bodies, [`shutdown`] stops the process; [`peer`]
 //! connects one process to another, [`certificate`] judges certificates, [`guard`] admits only requests from the
 //! gateway; [`secret`] and [`seal`] protect secrets; [`sql`] is the interface to the database, [`sqlite`] or
-//! [`postgres`], and [`backup`] copies it; [`watchdog`] detects a stuck runtime; [`durable`] makes file names that
-//! survive a power failure; [`json`] parses foreign JSON; [`percent`] escapes text in URLs; [`names`] looks up servers;
-//! [`network`] defines one client; [`openapi`] has operations and describes them, [`reference`](mod@reference) for
-//! people; [`webhook`] signs and sends messages to customers.
+//! [`postgres`], and [`backup`] copies it; [`supervise`] restarts background tasks that panic, [`watchdog`] detects a
+//! stuck runtime; [`durable`] makes file names that survive a power failure; [`json`] parses foreign JSON; [`percent`]
+//! escapes text in URLs; [`names`] looks up servers; [`network`] defines one client; [`openapi`] has operations and
+//! describes them, [`reference`](mod@reference) for people; [`webhook`] signs and sends messages to customers.
 
 pub mod random;
 pub mod durable;
@@ -38,6 +38,7 @@ pub mod backup;
 pub mod sqlite;
 pub mod postgres;
 pub mod sql;
+pub mod supervise;
 pub mod trace;
 pub mod serve;
 pub mod watchdog;

@@ -10,14 +10,17 @@
 mod middleware;
 mod otlp;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::Client;
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
+use tokio::task::JoinHandle;
 
 use crate::config::Section;
 use crate::metrics::{IntCounter, IntCounterVec};
 use crate::shutdown::Shutdown;
+use crate::supervise::Supervisor;
 
 pub use middleware::{Traced, traced};
 pub use otlp::{AttributeValue, Span, SpanKind};
@@ -185,8 +188,13 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// Sends batches until `end`, then the remaining spans.
-    pub async fn run(mut self, end: Shutdown) {
+    /// Sends batches until `end`, then the remaining spans, in a supervised task.
+    pub fn start(self, tasks: &Supervisor, end: &Shutdown) -> JoinHandle<()> {
+        let exporter = Arc::new(Mutex::new(self));
+        tasks.spawn("trace_export", end, exporter, |exporter, end| async move { exporter.lock().await.run(end).await })
+    }
+
+    async fn run(&mut self, end: Shutdown) {
         let mut batch = Vec::with_capacity(BATCH_MAX);
         let mut complained = false;
         while !end.has_begun() {

@@ -3,6 +3,7 @@
 use chassis::metrics::{
     HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Registry, counter_vec, gauge, gauge_vec, latency_vec,
 };
+use chassis::supervise::Supervisor;
 use chassis::webhook::AttemptResult;
 
 use crate::domain::Status;
@@ -13,6 +14,8 @@ use verification::RecordKind;
 /// The service's metrics.
 #[derive(Clone)]
 pub(crate) struct Metrics {
+    /// Starts background tasks and counts their restarts.
+    pub(crate) tasks: Supervisor,
     /// Domains by state.
     pub(crate) states: IntGaugeVec,
     /// Domains that went from one state to another.
@@ -62,6 +65,7 @@ impl Metrics {
     /// Registers all metrics on `registry`, every label at zero.
     pub(crate) fn register(registry: &Registry) -> anyhow::Result<Self> {
         let metrics = Self {
+            tasks: Supervisor::register(registry, "domains_task_restarts_total")?,
             states: gauge_vec(registry, "domains_state", "Domains in each state.", &["state"])?,
             transitions: counter_vec(
                 registry,

@@ -160,7 +160,7 @@ pub async fn start_in(
     let admin_shutdown = Shutdown::new();
 
     let exporter_end = Shutdown::new();
-    let exporter = exporter.map(|exporter| tokio::spawn(exporter.run(exporter_end.clone())));
+    let exporter = exporter.map(|exporter| exporter.start(&app.core.metrics.tasks, &exporter_end));
     let mut parts = JoinSet::new();
     parts.spawn(serve_over(http, tls, public, limits, shutdown.clone()));
     parts.spawn(serve_over(internal, internal_tls, inside, limits, shutdown.clone()));
@@ -168,9 +168,13 @@ pub async fn start_in(
     let admin = tokio::spawn(serve(admin, for_admin, ServeLimits::default(), admin_shutdown.clone()));
     listening.set(true);
     let task = tokio::spawn(async move {
-        shutdown.begun().await;
+        let mut result = tokio::select! {
+            () = shutdown.begun() => Ok(()),
+            // The process is started anew.
+            Some(ended) = parts.join_next() => ended.context("a listener broke off").and_then(|ended| ended),
+        };
+        shutdown.begin();
         health.drain();
-        let mut result = Ok(());
         while let Some(ended) = parts.join_next().await {
             result = result.and(ended.context("a listener broke off").and_then(|ended| ended));
         }
@@ -195,21 +199,27 @@ fn workers(
     app: &Arc<App>,
     watched: StoreMetrics,
     (change_log_rows, disable_after): (u64, Duration),
-    shutdown: &Shutdown,
+    end: &Shutdown,
 ) -> [JoinHandle<()>; 12] {
+    let (tasks, database) = (&app.core.metrics.tasks, app.core.store.database());
+    let watch = |(database, metrics), end| sql::watch(database, metrics, end);
+    let processes = (app.core.store.clone(), app.gateways.nodes.clone());
+    let peers = (app.gateways.peers.clone(), app.gateways.nodes.clone());
+    let tidy = move |app, end| worker::tidy(app, change_log_rows, end);
+    let deliver = move |app, end| delivery::deliver(app, disable_after, end);
     [
-        tokio::spawn(worker::reconcile_domains(app.clone(), shutdown.clone())),
-        tokio::spawn(worker::end_withdrawals(app.clone(), shutdown.clone())),
-        tokio::spawn(sql::watch(app.core.store.database(), watched, shutdown.clone())),
-        tokio::spawn(app.gateways.peers.clone().listen(app.gateways.nodes.clone(), shutdown.clone())),
-        tokio::spawn(record::keep(app.core.store.clone(), app.gateways.nodes.clone(), shutdown.clone())),
-        tokio::spawn(key_rotation::rotate(app.clone(), shutdown.clone())),
-        tokio::spawn(keyring::keep(app.clone(), shutdown.clone())),
-        tokio::spawn(app.core.store.clone().keep_credentials(shutdown.clone())),
-        tokio::spawn(revocations::keep(app.clone(), shutdown.clone())),
-        tokio::spawn(worker::tidy(app.clone(), change_log_rows, shutdown.clone())),
-        tokio::spawn(worker::abandon_orders(app.clone(), shutdown.clone())),
-        tokio::spawn(delivery::deliver(app.clone(), disable_after, shutdown.clone())),
+        tasks.spawn("reconcile_domains", end, app.clone(), worker::reconcile_domains),
+        tasks.spawn("end_withdrawals", end, app.clone(), worker::end_withdrawals),
+        tasks.spawn("database_watch", end, (database, watched), watch),
+        tasks.spawn("replica_notices", end, peers, |(peers, nodes), end| peers.listen(nodes, end)),
+        tasks.spawn("gateway_processes", end, processes, |(store, nodes), end| record::keep(store, nodes, end)),
+        tasks.spawn("sealing_rotation", end, app.clone(), key_rotation::rotate),
+        tasks.spawn("keyring_rotation", end, app.clone(), keyring::keep),
+        tasks.spawn("credentials", end, app.core.store.clone(), Store::keep_credentials),
+        tasks.spawn("revocations", end, app.clone(), revocations::keep),
+        tasks.spawn("cleanup", end, app.clone(), tidy),
+        tasks.spawn("abandon_orders", end, app.clone(), worker::abandon_orders),
+        tasks.spawn("webhook_deliveries", end, app.clone(), deliver),
     ]
 }
 

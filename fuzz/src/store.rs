@@ -5,7 +5,7 @@ use std::time::Duration;
 use contract::plan::Plan;
 use contract::time::UnixMillis;
 use quota::ledger::node::{NodeBucket, Purpose, Step};
-use quota::ledger::{Life, NodeId, Reply, Settlement};
+use quota::ledger::{Executed, Life, NodeId, Reply};
 use quota::store::redis::fuzzing;
 
 /// Requests that wait for the answer.
@@ -14,8 +14,8 @@ const WAITING: u32 = 3;
 /// Answers of a quota store: after any accepted answer, no node spends more than it was granted, and its next statement
 /// contains what it spent. Records and bans that can be read can be shown.
 pub fn store(bytes: &[u8]) {
-    if let Some(Reply::Settled(settlement)) = fuzzing::reply(bytes) {
-        settled(&settlement);
+    if let Some(Reply::Executed(executed)) = fuzzing::reply(bytes) {
+        answered(&executed);
     }
     if let Some(view) = fuzzing::view(bytes) {
         assert!(view.nodes.iter().all(|node| node.held <= node.minute_units), "{view:?}");
@@ -27,15 +27,15 @@ pub fn store(bytes: &[u8]) {
     }
 }
 
-fn settled(settlement: &Settlement) {
+fn answered(executed: &Executed) {
     let limits = Plan::Pro.stated_limits();
     let now = Duration::from_hours(1);
     let mut node = NodeBucket::new(NodeId { place: 1, life: Life { start: 1, stay: 0, process: 1 } }, limits);
     assert_eq!(node.spend(now, limits), Step::Ask);
     let Some(asked) = node.ask(now, Purpose::Spend(WAITING)) else { return };
-    assert!(node.hear(now, asked.seq, settlement));
+    assert!(node.hear(now, asked.seq, executed));
     let spent = (0..WAITING * 2).take_while(|_| matches!(node.serve(now), Step::Admit(_))).count();
-    assert!(u32::try_from(spent).is_ok_and(|spent| spent <= settlement.granted), "{spent} of {settlement:?}");
+    assert!(u32::try_from(spent).is_ok_and(|spent| spent <= executed.granted), "{spent} of {executed:?}");
     let _shown = node.peek(now, UnixMillis(0));
     let claim = node.claim();
     assert!(claim.day_units() as usize >= spent && claim.day_spent >= claim.minute_spent, "{spent}, {claim:?}");

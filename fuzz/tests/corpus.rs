@@ -126,7 +126,7 @@ mod tests {
             assert_eq!(fuzz::passes(&input("dns", name)), Some(false), "{name}");
         }
         let store = |name: &str| input("store", name);
-        for name in ["settled", "learning", "spent", "stale", "extremes"] {
+        for name in ["executed", "learning", "spent", "stale", "extremes"] {
             assert!(fuzzing::reply(&store(name)).is_some(), "{name}");
         }
         for name in ["refused", "loading"] {

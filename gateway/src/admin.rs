@@ -14,6 +14,7 @@ use chassis::health::Health;
 use chassis::peer::Listeners;
 use chassis::refusal::Refusal;
 use chassis::shutdown::Shutdown;
+use chassis::supervise::Supervisor;
 use contract::hostname::Hostname;
 use contract::key::KeyId;
 use contract::project::ProjectId;
@@ -60,6 +61,8 @@ pub(crate) struct View {
     pub fleet_clock: Arc<FleetClock>,
     /// This listener's certificate.
     pub listeners: Listeners,
+    /// The background tasks.
+    pub tasks: Supervisor,
 }
 
 /// `GET /status`, `GET /hosts/{host}`, `GET /usage/{project}`, `GET /bans`; and with an operator's pass
@@ -125,6 +128,7 @@ async fn status(State(view): State<View>) -> Json<Value> {
         "log_lines_dropped": view.gateway.telemetry.lines_dropped(),
         "platform_certificate_faults": inspect::platform_certificate_faults(&view),
         "listener_certificate_faults": view.listeners.faults(),
+        "panicked_tasks": view.tasks.panicked(),
         "certificates": inspect::certificates(&view, CERTIFICATES_SHOWN),
         "top_refusals": inspect::refusals(&view, REFUSALS_SHOWN),
         "connections": view.live.connections.live(),

@@ -144,7 +144,7 @@ mod tests {
 
     #[async_trait]
     impl Store for Elsewhere {
-        async fn settle(&self, _bucket: &ProjectUid, _statement: Statement) -> Result<Reply, StoreOutage> {
+        async fn execute(&self, _bucket: &ProjectUid, _statement: Statement) -> Result<Reply, StoreOutage> {
             Err(StoreOutage::Full)
         }
 

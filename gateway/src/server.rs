@@ -26,7 +26,7 @@ use chassis::peer::Listeners;
 use chassis::running::Running;
 use chassis::serve::{ServeLimits, bind, serve_over};
 use chassis::shutdown::Shutdown;
-use chassis::trace::Exporter;
+use chassis::supervise::Supervisor;
 use chassis::watchdog::{Watchdog, WatchdogLimits};
 use parking_lot::Mutex;
 use pingora::server::configuration::ServerConf;
@@ -34,13 +34,14 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use self::hooks::EdgeHooks;
-use self::lifecycle::DataPlane;
+use self::lifecycle::{DataPlane, housekeep};
 use self::parts::Parts;
 use self::reload::{Reload, ReloadMetrics};
 use crate::admin::Live;
 use crate::config::Config;
 use crate::gateway::Gateway;
 use crate::overload::{Memory, Reading};
+use crate::replica::follow::Follower;
 use crate::upstreams::Upstreams;
 use crate::usage::Reporter;
 use listener::{Connections, Listener, ListenerSettings, ListenerState};
@@ -75,49 +76,54 @@ pub async fn start(
     let watchdog = watchdog(clock)?;
     let settings = listener_settings(&config, descriptors);
     let connections = Connections::new(&settings);
-    let (data_plane, [http, https]) =
+    let (mut data_plane, [http, https]) =
         open_listeners(&config, (&parts, &gateway), &connections, settings, &watchdog).await?;
     let live = Arc::new(Live::new(&parts.node, &connections, &parts.health, &shutdown));
     let (admin, reload) = open_admin(&config, (&parts, &gateway, &live), &logs).await?;
     let addresses = [("http", http), ("https", https), ("admin", admin.address)];
 
-    let follower = parts.follower(&config, connections);
-    let background = tokio::spawn(background(&config, &gateway, &live));
-    let Parts { replica, telemetry, quota, usage, platform, fleet_clock, .. } = parts;
-    let ledger_task = tokio::spawn({
-        let quota = quota.clone();
-        async move { quota.run().await }
-    });
     // The draining gateway follows changes too: it stops serving a name that is removed meanwhile.
-    let serving_end = Shutdown::new();
-    let follower_task = tokio::spawn(follower.run(serving_end.clone()));
-    let chores_end = Shutdown::new();
-    let chores = lifecycle::Chores {
+    let (serving_end, chores_end) = (Shutdown::new(), Shutdown::new());
+    let follower = Arc::new(parts.follower(&config, connections));
+    let background = background(&config, &gateway, &live, (&parts.tasks, &serving_end));
+    let Parts { replica, telemetry, quota, usage, platform, fleet_clock, tasks, .. } = parts;
+    let follow = |follower: Arc<Follower>, end| async move { follower.run(end).await };
+    let follower_task = tasks.spawn("change_stream", &serving_end, follower, follow);
+    let chores = Arc::new(lifecycle::Chores {
         quota: quota.clone(),
         telemetry: telemetry.clone(),
         logs,
         live: live.clone(),
         watchdog,
         clock: fleet_clock,
-        exporter: beside(exporter, reload, &chores_end),
-        end: chores_end.clone(),
-    };
-    let on_disk = lifecycle::OnDisk { usage, replica, platform, data_directory: config.data_directory };
-    let housekeeping = tokio::spawn(lifecycle::housekeep(chores, on_disk));
+    });
+    let on_disk = Arc::new(lifecycle::OnDisk { usage, replica, platform, data_directory: config.data_directory });
+    let housekeeping =
+        tasks.spawn("chores", &chores_end, (chores, on_disk), |(chores, disk), end| housekeep(chores, disk, end));
+    if let Some(reload) = reload {
+        let run = |reload: Arc<Reload>, end| async move { reload.run(end).await };
+        tasks.spawn("settings_reload", &chores_end, Arc::new(reload), run);
+    }
+    let exporter = exporter.map(|exporter| exporter.start(&tasks, &chores_end));
     let task = tokio::spawn(async move {
-        shutdown.begun().await;
+        let listeners = data_plane.ends_in_order(&shutdown).await;
         let drained = data_plane.drain(&live, &telemetry, config.lame_duck, config.drain).await;
         serving_end.begin();
         let (_, ()) = tokio::join!(follower_task, quota.hand_back_all());
-        ledger_task.abort();
-        background.abort();
+        for task in background {
+            task.abort();
+        }
         // The last round of chores writes the units that were handed back.
         chores_end.begin();
         let _ = housekeeping.await;
+        if let Some(exporter) = exporter {
+            // It has its own deadline.
+            let _ = exporter.await;
+        }
         admin.end.begin();
         // Scrapes in progress are not waited for.
         let _ = admin.task.await;
-        drained
+        listeners.and(drained)
     });
     Ok(Running::new("gateway", addresses, task))
 }
@@ -139,8 +145,8 @@ async fn open_listeners(
     let https = Listener::tls("https", config.https, gateway.clone(), hooks, connections.clone(), settings, tickets)?
         .threads(config.threads)
         .with_heartbeat(watchdog.watch("https"));
-    let (plain_state, tls_state) = (http.listening(), https.listening());
     let data_plane = DataPlane::start(server_conf(config), http, https)?;
+    let [plain_state, tls_state] = data_plane.listeners();
     let plain = listening(plain_state, "http").await?;
     let tls = listening(tls_state, "https").await?;
     // Redirects name the port, and port 0 is resolved only now.
@@ -161,7 +167,7 @@ async fn open_admin(
     config: &Config,
     (parts, gateway, live): (&Parts, &Arc<Gateway>, &Arc<Live>),
     logs: &Arc<Logs>,
-) -> anyhow::Result<(AdminListener, Option<(Reload, FileWatch)>)> {
+) -> anyhow::Result<(AdminListener, Option<Reload>)> {
     let listener = bind(config.admin).await?;
     let address = listener.local_addr()?;
     let view = crate::admin::View {
@@ -170,6 +176,7 @@ async fn open_admin(
         clock: parts.clock.clone(),
         fleet_clock: parts.fleet_clock.clone(),
         listeners: Listeners::of([&config.admin_tls]),
+        tasks: parts.tasks.clone(),
     };
     let (router, reload) = admin_router(config, parts.secrets.operators.clone(), view, parts.registry.clone(), logs)?;
     let end = Shutdown::new();
@@ -188,34 +195,38 @@ async fn upstreams(config: &Config, idle_max: usize, shutdown: &Shutdown) -> Arc
     upstreams
 }
 
-/// Starts the exporter of traces and the reload of settings, if configured. Returns the exporter's task, which must
-/// finish.
-fn beside(exporter: Option<Exporter>, reload: Option<(Reload, FileWatch)>, end: &Shutdown) -> Option<JoinHandle<()>> {
-    if let Some((reload, file)) = reload {
-        tokio::spawn(reload.run(file, end.clone()));
-    }
-    exporter.map(|exporter| tokio::spawn(exporter.run(end.clone())))
-}
-
-/// The background tasks, until the future is dropped: looking up names of upstreams, health checks of their addresses,
-/// watching memory, reporting usage.
-fn background(config: &Config, gateway: &Gateway, live: &Live) -> impl Future<Output = ()> + use<> {
+/// Starts the tasks that run as long as requests are served. None of them returns; abort them.
+fn background(
+    config: &Config,
+    gateway: &Gateway,
+    live: &Live,
+    (tasks, end): (&Supervisor, &Shutdown),
+) -> [JoinHandle<()>; 7] {
     let pipeline = &gateway.pipeline;
-    let watching = pipeline.overload.clone().watch(memory(config), live.connections.clone());
-    let looking_up = pipeline.upstreams.clone().keep_looked_up();
-    let checking = pipeline.upstreams.clone().keep_checked();
-    let probing = pipeline.upstreams.clone().keep_probed();
-    let reporter = Reporter {
+    let (upstreams, quota) = (&pipeline.upstreams, &pipeline.quota);
+    let watched = (pipeline.overload.clone(), memory(config), live.connections.clone());
+    let reporter = Arc::new(Reporter {
         control: config.feed.clone(),
         token: config.credential.clone(),
         node: live.node.clone(),
         counts: gateway.telemetry.usage.clone(),
-        quota: pipeline.quota.clone(),
+        quota: quota.clone(),
         clock: pipeline.clock.clone(),
-    };
-    async move {
-        tokio::join!(watching, looking_up, checking, probing, reporter.run());
-    }
+    });
+    let supervisor = tasks.clone();
+    [
+        tasks.spawn("memory_watch", end, watched, |(overload, memory, connections), _| {
+            overload.watch(memory, connections)
+        }),
+        tasks.spawn("name_lookups", end, upstreams.clone(), |upstreams, _| upstreams.keep_looked_up()),
+        tasks.spawn("health_checks", end, upstreams.clone(), move |upstreams, _| {
+            upstreams.keep_checked(supervisor.clone())
+        }),
+        tasks.spawn("upstream_probes", end, upstreams.clone(), |upstreams, _| upstreams.keep_probed()),
+        tasks.spawn("usage_reports", end, reporter, |reporter, _| async move { reporter.run().await }),
+        tasks.spawn("quota_heartbeats", end, quota.clone(), |quota, _| async move { quota.send_heartbeats().await }),
+        tasks.spawn("quota_notifications", end, quota.clone(), |quota, _| async move { quota.listen().await }),
+    ]
 }
 
 /// The admin router: health, metrics and the operators' views; and the reload of settings, if they come from a file.
@@ -225,23 +236,25 @@ fn admin_router(
     view: crate::admin::View,
     registry: metrics::Registry,
     logs: &Arc<Logs>,
-) -> anyhow::Result<(axum::Router, Option<(Reload, FileWatch)>)> {
+) -> anyhow::Result<(axum::Router, Option<Reload>)> {
     let running = Arc::new(Mutex::new(config.effective.clone()));
-    let reload = Reload {
-        metrics: ReloadMetrics::new(&registry)?,
+    let metrics = ReloadMetrics::new(&registry)?;
+    let file = config.file.as_deref().map(FileWatch::new).transpose()?;
+    let reload = file.map(|file| Reload {
+        metrics,
+        file: file.into(),
         running: running.clone(),
         upstreams: view.gateway.pipeline.upstreams.clone(),
         replica: view.gateway.pipeline.replica.clone(),
         logs: logs.clone(),
         telemetry: view.gateway.telemetry.clone(),
-    };
-    let file = config.file.as_deref().map(FileWatch::new).transpose()?;
+    });
     let settings = chassis::admin::settings("/settings", running)
         .route_layer(axum::middleware::from_fn_with_state(operators.clone(), chassis::guard::require_pass));
     let health = view.live.health.clone();
     let admin = chassis::admin::router(health, registry).merge(crate::admin::router(view, operators)).merge(settings);
     let admin = chassis::admin::answer_to(admin, config.admin_hosts.clone());
-    Ok((admin, file.map(|file| (reload, file))))
+    Ok((admin, reload))
 }
 
 /// Watches this runtime; the listeners' are added where they are built. A process that does not answer is restarted.

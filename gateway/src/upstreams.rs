@@ -21,6 +21,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use chassis::shutdown::Shutdown;
+use chassis::supervise::Supervisor;
 use contract::project::{ProjectUid, UpstreamName};
 use http::HeaderValue;
 use tokio::sync::{Notify, Semaphore};
@@ -270,15 +272,17 @@ impl Upstreams {
         self.look_up_now.notify_one();
     }
 
-    /// Runs the configured health checks until dropped, also those of reloaded upstreams.
-    pub(crate) async fn keep_checked(self: Arc<Self>) {
+    /// Runs the configured health checks until dropped, also those of reloaded upstreams. A panic of one upstream's
+    /// checks restarts these alone.
+    pub(crate) async fn keep_checked(self: Arc<Self>, tasks: Supervisor) {
         let mut checking: Vec<(Arc<Upstream>, AbortOnDropHandle<()>)> = Vec::new();
         loop {
             let all = self.all();
             checking.retain(|(known, _)| all.iter().any(|one| Arc::ptr_eq(one, known)));
             for upstream in all.into_iter().filter(|upstream| upstream.settings.health.is_some()) {
                 if !checking.iter().any(|(known, _)| Arc::ptr_eq(known, &upstream)) {
-                    let task = tokio::spawn(upstream.clone().keep_checked());
+                    let check = |upstream: Arc<Upstream>, _| upstream.keep_checked();
+                    let task = tasks.spawn("health_checks", &Shutdown::new(), upstream.clone(), check);
                     checking.push((upstream, AbortOnDropHandle::new(task)));
                 }
             }

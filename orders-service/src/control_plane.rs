@@ -1,6 +1,7 @@
 //! The client of the control plane, and the loop that runs this service's periodic tasks against it. Customers'
 //! requests do not wait for either.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -85,7 +86,7 @@ pub(crate) trait PeriodicTask: Send + Sync {
 
 /// Runs a task until `shutdown` and backs off while it fails. A round that shutdown interrupts is repeated after the
 /// next start.
-pub(crate) async fn run_periodically<T: PeriodicTask>(task: T, shutdown: Shutdown) {
+pub(crate) async fn run_periodically<T: PeriodicTask>(task: Arc<T>, shutdown: Shutdown) {
     let mut failures = 0_u32;
     while !shutdown.has_begun() {
         let round = tokio::select! {

@@ -90,6 +90,7 @@ async fn status(State(internal): State<Internal>) -> Json<serde_json::Value> {
         "version": env!("CARGO_PKG_VERSION"),
         "store_trouble": trouble,
         "listener_certificate_faults": internal.listeners.faults(),
+        "panicked_tasks": internal.metrics.tasks.panicked(),
         "trust_seconds_old": confirmed.map(|at| (now.to_seconds().0 - at).max(0)),
     }))
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 use chassis::metrics::{self, HistogramVec, IntCounterVec, IntGauge, Registry};
+use chassis::supervise::Supervisor;
 use contract::time::UnixMillis;
 use parking_lot::Mutex;
 
@@ -12,6 +13,8 @@ use crate::store::FaultKind;
 /// The handles; clones count into the same registry.
 #[derive(Clone)]
 pub(crate) struct Metrics {
+    /// Starts background tasks and counts their restarts.
+    pub(crate) tasks: Supervisor,
     pub(crate) requests: IntCounterVec,
     pub(crate) durations: HistogramVec,
     pub(crate) cancels: IntCounterVec,
@@ -71,6 +74,7 @@ impl Metrics {
         operations: impl IntoIterator<Item = (&'static str, bool)>,
     ) -> anyhow::Result<Self> {
         let metrics = Self {
+            tasks: Supervisor::register(registry, "orders_task_restarts_total")?,
             requests: metrics::counter_vec(
                 registry,
                 "orders_http_requests_total",

@@ -65,7 +65,9 @@ pub async fn start_with(
     if let sql::Place::Sqlite(path) = &config.database {
         metrics::free_disk(&registry, "orders_disk_free_ratio", path)?;
     }
-    tokio::spawn(sql::watch(orders.store().database(), watched, shutdown.clone()));
+    let tasks = api.metrics.tasks.clone();
+    let database = (orders.store().database(), watched);
+    tasks.spawn("database_watch", &shutdown, database, |(database, metrics), end| sql::watch(database, metrics, end));
     let control_plane = ControlPlane::new(config.control_plane, config.credential)?;
     let internal = Internal {
         orders: orders.clone(),
@@ -87,17 +89,18 @@ pub async fn start_with(
     let mut key_sets = KeySets { gateways: Some(keys.clone()), operators: operator_keys.clone() };
     if let Some(file) = &config.key_set_file {
         keys.read(file)?;
-        tokio::spawn(keys.clone().keep_read(file.clone(), shutdown.clone()));
+        let source = (keys.clone(), file.clone());
+        tasks.spawn("key_file", &shutdown, source, |(keys, file), end| keys.keep_read(file, end));
         key_sets.gateways = None;
     }
     let confirmed = (clock.clone(), trust_confirmed);
     let key_refresh = KeyRefresh::with_saved_keys(key_sets, control_plane, config.trust_file, confirmed);
     key_refresh.begin().await;
-    tokio::spawn(run_periodically(key_refresh, shutdown.clone()));
+    tasks.spawn("trusted_keys", &shutdown, Arc::new(key_refresh), run_periodically);
     let passes = PassGuard::of_service(operator_keys, ORDERS_SERVICE, clock);
     let api = api::router(api).layer(axum::middleware::from_fn_with_state(traced_by, traced));
-    let relaying = tokio::spawn(run_periodically(outbox_relay, shutdown.clone()));
-    let erasing = tokio::spawn(run_periodically(eraser, shutdown.clone()));
+    let relaying = tasks.spawn("outbox_relay", &shutdown, Arc::new(outbox_relay), run_periodically);
+    let erasing = tasks.spawn("erasure", &shutdown, Arc::new(eraser), run_periodically);
     let public = serve_over(http, config.tls, api, limits, shutdown.clone());
     let inside = internal::router(internal, Arc::new(Mutex::new(config.effective)), passes);
     let private = serve_over(operators, config.internal_tls, inside, operators_limits, shutdown.clone());
@@ -108,7 +111,7 @@ pub async fn start_with(
     let watching = serve(watchers, answers, admin_limits, admin_end.clone());
     listening.set(true);
     let exporter_end = Shutdown::new();
-    let exporter = exporter.map(|exporter| tokio::spawn(exporter.run(exporter_end.clone())));
+    let exporter = exporter.map(|exporter| exporter.start(&tasks, &exporter_end));
     let task = tokio::spawn(async move {
         let watching = tokio::spawn(watching);
         let draining = async {

@@ -190,8 +190,8 @@ impl Inner {
     pub(super) fn send(self: &Arc<Self>, cached: &Arc<CachedBucket>, statement: Statement) -> Call {
         let (inner, cached) = (Arc::clone(self), Arc::clone(cached));
         Box::pin(async move {
-            let settled = inner.store.settle(&cached.project, statement);
-            tokio::time::timeout(inner.settings.call_budget, settled).await.unwrap_or(Err(StoreOutage::TimedOut))
+            let executing = inner.store.execute(&cached.project, statement);
+            tokio::time::timeout(inner.settings.call_budget, executing).await.unwrap_or(Err(StoreOutage::TimedOut))
         })
     }
 
@@ -208,14 +208,14 @@ impl Inner {
         let now = self.clock.monotonic();
         let mut state = cached.lock();
         match answer {
-            Ok(Reply::Settled(settlement)) => {
-                state.bucket.hear(now, seq, settlement);
+            Ok(Reply::Executed(executed)) => {
+                state.bucket.hear(now, seq, executed);
                 if state.bucket.take_recall() {
                     self.notify(Notification::Recall(cached.project.clone()));
                 }
             }
             Ok(Reply::Stale) => {
-                state.bucket.give_up(seq);
+                state.bucket.abandon(seq);
             }
             Ok(Reply::Displaced) => {
                 let me = self.cache.leave_place(state.bucket.me(), self.settings.process);
@@ -231,11 +231,11 @@ impl Inner {
                 return first.then_some(WaitResult::Busy);
             }
             Err(_) => {
-                state.bucket.give_up(seq);
+                state.bucket.abandon(seq);
                 state.answer_all(WaitResult::Outage);
                 let repeat = state.bucket.wants_assert();
                 drop(state);
-                // The effect of the statement is unknown: another statement will settle it.
+                // The effect of the statement is unknown: another statement will correct it.
                 self.cache.watch(cached);
                 if repeat {
                     self.state_in_background(cached, Purpose::Assert);
@@ -296,8 +296,9 @@ impl Inner {
             }
             DegradedStep::Refuse(standing, window) => Err(ChargeError::Exceeded { standing, window }),
             // By then there is a new share, whether the store is back or not.
-            DegradedStep::Spent => Err(ChargeError::Unavailable {
-                retry_after_seconds: seconds_until(standing.minute.resets_at, standing.as_of).max(1),
+            DegradedStep::Spent(window) => Err(ChargeError::Unavailable {
+                retry_after_seconds: seconds_until(standing.of(window).resets_at, standing.as_of).max(1),
+                spent: Some(window),
                 standing,
             }),
         }
@@ -314,5 +315,5 @@ impl Inner {
 }
 
 fn unavailable(standing: Standing) -> ChargeError {
-    ChargeError::Unavailable { retry_after_seconds: 1, standing }
+    ChargeError::Unavailable { retry_after_seconds: 1, spent: None, standing }
 }

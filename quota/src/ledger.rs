@@ -71,7 +71,7 @@ pub struct Incarnation(pub u64);
 pub struct Claim {
     /// The minute of the figures; its day is the day of `day_spent`. [`i64::MIN`] while the node knows no minute.
     pub minute: i64,
-    /// The latest minute that a settlement named to the node; [`i64::MIN`] before the first. `minute` differs if the
+    /// The latest minute that a reply named to the node; [`i64::MIN`] before the first. `minute` differs if the
     /// node has moved on by its own clock since; the store's record does not follow such a minute.
     pub named: i64,
     /// Units spent in that minute.
@@ -105,7 +105,7 @@ pub struct Statement {
     /// Increases with every statement of the node; a statement that is not newer than the last executed one changes
     /// nothing.
     pub seq: u64,
-    /// The newest statement of this node about this bucket whose settlement the node has read; 0 for none. A store with
+    /// The newest statement of this node about this bucket whose reply the node has read; 0 for none. A store with
     /// an older record has lost writes.
     pub heard: u64,
     /// The units that the node has used.
@@ -133,12 +133,12 @@ pub enum Reply {
     /// changed or granted.
     Crowded,
     /// The statement was executed.
-    Settled(Settlement),
+    Executed(Executed),
 }
 
 /// The store's record after a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Settlement {
+pub struct Executed {
     /// Units granted, charged to both windows.
     pub granted: u32,
     /// The store's clock when it decided.
@@ -163,7 +163,7 @@ pub struct Settlement {
     pub incarnation: Incarnation,
 }
 
-impl Settlement {
+impl Executed {
     /// Milliseconds until the window ends, by the store's clock.
     pub fn millis_left(&self, window: Window) -> i64 {
         ends_at(self.minute, window).since(self.now)

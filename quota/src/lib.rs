@@ -72,6 +72,8 @@ pub enum ChargeError {
     Unavailable {
         /// The value of `Retry-After`.
         retry_after_seconds: u32,
+        /// The window of which this node's share is spent; `None` if it was not counted for another reason.
+        spent: Option<Window>,
         /// The caller's standing as far as this node knows; every API response shows it.
         standing: Standing,
     },
@@ -107,7 +109,7 @@ struct Inner {
 }
 
 impl Quota {
-    /// Quotas that use `store`. Run [`Quota::run`] beside it.
+    /// Quotas that use `store`. Run [`Quota::send_heartbeats`] and [`Quota::listen`] as tasks.
     pub fn new(store: Arc<dyn Store>, settings: QuotaSettings, clock: Arc<dyn Clock>) -> Self {
         Self(Arc::new(Inner {
             cache: BucketCache::new(identity(&settings), settings.buckets_max),

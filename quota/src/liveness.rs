@@ -28,11 +28,7 @@ const HAND_BACK_BUDGET: Duration = Duration::from_secs(2);
 impl Quota {
     /// Keeps the connection to the store; never returns. Run it as a task, and stop the task after
     /// [`Quota::hand_back_all`].
-    pub async fn run(&self) {
-        tokio::join!(self.send_heartbeats(), self.listen());
-    }
-
-    async fn send_heartbeats(&self) {
+    pub async fn send_heartbeats(&self) {
         let mut beat = tokio::time::interval(HEARTBEAT);
         beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut probed_at: Option<Duration> = None;
@@ -48,7 +44,7 @@ impl Quota {
         }
     }
 
-    /// One round of [`Quota::run`], for callers with their own clock.
+    /// One round of [`Quota::send_heartbeats`], for callers with their own clock.
     pub async fn heartbeat(&self) {
         let count = self.0.is_time_to_count();
         let heartbeat = tokio::time::timeout(self.0.settings.call_budget, self.0.store.heartbeat(count));
@@ -93,10 +89,10 @@ impl Inner {
     /// Updates the state of the store after a call.
     pub(super) fn note(self: &Arc<Self>, answer: &Result<Reply, StoreOutage>) {
         match answer {
-            Ok(Reply::Settled(settlement)) => {
-                self.note_clock(settlement.now);
+            Ok(Reply::Executed(executed)) => {
+                self.note_clock(executed.now);
                 self.note_life(true);
-                self.note_incarnation(settlement.incarnation);
+                self.note_incarnation(executed.incarnation);
             }
             Ok(Reply::Stale | Reply::Displaced | Reply::Evicted | Reply::Crowded) => self.note_life(true),
             Err(outage) if outage.is_of_the_store() => self.note_life(false),

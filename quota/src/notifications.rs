@@ -26,11 +26,17 @@ const KEPT_SECONDS: i64 = 3_600;
 /// How long a lift without an end, sent by an earlier version, is kept, in seconds.
 const LIFT_KEPT_SECONDS: i64 = 86_400;
 
+/// Pause before the notifications are subscribed to again.
+const SUBSCRIBE_PAUSE: Duration = Duration::from_secs(1);
+
 impl Quota {
-    /// Receives notifications of the other nodes. Returns only for a store without other nodes.
-    pub(super) async fn listen(&self) {
-        let Some(mut notifications) = self.0.store.notifications() else { return };
-        self.hear(&mut notifications).await;
+    /// Receives notifications of the other nodes. Run it as a task; it returns only for a store without other nodes.
+    pub async fn listen(&self) {
+        while let Some(mut notifications) = self.0.store.notifications() {
+            self.hear(&mut notifications).await;
+            // The store's task has ended: it panicked.
+            tokio::time::sleep(SUBSCRIBE_PAUSE).await;
+        }
     }
 
     async fn hear(&self, notifications: &mut mpsc::Receiver<Received>) {

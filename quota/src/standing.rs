@@ -39,7 +39,7 @@ pub struct Standing {
 pub enum QuotaOutcome {
     /// It was admitted, or refused for reasons other than a limit.
     Admitted,
-    /// This window was used up.
+    /// This window was used up, or this node's share of it.
     Refused(Window),
     /// The key is banned until this time.
     Banned {

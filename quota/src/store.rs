@@ -94,7 +94,7 @@ pub enum Received {
 #[async_trait]
 pub trait Store: Send + Sync {
     /// Executes one statement about one bucket. It is sent once: a retry would be a new statement.
-    async fn settle(&self, bucket: &ProjectUid, statement: Statement) -> Result<Reply, StoreOutage>;
+    async fn execute(&self, bucket: &ProjectUid, statement: Statement) -> Result<Reply, StoreOutage>;
 
     /// Checks that the store is available and has not lost data. Cheap: called every [`super::HEARTBEAT`]. With
     /// `count`, it also registers this node and counts all nodes.

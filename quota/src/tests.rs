@@ -62,11 +62,18 @@ pub(super) struct RealClock {
     wall: UnixMillis,
     /// Milliseconds by which the wall clock has stepped.
     stepped: AtomicI64,
+    /// Milliseconds that have passed in addition to the real ones.
+    skipped: AtomicI64,
 }
 
 impl RealClock {
     pub(super) fn from(wall: UnixMillis) -> Arc<Self> {
-        Arc::new(Self { began: Instant::now(), wall, stepped: AtomicI64::new(0) })
+        Arc::new(Self { began: Instant::now(), wall, stepped: AtomicI64::new(0), skipped: AtomicI64::new(0) })
+    }
+
+    /// This many milliseconds pass at once, on both clocks.
+    pub(super) fn skip(&self, millis: i64) {
+        self.skipped.fetch_add(millis, Ordering::SeqCst);
     }
 
     /// The wall clock jumps; the monotonic clock does not.
@@ -77,12 +84,13 @@ impl RealClock {
 
 impl Clock for RealClock {
     fn now(&self) -> UnixMillis {
-        let passed = i64::try_from(self.began.elapsed().as_millis()).unwrap();
+        let passed = i64::try_from(self.monotonic().as_millis()).unwrap();
         self.wall.plus(passed + self.stepped.load(Ordering::SeqCst))
     }
 
     fn monotonic(&self) -> Duration {
-        self.began.elapsed()
+        let skipped = u64::try_from(self.skipped.load(Ordering::SeqCst)).unwrap();
+        self.began.elapsed() + Duration::from_millis(skipped)
     }
 }
 

@@ -13,6 +13,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use chassis::clock::{Clock as _, SystemClock};
 use chassis::metrics::{self, Registry};
+use chassis::supervise::Supervisor;
 use contract::key::KeyId;
 use contract::plan::Limits;
 use contract::project::ProjectId;
@@ -105,8 +106,9 @@ async fn ledger(port: u16, process: u64) -> anyhow::Result<Quota> {
         ca_certificate: None,
         call_budget: Duration::from_secs(1),
     };
+    let tasks = Supervisor::register(&registry, "edge_task_restarts_total")?;
     let call_metrics = CallMetrics { calls, seconds: seconds.with_label_values(&[] as &[&str]) };
-    let store = RedisStore::start(settings, process, call_metrics);
+    let store = RedisStore::start(settings, process, call_metrics, &tasks);
     store.connected(Duration::from_secs(5)).await?;
     let mut settings = QuotaSettings::new(process);
     settings.on_store_down = OnStoreDown::Deny;
@@ -115,7 +117,7 @@ async fn ledger(port: u16, process: u64) -> anyhow::Result<Quota> {
     let quota = Quota::new(Arc::new(store), settings, Arc::new(SystemClock::new()));
     tokio::spawn({
         let quota = quota.clone();
-        async move { quota.run().await }
+        async move { tokio::join!(quota.send_heartbeats(), quota.listen()) }
     });
     Ok(quota)
 }

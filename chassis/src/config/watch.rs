@@ -75,12 +75,15 @@ fn read(path: &Path) -> Option<Vec<u8>> {
 /// changes nothing, and its mistakes are logged. Other changes take effect at the next start.
 pub async fn keep_log_filter(
     mut file: FileWatch,
-    read: impl Fn(&Path) -> anyhow::Result<String>,
+    read: impl Fn(&Path) -> anyhow::Result<String> + Clone + Send + 'static,
     logs: std::sync::Arc<crate::logs::Logs>,
 ) {
     loop {
         file.changed().await;
-        match read(file.path()).and_then(|filter| logs.filter(&filter)) {
+        let (path, read, logs) = (file.path().to_owned(), read.clone(), logs.clone());
+        // On its own thread, so that a panic does not end the watch.
+        let applied = tokio::task::spawn_blocking(move || logs.filter(&read(&path)?)).await;
+        match applied.map_err(anyhow::Error::from).and_then(|applied| applied) {
             Ok(()) => tracing::info!("reloaded the settings: log.filter is applied, other changes at the next start"),
             Err(error) => {
                 tracing::error!(error = format!("{error:#}"), "cannot reload the settings; keeping the current ones");

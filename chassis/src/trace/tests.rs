@@ -143,7 +143,9 @@ async fn every_recorded_span_arrives_also_those_queued_at_the_end() {
     for trace in 1..=700 {
         tracer.record(span(trace));
     }
-    let running = tokio::spawn(exporter.unwrap().run(end.clone()));
+    let mut exporter = exporter.unwrap();
+    let ends = end.clone();
+    let running = tokio::spawn(async move { exporter.run(ends).await });
     end.begin();
     running.await.unwrap();
     let arrived: usize = bodies.lock().iter().map(|body| all(&one(&one(body, 1), 2), 2).len()).sum();

@@ -22,6 +22,7 @@ mod internal_access;
 mod keys;
 mod openapi;
 mod operators;
+mod panics;
 mod postgres;
 mod processes;
 mod projects;

@@ -47,8 +47,9 @@ impl Pipeline {
                 Rejection::ApiKeyBanned,
                 QuotaFigures { standing, outcome: QuotaOutcome::Banned { until } },
             )),
-            Err(ChargeError::Unavailable { retry_after_seconds, standing }) => {
-                facts.quota.figures = Some(QuotaFigures { standing, outcome: QuotaOutcome::Admitted });
+            Err(ChargeError::Unavailable { retry_after_seconds, spent, standing }) => {
+                let outcome = spent.map_or(QuotaOutcome::Admitted, QuotaOutcome::Refused);
+                facts.quota.figures = Some(QuotaFigures { standing, outcome });
                 Err(Refusal::new(Rejection::QuotaUnavailable).retry_after(i64::from(retry_after_seconds)).into())
             }
         }

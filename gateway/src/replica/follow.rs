@@ -79,7 +79,7 @@ pub(crate) struct Follower {
 
 impl Follower {
     /// Follows until `end`, when nothing is served any more, and says goodbye.
-    pub(crate) async fn run(self, end: Shutdown) {
+    pub(crate) async fn run(&self, end: Shutdown) {
         // Everything is served meanwhile.
         let (replica, ends) = (self.replica.clone(), end.clone());
         let verified = tokio::task::spawn_blocking(move || replica.file.verify(|| !ends.has_begun()));

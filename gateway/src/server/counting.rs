@@ -13,6 +13,7 @@ use std::time::Duration;
 use chassis::clock::Clock;
 use chassis::metrics::{self, Registry};
 use chassis::secret::write_private;
+use chassis::supervise::Supervisor;
 use parking_lot::Mutex;
 
 use crate::config::Config;
@@ -111,7 +112,7 @@ pub(super) async fn open(
     config: &Config,
     place: u64,
     clock: Arc<dyn Clock>,
-    registry: &Registry,
+    (registry, tasks): (&Registry, &Supervisor),
 ) -> anyhow::Result<(Quota, UsageFile)> {
     let calls = call_metrics(registry)?;
     let mut settings = QuotaSettings::new(u64::from_le_bytes(chassis::random::bytes()?));
@@ -125,7 +126,7 @@ pub(super) async fn open(
         if let Some(fleet) = damage::read(&path, FLEET_BYTES_MAX).and_then(|text| serde_json::from_slice(&text).ok()) {
             settings.fleet = fleet;
         }
-        let store = RedisStore::start(redis.clone(), settings.process, calls);
+        let store = RedisStore::start(redis.clone(), settings.process, calls, tasks);
         if let Err(outage) = store.connected(CONNECT_WAIT).await {
             tracing::warn!(reason = %outage, "starting without the quota store (Redis)");
         }

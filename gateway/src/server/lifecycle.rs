@@ -14,8 +14,7 @@ use contract::time::UnixSeconds;
 use parking_lot::Mutex;
 use pingora::server::configuration::ServerConf;
 use pingora::server::{RunArgs, Server, ShutdownSignal, ShutdownSignalWatch};
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use tokio::sync::{oneshot, watch};
 
 use super::counting::UsageFile;
 use crate::admin::Live;
@@ -23,7 +22,7 @@ use crate::clock::FleetClock;
 use crate::platform_certificate::{CertificateFault, FaultyCertificate, PlatformCertificate};
 use crate::replica::{Expiry, Replica};
 use crate::telemetry::{CertificateKind, Telemetry};
-use listener::{Connections, Listener};
+use listener::{Connections, Listener, ListenerState};
 use quota::Quota;
 use quota::settings::Mode;
 
@@ -37,6 +36,7 @@ const IDLE_GRACE: Duration = Duration::from_millis(250);
 pub(super) struct DataPlane {
     end: oneshot::Sender<()>,
     ended: oneshot::Receiver<()>,
+    listeners: [watch::Receiver<ListenerState>; 2],
 }
 
 /// Tells pingora when to stop; it does not watch signals itself.
@@ -58,6 +58,7 @@ impl DataPlane {
     pub(super) fn start(conf: ServerConf, http: Listener, https: Listener) -> anyhow::Result<Self> {
         let (end, receiver) = oneshot::channel();
         let (ended_now, ended) = oneshot::channel();
+        let listeners = [http.listening(), https.listening()];
         let run = move || {
             let mut server = Server::new_with_opt_and_conf(None, conf);
             server.bootstrap();
@@ -68,7 +69,30 @@ impl DataPlane {
             let _ = ended_now.send(());
         };
         std::thread::Builder::new().name("data-plane".to_owned()).spawn(run).context("starting the data plane")?;
-        Ok(Self { end, ended })
+        Ok(Self { end, ended, listeners })
+    }
+
+    /// The states of the listeners `http` and `https`.
+    pub(super) fn listeners(&self) -> [watch::Receiver<ListenerState>; 2] {
+        self.listeners.clone()
+    }
+
+    /// Waits for the shutdown. Begins it if a listener panics, because a new process serves again.
+    pub(super) async fn ends_in_order(&mut self, shutdown: &Shutdown) -> anyhow::Result<()> {
+        let [http, https] = &mut self.listeners;
+        let is_over = |state: &ListenerState| *state == ListenerState::Stopped;
+        let name = tokio::select! {
+            biased;
+            () = shutdown.begun() => return Ok(()),
+            _ = http.wait_for(is_over) => "http",
+            _ = https.wait_for(is_over) => "https",
+        };
+        tracing::error!(
+            listener = name,
+            "listener panicked; draining and ending the process, so that it is started anew"
+        );
+        shutdown.begin();
+        anyhow::bail!("the {name} listener panicked")
     }
 
     /// Lame duck, then drain, then the end as soon as no request is in progress.
@@ -115,8 +139,6 @@ pub(super) struct Chores {
     pub(super) live: Arc<Live>,
     pub(super) watchdog: Watchdog,
     pub(super) clock: Arc<FleetClock>,
-    pub(super) exporter: Option<JoinHandle<()>>,
-    pub(super) end: Shutdown,
 }
 
 /// Seconds of silence after which the control plane counts as lost; it sends a heartbeat every second.
@@ -197,12 +219,12 @@ fn show_platform(chores: &Chores, platform: &PlatformCertificate, replaced: bool
     *known = faults;
 }
 
-pub(super) async fn housekeep(chores: Chores, disk: OnDisk) {
-    let disk = Arc::new(disk);
+/// Does the chores every second, and once more at the end.
+pub(super) async fn housekeep(chores: Arc<Chores>, disk: Arc<OnDisk>, end: Shutdown) {
     let mut platform_faults = Vec::new();
     let mut seen = Seen::default();
     loop {
-        let ended = tokio::time::timeout(CHORES_EVERY, chores.end.begun()).await.is_ok();
+        let ended = tokio::time::timeout(CHORES_EVERY, end.begun()).await.is_ok();
         // On a blocking thread: a disk busy with a large snapshot can block for seconds.
         let (checking, telemetry) = (disk.clone(), chores.telemetry.clone());
         let now = chores.clock.now_seconds();
@@ -220,10 +242,6 @@ pub(super) async fn housekeep(chores: Chores, disk: OnDisk) {
             }
         }
         if ended {
-            // The exporter has its own deadline.
-            if let Some(exporter) = chores.exporter {
-                let _ = exporter.await;
-            }
             return;
         }
     }

@@ -8,6 +8,7 @@ use chassis::logs::Logs;
 use chassis::metrics;
 use chassis::peer::ServerTls;
 use chassis::seal::SealingKey;
+use chassis::supervise::Supervisor;
 use chassis::trace::{Exporter, Tracer};
 
 use super::counting::{self, UsageFile};
@@ -47,6 +48,8 @@ pub(super) struct Parts {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) fleet_clock: Arc<FleetClock>,
     pub(super) secrets: Secrets,
+    /// Restarts background tasks.
+    pub(super) tasks: Supervisor,
 }
 
 impl Parts {
@@ -68,7 +71,8 @@ impl Parts {
         let telemetry = Arc::new(Telemetry::new(&registry, logs.lines(), clock.clone(), &node, tracer)?);
         telemetry.show_damaged(&config.data_directory);
         let platform = platform_certificate(config)?;
-        let (quota, usage) = counting::open(config, place, clock.clone(), &registry).await?;
+        let tasks = Supervisor::register(&registry, "edge_task_restarts_total")?;
+        let (quota, usage) = counting::open(config, place, clock.clone(), (&registry, &tasks)).await?;
         telemetry.quota.show_mode(quota.mode());
         let fleet_clock = Arc::new(FleetClock::new(clock.clone(), quota.clone()));
         let secrets = Secrets::of(config, telemetry.gateway.clone(), clock.clone(), fleet_clock.clone())?;
@@ -86,6 +90,7 @@ impl Parts {
             clock,
             fleet_clock,
             secrets,
+            tasks,
         };
         Ok((parts, exporter))
     }

@@ -14,6 +14,7 @@ use chassis::metrics::{self, IntGauge, Registry};
 use chassis::shutdown::Shutdown;
 use contract::project::UpstreamName;
 use parking_lot::Mutex;
+use tokio::sync::Mutex as AsyncMutex;
 
 use crate::config::{Config, ENVIRONMENT_PREFIX};
 use crate::replica::Replica;
@@ -54,6 +55,7 @@ impl ReloadMetrics {
 /// The reader of the settings and the parts that take them.
 pub(super) struct Reload {
     pub(super) metrics: ReloadMetrics,
+    pub(super) file: AsyncMutex<FileWatch>,
     pub(super) running: Arc<Mutex<EffectiveSettings>>,
     pub(super) upstreams: Arc<Upstreams>,
     pub(super) replica: Arc<Replica>,
@@ -63,7 +65,8 @@ pub(super) struct Reload {
 
 impl Reload {
     /// Reads the settings again on each signal or change of the file, until `end`.
-    pub(super) async fn run(self, mut file: FileWatch, end: Shutdown) {
+    pub(super) async fn run(&self, end: Shutdown) {
+        let mut file = self.file.lock().await;
         loop {
             tokio::select! {
                 () = end.begun() => return,

@@ -59,7 +59,7 @@ impl ReportedBans {
 
 impl Reporter {
     /// Reports until dropped.
-    pub(crate) async fn run(self) {
+    pub(crate) async fn run(&self) {
         let Ok(client) = self.control.client().and_then(|client| Ok(client.timeout(REPORT_MAX).build()?)) else {
             return;
         };

@@ -308,8 +308,8 @@ impl Fleet {
 
     /// Units that Redis has charged to a tenant's day.
     pub(super) fn day_charged(&self, tenant: usize) -> u64 {
-        let books = self.redis.ask(&["HGET", &format!("tollhouse:bucket:{{p{tenant}}}"), "books"]);
-        books.split(' ').nth(2).and_then(|day| day.parse().ok()).unwrap_or(0)
+        let record = self.redis.ask(&["HGET", &format!("tollhouse:bucket:{{p{tenant}}}"), "record"]);
+        record.split(' ').nth(2).and_then(|day| day.parse().ok()).unwrap_or(0)
     }
 
     /// Admitted requests of a tenant, by the access logs of all nodes, per minute of the quota's clock.

@@ -114,9 +114,9 @@ impl SimNode {
     pub(super) fn hear(&mut self, now: Micros, seq: u64, reply: &Reply) -> Option<Statement> {
         let clock = self.clock(now);
         match reply {
-            Reply::Settled(settlement) => {
+            Reply::Executed(executed) => {
                 let before = self.bucket.claim();
-                if !self.bucket.hear(clock, seq, settlement) {
+                if !self.bucket.hear(clock, seq, executed) {
                     return None;
                 }
                 // Until the store has named a minute, a degraded node uses its own clock.
@@ -124,10 +124,10 @@ impl SimNode {
                     self.fates.push(Fate::WentBack);
                 }
                 self.failures = 0;
-                self.note_incarnation(now, settlement.incarnation);
+                self.note_incarnation(now, executed.incarnation);
             }
             Reply::Stale => {
-                self.bucket.give_up(seq);
+                self.bucket.abandon(seq);
             }
             Reply::Evicted | Reply::Displaced => {
                 let mut me = self.bucket.me();
@@ -154,7 +154,7 @@ impl SimNode {
 
     /// The budget of a statement has run out.
     pub(super) fn time_out(&mut self, now: Micros, wall: i64, seq: u64) -> Option<Statement> {
-        if !self.bucket.give_up(seq) {
+        if !self.bucket.abandon(seq) {
             return None;
         }
         self.fail();

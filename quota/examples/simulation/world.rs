@@ -21,7 +21,7 @@ use super::store::SimStore;
 const BUDGET: Micros = 50_000;
 /// Pause between heartbeats.
 const HEARTBEAT: Micros = 100_000;
-/// Time after the last request until everything is settled.
+/// Time after the last request until every message has arrived.
 const QUIET: Micros = 12 * SECOND;
 
 /// An event.
@@ -174,8 +174,8 @@ impl<'a> World<'a> {
             Event::Beat(place, process) => self.beat(place, process),
             Event::Stated(place, process, statement) => self.stated(place, process, statement),
             Event::Replied(place, process, seq, reply) => {
-                if let Reply::Settled(settlement) = reply {
-                    self.audit.summary.learning += u64::from(settlement.learning_until.is_some());
+                if let Reply::Executed(executed) = reply {
+                    self.audit.summary.learning += u64::from(executed.learning_until.is_some());
                 }
                 self.with(place, process, |node, now, _| node.hear(now, seq, &reply));
             }
@@ -361,7 +361,7 @@ impl<'a> World<'a> {
                     | Fate::Degraded(DegradedStep::Refuse(standing, window), _) => {
                         self.audit.refused(node.process, &standing, window)?;
                     }
-                    Fate::Unavailable | Fate::Degraded(DegradedStep::Spent, _) => self.audit.unavailable()?,
+                    Fate::Unavailable | Fate::Degraded(DegradedStep::Spent(_), _) => self.audit.unavailable()?,
                     Fate::WentBack => self.audit.went_back(node.process),
                     Fate::Decided(Step::Ask) => return Err("a request was left without an answer".to_owned()),
                 }
@@ -376,7 +376,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// After everything has settled, the day's charge equals the admitted requests: nothing is lost or counted twice.
+    /// After the last message the day's charge equals the admitted requests: nothing is lost or counted twice.
     /// Units of dead nodes stay charged, unless the store lost its data together with such a node.
     fn judge_record(&self) -> Result<(), String> {
         let Some(record) = self.store.view(self.now) else { return Ok(()) };

@@ -7,7 +7,7 @@ use contract::time::UnixMillis;
 use contract::window::Window;
 use serde::{Deserialize, Serialize};
 
-use super::{Claim, Incarnation, LEARNING_MILLIS, NodeId, Reply, Settlement, Statement, day_of, left};
+use super::{Claim, Executed, Incarnation, LEARNING_MILLIS, NodeId, Reply, Statement, day_of, left};
 
 /// Places with a component in a bucket on one day: about 150 bytes each in Redis. When another place comes, those that
 /// were silent longest, and for more than [`SILENT_MINUTES`], lose their components: their charges stay, and if they
@@ -173,14 +173,14 @@ impl Bucket {
         }
         let statement = &self.admissible(statement, &mine);
         let learning_until = self.listen(statement, &mine, around);
-        self.settle(statement, &mut mine);
+        self.execute(statement, &mut mine);
         mine.seq = statement.seq;
         self.put(mine);
         let nodes = self.nodes();
         let granted = if learning_until.is_some() { 0 } else { self.grant(statement, nodes) };
         self.charge(&mut mine, granted);
         self.put(mine);
-        Reply::Settled(Settlement {
+        Reply::Executed(Executed {
             granted,
             now: around.now,
             minute: self.minute,
@@ -219,7 +219,7 @@ impl Bucket {
         view_of(self.minute, (self.minute_charged, self.day_charged), &components.collect::<Vec<_>>(), now)
     }
 
-    /// Moves to the minute of `now`, or to the later one that an earlier settlement named to the node: a window that
+    /// Moves to the minute of `now`, or to the later one that an earlier reply named to the node: a window that
     /// was named never reopens. A minute that only the node named has no effect.
     fn roll(&mut self, statement: &Statement, now: UnixMillis) {
         let now = Window::Minute.index(now);
@@ -250,7 +250,7 @@ impl Bucket {
     }
 
     /// The statement, limited to windows that have begun here. A node that moved on by a faster clock claims a later
-    /// window: its component stays, nothing is granted, and the settlement tells it the current minute. Its next
+    /// window: its component stays, nothing is granted, and the reply tells it the current minute. Its next
     /// statement is about that minute.
     fn admissible(&self, statement: &Statement, mine: &Component) -> Statement {
         if statement.claim.minute <= self.minute {
@@ -269,7 +269,7 @@ impl Bucket {
 
     /// Detects that charges may have been lost. Returns until when the bucket only learns.
     ///
-    /// Three signs: the store's data is new and this bucket comes from older data; the node has read a settlement that
+    /// Three signs: the store's data is new and this bucket comes from older data; the node has read a reply that
     /// is not in the record; the node claims more than the record holds (also after it decided without the store during
     /// an outage; other nodes then did so too). A grant before the other nodes have repeated their statements could
     /// grant the same units twice.
@@ -291,12 +291,12 @@ impl Bucket {
 
     /// Replaces the node's component with its claim. A claim about another window means that the node has nothing in this
     /// one: units in a reply that never arrived do not exist.
-    fn settle(&mut self, statement: &Statement, mine: &mut Component) {
+    fn execute(&mut self, statement: &Statement, mine: &mut Component) {
         let claim = statement.claim;
         let minute_units = if claim.minute == self.minute { claim.minute_units() } else { 0 };
         let day_units = if day_of(claim.minute) == day_of(self.minute) { claim.day_units() } else { 0 };
-        self.minute_charged = settled(self.minute_charged, mine.minute_units, minute_units);
-        self.day_charged = settled(self.day_charged, mine.day_units, day_units);
+        self.minute_charged = replaced(self.minute_charged, mine.minute_units, minute_units);
+        self.day_charged = replaced(self.day_charged, mine.day_units, day_units);
         mine.minute_units = minute_units;
         mine.minute_spent = minute_units.saturating_sub(claim.held);
         mine.day_units = day_units;
@@ -331,7 +331,7 @@ impl Bucket {
         }
     }
 
-    /// Whether a place without a component has read settlements of this day: then its component was removed, or the
+    /// Whether a place without a component has read replies of this day: then its component was removed, or the
     /// store has lost it. While the store may have lost data, the claim is accepted.
     fn was_evicted(&self, statement: &Statement, around: &StoreState) -> bool {
         let learns = self.learning_until.max(around.learning_until) > around.now;
@@ -376,7 +376,7 @@ impl Bucket {
 }
 
 /// A total after one part was replaced.
-fn settled(total: u64, before: u32, after: u32) -> u64 {
+fn replaced(total: u64, before: u32, after: u32) -> u64 {
     total.saturating_sub(u64::from(before)).saturating_add(u64::from(after))
 }
 

@@ -1,6 +1,6 @@
 //! The node's side of the ledger: what one gateway process knows of one bucket, and what it may do with it.
 //!
-//! A unit may be spent if a settlement granted it and its window has certainly not ended: a grant is valid until the
+//! A unit may be spent if a reply granted it and its window has certainly not ended: a grant is valid until the
 //! time of asking plus the rest of the window by the store's clock, on the monotonic clock, because the store read its
 //! clock after the time of asking. A refusal is remembered until the minute ends, so that refused requests cost
 //! nothing. At most one statement per bucket is pending; waiting requests are counted into the next.
@@ -21,7 +21,7 @@ pub use degraded::{DegradedClock, DegradedPolicy, DegradedStep, Share};
 use mirror::Mirror;
 
 use super::rate::Rate;
-use super::{Claim, NodeId, Settlement, Statement};
+use super::{Claim, Executed, NodeId, Statement};
 use crate::standing::Standing;
 
 /// The traffic that a lease should cover. With 1000 requests per minute over three nodes (5.6 per second each) it holds
@@ -93,7 +93,7 @@ pub struct NodeBucket {
     mirror: Option<Mirror>,
     rate: Rate,
     used_at: Duration,
-    /// Units granted in advance by the last settlement.
+    /// Units granted in advance by the last reply.
     last_lease: u32,
     /// Until when the store only learns.
     quiet_until: Duration,
@@ -102,7 +102,8 @@ pub struct NodeBucket {
     /// The store may have lost this node's statements.
     must_assert: bool,
     /// The last minute in which this node asked the others for their units, and how often.
-    recalled: (i64, u32),
+    recalled_in: i64,
+    recalls: u32,
     /// Until when they may hand units back.
     recalls_until: Duration,
     /// The others must be asked now.
@@ -125,7 +126,8 @@ impl NodeBucket {
             quiet_until: Duration::ZERO,
             unsure: false,
             must_assert: false,
-            recalled: (i64::MIN, 0),
+            recalled_in: i64::MIN,
+            recalls: 0,
             recalls_until: Duration::ZERO,
             wants_recall: false,
         }
@@ -161,7 +163,7 @@ impl NodeBucket {
         }
     }
 
-    /// The caller's standing, without spending. `wall` is this machine's clock, used before the first settlement.
+    /// The caller's standing, without spending. `wall` is this machine's clock, used before the first reply.
     pub fn peek(&self, now: Duration, wall: UnixMillis) -> Standing {
         match &self.mirror {
             Some(mirror) => mirror.standing(self.limits, now),
@@ -201,34 +203,34 @@ impl NodeBucket {
         Some(Statement { node: self.me, seq: self.seq, heard: self.heard, claim, need, spare, limits: self.limits })
     }
 
-    /// Reads the settlement of statement `seq`. `false` if that statement was abandoned before: its grant does not
+    /// Reads the reply of statement `seq`. `false` if that statement was abandoned before: its grant does not
     /// exist, and the next statement says so.
-    pub fn hear(&mut self, now: Duration, seq: u64, settlement: &Settlement) -> bool {
+    pub fn hear(&mut self, now: Duration, seq: u64, executed: &Executed) -> bool {
         let Some(flight) = self.flight.take_if(|flight| flight.seq == seq) else { return false };
         self.heard = seq;
         self.unsure = false;
         // Units granted under old limits are not used: the next statement returns them.
         let valid = flight.limits == self.limits;
-        let granted = if valid { settlement.granted } else { 0 };
+        let granted = if valid { executed.granted } else { 0 };
         self.last_lease = granted.saturating_sub(flight.need);
-        let mirror = self.mirror.get_or_insert_with(|| Mirror::blank(settlement.now, now));
-        self.must_assert |= mirror.hear(settlement, granted, flight.need, flight.asked_at, now);
+        let mirror = self.mirror.get_or_insert_with(|| Mirror::blank(executed.now, now));
+        self.must_assert |= mirror.hear(executed, granted, flight.need, flight.asked_at, now);
         // A refusal that other nodes could prevent is postponed: if requests wait, the other nodes are asked for their
         // units, and then the store is asked again.
-        let recalls_before = if self.recalled.0 == settlement.minute { self.recalled.1 } else { 0 };
+        let recalls_before = if self.recalled_in == executed.minute { self.recalls } else { 0 };
         let recalling = now < self.recalls_until;
         let preventable = valid
-            && settlement.held_elsewhere > 0
-            && settlement.learning_until.is_none()
+            && executed.held_elsewhere > 0
+            && executed.learning_until.is_none()
             && (recalling || recalls_before < RECALLS_MAX);
         if preventable && !recalling && granted < flight.need {
-            self.recalled = (settlement.minute, recalls_before + 1);
+            (self.recalled_in, self.recalls) = (executed.minute, recalls_before + 1);
             self.recalls_until = now + RECALL_WAIT * (1 << recalls_before);
             self.wants_recall = true;
         }
-        mirror.refuse_if_spent(if valid && !preventable { Some(self.limits) } else { None }, settlement);
-        self.quiet_until = match settlement.learning_until {
-            Some(until) => now + millis(until.since(settlement.now)),
+        mirror.refuse_if_spent(if valid && !preventable { Some(self.limits) } else { None }, executed);
+        self.quiet_until = match executed.learning_until {
+            Some(until) => now + millis(until.since(executed.now)),
             None => self.recalls_until,
         };
         true
@@ -241,7 +243,7 @@ impl NodeBucket {
 
     /// Abandons statement `seq`: it failed, timed out, or was overtaken. `false` if it was answered or abandoned
     /// before.
-    pub fn give_up(&mut self, seq: u64) -> bool {
+    pub fn abandon(&mut self, seq: u64) -> bool {
         let Some(flight) = self.flight.take_if(|flight| flight.seq == seq) else { return false };
         self.unsure = true;
         if let Some(mirror) = &mut self.mirror {

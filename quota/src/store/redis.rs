@@ -21,6 +21,7 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use chassis::metrics::{Histogram, IntCounterVec};
+use chassis::supervise::Supervisor;
 use contract::key::KeyId;
 use contract::project::ProjectUid;
 use contract::time::UnixMillis;
@@ -85,8 +86,8 @@ pub struct RedisStore {
 impl RedisStore {
     /// A store that connects in the background, for the process with this number. Calls fail as in any outage until the
     /// first connection is up.
-    pub fn start(settings: RedisSettings, process: u64, metrics: CallMetrics) -> Self {
-        let servers = Servers::start(settings);
+    pub fn start(settings: RedisSettings, process: u64, metrics: CallMetrics, tasks: &Supervisor) -> Self {
+        let servers = Servers::start(settings, tasks);
         let salt = AtomicU32::new(u32::try_from(process % 1_000).unwrap_or(0));
         Self { process: format!("{process:016x}"), servers, metrics, salt }
     }
@@ -192,22 +193,22 @@ fn explain(error: &redis::RedisError) -> (&'static str, Result<Value, StoreOutag
 
 #[async_trait]
 impl Store for RedisStore {
-    async fn settle(&self, bucket: &ProjectUid, statement: Statement) -> Result<Reply, StoreOutage> {
+    async fn execute(&self, bucket: &ProjectUid, statement: Statement) -> Result<Reply, StoreOutage> {
         let key = bucket_key(bucket);
         let link = self.servers.of(&key)?;
         let salt = self.salt();
         let arguments = protocol::arguments(&statement);
         let mut all: Vec<&str> = arguments.iter().map(String::as_str).collect();
         all.extend([link.memory_key.as_str(), link.run_id.as_str(), salt.as_str()]);
-        let answer = self.run(&link, &link.settle, &key, &all).await?;
+        let answer = self.run(&link, &link.statement, &key, &all).await?;
         let mut reply = protocol::reply(&answer)?;
         match reply {
             Reply::Crowded => self.metrics.calls.with_label_values(&["crowded"]).inc(),
             Reply::Displaced => self.metrics.calls.with_label_values(&["displaced"]).inc(),
-            Reply::Settled(_) | Reply::Stale | Reply::Evicted => {}
+            Reply::Executed(_) | Reply::Stale | Reply::Evicted => {}
         }
-        if let Reply::Settled(settlement) = &mut reply {
-            settlement.incarnation = self.servers.record_incarnation(&link, settlement.incarnation.0);
+        if let Reply::Executed(executed) = &mut reply {
+            executed.incarnation = self.servers.record_incarnation(&link, executed.incarnation.0);
         }
         Ok(reply)
     }

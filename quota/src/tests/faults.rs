@@ -82,7 +82,7 @@ impl FaultyStore {
 
 #[async_trait]
 impl Store for FaultyStore {
-    async fn settle(&self, _bucket: &ProjectUid, statement: Statement) -> Result<Reply, StoreOutage> {
+    async fn execute(&self, _bucket: &ProjectUid, statement: Statement) -> Result<Reply, StoreOutage> {
         self.calls.fetch_add(1, Ordering::SeqCst);
         self.behave().await?;
         self.gate.acquire().await.unwrap().forget();
@@ -158,15 +158,41 @@ async fn without_the_store_a_node_admits_its_share_and_asks_only_three_times() {
 // rule: 8.12
 #[tokio::test]
 async fn without_the_store_a_spent_share_says_when_it_returns() {
-    let store = FaultyStore::new(3);
-    let quota = over(&store, OnStoreDown::Share, SHORT);
-    quota.heartbeat().await;
-    store.set_behaviour(Behaviour::Fails);
-    assert_eq!(outcomes(&quota, limits(60, 1_000), 21).await, (20, 0, 1));
-    let refused = quota.charge(&project(), limits(60, 1_000), &key(1)).await.unwrap_err();
-    let ChargeError::Unavailable { retry_after_seconds, standing } = refused else { unreachable!("{refused:?}") };
-    let until = standing.minute.resets_at.to_millis().since(standing.as_of);
-    assert_eq!(i64::from(retry_after_seconds), (until + 999) / 1_000);
+    for (limits, window) in [(limits(60, 1_000), Window::Minute), (limits(100, 60), Window::Day)] {
+        let store = FaultyStore::new(3);
+        let quota = over(&store, OnStoreDown::Share, SHORT);
+        quota.heartbeat().await;
+        store.set_behaviour(Behaviour::Fails);
+        assert_eq!(outcomes(&quota, limits, 21).await, (20, 0, 1));
+        let refused = quota.charge(&project(), limits, &key(1)).await.unwrap_err();
+        let ChargeError::Unavailable { retry_after_seconds, spent, standing } = refused else {
+            unreachable!("{refused:?}")
+        };
+        assert_eq!(spent, Some(window));
+        let until = standing.of(window).resets_at.to_millis().since(standing.as_of);
+        assert_eq!(i64::from(retry_after_seconds), (until + 999) / 1_000);
+    }
+}
+
+// rule: 8.12
+#[tokio::test]
+async fn without_the_store_the_nodes_take_turns_with_a_unit_that_cannot_be_divided() {
+    let mut admitted = [[0; 3]; 3];
+    for (turn, minutes) in (0..).zip(&mut admitted) {
+        let store = FaultyStore::new(3);
+        let fleet = Fleet { nodes: store.nodes, turn };
+        let settings = QuotaSettings { fleet, call_budget: SHORT, ..QuotaSettings::new(1) };
+        let quota = Quota::new(store.clone(), settings, store.clock.clone());
+        store.set_behaviour(Behaviour::Fails);
+        for admitted in minutes {
+            *admitted = outcomes(&quota, limits(1, 1_000), 5).await.0;
+            store.clock.skip(60_000);
+        }
+    }
+    for number in 0..3 {
+        let (node, minute) = (admitted[number].iter().sum::<u32>(), admitted.iter().map(|of| of[number]).sum::<u32>());
+        assert_eq!((node, minute), (1, 1), "each node once, and one in each minute: {admitted:?}");
+    }
 }
 
 // rule: 8.1

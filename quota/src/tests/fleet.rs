@@ -17,9 +17,9 @@ struct Shared {
 
 #[async_trait]
 impl Store for Shared {
-    async fn settle(&self, bucket: &ProjectUid, statement: Statement) -> Result<Reply, StoreOutage> {
+    async fn execute(&self, bucket: &ProjectUid, statement: Statement) -> Result<Reply, StoreOutage> {
         self.calls.fetch_add(1, Ordering::SeqCst);
-        self.store.settle(bucket, statement).await
+        self.store.execute(bucket, statement).await
     }
 
     async fn heartbeat(&self, count: bool) -> Result<HeartbeatReply, StoreOutage> {

@@ -8,6 +8,7 @@ pub(super) mod server;
 mod tls;
 
 use chassis::metrics::{self, Registry};
+use chassis::supervise::Supervisor;
 
 use super::store::keeps_the_promises_of_a_store;
 use super::*;
@@ -25,6 +26,10 @@ fn call_metrics() -> CallMetrics {
     CallMetrics { calls, seconds: seconds.with_label_values(&[] as &[&str]) }
 }
 
+fn tasks() -> Supervisor {
+    Supervisor::register(&Registry::new(), "edge_task_restarts_total").unwrap()
+}
+
 fn settings_for(ports: &[u16], mode: RedisMode) -> RedisSettings {
     let address = |port: &u16| RedisAddress { host: "127.0.0.1".to_owned(), port: *port, tls: false };
     RedisSettings {
@@ -40,7 +45,7 @@ fn settings_for(ports: &[u16], mode: RedisMode) -> RedisSettings {
 }
 
 async fn store(ports: &[u16], mode: RedisMode, process: u64) -> RedisStore {
-    let store = RedisStore::start(settings_for(ports, mode), process, call_metrics());
+    let store = RedisStore::start(settings_for(ports, mode), process, call_metrics(), &tasks());
     store.connected(PATIENCE).await.unwrap();
     store
 }
@@ -69,8 +74,8 @@ async fn grants(store: &dyn Store) {
             spare: 0,
             limits: Limits::new(1_000, 1_000).unwrap(),
         };
-        let reply = store.settle(&"warm-up".parse().unwrap(), statement).await.unwrap();
-        matches!(reply, Reply::Settled(settlement) if settlement.granted == 1)
+        let reply = store.execute(&"warm-up".parse().unwrap(), statement).await.unwrap();
+        matches!(reply, Reply::Executed(executed) if executed.granted == 1)
     })
     .await;
 }
@@ -113,7 +118,7 @@ async fn the_proposed_user_has_the_rights_it_needs_and_no_others() {
     let mut settings = settings_for(&[redis.port], RedisMode::Standalone);
     settings.username = Some("tollhouse".to_owned());
     settings.password = Some(chassis::secret::Secret::new(b"open-sesame".to_vec()));
-    let store = RedisStore::start(settings, 1, call_metrics());
+    let store = RedisStore::start(settings, 1, call_metrics(), &tasks());
     store.connected(PATIENCE).await.unwrap();
     grants(&store).await;
     keeps_the_promises_of_a_store(&store, |number| format!("acl-{number}").parse().unwrap()).await;
@@ -139,11 +144,11 @@ async fn the_proposed_user_has_the_rights_it_needs_and_no_others() {
 async fn the_right_password_connects_and_a_wrong_one_does_not() {
     let redis = Redis::with(&["--requirepass", "open-sesame"]);
     let mut settings = settings_for(&[redis.port], RedisMode::Standalone);
-    let closed = RedisStore::start(settings.clone(), 1, call_metrics());
+    let closed = RedisStore::start(settings.clone(), 1, call_metrics(), &tasks());
     let error = closed.connected(Duration::from_secs(2)).await.unwrap_err().to_string();
     assert!(error.contains("NOAUTH"), "{error}");
     settings.password = Some(chassis::secret::Secret::new(b"open-sesame".to_vec()));
-    let store = RedisStore::start(settings, 2, call_metrics());
+    let store = RedisStore::start(settings, 2, call_metrics(), &tasks());
     store.connected(PATIENCE).await.unwrap();
     assert!(store.heartbeat(true).await.is_ok());
 }

@@ -2,7 +2,7 @@
 //! passes them too.
 
 use super::*;
-use crate::ledger::{Claim, Life, NodeId, Reply, Settlement, Statement};
+use crate::ledger::{Claim, Executed, Life, NodeId, Reply, Statement};
 use crate::store::StoreOutage;
 
 fn state(place: u32, seq: u64, claim: Claim, need: u32, limits: Limits) -> Statement {
@@ -10,9 +10,9 @@ fn state(place: u32, seq: u64, claim: Claim, need: u32, limits: Limits) -> State
     Statement { node, seq, heard: seq - 1, claim, need, spare: 0, limits }
 }
 
-async fn settle(store: &dyn Store, bucket: &ProjectUid, statement: Statement) -> Settlement {
-    match store.settle(bucket, statement).await.unwrap() {
-        Reply::Settled(settlement) => settlement,
+async fn execute(store: &dyn Store, bucket: &ProjectUid, statement: Statement) -> Executed {
+    match store.execute(bucket, statement).await.unwrap() {
+        Reply::Executed(executed) => executed,
         other => panic!("{other:?}: {statement:?}"),
     }
 }
@@ -23,39 +23,39 @@ pub(super) async fn keeps_the_promises_of_a_store(store: &dyn Store, name: impl 
     let few = limits(3, 1_000);
 
     assert_eq!(store.view(&name(0)).await.unwrap(), None, "nothing was charged yet");
-    let first = settle(store, &name(0), state(1, 1, Claim::NOTHING, 2, few)).await;
+    let first = execute(store, &name(0), state(1, 1, Claim::NOTHING, 2, few)).await;
     assert_eq!((first.granted, first.minute_charged, first.own_day, first.nodes), (2, 2, 2, 1));
     assert_eq!(first.minute, Window::Minute.index(first.now));
 
-    let again = store.settle(&name(0), state(1, 1, Claim::NOTHING, 2, few)).await.unwrap();
+    let again = store.execute(&name(0), state(1, 1, Claim::NOTHING, 2, few)).await.unwrap();
     assert_eq!(again, Reply::Stale, "a duplicate changes nothing");
 
-    let other = settle(store, &name(0), state(2, 1, Claim::NOTHING, 5, few)).await;
+    let other = execute(store, &name(0), state(2, 1, Claim::NOTHING, 5, few)).await;
     assert_eq!((other.granted, other.minute_charged, other.day_charged), (1, 3, 3), "one was left");
-    let refused = settle(store, &name(0), state(3, 1, Claim::NOTHING, 1, few)).await;
+    let refused = execute(store, &name(0), state(3, 1, Claim::NOTHING, 1, few)).await;
     assert_eq!((refused.granted, refused.minute_charged, refused.day_charged), (0, 3, 3), "neither window");
 
     let returned = Claim { minute: first.minute, named: first.minute, minute_spent: 1, day_spent: 1, held: 0 };
-    let back = settle(store, &name(0), state(1, 2, returned, 0, few)).await;
+    let back = execute(store, &name(0), state(1, 2, returned, 0, few)).await;
     assert_eq!((back.minute_charged, back.day_charged), (2, 2), "one of the two came back");
     let view = store.view(&name(0)).await.unwrap().unwrap();
     assert_eq!((view.minute_charged, view.day_charged, view.nodes.len()), (2, 2, 3));
 
     let mut copy = state(1, 3, returned, 1, few);
     copy.node.life.process += 1;
-    assert_eq!(store.settle(&name(0), copy).await.unwrap(), Reply::Displaced, "another process speaks for this place");
+    assert_eq!(store.execute(&name(0), copy).await.unwrap(), Reply::Displaced, "another process speaks for this place");
     let mut restarted = state(1, 1, Claim::NOTHING, 0, few);
     restarted.node.life = Life { start: 2, stay: 0, process: 7 };
-    let again = settle(store, &name(0), restarted).await;
+    let again = execute(store, &name(0), restarted).await;
     assert_eq!((again.own_day, again.minute_charged, again.day_charged, again.nodes), (0, 2, 2, 3), "a new life");
 
-    let untouched = settle(store, &name(1), state(1, 1, Claim::NOTHING, 1, limits(5, 1))).await;
+    let untouched = execute(store, &name(1), state(1, 1, Claim::NOTHING, 1, limits(5, 1))).await;
     assert_eq!((untouched.granted, untouched.day_charged), (1, 1), "buckets know nothing of each other");
-    let day = settle(store, &name(1), state(2, 1, Claim::NOTHING, 1, limits(5, 1))).await;
+    let day = execute(store, &name(1), state(2, 1, Claim::NOTHING, 1, limits(5, 1))).await;
     assert_eq!((day.granted, day.minute_charged), (0, 1), "a spent day costs the minute nothing");
 
     let spent = Claim { minute: first.minute, named: first.minute, minute_spent: 4, day_spent: 4, held: 0 };
-    let forgotten = settle(store, &name(2), state(1, 9, spent, 1, few)).await;
+    let forgotten = execute(store, &name(2), state(1, 9, spent, 1, few)).await;
     assert_eq!((forgotten.granted, forgotten.minute_charged), (0, 4));
     assert!(forgotten.learning_until.is_some(), "a claim of units that the store never granted shows lost data");
 }
@@ -75,7 +75,7 @@ async fn the_embedded_store_keeps_every_bucket_of_the_current_day() {
     let mut full = None;
     for number in 0..1_000 {
         let (project, statement) = one(number);
-        if store.settle(&project, statement).await == Err(StoreOutage::Full) {
+        if store.execute(&project, statement).await == Err(StoreOutage::Full) {
             full = Some(number);
         }
     }
@@ -83,6 +83,6 @@ async fn the_embedded_store_keeps_every_bucket_of_the_current_day() {
     assert_eq!(store.len(), 64, "one per lock");
     clock.pass(Duration::from_hours(26));
     let (project, statement) = one(full);
-    assert!(store.settle(&project, statement).await.is_ok(), "the next day there is room");
+    assert!(store.execute(&project, statement).await.is_ok(), "the next day there is room");
     assert_eq!(store.export().buckets.len(), 1, "what is over is not carried over a restart");
 }

@@ -47,7 +47,7 @@ async fn three_gateways_admit_exactly_the_limit_and_the_books_agree_with_the_log
 async fn a_refused_request_costs_no_store_call_and_no_day() {
     let fleet = Fleet::in_a_fresh_minute(3, &[(1_000, 200)], "bans = \"off\"\non_store_down = \"deny\"").await;
     assert_eq!(fleet.burst(0, 600).await.total(), 200);
-    eventually("the books are settled", async || (fleet.day_charged(0) == 200).then_some(())).await;
+    eventually("the day holds every request", async || (fleet.day_charged(0) == 200).then_some(())).await;
     // Every node gets the refusal once, and again in each new minute.
     let minute = fleet.store_time() / 60;
     fleet.burst(0, 60).await.only(&[429]);

@@ -58,7 +58,7 @@ async fn lost_replies_lose_nothing_and_grant_nothing_twice() {
         }
         outcome.only(&[200, 429, 503]);
         assert!(outcome.admitted.values().all(|admitted| *admitted <= 1_000), "{outcome:?}");
-        eventually("the books hold what was admitted", async || {
+        eventually("Redis holds what was admitted", async || {
             (fleet.day_charged(tenant) == u64::from(outcome.total())).then_some(())
         })
         .await;
@@ -125,7 +125,7 @@ async fn a_silent_network_delays_only_the_first_requests() {
     outcome.only(&[200]);
     fleet.proxies[0].swallow(false);
     all_are_back(&fleet).await;
-    eventually("what was let through is in the books", async || {
+    eventually("Redis holds what was let through", async || {
         (fleet.day_charged(0) >= u64::from(outcome.total())).then_some(())
     })
     .await;
@@ -212,7 +212,7 @@ async fn a_killed_and_emptied_store_resets_no_limit() {
     outcome.add(fleet.burst(0, 1_500).await);
     outcome.only(&[200, 429, 503]);
     assert!(outcome.admitted.values().all(|admitted| *admitted <= 600), "{outcome:?}");
-    eventually("the books hold what was admitted", async || {
+    eventually("Redis holds what was admitted", async || {
         (fleet.day_charged(0) == u64::from(outcome.total())).then_some(())
     })
     .await;

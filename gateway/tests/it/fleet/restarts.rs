@@ -51,7 +51,7 @@ async fn gateways_that_all_restart_at_once_keep_their_counts_and_stay_exact() {
 /// The places that have a part of a tenant's bucket.
 fn places(fleet: &Fleet, tenant: usize) -> usize {
     let names = fleet.redis.ask(&["HKEYS", &format!("tollhouse:bucket:{{p{tenant}}}")]);
-    names.lines().filter(|name| *name != "books").count()
+    names.lines().filter(|name| *name != "record").count()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,11 +10,13 @@
 //!
 //! An import runs in its own transaction. Other changes wait for it and get "busy" after their deadline.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use chassis::sql::{Begin, Connection, Kind, Pool};
 use contract::project::ProjectUid;
 use contract::time::UnixMillis;
+use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -104,7 +106,15 @@ impl Writer {
     pub(super) fn start(pool: Pool) -> Self {
         let (queue, jobs) = mpsc::channel(WAITING_MAX);
         let (stop, stopped) = oneshot::channel();
-        let task = tokio::spawn(run(pool, jobs, stopped));
+        let group_max = match pool.kind() {
+            Kind::Sqlite => GROUP_MAX,
+            Kind::Postgres => GROUP_MAX_OVER_NETWORK,
+        };
+        let write = move |jobs| {
+            let pool = pool.clone();
+            async move { write(&pool, jobs).await }
+        };
+        let task = tokio::spawn(run(group_max, write, jobs, stopped));
         Self { queue, stopping: AtomicBool::new(false), task: Mutex::new(Some(task)), stop: Mutex::new(Some(stop)) }
     }
 
@@ -130,13 +140,18 @@ impl Writer {
     }
 }
 
-async fn run(pool: Pool, mut jobs: mpsc::Receiver<Job>, mut stopped: oneshot::Receiver<()>) {
-    let group_max = match pool.kind() {
-        Kind::Sqlite => GROUP_MAX,
-        Kind::Postgres => GROUP_MAX_OVER_NETWORK,
-    };
-    let mut waiting = Vec::with_capacity(group_max);
+/// Passes up to `group_max` queued changes at a time to `write`, until `stopped`. A panic of `write` ends only the
+/// requests of these changes.
+async fn run<F>(
+    group_max: usize,
+    write: impl Fn(Vec<Job>) -> F,
+    mut jobs: mpsc::Receiver<Job>,
+    mut stopped: oneshot::Receiver<()>,
+) where
+    F: Future<Output = ()>,
+{
     loop {
+        let mut waiting = Vec::with_capacity(group_max);
         let taken = tokio::select! {
             biased;
             taken = jobs.recv_many(&mut waiting, group_max) => taken,
@@ -145,28 +160,38 @@ async fn run(pool: Pool, mut jobs: mpsc::Receiver<Job>, mut stopped: oneshot::Re
         if taken == 0 {
             return;
         }
-        let mut group = Vec::with_capacity(taken);
-        for job in waiting.drain(..) {
-            match job {
-                Job::Import { project, orders, reply } => {
-                    // Earlier changes are written before the import.
-                    write_group(&pool, std::mem::take(&mut group)).await;
-                    let _ = reply.send(import::write(&pool, &project, &orders).await);
-                }
-                Job::Erase { project, at, reply } => {
-                    write_group(&pool, std::mem::take(&mut group)).await;
-                    let _ = reply.send(erase::some(&pool, &project, at).await);
-                }
-                Job::Forget { delivered, keep, reply } => {
-                    // Earlier changes go first: no client waits for this deletion.
-                    write_group(&pool, std::mem::take(&mut group)).await;
-                    let _ = reply.send(outbox::forget(&pool, &delivered, keep).await);
-                }
-                change => group.push(change),
-            }
+        if AssertUnwindSafe(write(waiting)).catch_unwind().await.is_err() {
+            tracing::error!(
+                changes = taken,
+                "writing changes panicked; their requests failed, later changes are written. This is a defect: report it \
+                 with the panic's place, which standard error has"
+            );
         }
-        write_group(&pool, group).await;
     }
+}
+
+async fn write(pool: &Pool, jobs: Vec<Job>) {
+    let mut group = Vec::with_capacity(jobs.len());
+    for job in jobs {
+        match job {
+            Job::Import { project, orders, reply } => {
+                // Earlier changes are written before the import.
+                write_group(pool, std::mem::take(&mut group)).await;
+                let _ = reply.send(import::write(pool, &project, &orders).await);
+            }
+            Job::Erase { project, at, reply } => {
+                write_group(pool, std::mem::take(&mut group)).await;
+                let _ = reply.send(erase::some(pool, &project, at).await);
+            }
+            Job::Forget { delivered, keep, reply } => {
+                // Earlier changes go first: no client waits for this deletion.
+                write_group(pool, std::mem::take(&mut group)).await;
+                let _ = reply.send(outbox::forget(pool, &delivered, keep).await);
+            }
+            change => group.push(change),
+        }
+    }
+    write_group(pool, group).await;
 }
 
 async fn write_group(pool: &Pool, mut group: Vec<Job>) {
@@ -305,5 +330,35 @@ fn refuse(job: Job, error: &StoreError) {
         Job::Import { reply, .. } => drop(reply.send(Err(error.into()))),
         Job::Erase { reply, .. } => drop(reply.send(Err(error))),
         Job::Forget { reply, .. } => drop(reply.send(Err(error))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_fails_the_changes_of_its_group_and_later_ones_are_written() {
+        let (queue, jobs) = mpsc::channel(WAITING_MAX);
+        let (stop, stopped) = oneshot::channel();
+        let write = |jobs: Vec<Job>| async move {
+            for job in jobs {
+                let Job::Forget { keep, reply, .. } = job else { unreachable!("only these are queued") };
+                assert_ne!(keep, 0, "a defect");
+                let _ = reply.send(Ok(u64::from(keep)));
+            }
+        };
+        let running = run(1, write, jobs, stopped);
+        let asking = async {
+            let mut answers = Vec::new();
+            for keep in [1, 0, 2] {
+                let (reply, answer) = oneshot::channel();
+                assert!(queue.send(Job::Forget { delivered: Vec::new(), keep, reply }).await.is_ok());
+                answers.push(answer.await.ok().and_then(Result::ok));
+            }
+            drop(stop);
+            answers
+        };
+        assert_eq!(tokio::join!(running, asking).1, [Some(1), None, Some(2)]);
     }
 }

@@ -18,7 +18,7 @@ use contract::window::Window;
 
 use super::NodeBucket;
 use super::mirror::Mirror;
-use crate::ledger::{Settlement, day_of, ends_at, left};
+use crate::ledger::{Executed, day_of, ends_at, left};
 use crate::standing::Standing;
 
 /// What a node admits without the store.
@@ -30,8 +30,8 @@ pub enum DegradedPolicy {
     Everything,
 }
 
-/// One node's share of a limit: an equal part, and one unit of the remainder if its turn is early enough. The shares of
-/// all nodes add up to the limit.
+/// One node's share of a limit: an equal part, and one unit of the remainder if its turn is early enough. The nodes take
+/// turns from window to window, and in each window their shares add up to the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     nodes: NonZeroU32,
@@ -44,8 +44,11 @@ impl Share {
         Self { nodes, turn: turn % nodes }
     }
 
-    pub(super) fn of(self, units: u32) -> u32 {
-        units / self.nodes + u32::from(self.turn < units % self.nodes)
+    /// The share of these units in the window of this number.
+    pub(super) fn of(self, units: u32, window: i64) -> u32 {
+        let nodes = i64::from(self.nodes.get());
+        let turn = (window.rem_euclid(nodes) + i64::from(self.turn)) % nodes;
+        units / self.nodes + u32::from(turn < i64::from(units % self.nodes))
     }
 }
 
@@ -65,18 +68,18 @@ pub enum DegradedStep {
     Admit(Standing),
     /// The limit is known to be reached.
     Refuse(Standing, Window),
-    /// The node's share is spent; the limit may not be.
-    Spent,
+    /// The node's share of this window is spent; the limit may not be. It has a new share in the next window.
+    Spent(Window),
 }
 
-/// State of a node in windows that no settlement has named.
+/// State of a node in windows that no reply has named.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct UnnamedWindows {
     /// Units spent before midnight, if the node entered a day by itself.
     pub(super) yesterday: u32,
     /// When it entered that day.
     pub(super) midnight: Duration,
-    /// Units spent in the last minute that a settlement named.
+    /// Units spent in the last minute that a reply named.
     pub(super) spent_before: u32,
     /// The windows are those of this machine's clock: the store was never heard.
     pub(super) by_own_clock: bool,
@@ -85,16 +88,16 @@ pub(super) struct UnnamedWindows {
 /// How far the clocks of well-kept machines may differ.
 const CLOCKS_APART: Duration = Duration::from_secs(1);
 
-/// The remaining units of this node's share.
-#[derive(Clone, Copy, Debug)]
+/// The remaining units of this node's shares; `None` before the first request of the window.
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ShareLeft {
-    minute: u32,
-    day: u32,
+    pub(super) minute: Option<u32>,
+    pub(super) day: Option<u32>,
 }
 
 impl NodeBucket {
     /// Tries to spend a unit without the store, after [`NodeBucket::spend`] returned `Ask`. `clock` is used for a
-    /// bucket that no settlement has described.
+    /// bucket that no reply has described.
     pub fn spend_degraded(&mut self, now: Duration, clock: DegradedClock, how: DegradedPolicy) -> DegradedStep {
         let limits = self.limits;
         let mirror = self.mirror.get_or_insert_with(|| match clock {
@@ -104,16 +107,7 @@ impl NodeBucket {
         let clock = mirror.clock(now);
         let minute = Window::Minute.index(clock);
         if minute > mirror.minute {
-            let day_left = mirror.share.map(|share| share.day);
-            let same_day = day_of(minute) == day_of(mirror.minute);
             mirror.enter_unnamed(minute, now, clock);
-            if let DegradedPolicy::Share(share) = how {
-                let day = match day_left {
-                    Some(day) if same_day => day,
-                    _ => share.of(left(limits.of(Window::Day), mirror.day_charged)),
-                };
-                mirror.share = Some(ShareLeft { minute: share.of(limits.of(Window::Minute)), day });
-            }
         }
         if let DegradedPolicy::Share(of_all) = how {
             let reached = [Window::Day, Window::Minute];
@@ -122,15 +116,14 @@ impl NodeBucket {
             {
                 return DegradedStep::Refuse(mirror.show(limits, now), window);
             }
-            let share = mirror.share.get_or_insert(ShareLeft {
-                minute: of_all.of(left(limits.of(Window::Minute), mirror.minute_charged)),
-                day: of_all.of(left(limits.of(Window::Day), mirror.day_charged)),
-            });
-            if share.minute == 0 || share.day == 0 {
-                return DegradedStep::Spent;
+            let of = |window: Window, number| of_all.of(left(limits.of(window), mirror.charged(window)), number);
+            let (minute, day) = (of(Window::Minute, mirror.minute), of(Window::Day, day_of(mirror.minute)));
+            let (minute, day) = (mirror.share.minute.get_or_insert(minute), mirror.share.day.get_or_insert(day));
+            if *day == 0 || *minute == 0 {
+                return DegradedStep::Spent(if *day == 0 { Window::Day } else { Window::Minute });
             }
-            share.minute -= 1;
-            share.day -= 1;
+            *minute -= 1;
+            *day -= 1;
         }
         mirror.spend_unstated();
         DegradedStep::Admit(mirror.show(limits, now))
@@ -138,7 +131,7 @@ impl NodeBucket {
 }
 
 impl Mirror {
-    /// Windows without charges that no settlement has named.
+    /// Windows without charges that no reply has named.
     fn unnamed(clock: UnixMillis, now: Duration, by_own_clock: bool) -> Self {
         let mut mirror = Self::blank(clock, now);
         mirror.unnamed = Some(UnnamedWindows { by_own_clock, ..UnnamedWindows::default() });
@@ -153,13 +146,13 @@ impl Mirror {
     /// Moves what was spent in windows that this node entered by itself to those that the store names, unless the store
     /// knows them. Units of a minute or day that had ended by then are dropped; if that is uncertain, they are kept.
     /// Returns whether anything was moved.
-    pub(super) fn adopt_windows(&mut self, settlement: &Settlement, now: Duration) -> bool {
+    pub(super) fn adopt_windows(&mut self, executed: &Executed, now: Duration) -> bool {
         let Some(unnamed) = self.unnamed.take() else { return false };
-        if !unnamed.by_own_clock && self.minute <= settlement.minute {
+        if !unnamed.by_own_clock && self.minute <= executed.minute {
             return false;
         }
         let began = |window: Window| {
-            let passed = window.seconds() * 1_000 - settlement.millis_left(window);
+            let passed = window.seconds() * 1_000 - executed.millis_left(window);
             now.saturating_sub(super::millis(passed))
         };
         if self.minute_until <= began(Window::Minute) {
@@ -168,17 +161,17 @@ impl Mirror {
         if self.minute_until <= began(Window::Day) {
             self.day_spent = 0;
         }
-        if settlement.minute == self.named {
+        if executed.minute == self.named {
             self.minute_spent = self.minute_spent.saturating_add(unnamed.spent_before);
         }
         if unnamed.midnight > began(Window::Day) + CLOCKS_APART {
             self.day_spent = self.day_spent.saturating_add(unnamed.yesterday);
         }
-        self.move_to(settlement.minute);
+        self.move_to(executed.minute);
         true
     }
 
-    /// Begins a minute that no settlement has named.
+    /// Begins a minute that no reply has named.
     fn enter_unnamed(&mut self, minute: i64, now: Duration, clock: UnixMillis) {
         if self.unnamed.is_none() {
             self.unnamed = Some(UnnamedWindows { spent_before: self.minute_spent, ..UnnamedWindows::default() });

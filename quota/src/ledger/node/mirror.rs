@@ -7,7 +7,7 @@ use contract::time::UnixMillis;
 use contract::window::Window;
 
 use super::degraded::{ShareLeft, UnnamedWindows};
-use super::{Claim, Settlement, millis};
+use super::{Claim, Executed, millis};
 use crate::ledger::bucket::CLOCK_STEP_BACK_MINUTES_MAX;
 use crate::ledger::{day_of, ends_at, left};
 use crate::standing::{Allowance, Standing};
@@ -19,7 +19,7 @@ const CLOCK_GRAIN: Duration = Duration::from_millis(1);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mirror {
     pub(super) minute: i64,
-    /// The minute of the last settlement; [`i64::MIN`] before the first.
+    /// The minute of the last reply; [`i64::MIN`] before the first.
     pub(super) named: i64,
     pub(super) minute_spent: u32,
     pub(super) day_spent: u32,
@@ -27,11 +27,11 @@ pub(super) struct Mirror {
     held: u32,
     /// Units granted to waiting requests that are about to be served.
     due: u32,
-    /// Units charged by all nodes at the last settlement (including `held` and `due`), plus those spent without the
+    /// Units charged by all nodes at the last reply (including `held` and `due`), plus those spent without the
     /// store since.
     pub(super) minute_charged: u64,
     pub(super) day_charged: u64,
-    /// The store's record of this node at the last settlement.
+    /// The store's record of this node at the last reply.
     own_minute: u32,
     own_day: u32,
     /// Units charged to earlier lives of this node for good; the current life does not claim them again.
@@ -48,9 +48,9 @@ pub(super) struct Mirror {
     /// The store's clock, and the latest time at which the store read it.
     clock: UnixMillis,
     clock_at: Duration,
-    /// Set while the node entered the windows by itself: no settlement has named them.
+    /// Set while the node entered the windows by itself: no reply has named them.
     pub(super) unnamed: Option<UnnamedWindows>,
-    pub(super) share: Option<ShareLeft>,
+    pub(super) share: ShareLeft,
 }
 
 impl Mirror {
@@ -79,7 +79,7 @@ impl Mirror {
             clock,
             clock_at: now,
             unnamed: None,
-            share: None,
+            share: ShareLeft::default(),
         }
     }
 
@@ -110,9 +110,10 @@ impl Mirror {
             self.own_day = 0;
             self.past_day = 0;
             self.shown_day = u32::MAX;
-            self.share = None;
+            self.share.day = None;
         }
         self.minute = minute;
+        self.share.minute = None;
         self.minute_spent = 0;
         self.held = 0;
         self.due = 0;
@@ -140,38 +141,38 @@ impl Mirror {
         (self.past_minute, self.past_day) = (0, 0);
     }
 
-    /// Applies a settlement of which `granted` units count, `need` of them for waiting requests. Returns whether
+    /// Applies a reply of which `granted` units count, `need` of them for waiting requests. Returns whether
     /// figures were moved to the windows that it names, so that the store must receive a statement.
     pub(super) fn hear(
         &mut self,
-        settlement: &Settlement,
+        executed: &Executed,
         granted: u32,
         need: u32,
         asked_at: Duration,
         now: Duration,
     ) -> bool {
         self.keep_rest();
-        let moved = self.adopt_windows(settlement, now);
-        self.enter(settlement.minute);
-        self.named = settlement.minute;
+        let moved = self.adopt_windows(executed, now);
+        self.enter(executed.minute);
+        self.named = executed.minute;
         self.due = granted.min(need);
         self.held = self.held.saturating_add(granted - self.due);
-        self.minute_charged = settlement.minute_charged;
-        self.day_charged = settlement.day_charged;
-        self.own_minute = settlement.own_minute;
-        self.own_day = settlement.own_day;
-        self.minute_until = asked_at + millis(settlement.millis_left(Window::Minute));
+        self.minute_charged = executed.minute_charged;
+        self.day_charged = executed.day_charged;
+        self.own_minute = executed.own_minute;
+        self.own_day = executed.own_day;
+        self.minute_until = asked_at + millis(executed.millis_left(Window::Minute));
         self.spendable_until = self.minute_until.saturating_sub(CLOCK_GRAIN);
-        self.clock = settlement.now;
+        self.clock = executed.now;
         self.clock_at = now;
-        self.share = None;
+        self.share = ShareLeft::default();
         moved
     }
 
     /// Remembers until the minute ends that a window is used up. If both are, the day decides.
-    pub(super) fn refuse_if_spent(&mut self, limits: Option<Limits>, settlement: &Settlement) {
+    pub(super) fn refuse_if_spent(&mut self, limits: Option<Limits>, executed: &Executed) {
         self.refused = match limits {
-            Some(limits) if settlement.learning_until.is_none() => [Window::Day, Window::Minute]
+            Some(limits) if executed.learning_until.is_none() => [Window::Day, Window::Minute]
                 .into_iter()
                 .find(|window| left(limits.of(*window), self.charged(*window)) == 0),
             _ => None,
@@ -255,7 +256,7 @@ impl Mirror {
     pub(super) fn forget_limits(&mut self) {
         self.refused = None;
         self.held = 0;
-        self.share = None;
+        self.share = ShareLeft::default();
         self.shown_minute = u32::MAX;
         self.shown_day = u32::MAX;
     }

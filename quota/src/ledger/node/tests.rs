@@ -43,11 +43,11 @@ impl Pair {
     }
 
     /// Executes a statement at the store and lets the node read the reply.
-    fn exchange(&mut self, purpose: Purpose) -> Settlement {
+    fn exchange(&mut self, purpose: Purpose) -> Executed {
         let statement = self.node.ask(self.now, purpose).unwrap();
-        let Reply::Settled(settlement) = self.store.apply(&statement, &Self::around(self.now)) else { unreachable!() };
-        assert!(self.node.hear(self.now, statement.seq, &settlement));
-        settlement
+        let Reply::Executed(executed) = self.store.apply(&statement, &Self::around(self.now)) else { unreachable!() };
+        assert!(self.node.hear(self.now, statement.seq, &executed));
+        executed
     }
 
     /// One request, with a call to the store if the node needs it.
@@ -119,9 +119,9 @@ fn units_are_valid_from_the_moment_of_asking_and_never_reach_into_the_next_minut
     let statement = pair.node.ask(pair.now, Purpose::Prefetch).unwrap();
     let asked_at = pair.now;
     pair.pass(SECOND);
-    let Reply::Settled(settlement) = pair.store.apply(&statement, &Pair::around(pair.now)) else { unreachable!() };
-    pair.node.hear(pair.now, statement.seq, &settlement);
-    let ends = asked_at + millis(settlement.millis_left(Window::Minute));
+    let Reply::Executed(executed) = pair.store.apply(&statement, &Pair::around(pair.now)) else { unreachable!() };
+    pair.node.hear(pair.now, statement.seq, &executed);
+    let ends = asked_at + millis(executed.millis_left(Window::Minute));
     pair.now = ends.saturating_sub(Duration::from_millis(2));
     assert!(matches!(pair.spend(), Step::Admit(_)), "the last moment it is surely still this minute");
     pair.now = ends.saturating_sub(Duration::from_millis(1));
@@ -137,10 +137,10 @@ fn a_reply_to_an_abandoned_statement_is_ignored() {
     let mut pair = Pair::new(60, 1_000);
     pair.spend();
     let lost = pair.node.ask(pair.now, Purpose::Spend(3)).unwrap();
-    let Reply::Settled(settlement) = pair.store.apply(&lost, &Pair::around(pair.now)) else { unreachable!() };
-    assert!(pair.node.give_up(lost.seq));
-    assert!(!pair.node.give_up(lost.seq));
-    assert!(!pair.node.hear(pair.now, lost.seq, &settlement));
+    let Reply::Executed(executed) = pair.store.apply(&lost, &Pair::around(pair.now)) else { unreachable!() };
+    assert!(pair.node.abandon(lost.seq));
+    assert!(!pair.node.abandon(lost.seq));
+    assert!(!pair.node.hear(pair.now, lost.seq, &executed));
     assert_eq!(pair.spend(), Step::Ask);
     assert!(pair.node.owes(), "what became of the statement is unknown");
     assert_eq!(pair.exchange(Purpose::Spend(1)).day_charged, 1);
@@ -204,10 +204,10 @@ fn a_grant_under_limits_that_changed_meanwhile_is_not_used() {
     let mut pair = Pair::new(1_000, 100_000);
     pair.spend();
     let statement = pair.node.ask(pair.now, Purpose::Spend(1)).unwrap();
-    let Reply::Settled(settlement) = pair.store.apply(&statement, &Pair::around(pair.now)) else { unreachable!() };
+    let Reply::Executed(executed) = pair.store.apply(&statement, &Pair::around(pair.now)) else { unreachable!() };
     pair.limits = Limits::new(1, 1).unwrap();
     pair.spend();
-    pair.node.hear(pair.now, statement.seq, &settlement);
+    pair.node.hear(pair.now, statement.seq, &executed);
     assert_eq!(pair.node.serve(pair.now), Step::Ask);
     assert_eq!(pair.exchange(Purpose::Spend(1)).granted, 1, "the first grant was returned by the same statement");
 }
@@ -221,8 +221,8 @@ fn a_refund_after_the_minute_goes_back_to_the_day_alone() {
     pair.node.refund(pair.now, &standing);
     pair.pass(5 * SECOND);
     assert!(pair.node.wants_hand_back(pair.now));
-    let settlement = pair.exchange(Purpose::HandBack);
-    assert_eq!((settlement.minute_charged, settlement.day_charged), (1, 1));
+    let executed = pair.exchange(Purpose::HandBack);
+    assert_eq!((executed.minute_charged, executed.day_charged), (1, 1));
 }
 
 #[test]
@@ -240,9 +240,9 @@ fn a_degraded_node_spends_its_share_and_claims_it_afterwards() {
         pair.pass(60 * SECOND);
     }
     assert_eq!(admitted, 40);
-    let settlement = pair.exchange(Purpose::Assert);
-    assert_eq!(settlement.day_charged, 40);
-    assert!(settlement.learning_until.is_some(), "if this node was alone, others were");
+    let executed = pair.exchange(Purpose::Assert);
+    assert_eq!(executed.day_charged, 40);
+    assert!(executed.learning_until.is_some(), "if this node was alone, others were");
 }
 
 #[test]
@@ -264,8 +264,10 @@ fn without_the_store_a_day_known_to_be_spent_is_refused() {
 fn the_shares_of_all_nodes_add_up_to_the_limit() {
     for nodes in (1..8).filter_map(NonZeroU32::new) {
         for limit in 0..100 {
-            let shares = (7..7 + nodes.get()).map(|turn| Share::new(nodes, turn).of(limit));
-            assert_eq!(shares.sum::<u32>(), limit, "{nodes} nodes");
+            for window in [-1, 0, 28_333_333, i64::MAX] {
+                let shares = (7..7 + nodes.get()).map(|turn| Share::new(nodes, turn).of(limit, window));
+                assert_eq!(shares.sum::<u32>(), limit, "{nodes} nodes, window {window}");
+            }
         }
     }
 }
@@ -305,12 +307,12 @@ fn units_of_a_minute_ahead_of_the_store_are_charged_to_the_stores_minute() {
         }
         let minute = Window::Minute.index(START);
         let heard = pair.node.ask(fast, Purpose::Spend(1)).unwrap();
-        let Reply::Settled(settlement) = pair.store.apply(&heard, &Pair::around(pair.now)) else { unreachable!() };
-        assert!(pair.node.hear(fast, heard.seq, &settlement));
-        assert_eq!((settlement.granted, settlement.minute), (0, minute), "the record stays");
+        let Reply::Executed(executed) = pair.store.apply(&heard, &Pair::around(pair.now)) else { unreachable!() };
+        assert!(pair.node.hear(fast, heard.seq, &executed));
+        assert_eq!((executed.granted, executed.minute), (0, minute), "the record stays");
         assert!(pair.node.wants_assert());
         let told = pair.node.ask(fast, Purpose::Assert).unwrap();
-        let Reply::Settled(told) = pair.store.apply(&told, &Pair::around(pair.now)) else { unreachable!() };
+        let Reply::Executed(told) = pair.store.apply(&told, &Pair::around(pair.now)) else { unreachable!() };
         let spent: u64 = 5 + spent_before;
         assert_eq!(
             (told.minute, told.minute_charged, told.day_charged),
@@ -324,8 +326,8 @@ fn units_of_a_minute_ahead_of_the_store_are_charged_to_the_stores_minute() {
 fn hold_elsewhere(pair: &mut Pair, process: u32, units: u32) -> NodeBucket {
     let mut other = NodeBucket::new(node(process), pair.limits);
     let statement = other.ask(pair.now, Purpose::Spend(units)).unwrap();
-    let Reply::Settled(settlement) = pair.store.apply(&statement, &Pair::around(pair.now)) else { unreachable!() };
-    assert!(other.hear(pair.now, statement.seq, &settlement));
+    let Reply::Executed(executed) = pair.store.apply(&statement, &Pair::around(pair.now)) else { unreachable!() };
+    assert!(other.hear(pair.now, statement.seq, &executed));
     other
 }
 
@@ -338,7 +340,7 @@ fn before_a_refusal_it_recalls_held_units_three_times_with_growing_waits() {
         assert_eq!(pair.exchange(Purpose::Spend(1)).granted, 0);
         assert!(pair.node.take_recall() && !pair.node.take_recall(), "said once");
         assert_eq!(pair.node.quiet_until(), pair.now + wait);
-        // Other settlements meanwhile neither shorten the wait nor count as another recall.
+        // Other replies meanwhile neither shorten the wait nor count as another recall.
         pair.pass(wait / 2);
         pair.exchange(Purpose::Spend(1));
         assert!(!pair.node.take_recall());
@@ -385,18 +387,18 @@ fn a_restarted_node_claims_only_units_that_are_not_charged_yet() {
     }
     assert_eq!(pair.node.claim().day_units(), 0);
     assert_eq!(pair.spend(), Step::Ask);
-    let settlement = pair.exchange(Purpose::Spend(1));
+    let executed = pair.exchange(Purpose::Spend(1));
     assert_eq!(
-        (settlement.granted > 0, settlement.own_day, settlement.day_charged),
-        (true, settlement.granted, charged + u64::from(settlement.granted))
+        (executed.granted > 0, executed.own_day, executed.day_charged),
+        (true, executed.granted, charged + u64::from(executed.granted))
     );
-    assert!(settlement.learning_until.is_none(), "a new life does not look like a loss of memory");
+    assert!(executed.learning_until.is_none(), "a new life does not look like a loss of memory");
     assert!(matches!(pair.node.serve(pair.now), Step::Admit(_)));
-    assert_eq!(pair.node.claim().day_units(), settlement.granted);
+    assert_eq!(pair.node.claim().day_units(), executed.granted);
     pair.node.store_forgot(pair.now);
     assert_eq!(
         u64::from(pair.node.claim().day_units()),
-        charged + u64::from(settlement.granted),
+        charged + u64::from(executed.granted),
         "a new memory hears everything"
     );
 }

@@ -17,7 +17,7 @@ use crate::store::{Received, StoreOutage};
 use chassis::names::LOOK_UP_MAX;
 
 /// The channel. In a Cluster every server passes messages on to all others.
-const CHANNEL: &str = "tollhouse:news";
+const CHANNEL: &str = "tollhouse:notifications";
 /// Bans and lifts by key: the latest notification about each.
 pub(super) const BANS_KEY: &str = "tollhouse:bans";
 /// Messages queued for the receiver.
@@ -32,7 +32,6 @@ const PAUSE: Duration = Duration::from_millis(200);
 #[derive(Serialize, Deserialize)]
 struct Message {
     from: String,
-    #[serde(rename = "news")]
     notification: Notification,
 }
 

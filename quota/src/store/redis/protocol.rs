@@ -5,7 +5,7 @@ use redis::Value;
 
 use super::super::StoreOutage;
 use crate::ledger::bucket::{BucketView, RawComponent, view_of};
-use crate::ledger::{Incarnation, Life, NodeId, Reply, Settlement, Statement};
+use crate::ledger::{Executed, Incarnation, Life, NodeId, Reply, Statement};
 
 /// The arguments of a statement in the script's order.
 pub(super) fn arguments(statement: &Statement) -> [String; 15] {
@@ -56,7 +56,7 @@ pub(super) fn reply(answer: &Value) -> Result<Reply, StoreOutage> {
         learning,
         incarnation,
     ] = integers::<11>(answer)?;
-    Ok(Reply::Settled(Settlement {
+    Ok(Reply::Executed(Executed {
         granted: small(granted)?,
         now: UnixMillis(now),
         minute,
@@ -76,10 +76,10 @@ pub(super) fn view(fields: &Value, time: &Value) -> Result<Option<BucketView>, S
     let fields: Vec<(String, String)> = redis::from_redis_value(fields.clone()).map_err(foreign)?;
     let (seconds, micros): (i64, i64) = redis::from_redis_value(time.clone()).map_err(foreign)?;
     let now = UnixMillis(seconds.saturating_mul(1_000).saturating_add(micros / 1_000));
-    let Some((_, record)) = fields.iter().find(|(name, _)| name == "books") else { return Ok(None) };
+    let Some((_, record)) = fields.iter().find(|(name, _)| name == "record") else { return Ok(None) };
     let [minute, minute_charged, day_charged, ..] = numbers::<10>(record)?;
     let mut components = Vec::new();
-    for (name, text) in fields.iter().filter(|(name, _)| name != "books") {
+    for (name, text) in fields.iter().filter(|(name, _)| name != "record") {
         let [start, stay, process, _, minute, units, spent, day] = numbers::<8>(text)?;
         let life = Life { start: small(start)?, stay: small(stay)?, process: small(process)? };
         components.push(RawComponent {
@@ -139,7 +139,7 @@ mod tests {
             assert_eq!(reply(&answer(numbers)), Ok(known));
         }
         let good = answer(&[1, 2, 3, 4, 5, 6, 7, 8, 9, -1, 11]);
-        assert!(matches!(reply(&good), Ok(Reply::Settled(one)) if one.granted == 1 && one.learning_until.is_none()));
+        assert!(matches!(reply(&good), Ok(Reply::Executed(one)) if one.granted == 1 && one.learning_until.is_none()));
         for wrong in [
             Value::Nil,
             Value::Okay,

@@ -9,11 +9,13 @@ mod connect;
 mod slots;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
+use chassis::shutdown::Shutdown;
+use chassis::supervise::Supervisor;
 use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
 use tokio::sync::{Notify, watch};
@@ -25,7 +27,7 @@ use crate::store::StoreOutage;
 /// Pause before the second attempt to connect; it doubles after each attempt.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 /// The longest pause. Nodes find a returning server within this time of each other, plus a heartbeat: less than the
-/// time in which new data only learns (settle.lua).
+/// time in which new data only learns (statement.lua).
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 /// How often missing servers of a Cluster are tried.
 const RETRY_EVERY: Duration = Duration::from_millis(500);
@@ -51,7 +53,7 @@ pub(super) struct Link {
     /// Keeps [`Link::local_key`]s on this server; empty for a single server.
     tag: String,
     pub(super) memory_key: String,
-    pub(super) settle: Script,
+    pub(super) statement: Script,
     pub(super) heartbeat: Script,
     /// The topology that it belongs to.
     round: u64,
@@ -98,35 +100,26 @@ pub(super) struct Servers {
     /// The last known incarnation of each server's data; only servers of the current topology.
     incarnations: Mutex<BTreeMap<String, u64>>,
     doubted: Notify,
+    /// The number of the last topology.
+    rounds: AtomicU64,
     /// The current round, or why there is none.
     state: watch::Sender<Result<u64, StoreOutage>>,
 }
 
 impl Servers {
     /// Connects in the background until dropped.
-    pub(super) fn start(settings: RedisSettings) -> Arc<Self> {
+    pub(super) fn start(settings: RedisSettings, tasks: &Supervisor) -> Arc<Self> {
         let none = StoreOutage::Unreachable("not connected yet".to_owned());
         let servers = Arc::new(Self {
             settings,
             topology: ArcSwapOption::empty(),
             incarnations: Mutex::default(),
             doubted: Notify::new(),
+            rounds: AtomicU64::new(0),
             state: watch::Sender::new(Err(none)),
         });
-        let weak = Arc::downgrade(&servers);
-        tokio::spawn(async move {
-            let mut round = 0;
-            while let Some(servers) = weak.upgrade() {
-                let is_whole = servers.topology.load().as_ref().map(|topology| topology.is_whole());
-                if is_whole != Some(true) {
-                    round += 1;
-                    servers.connect(round).await;
-                }
-                let is_whole = servers.topology.load().as_ref().is_some_and(|topology| topology.is_whole());
-                // Wakes up now and then without a problem, so that the task ends with the store.
-                let wait = if is_whole { LOOK_EVERY } else { RETRY_EVERY };
-                let _ = tokio::time::timeout(wait, servers.doubted.notified()).await;
-            }
+        tasks.spawn("quota_connections", &Shutdown::new(), Arc::downgrade(&servers), |servers, _| {
+            keep_connected(servers)
         });
         servers
     }
@@ -227,6 +220,21 @@ impl Servers {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }
+    }
+}
+
+/// Connects to all servers again after each problem, until they are dropped.
+async fn keep_connected(servers: Weak<Servers>) {
+    while let Some(servers) = servers.upgrade() {
+        let is_whole = servers.topology.load().as_ref().map(|topology| topology.is_whole());
+        if is_whole != Some(true) {
+            let round = servers.rounds.fetch_add(1, Ordering::Relaxed) + 1;
+            servers.connect(round).await;
+        }
+        let is_whole = servers.topology.load().as_ref().is_some_and(|topology| topology.is_whole());
+        // Wakes up now and then without a problem, so that the task ends with the store.
+        let wait = if is_whole { LOOK_EVERY } else { RETRY_EVERY };
+        let _ = tokio::time::timeout(wait, servers.doubted.notified()).await;
     }
 }
 

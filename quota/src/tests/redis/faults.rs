@@ -137,7 +137,7 @@ async fn lost_scripts_are_loaded_again() {
 
 // promise: faults.6
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_server_still_settles() {
+async fn a_full_server_still_executes_statements() {
     let redis = Redis::with(&["--maxmemory-policy", "noeviction"]);
     let nodes = short_budget(&redis, 1, OnStoreDown::Deny).await;
     redis.ask(&["CONFIG", "SET", "maxmemory", "1mb"]);
@@ -181,7 +181,7 @@ async fn fails_over_within_a_minute(old: &Redis, new: &Redis) -> bool {
         admitted += ask_in_turn(&nodes, &project, limits, 2).await;
         new.ask(&["EXISTS", "tollhouse:gateways"]) == "1"
             && nodes.all.iter().all(|node| node.mode() == Mode::Lease)
-            && !new.ask(&["HGET", &format!("tollhouse:bucket:{{{project}}}"), "books"]).is_empty()
+            && !new.ask(&["HGET", &format!("tollhouse:bucket:{{{project}}}"), "record"]).is_empty()
     })
     .await;
     admitted += ask_in_turn(&nodes, &project, limits, 300).await;
@@ -237,7 +237,7 @@ async fn bans_survive_an_emptied_store_and_lifted_ones_do_not_return() {
     eventually("both are told again", async || redis.ask(&["HGETALL", "tollhouse:bans"]).lines().count() == 4).await;
     // A ban repeated by a node that missed the lift.
     let missed = redis.ask(&["HGET", "tollhouse:bans", key(8).as_str()]).replace(key(8).as_str(), key(7).as_str());
-    redis.ask(&["PUBLISH", "tollhouse:news", &format!(r#"{{"from":"another","news":{missed}}}"#)]);
+    redis.ask(&["PUBLISH", "tollhouse:notifications", &format!(r#"{{"from":"another","notification":{missed}}}"#)]);
     nodes.all[0].ban(&key(6), far).unwrap();
     eventually("what came after it was heard", async || nodes.all[1].bans().len() == 2).await;
     let banned: Vec<_> = nodes.all[1].bans().into_iter().map(|ban| ban.key).collect();

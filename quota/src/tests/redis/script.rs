@@ -7,7 +7,7 @@ use proptest::test_runner::{Config, TestRunner};
 
 use super::*;
 use crate::ledger::bucket::{Bucket, PLACES_MAX, StoreState};
-use crate::ledger::{Claim, Incarnation, Life, NodeId, Reply, Settlement, Statement};
+use crate::ledger::{Claim, Executed, Incarnation, Life, NodeId, Reply, Statement};
 
 /// A planned statement: the parts that depend on the clock are filled in when it is made.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +18,7 @@ struct Draft {
     heard_behind: u8,
     /// Minutes from the current one; `None`: knows no minute.
     minute: Option<i8>,
-    /// How many minutes before that a settlement named the last minute; `None`: never.
+    /// How many minutes before that a reply named the last minute; `None`: never.
     named_before: Option<u8>,
     minute_spent: u8,
     day_more: u8,
@@ -74,10 +74,10 @@ impl Pair<'_> {
             spare: draft.spare.into(),
             limits: Limits::new(draft.limits.0.into(), draft.limits.1.into()).unwrap(),
         };
-        let real = self.store.settle(&self.project, statement).await.unwrap();
+        let real = self.store.execute(&self.project, statement).await.unwrap();
         // The server decided at its own time, with its own data.
         let (at, incarnation) = match real {
-            Reply::Settled(Settlement { now, incarnation, .. }) => (now, incarnation),
+            Reply::Executed(Executed { now, incarnation, .. }) => (now, incarnation),
             // Nothing was executed. The bucket must not see new data.
             _ => (UnixMillis(now), self.incarnation),
         };
@@ -91,7 +91,7 @@ impl Pair<'_> {
         let mut nodes = record.nodes.clone();
         nodes.sort_by_key(|one| one.node);
         mirrored.nodes.sort_by_key(|one| one.node);
-        if let Reply::Settled(_) = real
+        if let Reply::Executed(_) = real
             && record.minute == mirrored.minute
         {
             prop_assert_eq!(record.minute_charged, mirrored.minute_charged);
@@ -133,7 +133,7 @@ async fn the_script_is_the_same_function_as_the_bucket() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_script_and_the_bucket_give_up_the_same_places_and_refuse_the_same_newcomers() {
+async fn the_script_and_the_bucket_evict_the_same_places_and_refuse_the_same_newcomers() {
     let redis = Redis::in_a_fresh_minute();
     let store = store(&[redis.port], RedisMode::Standalone, 1).await;
     grants(&store).await;

@@ -48,10 +48,10 @@ async fn redis_over_tls_must_be_trusted() {
         ca_certificate: Some(trusted.as_bytes().to_vec()),
         ..settings_for(&[port], RedisMode::Standalone)
     };
-    let store = RedisStore::start(settings(&authority), 1, call_metrics());
+    let store = RedisStore::start(settings(&authority), 1, call_metrics(), &tasks());
     store.connected(PATIENCE).await.unwrap();
     grants(&store).await;
     let (_, stranger) = certificate();
-    let distrustful = RedisStore::start(settings(&stranger), 2, call_metrics());
+    let distrustful = RedisStore::start(settings(&stranger), 2, call_metrics(), &tasks());
     assert!(distrustful.connected(Duration::from_secs(1)).await.is_err(), "an unknown authority");
 }

@@ -218,8 +218,23 @@ fn of_edge(edge: &Value, found: &mut Vec<String>) {
             "gateway {name} refuses its changed settings: {reason}. Those in force stay; correct the file (tollhouse check-config)"
         ));
     }
+    of_tasks(&format!("gateway {name}"), edge, found);
     if let Some(dropped @ 1..) = edge.get("log_lines_dropped").and_then(Value::as_i64) {
         found.push(format!("gateway {name} has dropped {dropped} log lines since it started"));
+    }
+}
+
+/// Background tasks that panicked in the last ten minutes.
+fn of_tasks(process: &str, status: &Value, found: &mut Vec<String>) {
+    for panicked in items(status, "/panicked_tasks") {
+        let figure = |field: &str| panicked.get(field).and_then(Value::as_u64).unwrap_or(0);
+        found.push(format!(
+            "the background task {} of {process} panicked {} seconds ago and was started again, panic {} since the process started: \
+             report this defect with the panic in the process's log",
+            text(panicked, "task"),
+            figure("seconds_ago"),
+            figure("panics"),
+        ));
     }
 }
 
@@ -262,6 +277,7 @@ fn of_service(name: &str, status: Option<&Value>, trouble: &str, kind: &str, fou
     for fault in items(status, "/listener_certificate_faults") {
         found.push(format!("{name}: {}", fault.as_str().unwrap_or("?")));
     }
+    of_tasks(name, status, found);
     let Some(trouble) = status.get(trouble).filter(|trouble| !trouble.is_null()) else { return };
     let ago = trouble.get("seconds_ago").and_then(Value::as_u64).unwrap_or(0);
     if ago <= RECENT_SECONDS {

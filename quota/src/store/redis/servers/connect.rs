@@ -29,7 +29,7 @@ const OLDEST: (u32, u32) = (6, 2);
 /// The key that stores the incarnation of a server's data.
 const MEMORY_KEY: &str = "tollhouse:memory";
 
-const SETTLE: &str = include_str!("../settle.lua");
+const STATEMENT: &str = include_str!("../statement.lua");
 const HEARTBEAT: &str = include_str!("../heartbeat.lua");
 
 type Slots = BTreeMap<u16, usize>;
@@ -160,9 +160,9 @@ async fn link(
         return Err(StoreOutage::Refused(format!("Redis {version} is too old; use 6.2 or newer, or Valkey")));
     }
     warn_of_eviction(&fact("maxmemory_policy"), &fact("maxmemory"), address);
-    // A full server must still be able to settle, because a bucket's record has a fixed size.
+    // A full server must still be able to execute statements, because a bucket's record has a fixed size.
     let flags = if version_number.0 >= 7 { "#!lua flags=allow-oom,allow-cross-slot-keys\n" } else { "" };
-    let settle = script(&mut connection, flags, SETTLE).await?;
+    let statement = script(&mut connection, flags, STATEMENT).await?;
     let heartbeat = script(&mut connection, flags, HEARTBEAT).await?;
     // Shorter than the caller's budget, so that it is known which server did not answer.
     connection.set_response_timeout(settings.call_budget * 9 / 10);
@@ -176,7 +176,7 @@ async fn link(
         run_id,
         tag,
         memory_key,
-        settle,
+        statement,
         heartbeat,
         round,
         timeouts: AtomicU32::new(0),

@@ -9,11 +9,12 @@ fn healthy() -> Value {
             "clocks_off_milliseconds": { "quota_store": null, "control_plane": 59_000 }, "quota": { "mode": "lease" }, "log_lines_dropped": 0,
             "damaged_files": [], "settings_refused": null,
             "upstreams": [{ "name": "orders", "endpoints": 1, "up": 1 }],
-            "platform_certificate_faults": [], "listener_certificate_faults": [], "certificates_set_aside": [],
+            "platform_certificate_faults": [], "listener_certificate_faults": [], "panicked_tasks": [], "certificates_set_aside": [],
             "certificates": [{ "host": "a.example", "lifetime_left": 0.6 }],
         }],
         "control": { "revision": 7, "trouble": null, "unreadable_rows": null, "sealed_with_older": 3, "sealed_with_missing": 0,
-            "credential_files_refused": [], "revocations_file_trouble": null, "gateways_of_another_history": [], "listener_certificate_faults": [] },
+            "credential_files_refused": [], "revocations_file_trouble": null, "gateways_of_another_history": [], "listener_certificate_faults": [],
+            "panicked_tasks": [] },
         "orders": { "version": "1", "store_trouble": { "kind": "full", "seconds_ago": 61 }, "trust_seconds_old": 60 },
         "nodes": { "revision": 7 },
         "withdrawals": { "withdrawals": [], "total": 0 },
@@ -34,6 +35,22 @@ fn a_gateway_that_refuses_the_control_planes_data_is_named_once() {
         *all.pointer_mut(&format!("/edges/0/{field}")).unwrap() = value;
     }
     assert_eq!(find(&all), ["gateway edge-1/gw-1 (10.0.0.1:9901) has no replica to serve: the disk is full"]);
+}
+
+#[test]
+fn a_background_task_that_panicked_is_named_with_its_process() {
+    for (place, process) in [
+        ("edges/0", "gateway edge-1/gw-1 (10.0.0.1:9901)"),
+        ("control", "the domains-service"),
+        ("orders", "the orders-service"),
+    ] {
+        let mut all = healthy();
+        all.pointer_mut(&format!("/{place}")).unwrap()["panicked_tasks"] =
+            json!([{ "task": "cleanup", "panics": 2, "seconds_ago": 7 }]);
+        let found = find(&all);
+        let begins = format!("the background task cleanup of {process} panicked 7 seconds ago and was started again");
+        assert!(matches!(&*found, [only] if only.starts_with(&begins)), "{found:?}");
+    }
 }
 
 #[test]

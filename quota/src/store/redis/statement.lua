@@ -4,7 +4,7 @@
 -- A statement reads and writes two fields, however many places the bucket has; only a new place in a full bucket reads all.
 --
 -- KEYS[1]  the bucket, a hash: one field per place = "start stay process seq minute minute_units minute_spent day_units",
---          and "books" = "minute minute_charged day_charged incarnation learning_until nodes held places evicted crowded":
+--          and "record" = "minute minute_charged day_charged incarnation learning_until nodes held places evicted crowded":
 --          the number of places with statements in the minute and the units they hold, the number of places, whether one
 --          was evicted today (0 or 1), and for how many minutes the search for a silent one would fail
 -- ARGV     1 place, 2 seq, 3 heard, 4 claimed minute (-1: none), 5 minute spent, 6 day spent, 7 held, 8 need, 9 spare,
@@ -46,11 +46,11 @@ end
 
 local minute, minute_charged, day_charged, bucket_incarnation, learning_until = now_minute, 0, 0, incarnation, 0
 local nodes, held_by_all, places, evicted, crowded_until = 0, 0, 0, 0, 0
-local fields = redis.call('HMGET', KEYS[1], 'books', place)
+local fields = redis.call('HMGET', KEYS[1], 'record', place)
 if fields[1] then
-  local books = numbers(fields[1])
-  minute, minute_charged, day_charged, bucket_incarnation, learning_until = books[1], books[2], books[3], books[4], books[5]
-  nodes, held_by_all, places, evicted, crowded_until = books[6], books[7], books[8], books[9], books[1] + books[10]
+  local record = numbers(fields[1])
+  minute, minute_charged, day_charged, bucket_incarnation, learning_until = record[1], record[2], record[3], record[4], record[5]
+  nodes, held_by_all, places, evicted, crowded_until = record[6], record[7], record[8], record[9], record[1] + record[10]
 end
 
 local known
@@ -78,7 +78,7 @@ if named >= minute and named <= now_minute + STEP_BACK_MAX then enter(named) end
 
 local function save(...)
   if cleared then redis.call('DEL', KEYS[1]) end
-  redis.call('HSET', KEYS[1], 'books', string.format('%d %d %d %d %d %d %d %d %d %d', minute, minute_charged, day_charged,
+  redis.call('HSET', KEYS[1], 'record', string.format('%d %d %d %d %d %d %d %d %d %d', minute, minute_charged, day_charged,
     bucket_incarnation, learning_until > now and learning_until or 0, nodes, held_by_all, places, evicted,
     max(crowded_until - minute, 0)), ...)
   -- A day longer than needed, so that a clock that steps back finds its record.
@@ -90,7 +90,7 @@ if not known and places >= PLACES_MAX then
   if minute >= crowded_until then
     local all = redis.call('HGETALL', KEYS[1])
     for at = 1, #all, 2 do
-      if all[at] ~= 'books' then
+      if all[at] ~= 'record' then
         local spoke = numbers(all[at + 1])[5]
         oldest = min(oldest, spoke)
         if spoke < minute - SILENT_MINUTES then silent[#silent + 1] = { name = all[at], minute = spoke } end
