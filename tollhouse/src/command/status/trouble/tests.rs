@@ -54,8 +54,8 @@ fn a_background_task_that_panicked_is_named_with_its_process() {
 }
 
 #[test]
-fn every_problem_is_named() {
-    let cases = [
+fn every_problem_of_a_gateway_is_named() {
+    each_is_named(&[
         (
             "/edges/0",
             json!({ "gateway": "edge-1", "address": "10.0.0.1:9901", "unreachable": "refused" }),
@@ -85,11 +85,6 @@ fn every_problem_is_named() {
             "gateway edge-1/gw-1 (10.0.0.1:9901): gateway-1.pem is refused",
         ),
         (
-            "/control/listener_certificate_faults",
-            json!(["domains-service.pem is refused, and the certificate in use stays"]),
-            "the domains-service: domains-service.pem is refused",
-        ),
-        (
             "/edges/0/certificates_set_aside",
             json!([{ "hostname": "a.example", "reason": "the chain is empty" }]),
             "(10.0.0.1:9901) cannot use the newest certificate of a.example and keeps the previous one: the chain is empty",
@@ -103,7 +98,18 @@ fn every_problem_is_named() {
         ("/edges/0/settings_refused", json!("it has mistakes"), "refuses its changed settings: it has mistakes"),
         ("/edges/0/log_lines_dropped", json!(3), "has dropped 3 log lines"),
         ("/edges/0/revision", json!(5), "is 2 revisions behind"),
+    ]);
+}
+
+#[test]
+fn every_problem_of_a_service_is_named() {
+    each_is_named(&[
         ("/control", json!({ "unreachable": "refused" }), "the domains-service does not answer: refused"),
+        (
+            "/control/listener_certificate_faults",
+            json!(["domains-service.pem is refused, and the certificate in use stays"]),
+            "the domains-service: domains-service.pem is refused",
+        ),
         ("/control/sealed_with_missing", json!(2), "lacks the sealing secret of 2 private keys or webhook secrets"),
         (
             "/control/gateways_of_another_history",
@@ -152,10 +158,14 @@ fn every_problem_is_named() {
             json!(3),
             "the database of the orders-service failed 3 seconds ago: full",
         ),
-    ];
+    ]);
+}
+
+/// Checks that the words are the only trouble found where all is healthy but for the value at a place.
+fn each_is_named(cases: &[(&str, Value, &str)]) {
     for (place, value, words) in cases {
         let mut all = healthy();
-        *all.pointer_mut(place).unwrap() = value;
+        all.pointer_mut(place).unwrap().clone_from(value);
         let found = find(&all);
         assert!(found.len() == 1 && found[0].contains(words), "{place}: {found:?}");
     }
