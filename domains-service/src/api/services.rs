@@ -33,7 +33,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
     Operation::internal("confirmErasures", Method::Post, ERASURES_PATH, |post| on(post, erased)),
 ];
 
-/// `POST /internal/events/orders`: 204 when all of the events are on disk. They may come again; each is delivered once.
+/// `POST /internal/events/orders`: 204 when all of the events are on disk. They may come again, after an error with some
+/// of them on disk too; each is delivered once.
 pub(super) async fn take_order_events(
     State(app): State<Arc<App>>,
     Extension(service): Extension<Credential>,
@@ -47,9 +48,11 @@ pub(super) async fn take_order_events(
     if !events.is_sound() {
         return Err(Code::InvalidBody.refuse("Something in these events is out of its bounds.").into());
     }
-    let mut write = app.core.store.write().await?;
-    webhooks::take(&mut write, &events).await?;
-    write.commit().await?;
+    for some in events.events.chunks(webhooks::EVENTS_PER_WRITE) {
+        let mut write = app.core.store.write().await?;
+        webhooks::take(&mut write, &events.source, some).await?;
+        write.commit().await?;
+    }
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 

@@ -349,7 +349,8 @@ pub(crate) async fn erase(connection: &mut Connection, id: &ProjectRef, now: Uni
     // Deliveries go with their endpoints.
     for statement in [
         "DELETE FROM dashboard_sessions WHERE project = $1",
-        "DELETE FROM kept_rows WHERE owner IN (SELECT 'deliveries ' || id FROM webhook_endpoints WHERE project = $1)",
+        "DELETE FROM kept_rows WHERE owner IN (SELECT 'deliveries ' || id FROM webhook_endpoints WHERE project = $1)
+             OR owner IN (SELECT 'waiting ' || id FROM webhook_endpoints WHERE project = $1)",
         "DELETE FROM webhook_endpoints WHERE project = $1",
         "DELETE FROM domains WHERE project = $1",
         "DELETE FROM holders WHERE project = $1",

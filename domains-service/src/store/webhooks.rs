@@ -16,7 +16,7 @@ pub(crate) use address::send_test;
 pub(crate) use outbox::{
     Delivery, DeliveryState, DueDelivery, claim, enqueue, fail_waiting, forget_deliveries, record, renew, repeat,
 };
-pub(crate) use taken::{forget_taken, take};
+pub(crate) use taken::{EVENTS_PER_WRITE, forget_taken, take};
 
 chassis::record! {
     struct Row {
@@ -160,5 +160,8 @@ pub(crate) async fn delete_webhook(connection: &mut Connection, endpoint: &Endpo
     rows::forget(connection, &rows::key(Table::WebhookEndpoints, id, endpoint.project.uid.as_str()));
     rows::forget_all(connection, Table::WebhookDeliveries, id);
     query("DELETE FROM webhook_endpoints WHERE id = $1").bind(id).execute(&mut *connection).await?;
-    kept::forget(connection, &address::counted(id)).await
+    for owner in address::counted(id) {
+        kept::forget(connection, &owner).await?;
+    }
+    Ok(())
 }

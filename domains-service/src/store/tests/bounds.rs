@@ -1,7 +1,7 @@
 //! Tables that grow with names and with reports of other services: each is filled, and stops at the bound in
 //! docs/reference/bounds.md.
 
-use contract::event::{OrderEvent, OrderEvents};
+use contract::event::OrderEvent;
 use contract::hostname::Hostname;
 
 use super::*;
@@ -88,10 +88,10 @@ async fn relayed_event_numbers_are_stored_once_and_expire() {
             at: NOW,
             order: serde_json::Value::Null,
         };
-        let events = OrderEvents { source: "one".to_owned(), events: (0..MANY).map(event).collect() };
+        let events: Vec<_> = (0..MANY).map(event).collect();
         for _ in 0..3 {
             let mut write = store.write().await.unwrap();
-            webhooks::take(&mut write, &events).await.unwrap();
+            webhooks::take(&mut write, "one", &events).await.unwrap();
             write.commit().await.unwrap();
             assert_eq!(rows(&store, "SELECT COUNT(*) FROM taken_events").await, MANY);
             assert_eq!(rows(&store, "SELECT COUNT(*) FROM webhook_deliveries").await, MANY);

@@ -69,12 +69,7 @@ pub(crate) async fn deliver_to(
 ) -> Result<(), StoreError> {
     let now = write.now();
     for endpoint in endpoints {
-        let waiting: i64 =
-            query_scalar("SELECT COUNT(*) FROM webhook_deliveries WHERE endpoint = $1 AND due_at IS NOT NULL")
-                .bind(&endpoint)
-                .fetch_one(write.connection())
-                .await?;
-        if waiting >= WAITING_MAX {
+        if !one_more_may_wait(write, &endpoint).await? {
             disable(write, project, &endpoint, DisabledReason::Backlog).await?;
             continue;
         }
@@ -113,15 +108,29 @@ pub(crate) async fn send_test(
     rows::one(write.connection(), sent)
 }
 
-/// The name of the count of an endpoint's deliveries.
-pub(super) fn counted(endpoint: &str) -> String {
-    format!("deliveries {endpoint}")
+/// The names of the counts of an endpoint's deliveries: of all, and of waiting ones.
+pub(super) fn counted(endpoint: &str) -> [String; 2] {
+    [format!("deliveries {endpoint}"), format!("waiting {endpoint}")]
+}
+
+/// Counts one more waiting delivery; returns whether it may wait. The rows are counted only when [`WAITING_MAX`] would
+/// be exceeded by the count, which is never too low: counting 10,000 rows for each event would keep other writers out.
+async fn one_more_may_wait(write: &mut Write, endpoint: &str) -> Result<bool, StoreError> {
+    let [_, owner] = counted(endpoint);
+    if kept::one_more(write.connection(), &owner).await? <= WAITING_MAX {
+        return Ok(true);
+    }
+    let waiting = query_scalar("SELECT COUNT(*) FROM webhook_deliveries WHERE endpoint = $1 AND due_at IS NOT NULL");
+    let waiting: i64 = waiting.bind(endpoint).fetch_one(write.connection()).await?;
+    let may_wait = waiting < WAITING_MAX;
+    kept::put_right(write.connection(), &owner, waiting + i64::from(may_wait)).await?;
+    Ok(may_wait)
 }
 
 /// Counts the delivery, and deletes the oldest finished ones of an endpoint with more than
 /// [`DELIVERIES_PER_ENDPOINT_MAX`].
 async fn bound_deliveries(write: &mut Write, endpoint: &str) -> Result<(), StoreError> {
-    let owner = counted(endpoint);
+    let [owner, _] = counted(endpoint);
     if kept::one_more(write.connection(), &owner).await? <= DELIVERIES_PER_ENDPOINT_MAX {
         return Ok(());
     }

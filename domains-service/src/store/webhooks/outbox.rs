@@ -7,8 +7,8 @@ use contract::time::UnixMillis;
 pub(crate) use domains_api::types::DeliveryState;
 
 use super::super::rows::{self, Columns, Stored, Table};
-use super::super::{Store, StoreError, Write};
-use super::address::{Outgoing, deliver_to, who_wants};
+use super::super::{Store, StoreError, Write, kept};
+use super::address::{Outgoing, counted, deliver_to, who_wants};
 use crate::actor::Actor;
 use crate::project::ProjectRef;
 use crate::webhook::{DisabledReason, EVENTS, compose};
@@ -248,6 +248,10 @@ pub(crate) async fn repeat(write: &mut Write, endpoint: &str, id: i64) -> Result
         let key = rows::key(Table::WebhookDeliveries, id.to_string(), endpoint);
         return Err(rows::unreadable(&key, column));
     }
+    if repeated.is_some() {
+        let [_, waiting] = counted(endpoint);
+        kept::one_more(write.connection(), &waiting).await?;
+    }
     rows::one(write.connection(), repeated)
 }
 
@@ -330,7 +334,8 @@ mod tests {
              VALUES ('full', 'demo', '', '', '[\"domain.*\"]', '', 1, 1), ('other', 'demo', '', '', '[\"domain.*\"]', '', 1, 1);
              WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9999)
              INSERT INTO webhook_deliveries (endpoint, message, kind, body, state, attempts, due_at, created_at)
-             SELECT 'full', 'msg', 'domain.created', '{}', 'waiting', 1, 2000, 1 FROM n;",
+             SELECT 'full', 'msg', 'domain.created', '{}', 'waiting', 1, 2000, 1 FROM n;
+             INSERT INTO kept_rows (owner, kept) VALUES ('waiting full', 10000);",
         )
         .execute(store.writer().sqlite().unwrap())
         .await
@@ -385,6 +390,6 @@ mod tests {
         let endpoint = super::super::find_webhook(write.connection(), &project, "full").await.unwrap().unwrap();
         super::super::delete_webhook(write.connection(), &endpoint).await.unwrap();
         write.commit().await.unwrap();
-        assert_eq!(count("SELECT COUNT(*) FROM kept_rows WHERE owner LIKE 'deliveries%'").await, 0);
+        assert_eq!(count("SELECT COUNT(*) FROM kept_rows WHERE owner LIKE '%full'").await, 0);
     }
 }

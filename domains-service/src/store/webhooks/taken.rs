@@ -1,7 +1,7 @@
 //! Events that other services relay, on their way into the outbox.
 
 use chassis::sql::query;
-use contract::event::{OrderEvent, OrderEvents};
+use contract::event::OrderEvent;
 use contract::time::UnixMillis;
 
 use super::super::projects::find_ref;
@@ -9,18 +9,21 @@ use super::super::{StoreError, Write};
 use super::address::{Outgoing, deliver_to, who_wants};
 use crate::webhook::compose_order;
 
-/// Puts each event into the outbox of every subscribed endpoint, unless an earlier relay did. An event without a
-/// subscriber leaves no trace.
-pub(crate) async fn take(write: &mut Write, events: &OrderEvents) -> Result<(), StoreError> {
-    for event in &events.events {
+/// Events per transaction. With 20 endpoints they are 500 deliveries: other writers wait a fraction of a second.
+pub(crate) const EVENTS_PER_WRITE: usize = 25;
+
+/// Puts each event of a source into the outbox of every subscribed endpoint, unless an earlier relay did. An event
+/// without a subscriber leaves no trace.
+pub(crate) async fn take(write: &mut Write, source: &str, events: &[OrderEvent]) -> Result<(), StoreError> {
+    for event in events {
         // Events of a project that was removed meanwhile are dropped.
         let Some(project) = find_ref(write.connection(), &event.project).await? else { continue };
         let endpoints = who_wants(write, &project, &event.kind).await?;
-        if endpoints.is_empty() || !is_new(write, &events.source, event).await? {
+        if endpoints.is_empty() || !is_new(write, source, event).await? {
             continue;
         }
         let message = Outgoing {
-            id: format!("msg_{}_{:x}", events.source, event.number),
+            id: format!("msg_{source}_{:x}", event.number),
             kind: &event.kind,
             body: compose_order(&project, event),
         };
