@@ -181,6 +181,8 @@ pub(crate) struct Follower {
     places: Arc<Places>,
     /// The credential of its request.
     credential: Credential,
+    /// The name of its process.
+    node: String,
     wants_keyring: bool,
     /// The keys that it has been sent.
     keys: Option<Version>,
@@ -193,12 +195,12 @@ impl Follower {
     pub(crate) fn new(
         app: Arc<App>,
         places: Arc<Places>,
-        credential: Credential,
+        (credential, node): (Credential, String),
         wants_keyring: bool,
         after: (Revision, Option<Mark>),
         pieces: mpsc::Sender<Bytes>,
     ) -> Self {
-        Self { app, places, credential, wants_keyring, keys: None, pieces, sent: after }
+        Self { app, places, credential, node, wants_keyring, keys: None, pieces, sent: after }
     }
 
     /// Sends the keys if they changed since the last time. Without a database the follower keeps its keys.
@@ -305,7 +307,8 @@ impl Follower {
 
     async fn heartbeat(&self) -> Result<(), Ended> {
         let mut piece = Vec::new();
-        write_frame(&mut piece, &Frame::Heartbeat { revision: self.sent.0, at: self.app.core.clock.now() });
+        let among = Some(self.app.gateways.nodes.among(&self.node));
+        write_frame(&mut piece, &Frame::Heartbeat { revision: self.sent.0, at: self.app.core.clock.now(), among });
         self.send(piece).await
     }
 

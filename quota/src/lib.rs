@@ -21,6 +21,7 @@ pub mod store;
 pub mod settings;
 mod bucket_cache;
 mod notifications;
+mod fleet;
 mod liveness;
 mod charge;
 
@@ -41,6 +42,7 @@ use breaker::Breaker;
 use bucket_cache::BucketCache;
 use chassis::clock::Clock;
 use clock::ForeignClock;
+use fleet::KnownFleet;
 use ledger::bucket::BucketView;
 use ledger::{Life, NodeId};
 use settings::{Mode, OnStoreDown, QuotaSettings};
@@ -95,8 +97,8 @@ struct Inner {
     store_is_gone: AtomicBool,
     /// The store's clock: bans end by the same clock on every node. Never set for a store without its own clock.
     store_clock: ForeignClock,
-    /// The nodes that share the limits, as the store last reported.
-    fleet: Mutex<Fleet>,
+    /// The nodes that share the limits.
+    fleet: Mutex<KnownFleet>,
     /// When to count the nodes next, in milliseconds of the monotonic clock.
     count_at: AtomicU64,
     /// Bans and lifts not yet delivered to the other nodes, by key.
@@ -118,7 +120,7 @@ impl Quota {
             store_fails: AtomicBool::new(false),
             store_is_gone: AtomicBool::new(false),
             store_clock: ForeignClock::default(),
-            fleet: Mutex::new(settings.fleet),
+            fleet: Mutex::new(KnownFleet::new(settings.fleet)),
             count_at: AtomicU64::new(0),
             undelivered: Mutex::default(),
             delivering: AtomicBool::new(false),
@@ -181,9 +183,15 @@ impl Quota {
         true
     }
 
-    /// The nodes that share the limits, to be saved for a start without the store.
-    pub fn fleet(&self) -> Fleet {
-        *self.0.fleet.lock()
+    /// The nodes that share the limits, to be saved for a start without the store; `None` while unknown.
+    pub fn fleet(&self) -> Option<Fleet> {
+        self.0.fleet()
+    }
+
+    /// Takes the control plane's count of the nodes that share the limits, and this node's place among them. Without the
+    /// store, a larger count than the store's is used at once.
+    pub fn announce_fleet(&self, fleet: Fleet) {
+        self.0.fleet.lock().announce(fleet, self.0.clock.monotonic());
     }
 
     /// The store's current time; `None` while it is unknown, and for a store without its own clock.
@@ -201,8 +209,9 @@ impl Quota {
     pub fn mode(&self) -> Mode {
         let gone = self.0.store_is_gone.load(Ordering::Relaxed);
         match self.0.settings.on_store_down {
-            _ if !gone && self.0.fleet.lock().nodes.get() <= 1 => Mode::Exact,
+            _ if !gone && self.0.is_alone() => Mode::Exact,
             _ if !gone => Mode::Lease,
+            OnStoreDown::Share if self.0.fleet().is_none() => Mode::Deny,
             OnStoreDown::Share => Mode::Share,
             OnStoreDown::Deny => Mode::Deny,
             OnStoreDown::Allow => Mode::Allow,

@@ -166,7 +166,7 @@ impl Inner {
     /// Sends the strikes counted here since the last notification, added up per key.
     pub(super) fn send_strikes(self: &Arc<Self>) {
         let strikes = self.bans.take_undelivered_strikes();
-        if !strikes.is_empty() && self.fleet().nodes.get() > 1 {
+        if !strikes.is_empty() && !self.is_alone() {
             self.notify(Notification::Struck(strikes));
         }
     }

@@ -91,7 +91,7 @@ pub(super) async fn feed(
     let watch = app.core.store.watch_credential(&edge.digest);
     let wants_keyring = params.text("keyring") == Some("1");
     let place_of_follower = if params.text("whole") == Some("1") { (Revision::default(), None) } else { (after, mark) };
-    let follower = feed::Follower::new(app, places, edge, wants_keyring, place_of_follower, pieces);
+    let follower = feed::Follower::new(app, places, (edge, node.clone()), wants_keyring, place_of_follower, pieces);
     tokio::spawn(async move {
         let _place = place;
         match feed::serve(follower, shutdown).await {

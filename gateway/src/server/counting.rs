@@ -123,9 +123,8 @@ pub(super) async fn open(
     if let Some(redis) = &config.quota.redis {
         settings.call_budget = redis.call_budget;
         let path = config.data_directory.join(FLEET);
-        if let Some(fleet) = damage::read(&path, FLEET_BYTES_MAX).and_then(|text| serde_json::from_slice(&text).ok()) {
-            settings.fleet = fleet;
-        }
+        settings.fleet =
+            damage::read(&path, FLEET_BYTES_MAX).and_then(|text| serde_json::from_slice(&text).ok()).flatten();
         let store = RedisStore::start(redis.clone(), settings.process, calls, tasks);
         if let Err(outage) = store.connected(CONNECT_WAIT).await {
             tracing::warn!(reason = %outage, "starting without the quota store (Redis)");
