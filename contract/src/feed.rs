@@ -253,10 +253,7 @@ mod tests {
         let heartbeat = |among| Frame::Heartbeat { revision: Revision(8), at: UnixMillis(2), among };
         means(r#"{"heartbeat":{"revision":8,"at":2}}"#, &heartbeat(None));
         let among = AmongGateways { gateways: NonZeroU32::MIN, before: 0 };
-        means(
-            r#"{"heartbeat":{"revision":8,"at":2,"among":{"gateways":1,"before":0}}}"#,
-            &heartbeat(Some(among)),
-        );
+        means(r#"{"heartbeat":{"revision":8,"at":2,"among":{"gateways":1,"before":0}}}"#, &heartbeat(Some(among)));
     }
 
     #[test]

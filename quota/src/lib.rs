@@ -25,7 +25,7 @@ mod fleet;
 mod liveness;
 mod charge;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -44,6 +44,7 @@ use chassis::clock::Clock;
 use clock::ForeignClock;
 use fleet::KnownFleet;
 use ledger::bucket::BucketView;
+use ledger::node::{NodeBucket, Unclaimed};
 use ledger::{Life, NodeId};
 use settings::{Mode, OnStoreDown, QuotaSettings};
 use standing::Standing;
@@ -52,6 +53,9 @@ use store::{Fleet, Store, StoreOutage};
 /// How often a node sends a heartbeat to the store, detects that the store lost its data, and hands back the units of
 /// idle buckets.
 pub const HEARTBEAT: Duration = Duration::from_millis(100);
+
+/// Projects of which [`Quota::unclaimed`] tells; units of further ones are lost if the process ends in an outage.
+pub const UNCLAIMED_MAX: usize = 10_000;
 
 /// Why a request is not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,8 +117,15 @@ struct Inner {
 impl Quota {
     /// Quotas that use `store`. Run [`Quota::send_heartbeats`] and [`Quota::listen`] as tasks.
     pub fn new(store: Arc<dyn Store>, settings: QuotaSettings, clock: Arc<dyn Clock>) -> Self {
+        let cache = BucketCache::new(identity(&settings), settings.buckets_max);
+        let (wall, now) = (clock.now(), clock.monotonic());
+        for (project, before) in &settings.unclaimed {
+            if let Some(bucket) = NodeBucket::restored(cache.me(), before, wall, now) {
+                cache.restore(project, bucket);
+            }
+        }
         Self(Arc::new(Inner {
-            cache: BucketCache::new(identity(&settings), settings.buckets_max),
+            cache,
             bans: BanTable::new(settings.ban),
             breaker: Mutex::default(),
             store_fails: AtomicBool::new(false),
@@ -186,6 +197,14 @@ impl Quota {
     /// The nodes that share the limits, to be saved for a start without the store; `None` while unknown.
     pub fn fleet(&self) -> Option<Fleet> {
         self.0.fleet()
+    }
+
+    /// Units spent without the store that it has not been told of, by project, to be saved each second and passed to the
+    /// next process over the data directory. At most [`UNCLAIMED_MAX`] projects.
+    pub fn unclaimed(&self) -> BTreeMap<ProjectUid, Unclaimed> {
+        let watched = self.0.cache.watched();
+        let all = watched.iter().filter_map(|cached| Some((cached.project.clone(), cached.lock().bucket.unclaimed()?)));
+        all.take(UNCLAIMED_MAX).collect()
     }
 
     /// Takes the control plane's count of the nodes that share the limits, and this node's place among them. Without the

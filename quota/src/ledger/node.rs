@@ -10,6 +10,7 @@
 
 mod degraded;
 mod mirror;
+mod unclaimed;
 
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use contract::window::Window;
 
 pub use degraded::{DegradedClock, DegradedPolicy, DegradedStep, Share};
 use mirror::Mirror;
+pub use unclaimed::Unclaimed;
 
 use super::rate::Rate;
 use super::{Claim, Executed, NodeId, Statement};
