@@ -11,7 +11,6 @@ pub mod redis;
 use std::num::NonZeroU32;
 
 use async_trait::async_trait;
-use contract::key::KeyId;
 use contract::project::ProjectUid;
 use contract::time::UnixMillis;
 use serde::{Deserialize, Serialize};
@@ -114,13 +113,14 @@ pub trait Store: Send + Sync {
         Ok(())
     }
 
-    /// The stored notifications for a node that has just connected: bans and lifts.
-    async fn stored_notifications(&self) -> Result<Vec<Notification>, StoreOutage> {
-        Ok(Vec::new())
+    /// A part of the stored bans and lifts, and the cursor of the next part. The cursor 0 begins, and ends after the last
+    /// part. A notification may come twice, and one that is stored meanwhile not at all.
+    async fn stored_notifications(&self, _cursor: u64) -> Result<(Vec<Notification>, u64), StoreOutage> {
+        Ok((Vec::new(), 0))
     }
 
-    /// Removes the stored notifications of these keys.
-    async fn forget_notifications(&self, _keys: &[KeyId]) -> Result<(), StoreOutage> {
+    /// Removes these stored bans and lifts. A newer one of the same key stays.
+    async fn forget_notifications(&self, _over: &[Notification]) -> Result<(), StoreOutage> {
         Ok(())
     }
 

@@ -22,7 +22,6 @@ use std::time::Instant;
 use async_trait::async_trait;
 use chassis::metrics::{Histogram, IntCounterVec};
 use chassis::supervise::Supervisor;
-use contract::key::KeyId;
 use contract::project::ProjectUid;
 use contract::time::UnixMillis;
 use futures_util::future::join_all;
@@ -44,6 +43,8 @@ const TIMEOUTS_MAX: u32 = 3;
 
 /// Bans removed by one command, so that commands stay short.
 const FORGOTTEN_AT_ONCE: usize = 100;
+/// About as many are read with one command, so that no command takes long.
+const STORED_AT_ONCE: u32 = 500;
 
 /// The gateways of the platform, and the last heartbeat of each.
 const GATEWAYS_KEY: &str = "tollhouse:gateways";
@@ -264,22 +265,17 @@ impl Store for RedisStore {
         outcome
     }
 
-    async fn stored_notifications(&self) -> Result<Vec<Notification>, StoreOutage> {
+    async fn stored_notifications(&self, cursor: u64) -> Result<(Vec<Notification>, u64), StoreOutage> {
         let link = self.servers.of(notifications::BANS_KEY)?;
-        let mut command = redis::cmd("HGETALL");
-        command.arg(notifications::BANS_KEY);
-        notifications::past(&self.call(&link, &command).await?)
+        let mut command = redis::cmd("HSCAN");
+        command.arg(notifications::BANS_KEY).arg(cursor).arg("COUNT").arg(STORED_AT_ONCE);
+        notifications::part(&self.call(&link, &command).await?)
     }
 
-    async fn forget_notifications(&self, keys: &[KeyId]) -> Result<(), StoreOutage> {
+    async fn forget_notifications(&self, over: &[Notification]) -> Result<(), StoreOutage> {
         let link = self.servers.of(notifications::BANS_KEY)?;
-        for some in keys.chunks(FORGOTTEN_AT_ONCE) {
-            let mut command = redis::cmd("HDEL");
-            command.arg(notifications::BANS_KEY);
-            for key in some {
-                command.arg(key.as_str());
-            }
-            self.call(&link, &command).await?;
+        for some in over.chunks(FORGOTTEN_AT_ONCE) {
+            self.call(&link, &notifications::forget(some)?).await?;
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ use crate::ledger::{Incarnation, Reply, Statement};
 use crate::settings::OnStoreDown;
 use crate::store::{Fleet, HeartbeatReply, StoreOutage};
 
+mod bans;
 mod shares;
 
 /// How the store treats a call.
