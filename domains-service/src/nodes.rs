@@ -11,16 +11,16 @@
 
 pub(crate) mod invalid;
 pub(crate) mod record;
+mod among;
 mod eviction;
 
 use std::collections::{HashMap, HashSet};
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use chassis::clock::Clock;
-use contract::feed::{AmongGateways, NodeReport, Revision};
+use contract::feed::{NodeReport, Revision};
 use contract::time::UnixMillis;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
@@ -286,27 +286,6 @@ impl Nodes {
         let mut all = without_replaced(all);
         all.sort_by(|left, right| left.report.node.cmp(&right.report.node));
         all
-    }
-
-    /// The place of a live process among all that share the limits: the live ones, and for a moment after our start those
-    /// that may come back.
-    pub(crate) fn among(&self, node: &str) -> AmongGateways {
-        let (mono, now) = (self.clock.monotonic(), self.clock.now());
-        let returning = mono.saturating_sub(self.started) <= RETURN_TIME;
-        let record = self.record.lock().clone();
-        let nodes = self.by_name.lock();
-        let live = nodes.values().filter(|known| is_live(known, mono) && !known.report.goodbye);
-        let may_return = record.iter().filter(|process| {
-            returning && !nodes.contains_key(&process.report.node) && now.since(process.last_heard) <= LATELY_MILLIS
-        });
-        let names = live.map(|known| &known.report).chain(may_return.map(|process| &process.report));
-        // It is counted once, whether it has reported or not.
-        let (mut others, mut before) = (0, 0);
-        for name in names.map(|report| report.node.as_str()).filter(|name| *name != node) {
-            others += 1;
-            before += u32::from(name < node);
-        }
-        AmongGateways { gateways: NonZeroU32::MIN.saturating_add(others), before }
     }
 
     /// The live processes, and those of them that have not applied `revision`.

@@ -4,6 +4,7 @@
 mod exactness;
 mod fault_proxy;
 mod faults;
+mod outage;
 mod outcome;
 mod restarts;
 #[path = "../../../quota/src/tests/redis/server.rs"]
