@@ -36,6 +36,9 @@ pub enum StoreOutage {
     /// The server with this bucket cannot be reached; others can.
     #[error("the server that counts this project cannot be reached")]
     Part,
+    /// The bucket is being moved to this server, `host:port`.
+    #[error("the server that counts this project is being changed to {0}")]
+    Moving(String),
     /// The store has no room for another bucket. It works; this bucket is not counted.
     #[error("the quota store has no room for another bucket")]
     Full,
@@ -44,7 +47,7 @@ pub enum StoreOutage {
 impl StoreOutage {
     /// Whether the failure concerns the whole store, not one bucket.
     pub const fn is_of_the_store(&self) -> bool {
-        !matches!(self, Self::Full | Self::Part)
+        !matches!(self, Self::Full | Self::Part | Self::Moving(_))
     }
 }
 
