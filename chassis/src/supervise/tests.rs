@@ -25,7 +25,7 @@ async fn a_panic_ends_one_task_which_comes_back_while_the_others_go_on() {
         let start = starts.fetch_add(1, Ordering::Relaxed);
         tokio::time::sleep(Duration::from_millis(10)).await;
         assert!(start >= 2, "start {start}");
-        std::future::pending().await
+        std::future::pending::<()>().await;
     });
     supervisor.spawn("steady", &end, beats.clone(), |beats, _| async move {
         loop {
@@ -87,8 +87,8 @@ async fn at_the_end_a_pausing_task_finishes_its_work_and_a_panic_is_reported() {
 async fn to_abort_the_handle_aborts_the_task() {
     let ((supervisor, _), alive) = (supervisor(), Arc::new(()));
     let handle = supervisor.spawn("long", &Shutdown::new(), alive.clone(), |held, _| async move {
-        let _held = held;
-        std::future::pending().await
+        std::future::pending::<()>().await;
+        drop(held);
     });
     tokio::time::sleep(Duration::from_millis(1)).await;
     handle.abort();
