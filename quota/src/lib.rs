@@ -208,9 +208,11 @@ impl Quota {
     }
 
     /// Takes the control plane's count of the nodes that share the limits, and this node's place among them. Without the
-    /// store, a larger count than the store's is used at once.
+    /// store, a larger count than the store's is used at once. A store in this process is shared with none of them.
     pub fn announce_fleet(&self, fleet: Fleet) {
-        self.0.fleet.lock().announce(fleet, self.0.clock.monotonic());
+        if self.0.store.has_own_clock() {
+            self.0.fleet.lock().announce(fleet, self.0.clock.monotonic());
+        }
     }
 
     /// The store's current time; `None` while it is unknown, and for a store without its own clock.

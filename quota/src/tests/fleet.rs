@@ -125,6 +125,15 @@ async fn a_thousand_steady_requests_over_three_nodes_take_at_most_eighty_stateme
     assert!(calls <= 80, "{calls} statements for {admitted} requests");
 }
 
+#[tokio::test]
+async fn other_gateways_of_the_control_plane_do_not_share_an_embedded_store() {
+    let clock = TestClock::new();
+    let store = Arc::new(MemoryStore::new(clock.clone(), BUCKETS_MAX));
+    let quota = Quota::new(store, QuotaSettings::new(1), clock);
+    quota.announce_fleet(store::Fleet { nodes: NonZeroU32::new(3).unwrap(), turn: 1 });
+    assert_eq!((quota.mode(), quota.fleet()), (Mode::Exact, Some(store::Fleet::SINGLE)));
+}
+
 // rule: 8.1
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn three_nodes_let_exactly_the_day_through() {
