@@ -102,7 +102,9 @@ impl Quota {
                 };
                 until.plus(KEPT_SECONDS) <= now
             };
-            part.iter().for_each(|notification| self.take(notification));
+            for notification in &part {
+                self.take(notification);
+            }
             let over: Vec<Notification> = part.into_iter().filter(is_over).collect();
             if let Err(outage) = self.0.store.forget_notifications(&over).await {
                 tracing::debug!(reason = %outage, "could not remove expired bans; trying again");
