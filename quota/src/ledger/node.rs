@@ -46,7 +46,7 @@ pub const RECALL_WAIT: Duration = Duration::from_millis(5);
 
 /// How often in a minute a node asks the others for their units before it refuses. Once is enough for healthy nodes; a
 /// node that is busy at that moment, or has a call pending, reacts to the second or third.
-pub const RECALLS_MAX: u32 = 3;
+pub const RECALLS_MAX: u8 = 3;
 
 /// The result of trying to spend a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +105,7 @@ pub struct NodeBucket {
     must_assert: bool,
     /// The last minute in which this node asked the others for their units, and how often.
     recalled_in: i64,
-    recalls: u32,
+    recalls: u8,
     /// Until when they may hand units back.
     recalls_until: Duration,
     /// The others must be asked now.
