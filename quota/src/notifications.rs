@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::ban::Notification;
 use super::ban::{Ban, OFFENDERS_MAX};
-use super::store::{Received, StoreOutage};
+use super::store::{Received, StoreOutage, StoredNotification};
 use super::{Inner, Quota};
 
 /// How often the stored bans are read and expired ones removed, in addition to each reconnection.
@@ -94,18 +94,18 @@ impl Quota {
         loop {
             let (part, next) = self.0.store.stored_notifications(cursor).await?;
             let now = self.0.shared_now().to_seconds();
-            let is_over = |notification: &Notification| {
-                let until = match notification {
+            let is_over = |stored: &StoredNotification| {
+                let until = match &stored.notification {
                     Notification::Banned(ban) => ban.until,
                     Notification::Lifted { began, until, .. } => (*until).max(began.plus(LIFT_KEPT_SECONDS)),
                     Notification::Recall(_) | Notification::Struck(_) => return false,
                 };
                 until.plus(KEPT_SECONDS) <= now
             };
-            for notification in &part {
-                self.take(notification);
+            for stored in &part {
+                self.take(&stored.notification);
             }
-            let over: Vec<Notification> = part.into_iter().filter(is_over).collect();
+            let over: Vec<StoredNotification> = part.into_iter().filter(is_over).collect();
             if let Err(outage) = self.0.store.forget_notifications(&over).await {
                 tracing::debug!(reason = %outage, "could not remove expired bans; trying again");
             }

@@ -44,6 +44,15 @@ pub enum StoreOutage {
     Full,
 }
 
+/// A stored ban or lift.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredNotification {
+    /// What it says.
+    pub notification: Notification,
+    /// The text that is stored. Another version may have written it in other words.
+    pub text: String,
+}
+
 impl StoreOutage {
     /// Whether the failure concerns the whole store, not one bucket.
     pub const fn is_of_the_store(&self) -> bool {
@@ -118,12 +127,12 @@ pub trait Store: Send + Sync {
 
     /// A part of the stored bans and lifts, and the cursor of the next part. The cursor 0 begins, and ends after the last
     /// part. A notification may come twice, and one that is stored meanwhile not at all.
-    async fn stored_notifications(&self, _cursor: u64) -> Result<(Vec<Notification>, u64), StoreOutage> {
+    async fn stored_notifications(&self, _cursor: u64) -> Result<(Vec<StoredNotification>, u64), StoreOutage> {
         Ok((Vec::new(), 0))
     }
 
     /// Removes these stored bans and lifts. A newer one of the same key stays.
-    async fn forget_notifications(&self, _over: &[Notification]) -> Result<(), StoreOutage> {
+    async fn forget_notifications(&self, _over: &[StoredNotification]) -> Result<(), StoreOutage> {
         Ok(())
     }
 

@@ -30,7 +30,7 @@ use tokio::sync::mpsc;
 
 use self::servers::{Link, Servers};
 use self::settings::RedisSettings;
-use super::{Fleet, HeartbeatReply, Received, Store, StoreOutage};
+use super::{Fleet, HeartbeatReply, Received, Store, StoreOutage, StoredNotification};
 use crate::ban::Notification;
 use crate::ledger::bucket::BucketView;
 use crate::ledger::{Reply, Statement};
@@ -303,17 +303,17 @@ impl Store for RedisStore {
         outcome
     }
 
-    async fn stored_notifications(&self, cursor: u64) -> Result<(Vec<Notification>, u64), StoreOutage> {
+    async fn stored_notifications(&self, cursor: u64) -> Result<(Vec<StoredNotification>, u64), StoreOutage> {
         let link = self.servers.of(notifications::BANS_KEY)?;
         let mut command = redis::cmd("HSCAN");
         command.arg(notifications::BANS_KEY).arg(cursor).arg("COUNT").arg(STORED_AT_ONCE);
         notifications::part(&self.call(&link, &command).await?)
     }
 
-    async fn forget_notifications(&self, over: &[Notification]) -> Result<(), StoreOutage> {
+    async fn forget_notifications(&self, over: &[StoredNotification]) -> Result<(), StoreOutage> {
         let link = self.servers.of(notifications::BANS_KEY)?;
         for some in over.chunks(FORGOTTEN_AT_ONCE) {
-            self.call(&link, &notifications::forget(some)?).await?;
+            self.call(&link, &notifications::forget(some)).await?;
         }
         Ok(())
     }

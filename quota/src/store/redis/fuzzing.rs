@@ -22,5 +22,6 @@ pub fn view(bytes: &[u8]) -> Option<BucketView> {
 
 /// Decodes a part of the stored bans, and the cursor of the next.
 pub fn stored(bytes: &[u8]) -> Option<(Vec<Notification>, u64)> {
-    notifications::part(&parse_redis_value(bytes).ok()?).ok()
+    let (part, next) = notifications::part(&parse_redis_value(bytes).ok()?).ok()?;
+    Some((part.into_iter().map(|stored| stored.notification).collect(), next))
 }

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 use super::servers::Servers;
 use crate::ban::Notification;
-use crate::store::{Received, StoreOutage};
+use crate::store::{Received, StoreOutage, StoredNotification};
 use chassis::names::LOOK_UP_MAX;
 
 /// The channel. In a Cluster every server passes messages on to all others.
@@ -65,15 +65,15 @@ pub(super) fn commands(process: &str, notification: &Notification) -> Result<Vec
 }
 
 /// The command that removes stored notifications.
-pub(super) fn forget(over: &[Notification]) -> Result<Cmd, StoreOutage> {
+pub(super) fn forget(over: &[StoredNotification]) -> Cmd {
     let mut command = redis::cmd("EVAL");
     command.arg(FORGET).arg(1).arg(BANS_KEY);
-    for notification in over {
-        if let Some(key) = stored_key(notification) {
-            command.arg(key.as_str()).arg(text(notification)?);
+    for stored in over {
+        if let Some(key) = stored_key(&stored.notification) {
+            command.arg(key.as_str()).arg(&stored.text);
         }
     }
-    Ok(command)
+    command
 }
 
 fn text(value: &impl Serialize) -> Result<String, StoreOutage> {
@@ -82,10 +82,14 @@ fn text(value: &impl Serialize) -> Result<String, StoreOutage> {
 
 /// Decodes a part of the hash of bans, and the cursor of the next. An unreadable entry comes from a newer version and is
 /// skipped.
-pub(super) fn part(answer: &Value) -> Result<(Vec<Notification>, u64), StoreOutage> {
+pub(super) fn part(answer: &Value) -> Result<(Vec<StoredNotification>, u64), StoreOutage> {
     let (cursor, fields): (u64, Vec<(String, String)>) =
         redis::from_redis_value(answer.clone()).map_err(|error| StoreOutage::Refused(error.to_string()))?;
-    Ok((fields.iter().filter_map(|(_, text)| serde_json::from_str(text).ok()).collect(), cursor))
+    let known = fields.into_iter().filter_map(|(_, text)| {
+        let notification = serde_json::from_str(&text).ok()?;
+        Some(StoredNotification { notification, text })
+    });
+    Ok((known.collect(), cursor))
 }
 
 /// Receives until the receiver is dropped.

@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::ban::{Ban, BanReason, Notification};
-use crate::store::Received;
+use crate::store::{Received, StoredNotification};
 
 /// A store that stores one ban in the second of two parts, fails at first, and sends notifications without end.
 struct Chatty {
@@ -31,7 +31,7 @@ impl Store for Chatty {
         self.store.view(bucket).await
     }
 
-    async fn stored_notifications(&self, cursor: u64) -> Result<(Vec<Notification>, u64), StoreOutage> {
+    async fn stored_notifications(&self, cursor: u64) -> Result<(Vec<StoredNotification>, u64), StoreOutage> {
         if cursor != SECOND {
             return Ok((Vec::new(), SECOND));
         }
@@ -41,7 +41,7 @@ impl Store for Chatty {
         }
         let (since, until) = (UnixSeconds(1), UnixSeconds(4_000_000_000));
         let ban = Ban { key: key(1), since, until, reason: BanReason::Operator, level: 1, shadow: false };
-        Ok((vec![Notification::Banned(ban)], 0))
+        Ok((vec![StoredNotification { notification: Notification::Banned(ban), text: String::new() }], 0))
     }
 
     fn notifications(&self) -> Option<mpsc::Receiver<Received>> {
