@@ -14,6 +14,8 @@
 mod check;
 mod report;
 
+use std::num::NonZeroU32;
+
 pub use check::InvalidEntity;
 pub use report::NodeReport;
 use serde::{Deserialize, Serialize};
@@ -209,7 +211,19 @@ pub enum Frame {
         revision: Revision,
         /// The control plane's clock.
         at: UnixMillis,
+        /// The follower's place among the gateways; `None` from a control plane that does not send it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        among: Option<AmongGateways>,
     },
+}
+
+/// A gateway's place among the processes that share the limits while the quota store is away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AmongGateways {
+    /// The processes, including this one.
+    pub gateways: NonZeroU32,
+    /// How many of their names come before this one's.
+    pub before: u32,
 }
 
 #[cfg(test)]
@@ -236,7 +250,10 @@ mod tests {
             r#"{"snapshot_end":{"revision":7,"mark":"00000000000000ff"}}"#,
             &Frame::SnapshotEnd { revision: Revision(7), mark: Mark(255) },
         );
-        means(r#"{"heartbeat":{"revision":8,"at":2}}"#, &Frame::Heartbeat { revision: Revision(8), at: UnixMillis(2) });
+        let heartbeat = |among| Frame::Heartbeat { revision: Revision(8), at: UnixMillis(2), among };
+        means(r#"{"heartbeat":{"revision":8,"at":2}}"#, &heartbeat(None));
+        let among = AmongGateways { gateways: NonZeroU32::MIN, before: 0 };
+        means(r#"{"heartbeat":{"revision":8,"at":2,"among":{"gateways":1,"before":0}}}"#, &heartbeat(Some(among)));
     }
 
     #[test]

@@ -182,6 +182,8 @@ pub(crate) struct Follower {
     permits: Arc<Permits>,
     /// The credential of its request.
     credential: Credential,
+    /// The name of its process.
+    node: String,
     wants_keyring: bool,
     /// The keys that it has been sent.
     keys: Option<Version>,
@@ -194,12 +196,12 @@ impl Follower {
     pub(crate) fn new(
         app: Arc<App>,
         permits: Arc<Permits>,
-        credential: Credential,
+        (credential, node): (Credential, String),
         wants_keyring: bool,
         after: (Revision, Option<Mark>),
         pieces: mpsc::Sender<Bytes>,
     ) -> Self {
-        Self { app, permits, credential, wants_keyring, keys: None, pieces, sent: after }
+        Self { app, permits, credential, node, wants_keyring, keys: None, pieces, sent: after }
     }
 
     /// Sends the keys if they changed since the last time. Without a database the follower keeps its keys.
@@ -306,7 +308,8 @@ impl Follower {
 
     async fn heartbeat(&self) -> Result<(), Ended> {
         let mut piece = Vec::new();
-        write_frame(&mut piece, &Frame::Heartbeat { revision: self.sent.0, at: self.app.core.clock.now() });
+        let among = Some(self.app.gateways.nodes.among(&self.node));
+        write_frame(&mut piece, &Frame::Heartbeat { revision: self.sent.0, at: self.app.core.clock.now(), among });
         self.send(piece).await
     }
 

@@ -11,6 +11,7 @@
 
 pub(crate) mod invalid;
 pub(crate) mod record;
+mod among;
 mod eviction;
 
 use std::collections::{HashMap, HashSet};

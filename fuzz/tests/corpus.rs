@@ -135,7 +135,7 @@ mod tests {
         for name in ["view", "view-map"] {
             assert!(fuzzing::view(&store(name)).is_some(), "{name}");
         }
-        assert_eq!(fuzzing::past(&store("bans")).unwrap().len(), 2);
+        assert_eq!(fuzzing::stored(&store("bans")).unwrap().0.len(), 2);
     }
 
     // A5

@@ -24,11 +24,13 @@ pub(crate) const KEYRING: &str = "keyring.sealed";
 pub(crate) const USAGE: &str = "usage.json";
 /// The gateways that share the limits over Redis, in the data directory.
 pub(crate) const FLEET: &str = "fleet.json";
+/// What was spent without Redis and not claimed yet, in the data directory.
+pub(crate) const UNCLAIMED: &str = "unclaimed.json";
 /// The number of starts, in the data directory.
 pub(crate) const STARTS: &str = "place-starts";
 
 /// The files that are renamed at the start if they are damaged.
-pub(crate) const FILES: [&str; 6] = [PLACE, REPLICA, KEYRING, USAGE, FLEET, STARTS];
+pub(crate) const FILES: [&str; 7] = [PLACE, REPLICA, KEYRING, USAGE, FLEET, UNCLAIMED, STARTS];
 /// The suffix of a renamed damaged file.
 pub(crate) const SUFFIX: &str = ".damaged";
 

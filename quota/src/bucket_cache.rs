@@ -119,6 +119,27 @@ impl BucketCache {
         Some(Arc::clone(shard.entry(project.clone()).or_insert(Arc::new(cached))))
     }
 
+    /// Adds the bucket of a project that is not cached yet, unless its part of the cache is full.
+    pub(super) fn restore(&self, project: &ProjectUid, bucket: NodeBucket) {
+        let Some(mut shard) = self.shard(project).map(RwLock::write).filter(|shard| shard.len() < self.shard_max)
+        else {
+            return;
+        };
+        let state = CachedState { bucket, waiting: VecDeque::new(), driven: false };
+        let cached = Arc::new(CachedBucket {
+            project: project.clone(),
+            state: Mutex::new(state),
+            watched: AtomicBool::new(false),
+        });
+        self.watch(&cached);
+        shard.insert(project.clone(), cached);
+    }
+
+    /// The buckets about which the store must receive a statement.
+    pub(super) fn watched(&self) -> Vec<Arc<CachedBucket>> {
+        self.watched.lock().iter().cloned().collect()
+    }
+
     /// This node's identity in statements about newly cached buckets.
     pub(super) fn me(&self) -> NodeId {
         *self.me.read()

@@ -277,10 +277,11 @@ impl Inner {
     fn decide_degraded(&self, cached: &Arc<CachedBucket>) -> Result<Standing, ChargeError> {
         let (now, wall) = (self.clock.monotonic(), self.clock.now());
         let how = match self.settings.on_store_down {
-            OnStoreDown::Share => DegradedPolicy::Share(self.fleet().share_of(&cached.project)),
-            OnStoreDown::Allow => DegradedPolicy::Everything,
-            OnStoreDown::Deny => return Err(unavailable(cached.lock().bucket.peek(now, wall))),
+            OnStoreDown::Share => self.fleet().map(|fleet| DegradedPolicy::Share(fleet.share_of(&cached.project))),
+            OnStoreDown::Allow => Some(DegradedPolicy::Everything),
+            OnStoreDown::Deny => None,
         };
+        let Some(how) = how else { return Err(unavailable(cached.lock().bucket.peek(now, wall))) };
         let clock = match self.store_now() {
             Some(clock) => DegradedClock::Heard(clock),
             None => DegradedClock::Own(wall),

@@ -21,10 +21,11 @@ pub mod store;
 pub mod settings;
 mod bucket_cache;
 mod notifications;
+mod fleet;
 mod liveness;
 mod charge;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -41,7 +42,9 @@ use breaker::Breaker;
 use bucket_cache::BucketCache;
 use chassis::clock::Clock;
 use clock::ForeignClock;
+use fleet::KnownFleet;
 use ledger::bucket::BucketView;
+use ledger::node::{NodeBucket, Unclaimed};
 use ledger::{Life, NodeId};
 use settings::{Mode, OnStoreDown, QuotaSettings};
 use standing::Standing;
@@ -50,6 +53,9 @@ use store::{Fleet, Store, StoreOutage};
 /// How often a node sends a heartbeat to the store, detects that the store lost its data, and hands back the units of
 /// idle buckets.
 pub const HEARTBEAT: Duration = Duration::from_millis(100);
+
+/// Projects of which [`Quota::unclaimed`] tells; units of further ones are lost if the process ends in an outage.
+pub const UNCLAIMED_MAX: usize = 10_000;
 
 /// Why a request is not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,8 +101,8 @@ struct Inner {
     store_is_gone: AtomicBool,
     /// The store's clock: bans end by the same clock on every node. Never set for a store without its own clock.
     store_clock: ForeignClock,
-    /// The nodes that share the limits, as the store last reported.
-    fleet: Mutex<Fleet>,
+    /// The nodes that share the limits.
+    fleet: Mutex<KnownFleet>,
     /// When to count the nodes next, in milliseconds of the monotonic clock.
     count_at: AtomicU64,
     /// Bans and lifts not yet delivered to the other nodes, by key.
@@ -111,14 +117,21 @@ struct Inner {
 impl Quota {
     /// Quotas that use `store`. Run [`Quota::send_heartbeats`] and [`Quota::listen`] as tasks.
     pub fn new(store: Arc<dyn Store>, settings: QuotaSettings, clock: Arc<dyn Clock>) -> Self {
+        let cache = BucketCache::new(identity(&settings), settings.buckets_max);
+        let (wall, now) = (clock.now(), clock.monotonic());
+        for (project, before) in &settings.unclaimed {
+            if let Some(bucket) = NodeBucket::restored(cache.me(), before, wall, now) {
+                cache.restore(project, bucket);
+            }
+        }
         Self(Arc::new(Inner {
-            cache: BucketCache::new(identity(&settings), settings.buckets_max),
+            cache,
             bans: BanTable::new(settings.ban),
             breaker: Mutex::default(),
             store_fails: AtomicBool::new(false),
             store_is_gone: AtomicBool::new(false),
             store_clock: ForeignClock::default(),
-            fleet: Mutex::new(settings.fleet),
+            fleet: Mutex::new(KnownFleet::new(settings.fleet)),
             count_at: AtomicU64::new(0),
             undelivered: Mutex::default(),
             delivering: AtomicBool::new(false),
@@ -181,9 +194,25 @@ impl Quota {
         true
     }
 
-    /// The nodes that share the limits, to be saved for a start without the store.
-    pub fn fleet(&self) -> Fleet {
-        *self.0.fleet.lock()
+    /// The nodes that share the limits, to be saved for a start without the store; `None` while unknown.
+    pub fn fleet(&self) -> Option<Fleet> {
+        self.0.fleet()
+    }
+
+    /// Units spent without the store that it has not been told of, by project, to be saved each second and passed to the
+    /// next process over the data directory. At most [`UNCLAIMED_MAX`] projects.
+    pub fn unclaimed(&self) -> BTreeMap<ProjectUid, Unclaimed> {
+        let watched = self.0.cache.watched();
+        let all = watched.iter().filter_map(|cached| Some((cached.project.clone(), cached.lock().bucket.unclaimed()?)));
+        all.take(UNCLAIMED_MAX).collect()
+    }
+
+    /// Takes the control plane's count of the nodes that share the limits, and this node's place among them. Without the
+    /// store, a larger count than the store's is used at once. A store in this process is shared with none of them.
+    pub fn announce_fleet(&self, fleet: Fleet) {
+        if self.0.store.has_own_clock() {
+            self.0.fleet.lock().announce(fleet, self.0.clock.monotonic());
+        }
     }
 
     /// The store's current time; `None` while it is unknown, and for a store without its own clock.
@@ -201,8 +230,9 @@ impl Quota {
     pub fn mode(&self) -> Mode {
         let gone = self.0.store_is_gone.load(Ordering::Relaxed);
         match self.0.settings.on_store_down {
-            _ if !gone && self.0.fleet.lock().nodes.get() <= 1 => Mode::Exact,
+            _ if !gone && self.0.is_alone() => Mode::Exact,
             _ if !gone => Mode::Lease,
+            OnStoreDown::Share if self.0.fleet().is_none() => Mode::Deny,
             OnStoreDown::Share => Mode::Share,
             OnStoreDown::Deny => Mode::Deny,
             OnStoreDown::Allow => Mode::Allow,

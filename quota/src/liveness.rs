@@ -70,9 +70,14 @@ impl Quota {
 }
 
 impl Inner {
-    /// The nodes that share the limits during an outage of the store.
-    pub(super) fn fleet(&self) -> Fleet {
-        *self.fleet.lock()
+    /// The nodes that share the limits during an outage of the store; `None` while unknown.
+    pub(super) fn fleet(&self) -> Option<Fleet> {
+        self.fleet.lock().known(self.clock.monotonic())
+    }
+
+    /// Whether this node is known to be the only one.
+    pub(super) fn is_alone(&self) -> bool {
+        self.fleet().is_some_and(|fleet| fleet.nodes.get() <= 1)
     }
 
     /// Whether it is time to count the nodes; true once per pause.
@@ -80,7 +85,8 @@ impl Inner {
         let now = u64::try_from(self.clock.monotonic().as_millis()).unwrap_or(u64::MAX);
         let due = now >= self.count_at.load(Ordering::Relaxed);
         if due {
-            let pause = (COUNT_MILLIS_PER_NODE * u64::from(self.fleet().nodes.get())).min(COUNT_MILLIS_MAX);
+            let nodes = self.fleet().map_or(1, |fleet| fleet.nodes.get());
+            let pause = (COUNT_MILLIS_PER_NODE * u64::from(nodes)).min(COUNT_MILLIS_MAX);
             self.count_at.store(now.saturating_add(pause), Ordering::Relaxed);
         }
         due
@@ -105,7 +111,7 @@ impl Inner {
             Ok(heartbeat) => {
                 self.note_clock(heartbeat.now);
                 if let Some(fleet) = heartbeat.fleet {
-                    *self.fleet.lock() = fleet;
+                    self.fleet.lock().count(fleet);
                 }
                 self.note_life(true);
                 self.note_incarnation(heartbeat.incarnation);

@@ -11,14 +11,19 @@ use std::time::Duration;
 use contract::key::KeyId;
 use contract::time::UnixMillis;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::ban::Notification;
 use super::ban::{Ban, OFFENDERS_MAX};
-use super::store::{Received, StoreOutage};
+use super::store::{Received, StoreOutage, StoredNotification};
 use super::{Inner, Quota};
 
 /// How often the stored bans are read and expired ones removed, in addition to each reconnection.
 const READ_EVERY: Duration = Duration::from_mins(10);
+
+/// Pause after they could not be read; it doubles up to the longest.
+const READ_AGAIN_MIN: Duration = Duration::from_millis(100);
+const READ_AGAIN_MAX: Duration = Duration::from_secs(5);
 
 /// How long an expired ban is kept for nodes with a wrong clock, in seconds.
 const KEPT_SECONDS: i64 = 3_600;
@@ -40,11 +45,28 @@ impl Quota {
     }
 
     async fn hear(&self, notifications: &mut mpsc::Receiver<Received>) {
+        // However many notifications arrive: the stored ones have a time of their own.
+        let (mut read_at, mut pause) = (Instant::now() + READ_EVERY, READ_AGAIN_MIN);
         loop {
-            match tokio::time::timeout(READ_EVERY, notifications.recv()).await {
-                Ok(Some(Received::Notification(notification))) => self.take(&notification),
-                Ok(Some(Received::Connected)) | Err(_) => self.read_stored().await,
-                Ok(None) => return,
+            tokio::select! {
+                received = notifications.recv() => match received {
+                    Some(Received::Notification(notification)) => self.take(&notification),
+                    Some(Received::Connected) => read_at = Instant::now(),
+                    None => return,
+                },
+                () = tokio::time::sleep_until(read_at) => match self.read_stored().await {
+                    Ok(()) => (read_at, pause) = (Instant::now() + READ_EVERY, READ_AGAIN_MIN),
+                    Err(outage) => {
+                        if pause == READ_AGAIN_MIN {
+                            tracing::warn!(
+                                reason = %outage,
+                                "could not read the bans of other gateways; trying again, meanwhile keys that they banned are admitted here"
+                            );
+                        }
+                        read_at = Instant::now() + pause;
+                        pause = (pause * 2).min(READ_AGAIN_MAX);
+                    }
+                },
             }
         }
     }
@@ -67,29 +89,30 @@ impl Quota {
     }
 
     /// Adds bans and lifts that this node missed, and removes expired ones.
-    async fn read_stored(&self) {
-        let past = match self.0.store.stored_notifications().await {
-            Ok(past) => past,
-            Err(outage) => {
-                tracing::warn!(reason = %outage, "could not read the bans of other gateways; trying again");
-                return;
-            }
-        };
-        let now = self.0.shared_now().to_seconds();
-        let mut over: Vec<KeyId> = Vec::new();
-        for notification in &past {
-            self.take(notification);
-            let (key, until) = match notification {
-                Notification::Banned(ban) => (&ban.key, ban.until),
-                Notification::Lifted { key, began, until } => (key, (*until).max(began.plus(LIFT_KEPT_SECONDS))),
-                Notification::Recall(_) | Notification::Struck(_) => continue,
+    async fn read_stored(&self) -> Result<(), StoreOutage> {
+        let mut cursor = 0;
+        loop {
+            let (part, next) = self.0.store.stored_notifications(cursor).await?;
+            let now = self.0.shared_now().to_seconds();
+            let is_over = |stored: &StoredNotification| {
+                let until = match &stored.notification {
+                    Notification::Banned(ban) => ban.until,
+                    Notification::Lifted { began, until, .. } => (*until).max(began.plus(LIFT_KEPT_SECONDS)),
+                    Notification::Recall(_) | Notification::Struck(_) => return false,
+                };
+                until.plus(KEPT_SECONDS) <= now
             };
-            if until.plus(KEPT_SECONDS) <= now {
-                over.push(key.clone());
+            for stored in &part {
+                self.take(&stored.notification);
             }
-        }
-        if let Err(outage) = self.0.store.forget_notifications(&over).await {
-            tracing::debug!(reason = %outage, "could not remove expired bans; trying again");
+            let over: Vec<StoredNotification> = part.into_iter().filter(is_over).collect();
+            if let Err(outage) = self.0.store.forget_notifications(&over).await {
+                tracing::debug!(reason = %outage, "could not remove expired bans; trying again");
+            }
+            if next == 0 {
+                return Ok(());
+            }
+            cursor = next;
         }
     }
 }
@@ -166,7 +189,7 @@ impl Inner {
     /// Sends the strikes counted here since the last notification, added up per key.
     pub(super) fn send_strikes(self: &Arc<Self>) {
         let strikes = self.bans.take_undelivered_strikes();
-        if !strikes.is_empty() && self.fleet().nodes.get() > 1 {
+        if !strikes.is_empty() && !self.is_alone() {
             self.notify(Notification::Struck(strikes));
         }
     }

@@ -1,8 +1,12 @@
 //! Settings of quotas. The defaults are safe.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use contract::project::ProjectUid;
+
 use super::ban::BanRules;
+use super::ledger::node::Unclaimed;
 use super::store::Fleet;
 
 contract::words! {
@@ -49,8 +53,11 @@ pub struct QuotaSettings {
     pub on_store_down: OnStoreDown,
     /// How long one call to the store may take; 50 ms by default.
     pub call_budget: Duration,
-    /// The fleet that shares the limits during an outage, until the store has reported the number of nodes.
-    pub fleet: Fleet,
+    /// The fleet that shares the limits during an outage, until the store has reported the number of nodes. `None`:
+    /// unknown; until the control plane has announced it, the node denies in an outage.
+    pub fleet: Option<Fleet>,
+    /// What the last process over the data directory spent without the store and could not claim.
+    pub unclaimed: BTreeMap<ProjectUid, Unclaimed>,
     /// Buckets kept in memory; 100 000 by default, about 440 bytes each.
     pub buckets_max: usize,
     /// Requests of one bucket that may wait for one reply of the store; 10 000 by default. More are answered 503.
@@ -68,7 +75,8 @@ impl QuotaSettings {
             process,
             on_store_down: OnStoreDown::default(),
             call_budget: Duration::from_millis(50),
-            fleet: Fleet::SINGLE,
+            fleet: Some(Fleet::SINGLE),
+            unclaimed: BTreeMap::new(),
             buckets_max: 100_000,
             waiting_max: 10_000,
             ban: BanRules::default(),

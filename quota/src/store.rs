@@ -11,7 +11,6 @@ pub mod redis;
 use std::num::NonZeroU32;
 
 use async_trait::async_trait;
-use contract::key::KeyId;
 use contract::project::ProjectUid;
 use contract::time::UnixMillis;
 use serde::{Deserialize, Serialize};
@@ -37,15 +36,27 @@ pub enum StoreOutage {
     /// The server with this bucket cannot be reached; others can.
     #[error("the server that counts this project cannot be reached")]
     Part,
+    /// The bucket is being moved to this server, `host:port`.
+    #[error("the server that counts this project is being changed to {0}")]
+    Moving(String),
     /// The store has no room for another bucket. It works; this bucket is not counted.
     #[error("the quota store has no room for another bucket")]
     Full,
 }
 
+/// A stored ban or lift.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredNotification {
+    /// What it says.
+    pub notification: Notification,
+    /// The text that is stored. Another version may have written it in other words.
+    pub text: String,
+}
+
 impl StoreOutage {
     /// Whether the failure concerns the whole store, not one bucket.
     pub const fn is_of_the_store(&self) -> bool {
-        !matches!(self, Self::Full | Self::Part)
+        !matches!(self, Self::Full | Self::Part | Self::Moving(_))
     }
 }
 
@@ -114,13 +125,14 @@ pub trait Store: Send + Sync {
         Ok(())
     }
 
-    /// The stored notifications for a node that has just connected: bans and lifts.
-    async fn stored_notifications(&self) -> Result<Vec<Notification>, StoreOutage> {
-        Ok(Vec::new())
+    /// A part of the stored bans and lifts, and the cursor of the next part. The cursor 0 begins, and ends after the last
+    /// part. A notification may come twice, and one that is stored meanwhile not at all.
+    async fn stored_notifications(&self, _cursor: u64) -> Result<(Vec<StoredNotification>, u64), StoreOutage> {
+        Ok((Vec::new(), 0))
     }
 
-    /// Removes the stored notifications of these keys.
-    async fn forget_notifications(&self, _keys: &[KeyId]) -> Result<(), StoreOutage> {
+    /// Removes these stored bans and lifts. A newer one of the same key stays.
+    async fn forget_notifications(&self, _over: &[StoredNotification]) -> Result<(), StoreOutage> {
         Ok(())
     }
 

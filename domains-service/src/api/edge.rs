@@ -93,7 +93,7 @@ pub(super) async fn feed(
     let watch = app.core.store.watch_credential(&edge.digest);
     let wants_keyring = params.text("keyring") == Some("1");
     let position = if params.text("whole") == Some("1") { (Revision::default(), None) } else { (after, mark) };
-    let follower = feed::Follower::new(app, permits, edge, wants_keyring, position, pieces);
+    let follower = feed::Follower::new(app, permits, (edge, node.clone()), wants_keyring, position, pieces);
     tokio::spawn(async move {
         let _permit = permit;
         match feed::serve(follower, shutdown).await {

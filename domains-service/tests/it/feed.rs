@@ -50,7 +50,7 @@ async fn heartbeats_go_on_and_name_the_newest_revision() {
     let (_, revision) = stream.snapshot().await;
     for _ in 0..2 {
         match stream.next().await {
-            Some(Frame::Heartbeat { revision: newest, at }) => {
+            Some(Frame::Heartbeat { revision: newest, at, .. }) => {
                 assert_eq!((newest.0, at), (revision, crate::world::START));
             }
             other => panic!("no heartbeat: {other:?}"),

@@ -12,7 +12,7 @@ use chassis::peer::Peer;
 use chassis::secret::Secret;
 use chassis::shutdown::Shutdown;
 use contract::error::ErrorBody;
-use contract::feed::{Change, Entity, LINE_BYTES_MAX, NodeReport, Position, Revision};
+use contract::feed::{AmongGateways, Change, Entity, LINE_BYTES_MAX, NodeReport, Position, Revision};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 use futures_util::{StreamExt as _, TryStreamExt as _};
@@ -45,7 +45,7 @@ pub(crate) trait Watcher: Send + Sync {
     /// A whole snapshot replaced everything.
     fn replaced(&self);
     /// The control plane was reachable.
-    fn heard(&self, newest: Revision, at: UnixMillis);
+    fn heard(&self, newest: Revision, at: UnixMillis, among: Option<AmongGateways>);
     /// A held replica is served from now on.
     fn served(&self);
     /// Content was refused for this reason (one of [`Invalid::REASONS`]).
@@ -178,9 +178,9 @@ impl Follower {
                 let line = line.context("reading the change stream")?;
                 match stream.read(&line).map_err(|error| self.refuse(error))? {
                     StreamEvent::Change(change) => changes.push(change),
-                    StreamEvent::Heartbeat(revision, at) => {
+                    StreamEvent::Heartbeat(revision, at, among) => {
                         newest = Some(revision);
-                        self.watcher.heard(revision, at);
+                        self.watcher.heard(revision, at, among);
                     }
                     StreamEvent::SnapshotPart => {}
                     StreamEvent::Keyring(sealed) => self.take_keys(sealed).await,

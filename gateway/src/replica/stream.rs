@@ -1,6 +1,6 @@
 //! Parses the lines of the change stream in order.
 
-use contract::feed::{Change, Entity, Frame, Position, Revision};
+use contract::feed::{AmongGateways, Change, Entity, Frame, Position, Revision};
 use contract::time::UnixMillis;
 
 use super::Invalid;
@@ -10,8 +10,8 @@ use super::validate::ENTITIES_MAX;
 pub(super) enum StreamEvent {
     /// A change.
     Change(Change),
-    /// The control plane is available; its newest revision, and its time.
-    Heartbeat(Revision, UnixMillis),
+    /// The control plane is available; its newest revision, its time, and this gateway's place among the gateways.
+    Heartbeat(Revision, UnixMillis, Option<AmongGateways>),
     /// The gateways' keys, sealed.
     Keyring(String),
     /// Part of a snapshot.
@@ -34,7 +34,7 @@ impl ChangeStream {
         let outside = || Invalid::Line("part of a snapshot that has not begun".to_owned());
         match frame {
             Frame::Change(change) => Ok(StreamEvent::Change(change)),
-            Frame::Heartbeat { revision, at } => Ok(StreamEvent::Heartbeat(revision, at)),
+            Frame::Heartbeat { revision, at, among } => Ok(StreamEvent::Heartbeat(revision, at, among)),
             Frame::Keyring { sealed } => Ok(StreamEvent::Keyring(sealed)),
             Frame::SnapshotBegin { entities } => {
                 self.0 = Some(Snapshot::announced(entities));

@@ -2,9 +2,10 @@
 //! restart.
 //!
 //! The file is written once a second and at the end. A killed process loses at most a second of counts, and the window
-//! then admits that much more: the documented bound of the embedded store. Over Redis the file holds the number of
-//! gateways, for a start while Redis is down.
+//! then admits that much more: the documented bound of the embedded store. Over Redis one file holds the number of
+//! gateways, for a start while Redis is down, and one what was admitted without Redis and not claimed yet, each second.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,21 +16,48 @@ use chassis::metrics::{self, Registry};
 use chassis::secret::write_private;
 use chassis::supervise::Supervisor;
 use parking_lot::Mutex;
+use serde::Serialize;
 
 use crate::config::Config;
-use crate::damage::{self, FLEET, USAGE};
+use crate::damage::{self, FLEET, UNCLAIMED, USAGE};
 use crate::place;
 use quota::Quota;
 use quota::settings::QuotaSettings;
 use quota::store::memory::{BUCKETS_MAX, MemoryStore, Snapshot};
 use quota::store::redis::{CallMetrics, RESULTS, RedisStore};
 
-/// The file for the next start.
+/// The files for the next start.
 pub(super) struct UsageFile {
-    path: PathBuf,
     known: Known,
-    written: Mutex<Vec<u8>>,
     place: PlaceFile,
+}
+
+/// A file that is replaced if its contents changed.
+struct KeptFile {
+    path: PathBuf,
+    written: Mutex<Vec<u8>>,
+}
+
+impl KeptFile {
+    fn new(path: PathBuf) -> Self {
+        Self { path, written: Mutex::default() }
+    }
+
+    /// Writes the value. If the disk is full, the next start has an old file; requests continue.
+    fn write(&self, value: &impl Serialize) {
+        let Ok(text) = serde_json::to_vec(value) else { return };
+        let mut written = self.written.lock();
+        if *written == text {
+            return;
+        }
+        match write_private(&self.path, &text) {
+            Ok(()) => *written = text,
+            Err(error) => {
+                let file = self.path.display();
+                tracing::warn!(error = format!("{error:#}"), %file, "cannot write a file with counts; trying again");
+            }
+        }
+    }
 }
 
 /// The identity of the data directory on disk.
@@ -73,27 +101,21 @@ impl PlaceFile {
 
 enum Known {
     /// The counts of the embedded store.
-    Counts(Arc<MemoryStore>),
-    /// The number of gateways that share the limits.
-    Fleet(Quota),
+    Counts(Arc<MemoryStore>, KeptFile),
+    /// Over Redis: the number of gateways that share the limits, and the units that were not claimed.
+    Shared { quota: Quota, fleet: KeptFile, unclaimed: KeptFile },
 }
 
 impl UsageFile {
-    /// Writes the file if its content changed. If the disk is full, the next start has an old file; requests continue.
+    /// Writes the files whose contents changed.
     pub(super) fn write(&self) {
         self.place.write();
-        let known = match &self.known {
-            Known::Counts(store) => serde_json::to_vec(&store.export()),
-            Known::Fleet(quota) => serde_json::to_vec(&quota.fleet()),
-        };
-        let Ok(known) = known else { return };
-        let mut written = self.written.lock();
-        if *written == known {
-            return;
-        }
-        match write_private(&self.path, &known) {
-            Ok(()) => *written = known,
-            Err(error) => tracing::warn!(error = format!("{error:#}"), "cannot write the usage file"),
+        match &self.known {
+            Known::Counts(store, file) => file.write(&store.export()),
+            Known::Shared { quota, fleet, unclaimed } => {
+                fleet.write(&quota.fleet());
+                unclaimed.write(&quota.unclaimed());
+            }
         }
     }
 }
@@ -103,6 +125,9 @@ const USAGE_BYTES_MAX: u64 = BUCKETS_MAX as u64 * 1_024;
 
 /// Larger than any file of a few numbers.
 const FLEET_BYTES_MAX: u64 = 4_096;
+
+/// The largest file of unclaimed units: half a kilobyte for each project.
+const UNCLAIMED_BYTES_MAX: u64 = quota::UNCLAIMED_MAX as u64 * 512;
 
 /// How long the start waits for Redis. Without Redis the gateway starts and counts as in any outage.
 const CONNECT_WAIT: Duration = Duration::from_secs(1);
@@ -122,22 +147,28 @@ pub(super) async fn open(
     settings.ban.switch = config.quota.bans;
     if let Some(redis) = &config.quota.redis {
         settings.call_budget = redis.call_budget;
-        let path = config.data_directory.join(FLEET);
-        if let Some(fleet) = damage::read(&path, FLEET_BYTES_MAX).and_then(|text| serde_json::from_slice(&text).ok()) {
-            settings.fleet = fleet;
+        let [fleet, unclaimed] = [FLEET, UNCLAIMED].map(|name| KeptFile::new(directory.join(name)));
+        settings.fleet =
+            damage::read(&fleet.path, FLEET_BYTES_MAX).and_then(|text| serde_json::from_slice(&text).ok()).flatten();
+        if let Some(text) = damage::read(&unclaimed.path, UNCLAIMED_BYTES_MAX) {
+            settings.unclaimed = serde_json::from_slice(&text).unwrap_or_else(|error| {
+                let file = unclaimed.path.display();
+                tracing::error!(%error, %file, "the file is damaged; units admitted without Redis before this start are not claimed");
+                BTreeMap::new()
+            });
         }
         let store = RedisStore::start(redis.clone(), settings.process, calls, tasks);
         if let Err(outage) = store.connected(CONNECT_WAIT).await {
             tracing::warn!(reason = %outage, "starting without the quota store (Redis)");
         }
         let quota = Quota::new(Arc::new(store), settings, clock);
-        let (place, known) = (PlaceFile::new(directory, quota.clone()), Known::Fleet(quota.clone()));
-        return Ok((quota, UsageFile { path, known, written: Mutex::default(), place }));
+        let known = Known::Shared { quota: quota.clone(), fleet, unclaimed };
+        return Ok((quota.clone(), UsageFile { known, place: PlaceFile::new(directory, quota) }));
     }
     let (store, path) = embedded(config, clock.clone());
     let quota = Quota::new(store.clone(), settings, clock);
-    let (place, known) = (PlaceFile::new(directory, quota.clone()), Known::Counts(store));
-    Ok((quota, UsageFile { path, known, written: Mutex::default(), place }))
+    let known = Known::Counts(store, KeptFile::new(path));
+    Ok((quota.clone(), UsageFile { known, place: PlaceFile::new(directory, quota) }))
 }
 
 fn call_metrics(registry: &Registry) -> anyhow::Result<CallMetrics> {

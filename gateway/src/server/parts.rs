@@ -122,7 +122,7 @@ impl Parts {
     /// What follows the control plane's changes, and closes the connections of names that are no longer served.
     pub(super) fn follower(&self, config: &Config, connections: Arc<Connections>) -> Follower {
         let (replica, telemetry, clock) = (self.replica.clone(), self.telemetry.clone(), self.fleet_clock.clone());
-        let watcher = EdgeWatcher::new(replica, connections, telemetry, clock, &self.health);
+        let watcher = EdgeWatcher::new(replica, connections, telemetry, (clock, self.quota.clone()), &self.health);
         let keyring = self.secrets.keyring.clone();
         Follower {
             control: config.feed.clone(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use chassis::clock::Clock as _;
 use chassis::health::{Condition, Health};
-use contract::feed::{Change, Effect, Entity, Revision};
+use contract::feed::{AmongGateways, Change, Effect, Entity, Revision};
 use contract::hostname::Hostname;
 use contract::site::{Serves, Site};
 use contract::time::UnixMillis;
@@ -15,12 +15,15 @@ use crate::replica::follow::Watcher;
 use crate::replica::{Replica, Unheard};
 use crate::telemetry::Telemetry;
 use listener::Connections;
+use quota::Quota;
+use quota::store::Fleet;
 
 pub(super) struct EdgeWatcher {
     replica: Arc<Replica>,
     connections: Arc<Connections>,
     telemetry: Arc<Telemetry>,
     clock: Arc<FleetClock>,
+    quota: Quota,
     present: Condition,
     /// Exists if the replica starts unheard.
     heard: Option<Condition>,
@@ -31,12 +34,12 @@ impl EdgeWatcher {
         replica: Arc<Replica>,
         connections: Arc<Connections>,
         telemetry: Arc<Telemetry>,
-        clock: Arc<FleetClock>,
+        (clock, quota): (Arc<FleetClock>, Quota),
         health: &Health,
     ) -> Self {
         let present = health.condition("replica");
         let heard = replica.unheard().map(|_| health.condition("heard_by_control_plane"));
-        let watcher = Self { replica, connections, telemetry, clock, present, heard };
+        let watcher = Self { replica, connections, telemetry, clock, quota, present, heard };
         watcher.show();
         watcher
     }
@@ -80,7 +83,10 @@ impl Watcher for EdgeWatcher {
         self.connections.close_where(|host| self.replica.site(host).is_none());
     }
 
-    fn heard(&self, _newest: Revision, at: UnixMillis) {
+    fn heard(&self, _newest: Revision, at: UnixMillis, among: Option<AmongGateways>) {
+        if let Some(AmongGateways { gateways, before }) = among {
+            self.quota.announce_fleet(Fleet { nodes: gateways, turn: before });
+        }
         self.clock.heard_control(at);
         // By our own clock, because the control plane's may be wrong.
         self.telemetry.feed_heard.set(self.clock.now_seconds().0);

@@ -20,7 +20,10 @@ fn put(kind: &str, path: &Path) {
 }
 
 /// Every file of the data directory that a start reads, and when it is written again.
-const FILES: [&str; 6] = ["fleet.json", "keyring.sealed", "place", "place-starts", "replica.redb", "usage.json"];
+const FILES: [&str; 5] = ["keyring.sealed", "place", "place-starts", "replica.redb", "usage.json"];
+
+/// Those that only a start over Redis reads.
+const FILES_OVER_REDIS: [&str; 2] = ["fleet.json", "unclaimed.json"];
 
 #[tokio::test]
 async fn a_wrong_file_type_anywhere_stops_no_start() {
@@ -32,7 +35,7 @@ async fn a_wrong_file_type_anywhere_stops_no_start() {
     stop(&mut world).await;
     // The second directory replaces the first, which was moved aside.
     for kind in ["pipe", "endless device", "directory", "directory", "dangling link", "endless file"] {
-        for file in FILES {
+        for file in FILES.into_iter().chain(FILES_OVER_REDIS) {
             put(kind, &world.data(file));
         }
         tokio::time::timeout(Duration::from_mins(1), world.run()).await.expect(kind);
@@ -42,14 +45,14 @@ async fn a_wrong_file_type_anywhere_stops_no_start() {
         let is_file = || std::fs::symlink_metadata(&keyring).is_ok_and(|facts| facts.is_file());
         eventually("the keys are kept again", async || is_file().then_some(())).await;
         stop(&mut world).await;
-        // Without Redis, the file of the fleet is not read.
-        for file in FILES.into_iter().filter(|file| *file != "fleet.json") {
+        for file in FILES {
             let is_file = std::fs::symlink_metadata(world.data(file)).is_ok_and(|facts| facts.is_file());
             assert!(is_file, "{kind}: {file} is written again");
             let kept = world.data(&format!("{file}.damaged"));
             assert!(kept.symlink_metadata().is_ok() || kind == "endless file", "{kind}: {file} is kept");
         }
-        let fleet = world.data("fleet.json");
-        std::fs::remove_file(&fleet).or_else(|_| std::fs::remove_dir_all(&fleet)).unwrap();
+        for file in FILES_OVER_REDIS.map(|file| world.data(file)) {
+            std::fs::remove_file(&file).or_else(|_| std::fs::remove_dir_all(&file)).unwrap();
+        }
     }
 }

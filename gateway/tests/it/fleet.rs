@@ -4,6 +4,7 @@
 mod exactness;
 mod fault_proxy;
 mod faults;
+mod outage;
 mod outcome;
 mod restarts;
 #[path = "../../../quota/src/tests/redis/server.rs"]
@@ -298,12 +299,18 @@ impl Fleet {
 
     /// Number of statements that Redis has executed, by its statistics: each sets the expiry of its bucket.
     pub(super) fn store_calls(&self) -> u64 {
+        self.executed("pexpireat")
+    }
+
+    /// Number of writes of hashes that Redis has executed: by statements, and by gateways that register.
+    pub(super) fn writes(&self) -> u64 {
+        self.executed("hset")
+    }
+
+    fn executed(&self, command: &str) -> u64 {
         let statistics = self.redis.ask(&["INFO", "commandstats"]);
-        let of = |command: &str| {
-            let line = statistics.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
-            line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
-        };
-        of("pexpireat")
+        let line = statistics.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
+        line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
     }
 
     /// Units that Redis has charged to a tenant's day.

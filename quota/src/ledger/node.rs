@@ -10,6 +10,7 @@
 
 mod degraded;
 mod mirror;
+mod unclaimed;
 
 use std::time::Duration;
 
@@ -19,17 +20,18 @@ use contract::window::Window;
 
 pub use degraded::{DegradedClock, DegradedPolicy, DegradedStep, Share};
 use mirror::Mirror;
+pub use unclaimed::Unclaimed;
 
 use super::rate::Rate;
 use super::{Claim, Executed, NodeId, Statement};
 use crate::standing::Standing;
 
 /// The traffic that a lease should cover. With 1000 requests per minute over three nodes (5.6 per second each) it holds
-/// 14 units: one call for 14 requests.
-const LEASE_TARGET: Duration = Duration::from_millis(2_500);
+/// 28 units, of which a quarter is left when the next are asked for: one call for 21 requests.
+const LEASE_TARGET: Duration = Duration::from_secs(5);
 /// With fewer requests than this in [`LEASE_TARGET`] (2 per second), every request asks the store, and its headers are
 /// exact.
-const LEASE_FROM: u32 = 5;
+const LEASE_FROM: u32 = 10;
 /// A node that dies loses the units it holds: at most the minute's limit divided by this.
 pub const LEASE_FRACTION: u32 = 20;
 /// A bucket without requests for this long hands back its units, unless it is slow but steady.
@@ -44,7 +46,7 @@ pub const RECALL_WAIT: Duration = Duration::from_millis(5);
 
 /// How often in a minute a node asks the others for their units before it refuses. Once is enough for healthy nodes; a
 /// node that is busy at that moment, or has a call pending, reacts to the second or third.
-pub const RECALLS_MAX: u32 = 3;
+pub const RECALLS_MAX: u8 = 3;
 
 /// The result of trying to spend a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +105,7 @@ pub struct NodeBucket {
     must_assert: bool,
     /// The last minute in which this node asked the others for their units, and how often.
     recalled_in: i64,
-    recalls: u32,
+    recalls: u8,
     /// Until when they may hand units back.
     recalls_until: Duration,
     /// The others must be asked now.

@@ -22,7 +22,6 @@ use std::time::Instant;
 use async_trait::async_trait;
 use chassis::metrics::{Histogram, IntCounterVec};
 use chassis::supervise::Supervisor;
-use contract::key::KeyId;
 use contract::project::ProjectUid;
 use contract::time::UnixMillis;
 use futures_util::future::join_all;
@@ -31,7 +30,7 @@ use tokio::sync::mpsc;
 
 use self::servers::{Link, Servers};
 use self::settings::RedisSettings;
-use super::{Fleet, HeartbeatReply, Received, Store, StoreOutage};
+use super::{Fleet, HeartbeatReply, Received, Store, StoreOutage, StoredNotification};
 use crate::ban::Notification;
 use crate::ledger::bucket::BucketView;
 use crate::ledger::{Reply, Statement};
@@ -44,6 +43,8 @@ const TIMEOUTS_MAX: u32 = 3;
 
 /// Bans removed by one command, so that commands stay short.
 const FORGOTTEN_AT_ONCE: usize = 100;
+/// About as many are read with one command, so that no command takes long.
+const STORED_AT_ONCE: u32 = 500;
 
 /// The gateways of the platform, and the last heartbeat of each.
 const GATEWAYS_KEY: &str = "tollhouse:gateways";
@@ -102,8 +103,20 @@ impl RedisStore {
     }
 
     async fn call(&self, link: &Link, command: &Cmd) -> Result<Value, StoreOutage> {
+        self.call_at(link, command, false).await
+    }
+
+    /// Calls a server, with `asking` about a key that is being moved to it.
+    async fn call_at(&self, link: &Link, command: &Cmd, asking: bool) -> Result<Value, StoreOutage> {
         let began = Instant::now();
-        let answer = link.connection().send_packed_command(command).await;
+        let mut connection = link.connection();
+        let answer = if asking {
+            let mut both = redis::pipe();
+            both.cmd("ASKING").add_command(command.clone());
+            connection.send_packed_commands(&both, 1, 1).await.map(|mut all| all.pop().unwrap_or(Value::Nil))
+        } else {
+            connection.send_packed_command(command).await
+        };
         let (result, outcome) = match answer {
             Ok(value) => match value.extract_error() {
                 Ok(value) => ("ok", Ok(value)),
@@ -119,6 +132,8 @@ impl RedisStore {
             }
             // A server that is busy or full does answer: a new connection would not help.
             "busy" | "out_of_memory" | "disk" | "other" => {}
+            // A slot of a Cluster is being moved, key by key: the topology is the same until the last.
+            "moved" if matches!(outcome, Err(StoreOutage::Moving(_) | StoreOutage::Part)) => {}
             "timeout" => {
                 if link.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= TIMEOUTS_MAX {
                     link.timeouts.store(0, Ordering::Relaxed);
@@ -143,17 +158,27 @@ impl RedisStore {
         script: &servers::Script,
         key: &str,
         arguments: &[&str],
+        asking: bool,
     ) -> Result<Value, StoreOutage> {
         let mut command = redis::cmd("EVALSHA");
         command.arg(&script.digest).arg(1).arg(key).arg(arguments);
-        match self.call(link, &command).await {
+        match self.call_at(link, &command, asking).await {
             Err(StoreOutage::Refused(reason)) if reason.starts_with("NOSCRIPT") => {
                 let mut command = redis::cmd("EVAL");
                 command.arg(&*script.text).arg(1).arg(key).arg(arguments);
-                self.call(link, &command).await
+                self.call_at(link, &command, asking).await
             }
             other => other,
         }
+    }
+
+    /// Executes a statement on a server.
+    async fn state(&self, link: &Link, key: &str, statement: &Statement, asking: bool) -> Result<Value, StoreOutage> {
+        let salt = self.salt();
+        let arguments = protocol::arguments(statement);
+        let mut all: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        all.extend([link.memory_key.as_str(), link.run_id.as_str(), salt.as_str()]);
+        self.run(link, &link.statement, key, &all, asking).await
     }
 
     fn salt(&self) -> String {
@@ -182,6 +207,11 @@ fn explain(error: &redis::RedisError) -> (&'static str, Result<Value, StoreOutag
         Some(_) => "other",
         None => "unreachable",
     };
+    match (error.code(), error.redirect_node()) {
+        (Some("ASK"), Some((address, _))) => return (result, Err(StoreOutage::Moving(address.to_owned()))),
+        (Some("TRYAGAIN"), _) => return (result, Err(StoreOutage::Part)),
+        _ => {}
+    }
     let words = error.to_string();
     let outage = if result == "unreachable" {
         StoreOutage::Unreachable(words)
@@ -195,12 +225,14 @@ fn explain(error: &redis::RedisError) -> (&'static str, Result<Value, StoreOutag
 impl Store for RedisStore {
     async fn execute(&self, bucket: &ProjectUid, statement: Statement) -> Result<Reply, StoreOutage> {
         let key = bucket_key(bucket);
-        let link = self.servers.of(&key)?;
-        let salt = self.salt();
-        let arguments = protocol::arguments(&statement);
-        let mut all: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        all.extend([link.memory_key.as_str(), link.run_id.as_str(), salt.as_str()]);
-        let answer = self.run(&link, &link.statement, &key, &all).await?;
+        let mut link = self.servers.of(&key)?;
+        let answer = match self.state(&link, &key, &statement, false).await {
+            Err(StoreOutage::Moving(address)) => {
+                link = self.servers.at(&address)?;
+                self.state(&link, &key, &statement, true).await?
+            }
+            answer => answer?,
+        };
         let mut reply = protocol::reply(&answer)?;
         match reply {
             Reply::Crowded => self.metrics.calls.with_label_values(&["crowded"]).inc(),
@@ -223,7 +255,7 @@ impl Store for RedisStore {
                 // Every server keeps its own list: a script cannot write a key of another slot.
                 let key = link.local_key(GATEWAYS_KEY);
                 let arguments = [&self.process, &link.memory_key, &link.run_id, salt, silent].map(String::as_str);
-                let answer = self.run(link, &link.heartbeat, &key, &arguments).await?;
+                let answer = self.run(link, &link.heartbeat, &key, &arguments, false).await?;
                 let [incarnation, now, nodes, turn] = protocol::integers::<4>(&answer)?;
                 self.servers.record_incarnation(link, u64::try_from(incarnation).unwrap_or(0));
                 let fleet = NonZeroU32::new(u32::try_from(nodes).unwrap_or(0));
@@ -247,7 +279,14 @@ impl Store for RedisStore {
         record_of.arg(&key);
         let time = redis::cmd("TIME");
         // Concurrent: one round trip, like any other call.
-        let (fields, now) = futures_util::try_join!(self.call(&link, &record_of), self.call(&link, &time))?;
+        let (fields, now) = futures_util::join!(self.call(&link, &record_of), self.call(&link, &time));
+        let (fields, now) = match fields {
+            Err(StoreOutage::Moving(address)) => {
+                let server = self.servers.at(&address)?;
+                (self.call_at(&server, &record_of, true).await?, now?)
+            }
+            fields => (fields?, now?),
+        };
         protocol::view(&fields, &now)
     }
 
@@ -264,22 +303,17 @@ impl Store for RedisStore {
         outcome
     }
 
-    async fn stored_notifications(&self) -> Result<Vec<Notification>, StoreOutage> {
+    async fn stored_notifications(&self, cursor: u64) -> Result<(Vec<StoredNotification>, u64), StoreOutage> {
         let link = self.servers.of(notifications::BANS_KEY)?;
-        let mut command = redis::cmd("HGETALL");
-        command.arg(notifications::BANS_KEY);
-        notifications::past(&self.call(&link, &command).await?)
+        let mut command = redis::cmd("HSCAN");
+        command.arg(notifications::BANS_KEY).arg(cursor).arg("COUNT").arg(STORED_AT_ONCE);
+        notifications::part(&self.call(&link, &command).await?)
     }
 
-    async fn forget_notifications(&self, keys: &[KeyId]) -> Result<(), StoreOutage> {
+    async fn forget_notifications(&self, over: &[StoredNotification]) -> Result<(), StoreOutage> {
         let link = self.servers.of(notifications::BANS_KEY)?;
-        for some in keys.chunks(FORGOTTEN_AT_ONCE) {
-            let mut command = redis::cmd("HDEL");
-            command.arg(notifications::BANS_KEY);
-            for key in some {
-                command.arg(key.as_str());
-            }
-            self.call(&link, &command).await?;
+        for some in over.chunks(FORGOTTEN_AT_ONCE) {
+            self.call(&link, &notifications::forget(some)).await?;
         }
         Ok(())
     }

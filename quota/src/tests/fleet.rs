@@ -94,6 +94,46 @@ async fn three_nodes_let_exactly_the_limit_through_at_a_fraction_of_a_call_per_r
     }
 }
 
+/// Admitted requests of 1,000 in a steady minute below the limit, and the statements they took, with three nodes in turn.
+async fn steady_thousand() -> (u32, u64) {
+    let clock = TestClock::new();
+    let store = Arc::new(Shared { store: MemoryStore::new(clock.clone(), BUCKETS_MAX), calls: AtomicU64::new(0) });
+    let nodes: Vec<Quota> =
+        (1..=3).map(|process| Quota::new(store.clone(), QuotaSettings::new(process), clock.clone())).collect();
+    let (mut admitted, mut before) = (0, 0);
+    // The first 100 requests teach the nodes the rate.
+    for (number, node) in (0..1_100).zip(nodes.iter().cycle()) {
+        if number == 100 {
+            (admitted, before) = (0, store.calls.load(Ordering::SeqCst));
+        }
+        admitted += u32::from(node.charge(&project(), limits(2_000, 1_000_000), &key(1)).await.is_ok());
+        clock.pass(Duration::from_millis(60));
+        // Statements in the background complete.
+        for node in &nodes {
+            node.heartbeat().await;
+            tokio::task::yield_now().await;
+        }
+    }
+    (admitted, store.calls.load(Ordering::SeqCst) - before)
+}
+
+// docs/operator/capacity.md promises 0.08 calls per request.
+#[tokio::test]
+async fn a_thousand_steady_requests_over_three_nodes_take_at_most_eighty_statements() {
+    let (admitted, calls) = steady_thousand().await;
+    assert_eq!(admitted, 1_000);
+    assert!(calls <= 80, "{calls} statements for {admitted} requests");
+}
+
+#[tokio::test]
+async fn other_gateways_of_the_control_plane_do_not_share_an_embedded_store() {
+    let clock = TestClock::new();
+    let store = Arc::new(MemoryStore::new(clock.clone(), BUCKETS_MAX));
+    let quota = Quota::new(store, QuotaSettings::new(1), clock);
+    quota.announce_fleet(store::Fleet { nodes: NonZeroU32::new(3).unwrap(), turn: 1 });
+    assert_eq!((quota.mode(), quota.fleet()), (Mode::Exact, Some(store::Fleet::SINGLE)));
+}
+
 // rule: 8.1
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn three_nodes_let_exactly_the_day_through() {

@@ -12,6 +12,7 @@ use chassis::supervise::Supervisor;
 
 use super::store::keeps_the_promises_of_a_store;
 use super::*;
+use crate::ban::{Ban, BanReason, Notification};
 use crate::store::redis::settings::{RedisAddress, RedisMode, RedisSettings};
 use crate::store::redis::{CallMetrics, RedisStore};
 use server::Redis;
@@ -125,18 +126,26 @@ async fn the_proposed_user_has_the_rights_it_needs_and_no_others() {
     let mut notifications = store.notifications().unwrap();
     let heard = tokio::time::timeout(PATIENCE, notifications.recv()).await.unwrap();
     assert_eq!(heard, Some(crate::store::Received::Connected));
-    let ban = crate::ban::Ban {
+    let ban = Ban {
         key: key(3),
         since: UnixSeconds(1),
         until: UnixSeconds(2),
-        reason: crate::ban::BanReason::Operator,
+        reason: BanReason::Operator,
         level: 1,
         shadow: false,
     };
-    store.notify(&crate::ban::Notification::Banned(ban.clone())).await.unwrap();
-    assert_eq!(store.stored_notifications().await.unwrap().len(), 1);
-    store.forget_notifications(&[ban.key]).await.unwrap();
-    assert!(store.stored_notifications().await.unwrap().is_empty());
+    store.notify(&Notification::Banned(ban.clone())).await.unwrap();
+    let stored = async || store.stored_notifications(0).await.unwrap().0;
+    let before = stored().await;
+    assert_eq!(before.len(), 1);
+    let later = Notification::Banned(Ban { until: ban.until.plus(1), ..ban });
+    store.notify(&later).await.unwrap();
+    store.forget_notifications(&before).await.unwrap();
+    let after = stored().await;
+    assert_eq!(after.len(), 1);
+    assert_eq!(after[0].notification, later, "the newer one stays");
+    store.forget_notifications(&after).await.unwrap();
+    assert!(stored().await.is_empty());
     assert!(redis.ask(&["--user", "tollhouse", "--pass", "open-sesame", "FLUSHALL"]).contains("NOPERM"));
 }
 

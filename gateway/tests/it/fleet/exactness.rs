@@ -2,6 +2,7 @@
 
 use super::*;
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn three_gateways_admit_exactly_the_limit_and_the_books_agree_with_the_logs() {
@@ -41,6 +42,42 @@ async fn three_gateways_admit_exactly_the_limit_and_the_books_agree_with_the_log
             .await;
         }
     }
+}
+
+/// The pause between two of 1,000 requests a minute.
+const STEADY: Duration = Duration::from_millis(60);
+
+/// Statements for 1,000 admitted requests that docs/operator/capacity.md promises at most.
+const STATEMENTS_MAX: u64 = 80;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn steady_requests_take_few_statements_and_idle_gateways_write_once_a_second() {
+    let fleet = Fleet::in_a_fresh_minute(3, &[(2_000, 100_000)], "bans = \"off\"\non_store_down = \"deny\"").await;
+    let mut nodes = Vec::new();
+    for node in 0..3 {
+        nodes.push(fleet.connect(node, 0).await);
+    }
+    let mut pause = tokio::time::interval(STEADY);
+    let (learning, requests) = (60_u64, u64::from(extent("FLEET_STEADY", 150)));
+    let (mut admitted, mut learned, mut before) = (0, 0, 0);
+    for (number, node) in (0..learning + requests).zip((0..3).cycle()) {
+        if number == learning {
+            (learned, before) = (std::mem::take(&mut admitted), fleet.store_calls());
+        }
+        pause.tick().await;
+        admitted += u64::from(nodes[node].ask(&fleet.ask(0)).await.status == 200);
+    }
+    let statements = fleet.store_calls() - before;
+    println!("{statements} statements for {admitted} of {requests} steady requests");
+    // A node that has just renewed its lease counts with all of it.
+    assert!(statements * 1_000 <= admitted * STATEMENTS_MAX + 3 * 1_000, "{statements} for {admitted}");
+    // The leases are handed back.
+    eventually("nothing is held", async || (fleet.day_charged(0) == learned + admitted).then_some(())).await;
+    let (writes, began) = (fleet.writes(), Instant::now());
+    eventually("seconds pass", async || (fleet.writes() >= writes + 9).then_some(())).await;
+    let took = began.elapsed();
+    println!("9 writes of three idle gateways took {took:?}");
+    assert!(took > Duration::from_millis(1_500), "each gateway writes once a second: {took:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

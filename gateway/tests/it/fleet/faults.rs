@@ -22,7 +22,7 @@ async fn in_turn(fleet: &Fleet, tenant: usize, requests: usize) -> Outcome {
     outcome
 }
 
-async fn all_are_back(fleet: &Fleet) {
+pub(super) async fn all_are_back(fleet: &Fleet) {
     for number in 0..fleet.nodes.len() {
         fleet.serves(number).await;
     }

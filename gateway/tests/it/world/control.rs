@@ -5,10 +5,11 @@ mod answers;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use contract::error::ErrorBody;
-use contract::feed::{Change, Effect, Entity, EntityName, Frame, Mark, NodeReport, Position, Revision};
+use contract::feed::{AmongGateways, Change, Effect, Entity, EntityName, Frame, Mark, NodeReport, Position, Revision};
 use contract::time::UnixMillis;
 use contract::usage::{KeyReport, UsageReport};
 use parking_lot::Mutex;
@@ -27,6 +28,8 @@ struct Book {
     /// Changes up to here are no longer in the log.
     forgotten: u64,
     streams: Vec<mpsc::Sender<String>>,
+    /// Names of the processes that follow now.
+    followers: BTreeSet<String>,
     reports: Vec<NodeReport>,
     key_reports: Vec<KeyReport>,
     usage_reports: Vec<UsageReport>,
@@ -91,6 +94,7 @@ impl ControlPlane {
     pub(crate) fn revive(&self) {
         let listener = bound(self.address).listen(1_024).unwrap();
         let book = self.book.clone();
+        book.lock().followers.clear();
         let serving = tokio::spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
@@ -273,6 +277,13 @@ impl ControlPlane {
 }
 
 impl Book {
+    /// The place of a follower among all that follow now.
+    fn among(&self, node: &str) -> AmongGateways {
+        let count = |number: usize| u32::try_from(number).unwrap();
+        let gateways = NonZeroU32::new(count(self.followers.len())).unwrap_or(NonZeroU32::MIN);
+        AmongGateways { gateways, before: count(self.followers.range(..node.to_owned()).count()) }
+    }
+
     fn tell(&mut self, text: &str) {
         if !self.silent {
             self.streams.retain(|stream| stream.try_send(text.to_owned()).is_ok());

@@ -132,7 +132,7 @@ impl NodeBucket {
 
 impl Mirror {
     /// Windows without charges that no reply has named.
-    fn unnamed(clock: UnixMillis, now: Duration, by_own_clock: bool) -> Self {
+    pub(super) fn unnamed(clock: UnixMillis, now: Duration, by_own_clock: bool) -> Self {
         let mut mirror = Self::blank(clock, now);
         mirror.unnamed = Some(UnnamedWindows { by_own_clock, ..UnnamedWindows::default() });
         mirror

@@ -291,6 +291,15 @@ impl Mirror {
         }
     }
 
+    /// Spent units of the minute and of the day that are not in the store's record.
+    pub(super) fn unclaimed(&self) -> (u32, u32) {
+        let beyond = |spent: u32, past, own| spent.saturating_sub(past).saturating_sub(own);
+        (
+            beyond(self.minute_spent, self.past_minute, self.own_minute),
+            beyond(self.day_spent, self.past_day, self.own_day),
+        )
+    }
+
     pub(super) fn owes(&self) -> bool {
         self.own_day != self.day_spent.saturating_sub(self.past_day)
             || self.own_minute != self.minute_spent.saturating_sub(self.past_minute)

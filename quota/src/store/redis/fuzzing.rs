@@ -20,7 +20,8 @@ pub fn view(bytes: &[u8]) -> Option<BucketView> {
     protocol::view(fields, time).ok()?
 }
 
-/// Decodes the stored bans.
-pub fn past(bytes: &[u8]) -> Option<Vec<Notification>> {
-    notifications::past(&parse_redis_value(bytes).ok()?).ok()
+/// Decodes a part of the stored bans, and the cursor of the next.
+pub fn stored(bytes: &[u8]) -> Option<(Vec<Notification>, u64)> {
+    let (part, next) = notifications::part(&parse_redis_value(bytes).ok()?).ok()?;
+    Some((part.into_iter().map(|stored| stored.notification).collect(), next))
 }

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use contract::key::KeyId;
 use futures_util::StreamExt as _;
 use redis::{Cmd, Value};
 use serde::{Deserialize, Serialize};
@@ -13,7 +14,7 @@ use tokio::sync::mpsc;
 
 use super::servers::Servers;
 use crate::ban::Notification;
-use crate::store::{Received, StoreOutage};
+use crate::store::{Received, StoreOutage, StoredNotification};
 use chassis::names::LOOK_UP_MAX;
 
 /// The channel. In a Cluster every server passes messages on to all others.
@@ -35,15 +36,24 @@ struct Message {
     notification: Notification,
 }
 
-/// The commands that send a notification, each with the key that selects its server.
-pub(super) fn commands(process: &str, notification: &Notification) -> Result<Vec<(String, Cmd)>, StoreOutage> {
-    let mut commands = Vec::new();
-    let key = match notification {
+/// Deletes fields that still have the given values.
+const FORGET: &str = "for at = 1, #ARGV, 2 do \
+    if redis.call('HGET', KEYS[1], ARGV[at]) == ARGV[at + 1] then redis.call('HDEL', KEYS[1], ARGV[at]) end \
+    end";
+
+/// The key that a stored notification is about; `None` if it is not stored.
+fn stored_key(notification: &Notification) -> Option<&KeyId> {
+    match notification {
         Notification::Recall(_) | Notification::Struck(_) => None,
         Notification::Banned(ban) => Some(&ban.key),
         Notification::Lifted { key, .. } => Some(key),
-    };
-    if let Some(key) = key {
+    }
+}
+
+/// The commands that send a notification, each with the key that selects its server.
+pub(super) fn commands(process: &str, notification: &Notification) -> Result<Vec<(String, Cmd)>, StoreOutage> {
+    let mut commands = Vec::new();
+    if let Some(key) = stored_key(notification) {
         let mut command = redis::cmd("HSET");
         command.arg(BANS_KEY).arg(key.as_str()).arg(text(notification)?);
         commands.push((BANS_KEY.to_owned(), command));
@@ -54,15 +64,32 @@ pub(super) fn commands(process: &str, notification: &Notification) -> Result<Vec
     Ok(commands)
 }
 
+/// The command that removes stored notifications.
+pub(super) fn forget(over: &[StoredNotification]) -> Cmd {
+    let mut command = redis::cmd("EVAL");
+    command.arg(FORGET).arg(1).arg(BANS_KEY);
+    for stored in over {
+        if let Some(key) = stored_key(&stored.notification) {
+            command.arg(key.as_str()).arg(&stored.text);
+        }
+    }
+    command
+}
+
 fn text(value: &impl Serialize) -> Result<String, StoreOutage> {
     serde_json::to_string(value).map_err(|error| StoreOutage::Refused(error.to_string()))
 }
 
-/// Decodes the hash of bans. An unreadable entry comes from a newer version and is skipped.
-pub(super) fn past(answer: &Value) -> Result<Vec<Notification>, StoreOutage> {
-    let fields: Vec<(String, String)> =
+/// Decodes a part of the hash of bans, and the cursor of the next. An unreadable entry comes from a newer version and is
+/// skipped.
+pub(super) fn part(answer: &Value) -> Result<(Vec<StoredNotification>, u64), StoreOutage> {
+    let (cursor, fields): (u64, Vec<(String, String)>) =
         redis::from_redis_value(answer.clone()).map_err(|error| StoreOutage::Refused(error.to_string()))?;
-    Ok(fields.iter().filter_map(|(_, text)| serde_json::from_str(text).ok()).collect())
+    let known = fields.into_iter().filter_map(|(_, text)| {
+        let notification = serde_json::from_str(&text).ok()?;
+        Some(StoredNotification { notification, text })
+    });
+    Ok((known.collect(), cursor))
 }
 
 /// Receives until the receiver is dropped.

@@ -126,3 +126,61 @@ async fn behind_sentinel_the_new_master_is_found() {
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slot_that_is_half_moved_is_counted_at_its_new_server() {
+    let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"];
+    let servers: Vec<Redis> = (0..3).map(|_| Redis::with(&options)).collect();
+    let addresses: Vec<String> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port)).collect();
+    let mut create = vec!["--cluster", "create"];
+    create.extend(addresses.iter().map(String::as_str));
+    create.push("--cluster-yes");
+    let created = ask(servers[0].port, &create);
+    assert!(created.contains("All 16384 slots covered"), "{created}");
+    let good = |server: &Redis| server.ask(&["CLUSTER", "INFO"]).contains("cluster_state:ok");
+    eventually("the Cluster is good", async || servers.iter().all(good)).await;
+    let ports: Vec<u16> = servers.iter().map(|server| server.port).collect();
+    let nodes = Nodes::start(&ports, RedisMode::Cluster, 2, |settings| {
+        without_bans(settings);
+        settings.call_budget = Duration::from_millis(500);
+        settings.on_store_down = OnStoreDown::Deny;
+    })
+    .await;
+    within_one_minute("half-moved", async |project| {
+        let slot = servers[0].ask(&["CLUSTER", "KEYSLOT", &format!("tollhouse:bucket:{{{project}}}")]);
+        // The key is in no server yet. Its owner says where new keys of the slot are.
+        let from = servers.iter().find(|server| owns(server, &slot)).unwrap();
+        let to = servers.iter().find(|server| server.port != from.port).unwrap();
+        let id = |server: &Redis| server.ask(&["CLUSTER", "MYID"]);
+        assert_eq!(to.ask(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &id(from)]), "OK");
+        assert_eq!(from.ask(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id(to)]), "OK");
+        let connections = || {
+            to.ask(&["INFO", "stats"]).lines().find_map(|line| {
+                line.strip_prefix("total_connections_received:").map(|count| count.trim().parse::<u32>().unwrap())
+            })
+        };
+        let before = connections().unwrap();
+        let minutes = nodes.burst(&project, limits(60, 10_000), 200).await;
+        // Each question of this test is a connection.
+        assert!(connections().unwrap() - before <= 2, "the gateways kept their connections");
+        assert_eq!(to.ask(&["CLUSTER", "COUNTKEYSINSLOT", &slot]), "1");
+        for server in [from, to] {
+            assert_eq!(server.ask(&["CLUSTER", "SETSLOT", &slot, "STABLE"]), "OK");
+        }
+        let [(_, admitted)] = minutes.as_slice() else { return None };
+        assert_eq!(*admitted, 60);
+        Some(())
+    })
+    .await;
+}
+
+/// Whether a server of a Cluster serves a slot.
+fn owns(server: &Redis, slot: &str) -> bool {
+    let slot: u32 = slot.parse().unwrap();
+    let nodes = server.ask(&["CLUSTER", "NODES"]);
+    let mine = nodes.lines().find(|line| line.contains("myself")).unwrap();
+    mine.split(' ').skip(8).any(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        matches!((first.parse(), last.parse()), (Ok(first), Ok(last)) if (first..=last).contains(&slot))
+    })
+}

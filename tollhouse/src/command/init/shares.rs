@@ -60,8 +60,8 @@ const fn gateway(credential: &'static str, key: &'static str, certificate: &'sta
 
 /// A gateway's rights in Redis, the same as in config/redis.conf.
 const REDIS_RIGHTS: &str = "~tollhouse:* &tollhouse:* -@all +evalsha +eval +script|load +info +time +hgetall +hset \
-    +hdel +hget +hmget +del +pexpireat +pexpire +zadd +zcard +zremrangebyscore +publish +subscribe +unsubscribe +ping \
-    +cluster|slots +hello +auth";
+    +hdel +hget +hmget +hscan +del +pexpireat +pexpire +zadd +zcard +zremrangebyscore +publish +subscribe +unsubscribe +ping \
+    +cluster|slots +asking +hello +auth";
 
 /// Databases of the PostgreSQL server: the process, and the name of its database and user.
 const DATABASES: [(&str, &str); 2] = [("orders-service", "orders"), ("domains-service", "domains")];

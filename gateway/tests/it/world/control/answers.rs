@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chassis::clock::{Clock as _, SystemClock};
-use contract::feed::{Frame, Mark, Revision};
+use contract::feed::{Frame, Mark, NodeReport, Revision};
 use contract::time::UnixMillis;
 use parking_lot::Mutex;
 use tokio::net::TcpStream;
@@ -33,7 +33,12 @@ pub(super) async fn answer(stream: TcpStream, book: Arc<Mutex<Book>>) {
         }
         let mut said = "204 No Content";
         if head.first_line == "POST /internal/edge/nodes HTTP/1.1" {
-            book.lock().reports.push(serde_json::from_slice(&body.bytes).expect("a report"));
+            let report: NodeReport = serde_json::from_slice(&body.bytes).expect("a report");
+            let mut book = book.lock();
+            if report.goodbye {
+                book.followers.remove(&report.node);
+            }
+            book.reports.push(report);
         } else if head.first_line == "POST /internal/edge/keys HTTP/1.1" {
             book.lock().key_reports.push(serde_json::from_slice(&body.bytes).expect("a report of keys"));
         } else {
@@ -48,6 +53,7 @@ pub(super) async fn answer(stream: TcpStream, book: Arc<Mutex<Book>>) {
 
 async fn stream_to(mut wire: Wire, head: &Head, gateway: u8, book: &Mutex<Book>) {
     let said = |name| head.first_line.split_once(name).and_then(|(_, rest)| rest.split([' ', '&']).next());
+    let node = said("node=").expect("the name of the follower").to_owned();
     let after: u64 = said("after=").and_then(|after| after.parse().ok()).expect("a revision to continue from");
     let mark: Option<Mark> = said("mark=").map(|mark| mark.parse().expect("a mark"));
     let refusal = book.lock().refusal(after, mark);
@@ -60,6 +66,7 @@ async fn stream_to(mut wire: Wire, head: &Head, gateway: u8, book: &Mutex<Book>)
     let (sender, mut lines) = mpsc::channel(LINES_MAX);
     let (story, is_lie) = {
         let mut book = book.lock();
+        book.followers.insert(node.clone());
         book.asked_after.push(after);
         if let Some(lie) = book.lies.pop_front() {
             (lie, true)
@@ -83,13 +90,16 @@ async fn stream_to(mut wire: Wire, head: &Head, gateway: u8, book: &Mutex<Book>)
                 let book = book.lock();
                 let stopped = UnixMillis(1_800_000_000_000);
                 let at = if book.shows_real_time { SystemClock::new().now() } else { stopped };
-                let frame = Frame::Heartbeat { revision: Revision(book.revision), at };
+                let frame = Frame::Heartbeat { revision: Revision(book.revision), at, among: Some(book.among(&node)) };
                 if book.silent { String::new() } else { line(&frame) }
             }),
         };
         match next {
             Some(text) if wire.send(text.as_bytes()).await.is_ok() => {}
-            _ => return wire.close().await,
+            _ => {
+                book.lock().followers.remove(&node);
+                return wire.close().await;
+            }
         }
     }
 }

@@ -1,0 +1,117 @@
+//! Without the store each node admits its share of the limits.
+
+use super::*;
+
+// rule: 8.12
+#[tokio::test]
+async fn without_the_store_a_spent_share_says_when_it_returns() {
+    for (limits, window) in [(limits(60, 1_000), Window::Minute), (limits(100, 60), Window::Day)] {
+        let store = FaultyStore::new(3);
+        let quota = over(&store, OnStoreDown::Share, SHORT);
+        quota.heartbeat().await;
+        store.set_behaviour(Behaviour::Fails);
+        assert_eq!(outcomes(&quota, limits, 21).await, (20, 0, 1));
+        let refused = quota.charge(&project(), limits, &key(1)).await.unwrap_err();
+        let ChargeError::Unavailable { retry_after_seconds, spent, standing } = refused else {
+            unreachable!("{refused:?}")
+        };
+        assert_eq!(spent, Some(window));
+        let until = standing.of(window).resets_at.to_millis().since(standing.as_of);
+        assert_eq!(i64::from(retry_after_seconds), (until + 999) / 1_000);
+    }
+}
+
+// rule: 8.12
+#[tokio::test]
+async fn without_the_store_the_nodes_take_turns_with_a_unit_that_cannot_be_divided() {
+    let mut admitted = [[0; 3]; 3];
+    for (turn, minutes) in (0..).zip(&mut admitted) {
+        let store = FaultyStore::new(3);
+        let fleet = Fleet { nodes: store.nodes, turn };
+        let settings = QuotaSettings { fleet: Some(fleet), call_budget: SHORT, ..QuotaSettings::new(1) };
+        let quota = Quota::new(store.clone(), settings, store.clock.clone());
+        store.set_behaviour(Behaviour::Fails);
+        for admitted in minutes {
+            *admitted = outcomes(&quota, limits(1, 1_000), 5).await.0;
+            store.clock.skip(60_000);
+        }
+    }
+    for number in 0..3 {
+        let (node, minute) = (admitted[number].iter().sum::<u32>(), admitted.iter().map(|of| of[number]).sum::<u32>());
+        assert_eq!((node, minute), (1, 1), "each node once, and one in each minute: {admitted:?}");
+    }
+}
+
+// rule: 8.1
+#[tokio::test]
+async fn a_limit_smaller_than_the_fleet_is_admitted_in_full() {
+    let mut admitted = 0;
+    for turn in 0..3 {
+        let store = FaultyStore::new(3);
+        let fleet = Fleet { nodes: store.nodes, turn };
+        let settings = QuotaSettings { fleet: Some(fleet), call_budget: SHORT, ..QuotaSettings::new(1) };
+        let quota = Quota::new(store.clone(), settings, store.clock.clone());
+        store.set_behaviour(Behaviour::Fails);
+        admitted += outcomes(&quota, limits(2, 1_000), 10).await.0;
+    }
+    assert_eq!(admitted, 2, "three nodes that were started without the store and remember each other");
+}
+
+// rule: 8.1
+#[tokio::test]
+async fn a_node_that_does_not_know_the_fleet_denies_until_the_control_plane_has_announced_it() {
+    let store = FaultyStore::new(3);
+    let settings = QuotaSettings { fleet: None, call_budget: SHORT, ..QuotaSettings::new(1) };
+    let quota = Quota::new(store.clone(), settings, store.clock.clone());
+    store.set_behaviour(Behaviour::Fails);
+    assert_eq!(outcomes(&quota, limits(60, 1_000), 10).await, (0, 0, 10));
+    assert_eq!((quota.mode(), quota.fleet()), (Mode::Deny, None));
+    quota.announce_fleet(Fleet { nodes: store.nodes, turn: 1 });
+    assert_eq!(outcomes(&quota, limits(60, 1_000), 10).await, (0, 0, 10), "others may just be joining");
+    store.clock.skip(3_000);
+    assert_eq!(outcomes(&quota, limits(60, 1_000), 100).await, (20, 0, 80));
+    assert_eq!(quota.mode(), Mode::Share);
+}
+
+// rule: 8.1
+#[tokio::test]
+async fn a_restart_in_an_outage_spends_no_share_again_and_loses_no_unit() {
+    let store = FaultyStore::new(3);
+    let mut quota = over(&store, OnStoreDown::Share, SHORT);
+    quota.heartbeat().await;
+    store.set_behaviour(Behaviour::Fails);
+    let limits = limits(30, 75);
+    for (life, shares) in [(2, [10, 0]), (3, [10, 0]), (4, [5, 0])] {
+        assert_eq!(outcomes(&quota, limits, 20).await.0, shares[0], "life {}", life - 1);
+        let saved = serde_json::to_string(&quota.unclaimed()).unwrap();
+        let settings = QuotaSettings {
+            place: 1,
+            start: life,
+            fleet: quota.fleet(),
+            unclaimed: serde_json::from_str(&saved).unwrap(),
+            call_budget: SHORT,
+            ..QuotaSettings::new(life.into())
+        };
+        quota = Quota::new(store.clone(), settings, store.clock.clone());
+        assert_eq!(outcomes(&quota, limits, 20).await.0, shares[1], "life {life} in the same minute");
+        store.clock.skip(60_000);
+    }
+    store.set_behaviour(Behaviour::Works);
+    quota.heartbeat().await;
+    comes(|| store.bucket.lock().as_ref().filter(|bucket| bucket.view(store.now()).day_charged == 25).map(drop)).await;
+    comes(|| quota.unclaimed().is_empty().then_some(())).await;
+}
+
+// rule: 8.1
+#[tokio::test]
+async fn without_the_store_a_node_admits_its_share_and_asks_only_three_times() {
+    for behaviour in [Behaviour::Hangs, Behaviour::Fails] {
+        let store = FaultyStore::new(3);
+        let quota = over(&store, OnStoreDown::Share, SHORT);
+        quota.heartbeat().await;
+        store.set_behaviour(behaviour);
+        assert_eq!(outcomes(&quota, limits(60, 1_000), 100).await, (20, 0, 80), "never a 429 for our own fault");
+        assert_eq!(store.calls(), 3);
+        assert_eq!(quota.mode(), Mode::Share);
+    }
+}
