@@ -192,6 +192,8 @@ macro_rules! recorded {
     };
 }
 
+mod made;
+
 /// A statement about the valid credential of the name `$1`, where a credential of the kind `$2` is to replace it.
 macro_rules! of_holder {
     ($statement:literal) => {
@@ -369,41 +371,5 @@ impl Write {
             }
         }
         Ok(())
-    }
-
-    /// The valid credential of this name, or else the one that was revoked last, if any.
-    pub(crate) async fn last_credential(&mut self, kind: Kind, name: &str) -> Result<Option<Recorded>, StoreError> {
-        let found = query_as(recorded!(
-            "WHERE c.kind = $1 AND c.name = $2 ORDER BY c.revoked_at IS NOT NULL, c.revoked_at DESC, c.digest LIMIT 1"
-        ));
-        let found: Option<Found<Row>> = found.bind(kind.as_str()).bind(name).fetch_optional(self.connection()).await?;
-        Ok(rows::found(self.connection(), found))
-    }
-
-    /// The valid credentials that credentials of this name made, revoked ones included, and those that these made, by
-    /// kind and name. With `also_revoked`, what they made and is revoked follows, as far as the list has room.
-    pub(crate) async fn made_by(
-        &mut self,
-        kind: Kind,
-        name: &str,
-        also_revoked: bool,
-    ) -> Result<Vec<Recorded>, StoreError> {
-        let found: Vec<Found<Row>> = query_as(recorded!(
-            "WHERE (c.revoked_at IS NULL OR $3 > 0) AND c.digest IN
-             (WITH RECURSIVE made (digest) AS
-                  (SELECT digest FROM credentials WHERE made_by IN
-                       (SELECT digest FROM credentials WHERE kind = $1 AND name = $2)
-                   UNION
-                   SELECT later.digest FROM credentials later JOIN made ON later.made_by = made.digest)
-              SELECT digest FROM made)
-             ORDER BY c.revoked_at IS NOT NULL, c.revoked_at DESC, c.kind, c.name LIMIT $4"
-        ))
-        .bind(kind.as_str())
-        .bind(name)
-        .bind(i64::from(also_revoked))
-        .bind(LISTED_MAX)
-        .fetch_all(self.connection())
-        .await?;
-        Ok(rows::each(self.connection(), found))
     }
 }
