@@ -58,6 +58,11 @@ impl CachedState {
 }
 
 impl CachedBucket {
+    fn new(project: &ProjectUid, bucket: NodeBucket) -> Arc<Self> {
+        let state = CachedState { bucket, waiting: VecDeque::new(), driven: false };
+        Arc::new(Self { project: project.clone(), state: Mutex::new(state), watched: AtomicBool::new(false) })
+    }
+
     /// Size of a cached bucket in bytes.
     #[cfg(test)]
     pub(super) const fn size() -> usize {
@@ -113,10 +118,8 @@ impl BucketCache {
         if shard.len() >= self.shard_max && !self.make_room(&mut shard, now) {
             return None;
         }
-        let state = CachedState { bucket: NodeBucket::new(self.me(), limits), waiting: VecDeque::new(), driven: false };
-        let cached =
-            CachedBucket { project: project.clone(), state: Mutex::new(state), watched: AtomicBool::new(false) };
-        Some(Arc::clone(shard.entry(project.clone()).or_insert(Arc::new(cached))))
+        let cached = CachedBucket::new(project, NodeBucket::new(self.me(), limits));
+        Some(Arc::clone(shard.entry(project.clone()).or_insert(cached)))
     }
 
     /// Adds the bucket of a project that is not cached yet, unless its part of the cache is full.
@@ -125,12 +128,7 @@ impl BucketCache {
         else {
             return;
         };
-        let state = CachedState { bucket, waiting: VecDeque::new(), driven: false };
-        let cached = Arc::new(CachedBucket {
-            project: project.clone(),
-            state: Mutex::new(state),
-            watched: AtomicBool::new(false),
-        });
+        let cached = CachedBucket::new(project, bucket);
         self.watch(&cached);
         shard.insert(project.clone(), cached);
     }
