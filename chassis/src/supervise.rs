@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::metrics::counter_vec;
+use crate::random::jitter;
 use crate::shutdown::Shutdown;
 
 /// The pause before the first restart; each further panic doubles it, up to the longest.
@@ -126,8 +127,7 @@ impl Supervisor {
 
 /// A pause, up to a quarter shorter: the processes of a fleet that panicked together restart one after the other.
 fn jittered(pause: Duration) -> Duration {
-    let [random] = crate::random::bytes::<1>().unwrap_or_default();
-    pause / 1_024 * (1_024 - u32::from(random))
+    pause.mul_f64(1.0 - jitter() / 4.0)
 }
 
 /// The message of a panic.

@@ -38,10 +38,3 @@ impl Settings {
         name::attachable(name, &self.platform, self.names)
     }
 }
-
-/// A random number in `0.0..1.0` that spreads times. Without randomness it is 0 and everything happens at once, which
-/// is slower but not wrong.
-pub(crate) fn jitter() -> f64 {
-    let bytes = chassis::random::bytes::<4>().unwrap_or_default();
-    f64::from(u32::from_be_bytes(bytes)) / (f64::from(u32::MAX) + 1.0)
-}

@@ -5,6 +5,7 @@
 //! attempt holds a claim of [`CLAIM`] and extends it while it runs, so after a crash any replica repeats the attempt
 //! that soon. While the database is away nothing is sent.
 
+use chassis::random::jitter;
 use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use contract::time::UnixMillis;
 use tokio::task::{Id, JoinSet};
 
 use crate::app::App;
-use crate::common::{Core, jitter};
+use crate::common::Core;
 use crate::store::StoreError;
 use crate::store::webhooks::{self, Delivery, DueDelivery};
 use crate::webhook::EndpointRecord;

@@ -9,6 +9,7 @@ mod advice;
 mod issue;
 mod write;
 
+use chassis::random::jitter;
 use contract::feed::Revision;
 use contract::time::UnixMillis;
 use serde_json::json;
@@ -16,7 +17,6 @@ use serde_json::json;
 use self::write::apply;
 use crate::actor::Actor;
 use crate::app::App;
-use crate::common::jitter;
 use crate::domain::reconcile::{DnsCheck, Holder, Policy, decide};
 use crate::domain::state::UNPAID_GRACE_MILLIS;
 use crate::domain::{Domain, Status, order};

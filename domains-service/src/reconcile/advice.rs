@@ -3,9 +3,10 @@
 //! The advice is requested twice a day, or as often as the authority says; a mass revocation is noticed within that
 //! time. The advice decides, but a renewal never starts later than at a sixth of the certificate's life before its end.
 
+use chassis::random::jitter;
 use contract::time::UnixSeconds;
 
-use crate::common::{Core, jitter};
+use crate::common::Core;
 use crate::domain::Domain;
 use crate::issuer::{Authorities, RenewalAdvice};
 use crate::store::StoreError;

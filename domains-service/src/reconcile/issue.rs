@@ -3,6 +3,7 @@
 //! A working certificate is never replaced by a worse one. A failed order changes nothing that is served: it is
 //! recorded with the time of the next attempt.
 
+use chassis::random::jitter;
 use std::time::Duration;
 
 use contract::certificate::CertificateBundle;
@@ -10,7 +11,7 @@ use tokio::time::Instant;
 
 use super::write::apply;
 use crate::app::App;
-use crate::common::{Core, jitter};
+use crate::common::Core;
 use crate::domain::Domain;
 use crate::domain::order::{self, AfterResult, CertificateFacts, OrderResult, Round, Verdict};
 use crate::issuer::{IssueError, IssueRequest, Issuer, bundle};

@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use chassis::random::jitter;
 use h2::client::SendRequest;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -210,8 +211,7 @@ impl Sessions {
 /// doubles, and half of it is random, so that requests do not return together.
 fn redial_after(earlier: u32) -> Duration {
     let longest = LOOK_EVERY.saturating_mul(1 << earlier.min(5)).min(REDIAL_AFTER_MAX);
-    let [random] = chassis::random::bytes().unwrap_or([u8::MAX]);
-    longest * (256 + u32::from(random)) / 512
+    longest.mul_f64(0.5 + jitter() / 2.0)
 }
 
 impl Lease {
