@@ -38,7 +38,7 @@ use crate::gateway::Gateway;
 use crate::grpc;
 use crate::request::AnnouncedBody;
 use crate::telemetry::{Entry, LoggedConnection};
-use crate::upstreams::{Demands, Endpoint, Trust, Upstream};
+use crate::upstreams::{Demands, Endpoint, PoolKey, Upstream};
 use contract::rejection::Rejection;
 use listener::{Client, Connection, H2Request, Handler, ServeOutcome};
 
@@ -302,11 +302,11 @@ impl<'a> Exchange<'a> {
     fn request(&self, upstream: &Upstream, heard_after: Option<Instant>) -> Request<'_> {
         let tenant =
             self.facts.upstream.target.as_ref().map(|target| upstream.tenant(&target.permit)).unwrap_or_default();
-        let trust = Trust { tenant, tls_config: upstream.settings.transport.tls_config() };
+        let pool_key = PoolKey { tenant, tls_config: upstream.settings.transport.tls_config() };
         Request {
             head: &self.head,
             switches: self.facts.connection.upgrade,
-            demands: Demands { trust, may_be_repeated: self.head.method.is_safe(), heard_after },
+            demands: Demands { pool_key, may_be_repeated: self.head.method.is_safe(), heard_after },
             wait_limits: self.wait_limits(upstream),
         }
     }

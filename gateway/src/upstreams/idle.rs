@@ -16,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::Stream;
-use super::pool::{self, Demands, IDLE_MAX, Lifetime, Trust};
+use super::pool::{self, Demands, IDLE_MAX, Lifetime, PoolKey};
 
 /// A connection used within this time is probably not being closed: services keep theirs for at least two seconds. Only
 /// these serve requests that may not be repeated.
@@ -32,7 +32,7 @@ pub(crate) fn announces_body(length: Option<u64>, coded: bool) -> bool {
 #[derive(Debug)]
 struct Waiting {
     stream: Stream,
-    trust: Trust,
+    pool_key: PoolKey,
     lifetime: Lifetime,
     since: Instant,
     good_for: Duration,
@@ -73,7 +73,7 @@ impl Idle {
             let mut all = self.waiting.lock();
             let fits = |one: &Waiting| {
                 let just_used = || one.since.elapsed() <= JUST_USED;
-                demands.are_met(&one.trust, || Some(one.since)) && (demands.may_be_repeated || just_used())
+                demands.are_met(&one.pool_key, || Some(one.since)) && (demands.may_be_repeated || just_used())
             };
             let Some(waiting) = all.iter().rposition(fits).and_then(|at| all.remove(at)) else {
                 let too_many = all.len().saturating_sub(others_max);
@@ -91,7 +91,7 @@ impl Idle {
 
     /// Keeps a connection whose last response is complete, or closes it if there is no permit or its lifetime is over.
     /// May close the oldest one instead. `good_for`: how long the upstream keeps it.
-    pub(crate) fn keep(&self, stream: Stream, trust: Trust, mut lifetime: Lifetime, good_for: Duration) {
+    pub(crate) fn keep(&self, stream: Stream, pool_key: PoolKey, mut lifetime: Lifetime, good_for: Duration) {
         let since = Instant::now();
         let left = lifetime.until.saturating_duration_since(since);
         lifetime.requests = lifetime.requests.saturating_sub(1);
@@ -107,7 +107,7 @@ impl Idle {
         if let Some(permit) = permit {
             all.push_back(Waiting {
                 stream,
-                trust,
+                pool_key,
                 lifetime,
                 since,
                 good_for: good_for.min(IDLE_MAX).min(left),
@@ -141,11 +141,11 @@ mod tests {
 
     /// The demands of safe requests of this tenant.
     fn of(tenant: Tenant) -> Demands {
-        Demands { trust: trust(tenant), may_be_repeated: true, heard_after: None }
+        Demands { pool_key: pool_key(tenant), may_be_repeated: true, heard_after: None }
     }
 
-    fn trust(tenant: Tenant) -> Trust {
-        Trust { tenant, tls_config: None }
+    fn pool_key(tenant: Tenant) -> PoolKey {
+        PoolKey { tenant, tls_config: None }
     }
 
     /// The local address of the connection that this tenant gets, if any.
@@ -174,10 +174,10 @@ mod tests {
         let (one, other, last) = (Idle::new(permits.clone()), Idle::new(permits.clone()), Idle::new(permits));
         let (_listener, [first, second, third, fourth]) = connected().await;
         let kept = third.socket().local_addr().unwrap();
-        one.keep(first, trust(TENANT), lifetime(), IDLE_MAX);
-        other.keep(second, trust(TENANT), lifetime(), IDLE_MAX);
-        other.keep(third, trust(TENANT), lifetime(), IDLE_MAX);
-        last.keep(fourth, trust(TENANT), lifetime(), IDLE_MAX);
+        one.keep(first, pool_key(TENANT), lifetime(), IDLE_MAX);
+        other.keep(second, pool_key(TENANT), lifetime(), IDLE_MAX);
+        other.keep(third, pool_key(TENANT), lifetime(), IDLE_MAX);
+        last.keep(fourth, pool_key(TENANT), lifetime(), IDLE_MAX);
         assert!(
             last.take(&of(TENANT), 0).is_none(),
             "it has no older connection to close, and closes none of other addresses"
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(take(&other, TENANT), Some(kept), "the third has the permit of the second");
         assert_eq!(take(&other, TENANT), None);
         let (_listener, [fifth]) = connected().await;
-        one.keep(fifth, trust(TENANT), lifetime(), IDLE_MAX);
+        one.keep(fifth, pool_key(TENANT), lifetime(), IDLE_MAX);
         assert!(
             take(&one, TENANT).is_some() && take(&one, TENANT).is_some(),
             "a permit is free again when its connection is used"
@@ -199,7 +199,7 @@ mod tests {
         let [first, second, third, fourth, fifth] =
             streams.each_ref().map(|stream| stream.socket().local_addr().unwrap());
         for (stream, tenant) in streams.into_iter().zip([TENANT, OTHER, TENANT, OTHER, OTHER]) {
-            idle.keep(stream, trust(tenant), lifetime(), IDLE_MAX);
+            idle.keep(stream, pool_key(tenant), lifetime(), IDLE_MAX);
         }
         assert_eq!(take(&idle, TENANT), Some(third), "the one used last");
         assert!(idle.take(&of(Tenant(3)), 3).is_none());
@@ -220,7 +220,7 @@ mod tests {
         let (there, _) = listener.accept().await.unwrap();
         drop(there);
         stream.socket().readable().await.unwrap();
-        idle.keep(stream, trust(TENANT), lifetime(), IDLE_MAX);
+        idle.keep(stream, pool_key(TENANT), lifetime(), IDLE_MAX);
         assert!(take(&idle, TENANT).is_none());
     }
 
@@ -228,11 +228,11 @@ mod tests {
     async fn a_connection_is_kept_for_55_seconds_after_its_last_response() {
         let idle = Idle::new(Arc::new(Semaphore::new(2)));
         let (_listener, [stream, other]) = connected().await;
-        idle.keep(stream, trust(TENANT), lifetime(), IDLE_MAX);
+        idle.keep(stream, pool_key(TENANT), lifetime(), IDLE_MAX);
         tokio::time::advance(Duration::from_millis(54_999)).await;
         let (stream, _) = idle.take(&of(TENANT), usize::MAX).expect("services close theirs later");
-        idle.keep(other, trust(TENANT), lifetime(), IDLE_MAX);
-        idle.keep(stream, trust(TENANT), lifetime(), IDLE_MAX);
+        idle.keep(other, pool_key(TENANT), lifetime(), IDLE_MAX);
+        idle.keep(stream, pool_key(TENANT), lifetime(), IDLE_MAX);
         tokio::time::advance(Duration::from_millis(54_999)).await;
         idle.tidy();
         assert_eq!(idle.waiting.lock().len(), 2);
@@ -244,15 +244,15 @@ mod tests {
     async fn keep_alive_timeouts_hold_and_unsafe_requests_get_a_recently_used_connection() {
         let idle = Idle::new(Arc::new(Semaphore::new(2)));
         let (_listener, [stream, other]) = connected().await;
-        idle.keep(stream, trust(TENANT), lifetime(), Duration::from_secs(4));
-        idle.keep(other, trust(TENANT), lifetime(), IDLE_MAX);
+        idle.keep(stream, pool_key(TENANT), lifetime(), Duration::from_secs(4));
+        idle.keep(other, pool_key(TENANT), lifetime(), IDLE_MAX);
         tokio::time::advance(Duration::from_secs(2)).await;
         let once = Demands { may_be_repeated: false, ..of(TENANT) };
         assert!(idle.take(&once, usize::MAX).is_none(), "both were idle for two seconds");
         let (other, _) = idle.take(&of(TENANT), usize::MAX).expect("the one used last");
         tokio::time::advance(Duration::from_secs(2)).await;
         assert!(take(&idle, TENANT).is_none(), "four seconds are over");
-        idle.keep(other, trust(TENANT), lifetime(), IDLE_MAX);
+        idle.keep(other, pool_key(TENANT), lifetime(), IDLE_MAX);
         assert!(idle.take(&once, usize::MAX).is_some());
     }
 
@@ -261,16 +261,16 @@ mod tests {
         let idle = Idle::new(Arc::new(Semaphore::new(2)));
         let (_listener, [stream, other]) = connected().await;
         let limits = ConnectionLimits { age: Duration::from_secs(10), requests: 2 };
-        idle.keep(stream, trust(TENANT), limits.begin(), IDLE_MAX);
+        idle.keep(stream, pool_key(TENANT), limits.begin(), IDLE_MAX);
         let (stream, lifetime) = idle.take(&of(TENANT), usize::MAX).expect("one more request");
-        idle.keep(stream, trust(TENANT), lifetime, IDLE_MAX);
+        idle.keep(stream, pool_key(TENANT), lifetime, IDLE_MAX);
         assert!(take(&idle, TENANT).is_none(), "it has served two");
         let lifetime = limits.begin();
         tokio::time::advance(Duration::from_millis(8_999)).await;
-        idle.keep(other, trust(TENANT), lifetime, IDLE_MAX);
+        idle.keep(other, pool_key(TENANT), lifetime, IDLE_MAX);
         let (other, lifetime) = idle.take(&of(TENANT), usize::MAX).expect("its age is nine to eleven seconds");
         tokio::time::advance(Duration::from_millis(2_001)).await;
-        idle.keep(other, trust(TENANT), lifetime, IDLE_MAX);
+        idle.keep(other, pool_key(TENANT), lifetime, IDLE_MAX);
         assert!(take(&idle, TENANT).is_none(), "it is too old");
     }
 }

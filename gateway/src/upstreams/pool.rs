@@ -62,9 +62,9 @@ impl ConnectionLimits {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tenant(pub u64);
 
-/// What a connection may be used for.
+/// What keeps connections apart: one serves only requests with the same key.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Trust {
+pub(crate) struct PoolKey {
     /// The tenant whose requests it carries.
     pub tenant: Tenant,
     /// The TLS configuration of its handshake; `None` without TLS.
@@ -74,15 +74,15 @@ pub(crate) struct Trust {
 /// The demands of a request on its connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Demands {
-    /// The required trust.
-    pub trust: Trust,
+    /// The key that the connection must have.
+    pub pool_key: PoolKey,
     /// The method is safe, so the request may be repeated if the connection turns out to be dead.
     pub may_be_repeated: bool,
     /// Only a connection that has received bytes since then, or a new one.
     pub heard_after: Option<Instant>,
 }
 
-impl PartialEq for Trust {
+impl PartialEq for PoolKey {
     fn eq(&self, other: &Self) -> bool {
         let is_current = match (&self.tls_config, &other.tls_config) {
             (Some(one), Some(other)) => Arc::ptr_eq(one, other),
@@ -93,10 +93,10 @@ impl PartialEq for Trust {
 }
 
 impl Demands {
-    /// Whether a connection with this trust may serve the request; `heard` is when it last received bytes, `None` while
+    /// Whether a connection with this key may serve the request; `heard` is when it last received bytes, `None` while
     /// it is being opened.
-    pub(super) fn are_met(&self, trust: &Trust, heard: impl Fn() -> Option<Instant>) -> bool {
+    pub(super) fn are_met(&self, pool_key: &PoolKey, heard: impl Fn() -> Option<Instant>) -> bool {
         let is_fresh = |after| heard().is_none_or(|heard| heard > after);
-        *trust == self.trust && self.heard_after.is_none_or(is_fresh)
+        *pool_key == self.pool_key && self.heard_after.is_none_or(is_fresh)
     }
 }

@@ -28,7 +28,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until};
 
 use self::session::{Acquired, Opening, STREAMS_MAX, Session, State};
-use super::pool::{self, Demands, IDLE_MAX, Trust};
+use super::pool::{self, Demands, IDLE_MAX, PoolKey};
 use super::{ConnectionLimits, DialError, DialFailure, Stream};
 
 /// The most new connections of one request that the upstream closes at once.
@@ -98,7 +98,7 @@ impl Sessions {
             let is_new = acquired.is_none();
             let is_paused = is_new && self.is_paused(demands);
             if !is_paused {
-                let open = || self.open(demands.trust.clone(), connect_timeout, connect());
+                let open = || self.open(demands.pool_key.clone(), connect_timeout, connect());
                 match acquired.unwrap_or_else(open).ready().await? {
                     Acquired::Leased(lease) => return Ok(lease),
                     // It accepts no more requests, so each is tried once.
@@ -129,7 +129,7 @@ impl Sessions {
     pub(crate) fn add_connected(&self, demands: &Demands, connect_timeout: Duration, stream: Stream) {
         self.set_http2_agreed(true);
         // The request that opened it leases it as all others do, so this permit is not used.
-        drop(self.open(demands.trust.clone(), connect_timeout, std::future::ready(Ok(stream))));
+        drop(self.open(demands.pool_key.clone(), connect_timeout, std::future::ready(Ok(stream))));
     }
 
     /// Acquires a permit of the connection that was last to receive bytes, of those that accept one more request.
@@ -148,7 +148,7 @@ impl Sessions {
 
     fn open(
         &self,
-        trust: Trust,
+        pool_key: PoolKey,
         connect_timeout: Duration,
         connecting: impl Future<Output = Result<Stream, DialError>> + Send + 'static,
     ) -> session::StreamPermit {
@@ -159,13 +159,13 @@ impl Sessions {
             }
             Ok(stream)
         };
-        self.add(trust, connect_timeout, connecting)
+        self.add(pool_key, connect_timeout, connecting)
     }
 
     /// Adds the connection that `connecting` opens, and acquires a permit of it.
     fn add<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         &self,
-        trust: Trust,
+        pool_key: PoolKey,
         connect_timeout: Duration,
         connecting: impl Future<Output = Result<S, DialError>> + Send + 'static,
     ) -> session::StreamPermit {
@@ -174,7 +174,7 @@ impl Sessions {
         let kept = self.keep(&mut all);
         let is_kept = kept.is_some();
         let opening =
-            Opening { trust, connect_timeout, lifetime: self.limits.begin(), streams_max: self.streams_max.clone() };
+            Opening { pool_key, connect_timeout, lifetime: self.limits.begin(), streams_max: self.streams_max.clone() };
         let (session, permit) = Session::open(opening, connecting, kept);
         // One that is not kept serves this one request and is closed.
         if is_kept {

@@ -25,7 +25,7 @@ use super::{READ_BYTES, Request, ResponseHead, trailers};
 use crate::decorate::ResponseSink;
 use crate::exchange::downstream::Downstream;
 use crate::forward::RESPONSE_HEAD_BYTES_MAX;
-use crate::upstreams::{Endpoint, Lifetime, Stream, Trust, tls_reason};
+use crate::upstreams::{Endpoint, Lifetime, Stream, PoolKey, tls_reason};
 
 /// Buffer size for the first read: a small response fits.
 const FIRST_READ_BYTES: usize = 8 * 1024;
@@ -33,7 +33,7 @@ const FIRST_READ_BYTES: usize = 8 * 1024;
 /// One request over a connection of HTTP/1.1, which serves no other meanwhile.
 pub(super) struct Http1Call {
     stream: Stream,
-    trust: Trust,
+    pool_key: PoolKey,
     lifetime: Lifetime,
     sending: Sending,
     /// Bytes of the buffer that were parsed without finding the end of the head.
@@ -56,7 +56,7 @@ impl Http1Call {
         let head = request::bytes(request.head, request_body.is_chunked(), request.switches);
         Self {
             stream,
-            trust: request.demands.trust.clone(),
+            pool_key: request.demands.pool_key.clone(),
             lifetime,
             sending: Sending::new(head, request_body),
             seen: 0,
@@ -170,7 +170,7 @@ impl Http1Call {
     pub(super) fn keep(mut self, buffer: &BytesMut, endpoint: &Endpoint) {
         let is_complete = self.framing.is_done() && self.framing.is_usual() && buffer.is_empty();
         if self.reusable && is_complete && self.sending.is_whole() && self.stream.is_read() {
-            endpoint.idle.keep(self.stream, self.trust, self.lifetime, self.good_for);
+            endpoint.idle.keep(self.stream, self.pool_key, self.lifetime, self.good_for);
         }
     }
 }

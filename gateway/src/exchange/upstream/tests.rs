@@ -8,7 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::*;
 use crate::exchange::downstream::http1::Http1Head as Head;
 use crate::request::AnnouncedBody;
-use crate::upstreams::{ConnectionLimits, Stream, Trust};
+use crate::upstreams::{ConnectionLimits, Stream, PoolKey};
 use contract::rejection::Rejection;
 use listener::Timer;
 
@@ -108,7 +108,7 @@ async fn times_out(announced: AnnouncedBody, pieces: &[&'static str]) -> (Box<Er
         tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), async { listener.accept().await.unwrap().0 });
     let (stream, mut accepted) = (stream.unwrap(), accepted);
     let head = RequestHeader::build_no_case("GET", b"/", None).unwrap();
-    let demands = Demands { trust: Trust::default(), may_be_repeated: true, heard_after: None };
+    let demands = Demands { pool_key: PoolKey::default(), may_be_repeated: true, heard_after: None };
     let wait_limits = WaitLimits::new(Duration::from_secs(5), Some(Instant::now() + Duration::from_mins(1)));
     let request = Request { head: &head, switches: false, demands, wait_limits };
     let mut request_body = RequestBody::new(announced, 10, None);

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::read_monitor::{MonitoredStream, ReadMonitor};
 use super::{Lease, Shared};
-use crate::upstreams::pool::{Demands, Lifetime, Trust};
+use crate::upstreams::pool::{Demands, Lifetime, PoolKey};
 use crate::upstreams::{DialError, DialFailure};
 
 /// Requests of one connection at once, where the other side allows that many.
@@ -49,7 +49,7 @@ pub(super) enum State {
 /// One HTTP/2 connection to an upstream.
 #[derive(Debug)]
 pub(super) struct Session {
-    trust: Trust,
+    pool_key: PoolKey,
     state: Shared,
     /// Requests that use it or wait for it.
     streams: AtomicUsize,
@@ -65,7 +65,7 @@ pub(super) struct Session {
 
 /// What a connection to be opened is for.
 pub(super) struct Opening {
-    pub(super) trust: Trust,
+    pub(super) pool_key: PoolKey,
     pub(super) connect_timeout: Duration,
     pub(super) lifetime: Lifetime,
     /// Concurrent requests that the connection opened last allowed; it is set to those of this one.
@@ -92,11 +92,11 @@ impl Session {
         connecting: impl Future<Output = Result<S, DialError>> + Send + 'static,
         kept: Option<OwnedSemaphorePermit>,
     ) -> (Arc<Self>, StreamPermit) {
-        let Opening { trust, connect_timeout, lifetime, streams_max } = opening;
+        let Opening { pool_key, connect_timeout, lifetime, streams_max } = opening;
         let (states, state) = watch::channel(State::Opening);
         let monitor = Arc::new(ReadMonitor::new());
         let session = Arc::new(Self {
-            trust,
+            pool_key,
             state,
             streams: AtomicUsize::new(1),
             waiting_max: streams_max.load(Ordering::Relaxed).max(1),
@@ -122,7 +122,7 @@ impl Session {
 
     /// Whether it accepts a request with these demands now.
     pub(super) fn takes(&self, demands: &Demands) -> bool {
-        demands.are_met(&self.trust, || self.heard())
+        demands.are_met(&self.pool_key, || self.heard())
             && !self.leaving.load(Ordering::Relaxed)
             && self.limit().is_some_and(|limit| self.streams.load(Ordering::Relaxed) < limit)
             && self.monitor.takes_requests(demands.may_be_repeated)
@@ -152,7 +152,7 @@ impl Session {
 
     /// Whether the other side allows no request now; `None` if it cannot serve these demands.
     pub(super) fn is_paused(&self, demands: &Demands) -> Option<bool> {
-        let serves = self.is_alive() && demands.are_met(&self.trust, || self.heard());
+        let serves = self.is_alive() && demands.are_met(&self.pool_key, || self.heard());
         serves.then(|| self.limit() == Some(0))
     }
 

@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 use super::*;
 use crate::upstreams::Tenant;
 
-const TRUST: Trust = Trust { tenant: Tenant(1), tls_config: None };
+const POOL_KEY: PoolKey = PoolKey { tenant: Tenant(1), tls_config: None };
 
 const LIMITS: ConnectionLimits = ConnectionLimits { age: Duration::from_hours(10), requests: 1_000_000 };
 
@@ -43,11 +43,11 @@ impl Scene {
         self.opened.fetch_add(1, Ordering::Relaxed);
         let (here, there) = duplex(1 << 20);
         tokio::spawn(serve(there, self.silence.subscribe()));
-        self.sessions.add(TRUST, RESPONSE_MAX, std::future::ready(Ok(here)))
+        self.sessions.add(POOL_KEY, RESPONSE_MAX, std::future::ready(Ok(here)))
     }
 
     async fn lease(&self, may_be_repeated: bool) -> Lease {
-        let demands = Demands { trust: TRUST, may_be_repeated, heard_after: None };
+        let demands = Demands { pool_key: POOL_KEY, may_be_repeated, heard_after: None };
         loop {
             let permit = self.sessions.acquire(&demands).unwrap_or_else(|| self.open());
             if let Acquired::Leased(lease) = permit.ready().await.unwrap() {
@@ -234,7 +234,7 @@ async fn a_server_that_allows_no_request_is_dialled_seldom() {
         dialled.fetch_add(1, Ordering::Relaxed);
         async move { Ok(Stream::Plain(tokio::net::TcpStream::connect(address).await.unwrap())) }
     };
-    let demands = Demands { trust: TRUST, may_be_repeated: true, heard_after: None };
+    let demands = Demands { pool_key: POOL_KEY, may_be_repeated: true, heard_after: None };
     let refused = sessions.lease(&demands, Duration::from_millis(600), connect).await.unwrap_err();
     assert_eq!(refused.kind, DialFailure::TimedOut, "{refused:?}");
     // The pauses are at least 10, 20, 40, 80, 160, 250 and 250 ms.
