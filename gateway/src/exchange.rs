@@ -38,7 +38,7 @@ use crate::gateway::Gateway;
 use crate::grpc;
 use crate::request::AnnouncedBody;
 use crate::telemetry::{Entry, LoggedConnection};
-use crate::upstreams::{Demands, Endpoint, PoolKey, Upstream};
+use crate::upstreams::{Requirements, Endpoint, PoolKey, Upstream};
 use contract::rejection::Rejection;
 use listener::{Client, Connection, H2Request, Handler, ServeOutcome};
 
@@ -298,7 +298,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// The request for this upstream, with its demands on the connection.
+    /// The request for this upstream, with its requirements on the connection.
     fn request(&self, upstream: &Upstream, heard_after: Option<Instant>) -> Request<'_> {
         let tenant =
             self.facts.upstream.target.as_ref().map(|target| upstream.tenant(&target.permit)).unwrap_or_default();
@@ -306,7 +306,7 @@ impl<'a> Exchange<'a> {
         Request {
             head: &self.head,
             switches: self.facts.connection.upgrade,
-            demands: Demands { pool_key, may_be_repeated: self.head.method.is_safe(), heard_after },
+            requirements: Requirements { pool_key, may_be_repeated: self.head.method.is_safe(), heard_after },
             wait_limits: self.wait_limits(upstream),
         }
     }

@@ -31,7 +31,7 @@ use super::downstream::Downstream;
 use super::retry::{Failed, Failure};
 use crate::decorate::{PresentFields, ResponseSink};
 use crate::facts::ConnectionKind;
-use crate::upstreams::{Demands, Endpoint};
+use crate::upstreams::{Requirements, Endpoint};
 
 /// Buffer size for one read of a body.
 pub(super) const READ_BYTES: usize = 64 * 1024;
@@ -42,7 +42,7 @@ pub(super) struct Request<'a> {
     pub(super) head: &'a RequestHeader,
     /// The request asks for a WebSocket.
     pub(super) switches: bool,
-    pub(super) demands: Demands,
+    pub(super) requirements: Requirements,
     pub(super) wait_limits: WaitLimits,
 }
 

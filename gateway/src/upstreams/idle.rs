@@ -16,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::Stream;
-use super::pool::{self, Demands, IDLE_MAX, Lifetime, PoolKey};
+use super::pool::{self, Requirements, IDLE_MAX, Lifetime, PoolKey};
 
 /// A connection used within this time is probably not being closed: services keep theirs for at least two seconds. Only
 /// these serve requests that may not be repeated.
@@ -66,14 +66,14 @@ impl Idle {
         Self { permits, waiting: Mutex::default() }
     }
 
-    /// Takes a connection that meets these demands and seems open. If there is none, closes the oldest connections
+    /// Takes a connection that meets these requirements and seems open. If there is none, closes the oldest connections
     /// until `others_max` are left, so that a new one can be opened.
-    pub(crate) fn take(&self, demands: &Demands, others_max: usize) -> Option<(Stream, Lifetime)> {
+    pub(crate) fn take(&self, requirements: &Requirements, others_max: usize) -> Option<(Stream, Lifetime)> {
         loop {
             let mut all = self.waiting.lock();
             let fits = |one: &Waiting| {
                 let just_used = || one.since.elapsed() <= JUST_USED;
-                demands.are_met(&one.pool_key, || Some(one.since)) && (demands.may_be_repeated || just_used())
+                requirements.are_met(&one.pool_key, || Some(one.since)) && (requirements.may_be_repeated || just_used())
             };
             let Some(waiting) = all.iter().rposition(fits).and_then(|at| all.remove(at)) else {
                 let too_many = all.len().saturating_sub(others_max);
@@ -139,9 +139,9 @@ mod tests {
     const TENANT: Tenant = Tenant(1);
     const OTHER: Tenant = Tenant(2);
 
-    /// The demands of safe requests of this tenant.
-    fn of(tenant: Tenant) -> Demands {
-        Demands { pool_key: pool_key(tenant), may_be_repeated: true, heard_after: None }
+    /// The requirements of safe requests of this tenant.
+    fn of(tenant: Tenant) -> Requirements {
+        Requirements { pool_key: pool_key(tenant), may_be_repeated: true, heard_after: None }
     }
 
     fn pool_key(tenant: Tenant) -> PoolKey {
@@ -247,7 +247,7 @@ mod tests {
         idle.keep(stream, pool_key(TENANT), lifetime(), Duration::from_secs(4));
         idle.keep(other, pool_key(TENANT), lifetime(), IDLE_MAX);
         tokio::time::advance(Duration::from_secs(2)).await;
-        let once = Demands { may_be_repeated: false, ..of(TENANT) };
+        let once = Requirements { may_be_repeated: false, ..of(TENANT) };
         assert!(idle.take(&once, usize::MAX).is_none(), "both were idle for two seconds");
         let (other, _) = idle.take(&of(TENANT), usize::MAX).expect("the one used last");
         tokio::time::advance(Duration::from_secs(2)).await;

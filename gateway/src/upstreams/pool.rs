@@ -71,9 +71,9 @@ pub(crate) struct PoolKey {
     pub tls_config: Option<Arc<ClientConfig>>,
 }
 
-/// The demands of a request on its connection.
+/// The requirements of a request on its connection.
 #[derive(Clone, Debug)]
-pub(crate) struct Demands {
+pub(crate) struct Requirements {
     /// The key that the connection must have.
     pub pool_key: PoolKey,
     /// The method is safe, so the request may be repeated if the connection turns out to be dead.
@@ -92,7 +92,7 @@ impl PartialEq for PoolKey {
     }
 }
 
-impl Demands {
+impl Requirements {
     /// Whether a connection with this key may serve the request; `heard` is when it last received bytes, `None` while
     /// it is being opened.
     pub(super) fn are_met(&self, pool_key: &PoolKey, heard: impl Fn() -> Option<Instant>) -> bool {

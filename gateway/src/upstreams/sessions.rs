@@ -28,7 +28,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until};
 
 use self::session::{Acquired, Opening, STREAMS_MAX, Session, State};
-use super::pool::{self, Demands, IDLE_MAX, PoolKey};
+use super::pool::{self, Requirements, IDLE_MAX, PoolKey};
 use super::{ConnectionLimits, DialError, DialFailure, Stream};
 
 /// The most new connections of one request that the upstream closes at once.
@@ -81,11 +81,11 @@ impl Sessions {
         }
     }
 
-    /// Leases a connection that meets these demands; `connect` opens another one. Waits for at most `connect_timeout`
+    /// Leases a connection that meets these requirements; `connect` opens another one. Waits for at most `connect_timeout`
     /// while connections allow fewer requests than wait for them.
     pub(crate) async fn lease<F>(
         &self,
-        demands: &Demands,
+        requirements: &Requirements,
         connect_timeout: Duration,
         connect: impl Fn() -> F,
     ) -> Result<Lease, DialError>
@@ -94,11 +94,11 @@ impl Sessions {
     {
         let (mut closed, mut deadline, mut full) = (0, None, 0);
         while closed < TRIES_MAX {
-            let acquired = self.acquire(demands);
+            let acquired = self.acquire(requirements);
             let is_new = acquired.is_none();
-            let is_paused = is_new && self.is_paused(demands);
+            let is_paused = is_new && self.is_paused(requirements);
             if !is_paused {
-                let open = || self.open(demands.pool_key.clone(), connect_timeout, connect());
+                let open = || self.open(requirements.pool_key.clone(), connect_timeout, connect());
                 match acquired.unwrap_or_else(open).ready().await? {
                     Acquired::Leased(lease) => return Ok(lease),
                     // It accepts no more requests, so each is tried once.
@@ -126,23 +126,23 @@ impl Sessions {
     }
 
     /// Adds a connection that has just negotiated HTTP/2.
-    pub(crate) fn add_connected(&self, demands: &Demands, connect_timeout: Duration, stream: Stream) {
+    pub(crate) fn add_connected(&self, requirements: &Requirements, connect_timeout: Duration, stream: Stream) {
         self.set_http2_agreed(true);
         // The request that opened it leases it as all others do, so this permit is not used.
-        drop(self.open(demands.pool_key.clone(), connect_timeout, std::future::ready(Ok(stream))));
+        drop(self.open(requirements.pool_key.clone(), connect_timeout, std::future::ready(Ok(stream))));
     }
 
     /// Acquires a permit of the connection that was last to receive bytes, of those that accept one more request.
-    fn acquire(&self, demands: &Demands) -> Option<session::StreamPermit> {
+    fn acquire(&self, requirements: &Requirements) -> Option<session::StreamPermit> {
         let all = self.all.lock();
-        let taking = all.iter().filter(|session| session.takes(demands));
+        let taking = all.iter().filter(|session| session.takes(requirements));
         taking.max_by_key(|session| session.heard()).and_then(Session::acquire)
     }
 
-    /// Whether there are connections that meet these demands, and all of them allow no requests.
-    fn is_paused(&self, demands: &Demands) -> bool {
+    /// Whether there are connections that meet these requirements, and all of them allow no requests.
+    fn is_paused(&self, requirements: &Requirements) -> bool {
         let all = self.all.lock();
-        let mut fitting = all.iter().filter_map(|session| session.is_paused(demands)).peekable();
+        let mut fitting = all.iter().filter_map(|session| session.is_paused(requirements)).peekable();
         fitting.peek().is_some() && fitting.all(|is_paused| is_paused)
     }
 

@@ -56,7 +56,7 @@ impl Http1Call {
         let head = request::bytes(request.head, request_body.is_chunked(), request.switches);
         Self {
             stream,
-            pool_key: request.demands.pool_key.clone(),
+            pool_key: request.requirements.pool_key.clone(),
             lifetime,
             sending: Sending::new(head, request_body),
             seen: 0,

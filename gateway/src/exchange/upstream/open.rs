@@ -37,7 +37,7 @@ pub(in crate::exchange) async fn open(
     // A request for another protocol needs a connection of its own, so HTTP/1.1.
     let http2 = !request.switches || transport.tls().is_none();
     if !http2 || !transport.multiplexes(endpoint) {
-        if let Some(kept) = endpoint.idle.take(&request.demands, upstream.idle_max()) {
+        if let Some(kept) = endpoint.idle.take(&request.requirements, upstream.idle_max()) {
             return Ok(http1(kept, true, request, request_body));
         }
         let stream = dial(transport, endpoint, http2, connect_timeout)
@@ -49,7 +49,7 @@ pub(in crate::exchange) async fn open(
             }
             return Ok(http1((stream, endpoint.connections.begin()), false, request, request_body));
         }
-        endpoint.sessions.add_connected(&request.demands, opening_time(upstream), stream);
+        endpoint.sessions.add_connected(&request.requirements, opening_time(upstream), stream);
     }
     let lease = match Box::pin(lease(upstream, endpoint, request)).await {
         Ok(lease) => lease,
@@ -79,7 +79,7 @@ fn http1(
     request_body: &mut RequestBody,
 ) -> UpstreamCall {
     let kind = ConnectionKind { reused, http2: false, tls: stream.is_tls() };
-    request_body.begin(reused && request.demands.may_be_repeated, false);
+    request_body.begin(reused && request.requirements.may_be_repeated, false);
     UpstreamCall::new(Version::Http1(Http1Call::new((stream, lifetime), request, request_body)), request, kind)
 }
 
@@ -92,7 +92,7 @@ async fn lease(upstream: &Arc<Upstream>, endpoint: &Arc<Endpoint>, request: &Req
             dial(&settings.transport, &endpoint, true, settings.connect_timeout).await
         }
     };
-    endpoint.sessions.lease(&request.demands, opening_time(upstream), connect).await
+    endpoint.sessions.lease(&request.requirements, opening_time(upstream), connect).await
 }
 
 /// The failure of an attempt without a connection.

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::read_monitor::{MonitoredStream, ReadMonitor};
 use super::{Lease, Shared};
-use crate::upstreams::pool::{Demands, Lifetime, PoolKey};
+use crate::upstreams::pool::{Requirements, Lifetime, PoolKey};
 use crate::upstreams::{DialError, DialFailure};
 
 /// Requests of one connection at once, where the other side allows that many.
@@ -120,12 +120,12 @@ impl Session {
         (session.clone(), StreamPermit(Some(session)))
     }
 
-    /// Whether it accepts a request with these demands now.
-    pub(super) fn takes(&self, demands: &Demands) -> bool {
-        demands.are_met(&self.pool_key, || self.heard())
+    /// Whether it accepts a request with these requirements now.
+    pub(super) fn takes(&self, requirements: &Requirements) -> bool {
+        requirements.are_met(&self.pool_key, || self.heard())
             && !self.leaving.load(Ordering::Relaxed)
             && self.limit().is_some_and(|limit| self.streams.load(Ordering::Relaxed) < limit)
-            && self.monitor.takes_requests(demands.may_be_repeated)
+            && self.monitor.takes_requests(requirements.may_be_repeated)
     }
 
     /// When it last received bytes; `None` while it is being opened.
@@ -150,9 +150,9 @@ impl Session {
         }
     }
 
-    /// Whether the other side allows no request now; `None` if it cannot serve these demands.
-    pub(super) fn is_paused(&self, demands: &Demands) -> Option<bool> {
-        let serves = self.is_alive() && demands.are_met(&self.pool_key, || self.heard());
+    /// Whether the other side allows no request now; `None` if it cannot serve these requirements.
+    pub(super) fn is_paused(&self, requirements: &Requirements) -> Option<bool> {
+        let serves = self.is_alive() && requirements.are_met(&self.pool_key, || self.heard());
         serves.then(|| self.limit() == Some(0))
     }
 

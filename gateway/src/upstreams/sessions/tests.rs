@@ -47,9 +47,9 @@ impl Scene {
     }
 
     async fn lease(&self, may_be_repeated: bool) -> Lease {
-        let demands = Demands { pool_key: POOL_KEY, may_be_repeated, heard_after: None };
+        let requirements = Requirements { pool_key: POOL_KEY, may_be_repeated, heard_after: None };
         loop {
-            let permit = self.sessions.acquire(&demands).unwrap_or_else(|| self.open());
+            let permit = self.sessions.acquire(&requirements).unwrap_or_else(|| self.open());
             if let Acquired::Leased(lease) = permit.ready().await.unwrap() {
                 return lease;
             }
@@ -234,8 +234,8 @@ async fn a_server_that_allows_no_request_is_dialled_seldom() {
         dialled.fetch_add(1, Ordering::Relaxed);
         async move { Ok(Stream::Plain(tokio::net::TcpStream::connect(address).await.unwrap())) }
     };
-    let demands = Demands { pool_key: POOL_KEY, may_be_repeated: true, heard_after: None };
-    let refused = sessions.lease(&demands, Duration::from_millis(600), connect).await.unwrap_err();
+    let requirements = Requirements { pool_key: POOL_KEY, may_be_repeated: true, heard_after: None };
+    let refused = sessions.lease(&requirements, Duration::from_millis(600), connect).await.unwrap_err();
     assert_eq!(refused.kind, DialFailure::TimedOut, "{refused:?}");
     // The pauses are at least 10, 20, 40, 80, 160, 250 and 250 ms.
     let dialled = dialled.load(Ordering::Relaxed);
