@@ -254,12 +254,12 @@ impl<'a> Exchange<'a> {
         if poll_fn(|cx| Poll::Ready(client.poll_gone(cx).is_ready())).await {
             return Err(Error::explain(ErrorType::ConnectionClosed, "the client disconnected").into_down());
         }
-        let (mut retries, mut heard_after) = (Retries::default(), None);
+        let (mut retries, mut received_after) = (Retries::default(), None);
         loop {
             let now = self.gateway.clock.monotonic();
             let (upstream, endpoint) = forward::choose(&mut self.facts, now)
                 .ok_or_else(|| Error::explain(ErrorType::ConnectNoRoute, "the upstream has no address"))?;
-            let failed = match self.attempt((&upstream, &endpoint), heard_after, request_body, client).await {
+            let failed = match self.attempt((&upstream, &endpoint), received_after, request_body, client).await {
                 Ok(answered) => return Ok(answered),
                 Err(failed) => failed,
             };
@@ -270,8 +270,8 @@ impl<'a> Exchange<'a> {
             let several = upstream.endpoints.len() > 1;
             match retries.after(failed.failure, &self.head.method, several, &upstream.retries) {
                 Retry::AnotherAddress | Retry::AnotherStream => {}
-                Retry::NewConnection => heard_after = Some(Instant::now()),
-                Retry::FreshConnection => heard_after = failed.sent_at,
+                Retry::NewConnection => received_after = Some(Instant::now()),
+                Retry::FreshConnection => received_after = failed.sent_at,
                 Retry::Never => return Err(failed.error),
             }
         }
@@ -281,11 +281,11 @@ impl<'a> Exchange<'a> {
     async fn attempt<D: Downstream>(
         &mut self,
         (upstream, endpoint): (&Arc<Upstream>, &Arc<Endpoint>),
-        heard_after: Option<Instant>,
+        received_after: Option<Instant>,
         request_body: &mut RequestBody,
         client: &mut D,
     ) -> Result<Answered<D::Head>, Failed> {
-        let mut call = open((upstream, endpoint), &self.request(upstream, heard_after), request_body).await?;
+        let mut call = open((upstream, endpoint), &self.request(upstream, received_after), request_body).await?;
         self.facts.upstream.connection = Some(call.kind);
         match self.receive(&mut call, request_body, client).await {
             Ok((head, out)) => {
@@ -299,14 +299,14 @@ impl<'a> Exchange<'a> {
     }
 
     /// The request for this upstream, with its requirements on the connection.
-    fn request(&self, upstream: &Upstream, heard_after: Option<Instant>) -> Request<'_> {
+    fn request(&self, upstream: &Upstream, received_after: Option<Instant>) -> Request<'_> {
         let tenant =
             self.facts.upstream.target.as_ref().map(|target| upstream.tenant(&target.permit)).unwrap_or_default();
         let pool_key = PoolKey { tenant, tls_config: upstream.settings.transport.tls_config() };
         Request {
             head: &self.head,
             switches: self.facts.connection.upgrade,
-            requirements: Requirements { pool_key, may_be_repeated: self.head.method.is_safe(), heard_after },
+            requirements: Requirements { pool_key, may_be_repeated: self.head.method.is_safe(), received_after },
             wait_limits: self.wait_limits(upstream),
         }
     }

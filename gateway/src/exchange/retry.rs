@@ -46,7 +46,7 @@ pub(super) enum Failure {
     Ended {
         /// The connection was reset without a byte, or a PING was not answered: it had ended before the request was
         /// sent.
-        unheard: bool,
+        before_request: bool,
     },
     /// The upstream may have processed the request.
     Unknown,
@@ -94,7 +94,7 @@ impl Retries {
         match failure {
             Failure::Unconnected if is_first && several => Retry::AnotherAddress,
             // Only safe methods: the upstream may have processed the request.
-            Failure::Ended { unheard } if is_first && method.is_safe() && (unheard || budget.spend()) => {
+            Failure::Ended { before_request } if is_first && method.is_safe() && (before_request || budget.spend()) => {
                 Retry::FreshConnection
             }
             _ => Retry::Never,
@@ -118,11 +118,11 @@ mod tests {
         let goes_away = Failure::Refused(Refused::Connection);
         for (failure, expected) in [
             (goes_away, Retry::NewConnection),
-            (Failure::Ended { unheard: true }, Retry::FreshConnection),
+            (Failure::Ended { before_request: true }, Retry::FreshConnection),
             (goes_away, Retry::NewConnection),
             (Failure::Unsent, Retry::NewConnection),
             (Failure::Refused(Refused::Stream), Retry::Never),
-            (Failure::Ended { unheard: true }, Retry::Never),
+            (Failure::Ended { before_request: true }, Retry::Never),
         ] {
             assert_eq!(retries.after(failure, &Method::GET, false, &budget), expected, "{failure:?}");
         }

@@ -182,14 +182,14 @@ impl UpstreamCall {
 
     /// The failure of an attempt that this error ended before the response. `interim` if an interim response arrived.
     pub(super) fn failed(&self, error: Box<Error>, request_body: &RequestBody, interim: bool) -> Failed {
-        let (refused, unheard, sent_at) = match &self.version {
+        let (refused, before_request, sent_at) = match &self.version {
             Version::Http1(_) => (None, was_reset(&error), Instant::now()),
-            Version::Http2(http2) => (http2.refused(&error), http2.is_unheard(was_reset(&error)), http2.sent_at),
+            Version::Http2(http2) => (http2.refused(&error), http2.is_silent(was_reset(&error)), http2.sent_at),
         };
         let may_repeat = !interim && self.buffer.is_empty() && request_body.is_at_hand();
         let failure = match refused {
             Some(refused) if may_repeat => Failure::Refused(refused),
-            None if may_repeat && self.kind.reused && has_ended(&error) => Failure::Ended { unheard },
+            None if may_repeat && self.kind.reused && has_ended(&error) => Failure::Ended { before_request },
             _ => Failure::Unknown,
         };
         Failed { failure, reason: self.reason(&error), error, sent_at: Some(sent_at) }

@@ -141,7 +141,7 @@ mod tests {
 
     /// The requirements of safe requests of this tenant.
     fn of(tenant: Tenant) -> Requirements {
-        Requirements { pool_key: pool_key(tenant), may_be_repeated: true, heard_after: None }
+        Requirements { pool_key: pool_key(tenant), may_be_repeated: true, received_after: None }
     }
 
     fn pool_key(tenant: Tenant) -> PoolKey {

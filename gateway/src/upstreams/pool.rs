@@ -79,7 +79,7 @@ pub(crate) struct Requirements {
     /// The method is safe, so the request may be repeated if the connection turns out to be dead.
     pub may_be_repeated: bool,
     /// Only a connection that has received bytes since then, or a new one.
-    pub heard_after: Option<Instant>,
+    pub received_after: Option<Instant>,
 }
 
 impl PartialEq for PoolKey {
@@ -93,10 +93,10 @@ impl PartialEq for PoolKey {
 }
 
 impl Requirements {
-    /// Whether a connection with this key may serve the request; `heard` is when it last received bytes, `None` while
+    /// Whether a connection with this key may serve the request; `last_received` is when it last received bytes, `None` while
     /// it is being opened.
-    pub(super) fn are_met(&self, pool_key: &PoolKey, heard: impl Fn() -> Option<Instant>) -> bool {
-        let is_fresh = |after| heard().is_none_or(|heard| heard > after);
-        *pool_key == self.pool_key && self.heard_after.is_none_or(is_fresh)
+    pub(super) fn are_met(&self, pool_key: &PoolKey, last_received: impl Fn() -> Option<Instant>) -> bool {
+        let is_fresh = |after| last_received().is_none_or(|last| last > after);
+        *pool_key == self.pool_key && self.received_after.is_none_or(is_fresh)
     }
 }

@@ -136,7 +136,7 @@ impl Sessions {
     fn acquire(&self, requirements: &Requirements) -> Option<session::StreamPermit> {
         let all = self.all.lock();
         let taking = all.iter().filter(|session| session.takes(requirements));
-        taking.max_by_key(|session| session.heard()).and_then(Session::acquire)
+        taking.max_by_key(|session| session.last_received()).and_then(Session::acquire)
     }
 
     /// Whether there are connections that meet these requirements, and all of them allow no requests.
@@ -232,12 +232,12 @@ impl Lease {
 
     /// Whether the connection has received nothing since then.
     pub(crate) fn is_silent_since(&self, then: Instant) -> bool {
-        self.session.heard().is_none_or(|heard| heard <= then)
+        self.session.last_received().is_none_or(|last| last <= then)
     }
 
     /// Whether the connection has received nothing since its last PING.
-    pub(crate) fn is_unheard(&self) -> bool {
-        self.session.is_unheard()
+    pub(crate) fn is_silent(&self) -> bool {
+        self.session.is_silent()
     }
 
     /// Why the connection broke off, if known.

@@ -154,8 +154,8 @@ impl Http2Call {
     }
 
     /// Whether the connection was silent since a PING, or, if it `was_reset`, since the request was sent.
-    pub(super) fn is_unheard(&self, was_reset: bool) -> bool {
-        self.lease.is_unheard() || was_reset && self.lease.is_silent_since(self.sent_at)
+    pub(super) fn is_silent(&self, was_reset: bool) -> bool {
+        self.lease.is_silent() || was_reset && self.lease.is_silent_since(self.sent_at)
     }
 
     /// The kind of the refusal, if the upstream refused the request. A connection with a GOAWAY gets no more requests.

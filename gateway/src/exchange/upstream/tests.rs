@@ -108,7 +108,7 @@ async fn times_out(announced: AnnouncedBody, pieces: &[&'static str]) -> (Box<Er
         tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), async { listener.accept().await.unwrap().0 });
     let (stream, mut accepted) = (stream.unwrap(), accepted);
     let head = RequestHeader::build_no_case("GET", b"/", None).unwrap();
-    let requirements = Requirements { pool_key: PoolKey::default(), may_be_repeated: true, heard_after: None };
+    let requirements = Requirements { pool_key: PoolKey::default(), may_be_repeated: true, received_after: None };
     let wait_limits = WaitLimits::new(Duration::from_secs(5), Some(Instant::now() + Duration::from_mins(1)));
     let request = Request { head: &head, switches: false, requirements, wait_limits };
     let mut request_body = RequestBody::new(announced, 10, None);

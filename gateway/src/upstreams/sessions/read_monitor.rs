@@ -86,7 +86,7 @@ impl State {
     }
 
     /// Whether nothing has arrived since the last PING, which is not answered.
-    fn is_unheard(&self) -> bool {
+    fn is_silent(&self) -> bool {
         self.awaits_pong && self.last <= self.ping_at
     }
 }
@@ -107,15 +107,15 @@ impl ReadMonitor {
     /// pinged now. A request that may not be repeated needs one that is not in doubt.
     pub(super) fn takes_requests(&self, may_be_repeated: bool) -> bool {
         let (state, now) = (self.state.lock(), Instant::now());
-        let is_overdue = state.is_unheard() && now >= state.ping_at + OVERDUE_AFTER;
+        let is_overdue = state.is_silent() && now >= state.ping_at + OVERDUE_AFTER;
         let is_quiet = now >= state.last + QUIET;
         let may_ping = state.pings < CLOSE_PINGS_MAX || now >= state.ping_at + APART;
         !is_overdue && (!is_quiet || may_ping) && (may_be_repeated || !state.is_in_doubt(now, may_ping))
     }
 
     /// Whether nothing has arrived since the last PING, which is not answered.
-    pub(super) fn is_unheard(&self) -> bool {
-        self.state.lock().is_unheard()
+    pub(super) fn is_silent(&self) -> bool {
+        self.state.lock().is_silent()
     }
 
     /// A request was sent.

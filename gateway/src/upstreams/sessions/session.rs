@@ -106,7 +106,7 @@ impl Session {
             idle_since: Mutex::new(Instant::now()),
             monitor: monitor.clone(),
         });
-        let heard = monitor.clone();
+        let shared = monitor.clone();
         let opening = async move {
             let opened = timeout(connect_timeout, async { handshake(connecting.await?, monitor.clone()).await });
             let late = Err(DialError { kind: DialFailure::TimedOut, reason: None });
@@ -116,20 +116,20 @@ impl Session {
             }
             opened
         };
-        tokio::spawn(run(opening, heard, states, kept));
+        tokio::spawn(run(opening, shared, states, kept));
         (session.clone(), StreamPermit(Some(session)))
     }
 
     /// Whether it accepts a request with these requirements now.
     pub(super) fn takes(&self, requirements: &Requirements) -> bool {
-        requirements.are_met(&self.pool_key, || self.heard())
+        requirements.are_met(&self.pool_key, || self.last_received())
             && !self.leaving.load(Ordering::Relaxed)
             && self.limit().is_some_and(|limit| self.streams.load(Ordering::Relaxed) < limit)
             && self.monitor.takes_requests(requirements.may_be_repeated)
     }
 
     /// When it last received bytes; `None` while it is being opened.
-    pub(super) fn heard(&self) -> Option<Instant> {
+    pub(super) fn last_received(&self) -> Option<Instant> {
         (!matches!(&*self.state.borrow(), State::Opening)).then(|| self.monitor.last())
     }
 
@@ -152,7 +152,7 @@ impl Session {
 
     /// Whether the other side allows no request now; `None` if it cannot serve these requirements.
     pub(super) fn is_paused(&self, requirements: &Requirements) -> Option<bool> {
-        let serves = self.is_alive() && requirements.are_met(&self.pool_key, || self.heard());
+        let serves = self.is_alive() && requirements.are_met(&self.pool_key, || self.last_received());
         serves.then(|| self.limit() == Some(0))
     }
 
@@ -191,8 +191,8 @@ impl Session {
     }
 
     /// Whether it has received nothing since its last PING.
-    pub(super) fn is_unheard(&self) -> bool {
-        self.monitor.is_unheard()
+    pub(super) fn is_silent(&self) -> bool {
+        self.monitor.is_silent()
     }
 
     /// Why it broke off, if known.
@@ -283,8 +283,8 @@ async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
         Some(reason) => DialError::because(DialFailure::Tls, reason),
         None => DialError::because(DialFailure::Protocol, "it does not speak HTTP/2 on this port"),
     };
-    let heard = MonitoredStream { stream, monitor: monitor.clone() };
-    let (sender, mut connection) = options().handshake::<_, Bytes>(heard).await.map_err(failed)?;
+    let monitored = MonitoredStream { stream, monitor: monitor.clone() };
+    let (sender, mut connection) = options().handshake::<_, Bytes>(monitored).await.map_err(failed)?;
     let mut pings = connection.ping_pong().ok_or_else(|| {
         DialError::because(DialFailure::Protocol, "the upstream's connection cannot be checked with PING")
     })?;

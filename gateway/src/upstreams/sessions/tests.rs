@@ -47,7 +47,7 @@ impl Scene {
     }
 
     async fn lease(&self, may_be_repeated: bool) -> Lease {
-        let requirements = Requirements { pool_key: POOL_KEY, may_be_repeated, heard_after: None };
+        let requirements = Requirements { pool_key: POOL_KEY, may_be_repeated, received_after: None };
         loop {
             let permit = self.sessions.acquire(&requirements).unwrap_or_else(|| self.open());
             if let Acquired::Leased(lease) = permit.ready().await.unwrap() {
@@ -195,7 +195,7 @@ async fn slow_responses_cost_few_connections_and_no_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_connection_that_was_heard_last_takes_the_next_request() {
+async fn the_connection_that_received_last_takes_the_next_request() {
     let scene = Scene::new();
     let older = scene.lease(true).await;
     let Acquired::Leased(newer) = scene.open().ready().await.unwrap() else { panic!("a new connection") };
@@ -234,7 +234,7 @@ async fn a_server_that_allows_no_request_is_dialled_seldom() {
         dialled.fetch_add(1, Ordering::Relaxed);
         async move { Ok(Stream::Plain(tokio::net::TcpStream::connect(address).await.unwrap())) }
     };
-    let requirements = Requirements { pool_key: POOL_KEY, may_be_repeated: true, heard_after: None };
+    let requirements = Requirements { pool_key: POOL_KEY, may_be_repeated: true, received_after: None };
     let refused = sessions.lease(&requirements, Duration::from_millis(600), connect).await.unwrap_err();
     assert_eq!(refused.kind, DialFailure::TimedOut, "{refused:?}");
     // The pauses are at least 10, 20, 40, 80, 160, 250 and 250 ms.

@@ -9,9 +9,9 @@ async fn connected(lives: Duration) -> (SendRequest<Bytes>, Arc<ReadMonitor>, to
     let monitor = Arc::new(ReadMonitor::new());
     let (sender, connection, pings) = handshake(here, monitor.clone()).await.unwrap();
     let (states, state) = watch::channel(State::Opening);
-    let heard = monitor.clone();
+    let shared = monitor.clone();
     let driven = tokio::spawn(async move {
-        drive(connection, pings, &heard, &states).await;
+        drive(connection, pings, &shared, &states).await;
         drop(state);
     });
     (sender, monitor, driven)
