@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 
 use crate::clock::FleetClock;
 use crate::gateway::Gateway;
-use crate::replica::Unheard;
+use crate::replica::Unregistered;
 use listener::Connections;
 use quota::ledger::{self, bucket::NodeView};
 use quota::standing::Allowance;
@@ -117,12 +117,12 @@ async fn status(State(view): State<View>) -> Json<Value> {
         "revision": pipeline.replica.revision(),
         "replica_refuses": pipeline.replica.refusal(),
         "certificates_set_aside": pipeline.replica.set_aside(CERTIFICATES_SHOWN),
-        "unheard": pipeline.replica.unheard().map(Unheard::as_str),
+        "unregistered": pipeline.replica.unregistered().map(Unregistered::as_str),
         "ready": view.live.health.is_ready(),
         "now": view.fleet_clock.now_seconds(),
         "clock_behind_milliseconds": -clocks.machine,
         "clocks_off_milliseconds": { "quota_store": clocks.store, "control_plane": clocks.control },
-        "feed_heard_at": view.gateway.telemetry.feed_heard.get(),
+        "feed_received_at": view.gateway.telemetry.feed_received.get(),
         "damaged_files": view.gateway.telemetry.damaged_files(),
         "settings_refused": *view.gateway.telemetry.settings_refused.lock(),
         "log_lines_dropped": view.gateway.telemetry.lines_dropped(),

@@ -4,7 +4,7 @@
 //! with every sign of life. With both, the median of their clocks and ours is right unless two of the three are wrong.
 //! With only one, the wrong clock of the two is unknown and this machine's counts; `status`, a metric and an alert show
 //! the difference. Their times are kept relative to the monotonic clock, so a step of this machine's clock is outvoted
-//! even while neither is heard. The embedded quota store has no clock and no vote. Deadlines use the monotonic clock
+//! even while neither is reached. The embedded quota store has no clock and no vote. Deadlines use the monotonic clock
 //! only.
 
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(crate) struct FleetClock {
     control: ForeignClock,
 }
 
-/// Milliseconds that each clock is ahead of the fleet's time; `None` if it was never heard.
+/// Milliseconds that each clock is ahead of the fleet's time; `None` if it was never received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClocksOff {
     /// This machine's.
@@ -35,7 +35,7 @@ pub(crate) struct ClocksOff {
 }
 
 impl ClocksOff {
-    /// Each clock by its name in metrics; 0 for one that was never heard.
+    /// Each clock by its name in metrics; 0 for one that was never received.
     pub(crate) fn by_name(self) -> [(&'static str, i64); 3] {
         [
             ("machine", self.machine),
@@ -46,13 +46,13 @@ impl ClocksOff {
 }
 
 impl FleetClock {
-    /// Follows this machine's clock until the others are heard.
+    /// Follows this machine's clock until the others are received.
     pub(crate) fn new(machine: Arc<dyn Clock>, quota: Quota) -> Self {
         Self { machine, quota, control: ForeignClock::default() }
     }
 
     /// Records the control plane's time.
-    pub(crate) fn heard_control(&self, now: UnixMillis) {
+    pub(crate) fn received_from_control(&self, now: UnixMillis) {
         self.control.hear(now, self.machine.monotonic());
     }
 
@@ -198,7 +198,7 @@ mod tests {
         let (quota, clock) = over(&machine, Arc::new(MemoryStore::new(machine.clone(), 1)));
         machine.step(-90_000);
         quota.heartbeat().await;
-        clock.heard_control(machine.right_time());
+        clock.received_from_control(machine.right_time());
         assert_eq!(clock.off(), ClocksOff { machine: 0, store: None, control: Some(90_000) });
     }
 
@@ -207,7 +207,7 @@ mod tests {
         let machine = Arc::new(Machine::default());
         let (quota, clock) = over(&machine, Arc::new(Elsewhere(machine.clone())));
         quota.heartbeat().await;
-        clock.heard_control(machine.right_time());
+        clock.received_from_control(machine.right_time());
         machine.pass(Duration::from_hours(1));
         for step in [180_000, -7_200_000, 90_000] {
             machine.step(step);
@@ -222,7 +222,7 @@ mod tests {
         let (quota, clock) = over(&machine, Arc::new(Elsewhere(machine.clone())));
         machine.step(-90_000);
         quota.heartbeat().await;
-        clock.heard_control(machine.right_time());
+        clock.received_from_control(machine.right_time());
         assert_eq!((clock.now(), clock.off().machine), (machine.right_time(), -90_000));
         machine.pass(Duration::from_mins(10));
         machine.step(90_000);

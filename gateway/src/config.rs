@@ -66,7 +66,7 @@ pub struct Config {
     /// The control plane's internal listener.
     pub(crate) feed: Peer,
     /// Whether to serve a replica that was left with a goodbye, or copied, before the control plane knows this process.
-    pub(crate) serve_before_heard: bool,
+    pub(crate) serve_before_registered: bool,
     /// The settings of quotas.
     pub(crate) quota: QuotaConfig,
     /// The backends.
@@ -140,7 +140,7 @@ impl Config {
             root.required_secret("sealing_secret", SECRET_EXAMPLE, root.sealing_secrets("sealing_secret"));
         let follow = root.section("feed");
         let feed = Peer::read(&follow, "http://127.0.0.1:7003");
-        let serve_before_heard = follow.flag("serve_before_heard", false);
+        let serve_before_registered = follow.flag("serve_before_registered", false);
         let quota = quota::read(&root.section("quota"));
         let upstreams = upstream::read_all(&root.section("upstreams"));
         let overload = overload::read(&root.section("overload"));
@@ -171,7 +171,7 @@ impl Config {
             sealing_secret: sealing_secret?,
             platform_certificate: platform_certificate?,
             feed: feed?,
-            serve_before_heard: serve_before_heard?,
+            serve_before_registered: serve_before_registered?,
             quota: quota?,
             upstreams: upstreams?,
             overload: overload?,

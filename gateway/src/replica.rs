@@ -3,7 +3,7 @@
 //! The copy is stored in a local file (`file`) and kept current by the change stream ([`follow`]). Requests and
 //! handshakes read bounded caches over that file; a miss reads the file, never the network. While the control plane is
 //! unavailable the copy stays as it is: everything in it is served, also after a restart, except after an orderly
-//! shutdown or in a copied directory ([`Unheard`]).
+//! shutdown or in a copied directory ([`Unregistered`]).
 //!
 //! An invalid snapshot or change is refused as a whole, and the last good state stays. A single unusable certificate is
 //! refused ("set aside"), and the previous one stays (`validate`).
@@ -16,7 +16,7 @@ pub(crate) mod follow;
 mod hot;
 mod stream;
 pub mod fuzzing;
-mod unheard;
+mod registration;
 mod validate;
 
 use std::path::Path;
@@ -37,8 +37,8 @@ use tokio::sync::watch;
 use self::acceptance::{Acceptance, Difference, Refused};
 use self::file::{File, Kind, Step};
 use self::hot::Hot;
-use self::unheard::Standing;
-pub(crate) use self::unheard::Unheard;
+use self::registration::Registration;
+pub(crate) use self::registration::Unregistered;
 pub(crate) use self::validate::Invalid;
 pub(crate) use self::validate::Unusable;
 use crate::damage;
@@ -122,7 +122,7 @@ pub(crate) struct Replica {
     acceptance: watch::Sender<Acceptance>,
     /// Why the control plane's state is refused at present.
     refusal: Mutex<Option<Refused>>,
-    standing: Standing,
+    registration: Registration,
 }
 
 /// Below this number of hostnames, a snapshot may have less than half of them.
@@ -139,7 +139,7 @@ impl Replica {
 
     fn over(file: File, opener: CertificateOpener, bounds: HotBounds) -> anyhow::Result<Self> {
         let revision = file.position()?.map_or(Revision::default(), |position| position.revision);
-        let standing = Standing::of_file(file.is_stopped()?);
+        let registration = Registration::of_file(file.is_stopped()?);
         Ok(Self {
             file,
             opener,
@@ -151,7 +151,7 @@ impl Replica {
             challenges: Hot::new(1_000),
             acceptance: watch::channel(Acceptance::None).0,
             refusal: Mutex::default(),
-            standing,
+            registration,
         })
     }
 
@@ -167,12 +167,12 @@ impl Replica {
 
     /// Whether a snapshot was applied, now or before, and is served.
     pub(crate) fn is_present(&self) -> bool {
-        self.revision() > Revision::default() && !self.standing.is_held()
+        self.revision() > Revision::default() && !self.registration.is_held()
     }
 
     /// Looks up, unless nothing is served.
     fn served<T>(&self, look_up: impl FnOnce() -> Option<T>) -> Option<T> {
-        if self.standing.is_held() { None } else { look_up() }
+        if self.registration.is_held() { None } else { look_up() }
     }
 
     /// The site of a hostname.

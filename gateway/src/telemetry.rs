@@ -75,7 +75,7 @@ pub struct Telemetry {
     /// The newest revision the replica has applied.
     pub(crate) replica_revision: IntGauge,
     /// When the control plane was last reachable, Unix seconds.
-    pub(crate) feed_heard: IntGauge,
+    pub(crate) feed_received: IntGauge,
     replica_refused: IntCounterVec,
     clock_off: IntGaugeVec,
     /// 1 while the gateway drains.
@@ -177,9 +177,9 @@ impl Telemetry {
                 "edge_replica_revision",
                 "Newest revision applied by the replica.",
             )?,
-            feed_heard: metrics::gauge(
+            feed_received: metrics::gauge(
                 registry,
-                "edge_feed_heard_timestamp_seconds",
+                "edge_feed_received_timestamp_seconds",
                 "When the control plane last sent something.",
             )?,
             replica_refused: replica_refused(registry)?,

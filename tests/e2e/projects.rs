@@ -118,7 +118,7 @@ async fn a_removed_project_can_be_restored_with_its_orders_until_its_erasure() {
     .await;
     // Only the record of the erasure remains, so that later changes are refused.
     assert_eq!(tables_with(&platform.path("orders/orders.sqlite"), &uid), ["erased_projects"]);
-    until("the control plane has heard of it", async || {
+    until("the control plane knows of it", async || {
         // The change log keeps its changes until newer ones replace them.
         tables_with(&platform.path("domains/domains.sqlite"), &uid) == ["changes"]
     })

@@ -43,7 +43,7 @@ async fn three_replicas_of_everything_are_one_platform() {
     let suspended = suspended.send().await.unwrap();
     assert!(suspended.status().is_success(), "{}", suspended.text().await.unwrap());
     for gateway in 0..REPLICAS {
-        until("the gateway has heard of the suspension", async || {
+        until("the gateway knows of the suspension", async || {
             let request = deployment.request(&client, gateway, Method::GET, "shop", "/v1/store/orders");
             request.bearer_auth(&key).send().await.is_ok_and(|answer| !answer.status().is_success())
         })

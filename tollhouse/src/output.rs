@@ -254,12 +254,12 @@ mod tests {
         let shown = with_times(json!({
             "bans": [{ "key": "key_1", "until": 1_700_000_000 }],
             "minute": { "resets_at": 1_700_000_040, "used": 1_700_000_000 },
-            "feed_heard_at": 0,
+            "feed_received_at": 0,
             "checked_at": 1_700_000_000_500_i64,
         }));
         assert_eq!(shown["bans"][0]["until"], "2023-11-14T22:13:20Z");
         assert_eq!(shown["minute"], json!({ "resets_at": "2023-11-14T22:14:00Z", "used": 1_700_000_000 }));
-        assert_eq!((&shown["feed_heard_at"], &shown["checked_at"]), (&json!(0), &json!("2023-11-14T22:13:20.5Z")));
+        assert_eq!((&shown["feed_received_at"], &shown["checked_at"]), (&json!(0), &json!("2023-11-14T22:13:20.5Z")));
     }
 
     #[test]

@@ -34,7 +34,7 @@ const SET_ASIDE: Table = TableDefinition::new("certificates_set_aside");
 const POSITION: TableDefinition<'static, (), (u64, u64)> = TableDefinition::new("position");
 
 /// Has an entry from before a goodbye, or from the first start with a copy, until the control plane knows the next
-/// process ([`super::unheard`]).
+/// process ([`super::registration`]).
 pub(super) const STOPPED: TableDefinition<'static, (), ()> = TableDefinition::new("stopped");
 
 /// Memory of redb for pages; the caches above it serve most reads.

@@ -21,7 +21,7 @@ use tokio_util::io::StreamReader;
 
 use super::acceptance::Refused;
 use super::stream::{ChangeStream, StreamEvent};
-use super::{Invalid, Replica, ReplicaError, Unheard, Unusable};
+use super::{Invalid, Replica, ReplicaError, Unregistered, Unusable};
 use crate::place::EnrolledName;
 use chassis::names;
 
@@ -45,7 +45,7 @@ pub(crate) trait Watcher: Send + Sync {
     /// A whole snapshot replaced everything.
     fn replaced(&self);
     /// The control plane was reachable.
-    fn heard(&self, newest: Revision, at: UnixMillis, among: Option<AmongGateways>);
+    fn received(&self, newest: Revision, at: UnixMillis, among: Option<AmongGateways>);
     /// A held replica is served from now on.
     fn served(&self);
     /// Content was refused for this reason (one of [`Invalid::REASONS`]).
@@ -129,7 +129,7 @@ impl Follower {
                 Ok(()) => tracing::debug!("the change stream ended"),
                 Err(error) => {
                     tracing::warn!(error = format!("{error:#}"), "lost the change stream; reconnecting");
-                    self.say_unheard(&mut said);
+                    self.warn_unregistered(&mut said);
                 }
             }
             let goes_on = self.replica.revision() > before || (self.replica.accepts() && !accepted);
@@ -180,7 +180,7 @@ impl Follower {
                     StreamEvent::Change(change) => changes.push(change),
                     StreamEvent::Heartbeat(revision, at, among) => {
                         newest = Some(revision);
-                        self.watcher.heard(revision, at, among);
+                        self.watcher.received(revision, at, among);
                     }
                     StreamEvent::SnapshotPart => {}
                     StreamEvent::Keyring(sealed) => self.take_keys(sealed).await,
@@ -200,19 +200,19 @@ impl Follower {
             let applied = self.replica.position()?;
             let revision = applied.map_or(Revision::default(), |applied| applied.revision);
             if self.report(&client, applied).await && newest.is_some_and(|newest| newest <= revision) {
-                self.is_heard().await?;
+                self.confirm_registration().await?;
             }
         }
     }
 
     /// The control plane has registered this process: it waits for this process at later withdrawals.
-    async fn is_heard(&self) -> anyhow::Result<()> {
-        if self.replica.unheard().is_none() {
+    async fn confirm_registration(&self) -> anyhow::Result<()> {
+        if self.replica.unregistered().is_none() {
             return Ok(());
         }
         let served = self.replica.is_present();
         self.written(|replica| {
-            replica.heard();
+            replica.confirm_registration();
             Ok(())
         })
         .await?;
@@ -224,15 +224,15 @@ impl Follower {
     }
 
     /// Logs once what is missing while nothing is served.
-    fn say_unheard(&self, said: &mut bool) {
-        if self.replica.unheard() == Some(Unheard::Held) && !std::mem::replace(said, true) {
+    fn warn_unregistered(&self, said: &mut bool) {
+        if self.replica.unregistered() == Some(Unregistered::Held) && !std::mem::replace(said, true) {
             tracing::warn!(
                 gateway = self.gateway.load().as_deref(),
                 node = self.node,
                 control = self.control.at(""),
                 "this gateway serves nothing until it reaches the control plane: after an orderly stop, or with a copied data \
                  directory, its replica may have keys, names and projects that were removed since. Bring back the control \
-                 plane or the network to it; if that is impossible, set serve_before_heard = true under [feed] and restart"
+                 plane or the network to it; if that is impossible, set serve_before_registered = true under [feed] and restart"
             );
         }
     }
@@ -262,7 +262,7 @@ impl Follower {
         if response.status() == reqwest::StatusCode::CONFLICT {
             // Nothing of this history is applied, whatever the number: until then, this gateway lags behind.
             if self.report(client, None).await {
-                self.is_heard().await?;
+                self.confirm_registration().await?;
             }
             if accepted.is_some() {
                 self.replica

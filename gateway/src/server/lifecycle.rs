@@ -160,10 +160,10 @@ impl Seen {
         {
             changes.record("quota", format!("counting changed from {} to {}", before.as_str(), mode.as_str()));
         }
-        let heard = chores.telemetry.feed_heard.get();
-        let silent = chores.clock.now_seconds().0 - heard > CONTROL_SILENT;
+        let received = chores.telemetry.feed_received.get();
+        let silent = chores.clock.now_seconds().0 - received > CONTROL_SILENT;
         // Only after the first message of the control plane.
-        if heard > 0 && silent != self.control_silent {
+        if received > 0 && silent != self.control_silent {
             self.control_silent = silent;
             changes.record(
                 "control",

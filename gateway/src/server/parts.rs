@@ -63,7 +63,7 @@ impl Parts {
         let opener = CertificateOpener::new(SealingKey::of(&config.sealing_secret)?);
         let replica = Arc::new(Replica::open(&config.data_directory.join(REPLICA), &opener, HotBounds::default())?);
         let place = crate::place::identity(&config.data_directory, || Ok(replica.came_to_new_place()?))?;
-        replica.begin(config.serve_before_heard);
+        replica.begin(config.serve_before_registered);
         let registry = metrics::registry(env!("CARGO_PKG_VERSION"))?;
         metrics::free_disk(&registry, "edge_disk_free_ratio", &config.data_directory)?;
         ServerTls::show(&registry, [("admin", &config.admin_tls)])?;

@@ -12,7 +12,7 @@ use contract::time::UnixMillis;
 
 use crate::clock::FleetClock;
 use crate::replica::follow::Watcher;
-use crate::replica::{Replica, Unheard};
+use crate::replica::{Replica, Unregistered};
 use crate::telemetry::Telemetry;
 use listener::Connections;
 use quota::Quota;
@@ -25,8 +25,8 @@ pub(super) struct EdgeWatcher {
     clock: Arc<FleetClock>,
     quota: Quota,
     present: Condition,
-    /// Exists if the replica starts unheard.
-    heard: Option<Condition>,
+    /// Exists if the replica starts unregistered.
+    registered: Option<Condition>,
 }
 
 impl EdgeWatcher {
@@ -38,16 +38,16 @@ impl EdgeWatcher {
         health: &Health,
     ) -> Self {
         let present = health.condition("replica");
-        let heard = replica.unheard().map(|_| health.condition("heard_by_control_plane"));
-        let watcher = Self { replica, connections, telemetry, clock, quota, present, heard };
+        let registered = replica.unregistered().map(|_| health.condition("registered"));
+        let watcher = Self { replica, connections, telemetry, clock, quota, present, registered };
         watcher.show();
         watcher
     }
 
     fn show(&self) {
         self.present.set(self.replica.is_present());
-        if let Some(heard) = &self.heard {
-            heard.set(self.replica.unheard() != Some(Unheard::Held));
+        if let Some(registered) = &self.registered {
+            registered.set(self.replica.unregistered() != Some(Unregistered::Held));
         }
         self.telemetry.replica_revision.set(i64::try_from(self.replica.revision().0).unwrap_or(i64::MAX));
     }
@@ -83,13 +83,13 @@ impl Watcher for EdgeWatcher {
         self.connections.close_where(|host| self.replica.site(host).is_none());
     }
 
-    fn heard(&self, _newest: Revision, at: UnixMillis, among: Option<AmongGateways>) {
+    fn received(&self, _newest: Revision, at: UnixMillis, among: Option<AmongGateways>) {
         if let Some(AmongGateways { gateways, before }) = among {
             self.quota.announce_fleet(Fleet { nodes: gateways, turn: before });
         }
-        self.clock.heard_control(at);
+        self.clock.received_from_control(at);
         // By our own clock, because the control plane's may be wrong.
-        self.telemetry.feed_heard.set(self.clock.now_seconds().0);
+        self.telemetry.feed_received.set(self.clock.now_seconds().0);
     }
 
     fn served(&self) {

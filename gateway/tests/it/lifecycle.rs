@@ -173,8 +173,8 @@ async fn after_a_clean_stop_the_gateway_serves_only_when_the_control_plane_knows
     for _ in 0..2 {
         world.run().await;
         let (code, ready) = world.admin.get("/readyz").await;
-        assert_eq!((code, ready.contains("\"heard_by_control_plane\":false")), (503, true), "{ready}");
-        assert_eq!((&status(&world).await["unheard"], &status(&world).await["ready"]), (&json!("held"), &json!(false)));
+        assert_eq!((code, ready.contains("\"registered\":false")), (503, true), "{ready}");
+        assert_eq!((&status(&world).await["unregistered"], &status(&world).await["ready"]), (&json!("held"), &json!(false)));
         world.ask_plain(Ask::get(BLOG, "/")).await.refused(503, "starting");
         assert!(handshake(world.https, Some(DEMO), certificates::client(&[b"http/1.1"])).await.is_err());
         // Stopped again before the control plane got a report.
@@ -184,7 +184,7 @@ async fn after_a_clean_stop_the_gateway_serves_only_when_the_control_plane_knows
     world.run().await;
     world.control.revive();
     world.is_ready().await;
-    assert_eq!(status(&world).await["unheard"], Value::Null);
+    assert_eq!(status(&world).await["unregistered"], Value::Null);
     world.ask(world.list()).await.refused(401, "invalid_api_key");
     assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
     // The control plane got its report and waits for it, whatever happens to the process.
@@ -198,14 +198,14 @@ async fn after_a_clean_stop_the_gateway_serves_only_when_the_control_plane_knows
 
 #[tokio::test]
 async fn an_operator_can_have_it_served_without_the_control_plane() {
-    let mut world = World::with(|setup| setup.feed = "serve_before_heard = true").await;
+    let mut world = World::with(|setup| setup.feed = "serve_before_registered = true").await;
     stop_both(&mut world).await;
     world.run().await;
     assert_eq!(world.admin.get("/readyz").await.0, 200);
     assert_eq!(world.ask(world.list()).await.status, 200);
-    assert_eq!(status(&world).await["unheard"], "served");
+    assert_eq!(status(&world).await["unregistered"], "served");
     world.control.revive();
-    eventually("the control plane has heard it", async || status(&world).await["unheard"].is_null().then_some(()))
+    eventually("the control plane has registered it", async || status(&world).await["unregistered"].is_null().then_some(()))
         .await;
 }
 
@@ -223,12 +223,12 @@ async fn a_killed_gateway_serves_without_the_control_plane_and_a_stopped_one_say
     pair.control_comes_back();
     pair.run(0);
     pair.serves().await;
-    assert!(!pair.log(0).contains("serve_before_heard"));
+    assert!(!pair.log(0).contains("serve_before_registered"));
     assert!(pair.terminate(0).await.success());
     pair.control_dies().await;
     pair.run(0);
     eventually("the log says what is missing", async || {
-        pair.log(0).contains("set serve_before_heard = true under [feed]").then_some(())
+        pair.log(0).contains("set serve_before_registered = true under [feed]").then_some(())
     })
     .await;
     assert_eq!(pair.admin(0).get("/readyz").await.0, 503);
@@ -240,7 +240,7 @@ async fn readiness(pair: &Pair, node: usize) -> (u16, String) {
         tokio::net::TcpStream::connect(pair.admin(node).0).await.ok()?;
         let (code, ready) = pair.admin(node).get("/readyz").await;
         // While the gateway waits, the replica counts as absent, and another condition gives the reason.
-        let looked = ready.contains("\"replica\":true") || ready.contains("\"heard_by_control_plane\"");
+        let looked = ready.contains("\"replica\":true") || ready.contains("\"registered\"");
         looked.then_some((code, ready))
     })
     .await
@@ -259,7 +259,7 @@ async fn over_a_copied_directory_a_gateway_serves_only_when_the_control_plane_kn
             pair.run(1);
             let (code, ready) = readiness(&pair, 1).await;
             assert_eq!(
-                (code, ready.contains("\"heard_by_control_plane\":false")),
+                (code, ready.contains("\"registered\":false")),
                 (503, true),
                 "{left_out:?}: {ready}"
             );
@@ -272,7 +272,7 @@ async fn over_a_copied_directory_a_gateway_serves_only_when_the_control_plane_kn
     pair.run(1);
     assert_eq!(readiness(&pair, 1).await.0, 503);
     pair.control_comes_back();
-    eventually("the copy is heard", async || (pair.admin(1).get("/readyz").await.0 == 200).then_some(())).await;
+    eventually("the copy is registered", async || (pair.admin(1).get("/readyz").await.0 == 200).then_some(())).await;
     // From now on it is waited for as well.
     pair.kill(1);
     pair.control_dies().await;

@@ -45,8 +45,8 @@ pub(crate) const OVER_FILES: &[Fault] = &[
         inject: |fleet| fleet.kill("domains-service"),
         recover: |fleet| fleet.begin("domains-service"),
         status: "the domains-service does not answer",
-        metric: "time() - edge_feed_heard_timestamp_seconds > 5",
-        shown: "edge_feed_heard_timestamp_seconds",
+        metric: "time() - edge_feed_received_timestamp_seconds > 5",
+        shown: "edge_feed_received_timestamp_seconds",
         alerts: &["ServiceDown", "EdgeFeedStale"],
     },
     Fault {

@@ -130,5 +130,5 @@ async fn a_platform_with_postgresql_is_restored_with_the_documented_commands_aft
     // New changes reach the gateways.
     let suspended = deployment.control(0, Method::PATCH, "/projects/shop").json(&json!({ "suspended": true }));
     assert!(suspended.send().await.unwrap().status().is_success());
-    until("the gateway has heard of the suspension", async || cancel(&deployment).await == 403).await;
+    until("the gateway knows of the suspension", async || cancel(&deployment).await == 403).await;
 }

@@ -49,7 +49,7 @@ impl Watcher for IgnoringWatcher {
     fn retired(&self, _: &[Hostname]) {}
     fn applied(&self, _: &[Change]) {}
     fn replaced(&self) {}
-    fn heard(&self, _: Revision, _: UnixMillis, _: Option<contract::feed::AmongGateways>) {}
+    fn received(&self, _: Revision, _: UnixMillis, _: Option<contract::feed::AmongGateways>) {}
     fn served(&self) {}
     fn refused(&self, _: &'static str) {}
 }

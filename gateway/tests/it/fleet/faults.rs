@@ -172,7 +172,7 @@ async fn a_frozen_store_causes_no_error_and_counts_right_when_it_thaws() {
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_wait_for_a_slow_store_only_within_the_budget() {
     let fleet = Fleet::start(1, &[(100_000, 1_000_000)], "on_store_down = \"deny\"").await;
-    eventually("a store that has just begun has heard of every node", async || {
+    eventually("a store that has just begun knows every node", async || {
         let reply = fleet.connect(0, 0).await.ask(&fleet.ask(0)).await;
         (reply.status == 200).then_some(())
     })

@@ -136,17 +136,17 @@ fn of_edge(edge: &Value, found: &mut Vec<String>) {
     }
     if edge.get("draining") == Some(&json!(true)) {
         found.push(format!("gateway {name} is out of rotation"));
-    } else if edge.get("unheard") == Some(&json!("held")) {
+    } else if edge.get("unregistered") == Some(&json!("held")) {
         found.push(format!(
             "gateway {name} was stopped in order, or its data directory was copied: it serves nothing until it reaches the control \
-             plane. Start the control plane, or see serve_before_heard in docs/operator/running.md"
+             plane. Start the control plane, or see serve_before_registered in docs/operator/running.md"
         ));
     } else if edge.get("ready") == Some(&json!(false)) {
         found.push(format!("gateway {name} is not ready"));
     }
-    if edge.get("unheard") == Some(&json!("served")) {
+    if edge.get("unregistered") == Some(&json!("served")) {
         found.push(format!(
-            "gateway {name} serves the replica from its orderly stop or copy (feed.serve_before_heard): it still serves everything \
+            "gateway {name} serves the replica from its orderly stop or copy (feed.serve_before_registered): it still serves everything \
              withdrawn since, and no withdrawal waits for it"
         ));
     }
@@ -168,15 +168,15 @@ fn of_edge(edge: &Value, found: &mut Vec<String>) {
     }
     of_clocks(edge, &name, found);
     let now = edge.get("now").and_then(Value::as_i64);
-    let heard = edge.get("feed_heard_at").and_then(Value::as_i64);
-    match now.zip(heard) {
-        // The control plane was heard; its data was refused.
+    let last = edge.get("feed_received_at").and_then(Value::as_i64);
+    match now.zip(last) {
+        // The control plane was reached; its data was refused.
         Some((_, 0)) if not_taken(edge).is_some() => {}
         Some((_, 0)) => {
             found.push(format!("gateway {name} has received nothing from the control plane since its start"));
         }
-        Some((now, heard)) if now - heard > SILENT_SECONDS_MAX => {
-            found.push(format!("gateway {name} received nothing from the control plane for {} seconds", now - heard));
+        Some((now, last)) if now - last > SILENT_SECONDS_MAX => {
+            found.push(format!("gateway {name} received nothing from the control plane for {} seconds", now - last));
         }
         _ => {}
     }

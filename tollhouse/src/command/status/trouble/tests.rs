@@ -4,8 +4,8 @@ fn healthy() -> Value {
     json!({
         "edges": [{
             "gateway": "edge-1", "node": "gw-1", "address": "10.0.0.1:9901", "ready": true, "draining": false, "revision": 7,
-            "replica_refuses": null, "unheard": null,
-            "now": 1_000, "feed_heard_at": 999, "clock_behind_milliseconds": 40,
+            "replica_refuses": null, "unregistered": null,
+            "now": 1_000, "feed_received_at": 999, "clock_behind_milliseconds": 40,
             "clocks_off_milliseconds": { "quota_store": null, "control_plane": 59_000 }, "quota": { "mode": "lease" }, "log_lines_dropped": 0,
             "damaged_files": [], "settings_refused": null,
             "upstreams": [{ "name": "orders", "endpoints": 1, "up": 1 }],
@@ -30,7 +30,7 @@ fn a_healthy_platform_has_no_problems() {
 fn a_gateway_that_refuses_the_control_planes_data_is_named_once() {
     let mut all = healthy();
     for (field, value) in
-        [("revision", json!(0)), ("feed_heard_at", json!(0)), ("replica_refuses", json!("the disk is full"))]
+        [("revision", json!(0)), ("feed_received_at", json!(0)), ("replica_refuses", json!("the disk is full"))]
     {
         *all.pointer_mut(&format!("/edges/0/{field}")).unwrap() = value;
     }
@@ -63,15 +63,15 @@ fn every_problem_of_a_gateway_is_named() {
         ),
         ("/edges/0/ready", json!(false), "is not ready"),
         ("/edges/0/draining", json!(true), "is out of rotation"),
-        ("/edges/0/unheard", json!("held"), "serves nothing until it reaches the control plane"),
-        ("/edges/0/unheard", json!("served"), "serves the replica from its orderly stop"),
+        ("/edges/0/unregistered", json!("held"), "serves nothing until it reaches the control plane"),
+        ("/edges/0/unregistered", json!("served"), "serves the replica from its orderly stop"),
         ("/edges/0/replica_refuses", json!("another database"), "serves its previous replica: another database"),
         ("/edges/0/clock_behind_milliseconds", json!(-90_400), "(10.0.0.1:9901) is 90 s ahead"),
         ("/edges/0/clocks_off_milliseconds/control_plane", json!(90_400), "and of the control plane differ by 90 s"),
         ("/edges/0/clocks_off_milliseconds/quota_store", json!(-60_001), "and of the quota store differ by 60 s"),
         ("/edges/0/quota/mode", json!("share"), "cannot reach the quota store and counts alone: share"),
-        ("/edges/0/feed_heard_at", json!(900), "received nothing from the control plane for 100 seconds"),
-        ("/edges/0/feed_heard_at", json!(0), "has received nothing from the control plane since its start"),
+        ("/edges/0/feed_received_at", json!(900), "received nothing from the control plane for 100 seconds"),
+        ("/edges/0/feed_received_at", json!(0), "has received nothing from the control plane since its start"),
         ("/edges/0/upstreams/0/up", json!(0), "reaches 0 of 1 addresses of upstream orders"),
         ("/edges/0/certificates/0/lifetime_left", json!(0.2), "the certificate of a.example has 20 %"),
         (

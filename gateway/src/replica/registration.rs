@@ -15,7 +15,7 @@ use super::{Replica, ReplicaError};
 
 contract::words! {
     /// The state of a replica that was left with a goodbye, or copied.
-    pub enum Unheard {
+    pub enum Unregistered {
         /// Nothing is served from it.
         Held = "held",
         /// It is served, as the settings allow.
@@ -23,14 +23,14 @@ contract::words! {
     }
 }
 
-pub(super) struct Standing {
+pub(super) struct Registration {
     /// The file says that it was left with a goodbye, or copied.
     stopped: AtomicBool,
     /// Nothing is served.
     held: AtomicBool,
 }
 
-impl Standing {
+impl Registration {
     pub(super) fn of_file(stopped: bool) -> Self {
         Self { stopped: AtomicBool::new(stopped), held: AtomicBool::new(stopped) }
     }
@@ -42,9 +42,9 @@ impl Standing {
 
 impl Replica {
     /// Whether the replica was left with a goodbye, or copied, and the control plane does not know this process yet.
-    pub(crate) fn unheard(&self) -> Option<Unheard> {
-        let stopped = self.standing.stopped.load(Ordering::Acquire);
-        stopped.then(|| if self.standing.is_held() { Unheard::Held } else { Unheard::Served })
+    pub(crate) fn unregistered(&self) -> Option<Unregistered> {
+        let stopped = self.registration.stopped.load(Ordering::Acquire);
+        stopped.then(|| if self.registration.is_held() { Unregistered::Held } else { Unregistered::Served })
     }
 
     /// The control plane does not know this data directory, for example because it is a copy.
@@ -54,20 +54,20 @@ impl Replica {
     pub(crate) fn came_to_new_place(&self) -> Result<(), ReplicaError> {
         if self.revision() > Revision::default() {
             self.stop()?;
-            self.standing.held.store(true, Ordering::Release);
+            self.registration.held.store(true, Ordering::Release);
         }
         Ok(())
     }
 
-    /// A process starts with the replica; `serve_before_heard` is an operator's setting.
-    pub(crate) fn begin(&self, serve_before_heard: bool) {
+    /// A process starts with the replica; `serve_before_registered` is an operator's setting.
+    pub(crate) fn begin(&self, serve_before_registered: bool) {
         let revision = self.revision().0;
-        match self.unheard() {
-            Some(_) if serve_before_heard => {
-                self.standing.held.store(false, Ordering::Release);
+        match self.unregistered() {
+            Some(_) if serve_before_registered => {
+                self.registration.held.store(false, Ordering::Release);
                 tracing::warn!(
                     revision,
-                    "serving before the control plane is reached, because feed.serve_before_heard is set: after an orderly stop, \
+                    "serving before the control plane is reached, because feed.serve_before_registered is set: after an orderly stop, \
                      or with a copied data directory, this gateway may serve keys, names and projects that were removed \
                      since. Remove the setting when the control plane is back"
                 );
@@ -82,10 +82,10 @@ impl Replica {
     }
 
     /// The control plane has registered this process, and everything it has sent is applied: the replica is served.
-    pub(crate) fn heard(&self) {
-        if self.standing.stopped.load(Ordering::Acquire) {
+    pub(crate) fn confirm_registration(&self) {
+        if self.registration.stopped.load(Ordering::Acquire) {
             match self.file.set_stopped(false) {
-                Ok(()) => self.standing.stopped.store(false, Ordering::Release),
+                Ok(()) => self.registration.stopped.store(false, Ordering::Release),
                 // If this process crashes, the next one waits unnecessarily.
                 Err(error) => tracing::warn!(
                     error = format!("{error:#}"),
@@ -93,7 +93,7 @@ impl Replica {
                 ),
             }
         }
-        self.standing.held.store(false, Ordering::Release);
+        self.registration.held.store(false, Ordering::Release);
     }
 
     /// Records that the control plane waits for no process with this replica: this one says goodbye next, and its
@@ -103,7 +103,7 @@ impl Replica {
     /// If the file cannot be written: then no goodbye may be sent.
     pub(crate) fn stop(&self) -> Result<(), ReplicaError> {
         self.file.set_stopped(true).map_err(ReplicaError::File)?;
-        self.standing.stopped.store(true, Ordering::Release);
+        self.registration.stopped.store(true, Ordering::Release);
         Ok(())
     }
 }
