@@ -260,7 +260,7 @@ CREATE TABLE edge_bans (
     node     TEXT PRIMARY KEY,
     bans     TEXT NOT NULL,   -- JSON: those that end last
     total    BIGINT NOT NULL, -- how many there are
-    heard_at BIGINT NOT NULL
+    reported_at BIGINT NOT NULL
 );
 
 -- Credentials of gateways, services and operators. Of a credential only SHA-256 is kept, in hexadecimal. Rows stay when they are
@@ -289,7 +289,7 @@ CREATE TABLE gateway_keys (
 );
 
 -- Processes of gateways, as they report: removals wait for each until it says goodbye, its credential is revoked, or
--- nothing was heard of it for a day.
+-- it was not seen for a day.
 CREATE TABLE processes (
     gateway        TEXT NOT NULL, -- the name of its credential
     process        TEXT NOT NULL, -- the name it gives itself, one for each start
@@ -297,8 +297,8 @@ CREATE TABLE processes (
     version        TEXT NOT NULL,
     applied        BIGINT NOT NULL, -- the revision it had applied when the row was written; 0: none
     mark           BIGINT, -- the mark of that revision; NULL: none
-    first_heard_at BIGINT NOT NULL,
-    last_heard_at  BIGINT NOT NULL, -- written once a minute
+    first_seen_at BIGINT NOT NULL,
+    last_seen_at  BIGINT NOT NULL, -- written once a minute
     PRIMARY KEY (gateway, process)
 );
 

@@ -58,7 +58,7 @@ impl Gateways {
             self.went_back();
         }
         let revoked = store.revoked_gateways().await?;
-        let mut processes = store.processes_heard_since(self.nodes.forgotten_before()).await?;
+        let mut processes = store.processes_seen_since(self.nodes.forgotten_before()).await?;
         let mut positions = self.nodes.positions();
         positions.extend(processes.iter().filter_map(|process| process.report.position()));
         let missing = claim::missing(&mut store.reader().acquire().await?, positions).await?;

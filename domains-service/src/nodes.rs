@@ -7,7 +7,7 @@
 //! A withdrawal is over when no process can serve the withdrawn entity any more. It waits for every process on record,
 //! live or silent, until one of these: the process confirms it or says goodbye; the credential is revoked; the process
 //! was silent for [`FORGOTTEN_AFTER`]; or another process has replaced it, which uses the same data directory and was
-//! first heard after this one was heard last.
+//! first seen after this one was seen last.
 
 pub(crate) mod invalid;
 pub(crate) mod record;
@@ -36,7 +36,7 @@ const RECORD_INTERVAL: Duration = Duration::from_mins(1);
 /// Time after our start in which processes on record may come back before a change stops waiting for them.
 const RETURN_TIME: Duration = Duration::from_secs(10);
 
-/// Processes that were heard at most this long before our start are expected back. The record is at most a minute old.
+/// Processes that were seen at most this long before our start are expected back. The record is at most a minute old.
 const LATELY_MILLIS: i64 = 2 * 60 * 1_000;
 
 /// Maximum of processes in memory. Beyond it an ended process is dropped, else the newest. Names are unique per start
@@ -52,8 +52,8 @@ struct Node {
     report: NodeReport,
     /// Time of the last report, by the monotonic clock.
     seen: Duration,
-    first_heard: UnixMillis,
-    last_heard: UnixMillis,
+    first_seen: UnixMillis,
+    last_seen: UnixMillis,
     /// Whether its last report came to this replica.
     here: bool,
     /// Whether a replica has written it to the database. If it has no row any more, its credential was revoked or it
@@ -68,10 +68,10 @@ struct Node {
 pub(crate) struct ServingProcess {
     pub(crate) report: NodeReport,
     pub(crate) live: bool,
-    pub(crate) first_heard: UnixMillis,
-    pub(crate) last_heard: UnixMillis,
+    pub(crate) first_seen: UnixMillis,
+    pub(crate) last_seen: UnixMillis,
     /// Whether it has reported to this replica since its start.
-    heard: bool,
+    reported_here: bool,
 }
 
 /// A change of the record in the database.
@@ -98,8 +98,8 @@ pub(crate) struct Nodes {
     /// Start of this service, by the monotonic clock and by the wall clock.
     started: Duration,
     started_at: UnixMillis,
-    /// For how long before our start no process had been heard, in milliseconds.
-    unheard_millis: AtomicI64,
+    /// For how long before our start no process had been seen, in milliseconds.
+    unseen_millis: AtomicI64,
     by_name: Mutex<HashMap<String, Node>>,
     /// The record, as last read.
     record: Mutex<Arc<[Process]>>,
@@ -115,7 +115,7 @@ impl Nodes {
         Self {
             started: clock.monotonic(),
             started_at: clock.now(),
-            unheard_millis: AtomicI64::new(0),
+            unseen_millis: AtomicI64::new(0),
             clock,
             by_name: Mutex::default(),
             record: Mutex::new(Arc::new([])),
@@ -174,8 +174,8 @@ impl Nodes {
             if known.as_ref().is_some_and(|known| known.report.goodbye) {
                 return false; // the goodbye overtook this report
             }
-            let (first_heard, recorded_at) =
-                known.as_ref().map_or((now, None), |known| (known.first_heard, known.recorded_at));
+            let (first_seen, recorded_at) =
+                known.as_ref().map_or((now, None), |known| (known.first_seen, known.recorded_at));
             // An unknown process that says goodbye may have a row from before our start.
             let on_record = on_record || known.as_ref().map_or(report.goodbye, |known| known.on_record);
             if known.is_none() {
@@ -188,7 +188,7 @@ impl Nodes {
             if here && (recorded_at.is_none() || report.goodbye) {
                 self.due.notify_one();
             }
-            let node = Node { report, seen, first_heard, last_heard: now, here, on_record, recorded_at };
+            let node = Node { report, seen, first_seen, last_seen: now, here, on_record, recorded_at };
             nodes.insert(node.report.node.clone(), node);
             on_record
         };
@@ -219,9 +219,9 @@ impl Nodes {
                 return node.on_record.then(|| RecordChange::Delete(node.report.node.clone()));
             }
             let is_old = node.recorded_at.is_none_or(|recorded_at| now.saturating_sub(recorded_at) >= RECORD_INTERVAL);
-            let (first_heard, last_heard) = (node.first_heard, node.last_heard);
+            let (first_seen, last_seen) = (node.first_seen, node.last_seen);
             (is_old && is_live(node, now))
-                .then(|| RecordChange::Write(Process { report: node.report.clone(), first_heard, last_heard }))
+                .then(|| RecordChange::Write(Process { report: node.report.clone(), first_seen, last_seen }))
         });
         due.collect()
     }
@@ -244,18 +244,18 @@ impl Nodes {
         }
     }
 
-    /// Before our start a process was heard last at this moment. The control plane may have been away since, so this is no
+    /// Before our start a process was seen last at this moment. The control plane may have been away since, so this is no
     /// silence of theirs; neither is a wall clock that was put forward meanwhile.
-    pub(crate) fn heard_last_before_start(&self, last: UnixMillis) {
-        self.unheard_millis.store(self.started_at.since(last).max(0), Ordering::Relaxed);
+    pub(crate) fn last_seen_before_start(&self, last: UnixMillis) {
+        self.unseen_millis.store(self.started_at.since(last).max(0), Ordering::Relaxed);
     }
 
-    /// Processes that were last heard before this time are forgotten. A wall clock that steps forward moves it by at
+    /// Processes that were last seen before this time are forgotten. A wall clock that steps forward moves it by at
     /// most the time since the start.
     pub(crate) fn forgotten_before(&self) -> UnixMillis {
         let past = self.clock.monotonic().saturating_sub(self.started);
         let latest = self.started_at.plus(i64::try_from(past.as_millis()).unwrap_or(i64::MAX));
-        self.clock.now().min(latest).plus(-FORGOTTEN_AFTER).plus(-self.unheard_millis.load(Ordering::Relaxed))
+        self.clock.now().min(latest).plus(-FORGOTTEN_AFTER).plus(-self.unseen_millis.load(Ordering::Relaxed))
     }
 
     /// Every process that may serve, by name.
@@ -271,18 +271,18 @@ impl Nodes {
             if node.report.goodbye || !(live || row.is_some() || !node.on_record) {
                 continue;
             }
-            let first_heard = row.map_or(node.first_heard, |row| row.first_heard.min(node.first_heard));
-            let last_heard = row.map_or(node.last_heard, |row| row.last_heard.max(node.last_heard));
-            all.push(ServingProcess { report: node.report.clone(), live, first_heard, last_heard, heard: true });
+            let first_seen = row.map_or(node.first_seen, |row| row.first_seen.min(node.first_seen));
+            let last_seen = row.map_or(node.last_seen, |row| row.last_seen.max(node.last_seen));
+            all.push(ServingProcess { report: node.report.clone(), live, first_seen, last_seen, reported_here: true });
         }
         all.extend(on_record.into_values().map(|process| ServingProcess {
             report: process.report.clone(),
             live: false,
-            first_heard: process.first_heard,
-            last_heard: process.last_heard,
-            heard: false,
+            first_seen: process.first_seen,
+            last_seen: process.last_seen,
+            reported_here: false,
         }));
-        all.retain(|known| known.live || known.last_heard >= forgotten_before);
+        all.retain(|known| known.live || known.last_seen >= forgotten_before);
         let mut all = without_replaced(all);
         all.sort_by(|left, right| left.report.node.cmp(&right.report.node));
         all
@@ -293,7 +293,7 @@ impl Nodes {
         let returning = self.clock.monotonic().saturating_sub(self.started) <= RETURN_TIME;
         let now = self.clock.now();
         let is_returning =
-            |known: &ServingProcess| returning && !known.heard && now.since(known.last_heard) <= LATELY_MILLIS;
+            |known: &ServingProcess| returning && !known.reported_here && now.since(known.last_seen) <= LATELY_MILLIS;
         let all = self.all();
         let asked = all.iter().filter(|known| known.live).count();
         Acknowledged { asked, lagging: lagging(&all, revision, |known| known.live || is_returning(known)) }
@@ -342,9 +342,9 @@ impl Nodes {
     }
 }
 
-/// Whether a process was last heard before the newest one over its data directory started.
-fn is_replaced((first_heard, last_heard): (UnixMillis, UnixMillis), newest: UnixMillis) -> bool {
-    newest > first_heard && last_heard <= newest.plus(CLOCKS_DIFFER_MILLIS)
+/// Whether a process was last seen before the newest one over its data directory started.
+fn is_replaced((first_seen, last_seen): (UnixMillis, UnixMillis), newest: UnixMillis) -> bool {
+    newest > first_seen && last_seen <= newest.plus(CLOCKS_DIFFER_MILLIS)
 }
 
 /// The name of the credential that a process uses.
@@ -357,7 +357,7 @@ fn is_sibling(left: &NodeReport, right: &NodeReport) -> bool {
     left.place.is_some() && left.place == right.place && gateway_of(&left.node) == gateway_of(&right.node)
 }
 
-/// Leaves out processes that another one has replaced over their data directory. A process that was heard after the
+/// Leaves out processes that another one has replaced over their data directory. A process that was seen after the
 /// newest one started has a copy of the directory, or drains: it counts.
 fn without_replaced(mut all: Vec<ServingProcess>) -> Vec<ServingProcess> {
     let mut newest: HashMap<(Option<String>, String), UnixMillis> = HashMap::new();
@@ -367,13 +367,13 @@ fn without_replaced(mut all: Vec<ServingProcess>) -> Vec<ServingProcess> {
     };
     for known in &all {
         if let Some(key) = key(known) {
-            let first = newest.entry(key).or_insert(known.first_heard);
-            *first = known.first_heard.max(*first);
+            let first = newest.entry(key).or_insert(known.first_seen);
+            *first = known.first_seen.max(*first);
         }
     }
     all.retain(|known| {
         let newest = key(known).and_then(|key| newest.get(&key).copied());
-        known.live || !newest.is_some_and(|newest| is_replaced((known.first_heard, known.last_heard), newest))
+        known.live || !newest.is_some_and(|newest| is_replaced((known.first_seen, known.last_seen), newest))
     });
     all
 }

@@ -139,8 +139,8 @@ pub async fn start_in(
     publish_platform(&app).await?;
     revocations::revoke_again(&app).await?;
     enrolment::at_start(&app, &secret, credentials).await?;
-    if let Some(last) = app.core.store.last_heard().await? {
-        app.gateways.nodes.heard_last_before_start(last);
+    if let Some(last) = app.core.store.last_seen().await? {
+        app.gateways.nodes.last_seen_before_start(last);
     }
     app.gateways.load_processes(&app.core.store).await?;
     keyring::rotate_if_due(&app.core, &app.gateways).await?;

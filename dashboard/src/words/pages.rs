@@ -111,7 +111,7 @@ words! {
     REVISION = "Revision";
     BEHIND = "Behind";
     VERSION = "Version";
-    LAST_HEARD = "Last heard";
+    LAST_SEEN = "Last seen";
     PROJECT = "Project";
 }
 

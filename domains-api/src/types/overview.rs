@@ -95,9 +95,9 @@ pub struct GatewayProcess {
     /// Milliseconds since its last report.
     pub silent_ms: i64,
     /// When it reported first.
-    pub first_heard_at: Rfc3339,
+    pub first_seen_at: Rfc3339,
     /// When it reported last.
-    pub last_heard_at: Rfc3339,
+    pub last_seen_at: Rfc3339,
 }
 
 /// Withdrawals that some gateways have not confirmed.

@@ -238,7 +238,7 @@ CREATE TABLE edge_bans (
     node     TEXT COLLATE "C" PRIMARY KEY,
     bans     TEXT NOT NULL,
     total    BIGINT NOT NULL,
-    heard_at BIGINT NOT NULL
+    reported_at BIGINT NOT NULL
 );
 
 CREATE TABLE credentials (
@@ -269,8 +269,8 @@ CREATE TABLE processes (
     version        TEXT COLLATE "C" NOT NULL,
     applied        BIGINT NOT NULL,
     mark           BIGINT,
-    first_heard_at BIGINT NOT NULL,
-    last_heard_at  BIGINT NOT NULL,
+    first_seen_at BIGINT NOT NULL,
+    last_seen_at  BIGINT NOT NULL,
     PRIMARY KEY (gateway, process)
 );
 

@@ -184,7 +184,7 @@ async fn events(
     let before = params.number_cursor()?;
     let events = app.core.store.events(&id, Some(&name), Some(before)).await?;
     if events.is_empty() {
-        load(&app, &id, name.as_str()).await?; // never heard of: 404; a removed domain keeps its events
+        load(&app, &id, name.as_str()).await?; // never added: 404; a removed domain keeps its events
     }
     Ok(projects::events_page(&events, &actor))
 }

@@ -163,7 +163,7 @@ async fn admit(app: &App, permits: &Permits, edge: &Credential, node: &str) -> R
     }
     let _permit = permits.to_report(&edge.digest).await.ok_or_else(too_many_reports)?;
     if let Err(error) = app.gateways.load_processes(&app.core.store).await {
-        tracing::debug!(%error, "the processes on record could not be read; those that were heard lately are counted");
+        tracing::debug!(%error, "the processes on record could not be read; those that were seen lately are counted");
     }
     if app.gateways.nodes.has_room_for(node) {
         return Ok(());
@@ -272,9 +272,9 @@ pub(super) async fn nodes(State(app): State<Arc<App>>) -> Result<Response, ApiEr
     let nodes = app.gateways.nodes.all().into_iter().map(|known| GatewayProcess {
         gateway: gateway_of(&known.report.node).map(str::to_owned),
         live: known.live,
-        silent_ms: now.since(known.last_heard).max(0),
-        first_heard_at: known.first_heard.into(),
-        last_heard_at: known.last_heard.into(),
+        silent_ms: now.since(known.last_seen).max(0),
+        first_seen_at: known.first_seen.into(),
+        last_seen_at: known.last_seen.into(),
         node: known.report.node,
         place: known.report.place,
         applied: known.report.applied,

@@ -16,7 +16,7 @@ impl Nodes {
         let nodes = self.by_name.lock();
         let live = nodes.values().filter(|known| is_live(known, mono) && !known.report.goodbye);
         let may_return = record.iter().filter(|process| {
-            returning && !nodes.contains_key(&process.report.node) && now.since(process.last_heard) <= LATELY_MILLIS
+            returning && !nodes.contains_key(&process.report.node) && now.since(process.last_seen) <= LATELY_MILLIS
         });
         let names = live.map(|known| &known.report).chain(may_return.map(|process| &process.report));
         // It is counted once, whether it has reported or not.
@@ -71,7 +71,7 @@ mod tests {
     fn after_a_start_processes_on_record_are_expected_back() {
         let clock = Arc::new(ManualClock::at(UnixMillis(0)));
         let nodes = Nodes::new(clock.clone());
-        let row = |node| Process { report: report(node, false), first_heard: UnixMillis(0), last_heard: UnixMillis(0) };
+        let row = |node| Process { report: report(node, false), first_seen: UnixMillis(0), last_seen: UnixMillis(0) };
         nodes.load_record(vec![row("a"), row("b")], &HashSet::new());
         nodes.report(report("b", false));
         assert_eq!(among(&nodes, "b"), (2, 1));

@@ -20,19 +20,19 @@ pub(super) fn evict(nodes: &mut HashMap<String, Node>, newcomer: &str, now: Unix
     let mut newest: HashMap<(Option<&str>, &str), UnixMillis> = HashMap::new();
     for node in &among {
         if let Some(place) = node.report.place.as_deref() {
-            let first = newest.entry((gateway_of(&node.report.node), place)).or_insert(node.first_heard);
-            *first = node.first_heard.max(*first);
+            let first = newest.entry((gateway_of(&node.report.node), place)).or_insert(node.first_seen);
+            *first = node.first_seen.max(*first);
         }
     }
     let is_over = |node: &Node| {
         let place = node.report.place.as_deref().map(|place| (gateway_of(&node.report.node), place));
         let newest = place.and_then(|place| newest.get(&place).copied());
         node.report.goodbye
-            || now.since(node.last_heard) > FORGOTTEN_AFTER
-            || newest.is_some_and(|newest| is_replaced((node.first_heard, node.last_heard), newest))
+            || now.since(node.last_seen) > FORGOTTEN_AFTER
+            || newest.is_some_and(|newest| is_replaced((node.first_seen, node.last_seen), newest))
     };
     let order = |node: &&Node| {
-        let recency = if is_over(node) { node.last_heard.0 } else { -node.first_heard.0 };
+        let recency = if is_over(node) { node.last_seen.0 } else { -node.first_seen.0 };
         (!is_over(node), !node.on_record, recency)
     };
     if let Some(name) = among.into_iter().min_by_key(order).map(|node| node.report.node.clone()) {

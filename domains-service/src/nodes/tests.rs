@@ -31,11 +31,11 @@ impl World {
                 RecordChange::Write(process) => &process.report.node,
                 RecordChange::Delete(name) => name,
             };
-            let first = self.rows.iter().find(|row| row.report.node == *name).map(|row| row.first_heard);
+            let first = self.rows.iter().find(|row| row.report.node == *name).map(|row| row.first_seen);
             self.rows.retain(|row| row.report.node != *name);
             if let RecordChange::Write(process) = &due {
-                let first_heard = first.unwrap_or(process.first_heard);
-                self.rows.push(Process { first_heard, ..process.clone() });
+                let first_seen = first.unwrap_or(process.first_seen);
+                self.rows.push(Process { first_seen, ..process.clone() });
             }
             self.nodes.recorded(&due);
         }

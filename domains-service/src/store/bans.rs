@@ -19,7 +19,7 @@ use super::rows::{self, Columns, Stored, Table};
 use super::{Store, StoreError, Write, to_json};
 
 /// Validity of a gateway's report, in milliseconds: three reports may be lost.
-pub(crate) const HEARD_MILLIS: i64 = 30_000;
+pub(crate) const REPORTED_MILLIS: i64 = 30_000;
 
 /// Maximum of gateway processes with stored and read reports.
 const NODES_MAX: i64 = 1_024;
@@ -80,8 +80,8 @@ impl Write {
         }
         let now = self.now();
         query(
-            "INSERT INTO edge_bans (node, bans, total, heard_at) VALUES ($1, $2, $3, $4)
-             ON CONFLICT (node) DO UPDATE SET bans = excluded.bans, total = excluded.total, heard_at = excluded.heard_at",
+            "INSERT INTO edge_bans (node, bans, total, reported_at) VALUES ($1, $2, $3, $4)
+             ON CONFLICT (node) DO UPDATE SET bans = excluded.bans, total = excluded.total, reported_at = excluded.reported_at",
         )
         .bind(&report.node)
         .bind(to_json(&report.bans))
@@ -105,8 +105,8 @@ impl Write {
 
     /// Deletes expired reports.
     pub(crate) async fn tidy_bans(&mut self) -> Result<(), StoreError> {
-        let heard = self.now().plus(-HEARD_MILLIS).0;
-        query("DELETE FROM edge_bans WHERE heard_at < $1").bind(heard).execute(self.connection()).await?;
+        let since = self.now().plus(-REPORTED_MILLIS).0;
+        query("DELETE FROM edge_bans WHERE reported_at < $1").bind(since).execute(self.connection()).await?;
         Ok(())
     }
 }
@@ -115,8 +115,8 @@ impl Store {
     /// The bans in force that gateways name, by key, and how many there are.
     pub(crate) async fn bans_in_force(&self, now: UnixMillis) -> Result<(BTreeMap<KeyId, Ban>, u64), StoreError> {
         let found: Vec<Found<Report>> =
-            query_as("SELECT node, bans, total FROM edge_bans WHERE heard_at >= $1 ORDER BY node LIMIT $2")
-                .bind(now.plus(-HEARD_MILLIS).0)
+            query_as("SELECT node, bans, total FROM edge_bans WHERE reported_at >= $1 ORDER BY node LIMIT $2")
+                .bind(now.plus(-REPORTED_MILLIS).0)
                 .bind(NODES_MAX)
                 .fetch_all(self.reader())
                 .await?;

@@ -27,11 +27,11 @@ impl Notices {
     /// The next notification; `None` when the connection was lost. Skips malformed ones.
     pub(crate) async fn next(&mut self) -> Result<Option<Notice>, StoreError> {
         loop {
-            let Some(heard) = self.0.try_recv().await? else { return Ok(None) };
-            if heard.channel() == REPORTS {
-                return Ok(Some(Notice::Report(heard.payload().to_owned())));
+            let Some(received) = self.0.try_recv().await? else { return Ok(None) };
+            if received.channel() == REPORTS {
+                return Ok(Some(Notice::Report(received.payload().to_owned())));
             }
-            if let Ok(revision) = heard.payload().parse() {
+            if let Ok(revision) = received.payload().parse() {
                 return Ok(Some(Notice::Committed(Revision(revision))));
             }
         }

@@ -1,7 +1,7 @@
 //! Repair of damaged numbers in columns that SQL compares: SQLite may hold text in them, or a revision never given out.
 //!
 //! SQLite sorts text after all numbers, so a comparison never finds such a row: a delivery would never be due, and a
-//! withdrawal would never end. A process heard in the future would be waited for without end, and after the highest
+//! withdrawal would never end. A process seen in the future would be waited for without end, and after the highest
 //! number of an event SQLite gives out random ones. The repaired value is a safe one: due now, or a longer wait than
 //! needed. The change that a withdrawal waits for is unknown then, and the log may have lost it: every gateway is sent a
 //! snapshot, and the withdrawal waits for that. The worker repairs due times of domains (`domains`).
@@ -19,7 +19,7 @@ enum Safe {
     /// The present time.
     Now,
     /// The present time, also for a number in the future.
-    Heard,
+    Reported,
     /// The number after the highest possible one of an event; new events of SQLite get it by the highest one there is.
     Event,
     /// The revision of a snapshot that every gateway gets now; also for numbers above the newest revision.
@@ -44,9 +44,9 @@ const COLUMNS: [(&str, &str, Safe, &str); 8] = [
     ),
     (
         "edge_bans",
-        "heard_at",
+        "reported_at",
         Safe::Never,
-        "UPDATE edge_bans SET heard_at = $1 WHERE heard_at >= '' RETURNING node, ''",
+        "UPDATE edge_bans SET reported_at = $1 WHERE reported_at >= '' RETURNING node, ''",
     ),
     (
         "events",
@@ -57,9 +57,9 @@ const COLUMNS: [(&str, &str, Safe, &str); 8] = [
     ),
     (
         "processes",
-        "last_heard_at",
-        Safe::Heard,
-        "UPDATE processes SET last_heard_at = $1 WHERE last_heard_at > CAST($1 AS BIGINT) + 3600000
+        "last_seen_at",
+        Safe::Reported,
+        "UPDATE processes SET last_seen_at = $1 WHERE last_seen_at > CAST($1 AS BIGINT) + 3600000
          RETURNING process, gateway",
     ),
     (
@@ -98,7 +98,7 @@ pub(crate) async fn put_right(write: &mut Write) -> Result<(), StoreError> {
             continue;
         }
         let number = match safe {
-            Safe::Now | Safe::Heard => now,
+            Safe::Now | Safe::Reported => now,
             Safe::Event => EVENTS_MAX,
             Safe::Snapshot => snapshot,
             Safe::Never => 0,

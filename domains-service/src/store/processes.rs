@@ -33,8 +33,8 @@ chassis::record! {
         version: String,
         applied: i64,
         mark: Option<i64>,
-        first_heard_at: i64,
-        last_heard_at: i64,
+        first_seen_at: i64,
+        last_seen_at: i64,
     }
 }
 
@@ -43,9 +43,9 @@ chassis::record! {
 pub(crate) struct Process {
     /// Its last report, or one up to a minute older.
     pub(crate) report: NodeReport,
-    pub(crate) first_heard: UnixMillis,
+    pub(crate) first_seen: UnixMillis,
     /// Time of the last write of the row; the process may have reported for up to a minute longer.
-    pub(crate) last_heard: UnixMillis,
+    pub(crate) last_seen: UnixMillis,
 }
 
 impl Stored for Row {
@@ -57,7 +57,7 @@ impl Stored for Row {
 
     /// An unreadable process is waited for too: it counts as having applied no change and replaced no other process.
     fn read(self, _: &mut Columns) -> Option<Process> {
-        let Self { gateway, process, place, version, applied, mark, first_heard_at, last_heard_at } = self;
+        let Self { gateway, process, place, version, applied, mark, first_seen_at, last_seen_at } = self;
         let report = NodeReport {
             node: format!("{gateway}/{process}"),
             place: Some(place).filter(|place| !place.is_empty()),
@@ -68,7 +68,7 @@ impl Stored for Row {
         };
         // An applied revision counts only with its mark.
         let report = if report.position().is_some() { report } else { report.of_nothing() };
-        Some(Process { report, first_heard: UnixMillis(first_heard_at), last_heard: UnixMillis(last_heard_at) })
+        Some(Process { report, first_seen: UnixMillis(first_seen_at), last_seen: UnixMillis(last_seen_at) })
     }
 }
 
@@ -84,10 +84,10 @@ pub(super) fn credential_of(node: &str) -> &str {
 
 impl Store {
     /// Processes with valid credentials that reported since a time.
-    pub(crate) async fn processes_heard_since(&self, moment: UnixMillis) -> Result<Vec<Process>, StoreError> {
+    pub(crate) async fn processes_seen_since(&self, moment: UnixMillis) -> Result<Vec<Process>, StoreError> {
         let found = query_as(
             "SELECT * FROM processes
-             WHERE last_heard_at >= $1
+             WHERE last_seen_at >= $1
                AND EXISTS
                    (SELECT 1 FROM credentials WHERE kind = 'gateway' AND name = processes.gateway AND revoked_at IS NULL)
              ORDER BY gateway, process",
@@ -96,8 +96,8 @@ impl Store {
         let mut processes = rows::each(self.reader(), rows);
         for process in &mut processes {
             // The query selected by time, so an earlier value here is damaged: the silence starts now.
-            if process.last_heard < moment {
-                process.last_heard = self.clock.now();
+            if process.last_seen < moment {
+                process.last_seen = self.clock.now();
             }
         }
         Ok(processes)
@@ -114,26 +114,26 @@ impl Store {
         Ok(found.into_iter().map(|found| found.row.0).collect())
     }
 
-    /// When a process was heard last, of all that are on record.
-    pub(crate) async fn last_heard(&self) -> Result<Option<UnixMillis>, StoreError> {
-        let last = query_scalar("SELECT MAX(CAST(last_heard_at AS BIGINT)) FROM processes");
+    /// When a process was seen last, of all that are on record.
+    pub(crate) async fn last_seen(&self) -> Result<Option<UnixMillis>, StoreError> {
+        let last = query_scalar("SELECT MAX(CAST(last_seen_at AS BIGINT)) FROM processes");
         let last: Option<i64> = last.fetch_one(self.reader()).await?;
         Ok(last.map(UnixMillis))
     }
 
-    /// Stores a process's report, unless its credential was revoked or another replica heard it later. A stored time more than an
+    /// Stores a process's report, unless its credential was revoked or another replica saw it later. A stored time more than an
     /// hour ahead is not later: it comes from a wrong clock, or is damage.
     pub(crate) async fn record_process(&self, process: &Process) -> Result<(), StoreError> {
         let (gateway, name) = parts(&process.report.node);
         query(
-            "INSERT INTO processes (gateway, process, place, version, applied, mark, first_heard_at, last_heard_at)
+            "INSERT INTO processes (gateway, process, place, version, applied, mark, first_seen_at, last_seen_at)
              SELECT $1, $2, $3, $4, $5, $6, $7, $8
              WHERE EXISTS (SELECT 1 FROM credentials WHERE kind = 'gateway' AND name = $1 AND revoked_at IS NULL)
              ON CONFLICT (gateway, process) DO UPDATE
              SET place = excluded.place, version = excluded.version, applied = excluded.applied, mark = excluded.mark,
-                 first_heard_at = CAST(processes.first_heard_at AS BIGINT), last_heard_at = excluded.last_heard_at
-             WHERE excluded.last_heard_at >= CAST(processes.last_heard_at AS BIGINT)
-                 OR excluded.last_heard_at + 3600000 < CAST(processes.last_heard_at AS BIGINT)",
+                 first_seen_at = CAST(processes.first_seen_at AS BIGINT), last_seen_at = excluded.last_seen_at
+             WHERE excluded.last_seen_at >= CAST(processes.last_seen_at AS BIGINT)
+                 OR excluded.last_seen_at + 3600000 < CAST(processes.last_seen_at AS BIGINT)",
         )
         .bind(gateway)
         .bind(name)
@@ -141,24 +141,24 @@ impl Store {
         .bind(&process.report.version)
         .bind(i64::try_from(process.report.applied.0).unwrap_or(i64::MAX))
         .bind(process.report.mark.map(of_mark))
-        .bind(process.first_heard.0)
-        .bind(process.last_heard.0)
+        .bind(process.first_seen.0)
+        .bind(process.last_seen.0)
         .execute(self.writer())
         .await?;
         query(
             "DELETE FROM processes WHERE gateway = $1 AND process NOT IN
              (SELECT process FROM processes AS earlier WHERE gateway = $1
-              ORDER BY (last_heard_at < $3 OR EXISTS
+              ORDER BY (last_seen_at < $3 OR EXISTS
                            (SELECT 1 FROM processes AS later
                             WHERE later.gateway = $1 AND later.place = earlier.place AND earlier.place <> ''
-                              AND later.first_heard_at > earlier.first_heard_at
-                              AND later.first_heard_at + $4 >= earlier.last_heard_at)),
-                       first_heard_at, process
+                              AND later.first_seen_at > earlier.first_seen_at
+                              AND later.first_seen_at + $4 >= earlier.last_seen_at)),
+                       first_seen_at, process
               LIMIT $2)",
         )
         .bind(gateway)
         .bind(PROCESSES_OF_ONE_MAX)
-        .bind(process.last_heard.plus(-FORGOTTEN_AFTER).0)
+        .bind(process.last_seen.plus(-FORGOTTEN_AFTER).0)
         .bind(CLOCKS_DIFFER_MILLIS)
         .execute(self.writer())
         .await?;
@@ -184,7 +184,7 @@ pub(crate) async fn forget_processes_of(connection: &mut Connection, gateway: &s
 
 /// Deletes processes that last reported before a time; returns their names.
 pub(crate) async fn forget_silent(connection: &mut Connection, before: UnixMillis) -> Result<Vec<String>, StoreError> {
-    let found = query_as("DELETE FROM processes WHERE last_heard_at < $1 RETURNING gateway, process");
+    let found = query_as("DELETE FROM processes WHERE last_seen_at < $1 RETURNING gateway, process");
     let gone: Vec<Found<(String, String)>> = found.bind(before.0).fetch_all(&mut *connection).await?;
     let names = gone.into_iter().map(|found| {
         let (gateway, process) = found.row;

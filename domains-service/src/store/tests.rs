@@ -125,11 +125,11 @@ async fn a_process_noted_by_a_wrong_clock_is_noted_again_by_a_right_one() {
         let enrolled = "INSERT INTO credentials (digest, kind, name, created_at) VALUES ('d', 'gateway', 'edge', 1)";
         query(enrolled).execute(store.writer()).await.unwrap();
         let day = 86_400_000;
-        for (heard, on_record) in [(365 * day, 365 * day), (0, 0), (-1_000, 0), (2_000, 2_000), (1_000, 2_000)] {
+        for (seen, on_record) in [(365 * day, 365 * day), (0, 0), (-1_000, 0), (2_000, 2_000), (1_000, 2_000)] {
             let report = contract::feed::NodeReport { node: "edge/a".to_owned(), ..Default::default() };
-            let last_heard = NOW.plus(heard);
-            store.record_process(&processes::Process { report, first_heard: NOW, last_heard }).await.unwrap();
-            assert_eq!(store.last_heard().await.unwrap(), Some(NOW.plus(on_record)), "{heard}");
+            let last_seen = NOW.plus(seen);
+            store.record_process(&processes::Process { report, first_seen: NOW, last_seen }).await.unwrap();
+            assert_eq!(store.last_seen().await.unwrap(), Some(NOW.plus(on_record)), "{seen}");
         }
     }
 }

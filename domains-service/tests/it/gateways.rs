@@ -178,7 +178,7 @@ async fn bans_that_one_credential_reports_under_many_names_leave_room_for_those_
     let (thief, honest) = (enrolled(&platform, "thief").await, enrolled(&platform, "honest").await);
     let report = |node: &str| json!({ "node": node, "used": [], "bans": [], "bans_total": 7 });
     let now = platform.clock.now().0;
-    invent(&platform, "edge_bans", "bans, total, heard_at", &format!("'[]', 1, {now}"), 255).await;
+    invent(&platform, "edge_bans", "bans, total, reported_at", &format!("'[]', 1, {now}"), 255).await;
     assert_eq!(says(&platform, &thief, "keys", report("last")).await.status, 204);
     let refused = says(&platform, &thief, "keys", report("more")).await;
     assert_eq!(refused.code(), (429, "too_many_processes"), "{refused:?}");

@@ -63,7 +63,7 @@ async fn a_removal_waits_for_gateways_that_report_to_another_replica() {
     one.local_domain("demo", json!({ "name": "shop.localhost" })).await;
     let (_, revision) = other.follow(0).await.snapshot().await;
     // The other replica receives a report shortly after it was made.
-    let heard = async |reports: [(&str, u64); 2]| {
+    let reported = async |reports: [(&str, u64); 2]| {
         eventually(2_000, async || {
             for (node, applied) in reports {
                 other.report(node, applied).await;
@@ -77,7 +77,7 @@ async fn a_removal_waits_for_gateways_that_report_to_another_replica() {
         })
         .await;
     };
-    heard([("a", revision), ("b", revision)]).await;
+    reported([("a", revision), ("b", revision)]).await;
     let owner = one.owner("demo");
     let answer = other.while_following("a", owner.send("DELETE", SHOP, Value::Null)).await;
     assert_eq!((answer.status, &answer.body), (202, &json!({ "lagging": ["tests/b"] })), "{answer:?}");

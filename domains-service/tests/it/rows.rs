@@ -176,7 +176,7 @@ async fn by_hand(platform: &Platform) {
              VALUES ('gone', 'bad.test', 'https://ca.test/bad', {now}, {now_and_more}) ON CONFLICT DO NOTHING;
          INSERT INTO credentials (name, kind, digest, created_at) VALUES ('bad', 'gateway', 'bad', {now})
              ON CONFLICT DO NOTHING;
-         INSERT INTO edge_bans (node, bans, total, heard_at) VALUES ('edge', '[]', 1, {now}) ON CONFLICT DO NOTHING;
+         INSERT INTO edge_bans (node, bans, total, reported_at) VALUES ('edge', '[]', 1, {now}) ON CONFLICT DO NOTHING;
          INSERT INTO erasures (project, erased_at) VALUES ('prj_00000000000000000000000001', {now}) ON CONFLICT DO NOTHING;
          INSERT INTO dashboard_sessions (digest, project, key_id, client, created_at, seen_at)
              SELECT 'abcdefghijkl', project, id, '192.0.2.1', {now}, {now} FROM api_keys WHERE label = 'bad' ON CONFLICT DO NOTHING;",

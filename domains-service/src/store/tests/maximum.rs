@@ -6,11 +6,11 @@ use super::counters::put_right;
 use super::{Actor, NOW, both};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_heard_in_the_future_was_heard_now_and_events_are_numbered_on_after_the_highest_number() {
+async fn a_process_seen_in_the_future_was_seen_now_and_events_are_numbered_on_after_the_highest_number() {
     for (store, _directory) in both().await {
         for statement in [
             "INSERT INTO credentials (digest, kind, name, created_at) VALUES ('d', 'gateway', 'edge', 1)",
-            "INSERT INTO processes (gateway, process, place, version, applied, first_heard_at, last_heard_at)
+            "INSERT INTO processes (gateway, process, place, version, applied, first_seen_at, last_seen_at)
              VALUES ('edge', 'a', '', '', 0, 1, 9223372036854775807)",
         ] {
             query(statement).execute(store.writer()).await.unwrap();
@@ -22,7 +22,7 @@ async fn a_process_heard_in_the_future_was_heard_now_and_events_are_numbered_on_
             query(event).execute(store.writer()).await.unwrap();
         }
         put_right(&store).await;
-        assert_eq!(store.last_heard().await.unwrap(), Some(NOW));
+        assert_eq!(store.last_seen().await.unwrap(), Some(NOW));
         let demo = "demo".parse().unwrap();
         for _ in 0..2 {
             let mut write = store.write().await.unwrap();

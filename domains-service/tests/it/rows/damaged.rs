@@ -63,16 +63,16 @@ const ROWS: &[(&str, &str, Read)] = &[
     ("withdrawals", "which = 'bad'", But(&[])),
 ];
 
-/// Rows that nothing makes here, and that go while the clock is moved. The good process is heard for ever, and the
+/// Rows that nothing makes here, and that go while the clock is moved. The good process is seen for ever, and the
 /// withdrawal waits for it.
 async fn more_by_hand(platform: &Platform) {
     by_hand(platform).await;
     let now = platform.clock.now().0;
     let rows = format!(
         "DELETE FROM processes WHERE process = 'bad';
-         INSERT INTO processes (gateway, process, place, version, applied, first_heard_at, last_heard_at)
+         INSERT INTO processes (gateway, process, place, version, applied, first_seen_at, last_seen_at)
              VALUES ('good', 'bad', '', '1', 8000000000000000, {now}, {now});
-         INSERT INTO processes (gateway, process, place, version, applied, first_heard_at, last_heard_at)
+         INSERT INTO processes (gateway, process, place, version, applied, first_seen_at, last_seen_at)
              VALUES ('good', 'good', '', '1', 8000000000000000, {now}, {later}) ON CONFLICT DO NOTHING;
          INSERT INTO withdrawals (what, which, project, project_name, revision, since)
              SELECT 'key', 'bad', id, name, 9000000000000000, {now} FROM projects WHERE name = 'demo'
@@ -276,7 +276,7 @@ async fn a_damaged_record_can_be_removed() {
     platform.gateway().await;
     let now = platform.clock.now().0;
     let process = format!(
-        "INSERT INTO processes (gateway, process, place, version, applied, first_heard_at, last_heard_at)
+        "INSERT INTO processes (gateway, process, place, version, applied, first_seen_at, last_seen_at)
          VALUES ('tests', 'edge-9', '', '1', 'garbage', {now}, {now})"
     );
     stores::execute(directory, &process).await;
